@@ -1,0 +1,128 @@
+# `make` lists the targets. Steps that take long say so on stderr.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+BIN := .venv/bin
+PYTHON := $(BIN)/python
+SETUP := .venv/.installed
+UV_VERSION := 0.13.8
+PYTEST := $(PYTHON) -m pytest
+
+# Folders mypy and ruff read. operator/ itself is no package: it would shadow the standard library's.
+TYPED := operator/railwright_api operator/railwright_operator scheduler/railwright_scheduler \
+	topology/railwright_topology worker/railwright \
+	$(wildcard testbed/railwright_testbed testbed/railwright_demo) tests
+
+say = @echo "== $(1)" >&2
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
+
+.PHONY: setup
+setup: $(SETUP) ## install everything Python needs into .venv, as locked
+
+$(SETUP): pyproject.toml requirements.lock
+	$(call say,installing Python packages into .venv (torch is large: minutes the first time))
+	@python=$$(for name in python3.11 python3.12 python3.13 python3; do \
+		"$$name" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' \
+			2>/dev/null && { echo "$$name"; break; }; done || true); \
+	if [ ! -x $(PYTHON) ]; then \
+		if [ -z "$$python" ]; then \
+			echo "Railwright needs Python 3.11, 3.12 or 3.13 with its venv module; found: \
+	$$(python3 --version 2>&1 || echo none). Install python3.11 and python3.11-venv." >&2; exit 1; \
+		fi; \
+		"$$python" -m venv .venv; \
+	fi
+	@[ -x $(BIN)/uv ] || $(PYTHON) -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@VIRTUAL_ENV=.venv $(BIN)/uv pip install --require-hashes -r requirements.lock </dev/null >&2
+	@VIRTUAL_ENV=.venv $(BIN)/uv pip install --no-deps --no-build-isolation --editable . </dev/null >&2
+	@touch $@
+
+.PHONY: lock
+lock: ## resolve pyproject.toml into requirements.lock again
+	@[ -x $(BIN)/uv ] || $(MAKE) setup
+	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 \
+		--generate-hashes --custom-compile-command "make lock" --output-file requirements.lock --quiet
+
+.PHONY: check
+check: lint types ## what must hold before every commit: lint, types, house, unit, property; < 2 min
+	$(call say,house, unit and property tests)
+	@$(PYTEST) tests/house tests/unit tests/property
+
+.PHONY: lint
+lint: $(SETUP) ## ruff: rules and format
+	$(call say,ruff)
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check . || { $(BIN)/ruff format --diff --quiet .; exit 1; }
+
+.PHONY: types
+types: $(SETUP) ## mypy, strict, on everything
+	$(call say,mypy)
+	@$(BIN)/mypy --no-error-summary $(TYPED)
+
+.PHONY: test
+test: lint types binaries ## everything: lint, types and all tests, real control plane and nodes included
+	$(call say,all tests)
+	@$(PYTEST) tests/house tests/unit tests/property tests/simulation tests/integration tests/e2e
+
+.PHONY: house
+house: $(SETUP) ## the house rules alone
+	@$(PYTEST) tests/house
+
+.PHONY: unit
+unit: $(SETUP) ## unit tests alone
+	@$(PYTEST) tests/unit
+
+.PHONY: property
+property: $(SETUP) ## property tests alone
+	@$(PYTEST) tests/property
+
+.PHONY: simulation
+simulation: $(SETUP) ## the simulator's scenarios
+	@$(PYTEST) tests/simulation
+
+.PHONY: integration
+integration: binaries ## tests against a real control plane with simulated nodes
+	@$(PYTEST) tests/integration
+
+.PHONY: e2e
+e2e: binaries ## tests with real nodes, pods and processes; needs root on Linux
+	@$(PYTEST) tests/e2e
+
+.PHONY: binaries
+binaries: $(SETUP) ## build or find etcd, kube-apiserver and the other programs of the testbed
+	$(call say,programs of the testbed (built once, about 6 minutes; then cached))
+	@$(PYTHON) -m railwright_testbed build >&2
+
+.PHONY: generate
+generate: $(SETUP) ## write crds/ from the models
+	@$(PYTHON) -m railwright_api.generate crds
+
+.PHONY: demo
+demo: $(SETUP) ## a job loses its node and goes on, on a real Kubernetes on this machine
+	@$(PYTHON) -m railwright_demo
+
+.PHONY: demo-simulated
+demo-simulated: $(SETUP) ## the same story on simulated nodes; needs no root
+	@$(PYTHON) -m railwright_demo --simulated
+
+.PHONY: cluster
+cluster: $(SETUP) ## start a Kubernetes on this machine and say how to use it
+	@$(PYTHON) -m railwright_testbed up
+
+.PHONY: cluster-down
+cluster-down: $(SETUP) ## take that Kubernetes away
+	@$(PYTHON) -m railwright_testbed down
+
+.PHONY: bench-decide
+bench-decide: $(SETUP) ## CPU time of one decision, as one JSON object on stdout
+	@$(PYTHON) tests/bench/bench_decide.py
+
+.PHONY: clean
+clean: ## remove what was made here, not the shared caches
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,85 @@
+"""Fabric: the levels of the network that placement keeps jobs together on, and what was found."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from railwright_api import names
+from railwright_api.pod_template import LABEL_KEY_LENGTH_MAX
+from railwright_api.schema import AGE, Column, Count, Definition, Part, Resource, Rule, rules
+
+LEVELS_MAX = 8
+
+Level = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=LABEL_KEY_LENGTH_MAX,
+        pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
+    ),
+]
+
+
+class FabricSpec(Part):
+    """How the network is layered."""
+
+    levels: Annotated[
+        tuple[Level, ...],
+        Field(
+            min_length=1,
+            max_length=LEVELS_MAX,
+            json_schema_extra={"x-kubernetes-list-type": "set"},
+        ),
+    ] = (names.LABEL_BLOCK, names.LABEL_RACK)
+    """Node labels whose values name the domains a node stands in, the coarsest first. A node
+    without the label stands in no known domain of that level."""
+
+
+class LevelDomains(Part):
+    """What was found at one level."""
+
+    level: Level
+    """Node label of the level."""
+    count: Count
+    """Number of different domains."""
+
+
+class FabricStatus(Part):
+    """What was found in the cluster."""
+
+    nodes: Count | None = None
+    """Number of nodes."""
+    domains: Annotated[tuple[LevelDomains, ...], Field(max_length=LEVELS_MAX)] = ()
+    """Number of domains of each level, the coarsest first."""
+
+
+class Fabric(Resource):
+    """The levels of the network that placement keeps jobs together on. There is one, named
+    default."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            Rule(
+                f"self.metadata.name == '{names.SINGLETON}'",
+                f'metadata.name: "%s" is not "{names.SINGLETON}": a cluster has one Fabric',
+                seen=("self.metadata.name",),
+            )
+        )
+    )
+
+    kind: Literal["Fabric"] = "Fabric"
+    spec: FabricSpec = FabricSpec()
+    """How the network is layered."""
+    status: FabricStatus | None = None
+    """What was found; written by the operator."""
+
+
+DEFINITION = Definition(
+    Fabric,
+    plural=names.FABRICS,
+    scope="Cluster",
+    categories=("railwright",),
+    columns=(Column("Nodes", ".status.nodes", "integer"), Column("Levels", ".spec.levels"), AGE),
+)

@@ -1,0 +1,118 @@
+"""Ledger: the one object that every commit of a gang goes through, written by compare-and-swap.
+
+It holds the leader's epoch and every attempt in flight. It is internal: people read jobs and
+placements instead.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from railwright_api import names
+from railwright_api.schema import (
+    AGE,
+    RANKS_MAX,
+    Code,
+    Column,
+    Count,
+    Definition,
+    Name,
+    NodeList,
+    Part,
+    Resource,
+    Rule,
+    Sentence,
+    rules,
+)
+from railwright_api.training_job import LAST_LINES_LENGTH_MAX
+
+ENTRIES_MAX = 4096
+
+
+class EntryCause(Part):
+    """Why an attempt is being aborted."""
+
+    code: Code
+    """What ended it, as one word."""
+    message: Sentence
+    """What ended it, as a sentence."""
+    lost_nodes: NodeList | None = None
+    """Nodes that were found lost."""
+    node: Name | None = None
+    """Node it happened on."""
+    rank: Annotated[int, Field(ge=0, lt=RANKS_MAX)] | None = None
+    """First rank that failed."""
+    exit_code: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] | None = None
+    """Exit code of that rank."""
+    signal: Annotated[str, Field(max_length=32)] | None = None
+    """Signal that ended that rank."""
+    last_lines: Annotated[str, Field(max_length=LAST_LINES_LENGTH_MAX)] | None = None
+    """Last lines that rank wrote."""
+
+
+class Entry(Part):
+    """One attempt in flight."""
+
+    job_uid: Annotated[str, Field(alias="jobUID", min_length=1, max_length=64)]
+    """UID of the job."""
+    namespace: Annotated[str, Field(max_length=63)]
+    """Namespace of the job."""
+    job_name: Name
+    """Name of the job."""
+    attempt: Annotated[Count, Field(ge=1)]
+    """Number of the attempt."""
+    state: Literal["Committing", "Aborting"]
+    """Committing until all pods are bound; Aborting until all pods are gone."""
+    nodes: NodeList
+    """Node of each node rank, in order."""
+    per_node: Annotated[dict[str, Count], Field(max_length=32)]
+    """What each node gives: cpu in millicores, memory and storage in bytes, all else in pieces."""
+    cause: EntryCause | None = None
+    """Why it is being aborted."""
+
+
+class LedgerSpec(Part):
+    """The leader and what it has in flight."""
+
+    epoch: Count
+    """Raised by each new leader before anything else."""
+    incarnation: Annotated[str, Field(max_length=64)]
+    """Random word of this installation; a ledger made anew has another."""
+    holder: Name
+    """Identity of the leader."""
+    entries: Annotated[tuple[Entry, ...], Field(max_length=ENTRIES_MAX)] = ()
+    """Attempts in flight; settled ones leave."""
+
+
+class Ledger(Resource):
+    """Internal to the operator: its epoch and the attempts it is starting or aborting. Do not edit.
+    There is one, named default."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            Rule(
+                f"self.metadata.name == '{names.SINGLETON}'",
+                f'metadata.name: "%s" is not "{names.SINGLETON}": a cluster has one Ledger',
+                seen=("self.metadata.name",),
+            )
+        )
+    )
+
+    kind: Literal["Ledger"] = "Ledger"
+    spec: LedgerSpec
+    """The leader and what it has in flight."""
+
+
+DEFINITION = Definition(
+    Ledger,
+    plural=names.LEDGERS,
+    scope="Cluster",
+    columns=(
+        Column("Epoch", ".spec.epoch", "integer"),
+        Column("Holder", ".spec.holder"),
+        AGE,
+    ),
+    has_status=False,
+)

@@ -1,0 +1,50 @@
+"""Every name that stands in objects of the cluster: group, plurals, labels, reserved words."""
+
+from __future__ import annotations
+
+GROUP = "railwright.dev"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+
+TRAINING_JOBS = "trainingjobs"
+QUEUES = "queues"
+FABRICS = "fabrics"
+PLACEMENTS = "placements"
+LEDGERS = "ledgers"
+
+SCHEDULER = "railwright"
+"""``schedulerName`` of our pods: no other scheduler touches them."""
+
+SINGLETON = "default"
+"""The name of the one Fabric and the one Ledger, and of the queue of jobs that name none."""
+
+LABEL_JOB_NAME = f"{GROUP}/job-name"
+LABEL_JOB_UID = f"{GROUP}/job-uid"
+LABEL_ATTEMPT = f"{GROUP}/attempt"
+LABEL_NODE_RANK = f"{GROUP}/node-rank"
+LABEL_COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+"""Mirrors the node rank, for dashboards that know Indexed Jobs."""
+
+LABEL_BLOCK = f"{GROUP}/block"
+LABEL_RACK = f"{GROUP}/rack"
+
+JOB_NAME_LENGTH_MAX = 52
+POD_NAME_LENGTH_MAX = 63
+
+RESERVED_PREFIX = "railwright"
+RESERVED_ENV_PREFIX = "RAILWRIGHT_"
+RESERVED_ENV = (
+    "RANK",
+    "LOCAL_RANK",
+    "NODE_RANK",
+    "GROUP_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+)
+
+
+def pod_name(job_name: str, attempt: int, node_rank: int) -> str:
+    """The pod of one node rank of one attempt, within 63 characters up to attempt 9,999."""
+    return f"{job_name}-{attempt}-{node_rank}"

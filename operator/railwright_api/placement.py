@@ -1,0 +1,84 @@
+"""Placement: who goes where in one attempt of a job, from where it resumes, and why."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from railwright_api import names
+from railwright_api.fabric import LEVELS_MAX, Level
+from railwright_api.schema import (
+    AGE,
+    Column,
+    Count,
+    Definition,
+    NodeList,
+    Part,
+    Resource,
+    Rule,
+    Sentence,
+    rules,
+)
+from railwright_api.training_job import CHECKPOINTS_MAX, Checkpoint
+
+
+class Span(Part):
+    """How far the gang spreads at one level of the fabric."""
+
+    level: Level
+    """Node label of the level."""
+    domains: Count
+    """Number of its domains that the nodes stand in."""
+
+
+class PlacementSpec(Part):
+    """Who goes where; never changes."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            Rule(
+                "self == oldSelf",
+                "spec never changes: a new attempt gets a Placement of its own",
+            )
+        )
+    )
+
+    job_uid: Annotated[str, Field(alias="jobUID", min_length=1, max_length=64)]
+    """UID of the job."""
+    attempt: Annotated[Count, Field(ge=1)]
+    """Attempt this placement is of."""
+    epoch: Count
+    """Epoch of the leader that decided it."""
+    nodes: Annotated[NodeList, Field(min_length=1)]
+    """Node of each node rank, in order."""
+    spans: Annotated[tuple[Span, ...], Field(max_length=LEVELS_MAX)] = ()
+    """How far the nodes spread at each level of the fabric, the coarsest first."""
+    resume: Annotated[tuple[Checkpoint, ...], Field(max_length=CHECKPOINTS_MAX)] = ()
+    """Up to which step each earlier attempt's checkpoints may be read, the newest attempt first;
+    none means: start from the beginning."""
+    reason: Sentence
+    """Why this attempt was placed: the first start, or what ended the attempt before."""
+
+
+class Placement(Resource):
+    """Which node each node rank of one attempt of a TrainingJob runs on, and why."""
+
+    kind: Literal["Placement"] = "Placement"
+    spec: PlacementSpec
+    """Who goes where; never changes."""
+
+
+DEFINITION = Definition(
+    Placement,
+    plural=names.PLACEMENTS,
+    scope="Namespaced",
+    categories=("railwright",),
+    columns=(
+        Column("Attempt", ".spec.attempt", "integer"),
+        Column("Reason", ".spec.reason"),
+        AGE,
+        Column("Nodes", ".spec.nodes", wide=True),
+    ),
+    has_status=False,
+)

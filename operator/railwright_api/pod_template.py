@@ -1,0 +1,271 @@
+"""The pod template of a job: what Railwright must understand of it, with everything else kept.
+
+Fields that a rule or the scheduler reads are typed here; the API server shows rules nothing else.
+Fields that Railwright sets itself are reserved: present in the schema so that the refusal can say
+what to do instead of dropping them silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from railwright_api import names, schema
+from railwright_api.schema import Json, Name, Part, Quantity, Rule, rules
+
+TEXT_LENGTH_MAX = 32 * 1024
+LABEL_KEY_LENGTH_MAX = 317
+LABEL_VALUE_LENGTH_MAX = 63
+
+Text = Annotated[str, Field(max_length=TEXT_LENGTH_MAX)]
+LabelKey = Annotated[str, Field(max_length=LABEL_KEY_LENGTH_MAX)]
+LabelValue = Annotated[str, Field(max_length=LABEL_VALUE_LENGTH_MAX)]
+Words = Annotated[tuple[Text, ...], Field(max_length=256)]
+
+_NAME_RESERVED = Rule(
+    f"!self.name.startsWith('{names.RESERVED_PREFIX}')",
+    f'name: "%s" begins with the reserved word "{names.RESERVED_PREFIX}": choose another name',
+    seen=("self.name",),
+    field=".name",
+)
+_ENV_NAMES = ", ".join(f"'{name}'" for name in names.RESERVED_ENV)
+_ENV_RESERVED = Rule(
+    f"!(self.name in [{_ENV_NAMES}]) && !self.name.startsWith('{names.RESERVED_ENV_PREFIX}')",
+    "name: %s is reserved, Railwright sets it for each rank: remove it",
+    seen=("self.name",),
+    field=".name",
+)
+_SPLIT = "['cpu', 'memory', 'ephemeral-storage']"
+"""Resources that may be asked for in fractions; every other is counted in pieces."""
+_MOST = "(k == 'cpu' ? '100k' : '256Ti')"
+"""With at most 16,384 nodes, sums of these stay within 63 bits."""
+_AMOUNT = "string(self[k])"
+_UNNAMED = f"!(k in {_SPLIT}) && k.split('/').size() != 2"
+_NOT_PIECES = f"!(k in {_SPLIT}) && !{_AMOUNT}.matches('^[0-9]{{1,6}}$')"
+_NOT_AMOUNT = (
+    f"k in {_SPLIT} && (!isQuantity({_AMOUNT}) || (k != 'cpu' && {_AMOUNT}.endsWith('m')) || "
+    f"quantity({_AMOUNT}).isLessThan(quantity('0')) || "
+    f"quantity({_AMOUNT}).isGreaterThan(quantity({_MOST})))"
+)
+
+_AMOUNTS_SOUND = (
+    schema.no_key(
+        _UNNAMED,
+        "%s is no resource of a pod: use cpu, memory, ephemeral-storage, or the full name of a "
+        "device, such as nvidia.com/gpu",
+        seen=("k",),
+    ),
+    schema.no_key(
+        _NOT_PIECES,
+        '%s is "%s", not a whole number from 0 to 999999, such as 8',
+        seen=("k", _AMOUNT),
+    ),
+    schema.no_key(
+        _NOT_AMOUNT,
+        '%s is "%s", not a quantity from 0 to %s, such as %s',
+        seen=("k", _AMOUNT, _MOST, "k == 'cpu' ? '8 or 500m' : '64Gi'"),
+    ),
+)
+
+Amounts = Annotated[
+    dict[str, Quantity], Field(max_length=16, json_schema_extra=rules(*_AMOUNTS_SOUND))
+]
+
+
+class EnvVar(Part):
+    """An environment variable; valueFrom works as in any pod."""
+
+    model_config = ConfigDict(extra="allow", json_schema_extra=rules(_ENV_RESERVED))
+
+    name: Annotated[str, Field(min_length=1, max_length=253)]
+    """Name of the variable. Those that tell a rank its place are set by Railwright."""
+    value: Text | None = None
+    """Value of the variable."""
+
+
+class Resources(Part):
+    """What a sidecar or an init container asks for."""
+
+    model_config = ConfigDict(extra="allow")
+
+    requests: Amounts | None = None
+    """Reserved for this container."""
+    limits: Amounts | None = None
+    """The most this container may use."""
+
+
+class VolumeMount(Part):
+    """A volume inside the container; every field of a pod's volumeMounts works."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: Name
+    """Which volume."""
+    mount_path: Annotated[str, Field(max_length=4096)]
+    """Where it appears."""
+
+
+class Container(Part):
+    """A container; every other field of a pod's container works as it does there."""
+
+    model_config = ConfigDict(extra="allow", json_schema_extra=rules(_NAME_RESERVED))
+
+    name: Annotated[str, Field(min_length=1, max_length=63)]
+    """Name of the container."""
+    image: Annotated[str, Field(min_length=1, max_length=1024)]
+    """Image to run. In the first container it needs Python 3.11 or newer and nothing else."""
+    command: Words | None = None
+    """What to run, without a shell. The first container needs it: one process for each rank."""
+    args: Words | None = None
+    """Arguments after the command."""
+    env: Annotated[tuple[EnvVar, ...], Field(max_length=256)] | None = None
+    """Environment. RANK, WORLD_SIZE, MASTER_ADDR and the like are set by Railwright."""
+    resources: Resources | None = None
+    """For sidecars and init containers. The first container gets spec.resourcesPerNode instead."""
+    volume_mounts: Annotated[tuple[VolumeMount, ...], Field(max_length=64)] | None = None
+    """Volumes to mount."""
+
+
+class Volume(Part):
+    """A volume; every source that a pod may use works."""
+
+    model_config = ConfigDict(extra="allow", json_schema_extra=rules(_NAME_RESERVED))
+
+    name: Annotated[str, Field(min_length=1, max_length=63)]
+    """Name of the volume."""
+
+
+class Toleration(Part):
+    """A taint the job's pods may live with."""
+
+    model_config = ConfigDict(extra="allow")
+
+    key: LabelKey | None = None
+    """Taint key; none with operator Exists tolerates every taint."""
+    operator: Literal["Exists", "Equal"] | None = None
+    """Exists matches any value, Equal (the default) only this one."""
+    value: LabelValue | None = None
+    """Taint value for Equal."""
+    effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    """Taint effect; none means every effect."""
+
+
+_TEXT: Json = {"type": "string", "maxLength": 253}
+_OBJECT: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+_LIST: Json = {"type": "array", "maxItems": 64, "items": _OBJECT}
+_NUMBER: Json = {"type": "integer"}
+
+_RESERVED_IN_POD: Mapping[str, tuple[Json, str]] = {
+    "nodeName": (_TEXT, "Railwright chooses the nodes: use nodeSelector to narrow the choice"),
+    "schedulerName": (_TEXT, "Railwright schedules the pods itself: remove it"),
+    "schedulingGates": (_LIST, "Railwright binds a gang's pods at once: set spec.suspend instead"),
+    "hostname": (_TEXT, "pods are named by job, attempt and rank: remove it"),
+    "affinity": (_OBJECT, "Railwright places by the network: use nodeSelector"),
+    "topologySpreadConstraints": (_LIST, "Railwright places by the network: use nodeSelector"),
+    "priorityClassName": (_TEXT, "a gang has one priority: use spec.priorityClassName of the job"),
+    "priority": (_NUMBER, "a gang has one priority: use spec.priorityClassName of the job"),
+    "resources": (_OBJECT, "use spec.resourcesPerNode of the job"),
+    "overhead": (_OBJECT, "the API server sets it by the RuntimeClass: remove it"),
+    "resourceClaims": (_LIST, "claims are not allocated yet: use spec.resourcesPerNode of the job"),
+}
+_RESERVED_IN_METADATA: Mapping[str, tuple[Json, str]] = {
+    "ownerReferences": (_LIST, "the job owns its pods: remove it"),
+}
+
+
+def _reserving(reserved: Mapping[str, tuple[Json, str]], *given: Rule) -> Callable[[Json], None]:
+    """Adds to a model's schema these rules, and the reserved fields with the refusal of each."""
+    refusals = [
+        Rule(f"!has(self.{name})", f"{name} is reserved: {why}", field=f".{name}")
+        for name, (_, why) in reserved.items()
+    ]
+
+    def extend(schema: Json) -> None:
+        schema.update(rules(*given, *refusals))
+        for name, (shape, why) in reserved.items():
+            schema["properties"][name] = shape | {"description": f"Reserved: {why}."}
+
+    return extend
+
+
+_COMMAND_GIVEN = Rule(
+    "size(self.containers) == 0 || "
+    "(has(self.containers[0].command) && size(self.containers[0].command) > 0)",
+    'containers[0].command is missing in "%s": Railwright runs it once for each rank and cannot '
+    'know an image\'s own entrypoint; for example ["python3", "train.py"]',
+    seen=("self.containers[0].name",),
+    field=".containers",
+)
+_RESOURCES_ELSEWHERE = Rule(
+    "size(self.containers) == 0 || !has(self.containers[0].resources)",
+    'containers[0].resources is reserved in "%s": use spec.resourcesPerNode of the job',
+    seen=("self.containers[0].name",),
+    field=".containers",
+)
+_NEVER_RESTARTED = Rule(
+    "!has(self.restartPolicy) || self.restartPolicy == 'Never'",
+    'restartPolicy is "%s", only "Never" works: Railwright restarts whole attempts, see '
+    "backoffLimit; remove it",
+    seen=("self.restartPolicy",),
+    field=".restartPolicy",
+)
+
+
+class PodSpec(Part):
+    """The pod of each node; every field of a pod that is not reserved works as it does there."""
+
+    model_config = ConfigDict(
+        extra="allow",
+        json_schema_extra=_reserving(
+            _RESERVED_IN_POD, _COMMAND_GIVEN, _RESOURCES_ELSEWHERE, _NEVER_RESTARTED
+        ),
+    )
+
+    containers: Annotated[tuple[Container, ...], Field(min_length=1, max_length=8)]
+    """The first container runs the ranks; the others run beside it."""
+    init_containers: Annotated[tuple[Container, ...], Field(max_length=8)] | None = None
+    """Run before the ranks start."""
+    volumes: Annotated[tuple[Volume, ...], Field(max_length=64)] | None = None
+    """Volumes that containers may mount."""
+    node_selector: Annotated[dict[str, LabelValue], Field(max_length=32)] | None = None
+    """Only nodes with all of these labels are used."""
+    tolerations: Annotated[tuple[Toleration, ...], Field(max_length=64)] | None = None
+    """Taints of nodes that these pods may live with."""
+    restart_policy: Annotated[str, Field(max_length=16)] | None = None
+    """Never, or not set: Railwright restarts whole attempts."""
+
+
+def _ours(field: str) -> Rule:
+    """The keys of this map that begin with our group are refused, by name."""
+    ours = f"k.startsWith('{names.GROUP}/')"
+    return schema.no_key(
+        ours,
+        f"{field}: %s is reserved, Railwright sets what begins with {names.GROUP}/: remove it",
+        seen=("k",),
+    )
+
+
+class TemplateMetadata(Part):
+    """What each pod carries besides Railwright's own labels."""
+
+    model_config = ConfigDict(json_schema_extra=_reserving(_RESERVED_IN_METADATA))
+
+    labels: Annotated[
+        dict[str, LabelValue], Field(max_length=64, json_schema_extra=rules(_ours("labels")))
+    ] = Field(default_factory=dict)
+    """Labels of each pod."""
+    annotations: Annotated[
+        dict[str, Text], Field(max_length=64, json_schema_extra=rules(_ours("annotations")))
+    ] = Field(default_factory=dict)
+    """Annotations of each pod."""
+
+
+class PodTemplate(Part):
+    """The pod that runs on each node of the job."""
+
+    metadata: TemplateMetadata = Field(default_factory=TemplateMetadata)
+    """Labels and annotations of each pod."""
+    spec: PodSpec
+    """The pod of each node."""

@@ -1,0 +1,146 @@
+"""What the kinds are written with: a model, a rule the API server checks, a definition of a kind.
+
+A model ignores fields it does not know when it reads, and an object of the API server that fits the
+generated schema always parses. ``extra="allow"`` in a model's config becomes
+``x-kubernetes-preserve-unknown-fields``. A ``default_factory`` is known to Python only; a plain
+default is filled in by the API server, except below ``status``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic.alias_generators import to_camel
+
+from railwright_api import names
+
+Json = dict[str, Any]
+
+NODES_MAX = 16_384
+PROCESSES_MAX = 64
+RANKS_MAX = NODES_MAX * PROCESSES_MAX
+
+NAME_LENGTH_MAX = 253
+Name = Annotated[str, Field(max_length=NAME_LENGTH_MAX)]
+Sentence = Annotated[str, Field(max_length=4096)]
+Code = Annotated[str, Field(max_length=128)]
+"""A word of a closed set in CamelCase, for programs."""
+Count = Annotated[int, Field(ge=0)]
+NodeList = Annotated[tuple[Name, ...], Field(max_length=NODES_MAX)]
+Time = AwareDatetime
+
+QUANTITY_LENGTH_MAX = 20
+Quantity = Annotated[
+    int | str,
+    WithJsonSchema({"x-kubernetes-int-or-string": True, "maxLength": QUANTITY_LENGTH_MAX}),
+]
+
+
+class Part(BaseModel):
+    """One object inside a kind: camelCase outside, snake_case inside, immutable."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        use_attribute_docstrings=True,
+        frozen=True,
+        extra="ignore",
+        allow_inf_nan=False,
+    )
+
+
+class Metadata(Part):
+    """What a reader needs of an object's metadata."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: Time | None = None
+    deletion_timestamp: Time | None = None
+
+
+class Resource(Part):
+    """The fields that every kind starts with; the API server owns their schema."""
+
+    api_version: str = names.API_VERSION
+    kind: str
+    metadata: Metadata
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A CEL rule of the API server.
+
+    ``field`` is the path below the object that the error is reported at, such as ``.numNodes``.
+    The words are fixed (``message``), or have a ``%s`` or ``%d`` for each CEL expression in
+    ``seen``: the API server estimates the cost of ``format`` by the words alone, while a sum of
+    strings of unknown length exceeds its budget.
+    """
+
+    expression: str
+    message: str
+    seen: tuple[str, ...] = ()
+    field: str = ""
+
+    def rendered(self) -> Json:
+        """The rule as it stands in a schema."""
+        parts = {"rule": self.expression}
+        if self.seen:
+            words = self.message.replace("\\", "\\\\").replace("'", "\\'")
+            parts["messageExpression"] = f"'{words}'.format([{', '.join(self.seen)}])"
+        else:
+            parts["message"] = self.message
+        if self.field:
+            parts["fieldPath"] = self.field
+        return parts
+
+
+def no_key(broken: str, message: str, *, seen: tuple[str, ...]) -> Rule:
+    """A rule on a map: ``broken``, a CEL expression of a key ``k``, holds for none of its keys.
+
+    The message is about the first key that it holds for; ``seen`` may use ``k``.
+    """
+    words = Rule(broken, message, seen=seen).rendered()["messageExpression"]
+    first = f"[self.filter(k, {broken})[0]].map(k, {words})[0]"
+    return Rule(f"self.all(k, !({broken}))", "%s", seen=(first,))
+
+
+def rules(*given: Rule) -> Json:
+    """``json_schema_extra`` of a model or a field that these rules guard."""
+    return {"x-kubernetes-validations": [rule.rendered() for rule in given]}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of ``kubectl get``; ``wide`` shows it only with ``-o wide``."""
+
+    name: str
+    path: str
+    type: Literal["string", "integer", "number", "date"] = "string"
+    wide: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A kind as the cluster knows it."""
+
+    model: type[Resource]
+    plural: str
+    scope: Literal["Namespaced", "Cluster"]
+    columns: tuple[Column, ...]
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    has_status: bool = True
+
+    @property
+    def kind(self) -> str:
+        """The kind's name in CamelCase."""
+        return self.model.__name__
+
+
+AGE = Column("Age", ".metadata.creationTimestamp", "date")

@@ -1,0 +1,1 @@
+"""The operator: the shell around the pure core."""

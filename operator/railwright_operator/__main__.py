@@ -1,0 +1,196 @@
+"""``railwright-operator``: configuration from the environment, JSON log lines, then run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from railwright_operator import backoff, connection, metrics, settings, wiring
+from railwright_operator.endpoints import Endpoints
+from railwright_operator.handlers import KopfThread
+from railwright_operator.kube.client import Api
+from railwright_operator.kube.errors import RequestFailed
+from railwright_operator.leadership import Leadership
+from railwright_operator.settings import Settings, SettingsError
+from railwright_operator.wiring import Parts
+from railwright_operator.write import defaults
+
+logger = logging.getLogger("railwright_operator")
+
+LEASE = "railwright-operator"
+STUCK_S = 60.0
+"""A leader whose turns have not come to an end for so long is better restarted."""
+
+BACKOFF_BASE_S = 0.5
+BACKOFF_CAP_S = 10.0
+
+STANDARD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
+
+
+def main() -> int:
+    """Run until a signal (0), until leadership is lost (1), or say what is misconfigured (2)."""
+    _log_as_json()
+    try:
+        chosen = settings.from_environment(os.environ)
+    except SettingsError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return asyncio.run(_run(chosen))
+
+
+async def _run(chosen: Settings) -> int:
+    source = connection.load(os.environ.get("KUBECONFIG") or None)
+    registry = CollectorRegistry()
+    series = metrics.build(registry)
+    loop = asyncio.get_running_loop()
+    stop, leading, lost = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    leadership = Leadership(
+        source,
+        namespace=chosen.namespace,
+        name=LEASE,
+        identity=chosen.identity,
+        on_gained=_from_thread(loop, leading.set),
+        on_lost=_from_thread(loop, lost.set),
+        clock=wiring.clock,
+        rng=wiring.rng(),
+    )
+    async with Api(
+        source, may_write=leadership.held, metrics=series.api, clock=wiring.clock, rng=wiring.rng()
+    ) as api:
+        parts = wiring.assemble(
+            api, chosen, registry=registry, series=series, is_leader=leadership.held
+        )
+        kopf = KopfThread(
+            source,
+            _from_thread(loop, parts.copies.kinds.seen),
+            clock=wiring.clock,
+            rng=wiring.rng(),
+        )
+        probes = Endpoints(
+            alive=lambda: _stuck(parts, leadership),
+            ready=lambda: _unready(parts),
+            registry=registry,
+        )
+        await probes.start(*chosen.probe_address)
+        await parts.server.start(*chosen.heartbeat_address)
+        kopf.start()
+        leadership.start()
+        try:
+            return await _until(stop, lost, _work(api, parts, leading))
+        finally:
+            await parts.server.stop()
+            await probes.stop()
+            await asyncio.to_thread(leadership.stop)
+            await asyncio.to_thread(kopf.stop, deadline_s=5.0)
+
+
+def _from_thread(loop: asyncio.AbstractEventLoop, act: Callable[..., None]) -> Callable[..., None]:
+    """The same act, done by the loop when a thread asks for it."""
+
+    def ask(*arguments: Any) -> None:
+        loop.call_soon_threadsafe(act, *arguments)
+
+    return ask
+
+
+async def _work(api: Api, parts: Parts, leading: asyncio.Event) -> None:
+    """Watch from the start; turn once this process leads and its copies are whole."""
+    async with asyncio.TaskGroup() as tasks:
+        for start in parts.tasks:
+            tasks.create_task(start())
+        await leading.wait()
+        await _persist(lambda: defaults.ensure(api))
+        await _persist(parts.cycle.take_over)
+        tasks.create_task(parts.copies.pods.run())
+        await _persist(parts.copies.kinds.sync)
+        for copy in (parts.copies.pods, parts.copies.nodes, parts.copies.classes):
+            await copy.wait_synced()
+        for start in parts.leading:
+            tasks.create_task(start())
+        await parts.cycle.run()
+
+
+async def _persist(ask: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Do it, however often the API server has to be asked."""
+    failures = 0
+    while True:
+        try:
+            await ask()
+            return
+        except RequestFailed as error:
+            logger.warning("not yet", extra={"error": str(error), "failures": failures})
+        await asyncio.sleep(
+            backoff.delay_s(failures, base_s=BACKOFF_BASE_S, cap_s=BACKOFF_CAP_S, rng=wiring.rng())
+        )
+        failures += 1
+
+
+async def _until(stop: asyncio.Event, lost: asyncio.Event, work: Coroutine[Any, Any, None]) -> int:
+    """Work until a signal (0) or until this process must not lead any more (1)."""
+    working = asyncio.create_task(work)
+    stopping, losing = asyncio.create_task(stop.wait()), asyncio.create_task(lost.wait())
+    done, _ = await asyncio.wait((working, stopping, losing), return_when=asyncio.FIRST_COMPLETED)
+    for task in (working, stopping, losing):
+        task.cancel()
+    ended = await asyncio.gather(working, return_exceptions=True)
+    if working in done:
+        logger.error("work ended", exc_info=_error(ended[0]))
+        return 1
+    return 0 if stopping in done else 1
+
+
+def _error(ended: object) -> BaseException | None:
+    return ended if isinstance(ended, BaseException) else None
+
+
+def _stuck(parts: Parts, leadership: Leadership) -> list[str]:
+    age_s = parts.cycle.turned_age_s()
+    if leadership.held() and age_s > STUCK_S:
+        return [f"no turn came to an end for {age_s:.0f} s"]
+    if parts.copies.pods.rewinds:
+        return ["the store went back in time: what was decided since is void"]
+    return []
+
+
+def _unready(parts: Parts) -> list[str]:
+    warm = (parts.copies.nodes, parts.copies.classes)
+    return [f"{copy!r} has no whole list yet" for copy in warm if not copy.synced]
+
+
+class _JsonLines(logging.Formatter):
+    """One JSON object a line; what a call passes as ``extra`` stands beside the message."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S") + f".{int(record.msecs):03d}",
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line |= {
+            name: value for name, value in record.__dict__.items() if name not in STANDARD_FIELDS
+        }
+        if record.exc_info:
+            line["trace"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def _log_as_json() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_JsonLines())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.getLogger("kopf").setLevel(logging.WARNING)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

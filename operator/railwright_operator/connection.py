@@ -1,0 +1,139 @@
+"""How to reach the API server and as whom; the ``kubernetes`` package reads the configuration.
+
+A token is never kept for good: the in-cluster file is rotated by the kubelet, an exec plugin's
+answer expires. Reading the configuration again yields the current one, whatever its source.
+"""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field
+
+import yaml
+from kubernetes.client.configuration import Configuration
+
+from kubernetes import client, config
+
+UNUSABLE = (
+    config.ConfigException,
+    yaml.YAMLError,
+    OSError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+)
+"""What the ``kubernetes`` package raises for a configuration that is not whole."""
+
+
+class CredentialsError(Exception):
+    """The credentials cannot be read now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Where the API server is and which credentials to show.
+
+    ``kubeconfig`` is the file all this was read from, None for the pod's own service account.
+    """
+
+    kubeconfig: str | None
+    server: str
+    verify: bool
+    ca_file: str | None
+    certificate_file: str | None
+    key_file: str | None
+    server_name: str | None
+    token: str | None = field(repr=False)
+
+
+def load(kubeconfig: str | None = None) -> Connection:
+    """Read a kubeconfig file, or the pod's service account when there is none.
+
+    Raises ``kubernetes.config.ConfigException`` when neither can be read.
+    """
+    settings = _configuration(kubeconfig)
+    authorization = settings.api_key.get("BearerToken")
+    return Connection(
+        kubeconfig=kubeconfig,
+        server=settings.host.rstrip("/"),
+        verify=bool(settings.verify_ssl),
+        ca_file=settings.ssl_ca_cert,
+        certificate_file=settings.cert_file,
+        key_file=settings.key_file,
+        server_name=settings.tls_server_name,
+        token=None if authorization is None else authorization.split(maxsplit=1)[-1].strip(),
+    )
+
+
+def token(connection: Connection) -> str | None:
+    """The token as its source has it now. Reads files and may run an exec plugin: not on a loop.
+
+    Raises CredentialsError: while a file is being replaced, it may be anything.
+    """
+    try:
+        return load(connection.kubeconfig).token
+    except UNUSABLE as error:
+        raise CredentialsError(f"{type(error).__name__}: {error}") from error
+
+
+def tls_context(connection: Connection) -> ssl.SSLContext | None:
+    """What the client checks the server against and shows of itself; None for plain HTTP."""
+    if not connection.server.startswith("https:"):
+        return None
+    context = ssl.create_default_context(cafile=connection.ca_file)
+    if not connection.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if connection.certificate_file is not None:
+        context.load_cert_chain(connection.certificate_file, connection.key_file)
+    return context
+
+
+def blocking_client(connection: Connection, *, deadline_s: float) -> client.ApiClient:
+    """A client of the ``kubernetes`` package that never waits longer than ``deadline_s``.
+
+    Its own retries are off: they would multiply the deadline.
+    """
+    settings = _configuration(connection.kubeconfig)
+    settings.retries = 0
+    return _BoundedClient(settings, deadline_s)
+
+
+class _BoundedClient(client.ApiClient):
+    """Puts a deadline on requests of callers that pass none, such as LeaseLock."""
+
+    def __init__(self, settings: Configuration, deadline_s: float) -> None:
+        super().__init__(configuration=settings)
+        self._deadline_s = deadline_s
+
+    def call_api(  # type: ignore[no-untyped-def]
+        self,
+        method,
+        url,
+        header_params=None,
+        body=None,
+        post_params=None,
+        _request_timeout=None,
+    ):
+        return super().call_api(
+            method,
+            url,
+            header_params=header_params,
+            body=body,
+            post_params=post_params,
+            _request_timeout=_request_timeout or self._deadline_s,
+        )
+
+
+def _configuration(kubeconfig: str | None) -> Configuration:
+    settings = Configuration()
+    if kubeconfig is None:
+        config.load_incluster_config(  # type: ignore[no-untyped-call]
+            client_configuration=settings
+        )
+    else:
+        config.load_kube_config(  # type: ignore[no-untyped-call]
+            config_file=kubeconfig, client_configuration=settings, persist_config=False
+        )
+    return settings

@@ -1,0 +1,117 @@
+"""One turn after another: observe, plan, write the ledger, act, tell.
+
+The plan is a pure function (``railwright_scheduler.turn``); this file only gives it the world and
+carries out what it returns, in the one order that is safe: the ledger, then what it allows, then
+the jobs' statuses. Events merely wake it; it goes at its own pace, and at least once a tick, since
+silence is an event that nobody sends. A turn that fails is logged, counted and taken again from
+what is; only a ledger written by another leader ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from random import Random
+
+from railwright_operator import backoff
+from railwright_operator.kube import errors
+from railwright_operator.observe import Observer
+from railwright_operator.report.cycle_metrics import CycleMetrics
+from railwright_operator.report.reporter import Reporter
+from railwright_operator.write.actuate import Actuator
+from railwright_operator.write.ledger import DeposedError, LedgerStore
+from railwright_scheduler import turn
+
+logger = logging.getLogger(__name__)
+
+TICK_S = 1.0
+PACE_S = 0.02
+"""The shortest time between two turns, so that a burst of events is one turn."""
+
+BACKOFF_BASE_S = 0.2
+BACKOFF_CAP_S = 10.0
+
+
+class Cycle:
+    """Turns, as long as this process leads."""
+
+    def __init__(
+        self,
+        observer: Observer,
+        *,
+        ledger: LedgerStore,
+        actuator: Actuator,
+        reporter: Reporter,
+        metrics: CycleMetrics,
+        awake: asyncio.Event,
+        clock: Callable[[], float],
+        rng: Random,
+    ) -> None:
+        self._observer = observer
+        self._ledger = ledger
+        self._actuator = actuator
+        self._reporter = reporter
+        self._metrics = metrics
+        self._clock = clock
+        self._rng = rng
+        self._awake = awake
+        self._turned_s = clock()
+
+    def __repr__(self) -> str:
+        return f"<Cycle {self._ledger!r} turned {self.turned_age_s():.1f} s ago>"
+
+    def turned_age_s(self) -> float:
+        """Seconds since a turn last came to its end."""
+        return self._clock() - self._turned_s
+
+    async def take_over(self) -> None:
+        """Become the writer of the ledger. Raises RequestFailed, or DeposedError."""
+        await self._ledger.take_over()
+        self._turned_s = self._clock()
+
+    async def run(self) -> None:
+        """Turn until cancelled. Raises DeposedError when another leader wrote the ledger."""
+        failures = 0
+        while True:
+            try:
+                await self._turn()
+                failures = 0
+            except errors.RequestFailed as error:
+                failures = await self._failed(failures, error)
+            except DeposedError:
+                raise
+            except Exception as error:
+                logger.exception("turn broke", extra={"error": str(error)})
+                failures = await self._failed(failures, error)
+            await self._rest()
+
+    async def _turn(self) -> None:
+        with self._metrics.turn_s.time():
+            plan = turn.take(self._observer.world(self._ledger.ledger))
+        if plan.ledger != self._ledger.ledger:
+            await self._ledger.write(plan.ledger)
+            self._metrics.ledger_writes.inc()
+        self._observer.follow(plan)
+        await self._actuator.carry_out(plan.actions)
+        await self._reporter.report(plan)
+        self._actuator.forget_all_but(entry.key for entry in plan.ledger.entries)
+        self._metrics.observe(plan)
+        self._turned_s = self._clock()
+
+    async def _failed(self, failures: int, error: Exception) -> int:
+        self._metrics.turns_failed.labels(type(error).__name__).inc()
+        logger.warning("turn failed", extra={"error": str(error), "failures": failures + 1})
+        await asyncio.sleep(
+            backoff.delay_s(failures, base_s=BACKOFF_BASE_S, cap_s=BACKOFF_CAP_S, rng=self._rng)
+        )
+        return failures + 1
+
+    async def _rest(self) -> None:
+        await asyncio.sleep(PACE_S)
+        try:
+            async with asyncio.timeout(TICK_S):
+                await self._awake.wait()
+        except TimeoutError:
+            pass
+        self._awake.clear()

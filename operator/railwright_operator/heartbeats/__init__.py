@@ -1,0 +1,1 @@
+"""Hearing from launchers: the server, who may speak, and what was last said."""

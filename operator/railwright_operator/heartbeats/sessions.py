@@ -1,0 +1,320 @@
+"""Who of an attempt has spoken: the start barrier, and the latest facts of every launcher.
+
+Memory only. An operator that restarts begins with nothing and learns again: launchers at the
+barrier register again, and a beat that says "processes run" proves that the barrier was passed.
+Two things must never be forgotten meanwhile, and both come from ``expect`` and ``revoke``, which
+their caller repeats from what is durable: which attempt is the current one, and that it was
+revoked. From then on nothing of it is taken in, whatever its token says.
+
+Every message costs the same, however many ranks there are.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from railwright import wire
+from railwright_operator.heartbeats import refusals
+from railwright_operator.heartbeats.refusals import RefusedError
+from railwright_operator.heartbeats.views import RankView, SessionView
+
+STEP_JUMP_MAX = 10**9
+MISSING_NAMED_MAX = 64
+
+
+@dataclass(slots=True)
+class _Seat:
+    """One node rank: who sits there and what was last heard."""
+
+    view: RankView
+    pod_uid: str = ""
+    sequence: int = -1
+
+
+@dataclass(slots=True)
+class _Session:
+    job_uid: str
+    attempt: int
+    nodes: tuple[str, ...]
+    num_processes: int
+    resume: tuple[wire.Checkpoint, ...]
+    seats: list[_Seat]
+    missing: dict[int, None]
+    master: tuple[str, int] | None = None
+    started_at_s: float | None = None
+    revoked: bool = False
+    committing: bool = False
+    granted_step: int = field(default=-1)
+
+
+class Sessions:
+    """The current attempt of every job that should be heard of.
+
+    ``clock`` is monotonic seconds. ``wake`` is called for every change that a decision may depend
+    on; a beat that only says "still here, some steps further" is none.
+    """
+
+    def __init__(self, *, clock: Callable[[], float], wake: Callable[[], None]) -> None:
+        self._clock = clock
+        self._wake = wake
+        self._sessions: dict[str, _Session] = {}
+
+    def __repr__(self) -> str:
+        return f"<Sessions jobs={len(self._sessions)}>"
+
+    def expect(
+        self,
+        job_uid: str,
+        attempt: int,
+        *,
+        nodes: tuple[str, ...],
+        num_processes: int,
+        resume: tuple[wire.Checkpoint, ...],
+    ) -> None:
+        """Take messages of this attempt from now on; ``nodes`` by node rank.
+
+        The attempts before it are over. Saying it again changes nothing, nor does it bring a
+        revoked attempt back.
+        """
+        held = self._sessions.get(job_uid)
+        if held is not None and held.attempt >= attempt:
+            return
+        seats = [_Seat(RankView(rank, node)) for rank, node in enumerate(nodes)]
+        self._sessions[job_uid] = _Session(
+            job_uid, attempt, nodes, num_processes, resume, seats, dict.fromkeys(range(len(nodes)))
+        )
+
+    def revoke(self, job_uid: str, attempt: int) -> None:
+        """Take nothing more of this attempt or of one before it."""
+        held = self._sessions.get(job_uid)
+        if held is None or held.attempt < attempt:
+            self._sessions[job_uid] = _Session(job_uid, attempt, (), 1, (), [], {}, revoked=True)
+        elif held.attempt == attempt:
+            held.revoked = True
+
+    def forget(self, job_uid: str) -> None:
+        """Drop the job; its launchers are told that it is not known."""
+        self._sessions.pop(job_uid, None)
+
+    def jobs(self) -> frozenset[str]:
+        """The UIDs of all jobs held here."""
+        return frozenset(self._sessions)
+
+    def attempt(self, job_uid: str, attempt: int) -> SessionView | None:
+        """What is known of this attempt; None if it is not the one last expected."""
+        held = self._sessions.get(job_uid)
+        if held is None or held.attempt != attempt:
+            return None
+        return SessionView(
+            job_uid=job_uid,
+            attempt=attempt,
+            num_processes=held.num_processes,
+            ranks=tuple(seat.view for seat in held.seats),
+            missing=tuple(sorted(held.missing)),
+            started_at_s=held.started_at_s,
+            revoked=held.revoked,
+        )
+
+    def admit(self, member: wire.Member) -> None:
+        """Raise RefusedError unless this member is one that may speak, whoever it proves to be."""
+        self._session(member)
+
+    def register(self, message: wire.Register, pod_uid: str) -> wire.Registered:
+        """Seat a launcher; the answer is the world once every node rank has its launcher.
+
+        Raises RefusedError.
+        """
+        session, seat = self._seated(message.member, pod_uid)
+        if message.num_processes != session.num_processes:
+            raise RefusedError(
+                refusals.MALFORMED,
+                f"num_processes is {message.num_processes}, the job has {session.num_processes}",
+            )
+        before = seat.view
+        seat.sequence = -1
+        if session.started_at_s is None or not before.address:
+            seat.view = replace(
+                before, address=message.address, master_port=message.master_port, registered=True
+            )
+        self._hear(seat)
+        self._settle(session, message.member.node_rank)
+        if not before.registered or before.address != seat.view.address:
+            self._wake()
+        return _registered(session, message.member.node_rank)
+
+    def beat(self, message: wire.Beat, pod_uid: str) -> wire.BeatAnswer:
+        """Take in a launcher's facts. One heard before, or overtaken, changes nothing.
+
+        Raises RefusedError; a launcher whose report is refused as malformed has still been heard.
+        """
+        session, seat = self._seated(message.member, pod_uid)
+        self._hear(seat)
+        _check_beat(session, message)
+        if message.sequence <= seat.sequence:
+            return wire.BeatAnswer(wire.Order.CONTINUE)
+        seat.sequence = message.sequence
+        before = seat.view
+        unlikely = _unlikely_step(session, before.progress, message.progress)
+        if unlikely:
+            message = replace(message, progress=None)
+        seat.view = self._heard_facts(before, message)
+        if message.running or message.exited:
+            seat.view = replace(seat.view, registered=True)
+            session.missing.pop(message.member.node_rank, None)
+            if session.started_at_s is None:
+                session.started_at_s = self._clock()
+            if session.master is None and message.master_address:
+                session.master = message.master_address, message.master_port
+        if _is_news(before, seat.view):
+            self._wake()
+        if unlikely:
+            raise RefusedError(refusals.MALFORMED, unlikely)
+        return wire.BeatAnswer(wire.Order.CONTINUE)
+
+    def claim_commit(self, message: wire.Commit, pod_uid: str) -> None:
+        """Check that a commit may be asked for now, one at a time; raises RefusedError."""
+        session, seat = self._seated(message.member, pod_uid)
+        self._hear(seat)
+        if message.member.node_rank != 0:
+            raise RefusedError(
+                refusals.FORBIDDEN, f"node rank {message.member.node_rank} commits, expected 0"
+            )
+        if message.step < session.granted_step:
+            raise RefusedError(
+                refusals.MALFORMED,
+                f"commit of step {message.step} after that of step {session.granted_step}",
+            )
+        if session.committing:
+            raise RefusedError(refusals.LATER, "the commit asked for before is not recorded yet")
+        session.committing = True
+
+    def settle_commit(self, message: wire.Commit, *, recorded: bool) -> None:
+        """End what ``claim_commit`` began. Raises RefusedError if it was revoked meanwhile."""
+        member = message.member
+        held = self._sessions.get(member.job_uid)
+        if held is not None and held.attempt == member.attempt:
+            held.committing = False
+            if recorded:
+                held.granted_step = message.step
+        if recorded:
+            self._session(member)
+
+    def _session(self, member: wire.Member) -> _Session:
+        held = self._sessions.get(member.job_uid)
+        if held is None or held.attempt < member.attempt:
+            raise RefusedError(
+                refusals.TOO_EARLY, f"attempt {member.attempt} of this job is not known here"
+            )
+        if held.attempt > member.attempt or held.revoked:
+            raise RefusedError(refusals.STOP, f"attempt {member.attempt} was revoked")
+        if member.node_rank >= len(held.nodes):
+            raise RefusedError(
+                refusals.FORBIDDEN,
+                f"node_rank is {member.node_rank}, expected less than {len(held.nodes)}",
+            )
+        return held
+
+    def _seated(self, member: wire.Member, pod_uid: str) -> tuple[_Session, _Seat]:
+        """The seat of this pod. Before the start a new pod may take it, after it none may."""
+        session = self._session(member)
+        seat = session.seats[member.node_rank]
+        if seat.pod_uid not in ("", pod_uid):
+            if session.started_at_s is not None:
+                raise RefusedError(refusals.STOP, "the attempt started with another pod here")
+            seat.view = RankView(member.node_rank, session.nodes[member.node_rank])
+            seat.sequence = -1
+            session.missing[member.node_rank] = None
+        seat.pod_uid = pod_uid
+        return session, seat
+
+    def _settle(self, session: _Session, node_rank: int) -> None:
+        session.missing.pop(node_rank, None)
+        if not session.missing and session.started_at_s is None:
+            session.started_at_s = self._clock()
+            first = session.seats[0].view
+            session.master = first.address, first.master_port
+
+    def _hear(self, seat: _Seat) -> None:
+        seat.view = replace(seat.view, heard_at_s=self._clock())
+
+    def _heard_facts(self, before: RankView, message: wire.Beat) -> RankView:
+        failure = before.failure or message.failure
+        return replace(
+            before,
+            running=message.running,
+            exited=message.exited,
+            progress=message.progress or before.progress,
+            failure=failure,
+            failed_at_s=self._clock() if before.failure is None and failure else before.failed_at_s,
+            resumed_from=message.resumed_from or before.resumed_from,
+            committed=message.committed or before.committed,
+            skipped=message.skipped or before.skipped,
+        )
+
+
+def _registered(session: _Session, node_rank: int) -> wire.Registered:
+    """Go, if the start was given and the master's address is known; else wait."""
+    if session.started_at_s is None or session.master is None:
+        missing = tuple(itertools.islice(session.missing, MISSING_NAMED_MAX))
+        return wire.Registered(wire.Order.WAIT, missing=missing)
+    world = wire.World(
+        world_size=len(session.nodes) * session.num_processes,
+        num_nodes=len(session.nodes),
+        first_rank=node_rank * session.num_processes,
+        master_address=session.master[0],
+        master_port=session.master[1],
+        resume=session.resume,
+    )
+    return wire.Registered(wire.Order.GO, world=world)
+
+
+def _check_beat(session: _Session, message: wire.Beat) -> None:
+    """Refuse what this launcher cannot know or own."""
+    count, member = session.num_processes, message.member
+    if message.running + message.exited > count:
+        raise RefusedError(
+            refusals.MALFORMED,
+            f"running + exited is {message.running + message.exited}, expected at most {count}",
+        )
+    first = member.node_rank * count
+    if message.failure is not None and not first <= message.failure.rank < first + count:
+        raise RefusedError(
+            refusals.MALFORMED,
+            f"failure.rank is {message.failure.rank}, expected {first} to {first + count - 1}",
+        )
+    if message.committed is not None and message.committed.attempt != member.attempt:
+        raise RefusedError(
+            refusals.MALFORMED,
+            f"committed.attempt is {message.committed.attempt}, expected {member.attempt}",
+        )
+    if message.resumed_from is not None and message.resumed_from.attempt > member.attempt:
+        raise RefusedError(
+            refusals.MALFORMED,
+            f"resumed_from.attempt is {message.resumed_from.attempt}, "
+            f"expected at most {member.attempt}",
+        )
+
+
+def _unlikely_step(
+    session: _Session, before: wire.Progress | None, after: wire.Progress | None
+) -> str:
+    """What is wrong with a step: it goes back, or further than any script can between two beats."""
+    if after is None:
+        return ""
+    resumed = max((checkpoint.step for checkpoint in session.resume), default=0)
+    floor = before.step if before is not None else 0
+    ceiling = (before.step if before is not None else resumed) + STEP_JUMP_MAX
+    if floor <= after.step <= ceiling:
+        return ""
+    return f"progress.step is {after.step}, expected {floor} to {ceiling}"
+
+
+def _is_news(before: RankView, after: RankView) -> bool:
+    """Whether more changed than the time and the step."""
+    if (before.progress is None) != (after.progress is None):
+        return True
+    return replace(before, heard_at_s=None, progress=None) != replace(
+        after, heard_at_s=None, progress=None
+    )

@@ -1,0 +1,63 @@
+"""What is known of an attempt's launchers, as values that later messages do not change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from railwright import wire
+
+
+@dataclass(frozen=True, slots=True)
+class RankView:
+    """One node rank, that is, one launcher.
+
+    Times are monotonic seconds of this process. ``heard_at_s`` is None as long as nothing came;
+    ``failed_at_s`` is when ``failure`` was first heard. ``running`` and ``exited`` count its
+    processes, those that ended with 0 included.
+    """
+
+    node_rank: int
+    node: str
+    registered: bool = False
+    address: str = ""
+    master_port: int = 0
+    heard_at_s: float | None = None
+    running: int = 0
+    exited: int = 0
+    progress: wire.Progress | None = None
+    failure: wire.Failure | None = None
+    failed_at_s: float | None = None
+    resumed_from: wire.Checkpoint | None = None
+    committed: wire.Checkpoint | None = None
+    skipped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SessionView:
+    """One attempt. ``missing`` are the node ranks not at the start barrier yet, in order.
+
+    ``started_at_s`` is when the barrier was passed, or when a beat first proved that it had been.
+    """
+
+    job_uid: str
+    attempt: int
+    num_processes: int
+    ranks: tuple[RankView, ...]
+    missing: tuple[int, ...]
+    started_at_s: float | None
+    revoked: bool
+
+    @property
+    def progress(self) -> wire.Progress | None:
+        """The report of the lowest node rank that reports at all."""
+        return next((rank.progress for rank in self.ranks if rank.progress is not None), None)
+
+    @property
+    def resumed_from(self) -> wire.Checkpoint | None:
+        """What the job loaded, as its first node says."""
+        return self.ranks[0].resumed_from if self.ranks else None
+
+    @property
+    def committed(self) -> wire.Checkpoint | None:
+        """The newest checkpoint committed, as its first node says."""
+        return self.ranks[0].committed if self.ranks else None

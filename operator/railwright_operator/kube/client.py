@@ -1,0 +1,345 @@
+"""The one client to the API server: deadlines, retries that are safe, and the leader's gate.
+
+Every write passes ``may_write`` right before it is sent, each retry again: a process that lost its
+Lease stops between two requests, not at the end of a loop. Only what certainly had no effect is
+sent again (429, 401, a connection never made); a write that may have happened is never repeated
+here but raised as ``OutcomeUnknown``, because only the caller can look. Reads are retried freely.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlencode
+
+import aiohttp
+import orjson
+from yarl import URL
+
+from railwright_operator import backoff, connection
+from railwright_operator.connection import Connection
+from railwright_operator.kube import errors
+from railwright_operator.kube.lines import BODY_BYTES_MAX, TooLargeError, bounded, split_lines
+from railwright_operator.metrics import ApiMetrics
+
+DEADLINE_S = 10.0
+CONNECT_S = 5.0
+ATTEMPTS_MAX = 6
+REQUESTS_MAX = 64
+BACKOFF_BASE_S = 0.1
+BACKOFF_CAP_S = 2.0
+
+LOSES_BROKEN_TLS = sys.version_info < (3, 12, 7)
+"""Older Pythons never report that a TLS connection broke while closing (cpython#118950), and its
+socket stays open; aiohttp then aborts such connections itself. Goes with support for them."""
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+
+_READ_RETRIED = frozenset({429, 503, 504})
+_WRITE_RETRIED = frozenset({429})
+
+Query = Mapping[str, str]
+Lines = AsyncGenerator[bytes, None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    verb: str
+    method: str
+    path: str
+    query: Query | None
+    body: bytes | None = None
+    content_type: str = JSON
+    writes: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    status: int
+    retry_after_s: float
+    body: bytes
+    token: str | None
+
+
+class _NoAnswerError(Exception):
+    """One attempt without an answer; ``sent``: the server may have acted on it."""
+
+    def __init__(self, why: str, *, sent: bool) -> None:
+        super().__init__(why)
+        self.sent = sent
+
+
+class _LostError(Exception):
+    """The connection broke after the request was sent; keeps aiohttp from sending it again."""
+
+
+class Api:
+    """Requests to the API server; use as ``async with Api(...) as api``.
+
+    ``may_write`` answers at any time whether this process may change the cluster; ``clock`` is
+    monotonic seconds; ``rng`` only spreads retries. Every method raises a ``RequestFailed``.
+    """
+
+    def __init__(
+        self,
+        source: Connection,
+        *,
+        may_write: Callable[[], bool],
+        metrics: ApiMetrics,
+        clock: Callable[[], float],
+        rng: Random,
+    ) -> None:
+        self._source = source
+        self._may_write = may_write
+        self._metrics = metrics
+        self._clock = clock
+        self._rng = rng
+        self._token = source.token
+        self._token_lock = asyncio.Lock()
+        self._slots = asyncio.Semaphore(REQUESTS_MAX)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        context = connection.tls_context(self._source)
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=0,
+                ssl=context if context is not None else True,
+                enable_cleanup_closed=LOSES_BROKEN_TLS,
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": "railwright"},
+            middlewares=(_send_once,),
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._open().close()
+        self._session = None
+
+    async def get(
+        self, path: str, *, query: Query | None = None, deadline_s: float = DEADLINE_S
+    ) -> Any:
+        """The object or list at ``path``."""
+        return await self._run(_Request("get", "GET", path, query), deadline_s)
+
+    async def ask(self, path: str, body: object, *, deadline_s: float = DEADLINE_S) -> Any:
+        """POST a question that changes nothing, such as a TokenReview: not gated, retried."""
+        return await self._run(
+            _Request("ask", "POST", path, None, body=orjson.dumps(body)), deadline_s
+        )
+
+    async def create(self, path: str, body: object, *, deadline_s: float = DEADLINE_S) -> Any:
+        """POST a new object, a binding or another subresource."""
+        data = orjson.dumps(body)
+        request = _Request("create", "POST", path, None, body=data, writes=True)
+        return await self._run(request, deadline_s)
+
+    async def replace(self, path: str, body: object, *, deadline_s: float = DEADLINE_S) -> Any:
+        """PUT the whole object; its resourceVersion is the precondition."""
+        data = orjson.dumps(body)
+        request = _Request("replace", "PUT", path, None, body=data, writes=True)
+        return await self._run(request, deadline_s)
+
+    async def patch(self, path: str, body: object, *, deadline_s: float = DEADLINE_S) -> Any:
+        """PATCH by RFC 7396; a resourceVersion in the body is a precondition."""
+        data = orjson.dumps(body)
+        request = _Request(
+            "patch", "PATCH", path, None, body=data, content_type=MERGE_PATCH, writes=True
+        )
+        return await self._run(request, deadline_s)
+
+    async def delete(
+        self, path: str, body: object | None = None, *, deadline_s: float = DEADLINE_S
+    ) -> Any:
+        """DELETE; ``bodies.deletion`` carries the UID it is meant for."""
+        data = None if body is None else orjson.dumps(body)
+        request = _Request("delete", "DELETE", path, None, body=data, writes=True)
+        return await self._run(request, deadline_s)
+
+    async def stream(self, path: str, *, query: Query, stall_s: float) -> Lines:
+        """The lines of a watch until the server ends it.
+
+        Raises Unreachable when nothing, not even a bookmark, came for ``stall_s``.
+        """
+        token = self._token
+        request = _Request("watch", "GET", path, query)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=stall_s)
+        try:
+            async with self._exchange(request, token=token, timeout=timeout) as response:
+                self._metrics.requests.labels("watch", str(response.status)).inc()
+                if response.status != 200:
+                    answer = _decoded(await bounded(response.content, BODY_BYTES_MAX))
+                    if response.status == 401:
+                        await self._renew_token(token)
+                    raise errors.from_status(response.status, answer, where=str(request))
+                async for line in split_lines(response.content):
+                    yield line
+        except (aiohttp.ClientError, TimeoutError, OSError, _LostError, TooLargeError) as error:
+            raise errors.Unreachable(f"{request}: {type(error).__name__}: {error}") from error
+
+    async def _run(self, request: _Request, deadline_s: float) -> Any:
+        """Attempts until an answer that is final, or until no attempt fits the deadline."""
+        until_s = self._clock() + deadline_s
+        renewed = False
+        last: errors.RequestFailed = errors.Unreachable(f"{request}: no attempt in {deadline_s} s")
+        for attempt in range(ATTEMPTS_MAX):
+            wait_s = 0.0
+            if attempt:
+                wait_s = backoff.delay_s(
+                    attempt - 1, base_s=BACKOFF_BASE_S, cap_s=BACKOFF_CAP_S, rng=self._rng
+                )
+            try:
+                reply = await self._attempt(request, until_s - self._clock())
+            except _NoAnswerError as error:
+                if error.sent and request.writes:
+                    raise errors.OutcomeUnknown(f"{request}: {error}") from error
+                last = errors.Unreachable(f"{request}: {error}")
+            else:
+                if reply.status < 400:
+                    return _result(request, reply)
+                last = _refusal(request, reply)
+                if reply.status == 401 and not renewed:
+                    renewed = True
+                    await self._renew_token(reply.token)
+                    wait_s = 0.0
+                elif not _is_retried(request, reply.status):
+                    raise last
+                wait_s = max(wait_s, reply.retry_after_s)
+                self._metrics.retries.labels(request.verb, str(reply.status)).inc()
+            if self._clock() + wait_s >= until_s:
+                break
+            await asyncio.sleep(wait_s)
+        raise last
+
+    async def _attempt(self, request: _Request, left_s: float) -> _Reply:
+        """One request: through the bound on concurrency, then the gate, then the wire."""
+        until_s = self._clock() + left_s
+        try:
+            async with asyncio.timeout(max(0.0, left_s)):
+                await self._slots.acquire()
+        except TimeoutError as error:
+            raise _NoAnswerError("deadline passed before it was sent", sent=False) from error
+        try:
+            if request.writes and not self._may_write():
+                raise errors.NotLeader(f"{request}: this process does not hold the Lease")
+            started_s = self._clock()
+            code = "none"
+            try:
+                reply = await self._send(request, until_s - started_s)
+                code = str(reply.status)
+                return reply
+            finally:
+                self._metrics.requests.labels(request.verb, code).inc()
+                self._metrics.request_s.labels(request.verb).observe(self._clock() - started_s)
+        finally:
+            self._slots.release()
+
+    async def _send(self, request: _Request, left_s: float) -> _Reply:
+        token = self._token
+        timeout = aiohttp.ClientTimeout(total=max(0.001, left_s), sock_connect=CONNECT_S)
+        try:
+            async with self._exchange(request, token=token, timeout=timeout) as response:
+                body = await bounded(response.content, BODY_BYTES_MAX)
+                after_s = _seconds(response.headers.get("Retry-After"))
+                return _Reply(response.status, after_s, body, token)
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise _NoAnswerError(f"not connected: {error}", sent=False) from error
+        except (aiohttp.ClientError, TimeoutError, OSError, _LostError, TooLargeError) as error:
+            raise _NoAnswerError(f"{type(error).__name__}: {error}", sent=True) from error
+
+    def _exchange(
+        self, request: _Request, *, token: str | None, timeout: aiohttp.ClientTimeout
+    ) -> Any:
+        headers = {"Content-Type": request.content_type}
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        url = self._source.server + request.path
+        if request.query:
+            url += "?" + urlencode(request.query)
+        return self._open().request(
+            request.method,
+            URL(url, encoded=True),
+            data=request.body,
+            headers=headers,
+            timeout=timeout,
+            server_hostname=self._source.server_name,
+            allow_redirects=False,
+        )
+
+    async def _renew_token(self, refused: str | None) -> None:
+        """Read the credentials again, once for all requests that were refused with this token.
+
+        Raises Unreachable when they cannot be read: whoever asks again has them read again.
+        """
+        async with self._token_lock:
+            if self._token == refused and refused is not None:
+                try:
+                    self._token = await asyncio.to_thread(connection.token, self._source)
+                except connection.CredentialsError as error:
+                    raise errors.Unreachable(f"credentials not read: {error}") from error
+
+    def _open(self) -> aiohttp.ClientSession:
+        assert self._session is not None, "the client is used outside its async with block"
+        return self._session
+
+
+def _is_retried(request: _Request, status: int) -> bool:
+    return status in (_WRITE_RETRIED if request.writes else _READ_RETRIED)
+
+
+def _result(request: _Request, reply: _Reply) -> Any:
+    try:
+        return orjson.loads(reply.body)
+    except orjson.JSONDecodeError as error:
+        kind = errors.OutcomeUnknown if request.writes else errors.Unreachable
+        raise kind(f"{request}: {reply.status} with a body that is not JSON: {error}") from error
+
+
+def _refusal(request: _Request, reply: _Reply) -> errors.RequestFailed:
+    """The error of a status of 400 or more. A server error after a write proves nothing."""
+    refusal = errors.from_status(reply.status, _decoded(reply.body), where=str(request))
+    if request.writes and reply.status >= 500:
+        return errors.OutcomeUnknown(str(refusal))
+    return refusal
+
+
+def _decoded(body: bytes) -> object:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return {"message": body[:200].decode(errors="replace")}
+
+
+def _seconds(header: str | None) -> float:
+    """Retry-After in seconds; 0 when absent or a date, which this server never sends."""
+    return float(header) if header is not None and header.isdecimal() else 0.0
+
+
+async def _send_once(
+    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    """Keep aiohttp from repeating PUT and DELETE by itself when a kept connection turns out dead.
+
+    The first may have happened: its repetition would answer 409 to our own success.
+    """
+    try:
+        return await handler(request)
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise _LostError(f"{type(error).__name__}: {error}") from error

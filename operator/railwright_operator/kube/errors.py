@@ -1,0 +1,97 @@
+"""How a request to the API server can fail, told apart by what the caller may conclude.
+
+The question that matters after a failed write is "can it have happened?". ``NotLeader``,
+``Unreachable`` and the ``ApiError`` family say no; ``OutcomeUnknown`` says: look, before doing
+anything that must not happen twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class RequestFailed(Exception):  # noqa: N818 - its children are told apart by what they mean
+    """A request without a usable answer."""
+
+
+class NotLeader(RequestFailed):
+    """A write was not sent: this process may not write now."""
+
+
+class Unreachable(RequestFailed):
+    """No answer, and no effect either: a read, or a write that was never sent."""
+
+
+class OutcomeUnknown(RequestFailed):
+    """A write was sent, and whether it happened is not known."""
+
+
+class ApiError(RequestFailed):
+    """The API server refused. ``details`` are those of its Status object."""
+
+    def __init__(
+        self, status: int, reason: str, *, message: str, details: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(f"{status} {reason}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.details = dict(details or {})
+
+
+class UnauthorizedError(ApiError):
+    """401: our credentials are not accepted, also after reading them again."""
+
+
+class ForbiddenError(ApiError):
+    """403: our role does not allow it, or admission refused."""
+
+
+class NotFoundError(ApiError):
+    """404: no such object."""
+
+
+class AlreadyExistsError(ApiError):
+    """409 on create: the name is taken."""
+
+
+class ConflictError(ApiError):
+    """409: a precondition (resourceVersion, UID) does not hold."""
+
+
+class GoneError(ApiError):
+    """410: the version asked for was compacted away; list again."""
+
+
+class InvalidError(ApiError):
+    """422: the object breaks its schema or a rule."""
+
+
+class TooManyRequestsError(ApiError):
+    """429 until the deadline: the server asks us to slow down."""
+
+
+_KINDS: Mapping[int, type[ApiError]] = {
+    401: UnauthorizedError,
+    403: ForbiddenError,
+    404: NotFoundError,
+    409: ConflictError,
+    410: GoneError,
+    422: InvalidError,
+    429: TooManyRequestsError,
+}
+
+
+def from_status(status: int, answer: object, *, where: str) -> ApiError:
+    """The error for an HTTP status and the decoded body, a Status object or anything else."""
+    body = answer if isinstance(answer, dict) else {}
+    reason = str(body.get("reason") or "Unknown")
+    details = body.get("details")
+    kind = AlreadyExistsError if reason == "AlreadyExists" else _KINDS.get(status, ApiError)
+    return kind(
+        status,
+        reason,
+        message=f"{where}: {body.get('message') or 'no message'}",
+        details=details if isinstance(details, dict) else None,
+    )

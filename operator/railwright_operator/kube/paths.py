@@ -1,0 +1,64 @@
+"""Where things are on the API server: one function a place, every part quoted."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from railwright_api import names
+
+GROUP_PATH = f"/apis/{names.API_VERSION}"
+NODES = "/api/v1/nodes"
+PODS = "/api/v1/pods"
+TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path, not a secret
+
+
+def pods(namespace: str) -> str:
+    """The pods of a namespace; ``PODS`` is those of all."""
+    return f"/api/v1/namespaces/{_part(namespace)}/pods"
+
+
+def pod(namespace: str, name: str) -> str:
+    """One pod."""
+    return f"{pods(namespace)}/{_part(name)}"
+
+
+def binding(namespace: str, name: str) -> str:
+    """Where a pod is bound to a node: POST ``bodies.binding``."""
+    return f"{pod(namespace, name)}/binding"
+
+
+def node(name: str) -> str:
+    """One node."""
+    return f"{NODES}/{_part(name)}"
+
+
+def kubelet_lease(node: str) -> str:
+    """The Lease that a node's kubelet renews."""
+    return f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{_part(node)}"
+
+
+def events(namespace: str) -> str:
+    """The events of a namespace, of the events.k8s.io group."""
+    return f"/apis/events.k8s.io/v1/namespaces/{_part(namespace)}/events"
+
+
+def kind(plural: str, namespace: str | None = None) -> str:
+    """All objects of one of our kinds, of one namespace or (None) of the cluster."""
+    if namespace is None:
+        return f"{GROUP_PATH}/{_part(plural)}"
+    return f"{GROUP_PATH}/namespaces/{_part(namespace)}/{_part(plural)}"
+
+
+def one(plural: str, name: str, *, namespace: str | None = None) -> str:
+    """One object of one of our kinds."""
+    return f"{kind(plural, namespace)}/{_part(name)}"
+
+
+def status(path: str) -> str:
+    """The status subresource of the object at ``path``."""
+    return f"{path}/status"
+
+
+def _part(value: str) -> str:
+    assert value not in ("", ".", ".."), f"a path part is {value!r}, expected a name"
+    return quote(value, safe="")

@@ -1,0 +1,232 @@
+"""One process leads, held by a Lease; and it knows by its own clock when it no longer does.
+
+The thread: renewing must not wait for a busy event loop, so it runs in a thread of its own with
+requests of its own. The clock: a Lease says "until" in another machine's time, so nothing here
+compares wall clocks. A candidate takes a Lease over when it has seen it unchanged for its whole
+duration; a leader counts from the *start* of its last successful renewal, the latest moment from
+which others may have begun to count, and stops ``MARGIN_S`` before they may take over.
+
+A Lease alone cannot fence: a request already on its way lands late. The ledger's epoch and UID
+preconditions stop those; this only keeps them rare. Lost leadership is not regained: the process is
+told once and should end, because what it holds in memory was decided as a leader.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from random import Random
+from typing import Any
+
+import urllib3
+from kubernetes.client.exceptions import OpenApiException
+from kubernetes.config import ConfigException
+from kubernetes.leaderelection.leaderelectionrecord import LeaderElectionRecord
+from kubernetes.leaderelection.resourcelock.leaselock import LeaseLock
+
+from kubernetes import client
+from railwright_operator import connection
+from railwright_operator.connection import Connection
+
+logger = logging.getLogger(__name__)
+
+MARGIN_S = 2.0
+NOBODY = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How long a Lease holds, when a leader that cannot renew gives up, how often it is renewed."""
+
+    duration_s: float = 15.0
+    renew_deadline_s: float = 10.0
+    retry_s: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not self.retry_s < self.renew_deadline_s < self.duration_s - MARGIN_S:
+            raise ValueError(
+                f"retry_s {self.retry_s} < renew_deadline_s {self.renew_deadline_s} < duration_s "
+                f"{self.duration_s} - {MARGIN_S} does not hold"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Sighting:
+    version: str
+    since_s: float
+
+
+class Leadership:
+    """A candidate for the Lease ``namespace/name``.
+
+    ``clock`` is monotonic seconds. ``on_gained`` and ``on_lost`` are called once each at most, from
+    the Lease's thread: they hand over to a loop and return.
+    """
+
+    def __init__(
+        self,
+        source: Connection,
+        *,
+        namespace: str,
+        name: str,
+        identity: str,
+        on_gained: Callable[[], None],
+        on_lost: Callable[[], None],
+        clock: Callable[[], float],
+        rng: Random,
+        terms: Terms = Terms(),
+    ) -> None:
+        self._source = source
+        self._namespace = namespace
+        self._name = name
+        self._identity = identity
+        self._on_gained = on_gained
+        self._on_lost = on_lost
+        self._clock = clock
+        self._rng = rng
+        self._terms = terms
+        self._lock: Any = None
+        self._sighting: _Sighting | None = None
+        self._acquired_at = ""
+        self._renewed_s: float | None = None
+        self._taken = False
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
+
+    def __repr__(self) -> str:
+        return f"<Leadership {self._identity} held={self.held()} renewed_s={self._renewed_s}>"
+
+    def start(self) -> None:
+        """Begin to stand for election."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop, and give the Lease back if it is held: the next one need not wait. Blocks."""
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join(timeout=2 * self._terms.renew_deadline_s)
+
+    def held(self) -> bool:
+        """Whether this process may write now. True only while nobody else can hold the Lease."""
+        renewed_s = self._renewed_s
+        return (
+            renewed_s is not None and self._clock() < renewed_s + self._terms.duration_s - MARGIN_S
+        )
+
+    def _run(self) -> None:
+        try:
+            self._stand()
+        except Exception:
+            logger.exception("lease thread broke", extra=self._context())
+        if self._stopping.is_set():
+            self._release()
+            return
+        self._renewed_s = None
+        logger.error("lease lost", extra=self._context())
+        self._on_lost()
+
+    def _stand(self) -> None:
+        """Try to take the Lease, then keep it; return when it is lost or we are told to stop."""
+        while not self._stopping.is_set():
+            started_s = self._clock()
+            if self._attempt(started_s):
+                is_new = self._renewed_s is None
+                self._renewed_s = started_s
+                if is_new:
+                    logger.info("lease gained", extra=self._context())
+                    self._on_gained()
+            elif self._is_lost():
+                return
+            self._stopping.wait(self._terms.retry_s * (0.9 + self._rng.random() / 5))
+
+    def _is_lost(self) -> bool:
+        """Whether we led, and another holds it or it could not be renewed for too long."""
+        if self._renewed_s is None:
+            return False
+        late = self._clock() - self._renewed_s > self._terms.renew_deadline_s
+        return self._taken or late
+
+    def _attempt(self, now_s: float) -> bool:
+        """Take or renew the Lease if it is ours, free, or left; whatever fails is a "no"."""
+        try:
+            return self._take(now_s)
+        except (OpenApiException, urllib3.exceptions.HTTPError, ConfigException) as error:
+            return self._failed(error)
+        except (OSError, ValueError) as error:
+            return self._failed(error)
+
+    def _failed(self, error: Exception) -> bool:
+        """Start over with new credentials and connections: they may be what failed."""
+        logger.warning("lease not renewed", extra=self._context() | {"error": str(error)})
+        self._lock = None
+        return False
+
+    def _take(self, now_s: float) -> bool:
+        lock = self._opened()
+        found, seen = lock.get(self._name, self._namespace)
+        if not found:
+            if seen.status != 404:
+                raise seen
+            return self._written(lock.create(self._name, self._namespace, self._record()))
+        if self._renewed_s is not None and seen.holder_identity != self._identity:
+            self._taken = True
+            return False
+        if seen.holder_identity not in (self._identity, None) and not self._is_left(now_s):
+            return False
+        return self._written(lock.update(self._name, self._namespace, self._record()))
+
+    def _written(self, done: bool) -> bool:
+        """Whether the write went through; LeaseLock has logged the refusal, at INFO."""
+        if not done:
+            logger.warning("lease write refused", extra=self._context())
+        return done
+
+    def _is_left(self, now_s: float) -> bool:
+        """Whether the other's Lease was seen unchanged for as long as it says that it holds."""
+        lease = self._opened().lease_reference
+        version = str(lease.metadata.resource_version)
+        if self._sighting is None or self._sighting.version != version:
+            self._sighting = _Sighting(version, self._clock())
+        held_s = lease.spec.lease_duration_seconds or self._terms.duration_s
+        return now_s - self._sighting.since_s > held_s
+
+    def _release(self) -> None:
+        """Name nobody as the holder, if it is held and still by us."""
+        if self._renewed_s is None:
+            return
+        self._renewed_s = None
+        try:
+            lock = self._opened()
+            found, seen = lock.get(self._name, self._namespace)
+            if found and seen.holder_identity == self._identity:
+                lock.update(self._name, self._namespace, self._record(holder=NOBODY, duration_s=1))
+        except (OpenApiException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            self._failed(error)
+
+    def _record(self, *, holder: str | None = None, duration_s: float = 0) -> LeaderElectionRecord:
+        now = str(datetime.now(UTC))
+        self._acquired_at = self._acquired_at or now
+        return LeaderElectionRecord(  # type: ignore[no-untyped-call]
+            self._identity if holder is None else holder,
+            str(int(duration_s or self._terms.duration_s)),
+            self._acquired_at,
+            now,
+        )
+
+    def _opened(self) -> Any:
+        """The lock over a client whose requests all end within half the renew deadline."""
+        if self._lock is None:
+            blocking = connection.blocking_client(
+                self._source, deadline_s=self._terms.renew_deadline_s / 2
+            )
+            self._lock = LeaseLock(  # type: ignore[no-untyped-call]
+                self._name, self._namespace, self._identity
+            )
+            self._lock.api_instance = client.CoordinationV1Api(blocking)
+        return self._lock
+
+    def _context(self) -> dict[str, object]:
+        return {"lease": f"{self._namespace}/{self._name}", "identity": self._identity}

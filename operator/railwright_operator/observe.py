@@ -1,0 +1,267 @@
+"""The world as one value: the only place where what Kubernetes and launchers say becomes ours.
+
+Reads the copies that the watches keep and the sessions of the launchers; writes to nothing but the
+list of suspected nodes and the sessions' list of attempts. Ages are taken here, on one clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from railwright import wire
+from railwright_operator.heartbeats.sessions import Sessions
+from railwright_operator.heartbeats.views import SessionView
+from railwright_operator.watch.ages import Ages
+from railwright_operator.watch.jobs import Jobs, Known
+from railwright_operator.watch.kubelets import Kubelets
+from railwright_operator.watch.pod_index import PodIndex
+from railwright_operator.watch.records import NodeRecord, PodRecord
+from railwright_operator.watch.site import Site
+from railwright_operator.witnesses import Witnesses
+from railwright_operator.write.actuate import Actuator
+from railwright_scheduler.attempt.assessment import SILENT_S, RankSeen
+from railwright_scheduler.attempt.gang import Pod
+from railwright_scheduler.attempt.ledger import EntryState, Ledger
+from railwright_scheduler.attempt.phases import FINAL, Phase
+from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.cluster import AMOUNT_MAX
+from railwright_scheduler.snapshot import Amounts, Job, Node, Taint, Unavailable
+from railwright_scheduler.turn import AttemptSeen, JobSeen, Turn, World
+from railwright_topology import tiers
+
+SUSPECT_S = SILENT_S - wire.BEAT_INTERVAL_S
+"""From here on the kubelet is asked; the verdict needs SILENT_S and the kubelet's silence too."""
+
+UNHEARD_S = SILENT_S + 4.0
+"""From here on, after its gang was bound, a launcher never heard of is looked into: it may be that
+its image is being pulled, and it may be that its node died first."""
+
+FORGET_S = 60.0
+"""How long after its end a job's launchers are still listened to, for their last beats."""
+
+CONDITION_TAINTS = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
+"""What the control plane adds to a node that is not Ready; its readiness already says so."""
+
+
+class Observer:
+    """Makes the world of a turn from what the parts of the shell hold."""
+
+    def __init__(
+        self,
+        *,
+        jobs: Jobs,
+        site: Site,
+        pods: PodIndex,
+        nodes: Mapping[str, NodeRecord],
+        sessions: Sessions,
+        kubelets: Kubelets,
+        actuator: Actuator,
+        clock: Callable[[], float],
+    ) -> None:
+        self._jobs = jobs
+        self._site = site
+        self._pods = pods
+        self._nodes = nodes
+        self._sessions = sessions
+        self._kubelets = kubelets
+        self._actuator = actuator
+        self._ages = Ages(clock)
+        self._witnesses = Witnesses(kubelets, ages=self._ages, clock=clock)
+        self._ranks: dict[str, tuple[RankSeen, ...]] = {}
+        self._by_name: dict[str, NodeRecord] = {}
+        self._known: dict[str, Known] = {}
+        self._levels: tuple[str, ...] = ()
+
+    def world(self, ledger: Ledger) -> World:
+        """What is known now, under this ledger."""
+        self._by_name = {record.name: record for record in self._nodes.values()}
+        labels = (record.labels for record in self._by_name.values())
+        self._levels = tiers.present(self._site.levels, labels)
+        self._known = {known.uid: known for known in self._jobs.all()}
+        jobs = tuple(self._job(known, ledger) for known in self._known.values())
+        self._ranks = {seen.job.uid: seen.ranks for seen in jobs}
+        world = World(
+            ledger=ledger,
+            levels=self._levels,
+            nodes=tuple(self._node(record) for _, record in sorted(self._by_name.items())),
+            queues=self._site.queues,
+            jobs=jobs,
+            attempts=self._attempts(ledger),
+        )
+        self._kubelets.suspect(_silent(jobs), _unheard(jobs))
+        self._ages.turn_over()
+        return world
+
+    def known(self, job_uid: str) -> Known | None:
+        """A job as the last world had it: what its plan was made from, and nothing newer."""
+        return self._known.get(job_uid)
+
+    def ranks(self, job_uid: str) -> tuple[RankSeen, ...]:
+        """The live attempt's ranks of a job, as of the last world."""
+        return self._ranks.get(job_uid, ())
+
+    def racks(self, nodes: Iterable[str]) -> int | None:
+        """How many known domains of the finest level these nodes stand in."""
+        levels, found = self._site.levels, self._by_name
+        paths = [tiers.path(found[name].labels, levels) for name in nodes if name in found]
+        counts = tiers.census(paths, levels)
+        return counts[-1] or None if counts else None
+
+    def follow(self, plan: Turn) -> None:
+        """Let launchers of live attempts speak, stop those of revoked ones, forget the others'."""
+        in_flight = {entry.key for entry in plan.ledger.entries}
+        revoked = {entry.key for entry in plan.ledger.entries if entry.state is EntryState.ABORTING}
+        kept = set()
+        for uid, record in plan.records.items():
+            if self._is_forgotten(uid, record, in_flight):
+                continue
+            kept.add(uid)
+            if record.phase is Phase.SUCCEEDED:
+                continue  # Its launchers may still be telling how they ended.
+            if not record.live or (uid, record.attempt) in revoked:
+                self._sessions.revoke(uid, record.attempt)
+                continue
+            self._sessions.expect(
+                uid,
+                record.attempt,
+                nodes=record.nodes,
+                num_processes=self._known[uid].job.spec.num_proc_per_node,
+                resume=tuple(
+                    wire.Checkpoint(point.attempt, point.step)
+                    for point in record.checkpoints
+                    if point.attempt < record.attempt
+                ),
+            )
+        for uid in self._sessions.jobs() - kept:
+            self._sessions.forget(uid)
+
+    def _is_forgotten(
+        self, uid: str, record: JobRecord, in_flight: Collection[tuple[str, int]]
+    ) -> bool:
+        """Whether the job is over, its pods with it, and its launchers have had their time."""
+        if record.phase not in FINAL or (uid, record.attempt) in in_flight:
+            return False
+        return self._ages.of("over", uid) > FORGET_S
+
+    def _attempts(self, ledger: Ledger) -> dict[tuple[str, int], AttemptSeen]:
+        """The attempts in flight, and those that are over and still have live pods."""
+        over = (key for key in self._pods.attempts() if self._is_over(key))
+        seen = {key: self._attempt(key, self._pods.of(key)) for key in over}
+        for entry in ledger.entries:
+            # A pod can claim any rank; one that the plan does not have is none of the gang's.
+            pods = [pod for pod in self._pods.of(entry.key) if pod.node_rank < len(entry.nodes)]
+            seen[entry.key] = self._attempt(entry.key, pods)
+        return seen
+
+    def _is_over(self, key: tuple[str, int]) -> bool:
+        known = self._jobs.get(key[0])
+        if known is None or key[1] > known.record.ended:
+            return False
+        return any(not pod.terminal for pod in self._pods.of(key))
+
+    def _attempt(self, key: tuple[str, int], pods: Iterable[PodRecord]) -> AttemptSeen:
+        return AttemptSeen(
+            pods=tuple(_gang_pod(record) for record in pods),
+            placed=self._actuator.placed(key),
+            refusal=self._actuator.refusal(key),
+            hindrance=self._actuator.hindrance(key),
+            age_s=self._ages.of("entry", *key),
+        )
+
+    def _job(self, known: Known, ledger: Ledger) -> JobSeen:
+        record, uid = known.record, known.uid
+        view = self._sessions.attempt(uid, record.attempt)
+        committing = any(entry.attempt == record.attempt for entry in ledger.of_job(uid))
+        ranks: tuple[RankSeen, ...] = ()
+        bound_age_s = 0.0
+        if record.live and not committing:
+            bound_age_s = self._ages.of("bound", uid, record.attempt)
+            pods = {pod.node_rank: pod for pod in self._pods.of((uid, record.attempt))}
+            ranks = self._witnesses.ranks(known, pods=pods, view=view, nodes=self._by_name)
+        return JobSeen(
+            job=self._asked(known),
+            suspend=known.job.spec.suspend,
+            backoff_limit=known.job.spec.backoff_limit,
+            record=record,
+            ranks=ranks,
+            started=record.phase is Phase.RUNNING or _has_started(view),
+            bound_age_s=bound_age_s,
+            ended_age_s=self._ages.of("ended", uid, record.ended),
+            held=self._site.missing_class(known.job.spec.priority_class_name),
+        )
+
+    def _asked(self, known: Known) -> Job:
+        metadata, spec = known.raw["metadata"], known.job.spec
+        return Job(
+            uid=known.uid,
+            namespace=metadata["namespace"],
+            name=metadata["name"],
+            queue=spec.queue,
+            priority=self._site.priority(spec.priority_class_name),
+            submitted_s=known.submitted_s,
+            attempt=known.record.attempt + 1,
+            num_nodes=spec.num_nodes,
+            per_node=known.per_node,
+            selector=known.selector,
+            tolerations=known.tolerations,
+        )
+
+    def _node(self, record: NodeRecord) -> Node:
+        unavailable = None
+        if not record.ready:
+            unavailable = Unavailable.UNREADY
+        elif record.cordoned:
+            unavailable = Unavailable.CORDONED
+        return Node(
+            name=record.name,
+            domains=tiers.path(record.labels, self._levels),
+            allocatable=_capped(record.allocatable),
+            used=_capped(self._pods.used(record.name)),
+            labels=record.labels,
+            taints=tuple(taint for taint in record.taints if not _says_unready(taint)),
+            unavailable=unavailable,
+        )
+
+
+def _gang_pod(record: PodRecord) -> Pod:
+    return Pod(
+        name=record.name,
+        uid=record.uid,
+        node_rank=record.node_rank,
+        node=record.node,
+        terminal=record.terminal,
+        deleting=record.deleting,
+    )
+
+
+def _has_started(view: SessionView | None) -> bool:
+    return view is not None and view.started_at_s is not None
+
+
+def _says_unready(taint: Taint) -> bool:
+    return taint.key in CONDITION_TAINTS or taint.key == "node.kubernetes.io/unschedulable"
+
+
+def _capped(amounts: Amounts) -> Amounts:
+    """Anyone may claim anything; more than any node has is taken for as much as one can have."""
+    return {name: min(amount, AMOUNT_MAX) for name, amount in amounts.items()}
+
+
+def _silent(jobs: Iterable[JobSeen]) -> set[str]:
+    return {
+        rank.node
+        for seen in jobs
+        for rank in seen.ranks
+        if rank.silent_s is not None and rank.silent_s > SUSPECT_S and not rank.done
+    }
+
+
+def _unheard(jobs: Iterable[JobSeen]) -> set[str]:
+    """Nodes of launchers that have not spoken though their gang was bound some time ago."""
+    return {
+        rank.node
+        for seen in jobs
+        if seen.bound_age_s > UNHEARD_S
+        for rank in seen.ranks
+        if rank.silent_s is None and not rank.done and rank.crash is None
+    }

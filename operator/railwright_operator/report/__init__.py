@@ -1,0 +1,1 @@
+"""Telling people: statuses, events, metrics. Nothing here decides."""

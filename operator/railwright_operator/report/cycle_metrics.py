@@ -1,0 +1,67 @@
+"""Prometheus series of the cycle: turns, the queue and the attempts, from closed sets of labels."""
+
+from __future__ import annotations
+
+import collections
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from railwright_scheduler import explain
+from railwright_scheduler.attempt.causes import CauseCode
+from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.turn import Turn
+
+TURN_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+
+
+class CycleMetrics:
+    """The series, registered once."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.turn_s = Histogram(
+            "railwright_turn_seconds",
+            "Time to observe and plan one turn; the event loop does nothing else meanwhile.",
+            buckets=TURN_BUCKETS,
+            registry=registry,
+        )
+        self.turns_failed = Counter(
+            "railwright_turns_failed_total",
+            "Turns that ended early, by kind of error.",
+            ("error",),
+            registry=registry,
+        )
+        self.ledger_writes = Counter(
+            "railwright_ledger_writes_total", "Writes of the ledger.", registry=registry
+        )
+        self.events_dropped = Counter(
+            "railwright_events_dropped_total",
+            "Events on jobs that could not be posted.",
+            registry=registry,
+        )
+        self.attempts_ended = Counter(
+            "railwright_attempts_ended_total",
+            "Attempts that were revoked, by cause.",
+            ("cause",),
+            registry=registry,
+        )
+        self._jobs = Gauge("railwright_jobs", "Jobs, by phase.", ("phase",), registry=registry)
+        self._waiting = Gauge(
+            "railwright_jobs_waiting", "Waiting jobs, by reason.", ("reason",), registry=registry
+        )
+        self._in_flight = Gauge(
+            "railwright_attempts_in_flight", "Entries of the ledger.", registry=registry
+        )
+
+    def observe(self, plan: Turn) -> None:
+        """Take the gauges from a finished turn."""
+        phases = collections.Counter(record.phase for record in plan.records.values())
+        for phase in Phase:
+            self._jobs.labels(phase.value).set(phases[phase])
+        reasons = collections.Counter(map(explain.code, plan.waits.values()))
+        for reason in explain.Code:
+            self._waiting.labels(reason.value).set(reasons[reason.value])
+        self._in_flight.set(len(plan.ledger.entries))
+
+    def ended(self, code: CauseCode) -> None:
+        """An attempt's end was recorded on its job."""
+        self.attempts_ended.labels(code.value).inc()

@@ -1,0 +1,97 @@
+"""The statuses of what a site made: how full each queue is, what the fabric has."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from railwright_api import names
+from railwright_operator.kube import bodies, errors, paths
+from railwright_operator.kube.client import Api
+from railwright_operator.report.status import difference
+from railwright_operator.watch.jobs import Jobs
+from railwright_operator.watch.records import NodeRecord
+from railwright_operator.watch.site import Site
+from railwright_scheduler.attempt.phases import FINAL
+from railwright_topology import tiers
+
+logger = logging.getLogger(__name__)
+
+INTERVAL_S = 5.0
+
+Status = dict[str, Any]
+
+
+class SiteReporter:
+    """Writes these statuses when they change, now and then, apart from the jobs' own turn."""
+
+    def __init__(
+        self, api: Api, *, site: Site, jobs: Jobs, nodes: Mapping[str, NodeRecord]
+    ) -> None:
+        self._api = api
+        self._site = site
+        self._jobs = jobs
+        self._nodes = nodes
+
+    def __repr__(self) -> str:
+        return f"<SiteReporter {self._site!r}>"
+
+    async def run(self) -> None:
+        """Report until cancelled."""
+        while True:
+            await asyncio.sleep(INTERVAL_S)
+            await self.report()
+
+    async def report(self) -> None:
+        """Write what changed. What goes wrong with one object is logged and leaves the others."""
+        for name, status in self._queues().items():
+            await self._one(names.QUEUES, self._site.queue(name), status)
+        await self._one(names.FABRICS, self._site.fabric, self._fabric())
+
+    def _queues(self) -> dict[str, Status]:
+        waiting: collections.Counter[str] = collections.Counter()
+        running: collections.Counter[str] = collections.Counter()
+        for known in self._jobs.all():
+            if known.record.phase not in FINAL and not known.job.spec.suspend:
+                (running if known.record.live else waiting)[known.job.spec.queue] += 1
+        return {
+            name: {"waiting": waiting[name], "running": running[name]} for name in self._site.queues
+        }
+
+    def _fabric(self) -> Status:
+        levels = self._site.levels
+        paths_ = [tiers.path(node.labels, levels) for node in self._nodes.values()]
+        counts = zip(levels, tiers.census(paths_, levels), strict=True)
+        return {
+            "nodes": len(self._nodes),
+            "domains": [{"level": level, "count": count} for level, count in counts],
+        }
+
+    async def _one(self, plural: str, raw: Mapping[str, Any] | None, status: Status) -> None:
+        if raw is None:
+            return
+        try:
+            written = await self._write(plural, raw, status)
+            if written is not None:
+                self._site.seen(plural, written)
+        except errors.RequestFailed as error:
+            logger.info("status not written", extra={"kind": plural, "error": str(error)})
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            logger.exception("status not made", extra={"kind": plural, "error": str(error)})
+
+    async def _write(
+        self, plural: str, raw: Mapping[str, Any], status: Status
+    ) -> Mapping[str, Any] | None:
+        """The object after the write; None when nothing changed. Raises RequestFailed."""
+        before = {key: (raw.get("status") or {}).get(key) for key in status}
+        patch = difference(before, status)
+        if not patch:
+            return None
+        metadata = raw["metadata"]
+        body = bodies.status_patch(patch, resource_version=metadata["resourceVersion"])
+        path = paths.status(paths.one(plural, metadata["name"]))
+        written: Mapping[str, Any] = await self._api.patch(path, body)
+        return written

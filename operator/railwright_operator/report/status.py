@@ -1,0 +1,290 @@
+"""What a user sees of a job: its status, from the record and what this turn found out.
+
+The record's fields are the truth that later turns read back; everything else is told for people.
+Words come from ``explain`` and from causes; here they are only put where people look for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from railwright import wire
+from railwright_api import schema, training_job
+from railwright_operator.heartbeats.views import SessionView
+from railwright_operator.report import bounds
+from railwright_scheduler import explain
+from railwright_scheduler.attempt.assessment import Ongoing, RankSeen
+from railwright_scheduler.attempt.causes import Cause
+from railwright_scheduler.attempt.phases import FINAL, Phase
+from railwright_scheduler.attempt.record import JobRecord, ResumePoint
+from railwright_scheduler.decisions import Reason
+
+NODES_NAMED_MAX = 4
+RANKS_NAMED_MAX = 16
+SKIPPED_BYTES_MAX = 512
+
+QUEUED = "Queued"
+BINDING = "Binding"
+AT_BARRIER = "AtBarrier"
+UNREADABLE = "Unreadable"
+
+RETOLD = frozenset({"progress", "message", "conditions"})
+"""What may change of a waiting job with every node that comes free; another reason is news."""
+
+Status = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One job after a turn: ``now`` is the time to write, RFC 3339; ``before`` the status held.
+
+    ``unreadable`` is why the job's newest version cannot be read; its record is then the last that
+    could.
+    """
+
+    record: JobRecord
+    before: Mapping[str, Any]
+    generation: int
+    now: str
+    num_nodes: int
+    racks: int | None = None
+    wait: Reason | None = None
+    assessment: Ongoing | None = None
+    session: SessionView | None = None
+    ranks: Sequence[RankSeen] = field(default=())
+    unreadable: str | None = None
+
+
+def render(told: Told) -> Status:
+    """The whole status; fields without a value are left out."""
+    record = told.record
+    headline = _headline(told)
+    reason, message = bounds.word(headline[0]), bounds.sentence(headline[1])
+    status: Status = {
+        "observedGeneration": told.generation,
+        "phase": record.phase.value,
+        "reason": reason,
+        "message": message,
+        "attempt": record.attempt,
+        "endedAttempt": record.ended,
+        "restarts": record.restarts,
+        "failures": record.failures,
+        "earlyEnds": record.early_ends or None,
+        "nodes": [_name(node) for node in record.nodes[: schema.NODES_MAX]],
+        "nodesSummary": _summary(record.nodes),
+        "racks": told.racks if record.nodes else None,
+        "progress": _progress(told),
+        "checkpoints": [{"attempt": p.attempt, "step": p.step} for p in _newest(record)],
+        "lastEnd": _last_end(told),
+        "startedAt": told.before.get("startedAt")
+        or (told.now if record.phase is Phase.RUNNING else None),
+        "finishedAt": told.before.get("finishedAt")
+        or (told.now if record.phase in FINAL else None),
+        "conditions": _conditions(told, reason, message),
+    }
+    return {name: value for name, value in status.items() if value not in (None, [], "")}
+
+
+def unreadable(before: Mapping[str, Any], *, generation: int, why: str) -> Status:
+    """The status of a job of which nothing can be read: as it was, but for the reason."""
+    facts: Status = {"observedGeneration": generation, "reason": UNREADABLE, "message": why}
+    return {"phase": Phase.QUEUED.value, **before, **facts}
+
+
+def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> Status:
+    """The merge patch that turns one status into the other; empty when they are equal."""
+    changed = {name: value for name, value in after.items() if before.get(name) != value}
+    return changed | {name: None for name in before if name not in after}
+
+
+def is_retold(before: Mapping[str, Any], patch: Mapping[str, Any]) -> bool:
+    """Whether a patch only says with newer numbers what the status says: progress, or a wait."""
+    if patch.keys() <= {"progress"}:
+        return True
+    if before.get("phase") != Phase.QUEUED.value or not patch.keys() <= RETOLD:
+        return False
+    after = patch.get("conditions") or before.get("conditions", [])
+    return _holding(before.get("conditions", [])) == _holding(after)
+
+
+def skipped(status: Mapping[str, Any]) -> str:
+    """What a status says of checkpoints that an attempt found unfit; empty if of none."""
+    told = (each for each in status.get("conditions", []) if each["type"] == "Checkpointed")
+    return next((str(each["message"]).partition("; ")[2] for each in told), "")
+
+
+def _holding(conditions: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    return {condition["type"]: condition["status"] for condition in conditions}
+
+
+def _headline(told: Told) -> tuple[str, str]:
+    record = told.record
+    if told.unreadable is not None:
+        return UNREADABLE, told.unreadable
+    if told.wait is not None and record.phase is Phase.QUEUED:
+        return explain.code(told.wait), explain.sentence(told.wait)
+    if record.phase is Phase.STARTING:
+        return _starting(told)
+    if record.phase is Phase.RUNNING:
+        return _running(told)
+    if record.phase is Phase.SUCCEEDED:
+        return "Succeeded", f"every rank ended with 0 in attempt {record.attempt}"
+    if record.phase is Phase.SUSPENDED:
+        return "Suspended", "spec.suspend is set; clear it to queue the job again"
+    if record.last_end is not None:
+        return record.last_end.code.value, _ended(record, record.last_end)
+    return QUEUED, "waiting for the next turn of the scheduler"
+
+
+def _ended(record: JobRecord, cause: Cause) -> str:
+    if record.phase is Phase.FAILED:
+        return f"{cause.message}; {record.failures} failures, more than backoffLimit allows"
+    if record.backoff_s:
+        return f"{cause.message}; the next attempt follows in {record.backoff_s} s"
+    return f"{cause.message}; the next attempt follows when its nodes are free"
+
+
+def _starting(told: Told) -> tuple[str, str]:
+    stuck = next((rank for rank in told.ranks if rank.waiting), None)
+    if stuck is not None:
+        code = stuck.waiting.partition(":")[0]
+        return code, f"node rank {stuck.node_rank} on {stuck.node}: {stuck.waiting}"
+    missing = told.session.missing if told.session is not None else ()
+    if missing:
+        named = ", ".join(str(rank) for rank in missing[:RANKS_NAMED_MAX])
+        more = f" and {len(missing) - RANKS_NAMED_MAX} more" * (len(missing) > RANKS_NAMED_MAX)
+        count = f"{len(missing)} of {told.num_nodes}"
+        return AT_BARRIER, f"{count} node ranks are not at the start barrier: {named}{more}"
+    return BINDING, f"attempt {told.record.attempt}: pods are being created and bound"
+
+
+def _running(told: Told) -> tuple[str, str]:
+    if told.assessment is not None and told.assessment.suspects:
+        suspects = [told.record.nodes[rank] for rank in told.assessment.suspects]
+        return "LauncherSilent", f"not heard from {_summary(suspects)}; asking the API about them"
+    return "Running", f"attempt {told.record.attempt} on {_summary(told.record.nodes)}"
+
+
+def _summary(nodes: Sequence[str]) -> str:
+    if len(nodes) <= NODES_NAMED_MAX:
+        return ",".join(map(_name, nodes))
+    return f"{len(nodes):,} nodes"
+
+
+def _name(text: str) -> str:
+    return wire.fitted(text, schema.NAME_LENGTH_MAX)
+
+
+def _newest(record: JobRecord) -> tuple[ResumePoint, ...]:
+    return record.checkpoints[: training_job.CHECKPOINTS_MAX]
+
+
+def _progress(told: Told) -> Status | None:
+    progress = told.session.progress if told.session is not None else None
+    if progress is None:
+        return told.before.get("progress")
+    total = progress.total_steps
+    facts: Status = {
+        "step": progress.step,
+        "totalSteps": progress.total_steps,
+        "loss": bounds.real(progress.loss),
+        "samplesPerSecond": bounds.rate(progress.samples_per_s),
+        "phase": progress.phase.value,
+        "percent": f"{min(100, 100 * progress.step // total)}%" if total else None,
+    }
+    told_before = dict(told.before.get("progress") or {})
+    time = told_before.pop("time", None)
+    stated = {name: value for name, value in facts.items() if value is not None}
+    return stated | {"time": time if time and stated == told_before else told.now}
+
+
+def _last_end(told: Told) -> Status | None:
+    cause = told.record.last_end
+    if cause is None:
+        return None
+    before = told.before.get("lastEnd", {})
+    # An attempt that succeeded leaves the end of the one before it.
+    succeeded = told.record.phase is Phase.SUCCEEDED
+    same = succeeded or before.get("attempt") == told.record.ended
+    facts: Status = {
+        "attempt": before.get("attempt", told.record.ended) if same else told.record.ended,
+        "cause": cause.code.value,
+        "message": bounds.sentence(cause.message),
+        "lostNodes": [_name(node) for node in cause.nodes[: schema.NODES_MAX]] or None,
+        "node": None if cause.node is None else _name(cause.node),
+        "rank": bounds.within(cause.rank, 0, schema.RANKS_MAX - 1),
+        "exitCode": bounds.within(cause.exit_code, -(2**31), 2**31 - 1),
+        "signal": None
+        if cause.signal is None
+        else wire.fitted(cause.signal, training_job.SIGNAL_LENGTH_MAX),
+        "lastLines": bounds.last_lines(cause.last_lines) or None,
+        "time": before.get("time") if same else told.now,
+    }
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _conditions(told: Told, reason: str, message: str) -> list[Status]:
+    record, phase = told.record, told.record.phase
+    placed = record.live or phase is Phase.SUCCEEDED
+    where = f"attempt {record.attempt} on {_summary(record.nodes)}"
+    facts = {
+        "Scheduled": (placed, "Placed" if placed else reason, where if placed else message),
+        "Running": (phase is Phase.RUNNING, reason, message),
+        "Healthy": _healthy(told, reason, message),
+        "Checkpointed": _checkpointed(told),
+        "Suspended": _entered(phase is Phase.SUSPENDED, reason, message),
+        "Succeeded": _entered(phase is Phase.SUCCEEDED, reason, message),
+        "Failed": _entered(phase is Phase.FAILED, reason, message),
+    }
+    held = {condition["type"]: condition for condition in told.before.get("conditions", [])}
+    return [
+        _condition(name, *fact, held=held.get(name, {}), told=told) for name, fact in facts.items()
+    ]
+
+
+def _checkpointed(told: Told) -> tuple[bool, str, str]:
+    unfit = _skipping(told)
+    more = f"; {unfit}" if unfit else ""
+    if not told.record.checkpoints:
+        return False, "NoCheckpoint", f"no checkpoint was committed yet{more}"
+    newest = told.record.checkpoints[0]
+    return True, "Committed", f"step {newest.step} of attempt {newest.attempt}{more}"
+
+
+def _skipping(told: Told) -> str:
+    """Which checkpoints the newest attempt found unfit. What was said of it stays said, also by an
+    operator that its launchers have not told yet."""
+    mark = f"attempt {told.record.attempt} skipped as torn or corrupt: "
+    ranks = told.session.ranks if told.session is not None else ()
+    found = sorted({name for rank in ranks for name in rank.skipped})
+    if found:
+        return wire.fitted(mark + ", ".join(found), SKIPPED_BYTES_MAX)
+    held = skipped(told.before)
+    return held if held.startswith(mark) else ""
+
+
+def _healthy(told: Told, reason: str, message: str) -> tuple[bool, str, str]:
+    suspects = told.assessment is not None and bool(told.assessment.suspects)
+    ill = suspects or told.record.phase in (Phase.RECOVERING, Phase.FAILED)
+    return (False, reason, message) if ill else (True, "NothingFound", "")
+
+
+def _entered(holds: bool, reason: str, message: str) -> tuple[bool, str, str]:
+    return (True, reason, message) if holds else (False, "No", "")
+
+
+def _condition(
+    name: str, holds: bool, reason: str, message: str, *, held: Mapping[str, Any], told: Told
+) -> Status:
+    status = "True" if holds else "False"
+    since = held.get("lastTransitionTime") if held.get("status") == status else None
+    return {
+        "type": name,
+        "status": status,
+        "reason": reason,
+        "message": bounds.sentence(message),
+        "lastTransitionTime": since or told.now,
+        "observedGeneration": told.generation,
+    }

@@ -1,0 +1,63 @@
+"""Every option of the operator, from its environment: unit, bound and reason beside each.
+
+What is not here is a constant where it is used: an option nobody asked for is a way to be wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+class SettingsError(ValueError):
+    """An option that cannot be used: its name, the value seen, what was expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """``launcher_image`` carries the ``railwright`` package; an init container copies it into pods.
+
+    ``heartbeat_url`` is what pods are told to speak to: a Service in front of the operator, or its
+    own address. ``heartbeat_address`` and ``probe_address`` are (host, port) to listen on.
+    ``namespace`` holds the leader's Lease.
+    """
+
+    launcher_image: str
+    heartbeat_url: str
+    heartbeat_address: tuple[str, int]
+    probe_address: tuple[str, int]
+    namespace: str
+    identity: str
+
+
+def from_environment(environment: Mapping[str, str]) -> Settings:
+    """The settings; raises SettingsError naming the variable that is missing or unfit."""
+    return Settings(
+        launcher_image=_required(
+            environment, "RAILWRIGHT_LAUNCHER_IMAGE", "an image with the railwright package"
+        ),
+        heartbeat_url=_required(
+            environment, "RAILWRIGHT_HEARTBEAT_URL", "where pods reach the operator over HTTP"
+        ),
+        heartbeat_address=_address(environment, "RAILWRIGHT_HEARTBEAT_ADDRESS", "0.0.0.0:8470"),
+        probe_address=_address(environment, "RAILWRIGHT_PROBE_ADDRESS", "127.0.0.1:8471"),
+        namespace=environment.get("RAILWRIGHT_NAMESPACE", "railwright-system"),
+        identity=f"{socket.gethostname()}-{os.getpid()}-{os.urandom(4).hex()}",
+    )
+
+
+def _required(environment: Mapping[str, str], name: str, expected: str) -> str:
+    value = environment.get(name, "")
+    if not value:
+        raise SettingsError(f"{name} is not set: expected {expected}")
+    return value
+
+
+def _address(environment: Mapping[str, str], name: str, default: str) -> tuple[str, int]:
+    text = environment.get(name, default)
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise SettingsError(f"{name} is {text!r}: expected host:port, for example {default}")
+    return host, int(port)

@@ -1,0 +1,86 @@
+"""What a pod takes and what a node has, in exact integers.
+
+A pod's requests are counted as Kubernetes counts them: its containers and sidecars run together;
+each plain init container runs alone beside the sidecars started before it; the larger of the two
+counts, plus the overhead of its runtime class. Pod-level requests replace that sum for the
+resources they name. Resizes in place are not followed: devices cannot be resized.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from railwright_api import quantities
+from railwright_scheduler.snapshot import Amounts
+
+SHAPES_MAX = 4096
+
+Raw = Mapping[str, Any]
+
+
+def requested(spec: Raw) -> Amounts:
+    """A pod's effective requests, one pod included. Pods of one shape share one mapping.
+
+    Raises QuantityError for an amount that Kubernetes would not have stored.
+    """
+    together = _sum(map(_requests, spec["containers"]))
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in spec.get("initContainers") or ():
+        if container.get("restartPolicy") == "Always":
+            sidecars = _sum([sidecars, _requests(container)])
+            peak = _larger(peak, sidecars)
+        else:
+            peak = _larger(peak, _sum([sidecars, _requests(container)]))
+    total = _larger(_sum([together, sidecars]), peak)
+    total |= _requests(spec)
+    total = _sum([total, _parsed(spec.get("overhead") or {}), {"pods": 1}])
+    return _shared(tuple(sorted(total.items())))
+
+
+def allocatable(raw: Raw) -> tuple[Amounts, str]:
+    """A node's amounts, and which of them could not be read; those count as 0."""
+    parsed: dict[str, int] = {}
+    problems: list[str] = []
+    for resource, text in raw.items():
+        try:
+            parsed[resource] = _amount(resource, str(text))
+        except quantities.QuantityError as error:
+            parsed[resource] = 0
+            problems.append(f"{resource}: {error}")
+    return _shared(tuple(sorted(parsed.items()))), "; ".join(problems)[:1024]
+
+
+def _requests(holder: Raw) -> dict[str, int]:
+    """What it asks for; a limit without a request is one, as the API server fills it in."""
+    resources = holder.get("resources") or {}
+    return _parsed({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
+
+
+def _parsed(raw: Raw) -> dict[str, int]:
+    return {resource: _amount(resource, str(text)) for resource, text in raw.items()}
+
+
+def _sum(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for part in parts:
+        for resource, amount in part.items():
+            total[resource] = total.get(resource, 0) + amount
+    return total
+
+
+def _larger(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {name: max(one.get(name, 0), other.get(name, 0)) for name in [*one, *other]}
+
+
+@functools.lru_cache(maxsize=SHAPES_MAX)
+def _shared(items: tuple[tuple[str, int], ...]) -> Amounts:
+    return MappingProxyType(dict(items))
+
+
+@functools.lru_cache(maxsize=SHAPES_MAX)
+def _amount(resource: str, text: str) -> int:
+    return quantities.amount(resource, text)

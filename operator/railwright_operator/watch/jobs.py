@@ -1,0 +1,224 @@
+"""TrainingJobs, queues and the fabric's levels as last heard, ready for a turn.
+
+kopf brings every change here; answers to our own writes are folded in too, and the newer of two
+versions of an object is kept, so that a turn never works from a status older than its own write.
+"""
+
+from __future__ import annotations
+
+import collections
+import datetime
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from railwright import wire
+from railwright_api.quantities import QuantityError
+from railwright_api.training_job import TrainingJob
+from railwright_operator.watch import amounts, causes
+from railwright_scheduler.attempt.causes import Cause
+from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.attempt.record import JobRecord, ResumePoint
+from railwright_scheduler.snapshot import Amounts, Toleration
+
+logger = logging.getLogger(__name__)
+
+Raw = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A job as it stands: the object, what its user asked for, and its record."""
+
+    raw: Raw
+    job: TrainingJob
+    per_node: Amounts
+    selector: Mapping[str, str]
+    tolerations: tuple[Toleration, ...]
+    submitted_s: int
+    record: JobRecord
+
+    @property
+    def uid(self) -> str:
+        """The job's UID."""
+        return str(self.raw["metadata"]["uid"])
+
+    @property
+    def version(self) -> str:
+        """The resourceVersion to write against."""
+        return str(self.raw["metadata"]["resourceVersion"])
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A job, or a new version of one, that cannot be worked with, and why, for its user."""
+
+    raw: Raw
+    why: str
+
+    @property
+    def uid(self) -> str:
+        """The job's UID."""
+        return str(self.raw["metadata"]["uid"])
+
+
+GONE_REMEMBERED_MAX = 10_000
+WHY_BYTES_MAX = 768
+
+
+class Jobs:
+    """All jobs by UID.
+
+    One that cannot be read stops no other. If it was read before, what it asked for then goes on to
+    hold, so that its attempt is neither forgotten nor taken for that of a deleted job.
+    """
+
+    def __init__(self, render: Callable[[Raw], Raw]) -> None:
+        """``render`` makes the pod of a job's first rank, whose requests are what a node owes."""
+        self._render = render
+        self._known: dict[str, Known] = {}
+        self._unreadable: dict[str, Unreadable] = {}
+        self._gone: collections.OrderedDict[str, None] = collections.OrderedDict()
+
+    def __repr__(self) -> str:
+        return f"<Jobs {len(self._known)} unreadable={len(self._unreadable)}>"
+
+    def absorb(self, raw: Raw) -> None:
+        """A job was seen in this version; an older one than the one held is ignored."""
+        uid = raw["metadata"]["uid"]
+        if uid in self._gone:
+            return
+        held = self._known.get(uid)
+        unreadable = self._unreadable.get(uid)
+        seen = [_version(each.raw) for each in (held, unreadable) if each is not None]
+        if seen and max(seen) >= _version(raw):
+            return
+        try:
+            self._known[uid] = self._read(raw, held)
+            self._unreadable.pop(uid, None)
+        except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+            self._set_aside(raw, held, error)
+
+    def discard(self, uid: str) -> None:
+        """A job is gone, and no older version of it may bring it back."""
+        self._known.pop(uid, None)
+        self._unreadable.pop(uid, None)
+        self._gone[uid] = None
+        while len(self._gone) > GONE_REMEMBERED_MAX:
+            self._gone.popitem(last=False)
+
+    def discard_unlisted(self, listed: Collection[str], *, version: int) -> None:
+        """Drop the jobs that a whole list of this version does not have."""
+        held = {uid: known.raw for uid, known in self._known.items()}
+        held |= {uid: unreadable.raw for uid, unreadable in self._unreadable.items()}
+        for uid, raw in held.items():
+            if uid not in listed and _version(raw) <= version:
+                self.discard(uid)
+
+    def get(self, uid: str) -> Known | None:
+        """The job with this UID."""
+        return self._known.get(uid)
+
+    def namespace_of(self, uid: str) -> str | None:
+        """The namespace of the job with this UID."""
+        known = self._known.get(uid)
+        return None if known is None else str(known.raw["metadata"]["namespace"])
+
+    def all(self) -> Iterable[Known]:
+        """Every job that is not being deleted."""
+        return [
+            known
+            for known in self._known.values()
+            if "deletionTimestamp" not in known.raw["metadata"]
+        ]
+
+    def unreadable(self) -> tuple[Unreadable, ...]:
+        """Every job that cannot be read as it stands and is not being deleted."""
+        return tuple(
+            found
+            for found in self._unreadable.values()
+            if "deletionTimestamp" not in found.raw["metadata"]
+        )
+
+    def why_unreadable(self, uid: str) -> str | None:
+        """Why the job as it stands cannot be read; None if it can."""
+        found = self._unreadable.get(uid)
+        return None if found is None else found.why
+
+    def _set_aside(self, raw: Raw, held: Known | None, error: Exception) -> None:
+        uid = raw["metadata"]["uid"]
+        told = " ".join(str(error).split())
+        kind = "" if isinstance(error, QuantityError) else f"{type(error).__name__}: "
+        why = wire.fitted(f"the job cannot be read: {kind}{told}", WHY_BYTES_MAX)
+        if self.why_unreadable(uid) != why:
+            logger.error("job not readable", exc_info=error, extra={"job_uid": uid})
+        self._unreadable[uid] = Unreadable(raw, why)
+        if held is not None:
+            self._known[uid] = replace(held, raw=raw, record=_record_or(raw, held.record))
+
+    def _read(self, raw: Raw, held: Known | None) -> Known:
+        metadata = raw["metadata"]
+        readable = metadata["uid"] not in self._unreadable
+        if held is not None and readable and _generation(held.raw) == _generation(raw):
+            return replace(held, raw=raw, record=record_of(raw))
+        spec = self._render(raw)["spec"]
+        created = datetime.datetime.fromisoformat(metadata["creationTimestamp"])
+        return Known(
+            raw=raw,
+            job=TrainingJob.model_validate(raw),
+            per_node=amounts.requested(spec),
+            selector=spec.get("nodeSelector", {}),
+            tolerations=_tolerations(spec),
+            submitted_s=int(created.timestamp()),
+            record=record_of(raw),
+        )
+
+
+def _version(raw: Raw) -> int:
+    return int(raw["metadata"]["resourceVersion"])
+
+
+def _generation(raw: Raw) -> int:
+    return int(raw["metadata"]["generation"])
+
+
+def _record_or(raw: Raw, held: JobRecord) -> JobRecord:
+    try:
+        return record_of(raw)
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return held
+
+
+def record_of(raw: Raw) -> JobRecord:
+    """The record a job's status carries; a job without one was never seen by a leader."""
+    status = raw.get("status") or {}
+    last_end = status.get("lastEnd")
+    points = status.get("checkpoints", ())
+    return JobRecord(
+        phase=Phase(status.get("phase", Phase.QUEUED)),
+        attempt=status.get("attempt", 0),
+        ended=status.get("endedAttempt", 0),
+        nodes=tuple(status.get("nodes", ())),
+        restarts=status.get("restarts", 0),
+        failures=status.get("failures", 0),
+        early_ends=status.get("earlyEnds", 0),
+        last_end=None if last_end is None else _cause(last_end),
+        checkpoints=tuple(ResumePoint(point["attempt"], point["step"]) for point in points),
+    )
+
+
+def _cause(last_end: Raw) -> Cause:
+    return causes.parse({**last_end, "code": last_end["cause"]})
+
+
+def _tolerations(spec: Raw) -> tuple[Toleration, ...]:
+    return tuple(
+        Toleration(
+            key=found.get("key", ""),
+            operator=found.get("operator", "Equal"),
+            value=found.get("value", ""),
+            effect=found.get("effect", ""),
+        )
+        for found in spec.get("tolerations", ())
+    )

@@ -1,0 +1,155 @@
+"""Ask whether a suspected node's kubelet still lives, by its Lease.
+
+A launcher that falls silent may be cut off from the operator alone; the node's own witness is its
+kubelet, which renews a Lease in kube-node-lease four times in the Lease's duration. Watching all
+Leases would be 500 events a second on 5,000 nodes, so only suspects are asked: a Lease that the API
+server shows unchanged for longer than a renewal interval is stale. Only its change is looked at,
+never its time, so no two clocks are compared.
+
+An API server that does not answer proves nothing about a kubelet, which cannot renew then either.
+So only a row of answers without a gap is evidence, and the first answer after one begins a new row.
+
+Silent launchers are asked about in every round. Of launchers not heard of yet there may be
+thousands, whose images are being pulled: so many at a time are asked about, each in every round
+until its kubelet is seen to renew or to have stopped, and then it is the next one's turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, replace
+from typing import Any
+
+from railwright_operator.kube.errors import RequestFailed
+
+logger = logging.getLogger(__name__)
+
+ASK_INTERVAL_S = 2.0
+ASKED_AT_ONCE_MAX = 64
+UNHEARD_PER_ROUND_MAX = 64
+"""32 small reads a second at most."""
+
+GAP_S_MAX = 3 * ASK_INTERVAL_S
+"""Between two answers of a row, and from the last one to whoever relies on it."""
+
+LEASE_DURATION_S_DEFAULT = 40
+RENEWALS_PER_LEASE = 4
+SLACK_S = 3.0
+"""Renewals are jittered by 4 % and may wait for a busy API server."""
+
+Ask = Callable[[str], Awaitable[dict[str, Any] | None]]
+"""Reads a node's Lease; None when there is none. Raises RequestFailed when nobody answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sighting:
+    """A row of answers that all showed the same renewal."""
+
+    renewed: str
+    since_s: float
+    asked_s: float
+    limit_s: float
+
+    @property
+    def stale(self) -> bool:
+        """Whether a renewal is missing."""
+        return self.asked_s - self.since_s > self.limit_s
+
+
+class Kubelets:
+    """The suspected nodes' Leases, as last asked."""
+
+    def __init__(self, ask: Ask, *, clock: Callable[[], float], wake: Callable[[], None]) -> None:
+        self._ask = ask
+        self._clock = clock
+        self._wake = wake
+        self._silent: frozenset[str] = frozenset()
+        self._unheard: frozenset[str] = frozenset()
+        self._sightings: dict[str, _Sighting] = {}
+        self._passed_s: dict[str, float] = {}
+
+    def __repr__(self) -> str:
+        suspects = len(self._silent | self._unheard)
+        return f"<Kubelets suspects={suspects} sightings={len(self._sightings)}>"
+
+    def suspect(self, silent: Collection[str], unheard: Collection[str]) -> None:
+        """From now on ask about these nodes, and forget the others.
+
+        ``silent`` host a launcher that spoke before, ``unheard`` one that never did.
+        """
+        self._silent = frozenset(silent)
+        self._unheard = frozenset(unheard) - self._silent
+        suspects = self._silent | self._unheard
+        for name in self._sightings.keys() - suspects:
+            del self._sightings[name]
+        for name in self._passed_s.keys() - self._unheard:
+            del self._passed_s[name]
+
+    def stale(self, node: str) -> bool:
+        """Whether its kubelet was seen to miss a renewal, by an answer that is still fresh."""
+        seen = self._sightings.get(node)
+        return seen is not None and seen.stale and self._clock() - seen.asked_s <= GAP_S_MAX
+
+    async def run(self) -> None:
+        """Ask about the suspects until cancelled."""
+        gate = asyncio.Semaphore(ASKED_AT_ONCE_MAX)
+        while True:
+            await asyncio.gather(*(self._look(node, gate) for node in self._due()))
+            await asyncio.sleep(ASK_INTERVAL_S)
+
+    def _due(self) -> list[str]:
+        """All the silent ones; of the unheard first those under way, then who waited longest."""
+
+        def turn(name: str) -> tuple[bool, float, str]:
+            return name not in self._sightings, self._passed_s.get(name, -math.inf), name
+
+        unheard = sorted(self._unheard, key=turn)
+        return sorted(self._silent) + unheard[:UNHEARD_PER_ROUND_MAX]
+
+    async def _look(self, node: str, gate: asyncio.Semaphore) -> None:
+        async with gate:
+            asked_s = self._clock()
+            was_stale = self.stale(node)
+            try:
+                lease = await self._ask(node)
+            except RequestFailed as error:
+                logger.warning("kubelet lease not read", extra={"node": node, "error": str(error)})
+                self._pass_on(node)
+            else:
+                self._take_in(node, lease, asked_s=asked_s)
+        if self.stale(node) != was_stale:
+            self._wake()
+
+    def _take_in(self, node: str, lease: dict[str, Any] | None, *, asked_s: float) -> None:
+        if node not in self._silent and node not in self._unheard:
+            return
+        before = self._sightings.get(node)
+        after = _sighted(before, lease, asked_s=asked_s, heard_s=self._clock())
+        renews = before is not None and before.renewed != after.renewed
+        if renews and node in self._unheard:
+            self._pass_on(node)
+        else:
+            self._sightings[node] = after
+
+    def _pass_on(self, node: str) -> None:
+        """Nothing is held against this node; others that were not heard of go before it."""
+        self._sightings.pop(node, None)
+        if node in self._unheard:
+            self._passed_s[node] = self._clock()
+
+
+def _sighted(
+    before: _Sighting | None, lease: dict[str, Any] | None, *, asked_s: float, heard_s: float
+) -> _Sighting:
+    """The sighting after one more answer, dated so that a slow answer never looks like silence."""
+    spec = (lease or {}).get("spec", {})
+    renewed = str(spec.get("renewTime", ""))
+    duration_s = int(spec.get("leaseDurationSeconds") or LEASE_DURATION_S_DEFAULT)
+    same = before is not None and before.renewed == renewed
+    if before is not None and same and heard_s - before.asked_s <= GAP_S_MAX:
+        return replace(before, asked_s=asked_s)
+    limit_s = duration_s / RENEWALS_PER_LEASE + SLACK_S
+    return _Sighting(renewed, since_s=heard_s, asked_s=asked_s, limit_s=limit_s)

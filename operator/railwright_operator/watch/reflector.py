@@ -1,0 +1,301 @@
+"""Hold a current copy of one kind of object: list in pages, watch, resume, and never die.
+
+Two things make such a copy lie, and both are handled here. It falls behind without noticing: a
+stream that is silent for ``stall_s``, bookmarks included, is cut and resumed, and ``heard_age_s``
+says how old the copy may be. And it mixes old with new: the answers to our own writes are folded in
+(``absorb``), so every object carries its resourceVersion, the newer one wins, and an object that
+is unknown at a version the stream has already passed was deleted, not missed.
+
+Lists are read without a resourceVersion, that is, from the quorum. A list older than what the
+stream has shown means that the store was restored from a backup: the copy is replaced outright and
+``rewinds`` counts it, because whoever holds decisions made from the future must hear of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from random import Random
+from types import MappingProxyType
+from typing import Any, Generic, Protocol, TypeVar
+
+import orjson
+
+from railwright_operator import backoff
+from railwright_operator.kube import errors
+from railwright_operator.kube.client import Api
+from railwright_operator.metrics import WatchMetrics
+
+logger = logging.getLogger(__name__)
+
+PAGE_OBJECTS = 500
+PAGE_DEADLINE_S = 30.0
+STALL_S = 75.0
+WATCH_S = 300
+BACKOFF_BASE_S = 0.2
+BACKOFF_CAP_S = 5.0
+BACKOFF_CLOSED_CAP_S = 1.0
+HEALTHY_S = 5.0
+"""A watch that lived this long, or applied an event, was no failure, whatever ended it."""
+
+Raw = dict[str, Any]
+
+
+class Record(Protocol):
+    """What a record must tell; its equality should ignore ``rv``."""
+
+    @property
+    def uid(self) -> str: ...
+    @property
+    def rv(self) -> int: ...
+
+
+R = TypeVar("R", bound=Record)
+
+
+class _RelistError(Exception):
+    """An ERROR event: the stream cannot be resumed from where it is."""
+
+    def __init__(self, message: str, *, cause: str) -> None:
+        super().__init__(message)
+        self.cause = cause
+
+
+class Reflector(Generic[R]):
+    """A copy of the objects under ``path``, by UID.
+
+    ``parse`` makes a record or None for an object of no interest; what it cannot read is logged,
+    counted and left as it was. ``on_change(old, new)`` is called for every difference, with None
+    for "not there"; it must not block and must not raise.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        path: str,
+        *,
+        kind: str,
+        parse: Callable[[Raw], R | None],
+        on_change: Callable[[R | None, R | None], None],
+        metrics: WatchMetrics,
+        clock: Callable[[], float],
+        rng: Random,
+        query: Mapping[str, str] | None = None,
+        stall_s: float = STALL_S,
+    ) -> None:
+        self._api = api
+        self._path = path
+        self._kind = kind
+        self._parse = parse
+        self._on_change = on_change
+        self._metrics = metrics
+        self._clock = clock
+        self._rng = rng
+        self._query = dict(query or {})
+        self._stall_s = stall_s
+        self._records: dict[str, R] = {}
+        self._view = MappingProxyType(self._records)
+        self._version: int | None = None
+        self._newest = 0
+        self._heard_s = clock()
+        self._first_list = asyncio.Event()
+        self.relists = 0
+        self.events = 0
+        self.errors = 0
+        self.rewinds = 0
+        self._held_count = metrics.records.labels(kind)
+        metrics.heard_age_s.labels(kind).set_function(self.heard_age_s)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Reflector {self._kind} records={len(self._records)} version={self._version}"
+            f" relists={self.relists} errors={self.errors} rewinds={self.rewinds}>"
+        )
+
+    @property
+    def records(self) -> Mapping[str, R]:
+        """The objects by UID, live: read it between two awaits, or copy."""
+        return self._view
+
+    @property
+    def synced(self) -> bool:
+        """Whether a whole list has ever been taken in."""
+        return self._first_list.is_set()
+
+    async def wait_synced(self) -> None:
+        """Return once ``synced``."""
+        await self._first_list.wait()
+
+    def heard_age_s(self) -> float:
+        """Seconds since the API server last sent anything, a bookmark included."""
+        return self._clock() - self._heard_s
+
+    def absorb(self, record: R) -> None:
+        """Fold in the answer to a write of ours, unless the stream is already past it.
+
+        A write whose answer shows no new version (a binding) comes with the version held.
+        """
+        held = self._records.get(record.uid)
+        if held is None and self._version is not None and record.rv <= self._version:
+            return
+        if held is None or record.rv >= held.rv:
+            self._put(held, record)
+
+    async def run(self) -> None:
+        """List and watch until cancelled."""
+        failures = 0
+        while True:
+            started_s, applied = self._clock(), self.events
+            cause = ""
+            try:
+                if self._version is None:
+                    await self._relist()
+                await self._follow()
+            except _RelistError as error:
+                self._version = None
+                cause = error.cause
+                logger.warning("list again", extra=self._context(error))
+            except errors.RequestFailed as error:
+                cause = type(error).__name__
+                if not _is_resumable(error):
+                    self._version = None
+                logger.warning("watch failed", extra=self._context(error))
+            except Exception as error:
+                cause = "unexpected"
+                self._version = None
+                logger.exception("watch broke", extra=self._context(error))
+            if self.events > applied or self._clock() - started_s >= HEALTHY_S:
+                failures = 0
+            await self._pause(cause, failures)
+            failures += 1
+
+    async def _pause(self, cause: str, failures: int) -> None:
+        """Count how it ended and wait; that the server closes a stream is no error."""
+        if cause:
+            self.errors += 1
+            self._metrics.errors.labels(self._kind, cause).inc()
+        cap_s = BACKOFF_CAP_S if cause else BACKOFF_CLOSED_CAP_S
+        await asyncio.sleep(
+            backoff.delay_s(failures, base_s=BACKOFF_BASE_S, cap_s=cap_s, rng=self._rng)
+        )
+
+    async def _relist(self) -> None:
+        """Take in a whole list, page by page, then drop what it does not have."""
+        self.relists += 1
+        self._metrics.relists.labels(self._kind).inc()
+        seen: set[str] = set()
+        page_query = self._query | {"limit": str(PAGE_OBJECTS)}
+        version = 0
+        while True:
+            page = await self._api.get(self._path, query=page_query, deadline_s=PAGE_DEADLINE_S)
+            self._heard()
+            version = int(page["metadata"]["resourceVersion"])
+            if version < self._newest:
+                self._rewind(version)
+            for raw in page.get("items") or ():
+                seen.add(raw["metadata"]["uid"])
+                self._take(raw)
+            following = page["metadata"].get("continue")
+            if not following:
+                break
+            page_query = page_query | {"continue": following}
+        vanished = [
+            held for uid, held in self._records.items() if uid not in seen and held.rv <= version
+        ]
+        for held in vanished:
+            self._put(held, None)
+        self._version = self._newest = version
+        self._first_list.set()
+
+    def _rewind(self, version: int) -> None:
+        """The store is older than what it showed before: forget what came from the future."""
+        self.rewinds += 1
+        self._metrics.errors.labels(self._kind, "rewound").inc()
+        logger.error("store went back", extra=self._context(f"from {self._newest} to {version}"))
+        self._newest = version
+        for held in [held for held in self._records.values() if held.rv > version]:
+            self._put(held, None)
+
+    async def _follow(self) -> None:
+        """Apply a stream's events until it ends."""
+        query = self._query | {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": str(self._version),
+            "timeoutSeconds": str(WATCH_S + self._rng.randrange(WATCH_S)),
+        }
+        stream = self._api.stream(self._path, query=query, stall_s=self._stall_s)
+        async with contextlib.aclosing(stream) as lines:
+            async for line in lines:
+                self._heard()
+                self._apply(orjson.loads(line))
+
+    def _apply(self, event: Raw) -> None:
+        kind, raw = event["type"], event["object"]
+        known = kind if kind in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR") else "OTHER"
+        self._metrics.events.labels(self._kind, known).inc()
+        if kind == "ERROR":
+            code = raw.get("code")
+            cause = "gone" if code == 410 else "error event"
+            raise _RelistError(f"{code} {raw.get('message')}", cause=cause)
+        version = int(raw["metadata"]["resourceVersion"])
+        if kind == "DELETED":
+            held = self._records.get(raw["metadata"]["uid"])
+            if held is not None and version >= held.rv:
+                self._put(held, None)
+        elif kind in ("ADDED", "MODIFIED"):
+            self._take(raw)
+        assert self._version is not None, "events come only after a list"
+        self._version = max(self._version, version)
+        self._newest = max(self._newest, version)
+        self.events += 1
+
+    def _take(self, raw: Raw) -> None:
+        """Hold this object's record if it is news."""
+        metadata = raw["metadata"]
+        uid, version = metadata["uid"], int(metadata["resourceVersion"])
+        held = self._records.get(uid)
+        if held is None:
+            if self._version is not None and version <= self._version:
+                return
+        elif version <= held.rv:
+            return
+        try:
+            record = self._parse(raw)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            self.errors += 1
+            self._metrics.errors.labels(self._kind, "unreadable").inc()
+            name = str(metadata.get("name"))
+            logger.exception("object not readable", extra=self._context(error) | {"object": name})
+            return
+        if record is not None or held is not None:
+            self._put(held, record)
+
+    def _put(self, old: R | None, new: R | None) -> None:
+        if new is not None:
+            self._records[new.uid] = new
+        else:
+            assert old is not None, "a change from nothing to nothing"
+            del self._records[old.uid]
+        self._held_count.set(len(self._records))
+        if old != new:
+            self._on_change(old, new)
+
+    def _heard(self) -> None:
+        self._heard_s = self._clock()
+
+    def _context(self, error: object) -> dict[str, Any]:
+        return {"kind": self._kind, "version": self._version, "error": str(error)}
+
+
+def _is_resumable(error: errors.RequestFailed) -> bool:
+    """Whether the stream may go on from the same version after this failure.
+
+    Other answers than these may mean that the version itself is the problem: compacted, or from
+    before the store was restored ("too large resource version").
+    """
+    if isinstance(error, errors.ApiError):
+        return error.status in (401, 403, 429, 503)
+    return True

@@ -1,0 +1,243 @@
+"""Every moving part of the operator, constructed in order: the table of contents.
+
+    Leadership   a thread: the Lease, and with it who may write
+    KopfThread   a thread: our kinds changed, look again
+    Api          the one client to the API server
+    reflectors   copies of Pods, Nodes, PriorityClasses
+    Kubelets     the Leases of suspected nodes
+    heartbeats   the server that launchers speak to
+    Cycle        observe, plan, ledger, act, tell
+    reporters    statuses and events
+    Endpoints    probes and metrics
+
+A leader that loses its Lease, or finds the ledger written by another, ends the process: what it
+holds it decided as the leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from prometheus_client import CollectorRegistry
+
+from railwright_operator import metrics
+from railwright_operator.cycle import Cycle
+from railwright_operator.heartbeats.server import HeartbeatServer
+from railwright_operator.heartbeats.sessions import Sessions
+from railwright_operator.heartbeats.tokens import Tokens
+from railwright_operator.kube import errors, paths
+from railwright_operator.kube.client import Api
+from railwright_operator.observe import Observer
+from railwright_operator.report import loop_lag
+from railwright_operator.report.commits import Commits
+from railwright_operator.report.cycle_metrics import CycleMetrics
+from railwright_operator.report.events import Events
+from railwright_operator.report.reporter import Reporter
+from railwright_operator.report.site import SiteReporter
+from railwright_operator.settings import Settings
+from railwright_operator.watch import records, site
+from railwright_operator.watch.jobs import Jobs
+from railwright_operator.watch.kinds import Kinds
+from railwright_operator.watch.kubelets import Kubelets
+from railwright_operator.watch.pod_index import PodIndex
+from railwright_operator.watch.records import NodeRecord, PodRecord
+from railwright_operator.watch.reflector import Record, Reflector
+from railwright_operator.watch.site import PriorityClassRecord, Site
+from railwright_operator.write import pods
+from railwright_operator.write.actuate import Actuator
+from railwright_operator.write.ledger import LedgerStore
+from railwright_operator.write.rendering import Rendering
+
+clock = time.monotonic
+
+R = TypeVar("R", bound=Record)
+Raw = dict[str, Any]
+Changed = Callable[[R | None, R | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """What is watched, and the indexes over it.
+
+    Standbys keep those of nodes and classes warm too, not that of pods: what a leader knows of pods
+    must begin with a list it asked for after it raised the ledger's epoch, so that no leader before
+    it can still bind a pod that it has not seen.
+    """
+
+    jobs: Jobs
+    site: Site
+    pod_index: PodIndex
+    kinds: Kinds
+    pods: Reflector[PodRecord]
+    nodes: Reflector[NodeRecord]
+    classes: Reflector[PriorityClassRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a run starts and asks. ``tasks`` run from the start, ``leading`` only in a leader."""
+
+    cycle: Cycle
+    copies: Copies
+    server: HeartbeatServer
+    tasks: tuple[Callable[[], Coroutine[Any, Any, None]], ...]
+    leading: tuple[Callable[[], Coroutine[Any, Any, None]], ...]
+
+
+def assemble(
+    api: Api,
+    settings: Settings,
+    *,
+    registry: CollectorRegistry,
+    series: metrics.Metrics,
+    is_leader: Callable[[], bool],
+) -> Parts:
+    """Construct all parts; nothing runs yet."""
+    awake = asyncio.Event()
+    launcher = pods.Launcher(settings.launcher_image, settings.heartbeat_url)
+    copies = _copies(api, launcher, series=series.watch, wake=awake.set)
+    sessions = Sessions(clock=clock, wake=awake.set)
+    commits = Commits(awake.set)
+    counts = CycleMetrics(registry)
+    ledger = LedgerStore(api, holder=settings.identity)
+    actuator = _actuator(api, copies, ledger=ledger, launcher=launcher, wake=awake.set)
+    kubelets = Kubelets(_lease_of(api), clock=clock, wake=awake.set)
+    observer = Observer(
+        jobs=copies.jobs,
+        site=copies.site,
+        pods=copies.pod_index,
+        nodes=copies.nodes.records,
+        sessions=sessions,
+        kubelets=kubelets,
+        actuator=actuator,
+        clock=clock,
+    )
+    events = Events(api, instance=settings.identity, dropped=counts.events_dropped, clock=clock)
+    reporter = Reporter(
+        api,
+        jobs=copies.jobs,
+        sessions=sessions,
+        commits=commits,
+        events=events,
+        metrics=counts,
+        observer=observer,
+        clock=clock,
+        rng=rng(),
+    )
+    cycle = Cycle(
+        observer,
+        ledger=ledger,
+        actuator=actuator,
+        reporter=reporter,
+        metrics=counts,
+        awake=awake,
+        clock=clock,
+        rng=rng(),
+    )
+    server = _server(api, copies, sessions, commits=commits, series=series, is_leader=is_leader)
+    sites = SiteReporter(api, site=copies.site, jobs=copies.jobs, nodes=copies.nodes.records)
+    return Parts(
+        cycle=cycle,
+        copies=copies,
+        server=server,
+        tasks=(copies.nodes.run, copies.classes.run, lambda: loop_lag.observe(series, clock)),
+        leading=(kubelets.run, events.run, copies.kinds.run, sites.run),
+    )
+
+
+def _copies(
+    api: Api, launcher: pods.Launcher, *, series: metrics.WatchMetrics, wake: Callable[[], None]
+) -> Copies:
+    jobs, settings = Jobs(lambda raw: pods.sample(raw, launcher)), Site()
+    pod_index = PodIndex(jobs.namespace_of)
+
+    def reflect(
+        path: str, kind: str, parse: Callable[[Raw], R | None], changed: Changed[R]
+    ) -> Reflector[R]:
+        def on_change(old: R | None, new: R | None) -> None:
+            changed(old, new)
+            wake()
+
+        return Reflector(
+            api,
+            path,
+            kind=kind,
+            parse=parse,
+            on_change=on_change,
+            metrics=series,
+            clock=clock,
+            rng=rng(),
+        )
+
+    return Copies(
+        jobs=jobs,
+        site=settings,
+        pod_index=pod_index,
+        kinds=Kinds(api, jobs=jobs, site=settings, wake=wake),
+        pods=reflect(paths.PODS, "Pod", records.pod, pod_index.change),
+        nodes=reflect(paths.NODES, "Node", records.node, lambda old, new: None),
+        classes=reflect(
+            site.PRIORITY_CLASSES, "PriorityClass", site.priority_class, settings.class_seen
+        ),
+    )
+
+
+def _actuator(
+    api: Api,
+    copies: Copies,
+    *,
+    ledger: LedgerStore,
+    launcher: pods.Launcher,
+    wake: Callable[[], None],
+) -> Actuator:
+    rendering = Rendering(copies.jobs, copies.nodes.records, site=copies.site, launcher=launcher)
+    return Actuator(
+        api,
+        pods=copies.pods,
+        render_pod=rendering.pod,
+        render_placement=lambda entry: rendering.placement(entry, epoch=ledger.ledger.epoch),
+        wake=wake,
+        clock=clock,
+        rng=rng(),
+    )
+
+
+def _server(
+    api: Api,
+    copies: Copies,
+    sessions: Sessions,
+    *,
+    commits: Commits,
+    series: metrics.Metrics,
+    is_leader: Callable[[], bool],
+) -> HeartbeatServer:
+    return HeartbeatServer(
+        sessions,
+        Tokens(api, metrics=series.heartbeats, clock=clock),
+        audience_of=pods.audience,
+        pod_uid_of=copies.pod_index.uid_of,
+        on_commit=commits.ask,
+        is_leader=is_leader,
+        metrics=series.heartbeats,
+    )
+
+
+def rng() -> random.Random:
+    """Randomness for spreading retries; nothing is decided by it."""
+    return random.Random()  # noqa: S311
+
+
+def _lease_of(api: Api) -> Callable[[str], Coroutine[Any, Any, dict[str, Any] | None]]:
+    async def ask(node: str) -> dict[str, Any] | None:
+        try:
+            lease: dict[str, Any] = await api.get(paths.kubelet_lease(node), deadline_s=3.0)
+        except errors.NotFoundError:
+            return None
+        return lease
+
+    return ask

@@ -1,0 +1,1 @@
+"""Changing the cluster: every request with its precondition, and the objects it carries."""

@@ -1,0 +1,230 @@
+"""An action becomes requests with preconditions, safe to repeat; what they answer is folded back.
+
+Nothing here decides. A request the API server will never accept (a quota, a policy, a taken name)
+becomes the attempt's refusal, which the next turn sees; one whose outcome is unknown is looked up;
+one that failed for now is done again by a later turn, which starts from what is, after a pause that
+doubles. A turn waits for answers only so long: behind one slow admission webhook everybody else's
+job must still be judged. What is still under way then goes on, and is not started twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+from railwright_api import names
+from railwright_operator import backoff
+from railwright_operator.kube import bodies, errors, paths
+from railwright_operator.kube.client import Api
+from railwright_operator.watch import records
+from railwright_operator.watch.records import PodRecord
+from railwright_operator.watch.reflector import Reflector
+from railwright_scheduler.attempt.gang import Action, BindPod, CreatePod, DeletePod, WritePlacement
+from railwright_scheduler.attempt.ledger import Entry
+
+logger = logging.getLogger(__name__)
+
+AttemptKey = tuple[str, int]
+ActionKey = tuple[str, AttemptKey, str]
+Manifest = Mapping[str, Any]
+RenderPod = Callable[[Entry, int], Manifest | None]
+"""The pod of one node rank of an attempt; None when its job is gone."""
+RenderPlacement = Callable[[Entry], Manifest | None]
+"""The Placement of an attempt; None when its job is gone."""
+
+REFUSAL_LENGTH_MAX = 900
+TURN_WAITS_S = 1.0
+PAUSE_BASE_S = 0.5
+PAUSE_CAP_S = 8.0
+
+FOR_GOOD = (errors.InvalidError, errors.ForbiddenError, errors.AlreadyExistsError)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pause:
+    """So many failures in a row; not again before then."""
+
+    failures: int
+    until_s: float
+
+
+class Actuator:
+    """Carries out actions; remembers only what was refused and which placements are written."""
+
+    def __init__(
+        self,
+        api: Api,
+        *,
+        pods: Reflector[PodRecord],
+        render_pod: RenderPod,
+        render_placement: RenderPlacement,
+        wake: Callable[[], None],
+        clock: Callable[[], float],
+        rng: Random,
+    ) -> None:
+        self._api = api
+        self._pods = pods
+        self._render_pod = render_pod
+        self._render_placement = render_placement
+        self._placed: set[AttemptKey] = set()
+        self._refusals: dict[AttemptKey, str] = {}
+        self._hindrances: dict[AttemptKey, str] = {}
+        self._wake = wake
+        self._clock = clock
+        self._rng = rng
+        self._under_way: dict[ActionKey, asyncio.Task[None]] = {}
+        self._pauses: dict[ActionKey, _Pause] = {}
+
+    def __repr__(self) -> str:
+        return f"<Actuator placed={len(self._placed)} under way={len(self._under_way)}>"
+
+    def placed(self, key: AttemptKey) -> bool:
+        """Whether this attempt's Placement is known to be written."""
+        return key in self._placed
+
+    def refusal(self, key: AttemptKey) -> str | None:
+        """What the API server will never accept of this attempt, in its words."""
+        return self._refusals.get(key)
+
+    def hindrance(self, key: AttemptKey) -> str:
+        """What went wrong last with this attempt, for now; empty when nothing did."""
+        return self._hindrances.get(key, "")
+
+    def forget_all_but(self, keys: Iterable[AttemptKey]) -> None:
+        """Drop what is remembered of attempts that left the ledger."""
+        kept = set(keys)
+        self._placed &= kept
+        self._refusals = {key: why for key, why in self._refusals.items() if key in kept}
+        self._hindrances = {key: why for key, why in self._hindrances.items() if key in kept}
+        self._pauses = {key: pause for key, pause in self._pauses.items() if key[1] in kept}
+
+    async def carry_out(self, actions: Iterable[Action]) -> None:
+        """Start what is not under way or paused; returns when all have answers, or it is late."""
+        now_s = self._clock()
+        for action in actions:
+            key = _key(action)
+            pause = self._pauses.get(key)
+            if key not in self._under_way and (pause is None or now_s >= pause.until_s):
+                task = asyncio.create_task(self._one(action, key))
+                self._under_way[key] = task
+                task.add_done_callback(functools.partial(self._done, key))
+        if self._under_way:
+            await asyncio.wait(self._under_way.values(), timeout=TURN_WAITS_S)
+
+    def _done(self, key: ActionKey, task: asyncio.Task[None]) -> None:
+        del self._under_way[key]
+        self._wake()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("action broke", exc_info=error, extra={"action": str(key)})
+
+    async def _one(self, action: Action, key: ActionKey) -> None:
+        try:
+            match action:
+                case WritePlacement(entry):
+                    await self._write_placement(entry)
+                case CreatePod(entry, node_rank):
+                    await self._create(entry, node_rank)
+                case BindPod(entry, pod):
+                    await self._bind(entry, pod.name, uid=pod.uid, node=entry.nodes[pod.node_rank])
+                case DeletePod(entry, pod):
+                    await self._delete(entry, pod.name, uid=pod.uid)
+        except FOR_GOOD as error:
+            self._refusals[action.entry.key] = error.message[:REFUSAL_LENGTH_MAX]
+            logger.warning("refused", extra=_context(action, error))
+        except errors.RequestFailed as error:
+            self._hindrances[action.entry.key] = str(error)[:REFUSAL_LENGTH_MAX]
+            failures = self._pauses[key].failures + 1 if key in self._pauses else 0
+            pause_s = backoff.delay_s(
+                failures, base_s=PAUSE_BASE_S, cap_s=PAUSE_CAP_S, rng=self._rng
+            )
+            self._pauses[key] = _Pause(failures, self._clock() + pause_s)
+            logger.warning("to be tried again", extra=_context(action, error))
+        else:
+            self._pauses.pop(key, None)
+
+    async def _write_placement(self, entry: Entry) -> None:
+        body = self._render_placement(entry)
+        if body is None:
+            return
+        try:
+            await self._api.create(paths.kind(names.PLACEMENTS, entry.namespace), body)
+        except errors.AlreadyExistsError:
+            name = body["metadata"]["name"]
+            path = paths.one(names.PLACEMENTS, name, namespace=entry.namespace)
+            found = await self._api.get(path)
+            if found["spec"]["jobUID"] != entry.job_uid:
+                raise
+        self._placed.add(entry.key)
+
+    async def _create(self, entry: Entry, node_rank: int) -> None:
+        body = self._render_pod(entry, node_rank)
+        if body is None:
+            return
+        try:
+            made = await self._api.create(paths.pods(entry.namespace), body)
+        except errors.OutcomeUnknown:
+            made = await self._api.get(paths.pod(entry.namespace, body["metadata"]["name"]))
+        except errors.AlreadyExistsError:
+            made = await self._api.get(paths.pod(entry.namespace, body["metadata"]["name"]))
+            if records.pod(made).job_uid != entry.job_uid:
+                raise
+        record = records.pod(made)
+        self._pods.absorb(record)
+        more = [
+            f"{name}: {amount}, planned {entry.per_node.get(name, 0)}"
+            for name, amount in record.requests.items()
+            if amount > entry.per_node.get(name, 0)
+        ]
+        if more:
+            # A LimitRange or a webhook made it larger than the room that was found for it.
+            self._refusals[entry.key] = (
+                f"pod {record.name} asks for more than the job does: {'; '.join(more)}"
+            )[:REFUSAL_LENGTH_MAX]
+
+    async def _bind(self, entry: Entry, name: str, *, uid: str, node: str) -> None:
+        body = bodies.binding(name, uid, node=node)
+        try:
+            await self._api.create(paths.binding(entry.namespace, name), body)
+        except (errors.ConflictError, errors.OutcomeUnknown):
+            self._pods.absorb(records.pod(await self._api.get(paths.pod(entry.namespace, name))))
+            return
+        held = self._pods.records.get(uid)
+        if held is not None and not held.node:
+            self._pods.absorb(replace(held, node=node))
+
+    async def _delete(self, entry: Entry, name: str, *, uid: str) -> None:
+        # No grace is named: the server lets a pod that is not bound go at once, and knows better
+        # than we do whether it is.
+        body = bodies.deletion(uid)
+        try:
+            answer = await self._api.delete(paths.pod(entry.namespace, name), body)
+        except (errors.ConflictError, errors.NotFoundError):
+            return  # It is another pod by now, or none: the watch brings the news.
+        if answer.get("kind") == "Pod":
+            self._pods.absorb(records.pod(answer))
+
+
+def _key(action: Action) -> ActionKey:
+    match action:
+        case WritePlacement(entry):
+            return "place", entry.key, ""
+        case CreatePod(entry, node_rank):
+            return "create", entry.key, str(node_rank)
+        case BindPod(entry, pod):
+            return "bind", entry.key, pod.uid
+        case DeletePod(entry, pod):
+            return "delete", entry.key, pod.uid
+
+
+def _context(action: Action, error: Exception) -> dict[str, Any]:
+    return {
+        "job_uid": action.entry.job_uid,
+        "attempt": action.entry.attempt,
+        "action": type(action).__name__,
+        "error": str(error),
+    }

@@ -1,0 +1,37 @@
+"""What exists from the start: the queue of jobs that name none, and the fabric's default levels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from railwright_api import names
+from railwright_operator.kube import errors, paths
+from railwright_operator.kube.client import Api
+from railwright_topology import tiers
+
+
+async def ensure(api: Api) -> None:
+    """Create what is missing; what a person changed stays. Raises RequestFailed."""
+    await _ensure(api, names.QUEUES, _object("Queue", {}))
+    await _ensure(api, names.FABRICS, _object("Fabric", {"levels": list(tiers.DEFAULT_LEVELS)}))
+
+
+async def _ensure(api: Api, plural: str, body: dict[str, Any]) -> None:
+    try:
+        await api.get(paths.one(plural, names.SINGLETON))
+        return
+    except errors.NotFoundError:
+        pass
+    try:
+        await api.create(paths.kind(plural), body)
+    except errors.AlreadyExistsError:
+        return
+
+
+def _object(kind: str, spec: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": kind,
+        "metadata": {"name": names.SINGLETON},
+        "spec": spec,
+    }

@@ -1,0 +1,169 @@
+"""Job + attempt + node rank -> pod: the user's template with the launcher in front.
+
+The launcher comes by an init container that copies the ``railwright`` package into an empty volume,
+so the user's image needs nothing but Python. It becomes the command of the first container; the
+user's command becomes its arguments, and one process of it runs for each rank.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from railwright_api import names
+from railwright_scheduler.attempt.ledger import Entry, EntryState
+
+LAUNCHER_DIRECTORY = "/railwright"
+TOKEN_DIRECTORY = "/var/run/secrets/railwright.dev"  # noqa: S105 - a path, not a secret
+TOKEN_SECONDS = 3600
+GRACE_SECONDS = 30
+
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """What every pod is told: the image that carries the launcher, and where the operator is."""
+
+    image: str
+    operator_url: str
+
+
+def audience(job_uid: str) -> str:
+    """The audience of a job's tokens: one that is good for no other job and no other service."""
+    return f"{names.GROUP}/{job_uid}"
+
+
+def render(job: Mapping[str, Any], entry: Entry, *, node_rank: int, launcher: Launcher) -> Manifest:
+    """The pod of one node rank. ``job`` is the TrainingJob as the API server holds it."""
+    template = job["spec"]["template"]
+    spec = copy.deepcopy(dict(template["spec"]))
+    spec.update(schedulerName=names.SCHEDULER, restartPolicy="Never", enableServiceLinks=False)
+    spec.setdefault("terminationGracePeriodSeconds", GRACE_SECONDS)
+    if "priorityClassName" in job["spec"]:
+        spec["priorityClassName"] = job["spec"]["priorityClassName"]
+    spec["volumes"] = [*spec.get("volumes", []), *_volumes(entry.job_uid)]
+    spec["initContainers"] = [_install(job["spec"], launcher), *spec.get("initContainers", [])]
+    spec["containers"] = list(spec["containers"])
+    spec["containers"][0] = _main(job["spec"], entry, spec["containers"][0], node_rank, launcher)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": _metadata(template.get("metadata", {}), entry, node_rank),
+        "spec": spec,
+    }
+
+
+def sample(job: Mapping[str, Any], launcher: Launcher) -> Manifest:
+    """The job's pod as far as its shape goes: what a node owes each of them."""
+    metadata = job["metadata"]
+    entry = Entry(
+        job_uid=metadata["uid"],
+        namespace=metadata["namespace"],
+        job_name=metadata["name"],
+        attempt=1,
+        state=EntryState.COMMITTING,
+        nodes=(),
+        per_node={},
+    )
+    return render(job, entry, node_rank=0, launcher=launcher)
+
+
+def _metadata(template: Mapping[str, Any], entry: Entry, node_rank: int) -> Manifest:
+    labels = dict(template.get("labels", {}))
+    labels.update(
+        {
+            names.LABEL_JOB_NAME: entry.job_name,
+            names.LABEL_JOB_UID: entry.job_uid,
+            names.LABEL_ATTEMPT: str(entry.attempt),
+            names.LABEL_NODE_RANK: str(node_rank),
+            names.LABEL_COMPLETION_INDEX: str(node_rank),
+        }
+    )
+    return {
+        "name": names.pod_name(entry.job_name, entry.attempt, node_rank),
+        "namespace": entry.namespace,
+        "labels": labels,
+        "annotations": dict(template.get("annotations", {})),
+        "ownerReferences": [owner_reference(entry)],
+    }
+
+
+def owner_reference(entry: Entry) -> Manifest:
+    """What makes the job the owner of its pods and placements, by UID."""
+    return {
+        "apiVersion": f"{names.GROUP}/{names.VERSION}",
+        "kind": "TrainingJob",
+        "name": entry.job_name,
+        "uid": entry.job_uid,
+        "controller": True,
+        "blockOwnerDeletion": False,
+    }
+
+
+def _volumes(job_uid: str) -> list[Manifest]:
+    token = {"audience": audience(job_uid), "expirationSeconds": TOKEN_SECONDS, "path": "token"}
+    return [
+        {"name": "railwright", "emptyDir": {}},
+        {"name": "railwright-token", "projected": {"sources": [{"serviceAccountToken": token}]}},
+    ]
+
+
+def _install(spec: Mapping[str, Any], launcher: Launcher) -> Manifest:
+    """The init container. It asks for what the ranks ask for: it runs before them, not beside,
+    so the pod needs no more, and a quota that wants every container to ask is content."""
+    asked = spec.get("resourcesPerNode", {})
+    shares = {name: str(asked[name]) for name in ("cpu", "memory") if name in asked}
+    return {
+        "name": "railwright-launcher",
+        "image": launcher.image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["python3", "-m", "railwright.install", LAUNCHER_DIRECTORY],
+        "volumeMounts": [{"name": "railwright", "mountPath": LAUNCHER_DIRECTORY}],
+        "resources": {"requests": shares, "limits": shares},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+    }
+
+
+def _main(
+    spec: Mapping[str, Any],
+    entry: Entry,
+    container: Mapping[str, Any],
+    node_rank: int,
+    launcher: Launcher,
+) -> Manifest:
+    main = dict(container)
+    command = [*main["command"], *main.pop("args", [])]
+    main["command"] = ["python3", f"{LAUNCHER_DIRECTORY}/launch.py", "--", *command]
+    amounts = {name: str(amount) for name, amount in spec.get("resourcesPerNode", {}).items()}
+    main["resources"] = {"requests": amounts, "limits": amounts}
+    main["env"] = [*main.get("env", []), *_environment(spec, entry, node_rank, launcher)]
+    main["volumeMounts"] = [
+        *main.get("volumeMounts", []),
+        {"name": "railwright", "mountPath": LAUNCHER_DIRECTORY, "readOnly": True},
+        {"name": "railwright-token", "mountPath": TOKEN_DIRECTORY, "readOnly": True},
+    ]
+    return main
+
+
+def _environment(
+    spec: Mapping[str, Any], entry: Entry, node_rank: int, launcher: Launcher
+) -> list[Manifest]:
+    values = {
+        "RAILWRIGHT_OPERATOR_URL": launcher.operator_url,
+        "RAILWRIGHT_JOB_UID": entry.job_uid,
+        "RAILWRIGHT_JOB_NAME": entry.job_name,
+        "RAILWRIGHT_ATTEMPT": str(entry.attempt),
+        "RAILWRIGHT_NODE_RANK": str(node_rank),
+        "RAILWRIGHT_NUM_PROCESSES": str(spec.get("numProcPerNode", 1)),
+        "RAILWRIGHT_TOKEN_FILE": f"{TOKEN_DIRECTORY}/token",
+    }
+    fixed: list[Manifest] = [{"name": name, "value": value} for name, value in values.items()]
+    pod_ip = {"fieldRef": {"fieldPath": "status.podIP"}}
+    return [*fixed, {"name": "RAILWRIGHT_POD_IP", "valueFrom": pod_ip}]

@@ -1,0 +1,58 @@
+"""The pure core: what starts, where, with which ranks, and why the rest waits."""
+
+from __future__ import annotations
+
+from railwright_scheduler.decide import decide
+from railwright_scheduler.decisions import (
+    Admit,
+    Behind,
+    Decisions,
+    Exclusion,
+    ExclusionCause,
+    NeverFits,
+    NotEnoughNodes,
+    PriorityClassMissing,
+    QueueMissing,
+    Reason,
+    Shortage,
+    Wait,
+)
+from railwright_scheduler.explain import Code, amount, code, sentence
+from railwright_scheduler.snapshot import (
+    UNKNOWN_DOMAIN,
+    Amounts,
+    Job,
+    Node,
+    Snapshot,
+    Taint,
+    Toleration,
+    Unavailable,
+)
+
+__all__ = [
+    "UNKNOWN_DOMAIN",
+    "Admit",
+    "Amounts",
+    "Behind",
+    "Code",
+    "Decisions",
+    "Exclusion",
+    "ExclusionCause",
+    "Job",
+    "NeverFits",
+    "Node",
+    "NotEnoughNodes",
+    "PriorityClassMissing",
+    "QueueMissing",
+    "Reason",
+    "Shortage",
+    "Snapshot",
+    "Taint",
+    "Toleration",
+    "Unavailable",
+    "Wait",
+    "amount",
+    "code",
+    "decide",
+    "sentence",
+]

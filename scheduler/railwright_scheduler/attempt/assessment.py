@@ -1,0 +1,299 @@
+"""Tell how an attempt fares from its ranks: going on, done, or ended, and then why.
+
+Problem: when a node dies, the first thing seen is often not its silence but its peers' crashes
+("connection reset"), and blaming those costs the user a failure and hides the node. And silence is
+no proof either: an operator cut off from its launchers hears nothing from healthy ones.
+
+Idea: two independent witnesses for a dead node, its launcher (beats to the operator) and its
+kubelet (the node's Lease, its Ready condition). A node is lost when its launcher is silent *and*
+its kubelet is; a launcher that is heard vetoes everything the API says of its node. A crash is
+judged only when every other launcher has been heard since it happened, or the silent ones have had
+their verdict. SIGTERM is how a pod is told to go, so a rank that it ended is blamed only if nobody
+turns out to have taken its pod away.
+
+What ranks and kubelets say is text of strangers, and a cause goes into the ledger that all jobs
+share: every text is cut here, where causes are made.
+
+All ages are in seconds of one monotonic clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from railwright_scheduler.attempt.causes import Cause, CauseCode
+
+SILENT_S = 6.0
+"""Three beats of two seconds: from here on a launcher is suspected and its kubelet is asked."""
+
+UNREADY_S = 10.0
+"""How long a node that hosts a launcher never heard of may be unready before it is lost."""
+
+VERDICT_S = 25.0
+"""The longest that a crash waits for the verdict on launchers that fell silent with it."""
+
+START_DEADLINE_S = 600.0
+"""The longest from the last binding until all ranks are at the barrier."""
+
+REMOVAL_S = 10.0
+"""How long the API may take to show that a pod is being removed whose rank SIGTERM has ended: a
+kubelet that evicts writes so only after the containers have stopped."""
+
+SIGTERM = "SIGTERM"
+SIGTERM_EXIT_CODE = 128 + 15
+
+MESSAGE_LENGTH_MAX = 1024
+"""Characters. Conditions and events take no longer message."""
+
+SIGNAL_LENGTH_MAX = 32
+"""Characters. The kinds take no more; the longest name is far shorter."""
+
+LAST_LINES_LENGTH_MAX = 512
+"""Characters, from the end. When a shared file system goes, a thousand jobs fail at once, and the
+ledger that must hold all their causes is one object of less than 1.5 MiB."""
+
+
+class PodState(StrEnum):
+    """A pod's phase; MISSING when the API has no such pod."""
+
+    MISSING = "Missing"
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """A rank that ended badly: from its launcher's report, or from the pod's status."""
+
+    rank: int
+    exit_code: int
+    age_s: float
+    signal: str | None = None
+    message: str = ""
+    last_lines: str = ""
+    out_of_memory: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RankSeen:
+    """One node rank of a running attempt, by all that witnesses say.
+
+    ``done``: its launcher, or its main container's exit code, says that all went well.
+    ``silent_s``: since its launcher was last heard; None if it never was, nor expected to be.
+    ``lease_stale``: its kubelet was seen to miss its renewal, by asking the API server twice.
+    ``unready_s``: for how long its node has not been Ready; None while it is.
+    ``waiting``: why its container does not start, such as "ImagePullBackOff: …".
+    ``evicted``: the pod carries Kubernetes' DisruptionTarget, with this reason.
+    """
+
+    node_rank: int
+    node: str
+    pod: PodState
+    deleting: bool = False
+    done: bool = False
+    crash: Crash | None = None
+    silent_s: float | None = None
+    lease_stale: bool = False
+    node_gone: bool = False
+    unready_s: float | None = None
+    waiting: str = ""
+    evicted: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ongoing:
+    """It goes on. ``suspects`` are node ranks whose silence is being looked into."""
+
+    suspects: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    """Every rank ended with 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """It cannot go on."""
+
+    cause: Cause
+
+
+Assessment = Ongoing | Succeeded | Ended
+
+
+def assess(ranks: Sequence[RankSeen], *, started: bool, age_s: float) -> Assessment:
+    """Judge one attempt whose gang is bound.
+
+    ``started``: the barrier was passed. ``age_s``: since this leader first saw the gang bound.
+    """
+    if all(_is_well(rank) for rank in ranks):
+        return Succeeded()
+    lost = [rank for rank in ranks if _is_lost(rank)]
+    if lost:
+        return Ended(_bounded(_node_lost(lost)))
+    gone = next((rank for rank in ranks if _pod_is_gone(rank)), None)
+    if gone is not None:
+        return Ended(_bounded(_pod_gone(gone)))
+    suspects = _suspects(ranks)
+    first = _first_crash(ranks)
+    if first is not None:
+        settled = not suspects and not _may_be_removed(ranks)
+        if settled or first[1].age_s > VERDICT_S:
+            return Ended(_bounded(_crashed(*first)))
+    if not started and age_s > START_DEADLINE_S:
+        return Ended(_bounded(_start_timed_out(ranks)))
+    return Ongoing(tuple(rank.node_rank for rank in suspects))
+
+
+def _is_well(rank: RankSeen) -> bool:
+    """Ended well. Only the pod's own end proves it of a pod that is being taken away."""
+    return rank.pod is PodState.SUCCEEDED or (rank.done and not _is_taken(rank))
+
+
+def _is_taken(rank: RankSeen) -> bool:
+    return rank.deleting or rank.evicted != ""
+
+
+def _is_over(rank: RankSeen) -> bool:
+    """Ended well or badly: nothing more is to be heard of it."""
+    return rank.done or rank.pod in (PodState.SUCCEEDED, PodState.FAILED) or rank.crash is not None
+
+
+def _is_lost(rank: RankSeen) -> bool:
+    if _is_over(rank):
+        return False
+    if rank.silent_s is None:
+        unready = rank.unready_s is not None and rank.unready_s > UNREADY_S
+        return rank.node_gone or rank.lease_stale or unready
+    if rank.silent_s <= SILENT_S:
+        return False
+    return rank.node_gone or rank.lease_stale or rank.unready_s is not None
+
+
+def _suspects(ranks: Sequence[RankSeen]) -> list[RankSeen]:
+    """Launchers not heard for too long, or not since the first crash."""
+    first = _first_crash(ranks)
+    patience_s = SILENT_S if first is None else min(SILENT_S, first[1].age_s)
+    return [
+        rank
+        for rank in ranks
+        if not _is_over(rank) and rank.silent_s is not None and rank.silent_s > patience_s
+    ]
+
+
+def _pod_is_gone(rank: RankSeen) -> bool:
+    if _is_well(rank):
+        return False
+    failed_by_node = rank.pod is PodState.FAILED and rank.crash is None
+    return rank.pod is PodState.MISSING or _is_taken(rank) or failed_by_node
+
+
+def _crashes(ranks: Sequence[RankSeen]) -> list[tuple[RankSeen, Crash]]:
+    """A sidecar that fails after its rank ended well is none of them."""
+    return [(rank, rank.crash) for rank in ranks if rank.crash is not None and not _is_well(rank)]
+
+
+def _first_crash(ranks: Sequence[RankSeen]) -> tuple[RankSeen, Crash] | None:
+    return max(_crashes(ranks), key=lambda pair: (pair[1].age_s, -pair[1].rank), default=None)
+
+
+def _may_be_removed(ranks: Sequence[RankSeen]) -> bool:
+    """Whether the API may still show that a pod was taken away, and the crashes with it."""
+    return any(
+        crash.age_s <= REMOVAL_S
+        and (crash.signal == SIGTERM or crash.exit_code == SIGTERM_EXIT_CODE)
+        for _, crash in _crashes(ranks)
+    )
+
+
+def _node_lost(lost: Sequence[RankSeen]) -> Cause:
+    nodes = tuple(sorted({rank.node for rank in lost}))
+    first = lost[0]
+    if first.node_gone:
+        evidence = "the node is gone from the API"
+    elif first.silent_s is None:
+        unready = f"not Ready for {first.unready_s or 0:.0f} s"
+        never = "its launcher was never heard and its kubelet missed its renewal"
+        evidence = never if first.lease_stale else unready
+    else:
+        kubelet = "its kubelet missed its renewal" if first.lease_stale else "it is not Ready"
+        evidence = f"its launcher has been silent for {first.silent_s:.0f} s and {kubelet}"
+    more = f" (and {len(nodes) - 1} more)" if len(nodes) > 1 else ""
+    return Cause(
+        CauseCode.NODE_LOST,
+        f"node {first.node}{more} with node rank {first.node_rank} is lost: {evidence}",
+        nodes=nodes,
+        node=first.node,
+    )
+
+
+def _pod_gone(rank: RankSeen) -> Cause:
+    if rank.evicted:
+        return Cause(
+            CauseCode.POD_EVICTED,
+            f"the pod of node rank {rank.node_rank} on {rank.node} was evicted: {rank.evicted}",
+            node=rank.node,
+        )
+    if rank.pod is PodState.FAILED and not rank.deleting:
+        detail = f": {rank.waiting}" if rank.waiting else ""
+        return Cause(
+            CauseCode.POD_EVICTED,
+            f"the pod of node rank {rank.node_rank} failed on {rank.node} without an exit code"
+            + detail,
+            node=rank.node,
+        )
+    return Cause(
+        CauseCode.POD_DELETED,
+        f"the pod of node rank {rank.node_rank} on {rank.node} was deleted",
+        node=rank.node,
+    )
+
+
+def _crashed(rank: RankSeen, crash: Crash) -> Cause:
+    code = CauseCode.OUT_OF_MEMORY if crash.out_of_memory else CauseCode.RANK_FAILED
+    ended = f"was ended by {crash.signal}" if crash.signal else f"exited with {crash.exit_code}"
+    why = "; it ran out of memory" if crash.out_of_memory else ""
+    detail = f": {crash.message}" if crash.message else ""
+    return Cause(
+        code,
+        f"rank {crash.rank} on {rank.node} {ended}{why}{detail}",
+        node=rank.node,
+        rank=crash.rank,
+        exit_code=crash.exit_code,
+        signal=crash.signal,
+        last_lines=crash.last_lines,
+    )
+
+
+def _start_timed_out(ranks: Sequence[RankSeen]) -> Cause:
+    missing = [rank for rank in ranks if rank.silent_s is None]
+    named = ", ".join(str(rank.node_rank) for rank in missing[:16])
+    waiting = next((rank.waiting for rank in missing if rank.waiting), "")
+    return Cause(
+        CauseCode.START_TIMED_OUT,
+        f"{len(missing)} of {len(ranks)} node ranks never reached the barrier in "
+        f"{START_DEADLINE_S:.0f} s: {named}" + (f" ({waiting})" if waiting else ""),
+    )
+
+
+def _bounded(cause: Cause) -> Cause:
+    """The cause with its texts cut: a message keeps its beginning, an output its end."""
+    message = _sound(cause.message)
+    if len(message) > MESSAGE_LENGTH_MAX:
+        message = message[: MESSAGE_LENGTH_MAX - 1] + "…"
+    return replace(
+        cause,
+        message=message,
+        signal=None if cause.signal is None else _sound(cause.signal)[:SIGNAL_LENGTH_MAX],
+        last_lines=_sound(cause.last_lines)[-LAST_LINES_LENGTH_MAX:],
+    )
+
+
+def _sound(text: str) -> str:
+    """Without what JSON in UTF-8 cannot carry."""
+    return text.encode("utf-8", "replace").decode("utf-8")

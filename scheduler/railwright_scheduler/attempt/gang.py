@@ -1,0 +1,162 @@
+"""Bind a whole gang or none of it: ``step(entry, seen) -> Step``, and nothing in between.
+
+    COMMITTING --all bound, and recorded on the job--------------------------> out of the ledger
+    COMMITTING --suspended, deleted, refused, a node gone, a pod lost, late--> ABORTING
+    ABORTING   --no live pod left, and recorded on the job-------------------> out of the ledger
+
+A step either changes the entry or returns actions, never both: the caller writes changed entries to
+the ledger first, steps again, and acts only under what is written. Every action may be repeated:
+a leader that crashed between any two writes is followed by one that sees the same entry and the
+same pods, and goes on. All pods are created before the first is bound, so that a quota or a policy
+that refuses one of them refuses the gang before anything runs.
+
+A rank that ends before the last one is bound does not stop the commit: were it taken for a pod that
+went, a job whose ranks crash at once would spend nothing of its budget and start over for ever. The
+gang is bound, and the crash is judged like any other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from railwright_scheduler.attempt.causes import Cause, CauseCode
+from railwright_scheduler.attempt.ledger import Entry, EntryState
+
+COMMIT_DEADLINE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod of the attempt as the API shows it. ``node`` is empty while it is not bound."""
+
+    name: str
+    uid: str
+    node_rank: int
+    node: str
+    terminal: bool
+    deleting: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GangSeen:
+    """What the world shows of one attempt.
+
+    ``hindrance`` is what went wrong last while it was bound, for the message of a time-out.
+    ``stop`` is why the job no longer wants it (suspended, deleted); ``refusal`` what the API server
+    answered to a create or bind it will never accept; ``nodes_gone`` those that can take no pod any
+    more; ``age_s`` counts since this leader first saw the entry; the recorded attempts are those
+    that the job's status is known to carry (a job that is gone needs no record).
+    """
+
+    pods: tuple[Pod, ...]
+    placed: bool
+    stop: Cause | None
+    refusal: str | None
+    nodes_gone: frozenset[str]
+    age_s: float
+    recorded_attempt: int
+    recorded_end: int
+    hindrance: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WritePlacement:
+    """Write down who goes where, before the first pod."""
+
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePod:
+    """Make the pod of one node rank, not bound yet."""
+
+    entry: Entry
+    node_rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class BindPod:
+    """Bind this very pod, by its UID, to its rank's node."""
+
+    entry: Entry
+    pod: Pod
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePod:
+    """Delete this very pod, by its UID, with the grace it asks for."""
+
+    entry: Entry
+    pod: Pod
+
+
+Action = WritePlacement | CreatePod | BindPod | DeletePod
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The entry to write (None: it leaves the ledger), or what to do under the one written."""
+
+    entry: Entry | None
+    actions: tuple[Action, ...] = ()
+
+
+def step(entry: Entry, seen: GangSeen) -> Step:
+    """One step of one attempt, from what is written and what is seen."""
+    if entry.state is EntryState.ABORTING:
+        return _abort(entry, seen)
+    cause = _why_abort(entry, seen)
+    if cause is not None:
+        return Step(entry.aborted(cause))
+    return _commit(entry, seen)
+
+
+def _commit(entry: Entry, seen: GangSeen) -> Step:
+    by_rank = {pod.node_rank: pod for pod in seen.pods}
+    if len(by_rank) == len(entry.nodes) and all(pod.node for pod in seen.pods):
+        settled = seen.recorded_attempt >= entry.attempt
+        return Step(None if settled else entry)
+    if not seen.placed:
+        return Step(entry, (WritePlacement(entry),))
+    missing = [rank for rank in range(len(entry.nodes)) if rank not in by_rank]
+    if missing:
+        return Step(entry, tuple(CreatePod(entry, rank) for rank in missing))
+    unbound = (by_rank[rank] for rank in sorted(by_rank) if not by_rank[rank].node)
+    return Step(entry, tuple(BindPod(entry, pod) for pod in unbound))
+
+
+def _abort(entry: Entry, seen: GangSeen) -> Step:
+    live = [pod for pod in seen.pods if not pod.terminal]
+    if not live and seen.recorded_end >= entry.attempt:
+        return Step(None)
+    return Step(entry, tuple(DeletePod(entry, pod) for pod in live if not pod.deleting))
+
+
+def _why_abort(entry: Entry, seen: GangSeen) -> Cause | None:
+    if seen.stop is not None:
+        return seen.stop
+    if seen.refusal is not None:
+        return Cause(CauseCode.COMMIT_REFUSED, seen.refusal)
+    bound = {pod.node_rank for pod in seen.pods if pod.node}
+    if len(bound) == len(entry.nodes):
+        return None
+    for pod in seen.pods:
+        if pod.deleting or (pod.terminal and not pod.node):
+            return Cause(CauseCode.COMMIT_REFUSED, f"pod {pod.name} went before its gang was bound")
+        if pod.node and pod.node != entry.nodes[pod.node_rank]:
+            planned = entry.nodes[pod.node_rank]
+            return Cause(
+                CauseCode.COMMIT_REFUSED, f"pod {pod.name} is on {pod.node}, planned was {planned}"
+            )
+    for rank, node in enumerate(entry.nodes):
+        if rank not in bound and node in seen.nodes_gone:
+            return Cause(
+                CauseCode.COMMIT_REFUSED, f"node {node} went before rank {rank} was bound to it"
+            )
+    if seen.age_s > COMMIT_DEADLINE_S:
+        return Cause(
+            CauseCode.COMMIT_TIMED_OUT,
+            f"{len(bound)} of {len(entry.nodes)} pods were bound in {COMMIT_DEADLINE_S:.0f} s"
+            + (f"; last trouble: {seen.hindrance}" if seen.hindrance else ""),
+        )
+    return None

@@ -1,0 +1,96 @@
+"""The ledger: every in-flight attempt of the cluster in one value, behind one compare-and-swap.
+
+Kubernetes has no transaction over two objects, so a gang's commit is one write of this one object,
+guarded by its resourceVersion, before any Placement, pod or delete. An attempt is in it while its
+gang is being bound (COMMITTING) and from its revocation until its last live pod is gone (ABORTING);
+a settled attempt is not in it. A new leader raises the epoch before it does anything else, so that
+every write of the leader before it fails.
+
+Three rules make this enough (model-checked: without any one of them a node is given away twice or a
+finished gang is killed): the compare-and-swap with the epoch; bindings that carry the pod's UID,
+and a roll-back that always makes new pods; the abort written before the first delete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from railwright_scheduler.attempt.causes import Cause
+from railwright_scheduler.snapshot import Amounts
+
+ENTRY_SIZE = 200
+TEXT_SIZE = 4
+
+
+class EntryState(StrEnum):
+    """COMMITTING: pods may be created and bound. ABORTING: they may only be deleted."""
+
+    COMMITTING = "Committing"
+    ABORTING = "Aborting"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One in-flight attempt: ``nodes[r]`` owes ``per_node`` until rank r's pod is bound to it."""
+
+    job_uid: str
+    namespace: str
+    job_name: str
+    attempt: int
+    state: EntryState
+    nodes: tuple[str, ...]
+    per_node: Amounts
+    cause: Cause | None = None
+
+    def __post_init__(self) -> None:
+        assert (self.state is EntryState.ABORTING) == (self.cause is not None), self
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What identifies an attempt."""
+        return self.job_uid, self.attempt
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes when written."""
+        texts = (self.job_uid, self.namespace, self.job_name, *self.nodes, *self.per_node)
+        size = ENTRY_SIZE + sum(len(text) + TEXT_SIZE for text in texts)
+        if self.cause is None:
+            return size
+        cause = (self.cause.message, self.cause.last_lines, *self.cause.nodes)
+        return size + ENTRY_SIZE + sum(2 * len(text) + TEXT_SIZE for text in cause)
+
+    def aborted(self, cause: Cause) -> Entry:
+        """The same attempt, revoked for this cause."""
+        assert self.state is EntryState.COMMITTING, self
+        return replace(self, state=EntryState.ABORTING, cause=cause)
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """``incarnation`` is drawn once, when the object is made; a restored backup has another."""
+
+    epoch: int
+    incarnation: str
+    holder: str
+    entries: tuple[Entry, ...] = ()
+
+    def __post_init__(self) -> None:
+        keys = [entry.key for entry in self.entries]
+        assert len(set(keys)) == len(keys), f"an attempt is twice in the ledger: {sorted(keys)}"
+        committing = [e.job_uid for e in self.entries if e.state is EntryState.COMMITTING]
+        assert len(set(committing)) == len(committing), f"two commits of one job: {committing}"
+
+    def of_job(self, job_uid: str) -> tuple[Entry, ...]:
+        """This job's entries, the oldest attempt first."""
+        return tuple(entry for entry in self.entries if entry.job_uid == job_uid)
+
+    def with_entries(self, entries: Iterable[Entry]) -> Ledger:
+        """The same ledger with these entries, in one order whatever theirs."""
+        return replace(self, entries=tuple(sorted(entries, key=lambda entry: entry.key)))
+
+    def taken_over(self, holder: str) -> Ledger:
+        """What a new leader writes before anything else."""
+        return replace(self, epoch=self.epoch + 1, holder=holder)

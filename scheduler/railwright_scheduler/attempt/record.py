@@ -1,0 +1,153 @@
+"""What is known for good about a job: the part of its status that decisions are made from.
+
+A record changes only by what is written elsewhere: by entries of the ledger (an attempt began, an
+attempt was revoked and why), by finished pods, by the spec. So a leader that crashes between the
+ledger and the status loses nothing: the next one derives the same record from the same entries, and
+each attempt is counted once, because it is counted by its number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from railwright_scheduler.attempt.causes import NEVER_RAN, Cause, CauseCode
+from railwright_scheduler.attempt.ledger import Entry, EntryState
+from railwright_scheduler.attempt.phases import FINAL, Phase, move
+
+BACKOFF_S_FIRST = 5
+BACKOFF_S_MAX = 300
+
+AT_ONCE = frozenset({CauseCode.NODE_LOST, CauseCode.SUSPENDED, CauseCode.JOB_DELETED})
+"""Causes after which the next attempt does not wait."""
+
+CHECKPOINTED_ATTEMPTS_MAX = 16
+
+
+@dataclass(frozen=True, slots=True)
+class ResumePoint:
+    """Up to which step the checkpoints of an attempt may be read by later ones."""
+
+    attempt: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """``attempt`` is the newest ever committed, ``ended`` the newest that is over.
+
+    ``nodes[r]`` is the node of node rank r in ``attempt``. ``restarts`` counts ended attempts that
+    had run, ``failures`` those that count against the budget, ``early_ends`` those in a row that
+    ended before every rank was there. ``checkpoints`` runs from the newest attempt to the oldest.
+    """
+
+    phase: Phase = Phase.QUEUED
+    attempt: int = 0
+    ended: int = 0
+    nodes: tuple[str, ...] = ()
+    restarts: int = 0
+    failures: int = 0
+    early_ends: int = 0
+    last_end: Cause | None = None
+    checkpoints: tuple[ResumePoint, ...] = ()
+
+    @property
+    def live(self) -> bool:
+        """Whether an attempt was committed and is not over."""
+        return self.attempt > self.ended
+
+    @property
+    def backoff_s(self) -> int:
+        """How long the next attempt has to wait after the last one's end.
+
+        It doubles with each failure that counts, and with each end before the barrier whatever the
+        cause, so that nothing that refuses a job over and over makes the cluster churn. The loss of
+        a node is nobody's fault and costs no time.
+        """
+        if self.last_end is None or self.last_end.code in AT_ONCE:
+            return 0
+        ends = max(self.early_ends, self.failures if self.last_end.counted else 0)
+        return min(BACKOFF_S_FIRST << min(ends - 1, 16), BACKOFF_S_MAX) if ends else 0
+
+
+def fold(record: JobRecord, entries: Iterable[Entry], *, backoff_limit: int) -> JobRecord:
+    """The record once these entries of the job, oldest first, are written in the ledger."""
+    for entry in entries:
+        if entry.attempt > record.attempt:
+            record = _began(record, entry)
+        if entry.state is EntryState.ABORTING and entry.attempt > record.ended:
+            assert entry.cause is not None
+            record = _revoked(record, entry.attempt, entry.cause, backoff_limit=backoff_limit)
+    return record
+
+
+def started(record: JobRecord) -> JobRecord:
+    """Every rank of the live attempt passed the barrier."""
+    return replace(record, phase=move(record.phase, Phase.RUNNING), early_ends=0)
+
+
+def succeeded(record: JobRecord) -> JobRecord:
+    """Every rank of the live attempt ended with 0."""
+    return replace(record, phase=move(record.phase, Phase.SUCCEEDED), ended=record.attempt)
+
+
+def ending(before: JobRecord, after: JobRecord) -> Cause | None:
+    """What ended an attempt between two records of a job; None if none ended, or it succeeded."""
+    ended = after.ended > before.ended and after.phase is not Phase.SUCCEEDED
+    return after.last_end if ended else None
+
+
+def wanted(record: JobRecord, *, suspend: bool, waits: bool) -> JobRecord:
+    """The record of a job without a live attempt, by what its user wants and the queue says."""
+    if record.live or record.phase in FINAL:
+        return record
+    if suspend:
+        return replace(record, phase=move(record.phase, Phase.SUSPENDED))
+    if record.phase is Phase.SUSPENDED or (record.phase is Phase.RECOVERING and waits):
+        return replace(record, phase=move(record.phase, Phase.QUEUED))
+    return record
+
+
+def committed(record: JobRecord, *, attempt: int, step: int) -> JobRecord:
+    """The attempt may have written a checkpoint of this step: later ones may read up to it."""
+    others = [point for point in record.checkpoints if point.attempt != attempt]
+    return replace(record, checkpoints=_newest_first([ResumePoint(attempt, step), *others]))
+
+
+def resumed(record: JobRecord, *, attempt: int, source: ResumePoint) -> JobRecord:
+    """The attempt resumed from this point: what lay beyond it was unfit, and stays unread."""
+    kept = [p for p in record.checkpoints if p.attempt < source.attempt or p.attempt >= attempt]
+    return replace(record, checkpoints=_newest_first([source, *kept]))
+
+
+def _newest_first(points: Iterable[ResumePoint]) -> tuple[ResumePoint, ...]:
+    return tuple(sorted(points, key=lambda point: -point.attempt)[:CHECKPOINTED_ATTEMPTS_MAX])
+
+
+def _began(record: JobRecord, entry: Entry) -> JobRecord:
+    suspended = record.phase is Phase.SUSPENDED
+    source = move(record.phase, Phase.QUEUED) if suspended else record.phase
+    phase = move(source, Phase.STARTING)
+    return replace(record, phase=phase, attempt=entry.attempt, nodes=entry.nodes)
+
+
+def _revoked(record: JobRecord, attempt: int, cause: Cause, *, backoff_limit: int) -> JobRecord:
+    failures = record.failures + cause.counted
+    stopped = cause.code in (CauseCode.SUSPENDED, CauseCode.JOB_DELETED)
+    ran = cause.code not in NEVER_RAN and not stopped
+    if stopped:
+        phase = Phase.SUSPENDED
+    elif cause.counted and failures > backoff_limit:
+        phase = Phase.FAILED
+    else:
+        phase = Phase.RECOVERING if ran else Phase.QUEUED
+    return replace(
+        record,
+        phase=move(record.phase, phase),
+        ended=attempt,
+        nodes=(),
+        restarts=record.restarts + (ran and phase is not Phase.FAILED),
+        failures=failures,
+        early_ends=record.early_ends + 1 if record.phase is Phase.STARTING and not stopped else 0,
+        last_end=cause,
+    )

@@ -1,0 +1,122 @@
+"""The nodes of a snapshot as arrays, so that a question about all nodes is a few numpy calls.
+
+Nodes are put in topology order (domain by domain, then by name), which makes every domain of every
+level one contiguous range, and every answer the same for any order of the input.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from railwright_scheduler.placement import domains
+from railwright_scheduler.placement.domains import Domains
+from railwright_scheduler.snapshot import Amounts, Node, Snapshot
+
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+AMOUNT_MAX = 2**52
+_ROOM_SCALE = 2**10  # AMOUNT_MAX * _ROOM_SCALE stays inside int64
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What of the nodes does not change while deciding.
+
+    ``rows`` gives each resource its row in ``allocatable`` and ``free`` (shape resources x nodes).
+    """
+
+    nodes: tuple[Node, ...]
+    levels: tuple[str, ...]
+    domains: Domains
+    rows: dict[str, int]
+    allocatable: Ints
+    free: Ints
+    available: Mask
+
+
+def of(snapshot: Snapshot) -> Cluster:
+    """Lay the snapshot's nodes out as arrays.
+
+    Raises ValueError when two nodes share a name, a node's domains do not match the levels, or an
+    amount is negative or above ``AMOUNT_MAX``.
+    """
+    nodes = domains.in_topology_order(snapshot.nodes)
+    _check(nodes, snapshot.levels)
+    resources = sorted({name for node in nodes for name in node.allocatable})
+    rows = {name: row for row, name in enumerate(resources)}
+    allocatable = _matrix(rows, [node.allocatable for node in nodes])
+    used = _matrix(rows, [node.used for node in nodes])
+    return Cluster(
+        nodes=nodes,
+        levels=snapshot.levels,
+        domains=domains.of(nodes, len(snapshot.levels)),
+        rows=rows,
+        allocatable=allocatable,
+        free=allocatable - used,
+        available=np.array([node.unavailable is None for node in nodes], dtype=np.bool_),
+    )
+
+
+class Capacity:
+    """What is free, as the jobs of one cycle take it; ``version`` grows with each of them.
+
+    ``room[n]`` is how much of node n is free over all resources, each as a share of the largest
+    such amount on any node: what best fit compares.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.version = 0
+        self._free = cluster.free.copy()
+        self._most = np.maximum(cluster.allocatable.max(axis=1, initial=0), 1)[:, np.newaxis]
+        self.room = self._room_of(self._free)
+
+    def holds(self, rows: Ints, need: Ints) -> Mask:
+        """Which nodes have ``need[i]`` of the resource in row ``rows[i]`` free, for every i."""
+        mask = np.ones(self._free.shape[1], dtype=np.bool_)
+        for row, amount in zip(rows, need, strict=True):
+            mask &= self._free[row] >= amount
+        return mask
+
+    def take(self, nodes: Ints, rows: Ints, need: Ints) -> None:
+        """Let one pod have ``need`` on each of the nodes."""
+        self._free[np.ix_(rows, nodes)] -= need[:, np.newaxis]
+        left = self._free[:, nodes]
+        assert (left[rows] >= 0).all(), f"over-committed: {left[rows].min()} left"
+        self.room[nodes] = self._room_of(left)
+        self.version += 1
+
+    def _room_of(self, free: Ints) -> Ints:
+        shares: Ints = np.maximum(free, 0) * _ROOM_SCALE // self._most
+        total: Ints = shares.sum(axis=0)
+        return total
+
+
+def _check(nodes: tuple[Node, ...], levels: tuple[str, ...]) -> None:
+    names: dict[str, Node] = {}
+    for node in nodes:
+        if node.name in names:
+            raise ValueError(f"nodes: {node.name!r} is there twice, expected unique names")
+        names[node.name] = node
+        if len(node.domains) != len(levels):
+            raise ValueError(
+                f"node {node.name}: domains {node.domains!r}, expected one for each of {levels!r}"
+            )
+        _check_amounts(node.name, "allocatable", node.allocatable)
+        _check_amounts(node.name, "used", node.used)
+
+
+def _check_amounts(name: str, field: str, amounts: Amounts) -> None:
+    for resource, amount in amounts.items():
+        if not 0 <= amount <= AMOUNT_MAX:
+            raise ValueError(
+                f"node {name}: {field}[{resource!r}] is {amount}, expected 0 to {AMOUNT_MAX}"
+            )
+
+
+def _matrix(rows: dict[str, int], amounts: list[Amounts]) -> Ints:
+    columns = [[each.get(name, 0) for each in amounts] for name in rows]
+    return np.array(columns, dtype=np.int64).reshape(len(rows), len(amounts))

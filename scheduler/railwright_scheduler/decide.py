@@ -1,0 +1,62 @@
+"""The one decision: every job in turn starts whole, or waits and is told why.
+
+``decide`` is a pure function of the snapshot's contents. The order in which nodes, jobs and queues
+are listed in it, and the hash seed of the process, do not reach the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from railwright_scheduler import cluster, order
+from railwright_scheduler.decisions import Admit, Decisions, QueueMissing, Reason, Wait
+from railwright_scheduler.fit import Shapes
+from railwright_scheduler.line import Line
+from railwright_scheduler.snapshot import Job, Snapshot
+
+
+def decide(snapshot: Snapshot) -> Decisions:
+    """Decide for every job of the snapshot whether it starts now, and where.
+
+    Raises ValueError, with the field and the value, for a snapshot that cannot be: two nodes or
+    jobs of one name, a gang of no nodes, amounts out of range, domains that miss a level.
+    """
+    _check(snapshot.jobs)
+    floor = cluster.of(snapshot)
+    shapes = Shapes(floor)
+    line = Line(floor)
+    queues = tuple(sorted(set(snapshot.queues)))
+    admitted: list[Admit] = []
+    waiting: list[Wait] = []
+    for job in order.by_turn(snapshot.jobs):
+        verdict = _judge(job, queues, shapes=shapes, line=line)
+        if isinstance(verdict, Admit):
+            admitted.append(verdict)
+        else:
+            waiting.append(Wait(job.uid, verdict))
+    return Decisions(admitted=tuple(admitted), waiting=tuple(waiting))
+
+
+def _judge(job: Job, queues: tuple[str, ...], *, shapes: Shapes, line: Line) -> Admit | Reason:
+    if job.queue not in queues:
+        return QueueMissing(queue=job.queue, existing=queues)
+    shape = shapes.of(job)
+    if shape.candidates_count < job.num_nodes:
+        return shapes.never_fits(job, shape)
+    return line.start(job, shape) or line.hold(job, shape)
+
+
+def _check(jobs: Iterable[Job]) -> None:
+    seen: dict[str, Job] = {}
+    for job in jobs:
+        if job.uid in seen:
+            twin = seen[job.uid]
+            raise ValueError(
+                f"jobs: uid {job.uid!r} is there twice ({twin.namespace}/{twin.name} and "
+                f"{job.namespace}/{job.name}), expected unique uids"
+            )
+        seen[job.uid] = job
+        if job.num_nodes < 1:
+            raise ValueError(
+                f"job {job.namespace}/{job.name}: num_nodes is {job.num_nodes}, expected at least 1"
+            )

@@ -1,0 +1,150 @@
+"""The closed set of what a decision can be, and of the reasons to wait, each with its numbers.
+
+Words are made from these fields in ``explain``; nothing else turns a reason into text. All of them
+are plain tuples, strings and exact integers, so that two equal decisions print the same bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from railwright_scheduler.snapshot import Taint
+
+Pairs = tuple[tuple[str, str], ...]
+AmountPairs = tuple[tuple[str, int], ...]
+
+
+class ExclusionCause(StrEnum):
+    """Why a node that is large enough takes no pod of the job now."""
+
+    UNREADY = "unready"
+    CORDONED = "cordoned"
+    LOST = "lost"
+    TAINTED = "tainted"
+    BUSY = "busy"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueMissing:
+    """The job names a queue that does not exist; ``existing`` are those that do, sorted."""
+
+    queue: str
+    existing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityClassMissing:
+    """The job names a PriorityClass that does not exist; ``existing`` are those that do, sorted.
+
+    A snapshot knows priorities by number only, so whoever makes the snapshot gives this reason.
+    """
+
+    name: str
+    existing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """One resource too scarce: what a pod asks, the most any node has, how many have enough."""
+
+    resource: str
+    need: int
+    most: int
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class NeverFits:
+    """The cluster as it stands could not run the job even empty and healthy.
+
+    ``matched`` nodes match the selector, ``tolerated`` of them carry no lasting taint that the job
+    does not tolerate, ``candidates`` of those are large enough. ``shortages`` are the resources
+    that fewer than ``need`` nodes have enough of; ``untolerated`` the taints that keep matched
+    nodes away.
+    """
+
+    need: int
+    per_node: AmountPairs
+    matched: int
+    tolerated: int
+    candidates: int
+    shortages: tuple[Shortage, ...]
+    selector: Pairs
+    untolerated: tuple[Taint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusion:
+    """How many of the candidates cannot be used now for one cause."""
+
+    cause: ExclusionCause
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotEnoughNodes:
+    """The job fits the cluster, not what is free: ``free`` of ``candidates`` can take a pod now.
+
+    ``best_domain`` is the domain with the most such nodes (``best_free``) of the finest level that
+    nodes share, its labels from the coarsest level on joined by a slash; both names are empty where
+    nodes share none.
+    """
+
+    need: int
+    per_node: AmountPairs
+    candidates: int
+    free: int
+    best_level: str
+    best_domain: str
+    best_free: int
+    excluded: tuple[Exclusion, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """There is room for this job, but waiting jobs ahead of it have a claim on those nodes.
+
+    ``position`` counts from 1 among the waiting jobs that can run; ``first`` is namespace/name of
+    the first of them with a claim on a node this job could use, which needs ``first_need`` nodes
+    and has ``first_free``.
+    """
+
+    position: int
+    first: str
+    first_need: int
+    first_free: int
+    need: int
+    free: int
+
+
+Reason = QueueMissing | PriorityClassMissing | NeverFits | NotEnoughNodes | Behind
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """Start this attempt: ``nodes[r]`` is the node of node rank r, in topology order.
+
+    ``spans`` counts the domains used at each level of the snapshot, the coarsest first.
+    """
+
+    job_uid: str
+    attempt: int
+    nodes: tuple[str, ...]
+    spans: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Do not start this job now, and why."""
+
+    job_uid: str
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """What to do about every job of the snapshot: each in exactly one list, in queue order."""
+
+    admitted: tuple[Admit, ...]
+    waiting: tuple[Wait, ...]

@@ -1,0 +1,182 @@
+"""Reasons in words: the only place where a decision becomes text.
+
+Every sentence carries both numbers, what is needed and what there is, and where it can the nearest
+thing that would work.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from railwright_scheduler.decisions import (
+    AmountPairs,
+    Behind,
+    NeverFits,
+    NotEnoughNodes,
+    PriorityClassMissing,
+    QueueMissing,
+    Reason,
+    Shortage,
+)
+from railwright_scheduler.snapshot import Taint
+
+_BINARY_UNITS = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
+_DIGITS_EXACT = 5
+_LISTED_MAX = 5
+
+
+class Code(StrEnum):
+    """The closed set of reasons, as conditions and events spell them."""
+
+    QUEUE_NOT_FOUND = "QueueNotFound"
+    PRIORITY_CLASS_NOT_FOUND = "PriorityClassNotFound"
+    NEVER_FITS = "NeverFits"
+    NOT_ENOUGH_NODES = "NotEnoughNodes"
+    BEHIND_OTHERS = "BehindOthers"
+
+
+def code(reason: Reason) -> str:
+    """The reason's name, one of ``Code``."""
+    match reason:
+        case QueueMissing():
+            return Code.QUEUE_NOT_FOUND.value
+        case PriorityClassMissing():
+            return Code.PRIORITY_CLASS_NOT_FOUND.value
+        case NeverFits():
+            return Code.NEVER_FITS.value
+        case NotEnoughNodes():
+            return Code.NOT_ENOUGH_NODES.value
+        case Behind():
+            return Code.BEHIND_OTHERS.value
+
+
+def sentence(reason: Reason) -> str:
+    """The reason for a person, on one line."""
+    match reason:
+        case QueueMissing():
+            return _missing("queue", "queues", reason.queue, reason.existing)
+        case PriorityClassMissing():
+            return _missing("PriorityClass", "classes", reason.name, reason.existing)
+        case NeverFits():
+            return f"{_needs(reason.need, reason.per_node)}; {_never(reason)}"
+        case NotEnoughNodes():
+            return _not_enough(reason)
+        case Behind():
+            return _behind(reason)
+
+
+def amount(resource: str, value: int) -> str:
+    """An amount with its resource: 1500 of cpu is ``1.5 cpu``, 2**30 of memory ``1Gi memory``."""
+    return f"{_number(resource, value)} {resource}"
+
+
+def _missing(kind: str, kinds: str, name: str, existing: tuple[str, ...]) -> str:
+    known = f"existing {kinds}: {_listed(existing)}" if existing else "there is none"
+    return f"{kind} {name!r} does not exist; {known}"
+
+
+def _never(reason: NeverFits) -> str:
+    if not reason.matched and reason.selector:
+        labels = ",".join(f"{key}={value}" for key, value in reason.selector)
+        return f"no node matches the selector {labels}"
+    if not reason.matched:
+        return "the cluster has no nodes"
+    impossible = [short for short in reason.shortages if short.most < short.need]
+    if impossible:
+        return ", ".join(_at_most(short) for short in impossible) + _outside(reason)
+    if not reason.candidates and reason.tolerated:
+        return "no node has all of it together" + _outside(reason)
+    fix = f": numNodes <= {reason.candidates}" if reason.candidates else ""
+    return f"at most {reason.candidates} such nodes exist{fix}{_outside(reason)}"
+
+
+def _at_most(short: Shortage) -> str:
+    if short.most == 0:
+        return f"no node has any {short.resource}"
+    most = _number(short.resource, short.most)
+    if most == _number(short.resource, short.need):
+        return f"at most {short.most} of {short.need} {short.resource} on any node"
+    return f"at most {most} {short.resource} on any node"
+
+
+def _outside(reason: NeverFits) -> str:
+    """Nodes that were not counted, and what keeps them out."""
+    tainted = reason.matched - reason.tolerated
+    if not tainted:
+        return ""
+    taints = _listed(tuple(_taint(taint) for taint in reason.untolerated))
+    return f"; {tainted} more not counted for taints that are not tolerated: {taints}"
+
+
+def _not_enough(reason: NotEnoughNodes) -> str:
+    parts = [
+        _needs(reason.need, reason.per_node),
+        f"{reason.free} of {_count(reason.candidates, 'node')} can take one now",
+    ]
+    if reason.best_level and reason.best_free:
+        parts.append(f"best {reason.best_level} {reason.best_domain} has {reason.best_free}")
+    if reason.excluded:
+        parts.append(", ".join(f"{each.nodes} {each.cause.value}" for each in reason.excluded))
+    return "; ".join(parts)
+
+
+def _behind(reason: Behind) -> str:
+    return (
+        f"needs {_count(reason.need, 'node')} and {reason.free} can take one now, but "
+        f"{reason.first} is ahead: it needs {_count(reason.first_need, 'node')} and "
+        f"{reason.first_free} can take one now; position {reason.position} in line"
+    )
+
+
+def _needs(need: int, per_node: AmountPairs) -> str:
+    asked = [amount(resource, value) for resource, value in _devices_first(per_node)]
+    each = f" with {', '.join(asked)}" + (" each" if need != 1 else "") if asked else ""
+    return f"needs {_count(need, 'node')}{each}"
+
+
+def _devices_first(per_node: AmountPairs) -> list[tuple[str, int]]:
+    """What tells jobs apart comes first; the one pod a node takes is no news."""
+    plain = ("cpu", "memory", "ephemeral-storage")
+    shown = [pair for pair in per_node if pair != ("pods", 1)]
+    return sorted(shown, key=lambda pair: plain.index(pair[0]) if pair[0] in plain else -1)
+
+
+def _number(resource: str, value: int) -> str:
+    if resource == "cpu":
+        return _cores(value)
+    if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
+        return _bytes(value)
+    return str(value)
+
+
+def _cores(millicores: int) -> str:
+    whole, rest = divmod(millicores, 1000)
+    if rest and not whole:
+        return f"{millicores}m"
+    return f"{whole}.{rest:03d}".rstrip("0").rstrip(".") if rest else str(whole)
+
+
+def _bytes(count: int) -> str:
+    """The largest binary unit that is exact in few digits, else two decimals, rounded down."""
+    largest = ""
+    for power, unit in zip(range(len(_BINARY_UNITS), 0, -1), _BINARY_UNITS, strict=True):
+        whole, rest = divmod(count, 1024**power)
+        if whole and not rest and len(str(whole)) <= _DIGITS_EXACT:
+            return f"{whole}{unit}"
+        if whole and not largest:
+            largest = f"{whole}.{rest * 100 // 1024**power:02d}{unit}"
+    return largest or str(count)
+
+
+def _taint(taint: Taint) -> str:
+    value = f"={taint.value}" if taint.value else ""
+    return f"{taint.key}{value}:{taint.effect}"
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    more = len(names) - _LISTED_MAX
+    return ", ".join(names[:_LISTED_MAX]) + (f" and {more} more" if more > 0 else "")

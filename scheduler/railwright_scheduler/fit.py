@@ -1,0 +1,168 @@
+"""Can a job ever run on this cluster, can it now, and what exactly is missing.
+
+Jobs that differ only in name, age or number of nodes share one ``Shape``, whose masks over the
+nodes are made once a decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from railwright_scheduler.cluster import AMOUNT_MAX, Cluster, Ints, Mask
+from railwright_scheduler.decisions import (
+    AmountPairs,
+    Exclusion,
+    ExclusionCause,
+    NeverFits,
+    NotEnoughNodes,
+    Shortage,
+)
+from railwright_scheduler.eligibility import Eligibility
+from railwright_scheduler.snapshot import UNKNOWN_DOMAIN, Job
+
+Value = TypeVar("Value", str, int)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a job asks of each node, and the nodes that could give it.
+
+    ``need[i]`` is asked of the resource in row ``rows[i]`` of the cluster. Each mask is part of the
+    one before: nodes ``matched`` by the selector; without a lasting taint that is not
+    ``tolerated``; ``candidates``, large enough, healthy or not; ``open``, available and without
+    any untolerated taint now. ``index`` numbers the shapes of a decision.
+    """
+
+    index: int
+    per_node: AmountPairs
+    rows: Ints
+    need: Ints
+    matched: Mask
+    tolerated: Mask
+    candidates: Mask
+    candidates_count: int
+    open: Mask
+
+
+class Shapes:
+    """The shapes of the jobs met so far."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._eligibility = Eligibility(cluster.nodes)
+        self._shapes: dict[object, Shape] = {}
+        self._verdicts: dict[tuple[int, int], NeverFits] = {}
+
+    def of(self, job: Job) -> Shape:
+        """The job's shape; ValueError if an amount it asks for is negative."""
+        key = (_pairs(job.per_node), _pairs(job.selector), job.tolerations)
+        shape = self._shapes.get(key)
+        if shape is None:
+            shape = self._shapes[key] = self._make(job)
+        return shape
+
+    def never_fits(self, job: Job, shape: Shape) -> NeverFits:
+        """Why the cluster as it stands could not run the job, even empty and healthy."""
+        key = (shape.index, job.num_nodes)
+        if key not in self._verdicts:
+            self._verdicts[key] = self._explain_never(job, shape)
+        return self._verdicts[key]
+
+    def _explain_never(self, job: Job, shape: Shape) -> NeverFits:
+        shortages = (self._shortage(name, need, shape) for name, need in shape.per_node)
+        return NeverFits(
+            need=job.num_nodes,
+            per_node=shape.per_node,
+            matched=int(np.count_nonzero(shape.matched)),
+            tolerated=int(np.count_nonzero(shape.tolerated)),
+            candidates=shape.candidates_count,
+            shortages=tuple(short for short in shortages if short.nodes < job.num_nodes),
+            selector=_pairs(job.selector),
+            untolerated=self._eligibility.lasting(job.tolerations, among=shape.matched),
+        )
+
+    def _make(self, job: Job) -> Shape:
+        cluster = self._cluster
+        asked = [(name, amount) for name, amount in _pairs(job.per_node) if amount != 0]
+        for resource, amount in asked:
+            if amount < 0:
+                raise ValueError(
+                    f"job {job.namespace}/{job.name}: per_node[{resource!r}] is {amount}, "
+                    "expected at least 0"
+                )
+        known = [(name, amount) for name, amount in asked if name in cluster.rows]
+        rows = np.array([cluster.rows[name] for name, _ in known], dtype=np.int64)
+        need = np.array([min(amount, AMOUNT_MAX + 1) for _, amount in known], dtype=np.int64)
+        matched = self._eligibility.matched(job.selector)
+        tolerated = matched & self._eligibility.tolerated_ever(job.tolerations)
+        large = (cluster.allocatable[rows] >= need[:, np.newaxis]).all(axis=0)
+        candidates = tolerated & large & (len(known) == len(asked))
+        return Shape(
+            index=len(self._shapes),
+            per_node=tuple(asked),
+            rows=rows,
+            need=need,
+            matched=matched,
+            tolerated=tolerated,
+            candidates=candidates,
+            candidates_count=int(np.count_nonzero(candidates)),
+            open=candidates & cluster.available & self._eligibility.tolerated(job.tolerations),
+        )
+
+    def _shortage(self, resource: str, need: int, shape: Shape) -> Shortage:
+        row = self._cluster.rows.get(resource)
+        amounts = (
+            np.zeros(0, dtype=np.int64)
+            if row is None
+            else self._cluster.allocatable[row, shape.tolerated]
+        )
+        return Shortage(
+            resource=resource,
+            need=need,
+            most=int(amounts.max(initial=0)),
+            nodes=int(np.count_nonzero(amounts >= min(need, AMOUNT_MAX + 1))),
+        )
+
+
+def not_enough_nodes(cluster: Cluster, shape: Shape, usable: Mask, *, need: int) -> NotEnoughNodes:
+    """What keeps the candidates of a shape from taking ``need`` pods, given those usable now."""
+    level, domain, free = _best_domain(cluster, usable)
+    return NotEnoughNodes(
+        need=need,
+        per_node=shape.per_node,
+        candidates=shape.candidates_count,
+        free=int(np.count_nonzero(usable)),
+        best_level=level,
+        best_domain=domain,
+        best_free=free,
+        excluded=_excluded(cluster, shape, usable),
+    )
+
+
+def _best_domain(cluster: Cluster, usable: Mask) -> tuple[str, str, int]:
+    finest = cluster.domains.finest
+    if finest == 0:
+        return "", "", int(np.count_nonzero(usable))
+    caps = cluster.domains.total(usable.astype(np.int64), finest)
+    best = int(np.argmax(caps))
+    node = cluster.nodes[cluster.domains.bounds[finest][best]]
+    path = (node.name if label == UNKNOWN_DOMAIN else label for label in node.domains[:finest])
+    return cluster.levels[finest - 1], "/".join(path), int(caps[best])
+
+
+def _excluded(cluster: Cluster, shape: Shape, usable: Mask) -> tuple[Exclusion, ...]:
+    """Count each candidate that is not usable once, for the cause that would remain longest."""
+    counts = dict.fromkeys(ExclusionCause, 0)
+    for column in np.flatnonzero(shape.candidates & ~shape.open):
+        unavailable = cluster.nodes[column].unavailable
+        counts[ExclusionCause(unavailable) if unavailable else ExclusionCause.TAINTED] += 1
+    counts[ExclusionCause.BUSY] = int(np.count_nonzero(shape.open & ~usable))
+    return tuple(Exclusion(cause, nodes) for cause, nodes in counts.items() if nodes)
+
+
+def _pairs(mapping: Mapping[str, Value]) -> tuple[tuple[str, Value], ...]:
+    return tuple(sorted(mapping.items()))

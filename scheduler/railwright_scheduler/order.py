@@ -1,0 +1,12 @@
+"""Who is next: one line for all jobs, so that no job is passed for ever by later ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from railwright_scheduler.snapshot import Job
+
+
+def by_turn(jobs: Iterable[Job]) -> list[Job]:
+    """Sort by priority (high first), then by age (old first), then by uid."""
+    return sorted(jobs, key=lambda job: (-job.priority, job.submitted_s, job.uid))

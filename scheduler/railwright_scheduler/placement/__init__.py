@@ -1,0 +1,7 @@
+"""Where a gang goes: the fewest racks, then the fewest blocks, and so on; rank by rank."""
+
+from __future__ import annotations
+
+from railwright_scheduler.placement.choose import choose
+
+__all__ = ["choose"]

@@ -1,0 +1,82 @@
+"""The tree of topology domains over nodes in topology order.
+
+A domain is its whole path: two racks of one name in two blocks are two. A node without the label
+of a level is a domain of its own there, and so below: it is never taken for a neighbour of another
+such node. Nodes are sorted by path, so a domain is a range of nodes and the tree is a few arrays.
+
+Levels on which every node is alone (a host name as the last level, or no labels at all) cannot tell
+two choices apart; the tree ends above them, and they only count in ``spans``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from railwright_scheduler.snapshot import UNKNOWN_DOMAIN, Node
+
+_Step = tuple[bool, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Domains:
+    """Level 0 is the whole cluster, level l > 0 the snapshot's level l-1.
+
+    ``of_node[l]`` is the domain of each node. ``bounds[l]``, for the levels of the tree only, holds
+    the first node of each domain, and the number of nodes at its end.
+    """
+
+    bounds: tuple[NDArray[np.int64], ...]
+    of_node: tuple[NDArray[np.int64], ...]
+
+    @property
+    def finest(self) -> int:
+        """The last level of the tree: 0 where no two nodes share anything but the cluster."""
+        return len(self.bounds) - 1
+
+    def total(self, amounts: NDArray[np.int64], level: int) -> NDArray[np.int64]:
+        """Sum a number per node over each domain of a level."""
+        sums: NDArray[np.int64] = np.add.reduceat(amounts, self.bounds[level][:-1])
+        return sums
+
+    def finest_bounds(self, level: int) -> NDArray[np.int64]:
+        """The first finest domain inside each domain of a level, and their number at its end."""
+        bounds: NDArray[np.int64] = np.searchsorted(self.bounds[-1], self.bounds[level])
+        return bounds
+
+    def spans(self, nodes: NDArray[np.int64]) -> tuple[int, ...]:
+        """Count the domains that these nodes (ascending) use at each level, coarsest first."""
+        return tuple(
+            1 + int(np.count_nonzero(np.diff(domain[nodes]))) for domain in self.of_node[1:]
+        )
+
+
+def in_topology_order(nodes: Iterable[Node]) -> tuple[Node, ...]:
+    """Sort so that the nodes of every domain are neighbours; nodes without a label come last."""
+    return tuple(sorted(nodes, key=lambda node: (_path(node), node.name)))
+
+
+def of(nodes: Sequence[Node], levels: int) -> Domains:
+    """Build the tree over nodes in topology order, each with ``levels`` domains."""
+    paths = [_path(node) for node in nodes]
+    bounds: list[NDArray[np.int64]] = []
+    of_node: list[NDArray[np.int64]] = []
+    for depth in range(levels + 1):
+        opens = np.array(
+            [i == 0 or path[:depth] != paths[i - 1][:depth] for i, path in enumerate(paths)],
+            dtype=np.bool_,
+        )
+        of_node.append((np.cumsum(opens) - 1).astype(np.int64))
+        if depth == 0 or not opens.all():
+            bounds.append(np.append(np.flatnonzero(opens), len(nodes)).astype(np.int64))
+    return Domains(bounds=tuple(bounds), of_node=tuple(of_node))
+
+
+def _path(node: Node) -> tuple[_Step, ...]:
+    return tuple(
+        (True, label, node.name) if label == UNKNOWN_DOMAIN else (False, label, "")
+        for label in node.domains
+    )

@@ -1,0 +1,174 @@
+"""What people, machines and chance do to a cluster, and how often: drawn by each seed anew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from railwright_scheduler.simulator.api import Api, JobObject, NodeObject
+from railwright_scheduler.simulator.chance import Chance
+from railwright_scheduler.simulator.machines import Machines
+from railwright_scheduler.snapshot import Amounts
+
+GPU = "gpu"
+NODES_MAX = 5
+NAMES = ("a", "b", "c", "d")
+
+ALWAYS = {
+    "act": 90,
+    "watch": 50,
+    "late": 2,
+    "time": 12,
+    "kubelet": 24,
+    "collect": 6,
+    "node controller": 4,
+}
+SOMETIMES = {
+    "crash": 2,
+    "pause": 4,
+    "resume": 2,
+    "take over": 2,
+    "rank crash": 2,
+    "pod deleted": 2,
+    "node down": 2,
+    "node up": 2,
+    "node removed": 1,
+    "node added": 1,
+    "suspend": 2,
+    "resume job": 2,
+    "job deleted": 2,
+    "job replaced": 3,
+    "refuse": 1,
+    "allow": 1,
+}
+
+
+class Disturbances:
+    """The users' and the machines' part of a run."""
+
+    def __init__(self, chance: Chance, api: Api, machines: Machines) -> None:
+        self._chance = chance
+        self._api = api
+        self._machines = machines
+        self._made = 0
+        self.weights = ALWAYS | {
+            name: weight * chance.pick((0, 0, 1, 4)) for name, weight in SOMETIMES.items()
+        }
+        # Without these nothing would ever start.
+        self.weights |= {
+            "job created": chance.pick((2, 8)),
+            "take over": max(1, self.weights["take over"]),
+        }
+        self._names = NAMES[: chance.pick((1, 2, len(NAMES)))]
+        self.lost_permille = chance.pick((0, 0, 20, 200))
+        self._backoff_limit = chance.pick((0, 1, 6))
+        for index in range(2 + chance.below(NODES_MAX - 1)):
+            self._add_node(f"n{index}")
+
+    def act(self, event: str, *, now_s: int) -> str:
+        """Do it, if there is anything to do it to; say to what it was done."""
+        if event in ("kubelet", "collect", "pod deleted", "rank crash"):
+            return self._to_a_pod(event)
+        if event.startswith("node"):
+            return self._to_a_node(event, now_s=now_s)
+        if event == "job created":
+            return self._create_job(now_s=now_s)
+        return self._to_a_job(event, now_s=now_s)
+
+    def end(self) -> None:
+        """No more faults; every second time all nodes come back, else the dead stay dead."""
+        self._api.refused.clear()
+        if self._chance.happens(500):
+            for name in list(self._machines.down_since_s):
+                self._machines.restore(name, rebooted=self._chance.happens(500))
+
+    def free_nodes(self, per_node: Amounts) -> int:
+        """How many nodes are ready and have room for a pod of this size, in truth."""
+        free = 0
+        for node in self._api.nodes.objects.values():
+            used = sum(
+                pod.amounts[GPU]
+                for pod in self._api.pods.objects.values()
+                if pod.live and pod.node == node.name
+            )
+            free += node.ready and node.allocatable[GPU] - used >= per_node[GPU]
+        return free
+
+    def _to_a_pod(self, event: str) -> str:
+        pods = list(self._api.pods.objects.values())
+        if not pods:
+            return ""
+        pod = self._chance.pick(pods)
+        if event == "kubelet":
+            self._machines.kubelet(pod, may_end=self._chance.happens(100))
+        elif event == "collect":
+            self._machines.collect(pod)
+        elif event == "pod deleted":
+            self._api.remove_pod(pod)
+        else:
+            self._machines.crash(pod, exit_code=self._chance.pick((1, 137, None)))
+        return pod.name
+
+    def _to_a_node(self, event: str, *, now_s: int) -> str:
+        nodes = self._api.nodes.objects
+        if event == "node added":
+            missing = [f"n{index}" for index in range(NODES_MAX) if f"n{index}" not in nodes]
+            if missing:
+                self._add_node(self._chance.pick(missing))
+            return "".join(missing[:1])
+        if not nodes:
+            return ""
+        node = self._chance.pick(list(nodes.values()))
+        if event == "node down":
+            self._machines.fail(node.name, now_s=now_s)
+        elif event == "node up":
+            self._machines.restore(node.name, rebooted=self._chance.happens(500))
+        elif event == "node controller":
+            self._machines.watch_node(node)
+        elif len(nodes) > 1:
+            self._api.nodes.remove(node.name)
+            self._machines.down_since_s.pop(node.name, None)
+        return node.name
+
+    def _to_a_job(self, event: str, *, now_s: int) -> str:
+        jobs = list(self._api.jobs.objects.values())
+        if not jobs:
+            return ""
+        job = self._chance.pick(jobs)
+        rank = (job.uid, self._chance.below(job.num_nodes))
+        if event == "refuse":
+            self._api.refused[rank] = True
+        elif event == "allow":
+            self._api.refused.clear()
+        elif event == "job deleted":
+            self._api.jobs.remove(job.uid)
+        elif event == "job replaced":
+            self._api.jobs.remove(job.uid)
+            self._make_job(job.name, now_s=now_s)
+        else:
+            changed = replace(job, suspend=event == "suspend", version=job.version + 1)
+            self._api.jobs.put(job.uid, changed)
+        return job.uid
+
+    def _create_job(self, *, now_s: int) -> str:
+        taken = [job.name for job in self._api.jobs.objects.values()]
+        free = [name for name in self._names if name not in taken]
+        if not free:
+            return ""
+        return self._make_job(self._chance.pick(free), now_s=now_s)
+
+    def _make_job(self, name: str, *, now_s: int) -> str:
+        self._made += 1
+        uid = f"{name}@{self._made}"
+        job = JobObject(
+            uid=uid,
+            name=name,
+            num_nodes=1 + self._chance.below(3),
+            per_node={GPU: self._chance.pick((4, 8))},
+            backoff_limit=self._backoff_limit,
+            submitted_s=now_s,
+        )
+        self._api.jobs.put(uid, job)
+        return uid
+
+    def _add_node(self, name: str) -> None:
+        self._api.nodes.put(name, NodeObject(name, {GPU: 8}))

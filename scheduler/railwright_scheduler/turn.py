@@ -1,0 +1,359 @@
+"""One turn of the whole product, as a value: what is seen in, what is to be done out.
+
+    attempts in the ledger   one step each (gang)
+    running attempts         judged; one that ended is revoked: an aborting entry (assessment)
+    jobs without an attempt  decided: a gang that fits gets a committing entry (decide)
+    every job                its record, derived from the entries (record)
+
+The caller writes ``ledger`` first if it changed, then carries out ``actions``, then writes the
+records. If the first write fails, nothing of the turn happened. The operator, the simulator and the
+tests all call this one function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from railwright_scheduler.attempt import assessment, gang, record
+from railwright_scheduler.attempt.assessment import Assessment, Ended, RankSeen, Succeeded
+from railwright_scheduler.attempt.causes import Cause, CauseCode
+from railwright_scheduler.attempt.gang import Action, GangSeen, Pod
+from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
+from railwright_scheduler.attempt.phases import FINAL, Phase
+from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.cluster import AMOUNT_MAX
+from railwright_scheduler.decide import decide
+from railwright_scheduler.decisions import Reason
+from railwright_scheduler.snapshot import Amounts, Job, Node, Snapshot, Unavailable
+
+AttemptKey = tuple[str, int]
+
+SIDECAR_S = 30.0
+"""How long a finished job's pods may still run beside their ranks."""
+
+LEDGER_SIZE_NEW_MAX = 600_000
+LEDGER_SIZE_MAX = 1_000_000
+"""Bytes, roughly. etcd takes 1.5 MiB; what does not fit waits for a later turn, and revoking what
+is already in the ledger may use what new entries may not."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSeen:
+    """One job as the API shows it, and its live attempt as all witnesses show it.
+
+    ``record`` is what its status is known to carry. ``held`` keeps it out of the queue whatever
+    fits. ``ranks`` has one row for each node rank of the live attempt; ``bound_age_s`` counts since
+    its gang was first seen bound, ``ended_age_s`` since the last attempt's end was first seen.
+    """
+
+    job: Job
+    suspend: bool
+    backoff_limit: int
+    record: JobRecord
+    ranks: tuple[RankSeen, ...] = ()
+    started: bool = False
+    bound_age_s: float = 0.0
+    ended_age_s: float = 0.0
+    held: Reason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptSeen:
+    """What the API shows of one attempt; ``age_s`` since it was first seen in the ledger."""
+
+    pods: tuple[Pod, ...] = ()
+    placed: bool = False
+    refusal: str | None = None
+    hindrance: str = ""
+    age_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """All that a turn depends on. ``used`` of the nodes counts live bound pods only.
+
+    ``attempts`` has every attempt of the ledger and every other that has pods: those that run, and
+    those whose pods should not be there. What a leader sees must begin with lists that it asked for
+    after it wrote its epoch, and never go back: a pod that it has not seen by then can be bound by
+    nobody but itself.
+    """
+
+    ledger: Ledger
+    levels: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    queues: tuple[str, ...]
+    jobs: tuple[JobSeen, ...]
+    attempts: Mapping[AttemptKey, AttemptSeen]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What to write, in this order: the ledger, the actions, the records; and what to tell."""
+
+    ledger: Ledger
+    actions: tuple[Action, ...]
+    records: Mapping[str, JobRecord]
+    waits: Mapping[str, Reason]
+    assessments: Mapping[str, Assessment]
+
+
+def take(world: World) -> Turn:
+    """Plan one turn. Pure: the same world gives the same turn, in any order of its parts."""
+    jobs = {seen.job.uid: seen for seen in sorted(world.jobs, key=lambda seen: seen.job.uid)}
+    unusable = frozenset(node.name for node in world.nodes if node.unavailable is not None)
+    usable = frozenset(node.name for node in world.nodes) - unusable
+    plan = _Plan(world, usable)
+    for entry in world.ledger.entries:
+        plan.step(entry, jobs.get(entry.job_uid))
+    judged = {uid: _judge(seen, world.ledger) for uid, seen in jobs.items()}
+    for uid, verdict in judged.items():
+        plan.revoke(jobs[uid], verdict)
+    plan.sweep(jobs)
+    waits = _queue(world, plan, jobs)
+    ledger = world.ledger.with_entries(plan.entries)
+    dead = (Unavailable.UNREADY, Unavailable.LOST)
+    alive = frozenset(node.name for node in world.nodes if node.unavailable not in dead)
+    records = {
+        uid: _record(
+            seen,
+            ledger.of_job(uid),
+            judged[uid],
+            waits=uid in waits and not _drains(uid, plan.entries, world.attempts, alive),
+        )
+        for uid, seen in jobs.items()
+    }
+    assessments = {uid: verdict for uid, verdict in judged.items() if verdict is not None}
+    return Turn(ledger, tuple(plan.actions), records, waits, assessments)
+
+
+class _Plan:
+    """The entries and actions of the turn so far; an entry that changes is stepped again."""
+
+    def __init__(self, world: World, usable: frozenset[str]) -> None:
+        self.entries: list[Entry] = []
+        self.actions: list[Action] = []
+        self._world = world
+        self._usable = usable
+        self._size = sum(entry.size for entry in world.ledger.entries)
+
+    def step(self, entry: Entry, seen: JobSeen | None) -> None:
+        gang_seen = self._gang_seen(entry, seen)
+        step = gang.step(entry, gang_seen)
+        if step.entry is not None and step.entry != entry:
+            changed = step.entry
+            if self._size + changed.size - entry.size > LEDGER_SIZE_MAX:
+                step = gang.Step(entry)
+            else:
+                self._size += changed.size - entry.size
+                step = gang.step(changed, gang_seen)
+        if step.entry is not None:
+            self.entries.append(step.entry)
+        self.actions.extend(step.actions)
+
+    def add(self, entry: Entry, seen: JobSeen) -> None:
+        """A new entry, if the ledger has room for it; else it waits for a turn that has."""
+        if self._size + entry.size > LEDGER_SIZE_NEW_MAX and self.entries:
+            return
+        self._size += entry.size
+        self.step(entry, seen)
+
+    def revoke(self, seen: JobSeen, verdict: Assessment | None) -> None:
+        cause = verdict.cause if isinstance(verdict, Ended) else None
+        if verdict is not None and not isinstance(verdict, Succeeded):
+            if seen.suspend:
+                cause = _SUSPENDED
+            elif seen.job.num_nodes != len(seen.record.nodes):
+                cause = _RESHAPED
+        if cause is not None:
+            self.add(_entry(seen, seen.record.nodes, seen.record.attempt, cause), seen)
+
+    def sweep(self, jobs: Mapping[str, JobSeen]) -> None:
+        """Delete pods of attempts that are over and settled.
+
+        The create of a leader that was held up can land after the attempt is gone. Nobody binds
+        such a pod, as its attempt is not in the ledger; but nobody else would delete it either.
+        The pods of an attempt that succeeded end by themselves, and keep their logs; one that does
+        not, because a sidecar goes on, gets ``SIDECAR_S``.
+        """
+        in_flight = {entry.key for entry in self.entries}
+        for key in sorted(self._world.attempts):
+            seen = jobs.get(key[0])
+            if seen is None or key in in_flight or key[1] > seen.record.ended:
+                continue
+            over = _entry(seen, (), key[1], _OVER)
+            done = (
+                seen.record.phase is Phase.SUCCEEDED
+                and key[1] == seen.record.ended
+                and seen.ended_age_s < SIDECAR_S
+            )
+            self.actions.extend(
+                gang.DeletePod(over, pod)
+                for pod in _in_order(self._world.attempts[key].pods)
+                if not pod.terminal and not pod.deleting and not (done and pod.node)
+            )
+
+    def _gang_seen(self, entry: Entry, seen: JobSeen | None) -> GangSeen:
+        attempt = self._world.attempts.get(entry.key, AttemptSeen())
+        stop = _DELETED if seen is None else _SUSPENDED if seen.suspend else None
+        planned = frozenset(entry.nodes)
+        return GangSeen(
+            pods=tuple(pod for pod in _in_order(attempt.pods) if pod.node_rank < len(entry.nodes)),
+            placed=attempt.placed,
+            stop=stop,
+            refusal=attempt.refusal,
+            hindrance=attempt.hindrance,
+            nodes_gone=planned - self._usable,
+            age_s=attempt.age_s,
+            recorded_attempt=entry.attempt if seen is None else seen.record.attempt,
+            recorded_end=entry.attempt if seen is None else seen.record.ended,
+        )
+
+
+_DELETED = Cause(CauseCode.JOB_DELETED, "the job was deleted")
+_SUSPENDED = Cause(CauseCode.SUSPENDED, "spec.suspend was set")
+_RESHAPED = Cause(
+    CauseCode.SUSPENDED, "its shape was changed while it was suspended; it starts again with it"
+)
+_OVER = Cause(CauseCode.COMMIT_REFUSED, "the attempt was over before this pod was made")
+
+
+def _in_order(pods: Iterable[Pod]) -> tuple[Pod, ...]:
+    return tuple(sorted(pods, key=lambda pod: (pod.node_rank, pod.uid)))
+
+
+def _judge(seen: JobSeen, ledger: Ledger) -> Assessment | None:
+    """The verdict on a running attempt; None where there is none, or the ledger has it in hand."""
+    if not seen.record.live or any(
+        entry.attempt == seen.record.attempt for entry in ledger.of_job(seen.job.uid)
+    ):
+        return None
+    assert len(seen.ranks) == len(seen.record.nodes), seen.job.uid
+    ranks = sorted(seen.ranks, key=lambda rank: rank.node_rank)
+    return assessment.assess(ranks, started=seen.started, age_s=seen.bound_age_s)
+
+
+def _queue(world: World, plan: _Plan, jobs: Mapping[str, JobSeen]) -> dict[str, Reason]:
+    """Decide about every job that wants to start; admitted ones get their entry and first step."""
+    waiting = [
+        _asking(seen, world.ledger)
+        for seen in jobs.values()
+        if _wants_to_start(seen, plan.entries, world.attempts)
+    ]
+    held = {seen.job.uid: seen.held for seen in jobs.values() if seen.held is not None}
+    snapshot = Snapshot(
+        levels=world.levels,
+        nodes=_with_debts(world, plan.entries),
+        queues=world.queues,
+        jobs=tuple(job for job in waiting if job.uid not in held),
+    )
+    decisions = decide(snapshot)
+    for admit in decisions.admitted:
+        seen = jobs[admit.job_uid]
+        plan.add(_entry(seen, admit.nodes, admit.attempt, None), seen)
+    reasons = {wait.job_uid: wait.reason for wait in decisions.waiting}
+    return reasons | {job.uid: held[job.uid] for job in waiting if job.uid in held}
+
+
+def _wants_to_start(
+    seen: JobSeen, entries: Iterable[Entry], attempts: Mapping[AttemptKey, AttemptSeen]
+) -> bool:
+    """Whether it may have a new attempt: the last one is over, and every pod of it told to go."""
+    if seen.suspend or seen.record.live or seen.record.phase in FINAL:
+        return False
+    if seen.ended_age_s < seen.record.backoff_s:
+        return False
+    for entry in entries:
+        if entry.job_uid == seen.job.uid:
+            pods = attempts.get(entry.key, AttemptSeen()).pods
+            if entry.attempt > seen.record.ended or any(
+                not pod.terminal and not pod.deleting for pod in pods
+            ):
+                return False
+    return True
+
+
+def _asking(seen: JobSeen, ledger: Ledger) -> Job:
+    """The job with the number of its next attempt, above every one that was ever in the ledger."""
+    used = [entry.attempt for entry in ledger.of_job(seen.job.uid)]
+    return replace(seen.job, attempt=max([seen.record.attempt, *used]) + 1)
+
+
+def _entry(seen: JobSeen, nodes: tuple[str, ...], attempt: int, cause: Cause | None) -> Entry:
+    return Entry(
+        job_uid=seen.job.uid,
+        namespace=seen.job.namespace,
+        job_name=seen.job.name,
+        attempt=attempt,
+        state=EntryState.COMMITTING if cause is None else EntryState.ABORTING,
+        nodes=nodes,
+        per_node=seen.job.per_node,
+        cause=cause,
+    )
+
+
+def _with_debts(world: World, entries: Iterable[Entry]) -> tuple[Node, ...]:
+    """The nodes with what in-flight attempts are still owed, and without those found lost.
+
+    A committing attempt is owed every rank that does not run on its node: one that ended there
+    already may be deleted, and is then made again. An aborting one is owed every unbound pod, as a
+    leader before this one may still be binding it.
+    """
+    owed: dict[str, dict[str, int]] = {}
+    lost: set[str] = set()
+    for entry in entries:
+        if entry.cause is not None:
+            lost.update(entry.cause.nodes)
+        for node in _unbound(entry, world.attempts.get(entry.key, AttemptSeen()).pods):
+            debts = owed.setdefault(node, {})
+            for resource, amount in entry.per_node.items():
+                debts[resource] = debts.get(resource, 0) + amount
+    return tuple(
+        _indebted(node, owed.get(node.name, {}), node.name in lost) for node in world.nodes
+    )
+
+
+def _unbound(entry: Entry, pods: tuple[Pod, ...]) -> list[str]:
+    if entry.state is EntryState.ABORTING:
+        known = [pod for pod in pods if pod.node_rank < len(entry.nodes)]
+        return [entry.nodes[pod.node_rank] for pod in known if not pod.node and not pod.terminal]
+    running = {pod.node_rank for pod in pods if pod.node and not pod.terminal}
+    return [node for rank, node in enumerate(entry.nodes) if rank not in running]
+
+
+def _indebted(node: Node, debts: Amounts, lost: bool) -> Node:
+    if not debts and not lost:
+        return node
+    names = sorted({*node.used, *debts})
+    return replace(
+        node,
+        used={name: min(node.used.get(name, 0) + debts.get(name, 0), AMOUNT_MAX) for name in names},
+        unavailable=node.unavailable or (Unavailable.LOST if lost else None),
+    )
+
+
+def _record(
+    seen: JobSeen, entries: tuple[Entry, ...], verdict: Assessment | None, *, waits: bool
+) -> JobRecord:
+    now = record.fold(seen.record, entries, backoff_limit=seen.backoff_limit)
+    if isinstance(verdict, Succeeded) and now.live:
+        return record.succeeded(now)
+    if now.live and seen.started and now.phase is Phase.STARTING and verdict is not None:
+        now = record.started(now)
+    return record.wanted(now, suspend=seen.suspend, waits=waits)
+
+
+def _drains(
+    job_uid: str,
+    entries: Iterable[Entry],
+    attempts: Mapping[AttemptKey, AttemptSeen],
+    alive: frozenset[str],
+) -> bool:
+    """Whether an old attempt still has live pods where they can stop: not on a dead node."""
+    return any(
+        not pod.terminal
+        and (not pod.node or (pod.node in alive and pod.node not in entry.cause.nodes))
+        for entry in entries
+        if entry.job_uid == job_uid and entry.cause is not None
+        for pod in attempts.get(entry.key, AttemptSeen()).pods
+    )

@@ -1,0 +1,76 @@
+"""`python -m railwright_demo [--simulated]`: the demo, its bars, and a line of JSON at the end."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+
+from railwright_demo import figures, real, simulated
+from railwright_demo.errors import DemoError
+from railwright_demo.screen import Screen
+from railwright_testbed import TestbedError, missing_for_real_nodes
+
+EXIT_MISSED = 1
+EXIT_IMPOSSIBLE = 3
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class _Interrupted(BaseException):
+    """A signal ends the demo; like KeyboardInterrupt, no handler of errors may catch it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 if every bar holds, 1 if not, 3 where it cannot run, 128 + number after a signal."""
+    parser = argparse.ArgumentParser(prog="python -m railwright_demo", description=__doc__)
+    parser.add_argument("--simulated", action="store_true", help="no pods run; needs no root")
+    is_simulated = parser.parse_args(arguments).simulated
+    if not is_simulated and (missing := missing_for_real_nodes()):
+        return _impossible(missing)
+    for number in SIGNALS:
+        signal.signal(number, _interrupt)
+    screen = Screen(sys.stderr)
+    try:
+        found, story = simulated.play(screen) if is_simulated else real.play(screen)
+    except _Interrupted as interrupted:
+        screen.say(f"ended by {interrupted}; everything is cleaned up")
+        return 128 + interrupted.number
+    except (DemoError, TestbedError) as error:
+        screen.say(f"the demo failed: {error}")
+        return EXIT_MISSED
+    print(story)
+    missed = figures.missed(found, simulated=is_simulated)
+    for words in missed:
+        screen.say(f"bar missed: {words}")
+    print(found.line(), flush=True)
+    return EXIT_MISSED if missed else 0
+
+
+def _interrupt(number: int, _frame: FrameType | None) -> None:
+    # Once is enough: what runs from here on is the cleaning up.
+    for each in SIGNALS:
+        signal.signal(each, signal.SIG_IGN)
+    print("\ncleaning up", file=sys.stderr, flush=True)
+    raise _Interrupted(number)
+
+
+def _impossible(missing: Sequence[str]) -> int:
+    print("The demo needs five real nodes on this machine, and here it lacks:", file=sys.stderr)
+    for what in missing:
+        print(f"  - {what}", file=sys.stderr)
+    print(
+        "`make demo-simulated` needs none of it: scheduling, failure and re-placement are the "
+        "same there, without real pods.",
+        file=sys.stderr,
+    )
+    return EXIT_IMPOSSIBLE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

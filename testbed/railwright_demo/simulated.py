@@ -1,0 +1,117 @@
+"""The demo without pods and without root: nodes, launchers and training are played.
+
+The API server, the operator, its decisions, its protocol and its detection of a dead node are real.
+Nothing starts and nothing learns, so start times and losses are unknown.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+from railwright_api import names
+from railwright_demo import figures
+from railwright_demo.figures import Figures
+from railwright_demo.milestones import Milestones
+from railwright_demo.scene import Scene
+from railwright_demo.screen import Screen
+from railwright_demo.watched_job import WatchedJob
+from railwright_testbed import ControlPlane, Kwok, NodeSpec, example_job, operator_process
+from railwright_testbed.example_job import CHECKPOINT_INTERVAL_STEPS, STEPS
+from railwright_testbed.operator_process import OperatorProcess
+from railwright_testbed.simulated_launchers import Played, SimulatedLaunchers
+
+JOB = "ddp"
+NO_IMAGE = "simulated"
+LOOPBACK = "127.0.0.1"
+STEPS_BEFORE_DEATH = 34
+RANK_THAT_DIES = 2
+DEADLINE_S = 120.0
+
+
+def play(screen: Screen) -> tuple[Figures, str]:
+    """The figures, and what kubectl says of the job at its end."""
+    screen.say("starting etcd, kube-apiserver and kube-controller-manager")
+    with ControlPlane.start("demo-simulated") as plane, contextlib.ExitStack() as machines:
+        screen.say("installing the kinds, and the operator's account with its rights")
+        operator_process.install(plane, example_job.REPOSITORY)
+        screen.say("starting five simulated nodes")
+        nodes = {spec.name: machines.enter_context(plane.kwok([spec])) for spec in _nodes()}
+        screen.say("starting the operator; it leads once it holds the Lease")
+        operator = OperatorProcess(plane, name="operator", host=LOOPBACK, launcher_image=NO_IMAGE)
+        played = Played(STEPS, CHECKPOINT_INTERVAL_STEPS)
+        with operator, SimulatedLaunchers(plane, played) as launchers:
+            found, story = _lose_a_node(
+                plane, screen, operator=operator, nodes=nodes, launchers=launchers
+            )
+    screen.say("everything is cleaned up")
+    return found, story
+
+
+def _nodes() -> list[NodeSpec]:
+    """The nodes of the real demo, each to be simulated by a process that can die alone."""
+    return [
+        NodeSpec(
+            f"node-{rack.rpartition('-')[2]}{number}",
+            {names.LABEL_RACK: rack, names.LABEL_BLOCK: f"block-{1 + index // 2}"},
+            {example_job.GPU: str(example_job.GPUS_PER_NODE)},
+        )
+        for index, (rack, count) in enumerate(example_job.RACKS.items())
+        for number in range(1, count + 1)
+    ]
+
+
+def _lose_a_node(
+    plane: ControlPlane,
+    screen: Screen,
+    *,
+    operator: OperatorProcess,
+    nodes: dict[str, Kwok],
+    launchers: SimulatedLaunchers,
+) -> tuple[Figures, str]:
+    def heard(_scene: Scene, milestones: Milestones) -> None:
+        if launchers.steps(2) is not None:
+            milestones.stepped(2, time.monotonic())
+
+    def die(node: str) -> None:
+        launchers.silence(node)
+        nodes[node].freeze()
+
+    manifest = example_job.manifest(JOB, image=NO_IMAGE, checkpoints=None, min_step_s=0.0)
+    with WatchedJob(plane, manifest, screen=screen, heard=heard, evidence=operator.log) as watched:
+        screen.say(f"kubectl apply: {JOB}, on four nodes, all eight GPUs of each")
+        scene = watched.until(
+            lambda _: _newest_step(launchers) >= STEPS_BEFORE_DEATH,
+            f"reach step {STEPS_BEFORE_DEATH}",
+            deadline_s=DEADLINE_S,
+        )
+        watched.lose(scene.job.nodes[RANK_THAT_DIES], die, deadline_s=DEADLINE_S)
+        scene = watched.until(
+            lambda seen: seen.job.phase == "Succeeded", "succeed", deadline_s=DEADLINE_S
+        )
+        return _figures(scene, watched.milestones, launchers), watched.story()
+
+
+def _newest_step(launchers: SimulatedLaunchers) -> int:
+    span = launchers.steps(1)
+    return 0 if span is None else span[1]
+
+
+def _figures(scene: Scene, milestones: Milestones, launchers: SimulatedLaunchers) -> Figures:
+    made = {attempt: launchers.steps(attempt) for attempt in (1, 2)}
+    done = {attempt: range(span[0], span[1] + 1) for attempt, span in made.items() if span}
+    return Figures(
+        succeeded=scene.job.phase == "Succeeded",
+        steps=scene.job.step,
+        attempts=scene.job.attempt,
+        detect_seconds=milestones.since_link_down_s(milestones.detected_s),
+        resume_seconds=None,
+        first_start_seconds=None,
+        steps_redone=figures.redone(done),
+        checkpoint_interval_steps=CHECKPOINT_INTERVAL_STEPS,
+        losses_equal_uninterrupted=None,
+        first_loss=None,
+        final_loss=None,
+        pods=sum(pod.attempt == scene.job.attempt for pod in scene.pods),
+        nodes=len(scene.nodes),
+    )

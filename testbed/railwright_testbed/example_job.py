@@ -1,0 +1,46 @@
+"""examples/ddp/job.yaml with what it must be told on a testbed: its nodes, image and volume."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from railwright_testbed.api_client import Json
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+EXAMPLE = REPOSITORY / "examples" / "ddp"
+STEPS = 60
+CHECKPOINT_INTERVAL_STEPS = 10
+RACKS = {"rack-a": 2, "rack-b": 2, "rack-c": 1}
+NUM_NODES = 4
+GPUS_PER_NODE = 8
+GPU = "nvidia.com/gpu"
+
+
+def manifest(name: str, *, image: str, checkpoints: Path | None, min_step_s: float) -> Json:
+    """The TrainingJob: all GPUs of four nodes, at least so many seconds for each step.
+
+    ``checkpoints`` is a folder of this machine that all its nodes share; None: no pod will write.
+    """
+    job: Json = yaml.safe_load((EXAMPLE / "job.yaml").read_text())
+    job["metadata"]["name"] = name
+    spec = job["spec"]
+    spec["numNodes"] = NUM_NODES
+    spec["resourcesPerNode"] = {GPU: GPUS_PER_NODE}
+    pod = spec["template"]["spec"]
+    main = pod["containers"][0]
+    main["image"] = image
+    main["command"] = [
+        "python3",
+        str(EXAMPLE / "train.py"),
+        f"--steps={STEPS}",
+        f"--checkpoint-every={CHECKPOINT_INTERVAL_STEPS}",
+        "--checkpoint-dir=/checkpoints",
+        f"--min-step-seconds={min_step_s}",
+    ]
+    source: Json = {"emptyDir": {}}
+    if checkpoints is not None:
+        source = {"hostPath": {"path": str(checkpoints), "type": "Directory"}}
+    pod["volumes"] = [{"name": main["volumeMounts"][0]["name"], **source}]
+    return job

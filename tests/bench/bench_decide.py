@@ -1,0 +1,115 @@
+"""How much CPU a decision takes: 2,000 nodes of 8 GPUs, 1,000 queued jobs; and one huge gang.
+
+Prints one JSON object: CPU milliseconds (best and worst of the rounds) for a cluster that is three
+quarters busy, for an empty one, for an empty one without topology labels, and for a gang of all
+nodes. The bars are 100 ms for the queues and 1,000 ms for the gang.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+
+from railwright_scheduler import Job, Node, Snapshot, decide
+
+GPU = "nvidia.com/gpu"
+NODES = 2_000
+JOBS = 1_000
+ROUNDS = 5
+RACK, BLOCK, SPINE = 8, 64, 512
+LEVELS = ("spine", "block", "rack")
+
+# What clusters report: most jobs are small, most GPUs in large ones. (nodes, GPUs each): weight.
+MIX = {
+    (1, 1): 40,
+    (1, 4): 10,
+    (1, 8): 20,
+    (2, 8): 10,
+    (4, 8): 8,
+    (8, 8): 5,
+    (16, 8): 3,
+    (32, 8): 2,
+    (64, 8): 1,
+    (128, 8): 1,
+}
+
+
+def main() -> None:
+    worlds = {
+        "busy": _world(busy=0.75, labelled=True, jobs=JOBS),
+        "empty": _world(busy=0.0, labelled=True, jobs=JOBS),
+        "unlabelled": _world(busy=0.0, labelled=False, jobs=JOBS),
+        "one_gang": _one_gang(NODES),
+        "one_gang_ragged": _one_gang(NODES * 3 // 4, busy=0.2),
+    }
+    print(json.dumps({"nodes": NODES, "jobs": JOBS} | {k: _measure(v) for k, v in worlds.items()}))
+
+
+def _measure(snapshot: Snapshot) -> dict[str, float | int]:
+    times_ms = []
+    for _ in range(ROUNDS):
+        start = time.process_time()
+        decisions = decide(snapshot)
+        times_ms.append(round((time.process_time() - start) * 1000, 1))
+    return {
+        "cpu_ms": min(times_ms),
+        "cpu_ms_max": max(times_ms),
+        "admitted": len(decisions.admitted),
+        "waiting": len(decisions.waiting),
+    }
+
+
+def _world(*, busy: float, labelled: bool, jobs: int) -> Snapshot:
+    rng = random.Random(7)
+    queue = []
+    for number in range(jobs):
+        nodes, gpus = rng.choices(list(MIX), weights=list(MIX.values()))[0]
+        queue.append(_job(number, nodes, gpus, rng))
+    return Snapshot(
+        levels=LEVELS,
+        nodes=tuple(_node(i, busy, labelled, rng) for i in range(NODES)),
+        queues=("default",),
+        jobs=tuple(queue),
+    )
+
+
+def _one_gang(nodes: int, busy: float = 0.0) -> Snapshot:
+    rng = random.Random(7)
+    return Snapshot(
+        levels=LEVELS,
+        nodes=tuple(_node(i, busy, True, rng) for i in range(NODES)),
+        queues=("default",),
+        jobs=(_job(0, nodes, 8, rng),),
+    )
+
+
+def _node(number: int, busy: float, labelled: bool, rng: random.Random) -> Node:
+    gpus = rng.choice((8, 8, 8, 4, 1)) if rng.random() < busy else 0
+    path = (f"s{number // SPINE}", f"b{number // BLOCK}", f"r{number // RACK}")
+    return Node(
+        name=f"node-{number:05d}",
+        domains=path if labelled else ("", "", ""),
+        allocatable={GPU: 8, "cpu": 128_000, "memory": 2**41, "pods": 110},
+        used={GPU: gpus, "cpu": 12_000 * gpus, "memory": gpus * 2**37, "pods": gpus + 5},
+        labels={"kind": "h100" if number % 2 else "h200"},
+    )
+
+
+def _job(number: int, nodes: int, gpus: int, rng: random.Random) -> Job:
+    return Job(
+        uid=f"job-{number}",
+        namespace=f"team-{number % 7}",
+        name=f"job-{number}",
+        queue="default",
+        priority=rng.choice((0, 0, 0, 1, 2)),
+        submitted_s=rng.randrange(1_000_000),
+        attempt=1,
+        num_nodes=nodes,
+        per_node={GPU: gpus, "cpu": 12_000 * gpus, "memory": gpus * 2**37, "pods": 1},
+        selector={"kind": rng.choice(("h100", "h200"))} if rng.random() < 0.1 else {},
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""Five real nodes and a running operator, one for the whole run; a namespace for each test."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from railwright_testbed import Testbed, missing_for_real_nodes, operator_process
+from railwright_testbed.operator_process import OperatorProcess
+from worlds import training
+from worlds.clusters import Cluster
+from worlds.training import LiveJob, Training
+
+ROOT = Path(__file__).resolve().parents[2]
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """Two racks of two nodes and a spare, and the operator under its own service account."""
+    missing = missing_for_real_nodes()
+    assert not missing, f"real nodes are impossible here: {missing}"
+    with Testbed.start(name="e2e") as bed:
+        operator_process.install(bed.control_plane, ROOT)
+        with OperatorProcess(
+            bed.control_plane,
+            name="operator",
+            host=bed.host_address,
+            launcher_image=bed.launcher_image,
+        ) as operator:
+            yield Cluster(bed, operator)
+
+
+@pytest.fixture
+def run(cluster: Cluster) -> Callable[[Training], LiveJob]:
+    """Apply a job in a namespace of this test's own, on the testbed's image."""
+    namespace = f"test-{next(_numbers)}"
+    plane = cluster.bed.control_plane
+    plane.kubectl("create", "namespace", namespace)
+
+    def apply(job: Training) -> LiveJob:
+        image = cluster.bed.image if job.image == training.NO_IMAGE else job.image
+        return training.apply(plane, namespace, replace(job, image=image))
+
+    return apply
+
+
+@pytest.fixture
+def checkpoints(cluster: Cluster) -> Callable[[str], dict[str, str]]:
+    """A volume that all nodes share, of this name, to mount at /checkpoints."""
+
+    def volume(name: str) -> dict[str, str]:
+        folder = cluster.bed.shared_directory / f"{name}-{next(_numbers)}"
+        folder.mkdir(parents=True)
+        return {"/checkpoints": str(folder)}
+
+    return volume

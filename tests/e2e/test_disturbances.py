@@ -1,0 +1,105 @@
+"""A running gang meets the world: pods deleted by hand, suspension, deletion, a dying node."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from railwright_testbed import waiting
+from worlds.clusters import Cluster
+from worlds.training import LiveJob, Training, script
+
+Run = Callable[[Training], LiveJob]
+
+SLEEPS = script("import time; time.sleep(600)")
+
+
+def test_a_pod_deleted_by_hand_costs_no_failure(cluster: Cluster, run: Run) -> None:
+    job = run(Training("by-hand", SLEEPS))
+    job.until_phase("Running")
+    plane = cluster.bed.control_plane
+    plane.kubectl("-n", job.namespace, "delete", "pod", "by-hand-1-1", "--wait=false")
+    status = job.until(
+        lambda status: status["attempt"] == 2 and status["phase"] == "Running", "attempt 2 running"
+    )
+    assert status["lastEnd"]["cause"] == "PodDeleted"
+    assert (status["failures"], status["restarts"]) == (0, 1)
+    job.delete()
+
+
+def test_suspend_frees_the_nodes_and_resume_starts_again(run: Run) -> None:
+    job = run(Training("pausing", SLEEPS))
+    job.until_phase("Running")
+    job.patch({"suspend": True})
+    job.until_phase("Suspended")
+    waiting.until(lambda: not _live(job), "no live pod", deadline_s=60)
+    job.patch({"suspend": False})
+    status = job.until_phase("Running")
+    assert (status["attempt"], status["failures"], status["restarts"]) == (2, 0, 0)
+    job.delete()
+
+
+def test_a_deleted_job_leaves_nothing(cluster: Cluster, run: Run) -> None:
+    job = run(Training("gone", SLEEPS))
+    job.until_phase("Running")
+    job.delete()
+    plane = cluster.bed.control_plane
+
+    def left() -> list[str]:
+        found = plane.kubectl("-n", job.namespace, "get", "pods,placements,tj", "-o", "name")
+        return found.split()
+
+    waiting.until(lambda: not left(), "nothing left", deadline_s=90, evidence=lambda: str(left()))
+
+
+def test_a_finished_job_goes_when_its_time_is_over(run: Run) -> None:
+    job = run(Training("short", script("pass"), spec={"ttlSecondsAfterFinished": 2}))
+    job.until_phase("Succeeded")
+    waiting.until(lambda: job.status() == {}, "the job is gone", deadline_s=30)
+
+
+def test_an_operator_that_restarts_while_a_node_dies_still_replaces_it(
+    cluster: Cluster, run: Run
+) -> None:
+    job = run(Training("orphaned", SLEEPS, gpus=8))
+    victim = job.until_phase("Running")["nodes"][1]
+    cluster.bed.kill_node(victim)
+    try:
+        cluster.operator.stop()
+        cluster.operator.start()
+        status = job.until(
+            lambda status: status["attempt"] == 2 and status["phase"] == "Running",
+            "attempt 2 running",
+        )
+        assert status["lastEnd"]["lostNodes"] == [victim]
+        assert victim not in status["nodes"]
+        assert status["failures"] == 0
+    finally:
+        job.delete()
+        cluster.bed.restore_node(victim)
+
+
+def test_a_node_cut_off_and_alive_is_stopped_when_it_comes_back(cluster: Cluster, run: Run) -> None:
+    job = run(Training("cut-off", SLEEPS, gpus=8))
+    victim = job.until_phase("Running")["nodes"][1]
+    cluster.bed.partition_node(victim)
+    try:
+        job.until(
+            lambda status: status["attempt"] == 2 and status["phase"] == "Running", "attempt 2"
+        )
+    finally:
+        cluster.bed.restore_node(victim)
+    waiting.until(
+        lambda: not [pod for pod in _live(job) if "-1-" in pod], "attempt 1 stopped", deadline_s=60
+    )
+    ledger = cluster.bed.control_plane.kubectl("get", "ledger", "default", "-o", "json")
+    assert not [e for e in json.loads(ledger)["spec"]["entries"] if e["jobName"] == "cut-off"]
+    job.delete()
+
+
+def _live(job: LiveJob) -> list[str]:
+    return [
+        pod["metadata"]["name"]
+        for pod in job.pods()
+        if pod["status"]["phase"] not in ("Succeeded", "Failed")
+    ]

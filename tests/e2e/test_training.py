@@ -1,0 +1,55 @@
+"""Real training on real nodes: interrupted and resumed, it is as if nothing had happened."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from worlds.clusters import Cluster
+from worlds.training import LiveJob, Training
+
+Run = Callable[[Training], LiveJob]
+Volume = Callable[[str], dict[str, str]]
+
+TRAIN = Path(__file__).resolve().parents[2] / "examples" / "fsdp" / "train.py"
+STEPS = 40
+EVERY = 10
+
+
+def test_a_sharded_training_that_lost_a_pod_ends_with_the_losses_of_one_that_did_not(
+    cluster: Cluster, run: Run, checkpoints: Volume
+) -> None:
+    job = run(_fsdp("interrupted", checkpoints("interrupted")))
+    job.until(lambda status: bool(status.get("checkpoints")), "a checkpoint")
+    plane = cluster.bed.control_plane
+    plane.kubectl("-n", job.namespace, "delete", "pod", "interrupted-1-1", "--wait=false")
+    status = job.until_phase("Succeeded", deadline_s=180)
+    assert (status["attempt"], status["lastEnd"]["cause"]) == (2, "PodDeleted")
+    resumed = _losses(job, attempt=2)
+    assert min(resumed) > EVERY, "it started over"
+    assert (min(resumed) - 1) % EVERY == 0, "it resumed beside a checkpoint"
+
+    whole = run(_fsdp("whole", checkpoints("whole")))
+    whole.until_phase("Succeeded", deadline_s=180)
+    expected = _losses(whole, attempt=1)
+    assert resumed == {step: expected[step] for step in resumed}
+    assert float(expected[STEPS]) <= float(expected[1]) / 2
+
+
+def _fsdp(name: str, volume: dict[str, str]) -> Training:
+    command = [
+        "python3",
+        str(TRAIN),
+        f"--steps={STEPS}",
+        f"--checkpoint-every={EVERY}",
+        "--checkpoint-dir=/checkpoints",
+        "--min-step-seconds=0.3",
+    ]
+    return Training(name, command, volumes=volume)
+
+
+def _losses(job: LiveJob, *, attempt: int) -> dict[int, str]:
+    """The loss of each step as it was printed, which is every bit of it."""
+    found = re.findall(r"step=(\d+) loss=(\S+)", job.logs(attempt, 0))
+    return {int(step): loss for step, loss in found}

@@ -1,0 +1,269 @@
+"""A running operator over simulated nodes, and a floor of nodes for each test.
+
+All tests share one control plane, one kwok and one operator. What keeps them apart is the floor:
+its nodes carry a label that its jobs select, so no job ever has a claim on another test's nodes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from railwright_api import names
+from railwright_testbed import ControlPlane, NodeSpec, operator_process, waiting
+from railwright_testbed.api_client import ApiClient, ApiError
+from railwright_testbed.kwok import Kwok
+from railwright_testbed.operator_process import OperatorProcess
+from worlds.training import LiveJob, Training
+
+Json = dict[str, Any]
+
+ROOT = Path(__file__).resolve().parents[2]
+FLOOR_LABEL = "example.com/floor"
+LAUNCHER_IMAGE = "example.com/launcher"
+COMMAND = ("python3", "train.py")
+DEADLINE_S = 60.0
+"""The garbage collector learns of new kinds every 30 s; until then it deletes nothing of theirs."""
+
+_numbers = itertools.count(1)
+
+
+class Job(LiveJob):
+    """An applied job, looked at over a kept connection instead of by a kubectl each time."""
+
+    def __init__(self, plane: ControlPlane, admin: ApiClient, namespace: str, name: str) -> None:
+        super().__init__(plane, namespace, name)
+        self._admin = admin
+        self._path = f"/apis/{names.API_VERSION}/namespaces/{namespace}/{names.TRAINING_JOBS}"
+
+    def object(self) -> Json:
+        """The whole TrainingJob; empty when there is none."""
+        try:
+            return self._admin.get(f"{self._path}/{self.name}")
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return {}
+
+    def status(self) -> Json:
+        """Its status; empty while it has none, or is gone."""
+        status: Json = self.object().get("status", {})
+        return status
+
+    def pods(self) -> list[Json]:
+        """Its pods, of all attempts."""
+        chosen = f"labelSelector={names.LABEL_JOB_NAME}%3D{self.name}"
+        found = self._admin.get(f"/api/v1/namespaces/{self.namespace}/pods?{chosen}")
+        pods: list[Json] = found["items"]
+        return pods
+
+    def bound(self, attempt: int = 1) -> dict[int, str]:
+        """The node of each node rank whose pod of this attempt is bound and not over."""
+        return {
+            int(pod["metadata"]["labels"][names.LABEL_NODE_RANK]): pod["spec"]["nodeName"]
+            for pod in self.pods()
+            if pod["metadata"]["labels"][names.LABEL_ATTEMPT] == str(attempt)
+            and "nodeName" in pod["spec"]
+            and pod["status"]["phase"] not in ("Succeeded", "Failed")
+        }
+
+    def until_older(self) -> None:
+        """Wait until a job made now is younger: the API dates them in whole seconds."""
+        made = datetime.fromisoformat(self.object()["metadata"]["creationTimestamp"])
+        waiting.until(
+            lambda: datetime.now(UTC) - made > timedelta(seconds=1.1), "a second", deadline_s=5
+        )
+
+    def until_bound(self, attempt: int = 1, *, deadline_s: float = DEADLINE_S) -> Json:
+        """Its status once every pod of this attempt is bound and recorded on the job."""
+
+        def holds(status: Json) -> bool:
+            nodes = status.get("nodes", [])
+            return status.get("attempt") == attempt and self.bound(attempt) == dict(
+                enumerate(nodes)
+            )
+
+        return self.until(holds, f"attempt {attempt} bound", deadline_s=deadline_s)
+
+    def until_reason(self, reason: str, *, deadline_s: float = 20.0) -> Json:
+        """Its status once it gives this reason."""
+        return self.until(
+            lambda status: status.get("reason") == reason, reason, deadline_s=deadline_s
+        )
+
+    def until_said(self, words: str, *, deadline_s: float = 20.0) -> Json:
+        """Its status once its message holds these words."""
+        return self.until(
+            lambda status: words in status.get("message", ""), words, deadline_s=deadline_s
+        )
+
+    def until_events(self, *reasons: str) -> None:
+        """Wait until its events are these, the oldest first: they are posted after the status."""
+        waiting.until(
+            lambda: self.events() == list(reasons),
+            f"events {reasons}",
+            deadline_s=20,
+            evidence=lambda: str(self.events()),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What all tests share."""
+
+    plane: ControlPlane
+    kwok: Kwok
+    operator: OperatorProcess
+    admin: ApiClient
+
+    def ledger(self) -> Json:
+        """The ledger's object."""
+        return self.admin.get(f"/apis/{names.API_VERSION}/{names.LEDGERS}/{names.SINGLETON}")
+
+    def metrics(self, name: str) -> dict[str, float]:
+        """The operator's series of this name, by their labels as they are printed."""
+        status, text = self.operator.probe("/metrics")
+        assert status == 200, text
+        lines = [line for line in text.splitlines() if line.startswith(name)]
+        return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """Nodes and a namespace of one test's own. ``name`` is that of both."""
+
+    site: Site
+    name: str
+    nodes: list[str] = field(default_factory=list)
+
+    def add(self, rack: str, count: int, *, gpus: int = 8) -> list[str]:
+        """More nodes in a rack; their names, which sort as they were made."""
+        first = len(self.nodes)
+        specs = [
+            NodeSpec(
+                f"{self.name}-{number:02d}",
+                {FLOOR_LABEL: self.name, names.LABEL_RACK: rack},
+                {"nvidia.com/gpu": str(gpus)},
+            )
+            for number in range(first, first + count)
+        ]
+        self.site.kwok.add_nodes(specs)
+        made = [spec.name for spec in specs]
+        self.nodes.extend(made)
+        return made
+
+    def apply(
+        self,
+        name: str,
+        *,
+        nodes: int = 2,
+        gpus: int = 8,
+        annotations: Mapping[str, str] | None = None,
+        volumes: Mapping[str, str] | None = None,
+        **spec: Any,
+    ) -> Job:
+        """Apply a job that runs on this floor only."""
+        training = Training(name, COMMAND, nodes=nodes, gpus=gpus, volumes=volumes or {}, spec=spec)
+        manifest = training.manifest(self.name)
+        template = manifest["spec"]["template"]
+        template["spec"]["nodeSelector"] = {FLOOR_LABEL: self.name}
+        template["metadata"] = {"annotations": dict(annotations or {})}
+        self.site.admin.post(self.path(names.TRAINING_JOBS), manifest)
+        return Job(self.site.plane, self.site.admin, self.name, name)
+
+    def path(self, plural: str) -> str:
+        """Where our objects of a kind are, of this floor's namespace."""
+        return f"/apis/{names.API_VERSION}/namespaces/{self.name}/{plural}"
+
+    def create(self, manifest: Json) -> None:
+        """Create any object, in this floor's namespace if it is of a namespaced kind."""
+        self.site.plane.kubectl("-n", self.name, "create", "-f", "-", stdin=json.dumps(manifest))
+
+    def in_flight(self) -> list[str]:
+        """The attempts in the ledger, by their pods' common name."""
+        entries = self.site.ledger()["spec"].get("entries", [])
+        mine = [entry for entry in entries if entry["namespace"] == self.name]
+        return [f"{entry['jobName']}-{entry['attempt']}" for entry in mine]
+
+    def left(self) -> list[str]:
+        """What there is of jobs in the namespace, and in the ledger."""
+        paths = [self.path(names.TRAINING_JOBS), self.path(names.PLACEMENTS)]
+        paths.append(f"/api/v1/namespaces/{self.name}/pods")
+        found = [
+            f"{path.rpartition('/')[2]}/{item['metadata']['name']}"
+            for path in paths
+            for item in self.site.admin.get(path)["items"]
+        ]
+        return found + [f"ledger/{name}" for name in self.in_flight()]
+
+    def until_nothing_is_left(self, *, deadline_s: float = DEADLINE_S) -> None:
+        """Wait until every trace of every job is gone."""
+        waiting.until(
+            lambda: not self.left(),
+            "nothing left",
+            deadline_s=deadline_s,
+            evidence=lambda: str(self.left()),
+        )
+
+
+@contextmanager
+def opened() -> Iterator[Site]:
+    """A site of its own, with the operator ready and leading."""
+    with ControlPlane.start(name="operator") as plane, closing(plane.client()) as admin:
+        operator_process.install(plane, ROOT)
+        with plane.kwok() as kwok, replica(plane, "operator") as operator:
+            site = Site(plane, kwok, operator, admin)
+            waiting.until(lambda: _has_ledger(site), "a leader", deadline_s=30)
+            yield site
+
+
+def replica(plane: ControlPlane, name: str) -> OperatorProcess:
+    """One more operator process, not started yet."""
+    return OperatorProcess(plane, name=name, host="127.0.0.1", launcher_image=LAUNCHER_IMAGE)
+
+
+@contextmanager
+def floor_on(site: Site, racks: Sequence[int] = (2, 2), *, gpus: int = 8) -> Iterator[Floor]:
+    """A new floor with so many nodes in each rack, and a namespace where pods can be made.
+
+    Its jobs are deleted at the end; the nodes stay, and no other job selects them.
+    """
+    floor = Floor(site, f"floor-{next(_numbers)}")
+    site.plane.kubectl("create", "namespace", floor.name)
+    for number, count in enumerate(racks):
+        floor.add(f"{floor.name}-rack-{number}", count, gpus=gpus)
+    _account(site.admin, floor.name)
+    yield floor
+    site.admin.delete(floor.path(names.TRAINING_JOBS))
+
+
+def _account(admin: ApiClient, namespace: str) -> None:
+    """The account that every pod needs; who makes it else can be late after an outage."""
+    try:
+        admin.post(
+            f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": "default"}}
+        )
+    except ApiError as error:
+        if error.status != 409:
+            raise
+
+
+def _exists(admin: ApiClient, path: str) -> bool:
+    try:
+        admin.get(path)
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return False
+    return True
+
+
+def _has_ledger(site: Site) -> bool:
+    path = f"/apis/{names.API_VERSION}/{names.LEDGERS}/{names.SINGLETON}"
+    return _exists(site.admin, path) and site.ledger()["spec"]["epoch"] > 0

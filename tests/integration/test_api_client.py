@@ -1,0 +1,240 @@
+"""The client to the API server, against a real one, with faults put in between."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from railwright_operator import connection
+from railwright_operator.kube import bodies, errors, paths
+from railwright_testbed import ControlPlane
+from worlds import proxy, shell
+
+
+def config_maps(namespace: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/configmaps"
+
+
+async def test_errors_say_what_may_be_concluded(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    place = config_maps(namespace)
+    async with shell.api(shell.connect(control_plane)) as api:
+        made = await api.create(place, shell.config_map("one"))
+        with pytest.raises(errors.AlreadyExistsError):
+            await api.create(place, shell.config_map("one"))
+        await api.replace(f"{place}/one", made | {"data": {"a": "1"}})
+        with pytest.raises(errors.ConflictError):
+            await api.replace(f"{place}/one", made | {"data": {"a": "2"}})
+        with pytest.raises(errors.NotFoundError, match="other"):
+            await api.get(f"{place}/other")
+        with pytest.raises(errors.InvalidError) as caught:
+            await api.create(place, shell.config_map("Not A Name"))
+        assert caught.value.details["causes"][0]["field"] == "metadata.name"
+
+
+async def test_a_precondition_protects_an_object_made_again_under_the_same_name(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    place = paths.pods(namespace)
+    async with shell.api(shell.connect(control_plane)) as api:
+        await shell.allow_pods(api, namespace)
+        first = (await api.create(place, shell.pod("p")))["metadata"]["uid"]
+        await api.delete(paths.pod(namespace, "p"), bodies.deletion(first))
+        second = (await api.create(place, shell.pod("p")))["metadata"]["uid"]
+        with pytest.raises(errors.ConflictError):
+            await api.delete(paths.pod(namespace, "p"), bodies.deletion(first))
+        bind = bodies.binding("p", first, node="n")
+        with pytest.raises(errors.ConflictError):
+            await api.create(paths.binding(namespace, "p"), bind)
+        assert (await api.get(paths.pod(namespace, "p")))["metadata"]["uid"] == second
+
+
+async def test_a_process_without_the_lease_reads_but_sends_no_write(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    place = config_maps(namespace)
+    async with (
+        proxy.in_front_of(control_plane) as between,
+        shell.api(
+            shell.connect(control_plane, through=between.url), may_write=lambda: False
+        ) as api,
+    ):
+        await api.get(place)
+        for write in (
+            api.create(place, shell.config_map("one")),
+            api.replace(f"{place}/one", shell.config_map("one")),
+            api.patch(f"{place}/one", {"data": {"a": "1"}}),
+            api.delete(f"{place}/one"),
+        ):
+            with pytest.raises(errors.NotLeader):
+                await write
+        assert [line.split()[0] for line in between.seen] == ["GET"]
+
+
+async def test_the_lease_is_checked_again_before_each_retry_of_a_write(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    answers = itertools.chain([True], itertools.repeat(False))
+    async with (
+        proxy.in_front_of(control_plane) as between,
+        shell.api(
+            shell.connect(control_plane, through=between.url), may_write=lambda: next(answers)
+        ) as api,
+    ):
+        between.fail_next("POST", "configmaps", proxy.Reply(429))
+        with pytest.raises(errors.NotLeader):
+            await api.create(config_maps(namespace), shell.config_map("one"))
+        assert between.count("POST") == 1
+
+
+async def test_a_write_that_was_refused_for_load_waits_as_told_and_happens_once(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async with (
+        proxy.in_front_of(control_plane) as between,
+        shell.api(shell.connect(control_plane, through=between.url)) as api,
+    ):
+        between.fail_next("POST", "configmaps", proxy.Reply(429, {"Retry-After": "1"}))
+        started_s = time.monotonic()
+        await api.create(config_maps(namespace), shell.config_map("one"))
+        assert time.monotonic() - started_s >= 1.0
+        assert between.count("POST") == 2
+
+
+async def test_a_write_refused_for_load_ends_at_its_deadline(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async with (
+        proxy.in_front_of(control_plane) as between,
+        shell.api(shell.connect(control_plane, through=between.url)) as api,
+    ):
+        between.fail_next("POST", "configmaps", proxy.Reply(429, {"Retry-After": "60"}))
+        with pytest.raises(errors.TooManyRequestsError):
+            await api.create(config_maps(namespace), shell.config_map("one"), deadline_s=5.0)
+        assert between.count("POST") == 1
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+async def test_a_write_whose_reply_is_lost_is_not_sent_twice(
+    control_plane: ControlPlane, namespace: str, method: str
+) -> None:
+    place = config_maps(namespace)
+    async with (
+        proxy.in_front_of(control_plane) as between,
+        shell.api(shell.connect(control_plane, through=between.url)) as api,
+    ):
+        made = await api.create(place, shell.config_map("one"))
+        between.fail_next(method, "configmaps", proxy.Loss.REPLY)
+        before = between.count(method)
+        writes: dict[str, Callable[[], Awaitable[Any]]] = {
+            "POST": lambda: api.create(place, shell.config_map("two")),
+            "PUT": lambda: api.replace(f"{place}/one", made | {"data": {"a": "1"}}),
+            "PATCH": lambda: api.patch(f"{place}/one", {"data": {"a": "1"}}),
+            "DELETE": lambda: api.delete(f"{place}/one"),
+        }
+        with pytest.raises(errors.OutcomeUnknown):
+            await writes[method]()
+        assert between.count(method) == before + 1
+
+
+async def test_a_server_error_after_a_write_leaves_its_outcome_open(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async with (
+        proxy.in_front_of(control_plane) as between,
+        shell.api(shell.connect(control_plane, through=between.url)) as api,
+    ):
+        between.fail_next("POST", "configmaps", proxy.Reply(504))
+        with pytest.raises(errors.OutcomeUnknown):
+            await api.create(config_maps(namespace), shell.config_map("one"))
+
+
+@pytest.mark.parametrize(
+    "fault", [proxy.Loss.REQUEST, proxy.Loss.REPLY, proxy.Reply(503), proxy.Reply(504)], ids=str
+)
+async def test_a_read_is_tried_again(
+    control_plane: ControlPlane, namespace: str, fault: proxy.Loss | proxy.Reply
+) -> None:
+    async with (
+        proxy.in_front_of(control_plane) as between,
+        shell.api(shell.connect(control_plane, through=between.url)) as api,
+    ):
+        between.fail_next("GET", "configmaps", fault, times=2)
+        assert (await api.get(config_maps(namespace)))["kind"] == "ConfigMapList"
+        assert between.count("GET") == 3
+
+
+async def test_a_silent_server_is_given_up_at_the_deadline(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    place = config_maps(namespace)
+    async with (
+        proxy.in_front_of(control_plane) as between,
+        shell.api(shell.connect(control_plane, through=between.url)) as api,
+    ):
+        between.stall()
+        started_s = time.monotonic()
+        with pytest.raises(errors.Unreachable):
+            await api.get(place, deadline_s=0.5)
+        with pytest.raises(errors.OutcomeUnknown):
+            await api.create(place, shell.config_map("one"), deadline_s=0.5)
+        assert time.monotonic() - started_s < 3.0
+
+
+async def test_an_outage_fails_writes_without_effect_and_ends(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    place = config_maps(namespace)
+    async with shell.api(shell.connect(control_plane)) as api:
+        await api.get(place)
+        control_plane.stop_api_server()
+        try:
+            with pytest.raises(errors.RequestFailed):
+                await api.create(place, shell.config_map("one"), deadline_s=2.0)
+            with pytest.raises(errors.Unreachable):
+                await api.create(place, shell.config_map("one"), deadline_s=2.0)
+        finally:
+            await asyncio.to_thread(control_plane.start_api_server)
+        await api.create(place, shell.config_map("one"))
+
+
+async def test_a_rotated_token_is_read_again_and_the_request_goes_through(
+    control_plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    token_file, kubeconfig = tmp_path / "token", tmp_path / "kubeconfig"
+    config = orjson.loads(control_plane.kubeconfig.read_bytes())
+    config["users"][0]["user"] = {"tokenFile": str(token_file)}
+    kubeconfig.write_bytes(orjson.dumps(config))
+    token_file.write_text("expired")
+    async with shell.api(connection.load(str(kubeconfig))) as api:
+        with pytest.raises(errors.UnauthorizedError):
+            await api.get(config_maps(namespace))
+        token_file.write_text(control_plane.token)
+        await api.create(config_maps(namespace), shell.config_map("one"))
+
+
+async def test_credentials_that_cannot_be_read_are_an_error_of_the_request(
+    control_plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    token_file, kubeconfig = tmp_path / "token", tmp_path / "kubeconfig"
+    config = orjson.loads(control_plane.kubeconfig.read_bytes())
+    config["users"][0]["user"] = {"tokenFile": str(token_file)}
+    token_file.write_text("expired")
+    kubeconfig.write_bytes(orjson.dumps(config))
+    async with shell.api(connection.load(str(kubeconfig))) as api:
+        kubeconfig.unlink()
+        with pytest.raises(errors.Unreachable, match="credentials not read"):
+            await api.get(config_maps(namespace))
+        with pytest.raises(errors.Unreachable, match="credentials not read"):
+            await anext(api.stream(config_maps(namespace), query={"watch": "1"}, stall_s=5.0))
+        token_file.write_text(control_plane.token)
+        kubeconfig.write_bytes(orjson.dumps(config))
+        await api.get(config_maps(namespace))

@@ -1,0 +1,222 @@
+"""The kinds as the API server serves them: what is shown, what is filled in, what stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from integration import manifests
+from railwright_api import generate, names
+from railwright_api.fabric import Fabric
+from railwright_api.training_job import TrainingJob
+from railwright_testbed import ControlPlane
+from railwright_testbed.api_client import ApiClient, ApiError
+
+ROOT = Path(__file__).resolve().parents[2]
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+NOW = "2026-01-02T03:04:05Z"
+
+STATUS: dict[str, Any] = {
+    "observedGeneration": 1,
+    "phase": "Running",
+    "reason": "Running",
+    "message": "attempt 2 on node-a1,node-a2",
+    "attempt": 2,
+    "endedAttempt": 1,
+    "restarts": 1,
+    "failures": 0,
+    "earlyEnds": 0,
+    "nodes": ["node-a1", "node-a2"],
+    "nodesSummary": "node-a1,node-a2",
+    "racks": 1,
+    "progress": {
+        "step": 420,
+        "totalSteps": 1000,
+        "percent": "42%",
+        "loss": 2.5,
+        "phase": "Training",
+    },
+    "checkpoints": [{"attempt": 1, "step": 400}],
+    "lastEnd": {"attempt": 1, "cause": "NodeLost", "message": "gone", "lostNodes": ["node-a3"]},
+    "startedAt": NOW,
+    "conditions": [
+        {
+            "type": "Running",
+            "status": "True",
+            "reason": "Running",
+            "message": "attempt 2",
+            "lastTransitionTime": NOW,
+        }
+    ],
+}
+
+
+@pytest.mark.parametrize("plural", [definition.plural for definition in generate.DEFINITIONS])
+def test_every_kind_is_served_without_complaint(admin: ApiClient, plural: str) -> None:
+    found = admin.get(f"{CRDS}/{plural}.{names.GROUP}")
+    conditions = {one["type"]: one["status"] for one in found["status"]["conditions"]}
+    assert conditions["Established"] == "True"
+    assert conditions["NamesAccepted"] == "True"
+    assert conditions.get("NonStructuralSchema", "False") == "False"
+
+
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ("tj.spec.numNodes", ["<integer>", "one pod on each; all start together or none"]),
+        ("tj.spec.resourcesPerNode", ["<map[string]Object>", "such as nvidia.com/gpu 8"]),
+        ("tj.spec.template.spec.affinity", ["Reserved: Railwright places by the network"]),
+        ("tj.status.progress.percent", ["such as 42%"]),
+        ("queues", ["waits in the queue default"]),
+        ("fabrics.spec.levels", ["the coarsest first"]),
+    ],
+)
+def test_kubectl_explain_tells_what_a_field_means(
+    control_plane: ControlPlane, field: str, words: list[str]
+) -> None:
+    told = " ".join(control_plane.kubectl("explain", field).split())
+    assert all(word in told for word in words), told
+
+
+def test_what_is_not_said_is_filled_in(admin: ApiClient) -> None:
+    spec = manifests.accept(admin, manifests.job())["spec"]
+    del spec["template"]
+    assert spec == {
+        "queue": "default",
+        "numNodes": 2,
+        "numProcPerNode": 1,
+        "resourcesPerNode": {},
+        "backoffLimit": 3,
+        "suspend": False,
+    }
+
+
+def test_kubectl_get_answers_the_usual_questions(
+    control_plane: ControlPlane, admin: ApiClient, namespace: str
+) -> None:
+    jobs = manifests.path(names.TRAINING_JOBS, namespace)
+    admin.post(jobs, manifests.job())
+    admin.patch(f"{jobs}/train/status", {"status": STATUS})
+    heads, row = control_plane.kubectl("get", "tj", "-n", namespace).splitlines()
+    columns = ["NAME", "PHASE", "QUEUE", "NODES", "RACKS", "STEP", "PROGRESS", "RESTARTS"]
+    assert heads.split() == [*columns, "REASON", "AGE"]
+    assert row.split()[:-1] == [
+        *("train", "Running", "default", "node-a1,node-a2"),
+        *("1", "420", "42%", "1", "Running"),
+    ]
+    wide = control_plane.kubectl("get", "tj", "-n", namespace, "-o", "wide").splitlines()[1]
+    assert "attempt 2 on node-a1,node-a2" in wide
+    shown = control_plane.kubectl("get", names.SCHEDULER, "-n", namespace, "-o", "name")
+    assert "trainingjob.railwright.dev/train" in shown.split()
+
+
+def test_a_status_is_kept_as_written_and_apart_from_the_spec(
+    admin: ApiClient, namespace: str
+) -> None:
+    jobs = manifests.path(names.TRAINING_JOBS, namespace)
+    stored = admin.post(jobs, manifests.job() | {"status": STATUS})
+    assert "status" not in stored
+    admin.patch(f"{jobs}/train/status", {"status": STATUS, "spec": {"backoffLimit": 9}})
+    found = admin.get(f"{jobs}/train")
+    assert found["status"] == STATUS
+    assert found["spec"]["backoffLimit"] == 3
+    assert found["metadata"]["generation"] == 1
+    job = TrainingJob.model_validate(found)
+    assert job.status is not None
+    assert job.status.model_dump(by_alias=True, exclude_none=True, mode="json") == STATUS
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        ({"phase": "Resizing"}, 'Unsupported value: "Resizing"'),
+        ({"progress": {"step": 1, "percent": "4.2"}}, "status.progress.percent"),
+        ({"checkpoints": [{"attempt": 1, "step": 1}] * 17}, "at most 16"),
+        ({"lastEnd": STATUS["lastEnd"] | {"lastLines": "x" * 4097}}, "status.lastEnd.lastLines"),
+    ],
+)
+def test_a_status_that_says_nonsense_is_refused(
+    admin: ApiClient, namespace: str, status: dict[str, Any], words: str
+) -> None:
+    jobs = manifests.path(names.TRAINING_JOBS, namespace)
+    admin.post(jobs, manifests.job())
+    with pytest.raises(ApiError, match=words.replace('"', r'\\"')):
+        admin.patch(f"{jobs}/train/status", {"status": status})
+
+
+def test_a_fabric_starts_with_blocks_and_racks_and_there_is_one(admin: ApiClient) -> None:
+    fabric = manifests.cluster_object("Fabric")
+    del fabric["spec"]
+    path = manifests.path(names.FABRICS) + manifests.ASK
+    stored = Fabric.model_validate(admin.post(path, fabric))
+    assert stored.spec.levels == ("railwright.dev/block", "railwright.dev/rack")
+    with pytest.raises(ApiError, match=r"other.* is not .*default.*a cluster has one Fabric"):
+        admin.post(path, manifests.cluster_object("Fabric", "other"))
+    for levels, words in (
+        ([], "at least 1"),
+        (["a/b"] * 2, "Duplicate value"),
+        (["not a label"], "should match"),
+        ([f"l{number}" for number in range(9)], "at most 8"),
+    ):
+        with pytest.raises(ApiError, match=words):
+            admin.post(path, manifests.cluster_object("Fabric", levels=levels))
+
+
+def test_a_queue_has_a_name_that_jobs_can_say(admin: ApiClient) -> None:
+    path = manifests.path(names.QUEUES) + manifests.ASK
+    admin.post(path, manifests.cluster_object("Queue", "research", description="everyone"))
+    with pytest.raises(ApiError, match="has 64 characters, at most 63: jobs name their queue"):
+        admin.post(path, manifests.cluster_object("Queue", "q" * 64))
+
+
+def test_a_placement_never_changes(admin: ApiClient, namespace: str) -> None:
+    placements = manifests.path(names.PLACEMENTS, namespace)
+    spec: dict[str, Any] = {
+        "jobUID": "u",
+        "attempt": 1,
+        "epoch": 1,
+        "nodes": ["n1", "n2"],
+        "spans": [{"level": "railwright.dev/rack", "domains": 1}],
+        "resume": [],
+        "reason": "first start",
+    }
+    placement = manifests.cluster_object("Placement", "train-1", **spec)
+    assert admin.post(placements, placement)["spec"] == spec
+    for change in ({"nodes": ["n2", "n1"]}, {"epoch": 2}, {"spans": None}):
+        with pytest.raises(ApiError, match="spec never changes"):
+            admin.patch(f"{placements}/train-1", {"spec": change})
+
+
+def test_the_ledger_is_one_and_a_stale_write_of_it_fails(admin: ApiClient) -> None:
+    ledgers = manifests.path(names.LEDGERS)
+    cause = {"code": "RankFailed", "message": "rank 3 exited with 1", "lastLines": "x", "rank": 3}
+    entry = {
+        "jobUID": "u",
+        "namespace": "default",
+        "jobName": "train",
+        "attempt": 1,
+        "state": "Aborting",
+        "nodes": ["n1"],
+        "perNode": {"memory": 2**62, "cpu": 8000},
+        "cause": cause,
+    }
+    spec: dict[str, Any] = {"epoch": 1, "incarnation": "i", "holder": "h", "entries": [entry]}
+    with pytest.raises(ApiError, match="a cluster has one Ledger"):
+        admin.post(ledgers, manifests.cluster_object("Ledger", "other", **spec))
+    first = admin.post(ledgers, manifests.cluster_object("Ledger", **spec))
+    assert first["spec"] == spec
+    first["spec"]["epoch"] = 2
+    admin.request("PUT", f"{ledgers}/default", body=first)
+    with pytest.raises(ApiError) as caught:
+        admin.request("PUT", f"{ledgers}/default", body=first)
+    assert caught.value.status == 409
+    admin.delete(f"{ledgers}/default")
+
+
+def test_the_first_job_of_the_examples_is_taken(control_plane: ControlPlane) -> None:
+    example = ROOT / "examples/first-job.yaml"
+    assert len(example.read_text(encoding="utf-8").splitlines()) <= 12
+    answer = control_plane.kubectl("create", "--dry-run=server", "-f", str(example))
+    assert "trainingjob.railwright.dev/first created" in answer

@@ -1,0 +1,107 @@
+"""The operator's service account on a real API server: it may do its work, and nothing beside."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from railwright_testbed import ControlPlane
+from railwright_testbed.api_client import ApiClient
+
+ROOT = Path(__file__).resolve().parents[2]
+REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+OWN = "railwright-system"
+USER = f"system:serviceaccount:{OWN}:railwright-operator"
+OURS = "railwright.dev"
+LEASES = "coordination.k8s.io"
+
+May = Callable[..., bool]
+
+
+@pytest.fixture(scope="module")
+def may(control_plane: ControlPlane) -> Iterator[May]:
+    """Asks the API server what the operator may: verb, group, resource, namespace."""
+    control_plane.kubectl("apply", "-f", str(ROOT / "deploy/operator.yaml"))
+    with contextlib.closing(control_plane.client()) as client:
+
+        def ask(verb: str, group: str, what: str, namespace: str = "default") -> bool:
+            return _may(client, verb, group=group, what=what, namespace=namespace)
+
+        yield ask
+
+
+@pytest.mark.parametrize(
+    ("verbs", "group", "what", "namespace"),
+    [
+        ("get list watch delete", OURS, "trainingjobs", "default"),
+        ("patch", OURS, "trainingjobs/status", "default"),
+        ("list watch create", OURS, "queues", ""),
+        ("patch", OURS, "queues/status", ""),
+        ("list watch create", OURS, "fabrics", ""),
+        ("patch", OURS, "fabrics/status", ""),
+        ("get create", OURS, "placements", "default"),
+        ("get create update", OURS, "ledgers", ""),
+        ("get list watch create delete", "", "pods", "default"),
+        ("create", "", "pods/binding", "default"),
+        ("list watch", "", "nodes", ""),
+        ("list watch", "scheduling.k8s.io", "priorityclasses", ""),
+        ("create", "events.k8s.io", "events", "default"),
+        ("create", "authentication.k8s.io", "tokenreviews", ""),
+        ("get create update", LEASES, "leases", OWN),
+        ("get", LEASES, "leases", "kube-node-lease"),
+    ],
+)
+def test_the_operator_may_do_its_work(
+    may: May, verbs: str, group: str, what: str, namespace: str
+) -> None:
+    refused = [verb for verb in verbs.split() if not may(verb, group, what, namespace)]
+    assert not refused, f"{refused} {what}"
+
+
+@pytest.mark.parametrize(
+    ("verbs", "group", "what", "namespace"),
+    [
+        ("get list watch create update patch delete", "", "secrets", OWN),
+        ("get list create update delete", "", "configmaps", "default"),
+        ("update patch deletecollection", "", "pods", "default"),
+        ("create get", "", "pods/exec", "default"),
+        ("create", "", "pods/ephemeralcontainers", "default"),
+        ("get update patch delete", "", "nodes", ""),
+        ("create update patch", OURS, "trainingjobs", "default"),
+        ("list watch update patch delete", OURS, "placements", "default"),
+        ("delete patch", OURS, "ledgers", ""),
+        ("update patch delete", OURS, "queues", ""),
+        ("create update", LEASES, "leases", "kube-node-lease"),
+        ("get create", LEASES, "leases", "default"),
+        ("get create update patch delete", "scheduling.k8s.io", "priorityclasses", ""),
+        ("create", "", "serviceaccounts/token", OWN),
+        ("get list create", "rbac.authorization.k8s.io", "clusterroles", ""),
+        ("list", "", "namespaces", ""),
+        ("list", "apiextensions.k8s.io", "customresourcedefinitions", ""),
+    ],
+)
+def test_the_operator_may_not_do_what_it_has_no_need_of(
+    may: May, verbs: str, group: str, what: str, namespace: str
+) -> None:
+    allowed = [verb for verb in verbs.split() if may(verb, group, what, namespace)]
+    assert not allowed, f"{allowed} {what}"
+
+
+def _may(client: ApiClient, verb: str, *, group: str, what: str, namespace: str) -> bool:
+    resource, _, subresource = what.partition("/")
+    attributes = {
+        "verb": verb,
+        "group": group,
+        "resource": resource,
+        "subresource": subresource,
+        "namespace": namespace,
+    }
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"user": USER, "resourceAttributes": attributes},
+    }
+    return bool(client.post(REVIEWS, body)["status"]["allowed"])

@@ -1,0 +1,142 @@
+"""The pod template: what is Railwright's own is refused with what to do; all else is kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from integration import manifests
+from integration.manifests import accept, refusal
+from railwright_testbed.api_client import ApiClient
+
+Changes = dict[str, Any]
+SPEC = "spec.template.spec"
+
+
+@pytest.mark.parametrize(
+    ("pod", "words"),
+    [
+        ({"nodeName": "n1"}, [f"{SPEC}.nodeName", "chooses the nodes: use nodeSelector"]),
+        ({"schedulerName": "default-scheduler"}, [f"{SPEC}.schedulerName", "remove it"]),
+        ({"schedulingGates": [{"name": "g"}]}, [f"{SPEC}.schedulingGates", "spec.suspend"]),
+        ({"restartPolicy": "Always"}, ['restartPolicy is "Always"', "backoffLimit", "remove it"]),
+        ({"hostname": "h"}, [f"{SPEC}.hostname", "remove it"]),
+        ({"affinity": {"nodeAffinity": {}}}, [f"{SPEC}.affinity", "use nodeSelector"]),
+        ({"topologySpreadConstraints": []}, ["topologySpreadConstraints", "use nodeSelector"]),
+        ({"priorityClassName": "p"}, [f"{SPEC}.priorityClassName", "spec.priorityClassName"]),
+        ({"priority": 5}, [f"{SPEC}.priority:", "use spec.priorityClassName"]),
+        ({"resources": {"requests": {"cpu": 1}}}, ["use spec.resourcesPerNode of the job"]),
+        ({"overhead": {"cpu": "abc"}}, [f"{SPEC}.overhead", "RuntimeClass: remove it"]),
+        ({"resourceClaims": [{"name": "c"}]}, ["resourceClaims", "spec.resourcesPerNode"]),
+        ({"containers": []}, [f"{SPEC}.containers", "at least 1"]),
+        ({"containers": [{"name": "c", "image": "i", "command": ["c"]}] * 9}, ["at most 8"]),
+        ({"containers": [{"name": "c", "command": ["c"]}]}, ["containers[0].image: Required"]),
+        ({"volumes": [{"name": "railwright-x", "emptyDir": {}}]}, ["volumes[0].name", "reserved"]),
+        ({"initContainers": [{"name": "railwright", "image": "i"}]}, ["initContainers[0].name"]),
+        ({"tolerations": [{"operator": "exists"}]}, ["tolerations[0].operator", '"Exists"']),
+        ({"nodeSelector": {"a": "x" * 64}}, ["nodeSelector.a", "63"]),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_what_railwright_sets_itself_is_refused(
+    admin: ApiClient, pod: Changes, words: list[str]
+) -> None:
+    answer = refusal(admin, manifests.job(pod=pod))
+    assert all(word in answer for word in words), answer
+
+
+@pytest.mark.parametrize("command", [None, []])
+def test_the_first_container_needs_a_command(admin: ApiClient, command: list[str] | None) -> None:
+    answer = refusal(admin, manifests.job(container={"command": command}))
+    assert 'containers[0].command is missing in "train"' in answer, answer
+    assert "cannot know an image's own entrypoint" in answer
+
+
+def test_resources_of_the_first_container_are_refused(admin: ApiClient) -> None:
+    asked = {"limits": {"nvidia.com/gpu": 8}}
+    answer = refusal(admin, manifests.job(container={"resources": asked}))
+    assert 'containers[0].resources is reserved in "train"' in answer, answer
+    assert "use spec.resourcesPerNode" in answer
+
+
+@pytest.mark.parametrize("part", ["containers", "initContainers"])
+@pytest.mark.parametrize("side", ["requests", "limits"])
+@pytest.mark.parametrize(
+    ("resource", "amount", "expected"),
+    [
+        ("cpu", "lots", "not a quantity from 0 to 100k, such as 8 or 500m"),
+        ("cpu", -1, "not a quantity from 0 to 100k, such as 8 or 500m"),
+        ("memory", "100Ei", "not a quantity from 0 to 256Ti, such as 64Gi"),
+        ("nvidia.com/gpu", "500m", "not a whole number from 0 to 999999, such as 8"),
+    ],
+)
+def test_sidecars_and_init_containers_ask_for_what_can_be_counted(
+    admin: ApiClient, part: str, side: str, resource: str, amount: object, expected: str
+) -> None:
+    beside = {"name": "side", "image": "i", "resources": {side: {resource: amount}}}
+    first = {"name": "train", "image": "i", "command": ["c"]}
+    given = {"containers": [first, beside]} if part == "containers" else {part: [beside]}
+    answer = refusal(admin, manifests.job(pod=given))
+    assert f'{resource} is "{amount}", {expected}' in answer, answer
+    assert f"{part}[{len(given[part]) - 1}].resources.{side}" in answer
+
+
+def test_a_sidecar_may_ask_for_devices_and_parts_of_a_cpu(admin: ApiClient) -> None:
+    asked = {"requests": {"cpu": "500m", "memory": "1Gi", "nvidia.com/gpu": "1"}}
+    beside = {"name": "side", "image": "i", "resources": asked}
+    first = {"name": "train", "image": "i", "command": ["c"]}
+    accept(admin, manifests.job(pod={"containers": [first, beside]}))
+
+
+@pytest.mark.parametrize(
+    "name", ["RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "RAILWRIGHT_X"]
+)
+def test_the_environment_that_tells_a_rank_its_place_is_reserved(
+    admin: ApiClient, name: str
+) -> None:
+    env = [{"name": "FINE", "value": "1"}, {"name": name, "value": "1"}]
+    answer = refusal(admin, manifests.job(container={"env": env}))
+    assert "containers[0].env[1].name" in answer, answer
+    assert f"name: {name} is reserved, Railwright sets it for each rank: remove it" in answer
+
+
+def test_a_value_of_more_than_32_kib_is_refused(admin: ApiClient) -> None:
+    env = [{"name": "V", "value": "x" * (32 * 1024 + 1)}]
+    answer = refusal(admin, manifests.job(container={"env": env}))
+    assert "env[0].value: Too long" in answer, answer[:500]
+
+
+@pytest.mark.parametrize("field", ["labels", "annotations"])
+def test_labels_and_annotations_of_our_group_are_reserved(admin: ApiClient, field: str) -> None:
+    metadata = {field: {"team": "a", "railwright.dev/attempt": "7"}}
+    answer = refusal(admin, manifests.job(metadata=metadata))
+    assert f"spec.template.metadata.{field}" in answer, answer
+    assert f"{field}: railwright.dev/attempt is reserved" in answer
+
+
+def test_owner_references_are_refused(admin: ApiClient) -> None:
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
+    answer = refusal(admin, manifests.job(metadata={"ownerReferences": [owner]}))
+    assert "ownerReferences is reserved: the job owns its pods: remove it" in answer, answer
+
+
+def test_what_railwright_does_not_know_of_a_pod_is_kept(admin: ApiClient) -> None:
+    container = {
+        "env": [{"name": "K", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}],
+        "securityContext": {"runAsUser": 1000},
+        "volumeMounts": [{"name": "data", "mountPath": "/data", "readOnly": True}],
+        "ports": [{"containerPort": 8080}],
+    }
+    pod: Changes = {
+        "initContainers": [{"name": "fetch", "image": "i", "restartPolicy": "Always"}],
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}],
+        "nodeSelector": {"kubernetes.io/arch": "amd64"},
+        "tolerations": [{"key": "k", "operator": "Exists", "tolerationSeconds": 60}],
+        "serviceAccountName": "trainer",
+        "hostIPC": True,
+        "restartPolicy": "Never",
+    }
+    given = manifests.job(pod=pod, container=container, metadata={"labels": {"team": "a"}})
+    stored = accept(admin, given)
+    assert stored["spec"]["template"] == given["spec"]["template"]

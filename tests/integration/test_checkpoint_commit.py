@@ -1,0 +1,210 @@
+"""Saving, asking and loading, with a launcher's real sockets and an operator's real answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from railwright import (
+    AttemptRevoked,
+    Checkpointer,
+    channel,
+    channel_server,
+    environment,
+    manifest,
+    reporting,
+    wire,
+)
+from railwright.wire import Checkpoint
+from railwright_testbed import waiting
+from worlds import launchers
+from worlds.operator_endpoint import OperatorEndpoint
+from worlds.tiny_training import Run
+
+
+@pytest.fixture
+def operator() -> Iterator[OperatorEndpoint]:
+    with OperatorEndpoint().listening() as listening:
+        yield listening
+
+
+@pytest.fixture
+def standing(
+    operator: OperatorEndpoint, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[reporting.Standing]:
+    """This process is rank 0 of a job's first attempt, with the launcher's real commit desk."""
+    environ = launchers.environment_of(operator.url, tmp_path)
+    pod = environment.pod(environ)
+    world = wire.World(
+        world_size=1, num_nodes=1, first_rank=0, master_address="127.0.0.1", master_port=29500
+    )
+    standing = reporting.Standing(pod.member, world, ranks=range(1))
+    server = channel_server.ChannelServer()
+    desk = reporting.CommitDesk(pod, standing)
+    server.start(standing.report, desk.answer)
+    of_job = {
+        environment.CHANNEL: str(server.folder),
+        environment.RESUME: '{"checkpoints":[]}',
+        environment.JOB_UID: launchers.JOB_UID,
+        environment.ATTEMPT: "1",
+    }
+    for name, value in of_job.items():
+        monkeypatch.setenv(name, value)
+    yield standing
+    server.close()
+    desk.close()
+
+
+def in_attempt(
+    monkeypatch: pytest.MonkeyPatch, attempt: int, resume: tuple[Checkpoint, ...]
+) -> None:
+    """From here on, what is loaded and saved is another attempt's."""
+    text = wire.encode(environment.Resume(resume)).decode()
+    monkeypatch.setenv(environment.ATTEMPT, str(attempt))
+    monkeypatch.setenv(environment.RESUME, text)
+
+
+def saved(directory: Path, *steps: int) -> Path:
+    """A run that has saved these steps; returns the folder of its attempt."""
+    run = Run(directory, seed=0)
+    for step in steps:
+        run.train(1)
+        run.checkpoints.save(step)
+    return directory / launchers.JOB_UID / "attempt-1"
+
+
+def test_a_commit_is_asked_for_then_made_then_told(
+    operator: OperatorEndpoint, standing: reporting.Standing, tmp_path: Path
+) -> None:
+    attempt = saved(tmp_path, 1, 2)
+    assert [commit.step for commit in operator.commits] == [1, 2]
+    assert (attempt / "step-2" / manifest.NAME).exists()
+    assert standing.next_beat().committed == Checkpoint(1, 2)
+    # Reports come by datagram, behind the answers to commits: the last of them may be on its way.
+    waiting.until(lambda: _is_done_saving(standing), "the end of the phase", deadline_s=10)
+
+
+def _is_done_saving(standing: reporting.Standing) -> bool:
+    progress = standing.next_beat().progress
+    return progress is None or progress.phase is not wire.Phase.CHECKPOINTING
+
+
+def test_a_refused_commit_renames_nothing_and_tells_the_script(
+    operator: OperatorEndpoint, standing: reporting.Standing, tmp_path: Path
+) -> None:
+    operator.refused_steps = (2,)
+    with pytest.raises(AttemptRevoked, match="attempt 2 has begun"):
+        saved(tmp_path, 1, 2)
+    job = tmp_path / launchers.JOB_UID
+    assert not (manifest.folder_of(job, Checkpoint(1, 2)) / manifest.NAME).exists()
+    assert manifest.verified(job, Checkpoint(1, 1))
+    assert standing.revoked == "the attempt was revoked: attempt 2 has begun"
+    assert standing.next_beat().committed == Checkpoint(1, 1)
+
+
+def test_an_operator_that_is_away_delays_a_commit_by_5_s_and_nothing_is_removed(
+    operator: OperatorEndpoint, standing: reporting.Standing, tmp_path: Path
+) -> None:
+    run = Run(tmp_path, seed=0)
+    checkpoints = Checkpointer(tmp_path, run.model, run.optimizer, keep=1)
+    checkpoints.save(1)
+    operator.status = 503
+    started = time.monotonic()
+    checkpoints.save(2)
+    assert 4.5 < time.monotonic() - started < 10
+    assert standing.next_beat().committed == Checkpoint(1, 2)
+    # This attempt may be a revoked one, and step 1 all that the next attempt may read.
+    assert manifest.steps(tmp_path / launchers.JOB_UID, 1) == [2, 1]
+    operator.status = 200
+    checkpoints.save(3)
+    assert manifest.steps(tmp_path / launchers.JOB_UID, 1) == [3]
+
+
+def test_a_torn_newest_checkpoint_is_passed_over_and_told(
+    standing: reporting.Standing,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    attempt = saved(tmp_path, 1, 2, 3)
+    (attempt / "step-3" / manifest.NAME).unlink()
+    shard = next((attempt / "step-2").glob("__0_*"))
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 1
+    shard.write_bytes(data)
+    in_attempt(monkeypatch, 2, (Checkpoint(1, 3),))
+    assert Run(tmp_path, seed=7).checkpoints.load() == 1
+    assert standing.next_beat().skipped == (
+        "attempt-1/step-3: there is no manifest.json",
+        f"attempt-1/step-2: {shard.name} is not as it was written",
+    )
+    assert standing.next_beat().resumed_from == Checkpoint(1, 1)
+    errors = capfd.readouterr().err
+    assert "railwright: skipped attempt-1/step-3: there is no manifest.json" in errors
+    assert "railwright: resumed from attempt-1/step-1" in errors
+
+
+def test_nothing_above_the_resume_point_is_read(
+    standing: reporting.Standing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved(tmp_path, 1, 2, 3)
+    in_attempt(monkeypatch, 2, (Checkpoint(1, 2),))
+    assert Run(tmp_path, seed=7).checkpoints.load() == 2
+    assert standing.next_beat().skipped == ()
+    in_attempt(monkeypatch, 2, ())
+    assert Run(tmp_path, seed=7).checkpoints.load() == 0
+
+
+def test_a_local_run_that_is_started_again_resumes_and_keeps_three(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (environment.CHANNEL, environment.RESUME, environment.JOB_UID):
+        monkeypatch.delenv(name, raising=False)
+    first = Run(tmp_path, seed=0)
+    assert first.checkpoints.load() == 0
+    for step in (1, 2):
+        first.train(1)
+        first.checkpoints.save(step)
+    second = Run(tmp_path, seed=7)
+    assert second.checkpoints.load() == 2
+    assert second.contents() == first.contents()
+    for step in (3, 4):
+        second.checkpoints.save(step)
+        second.checkpoints.save(step)
+    job = tmp_path / "local"
+    assert (manifest.steps(job, 2), manifest.steps(job, 1)) == ([4, 3], [2])
+
+
+def test_a_state_that_could_not_be_read_back_is_refused_when_it_is_saved(tmp_path: Path) -> None:
+    class Open:
+        def state_dict(self) -> dict[str, object]:
+            return {"path": tmp_path}
+
+        def load_state_dict(self, state: object) -> None:
+            raise AssertionError(state)
+
+    run = Run(tmp_path, seed=0)
+    checkpoints = Checkpointer(tmp_path, run.model, run.optimizer, reader=Open())
+    with pytest.raises(Exception, match="Weights only load failed") as refused:
+        checkpoints.save(1)
+    assert any("reader" in note for note in refused.value.__notes__)
+
+
+def test_a_disk_that_is_full_is_said_and_the_same_step_may_be_saved_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(tmp_path, seed=0)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(manifest, "write_durably", full)
+        with pytest.raises(OSError, match=r"rank 0: .*No space left"):
+            run.checkpoints.save(1)
+    run.checkpoints.save(1)
+    assert channel.ask(channel.Request()).granted
+    assert manifest.verified(tmp_path / "local", Checkpoint(1, 1))

@@ -1,0 +1,44 @@
+"""A resumed run continues bit for bit, because of every part of what is saved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from railwright import manifest
+from worlds import tiny_training
+
+Losses = Mapping[str, list[float]]
+
+
+@pytest.fixture(scope="module", params=["DDP", "FSDP"])
+def losses(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Losses:
+    directory = tmp_path_factory.mktemp("run")
+    found, _ = tiny_training.ranks_running(f"equality of {request.param}", directory, world_size=2)
+    return {name: list(values) for name, values in found.items()}
+
+
+def test_a_resumed_run_has_the_losses_of_an_uninterrupted_one(losses: Losses) -> None:
+    assert losses["resumed"] == losses["uninterrupted"]
+    assert len(set(losses["uninterrupted"])) == tiny_training.STEPS - tiny_training.SAVED_STEP
+
+
+@pytest.mark.parametrize("part", ["optimizer", "random numbers", "data position"])
+def test_every_part_of_what_is_saved_is_needed(losses: Losses, part: str) -> None:
+    assert losses[f"without {part}"] != losses["uninterrupted"]
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2)])
+def test_a_checkpoint_loads_on_another_number_of_ranks(
+    tmp_path: Path, before: int, after: int
+) -> None:
+    contents, _ = tiny_training.ranks_running("saved", tmp_path, world_size=before)
+    found, errors = tiny_training.ranks_running("loaded", tmp_path, world_size=after)
+    assert found["contents"] == contents
+    assert f"{before} ranks had saved it, {after} go on" in errors
+    first, again = found["chance"]
+    assert len(set(first)) == after, "two ranks drew the same random number"
+    assert again == first
+    assert manifest.attempts(tmp_path / "local") == [1], "loading alone makes no attempt"

@@ -1,0 +1,227 @@
+"""Launchers' messages over HTTP, with tokens that a real API server issues and reviews."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from railwright import wire
+from railwright_operator.heartbeats import server
+from railwright_operator.kube import errors
+from railwright_testbed import ControlPlane
+from worlds import heartbeats, shell
+from worlds.heartbeats import ATTEMPT, JOB, Heartbeats
+
+OTHER_JOB = "0b1f5a5e-0000-4000-8000-000000000002"
+
+
+@pytest.fixture
+async def world(control_plane: ControlPlane, namespace: str) -> AsyncIterator[Heartbeats]:
+    async with (
+        shell.api(shell.connect(control_plane)) as api,
+        heartbeats.listening(api, namespace) as listening,
+    ):
+        yield listening
+
+
+def member(rank: int = 0, attempt: int = ATTEMPT) -> wire.Member:
+    return wire.Member(JOB, attempt, rank)
+
+
+def register(rank: int) -> wire.Register:
+    return wire.Register(member(rank), f"10.0.0.{rank}", master_port=29500, num_processes=1)
+
+
+def beat(rank: int = 0, *, attempt: int = ATTEMPT, sequence: int = 1) -> wire.Beat:
+    return wire.Beat(member(rank, attempt), sequence, running=1, exited=0)
+
+
+async def tokens_of(world: Heartbeats) -> list[str]:
+    return [await world.token(f"pod-{rank}", uid) for rank, uid in world.pods.items()]
+
+
+async def test_launchers_wait_for_each_other_then_get_the_world(world: Heartbeats) -> None:
+    tokens = await tokens_of(world)
+    status, answer = await world.say("/v1/register", tokens[1], register(1))
+    assert (status, answer["order"], answer["missing"]) == (200, "wait", [0])
+    await world.say("/v1/register", tokens[0], register(0))
+    status, answer = await world.say("/v1/register", tokens[1], register(1))
+    assert (status, answer["order"]) == (200, "go")
+    assert answer["world"]["first_rank"] == 1
+    assert answer["world"]["master_address"] == "10.0.0.0"
+
+
+async def test_a_token_is_reviewed_once_for_many_beats(world: Heartbeats) -> None:
+    token = (await tokens_of(world))[0]
+    for sequence in range(20):
+        status, answer = await world.say("/v1/beat", token, beat(sequence=sequence))
+        assert (status, answer["order"]) == (200, "continue")
+    assert world.reviews("good") == 1.0
+
+
+async def test_the_token_of_another_pod_is_refused(world: Heartbeats) -> None:
+    tokens = await tokens_of(world)
+    assert (await world.say("/v1/beat", tokens[1], beat(0)))[0] == 403
+    stranger = await world.token("stranger", await world.make_pod("stranger"))
+    assert (await world.say("/v1/beat", stranger, beat(0)))[0] == 403
+
+
+async def test_a_token_for_another_job_or_for_no_audience_of_ours_is_refused(
+    world: Heartbeats,
+) -> None:
+    other = await world.token("pod-0", world.pods[0], audience_of=OTHER_JOB)
+    assert (await world.say("/v1/beat", other, beat(0)))[0] == 403
+    bound = {"kind": "Pod", "apiVersion": "v1", "name": "pod-0", "uid": world.pods[0]}
+    usual = await world.token_of({"boundObjectRef": bound})
+    assert (await world.say("/v1/beat", usual, beat(0)))[0] == 403
+
+
+async def test_a_token_that_is_bound_to_no_pod_is_refused(world: Heartbeats) -> None:
+    loose = await world.token_of({"audiences": [heartbeats.audience(JOB)]})
+    assert (await world.say("/v1/beat", loose, beat(0)))[0] == 403
+
+
+async def test_what_is_no_token_is_refused_and_asked_about_once(world: Heartbeats) -> None:
+    for _ in range(3):
+        assert (await world.say("/v1/beat", "nonsense", beat(0)))[0] == 403
+    assert world.reviews("refused") == 1.0
+    assert (await world.post("/v1/beat", wire.encode(beat(0))))[0] == 403
+
+
+async def test_the_token_of_a_deleted_pod_is_refused_also_while_it_is_remembered(
+    world: Heartbeats,
+) -> None:
+    remembered, fresh = [await world.token("pod-0", world.pods[0]) for _ in range(2)]
+    assert (await world.say("/v1/beat", remembered, beat(0)))[0] == 200
+    old = world.pods.pop(0)
+    await world.delete_pod("pod-0", old)
+    assert (await world.say("/v1/beat", remembered, beat(0, sequence=2)))[0] == 403
+    await world.is_refused_by_server(fresh)
+    world.pods[0] = old
+    assert (await world.say("/v1/beat", fresh, beat(0, sequence=3)))[0] == 403
+
+
+async def test_a_revoked_attempt_is_told_to_stop_by_every_path(world: Heartbeats) -> None:
+    token = (await tokens_of(world))[0]
+    world.sessions.revoke(JOB, ATTEMPT)
+    status, answer = await world.say("/v1/register", token, register(0))
+    assert (status, answer["order"]) == (409, "stop")
+    status, answer = await world.say("/v1/beat", token, beat(0))
+    assert (status, answer["order"]) == (409, "stop")
+    status, answer = await world.say("/v1/commit", token, wire.Commit(member(), 5))
+    assert (status, answer["granted"]) == (409, False)
+    assert world.commits == []
+
+
+async def test_an_attempt_not_known_yet_may_come_back(world: Heartbeats) -> None:
+    token = (await tokens_of(world))[0]
+    assert (await world.say("/v1/beat", token, beat(attempt=ATTEMPT + 1)))[0] == 425
+    assert world.reviews("good") == 0.0
+
+
+async def test_a_commit_is_granted_once_recorded_and_refused_if_revoked_meanwhile(
+    world: Heartbeats,
+) -> None:
+    token = (await tokens_of(world))[0]
+    status, answer = await world.say("/v1/commit", token, wire.Commit(member(), 5))
+    assert (status, answer["granted"], world.commits) == (200, True, [(JOB, ATTEMPT, 5)])
+    world.commit_error = errors.NotLeader("lost")
+    assert (await world.say("/v1/commit", token, wire.Commit(member(), 6)))[0] == 503
+    world.commit_error, world.revokes_while_committing = None, True
+    status, answer = await world.say("/v1/commit", token, wire.Commit(member(), 6))
+    assert (status, answer["granted"]) == (409, False)
+
+
+async def test_a_commit_that_takes_too_long_is_to_be_tried_again(
+    world: Heartbeats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = (await tokens_of(world))[0]
+    monkeypatch.setattr(server, "COMMIT_DEADLINE_S", 0.05)
+    world.records.clear()
+    assert (await world.say("/v1/commit", token, wire.Commit(member(), 5)))[0] == 503
+    monkeypatch.undo()
+    world.records.set()
+    assert (await world.say("/v1/commit", token, wire.Commit(member(), 5)))[0] == 200
+
+
+async def test_an_operator_that_does_not_lead_sends_launchers_away(world: Heartbeats) -> None:
+    token = (await tokens_of(world))[0]
+    world.leads = False
+    assert (await world.say("/v1/beat", token, beat()))[0] == 503
+
+
+async def test_the_api_server_away_costs_known_launchers_nothing(
+    world: Heartbeats, control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, unknown = await tokens_of(world)
+    assert (await world.say("/v1/beat", known, beat()))[0] == 200
+    await asyncio.to_thread(control_plane.stop_api_server)
+    try:
+        assert (await world.say("/v1/beat", known, beat(sequence=2)))[0] == 200
+        assert (await world.say("/v1/beat", unknown, beat(1)))[0] == 503
+    finally:
+        await asyncio.to_thread(control_plane.start_api_server)
+    assert (await world.say("/v1/beat", unknown, beat(1)))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b'{"member":{"job_uid":"u","attempt":1,"node_rank":0},"sequence":NaN}',
+        b'{"a":' * 2000,
+        b"9" * 5000,
+        b"\xff\xfe",
+    ],
+    ids=["empty", "list", "cut", "NaN", "deep", "long number", "not UTF-8"],
+)
+async def test_a_malformed_body_is_refused(world: Heartbeats, body: bytes) -> None:
+    assert (await world.say("/v1/beat", "any", body))[0] == 400
+
+
+async def test_a_body_that_is_too_large_is_refused_with_and_without_a_length(
+    world: Heartbeats,
+) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(40):
+            yield b" " * 1024
+
+    large = b" " * (wire.MESSAGE_BYTES_MAX + 1)
+    assert (await world.post("/v1/beat", large))[0] == 413
+    assert (await world.post("/v1/beat", chunks()))[0] == 413
+
+
+async def test_a_compressed_body_is_not_opened(world: Heartbeats) -> None:
+    headers = {"Content-Encoding": "gzip"}
+    assert (await world.post("/v1/beat", b"\x1f\x8b", **headers))[0] == 415
+
+
+async def test_a_body_that_drips_is_given_up(
+    world: Heartbeats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "BODY_DEADLINE_S", 0.2)
+    reader, writer = await asyncio.open_connection(*world.address)
+    writer.write(b"POST /v1/beat HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+    answer = await asyncio.wait_for(reader.readline(), shell.DEADLINE_S)
+    assert answer.split()[1] == b"408"
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_a_head_that_drips_is_cut_off(
+    control_plane: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "HEAD_DEADLINE_S", 0.3)
+    async with (
+        shell.api(shell.connect(control_plane)) as api,
+        heartbeats.listening(api, namespace) as world,
+    ):
+        reader, writer = await asyncio.open_connection(*world.address)
+        writer.write(b"POST /v1/beat HTTP/1.1\r\nHost: x\r\nX-Slow:")
+        assert await asyncio.wait_for(reader.read(), shell.DEADLINE_S) == b""
+        writer.close()
+        await writer.wait_closed()

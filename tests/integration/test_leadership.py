@@ -1,0 +1,172 @@
+"""One leader at a time, held by a real Lease; who lost it knows before anyone else may have it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+
+from railwright_operator.connection import Connection
+from railwright_operator.kube import errors
+from railwright_operator.leadership import Leadership, Terms
+from railwright_testbed import ControlPlane
+from worlds import proxy, shell
+
+TERMS = Terms(duration_s=6.0, renew_deadline_s=3.0, retry_s=0.3)
+
+
+@dataclass
+class Candidate:
+    """One process's leadership, and when it was told what (monotonic seconds)."""
+
+    source: Connection
+    namespace: str
+    name: str
+    gained_s: list[float] = field(default_factory=list)
+    lost_s: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.leadership = Leadership(
+            self.source,
+            namespace=self.namespace,
+            name="operator",
+            identity=self.name,
+            on_gained=lambda: self.gained_s.append(time.monotonic()),
+            on_lost=lambda: self.lost_s.append(time.monotonic()),
+            clock=time.monotonic,
+            rng=Random(self.name),
+            terms=TERMS,
+        )
+
+    def held(self) -> bool:
+        return self.leadership.held()
+
+
+async def stop(*candidates: Candidate) -> None:
+    for candidate in candidates:
+        await asyncio.to_thread(candidate.leadership.stop)
+
+
+def lease(namespace: str) -> str:
+    return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/operator"
+
+
+async def test_the_first_leads_and_gives_the_lease_back_when_it_stops(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    source = shell.connect(control_plane)
+    one, two = (Candidate(source, namespace, name) for name in ("one", "two"))
+    try:
+        one.leadership.start()
+        await shell.until(one.held, "the first leads")
+        two.leadership.start()
+        started_s = time.monotonic()
+        while time.monotonic() < started_s + TERMS.duration_s + 1.0:
+            assert one.held()
+            assert not two.held()
+            await asyncio.sleep(0.05)
+        await stop(one)
+        assert not one.held()
+        stopped_s = time.monotonic()
+        await shell.until(two.held, "the second leads")
+        assert time.monotonic() - stopped_s < TERMS.duration_s
+        assert one.lost_s == []
+    finally:
+        await stop(one, two)
+
+
+async def test_a_leader_cut_off_stops_writing_before_another_may_lead(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async with proxy.in_front_of(control_plane) as between:
+        one = Candidate(shell.connect(control_plane, through=between.url), namespace, "one")
+        two = Candidate(shell.connect(control_plane), namespace, "two")
+        try:
+            one.leadership.start()
+            await shell.until(one.held, "the first leads")
+            two.leadership.start()
+            async with shell.api(shell.connect(control_plane), may_write=one.held) as api:
+                place = f"/api/v1/namespaces/{namespace}/configmaps"
+                await api.create(place, shell.config_map("as-leader"))
+                between.stall()
+                await shell.until(lambda: not one.held(), "the first stops by its own clock")
+                assert not two.gained_s
+                with pytest.raises(errors.NotLeader):
+                    await api.create(place, shell.config_map("as-ghost"))
+            await shell.until(lambda: one.lost_s and two.gained_s, "both are told")
+            assert two.gained_s[0] > one.lost_s[0]
+        finally:
+            between.flow()
+            await stop(one, two)
+
+
+async def test_a_busy_event_loop_does_not_cost_the_lease(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    one = Candidate(shell.connect(control_plane), namespace, "one")
+    try:
+        one.leadership.start()
+        await shell.until(one.held, "it leads")
+        end_s = time.monotonic() + TERMS.duration_s + 1.0
+        while time.monotonic() < end_s:
+            assert one.held()
+        assert one.lost_s == []
+    finally:
+        await stop(one)
+
+
+async def test_a_lease_taken_by_force_is_lost_at_once_and_not_taken_back(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    one = Candidate(shell.connect(control_plane), namespace, "one")
+    async with shell.api(shell.connect(control_plane)) as api:
+        try:
+            one.leadership.start()
+            await shell.until(one.held, "it leads")
+            await api.patch(lease(namespace), {"spec": {"holderIdentity": "person"}})
+            await shell.until(lambda: one.lost_s, "it is told")
+            assert not one.held()
+        finally:
+            await stop(one)
+        assert (await api.get(lease(namespace)))["spec"]["holderIdentity"] == "person"
+
+
+async def test_a_lease_that_another_gave_back_meanwhile_is_still_a_lost_one(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    one = Candidate(shell.connect(control_plane), namespace, "one")
+    async with shell.api(shell.connect(control_plane)) as api:
+        try:
+            one.leadership.start()
+            await shell.until(one.held, "it leads")
+            await api.patch(lease(namespace), {"spec": {"holderIdentity": ""}})
+            await shell.until(lambda: one.lost_s, "it is told")
+            assert len(one.gained_s) == 1
+        finally:
+            await stop(one)
+
+
+async def test_an_outage_shorter_than_the_renew_deadline_costs_nothing(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async with proxy.in_front_of(control_plane) as between:
+        one = Candidate(shell.connect(control_plane, through=between.url), namespace, "one")
+        try:
+            one.leadership.start()
+            await shell.until(one.held, "it leads")
+            between.fail_next("GET", "leases", proxy.Reply(503), times=2)
+            between.fail_next("PUT", "leases", proxy.Loss.REPLY)
+            seen = between.count("PUT")
+            await shell.until(lambda: between.count("PUT") >= seen + 3, "it renews again")
+            assert one.held()
+            assert one.lost_s == []
+        finally:
+            await stop(one)
+
+
+def test_terms_that_would_let_two_lead_are_refused() -> None:
+    with pytest.raises(ValueError, match="renew_deadline_s 14"):
+        Terms(duration_s=15.0, renew_deadline_s=14.0, retry_s=2.0)

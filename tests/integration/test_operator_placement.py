@@ -1,0 +1,123 @@
+"""The running operator places gangs: whole, close together, by priority, and never too many."""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+from integration import operator_site
+from integration.operator_site import Floor, Job, Site
+from railwright_api import names
+from railwright_testbed import waiting
+
+FIRST_START = "first start"
+
+
+def test_a_gang_gets_the_rack_that_holds_it_and_its_ranks_in_order(site: Site) -> None:
+    with operator_site.floor_on(site, (1, 3, 2)) as floor:
+        status = floor.apply("gang", nodes=3).until_bound()
+        assert status["nodes"] == floor.nodes[1:4]
+        assert status["racks"] == 1
+        placement = site.admin.get(floor.path(names.PLACEMENTS) + "/gang-1")["spec"]
+        assert placement["nodes"] == floor.nodes[1:4]
+        assert {"level": names.LABEL_RACK, "domains": 1} in placement["spans"]
+        assert (placement["attempt"], placement["reason"]) == (1, FIRST_START)
+        assert placement["epoch"] == site.ledger()["spec"]["epoch"]
+
+
+def test_a_gang_larger_than_any_rack_spans_the_fewest_one_after_the_other(site: Site) -> None:
+    with operator_site.floor_on(site, (1, 3, 2)) as floor:
+        status = floor.apply("gang", nodes=5).until_bound()
+        assert status["nodes"] == floor.nodes[1:]
+        assert status["racks"] == 2
+
+
+def test_two_small_jobs_share_a_node(floor: Floor) -> None:
+    jobs = [floor.apply(name, nodes=1, gpus=4) for name in ("one", "two")]
+    nodes = [job.until_bound()["nodes"] for job in jobs]
+    assert nodes[0] == nodes[1]
+
+
+def test_no_node_gives_more_than_it_has(site: Site) -> None:
+    with operator_site.floor_on(site, (2,)) as floor:
+        jobs = [floor.apply(f"small-{number}", nodes=1, gpus=3) for number in range(6)]
+        waiting.until(
+            lambda: _reasons(jobs)["NotEnoughNodes"] == 2 and len(_nodes(jobs)) == 4,
+            "four bound and two waiting",
+            deadline_s=30,
+            evidence=lambda: str([job.status() for job in jobs]),
+        )
+        assert collections.Counter(_nodes(jobs)) == dict.fromkeys(floor.nodes, 2)
+        bound = next(job for job in jobs if job.bound())
+        bound.delete()
+        jobs.remove(bound)
+        waiting.until(lambda: len(_nodes(jobs)) == 4, "another in its place", deadline_s=60)
+        assert collections.Counter(_nodes(jobs)) == dict.fromkeys(floor.nodes, 2)
+
+
+def test_pods_of_others_take_their_room(site: Site) -> None:
+    with operator_site.floor_on(site, (2,)) as floor:
+        floor.create(_stranger(floor.nodes[0], gpus=1))
+        job = floor.apply("whole", nodes=2)
+        message = job.until_reason("NotEnoughNodes")["message"]
+        assert "1 of 2 nodes can take one now" in message
+        assert "1 busy" in message
+        job.until_older()
+        assert floor.apply("part", nodes=2, gpus=7).until_reason("BehindOthers")
+        site.plane.kubectl("-n", floor.name, "delete", "pod", "stranger", "--wait=false")
+        assert job.until_bound()["nodes"] == floor.nodes
+
+
+def test_the_higher_priority_class_goes_first(site: Site) -> None:
+    with operator_site.floor_on(site, (1,)) as floor:
+        floor.create(_priority_class(f"{floor.name}-urgent", 1000))
+        holder = floor.apply("holder", nodes=1)
+        holder.until_bound()
+        low = floor.apply("low", nodes=1)
+        low.until_reason("NotEnoughNodes")
+        high = floor.apply("high", nodes=1, priorityClassName=f"{floor.name}-urgent")
+        high.until_reason("NotEnoughNodes")
+        holder.delete()
+        high.until_bound()
+        assert high.pods()[0]["spec"]["priority"] == 1000
+        assert low.bound() == {}
+        assert low.status()["phase"] == "Queued"
+
+
+def test_a_priority_class_that_does_not_exist_is_said_with_those_that_do(floor: Floor) -> None:
+    name = f"{floor.name}-late"
+    job = floor.apply("job", priorityClassName=name)
+    message = job.until_reason("PriorityClassNotFound")["message"]
+    assert repr(name) in message
+    assert "system-cluster-critical" in message
+    floor.create(_priority_class(name, 10))
+    job.until_bound()
+
+
+def _nodes(jobs: list[Job]) -> list[str]:
+    return [node for job in jobs for node in job.bound().values()]
+
+
+def _reasons(jobs: list[Job]) -> collections.Counter[str]:
+    return collections.Counter(job.status().get("reason", "") for job in jobs)
+
+
+def _priority_class(name: str, value: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+    }
+
+
+def _stranger(node: str, *, gpus: int) -> dict[str, Any]:
+    """A pod that somebody else put on a node."""
+    amounts = {"nvidia.com/gpu": str(gpus)}
+    container = {"name": "main", "image": "none", "resources": {"limits": amounts}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "stranger"},
+        "spec": {"nodeName": node, "containers": [container]},
+    }

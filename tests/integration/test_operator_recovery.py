@@ -1,0 +1,97 @@
+"""A gang that loses a node or a rank before it ever spoke: what it costs, and what follows."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from integration import operator_site
+from integration.operator_site import Floor, Job, Site
+from railwright_scheduler.attempt.record import BACKOFF_S_FIRST
+
+NEVER_READY = {"image": "none", "imageID": "", "ready": False, "restartCount": 0}
+
+
+def test_a_node_that_dies_before_the_start_is_replaced_by_a_spare(site: Site) -> None:
+    with operator_site.floor_on(site, (2, 1)) as floor:
+        lost, kept, spare = floor.nodes
+        job = floor.apply("job")
+        assert job.until_bound()["nodes"] == [lost, kept]
+        site.kwok.set_ready(lost, False)
+        status = job.until_bound(2)
+        assert status["nodes"] == [kept, spare]
+        end = status["lastEnd"]
+        assert (end["cause"], end["lostNodes"], end["attempt"]) == ("NodeLost", [lost], 1)
+        assert "not Ready for " in end["message"]
+        assert (status["restarts"], status["failures"]) == (1, 0)
+        job.until_events("Scheduled", "NodeLost", "Recovering", "Scheduled")
+        site.kwok.set_ready(lost, True)
+
+
+def test_without_a_spare_it_waits_with_a_reason_until_a_node_returns(site: Site) -> None:
+    with operator_site.floor_on(site, (2,)) as floor:
+        job = floor.apply("job")
+        job.until_bound()
+        gone = floor.nodes.pop()
+        site.plane.kubectl("cordon", floor.nodes[0])
+        site.plane.kubectl("delete", "node", gone)
+        status = job.until(
+            lambda status: status["phase"] == "Queued" and status["reason"] != "NodeLost", "a wait"
+        )
+        assert status["reason"] == "NeverFits"
+        assert "at most 1 such nodes exist" in status["message"]
+        assert status["lastEnd"]["lostNodes"] == [gone]
+        floor.add(f"{floor.name}-rack-0", 1)
+        assert "1 cordoned" in job.until_reason("NotEnoughNodes")["message"]
+        site.plane.kubectl("uncordon", floor.nodes[0])
+        assert job.until_bound(2)["nodes"] == floor.nodes
+
+
+def test_the_budget_is_exact_and_attempts_keep_their_distance(site: Site, floor: Floor) -> None:
+    job = floor.apply("job", backoffLimit=1)
+    job.until_bound()
+    site.kwok.fail_pod(floor.name, "job-1-1", exit_code=3)
+    status = job.until_phase("Recovering")
+    assert status["lastEnd"]["cause"] == "RankFailed"
+    ended = datetime.fromisoformat(status["lastEnd"]["time"])
+    job.until_bound(2)
+    started = datetime.fromisoformat(_scheduled(job)["lastTransitionTime"])
+    assert (started - ended).total_seconds() >= BACKOFF_S_FIRST - 1
+    site.kwok.fail_pod(floor.name, "job-2-0", exit_code=4)
+    status = job.until_phase("Failed")
+    end = status["lastEnd"]
+    assert (end["rank"], end["exitCode"], end["node"]) == (0, 4, floor.nodes[0])
+    assert (status["attempt"], status["failures"], status["restarts"]) == (2, 2, 1)
+    assert "rank 0" in status["message"]
+    job.until_events("Scheduled", "RankFailed", "Recovering", "Scheduled", "RankFailed", "Failed")
+
+
+def test_a_pod_killed_for_its_memory_is_told_as_such(site: Site, floor: Floor) -> None:
+    job = floor.apply("job", backoffLimit=0)
+    job.until_bound()
+    killed = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+    container = {"name": "train", "state": killed} | NEVER_READY
+    _say(site, floor, "job-1-1", {"phase": "Failed", "containerStatuses": [container]})
+    end = job.until_phase("Failed")["lastEnd"]
+    assert (end["cause"], end["exitCode"], end["rank"]) == ("OutOfMemory", 137, 1)
+    assert "out of memory" in end["message"]
+
+
+def test_an_evicted_pod_costs_no_failure(site: Site, floor: Floor) -> None:
+    job = floor.apply("job", backoffLimit=0)
+    job.until_bound()
+    _say(site, floor, "job-1-0", {"phase": "Failed", "reason": "Evicted", "containerStatuses": []})
+    status = job.until_bound(2)
+    assert status["lastEnd"]["cause"] == "PodEvicted"
+    assert (status["failures"], status["restarts"]) == (0, 1)
+
+
+def _scheduled(job: Job) -> dict[str, Any]:
+    conditions = job.status()["conditions"]
+    return next(condition for condition in conditions if condition["type"] == "Scheduled")
+
+
+def _say(site: Site, floor: Floor, pod: str, status: dict[str, Any]) -> None:
+    """Say of a pod what its kubelet would."""
+    path = f"/api/v1/namespaces/{floor.name}/pods/{pod}/status"
+    site.admin.patch(path, {"status": status})

@@ -1,0 +1,44 @@
+"""What the API server will not accept of a gang undoes the whole gang, is said, and passes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from integration.operator_site import Floor, Site
+from railwright_testbed import waiting
+
+
+def test_a_quota_that_refuses_one_pod_keeps_the_whole_gang_out(site: Site, floor: Floor) -> None:
+    floor.create(_quota(gpus=16))
+    job = floor.apply("job", nodes=3)
+    status = job.until_reason("CommitRefused")
+    assert "exceeded quota: gpus" in status["message"]
+    assert status["phase"] == "Queued"
+    assert status["lastEnd"]["cause"] == "CommitRefused"
+    waiting.until(lambda: not job.pods() and not floor.in_flight(), "rolled back", deadline_s=20)
+    small = floor.apply("small", nodes=2)
+    assert small.until_bound()["nodes"] == floor.nodes[:2]
+    small.delete()
+    waiting.until(lambda: not small.pods(), "the other's pods are gone", deadline_s=60)
+    site.plane.kubectl("-n", floor.name, "delete", "resourcequota", "gpus")
+    status = job.until(lambda status: len(job.bound(status["attempt"])) == 3, "all of it bound")
+    assert (status["failures"], status["restarts"]) == (0, 0)
+
+
+def test_a_pod_that_the_namespace_forbids_is_said(site: Site, floor: Floor) -> None:
+    label = "pod-security.kubernetes.io/enforce=baseline"
+    site.plane.kubectl("label", "namespace", floor.name, label)
+    job = floor.apply("job", volumes={"/data": "/srv"})
+    message = job.until_reason("CommitRefused")["message"]
+    assert 'violates PodSecurity "baseline' in message
+    assert "hostPath" in message
+    assert job.pods() == []
+
+
+def _quota(*, gpus: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "gpus"},
+        "spec": {"hard": {"requests.nvidia.com/gpu": str(gpus)}},
+    }

@@ -1,0 +1,138 @@
+"""Whatever a job was doing, suspending, deleting and finishing it leave nothing behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from integration import operator_site
+from integration.operator_site import Floor, Job, Site
+from railwright_testbed import waiting
+from railwright_testbed.kwok import PREFIX
+
+Arrange = Callable[[Floor], Job]
+
+FAILS = {f"{PREFIX}/exit-code": "3"}
+SUCCEEDS = {f"{PREFIX}/run-for": "0.1s"}
+
+
+def queued(floor: Floor) -> Job:
+    floor.site.plane.kubectl("cordon", floor.nodes[0])
+    job = floor.apply("job", nodes=4)
+    job.until_reason("NotEnoughNodes")
+    return job
+
+
+def starting(floor: Floor) -> Job:
+    job = floor.apply("job", nodes=4)
+    job.until_bound()
+    return job
+
+
+def recovering(floor: Floor) -> Job:
+    job = starting(floor)
+    floor.site.kwok.fail_pod(floor.name, "job-1-2", exit_code=3)
+    job.until_phase("Recovering")
+    return job
+
+
+def suspended(floor: Floor) -> Job:
+    job = floor.apply("job", nodes=4, suspend=True)
+    job.until_phase("Suspended")
+    return job
+
+
+def succeeded(floor: Floor) -> Job:
+    job = floor.apply("job", nodes=4, annotations=SUCCEEDS)
+    job.until_phase("Succeeded")
+    return job
+
+
+def failed(floor: Floor) -> Job:
+    job = floor.apply("job", nodes=4, annotations=FAILS, backoffLimit=0)
+    job.until_phase("Failed")
+    return job
+
+
+@pytest.mark.parametrize(
+    "arrange",
+    [queued, starting, recovering, suspended, succeeded, failed],
+    ids=lambda a: a.__name__,
+)
+def test_a_job_deleted_in_any_phase_leaves_nothing_and_gives_its_nodes_back(
+    site: Site, floor: Floor, arrange: Arrange
+) -> None:
+    arrange(floor).delete()
+    floor.until_nothing_is_left()
+    site.plane.kubectl("uncordon", floor.nodes[0])
+    assert floor.apply("next", nodes=4).until_bound()["nodes"] == floor.nodes
+
+
+@pytest.mark.parametrize("arrange", [queued, starting, recovering], ids=lambda a: a.__name__)
+def test_a_job_suspended_in_any_phase_frees_its_nodes_and_goes_on_when_told(
+    site: Site, floor: Floor, arrange: Arrange
+) -> None:
+    job = arrange(floor)
+    attempt = job.status().get("attempt", 0)
+    job.patch({"suspend": True})
+    status = job.until_phase("Suspended")
+    assert "nodes" not in status
+    waiting.until(
+        lambda: not job.bound(attempt) and not floor.in_flight(),
+        "its nodes are free",
+        deadline_s=30,
+    )
+    floor.apply("other", nodes=3).until_bound()
+    site.plane.kubectl("-n", floor.name, "delete", "tj", "other")
+    site.plane.kubectl("uncordon", floor.nodes[0])
+    job.patch({"suspend": False})
+    status = job.until_bound(attempt + 1)
+    assert status["restarts"] == (1 if arrange is recovering else 0)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "phase"), [(SUCCEEDS, "Succeeded"), (FAILS, "Failed")], ids=["well", "badly"]
+)
+def test_a_finished_job_goes_when_its_time_is_over(
+    floor: Floor, annotations: dict[str, str], phase: str
+) -> None:
+    kept = floor.apply("kept", nodes=1, annotations=annotations, backoffLimit=0)
+    job = floor.apply(
+        "job", nodes=1, annotations=annotations, backoffLimit=0, ttlSecondsAfterFinished=3
+    )
+    assert "finishedAt" in job.until_phase(phase)
+    waiting.until(lambda: not job.object(), "the job is gone", deadline_s=20)
+    waiting.until(lambda: not job.pods(), "its pods are gone", deadline_s=60)
+    assert kept.until_phase(phase)
+    assert len(kept.pods()) == 1
+
+
+def test_a_job_made_again_under_its_name_never_takes_over_old_pods(site: Site) -> None:
+    with operator_site.floor_on(site, (2, 2)) as floor:
+        old = floor.apply("again", nodes=2)
+        old.until_bound()
+        uids = {pod["metadata"]["uid"] for pod in old.pods()}
+        site.kwok.freeze()
+        try:
+            old.delete()
+            waiting.until(lambda: not old.object(), "the old job is gone", deadline_s=20)
+            new = floor.apply("again", nodes=2)
+            uid = new.object()["metadata"]["uid"]
+            status = new.until(
+                lambda status: len(_pods_of(new, uid)) == 2 and bool(status.get("nodes")),
+                "pods of the new job",
+            )
+            assert not uids & {pod["metadata"]["uid"] for pod in _pods_of(new, uid)}
+            assert set(status["nodes"]) == set(floor.nodes[2:])
+        finally:
+            site.kwok.thaw()
+        waiting.until(lambda: len(new.pods()) == 2, "old pods gone", deadline_s=60)
+
+
+def _pods_of(job: Job, uid: str) -> list[operator_site.Json]:
+    return [
+        pod
+        for pod in job.pods()
+        if pod["metadata"]["ownerReferences"][0]["uid"] == uid and pod["spec"].get("nodeName")
+    ]

@@ -1,0 +1,163 @@
+"""Gangs that run: what their launchers say weighs against what the API says of their nodes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from integration import operator_site
+from integration.operator_site import Floor, Site
+from railwright_api import names
+from railwright_scheduler.attempt.assessment import SILENT_S
+from railwright_testbed import waiting
+from railwright_testbed.simulated_launchers import Played, SimulatedLaunchers
+
+OUTAGE_S = 30.0
+KUBELET_VERDICT_S = 13.0 + 3 * 2.0
+"""How long after suspicion a dead kubelet's Lease would have been called stale."""
+
+
+@pytest.fixture(scope="module")
+def launchers(site: Site) -> Iterator[SimulatedLaunchers]:
+    """Somebody speaks for every pod that runs, until silenced by node; no training ends."""
+    played = Played(steps=1_000_000, checkpoint_interval_steps=4)
+    with SimulatedLaunchers(site.plane, played) as launchers:
+        yield launchers
+
+
+def test_a_running_job_that_is_suspended_frees_its_nodes_and_runs_again(
+    launchers: SimulatedLaunchers, floor: Floor
+) -> None:
+    job = floor.apply("job", nodes=4)
+    job.until_phase("Running")
+    job.patch({"suspend": True})
+    job.until_phase("Suspended")
+    waiting.until(lambda: not job.bound() and not floor.in_flight(), "free", deadline_s=30)
+    job.patch({"suspend": False})
+    status = job.until_phase("Running")
+    assert (status["attempt"], status["restarts"], status["failures"]) == (2, 0, 0)
+
+
+def test_a_running_job_that_is_deleted_leaves_nothing(
+    launchers: SimulatedLaunchers, floor: Floor
+) -> None:
+    job = floor.apply("job", nodes=4)
+    job.until_phase("Running")
+    job.delete()
+    floor.until_nothing_is_left()
+    floor.apply("next", nodes=4).until_phase("Running")
+
+
+def test_a_node_that_dies_silently_is_replaced_until_none_is_left(
+    site: Site, launchers: SimulatedLaunchers
+) -> None:
+    with operator_site.floor_on(site, (2, 1)) as floor:
+        first, second, spare = floor.nodes
+        job = floor.apply("job")
+        step = job.until(lambda status: bool(status.get("checkpoints")), "a checkpoint")
+        _die(site, launchers, first)
+        status = job.until(_runs(2), "attempt 2 running", deadline_s=SILENT_S + 24)
+        assert status["nodes"] == [second, spare]
+        assert status["lastEnd"]["lostNodes"] == [first]
+        resume = site.admin.get(floor.path(names.PLACEMENTS) + "/job-2")["spec"]["resume"]
+        assert resume[0]["attempt"] == 1
+        assert resume[0]["step"] >= step["checkpoints"][0]["step"]
+        _die(site, launchers, spare)
+        assert "2 unready" in job.until_reason("NotEnoughNodes")["message"]
+        assert job.status()["phase"] == "Queued"
+        new = floor.add(f"{floor.name}-rack-0", 1)
+        status = job.until(_runs(3), "attempt 3 running")
+        assert sorted(status["nodes"]) == sorted([second, *new])
+        assert (status["restarts"], status["failures"]) == (2, 0)
+
+
+def test_one_witness_alone_never_makes_a_node_lost(
+    site: Site, launchers: SimulatedLaunchers, floor: Floor
+) -> None:
+    job = floor.apply("job")
+    mute, unready = job.until_phase("Running")["nodes"]
+    launchers.silence(mute)
+    site.kwok.set_ready(unready, False)
+    status = job.until_reason("LauncherSilent")
+    assert mute in status["message"]
+    assert unready not in status["message"]
+    end_s = time.monotonic() + KUBELET_VERDICT_S
+    while time.monotonic() < end_s:
+        status = job.status()
+        assert (status["attempt"], status["phase"]) == (1, "Running"), status
+        time.sleep(0.5)
+    launchers.silence(unready)
+    end = job.until(lambda status: "lastEnd" in status, "a verdict")["lastEnd"]
+    assert (end["cause"], end["lostNodes"]) == ("NodeLost", [unready])
+    assert "it is not Ready" in end["message"]
+
+
+def test_a_restarted_api_server_costs_no_watch_its_news(
+    site: Site, launchers: SimulatedLaunchers, floor: Floor
+) -> None:
+    job = floor.apply("job")
+    job.until_phase("Running")
+    large = floor.apply("large", nodes=4)
+    large.until_reason("NotEnoughNodes")
+    operator = site.operator.pid
+    gone = _gone(site)
+    site.plane.stop_api_server()
+    site.plane.start_api_server()
+    site.admin.close()
+    large.delete()
+    late = floor.apply("late")
+    late.until_phase("Running", deadline_s=20)
+    job.delete()
+    waiting.until(lambda: not job.pods(), "its pods are gone", deadline_s=60)
+    floor.apply("next").until_phase("Running", deadline_s=20)
+    assert site.operator.pid == operator
+    assert site.operator.probe("/healthz")[0] == 200
+    assert _gone(site) > gone
+
+
+def test_half_a_minute_without_an_api_server_ends_no_attempt(
+    site: Site, launchers: SimulatedLaunchers, floor: Floor
+) -> None:
+    """A leader that cannot renew ends itself; a Deployment's part is played here."""
+    launchers.silence(floor.nodes[2])
+    running = floor.apply("running")
+    running.until_phase("Running")
+    starting = floor.apply("starting", nodes=1)
+    starting.until_reason("AtBarrier")
+    waits = floor.apply("waits", nodes=3)
+    waits.until_reason("NotEnoughNodes")
+    site.plane.stop_api_server()
+    waiting.until(lambda: site.operator.probe("/healthz")[0] == 0, "its end", deadline_s=OUTAGE_S)
+    started_s = time.monotonic()
+    waiting.until(lambda: time.monotonic() - started_s > OUTAGE_S - 10, "", deadline_s=OUTAGE_S)
+    site.plane.start_api_server()
+    site.admin.close()
+    site.operator.stop()
+    site.operator.start()
+    late = floor.apply("late", nodes=1)
+    late.until_reason("BehindOthers")
+    end_s = time.monotonic() + SILENT_S + 4
+    while time.monotonic() < end_s:
+        assert running.status()["phase"] == "Running"
+        time.sleep(0.5)
+    for job, phase in ((running, "Running"), (starting, "Starting"), (waits, "Queued")):
+        status = job.status()
+        assert (status["phase"], status["restarts"]) == (phase, 0), status
+    assert running.status()["attempt"] == starting.status()["attempt"] == 1
+
+
+def _die(site: Site, launchers: SimulatedLaunchers, node: str) -> None:
+    launchers.silence(node)
+    site.kwok.set_ready(node, False)
+
+
+def _runs(attempt: int) -> Callable[[operator_site.Json], bool]:
+    return lambda status: status["attempt"] == attempt and status["phase"] == "Running"
+
+
+def _gone(site: Site) -> float:
+    """How often a watch was told that what it wants is compacted away."""
+    errors = site.metrics("railwright_watch_errors_total")
+    return sum(count for labels, count in errors.items() if 'cause="gone"' in labels)

@@ -1,0 +1,84 @@
+"""A job that cannot start says why, soon and with numbers, and starts when it can."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from integration import manifests, operator_site
+from integration.operator_site import Floor, Site
+
+
+def test_a_queue_that_does_not_exist_is_said_within_a_second(floor: Floor) -> None:
+    name = f"{floor.name}-team"
+    applied_s = time.monotonic()
+    job = floor.apply("job", queue=name)
+    status = job.until_reason("QueueNotFound", deadline_s=5)
+    took_s = time.monotonic() - applied_s
+    assert took_s < 1.0
+    assert status["phase"] == "Queued"
+    assert status["message"].startswith(f"queue {name!r} does not exist; existing queues: ")
+    assert "default" in status["message"]
+    floor.create(manifests.cluster_object("Queue", name))
+    job.until_bound()
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ((2, 9), "at most 8 nvidia.com/gpu on any node"),
+        ((5, 8), "at most 4 such nodes exist: numNodes <= 4"),
+    ],
+)
+def test_a_job_that_can_never_fit_is_told_so_and_holds_up_nobody(
+    floor: Floor, asked: tuple[int, int], said: str
+) -> None:
+    nodes, gpus = asked
+    job = floor.apply("never", nodes=nodes, gpus=gpus)
+    assert said in job.until_reason("NeverFits", deadline_s=5)["message"]
+    floor.apply("small").until_bound()
+    assert job.status()["reason"] == "NeverFits"
+
+
+def test_jobs_wait_with_what_they_need_what_is_free_and_who_is_ahead(floor: Floor) -> None:
+    floor.apply("holder", nodes=2).until_bound()
+    large = floor.apply("large", nodes=4)
+    message = large.until_reason("NotEnoughNodes")["message"]
+    assert message == (
+        "needs 4 nodes with 8 nvidia.com/gpu each; 2 of 4 nodes can take one now; "
+        f"best railwright.dev/rack {floor.name}-rack-1 has 2; 2 busy"
+    )
+    large.until_older()
+    message = floor.apply("small", nodes=1).until_reason("BehindOthers")["message"]
+    assert message == (
+        f"needs 1 node and 2 can take one now, but {floor.name}/large is ahead: "
+        "it needs 4 nodes and 2 can take one now; position 2 in line"
+    )
+
+
+def test_unfit_nodes_are_left_out_counted_by_cause_and_used_when_they_recover(
+    site: Site, floor: Floor
+) -> None:
+    cordoned, tainted, unready, well = floor.nodes
+    site.plane.kubectl("cordon", cordoned)
+    site.plane.kubectl("taint", "node", tainted, "railwright.dev/quarantine=:NoSchedule")
+    site.kwok.set_ready(unready, False)
+    job = floor.apply("job", nodes=2)
+    message = job.until_said("1 unready, 1 cordoned, 1 tainted")["message"]
+    assert "1 of 4 nodes can take one now" in message
+    site.plane.kubectl("uncordon", cordoned)
+    assert job.until_bound()["nodes"] == [cordoned, well]
+    second = floor.apply("second", nodes=2)
+    second.until_reason("NotEnoughNodes")
+    site.kwok.set_ready(unready, True)
+    site.plane.kubectl("taint", "node", tainted, "railwright.dev/quarantine-")
+    assert second.until_bound()["nodes"] == [tainted, unready]
+
+
+def test_a_lasting_taint_keeps_jobs_out_that_do_not_tolerate_it(site: Site) -> None:
+    with operator_site.floor_on(site, (1,)) as floor:
+        site.plane.kubectl("taint", "node", floor.nodes[0], "example.com/team=blue:NoSchedule")
+        message = floor.apply("job", nodes=1).until_reason("NeverFits")["message"]
+        assert "example.com/team=blue:NoSchedule" in message
+        site.plane.kubectl("taint", "node", floor.nodes[0], "example.com/team-")

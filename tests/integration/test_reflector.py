@@ -1,0 +1,292 @@
+"""The copy of a kind of object stays equal to what the API server has, whatever happens between."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from railwright_operator import metrics
+from railwright_operator.kube.client import Api
+from railwright_operator.watch.reflector import PAGE_OBJECTS, Reflector
+from railwright_testbed import ControlPlane
+from worlds import proxy, shell
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A ConfigMap's name and text."""
+
+    uid: str
+    name: str
+    text: str
+    rv: int = field(compare=False)
+
+
+UNREADABLE = "unreadable"
+Change = tuple[Note | None, Note | None]
+Copy = Reflector[Note]
+
+
+def note(raw: Mapping[str, Any]) -> Note | None:
+    metadata = raw["metadata"]
+    if metadata["name"] == "kube-root-ca.crt":
+        return None
+    text = (raw.get("data") or {}).get("text", "")
+    if text == UNREADABLE:
+        raise ValueError(text)
+    return Note(metadata["uid"], metadata["name"], text, int(metadata["resourceVersion"]))
+
+
+@asynccontextmanager
+async def copy_of(
+    api: Api, namespace: str, *, stall_s: float = 75.0
+) -> AsyncIterator[tuple[Copy, list[Change]]]:
+    """A running reflector of a namespace's ConfigMaps, synced, and the changes it told."""
+    changes: list[Change] = []
+    copy = Copy(
+        api,
+        place(namespace),
+        kind="ConfigMap",
+        parse=note,
+        on_change=lambda old, new: changes.append((old, new)),
+        metrics=metrics.build(CollectorRegistry()).watch,
+        clock=time.monotonic,
+        rng=Random(0),
+        stall_s=stall_s,
+    )
+    running = asyncio.create_task(copy.run())
+    try:
+        await asyncio.wait_for(copy.wait_synced(), shell.DEADLINE_S)
+        yield copy, changes
+    finally:
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+
+
+def place(namespace: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/configmaps"
+
+
+def texts(copy: Copy) -> dict[str, str]:
+    return {held.name: held.text for held in copy.records.values()}
+
+
+async def write(api: Api, namespace: str, **texts: str) -> None:
+    for name, text in texts.items():
+        await api.create(place(namespace), shell.config_map(name, text=text))
+
+
+async def test_a_list_of_several_pages_is_taken_in_whole_and_then_followed(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    count = PAGE_OBJECTS + 7
+    async with shell.api(shell.connect(control_plane)) as api:
+        names = [f"n{number}" for number in range(count)]
+        await asyncio.gather(*(write(api, namespace, **{name: "a"}) for name in names))
+        async with copy_of(api, namespace) as (copy, changes):
+            assert texts(copy) == dict.fromkeys(names, "a")
+            assert len(changes) == count
+            await api.patch(f"{place(namespace)}/n3", {"data": {"text": "b"}})
+            await api.delete(f"{place(namespace)}/n4")
+            await shell.until(
+                lambda: len(copy.records) == count - 1 and texts(copy)["n3"] == "b", "two changes"
+            )
+            assert copy.relists == 1
+
+
+async def test_an_update_that_changes_nothing_of_the_record_is_not_told(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async with (
+        shell.api(shell.connect(control_plane)) as api,
+        copy_of(api, namespace) as (copy, changes),
+    ):
+        await write(api, namespace, one="a")
+        await api.patch(f"{place(namespace)}/one", {"data": {"other": "1"}})
+        await api.patch(f"{place(namespace)}/one", {"data": {"text": "b"}})
+        await shell.until(lambda: texts(copy) == {"one": "b"}, "the last change")
+        told = [(old and old.text, new and new.text) for old, new in changes]
+        assert told == [(None, "a"), ("a", "b")]
+
+
+async def test_an_answer_to_our_own_write_is_held_at_once_and_never_outlives_the_object(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async with (
+        proxy.in_front_of(control_plane) as between,
+        shell.api(shell.connect(control_plane)) as api,
+        shell.api(shell.connect(control_plane, through=between.url)) as watching,
+        copy_of(watching, namespace) as (copy, changes),
+    ):
+        await shell.until(lambda: between.count("watch=1"), "a watch")
+        between.stall()
+        made = note(await api.create(place(namespace), shell.config_map("one", text="a")))
+        assert made is not None
+        copy.absorb(made)
+        assert texts(copy) == {"one": "a"}
+        await api.delete(f"{place(namespace)}/one")
+        between.flow()
+        await shell.until(lambda: not copy.records, "the deletion")
+        copy.absorb(made)
+        assert not copy.records
+        assert len(changes) == 2
+
+
+async def test_a_stale_answer_does_not_undo_what_the_stream_has_shown(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async with (
+        shell.api(shell.connect(control_plane)) as api,
+        copy_of(api, namespace) as (copy, _),
+    ):
+        made = note(await api.create(place(namespace), shell.config_map("one", text="a")))
+        await api.patch(f"{place(namespace)}/one", {"data": {"text": "b"}})
+        await shell.until(lambda: texts(copy) == {"one": "b"}, "the change")
+        assert made is not None
+        copy.absorb(made)
+        assert texts(copy) == {"one": "b"}
+
+
+async def test_a_silent_stream_is_cut_and_resumed_without_a_new_list(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async with (
+        proxy.in_front_of(control_plane) as between,
+        shell.api(shell.connect(control_plane)) as api,
+        shell.api(shell.connect(control_plane, through=between.url)) as watching,
+        copy_of(watching, namespace, stall_s=1.0) as (copy, _),
+    ):
+        await shell.until(lambda: between.count("watch=1"), "a watch")
+        between.stall()
+        await write(api, namespace, one="a")
+        await shell.until(lambda: copy.heard_age_s() > 1.0, "silence")
+        assert not copy.records
+        await shell.until(lambda: between.count("watch=1") >= 2, "a second watch")
+        between.flow()
+        await shell.until(lambda: texts(copy) == {"one": "a"}, "what was missed")
+        assert copy.relists == 1
+
+
+async def test_a_stream_that_is_cut_misses_nothing(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async with (
+        proxy.in_front_of(control_plane) as between,
+        shell.api(shell.connect(control_plane)) as api,
+        shell.api(shell.connect(control_plane, through=between.url)) as watching,
+        copy_of(watching, namespace) as (copy, changes),
+    ):
+        for number in range(5):
+            await shell.until(lambda: between.streams, "an open watch")
+            between.cut_streams()
+            await write(api, namespace, **{f"n{number}": "a"})
+        await shell.until(lambda: len(copy.records) == 5, "every object")
+        assert len(changes) == 5
+        assert copy.relists == 1
+
+
+@pytest.mark.parametrize(
+    ("part", "code", "lists"),
+    [("watch=1", 410, 2), ("watch=1", 504, 2), ("watch=1", 503, 1), ("continue=", 410, 3)],
+)
+async def test_an_answer_that_forbids_to_go_on_leads_to_a_new_list(
+    control_plane: ControlPlane, namespace: str, *, part: str, code: int, lists: int
+) -> None:
+    async with (
+        proxy.in_front_of(control_plane) as between,
+        shell.api(shell.connect(control_plane)) as api,
+        shell.api(shell.connect(control_plane, through=between.url)) as watching,
+    ):
+        names = [f"n{number}" for number in range(PAGE_OBJECTS + 1)]
+        await asyncio.gather(*(write(api, namespace, **{name: "a"}) for name in names))
+        times = 2 if part == "continue=" else 1
+        between.fail_next("GET", part, proxy.Reply(code), times=times)
+        async with copy_of(watching, namespace) as (copy, changes):
+            await write(api, namespace, last="a")
+            await shell.until(lambda: len(copy.records) == len(names) + 1, "every object")
+            assert copy.relists == lists
+            assert len(changes) == len(copy.records)
+
+
+async def test_versions_that_the_server_has_forgotten_lead_to_a_new_list(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async with (
+        proxy.in_front_of(control_plane) as between,
+        shell.api(shell.connect(control_plane)) as api,
+        shell.api(shell.connect(control_plane, through=between.url)) as watching,
+    ):
+        await write(api, namespace, gone="a", stays="a")
+        async with copy_of(watching, namespace) as (copy, _):
+            await shell.until(lambda: between.streams, "an open watch")
+            between.stall()
+            await api.delete(f"{place(namespace)}/gone")
+            await write(api, namespace, new="a")
+            await asyncio.to_thread(control_plane.stop_api_server)
+            await asyncio.to_thread(control_plane.start_api_server)
+            between.cut_streams()
+            between.flow()
+            await shell.until(lambda: texts(copy) == {"stays": "a", "new": "a"}, "the truth")
+
+
+async def test_error_events_of_any_code_lead_to_a_new_list_and_never_end_the_watch(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async with (
+        proxy.in_front_of(control_plane) as between,
+        shell.api(shell.connect(control_plane)) as api,
+        shell.api(shell.connect(control_plane, through=between.url)) as watching,
+    ):
+        for code in (410, 500):
+            event = {"type": "ERROR", "object": {"kind": "Status", "code": code}}
+            between.fail_next("GET", "watch=1", proxy.Reply(200, body=event))
+        between.fail_next("GET", "watch=1", proxy.Reply(200, body={"type": "NEW", "object": 1}))
+        async with copy_of(watching, namespace) as (copy, _):
+            await shell.until(lambda: copy.relists == 4, "three new lists")
+            await write(api, namespace, one="a")
+            await shell.until(lambda: texts(copy) == {"one": "a"}, "the change")
+            assert copy.errors == 3
+
+
+async def test_an_object_that_cannot_be_read_is_left_as_it_was(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async with (
+        shell.api(shell.connect(control_plane)) as api,
+        copy_of(api, namespace) as (copy, _),
+    ):
+        await write(api, namespace, one="a")
+        await shell.until(lambda: texts(copy) == {"one": "a"}, "the object")
+        await api.patch(f"{place(namespace)}/one", {"data": {"text": UNREADABLE}})
+        await write(api, namespace, two="a")
+        await shell.until(lambda: texts(copy) == {"one": "a", "two": "a"}, "the other object")
+        assert (copy.errors, copy.relists) == (1, 1)
+
+
+async def test_an_outage_of_the_server_is_survived(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async with (
+        shell.api(shell.connect(control_plane)) as api,
+        copy_of(api, namespace) as (copy, _),
+    ):
+        await write(api, namespace, one="a")
+        await asyncio.to_thread(control_plane.stop_api_server)
+        try:
+            await shell.until(lambda: copy.errors >= 2, "failed attempts")
+            assert copy.synced
+            assert texts(copy) == {"one": "a"}
+        finally:
+            await asyncio.to_thread(control_plane.start_api_server)
+        await write(api, namespace, two="a")
+        await shell.until(lambda: texts(copy) == {"one": "a", "two": "a"}, "both")

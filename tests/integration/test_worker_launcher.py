@@ -1,0 +1,203 @@
+"""A launcher, its ranks and an operator's answers, as real processes over real HTTP."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from railwright import wire
+from worlds import launchers, operator_endpoint
+from worlds.launchers import environment_of, launched, python, termination_of
+from worlds.operator_endpoint import OperatorEndpoint, until
+
+TIMEOUT_S = 30
+WAITS = "import time; print('up', flush=True); time.sleep(600)"
+WRITES_PID = "import os, sys; open(sys.argv[1], 'w').write(str(os.getpid()));"
+
+
+@pytest.fixture
+def operator() -> Iterator[OperatorEndpoint]:
+    with OperatorEndpoint().listening() as listening:
+        yield listening
+
+
+def failures(operator: OperatorEndpoint) -> list[wire.Failure]:
+    return [beat.failure for beat in operator.beats if beat.failure is not None]
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "name"),
+    [
+        (python("raise SystemExit(3)"), 3, None),
+        (python("import os; os.kill(os.getpid(), 11)"), 139, "SIGSEGV"),
+        (["no-such-command"], 127, None),
+        (["/dev/null"], 126, None),
+    ],
+)
+def test_the_exit_code_says_how_the_rank_ended(
+    operator: OperatorEndpoint, tmp_path: Path, command: list[str], code: int, name: str | None
+) -> None:
+    with launched(command, environment_of(operator.url, tmp_path), tmp_path) as launcher:
+        assert launcher.wait(TIMEOUT_S) == code
+    told = failures(operator)[-1]
+    assert (told.rank, told.exit_code, told.signal) == (0, code, name)
+    assert termination_of(tmp_path) == told
+
+
+def test_a_rank_that_succeeds_is_told_with_the_last_beat(
+    operator: OperatorEndpoint, tmp_path: Path
+) -> None:
+    environ = environment_of(operator.url, tmp_path)
+    with launched(python("print('done')"), environ, tmp_path) as launcher:
+        assert launcher.wait(TIMEOUT_S) == 0
+        assert launcher.stdout is not None
+        assert launcher.stdout.read() == "done\n"
+    assert (operator.beats[-1].running, operator.beats[-1].exited) == (0, 1)
+    assert (tmp_path / "termination-0").read_text() == ""
+    assert not list(tmp_path.glob("railwright-*")), "the folder of the sockets is left"
+
+
+def test_the_first_failure_is_told_while_the_others_still_run(
+    operator: OperatorEndpoint, tmp_path: Path
+) -> None:
+    source = """if 1:
+        import os, signal, sys, time
+        if os.environ["RANK"] == "1":
+            sys.exit("out of luck")
+        signal.signal(signal.SIGTERM, lambda *_: None)
+        time.sleep(600)
+    """
+    environ = environment_of(operator.url, tmp_path) | {"RAILWRIGHT_NUM_PROCESSES": "2"}
+    with launched(python(source), environ, tmp_path) as launcher:
+        until(lambda: bool(failures(operator)))
+        assert launcher.poll() is None
+        first = next(beat for beat in operator.beats if beat.failure)
+        assert (first.running, first.exited) == (1, 1)
+        os.kill(rank_pids(launcher.pid)[0], signal.SIGKILL)
+        assert launcher.wait(TIMEOUT_S) == 1
+    assert {told.rank for told in failures(operator)} == {1}
+    assert failures(operator)[0].last_lines == "out of luck\n"
+
+
+def rank_pids(launcher_pid: int) -> list[int]:
+    children = Path(f"/proc/{launcher_pid}/task/{launcher_pid}/children").read_text()
+    return [int(pid) for pid in children.split()]
+
+
+def test_the_last_lines_hold_both_streams_and_no_control_characters(
+    operator: OperatorEndpoint, tmp_path: Path
+) -> None:
+    source = """if 1:
+        import sys
+        print("x" * 100_000)
+        print("\\x1b[31mred\\x00\\r50%\\r100%")
+        sys.stdout.flush()
+        sys.exit("the reason")
+    """
+    with launched(python(source), environment_of(operator.url, tmp_path), tmp_path) as launcher:
+        out, _ = launcher.communicate(timeout=TIMEOUT_S)
+    assert len(out) > 100_000
+    lines = failures(operator)[-1].last_lines
+    assert len(lines) <= wire.LAST_LINES_BYTES_MAX
+    assert {"[31mred", "50%", "100%", "the reason"} <= set(lines.splitlines())
+
+
+def test_ranks_get_what_torchrun_would_set_and_lines_carry_the_rank(
+    operator: OperatorEndpoint, tmp_path: Path
+) -> None:
+    names = "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK MASTER_ADDR OMP_NUM_THREADS"
+    source = f"import os; print(*[os.environ[name] for name in '{names}'.split()])"
+    environ = environment_of(operator.url, tmp_path) | {"RAILWRIGHT_NUM_PROCESSES": "2"}
+    with launched(python(source), environ, tmp_path) as launcher:
+        out, _ = launcher.communicate(timeout=TIMEOUT_S)
+    assert sorted(out.splitlines()) == [
+        "[rank 0] 0 2 0 2 0 127.0.0.1 1",
+        "[rank 1] 1 2 1 2 0 127.0.0.1 1",
+    ]
+
+
+def test_a_script_can_import_the_installed_package_and_keeps_its_own_path(
+    operator: OperatorEndpoint, tmp_path: Path
+) -> None:
+    source = "import railwright, sys; print(railwright.__file__, 'of-the-user' in sys.path[1])"
+    environ = environment_of(operator.url, tmp_path) | {"PYTHONPATH": "of-the-user"}
+    with launched(python(source), environ, tmp_path) as launcher:
+        out, _ = launcher.communicate(timeout=TIMEOUT_S)
+    assert out == f"{tmp_path}/railwright/railwright/__init__.py True\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_reaches_the_rank_which_may_end_in_peace(
+    operator: OperatorEndpoint, tmp_path: Path, number: signal.Signals
+) -> None:
+    source = f"""if 1:
+        import signal, sys, time
+        def end(number, frame):
+            print("saved", number)
+            sys.exit(0)
+        signal.signal({int(number)}, end)
+        {WAITS}
+    """
+    with launched(python(source), environment_of(operator.url, tmp_path), tmp_path) as launcher:
+        assert launcher.stdout is not None
+        assert launcher.stdout.readline() == "up\n"
+        launcher.send_signal(number)
+        # Not 0: a job whose pod was evicted has not succeeded.
+        assert launcher.wait(TIMEOUT_S) == 128 + number
+        assert launcher.stdout.read() == f"saved {int(number)}\n"
+    told = failures(operator)[-1]
+    assert (told.exit_code, told.message) == (128 + number, f"ended by {number.name}")
+    assert termination_of(tmp_path) == told
+
+
+def test_nothing_a_rank_started_outlives_the_launcher(
+    operator: OperatorEndpoint, tmp_path: Path
+) -> None:
+    pid_file = tmp_path / "pid"
+    grandchild = f"import signal; signal.signal(15, signal.SIG_IGN); {WRITES_PID} {WAITS}"
+    source = f"""if 1:
+        import pathlib, subprocess, sys
+        command = [sys.executable, "-c", {grandchild!r}, {str(pid_file)!r}]
+        subprocess.Popen(command, start_new_session=True)
+        while not (pathlib.Path({str(pid_file)!r}).exists()):
+            pass
+        sys.exit(4)
+    """
+    with launched(python(source), environment_of(operator.url, tmp_path), tmp_path) as launcher:
+        assert launcher.wait(TIMEOUT_S) == 4
+    assert not launchers.is_alive(int(pid_file.read_text()))
+
+
+def test_ranks_die_with_a_launcher_that_is_killed(
+    operator: OperatorEndpoint, tmp_path: Path
+) -> None:
+    with launched(python(WAITS), environment_of(operator.url, tmp_path), tmp_path) as launcher:
+        assert launcher.stdout is not None
+        assert launcher.stdout.readline() == "up\n"
+        (rank,) = rank_pids(launcher.pid)
+        launcher.kill()
+        until(lambda: not launchers.is_alive(rank))
+
+
+def test_a_pod_without_its_variables_says_which_and_ends_with_81(tmp_path: Path) -> None:
+    environ = environment_of("http://127.0.0.1:1", tmp_path) | {"RAILWRIGHT_ATTEMPT": "first"}
+    with launched(python(WAITS), environ, tmp_path) as launcher:
+        assert launcher.wait(TIMEOUT_S) == 81
+    message = termination_of(tmp_path).message
+    assert message is not None
+    assert message.startswith("RAILWRIGHT_ATTEMPT: seen 'first', expected a whole number from 1")
+
+
+def test_every_message_carries_the_token_as_the_file_holds_it_now(
+    operator: OperatorEndpoint, tmp_path: Path
+) -> None:
+    with launched(python(WAITS), environment_of(operator.url, tmp_path), tmp_path) as launcher:
+        until(lambda: bool(operator.beats))
+        (tmp_path / "token").write_text("the next token")
+        until(lambda: operator.tokens[-1] == "Bearer the next token")
+        assert operator.tokens[0] == f"Bearer {operator_endpoint.TOKEN}"
+        assert launcher.poll() is None

@@ -1,0 +1,244 @@
+"""What holds for every decision, whatever the world: a model with loops judges the arrays."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from random import Random
+
+from hypothesis import given, note
+from hypothesis import strategies as st
+
+from railwright_scheduler import (
+    Admit,
+    Behind,
+    Decisions,
+    Job,
+    NeverFits,
+    Node,
+    NotEnoughNodes,
+    QueueMissing,
+    Snapshot,
+    Taint,
+    Toleration,
+    code,
+    decide,
+    sentence,
+)
+from worlds import outcome, table, world
+from worlds.strategies import snapshots
+
+PASSING = "node.kubernetes.io/"
+
+
+@given(snapshots(), st.randoms(use_true_random=False))
+def test_the_order_of_the_input_does_not_reach_the_answer(
+    snapshot: Snapshot, chance: Random
+) -> None:
+    shuffled = replace(
+        snapshot,
+        nodes=tuple(chance.sample(snapshot.nodes, len(snapshot.nodes))),
+        queues=tuple(chance.sample(snapshot.queues, len(snapshot.queues))),
+        jobs=tuple(chance.sample(snapshot.jobs, len(snapshot.jobs))),
+    )
+    assert decide(shuffled) == decide(snapshot)
+    assert repr(decide(shuffled)) == repr(decide(snapshot))
+
+
+@given(snapshots())
+def test_every_job_is_in_one_list_and_both_are_in_queue_order(snapshot: Snapshot) -> None:
+    decisions = decide(snapshot)
+    turns = [job.uid for job in _line(snapshot)]
+    admitted = [admit.job_uid for admit in decisions.admitted]
+    waiting = [wait.job_uid for wait in decisions.waiting]
+    assert sorted(admitted + waiting) == sorted(turns)
+    assert admitted == sorted(admitted, key=turns.index)
+    assert waiting == sorted(waiting, key=turns.index)
+
+
+@given(snapshots())
+def test_each_job_is_judged_as_a_model_with_loops_judges_it(snapshot: Snapshot) -> None:
+    """Gangs whole, on distinct nodes that can take them; and each wait for its true reason."""
+    decisions = decide(snapshot)
+    note(f"{table(snapshot)}\n{outcome(decisions)}")
+    free = {node.name: _free(node) for node in snapshot.nodes}
+    waiting: list[Job] = []
+    for job in _line(snapshot):
+        verdict = _verdict(decisions, job)
+        candidates = [node for node in snapshot.nodes if _could_ever(job, node)]
+        usable = [node.name for node in candidates if _can_now(job, node, free[node.name])]
+        claimed = {n.name for ahead in waiting for n in snapshot.nodes if _could_ever(ahead, n)}
+        allowed = set(usable) - claimed
+        if job.queue not in snapshot.queues:
+            assert isinstance(verdict, QueueMissing)
+        elif len(candidates) < job.num_nodes:
+            assert isinstance(verdict, NeverFits)
+            assert verdict.candidates == len(candidates)
+        elif len(allowed) >= job.num_nodes:
+            assert isinstance(verdict, Admit)
+            assert len(set(verdict.nodes)) == len(verdict.nodes) == job.num_nodes
+            assert set(verdict.nodes) <= allowed
+            _take(free, verdict.nodes, job.per_node)
+        else:
+            waiting.append(job)
+            _assert_numbers(verdict, job, usable=len(usable), position=len(waiting))
+    assert all(left >= 0 for amounts in free.values() for left in amounts.values())
+
+
+@given(snapshots(jobs_max=4))
+def test_a_job_is_not_touched_by_those_behind_it(snapshot: Snapshot) -> None:
+    line = _line(snapshot)
+    whole = decide(snapshot)
+    for length in range(len(line)):
+        part = decide(replace(snapshot, jobs=tuple(line[:length])))
+        assert whole.admitted[: len(part.admitted)] == part.admitted
+        assert whole.waiting[: len(part.waiting)] == part.waiting
+
+
+@given(snapshots(jobs_max=4))
+def test_twice_of_everything_keeps_the_plan(snapshot: Snapshot) -> None:
+    twice = replace(
+        snapshot,
+        nodes=tuple(
+            replace(node, allocatable=_twice(node.allocatable), used=_twice(node.used))
+            for node in snapshot.nodes
+        ),
+        jobs=tuple(replace(job, per_node=_twice(job.per_node)) for job in snapshot.jobs),
+    )
+    assert decide(twice).admitted == decide(snapshot).admitted
+
+
+@given(snapshots(jobs_max=1))
+def test_a_free_node_more_never_keeps_a_lone_job_from_starting(snapshot: Snapshot) -> None:
+    spare = Node("spare", ("a",) * len(snapshot.levels), {"cpu": 64_000, "pods": 4}, {})
+    wider = replace(snapshot, nodes=(*snapshot.nodes, spare))
+    assert len(decide(wider).admitted) >= len(decide(snapshot).admitted)
+
+
+@given(snapshots())
+def test_every_reason_has_a_code_and_one_line(snapshot: Snapshot) -> None:
+    for wait in decide(snapshot).waiting:
+        assert code(wait.reason).isalpha()
+        assert sentence(wait.reason)
+        assert "\n" not in sentence(wait.reason)
+
+
+@given(snapshots())
+def test_a_snapshot_written_as_a_table_reads_back(snapshot: Snapshot) -> None:
+    assert world(table(snapshot)) == snapshot
+
+
+def test_the_hash_seed_does_not_reach_the_answer() -> None:
+    answers = [_decided_with(seed) for seed in ("0", "1", "4242")]
+    assert answers[0].count("Admit(") == 2
+    assert answers[0].count("Wait(") == 4
+    assert answers == [answers[0]] * 3
+
+
+HASHED = """
+queues default spare blue
+node  block  rack  gpu   cpu    state     taints               labels
+n0    b0     r0    8     4/64   -         -                    kind=h100,zone=a
+n1    b0     r1    4/8   64     -         x=y:NoSchedule       kind=h100,zone=b
+n2    b1     r0    8     64     -         p=q:NoExecute        kind=b200,zone=a
+n3    -      r0    8     64     lost      -                    kind=b200,zone=c
+n4    b1     -     8     64     -         -                    kind=h100,zone=a
+
+job   nodes  gpu  cpu  memory  queue    selector  tolerations
+a     2      4    1    -       spare    kind=h100 -
+b     2      8    -    -       blue     -         p
+c     3      8    -    -       default  zone=a    -
+d     1      8    -    1Gi     default  -         *
+e     1      1    -    -       none     -         -
+f     1      1    -    -       default  -         x
+"""
+
+
+def _decided_with(seed: str) -> str:
+    program = (
+        "import sys; from worlds import world; from railwright_scheduler import decide;"
+        "print(repr(decide(world(sys.stdin.read()))))"
+    )
+    environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        input=HASHED,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return run.stdout
+
+
+def _line(snapshot: Snapshot) -> list[Job]:
+    return sorted(snapshot.jobs, key=lambda job: (-job.priority, job.submitted_s, job.uid))
+
+
+def _verdict(decisions: Decisions, job: Job) -> object:
+    found: list[object] = [each for each in decisions.admitted if each.job_uid == job.uid]
+    found += [each.reason for each in decisions.waiting if each.job_uid == job.uid]
+    assert len(found) == 1
+    return found[0]
+
+
+def _assert_numbers(verdict: object, job: Job, *, usable: int, position: int) -> None:
+    if usable < job.num_nodes:
+        assert isinstance(verdict, NotEnoughNodes)
+        excluded = sum(each.nodes for each in verdict.excluded)
+        assert verdict.free + excluded == verdict.candidates
+        assert verdict.best_free <= verdict.free
+    else:
+        assert isinstance(verdict, Behind)
+        assert verdict.position == position
+    assert (verdict.need, verdict.free) == (job.num_nodes, usable)
+
+
+def _free(node: Node) -> dict[str, int]:
+    return {name: total - node.used.get(name, 0) for name, total in node.allocatable.items()}
+
+
+def _take(
+    free: dict[str, dict[str, int]], names: tuple[str, ...], amounts: Mapping[str, int]
+) -> None:
+    for name in names:
+        for resource, amount in amounts.items():
+            free[name][resource] -= amount
+
+
+def _could_ever(job: Job, node: Node) -> bool:
+    return (
+        all(node.labels.get(key) == value for key, value in job.selector.items())
+        and all(t.key.startswith(PASSING) or _tolerated(job, t) for t in node.taints)
+        and all(node.allocatable.get(name, 0) >= need for name, need in job.per_node.items())
+    )
+
+
+def _can_now(job: Job, node: Node, free: Mapping[str, int]) -> bool:
+    return (
+        node.unavailable is None
+        and all(_tolerated(job, taint) for taint in node.taints)
+        and all(free.get(name, 0) >= need for name, need in job.per_node.items())
+    )
+
+
+def _tolerated(job: Job, taint: Taint) -> bool:
+    if taint.effect == "PreferNoSchedule":
+        return True
+    return any(_covers(toleration, taint) for toleration in job.tolerations)
+
+
+def _covers(toleration: Toleration, taint: Taint) -> bool:
+    return (
+        toleration.effect in ("", taint.effect)
+        and toleration.key in ("", taint.key)
+        and (toleration.operator == "Exists" or toleration.value == taint.value)
+    )
+
+
+def _twice(amounts: Mapping[str, int]) -> dict[str, int]:
+    return {name: 2 * amount for name, amount in amounts.items()}

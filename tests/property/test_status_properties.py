@@ -1,0 +1,118 @@
+"""Whatever was seen of a job, its status is one that the API server takes."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import orjson
+from hypothesis import given
+from hypothesis import strategies as st
+
+from railwright import wire
+from railwright_api import structural
+from railwright_api.training_job import TrainingJob, TrainingJobStatus
+from railwright_operator.heartbeats.views import RankView, SessionView
+from railwright_operator.report import status
+from railwright_operator.report.status import Told
+from railwright_scheduler.attempt.assessment import Ongoing, PodState, RankSeen
+from railwright_scheduler.attempt.causes import Cause, CauseCode
+from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.attempt.record import JobRecord, ResumePoint
+from railwright_scheduler.decisions import QueueMissing
+from worlds import schemas
+
+SCHEMA = structural.structural_schema(TrainingJob)["properties"]["status"]
+REASON = re.compile(r"[A-Z][A-Za-z0-9]{0,127}")
+NOW = "2026-01-02T03:04:05Z"
+
+TEXT = st.one_of(
+    st.text(max_size=30),
+    st.text(st.characters(exclude_categories=[]), min_size=1, max_size=8).map(lambda s: s * 900),
+    st.sampled_from(["", "\ud800", "ErrImagePull: no", ": ", "9 lives", "█" * 5000, "a" * 9999]),
+)
+COUNTS = st.integers(0, 2**31)
+NUMBERS = st.sampled_from([None, 0.5, -1.0, math.nan, math.inf, 1e308])
+PHASES = st.sampled_from([*Phase, Phase.STARTING, Phase.STARTING, Phase.RUNNING])
+NODES = st.lists(TEXT, max_size=6).map(tuple)
+STEPS = st.integers(0, wire.STEP_MAX)
+POINTS = st.lists(st.builds(ResumePoint, COUNTS, STEPS), max_size=20).map(tuple)
+CAUSES = st.builds(
+    Cause,
+    st.sampled_from(CauseCode),
+    TEXT,
+    nodes=NODES,
+    node=st.none() | TEXT,
+    rank=st.none() | st.integers(),
+    exit_code=st.none() | st.integers(),
+    signal=st.none() | TEXT,
+    last_lines=TEXT,
+)
+RECORDS = st.builds(
+    JobRecord,
+    phase=PHASES,
+    attempt=COUNTS,
+    ended=COUNTS,
+    nodes=NODES,
+    restarts=COUNTS,
+    failures=COUNTS,
+    last_end=st.none() | CAUSES,
+    checkpoints=POINTS,
+)
+PROGRESS = st.builds(
+    wire.Progress, STEPS, st.none() | STEPS, NUMBERS, NUMBERS, st.sampled_from(wire.Phase)
+)
+SKIPPED = st.lists(TEXT, max_size=wire.SKIPPED_MAX).map(tuple)
+RANKS = st.builds(RankView, st.just(0), st.just("n"), progress=PROGRESS, skipped=SKIPPED)
+SESSIONS = st.builds(
+    SessionView,
+    st.just("uid"),
+    COUNTS,
+    st.just(1),
+    st.lists(RANKS, min_size=1, max_size=2).map(tuple),
+    st.lists(COUNTS, max_size=40).map(tuple),
+    st.just(0.0),
+    st.booleans(),
+)
+SEEN = st.builds(RankSeen, COUNTS, TEXT, st.sampled_from(PodState), waiting=TEXT)
+
+
+@st.composite
+def tellings(draw: st.DrawFn) -> Told:
+    """Anything that can be told of a job for the first time."""
+    record = draw(RECORDS)
+    suspects = tuple(range(len(record.nodes))) if draw(st.booleans()) else ()
+    return Told(
+        record=record,
+        before={},
+        generation=draw(COUNTS),
+        now=NOW,
+        num_nodes=draw(st.integers(1, wire.NODES_MAX)),
+        racks=draw(st.none() | st.integers(0, 99)),
+        wait=draw(st.none() | st.builds(QueueMissing, TEXT, NODES)),
+        assessment=draw(st.sampled_from([None, Ongoing(suspects)])),
+        session=draw(st.none() | SESSIONS),
+        ranks=draw(st.lists(SEEN, max_size=3)),
+        unreadable=draw(st.none() | st.none() | st.none() | TEXT),
+    )
+
+
+@given(tellings(), tellings())
+def test_every_status_is_one_that_the_api_server_takes(first: Told, second: Told) -> None:
+    before = _checked(status.render(first))
+    _checked(status.render(_after(second, before)))
+
+
+def _after(told: Told, before: status.Status) -> Told:
+    return Told(**{name: getattr(told, name) for name in Told.__slots__} | {"before": before})
+
+
+def _checked(rendered: status.Status) -> status.Status:
+    """The status as it comes back, after everything the API server and a reader hold against it."""
+    TrainingJobStatus.model_validate(rendered)
+    stored: status.Status = orjson.loads(orjson.dumps(rendered))
+    assert list(schemas.refusals(SCHEMA, stored)) == []
+    reasons = [stored["reason"], *(each["reason"] for each in stored["conditions"])]
+    assert [reason for reason in reasons if not REASON.fullmatch(reason)] == []
+    assert len(stored.get("message", "").encode()) <= 1024
+    return stored

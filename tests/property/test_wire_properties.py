@@ -1,0 +1,96 @@
+"""Whatever bytes arrive, a message is read or refused; whatever is sent arrives unchanged."""
+
+from __future__ import annotations
+
+import json
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from railwright import wire
+
+KINDS = (
+    wire.Register,
+    wire.Registered,
+    wire.Beat,
+    wire.BeatAnswer,
+    wire.Commit,
+    wire.CommitAnswer,
+    wire.Failure,
+)
+FIELDS = sorted(
+    {name for kind in (*KINDS, wire.World, wire.Progress) for name in kind.__annotations__}
+)
+TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=40)
+STEPS = st.integers(0, wire.STEP_MAX)
+RANKS = st.integers(0, wire.RANKS_MAX - 1)
+FINITE = st.none() | st.floats(-1e300, 1e300)
+CHECKPOINTS = st.builds(wire.Checkpoint, st.integers(1, wire.ATTEMPT_MAX), STEPS)
+MEMBERS = st.builds(
+    wire.Member, TEXT, st.integers(1, wire.ATTEMPT_MAX), st.integers(0, wire.NODES_MAX - 1)
+)
+PROGRESS = st.builds(
+    wire.Progress, STEPS, st.none() | STEPS, FINITE, FINITE, st.sampled_from(wire.Phase)
+)
+FAILURES = st.builds(
+    wire.Failure, RANKS, st.integers(0, 255), st.none() | TEXT, st.none() | TEXT, TEXT
+)
+BEATS = st.builds(
+    wire.Beat,
+    MEMBERS,
+    STEPS,
+    st.integers(0, wire.PROCESSES_MAX),
+    st.integers(0, wire.PROCESSES_MAX),
+    st.none() | PROGRESS,
+    st.none() | FAILURES,
+    st.none() | CHECKPOINTS,
+    st.none() | CHECKPOINTS,
+    st.lists(TEXT, max_size=wire.SKIPPED_MAX).map(tuple),
+)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(string.printable)
+NEARLY = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=6)
+    ),
+)
+
+
+def is_read_or_refused(kind: type[object], data: bytes) -> None:
+    try:
+        message = wire.decode(kind, data)
+    except wire.WireError as error:
+        refused = str(error)
+    else:
+        refused = ""
+        assert wire.decode(kind, wire.encode(message)) == message
+    assert len(refused) < 1_000
+
+
+@given(BEATS)
+def test_every_beat_arrives_as_it_was_sent(beat: wire.Beat) -> None:
+    assert wire.decode(wire.Beat, wire.encode(beat)) == beat
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused(kind: type[object], data: bytes) -> None:
+    is_read_or_refused(kind, data)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(value=NEARLY)
+def test_json_with_familiar_names_is_read_or_refused(kind: type[object], value: object) -> None:
+    is_read_or_refused(kind, json.dumps(value).encode())
+
+
+@given(BEATS, st.integers(0), st.binary(min_size=1, max_size=3))
+def test_a_beat_with_a_few_bytes_changed_is_read_or_refused(
+    beat: wire.Beat, place: int, patch: bytes
+) -> None:
+    data = bytearray(wire.encode(beat))
+    place %= len(data)
+    data[place : place + len(patch)] = patch
+    is_read_or_refused(wire.Beat, bytes(data))

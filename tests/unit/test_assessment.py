@@ -1,0 +1,194 @@
+"""Causes are told apart by two witnesses, and nobody is blamed while one is missing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from railwright_scheduler.attempt import assessment
+from railwright_scheduler.attempt.assessment import (
+    REMOVAL_S,
+    VERDICT_S,
+    Ended,
+    Ongoing,
+    PodState,
+    RankSeen,
+    Succeeded,
+)
+from railwright_scheduler.attempt.causes import Cause, CauseCode
+from worlds.attempts import crash, rank
+
+
+def judge(*ranks: RankSeen, started: bool = True, age_s: float = 100.0) -> assessment.Assessment:
+    return assessment.assess(ranks, started=started, age_s=age_s)
+
+
+def cause(*ranks: RankSeen, started: bool = True, age_s: float = 100.0) -> Cause:
+    verdict = judge(*ranks, started=started, age_s=age_s)
+    assert isinstance(verdict, Ended), verdict
+    return verdict.cause
+
+
+def test_ranks_that_are_heard_go_on() -> None:
+    assert judge(rank(0), rank(1)) == Ongoing()
+
+
+def test_all_ranks_done_is_success_whoever_says_so() -> None:
+    assert judge(rank(0, done=True), rank(1, pod=PodState.SUCCEEDED)) == Succeeded()
+    assert judge(rank(0, done=True), rank(1)) == Ongoing()
+    assert judge(rank(0, pod=PodState.MISSING, done=True), rank(1, done=True)) == Succeeded()
+
+
+@pytest.mark.parametrize(
+    ("taken", "code"),
+    [
+        ({"deleting": True}, CauseCode.POD_DELETED),
+        ({"evicted": "TerminationByKubelet"}, CauseCode.POD_EVICTED),
+    ],
+)
+def test_a_pod_that_is_taken_away_ended_well_only_if_its_kubelet_says_so(
+    taken: dict[str, object], code: CauseCode
+) -> None:
+    assert cause(rank(0, done=True, **taken)).code is code
+    assert cause(rank(0, done=True, **taken), rank(1)).code is code
+    assert judge(rank(0, done=True, pod=PodState.SUCCEEDED, **taken)) == Succeeded()
+
+
+@pytest.mark.parametrize("ended", [{"signal": "SIGTERM"}, {"exit_code": 143}])
+def test_a_rank_that_sigterm_ended_waits_for_its_pods_deletion_to_show(
+    ended: dict[str, object],
+) -> None:
+    early, late = (killed(1, age_s, **ended) for age_s in (REMOVAL_S, REMOVAL_S + 0.5))
+    # What its peers make of it counts no earlier.
+    assert judge(early, rank(0)) == judge(early, crash(0, age_s=REMOVAL_S + 1)) == Ongoing()
+    assert cause(late, rank(0)).code is CauseCode.RANK_FAILED
+    assert cause(replace(early, deleting=True), crash(0, age_s=9.0)).counted is False
+    assert cause(replace(early, evicted="taint"), rank(0)).code is CauseCode.POD_EVICTED
+
+
+def test_one_sigterm_after_another_delays_no_verdict_for_good() -> None:
+    found = cause(killed(1, age_s=VERDICT_S + 1, exit_code=143), killed(0, age_s=1, exit_code=143))
+    assert (found.code, found.rank) == (CauseCode.RANK_FAILED, 1)
+
+
+def test_a_sidecar_that_fails_after_its_rank_is_done_is_no_crash() -> None:
+    assert judge(crash(0, age_s=9.0, done=True), rank(1)) == Ongoing()
+    found = cause(crash(0, age_s=9.0, done=True), crash(1, age_s=2.0))
+    assert found.rank == 1
+
+
+def test_the_texts_of_strangers_are_cut() -> None:
+    told = {"message": "m" * 5000, "last_lines": "x" * 5000 + "end"}
+    found = cause(killed(0, age_s=9.0, exit_code=1, **told))
+    assert found.message.startswith("rank 0 on n0 exited with 1: mmm")
+    assert found.message.endswith("m…")
+    assert (len(found.message), len(found.last_lines)) == (1024, 512)
+    assert found.last_lines.endswith("xend")
+    assert cause(killed(0, age_s=9.0, signal="S" * 5000)).signal == "S" * 32
+
+
+def killed(node_rank: int, age_s: float, **ended: Any) -> RankSeen:
+    found = crash(node_rank, age_s=age_s)
+    assert found.crash is not None
+    return replace(found, crash=replace(found.crash, **ended))
+
+
+def test_a_silent_launcher_alone_is_only_suspected() -> None:
+    assert judge(rank(0), rank(1, silent_s=300.0)) == Ongoing(suspects=(1,))
+
+
+@pytest.mark.parametrize(
+    ("witness", "message"),
+    [
+        ({"lease_stale": True}, "silent for 7 s and its kubelet missed its renewal"),
+        ({"unready_s": 0.0}, "silent for 7 s and it is not Ready"),
+        ({"node_gone": True}, "the node is gone from the API"),
+    ],
+)
+def test_a_silent_launcher_and_a_silent_kubelet_are_a_lost_node(
+    witness: dict[str, object], message: str
+) -> None:
+    found = cause(rank(0), rank(1, silent_s=7.0, **witness))
+    assert (found.code, found.nodes, found.counted) == (CauseCode.NODE_LOST, ("n1",), False)
+    assert found.message.endswith(message)
+
+
+@pytest.mark.parametrize(
+    "witness", [{"lease_stale": True}, {"unready_s": 500.0}, {"node_gone": True}]
+)
+def test_a_launcher_that_is_heard_vetoes_the_api(witness: dict[str, object]) -> None:
+    assert judge(rank(0), rank(1, silent_s=6.0, **witness)) == Ongoing()
+
+
+@pytest.mark.parametrize(
+    ("unready_s", "node_gone", "lost"),
+    [(10.0, False, False), (10.5, False, True), (None, True, True), (None, False, False)],
+)
+def test_a_node_whose_launcher_never_spoke_is_lost_on_the_kubelets_word(
+    unready_s: float | None, node_gone: bool, lost: bool
+) -> None:
+    mute = rank(1, silent_s=None, unready_s=unready_s, node_gone=node_gone)
+    verdict = judge(rank(0), mute, started=False)
+    assert isinstance(verdict, Ended) is lost
+
+
+def test_a_node_whose_launcher_never_spoke_is_lost_when_its_lease_stands_still() -> None:
+    found = cause(rank(0), rank(1, silent_s=None, lease_stale=True), started=False)
+    assert (found.code, found.nodes, found.counted) == (CauseCode.NODE_LOST, ("n1",), False)
+    assert found.message.endswith("its launcher was never heard and its kubelet missed its renewal")
+
+
+def test_all_lost_nodes_are_named_at_once() -> None:
+    lost = [rank(r, silent_s=9.0, lease_stale=True) for r in (2, 1)]
+    found = cause(rank(0), *lost)
+    assert found.nodes == ("n1", "n2")
+    assert "(and 1 more)" in found.message
+
+
+def test_a_crash_waits_until_all_others_were_heard_since() -> None:
+    assert judge(crash(0, age_s=2.0), rank(1, silent_s=3.0)) == Ongoing(suspects=(1,))
+    assert cause(crash(0, age_s=2.0), rank(1, silent_s=1.0)).code is CauseCode.RANK_FAILED
+
+
+def test_a_crash_waits_no_longer_than_the_verdict_on_silent_nodes_takes() -> None:
+    assert isinstance(judge(crash(0, age_s=25.0), rank(1, silent_s=26.0)), Ongoing)
+    assert cause(crash(0, age_s=25.5), rank(1, silent_s=26.0)).code is CauseCode.RANK_FAILED
+
+
+def test_a_dead_node_is_blamed_and_not_the_peers_that_it_took_along() -> None:
+    dead = rank(1, silent_s=9.0, lease_stale=True)
+    assert cause(crash(0, age_s=8.0), dead, crash(2, age_s=7.0)).code is CauseCode.NODE_LOST
+
+
+def test_the_first_crash_is_the_one_that_is_told() -> None:
+    found = cause(crash(0, age_s=2.0), crash(1, age_s=3.0), crash(2, age_s=3.0))
+    assert (found.rank, found.exit_code, found.node) == (1, 1, "n1")
+    assert found.message == "rank 1 on n1 exited with 1"
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"pod": PodState.MISSING}, CauseCode.POD_DELETED),
+        ({"deleting": True}, CauseCode.POD_DELETED),
+        ({"evicted": "EvictionByEvictionAPI"}, CauseCode.POD_EVICTED),
+        ({"pod": PodState.FAILED}, CauseCode.POD_EVICTED),
+    ],
+)
+def test_a_pod_that_went_is_no_fault_of_its_rank(
+    change: dict[str, object], code: CauseCode
+) -> None:
+    found = cause(crash(0, age_s=9.0), rank(1, **change))
+    assert (found.code, found.counted) == (code, False)
+
+
+def test_a_start_that_takes_too_long_names_who_is_missing() -> None:
+    mute = rank(1, silent_s=None, pod=PodState.PENDING, waiting="ImagePullBackOff: no such image")
+    assert judge(rank(0), mute, started=False, age_s=600.0) == Ongoing()
+    found = cause(rank(0), mute, started=False, age_s=600.5)
+    assert (found.code, found.counted) == (CauseCode.START_TIMED_OUT, True)
+    assert found.message == (
+        "1 of 2 node ranks never reached the barrier in 600 s: 1 (ImagePullBackOff: no such image)"
+    )

@@ -1,0 +1,111 @@
+"""Which folders count as checkpoints, and which may be removed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from railwright import manifest, wire
+from railwright.wire import Checkpoint
+
+
+def committed(job: Path, attempt: int, step: int) -> Path:
+    """A checkpoint of two files."""
+    folder = manifest.folder_of(job, Checkpoint(attempt, step))
+    manifest.begin(folder)
+    names = ["__0_0.distcp", "rank-0.pt"]
+    for name in names:
+        manifest.write_durably(folder / name, f"{attempt} {step} {name}".encode())
+    files = tuple(manifest.described(folder, names))
+    manifest.prepare(folder, manifest.Manifest(attempt, step, world_size=1, files=files))
+    manifest.publish(folder)
+    return folder
+
+
+def left(job: Path) -> list[str]:
+    return sorted(str(path.parent.relative_to(job)) for path in job.rglob("rank-0.pt"))
+
+
+def flip_a_bit(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
+def test_a_checkpoint_counts_only_with_its_manifest(tmp_path: Path) -> None:
+    folder = committed(tmp_path, 1, 10)
+    assert manifest.verified(tmp_path, Checkpoint(1, 10)).world_size == 1
+    (folder / manifest.NAME).rename(folder / f"{manifest.NAME}.partial")
+    with pytest.raises(manifest.TornError, match=r"there is no manifest\.json"):
+        manifest.verified(tmp_path, Checkpoint(1, 10))
+
+
+@pytest.mark.parametrize(
+    ("damage", "complaint"),
+    [
+        (lambda folder: flip_a_bit(folder / "rank-0.pt"), r"rank-0\.pt is not as it was written"),
+        (lambda folder: (folder / "rank-0.pt").unlink(), r"there is no rank-0\.pt"),
+        (lambda folder: (folder / "rank-0.pt").write_bytes(b""), "not as it was written"),
+        (lambda folder: (folder / manifest.NAME).write_bytes(b""), "Manifest: expected JSON"),
+        (lambda folder: folder.rename(folder.parent / "step-20"), "the manifest is of step 10"),
+    ],
+)
+def test_damage_is_found_and_named(tmp_path: Path, damage: object, complaint: str) -> None:
+    folder = committed(tmp_path, 1, 10)
+    assert callable(damage)
+    damage(folder)
+    step = manifest.steps(tmp_path, 1)[0]
+    with pytest.raises(manifest.TornError, match=complaint):
+        manifest.verified(tmp_path, Checkpoint(1, step))
+
+
+def test_a_manifest_reaches_no_file_outside_its_folder(tmp_path: Path) -> None:
+    folder = committed(tmp_path, 1, 10)
+    text = (folder / manifest.NAME).read_text()
+    (folder / manifest.NAME).write_text(text.replace("rank-0.pt", "../../elsewhere"))
+    with pytest.raises(manifest.TornError, match="is not a file of this folder"):
+        manifest.verified(tmp_path, Checkpoint(1, 10))
+
+
+def test_a_folder_left_half_done_is_begun_anew_and_a_checkpoint_is_not(tmp_path: Path) -> None:
+    folder = manifest.folder_of(tmp_path, Checkpoint(1, 10))
+    manifest.begin(folder)
+    (folder / "rank-3.pt").touch()
+    manifest.begin(folder)
+    assert not list(folder.iterdir())
+    committed(tmp_path, 1, 10)
+    with pytest.raises(FileExistsError, match="is a checkpoint already"):
+        manifest.begin(folder)
+
+
+def test_the_newest_readable_checkpoints_stay(tmp_path: Path) -> None:
+    for attempt, step in [(1, 10), (1, 20), (1, 30), (2, 30), (2, 40), (3, 50)]:
+        committed(tmp_path, attempt, step)
+    torn = manifest.folder_of(tmp_path, Checkpoint(2, 45))
+    manifest.begin(torn)
+    manifest.prune(tmp_path, [Checkpoint(2, 40), Checkpoint(1, 30)], keep=3)
+    assert left(tmp_path) == [
+        "attempt-1/step-30",
+        "attempt-2/step-30",
+        "attempt-2/step-40",
+        "attempt-3/step-50",
+    ]
+    assert not torn.exists()
+
+
+def test_what_a_revoked_attempt_wrote_later_does_not_push_out_what_may_be_read(
+    tmp_path: Path,
+) -> None:
+    for attempt, step in [(1, 10), (1, 20), (1, 30), (1, 40), (2, 30)]:
+        committed(tmp_path, attempt, step)
+    manifest.prune(tmp_path, [Checkpoint(2, 30), Checkpoint(1, 20)], keep=2)
+    assert left(tmp_path) == ["attempt-1/step-20", "attempt-2/step-30"]
+
+
+def test_a_manifest_may_be_larger_than_a_message() -> None:
+    file = manifest.File(name="rank-0.pt", size_bytes=2**40, sha256="0" * 64)
+    large = manifest.Manifest(1, 10, world_size=1, files=(file,) * 1_000)
+    data = wire.encode(large, bytes_max=manifest.BYTES_MAX)
+    assert len(data) > wire.MESSAGE_BYTES_MAX
+    assert wire.decode(manifest.Manifest, data, bytes_max=manifest.BYTES_MAX) == large

@@ -1,0 +1,130 @@
+"""Checkpoint commits: granted once they stand on the job's status, refused once it is over."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+
+import pytest
+
+from railwright import wire
+from railwright_operator.heartbeats.views import RankView, SessionView
+from railwright_operator.kube.errors import Unreachable
+from railwright_operator.report.commits import Commits
+from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.attempt.record import JobRecord, ResumePoint
+from worlds import attempts
+
+RUNNING = attempts.RUNNING
+
+
+@dataclass
+class Desk:
+    """Commits with those who ask."""
+
+    woken: int = 0
+
+    def __post_init__(self) -> None:
+        self.commits = Commits(self.wake)
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    async def ask(self, step: int, *, attempt: int = 1) -> asyncio.Task[None]:
+        task = asyncio.create_task(self.commits.ask("a", attempt, step))
+        await asyncio.sleep(0)
+        return task
+
+    def fold(self, record: JobRecord, view: SessionView | None = None) -> JobRecord:
+        return self.commits.fold("a", record, view)
+
+
+def view(
+    *, committed: wire.Checkpoint | None = None, resumed_from: wire.Checkpoint | None = None
+) -> SessionView:
+    rank = RankView(0, "n0", committed=committed, resumed_from=resumed_from)
+    return SessionView("a", 1, 1, (rank,), (), started_at_s=0.0, revoked=False)
+
+
+async def test_a_step_is_granted_when_it_is_recorded_and_not_before() -> None:
+    desk = Desk()
+    asked = await desk.ask(10)
+    assert desk.woken == 1
+    after = desk.fold(RUNNING)
+    assert after.checkpoints == (ResumePoint(1, 10),)
+    desk.commits.recorded("a", RUNNING)
+    await asyncio.sleep(0)
+    assert not asked.done()
+    desk.commits.recorded("a", after)
+    await asyncio.wait_for(asked, 1)
+    assert repr(desk.commits) == "<Commits jobs=0>"
+
+
+async def test_the_same_step_asked_twice_is_answered_twice() -> None:
+    desk = Desk()
+    tasks = [await desk.ask(10), await desk.ask(10)]
+    desk.commits.recorded("a", desk.fold(RUNNING))
+    await asyncio.wait_for(asyncio.gather(*tasks), 1)
+
+
+async def test_who_hangs_up_does_not_take_the_others_answer_along() -> None:
+    desk = Desk()
+    gone, stays = await desk.ask(10), await desk.ask(10)
+    gone.cancel()
+    await asyncio.gather(gone, return_exceptions=True)
+    desk.commits.recorded("a", desk.fold(RUNNING))
+    await asyncio.wait_for(stays, 1)
+
+
+async def test_an_attempt_that_is_over_commits_nothing() -> None:
+    desk = Desk()
+    asked = await desk.ask(10)
+    over = attempts.RECOVERING
+    assert desk.fold(over) == over
+    desk.commits.recorded("a", over)
+    with pytest.raises(Unreachable, match="attempt 1 is over: step 10 was not recorded"):
+        await asyncio.wait_for(asked, 1)
+
+
+async def test_an_old_attempt_is_refused_while_a_new_one_runs() -> None:
+    desk = Desk()
+    old = await desk.ask(10)
+    second = JobRecord(phase=Phase.RUNNING, attempt=2, ended=1, nodes=attempts.NODES)
+    assert desk.fold(second).checkpoints == ()
+    desk.commits.recorded("a", second)
+    with pytest.raises(Unreachable):
+        await asyncio.wait_for(old, 1)
+
+
+async def test_a_job_that_is_gone_refuses_all_who_wait() -> None:
+    desk = Desk()
+    tasks = [await desk.ask(10), await desk.ask(20)]
+    desk.commits.refuse("a")
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(result) for result in results] == [Unreachable, Unreachable]
+
+
+def test_what_a_launcher_tells_of_a_commit_counts_as_well() -> None:
+    told = view(committed=wire.Checkpoint(1, 30))
+    assert Desk().fold(RUNNING, told).checkpoints == (ResumePoint(1, 30),)
+    foreign = view(committed=wire.Checkpoint(2, 30))
+    assert Desk().fold(RUNNING, foreign).checkpoints == ()
+
+
+def test_a_step_never_goes_back() -> None:
+    held = replace(RUNNING, checkpoints=(ResumePoint(1, 30),))
+    assert Desk().fold(held, view(committed=wire.Checkpoint(1, 20))) == held
+
+
+def test_what_lay_beyond_the_point_of_resume_is_never_read_again() -> None:
+    second = JobRecord(
+        phase=Phase.RUNNING,
+        attempt=3,
+        ended=2,
+        nodes=attempts.NODES,
+        checkpoints=(ResumePoint(2, 50), ResumePoint(1, 30)),
+    )
+    folded = Desk().fold(second, view(resumed_from=wire.Checkpoint(1, 25)))
+    assert folded.checkpoints == (ResumePoint(1, 25),)
+    as_fixed = Desk().fold(second, view(resumed_from=wire.Checkpoint(2, 50)))
+    assert as_fixed == second

@@ -1,0 +1,86 @@
+"""Objects through the models: tolerant of the unknown, exact about the known."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from railwright_api import names
+from railwright_api.training_job import Phase, Progress, TrainingJob, TrainingJobStatus
+
+POD: dict[str, Any] = {
+    "containers": [
+        {
+            "name": "train",
+            "image": "python:3.12",
+            "command": ["python3", "train.py"],
+            "securityContext": {"runAsUser": 1000},
+        }
+    ],
+    "serviceAccountName": "trainer",
+}
+STORED: dict[str, Any] = {
+    "apiVersion": names.API_VERSION,
+    "kind": "TrainingJob",
+    "metadata": {
+        "name": "train",
+        "namespace": "default",
+        "uid": "u",
+        "resourceVersion": "7",
+        "generation": 3,
+        "creationTimestamp": "2026-01-02T03:04:05Z",
+        "managedFields": [{"manager": "kubectl"}],
+    },
+    "spec": {
+        "numNodes": 2,
+        "resourcesPerNode": {"nvidia.com/gpu": 8, "cpu": "500m"},
+        "template": {"spec": POD},
+        "fieldOfALaterVersion": True,
+    },
+}
+
+
+def test_a_stored_job_is_read_with_what_was_not_said_filled_in() -> None:
+    job = TrainingJob.model_validate(STORED)
+    assert (job.metadata.uid, job.metadata.generation) == ("u", 3)
+    assert (job.spec.queue, job.spec.num_proc_per_node, job.spec.backoff_limit) == ("default", 1, 3)
+    assert job.spec.resources_per_node == {"nvidia.com/gpu": 8, "cpu": "500m"}
+    assert job.status is None
+
+
+def test_a_template_goes_through_the_model_unchanged() -> None:
+    job = TrainingJob.model_validate(STORED)
+    dumped = job.spec.template.spec.model_dump(by_alias=True, exclude_none=True, mode="json")
+    assert dumped == POD
+
+
+def test_a_status_is_rendered_in_camel_case_without_what_is_absent() -> None:
+    status = TrainingJobStatus(
+        phase=Phase.RUNNING, nodes_summary="2,048 nodes", progress=Progress(step=4, percent="42%")
+    )
+    rendered = status.model_dump(by_alias=True, exclude_none=True, mode="json")
+    assert rendered["phase"] == "Running"
+    assert rendered["nodesSummary"] == "2,048 nodes"
+    assert rendered["progress"] == {"step": 4, "percent": "42%", "phase": "Training"}
+    assert "lastEnd" not in rendered
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf])
+def test_a_number_that_json_cannot_say_is_refused(loss: float) -> None:
+    with pytest.raises(ValidationError, match="finite"):
+        Progress(step=1, loss=loss)
+
+
+def test_a_model_cannot_be_changed_after_it_was_read() -> None:
+    job = TrainingJob.model_validate(STORED)
+    with pytest.raises(ValidationError, match="frozen"):
+        job.spec.num_nodes = 3  # type: ignore[misc]
+
+
+def test_the_longest_pod_name_stays_within_what_a_host_name_may_have() -> None:
+    job = "x" * names.JOB_NAME_LENGTH_MAX
+    assert len(names.pod_name(job, 9_999, 16_383)) == names.POD_NAME_LENGTH_MAX
+    assert names.pod_name("train", 2, 0) == "train-2-0"

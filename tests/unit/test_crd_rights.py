@@ -1,0 +1,98 @@
+"""The operator's rights as written: no wildcard, nothing it could become another with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from house import tree
+
+Document = dict[str, Any]
+
+DOCUMENTS: list[Document] = list(
+    yaml.safe_load_all((tree.ROOT / "deploy/operator.yaml").read_text(encoding="utf-8"))
+)
+
+VERBS = {"get", "list", "watch", "create", "update", "patch", "delete"}
+RESOURCES_NEVER = {
+    "secrets",
+    "configmaps",
+    "namespaces",
+    "serviceaccounts",
+    "serviceaccounts/token",
+    "pods/exec",
+    "pods/attach",
+    "pods/portforward",
+    "pods/ephemeralcontainers",
+    "nodes/proxy",
+    "roles",
+    "clusterroles",
+    "rolebindings",
+    "clusterrolebindings",
+    "customresourcedefinitions",
+}
+
+
+def roles() -> list[Document]:
+    """Every Role and ClusterRole of the file."""
+    return [document for document in DOCUMENTS if document["kind"] in ("Role", "ClusterRole")]
+
+
+def rights() -> list[tuple[str, str, str]]:
+    """(group, resource, verb) of every right."""
+    return [
+        (group, resource, verb)
+        for role in roles()
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    ]
+
+
+def test_rights_are_named_one_by_one() -> None:
+    assert rights()
+    assert not [right for right in rights() if "*" in "".join(right)]
+    assert {verb for _, _, verb in rights()} <= VERBS
+    assert not [rule for role in roles() for rule in role["rules"] if "nonResourceURLs" in rule]
+
+
+def test_nothing_is_granted_that_leads_to_more_rights() -> None:
+    assert not {resource for _, resource, _ in rights()} & RESOURCES_NEVER
+
+
+def test_pods_and_nodes_are_never_changed() -> None:
+    changes = {"update", "patch"}
+    core = [(resource, verb) for group, resource, verb in rights() if group == ""]
+    assert not [(resource, verb) for resource, verb in core if verb in changes]
+    assert {verb for resource, verb in core if resource == "nodes"} == {"list", "watch"}
+    assert [verb for resource, verb in core if resource == "pods/binding"] == ["create"]
+
+
+def test_no_right_is_written_twice() -> None:
+    for role in roles():
+        seen: set[tuple[str, str]] = set()
+        for rule in role["rules"]:
+            pairs = {(group, name) for group in rule["apiGroups"] for name in rule["resources"]}
+            assert not seen & pairs, role["metadata"]
+            seen |= pairs
+
+
+def test_every_role_is_bound_to_the_operator_alone() -> None:
+    bindings = [one for one in DOCUMENTS if one["kind"] in ("RoleBinding", "ClusterRoleBinding")]
+    assert len(bindings) == len(roles())
+    account = {
+        "kind": "ServiceAccount",
+        "name": "railwright-operator",
+        "namespace": "railwright-system",
+    }
+    assert all(binding["subjects"] == [account] for binding in bindings)
+    bound = {
+        (one["roleRef"]["kind"], one["roleRef"]["name"], one["metadata"].get("namespace"))
+        for one in bindings
+    }
+    defined = {
+        (one["kind"], one["metadata"]["name"], one["metadata"].get("namespace")) for one in roles()
+    }
+    assert bound == defined

@@ -1,0 +1,268 @@
+"""Who starts and who waits, in small worlds."""
+
+from __future__ import annotations
+
+import pytest
+
+from railwright_scheduler import (
+    Behind,
+    Decisions,
+    NeverFits,
+    NotEnoughNodes,
+    QueueMissing,
+    Snapshot,
+    Taint,
+    Toleration,
+    Unavailable,
+    decide,
+)
+from worlds import GPU, cluster, job, node, outcome, world
+
+
+def test_of_two_gangs_that_need_everything_one_starts_whole_and_the_other_holds_nothing() -> None:
+    nodes = [node(f"n{i}") for i in range(4)]
+    decisions = decide(cluster(*nodes, jobs=(job("b", num_nodes=4), job("a", num_nodes=4))))
+    assert [admit.job_uid for admit in decisions.admitted] == ["a"]
+    assert decisions.admitted[0].nodes == ("n0", "n1", "n2", "n3")
+    assert [wait.job_uid for wait in decisions.waiting] == ["b"]
+
+
+def test_a_gang_that_cannot_be_whole_leaves_its_nodes_to_nobody_behind_it() -> None:
+    assert _outcome("""
+        node  rack  gpu
+        n0    r0    8
+        n1    r0    8
+        n2    r1    0/8
+        job   nodes  gpu
+        big   3      8
+        small 1      8
+    """) == [
+        "big waits, NotEnoughNodes: needs 3 nodes with 8 nvidia.com/gpu each; "
+        "2 of 3 nodes can take one now; best rack r0 has 2; 1 busy",
+        "small waits, BehindOthers: needs 1 node and 2 can take one now, but team/big is ahead: "
+        "it needs 3 nodes and 2 can take one now; position 2 in line",
+    ]
+
+
+def test_a_waiting_gang_does_not_hold_up_jobs_for_other_nodes() -> None:
+    decisions = _decide("""
+        node  gpu  labels
+        n0    8    kind=a
+        n1    0/8  kind=a
+        n2    8    kind=b
+        job   nodes  gpu  selector
+        big   2      8    kind=a
+        other 1      8    kind=b
+    """)
+    assert [admit.nodes for admit in decisions.admitted] == [("n2",)]
+
+
+def test_being_behind_names_the_first_job_with_a_claim_on_the_same_nodes() -> None:
+    decisions = _decide("""
+        node  gpu  labels
+        n0    0/8  kind=a
+        n1    8    kind=b
+        n2    0/8  kind=b
+        job   nodes  gpu  selector
+        a     1      8    kind=a
+        b     2      8    kind=b
+        late  1      8    kind=b
+    """)
+    reason = decisions.waiting[2].reason
+    assert reason == Behind(3, "team/b", first_need=2, first_free=1, need=1, free=1)
+
+
+def test_a_job_with_room_but_for_others_claims_has_claims_of_its_own() -> None:
+    decisions = _decide("""
+        node  gpu  labels
+        n0    0/8  kind=a
+        n1    8    kind=a
+        n2    8    kind=b
+        job   nodes  gpu  selector
+        a     2      8    kind=a
+        any   2      8    -
+        late  1      8    kind=b
+        last  1      8    kind=a
+    """)
+    firsts = [(w.job_uid, w.reason.first) for w in decisions.waiting if type(w.reason) is Behind]
+    assert firsts == [("any", "team/a"), ("late", "team/any"), ("last", "team/a")]
+
+
+def test_a_claim_covers_a_node_that_only_jobs_behind_could_use_now() -> None:
+    """Else a stream of tolerant jobs could keep the node busy after its taint has passed."""
+    (wait, behind) = _decide("""
+        node  gpu  taints
+        n0    8    node.kubernetes.io/memory-pressure:NoSchedule
+        job   nodes  gpu  tolerations
+        a     1      8    -
+        b     1      8    *
+    """).waiting
+    assert isinstance(wait.reason, NotEnoughNodes)
+    assert isinstance(behind.reason, Behind)
+
+
+def test_jobs_that_can_never_run_hold_up_nobody() -> None:
+    decisions = _decide("""
+        node  gpu
+        n0    8
+        job    nodes  gpu  queue
+        lost   1      8    nowhere
+        wide   2      8    default
+        deep   1      16   default
+        fits   1      8    default
+    """)
+    assert [admit.job_uid for admit in decisions.admitted] == ["fits"]
+    reasons = [type(wait.reason) for wait in decisions.waiting]
+    assert reasons == [QueueMissing, NeverFits, NeverFits]
+
+
+def test_a_higher_priority_goes_first_then_the_older_then_the_smaller_uid() -> None:
+    decisions = _decide("""
+        node  gpu
+        n0    8
+        job  nodes  gpu  priority  submitted  uid
+        w    1      8    0         1          1
+        x    1      8    5         9          4
+        y    1      8    5         2          3
+        z    1      8    5         2          2
+    """)
+    assert [admit.job_uid for admit in decisions.admitted] == ["2"]
+    assert [wait.job_uid for wait in decisions.waiting] == ["3", "4", "1"]
+
+
+@pytest.mark.parametrize("state", list(Unavailable))
+def test_a_node_that_is_away_for_now_makes_a_job_wait_not_give_up(state: Unavailable) -> None:
+    taint = "node.kubernetes.io/unschedulable:NoSchedule"
+    (wait,) = _decide(f"""
+        node  gpu  state    taints
+        n0    8    -        -
+        n1    8    {state}  {taint}
+        job   nodes  gpu
+        a     2      8
+    """).waiting
+    assert isinstance(wait.reason, NotEnoughNodes)
+    assert [(each.cause.value, each.nodes) for each in wait.reason.excluded] == [(state.value, 1)]
+
+
+def test_a_passing_taint_makes_a_job_wait_and_a_lasting_one_rules_the_node_out() -> None:
+    text = """
+        node  gpu  taints
+        n0    8    {}:NoSchedule
+        job   nodes  gpu
+        a     1      8
+    """
+    (passing,) = _decide(text.format("node.kubernetes.io/disk-pressure")).waiting
+    (lasting,) = _decide(text.format("dedicated=research")).waiting
+    assert isinstance(passing.reason, NotEnoughNodes)
+    assert isinstance(lasting.reason, NeverFits)
+
+
+@pytest.mark.parametrize(
+    ("toleration", "starts"),
+    [
+        ("-", False),
+        ("*", True),
+        ("*:NoSchedule", True),
+        ("*:NoExecute", False),
+        ("k", True),
+        ("k=v", True),
+        ("k=w", False),
+        ("k=v:NoSchedule", True),
+        ("k=v:NoExecute", False),
+        ("j", False),
+    ],
+)
+def test_tolerations_mean_what_they_mean_in_kubernetes(toleration: str, starts: bool) -> None:
+    decisions = _decide(f"""
+        node  gpu  taints
+        n0    8    k=v:NoSchedule,soft:PreferNoSchedule
+        job   nodes  gpu  tolerations
+        a     1      8    {toleration}
+    """)
+    assert bool(decisions.admitted) is starts
+
+
+def test_a_toleration_with_an_unknown_operator_tolerates_nothing() -> None:
+    tainted = node(taints=(Taint("k", "1", "NoSchedule"),))
+    odd = job(tolerations=(Toleration("k", "Gt", "0", "NoSchedule"),))
+    assert not decide(cluster(tainted, jobs=(odd,))).admitted
+
+
+def test_the_number_of_pods_a_node_takes_is_a_limit_like_any_other() -> None:
+    decisions = _decide("""
+        node  gpu  pods
+        n0    8    2/110
+        job   nodes  gpu  pods
+        a     1      1    1
+        b     1      1    1
+        c     1      1    1
+    """)
+    assert [admit.job_uid for admit in decisions.admitted] == ["a", "b"]
+
+
+def test_jobs_share_a_node_but_the_pods_of_one_gang_do_not() -> None:
+    decisions = _decide("""
+        node  gpu
+        n0    8
+        n1    4/8
+        job   nodes  gpu
+        a     2      2
+        b     2      2
+        c     1      4
+    """)
+    assert [set(admit.nodes) for admit in decisions.admitted] == [
+        {"n0", "n1"},
+        {"n0", "n1"},
+        {"n0"},
+    ]
+
+
+def test_a_node_with_more_in_use_than_it_has_takes_nothing_of_that() -> None:
+    decisions = _decide("""
+        node  gpu   cpu
+        n0    -2/8  64
+        job   nodes  gpu  cpu
+        a     1      -    4
+        b     1      1    -
+    """)
+    assert [admit.job_uid for admit in decisions.admitted] == ["a"]
+
+
+def test_an_empty_cluster_is_an_answer_too() -> None:
+    (wait,) = decide(cluster(jobs=(job("a"),))).waiting
+    assert isinstance(wait.reason, NeverFits)
+    assert decide(cluster()) == Decisions((), ())
+
+
+def test_a_request_beyond_any_machine_never_fits_and_harms_no_one() -> None:
+    huge = job("huge", per_node={GPU: 10**30})
+    decisions = decide(cluster(node(), jobs=(huge, job("fits", submitted_s=1))))
+    assert [admit.job_uid for admit in decisions.admitted] == ["fits"]
+    assert [wait.job_uid for wait in decisions.waiting] == ["huge"]
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "message"),
+    [
+        (cluster(node("n0"), node("n0")), "'n0' is there twice"),
+        (cluster(node("n0", "r0")), r"domains \('r0',\), expected one for each of \(\)"),
+        (cluster(node("n0", used={GPU: -1})), "used.*is -1, expected 0 to"),
+        (cluster(node("n0", allocatable={"memory": 2**63})), r"allocatable\['memory'\] is 92"),
+        (cluster(jobs=(job("a"), job("a"))), r"uid 'a' is there twice \(team/a and team/a\)"),
+        (cluster(jobs=(job("a", num_nodes=0),)), "num_nodes is 0, expected at least 1"),
+        (cluster(jobs=(job("a", per_node={GPU: -8}),)), "is -8, expected at least 0"),
+    ],
+)
+def test_a_snapshot_that_cannot_be_is_refused_with_field_and_value(
+    snapshot: Snapshot, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        decide(snapshot)
+
+
+def _decide(text: str) -> Decisions:
+    return decide(world(text))
+
+
+def _outcome(text: str) -> list[str]:
+    return outcome(_decide(text)).splitlines()

@@ -1,0 +1,158 @@
+"""Every reason in words, with its numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from railwright_scheduler import (
+    Behind,
+    Code,
+    NeverFits,
+    NotEnoughNodes,
+    PriorityClassMissing,
+    QueueMissing,
+    Reason,
+    Shortage,
+    amount,
+    code,
+    decide,
+    sentence,
+)
+from worlds import world
+
+
+def test_the_codes_are_a_closed_set() -> None:
+    reasons: list[Reason] = [
+        QueueMissing("q", ()),
+        PriorityClassMissing("c", ()),
+        NeverFits(1, (), 0, 0, 0, (), (), ()),
+        NotEnoughNodes(1, (), 1, 0, "", "", 0, ()),
+        Behind(2, "team/a", first_need=1, first_free=0, need=1, free=1),
+    ]
+    assert [code(reason) for reason in reasons] == list(Code)
+
+
+def test_a_missing_queue_is_named_beside_those_that_exist() -> None:
+    assert sentence(QueueMissing("reserch", ("default", "research"))) == (
+        "queue 'reserch' does not exist; existing queues: default, research"
+    )
+    assert sentence(QueueMissing("q", ())) == "queue 'q' does not exist; there is none"
+    assert sentence(PriorityClassMissing("c", ("high",))) == (
+        "PriorityClass 'c' does not exist; existing classes: high"
+    )
+    many = QueueMissing("q", tuple("abcdefgh"))
+    assert sentence(many).endswith("existing queues: a, b, c, d, e and 3 more")
+
+
+def test_too_few_free_nodes_come_with_the_best_rack_and_the_causes() -> None:
+    assert _sentence("""
+        node  block  rack    gpu  state     taints
+        n0    b0     rack-a  8    -         -
+        n1    b0     rack-a  8    -         -
+        n2    b0     rack-b  8    -         -
+        n3    b0     rack-b  8    cordoned  -
+        n4    b0     rack-c  7/8  -         -
+        n5    b0     rack-c  8    -         node.kubernetes.io/not-ready:NoExecute
+        job   nodes  gpu  pods
+        a     4      8    -
+    """) == (
+        "needs 4 nodes with 8 nvidia.com/gpu each; 3 of 6 nodes can take one now; "
+        "best rack b0/rack-a has 2; 1 cordoned, 1 tainted, 1 busy"
+    )
+
+
+def test_without_shared_domains_no_best_one_is_named() -> None:
+    assert _sentence("""
+        node  rack  gpu
+        n0    -     8
+        n1    -     0/8
+        job   nodes  gpu
+        a     2      8
+    """) == ("needs 2 nodes with 8 nvidia.com/gpu each; 1 of 2 nodes can take one now; 1 busy")
+
+
+@pytest.mark.parametrize(
+    ("wants", "why"),
+    [
+        ("1 16 - -", "needs 1 node with 16 nvidia.com/gpu; at most 8 nvidia.com/gpu on any node"),
+        ("3 8 - -", "needs 3 nodes with 8 nvidia.com/gpu each; at most 2 such nodes exist: "
+         "numNodes <= 2"),
+        ("1 8 128 -", "needs 1 node with 8 nvidia.com/gpu, 128 cpu; no node has all of it "
+         "together"),
+        ("1 - - kind=x", "needs 1 node; no node matches the selector kind=x"),
+    ],
+)  # fmt: skip
+def test_what_never_fits_says_the_most_there_is(wants: str, why: str) -> None:
+    nodes, gpus, cpus, selector = wants.split()
+    assert (
+        _sentence(f"""
+        node  gpu  cpu
+        n0    8    64
+        n1    8    64
+        n2    4    128
+        job   nodes    gpu     cpu     selector
+        a     {nodes}  {gpus}  {cpus}  {selector}
+    """)
+        == why
+    )
+
+
+def test_nodes_kept_out_by_taints_are_named_where_nothing_fits() -> None:
+    assert _sentence("""
+        node  gpu  taints
+        n0    8    -
+        n1    8    team=blue:NoSchedule
+        n2    8    spot:NoExecute
+        job   nodes  gpu
+        a     2      8
+    """) == (
+        "needs 2 nodes with 8 nvidia.com/gpu each; at most 1 such nodes exist: numNodes <= 1; "
+        "2 more not counted for taints that are not tolerated: spot:NoExecute, "
+        "team=blue:NoSchedule"
+    )
+
+
+def test_a_resource_no_node_has_is_said_so() -> None:
+    assert (
+        _sentence("""
+        node  gpu
+        n0    8
+        job   nodes  amd.com/gpu
+        a     1      8
+    """)
+        == "needs 1 node with 8 amd.com/gpu; no node has any amd.com/gpu"
+    )
+
+
+def test_two_amounts_that_round_alike_are_told_apart_in_full() -> None:
+    need, most = 2**40 + 1, 2**40 + 2**20
+    short = NeverFits(1, (("memory", most),), 1, 1, 0, (Shortage("memory", most, need, 0),), (), ())
+    assert sentence(short) == (
+        f"needs 1 node with 1.00Ti memory; at most {need} of {most} memory on any node"
+    )
+
+
+@pytest.mark.parametrize(
+    ("resource", "value", "text"),
+    [
+        ("cpu", 0, "0 cpu"),
+        ("cpu", 250, "250m cpu"),
+        ("cpu", 1_500, "1.5 cpu"),
+        ("cpu", 10_050, "10.05 cpu"),
+        ("cpu", 100_000, "100 cpu"),
+        ("memory", 0, "0 memory"),
+        ("memory", 1_023, "1023 memory"),
+        ("memory", 2**30, "1Gi memory"),
+        ("memory", 1_536 * 2**20, "1536Mi memory"),
+        ("memory", 2_113_480_208 * 2**10, "1.96Ti memory"),
+        ("hugepages-2Mi", 2**21, "2Mi hugepages-2Mi"),
+        ("nvidia.com/gpu", 8, "8 nvidia.com/gpu"),
+    ],
+)
+def test_amounts_read_as_people_write_them(resource: str, value: int, text: str) -> None:
+    assert amount(resource, value) == text
+
+
+def _sentence(text: str) -> str:
+    (wait,) = decide(world(text)).waiting
+    return sentence(wait.reason)

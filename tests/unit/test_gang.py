@@ -1,0 +1,124 @@
+"""A gang is bound whole or not at all: one step at a time, as tables."""
+
+from __future__ import annotations
+
+import pytest
+
+from railwright_scheduler.attempt import gang
+from railwright_scheduler.attempt.causes import CauseCode
+from railwright_scheduler.attempt.gang import BindPod, CreatePod, DeletePod, Step, WritePlacement
+from railwright_scheduler.attempt.ledger import EntryState
+from worlds.attempts import FAILED, SUSPENDED, entry, gang_seen
+
+
+def done(step: Step) -> list[str]:
+    """The actions of a step as words."""
+    words = []
+    for action in step.actions:
+        match action:
+            case WritePlacement():
+                words.append("place")
+            case CreatePod():
+                words.append(f"create {action.node_rank}")
+            case BindPod():
+                words.append(f"bind {action.pod.uid} {action.entry.nodes[action.pod.node_rank]}")
+            case DeletePod():
+                words.append(f"delete {action.pod.uid}")
+    return words
+
+
+@pytest.mark.parametrize(
+    ("placed", "pods", "expected"),
+    [
+        (False, ". .", ["place"]),
+        (True, ". .", ["create 0", "create 1"]),
+        (True, "- .", ["create 1"]),
+        (True, "n0 .", ["create 1"]),
+        (True, "- -", ["bind u10 n0", "bind u11 n1"]),
+        (True, "n0 -", ["bind u11 n1"]),
+        (True, "n0 n1", []),
+        (True, "n0! -", ["bind u11 n1"]),
+        (True, "n0! n1", []),
+    ],
+)
+def test_a_commit_places_creates_all_then_binds_all(
+    placed: bool, pods: str, expected: list[str]
+) -> None:
+    step = gang.step(entry(), gang_seen(pods, placed=placed))
+    assert done(step) == expected
+    assert step.entry == entry()
+
+
+def test_a_gang_that_is_bound_leaves_the_ledger_once_its_job_knows() -> None:
+    assert gang.step(entry(), gang_seen("n0 n1", recorded_attempt=0)).entry == entry()
+    assert gang.step(entry(), gang_seen("n0 n1", recorded_attempt=1)) == Step(None)
+
+
+@pytest.mark.parametrize(
+    ("pods", "changes", "code", "message"),
+    [
+        ("- -", {"refusal": "quota is 1"}, CauseCode.COMMIT_REFUSED, "quota is 1"),
+        ("n0~ -", {}, CauseCode.COMMIT_REFUSED, "pod a-1-0 went before its gang was bound"),
+        ("-! -", {}, CauseCode.COMMIT_REFUSED, "pod a-1-0 went before its gang was bound"),
+        ("n7 -", {}, CauseCode.COMMIT_REFUSED, "pod a-1-0 is on n7, planned was n0"),
+        (
+            "n0 -",
+            {"nodes_gone": frozenset({"n1"})},
+            CauseCode.COMMIT_REFUSED,
+            "node n1 went before rank 1 was bound to it",
+        ),
+        ("n0 -", {"age_s": 60.5}, CauseCode.COMMIT_TIMED_OUT, "1 of 2 pods were bound in 60 s"),
+        ("n0 n1", {"stop": SUSPENDED}, CauseCode.SUSPENDED, "spec.suspend was set"),
+    ],
+)
+def test_a_commit_that_cannot_end_is_aborted_with_its_reason(
+    pods: str, changes: dict[str, object], code: CauseCode, message: str
+) -> None:
+    step = gang.step(entry(), gang_seen(pods, **changes))
+    assert step.entry is not None
+    assert step.entry.cause is not None
+    assert (step.entry.state, step.entry.cause.code) == (EntryState.ABORTING, code)
+    assert step.entry.cause.message == message
+    assert not step.actions
+
+
+@pytest.mark.parametrize(
+    ("pods", "changes"),
+    [
+        ("n0 n1", {"nodes_gone": frozenset({"n1"})}),
+        ("n0 n1", {"age_s": 1000.0}),
+        ("n0~ n1", {}),
+        ("n0 -", {"nodes_gone": frozenset({"n0"})}),
+        ("n0 -", {"age_s": 60.0}),
+    ],
+)
+def test_what_comes_after_a_rank_is_bound_is_not_the_commits_matter(
+    pods: str, changes: dict[str, object]
+) -> None:
+    assert gang.step(entry(), gang_seen(pods, **changes)).entry == entry()
+
+
+@pytest.mark.parametrize(
+    ("pods", "recorded_end", "expected", "leaves"),
+    [
+        ("n0 -", 0, ["delete u10", "delete u11"], False),
+        ("n0~ n1", 1, ["delete u11"], False),
+        ("n0~ n1!", 1, [], False),
+        ("n0! n1!", 0, [], False),
+        (". .", 0, [], False),
+        ("n0! .", 1, [], True),
+    ],
+)
+def test_an_abort_deletes_and_leaves_when_no_pod_lives_and_its_job_knows(
+    pods: str, recorded_end: int, expected: list[str], leaves: bool
+) -> None:
+    aborting = entry(cause=FAILED)
+    step = gang.step(aborting, gang_seen(pods, recorded_end=recorded_end))
+    assert done(step) == expected
+    assert step.entry == (None if leaves else aborting)
+
+
+def test_an_abort_is_never_taken_back() -> None:
+    aborting = entry(cause=FAILED)
+    step = gang.step(aborting, gang_seen("n0 n1", stop=SUSPENDED, recorded_attempt=1))
+    assert step.entry == aborting

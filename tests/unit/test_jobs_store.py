@@ -1,0 +1,139 @@
+"""Jobs as last heard: the newest version wins, and what is gone stays gone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from railwright_operator.watch.jobs import Jobs, record_of
+from railwright_operator.write import pods
+from railwright_scheduler.attempt.causes import Cause, CauseCode
+from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.attempt.record import JobRecord, ResumePoint
+
+LAUNCHER = pods.Launcher("launcher", "http://operator")
+
+
+def raw_job(version: int, *, uid: str = "a", generation: int = 1, **more: Any) -> dict[str, Any]:
+    """A TrainingJob as the API server sends it; ``more`` is spec, status or template parts."""
+    container = {"name": "train", "image": "image", "command": ["train"]}
+    template = {"spec": {"containers": [container], **more.get("pod", {})}}
+    return {
+        "apiVersion": "railwright.dev/v1alpha1",
+        "kind": "TrainingJob",
+        "metadata": {
+            "uid": uid,
+            "namespace": "team",
+            "name": "train",
+            "resourceVersion": str(version),
+            "generation": generation,
+            "creationTimestamp": "2026-01-02T03:04:05Z",
+            **more.get("metadata", {}),
+        },
+        "spec": {"numNodes": 2, "template": template, **more.get("spec", {})},
+        **({"status": more["status"]} if "status" in more else {}),
+    }
+
+
+@pytest.fixture
+def jobs() -> Jobs:
+    return Jobs(lambda raw: pods.sample(raw, LAUNCHER))
+
+
+def test_a_job_is_read_with_what_a_node_owes_each_of_its_pods(jobs: Jobs) -> None:
+    toleration = {"key": "team", "operator": "Exists", "effect": "NoSchedule"}
+    pod = {"nodeSelector": {"kind": "h100"}, "tolerations": [toleration]}
+    jobs.absorb(raw_job(5, spec={"resourcesPerNode": {"nvidia.com/gpu": 8}}, pod=pod))
+    known = jobs.get("a")
+    assert known is not None
+    assert (known.uid, known.version, known.submitted_s) == ("a", "5", 1767323045)
+    assert dict(known.per_node) == {"nvidia.com/gpu": 8, "pods": 1}
+    assert dict(known.selector) == {"kind": "h100"}
+    assert [each.key for each in known.tolerations] == ["team"]
+    assert known.job.spec.backoff_limit == 3
+    assert known.record == JobRecord()
+
+
+def test_an_older_version_changes_nothing(jobs: Jobs) -> None:
+    jobs.absorb(raw_job(10, status={"phase": "Running", "attempt": 1, "nodes": ["n0", "n1"]}))
+    jobs.absorb(raw_job(9))
+    known = jobs.get("a")
+    assert known is not None
+    assert known.record.phase is Phase.RUNNING
+
+
+def test_versions_are_numbers_not_words(jobs: Jobs) -> None:
+    jobs.absorb(raw_job(9))
+    jobs.absorb(raw_job(10, status={"phase": "Suspended"}))
+    known = jobs.get("a")
+    assert known is not None
+    assert known.record.phase is Phase.SUSPENDED
+
+
+def test_a_changed_spec_is_read_again(jobs: Jobs) -> None:
+    jobs.absorb(raw_job(1))
+    jobs.absorb(raw_job(2, generation=2, spec={"suspend": True, "numNodes": 3}))
+    known = jobs.get("a")
+    assert known is not None
+    assert (known.job.spec.suspend, known.job.spec.num_nodes) == (True, 3)
+
+
+def test_what_is_gone_is_not_brought_back_by_late_news(jobs: Jobs) -> None:
+    jobs.absorb(raw_job(1))
+    jobs.discard("a")
+    jobs.absorb(raw_job(2))
+    assert jobs.get("a") is None
+    jobs.absorb(raw_job(3, uid="b"))
+    assert [known.uid for known in jobs.all()] == ["b"]
+
+
+def test_a_job_that_is_being_deleted_is_known_but_not_scheduled(jobs: Jobs) -> None:
+    jobs.absorb(raw_job(1, metadata={"deletionTimestamp": "2026-01-02T03:04:06Z"}))
+    assert jobs.get("a") is not None
+    assert list(jobs.all()) == []
+
+
+def test_a_whole_list_drops_what_it_does_not_have_unless_that_is_newer(jobs: Jobs) -> None:
+    for version, uid in ((5, "listed"), (6, "lost"), (12, "made since")):
+        jobs.absorb(raw_job(version, uid=uid))
+    jobs.discard_unlisted({"listed"}, version=10)
+    assert sorted(known.uid for known in jobs.all()) == ["listed", "made since"]
+
+
+def test_a_record_is_read_back_from_the_status() -> None:
+    status = {
+        "phase": "Recovering",
+        "attempt": 4,
+        "endedAttempt": 4,
+        "restarts": 3,
+        "failures": 1,
+        "lastEnd": {
+            "attempt": 4,
+            "cause": "NodeLost",
+            "message": "node n1 is lost",
+            "lostNodes": ["n1"],
+            "node": "n1",
+        },
+        "checkpoints": [{"attempt": 4, "step": 90}, {"attempt": 2, "step": 40}],
+    }
+    assert record_of({"status": status}) == JobRecord(
+        phase=Phase.RECOVERING,
+        attempt=4,
+        ended=4,
+        restarts=3,
+        failures=1,
+        last_end=Cause(CauseCode.NODE_LOST, "node n1 is lost", nodes=("n1",), node="n1"),
+        checkpoints=(ResumePoint(4, 90), ResumePoint(2, 40)),
+    )
+
+
+@pytest.mark.parametrize("raw", [{}, {"status": None}, {"status": {}}])
+def test_a_job_without_a_status_was_never_seen(raw: dict[str, Any]) -> None:
+    assert record_of(raw) == JobRecord()
+
+
+def test_a_job_that_cannot_be_read_is_left_out_alone(jobs: Jobs) -> None:
+    jobs.absorb(raw_job(1, status={"phase": "Dancing"}))
+    jobs.absorb(raw_job(2, uid="b"))
+    assert [known.uid for known in jobs.all()] == ["b"]

@@ -1,0 +1,211 @@
+"""Kubelet Leases of suspects: only a change counts, and only an answer can be evidence."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from railwright_operator.kube.errors import Unreachable
+from railwright_operator.watch import kubelets
+from railwright_operator.watch.kubelets import Kubelets
+
+DURATION_S = 40
+LIMIT_S = DURATION_S / kubelets.RENEWALS_PER_LEASE + kubelets.SLACK_S
+
+
+@dataclass
+class Leases:
+    """The Leases of a cluster, by node; ``silent`` is an API server that does not answer."""
+
+    renewed: dict[str, str] = field(default_factory=dict)
+    silent: bool = False
+    late: Callable[[], None] = lambda: None
+    asked: list[str] = field(default_factory=list)
+
+    async def ask(self, node: str) -> dict[str, Any] | None:
+        self.asked.append(node)
+        self.late()
+        if self.silent:
+            raise Unreachable("no answer")
+        if node not in self.renewed:
+            return None
+        spec = {"renewTime": self.renewed[node], "leaseDurationSeconds": DURATION_S}
+        return {"spec": spec}
+
+
+@dataclass
+class Room:
+    """Kubelets over those Leases, on a clock moved by hand."""
+
+    leases: Leases = field(default_factory=Leases)
+    now_s: float = 0.0
+    woken: int = 0
+    suspects: frozenset[str] = frozenset()
+    asked_max: int = 0
+
+    def __post_init__(self) -> None:
+        self.kubelets = Kubelets(self.leases.ask, clock=lambda: self.now_s, wake=self.wake)
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    async def watch(self, *, for_s: float) -> None:
+        """Let every suspect be asked so often for so long."""
+        end_s = self.now_s + for_s
+        while self.now_s < end_s:
+            await self.look(after_s=min(kubelets.ASK_INTERVAL_S, end_s - self.now_s))
+
+    async def look(self, *, after_s: float = 0.0) -> None:
+        """Let every suspect be asked once more, this much later."""
+        self.now_s += after_s
+        running = asyncio.create_task(self.kubelets.run())
+        # Every answer is there at once, so its round is over within these few steps of the loop.
+        for _ in range(50):
+            await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert set(self.leases.asked) >= self.suspects
+        assert len(self.leases.asked) == len(set(self.leases.asked))
+        self.asked_max = max(self.asked_max, len(self.leases.asked))
+        self.leases.asked.clear()
+
+    def suspect(self, *nodes: str, unheard: tuple[str, ...] = ()) -> None:
+        self.suspects = frozenset(nodes)
+        self.kubelets.suspect(nodes, unheard)
+
+
+@pytest.fixture
+def room() -> Room:
+    return Room(Leases(renewed={"n0": "t0", "n1": "t0"}))
+
+
+async def test_a_lease_that_stands_still_for_longer_than_a_renewal_is_stale(room: Room) -> None:
+    room.suspect("n0")
+    await room.look()
+    await room.watch(for_s=LIMIT_S)
+    assert not room.kubelets.stale("n0")
+    await room.look(after_s=1)
+    assert room.kubelets.stale("n0")
+    assert room.woken == 1
+
+
+async def test_a_lease_that_changes_is_never_stale(room: Room) -> None:
+    room.suspect("n0")
+    for renewal in range(10):
+        room.leases.renewed["n0"] = f"t{renewal}"
+        await room.watch(for_s=LIMIT_S - 1)
+        assert not room.kubelets.stale("n0")
+    assert room.woken == 0
+
+
+async def stale(room: Room, node: str) -> None:
+    """A suspect whose kubelet was seen to stop."""
+    room.suspect(node)
+    await room.look()
+    await room.watch(for_s=LIMIT_S + 1)
+    assert room.kubelets.stale(node)
+
+
+async def test_a_renewal_ends_the_suspicion_at_once(room: Room) -> None:
+    await stale(room, "n0")
+    room.leases.renewed["n0"] = "t1"
+    await room.look(after_s=2)
+    assert not room.kubelets.stale("n0")
+    assert room.woken == 2
+
+
+async def test_an_api_server_that_does_not_answer_proves_nothing(room: Room) -> None:
+    room.suspect("n0")
+    await room.look()
+    room.leases.silent = True
+    await room.watch(for_s=10 * LIMIT_S)
+    assert not room.kubelets.stale("n0")
+
+
+async def test_the_first_answers_after_an_outage_are_no_evidence(room: Room) -> None:
+    """No kubelet could renew meanwhile either."""
+    room.suspect("n0")
+    await room.look()
+    await room.watch(for_s=LIMIT_S - 4)
+    room.leases.silent = True
+    await room.look(after_s=2)
+    room.leases.silent = False
+    await room.watch(for_s=LIMIT_S)
+    assert not room.kubelets.stale("n0")
+    await room.watch(for_s=2 * kubelets.ASK_INTERVAL_S)
+    assert room.kubelets.stale("n0")
+
+
+@pytest.mark.parametrize("slow_s", [0.0, kubelets.GAP_S_MAX + 1])
+async def test_answers_with_a_gap_between_them_are_no_row(room: Room, slow_s: float) -> None:
+    def late() -> None:
+        room.now_s += slow_s
+
+    room.suspect("n0")
+    await room.look()
+    await room.watch(for_s=LIMIT_S - 4)
+    room.leases.late = late
+    await room.look(after_s=kubelets.GAP_S_MAX + 1 - slow_s)
+    room.leases.late = lambda: None
+    await room.watch(for_s=4)
+    assert not room.kubelets.stale("n0")
+
+
+async def test_an_old_answer_is_evidence_of_nothing(room: Room) -> None:
+    await stale(room, "n0")
+    room.now_s += kubelets.GAP_S_MAX + 1
+    assert not room.kubelets.stale("n0")
+
+
+async def test_a_node_without_a_lease_is_stale_when_it_stays_without(room: Room) -> None:
+    await stale(room, "n9")
+
+
+async def test_who_is_no_suspect_is_not_asked_and_not_remembered(room: Room) -> None:
+    await stale(room, "n0")
+    room.suspect("n1")
+    assert not room.kubelets.stale("n0")
+    await room.look(after_s=1)
+    assert repr(room.kubelets) == "<Kubelets suspects=1 sightings=1>"
+
+
+async def test_a_node_that_was_never_heard_of_is_looked_into_as_fast(room: Room) -> None:
+    room.suspect(unheard=("n0",))
+    await room.look()
+    await room.watch(for_s=LIMIT_S + 1)
+    assert room.kubelets.stale("n0")
+    await room.watch(for_s=LIMIT_S)
+    assert room.kubelets.stale("n0")
+    assert room.woken == 1
+
+
+async def test_of_thousands_never_heard_of_few_are_asked_at_a_time_and_all_in_turn() -> None:
+    """The one that is dead is found, though all others must first have been seen to renew."""
+    names = tuple(f"n{number:03}" for number in range(300))
+    room = Room()
+    room.suspect("silent", unheard=names)
+    for second in range(0, 120, 2):
+        renewed = {name: f"t{(second + place) // 10}" for place, name in enumerate(names)}
+        room.leases.renewed = {**renewed, names[-1]: "t0"}
+        await room.look(after_s=2)
+        assert not any(room.kubelets.stale(name) for name in names[:-1])
+        if room.kubelets.stale(names[-1]):
+            break
+    assert room.kubelets.stale(names[-1])
+    assert room.asked_max == kubelets.UNHEARD_PER_ROUND_MAX + 1
+
+
+async def test_nodes_whose_lease_cannot_be_read_keep_no_others_waiting() -> None:
+    names = tuple(f"n{number:03}" for number in range(2 * kubelets.UNHEARD_PER_ROUND_MAX))
+    room = Room()
+    room.suspect(unheard=names)
+    room.leases.silent = True
+    await room.look()
+    room.leases.silent = False
+    await room.look(after_s=2)
+    await room.watch(for_s=LIMIT_S + 1)
+    assert [name for name in names if room.kubelets.stale(name)] == list(names[len(names) // 2 :])

@@ -1,0 +1,133 @@
+"""The launcher's parts that need no process: its environment, output, and termination message."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from railwright import environment, install, output, registration, termination, wire
+from worlds import launchers
+
+WORLD = wire.World(8, 4, first_rank=4, master_address="10.0.0.1", master_port=20_000)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        ("RAILWRIGHT_JOB_NAME", "", "RAILWRIGHT_JOB_NAME is not set"),
+        ("RAILWRIGHT_JOB_UID", "../other", "seen '../other', expected letters"),
+        ("RAILWRIGHT_ATTEMPT", "0", "seen '0', expected a whole number from 1"),
+        ("RAILWRIGHT_ATTEMPT", "٣", "expected a whole number from 1"),
+        ("RAILWRIGHT_NUM_PROCESSES", "65", "expected a whole number from 1 to 64"),
+        ("RAILWRIGHT_NODE_RANK", "9" * 30, "expected a whole number from 0 to 16383"),
+        ("RAILWRIGHT_OPERATOR_URL", "10.0.0.1:80", "expected http://ADDRESS:PORT"),
+        ("RAILWRIGHT_OPERATOR_URL", "http://a:99999", "expected http://ADDRESS:PORT"),
+        ("RAILWRIGHT_POD_IP", "10.0.0", "RAILWRIGHT_POD_IP: '10.0.0' does not appear"),
+    ],
+)
+def test_a_variable_that_is_wrong_is_named(
+    tmp_path: Path, name: str, value: str, complaint: str
+) -> None:
+    environ = launchers.environment_of("http://10.0.0.1:80", tmp_path) | {name: value}
+    with pytest.raises(environment.BadEnvironmentError) as refused:
+        environment.pod(environ)
+    assert complaint in str(refused.value)
+
+
+def test_a_rank_keeps_the_pods_variables_and_gets_its_place(tmp_path: Path) -> None:
+    environ = launchers.environment_of("http://10.0.0.1:80", tmp_path, node_rank=2)
+    environ |= {"RAILWRIGHT_NUM_PROCESSES": "2", "RAILWRIGHT_ATTEMPT": "3", "LR": "0.1"}
+    environ |= {"OMP_NUM_THREADS": "4", "PYTHONPATH": "of-the-user"}
+    seen = environment.of_rank(
+        environment.pod(environ), WORLD, local_rank=1, channel=tmp_path, environ=environ
+    )
+    assert seen["PYTHONPATH"].split(os.pathsep)[0] == "of-the-user"
+    expected = {"LR": "0.1", "OMP_NUM_THREADS": "4", "RANK": "5", "LOCAL_RANK": "1"}
+    expected |= {"NODE_RANK": "2", "TORCHELASTIC_RESTART_COUNT": "2", "MASTER_PORT": "20000"}
+    assert expected.items() <= seen.items()
+
+
+def test_an_install_is_the_package_and_its_command(tmp_path: Path) -> None:
+    install.install(tmp_path)
+    install.install(tmp_path)
+    package = Path(install.__file__).parent
+    names = {"launch.py"} | {f"railwright/{path.name}" for path in package.glob("*.py")}
+    written = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert written == names
+
+
+def passed_on(data: bytes, *, prefix: str = "") -> tuple[bytes, output.Output]:
+    """What reaches the sink of a rank that prints this."""
+    from_rank, to_launcher = os.pipe()
+    from_sink, to_sink = os.pipe()
+    rank = output.Output(prefix)
+    with os.fdopen(to_sink, "wb") as sink, os.fdopen(from_sink, "rb") as seen:
+        with os.fdopen(to_launcher, "wb") as pipe:
+            rank.follow(os.fdopen(from_rank, "rb"), output.Sink(sink.fileno()))
+            pipe.write(data)
+        rank.settle(10)
+        sink.close()
+        return seen.read(), rank
+
+
+def test_every_line_carries_the_prefix_once() -> None:
+    seen, rank = passed_on(b"one\r\ntwo\rthree\n\nlast", prefix="[rank 1] ")
+    assert seen.replace(b"\r", b"\n").split(b"\n") == [
+        b"[rank 1] one",
+        b"",
+        b"[rank 1] two",
+        b"[rank 1] three",
+        b"[rank 1] ",
+        b"[rank 1] last",
+    ]
+    assert rank.last_lines() == "one\ntwo\nthree\n\nlast"
+
+
+def test_last_lines_are_bounded_clean_text_whatever_was_printed() -> None:
+    started = time.monotonic()
+    seen, rank = passed_on(b"\xff\x00" * 20_000 + "größer".encode())
+    assert len(seen) == 40_008
+    lines = rank.last_lines()
+    assert lines.endswith("größer")
+    assert len(lines.encode()) <= wire.LAST_LINES_BYTES_MAX
+    assert wire.encode(wire.Failure(rank=0, exit_code=1, last_lines=lines))
+    assert time.monotonic() - started < 5, "a long line must not cost its length squared"
+
+
+def test_output_that_nobody_reads_is_still_kept() -> None:
+    from_rank, to_launcher = os.pipe()
+    closed, to_sink = os.pipe()
+    os.close(closed)
+    rank = output.Output("")
+    with os.fdopen(to_launcher, "wb") as pipe:
+        rank.follow(os.fdopen(from_rank, "rb"), output.Sink(to_sink))
+        pipe.write(b"one\ntwo\n")
+    rank.settle(10)
+    os.close(to_sink)
+    assert rank.last_lines() == "one\ntwo\n"
+
+
+def test_a_termination_message_keeps_the_end_within_4_kib(tmp_path: Path) -> None:
+    path = tmp_path / "termination-log"
+    lines = '"\\\n' * 1_000 + "the reason"
+    failure = wire.Failure(rank=3, exit_code=1, last_lines=lines)
+    termination.write(path, failure)
+    assert not path.exists(), "only the kubelet makes this file"
+    path.touch()
+    termination.write(path, failure)
+    assert path.stat().st_size <= 4096
+    read = wire.decode(wire.Failure, path.read_bytes())
+    assert (read.rank, read.exit_code) == (3, 1)
+    assert lines.endswith(read.last_lines)
+    assert len(read.last_lines) > 1_500
+
+
+def test_the_reserved_port_is_free_and_no_ephemeral_one() -> None:
+    reserve = registration.reserve_port
+    with reserve("127.0.0.1") as first, reserve("127.0.0.1") as second:
+        ports = {first.getsockname()[1], second.getsockname()[1]}
+    assert len(ports) == 2
+    assert all(20_000 <= port < 30_000 for port in ports)

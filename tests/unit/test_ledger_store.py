@@ -1,0 +1,172 @@
+"""The ledger as an object: what is written is valid, reads back the same, and fences."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from railwright_api.ledger import Ledger as LedgerObject
+from railwright_operator.kube import errors
+from railwright_operator.kube.client import Api
+from railwright_operator.write import ledger as store
+from railwright_operator.write.ledger import DeposedError, LedgerStore
+from railwright_scheduler.attempt.causes import Cause, CauseCode
+from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
+from worlds import attempts
+
+WORDS = st.text(st.characters(codec="utf-8"), max_size=40)
+NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,20}[a-z0-9]", fullmatch=True)
+
+CAUSES = st.builds(
+    Cause,
+    code=st.sampled_from(CauseCode),
+    message=WORDS,
+    nodes=st.lists(NAMES, max_size=3).map(tuple),
+    node=st.none() | NAMES,
+    rank=st.none() | st.integers(0, 1023),
+    exit_code=st.none() | st.integers(-255, 255),
+    signal=st.none() | st.sampled_from(["SIGKILL", "SIGSEGV"]),
+    last_lines=WORDS,
+)
+
+
+@st.composite
+def entries(draw: st.DrawFn, uid: str) -> Entry:
+    """An attempt of the job with this UID."""
+    cause = draw(st.none() | CAUSES)
+    return Entry(
+        job_uid=uid,
+        namespace=draw(NAMES),
+        job_name=draw(NAMES),
+        attempt=draw(st.integers(1, 10_000)),
+        state=EntryState.COMMITTING if cause is None else EntryState.ABORTING,
+        nodes=tuple(draw(st.lists(NAMES, min_size=1, max_size=4))),
+        per_node=draw(st.dictionaries(NAMES, st.integers(0, 2**52), max_size=3)),
+        cause=cause,
+    )
+
+
+@st.composite
+def ledgers(draw: st.DrawFn) -> Ledger:
+    """Any ledger, one entry a job."""
+    uids = draw(st.lists(NAMES, unique=True, max_size=4))
+    held = Ledger(draw(st.integers(0, 2**31)), draw(NAMES), draw(NAMES))
+    return held.with_entries(draw(entries(uid)) for uid in uids)
+
+
+@dataclass
+class OneObject:
+    """An API server with one object, which it replaces under its version only.
+
+    ``lose`` is what becomes of the next write: its "reply", or the whole "request".
+    """
+
+    held: dict[str, Any] | None = None
+    version: int = 0
+    lose: str = ""
+    written: list[dict[str, Any]] = field(default_factory=list)
+
+    async def get(self, path: str) -> dict[str, Any]:
+        if self.held is None:
+            raise errors.NotFoundError(404, "NotFound", message=path)
+        return copy.deepcopy(self.held)
+
+    async def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        if self.held is not None:
+            raise errors.AlreadyExistsError(409, "AlreadyExists", message=path)
+        return self._keep(body)
+
+    async def replace(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        lose, self.lose = self.lose, ""
+        if lose == "request":
+            raise errors.OutcomeUnknown(path)
+        if body["metadata"]["resourceVersion"] != str(self.version):
+            raise errors.ConflictError(409, "Conflict", message=path)
+        kept = self._keep(body)
+        if lose == "reply":
+            raise errors.OutcomeUnknown(path)
+        return kept
+
+    def _keep(self, body: dict[str, Any]) -> dict[str, Any]:
+        LedgerObject.model_validate(body)
+        self.version += 1
+        self.held = copy.deepcopy(body)
+        self.held["metadata"]["resourceVersion"] = str(self.version)
+        self.written.append(self.held)
+        return copy.deepcopy(self.held)
+
+
+async def leader(server: OneObject, holder: str) -> LedgerStore:
+    led = LedgerStore(cast(Api, server), holder=holder)
+    await led.take_over()
+    return led
+
+
+@given(ledgers())
+def test_every_ledger_is_a_valid_object_and_reads_back_the_same(ledger: Ledger) -> None:
+    server = OneObject()
+
+    async def written() -> None:
+        await (await leader(server, "one")).write(ledger)
+
+    asyncio.run(written())
+    assert server.held is not None
+    assert store.parse(server.held) == ledger
+
+
+async def test_each_leader_raises_the_epoch_and_keeps_the_entries_and_the_incarnation() -> None:
+    server = OneObject()
+    one = await leader(server, "one")
+    assert (one.ledger.epoch, one.ledger.holder) == (1, "one")
+    await one.write(one.ledger.with_entries([attempts.entry()]))
+    two = await leader(server, "two")
+    assert (two.ledger.epoch, two.ledger.holder) == (2, "two")
+    assert two.ledger.entries == (attempts.entry(),)
+    assert two.ledger.incarnation == one.ledger.incarnation != ""
+
+
+async def test_a_leader_that_was_replaced_can_write_nothing_more() -> None:
+    server = OneObject()
+    one = await leader(server, "one")
+    two = await leader(server, "two")
+    with pytest.raises(DeposedError):
+        await one.write(one.ledger.with_entries([attempts.entry()]))
+    assert server.held is not None
+    assert store.parse(server.held) == two.ledger
+
+
+async def test_a_write_whose_reply_was_lost_is_found_out_by_reading() -> None:
+    server = OneObject()
+    one = await leader(server, "one")
+    server.lose = "reply"
+    await one.write(one.ledger.with_entries([attempts.entry()]))
+    await one.write(one.ledger.with_entries([]))
+    assert server.held is not None
+    assert store.parse(server.held).entries == ()
+
+
+async def test_a_write_that_never_arrived_is_said_and_can_be_made_again() -> None:
+    server = OneObject()
+    one = await leader(server, "one")
+    server.lose = "request"
+    planned = one.ledger.with_entries([attempts.entry()])
+    with pytest.raises(errors.OutcomeUnknown):
+        await one.write(planned)
+    assert one.ledger.entries == ()
+    await one.write(planned)
+    assert one.ledger == planned
+
+
+async def test_another_leader_found_after_a_lost_reply_is_no_success() -> None:
+    server = OneObject()
+    one = await leader(server, "one")
+    await leader(server, "two")
+    server.lose = "request"
+    with pytest.raises(DeposedError):
+        await one.write(one.ledger.with_entries([attempts.entry()]))

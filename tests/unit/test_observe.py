@@ -1,0 +1,128 @@
+"""The world of a turn: who is suspected, who may speak, and that no stranger's pod can stop it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from railwright import wire
+from railwright_operator.heartbeats import refusals
+from railwright_operator.heartbeats.refusals import RefusedError
+from railwright_operator.observe import FORGET_S, UNHEARD_S
+from railwright_operator.watch import kubelets, records
+from railwright_scheduler.attempt.assessment import START_DEADLINE_S, Ongoing
+from railwright_scheduler.attempt.causes import Cause, CauseCode
+from railwright_scheduler.attempt.ledger import Entry, EntryState
+from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.cluster import AMOUNT_MAX
+from worlds.observing import JOB, LEDGER, Watched
+
+DETECT_S_MAX = 30.0
+
+
+def entry(cause: Cause | None = None) -> Entry:
+    state = EntryState.COMMITTING if cause is None else EntryState.ABORTING
+    return Entry(JOB, "team", "job", 1, state, ("n0", "n1"), {"pods": 1}, cause)
+
+
+async def ask_all(seen: Watched) -> None:
+    """One round of questions; every answer is there within a few steps of the loop."""
+    running = asyncio.create_task(seen.kubelets.run())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+def test_a_pod_that_claims_a_rank_beyond_the_gang_is_none_of_it() -> None:
+    seen = Watched(phase=Phase.STARTING)
+    seen.pod(0, claims=99)
+    attempt = seen.world(LEDGER.with_entries([entry()])).attempts[JOB, 1]
+    assert [pod.node_rank for pod in attempt.pods] == [0, 1]
+    assert [rank.node_rank for rank in seen.world().jobs[0].ranks] == [0, 1]
+
+
+def test_a_pod_that_asks_for_more_than_can_be_stops_no_decision() -> None:
+    seen = Watched()
+    container = {"name": "main", "resources": {"requests": {"memory": "5Pi"}}}
+    metadata = {"uid": "x", "namespace": "else", "name": "x", "resourceVersion": "1"}
+    spec = {"nodeName": "n0", "containers": [container]}
+    huge = records.pod({"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}})
+    assert huge.requests["memory"] > AMOUNT_MAX
+    seen.pods.change(None, huge)
+    assert seen.world().nodes[0].used["memory"] == AMOUNT_MAX
+    assert isinstance(seen.verdict(), Ongoing)
+
+
+async def test_a_node_that_died_before_its_launcher_spoke_is_found_in_time() -> None:
+    seen = Watched(phase=Phase.STARTING)
+    began_s = seen.now_s
+    seen.turn()
+    while isinstance(seen.verdict(after_s=1.0), Ongoing):
+        seen.leases.renewed["n0"] = f"t{seen.now_s // 10}"
+        if seen.now_s % kubelets.ASK_INTERVAL_S == 0:
+            await ask_all(seen)
+        assert seen.now_s - began_s <= DETECT_S_MAX
+    found = seen.cause()
+    assert (found.code, found.nodes) == (CauseCode.NODE_LOST, ("n1",))
+    assert found.message.endswith("its launcher was never heard and its kubelet missed its renewal")
+
+
+async def test_a_slow_start_on_a_node_whose_kubelet_renews_goes_on_to_its_deadline() -> None:
+    seen = Watched(phase=Phase.STARTING)
+    seen.turn()
+    for _ in range(int(START_DEADLINE_S / kubelets.ASK_INTERVAL_S)):
+        assert isinstance(seen.verdict(after_s=kubelets.ASK_INTERVAL_S), Ongoing)
+        seen.leases.renewed = dict.fromkeys(("n0", "n1"), f"t{seen.now_s // 10}")
+        await ask_all(seen)
+    assert seen.cause(after_s=1.0).code is CauseCode.START_TIMED_OUT
+
+
+def test_only_launchers_that_say_nothing_for_long_are_looked_into() -> None:
+    seen = Watched(phase=Phase.STARTING)
+    seen.turn()
+    seen.turn(after_s=UNHEARD_S)
+    assert repr(seen.kubelets) == "<Kubelets suspects=0 sightings=0>"
+    seen.beat(0, running=0)
+    seen.turn(after_s=0.5)
+    assert repr(seen.kubelets) == "<Kubelets suspects=1 sightings=0>"
+
+
+@pytest.mark.parametrize("phase", [Phase.SUCCEEDED, Phase.FAILED])
+def test_launchers_of_a_job_that_is_over_are_heard_for_a_while_and_then_forgotten(
+    phase: Phase,
+) -> None:
+    seen = Watched()
+    seen.turn()
+    seen.beat(0)
+    seen.record(phase)
+    seen.turn(after_s=1.0)
+    seen.turn(after_s=FORGET_S)
+    assert seen.sessions.jobs() == {JOB}
+    seen.turn(after_s=1.0)
+    seen.turn(after_s=1.0)
+    assert not seen.sessions.jobs()
+
+
+def test_a_last_beat_after_the_end_is_still_taken_in() -> None:
+    seen = Watched()
+    seen.turn()
+    seen.record(Phase.SUCCEEDED)
+    seen.turn(after_s=FORGET_S / 2)
+    seen.beat(0, running=0, exited=1, progress=wire.Progress(step=7))
+    view = seen.sessions.attempt(JOB, 1)
+    assert view is not None
+    assert view.progress == wire.Progress(step=7)
+
+
+def test_a_failed_job_is_remembered_as_revoked_while_its_pods_may_live() -> None:
+    seen = Watched()
+    seen.turn()
+    seen.record(Phase.FAILED)
+    ledger = LEDGER.with_entries([entry(Cause(CauseCode.RANK_FAILED, "why"))])
+    seen.turn(ledger=ledger)
+    seen.turn(after_s=10 * FORGET_S, ledger=ledger)
+    with pytest.raises(RefusedError) as refused:
+        seen.beat(0)
+    assert refused.value.status == refusals.STOP

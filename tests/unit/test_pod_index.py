@@ -1,0 +1,122 @@
+"""Pods by attempt and by node: what a row of changes adds up to."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from railwright_operator.watch.pod_index import PodIndex
+from railwright_operator.watch.records import PodRecord
+
+GPU = "nvidia.com/gpu"
+
+
+def namespace_of(job_uid: str) -> str | None:
+    """Job "a" is in namespace "team"; no other is known."""
+    return {"a": "team"}.get(job_uid)
+
+
+def record(uid: str, *, rank: int = 0, node: str = "", phase: str = "Pending") -> PodRecord:
+    """A pod of attempt 1 of job "a"."""
+    return PodRecord(
+        uid=uid,
+        namespace="team",
+        name=f"a-1-{rank}",
+        rv=1,
+        node=node,
+        phase=phase,
+        deleting=False,
+        requests={GPU: 8, "pods": 1},
+        job_uid="a",
+        attempt=1,
+        node_rank=rank,
+    )
+
+
+def test_pods_of_an_attempt_come_by_rank() -> None:
+    index = PodIndex(lambda uid: None)
+    for rank in (2, 0, 1):
+        index.change(None, record(f"u{rank}", rank=rank))
+    assert [pod.node_rank for pod in index.of(("a", 1))] == [0, 1, 2]
+    assert index.of(("a", 2)) == ()
+    assert set(index.attempts()) == {("a", 1)}
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_node_gives_to_bound_pods_until_they_end(phase: str) -> None:
+    index = PodIndex(lambda uid: None)
+    waiting = record("u0")
+    bound = replace(waiting, node="n0", phase="Running")
+    index.change(None, waiting)
+    assert dict(index.used("n0")) == {}
+    index.change(waiting, bound)
+    assert dict(index.used("n0")) == {GPU: 8, "pods": 1}
+    deleting = replace(bound, deleting=True)
+    index.change(bound, deleting)
+    assert index.used("n0")[GPU] == 8
+    index.change(deleting, replace(deleting, phase=phase))
+    assert dict(index.used("n0")) == {}
+
+
+def test_only_one_live_pod_at_a_rank_is_known_by_its_uid() -> None:
+    index = PodIndex(lambda uid: None)
+    first = record("u0", node="n0", phase="Running")
+    index.change(None, first)
+    assert index.uid_of("a", 1, 0) == "u0"
+    assert index.uid_of("a", 1, 1) is None
+    second = record("u1", node="n0", phase="Running")
+    index.change(None, second)
+    assert index.uid_of("a", 1, 0) is None
+    index.change(first, replace(first, phase="Failed"))
+    assert index.uid_of("a", 1, 0) == "u1"
+
+
+def test_a_pod_in_another_namespace_is_none_of_the_jobs() -> None:
+    index = PodIndex(namespace_of)
+    index.change(None, record("u0", node="n0", phase="Running"))
+    index.change(None, replace(record("u1", node="n0", phase="Running"), namespace="other"))
+    assert [pod.uid for pod in index.of(("a", 1))] == ["u0"]
+    assert index.uid_of("a", 1, 0) == "u0"
+    assert index.used("n0")[GPU] == 16
+
+
+def test_a_pod_of_a_stranger_counts_on_its_node_only() -> None:
+    index = PodIndex(lambda uid: None)
+    stranger = replace(record("u0", node="n0", phase="Running"), job_uid=None)
+    index.change(None, stranger)
+    assert index.used("n0")[GPU] == 8
+    assert list(index.attempts()) == []
+    index.change(stranger, None)
+    assert repr(index) == "<PodIndex attempts=0 nodes=0>"
+
+
+@given(st.integers(min_value=0, max_value=2**32))
+def test_nothing_is_left_of_pods_that_came_and_went(seed: int) -> None:
+    """Whatever the order of changes, the index is what the pods that are there add up to."""
+    chance = random.Random(seed)
+    index = PodIndex(lambda uid: None)
+    held: dict[str, PodRecord] = {}
+    for _ in range(40):
+        uid = f"u{chance.randrange(6)}"
+        after = None
+        if chance.random() < 0.7:
+            after = record(
+                uid,
+                rank=chance.randrange(3),
+                node=chance.choice(["", "n0", "n1"]),
+                phase=chance.choice(["Pending", "Running", "Failed"]),
+            )
+        index.change(held.pop(uid, None), after)
+        if after is not None:
+            held[uid] = after
+    for node in ("n0", "n1"):
+        live = [pod for pod in held.values() if pod.node == node and not pod.terminal]
+        assert index.used(node).get(GPU, 0) == 8 * len(live)
+    assert {pod.uid for pod in index.of(("a", 1))} == held.keys()
+    for uid in list(held):
+        index.change(held.pop(uid), None)
+    assert repr(index) == "<PodIndex attempts=0 nodes=0>"

@@ -1,0 +1,139 @@
+"""A job's pod: the user's template with the launcher in front, and nothing of it lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from railwright_operator.watch import amounts
+from railwright_operator.write import pods
+from railwright_operator.write.pods import Launcher
+from worlds import attempts
+
+LAUNCHER = Launcher("registry.example.com/railwright:1", "http://operator:8470")
+ENTRY = attempts.entry(7, job_uid="uid-of-a")
+
+
+def job(spec: dict[str, Any] | None = None, **container: Any) -> dict[str, Any]:
+    """A TrainingJob as the API server holds it; ``spec`` and ``container`` add to its parts."""
+    main = {"name": "train", "image": "user/image", "command": ["python3", "train.py"]}
+    template = {"spec": {"containers": [main | container]}}
+    return {
+        "metadata": {"uid": "uid-of-a", "namespace": "team", "name": "a"},
+        "spec": {"numNodes": 2, "template": template} | (spec or {}),
+    }
+
+
+def rendered(raw: dict[str, Any], *, node_rank: int = 1) -> dict[str, Any]:
+    return pods.render(raw, ENTRY, node_rank=node_rank, launcher=LAUNCHER)
+
+
+def main_of(pod: dict[str, Any]) -> dict[str, Any]:
+    main: dict[str, Any] = pod["spec"]["containers"][0]
+    return main
+
+
+def test_a_pod_is_named_and_labelled_by_job_attempt_and_rank_and_owned_by_its_job() -> None:
+    metadata = rendered(job())["metadata"]
+    assert (metadata["name"], metadata["namespace"]) == ("a-7-1", "team")
+    assert metadata["labels"] == {
+        "railwright.dev/job-name": "a",
+        "railwright.dev/job-uid": "uid-of-a",
+        "railwright.dev/attempt": "7",
+        "railwright.dev/node-rank": "1",
+        "batch.kubernetes.io/job-completion-index": "1",
+    }
+    owner = metadata["ownerReferences"][0]
+    assert (owner["kind"], owner["uid"], owner["controller"]) == ("TrainingJob", "uid-of-a", True)
+
+
+def test_only_we_bind_it_and_it_never_restarts_by_itself() -> None:
+    spec = rendered(job())["spec"]
+    assert spec["schedulerName"] == "railwright"
+    assert spec["restartPolicy"] == "Never"
+    assert "nodeName" not in spec
+
+
+def test_the_launcher_runs_the_users_command_with_its_arguments() -> None:
+    main = main_of(rendered(job(args=["--lr", "1e-3"])))
+    launch = ["python3", "/railwright/launch.py", "--"]
+    assert main["command"] == [*launch, "python3", "train.py", "--lr", "1e-3"]
+    assert "args" not in main
+    assert main["image"] == "user/image"
+
+
+def test_the_launcher_learns_who_it_is_after_the_users_own_variables() -> None:
+    raw = job({"numProcPerNode": 8}, env=[{"name": "HF_HOME", "value": "/cache"}])
+    env = main_of(rendered(raw))["env"]
+    assert env[0] == {"name": "HF_HOME", "value": "/cache"}
+    told = {each["name"]: each.get("value") for each in env}
+    assert told["RAILWRIGHT_OPERATOR_URL"] == "http://operator:8470"
+    assert told["RAILWRIGHT_JOB_UID"] == "uid-of-a"
+    assert told["RAILWRIGHT_ATTEMPT"] == "7"
+    assert told["RAILWRIGHT_NODE_RANK"] == "1"
+    assert told["RAILWRIGHT_NUM_PROCESSES"] == "8"
+    assert env[-1]["valueFrom"] == {"fieldRef": {"fieldPath": "status.podIP"}}
+
+
+def test_its_token_is_good_for_this_job_only() -> None:
+    spec = rendered(job())["spec"]
+    (volume,) = [each for each in spec["volumes"] if each["name"] == "railwright-token"]
+    token = volume["projected"]["sources"][0]["serviceAccountToken"]
+    assert token["audience"] == pods.audience("uid-of-a") == "railwright.dev/uid-of-a"
+    main = main_of({"spec": spec})
+    mounts = {each["name"]: each for each in main["volumeMounts"]}
+    assert mounts["railwright-token"]["readOnly"]
+    assert mounts["railwright"]["readOnly"]
+
+
+def test_what_the_user_wrote_is_kept_and_not_changed_in_place() -> None:
+    raw = job(volumeMounts=[{"name": "data", "mountPath": "/data"}])
+    template = raw["spec"]["template"]
+    template["metadata"] = {"labels": {"team": "blue"}, "annotations": {"note": "x"}}
+    template["spec"] |= {
+        "volumes": [{"name": "data", "emptyDir": {}}],
+        "initContainers": [{"name": "fetch", "image": "fetch"}],
+        "terminationGracePeriodSeconds": 120,
+        "nodeSelector": {"kind": "h100"},
+    }
+    template["spec"]["containers"].append({"name": "side", "image": "side"})
+    before = repr(raw)
+    pod = rendered(raw)
+    assert pod["metadata"]["labels"]["team"] == "blue"
+    assert pod["metadata"]["annotations"] == {"note": "x"}
+    spec = pod["spec"]
+    assert [each["name"] for each in spec["initContainers"]] == ["railwright-launcher", "fetch"]
+    assert [each["name"] for each in spec["containers"]] == ["train", "side"]
+    assert spec["volumes"][0]["name"] == "data"
+    assert main_of(pod)["volumeMounts"][0]["mountPath"] == "/data"
+    assert spec["terminationGracePeriodSeconds"] == 120
+    assert spec["nodeSelector"] == {"kind": "h100"}
+    assert repr(raw) == before
+
+
+def test_nobody_gets_a_label_of_ours_past_us() -> None:
+    raw = job()
+    raw["spec"]["template"]["metadata"] = {"labels": {"railwright.dev/node-rank": "0"}}
+    assert rendered(raw)["metadata"]["labels"]["railwright.dev/node-rank"] == "1"
+
+
+@pytest.mark.parametrize("name", [None, "urgent"])
+def test_the_jobs_priority_class_is_the_pods(name: str | None) -> None:
+    spec = rendered(job({} if name is None else {"priorityClassName": name}))["spec"]
+    assert spec.get("priorityClassName") == name
+
+
+def test_a_node_owes_what_the_ranks_ask_for_and_nothing_for_the_launcher() -> None:
+    asked = {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": 8}
+    raw = job({"resourcesPerNode": asked})
+    main = main_of(rendered(raw))["resources"]
+    assert main["requests"] == main["limits"] == {key: str(value) for key, value in asked.items()}
+    owed = amounts.requested(pods.sample(raw, LAUNCHER)["spec"])
+    assert dict(owed) == {"cpu": 8000, "memory": 64 * 2**30, "nvidia.com/gpu": 8, "pods": 1}
+
+
+def test_a_sample_has_the_shape_of_every_pod_of_the_job() -> None:
+    raw = job({"resourcesPerNode": {"nvidia.com/gpu": 8}})
+    sample, real = pods.sample(raw, LAUNCHER), rendered(raw)
+    assert amounts.requested(sample["spec"]) == amounts.requested(real["spec"])

@@ -1,0 +1,103 @@
+"""What a script reports reaches the launcher, or is dropped without harm."""
+
+from __future__ import annotations
+
+import math
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import railwright
+from railwright import channel, channel_server, environment, progress, wire
+from worlds.operator_endpoint import until
+
+
+@pytest.fixture
+def reports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[channel.Report]]:
+    """A launcher's sockets, and what it has heard on them."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(progress, "_reporter", progress._Reporter())
+    monkeypatch.setenv("RANK", "5")
+    heard: list[channel.Report] = []
+    server = channel_server.ChannelServer()
+    server.start(heard.append, lambda _: channel.Permission(granted=True, confirmed=True))
+    monkeypatch.setenv(environment.CHANNEL, str(server.folder))
+    yield heard
+    server.close()
+
+
+def test_a_report_arrives_and_total_steps_are_remembered(reports: list[channel.Report]) -> None:
+    railwright.report(1, 2.5, samples_per_s=10, total_steps=60)
+    railwright.report(2, 2.25)
+    until(lambda: len(reports) == 2)
+    assert reports[0].rank == 5
+    assert reports[0].progress == wire.Progress(1, 60, loss=2.5, samples_per_s=10.0)
+    assert reports[1].progress == wire.Progress(2, 60, loss=2.25)
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf, -math.inf, 1e301])
+def test_a_loss_that_is_not_finite_is_told_as_unknown(
+    reports: list[channel.Report], loss: float
+) -> None:
+    railwright.report(1, loss)
+    until(lambda: bool(reports))
+    assert reports[0].progress == wire.Progress(1)
+
+
+def test_a_phase_lasts_as_long_as_its_block(reports: list[channel.Report]) -> None:
+    railwright.report(7)
+    with railwright.phase(railwright.Phase.EVALUATING):
+        until(lambda: len(reports) == 2)
+    until(lambda: len(reports) == 3)
+    assert [heard.progress.phase for heard in reports] == ["Training", "Evaluating", "Training"]
+    assert [heard.progress.step for heard in reports] == [7, 7, 7]
+
+
+def test_a_full_socket_drops_reports_and_counts_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(progress, "_reporter", progress._Reporter())
+    monkeypatch.setenv(environment.CHANNEL, str(tmp_path))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as deaf:
+        deaf.bind(str(tmp_path / channel.REPORTS))
+        sent = 10_000
+        for step in range(sent):
+            railwright.report(step)
+        held: list[channel.Report] = []
+        deaf.setblocking(False)
+        while len(held) < sent:
+            try:
+                held.append(wire.decode(channel.Report, deaf.recv(wire.MESSAGE_BYTES_MAX)))
+            except BlockingIOError:
+                break
+        railwright.report(sent)
+        newest = wire.decode(channel.Report, deaf.recv(wire.MESSAGE_BYTES_MAX))
+    assert [report.progress.step for report in held] == list(range(len(held)))
+    assert newest.dropped == sent - len(held) > 0
+
+
+def test_a_report_that_makes_no_sense_is_dropped_by_the_launcher(
+    reports: list[channel.Report],
+) -> None:
+    railwright.report(-1)
+    railwright.report(3)
+    until(lambda: bool(reports))
+    assert [report.progress.step for report in reports] == [3]
+
+
+def test_a_script_without_a_launcher_reports_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(environment.CHANNEL, raising=False)
+    railwright.report(1, 0.5)
+    assert channel.ask(channel.Request(commit_step=1)).confirmed
+
+
+def test_a_launcher_that_is_gone_stops_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(environment.CHANNEL, str(tmp_path / "gone"))
+    railwright.report(1, 0.5)
+    permission = channel.ask(channel.Request(commit_step=1))
+    assert (permission.granted, permission.confirmed) == (True, False)

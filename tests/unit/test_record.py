@@ -1,0 +1,150 @@
+"""A job's record follows from the ledger's entries, however often they are folded into it."""
+
+from __future__ import annotations
+
+import pytest
+
+from railwright_scheduler.attempt import record
+from railwright_scheduler.attempt.causes import Cause, CauseCode
+from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.attempt.record import JobRecord, ResumePoint
+from worlds.attempts import (
+    FAILED,
+    LOST,
+    NODES,
+    RECOVERING,
+    REFUSED,
+    RUNNING,
+    SUSPENDED,
+    entry,
+)
+
+QUEUED = JobRecord()
+DELETED = Cause(CauseCode.POD_DELETED, "the pod of node rank 1 on n1 was deleted")
+
+
+def test_a_commit_starts_the_job() -> None:
+    now = record.fold(QUEUED, [entry()], backoff_limit=3)
+    assert (now.phase, now.attempt, now.ended, now.nodes) == (Phase.STARTING, 1, 0, NODES)
+    assert now.live
+
+
+@pytest.mark.parametrize(
+    ("cause", "limit", "phase", "restarts", "failures"),
+    [
+        (FAILED, 1, Phase.RECOVERING, 1, 1),
+        (FAILED, 0, Phase.FAILED, 0, 1),
+        (LOST, 0, Phase.RECOVERING, 1, 0),
+        (SUSPENDED, 0, Phase.SUSPENDED, 0, 0),
+    ],
+)
+def test_each_cause_has_its_own_price(
+    cause: Cause, limit: int, phase: Phase, restarts: int, failures: int
+) -> None:
+    now = record.fold(RUNNING, [entry(cause=cause)], backoff_limit=limit)
+    assert (now.phase, now.restarts, now.failures) == (phase, restarts, failures)
+    assert (now.ended, now.nodes, now.last_end) == (1, (), cause)
+
+
+def test_a_gang_that_was_never_whole_goes_back_to_the_queue() -> None:
+    now = record.fold(QUEUED, [entry(cause=REFUSED)], backoff_limit=0)
+    assert (now.phase, now.attempt, now.ended, now.restarts) == (Phase.QUEUED, 1, 1, 0)
+
+
+def test_a_budget_made_smaller_is_not_spent_by_a_lost_node() -> None:
+    failed_twice = JobRecord(phase=Phase.RUNNING, attempt=3, ended=2, failures=2, nodes=NODES)
+    now = record.fold(failed_twice, [entry(3, cause=LOST)], backoff_limit=1)
+    assert now.phase is Phase.RECOVERING
+
+
+def test_a_job_that_is_resumed_and_admitted_at_once_passes_through_the_queue() -> None:
+    suspended = JobRecord(phase=Phase.SUSPENDED, attempt=1, ended=1)
+    now = record.fold(suspended, [entry(2)], backoff_limit=3)
+    assert (now.phase, now.attempt) == (Phase.STARTING, 2)
+
+
+@pytest.mark.parametrize(
+    ("cause", "failures", "early_ends", "backoff_s"),
+    [
+        (None, 0, 0, 0),
+        (LOST, 7, 7, 0),
+        (SUSPENDED, 7, 7, 0),
+        (DELETED, 7, 0, 0),
+        (DELETED, 7, 1, 5),
+        (REFUSED, 7, 2, 10),
+        (FAILED, 1, 0, 5),
+        (FAILED, 2, 1, 10),
+        (FAILED, 2, 4, 40),
+        (FAILED, 6, 0, 160),
+        (FAILED, 7, 0, 300),
+        (FAILED, 5000, 0, 300),
+    ],
+)
+def test_failures_and_early_ends_wait_longer_and_longer(
+    cause: Cause | None, failures: int, early_ends: int, backoff_s: int
+) -> None:
+    ended = JobRecord(failures=failures, early_ends=early_ends, last_end=cause)
+    assert ended.backoff_s == backoff_s
+
+
+def test_ends_before_the_barrier_are_counted_in_a_row() -> None:
+    starting = JobRecord(phase=Phase.STARTING, attempt=1, early_ends=4)
+    refused = entry(cause=REFUSED)
+    assert record.fold(QUEUED, [refused], backoff_limit=3).early_ends == 1
+    assert record.fold(starting, [refused], backoff_limit=3).early_ends == 5
+    assert record.fold(RUNNING, [entry(cause=FAILED)], backoff_limit=3).early_ends == 0
+    assert record.started(starting).early_ends == 0
+
+
+@pytest.mark.parametrize(
+    ("start", "suspend", "waits", "phase"),
+    [
+        (QUEUED, False, True, Phase.QUEUED),
+        (QUEUED, True, False, Phase.SUSPENDED),
+        (RECOVERING, False, False, Phase.RECOVERING),
+        (RECOVERING, False, True, Phase.QUEUED),
+        (RECOVERING, True, True, Phase.SUSPENDED),
+        (JobRecord(phase=Phase.SUSPENDED), True, False, Phase.SUSPENDED),
+        (JobRecord(phase=Phase.SUSPENDED), False, False, Phase.QUEUED),
+        (RUNNING, True, False, Phase.RUNNING),
+        (JobRecord(phase=Phase.FAILED), True, True, Phase.FAILED),
+    ],
+)
+def test_without_an_attempt_the_user_and_the_queue_decide_the_phase(
+    start: JobRecord, suspend: bool, waits: bool, phase: Phase
+) -> None:
+    assert record.wanted(start, suspend=suspend, waits=waits).phase is phase
+
+
+def test_success_is_final_and_keeps_its_nodes() -> None:
+    now = record.succeeded(RUNNING)
+    assert (now.phase, now.ended, now.nodes, now.live) == (Phase.SUCCEEDED, 1, NODES, False)
+
+
+def test_a_way_that_is_not_in_the_table_is_refused() -> None:
+    with pytest.raises(AssertionError, match="no edge Queued -> Running"):
+        record.started(QUEUED)
+
+
+def test_checkpoints_are_kept_by_attempt_the_newest_first() -> None:
+    now = record.committed(QUEUED, attempt=1, step=100)
+    now = record.committed(now, attempt=2, step=150)
+    now = record.committed(now, attempt=2, step=200)
+    assert now.checkpoints == (ResumePoint(2, 200), ResumePoint(1, 100))
+
+
+def test_what_lay_beyond_the_point_of_resumption_is_never_read_again() -> None:
+    now = JobRecord(checkpoints=(ResumePoint(3, 300), ResumePoint(2, 200), ResumePoint(1, 100)))
+    back = record.resumed(now, attempt=4, source=ResumePoint(2, 180))
+    assert back.checkpoints == (ResumePoint(2, 180), ResumePoint(1, 100))
+
+
+def test_only_the_newest_sixteen_attempts_are_kept() -> None:
+    now = QUEUED
+    for attempt in range(1, 40):
+        now = record.committed(now, attempt=attempt, step=attempt)
+    assert [point.attempt for point in now.checkpoints] == list(range(39, 23, -1))
+
+
+def test_an_out_of_memory_is_the_users_to_mend() -> None:
+    assert Cause(CauseCode.OUT_OF_MEMORY, "").counted

@@ -1,0 +1,186 @@
+"""Pods and nodes as the API server sends them, read into records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from railwright_operator.watch import amounts, records
+
+JOB_UID = "11111111-1111-1111-1111-111111111111"
+OURS = {
+    "railwright.dev/job-uid": JOB_UID,
+    "railwright.dev/job-name": "llm",
+    "railwright.dev/attempt": "3",
+    "railwright.dev/node-rank": "7",
+}
+
+
+OWNER = {
+    "apiVersion": "railwright.dev/v1alpha1",
+    "kind": "TrainingJob",
+    "name": "llm",
+    "controller": True,
+}
+
+
+def raw_pod(
+    *,
+    labels: dict[str, str] | None = None,
+    owner: str = JOB_UID,
+    spec: dict[str, Any] | None = None,
+    status: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "uid": "u",
+            "namespace": "team",
+            "name": "llm-3-7",
+            "resourceVersion": "41",
+            "labels": labels or {},
+            "ownerReferences": [OWNER | {"uid": owner}],
+        },
+        "spec": {"containers": [container({})], "nodeName": "n1"} | (spec or {}),
+        "status": {"phase": "Running"} | (status or {}),
+    }
+
+
+def container(requests: dict[str, str], **more: Any) -> dict[str, Any]:
+    return {"name": "main", "resources": {"requests": requests}} | more
+
+
+def test_a_pod_of_ours_is_known_by_job_attempt_and_rank() -> None:
+    record = records.pod(raw_pod(labels=OURS))
+    assert (record.job_uid, record.job_name) == (JOB_UID, "llm")
+    assert (record.attempt, record.node_rank, record.node, record.rv) == (3, 7, "n1", 41)
+
+
+@pytest.mark.parametrize(
+    ("labels", "owner"),
+    [
+        ({}, JOB_UID),
+        (OURS, "another owner"),
+        (OURS | {"railwright.dev/attempt": "-1"}, JOB_UID),
+        (OURS | {"railwright.dev/node-rank": "first"}, JOB_UID),
+    ],
+    ids=["no labels", "labels without the owner", "attempt below 0", "rank is no number"],
+)
+def test_a_pod_that_only_pretends_is_foreign(labels: dict[str, str], owner: str) -> None:
+    assert records.pod(raw_pod(labels=labels, owner=owner)).job_uid is None
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [{"kind": "ConfigMap"}, {"apiVersion": "v1"}, {"name": "other"}, {"controller": False}],
+    ids=lambda lie: next(iter(lie)),
+)
+def test_an_owner_that_is_not_the_job_makes_a_pod_foreign(lie: dict[str, Any]) -> None:
+    raw = raw_pod(labels=OURS)
+    raw["metadata"]["ownerReferences"][0] |= lie
+    assert records.pod(raw).job_uid is None
+
+
+def test_a_name_that_is_not_of_its_attempt_and_rank_makes_a_pod_foreign() -> None:
+    raw = raw_pod(labels=OURS | {"railwright.dev/node-rank": "99"})
+    assert records.pod(raw).job_uid is None
+
+
+def test_an_update_that_changes_nothing_here_is_no_news() -> None:
+    older, newer = raw_pod(labels=OURS), raw_pod(labels=OURS)
+    newer["metadata"]["resourceVersion"] = "42"
+    assert records.pod(older) == records.pod(newer)
+
+
+def test_how_the_main_container_ended_is_kept_with_its_message() -> None:
+    ended = {"exitCode": 137, "reason": "OOMKilled", "message": "x" * 10_000}
+    statuses = [
+        {"name": "sidecar", "state": {"terminated": {"exitCode": 1}}},
+        {"name": "main", "state": {"terminated": ended}},
+    ]
+    status = {"phase": "Failed", "containerStatuses": statuses}
+    record = records.pod(raw_pod(labels=OURS, status=status))
+    assert record.terminal
+    assert record.exit == records.Exit(137, "OOMKilled", "x" * records.TEXT_MAX)
+
+
+def test_a_container_that_only_waits_its_turn_is_not_stuck() -> None:
+    statuses = [
+        {"name": "a", "state": {"waiting": {"reason": "PodInitializing"}}},
+        {"name": "b", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no"}}},
+    ]
+    status = {"phase": "Pending", "containerStatuses": statuses}
+    record = records.pod(raw_pod(labels=OURS, status=status))
+    assert record.waiting == records.Waiting("ImagePullBackOff", "no")
+    status["containerStatuses"] = statuses[:1]
+    assert records.pod(raw_pod(labels=OURS, status=status)).waiting is None
+
+
+def test_an_eviction_is_seen_by_its_condition() -> None:
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+    status = {"phase": "Failed", "reason": "Evicted", "conditions": [condition]}
+    record = records.pod(raw_pod(labels=OURS, status=status))
+    assert (record.reason, record.disruption) == ("Evicted", "EvictionByEvictionAPI")
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"containers": [container({"cpu": "500m"}), container({"cpu": "1"})]}, {"cpu": 1500}),
+        (
+            {
+                "containers": [container({"cpu": "1"})],
+                "initContainers": [container({"cpu": "3", "memory": "1Gi"})],
+            },
+            {"cpu": 3000, "memory": 2**30},
+        ),
+        (
+            {
+                "containers": [container({"cpu": "1"})],
+                "initContainers": [
+                    container({"cpu": "2"}, restartPolicy="Always"),
+                    container({"cpu": "4"}),
+                ],
+            },
+            {"cpu": 6000},
+        ),
+        (
+            {"containers": [container({"cpu": "1"})], "overhead": {"cpu": "250m"}},
+            {"cpu": 1250},
+        ),
+        (
+            {
+                "containers": [container({"cpu": "1", "nvidia.com/gpu": "8"})],
+                "resources": {"requests": {"cpu": "5"}},
+            },
+            {"cpu": 5000, "nvidia.com/gpu": 8},
+        ),
+    ],
+    ids=["containers add up", "init alone", "init beside a sidecar", "overhead", "pod level"],
+)
+def test_requests_count_as_kubernetes_counts_them(
+    spec: dict[str, Any], expected: dict[str, int]
+) -> None:
+    assert dict(amounts.requested(spec)) == expected | {"pods": 1}
+
+
+def raw_node(**status: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"uid": "n", "name": "n1", "resourceVersion": "5", "labels": {"a": "b"}},
+        "spec": {"unschedulable": True, "taints": [{"key": "k", "effect": "NoSchedule"}]},
+        "status": status,
+    }
+
+
+@pytest.mark.parametrize("amount", ["-1", "NaN", "8k8", "", "1e", "7.5"])
+def test_a_node_with_an_amount_that_cannot_be_read_has_none_of_it_and_says_so(amount: str) -> None:
+    record = records.node(raw_node(allocatable={"nvidia.com/gpu": amount, "cpu": "64"}))
+    assert dict(record.allocatable) == {"nvidia.com/gpu": 0, "cpu": 64_000}
+    assert "nvidia.com/gpu" in record.problem
+
+
+def test_a_node_without_a_ready_condition_is_not_ready() -> None:
+    record = records.node(raw_node())
+    assert (record.ready, record.cordoned) == (False, True)
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+    assert records.node(raw_node(conditions=[ready])).ready

@@ -1,0 +1,209 @@
+"""A turn's report: each job by itself, nothing twice, and nothing that fails spreads."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from railwright import wire
+from railwright_operator.kube import errors
+from railwright_operator.kube.errors import RequestFailed
+from railwright_operator.report import events, reporter
+from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.decisions import NotEnoughNodes, QueueMissing
+from worlds import reporting
+from worlds.reporting import Desk
+
+FINISHED = {"phase": "Succeeded", "attempt": 1, "endedAttempt": 1}
+EXPIRED = FINISHED | {"finishedAt": "2026-01-02T03:04:05Z"}
+RUNNING = {"phase": "Running", "attempt": 1, "nodes": ["n0", "n1"]}
+BROKEN_POD = {"overhead": {"cpu": "abc"}}
+FAULTS = [
+    errors.ForbiddenError(403, "Forbidden", message="a webhook keeps it"),
+    errors.ApiError(500, "InternalError", message="webhook down"),
+    errors.OutcomeUnknown("reply lost"),
+    errors.Unreachable("no route"),
+    errors.NotLeader("lost the lease"),
+]
+
+
+def expired(name: str = "old") -> dict[str, Any]:
+    return reporting.raw_job(name, spec={"ttlSecondsAfterFinished": 0}, status=EXPIRED)
+
+
+def short(free: int) -> NotEnoughNodes:
+    return NotEnoughNodes(4, (), 9, free, "", "", 0, ())
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: type(fault).__name__)
+@pytest.mark.parametrize("verb", ["delete", "patch", "get"])
+async def test_one_job_whose_request_fails_keeps_no_other_from_being_told(
+    fault: RequestFailed, verb: str
+) -> None:
+    desk = Desk()
+    bad = desk.add(expired() if verb == "delete" else reporting.raw_job("old"))
+    good = desk.add(reporting.raw_job("good"))
+    where = f"{bad}/status" if verb == "patch" else bad
+    desk.store.refusals[verb, where] = fault
+    if verb == "get":
+        conflict = errors.ConflictError(409, "Conflict", message="changed")
+        desk.store.refusals["patch", f"{bad}/status"] = conflict
+    await desk.turn(waits=short(1))
+    assert desk.store.objects[good]["status"]["reason"] == "NotEnoughNodes"
+
+
+async def test_a_surprise_in_one_job_keeps_no_other_from_being_told() -> None:
+    desk = Desk()
+    odd = reporting.raw_job("bad")
+    del odd["metadata"]["generation"]
+    bad = desk.add(odd)
+    good = desk.add(reporting.raw_job("good"))
+    await desk.turn(waits=short(1))
+    assert "status" not in desk.store.objects[bad]
+    assert desk.store.objects[good]["status"]["reason"] == "NotEnoughNodes"
+
+
+async def test_a_deletion_that_is_refused_is_asked_again_ever_more_rarely() -> None:
+    desk = Desk()
+    path = desk.add(expired())
+    desk.store.refusals["delete", path] = FAULTS[0]
+    for _ in range(3600):
+        await desk.turn()
+        desk.now_s += 1.0
+    assert 12 <= desk.store.count("delete") <= 40
+    desk.store.refusals.clear()
+    desk.now_s += reporter.EXPIRY_BACKOFF_CAP_S
+    await desk.turn()
+    assert path not in desk.store.objects
+
+
+async def test_a_commit_of_a_job_that_is_gone_is_refused() -> None:
+    desk = Desk()
+    desk.add(reporting.raw_job("job", status=RUNNING))
+    asking = asyncio.create_task(desk.commits.ask("job-uid", 1, 10))
+    await asyncio.sleep(0)
+    desk.jobs.discard("job-uid")
+    await desk.turn()
+    with pytest.raises(errors.Unreachable, match="step 10 was not recorded"):
+        await asyncio.wait_for(asking, 1)
+
+
+async def test_a_wait_whose_numbers_move_is_written_now_and_then_and_told_once() -> None:
+    desk = Desk()
+    path = desk.add(reporting.raw_job("job"))
+    for free in range(100):
+        await desk.turn(waits=short(free % 3))
+        desk.now_s += 0.1
+    assert 3 <= desk.store.count("patch", path) <= 5
+    assert [reason for reason, _ in await desk.told()] == ["NotEnoughNodes"]
+    desk.now_s += events.REPEAT_S
+    await desk.turn(waits=short(9))
+    told = await desk.told()
+    assert [reason for reason, _ in told] == ["NotEnoughNodes"] * 2
+    assert "9 of 9 nodes can take one now" in told[1][1]
+
+
+async def test_another_reason_to_wait_is_told() -> None:
+    desk = Desk()
+    desk.add(reporting.raw_job("job"))
+    await desk.turn(waits=short(1))
+    desk.now_s += reporter.RETOLD_S
+    await desk.turn(waits=QueueMissing("team", ()))
+    assert [reason for reason, _ in await desk.told()] == ["NotEnoughNodes", "QueueNotFound"]
+
+
+async def test_a_change_of_phase_is_written_at_once() -> None:
+    desk = Desk()
+    path = desk.add(reporting.raw_job("job"))
+    await desk.turn(waits=short(1))
+    begun = JobRecord(phase=Phase.STARTING, attempt=1, nodes=("n0", "n1"))
+    await desk.turn({"job-uid": begun})
+    assert desk.store.objects[path]["status"]["phase"] == "Starting"
+
+
+async def test_a_job_that_cannot_be_read_says_so_once_and_the_others_go_on() -> None:
+    desk = Desk()
+    bad = desk.add(reporting.raw_job("bad", pod=BROKEN_POD))
+    good = desk.add(reporting.raw_job("good"))
+    for _ in range(5):
+        await desk.turn(waits=short(1))
+        desk.now_s += 10.0
+    found = desk.store.objects[bad]["status"]
+    assert (found["phase"], found["reason"]) == ("Queued", "Unreadable")
+    assert found["message"] == (
+        "the job cannot be read: 'abc' is not a quantity of 0 or more: CPU, such as 8 or 500m"
+    )
+    assert desk.store.count("patch", bad) == 1
+    assert desk.store.objects[good]["status"]["reason"] == "NotEnoughNodes"
+    assert ("Unreadable", found["message"]) in await desk.told()
+
+
+async def test_a_job_whose_new_version_cannot_be_read_keeps_its_attempt_and_says_why() -> None:
+    desk = Desk()
+    path = desk.add(reporting.raw_job("job", status=RUNNING))
+    await desk.turn()
+    version = {"generation": 2, "resourceVersion": "500"}
+    status = desk.store.objects[path]["status"]
+    worse = reporting.raw_job("job", pod=BROKEN_POD, metadata=version, status=status)
+    desk.add(worse)
+    await desk.turn()
+    known = desk.jobs.get("job-uid")
+    assert known is not None
+    assert (known.record.phase, known.record.attempt) == (Phase.RUNNING, 1)
+    found = desk.store.objects[path]["status"]
+    assert (found["phase"], found["reason"]) == ("Running", "Unreadable")
+    mended = {"generation": 3, "resourceVersion": "600"}
+    desk.add(reporting.raw_job("job", metadata=mended, status=found))
+    await desk.turn()
+    assert desk.store.objects[path]["status"]["reason"] == "Running"
+
+
+async def test_a_checkpoint_that_is_skipped_is_told_once_and_stays_on_the_condition() -> None:
+    desk = Desk()
+    path = desk.add(reporting.raw_job("job", status=RUNNING))
+    desk.sessions.expect("job-uid", 1, nodes=("n0", "n1"), num_processes=1, resume=())
+    member = wire.Member("job-uid", 1, 0)
+    beat = wire.Beat(member, 1, running=1, exited=0, skipped=("attempt-0/step-90",))
+    desk.sessions.beat(beat, "pod")
+    words = "attempt 1 skipped as torn or corrupt: attempt-0/step-90"
+    for _ in range(3):
+        await desk.turn()
+        desk.now_s += events.REPEAT_S
+    desk.sessions.forget("job-uid")
+    await desk.turn()
+    message = next(
+        each["message"]
+        for each in desk.store.objects[path]["status"]["conditions"]
+        if each["type"] == "Checkpointed"
+    )
+    assert message == f"no checkpoint was committed yet; {words}"
+    assert [told for told in await desk.told() if told[0] == "CheckpointSkipped"] == [
+        ("CheckpointSkipped", words)
+    ]
+
+
+async def test_a_note_is_cut_at_the_bytes_an_event_takes() -> None:
+    desk = Desk()
+    story = events.Story(events.Subject("u", "team", "job"), "RankFailed", "step " + "█" * 600)
+    desk.events.tell(story)
+    ((_, note),) = await desk.told()
+    assert note == "step " + "█" * 339
+    assert len(note.encode()) <= events.NOTE_BYTES_MAX
+
+
+async def test_a_wait_of_a_later_attempt_is_told_again() -> None:
+    desk = Desk()
+    desk.add(reporting.raw_job("job"))
+    await desk.turn(waits=short(1))
+    known = desk.jobs.get("job-uid")
+    assert known is not None
+    later = replace(known.record, attempt=1, ended=1)
+    await desk.turn({"job-uid": later}, waits=short(2))
+    desk.now_s += reporter.RETOLD_S
+    await desk.turn(waits=short(3))
+    notes = [note for reason, note in await desk.told() if reason == "NotEnoughNodes"]
+    assert [note[note.index(";") :][:5] for note in notes] == ["; 1 o", "; 2 o"]

@@ -1,0 +1,251 @@
+"""The start barrier and what is known of an attempt's launchers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from railwright import wire
+from railwright_operator.heartbeats import refusals
+from railwright_operator.heartbeats.refusals import RefusedError
+from railwright_operator.heartbeats.sessions import MISSING_NAMED_MAX, STEP_JUMP_MAX, Sessions
+from railwright_operator.heartbeats.views import SessionView
+
+JOB = "job-uid"
+RESUME = (wire.Checkpoint(attempt=1, step=500),)
+
+
+class World:
+    """Sessions with a clock that a test moves, counting how often the operator was woken."""
+
+    def __init__(self, *, nodes: int = 2, attempt: int = 2) -> None:
+        self.now_s = 100.0
+        self.wakes = 0
+        self.sessions = Sessions(clock=lambda: self.now_s, wake=self._woken)
+        self.expect(nodes=nodes, attempt=attempt)
+
+    def _woken(self) -> None:
+        self.wakes += 1
+
+    def expect(self, *, nodes: int = 2, attempt: int = 2) -> None:
+        names = tuple(f"n{rank}" for rank in range(nodes))
+        self.sessions.expect(JOB, attempt, nodes=names, num_processes=4, resume=RESUME)
+
+    def register(self, rank: int, *, attempt: int = 2, pod: str | None = None) -> wire.Registered:
+        member = wire.Member(JOB, attempt, rank)
+        message = wire.Register(member, f"10.0.0.{rank}", master_port=29500, num_processes=4)
+        return self.sessions.register(message, pod or f"pod-{rank}")
+
+    def start(self, *, nodes: int = 2) -> None:
+        for rank in range(nodes):
+            self.register(rank)
+
+    def view(self, attempt: int = 2) -> SessionView:
+        view = self.sessions.attempt(JOB, attempt)
+        assert view is not None
+        return view
+
+
+def beat(rank: int, sequence: int, *, attempt: int = 2, step: int | None = None) -> wire.Beat:
+    progress = None if step is None else wire.Progress(step=step)
+    member = wire.Member(JOB, attempt, rank)
+    return wire.Beat(member, sequence, running=4, exited=0, progress=progress)
+
+
+def refusal(world: World, message: wire.Beat, pod: str | None = None) -> int:
+    with pytest.raises(RefusedError) as caught:
+        world.sessions.beat(message, pod or f"pod-{message.member.node_rank}")
+    return caught.value.status
+
+
+def test_nobody_goes_before_everybody_is_there() -> None:
+    world = World(nodes=3)
+    assert world.register(2) == wire.Registered(wire.Order.WAIT, missing=(0, 1))
+    assert world.register(0) == wire.Registered(wire.Order.WAIT, missing=(1,))
+    assert world.view().missing == (1,)
+    answer = world.register(1)
+    assert answer.order is wire.Order.GO
+    assert answer.world == wire.World(
+        world_size=12,
+        num_nodes=3,
+        first_rank=4,
+        master_address="10.0.0.0",
+        master_port=29500,
+        resume=RESUME,
+    )
+    assert world.view().started_at_s == 100.0
+
+
+def test_a_launcher_that_lost_the_answer_gets_it_again() -> None:
+    world = World()
+    world.start()
+    assert world.register(1).world == world.register(1).world is not None
+
+
+def test_only_the_first_missing_ranks_are_named() -> None:
+    world = World(nodes=200)
+    assert world.register(0).missing == tuple(range(1, MISSING_NAMED_MAX + 1))
+    assert len(world.view().missing) == 199
+
+
+def test_another_pod_may_take_a_rank_before_the_start_but_not_after() -> None:
+    world = World()
+    world.register(0, pod="first")
+    world.register(0, pod="second")
+    world.register(1)
+    with pytest.raises(RefusedError) as caught:
+        world.register(0, pod="third")
+    assert caught.value.status == refusals.STOP
+
+
+def test_a_launcher_with_another_number_of_processes_is_refused() -> None:
+    world = World()
+    message = wire.Register(wire.Member(JOB, 2, 0), "10.0.0.1", master_port=1, num_processes=8)
+    with pytest.raises(RefusedError, match="num_processes is 8, the job has 4"):
+        world.sessions.register(message, "pod-0")
+
+
+def test_a_beat_proves_to_a_new_operator_that_the_barrier_was_passed() -> None:
+    world = World()
+    world.sessions.beat(beat(1, 7, step=40), "pod-1")
+    view = world.view()
+    assert (view.started_at_s, view.missing, view.ranks[1].registered) == (100.0, (0,), True)
+
+
+def test_beats_that_only_go_on_wake_nobody() -> None:
+    world = World()
+    world.start()
+    world.sessions.beat(beat(0, 1, step=1), "pod-0")
+    wakes = world.wakes
+    for sequence in range(2, 10):
+        world.now_s += 2.0
+        world.sessions.beat(beat(0, sequence, step=sequence), "pod-0")
+    assert world.wakes == wakes
+    assert world.view().progress == wire.Progress(step=9)
+    assert world.view().ranks[0].heard_at_s == 116.0
+
+
+def test_a_failure_wakes_and_keeps_the_time_it_was_first_heard() -> None:
+    world = World()
+    world.start()
+    failure = wire.Failure(rank=5, exit_code=1, last_lines="boom")
+    failed = replace(beat(1, 1), failure=failure, running=3, exited=1)
+    wakes = world.wakes
+    world.sessions.beat(failed, "pod-1")
+    world.now_s += 5.0
+    world.sessions.beat(replace(failed, sequence=2), "pod-1")
+    assert world.wakes == wakes + 1
+    assert (world.view().ranks[1].failure, world.view().ranks[1].failed_at_s) == (failure, 100.0)
+
+
+def test_a_replayed_beat_changes_nothing() -> None:
+    world = World()
+    world.start()
+    world.sessions.beat(beat(0, 5, step=50), "pod-0")
+    answer = world.sessions.beat(replace(beat(0, 5, step=60), running=0), "pod-0")
+    assert answer == wire.BeatAnswer(wire.Order.CONTINUE)
+    assert (world.view().progress, world.view().ranks[0].running) == (wire.Progress(step=50), 4)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        beat(0, 9, step=49),
+        beat(0, 9, step=50 + STEP_JUMP_MAX + 1),
+        replace(beat(0, 9), running=5),
+        replace(beat(0, 9), failure=wire.Failure(rank=4, exit_code=1)),
+        replace(beat(0, 9), committed=wire.Checkpoint(attempt=1, step=1)),
+        replace(beat(0, 9), resumed_from=wire.Checkpoint(attempt=3, step=1)),
+    ],
+    ids=["backwards", "too far", "too many", "foreign rank", "foreign commit", "from the future"],
+)
+def test_an_impossible_report_is_refused_but_its_sender_lives(message: wire.Beat) -> None:
+    world = World()
+    world.start()
+    world.sessions.beat(beat(0, 8, step=50), "pod-0")
+    world.now_s = 200.0
+    before = replace(world.view().ranks[0], heard_at_s=200.0)
+    assert refusal(world, message) == refusals.MALFORMED
+    assert world.view().ranks[0] == before
+
+
+def test_a_first_report_may_start_at_the_checkpoint_but_not_far_beyond_it() -> None:
+    world = World()
+    world.start()
+    assert refusal(world, beat(0, 1, step=501 + STEP_JUMP_MAX)) == refusals.MALFORMED
+    world.sessions.beat(beat(0, 1, step=500 + STEP_JUMP_MAX), "pod-0")
+
+
+def test_a_revoked_attempt_is_told_to_stop_for_good() -> None:
+    world = World()
+    world.start()
+    world.sessions.revoke(JOB, 2)
+    world.expect(attempt=2)
+    assert refusal(world, beat(0, 1)) == refusals.STOP
+    assert world.view().revoked
+
+
+def test_an_older_attempt_is_told_to_stop_and_a_later_one_to_come_back() -> None:
+    world = World(attempt=3)
+    assert refusal(world, beat(0, 1, attempt=2)) == refusals.STOP
+    assert refusal(world, beat(0, 1, attempt=4)) == refusals.TOO_EARLY
+    assert world.sessions.attempt(JOB, 2) is None
+
+
+def test_an_attempt_can_be_revoked_before_it_was_ever_expected() -> None:
+    world = World()
+    world.sessions.revoke(JOB, 3)
+    world.expect(attempt=3)
+    assert refusal(world, beat(0, 1, attempt=3)) == refusals.STOP
+
+
+def test_a_forgotten_job_is_not_known() -> None:
+    world = World()
+    world.sessions.forget(JOB)
+    assert refusal(world, beat(0, 1)) == refusals.TOO_EARLY
+
+
+def test_a_rank_beyond_the_job_is_refused() -> None:
+    assert refusal(World(), beat(2, 1)) == refusals.FORBIDDEN
+
+
+def commit(step: int, *, rank: int = 0) -> wire.Commit:
+    return wire.Commit(wire.Member(JOB, 2, rank), step)
+
+
+def test_commits_go_forward_one_at_a_time_and_only_from_the_first_node() -> None:
+    world = World()
+    world.start()
+    world.sessions.claim_commit(commit(10), "pod-0")
+    with pytest.raises(RefusedError) as busy:
+        world.sessions.claim_commit(commit(20), "pod-0")
+    world.sessions.settle_commit(commit(10), recorded=True)
+    world.sessions.claim_commit(commit(10), "pod-0")
+    world.sessions.settle_commit(commit(10), recorded=True)
+    with pytest.raises(RefusedError) as back:
+        world.sessions.claim_commit(commit(9), "pod-0")
+    with pytest.raises(RefusedError) as other:
+        world.sessions.claim_commit(commit(30, rank=1), "pod-1")
+    statuses = [caught.value.status for caught in (busy, back, other)]
+    assert statuses == [refusals.LATER, refusals.MALFORMED, refusals.FORBIDDEN]
+
+
+def test_a_commit_is_refused_if_its_attempt_was_revoked_while_it_was_recorded() -> None:
+    world = World()
+    world.start()
+    world.sessions.claim_commit(commit(10), "pod-0")
+    world.sessions.revoke(JOB, 2)
+    with pytest.raises(RefusedError) as caught:
+        world.sessions.settle_commit(commit(10), recorded=True)
+    assert caught.value.status == refusals.STOP
+
+
+def test_a_beat_tells_a_restarted_operator_the_master_for_those_that_still_wait() -> None:
+    restarted = World()
+    told = replace(beat(1, 1), master_address="10.0.0.7", master_port=29501)
+    restarted.sessions.beat(told, "pod-1")
+    answer = restarted.register(0)
+    assert answer.order is wire.Order.GO
+    assert answer.world is not None
+    assert (answer.world.master_address, answer.world.master_port) == ("10.0.0.7", 29501)

@@ -1,0 +1,56 @@
+"""The operator's environment: what is missing or unfit is named with what was expected."""
+
+from __future__ import annotations
+
+import pytest
+
+from railwright_operator import settings
+from railwright_operator.settings import SettingsError
+
+LEAST = {
+    "RAILWRIGHT_LAUNCHER_IMAGE": "registry.example.com/railwright:1",
+    "RAILWRIGHT_HEARTBEAT_URL": "http://railwright.railwright-system:8470",
+}
+
+
+def test_two_variables_are_enough() -> None:
+    chosen = settings.from_environment(LEAST)
+    assert chosen.launcher_image == LEAST["RAILWRIGHT_LAUNCHER_IMAGE"]
+    assert chosen.heartbeat_url == LEAST["RAILWRIGHT_HEARTBEAT_URL"]
+    assert chosen.heartbeat_address == ("0.0.0.0", 8470)
+    assert chosen.probe_address == ("127.0.0.1", 8471)
+    assert chosen.namespace == "railwright-system"
+
+
+def test_addresses_may_be_of_either_kind() -> None:
+    given = LEAST | {
+        "RAILWRIGHT_HEARTBEAT_ADDRESS": "10.0.0.7:1",
+        "RAILWRIGHT_PROBE_ADDRESS": "[::1]:65535",
+    }
+    chosen = settings.from_environment(given)
+    assert chosen.heartbeat_address == ("10.0.0.7", 1)
+    assert chosen.probe_address == ("[::1]", 65535)
+
+
+@pytest.mark.parametrize("name", LEAST)
+@pytest.mark.parametrize("value", [None, ""])
+def test_what_is_missing_is_named(name: str, value: str | None) -> None:
+    given = {key: text for key, text in LEAST.items() if key != name}
+    if value is not None:
+        given[name] = value
+    with pytest.raises(SettingsError, match=f"^{name} is not set: expected "):
+        settings.from_environment(given)
+
+
+@pytest.mark.parametrize("value", ["8470", ":8470", "host:", "host:http", "host:65536", "host:-1"])
+def test_an_address_that_is_none_is_named_with_its_value(value: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        settings.from_environment(LEAST | {"RAILWRIGHT_PROBE_ADDRESS": value})
+    assert str(refused.value) == (
+        f"RAILWRIGHT_PROBE_ADDRESS is {value!r}: expected host:port, for example 127.0.0.1:8471"
+    )
+
+
+def test_two_replicas_on_one_machine_are_told_apart() -> None:
+    identities = {settings.from_environment(LEAST).identity for _ in range(8)}
+    assert len(identities) == 8

@@ -1,0 +1,144 @@
+"""Queues and the fabric: the newest version wins, what is gone stays gone, statuses follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from railwright_api import names
+from railwright_operator.kube import errors, paths
+from railwright_operator.kube.client import Api
+from railwright_operator.kube.errors import RequestFailed
+from railwright_operator.report.site import SiteReporter
+from railwright_operator.watch.jobs import Jobs
+from railwright_operator.watch.kinds import Kinds
+from railwright_operator.watch.site import Site
+from worlds import reporting
+from worlds.reporting import Raw, Store
+
+QUEUES, FABRICS = names.QUEUES, names.FABRICS
+
+
+def fabric(*levels: str, version: int = 1) -> Raw:
+    return reporting.raw_object("default", version=version, spec={"levels": list(levels)})
+
+
+class Office:
+    """A reporter of two queues and a fabric, which exist and were seen."""
+
+    def __init__(self) -> None:
+        self.store, self.site = Store(), Site()
+        self.jobs = Jobs(lambda raw: raw)
+        self.reporter = SiteReporter(
+            cast("Api", self.store), site=self.site, jobs=self.jobs, nodes={}
+        )
+        for name in ("a", "b"):
+            self.add(QUEUES, reporting.raw_object(name))
+        self.add(FABRICS, fabric("old"))
+
+    def add(self, plural: str, raw: Raw) -> str:
+        self.site.seen(plural, raw)
+        path = paths.one(plural, raw["metadata"]["name"])
+        self.store.put(path, raw)
+        return path
+
+    def while_patching(self, plural: str, name: str, act: Callable[[], None]) -> None:
+        self.store.meanwhile["patch", paths.status(paths.one(plural, name))] = act
+
+
+async def test_a_queue_that_goes_while_another_is_written_ends_nothing() -> None:
+    office = Office()
+    gone = reporting.raw_object("b")
+    office.while_patching(QUEUES, "a", lambda: office.site.seen(QUEUES, gone, gone=True))
+    await office.reporter.report()
+    assert office.site.queues == ("a",)
+    assert office.store.count("patch", "fabrics") == 1
+
+
+async def test_a_queue_that_goes_during_its_own_write_does_not_come_back() -> None:
+    office = Office()
+    gone = reporting.raw_object("a")
+    office.while_patching(QUEUES, "a", lambda: office.site.seen(QUEUES, gone, gone=True))
+    await office.reporter.report()
+    assert office.site.queues == ("b",)
+
+
+async def test_levels_that_a_person_sets_during_the_write_stay() -> None:
+    office = Office()
+    newer = fabric("new", version=2)
+    office.while_patching(FABRICS, "default", lambda: cast("None", office.add(FABRICS, newer)))
+    await office.reporter.report()
+    assert office.site.levels == ("new",)
+    office.store.meanwhile.clear()
+    await office.reporter.report()
+    assert office.store.objects[paths.one(FABRICS, "default")]["status"]["nodes"] == 0
+
+
+@pytest.mark.parametrize("fault", [errors.Unreachable("x"), errors.NotLeader("x")])
+async def test_a_write_that_fails_leaves_the_others(fault: RequestFailed) -> None:
+    office = Office()
+    office.store.refusals["patch", paths.status(paths.one(QUEUES, "a"))] = fault
+    await office.reporter.report()
+    assert office.store.objects[paths.one(QUEUES, "b")]["status"] == {"waiting": 0, "running": 0}
+
+
+async def test_an_object_nobody_could_foresee_leaves_the_others() -> None:
+    office = Office()
+    del office.store.objects[paths.one(QUEUES, "a")]
+    strange: Any = reporting.raw_object("c", status="none")
+    office.site.seen(QUEUES, strange)
+    await office.reporter.report()
+    assert "status" in office.store.objects[paths.one(QUEUES, "b")]
+    assert "status" in office.store.objects[paths.one(FABRICS, "default")]
+
+
+async def test_statuses_that_say_what_is_are_not_written_again() -> None:
+    office = Office()
+    await office.reporter.report()
+    assert office.store.count("patch") == 3
+    await office.reporter.report()
+    assert office.store.count("patch") == 3
+
+
+def test_an_older_version_changes_nothing_and_what_is_gone_stays_gone() -> None:
+    site = Site()
+    site.seen(FABRICS, fabric("new", version=10))
+    site.seen(FABRICS, fabric("old", version=9))
+    assert site.levels == ("new",)
+    site.seen(FABRICS, fabric("new", version=11), gone=True)
+    site.seen(FABRICS, fabric("new", version=10))
+    assert site.fabric is None
+
+
+def test_a_queue_made_again_outlives_the_late_news_of_the_first() -> None:
+    site = Site()
+    site.seen(QUEUES, reporting.raw_object("a", version=5, metadata={"uid": "second"}))
+    site.seen(QUEUES, reporting.raw_object("a", version=4, metadata={"uid": "first"}), gone=True)
+    assert site.queues == ("a",)
+
+
+class Lists:
+    """Answers lists with these objects, as of one version."""
+
+    def __init__(self, version: int, **items: list[Raw]) -> None:
+        self.version, self.items = version, items
+
+    async def get(self, path: str, *, query: dict[str, str]) -> Raw:
+        plural = path.rpartition("/")[2]
+        return {
+            "items": self.items.get(plural, []),
+            "metadata": {"resourceVersion": str(self.version)},
+        }
+
+
+async def test_a_whole_list_drops_queues_and_fabrics_that_are_gone() -> None:
+    site, jobs = Site(), Jobs(lambda raw: raw)
+    for name, version in (("kept", 1), ("lost", 2), ("younger", 9)):
+        site.seen(QUEUES, reporting.raw_object(name, version=version))
+    site.seen(FABRICS, fabric("old"))
+    lists = cast("Api", Lists(5, queues=[reporting.raw_object("kept")]))
+    await Kinds(lists, jobs=jobs, site=site, wake=lambda: None).sync()
+    assert site.queues == ("kept", "younger")
+    assert site.fabric is None

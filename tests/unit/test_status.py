@@ -1,0 +1,238 @@
+"""A job's status: the record that later turns read back, and what people are told beside it."""
+
+from __future__ import annotations
+
+import string
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from railwright import wire
+from railwright_api.training_job import TrainingJobStatus
+from railwright_operator.heartbeats.views import RankView, SessionView
+from railwright_operator.report import status
+from railwright_operator.report.status import Told
+from railwright_operator.watch.jobs import record_of
+from railwright_scheduler.attempt.assessment import Ongoing, PodState
+from railwright_scheduler.attempt.causes import Cause, CauseCode
+from railwright_scheduler.attempt.phases import FINAL, Phase
+from railwright_scheduler.attempt.record import JobRecord, ResumePoint
+from railwright_scheduler.decisions import PriorityClassMissing, QueueMissing
+from worlds import attempts
+
+NOW = "2026-01-02T03:04:05Z"
+LATER = "2026-01-02T03:04:10Z"
+STARTING = JobRecord(phase=Phase.STARTING, attempt=1, nodes=attempts.NODES)
+CRASH = replace(attempts.FAILED, last_lines="Traceback\nboom", node="n1")
+
+NAMES = st.text(string.ascii_lowercase, min_size=1, max_size=12)
+CAUSES = st.builds(
+    Cause,
+    code=st.sampled_from(CauseCode),
+    message=NAMES,
+    nodes=st.lists(NAMES, max_size=3).map(tuple),
+    node=st.none() | NAMES,
+    rank=st.none() | st.integers(0, 99),
+    exit_code=st.none() | st.integers(-9, 255),
+    signal=st.none() | NAMES,
+    last_lines=NAMES | st.just(""),
+)
+
+
+def told(record: JobRecord, **changes: Any) -> Told:
+    plain = Told(record=record, before={}, generation=1, now=NOW, num_nodes=2)
+    return replace(plain, **changes)
+
+
+def session(*, missing: tuple[int, ...] = (), **progress: Any) -> SessionView:
+    """Attempt 1 of two launchers, the first of which says this of its progress."""
+    spoken = wire.Progress(**progress) if progress else None
+    ranks = (RankView(0, "n0", progress=spoken), RankView(1, "n1"))
+    return SessionView("a", 1, 1, ranks, missing, started_at_s=None, revoked=False)
+
+
+def condition(rendered: dict[str, Any], kind: str) -> dict[str, Any]:
+    return next(each for each in rendered["conditions"] if each["type"] == kind)
+
+
+@st.composite
+def records(draw: st.DrawFn) -> JobRecord:
+    """Any record whose parts agree with each other."""
+    ended = draw(st.integers(0, 20))
+    live = draw(st.booleans())
+    phases = (Phase.STARTING, Phase.RUNNING) if live else tuple(set(Phase) - LIVE)
+    steps = draw(st.dictionaries(st.integers(1, 20), st.integers(0, 10**9), max_size=4))
+    return JobRecord(
+        phase=draw(st.sampled_from(sorted(phases))),
+        attempt=ended + live,
+        ended=ended,
+        nodes=tuple(draw(st.lists(NAMES, min_size=1, max_size=6))) if live else (),
+        restarts=draw(st.integers(0, 9)),
+        failures=draw(st.integers(0, 9)),
+        last_end=draw(st.none() | CAUSES) if ended else None,
+        checkpoints=tuple(ResumePoint(key, steps[key]) for key in sorted(steps, reverse=True)),
+    )
+
+
+LIVE = {Phase.STARTING, Phase.RUNNING}
+
+
+@given(records())
+def test_every_record_is_read_back_from_a_valid_status(record: JobRecord) -> None:
+    before = {"lastEnd": {"attempt": record.ended, "time": NOW}} if record.last_end else {}
+    rendered = status.render(told(record, before=before))
+    TrainingJobStatus.model_validate(rendered)
+    assert record_of({"status": rendered}) == record
+
+
+@given(records())
+def test_a_status_told_again_is_the_same(record: JobRecord) -> None:
+    before = {"lastEnd": {"attempt": record.ended, "time": NOW}} if record.last_end else {}
+    first = status.render(told(record, before=before))
+    assert status.difference(first, status.render(told(record, before=first, now=LATER))) == {}
+
+
+def test_a_difference_names_what_changed_and_what_is_gone() -> None:
+    before = {"phase": "Running", "nodes": ["n0"], "restarts": 0}
+    assert status.difference(before, {"phase": "Queued", "restarts": 0}) == {
+        "phase": "Queued",
+        "nodes": None,
+    }
+
+
+def test_other_numbers_are_a_wait_retold_and_another_reason_is_news() -> None:
+    waits = [
+        QueueMissing("team", ("default",)),
+        QueueMissing("team", ("default", "spare")),
+        PriorityClassMissing("urgent", ()),
+    ]
+    first, numbers, news = (status.render(told(JobRecord(), wait=wait)) for wait in waits)
+    assert status.is_retold(first, status.difference(first, numbers))
+    assert not status.is_retold(first, status.difference(first, news))
+    assert not status.is_retold({}, first)
+
+
+def test_a_wait_is_told_in_the_schedulers_words() -> None:
+    wait = QueueMissing("team", ("default",))
+    rendered = status.render(told(JobRecord(), wait=wait))
+    assert (rendered["reason"], rendered["message"]) == (
+        "QueueNotFound",
+        "queue 'team' does not exist; existing queues: default",
+    )
+    scheduled = condition(rendered, "Scheduled")
+    assert (scheduled["status"], scheduled["reason"]) == ("False", "QueueNotFound")
+
+
+def test_a_start_says_who_is_not_at_the_barrier() -> None:
+    rendered = status.render(told(STARTING, session=session(missing=(1,))))
+    assert rendered["reason"] == "AtBarrier"
+    assert rendered["message"] == "1 of 2 node ranks are not at the start barrier: 1"
+    assert condition(rendered, "Scheduled")["status"] == "True"
+    assert condition(rendered, "Running")["status"] == "False"
+
+
+def test_many_missing_ranks_are_counted_not_listed() -> None:
+    many = session(missing=tuple(range(100)))
+    message = status.render(told(STARTING, session=many, num_nodes=100))["message"]
+    assert message.startswith("100 of 100 node ranks")
+    assert message.endswith(" 14, 15 and 84 more")
+
+
+def test_an_image_that_cannot_be_pulled_comes_before_the_barrier() -> None:
+    stuck = attempts.rank(1, pod=PodState.PENDING, waiting="ImagePullBackOff: no such image")
+    seen = told(STARTING, session=session(missing=(1,)), ranks=(attempts.rank(0), stuck))
+    rendered = status.render(seen)
+    assert rendered["reason"] == "ImagePullBackOff"
+    assert rendered["message"] == "node rank 1 on n1: ImagePullBackOff: no such image"
+
+
+def test_a_silent_launcher_is_told_by_its_node_and_is_not_healthy() -> None:
+    rendered = status.render(told(attempts.RUNNING, assessment=Ongoing(suspects=(1,))))
+    assert rendered["reason"] == "LauncherSilent"
+    assert "n1" in rendered["message"]
+    assert "n0" not in rendered["message"]
+    assert condition(rendered, "Healthy")["status"] == "False"
+    assert condition(rendered, "Running")["status"] == "True"
+
+
+@pytest.mark.parametrize(
+    ("progress", "expected"),
+    [
+        ({"step": 5}, {"step": 5}),
+        ({"step": 42, "total_steps": 100}, {"totalSteps": 100, "percent": "42%"}),
+        ({"step": 120, "total_steps": 100}, {"percent": "100%"}),
+        ({"step": 0, "total_steps": 3, "loss": 0.5}, {"percent": "0%", "loss": 0.5}),
+    ],
+)
+def test_progress_is_what_the_first_rank_that_speaks_says(
+    progress: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    shown = status.render(told(attempts.RUNNING, session=session(**progress)))["progress"]
+    assert expected.items() <= shown.items()
+    assert shown["time"] == NOW
+
+
+def test_progress_keeps_its_time_while_it_stands_still_and_outlives_its_attempt() -> None:
+    first = status.render(told(attempts.RUNNING, session=session(step=5)))
+    still = told(attempts.RUNNING, session=session(step=5), before=first, now=LATER)
+    assert status.render(still)["progress"]["time"] == NOW
+    moved = replace(still, session=session(step=6))
+    assert status.render(moved)["progress"]["time"] == LATER
+    over = told(attempts.RECOVERING, before=first, now=LATER)
+    assert status.render(over)["progress"] == first["progress"]
+
+
+def test_a_failure_is_told_with_its_rank_its_code_and_its_last_words() -> None:
+    failed = JobRecord(phase=Phase.FAILED, attempt=2, ended=2, failures=2, last_end=CRASH)
+    rendered = status.render(told(failed))
+    end = rendered["lastEnd"]
+    assert (end["attempt"], end["cause"], end["rank"], end["exitCode"]) == (2, "RankFailed", 1, 1)
+    assert end["lastLines"] == "Traceback\nboom"
+    assert rendered["message"] == (
+        "rank 1 on n1 exited with 1; 2 failures, more than backoffLimit allows"
+    )
+    assert condition(rendered, "Failed")["status"] == "True"
+    assert condition(rendered, "Healthy")["status"] == "False"
+    assert rendered["finishedAt"] == NOW
+
+
+def test_a_recovery_says_when_it_goes_on() -> None:
+    waits = replace(attempts.RECOVERING, failures=1, last_end=CRASH)
+    message = status.render(told(waits))["message"]
+    assert message == "rank 1 on n1 exited with 1; the next attempt follows in 5 s"
+
+
+def test_success_keeps_the_end_of_the_attempt_before_it() -> None:
+    before = {"lastEnd": {"attempt": 1, "time": NOW}}
+    done = JobRecord(phase=Phase.SUCCEEDED, attempt=2, ended=2, last_end=attempts.LOST)
+    rendered = status.render(told(done, before=before, now=LATER))
+    assert (rendered["lastEnd"]["attempt"], rendered["lastEnd"]["time"]) == (1, NOW)
+    assert condition(rendered, "Succeeded")["status"] == "True"
+
+
+@pytest.mark.parametrize("phase", sorted(FINAL))
+def test_times_are_written_once(phase: Phase) -> None:
+    running = status.render(told(attempts.RUNNING))
+    assert running["startedAt"] == NOW
+    assert "finishedAt" not in running
+    over = replace(attempts.RUNNING, phase=phase, ended=1)
+    ended = status.render(told(over, before=running, now=LATER))
+    assert (ended["startedAt"], ended["finishedAt"]) == (NOW, LATER)
+
+
+def test_a_condition_dates_from_its_last_change() -> None:
+    first = status.render(told(STARTING))
+    second = status.render(told(attempts.RUNNING, before=first, now=LATER, generation=2))
+    assert condition(second, "Scheduled")["lastTransitionTime"] == NOW
+    assert condition(second, "Running")["lastTransitionTime"] == LATER
+    assert {each["observedGeneration"] for each in second["conditions"]} == {2}
+
+
+def test_many_nodes_are_summed_up() -> None:
+    nodes = tuple(f"n{number}" for number in range(1200))
+    rendered = status.render(told(replace(attempts.RUNNING, nodes=nodes), racks=38))
+    assert (rendered["nodesSummary"], rendered["racks"]) == ("1,200 nodes", 38)
+    assert len(rendered["nodes"]) == 1200

@@ -1,0 +1,232 @@
+"""One turn: what is written to the ledger, what is done, what every job's record becomes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from railwright_scheduler import turn
+from railwright_scheduler.attempt.assessment import Crash, Ended, PodState, Succeeded
+from railwright_scheduler.attempt.causes import CauseCode
+from railwright_scheduler.attempt.gang import DeletePod, WritePlacement
+from railwright_scheduler.attempt.ledger import EntryState
+from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.cluster import AMOUNT_MAX
+from railwright_scheduler.decisions import NotEnoughNodes
+from railwright_scheduler.snapshot import Unavailable
+from railwright_scheduler.turn import AttemptSeen, Turn
+from worlds import GPU, node
+from worlds.attempts import (
+    FAILED,
+    LOST,
+    NODES,
+    RECOVERING,
+    RUNNING,
+    SUSPENDED,
+    crash,
+    entry,
+    pods,
+    rank,
+    seen,
+    world_of,
+)
+
+FREE = tuple(node(f"n{i}") for i in range(4))
+BUSY = (*(node(n, used={GPU: 8}) for n in NODES), node("n2"), node("n3"))
+
+
+def entries(taken: Turn) -> list[str]:
+    return [f"{e.job_uid}/{e.attempt} {e.state} {' '.join(e.nodes)}" for e in taken.ledger.entries]
+
+
+def deleted(taken: Turn) -> list[str]:
+    return [action.pod.uid for action in taken.actions if isinstance(action, DeletePod)]
+
+
+def test_a_job_that_fits_is_committed_and_placed() -> None:
+    taken = turn.take(world_of(seen(), nodes=FREE))
+    assert entries(taken) == ["a/1 Committing n0 n1"]
+    assert [type(action) for action in taken.actions] == [WritePlacement]
+    assert taken.records["a"].phase is Phase.STARTING
+
+
+def test_a_job_that_does_not_fit_waits_with_its_numbers() -> None:
+    taken = turn.take(world_of(seen(), nodes=(node("n0"), node("n1", used={GPU: 1}))))
+    reason = taken.waits["a"]
+    assert isinstance(reason, NotEnoughNodes)
+    assert (reason.need, reason.free) == (2, 1)
+    assert not taken.ledger.entries
+
+
+def test_two_jobs_are_not_given_one_node() -> None:
+    taken = turn.take(world_of(seen(), seen(name="b"), seen(name="c"), nodes=FREE))
+    assert entries(taken) == ["a/1 Committing n0 n1", "b/1 Committing n2 n3"]
+    assert list(taken.waits) == ["c"]
+
+
+@pytest.mark.parametrize(("line", "free"), [(". .", 2), ("n0 -", 3), ("n0! n1", 3), ("n0 n1", 4)])
+def test_a_commit_under_way_is_owed_every_rank_that_does_not_run(line: str, free: int) -> None:
+    # The nodes say that nothing is used, so what is missing here is only the debt.
+    attempts = {("a", 1): AttemptSeen(pods=pods(line), placed=True)}
+    other = seen(name="b", job=replace(seen(name="b").job, num_nodes=4))
+    jobs = (seen(), other)
+    taken = turn.take(world_of(*jobs, nodes=FREE, entries=(entry(),), attempts=attempts))
+    reason = taken.waits.get("b")
+    assert (reason.free if isinstance(reason, NotEnoughNodes) else 4) == free
+
+
+def test_a_rank_that_crashes_revokes_its_attempt_and_its_pods_are_deleted_at_once() -> None:
+    job = seen(RUNNING, ranks=(crash(0, age_s=1.0), rank(1, silent_s=0.5)))
+    attempts = {("a", 1): AttemptSeen(pods=pods("n0! n1"))}
+    taken = turn.take(world_of(job, nodes=BUSY, attempts=attempts))
+    assert entries(taken) == ["a/1 Aborting n0 n1"]
+    assert deleted(taken) == ["u11"]
+    now = taken.records["a"]
+    assert (now.phase, now.failures, now.ended) == (Phase.RECOVERING, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("line", "starts"),
+    [("n0 n1", False), ("n0~ n1", False), ("n0~ n1~", True), ("n0! n1~", True), ("- .", False)],
+)
+def test_a_new_attempt_starts_when_every_old_pod_was_told_to_go(line: str, starts: bool) -> None:
+    attempts = {("a", 1): AttemptSeen(pods=pods(line))}
+    lost = (entry(cause=LOST),)
+    taken = turn.take(world_of(seen(RECOVERING), nodes=BUSY, entries=lost, attempts=attempts))
+    assert ("a/2 Committing n2 n3" in entries(taken)) is starts
+
+
+def test_a_new_attempt_waits_for_the_record_of_the_old_ones_end() -> None:
+    attempts = {("a", 1): AttemptSeen(pods=pods("n0~ n1~"))}
+    unrecorded = seen(replace(RUNNING, phase=Phase.RUNNING))
+    taken = turn.take(
+        world_of(unrecorded, nodes=BUSY, entries=(entry(cause=LOST),), attempts=attempts)
+    )
+    assert entries(taken) == ["a/1 Aborting n0 n1"]
+
+
+@pytest.mark.parametrize(("ended_age_s", "starts"), [(4.9, False), (5.0, True)])
+def test_a_failure_waits_out_its_backoff(ended_age_s: float, starts: bool) -> None:
+    failed = replace(RECOVERING, failures=1, last_end=FAILED)
+    taken = turn.take(world_of(seen(failed, ended_age_s=ended_age_s), nodes=FREE))
+    assert bool(taken.ledger.entries) is starts
+
+
+def test_a_lost_node_takes_nobody_else_while_its_pods_may_live() -> None:
+    attempts = {("a", 1): AttemptSeen(pods=pods("n0! n1~"))}
+    nodes = (node("n0"), node("n1"))
+    jobs = (seen(RECOVERING), seen(name="b"))
+    taken = turn.take(world_of(*jobs, nodes=nodes, entries=(entry(cause=LOST),), attempts=attempts))
+    assert entries(taken) == ["a/1 Aborting n0 n1"]
+    assert list(taken.waits) == ["a", "b"]
+    assert taken.records["a"].phase is Phase.QUEUED
+
+
+@pytest.mark.parametrize(
+    ("unavailable", "phase"),
+    [
+        (None, Phase.RECOVERING),
+        (Unavailable.CORDONED, Phase.RECOVERING),
+        (Unavailable.UNREADY, Phase.QUEUED),
+        (Unavailable.LOST, Phase.QUEUED),
+    ],
+)
+def test_a_job_recovers_while_its_pods_stop_and_queues_when_they_cannot(
+    unavailable: Unavailable | None, phase: Phase
+) -> None:
+    # The node died after the attempt's end, so the cause does not name it.
+    nodes = (node("n0", used={GPU: 8}, unavailable=unavailable), node("n1"))
+    attempts = {("a", 1): AttemptSeen(pods=pods("n0~ n1!"))}
+    revoked = (entry(cause=LOST),)
+    taken = turn.take(world_of(seen(RECOVERING), nodes=nodes, entries=revoked, attempts=attempts))
+    assert taken.records["a"].phase is phase
+    assert "a" in taken.waits
+
+
+def test_a_suspended_job_gives_up_its_attempt_even_when_a_rank_failed_too() -> None:
+    for ranks in ((rank(0), rank(1)), (crash(0, age_s=1.0), rank(1, silent_s=0.5))):
+        taken = turn.take(world_of(seen(RUNNING, suspend=True, ranks=ranks), nodes=BUSY))
+        assert taken.ledger.entries[0].cause == SUSPENDED
+        assert taken.records["a"].phase is Phase.SUSPENDED
+
+
+def test_a_job_that_is_resumed_starts_in_the_same_turn() -> None:
+    suspended = JobRecord(phase=Phase.SUSPENDED, attempt=1, ended=1)
+    taken = turn.take(world_of(seen(suspended), nodes=FREE))
+    assert entries(taken) == ["a/2 Committing n0 n1"]
+    assert taken.records["a"].phase is Phase.STARTING
+
+
+def test_a_commit_whose_job_is_gone_is_aborted() -> None:
+    attempts = {("a", 1): AttemptSeen(pods=pods("n0 -"), placed=True)}
+    taken = turn.take(world_of(nodes=FREE, entries=(entry(),), attempts=attempts))
+    (aborted,) = taken.ledger.entries
+    assert aborted.state is EntryState.ABORTING
+    assert aborted.cause is not None
+    assert aborted.cause.code is CauseCode.JOB_DELETED
+    assert deleted(taken) == ["u10", "u11"]
+
+
+def test_pods_made_after_their_attempt_was_over_are_deleted() -> None:
+    attempts = {("a", 1): AttemptSeen(pods=pods("- .")), ("a", 2): AttemptSeen(pods=pods("n0 n1"))}
+    second = replace(RUNNING, attempt=2, ended=1)
+    taken = turn.take(world_of(seen(second), nodes=BUSY, attempts=attempts))
+    assert deleted(taken) == ["u10"]
+    assert not taken.ledger.entries
+
+
+def test_the_pods_of_an_attempt_that_succeeded_are_left_to_end() -> None:
+    attempts = {("a", 1): AttemptSeen(pods=pods("n0 n1!"))}
+    done = replace(RUNNING, phase=Phase.SUCCEEDED, ended=1)
+    soon = replace(seen(done), ended_age_s=turn.SIDECAR_S - 1)
+    assert not turn.take(world_of(soon, nodes=BUSY, attempts=attempts)).actions
+
+
+def test_a_sidecar_that_outlives_a_success_is_ended() -> None:
+    attempts = {("a", 1): AttemptSeen(pods=pods("n0 n1!"))}
+    done = replace(RUNNING, phase=Phase.SUCCEEDED, ended=1)
+    late = replace(seen(done), ended_age_s=turn.SIDECAR_S + 1)
+    assert deleted(turn.take(world_of(late, nodes=BUSY, attempts=attempts))) == ["u10"]
+
+
+def test_a_pod_of_a_rank_that_the_gang_does_not_have_is_no_pod_of_it() -> None:
+    stray = replace(pods("n0 -")[0], node_rank=99, uid="u99", name="a-1-99")
+    attempts = {("a", 1): AttemptSeen(pods=(*pods("n0 -"), stray), placed=True)}
+    taken = turn.take(world_of(seen(), nodes=FREE, entries=(entry(),), attempts=attempts))
+    assert taken.ledger.entries[0].state is EntryState.COMMITTING
+
+
+def test_a_ledger_that_is_full_takes_the_rest_in_a_later_turn() -> None:
+    last_words = Crash(rank=0, exit_code=1, age_s=60.0, last_lines="x" * 2048)
+    crashed = rank(0, pod=PodState.FAILED, crash=last_words)
+    jobs = [seen(RUNNING, name=f"j{i:03}", ranks=(crashed, rank(1))) for i in range(700)]
+    taken = turn.take(world_of(*jobs, nodes=BUSY))
+    revoked = len(taken.ledger.entries)
+    assert 0 < revoked < len(jobs)
+    assert sum(entry.size for entry in taken.ledger.entries) <= turn.LEDGER_SIZE_NEW_MAX
+
+
+def test_a_node_that_is_said_to_be_overfull_stops_no_decision() -> None:
+    overfull = node("n0", used={GPU: AMOUNT_MAX})
+    attempts = {("a", 1): AttemptSeen(pods=pods(". ."), placed=True)}
+    nodes = (overfull, node("n1"), node("n2"), node("n3"))
+    world = world_of(seen(), seen(name="b"), nodes=nodes, entries=(entry(),), attempts=attempts)
+    assert entries(turn.take(world))[-1] == "b/1 Committing n2 n3"
+
+
+def test_success_is_recorded_without_the_ledger() -> None:
+    ranks = (rank(0, pod=PodState.SUCCEEDED), rank(1, done=True))
+    taken = turn.take(world_of(seen(RUNNING, ranks=ranks), nodes=BUSY))
+    assert taken.assessments["a"] == Succeeded()
+    assert taken.records["a"].phase is Phase.SUCCEEDED
+    assert not taken.ledger.entries
+
+
+def test_an_attempt_that_the_ledger_has_in_hand_is_not_judged_again() -> None:
+    job = seen(RUNNING, ranks=(crash(0, age_s=90.0), rank(1)))
+    judged = turn.take(world_of(job, nodes=BUSY)).assessments["a"]
+    assert isinstance(judged, Ended)
+    settling = turn.take(world_of(job, nodes=BUSY, entries=(entry(cause=LOST),)))
+    assert not settling.assessments

@@ -1,0 +1,136 @@
+"""What a message between a launcher and the operator must look like, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from railwright import wire
+
+MEMBER = wire.Member(job_uid="4c1e-77", attempt=2, node_rank=3)
+BEAT = wire.Beat(
+    member=MEMBER,
+    sequence=7,
+    running=1,
+    exited=1,
+    progress=wire.Progress(step=40, total_steps=100, loss=1.25, phase=wire.Phase.EVALUATING),
+    failure=wire.Failure(rank=6, exit_code=137, signal="SIGKILL", last_lines="größer\n"),
+    resumed_from=wire.Checkpoint(attempt=1, step=30),
+    skipped=("attempt-1/step-40: no manifest",),
+)
+GO = wire.Registered(
+    order=wire.Order.GO,
+    world=wire.World(
+        world_size=8,
+        num_nodes=4,
+        first_rank=6,
+        master_address="10.0.0.7",
+        master_port=20_001,
+        resume=(wire.Checkpoint(attempt=1, step=30),),
+    ),
+)
+
+
+def beat_with(**fields: object) -> bytes:
+    return json.dumps(json.loads(wire.encode(BEAT)) | fields).encode()
+
+
+@pytest.mark.parametrize("message", [BEAT, GO, wire.Commit(MEMBER, 5), wire.CommitAnswer(True)])
+def test_a_message_arrives_as_it_was_sent(message: object) -> None:
+    assert wire.decode(type(message), wire.encode(message)) == message
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"sequence": -1}, "Beat.sequence: seen -1, expected a whole number from 0"),
+        ({"sequence": True}, "Beat.sequence: seen True"),
+        ({"sequence": 1.0}, "Beat.sequence: seen 1.0"),
+        ({"sequence": None}, "Beat.sequence: seen None"),
+        ({"speed": 1}, "Beat: seen the field 'speed', expected only member, sequence"),
+        ({"member": {"job_uid": "a", "attempt": 0, "node_rank": 0}}, "Beat.member.attempt: seen 0"),
+        ({"member": {"job_uid": "a", "attempt": 1}}, "Beat.member.node_rank: missing"),
+        (
+            {"member": {"job_uid": "a", "attempt": 1, "node_rank": 16_384}},
+            "Beat.member.node_rank: seen 16384",
+        ),
+        ({"member": []}, "Beat.member: seen a list of 0, expected an object"),
+        ({"progress": {"step": wire.STEP_MAX + 1}}, "Beat.progress.step: seen 1000000000001"),
+        ({"progress": {"step": 1, "loss": "low"}}, "Beat.progress.loss: seen 'low'"),
+        ({"progress": {"step": 1, "loss": 10**301}}, "Beat.progress.loss: seen 1000"),
+        ({"progress": {"step": 1, "phase": "Idle"}}, "expected Starting or Training or Evaluating"),
+        ({"skipped": ["x"] * 9}, "Beat.skipped: seen a list of 9, expected a list of at most 8"),
+        ({"skipped": ["x" * 257]}, "Beat.skipped[0]: seen 'xxx"),
+        ({"skipped": ["\ud800"]}, "Beat.skipped[0]: seen '\\ud800'"),
+    ],
+)
+def test_a_field_that_is_wrong_is_named_with_what_was_seen(
+    fields: dict[str, object], complaint: str
+) -> None:
+    with pytest.raises(wire.WireError) as refused:
+        wire.decode(wire.Beat, beat_with(**fields))
+    assert complaint in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (b"", "expected JSON in UTF-8"),
+        (b"\xff\xfe{\x00}\x00", "expected JSON in UTF-8"),
+        (b"[]", "BeatAnswer: seen a list of 0, expected an object"),
+        (b'{"order":"stop","order":"continue"}', "'order': seen twice"),
+        (b'{"order":NaN}', "seen NaN, expected a finite number"),
+        (b'{"order":-Infinity}', "seen -Infinity"),
+        (b'{"order":' + b"9" * 5_000 + b"}", "expected JSON in UTF-8: Exceeds the limit"),
+        (b"[" * 8_000, "BeatAnswer is nested deeper than 8"),
+        (b'{"order":' + b'{"a":' * 9 + b"1" + b"}" * 10, "BeatAnswer is nested deeper than 8"),
+        (b" " * 16_385, "BeatAnswer has 16385 bytes, at most 16384"),
+    ],
+)
+def test_what_is_no_message_at_all_is_refused(text: bytes, complaint: str) -> None:
+    with pytest.raises(wire.WireError) as refused:
+        wire.decode(wire.BeatAnswer, text)
+    assert complaint in str(refused.value)
+
+
+def test_brackets_inside_a_string_are_not_depth() -> None:
+    answer = wire.BeatAnswer(order=wire.Order.STOP, reason='[[[[[[[[[["{{{{{\\')
+    assert wire.decode(wire.BeatAnswer, wire.encode(answer)) == answer
+
+
+def test_a_number_too_large_for_a_double_is_refused() -> None:
+    text = b'{"step":1,"loss":1e400}'
+    with pytest.raises(wire.WireError, match=r"Progress\.loss: seen inf, expected a finite"):
+        wire.decode(wire.Progress, text)
+
+
+def test_a_loss_that_is_not_finite_cannot_be_sent() -> None:
+    with pytest.raises(wire.WireError, match="Progress cannot be sent"):
+        wire.encode(wire.Progress(step=1, loss=float("nan")))
+
+
+def test_go_without_a_world_is_refused() -> None:
+    with pytest.raises(wire.WireError, match=r"Registered\.world: seen null"):
+        wire.decode(wire.Registered, b'{"order":"go"}')
+
+
+def test_a_launcher_of_another_version_is_refused() -> None:
+    register = wire.Register(MEMBER, "10.0.0.7", 20_001, num_processes=2, version=2)
+    with pytest.raises(wire.WireError, match=r"Register\.version: seen 2, expected a whole number"):
+        wire.decode(wire.Register, wire.encode(register))
+
+
+def test_the_largest_messages_fit_into_what_a_receiver_reads() -> None:
+    # Every character of last_lines and skipped may need a backslash, no more: see output.py.
+    failure = wire.Failure(rank=1, exit_code=1, last_lines='"' * wire.LAST_LINES_BYTES_MAX)
+    beat = wire.Beat(
+        MEMBER, sequence=1, running=0, exited=1, failure=failure, skipped=('"' * 256,) * 8
+    )
+    assert wire.decode(wire.Beat, wire.encode(beat)) == beat
+    resume = (wire.Checkpoint(wire.ATTEMPT_MAX, wire.STEP_MAX),) * wire.RESUME_MAX
+    world = wire.World(8, 4, first_rank=0, master_address="::1", master_port=2, resume=resume)
+    go = wire.Registered(wire.Order.GO, world=world)
+    assert wire.decode(wire.Registered, wire.encode(go)) == go
+    wait = wire.Registered(wire.Order.WAIT, missing=(wire.NODES_MAX - 1,) * wire.MISSING_MAX)
+    assert wire.decode(wire.Registered, wire.encode(wait)) == wait

@@ -1,0 +1,195 @@
+"""Checkpoints that continue bit for bit, on any number of ranks, whatever was half done.
+
+Save, then ask, then count: all ranks write, rank 0 asks the operator whether its attempt still
+holds the job, and only then the manifest is renamed into place. An operator that does not answer
+within 5 s does not stop training: the checkpoint counts on disk, but whether later attempts read
+it is the operator's word, given to them at their start.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from railwright import channel, environment, manifest, progress, wire
+
+if TYPE_CHECKING:
+    import torch
+
+    from railwright.training_state import Optimizers, Stateful
+
+KEEP = 3
+LOCAL_JOB = "local"
+
+
+class AttemptRevoked(Exception):  # noqa: N818  # no error of the script: it is asked to end
+    """Another attempt has taken over: this one may commit nothing more and should end."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """What to load, and how many ranks had saved it."""
+
+    checkpoint: wire.Checkpoint
+    world_size: int
+
+
+class Checkpointer:
+    """Saves and loads a training run; all ranks call it alike.
+
+    ``directory`` is on a volume that all ranks share. ``others`` are the script's own objects with
+    ``state_dict`` and ``load_state_dict``, each saved for each rank: its place in the data, a
+    learning rate schedule. The newest ``keep`` checkpoints stay. Outside a Railwright job the
+    checkpoints are those of the job "local", and each run that saves is an attempt.
+
+    Raises ValueError when ``keep`` is below 1.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        model: torch.nn.Module,
+        optimizer: Optimizers,
+        *,
+        keep: int = KEEP,
+        **others: Stateful,
+    ) -> None:
+        if keep < 1:
+            raise ValueError(f"keep: seen {keep}, expected at least 1")
+        self._job = Path(directory) / os.environ.get(environment.JOB_UID, LOCAL_JOB)
+        self._model = model
+        self._optimizer = optimizer
+        self._keep = keep
+        self._others = others
+        self._attempt: int | None = None
+        self._saved_step: int | None = None
+
+    def load(self) -> int:
+        """Puts the newest whole checkpoint back and returns its step; 0 when there is none.
+
+        A checkpoint that is torn is passed over, and stderr says so. Raises what torch raises when
+        model or optimiser are not those that were saved.
+        """
+        from railwright import agreement, training_state
+
+        chosen = agreement.from_rank_zero(self._choose)
+        if chosen is None:
+            return 0
+        folder = manifest.folder_of(self._job, chosen.checkpoint)
+        training_state.load_shards(folder, self._model, self._optimizer)
+        training_state.load_rank(
+            folder,
+            agreement.rank(),
+            saved_world_size=chosen.world_size,
+            others=self._others,
+        )
+        if agreement.rank() == 0:
+            channel.ask(channel.Request(resumed_from=chosen.checkpoint))
+            _say(f"resumed from {_name(chosen.checkpoint)}")
+            if chosen.world_size != agreement.world_size():
+                _say(
+                    f"{chosen.world_size} ranks had saved it, {agreement.world_size()} go on: "
+                    "new ranks have fresh random numbers"
+                )
+        return chosen.checkpoint.step
+
+    def save(self, step: int) -> None:
+        """Saves all ranks' state after this step, and returns when it counts.
+
+        Does nothing when this step was just saved. Raises AttemptRevoked on all ranks when the
+        operator refuses; OSError on all ranks when any could not write.
+        """
+        from railwright import agreement, training_state
+
+        if step == self._saved_step:
+            return
+        with progress.phase(wire.Phase.CHECKPOINTING):
+            folder = agreement.from_rank_zero(lambda: self._begin(step))
+            training_state.save_shards(folder, self._model, self._optimizer)
+            files = agreement.from_all(
+                lambda: manifest.described(
+                    folder, training_state.save_rank(folder, agreement.rank(), self._others)
+                )
+            )
+            permission = agreement.from_rank_zero(lambda: self._commit(step, folder, files))
+        if not permission.granted:
+            raise AttemptRevoked(permission.reason)
+        self._saved_step = step
+
+    def _choose(self) -> _Chosen | None:
+        """On rank 0: the newest checkpoint that may be read and is whole."""
+        skipped = []
+        for cap in self._readable():
+            for step in manifest.steps(self._job, cap.attempt):
+                if step > cap.step:
+                    continue
+                checkpoint = wire.Checkpoint(cap.attempt, step)
+                try:
+                    whole = manifest.verified(self._job, checkpoint)
+                except manifest.TornError as torn:
+                    skipped.append(wire.fitted(f"{_name(checkpoint)}: {torn}", wire.NAME_BYTES_MAX))
+                    _say(f"skipped {skipped[-1]}")
+                else:
+                    _tell_skipped(skipped)
+                    return _Chosen(checkpoint, whole.world_size)
+        _tell_skipped(skipped)
+        return None
+
+    def _readable(self) -> tuple[wire.Checkpoint, ...]:
+        """Up to which step which attempts may be read, newest first."""
+        resume = os.environ.get(environment.RESUME)
+        if resume is not None:
+            return wire.decode(environment.Resume, resume.encode()).checkpoints
+        return tuple(
+            wire.Checkpoint(attempt, wire.STEP_MAX) for attempt in manifest.attempts(self._job)
+        )
+
+    def _begin(self, step: int) -> Path:
+        """On rank 0: the empty folder to write to."""
+        if self._attempt is None:
+            newest = max(manifest.attempts(self._job), default=0)
+            self._attempt = int(os.environ.get(environment.ATTEMPT, newest + 1))
+        folder = manifest.folder_of(self._job, wire.Checkpoint(self._attempt, step))
+        manifest.begin(folder)
+        return folder
+
+    def _commit(
+        self, step: int, folder: Path, files: list[list[manifest.File]]
+    ) -> channel.Permission:
+        """On rank 0: makes the checkpoint count if this attempt still may."""
+        assert self._attempt is not None, "save begins before it commits"
+        contents = manifest.Manifest(
+            attempt=self._attempt,
+            step=step,
+            world_size=len(files),
+            files=tuple(file for of_rank in files for file in of_rank),
+        )
+        manifest.prepare(folder, contents)
+        permission = channel.ask(channel.Request(commit_step=step))
+        if not permission.granted:
+            return permission
+        manifest.publish(folder)
+        committed = wire.Checkpoint(self._attempt, step)
+        channel.ask(channel.Request(committed=committed))
+        # Unconfirmed, this attempt may be a revoked one: its old checkpoints are then all that a
+        # later attempt is allowed to read.
+        if permission.confirmed:
+            older = [cap for cap in self._readable() if cap.attempt < self._attempt]
+            manifest.prune(self._job, [committed, *older], keep=self._keep)
+        return permission
+
+
+def _name(checkpoint: wire.Checkpoint) -> str:
+    return f"attempt-{checkpoint.attempt}/step-{checkpoint.step}"
+
+
+def _tell_skipped(skipped: list[str]) -> None:
+    if skipped:
+        channel.ask(channel.Request(skipped=tuple(skipped[: wire.SKIPPED_MAX])))
+
+
+def _say(line: str) -> None:
+    print(f"railwright: {line}", file=sys.stderr, flush=True)

@@ -1,0 +1,110 @@
+"""The launcher's side of HTTP: one message out, one answer back, never later than a deadline."""
+
+from __future__ import annotations
+
+import http.client
+import urllib.parse
+from pathlib import Path
+from typing import TypeVar
+
+from railwright import wire
+
+TIMEOUT_S = 3.0
+
+Answer = TypeVar("Answer")
+
+
+class UnreachableError(Exception):
+    """No answer that could be read: ask again later."""
+
+
+class RefusedError(Exception):
+    """The operator answered, and not with 200."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(f"{status} {reason}".strip())
+        self.status = status
+        self.reason = reason
+
+    @property
+    def is_final(self) -> bool:
+        """Whether asking again with the same message must give the same answer."""
+        return self.status in (400, 409, 413)
+
+
+class Endpoint:
+    """One connection to the operator, kept open between messages; for one thread.
+
+    ``token_file`` is read for every message, because the kubelet replaces it.
+    """
+
+    def __init__(self, url: str, token_file: Path) -> None:
+        parts = urllib.parse.urlsplit(url)
+        assert parts.hostname is not None, url
+        secure = parts.scheme == "https"
+        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+        self._connection = kind(parts.hostname, parts.port, timeout=TIMEOUT_S)
+        self._prefix = parts.path.rstrip("/")
+        self._token_file = token_file
+
+    def post(
+        self, path: str, message: wire.Message, *, kind: type[Answer], timeout_s: float = TIMEOUT_S
+    ) -> Answer:
+        """The operator's answer of the given kind. Raises UnreachableError or RefusedError.
+
+        ``timeout_s`` bounds each wait for the network.
+        """
+        body = wire.encode(message)
+        try:
+            token = self._token_file.read_text().strip()
+            status, data = self._exchange(path, body, token=token, timeout_s=timeout_s)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            self.close()
+            raise UnreachableError(f"{type(error).__name__}: {error}") from error
+        if status != 200:
+            raise RefusedError(status, _reason(data))
+        try:
+            return wire.decode(kind, data)
+        except wire.WireError as error:
+            raise UnreachableError(f"answer to {path}: {error}") from error
+
+    def close(self) -> None:
+        """Closes the connection; the next message opens a new one."""
+        self._connection.close()
+
+    def _exchange(
+        self, path: str, body: bytes, *, token: str, timeout_s: float
+    ) -> tuple[int, bytes]:
+        kept = self._connection.sock is not None
+        try:
+            return self._once(path, body, token=token, timeout_s=timeout_s)
+        except (ConnectionError, http.client.HTTPException):
+            if not kept:
+                raise
+        # The operator had closed the idle connection. Each message may be repeated harmlessly.
+        self.close()
+        return self._once(path, body, token=token, timeout_s=timeout_s)
+
+    def _once(self, path: str, body: bytes, *, token: str, timeout_s: float) -> tuple[int, bytes]:
+        self._connection.timeout = timeout_s
+        if self._connection.sock is not None:
+            self._connection.sock.settimeout(timeout_s)
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        self._connection.request("POST", self._prefix + path, body, headers)
+        response = self._connection.getresponse()
+        data = response.read(wire.MESSAGE_BYTES_MAX + 1)
+        if not response.isclosed():
+            self.close()
+        return response.status, data
+
+
+def _reason(data: bytes) -> str:
+    """What the body of a refusal says: an answer's reason, else its text."""
+    try:
+        return wire.decode(wire.BeatAnswer, data).reason
+    except wire.WireError:
+        text = data[:200].decode("utf-8", "replace").strip()
+    try:
+        return wire.decode(wire.CommitAnswer, data).reason
+    except wire.WireError:
+        return text

@@ -1,0 +1,208 @@
+"""The first process of a training pod: joins the job, runs the ranks, and says how they ended.
+
+Training never depends on the operator: without it the start waits, and after the start everything
+goes on. The exit code is the first failing rank's, 128 + number if a signal ended it, or one of
+those below.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from railwright import (
+    channel_server,
+    endpoint,
+    environment,
+    log_lines,
+    ranks,
+    registration,
+    reporting,
+    termination,
+    wire,
+)
+
+EXIT_REVOKED = 80
+EXIT_BAD_ENVIRONMENT = 81
+EXIT_NOT_EXECUTABLE = 126
+EXIT_NOT_FOUND = 127
+
+# A pod has 30 s from SIGTERM to SIGKILL unless its template says otherwise.
+TERMINATED_GRACE_S = 20.0
+FAILED_GRACE_S = 10.0
+REVOKED_POLL_S = 0.5
+OUTPUT_SETTLE_S = 0.3
+OUTPUT_END_S = 2.0
+
+logger = logging.getLogger(__name__)
+
+
+class _TerminatedError(Exception):
+    """A signal asked this process to end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"ended by {signal.Signals(number).name}")
+        self.number = number
+
+
+def main() -> int:
+    """Runs ``launch.py -- COMMAND...`` and returns the exit code."""
+    log_lines.to_stderr()
+    try:
+        command = _command(sys.argv[1:])
+        pod = environment.pod(os.environ)
+    except environment.BadEnvironmentError as error:
+        return _end(wire.Failure(rank=0, exit_code=EXIT_BAD_ENVIRONMENT, message=_sentence(error)))
+    processes = ranks.Ranks()
+    try:
+        world = _join(pod)
+        server = channel_server.ChannelServer()
+    except registration.StoppedError as stopped:
+        return _end(_own_end(pod, EXIT_REVOKED, stopped))
+    except _TerminatedError as terminated:
+        return _end(_own_end(pod, 128 + terminated.number, terminated))
+    except (environment.BadEnvironmentError, OSError) as error:
+        return _end(_own_end(pod, EXIT_BAD_ENVIRONMENT, error))
+    try:
+        return _train(pod, world, command, processes=processes, server=server)
+    finally:
+        server.close()
+
+
+def _command(arguments: Sequence[str]) -> Sequence[str]:
+    if len(arguments) < 2 or arguments[0] != "--":
+        raise environment.BadEnvironmentError(f"seen {list(arguments)}, expected -- COMMAND...")
+    return arguments[1:]
+
+
+def _join(pod: environment.Pod) -> wire.World:
+    operator = endpoint.Endpoint(pod.operator_url, pod.token_file)
+    with registration.reserve_port(pod.address) as reserved:
+        port = reserved.getsockname()[1]
+        world = registration.world(pod, operator, master_port=port, pause=_pause)
+    operator.close()
+    logger.info(
+        "all nodes are there",
+        extra={"attempt": pod.member.attempt, "world": world.world_size, "rank": world.first_rank},
+    )
+    return world
+
+
+def _pause(timeout_s: float) -> None:
+    """Waits; raises _TerminatedError when this process is asked to end."""
+    number = ranks.wait(timeout_s)
+    if number in (signal.SIGTERM, signal.SIGINT):
+        raise _TerminatedError(number)
+
+
+def _train(
+    pod: environment.Pod,
+    world: wire.World,
+    command: Sequence[str],
+    *,
+    processes: ranks.Ranks,
+    server: channel_server.ChannelServer,
+) -> int:
+    environments = {
+        world.first_rank + local_rank: environment.of_rank(
+            pod, world, local_rank=local_rank, channel=server.folder, environ=os.environ
+        )
+        for local_rank in range(pod.num_processes)
+    }
+    mine = range(world.first_rank, world.first_rank + pod.num_processes)
+    standing = reporting.Standing(pod.member, world, ranks=mine)
+    failure = _started(processes, command, environments)
+    processes.follow()
+    desk = reporting.CommitDesk(pod, standing)
+    server.start(standing.report, desk.answer)
+    reporter = reporting.Reporter(pod, standing)
+    reporter.start()
+    if failure is None:
+        failure = _supervise(pod, processes, standing)
+    else:
+        standing.ended(running=processes.running, failure=failure)
+        processes.stop(signal.SIGKILL, grace_s=0.0)
+    processes.end_strays()
+    for rank_output in processes.outputs.values():
+        rank_output.settle(OUTPUT_END_S)
+    # Before the last beat: the kubelet may lose patience while the operator does not answer.
+    exit_code = _end(failure)
+    standing.ended(running=0, failure=failure)
+    reporter.close()
+    desk.close()
+    return exit_code
+
+
+def _started(
+    processes: ranks.Ranks, command: Sequence[str], environments: dict[int, dict[str, str]]
+) -> wire.Failure | None:
+    """Why the command cannot be run, as a shell would say it, or None."""
+    try:
+        processes.start(command, environments)
+    except OSError as error:
+        missing = isinstance(error, FileNotFoundError)
+        return wire.Failure(
+            rank=min(environments) + processes.running,
+            exit_code=EXIT_NOT_FOUND if missing else EXIT_NOT_EXECUTABLE,
+            message=_sentence(f"cannot run {command[0]}: {error.strerror}"),
+        )
+    return None
+
+
+def _supervise(
+    pod: environment.Pod, processes: ranks.Ranks, standing: reporting.Standing
+) -> wire.Failure | None:
+    """Waits for the end of the ranks, and stops the others when one has failed."""
+    while processes.running:
+        number = ranks.wait(REVOKED_POLL_S)
+        if standing.revoked is not None:
+            processes.stop(signal.SIGTERM, grace_s=FAILED_GRACE_S)
+            return _own_end(pod, EXIT_REVOKED, standing.revoked)
+        if number in (signal.SIGTERM, signal.SIGINT):
+            processes.stop(number, grace_s=TERMINATED_GRACE_S)
+            return _own_end(pod, 128 + number, _TerminatedError(number))
+        for exit_ in processes.ended():
+            if exit_.code != 0:
+                failure = _failure(processes, exit_)
+                standing.ended(running=processes.running, failure=failure)
+                processes.stop(signal.SIGTERM, grace_s=FAILED_GRACE_S)
+                return failure
+            standing.ended(running=processes.running)
+    return None
+
+
+def _failure(processes: ranks.Ranks, exit_: ranks.Exit) -> wire.Failure:
+    output = processes.outputs[exit_.rank]
+    output.settle(OUTPUT_SETTLE_S)
+    return wire.Failure(
+        rank=exit_.rank,
+        exit_code=exit_.code,
+        signal=exit_.signal,
+        last_lines=output.last_lines(),
+    )
+
+
+def _own_end(pod: environment.Pod, exit_code: int, why: object) -> wire.Failure:
+    """An end that is the launcher's, not a rank's; it stands for the first rank of its node."""
+    rank = pod.member.node_rank * pod.num_processes
+    return wire.Failure(rank=rank, exit_code=exit_code, message=_sentence(why))
+
+
+def _sentence(why: object) -> str:
+    return wire.fitted(str(why), wire.SENTENCE_BYTES_MAX)
+
+
+def _end(failure: wire.Failure | None) -> int:
+    """The exit code, after the failure was left in the log and for the kubelet."""
+    if failure is None:
+        return 0
+    logger.error(
+        "%s",
+        failure.message or f"rank {failure.rank} failed",
+        extra={"exit_code": failure.exit_code, "signal": failure.signal},
+    )
+    termination.write(environment.termination_file(os.environ), failure)
+    return failure.exit_code

@@ -1,0 +1,29 @@
+"""The launcher's own lines on stderr, among those of the training script.
+
+One line an entry: ``railwright: what happened key=value``, the keys being the record's extra
+fields.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+
+STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def to_stderr() -> None:
+    """Sends the package's log records there, from INFO up."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(_OneLine())
+    logger = logging.getLogger("railwright")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+
+
+class _OneLine(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {name: value for name, value in vars(record).items() if name not in STANDARD}
+        pairs = [f"{name}={json.dumps(value, default=str)}" for name, value in fields.items()]
+        return " ".join([f"railwright: {record.getMessage()}", *pairs])

@@ -1,0 +1,180 @@
+"""Checkpoints as folders: what makes one count, how a torn one is told, which may go.
+
+``<directory>/<job uid>/attempt-<n>/step-<s>/`` holds the files of all ranks. It counts once
+``manifest.json`` is there, which is written beside its place, synced, and renamed into it last; it
+carries size and SHA-256 of every file. Reading a checkpoint therefore costs reading it twice, and
+what a crash, a full disk or a bad block left half done is seen before it is loaded.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import hashlib
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from railwright import wire
+
+NAME = "manifest.json"
+BYTES_MAX = 64 * 2**20
+FILES_MAX = 4 * wire.RANKS_MAX
+FILE_BYTES_MAX = 2**60
+READERS_MAX = 8
+
+FOLDER = re.compile(r"(attempt|step)-(\d{1,13})")
+
+
+class TornError(Exception):
+    """A checkpoint that does not count, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One file of a checkpoint."""
+
+    name: wire.Name
+    size_bytes: Annotated[int, wire.Between(0, FILE_BYTES_MAX)]
+    sha256: wire.Name
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a checkpoint holds, and how many ranks wrote it."""
+
+    attempt: wire.Attempt
+    step: wire.Step
+    world_size: Annotated[int, wire.Between(1, wire.RANKS_MAX)]
+    files: Annotated[tuple[File, ...], wire.AtMost(FILES_MAX)]
+
+
+def folder_of(job: Path, checkpoint: wire.Checkpoint) -> Path:
+    """Where the checkpoint lies."""
+    return job / f"attempt-{checkpoint.attempt}" / f"step-{checkpoint.step}"
+
+
+def attempts(job: Path) -> list[int]:
+    """The attempts that left a folder, newest first."""
+    return _numbers(job, "attempt")
+
+
+def steps(job: Path, attempt: int) -> list[int]:
+    """The steps of an attempt's checkpoints, torn ones too, newest first."""
+    return _numbers(job / f"attempt-{attempt}", "step")
+
+
+def described(folder: Path, names: Iterable[str]) -> list[File]:
+    """Size and hash of these files, once their data is on disk. Raises OSError."""
+    with concurrent.futures.ThreadPoolExecutor(READERS_MAX) as pool:
+        return list(pool.map(lambda name: _described(folder / name), sorted(names)))
+
+
+def begin(folder: Path) -> None:
+    """Makes the folder of a checkpoint, anew where one was left half done. Raises OSError."""
+    if (folder / NAME).exists():
+        raise FileExistsError(f"{folder} is a checkpoint already")
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+
+
+def prepare(folder: Path, manifest: Manifest) -> None:
+    """Writes the manifest, durably, where it does not count yet. Raises OSError."""
+    write_durably(folder / f"{NAME}.partial", wire.encode(manifest, bytes_max=BYTES_MAX))
+
+
+def publish(folder: Path) -> None:
+    """Makes the checkpoint count. Raises OSError."""
+    os.rename(folder / f"{NAME}.partial", folder / NAME)
+    for changed in (folder, folder.parent, folder.parent.parent):
+        _sync_folder(changed)
+
+
+def verified(job: Path, checkpoint: wire.Checkpoint) -> Manifest:
+    """The manifest, after every file was read and found as it was written. Raises TornError."""
+    folder = folder_of(job, checkpoint)
+    try:
+        manifest = wire.decode(Manifest, (folder / NAME).read_bytes(), bytes_max=BYTES_MAX)
+        if wire.Checkpoint(manifest.attempt, manifest.step) != checkpoint:
+            raise TornError(f"the manifest is of step {manifest.step}, not of this folder")
+        outside = [file.name for file in manifest.files if Path(file.name).name != file.name]
+        if outside:
+            raise TornError(f"{outside[0]!r} is not a file of this folder")
+        present = described(folder, [file.name for file in manifest.files])
+    except FileNotFoundError as error:
+        raise TornError(f"there is no {Path(error.filename).name}") from error
+    except (OSError, wire.WireError) as error:
+        raise TornError(str(error)) from error
+    expected = sorted(manifest.files, key=lambda file: file.name)
+    for written, read in zip(expected, present, strict=True):
+        if written != read:
+            raise TornError(f"{written.name} is not as it was written")
+    return manifest
+
+
+def prune(job: Path, readable: Sequence[wire.Checkpoint], *, keep: int) -> None:
+    """Removes all checkpoints but the newest ``keep`` readable ones.
+
+    ``readable`` says, attempt by attempt, up to which step checkpoints may still be read; the
+    newest of these attempts is the caller's own, and folders of newer ones are left alone. Raises
+    nothing: training goes on with a full disk as long as it can, and stderr says so.
+    """
+    caps = {cap.attempt: cap.step for cap in readable}
+    known = [
+        wire.Checkpoint(attempt, step)
+        for attempt in attempts(job)
+        if attempt <= max(caps)
+        for step in steps(job, attempt)
+    ]
+    counting = [
+        one
+        for one in known
+        if one.step <= caps.get(one.attempt, -1) and (folder_of(job, one) / NAME).exists()
+    ]
+    for one in known:
+        if one not in counting[:keep]:
+            _remove(folder_of(job, one))
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Writes the file and waits until it is on disk. Raises OSError."""
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _numbers(folder: Path, kind: str) -> list[int]:
+    if not folder.is_dir():
+        return []
+    found = [FOLDER.fullmatch(entry.name) for entry in folder.iterdir()]
+    return sorted((int(name[2]) for name in found if name and name[1] == kind), reverse=True)
+
+
+def _described(path: Path) -> File:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        size_bytes = os.fstat(file.fileno()).st_size
+    return File(name=path.name, size_bytes=size_bytes, sha256=digest)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove(folder: Path) -> None:
+    """The manifest goes first: what is half removed must not count."""
+    try:
+        (folder / NAME).unlink(missing_ok=True)
+        shutil.rmtree(folder)
+    except OSError as error:
+        print(f"railwright: {folder} was not removed: {error}", file=sys.stderr)

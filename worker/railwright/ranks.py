@@ -1,0 +1,164 @@
+"""The processes of one pod: started together, waited for, and ended without leaving any behind.
+
+Three things keep orphans away. Each rank leads a process group, so that a signal reaches what it
+started. This process is the subreaper of all below it, so that a grandchild whose parent died
+becomes its child and is ended with the rest. And the kernel kills a rank when its launcher is
+killed.
+
+All is done in the main thread, with the signals blocked and taken by ``sigtimedwait``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from railwright import output
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+STRAYS_TIMEOUT_S = 5.0
+SIGNALS = frozenset({signal.SIGCHLD, signal.SIGTERM, signal.SIGINT})
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a rank ended. ``code`` is as a shell shows it: 128 + number for a signal."""
+
+    rank: int
+    code: int
+    signal: str | None
+
+
+class Ranks:
+    """The ranks of this pod. Make it before any thread runs: it blocks SIGNALS for all of them."""
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._processes: dict[int, tuple[int, subprocess.Popen[bytes]]] = {}
+        self.outputs: dict[int, output.Output] = {}
+        self._pid = os.getpid()
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        self._prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+    @property
+    def running(self) -> int:
+        """How many ranks have not ended."""
+        return len(self._processes)
+
+    def start(self, command: Sequence[str], environments: Mapping[int, Mapping[str, str]]) -> None:
+        """Starts one process a rank. Raises OSError when the command cannot be run."""
+        alone = len(environments) == 1
+        for rank, environment in environments.items():
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=environment,
+                process_group=0,
+                preexec_fn=self._tie_to_launcher,
+            )
+            self._processes[process.pid] = (rank, process)
+            self.outputs[rank] = output.Output("" if alone else f"[rank {rank}] ")
+
+    def follow(self) -> None:
+        """Passes on what the ranks print. Apart from ``start``, which must not see threads."""
+        stdout, stderr = output.Sink(1), output.Sink(2)
+        for rank, process in self._processes.values():
+            assert process.stdout is not None
+            assert process.stderr is not None
+            self.outputs[rank].follow(process.stdout, stdout)
+            self.outputs[rank].follow(process.stderr, stderr)
+
+    def ended(self) -> Iterator[Exit]:
+        """The ranks that ended since the last call, in the order the kernel tells."""
+        for pid, status in _reaped():
+            if pid not in self._processes:
+                continue
+            rank, process = self._processes.pop(pid)
+            code = os.waitstatus_to_exitcode(status)
+            process.returncode = code
+            name = signal.Signals(-code).name if code < 0 else None
+            yield Exit(rank, code if code >= 0 else 128 - code, name)
+
+    def signal(self, number: int) -> None:
+        """Sends the signal to the process group of each rank that runs."""
+        for pid in self._processes:
+            # Not yet reaped, so the number still names this group.
+            os.killpg(pid, number)
+
+    def stop(self, number: int, *, grace_s: float) -> None:
+        """Ends all ranks: first with the signal, with SIGKILL after the grace."""
+        self.signal(number)
+        deadline = time.monotonic() + grace_s
+        while self.running and time.monotonic() < deadline:
+            wait(deadline - time.monotonic())
+            list(self.ended())
+        self.signal(signal.SIGKILL)
+        while self.running:
+            wait(1.0)
+            list(self.ended())
+
+    def end_strays(self) -> None:
+        """Kills what the ranks left behind, however deep."""
+        deadline = time.monotonic() + STRAYS_TIMEOUT_S
+        while (strays := _children()) and time.monotonic() < deadline:
+            for pid in strays:
+                os.kill(pid, signal.SIGKILL)
+            wait(0.1)
+            list(self.ended())
+        if strays:
+            logger.warning("processes would not die", extra={"pids": strays})
+
+    def _tie_to_launcher(self) -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        self._prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != self._pid:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def _prctl(self, option: int, value: int) -> None:
+        if self._libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, f"prctl {option}: {os.strerror(number)}")
+
+
+def wait(timeout_s: float) -> int | None:
+    """The next of SIGNALS, or None when the time is over."""
+    taken = signal.sigtimedwait(SIGNALS, max(0.0, timeout_s))
+    return None if taken is None else taken.si_signo
+
+
+def _reaped() -> Iterator[tuple[int, int]]:
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        yield pid, status
+
+
+def _children() -> list[int]:
+    """All children of this process. /proc/*/stat, as not every kernel lists children."""
+    children = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            stat = (folder / "stat").read_text(errors="replace")
+        except OSError:
+            continue
+        # The command in parentheses may hold spaces and parentheses itself.
+        parent = int(stat.rpartition(")")[2].split()[1])
+        if parent == os.getpid():
+            children.append(int(folder.name))
+    return children

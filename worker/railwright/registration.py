@@ -1,0 +1,105 @@
+"""The start barrier: say that this node is up until the operator says where all the others are."""
+
+from __future__ import annotations
+
+import logging
+import random
+import socket
+import time
+from collections.abc import Callable
+
+from railwright import endpoint, environment, wire
+
+BACKOFF_S_MAX = 10.0
+LOG_INTERVAL_S = 30.0
+JITTER = 0.2
+
+# Below the kernel's ephemeral ports: none of those can be taken by a connection in between.
+PORTS = range(20_000, 30_000)
+PORT_TRIES = 64
+
+logger = logging.getLogger(__name__)
+
+
+class StoppedError(Exception):
+    """The operator wants no start: why."""
+
+
+def reserve_port(address: str) -> socket.socket:
+    """A socket bound to a free port of the address, to be closed when rank 0 is to listen there.
+
+    Raises OSError when the address is not this machine's, or no port is free.
+    """
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    for port in (*random.sample(PORTS, PORT_TRIES), 0):
+        bound = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            bound.bind((address, port))
+        except OSError:
+            bound.close()
+            if port == 0:
+                raise
+        else:
+            return bound
+    raise AssertionError("the last try returns or raises")
+
+
+def world(
+    pod: environment.Pod,
+    operator: endpoint.Endpoint,
+    *,
+    master_port: int,
+    pause: Callable[[float], None],
+) -> wire.World:
+    """The world, once all nodes are there; for ever, as the operator may be restarting.
+
+    ``pause`` waits, and may raise to give up. Raises StoppedError, and BadEnvironmentError
+    when the operator finds the registration malformed.
+    """
+    register = wire.Register(
+        member=pod.member,
+        address=pod.address,
+        master_port=master_port,
+        num_processes=pod.num_processes,
+    )
+    said = _Said()
+    failures = 0
+    while True:
+        try:
+            answer = operator.post("/v1/register", register, kind=wire.Registered)
+        except endpoint.UnreachableError as error:
+            failures += 1
+            said.line(f"the operator does not answer: {error}")
+        except endpoint.RefusedError as refused:
+            if refused.status == 409:
+                raise StoppedError(f"the attempt was revoked: {refused.reason}") from refused
+            if refused.is_final:
+                raise environment.BadEnvironmentError(
+                    f"the operator refused the registration: {refused}"
+                ) from refused
+            failures += 1
+            said.line(f"the operator does not take the registration: {refused}")
+        else:
+            failures = 0
+            if answer.order is wire.Order.STOP:
+                raise StoppedError("the operator says stop")
+            if answer.world is not None and answer.order is wire.Order.GO:
+                return answer.world
+            missing = ", ".join(str(node) for node in answer.missing[:20])
+            said.line(f"waiting for node ranks {missing}")
+        backoff_s = min(BACKOFF_S_MAX, wire.REGISTER_INTERVAL_S * 2.0 ** min(failures, 10))
+        pause(backoff_s * random.uniform(1 - JITTER, 1 + JITTER))  # noqa: S311
+
+
+class _Said:
+    """Logs a line when it changes, and again after a while."""
+
+    def __init__(self) -> None:
+        self._last = ""
+        self._at_s = 0.0
+
+    def line(self, text: str) -> None:
+        now_s = time.monotonic()
+        if text != self._last or now_s - self._at_s > LOG_INTERVAL_S:
+            logger.info(text)
+            self._last, self._at_s = text, now_s

@@ -1,0 +1,213 @@
+"""What the operator hears of a running node: beats from one thread, and permission to commit."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import random
+import threading
+import time
+
+from railwright import channel, endpoint, environment, wire
+
+LAST_BEAT_TIMEOUT_S = 10.0
+RETRY_S = 0.3
+
+logger = logging.getLogger(__name__)
+
+
+class Standing:
+    """How this node stands, filled from several threads; ``changed`` asks for a beat at once."""
+
+    def __init__(self, member: wire.Member, world: wire.World, *, ranks: range) -> None:
+        self.changed = threading.Event()
+        self._lock = threading.Lock()
+        self._beat = wire.Beat(
+            member=member,
+            sequence=0,
+            running=len(ranks),
+            exited=0,
+            master_address=world.master_address,
+            master_port=world.master_port,
+        )
+        self._ranks = ranks
+        self._reports: dict[int, channel.Report] = {}
+        self._revoked: str | None = None
+
+    @property
+    def revoked(self) -> str | None:
+        """Why the operator wants this attempt to stop, or None."""
+        return self._revoked
+
+    def revoke(self, reason: str) -> None:
+        """The operator refused this attempt."""
+        with self._lock:
+            self._revoked = self._revoked or wire.fitted(
+                f"the attempt was revoked: {reason}", wire.SENTENCE_BYTES_MAX
+            )
+
+    def ended(self, *, running: int, failure: wire.Failure | None = None) -> None:
+        """Ranks have ended and so many still run; the failure, once one was the first to fail."""
+        with self._lock:
+            self._beat = dataclasses.replace(
+                self._beat,
+                running=running,
+                exited=len(self._ranks) - running,
+                failure=failure or self._beat.failure,
+            )
+        self.changed.set()
+
+    def report(self, report: channel.Report) -> None:
+        """A rank's progress."""
+        if report.rank not in self._ranks:
+            logger.warning("a report names no rank of this node", extra={"rank": report.rank})
+            return
+        before = self._reports.get(report.rank)
+        if before is not None and report.dropped > before.dropped:
+            logger.warning(
+                "a rank reports faster than they are read",
+                extra={"rank": report.rank, "dropped": report.dropped},
+            )
+        with self._lock:
+            self._reports[report.rank] = report
+
+    def told(self, request: channel.Request) -> None:
+        """What rank 0's checkpointer did."""
+        with self._lock:
+            self._beat = dataclasses.replace(
+                self._beat,
+                resumed_from=request.resumed_from or self._beat.resumed_from,
+                committed=request.committed or self._beat.committed,
+                skipped=request.skipped or self._beat.skipped,
+            )
+        self.changed.set()
+
+    def next_beat(self) -> wire.Beat:
+        """The next beat to send."""
+        with self._lock:
+            self._beat = dataclasses.replace(self._beat, sequence=self._beat.sequence + 1)
+            if not self._reports:
+                return self._beat
+            lowest = self._reports[min(self._reports)]
+            return dataclasses.replace(self._beat, progress=lowest.progress)
+
+
+class Reporter:
+    """The thread that sends beats."""
+
+    def __init__(self, pod: environment.Pod, standing: Standing) -> None:
+        self._operator = endpoint.Endpoint(pod.operator_url, pod.token_file)
+        self._standing = standing
+        self._closing = threading.Event()
+        self._heard = True
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        """Sends the first beat, and then one every wire.BEAT_INTERVAL_S or change."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Returns when a beat made after this call was answered, or after a time."""
+        self._closing.set()
+        self._standing.changed.set()
+        self._thread.join(LAST_BEAT_TIMEOUT_S + 2 * endpoint.TIMEOUT_S)
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            self._send()
+            self._standing.changed.wait(wire.BEAT_INTERVAL_S)
+            self._standing.changed.clear()
+        deadline = time.monotonic() + LAST_BEAT_TIMEOUT_S
+        while not self._send() and time.monotonic() < deadline:
+            time.sleep(random.uniform(RETRY_S / 2, RETRY_S))  # noqa: S311  # spreads retries
+
+    def _send(self) -> bool:
+        """Whether the operator has the beat, or will never take it."""
+        try:
+            answer = self._operator.post(
+                "/v1/beat", self._standing.next_beat(), kind=wire.BeatAnswer
+            )
+        except endpoint.UnreachableError as error:
+            self._note(heard=False, why=str(error))
+            return False
+        except endpoint.RefusedError as refused:
+            self._note(heard=False, why=str(refused))
+            if refused.status == 409:
+                self._standing.revoke(refused.reason)
+            return refused.is_final
+        self._note(heard=True, why="")
+        if answer.order is wire.Order.STOP:
+            self._standing.revoke(answer.reason)
+        return True
+
+    def _note(self, *, heard: bool, why: str) -> None:
+        if heard != self._heard:
+            line = "the operator answers again" if heard else "a beat was not taken"
+            logger.warning(line, extra={} if heard else {"error": why})
+        self._heard = heard
+
+
+class CommitDesk:
+    """Answers the requests of rank 0's checkpointer; used by one thread."""
+
+    def __init__(self, pod: environment.Pod, standing: Standing) -> None:
+        self._operator = endpoint.Endpoint(pod.operator_url, pod.token_file)
+        self._member = pod.member
+        self._standing = standing
+
+    def close(self) -> None:
+        """Closes the connection to the operator."""
+        self._operator.close()
+
+    def answer(self, request: channel.Request) -> channel.Permission:
+        """Keeps what was done; asks the operator for what is to be done."""
+        self._standing.told(request)
+        if request.commit_step is None:
+            return channel.Permission(granted=True, confirmed=True)
+        return self._permission(wire.Commit(self._member, request.commit_step))
+
+    def _permission(self, commit: wire.Commit) -> channel.Permission:
+        """The operator's word within channel.COMMIT_DEADLINE_S, else leave to go on.
+
+        Going on does no harm: what a revoked attempt commits is above the step up to which later
+        attempts read it.
+        """
+        deadline = time.monotonic() + channel.COMMIT_DEADLINE_S
+        while (left_s := deadline - time.monotonic()) > 0:
+            if self._standing.revoked is not None:
+                return _refusal(self._standing.revoked)
+            try:
+                answer = self._operator.post(
+                    "/v1/commit",
+                    commit,
+                    kind=wire.CommitAnswer,
+                    timeout_s=min(left_s, endpoint.TIMEOUT_S),
+                )
+            except endpoint.UnreachableError as error:
+                why = str(error)
+            except endpoint.RefusedError as refused:
+                why = str(refused)
+                if refused.status == 409:
+                    answer = wire.CommitAnswer(granted=False, reason=refused.reason)
+                    return self._settled(answer)
+            else:
+                return self._settled(answer)
+            time.sleep(min(random.uniform(RETRY_S / 2, RETRY_S), left_s))  # noqa: S311
+        logger.warning(
+            "no answer to a commit; it goes ahead", extra={"step": commit.step, "error": why}
+        )
+        return channel.Permission(
+            granted=True, confirmed=False, reason=wire.fitted(why, wire.SENTENCE_BYTES_MAX)
+        )
+
+    def _settled(self, answer: wire.CommitAnswer) -> channel.Permission:
+        if answer.granted:
+            return channel.Permission(granted=True, confirmed=True)
+        self._standing.revoke(answer.reason)
+        return _refusal(answer.reason)
+
+
+def _refusal(reason: str) -> channel.Permission:
+    return channel.Permission(
+        granted=False, confirmed=True, reason=wire.fitted(reason, wire.SENTENCE_BYTES_MAX)
+    )

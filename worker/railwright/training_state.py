@@ -1,0 +1,152 @@
+"""What must be saved so that training continues bit for bit, and how it is put back.
+
+Model and optimiser go through torch.distributed.checkpoint: each rank writes its shards, and any
+number of ranks reads them. What belongs to one rank goes into a file of its own: the states of the
+random generators and of the script's own objects, such as its place in the data.
+
+When the number of ranks has changed, a rank that did not exist takes the objects' state of rank
+(r mod old number), and seeds derived from rank 0's generator, the same whenever that checkpoint is
+loaded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import random
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch.distributed.checkpoint import (
+    filesystem,
+    state_dict_loader,
+    state_dict_saver,
+)
+from torch.distributed.checkpoint import state_dict as sharded
+
+from railwright import manifest
+
+Optimizers = torch.optim.Optimizer | Iterable[torch.optim.Optimizer]
+
+
+class Stateful(Protocol):
+    """A script's own object with a state, such as a data loader or a learning rate schedule."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Its state: numbers, strings, tensors, and lists, tuples and dicts of these."""
+
+    def load_state_dict(self, state_dict: dict[str, Any], /) -> object:
+        """Puts the state back."""
+
+
+def save_shards(folder: Path, model: torch.nn.Module, optimizers: Optimizers) -> None:
+    """Writes this rank's part of model and optimiser; all ranks must call it."""
+    writer = filesystem.FileSystemWriter(folder, sync_files=True)
+    with _alone_is_fine():
+        state_dict_saver.save(_shards(model, optimizers), storage_writer=writer)
+
+
+def load_shards(folder: Path, model: torch.nn.Module, optimizers: Optimizers) -> None:
+    """Puts back model and optimiser; all ranks must call it."""
+    state = _shards(model, optimizers)
+    with _alone_is_fine():
+        state_dict_loader.load(state, storage_reader=filesystem.FileSystemReader(folder))
+    sharded.set_state_dict(
+        model,
+        optimizers,
+        model_state_dict=state["model"],
+        optim_state_dict=state["optimizer"],
+    )
+
+
+def save_rank(folder: Path, rank: int, others: Mapping[str, Stateful]) -> list[str]:
+    """Writes what is this rank's alone; returns the names of all files this rank has written.
+
+    Raises OSError, and what torch.load raises when an object's state holds more than plain values.
+    """
+    state = {
+        "random": _generators(),
+        "others": {name: other.state_dict() for name, other in others.items()},
+    }
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    try:
+        _read(io.BytesIO(buffer.getvalue()))
+    except Exception as error:
+        # Now, and not after the first failure, is the time to learn this.
+        error.add_note(f"the state of {', '.join(others)} could not be read back")
+        raise
+    manifest.write_durably(folder / _rank_file(rank), buffer.getvalue())
+    shared = (".metadata",) if rank == 0 else ()
+    shards = [path.name for path in folder.glob(f"__{rank}_*")]
+    return [*shards, *shared, _rank_file(rank)]
+
+
+def load_rank(
+    folder: Path, rank: int, *, saved_world_size: int, others: Mapping[str, Stateful]
+) -> None:
+    """Puts back what is this rank's alone, last of all: loading must not use up random numbers."""
+    state = _read(folder / _rank_file(rank % saved_world_size))
+    for name, other in others.items():
+        if name in state["others"]:
+            other.load_state_dict(state["others"][name])
+        elif rank == 0:
+            print(f"railwright: the checkpoint has no state of {name!r}", file=sys.stderr)
+    if rank < saved_world_size:
+        _set_generators(state["random"])
+    else:
+        first = _read(folder / _rank_file(0))["random"]["torch"]
+        _seed_generators(f"{rank}".encode() + bytes(first.tolist()))
+
+
+def _rank_file(rank: int) -> str:
+    return f"rank-{rank}.pt"
+
+
+def _shards(model: torch.nn.Module, optimizers: Optimizers) -> dict[str, Any]:
+    model_state, optimizer_state = sharded.get_state_dict(model, optimizers)
+    return {"model": model_state, "optimizer": optimizer_state}
+
+
+@contextlib.contextmanager
+def _alone_is_fine() -> Iterator[None]:
+    """One process without a process group is a case we mean, and torch warns about it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+        yield
+
+
+def _read(source: Path | io.BytesIO) -> Any:
+    return torch.load(source, map_location="cpu", weights_only=True)
+
+
+def _generators() -> dict[str, Any]:
+    states: dict[str, Any] = {"torch": torch.get_rng_state(), "python": random.getstate()}
+    if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        states["cuda"] = torch.cuda.get_rng_state()
+    if "numpy" in sys.modules:
+        name, keys, *rest = sys.modules["numpy"].random.get_state()
+        states["numpy"] = (name, keys.tolist(), *rest)
+    return states
+
+
+def _set_generators(states: Mapping[str, Any]) -> None:
+    torch.set_rng_state(states["torch"])
+    random.setstate(states["python"])
+    if "cuda" in states and torch.cuda.is_available():
+        torch.cuda.set_rng_state(states["cuda"])
+    if "numpy" in states and "numpy" in sys.modules:
+        sys.modules["numpy"].random.set_state(states["numpy"])
+
+
+def _seed_generators(material: bytes) -> None:
+    seed = int.from_bytes(hashlib.sha256(material).digest()[:8], "big")
+    torch.manual_seed(seed)
+    random.seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed % 2**32)
