@@ -7,6 +7,7 @@ anything that must not happen twice.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -45,7 +46,11 @@ class UnauthorizedError(ApiError):
 
 
 class ForbiddenError(ApiError):
-    """403: our role does not allow it, or admission refused."""
+    """403: admission refused this object."""
+
+
+class RightsError(ApiError):
+    """403: our own role does not allow the request, or the server has not read it yet."""
 
 
 class NotFoundError(ApiError):
@@ -83,12 +88,20 @@ _KINDS: Mapping[int, type[ApiError]] = {
 }
 
 
+_NO_RIGHT = re.compile(r'User "[^"]*" cannot ')
+"""What authorization writes where admission writes its reason; their fields are the same."""
+
+
 def from_status(status: int, answer: object, *, where: str) -> ApiError:
     """The error for an HTTP status and the decoded body, a Status object or anything else."""
     body = answer if isinstance(answer, dict) else {}
     reason = str(body.get("reason") or "Unknown")
     details = body.get("details")
-    kind = AlreadyExistsError if reason == "AlreadyExists" else _KINDS.get(status, ApiError)
+    kind = _KINDS.get(status, ApiError)
+    if reason == "AlreadyExists":
+        kind = AlreadyExistsError
+    elif status == 403 and _NO_RIGHT.search(str(body.get("message"))):
+        kind = RightsError
     return kind(
         status,
         reason,

@@ -1,0 +1,276 @@
+"""What becomes of an action that the API server refuses, delays, answers late, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from random import Random
+from typing import Any, cast
+
+from prometheus_client import CollectorRegistry
+
+from railwright_operator import metrics
+from railwright_operator.kube import errors
+from railwright_operator.kube.client import Api
+from railwright_operator.watch import records
+from railwright_operator.watch.records import PodRecord
+from railwright_operator.watch.reflector import Reflector
+from railwright_operator.write import pods
+from railwright_operator.write.actuate import PAUSE_BASE_S, PAUSE_CAP_S, Actuator
+from railwright_scheduler.attempt.gang import Action, BindPod, CreatePod, DeletePod, WritePlacement
+from worlds import attempts
+from worlds.jobs import GPU
+
+ENTRY = attempts.entry()
+POD = attempts.pods("-")[0]
+CREATE = CreatePod(ENTRY, 0)
+BIND = BindPod(ENTRY, POD)
+QUOTA = errors.ForbiddenError(403, "Forbidden", message="exceeded quota: team")
+RIGHTS = errors.RightsError(403, "Forbidden", message='User "us" cannot create resource "pods"')
+BUSY = errors.TooManyRequestsError(429, "TooManyRequests", message="slow down")
+LAUNCHER = pods.Launcher("launcher", "http://operator")
+CONFLICT = errors.ConflictError(409, "Conflict", message="the UID is another")
+
+
+def raw_pod(*, uid: str = "u10", owner: str = "a", node: str = "", gpus: str = "8") -> Any:
+    """Rank 0 of attempt 1 as the API server answers it."""
+    container = {"name": "m", "command": ["train"]}
+    job = {"spec": {"numNodes": 2, "template": {"spec": {"containers": [container]}}}}
+    entry = attempts.entry(job_uid=owner)
+    made = copy.deepcopy(dict(pods.render(job, entry, node_rank=0, launcher=LAUNCHER)))
+    made["metadata"] |= {"uid": uid, "resourceVersion": "7"}
+    made["spec"]["nodeName"] = node
+    made["spec"]["containers"][0]["resources"] = {"requests": {GPU: gpus}}
+    return made
+
+
+class Server:
+    """Answers each verb with what a test put there: an object, an error, or a wait."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Any] = {"create": raw_pod(), "get": raw_pod(), "delete": {}}
+        self.asked: list[str] = []
+        self.held = asyncio.Event()
+        self.held.set()
+
+    async def _answer(self, verb: str) -> Any:
+        self.asked.append(verb)
+        await self.held.wait()
+        answer = self.answers[verb]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def create(self, path: str, body: object) -> Any:
+        return await self._answer("create")
+
+    async def get(self, path: str) -> Any:
+        return await self._answer("get")
+
+    async def delete(self, path: str, body: object) -> Any:
+        return await self._answer("delete")
+
+
+class Shell:
+    """An actuator over that server, with a clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.woken = 0
+        self.server = Server()
+        api = cast(Api, self.server)
+        self.pods: Reflector[PodRecord] = Reflector(
+            api,
+            "/api/v1/pods",
+            kind="Pod",
+            parse=records.pod,
+            on_change=lambda old, new: None,
+            metrics=metrics.build(CollectorRegistry()).watch,
+            clock=lambda: self.now_s,
+            rng=Random(0),
+        )
+        self.actuator = Actuator(
+            api,
+            pods=self.pods,
+            render_pod=lambda entry, rank: {"metadata": {"name": f"a-1-{rank}"}},
+            render_placement=lambda entry: {"metadata": {"name": "a-1"}},
+            wake=self._wake,
+            clock=lambda: self.now_s,
+            rng=Random(0),
+        )
+
+    def _wake(self) -> None:
+        self.woken += 1
+
+    async def do(self, *actions: Action) -> list[str]:
+        """Carry them out; the verbs that this asked of the server."""
+        before = len(self.server.asked)
+        await self.actuator.carry_out(actions)
+        return self.server.asked[before:]
+
+    @property
+    def told(self) -> tuple[str | None, str]:
+        """The refusal and the hindrance of the attempt."""
+        return self.actuator.refusal(ENTRY.key), self.actuator.hindrance(ENTRY.key)
+
+
+async def test_a_pod_that_was_made_is_known_before_the_watch_brings_it() -> None:
+    shell = Shell()
+    assert await shell.do(CREATE) == ["create"]
+    assert list(shell.pods.records) == ["u10"]
+    assert shell.told == (None, "")
+
+
+async def test_what_admission_refuses_is_the_attempts_refusal() -> None:
+    shell = Shell()
+    shell.server.answers["create"] = QUOTA
+    await shell.do(CREATE)
+    assert shell.told == ("exceeded quota: team", "")
+
+
+async def test_a_right_that_we_lack_is_our_trouble_and_tried_again() -> None:
+    shell = Shell()
+    shell.server.answers["create"] = RIGHTS
+    await shell.do(CREATE)
+    refusal, hindrance = shell.told
+    assert refusal is None
+    assert "cannot create" in hindrance
+    shell.now_s += PAUSE_CAP_S
+    shell.server.answers["create"] = raw_pod()
+    assert await shell.do(CREATE) == ["create"]
+    assert list(shell.pods.records) == ["u10"]
+
+
+async def test_what_fails_for_now_is_not_tried_again_before_its_pause_is_over() -> None:
+    shell = Shell()
+    shell.server.answers["create"] = BUSY
+    assert await shell.do(CREATE) == ["create"]
+    assert await shell.do(CREATE) == []
+    shell.now_s += 2 * PAUSE_BASE_S
+    assert await shell.do(CREATE) == ["create"]
+
+
+async def test_pauses_grow_with_each_failure_and_end_with_a_success() -> None:
+    shell = Shell()
+    shell.server.answers["create"] = BUSY
+    for _ in range(8):
+        await shell.do(CREATE)
+        shell.now_s += 2 * PAUSE_CAP_S
+    await shell.do(CREATE)
+    shell.now_s += PAUSE_BASE_S
+    assert await shell.do(CREATE) == []
+    shell.now_s += 2 * PAUSE_CAP_S
+    shell.server.answers["create"] = raw_pod()
+    assert await shell.do(CREATE) == ["create"]
+    assert await shell.do(CREATE) == ["create"]
+
+
+async def test_one_action_under_way_is_not_started_twice_and_wakes_the_loop_at_its_end() -> None:
+    shell = Shell()
+    shell.server.held.clear()
+    assert await shell.do(CREATE) == ["create"]
+    assert await shell.do(CREATE) == []
+    assert shell.woken == 0
+    shell.server.held.set()
+    await shell.do()
+    assert shell.woken == 1
+    assert list(shell.pods.records) == ["u10"]
+
+
+async def test_a_slow_answer_does_not_keep_others_from_starting() -> None:
+    shell = Shell()
+    shell.server.held.clear()
+    await shell.do(CREATE)
+    shell.server.held.set()
+    assert await shell.do(CreatePod(ENTRY, 1)) == ["create"]
+
+
+async def test_a_create_with_no_certain_outcome_is_looked_up() -> None:
+    shell = Shell()
+    shell.server.answers["create"] = errors.OutcomeUnknown("the reply was lost")
+    assert await shell.do(CREATE) == ["create", "get"]
+    assert list(shell.pods.records) == ["u10"]
+
+
+async def test_a_lost_create_that_never_arrived_is_made_again_later() -> None:
+    shell = Shell()
+    shell.server.answers["create"] = errors.OutcomeUnknown("the request was lost")
+    shell.server.answers["get"] = errors.NotFoundError(404, "NotFound", message="no such pod")
+    await shell.do(CREATE)
+    assert shell.told[0] is None
+    assert dict(shell.pods.records) == {}
+
+
+async def test_a_name_taken_by_our_own_pod_is_success() -> None:
+    shell = Shell()
+    shell.server.answers["create"] = errors.AlreadyExistsError(409, "AlreadyExists", message="is")
+    assert await shell.do(CREATE) == ["create", "get"]
+    assert shell.told == (None, "")
+    assert list(shell.pods.records) == ["u10"]
+
+
+async def test_a_name_taken_by_another_jobs_pod_is_a_refusal_and_that_pod_is_left_alone() -> None:
+    shell = Shell()
+    taken = errors.AlreadyExistsError(409, "AlreadyExists", message='pods "a-1-0" already exists')
+    shell.server.answers |= {"create": taken, "get": raw_pod(owner="another")}
+    await shell.do(CREATE)
+    assert shell.told[0] == 'pods "a-1-0" already exists'
+    assert dict(shell.pods.records) == {}
+
+
+async def test_a_pod_that_came_out_larger_than_planned_is_a_refusal_with_both_numbers() -> None:
+    shell = Shell()
+    shell.server.answers["create"] = raw_pod(gpus="9")
+    await shell.do(CREATE)
+    refusal = shell.told[0]
+    assert refusal is not None
+    assert "nvidia.com/gpu: 9, planned 8" in refusal
+
+
+async def test_a_binding_shows_at_once() -> None:
+    shell = Shell()
+    await shell.do(CREATE)
+    await shell.do(BIND)
+    assert shell.pods.records["u10"].node == "n0"
+
+
+async def test_a_binding_that_lost_is_looked_up_and_what_is_there_counts() -> None:
+    shell = Shell()
+    await shell.do(CREATE)
+    for error in (CONFLICT, errors.OutcomeUnknown("the reply was lost")):
+        shell.server.answers |= {"create": error, "get": raw_pod(node="n9")}
+        shell.server.answers["get"]["metadata"]["resourceVersion"] = "8"
+        assert await shell.do(BIND) == ["create", "get"]
+        assert shell.pods.records["u10"].node == "n9"
+
+
+async def test_a_pod_that_is_gone_or_another_by_now_needs_no_delete() -> None:
+    shell = Shell()
+    for error in (CONFLICT, errors.NotFoundError(404, "NotFound", message="gone")):
+        shell.server.answers["delete"] = error
+        await shell.do(DeletePod(ENTRY, POD))
+        assert shell.told == (None, "")
+
+
+async def test_a_placement_of_the_same_name_counts_only_if_it_is_this_jobs() -> None:
+    shell = Shell()
+    taken = errors.AlreadyExistsError(409, "AlreadyExists", message="taken")
+    shell.server.answers |= {"create": taken, "get": {"spec": {"jobUID": "another"}}}
+    await shell.do(WritePlacement(ENTRY))
+    assert not shell.actuator.placed(ENTRY.key)
+    assert shell.told[0] == "taken"
+    shell.server.answers["get"] = {"spec": {"jobUID": "a"}}
+    await shell.do(WritePlacement(ENTRY))
+    assert shell.actuator.placed(ENTRY.key)
+
+
+async def test_nothing_is_remembered_of_an_attempt_that_left_the_ledger() -> None:
+    shell = Shell()
+    shell.server.answers["create"] = QUOTA
+    await shell.do(CREATE)
+    shell.server.answers["create"] = BUSY
+    await shell.do(CreatePod(ENTRY, 1))
+    shell.actuator.forget_all_but([])
+    assert shell.told == (None, "")
+    shell.server.answers["create"] = raw_pod()
+    assert await shell.do(CreatePod(ENTRY, 1)) == ["create"]
