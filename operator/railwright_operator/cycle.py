@@ -1,10 +1,10 @@
 """One turn after another: observe, plan, write the ledger, act, tell.
 
 The plan is a pure function (``railwright_scheduler.turn``); this file only gives it the world and
-carries out what it returns, in the one order that is safe: the ledger, then what it allows, then
-the jobs' statuses. Events merely wake it; it goes at its own pace, and at least once a tick, since
-silence is an event that nobody sends. A turn that fails is logged, counted and taken again from
-what is; only a ledger written by another leader ends it.
+starts what it returns, in the one order that is safe: the ledger, and once that is written what it
+allows, and the jobs' statuses. Events merely wake it; it goes at its own pace, and at least once a
+tick, since silence is an event that nobody sends. A turn that fails is logged, counted and taken
+again from what is; only a ledger written by another leader ends it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ logger = logging.getLogger(__name__)
 
 TICK_S = 1.0
 PACE_S = 0.02
-"""The shortest time between two turns, so that a burst of events is one turn."""
+RESTS = 2.0
+"""The shortest time between two turns, so that a burst of events is one turn; and how much longer
+than the turn before it took to plan, so that planning leaves most of the time for doing."""
 
 BACKOFF_BASE_S = 0.2
 BACKOFF_CAP_S = 10.0
@@ -57,6 +59,7 @@ class Cycle:
         self._rng = rng
         self._awake = awake
         self._turned_s = clock()
+        self._busy_s = 0.0
 
     def __repr__(self) -> str:
         return f"<Cycle {self._ledger!r} turned {self.turned_age_s():.1f} s ago>"
@@ -87,13 +90,17 @@ class Cycle:
             await self._rest()
 
     async def _turn(self) -> None:
-        with self._metrics.turn_s.time():
-            plan = turn.take(self._observer.world(self._ledger.ledger))
+        started_s = self._clock()
+        world = self._observer.world(self._ledger.ledger)
+        # A value goes in and a value comes out: the loop need not stand still meanwhile.
+        plan = await asyncio.to_thread(turn.take, world)
+        self._busy_s = self._clock() - started_s
+        self._metrics.turn_s.observe(self._busy_s)
         if plan.ledger != self._ledger.ledger:
             await self._ledger.write(plan.ledger)
             self._metrics.ledger_writes.inc()
         self._observer.follow(plan)
-        await self._actuator.carry_out(plan.actions)
+        self._actuator.start(plan.actions)
         await self._reporter.report(plan)
         self._actuator.forget_all_but(entry.key for entry in plan.ledger.entries)
         self._metrics.observe(plan)
@@ -108,7 +115,7 @@ class Cycle:
         return failures + 1
 
     async def _rest(self) -> None:
-        await asyncio.sleep(PACE_S)
+        await asyncio.sleep(max(PACE_S, RESTS * self._busy_s))
         try:
             async with asyncio.timeout(TICK_S):
                 await self._awake.wait()

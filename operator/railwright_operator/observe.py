@@ -6,16 +6,17 @@ list of suspected nodes and the sessions' list of attempts. Ages are taken here,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 
 from railwright import wire
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.views import SessionView
+from railwright_operator.machines import Machines
 from railwright_operator.watch.ages import Ages
 from railwright_operator.watch.jobs import Jobs, Known
 from railwright_operator.watch.kubelets import Kubelets
 from railwright_operator.watch.pod_index import PodIndex
-from railwright_operator.watch.records import NodeRecord, PodRecord
+from railwright_operator.watch.records import PodRecord
 from railwright_operator.watch.site import Site
 from railwright_operator.witnesses import Witnesses
 from railwright_operator.write.actuate import Actuator
@@ -24,10 +25,8 @@ from railwright_scheduler.attempt.gang import Pod
 from railwright_scheduler.attempt.ledger import EntryState, Ledger
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import JobRecord
-from railwright_scheduler.cluster import AMOUNT_MAX
-from railwright_scheduler.snapshot import Amounts, Job, Node, Taint, Unavailable
+from railwright_scheduler.snapshot import Job
 from railwright_scheduler.turn import AttemptSeen, JobSeen, Turn, World
-from railwright_topology import tiers
 
 SUSPECT_S = SILENT_S - wire.BEAT_INTERVAL_S
 """From here on the kubelet is asked; the verdict needs SILENT_S and the kubelet's silence too."""
@@ -39,9 +38,6 @@ its image is being pulled, and it may be that its node died first."""
 FORGET_S = 60.0
 """How long after its end a job's launchers are still listened to, for their last beats."""
 
-CONDITION_TAINTS = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
-"""What the control plane adds to a node that is not Ready; its readiness already says so."""
-
 
 class Observer:
     """Makes the world of a turn from what the parts of the shell hold."""
@@ -52,7 +48,7 @@ class Observer:
         jobs: Jobs,
         site: Site,
         pods: PodIndex,
-        nodes: Mapping[str, NodeRecord],
+        machines: Machines,
         sessions: Sessions,
         kubelets: Kubelets,
         actuator: Actuator,
@@ -61,29 +57,26 @@ class Observer:
         self._jobs = jobs
         self._site = site
         self._pods = pods
-        self._nodes = nodes
+        self._machines = machines
         self._sessions = sessions
         self._kubelets = kubelets
         self._actuator = actuator
         self._ages = Ages(clock)
         self._witnesses = Witnesses(kubelets, ages=self._ages, clock=clock)
         self._ranks: dict[str, tuple[RankSeen, ...]] = {}
-        self._by_name: dict[str, NodeRecord] = {}
         self._known: dict[str, Known] = {}
-        self._levels: tuple[str, ...] = ()
 
     def world(self, ledger: Ledger) -> World:
         """What is known now, under this ledger."""
-        self._by_name = {record.name: record for record in self._nodes.values()}
-        labels = (record.labels for record in self._by_name.values())
-        self._levels = tiers.present(self._site.levels, labels)
+        nodes = self._machines.look(self._site.levels)
         self._known = {known.uid: known for known in self._jobs.all()}
-        jobs = tuple(self._job(known, ledger) for known in self._known.values())
+        in_flight = frozenset(entry.key for entry in ledger.entries)
+        jobs = tuple(self._job(known, in_flight) for known in self._known.values())
         self._ranks = {seen.job.uid: seen.ranks for seen in jobs}
         world = World(
             ledger=ledger,
-            levels=self._levels,
-            nodes=tuple(self._node(record) for _, record in sorted(self._by_name.items())),
+            levels=self._machines.levels,
+            nodes=nodes,
             queues=self._site.queues,
             jobs=jobs,
             attempts=self._attempts(ledger),
@@ -100,12 +93,9 @@ class Observer:
         """The live attempt's ranks of a job, as of the last world."""
         return self._ranks.get(job_uid, ())
 
-    def racks(self, nodes: Iterable[str]) -> int | None:
+    def racks(self, nodes: tuple[str, ...]) -> int | None:
         """How many known domains of the finest level these nodes stand in."""
-        levels, found = self._site.levels, self._by_name
-        paths = [tiers.path(found[name].labels, levels) for name in nodes if name in found]
-        counts = tiers.census(paths, levels)
-        return counts[-1] or None if counts else None
+        return self._machines.racks(nodes)
 
     def follow(self, plan: Turn) -> None:
         """Let launchers of live attempts speak, stop those of revoked ones, forget the others'."""
@@ -168,16 +158,15 @@ class Observer:
             age_s=self._ages.of("entry", *key),
         )
 
-    def _job(self, known: Known, ledger: Ledger) -> JobSeen:
+    def _job(self, known: Known, in_flight: Collection[tuple[str, int]]) -> JobSeen:
         record, uid = known.record, known.uid
         view = self._sessions.attempt(uid, record.attempt)
-        committing = any(entry.attempt == record.attempt for entry in ledger.of_job(uid))
         ranks: tuple[RankSeen, ...] = ()
         bound_age_s = 0.0
-        if record.live and not committing:
+        if record.live and (uid, record.attempt) not in in_flight:
             bound_age_s = self._ages.of("bound", uid, record.attempt)
             pods = {pod.node_rank: pod for pod in self._pods.of((uid, record.attempt))}
-            ranks = self._witnesses.ranks(known, pods=pods, view=view, nodes=self._by_name)
+            ranks = self._witnesses.ranks(known, pods=pods, view=view, nodes=self._machines.by_name)
         return JobSeen(
             job=self._asked(known),
             suspend=known.job.spec.suspend,
@@ -206,22 +195,6 @@ class Observer:
             tolerations=known.tolerations,
         )
 
-    def _node(self, record: NodeRecord) -> Node:
-        unavailable = None
-        if not record.ready:
-            unavailable = Unavailable.UNREADY
-        elif record.cordoned:
-            unavailable = Unavailable.CORDONED
-        return Node(
-            name=record.name,
-            domains=tiers.path(record.labels, self._levels),
-            allocatable=_capped(record.allocatable),
-            used=_capped(self._pods.used(record.name)),
-            labels=record.labels,
-            taints=tuple(taint for taint in record.taints if not _says_unready(taint)),
-            unavailable=unavailable,
-        )
-
 
 def _gang_pod(record: PodRecord) -> Pod:
     return Pod(
@@ -236,15 +209,6 @@ def _gang_pod(record: PodRecord) -> Pod:
 
 def _has_started(view: SessionView | None) -> bool:
     return view is not None and view.started_at_s is not None
-
-
-def _says_unready(taint: Taint) -> bool:
-    return taint.key in CONDITION_TAINTS or taint.key == "node.kubernetes.io/unschedulable"
-
-
-def _capped(amounts: Amounts) -> Amounts:
-    """Anyone may claim anything; more than any node has is taken for as much as one can have."""
-    return {name: min(amount, AMOUNT_MAX) for name, amount in amounts.items()}
 
 
 def _silent(jobs: Iterable[JobSeen]) -> set[str]:

@@ -32,6 +32,7 @@ from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.tokens import Tokens
 from railwright_operator.kube import errors, paths
 from railwright_operator.kube.client import Api
+from railwright_operator.machines import Machines
 from railwright_operator.observe import Observer
 from railwright_operator.report import loop_lag
 from railwright_operator.report.commits import Commits
@@ -111,7 +112,7 @@ def assemble(
         jobs=copies.jobs,
         site=copies.site,
         pods=copies.pod_index,
-        nodes=copies.nodes.records,
+        machines=Machines(copies.nodes.records, copies.pod_index),
         sessions=sessions,
         kubelets=kubelets,
         actuator=actuator,
@@ -126,6 +127,7 @@ def assemble(
         events=events,
         metrics=counts,
         observer=observer,
+        wake=awake.set,
         clock=clock,
         rng=rng(),
     )

@@ -19,6 +19,7 @@ from railwright_scheduler.attempt.assessment import Crash, PodState, RankSeen
 from railwright_scheduler.attempt.phases import Phase
 
 OOM_KILLED = "OOMKilled"
+POD_STATES = {state.value: state for state in PodState}
 
 REASON_LENGTH_MAX = 64
 WAITING_LENGTH_MAX = 512
@@ -152,8 +153,7 @@ def _pod_state(pod: PodRecord | None) -> PodState:
     """A pod that is not bound is none of a settled attempt's: a create that landed late."""
     if pod is None or not pod.node:
         return PodState.MISSING
-    known = {state.value: state for state in PodState}
-    return known.get(pod.phase, PodState.PENDING)
+    return POD_STATES.get(pod.phase, PodState.PENDING)
 
 
 def _waiting(pod: PodRecord | None) -> str:

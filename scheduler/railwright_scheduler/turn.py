@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from railwright_scheduler.attempt import assessment, gang, record
+from railwright_scheduler.attempt import ledger as ledgers
 from railwright_scheduler.attempt.assessment import Assessment, Ended, RankSeen, Succeeded
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.gang import Action, GangSeen, Pod
@@ -104,22 +105,24 @@ def take(world: World) -> Turn:
     unusable = frozenset(node.name for node in world.nodes if node.unavailable is not None)
     usable = frozenset(node.name for node in world.nodes) - unusable
     plan = _Plan(world, usable)
+    before = ledgers.by_job(world.ledger.entries)
     for entry in world.ledger.entries:
         plan.step(entry, jobs.get(entry.job_uid))
-    judged = {uid: _judge(seen, world.ledger) for uid, seen in jobs.items()}
+    judged = {uid: _judge(seen, before.get(uid, ())) for uid, seen in jobs.items()}
     for uid, verdict in judged.items():
         plan.revoke(jobs[uid], verdict)
     plan.sweep(jobs)
-    waits = _queue(world, plan, jobs)
+    waits = _queue(world, plan, jobs, before)
     ledger = world.ledger.with_entries(plan.entries)
+    after = ledgers.by_job(ledger.entries)
     dead = (Unavailable.UNREADY, Unavailable.LOST)
     alive = frozenset(node.name for node in world.nodes if node.unavailable not in dead)
     records = {
         uid: _record(
             seen,
-            ledger.of_job(uid),
+            after.get(uid, ()),
             judged[uid],
-            waits=uid in waits and not _drains(uid, plan.entries, world.attempts, alive),
+            waits=uid in waits and not _drains(after.get(uid, ()), world.attempts, alive),
         )
         for uid, seen in jobs.items()
     }
@@ -222,24 +225,33 @@ def _in_order(pods: Iterable[Pod]) -> tuple[Pod, ...]:
     return tuple(sorted(pods, key=lambda pod: (pod.node_rank, pod.uid)))
 
 
-def _judge(seen: JobSeen, ledger: Ledger) -> Assessment | None:
+def _judge(seen: JobSeen, entries: tuple[Entry, ...]) -> Assessment | None:
     """The verdict on a running attempt; None where there is none, or the ledger has it in hand."""
-    if not seen.record.live or any(
-        entry.attempt == seen.record.attempt for entry in ledger.of_job(seen.job.uid)
-    ):
+    if not seen.record.live or any(entry.attempt == seen.record.attempt for entry in entries):
         return None
     assert len(seen.ranks) == len(seen.record.nodes), seen.job.uid
     ranks = sorted(seen.ranks, key=lambda rank: rank.node_rank)
     return assessment.assess(ranks, started=seen.started, age_s=seen.bound_age_s)
 
 
-def _queue(world: World, plan: _Plan, jobs: Mapping[str, JobSeen]) -> dict[str, Reason]:
-    """Decide about every job that wants to start; admitted ones get their entry and first step."""
+def _queue(
+    world: World,
+    plan: _Plan,
+    jobs: Mapping[str, JobSeen],
+    before: Mapping[str, tuple[Entry, ...]],
+) -> dict[str, Reason]:
+    """Decide about every job that wants to start; admitted ones get their entry and first step.
+
+    ``before`` are the entries of each job as the turn began.
+    """
+    entries = ledgers.by_job(plan.entries)
     waiting = [
-        _asking(seen, world.ledger)
-        for seen in jobs.values()
-        if _wants_to_start(seen, plan.entries, world.attempts)
+        _asking(seen, before.get(uid, ()))
+        for uid, seen in jobs.items()
+        if _wants_to_start(seen, entries.get(uid, ()), world.attempts)
     ]
+    if not waiting:
+        return {}
     held = {seen.job.uid: seen.held for seen in jobs.values() if seen.held is not None}
     snapshot = Snapshot(
         levels=world.levels,
@@ -264,18 +276,17 @@ def _wants_to_start(
     if seen.ended_age_s < seen.record.backoff_s:
         return False
     for entry in entries:
-        if entry.job_uid == seen.job.uid:
-            pods = attempts.get(entry.key, AttemptSeen()).pods
-            if entry.attempt > seen.record.ended or any(
-                not pod.terminal and not pod.deleting for pod in pods
-            ):
-                return False
+        pods = attempts.get(entry.key, AttemptSeen()).pods
+        if entry.attempt > seen.record.ended or any(
+            not pod.terminal and not pod.deleting for pod in pods
+        ):
+            return False
     return True
 
 
-def _asking(seen: JobSeen, ledger: Ledger) -> Job:
-    """The job with the number of its next attempt, above every one that was ever in the ledger."""
-    used = [entry.attempt for entry in ledger.of_job(seen.job.uid)]
+def _asking(seen: JobSeen, entries: tuple[Entry, ...]) -> Job:
+    """The job with the number of its next attempt, above every one that is in the ledger."""
+    used = [entry.attempt for entry in entries]
     return replace(seen.job, attempt=max([seen.record.attempt, *used]) + 1)
 
 
@@ -344,7 +355,6 @@ def _record(
 
 
 def _drains(
-    job_uid: str,
     entries: Iterable[Entry],
     attempts: Mapping[AttemptKey, AttemptSeen],
     alive: frozenset[str],
@@ -354,6 +364,6 @@ def _drains(
         not pod.terminal
         and (not pod.node or (pod.node in alive and pod.node not in entry.cause.nodes))
         for entry in entries
-        if entry.job_uid == job_uid and entry.cause is not None
+        if entry.cause is not None
         for pod in attempts.get(entry.key, AttemptSeen()).pods
     )

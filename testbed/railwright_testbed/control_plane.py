@@ -38,6 +38,8 @@ class ControlPlaneOptions:
     # A node's identity is fixed when the API server starts: its token stands in a file.
     node_names: tuple[str, ...] = ()
     api_server_flags: tuple[str, ...] = ()
+    # Thousands of simulated nodes that renew as kubelets do would leave no room for anything else.
+    node_lease_s: int = 40
 
 
 class ControlPlane:
@@ -214,6 +216,7 @@ class ControlPlane:
             kubeconfig=self.kubeconfig,
             certificates=self.ca_file.parent,
             new_client=self.client,
+            lease_s=self._options.node_lease_s,
         )
         self._kwoks.append(kwok)
         kwok.start(nodes)
@@ -284,6 +287,8 @@ class ControlPlane:
             "--use-service-account-credentials",
             "--controllers=*,-nodeipam,-node-route-controller,-cloud-node-lifecycle",
             "--leader-elect=false",
+            # As the default of 50 s stands to a kubelet's lease of 40 s.
+            f"--node-monitor-grace-period={self._options.node_lease_s + 10}s",
             # With the default of 20 it takes a minute to remove the taints of 1,000 new nodes.
             "--kube-api-qps=500",
             "--kube-api-burst=1000",

@@ -27,8 +27,6 @@ from railwright_testbed.state_folder import StateFolder
 PREFIX = "testbed.railwright.dev"
 _STAGES = Path(__file__).with_name("kwok_stages.yaml")
 _SIMULATED = "kwok.x-k8s.io/node"
-# The lease of a kubelet lasts as long; a test of detection must not get a kinder one.
-_LEASE_DURATION_S = 40
 _READY_DEADLINE_S = 60.0
 _READY_DEADLINE_S_PER_NODE = 0.2
 _CONNECTIONS = 4
@@ -53,11 +51,13 @@ class Kwok:
         kubeconfig: Path,
         certificates: Path,
         new_client: Callable[[], ApiClient],
+        lease_s: int,
     ) -> None:
         self._folder = folder
         self._kubeconfig = kubeconfig
         self._certificates = certificates
         self._new_client = new_client
+        self._lease_s = lease_s
         self._program = binaries.find(binaries.SIMULATED_NODES)["kwok"]
         self._port = PortReservation("127.0.0.1")
         # Several may simulate nodes of one control plane, each its own.
@@ -177,7 +177,7 @@ class Kwok:
             "--node-ip=127.0.0.1",
             f"--node-port={self._port.port}",
             f"--server-address={address}",
-            f"--node-lease-duration-seconds={_LEASE_DURATION_S}",
+            f"--node-lease-duration-seconds={self._lease_s}",
             f"--tls-cert-file={self._certificates / 'apiserver.crt'}",
             f"--tls-private-key-file={self._certificates / 'apiserver.key'}",
         ]

@@ -21,6 +21,9 @@ from railwright_scheduler.attempt.gang import Action, BindPod, CreatePod, Delete
 from worlds import attempts
 from worlds.jobs import GPU
 
+STEPS = 20
+"""So many turns of the loop are more than any action takes once it has its answers."""
+
 ENTRY = attempts.entry()
 POD = attempts.pods("-")[0]
 CREATE = CreatePod(ENTRY, 0)
@@ -105,7 +108,9 @@ class Shell:
     async def do(self, *actions: Action) -> list[str]:
         """Carry them out; the verbs that this asked of the server."""
         before = len(self.server.asked)
-        await self.actuator.carry_out(actions)
+        self.actuator.start(actions)
+        for _ in range(STEPS):
+            await asyncio.sleep(0)
         return self.server.asked[before:]
 
     @property

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from railwright import wire
 from railwright_operator.heartbeats.sessions import Sessions
+from railwright_operator.machines import Machines
 from railwright_operator.observe import Observer
 from railwright_operator.watch import records
 from railwright_operator.watch.jobs import Jobs
@@ -65,7 +66,7 @@ class Watched:
             jobs=self.jobs,
             site=Site(),
             pods=self.pods,
-            nodes=self.nodes,
+            machines=Machines(self.nodes, self.pods),
             sessions=self.sessions,
             kubelets=self.kubelets,
             actuator=Actuator(

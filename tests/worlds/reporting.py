@@ -33,7 +33,7 @@ from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.turn import Turn
 
 Raw = dict[str, Any]
-STEPS_MAX = 100
+STEPS = 100
 LAUNCHER = pods.Launcher("launcher", "http://operator")
 
 
@@ -149,6 +149,7 @@ class Desk:
             events=self.events,
             metrics=metrics,
             observer=cast("Observer", self.seen),
+            wake=lambda: None,
             clock=self.clock,
             rng=Random(0),
         )
@@ -177,14 +178,20 @@ class Desk:
             assessments={},
         )
         await self.reporter.report(plan)
+        await _settled()
 
     async def told(self) -> list[tuple[str, str]]:
         """Reason and note of every event posted so far, the oldest first."""
         posting = asyncio.create_task(self.events.run())
-        for _ in range(STEPS_MAX):
-            await asyncio.sleep(0)
+        await _settled()
         posting.cancel()
         assert "waiting=0" in repr(self.events)
         await asyncio.gather(posting, return_exceptions=True)
         posted = [raw for path, raw in self.store.objects.items() if "/events/" in path]
         return [(raw["reason"], raw["note"]) for raw in posted]
+
+
+async def _settled() -> None:
+    """Everything that was started has come as far as it can: a store answers within a few steps."""
+    for _ in range(STEPS):
+        await asyncio.sleep(0)

@@ -22,8 +22,8 @@ def path(labels: Mapping[str, str], levels: Sequence[str]) -> tuple[str, ...]:
 def present(levels: Iterable[str], nodes: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
     """The levels that some node carries a label of. One that none carries tells nobody apart, and
     would make strangers of two nodes in one rack where nobody labels blocks."""
-    found = {label for labels in nodes for label in labels}
-    return tuple(level for level in levels if level in found)
+    found = tuple(nodes)
+    return tuple(level for level in levels if any(level in labels for labels in found))
 
 
 def census(paths: Iterable[Sequence[str]], levels: Sequence[str]) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from railwright import wire
 
@@ -11,9 +11,9 @@ from railwright import wire
 class RankView:
     """One node rank, that is, one launcher.
 
-    Times are monotonic seconds of this process. ``heard_at_s`` is None as long as nothing came;
-    ``failed_at_s`` is when ``failure`` was first heard. ``running`` and ``exited`` count its
-    processes, those that ended with 0 included.
+    Times are monotonic seconds of this process. ``heard_at_s`` is None as long as nothing came; to
+    be heard again makes no difference. ``failed_at_s`` is when ``failure`` was first heard.
+    ``running`` and ``exited`` count its processes, those that ended with 0 included.
     """
 
     node_rank: int
@@ -21,7 +21,7 @@ class RankView:
     registered: bool = False
     address: str = ""
     master_port: int = 0
-    heard_at_s: float | None = None
+    heard_at_s: float | None = field(default=None, compare=False)
     running: int = 0
     exited: int = 0
     progress: wire.Progress | None = None

@@ -20,7 +20,7 @@ class CycleMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.turn_s = Histogram(
             "railwright_turn_seconds",
-            "Time to observe and plan one turn; the event loop does nothing else meanwhile.",
+            "Time to observe and plan one turn.",
             buckets=TURN_BUCKETS,
             registry=registry,
         )

@@ -3,22 +3,26 @@
 A status is written when it differs from the one held, under that one's resourceVersion: a write
 that loses the race is simply made again by the next turn from the newer object. What is only told
 again with newer numbers, progress and why a job waits, is written at most every ``RETOLD_S``;
-nothing is written about a job that stands still. What goes wrong with one job is logged, and
-neither ends the turn nor keeps the others from being told.
+nothing is written about a job that stands still, nor is its status made again to find that out.
+A turn starts the writes and does not wait for them: a job whose write is under way is looked at
+again once it ended. What goes wrong with one job is logged, and neither ends the turn nor keeps the
+others from being told.
 """
 
 from __future__ import annotations
 
 import asyncio
 import datetime
+import functools
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from random import Random
 from typing import Any
 
 from railwright_api import names
 from railwright_operator import backoff
 from railwright_operator.heartbeats.sessions import Sessions
+from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.kube import bodies, errors, paths
 from railwright_operator.kube.client import Api
 from railwright_operator.observe import Observer
@@ -29,13 +33,21 @@ from railwright_operator.report.events import Events, Story, Subject
 from railwright_operator.watch.jobs import Jobs, Known, Unreadable
 from railwright_scheduler.attempt import record as records
 from railwright_scheduler.attempt.assessment import Ongoing
-from railwright_scheduler.attempt.phases import FINAL
+from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.turn import Turn
 
 logger = logging.getLogger(__name__)
 
+Telling = Coroutine[Any, Any, None]
+
 RETOLD_S = 3.0
+
+WRITES_MAX = 16
+"""So many statuses are written at a time: telling must not crowd out doing."""
+
+SLICE_S = 0.01
+"""With thousands of jobs, others get the event loop in between."""
 
 EXPIRY_BACKOFF_BASE_S = 1.0
 EXPIRY_BACKOFF_CAP_S = 300.0
@@ -54,6 +66,7 @@ class Reporter:
         events: Events,
         metrics: CycleMetrics,
         observer: Observer,
+        wake: Callable[[], None],
         clock: Callable[[], float],
         rng: Random,
     ) -> None:
@@ -64,69 +77,127 @@ class Reporter:
         self._events = events
         self._metrics = metrics
         self._observer = observer
+        self._wake = wake
         self._clock = clock
         self._rng = rng
         self._written_s: dict[str, float] = {}
         self._expiries: dict[str, tuple[int, float]] = {}
+        self._quiet: dict[str, status.Told] = {}
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._slots = asyncio.Semaphore(WRITES_MAX)
 
     def __repr__(self) -> str:
         return f"<Reporter jobs={len(self._written_s)}>"
 
     async def report(self, plan: Turn) -> None:
-        """Write every status that changed; returns when all have answers. Raises nothing."""
+        """Start writing every status that changed. Raises nothing."""
         now = datetime.datetime.now(datetime.UTC)
         unread = {found.uid: found for found in self._jobs.unreadable()}
         self._forget_all_but(plan.records.keys() | unread.keys())
         self._commits.refuse_all_but(plan.records)
-        telling = {uid: self._job(uid, record, plan, now) for uid, record in plan.records.items()}
-        telling |= {
-            uid: self._unreadable(found) for uid, found in unread.items() if uid not in telling
-        }
-        results = await asyncio.gather(*telling.values(), return_exceptions=True)
-        for uid, result in zip(telling, results, strict=True):
-            if isinstance(result, errors.RequestFailed):
-                logger.warning("job not told", extra={"job_uid": uid, "error": str(result)})
-            elif result is not None:
-                logger.error("telling a job broke", exc_info=result, extra={"job_uid": uid})
+        started_s = self._clock()
+        for uid in [*plan.records, *(unread.keys() - plan.records.keys())]:
+            if uid in self._under_way:
+                continue
+            try:
+                if uid in plan.records:
+                    telling = self._job(uid, plan.records[uid], plan, now)
+                else:
+                    telling = self._unreadable(unread[uid])
+            except Exception:
+                logger.exception("telling a job broke", extra={"job_uid": uid})
+                continue
+            if telling is not None:
+                self._start(uid, telling)
+            if self._clock() - started_s > SLICE_S:
+                await asyncio.sleep(0)
+                started_s = self._clock()
 
     def _forget_all_but(self, uids: Collection[str]) -> None:
         self._written_s = {uid: at for uid, at in self._written_s.items() if uid in uids}
         self._expiries = {uid: held for uid, held in self._expiries.items() if uid in uids}
+        self._quiet = {uid: told for uid, told in self._quiet.items() if uid in uids}
 
-    async def _job(self, uid: str, record: JobRecord, plan: Turn, now: datetime.datetime) -> None:
+    def _start(self, uid: str, telling: Telling) -> None:
+        task = asyncio.create_task(self._one(telling))
+        self._under_way[uid] = task
+        task.add_done_callback(functools.partial(self._done, uid))
+
+    async def _one(self, telling: Telling) -> None:
+        async with self._slots:
+            await telling
+
+    def _done(self, uid: str, task: asyncio.Task[None]) -> None:
+        del self._under_way[uid]
+        self._wake()
+        if task.cancelled():
+            return
+        error = task.exception()
+        if isinstance(error, errors.RequestFailed):
+            logger.warning("job not told", extra={"job_uid": uid, "error": str(error)})
+        elif error is not None:
+            logger.error("telling a job broke", exc_info=error, extra={"job_uid": uid})
+
+    def _job(
+        self, uid: str, record: JobRecord, plan: Turn, now: datetime.datetime
+    ) -> Telling | None:
+        """What is to be written about this job, if anything is."""
         known = self._observer.known(uid)
         assert known is not None, uid
         if known.record.phase in FINAL:
             self._commits.refuse(uid)
-            await self._expire(known, now)
-            return
-        record = self._commits.fold(uid, record, self._sessions.attempt(uid, record.attempt))
-        told = self._told(known, record, plan, now)
+            return self._expire(known) if self._is_expired(known, now) else None
+        view = self._sessions.attempt(uid, record.attempt)
+        record = self._commits.fold(uid, record, view)
+        told = self._told(known, record, view, plan, now)
+        if self._quiet.get(uid) == told:
+            self._commits.recorded(uid, known.record)
+            return None
         after = status.render(told)
         patch = status.difference(told.before, after)
+        if not patch:
+            self._quiet[uid] = told
         if not patch or (status.is_retold(told.before, patch) and not self._is_due(uid)):
             self._commits.recorded(uid, known.record)
-            return
-        if await self._write(known.raw, patch):
-            self._written_s[uid] = self._clock()
-            self._commits.recorded(uid, record)
-            self._tell(known, record, told.before, after)
+            return None
+        return self._record(known, record, told.before, after, patch)
 
-    async def _unreadable(self, found: Unreadable) -> None:
+    async def _record(
+        self,
+        known: Known,
+        record: JobRecord,
+        before: Mapping[str, Any],
+        after: status.Status,
+        patch: status.Status,
+    ) -> None:
+        if await self._write(known.raw, patch):
+            self._written_s[known.uid] = self._clock()
+            self._commits.recorded(known.uid, record)
+            self._tell(known, record, before, after)
+
+    def _unreadable(self, found: Unreadable) -> Telling | None:
         """Say on the job why it is left alone, once."""
         before = found.raw.get("status") or {}
         generation = found.raw["metadata"]["generation"]
         after = status.unreadable(before, generation=generation, why=found.why)
         patch = status.difference(before, after)
         if not patch or not self._is_due(found.uid):
-            return
+            return None
         self._written_s[found.uid] = self._clock()
+        return self._say_unreadable(found, patch)
+
+    async def _say_unreadable(self, found: Unreadable, patch: status.Status) -> None:
         if await self._write(found.raw, patch):
             who = _subject(found.raw)
             self._events.tell(Story(who, status.UNREADABLE, found.why, warning=True))
 
     def _told(
-        self, known: Known, record: JobRecord, plan: Turn, now: datetime.datetime
+        self,
+        known: Known,
+        record: JobRecord,
+        view: SessionView | None,
+        plan: Turn,
+        now: datetime.datetime,
     ) -> status.Told:
         verdict = plan.assessments.get(known.uid)
         return status.Told(
@@ -138,8 +209,8 @@ class Reporter:
             racks=self._observer.racks(record.nodes),
             wait=plan.waits.get(known.uid),
             assessment=verdict if isinstance(verdict, Ongoing) else None,
-            session=self._sessions.attempt(known.uid, record.attempt),
-            ranks=self._observer.ranks(known.uid),
+            session=view,
+            ranks=self._observer.ranks(known.uid) if record.phase is Phase.STARTING else (),
             unreadable=self._jobs.why_unreadable(known.uid),
         )
 
@@ -188,20 +259,22 @@ class Reporter:
         for told in story.tell_skipped(who, before=status.skipped(before), after=unfit):
             self._events.tell(told)
 
-    async def _expire(self, known: Known, now: datetime.datetime) -> None:
-        """Delete a finished job when its time is over; its pods and placements go with it.
-
-        What refuses that may refuse it for good, so it is asked more and more rarely.
-        """
+    def _is_expired(self, known: Known, now: datetime.datetime) -> bool:
+        """Whether a finished job's time is over, and it is time to ask for its deletion (again)."""
         ttl_s = known.job.spec.ttl_seconds_after_finished
         finished = (known.raw.get("status") or {}).get("finishedAt")
         if ttl_s is None or finished is None:
-            return
+            return False
         if now < datetime.datetime.fromisoformat(finished) + datetime.timedelta(seconds=ttl_s):
-            return
-        tries, due_s = self._expiries.get(known.uid, (0, self._clock()))
-        if self._clock() < due_s:
-            return
+            return False
+        return self._clock() >= self._expiries.get(known.uid, (0, 0.0))[1]
+
+    async def _expire(self, known: Known) -> None:
+        """Delete the job; its pods and placements go with it.
+
+        What refuses that may refuse it for good, so it is asked more and more rarely.
+        """
+        tries = self._expiries.get(known.uid, (0, 0.0))[0]
         wait_s = backoff.delay_s(
             tries, base_s=EXPIRY_BACKOFF_BASE_S, cap_s=EXPIRY_BACKOFF_CAP_S, rng=self._rng
         )

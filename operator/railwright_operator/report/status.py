@@ -41,13 +41,13 @@ class Told:
     """One job after a turn: ``now`` is the time to write, RFC 3339; ``before`` the status held.
 
     ``unreadable`` is why the job's newest version cannot be read; its record is then the last that
-    could.
+    could. Two that differ in nothing but ``now`` are equal: one has nothing to add to the other.
     """
 
     record: JobRecord
     before: Mapping[str, Any]
     generation: int
-    now: str
+    now: str = field(compare=False)
     num_nodes: int
     racks: int | None = None
     wait: Reason | None = None

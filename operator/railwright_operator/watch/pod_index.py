@@ -8,10 +8,13 @@ that is terminating still holds its devices.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
 from railwright_operator.watch.records import PodRecord
 
 AttemptKey = tuple[str, int]
+
+NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
 class PodIndex:
@@ -55,8 +58,8 @@ class PodIndex:
         return self._by_attempt.keys()
 
     def used(self, node: str) -> Mapping[str, int]:
-        """What live pods hold on this node, ours and others'."""
-        return self._used.get(node, {})
+        """What live pods hold on this node, ours and others': the same object until it changes."""
+        return self._used.get(node, NOTHING)
 
     def _at_home(self, key: AttemptKey) -> list[PodRecord]:
         home = self._namespace_of(key[0])
@@ -74,7 +77,7 @@ class PodIndex:
     def _count(self, record: PodRecord, sign: int) -> None:
         if not record.node or record.terminal:
             return
-        used = self._used.setdefault(record.node, {})
+        used = self._used[record.node] = dict(self._used.get(record.node, NOTHING))
         for resource, amount in record.requests.items():
             used[resource] = used.get(resource, 0) + sign * amount
         self._live[record.node] = self._live.get(record.node, 0) + sign

@@ -3,8 +3,10 @@
 Nothing here decides. A request the API server will never accept (a quota, a policy, a taken name)
 becomes the attempt's refusal, which the next turn sees; one whose outcome is unknown is looked up;
 one that failed for now is done again by a later turn, which starts from what is, after a pause that
-doubles. A turn waits for answers only so long: behind one slow admission webhook everybody else's
-job must still be judged. What is still under way then goes on, and is not started twice.
+doubles. A turn starts requests and does not wait for their answers: behind one slow admission
+webhook everybody else's job must still be judged, and a gang whose pods are all made need not wait
+for another's to be bound. What is under way is not started twice; when the last request of an
+attempt ended, the next turn is due.
 """
 
 from __future__ import annotations
@@ -38,7 +40,6 @@ RenderPlacement = Callable[[Entry], Manifest | None]
 """The Placement of an attempt; None when its job is gone."""
 
 REFUSAL_LENGTH_MAX = 900
-TURN_WAITS_S = 1.0
 PAUSE_BASE_S = 0.5
 PAUSE_CAP_S = 8.0
 
@@ -78,6 +79,7 @@ class Actuator:
         self._clock = clock
         self._rng = rng
         self._under_way: dict[ActionKey, asyncio.Task[None]] = {}
+        self._left: dict[AttemptKey, int] = {}
         self._pauses: dict[ActionKey, _Pause] = {}
 
     def __repr__(self) -> str:
@@ -103,8 +105,8 @@ class Actuator:
         self._hindrances = {key: why for key, why in self._hindrances.items() if key in kept}
         self._pauses = {key: pause for key, pause in self._pauses.items() if key[1] in kept}
 
-    async def carry_out(self, actions: Iterable[Action]) -> None:
-        """Start what is not under way or paused; returns when all have answers, or it is late."""
+    def start(self, actions: Iterable[Action]) -> None:
+        """Begin what is not under way or paused."""
         now_s = self._clock()
         for action in actions:
             key = _key(action)
@@ -112,13 +114,16 @@ class Actuator:
             if key not in self._under_way and (pause is None or now_s >= pause.until_s):
                 task = asyncio.create_task(self._one(action, key))
                 self._under_way[key] = task
+                self._left[action.entry.key] = self._left.get(action.entry.key, 0) + 1
                 task.add_done_callback(functools.partial(self._done, key))
-        if self._under_way:
-            await asyncio.wait(self._under_way.values(), timeout=TURN_WAITS_S)
 
     def _done(self, key: ActionKey, task: asyncio.Task[None]) -> None:
         del self._under_way[key]
-        self._wake()
+        attempt = key[1]
+        self._left[attempt] -= 1
+        if not self._left[attempt]:
+            del self._left[attempt]
+            self._wake()
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("action broke", exc_info=error, extra={"action": str(key)})
 

@@ -83,10 +83,6 @@ class Ledger:
         committing = [e.job_uid for e in self.entries if e.state is EntryState.COMMITTING]
         assert len(set(committing)) == len(committing), f"two commits of one job: {committing}"
 
-    def of_job(self, job_uid: str) -> tuple[Entry, ...]:
-        """This job's entries, the oldest attempt first."""
-        return tuple(entry for entry in self.entries if entry.job_uid == job_uid)
-
     def with_entries(self, entries: Iterable[Entry]) -> Ledger:
         """The same ledger with these entries, in one order whatever theirs."""
         return replace(self, entries=tuple(sorted(entries, key=lambda entry: entry.key)))
@@ -94,3 +90,11 @@ class Ledger:
     def taken_over(self, holder: str) -> Ledger:
         """What a new leader writes before anything else."""
         return replace(self, epoch=self.epoch + 1, holder=holder)
+
+
+def by_job(entries: Iterable[Entry]) -> dict[str, tuple[Entry, ...]]:
+    """These entries by the UID of their job, in the order given."""
+    found: dict[str, tuple[Entry, ...]] = {}
+    for entry in entries:
+        found[entry.job_uid] = (*found.get(entry.job_uid, ()), entry)
+    return found

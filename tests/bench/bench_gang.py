@@ -1,0 +1,191 @@
+"""How fast gangs run, against a plain client that creates and binds the same pods.
+
+1,024 simulated nodes of 8 GPUs, 16 in a rack, 8 racks in a block. W1: 64 jobs of 16 pods at once;
+W2: one job of 512. The clock runs from the first apply until an independent watcher has seen all
+pods Running. The plain client, at the best of four concurrencies, and the product take turns; each
+figure is a median. Progress goes to stderr, one JSON object to stdout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import collections
+import re
+import statistics
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from bench import gang_site, raw_client
+from bench.gang_site import GPU, GPUS, RACK_NODES, GangSite, Json, say
+from railwright_api import names
+from railwright_operator.write import pods
+from railwright_scheduler.attempt.ledger import Entry, EntryState
+from railwright_testbed.operator_process import OperatorProcess
+
+NODES = 1024
+CONCURRENCIES = (16, 32, 64, 128)
+LAUNCHER = pods.Launcher("example.com/launcher", "http://127.0.0.1:8470")
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """So many jobs of so many pods."""
+
+    name: str
+    jobs: int
+    pods_each: int
+
+    @property
+    def pods(self) -> int:
+        return self.jobs * self.pods_each
+
+
+W1 = Workload("w1", 64, 16)
+W2 = Workload("w2", 1, 512)
+
+
+@dataclass(slots=True)
+class Results:
+    """Seconds of every run, and what else was seen of the product's."""
+
+    raw_s: dict[str, list[float]] = field(default_factory=lambda: collections.defaultdict(list))
+    ours_s: dict[str, list[float]] = field(default_factory=lambda: collections.defaultdict(list))
+    requests_per_pod: list[float] = field(default_factory=list)
+    operator_cpu_s: dict[str, list[float]] = field(
+        default_factory=lambda: collections.defaultdict(list)
+    )
+    racks_w1: list[int] = field(default_factory=list)
+    overcommitted: int = 0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--nodes", type=int, default=NODES)
+    chosen = parser.parse_args()
+    results = Results()
+    with gang_site.opened(chosen.nodes) as site, gang_site.operated(site) as operator:
+        site.namespace("bench")
+        for workload in (W1, W2):
+            concurrency = _best_concurrency(site, workload)
+            for number in range(chosen.rounds):
+                raw_s = _raw(site, workload, concurrency)
+                ours_s = _ours(site, workload, operator, results)
+                results.raw_s[workload.name].append(raw_s)
+                results.ours_s[workload.name].append(ours_s)
+                say(f"{workload.name} round {number + 1}: raw {raw_s:.2f} s, ours {ours_s:.2f} s")
+        gang_site.report(_figures(results, operator))
+
+
+def _best_concurrency(site: GangSite, workload: Workload) -> int:
+    times = {each: _raw(site, workload, each) for each in CONCURRENCIES}
+    say(f"{workload.name} raw by concurrency: {times}")
+    return min(times, key=times.__getitem__)
+
+
+def _raw(site: GangSite, workload: Workload, concurrency: int) -> float:
+    planned = [(_pod(workload, number), f"node-{number:05d}") for number in range(workload.pods)]
+
+    async def run() -> float:
+        async with site.session() as http:
+            started_s = time.monotonic()
+            await raw_client.create_and_bind(http, site.plane.url, planned, concurrency=concurrency)
+            return started_s
+
+    with site.watched("bench", workload.pods) as watcher:
+        started_s = asyncio.run(run())
+        took_s = watcher.all_running_s() - started_s
+    site.clear("bench")
+    return took_s
+
+
+def _ours(site: GangSite, workload: Workload, operator: OperatorProcess, results: Results) -> float:
+    jobs = [
+        gang_site.job("bench", f"{workload.name}-{number:02d}", nodes=workload.pods_each)
+        for number in range(workload.jobs)
+    ]
+    requests, cpu_s = site.requests(), gang_site.cpu_s(operator.pid)
+    with site.watched("bench", workload.pods) as watcher:
+        started_s = asyncio.run(gang_site.apply(site, jobs))
+        took_s = watcher.all_running_s() - started_s
+    results.requests_per_pod.append((site.requests() - requests) / workload.pods)
+    results.operator_cpu_s[workload.name].append(gang_site.cpu_s(operator.pid) - cpu_s)
+    found = site.pods("bench")
+    if workload is W1:
+        results.racks_w1.extend(_racks(found))
+    results.overcommitted += _overcommitted(found)
+    site.clear("bench")
+    return took_s
+
+
+def _pod(workload: Workload, number: int) -> Json:
+    """The pod that the product would make, but owned by no job: it would be collected."""
+    name = f"{workload.name}-{number // workload.pods_each:02d}"
+    entry = Entry(
+        job_uid="00000000-0000-0000-0000-000000000000",
+        namespace="bench",
+        job_name=name,
+        attempt=1,
+        state=EntryState.COMMITTING,
+        nodes=(),
+        per_node={},
+    )
+    job = gang_site.job("bench", name, nodes=workload.pods_each)
+    pod = dict(pods.render(job, entry, node_rank=number % workload.pods_each, launcher=LAUNCHER))
+    metadata = {key: value for key, value in pod["metadata"].items() if key != "ownerReferences"}
+    return pod | {"metadata": metadata}
+
+
+def _racks(found: list[Json]) -> list[int]:
+    by_gang: dict[str, set[int]] = collections.defaultdict(set)
+    for pod in found:
+        number = int(pod["spec"]["nodeName"].rpartition("-")[2])
+        by_gang[pod["metadata"]["labels"][names.LABEL_JOB_NAME]].add(number // RACK_NODES)
+    return [len(racks) for racks in by_gang.values()]
+
+
+def _overcommitted(found: list[Json]) -> int:
+    used: collections.Counter[str] = collections.Counter()
+    for pod in found:
+        for container in pod["spec"]["containers"]:
+            used[pod["spec"]["nodeName"]] += int(container["resources"]["requests"].get(GPU, 0))
+    return sum(amount > GPUS for amount in used.values())
+
+
+def _lag_p99_ms(operator: OperatorProcess) -> float:
+    """The upper edge of the bucket that the 99th percentile falls into."""
+    text = operator.probe("/metrics")[1]
+    found = re.findall(r'^railwright_loop_lag_seconds_bucket\{le="(\S+)"\} (\S+)$', text, re.M)
+    buckets = [(float(edge), float(count)) for edge, count in found]
+    total = buckets[-1][1]
+    return 1000 * next(edge for edge, count in buckets if count >= 0.99 * total)
+
+
+def _figures(results: Results, operator: OperatorProcess) -> dict[str, Any]:
+    figures: dict[str, Any] = {}
+    for name, raw_s in results.raw_s.items():
+        ours = statistics.median(results.ours_s[name])
+        raw = statistics.median(raw_s)
+        figures |= {
+            f"{name}_seconds": round(ours, 2),
+            f"{name}_raw_seconds": round(raw, 2),
+            f"{name}_ratio": round(ours / raw, 3),
+            f"{name}_operator_cpu_seconds": round(
+                statistics.median(results.operator_cpu_s[name]), 2
+            ),
+        }
+    racks = results.racks_w1
+    return figures | {
+        "requests_per_pod": round(max(results.requests_per_pod), 2),
+        "racks_per_gang_w1": round(statistics.mean(racks), 3),
+        "single_rack_gangs_w1": sum(count == 1 for count in racks) * W1.jobs // len(racks),
+        "overcommitted_nodes": results.overcommitted,
+        "operator_rss_mib": round(gang_site.resident_mib(operator.pid)),
+        "loop_block_p99_ms": _lag_p99_ms(operator),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,234 @@
+"""A control plane with simulated nodes, and what a benchmark of gangs asks it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import orjson
+
+from railwright_api import names
+from railwright_testbed import ControlPlane, NodeSpec, api_client, operator_process, waiting
+from railwright_testbed.api_client import ApiClient
+from railwright_testbed.control_plane import ControlPlaneOptions
+from railwright_testbed.operator_process import OperatorProcess
+
+Json = dict[str, Any]
+
+ROOT = Path(__file__).resolve().parents[2]
+GPU = "nvidia.com/gpu"
+GPUS = 8
+RACK_NODES, BLOCK_NODES = 16, 128
+LEASE_S = 240
+OPERATOR = "operator"
+FLOW = "railwright-operator"
+TOKEN_DEADLINE_S = 30.0
+GONE_DEADLINE_S = 300.0
+
+
+def say(text: str) -> None:
+    """Progress, for whoever waits."""
+    print(f"== {text}", file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True, slots=True)
+class GangSite:
+    """One cluster; pods are made in namespaces that ``namespace`` prepares."""
+
+    plane: ControlPlane
+
+    def get(self, path: str) -> Json:
+        """What is at this path; a connection kept between two rounds would have been closed."""
+        return self.request("GET", path)
+
+    def request(self, method: str, path: str) -> Json:
+        """One request as the cluster's administrator."""
+        plane = self.plane
+        with closing(
+            ApiClient(plane.url, ca_file=plane.ca_file, token=plane.token, timeout_s=120.0)
+        ) as client:
+            return client.request(method, path)
+
+    def namespace(self, name: str) -> None:
+        """A namespace in which pods can be made."""
+        self.plane.kubectl("create", "namespace", name)
+        path = f"/api/v1/namespaces/{name}/serviceaccounts/default"
+        waiting.until(lambda: self._has(path), "its service account", deadline_s=TOKEN_DEADLINE_S)
+
+    def pods(self, namespace: str) -> list[Json]:
+        """All pods there."""
+        found: list[Json] = self.get(f"/api/v1/namespaces/{namespace}/pods")["items"]
+        return found
+
+    def clear(self, namespace: str) -> None:
+        """Delete every job and pod there, and wait until they are gone and nothing is in flight."""
+        jobs = f"/apis/{names.API_VERSION}/namespaces/{namespace}/{names.TRAINING_JOBS}"
+        pods = f"/api/v1/namespaces/{namespace}/pods"
+        self.plane.kubectl("-n", namespace, "delete", names.TRAINING_JOBS, "--all", "--wait=false")
+        waiting.until(
+            lambda: not self.get(jobs)["items"], "no job left", deadline_s=GONE_DEADLINE_S
+        )
+
+        def gone() -> bool:
+            # Whatever the garbage collector has not come to yet.
+            self.request("DELETE", f"{pods}?gracePeriodSeconds=0")
+            return not self.get(f"{pods}?limit=1")["items"] and not self._in_flight()
+
+        waiting.until(gone, "no pod left", deadline_s=GONE_DEADLINE_S, pause_s_longest=2.0)
+
+    def requests(self) -> int:
+        """Requests of the operator's account that the API server has let in, by its own count."""
+        with_lease = (FLOW, f"{FLOW}-lease")
+        text = self._metrics()
+        found = re.findall(
+            r'^apiserver_flowcontrol_dispatched_requests_total\{flow_schema="([^"]*)".*\} (\S+)$',
+            text,
+            re.MULTILINE,
+        )
+        return sum(int(float(count)) for schema, count in found if schema in with_lease)
+
+    @contextmanager
+    def watched(self, namespace: str, pods: int) -> Iterator[_Watcher]:
+        """Eyes on a namespace, open before the clock starts."""
+        command = [
+            *(sys.executable, str(Path(__file__).with_name("pod_watcher.py")), self.plane.url),
+            *(str(self.plane.ca_file), self.plane.token, namespace, str(pods)),
+        ]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            watcher = _Watcher(process)
+            assert watcher.line() == "ready"
+            try:
+                yield watcher
+            finally:
+                process.kill()
+
+    def session(self) -> aiohttp.ClientSession:
+        """The HTTP library that the product uses, as the cluster's administrator."""
+
+        context = ssl.create_default_context(cafile=str(self.plane.ca_file))
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=context),
+            headers={"Authorization": f"Bearer {self.plane.token}", "Accept": "application/json"},
+        )
+
+    def _has(self, path: str) -> bool:
+        with closing(self.plane.client()) as client:
+            return api_client.answers(client, path)
+
+    def _in_flight(self) -> list[Json]:
+        path = f"/apis/{names.API_VERSION}/{names.LEDGERS}"
+        ledgers = self.get(path)["items"]
+        return [entry for ledger in ledgers for entry in ledger["spec"].get("entries", [])]
+
+    def _metrics(self) -> str:
+        return self.plane.kubectl("get", "--raw", "/metrics")
+
+
+@dataclass(frozen=True, slots=True)
+class _Watcher:
+    process: subprocess.Popen[str]
+
+    def line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def all_running_s(self) -> float:
+        """The monotonic time at which all pods were seen Running. Blocks."""
+        line = self.line()
+        assert line, "the watcher ended before all pods ran"
+        return float(line)
+
+
+@contextmanager
+def opened(nodes: int) -> Iterator[GangSite]:
+    """A cluster of so many nodes, with our kinds and the operator's rights, and no operator."""
+    options = ControlPlaneOptions(node_lease_s=LEASE_S)
+    with ControlPlane.start("bench", options=options) as plane:
+        operator_process.install(plane, ROOT)
+        say(f"{nodes} simulated nodes")
+        specs = [_node(number) for number in range(nodes)]
+        with plane.kwok(specs):
+            yield GangSite(plane)
+
+
+@contextmanager
+def operated(site: GangSite) -> Iterator[OperatorProcess]:
+    """The operator as in production, leading."""
+    process = OperatorProcess(
+        site.plane, name=OPERATOR, host="127.0.0.1", launcher_image="example.com/launcher"
+    )
+    with process:
+        ledgers = f"/apis/{names.API_VERSION}/{names.LEDGERS}"
+        waiting.until(lambda: site.get(ledgers)["items"], "a leader", deadline_s=60)
+        yield process
+
+
+def job(namespace: str, name: str, *, nodes: int) -> Json:
+    """A TrainingJob that takes whole nodes."""
+    container = {"name": "train", "image": "example.com/none", "command": ["python3", "train.py"]}
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "TrainingJob",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "numNodes": nodes,
+            "resourcesPerNode": {GPU: GPUS},
+            "template": {"spec": {"containers": [container]}},
+        },
+    }
+
+
+async def apply(site: GangSite, jobs: Sequence[Json]) -> float:
+    """Create all jobs at once; the monotonic time right before the first request."""
+    namespace = jobs[0]["metadata"]["namespace"]
+    path = f"/apis/{names.API_VERSION}/namespaces/{namespace}/{names.TRAINING_JOBS}"
+
+    async def one(http: aiohttp.ClientSession, body: Json) -> None:
+        headers = {"Content-Type": "application/json"}
+        async with http.post(
+            site.plane.url + path, data=orjson.dumps(body), headers=headers
+        ) as answer:
+            assert answer.status == 201, await answer.text()
+
+    async with site.session() as http:
+        started_s = time.monotonic()
+        await asyncio.gather(*(one(http, body) for body in jobs))
+    return started_s
+
+
+def resident_mib(pid: int) -> float:
+    """The most memory that a process has held, in MiB."""
+    text = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    found = re.search(r"^VmHWM:\s+(\d+) kB$", text, re.MULTILINE)
+    assert found is not None, text
+    return int(found[1]) / 1024
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100
+
+
+def report(figures: Json) -> None:
+    """The last line on stdout."""
+    print(json.dumps(figures))
+
+
+def _node(number: int) -> NodeSpec:
+    labels = {
+        names.LABEL_RACK: f"rack-{number // RACK_NODES:03d}",
+        names.LABEL_BLOCK: f"block-{number // BLOCK_NODES:03d}",
+    }
+    return NodeSpec(f"node-{number:05d}", labels, {GPU: str(GPUS)})
