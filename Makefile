@@ -122,6 +122,14 @@ cluster-down: $(SETUP) ## take that Kubernetes away
 bench-decide: $(SETUP) ## CPU time of one decision, as one JSON object on stdout
 	@$(PYTHON) tests/bench/bench_decide.py
 
+.PHONY: bench-gang
+bench-gang: binaries ## seconds until gangs run, beside a plain client's; about 10 minutes
+	@cd tests && ../$(PYTHON) -m bench.bench_gang
+
+.PHONY: bench-scale
+bench-scale: binaries ## memory, restart and idle load at 5,000 nodes and 50,000 pods; about 10 minutes
+	@cd tests && ../$(PYTHON) -m bench.bench_scale
+
 .PHONY: clean
 clean: ## remove what was made here, not the shared caches
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build

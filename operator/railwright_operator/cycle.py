@@ -91,6 +91,7 @@ class Cycle:
 
     async def _turn(self) -> None:
         started_s = self._clock()
+        self._actuator.turn_begins()
         world = self._observer.world(self._ledger.ledger)
         # A value goes in and a value comes out: the loop need not stand still meanwhile.
         plan = await asyncio.to_thread(turn.take, world)

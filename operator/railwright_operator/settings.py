@@ -21,7 +21,9 @@ class Settings:
 
     ``heartbeat_url`` is what pods are told to speak to: a Service in front of the operator, or its
     own address. ``heartbeat_address`` and ``probe_address`` are (host, port) to listen on.
-    ``namespace`` holds the leader's Lease.
+    ``namespace`` holds the leader's Lease, and ``identity`` is what stands in it: one replica's at
+    a time, such as its pod's name. A leader that crashed and is started again under the same one
+    need not wait until its own Lease runs out; without one, each start is a replica of its own.
     """
 
     launcher_image: str
@@ -44,7 +46,8 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         heartbeat_address=_address(environment, "RAILWRIGHT_HEARTBEAT_ADDRESS", "0.0.0.0:8470"),
         probe_address=_address(environment, "RAILWRIGHT_PROBE_ADDRESS", "127.0.0.1:8471"),
         namespace=environment.get("RAILWRIGHT_NAMESPACE", "railwright-system"),
-        identity=f"{socket.gethostname()}-{os.getpid()}-{os.urandom(4).hex()}",
+        identity=environment.get("RAILWRIGHT_IDENTITY")
+        or f"{socket.gethostname()}-{os.getpid()}-{os.urandom(4).hex()}",
     )
 
 

@@ -59,6 +59,7 @@ class OperatorProcess:
             "RAILWRIGHT_HEARTBEAT_ADDRESS": f"{self._host}:{self._heartbeats.port}",
             "RAILWRIGHT_PROBE_ADDRESS": f"127.0.0.1:{self._probes.port}",
             "RAILWRIGHT_NAMESPACE": NAMESPACE,
+            "RAILWRIGHT_IDENTITY": self._name,
         }
         command = [sys.executable, "-m", "railwright_operator"]
         self._process = self._plane.run(self._name, command, environment=environment)

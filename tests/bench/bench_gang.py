@@ -11,14 +11,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import collections
-import re
 import statistics
 import time
 from dataclasses import dataclass, field
 from typing import Any
 
 from bench import gang_site, raw_client
-from bench.gang_site import GPU, GPUS, RACK_NODES, GangSite, Json, say
+from bench.gang_site import FLOW, GPU, GPUS, RACK_NODES, GangSite, Json, say
 from railwright_api import names
 from railwright_operator.write import pods
 from railwright_scheduler.attempt.ledger import Entry, EntryState
@@ -106,11 +105,12 @@ def _ours(site: GangSite, workload: Workload, operator: OperatorProcess, results
         gang_site.job("bench", f"{workload.name}-{number:02d}", nodes=workload.pods_each)
         for number in range(workload.jobs)
     ]
-    requests, cpu_s = site.requests(), gang_site.cpu_s(operator.pid)
+    flows = (FLOW, f"{FLOW}-lease")
+    requests, cpu_s = site.requests(*flows), gang_site.cpu_s(operator.pid)
     with site.watched("bench", workload.pods) as watcher:
         started_s = asyncio.run(gang_site.apply(site, jobs))
         took_s = watcher.all_running_s() - started_s
-    results.requests_per_pod.append((site.requests() - requests) / workload.pods)
+    results.requests_per_pod.append((site.requests(*flows) - requests) / workload.pods)
     results.operator_cpu_s[workload.name].append(gang_site.cpu_s(operator.pid) - cpu_s)
     found = site.pods("bench")
     if workload is W1:
@@ -154,15 +154,6 @@ def _overcommitted(found: list[Json]) -> int:
     return sum(amount > GPUS for amount in used.values())
 
 
-def _lag_p99_ms(operator: OperatorProcess) -> float:
-    """The upper edge of the bucket that the 99th percentile falls into."""
-    text = operator.probe("/metrics")[1]
-    found = re.findall(r'^railwright_loop_lag_seconds_bucket\{le="(\S+)"\} (\S+)$', text, re.M)
-    buckets = [(float(edge), float(count)) for edge, count in found]
-    total = buckets[-1][1]
-    return 1000 * next(edge for edge, count in buckets if count >= 0.99 * total)
-
-
 def _figures(results: Results, operator: OperatorProcess) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     for name, raw_s in results.raw_s.items():
@@ -183,7 +174,7 @@ def _figures(results: Results, operator: OperatorProcess) -> dict[str, Any]:
         "single_rack_gangs_w1": sum(count == 1 for count in racks) * W1.jobs // len(racks),
         "overcommitted_nodes": results.overcommitted,
         "operator_rss_mib": round(gang_site.resident_mib(operator.pid)),
-        "loop_block_p99_ms": _lag_p99_ms(operator),
+        "loop_block_p99_ms": gang_site.lag_p99_ms(operator),
     }
 
 

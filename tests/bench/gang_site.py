@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,20 +84,19 @@ class GangSite:
         def gone() -> bool:
             # Whatever the garbage collector has not come to yet.
             self.request("DELETE", f"{pods}?gracePeriodSeconds=0")
-            return not self.get(f"{pods}?limit=1")["items"] and not self._in_flight()
+            return not self.get(f"{pods}?limit=1")["items"] and not self.in_flight()
 
         waiting.until(gone, "no pod left", deadline_s=GONE_DEADLINE_S, pause_s_longest=2.0)
 
-    def requests(self) -> int:
-        """Requests of the operator's account that the API server has let in, by its own count."""
-        with_lease = (FLOW, f"{FLOW}-lease")
+    def requests(self, *flows: str) -> int:
+        """Requests of these flows that the API server has let in, by its own count."""
         text = self._metrics()
         found = re.findall(
             r'^apiserver_flowcontrol_dispatched_requests_total\{flow_schema="([^"]*)".*\} (\S+)$',
             text,
             re.MULTILINE,
         )
-        return sum(int(float(count)) for schema, count in found if schema in with_lease)
+        return sum(int(float(count)) for schema, count in found if schema in flows)
 
     @contextmanager
     def watched(self, namespace: str, pods: int) -> Iterator[_Watcher]:
@@ -126,7 +126,8 @@ class GangSite:
         with closing(self.plane.client()) as client:
             return api_client.answers(client, path)
 
-    def _in_flight(self) -> list[Json]:
+    def in_flight(self) -> list[Json]:
+        """The attempts in the ledger."""
         path = f"/apis/{names.API_VERSION}/{names.LEDGERS}"
         ledgers = self.get(path)["items"]
         return [entry for ledger in ledgers for entry in ledger["spec"].get("entries", [])]
@@ -151,9 +152,9 @@ class _Watcher:
 
 
 @contextmanager
-def opened(nodes: int) -> Iterator[GangSite]:
+def opened(nodes: int, *, lease_s: int = LEASE_S) -> Iterator[GangSite]:
     """A cluster of so many nodes, with our kinds and the operator's rights, and no operator."""
-    options = ControlPlaneOptions(node_lease_s=LEASE_S)
+    options = ControlPlaneOptions(node_lease_s=lease_s)
     with ControlPlane.start("bench", options=options) as plane:
         operator_process.install(plane, ROOT)
         say(f"{nodes} simulated nodes")
@@ -213,6 +214,22 @@ def resident_mib(pid: int) -> float:
     found = re.search(r"^VmHWM:\s+(\d+) kB$", text, re.MULTILINE)
     assert found is not None, text
     return int(found[1]) / 1024
+
+
+def lag_buckets(operator: OperatorProcess) -> dict[float, float]:
+    """How many times the event loop was no later than so many seconds, by its own count."""
+    text = operator.probe("/metrics")[1]
+    found = re.findall(r'^railwright_loop_lag_seconds_bucket\{le="(\S+)"\} (\S+)$', text, re.M)
+    return {float(edge): float(count) for edge, count in found}
+
+
+def lag_p99_ms(operator: OperatorProcess, *, since: Mapping[float, float] | None = None) -> float:
+    """The upper edge of the bucket that the 99th percentile falls into."""
+    before = since or {}
+    now = lag_buckets(operator)
+    counts = {edge: count - before.get(edge, 0.0) for edge, count in now.items()}
+    total = counts[math.inf]
+    return 1000 * next(edge for edge, count in counts.items() if count >= 0.99 * total)
 
 
 def cpu_s(pid: int) -> float:

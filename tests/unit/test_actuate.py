@@ -16,7 +16,7 @@ from railwright_operator.watch import records
 from railwright_operator.watch.records import PodRecord
 from railwright_operator.watch.reflector import Reflector
 from railwright_operator.write import pods
-from railwright_operator.write.actuate import PAUSE_BASE_S, PAUSE_CAP_S, Actuator
+from railwright_operator.write.actuate import PAUSE_BASE_S, PAUSE_CAP_S, UNDER_WAY_MAX, Actuator
 from railwright_scheduler.attempt.gang import Action, BindPod, CreatePod, DeletePod, WritePlacement
 from worlds import attempts
 from worlds.jobs import GPU
@@ -108,15 +108,20 @@ class Shell:
     async def do(self, *actions: Action) -> list[str]:
         """Carry them out; the verbs that this asked of the server."""
         before = len(self.server.asked)
+        self.actuator.turn_begins()
         self.actuator.start(actions)
-        for _ in range(STEPS):
-            await asyncio.sleep(0)
+        await settled()
         return self.server.asked[before:]
 
     @property
     def told(self) -> tuple[str | None, str]:
         """The refusal and the hindrance of the attempt."""
         return self.actuator.refusal(ENTRY.key), self.actuator.hindrance(ENTRY.key)
+
+
+async def settled() -> None:
+    for _ in range(STEPS):
+        await asyncio.sleep(0)
 
 
 async def test_a_pod_that_was_made_is_known_before_the_watch_brings_it() -> None:
@@ -180,6 +185,29 @@ async def test_one_action_under_way_is_not_started_twice_and_wakes_the_loop_at_i
     await shell.do()
     assert shell.woken == 1
     assert list(shell.pods.records) == ["u10"]
+
+
+async def test_what_ended_while_a_turn_was_planned_is_not_done_again() -> None:
+    shell = Shell()
+    shell.server.held.clear()
+    await shell.do(CREATE)
+    shell.actuator.turn_begins()
+    shell.server.held.set()
+    await settled()
+    shell.actuator.start([CREATE])
+    await settled()
+    assert shell.server.asked == ["create"]
+    assert await shell.do(CREATE) == ["create"]
+
+
+async def test_only_so_many_are_under_way_and_the_loop_is_woken_for_the_rest() -> None:
+    shell = Shell()
+    shell.server.held.clear()
+    gang = [CreatePod(ENTRY, rank) for rank in range(UNDER_WAY_MAX + 10)]
+    assert len(await shell.do(*gang)) == UNDER_WAY_MAX
+    shell.server.held.set()
+    await settled()
+    assert shell.woken > 1
 
 
 async def test_a_slow_answer_does_not_keep_others_from_starting() -> None:

@@ -54,3 +54,10 @@ def test_an_address_that_is_none_is_named_with_its_value(value: str) -> None:
 def test_two_replicas_on_one_machine_are_told_apart() -> None:
     identities = {settings.from_environment(LEAST).identity for _ in range(8)}
     assert len(identities) == 8
+
+
+def test_a_replica_may_be_told_its_name_and_has_one_of_its_own_otherwise() -> None:
+    named = LEAST | {"RAILWRIGHT_IDENTITY": "railwright-operator-0"}
+    assert settings.from_environment(named).identity == "railwright-operator-0"
+    first, second = (settings.from_environment(LEAST).identity for _ in range(2))
+    assert first != second

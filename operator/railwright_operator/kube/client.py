@@ -30,7 +30,11 @@ from railwright_operator.metrics import ApiMetrics
 DEADLINE_S = 10.0
 CONNECT_S = 5.0
 ATTEMPTS_MAX = 6
-REQUESTS_MAX = 64
+WRITES_MAX = 64
+READS_MAX = 32
+"""At a time. A deadline counts from when a request is let in: those who queue here are bounded by
+what their askers have under way. Reads have a lane of their own, as a webhook can hold up writes.
+"""
 BACKOFF_BASE_S = 0.1
 BACKOFF_CAP_S = 2.0
 
@@ -105,7 +109,8 @@ class Api:
         self._rng = rng
         self._token = source.token
         self._token_lock = asyncio.Lock()
-        self._slots = asyncio.Semaphore(REQUESTS_MAX)
+        self._writing = asyncio.Semaphore(WRITES_MAX)
+        self._reading = asyncio.Semaphore(READS_MAX)
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -193,6 +198,10 @@ class Api:
             raise errors.Unreachable(f"{request}: {type(error).__name__}: {error}") from error
 
     async def _run(self, request: _Request, deadline_s: float) -> Any:
+        async with self._writing if request.writes else self._reading:
+            return await self._persist(request, deadline_s)
+
+    async def _persist(self, request: _Request, deadline_s: float) -> Any:
         """Attempts until an answer that is final, or until no attempt fits the deadline."""
         until_s = self._clock() + deadline_s
         renewed = False
@@ -227,27 +236,18 @@ class Api:
         raise last
 
     async def _attempt(self, request: _Request, left_s: float) -> _Reply:
-        """One request: through the bound on concurrency, then the gate, then the wire."""
-        until_s = self._clock() + left_s
+        """One request: through the gate, then on the wire."""
+        if request.writes and not self._may_write():
+            raise errors.NotLeader(f"{request}: this process does not hold the Lease")
+        started_s = self._clock()
+        code = "none"
         try:
-            async with asyncio.timeout(max(0.0, left_s)):
-                await self._slots.acquire()
-        except TimeoutError as error:
-            raise _NoAnswerError("deadline passed before it was sent", sent=False) from error
-        try:
-            if request.writes and not self._may_write():
-                raise errors.NotLeader(f"{request}: this process does not hold the Lease")
-            started_s = self._clock()
-            code = "none"
-            try:
-                reply = await self._send(request, until_s - started_s)
-                code = str(reply.status)
-                return reply
-            finally:
-                self._metrics.requests.labels(request.verb, code).inc()
-                self._metrics.request_s.labels(request.verb).observe(self._clock() - started_s)
+            reply = await self._send(request, left_s)
+            code = str(reply.status)
+            return reply
         finally:
-            self._slots.release()
+            self._metrics.requests.labels(request.verb, code).inc()
+            self._metrics.request_s.labels(request.verb).observe(self._clock() - started_s)
 
     async def _send(self, request: _Request, left_s: float) -> _Reply:
         token = self._token

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from railwright_operator.metrics import Metrics
 
-INTERVAL_S = 0.25
+INTERVAL_S = 0.05
 
 
 async def observe(metrics: Metrics, clock: Callable[[], float]) -> None:

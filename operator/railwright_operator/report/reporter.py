@@ -147,6 +147,8 @@ class Reporter:
         if known.record.phase in FINAL:
             self._commits.refuse(uid)
             return self._expire(known) if self._is_expired(known, now) else None
+        if self._jobs.get(uid) is not known:
+            return None  # It was written since the turn began: the next one has the newer.
         view = self._sessions.attempt(uid, record.attempt)
         record = self._commits.fold(uid, record, view)
         told = self._told(known, record, view, plan, now)

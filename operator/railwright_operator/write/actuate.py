@@ -40,6 +40,11 @@ RenderPlacement = Callable[[Entry], Manifest | None]
 """The Placement of an attempt; None when its job is gone."""
 
 REFUSAL_LENGTH_MAX = 900
+
+UNDER_WAY_MAX = 256
+"""Enough to keep the API server busy from one turn to the next, and little to outlive its reason.
+"""
+
 PAUSE_BASE_S = 0.5
 PAUSE_CAP_S = 8.0
 
@@ -80,6 +85,8 @@ class Actuator:
         self._rng = rng
         self._under_way: dict[ActionKey, asyncio.Task[None]] = {}
         self._left: dict[AttemptKey, int] = {}
+        self._more = False
+        self._ended: set[ActionKey] = set()
         self._pauses: dict[ActionKey, _Pause] = {}
 
     def __repr__(self) -> str:
@@ -105,13 +112,26 @@ class Actuator:
         self._hindrances = {key: why for key, why in self._hindrances.items() if key in kept}
         self._pauses = {key: pause for key, pause in self._pauses.items() if key[1] in kept}
 
+    def turn_begins(self) -> None:
+        """The world is about to be looked at: what ended before is seen in it."""
+        self._ended.clear()
+
     def start(self, actions: Iterable[Action]) -> None:
-        """Begin what is not under way or paused."""
+        """Begin what is not under way or paused, up to ``UNDER_WAY_MAX``; a later turn goes on.
+
+        Nor what ended since the turn began: its plan does not know that yet.
+        """
         now_s = self._clock()
+        self._more = False
         for action in actions:
             key = _key(action)
+            if len(self._under_way) >= UNDER_WAY_MAX:
+                self._more = True
+                return
             pause = self._pauses.get(key)
-            if key not in self._under_way and (pause is None or now_s >= pause.until_s):
+            if key in self._under_way or key in self._ended:
+                continue
+            if pause is None or now_s >= pause.until_s:
                 task = asyncio.create_task(self._one(action, key))
                 self._under_way[key] = task
                 self._left[action.entry.key] = self._left.get(action.entry.key, 0) + 1
@@ -119,10 +139,13 @@ class Actuator:
 
     def _done(self, key: ActionKey, task: asyncio.Task[None]) -> None:
         del self._under_way[key]
+        self._ended.add(key)
         attempt = key[1]
         self._left[attempt] -= 1
         if not self._left[attempt]:
             del self._left[attempt]
+            self._wake()
+        elif self._more and len(self._under_way) < UNDER_WAY_MAX // 2:
             self._wake()
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("action broke", exc_info=error, extra={"action": str(key)})

@@ -1,0 +1,171 @@
+"""What the operator costs on a large cluster, and how soon it decides again after a crash.
+
+5,000 simulated nodes of 8 GPUs, 40,000 pods of others, 1,250 jobs of 8 pods that hold every GPU
+but a few, and 1,000 jobs that wait. The operator is left alone for a minute, then killed and
+started again while a job that fits is waiting: the first decision is that job's placement.
+Progress goes to stderr, one JSON object to stdout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import re
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import aiohttp
+import orjson
+
+from bench import gang_site
+from bench.gang_site import FLOW, GPU, GangSite, Json, say
+from railwright_api import names
+from railwright_testbed import waiting
+from railwright_testbed.operator_process import OperatorProcess
+
+NODES = 5_000
+OTHERS_A_NODE = 8
+GANG, GANG_GPUS = 8, 4
+SPARE_NODES = 8
+QUEUED = 1_000
+CONCURRENCY = 64
+LEASE_S = 1_200
+IDLE_S = 60.0
+SETTLED_DEADLINE_S = 1_800.0
+DECIDED_DEADLINE_S = 120.0
+WRITES = ("create", "replace", "patch", "delete")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=NODES)
+    nodes = parser.parse_args().nodes
+    running = (nodes - SPARE_NODES) * gang_site.GPUS // GANG_GPUS // GANG
+    with gang_site.opened(nodes, lease_s=LEASE_S) as site:
+        site.namespace("others")
+        site.namespace("bench")
+        say(f"{nodes * OTHERS_A_NODE} pods of others")
+        asyncio.run(_create_all(site, "/api/v1/namespaces/others/pods", _others(nodes)))
+        with gang_site.operated(site) as operator:
+            say(f"{running} jobs that run, {QUEUED} that wait")
+            asyncio.run(_create_all(site, _jobs_path(), _running(running)))
+            _until_settled(site, {"Starting": running})
+            asyncio.run(_create_all(site, _jobs_path(), _waiting()))
+            _until_settled(site, {"Starting": running, "Queued": QUEUED})
+            idle = _idle(site, operator)
+            figures = idle | _restarted(site, operator)
+        gang_site.report({"nodes": nodes, "pods": _count(site)} | figures)
+
+
+def _idle(site: GangSite, operator: OperatorProcess) -> dict[str, float]:
+    say(f"idle for {IDLE_S:.0f} s")
+    writes, lags = _writes(site, operator), gang_site.lag_buckets(operator)
+    _pass(IDLE_S)
+    return {
+        "idle_writes_per_second": round((_writes(site, operator) - writes) / IDLE_S, 2),
+        "idle_loop_block_p99_ms": gang_site.lag_p99_ms(operator, since=lags),
+    }
+
+
+def _restarted(site: GangSite, operator: OperatorProcess) -> dict[str, float]:
+    say("killed and started again")
+    operator.stop()
+    job = gang_site.job("bench", "first", nodes=SPARE_NODES)
+    asyncio.run(_create_all(site, _jobs_path(), [job]))
+    started_s = time.monotonic()
+    operator.start()
+    waiting.until(
+        lambda: site.get(f"{_jobs_path()}/first").get("status", {}).get("attempt") == 1,
+        "the first decision",
+        deadline_s=DECIDED_DEADLINE_S,
+        pause_s_longest=0.1,
+    )
+    decided_s = time.monotonic() - started_s
+    _pass(IDLE_S / 2)
+    return {
+        "restart_to_first_decision_seconds": round(decided_s, 2),
+        "loop_block_p99_ms": gang_site.lag_p99_ms(operator),
+        "rss_mib": round(gang_site.resident_mib(operator.pid)),
+    }
+
+
+def _pass(seconds: float) -> None:
+    """Let time go by: what is measured is that nothing happens."""
+    end_s = time.monotonic() + seconds
+    waiting.until(lambda: time.monotonic() > end_s, "time", deadline_s=seconds + 5)
+
+
+def _until_settled(site: GangSite, phases: dict[str, int]) -> None:
+    """Wait until so many jobs are in each phase and nothing is in flight."""
+
+    def settled() -> bool:
+        found = [job.get("status", {}).get("phase") for job in site.get(_jobs_path())["items"]]
+        counts = {phase: found.count(phase) for phase in phases}
+        say(f"  {counts}")
+        return counts == phases and not site.in_flight()
+
+    waiting.until(settled, "every job settled", deadline_s=SETTLED_DEADLINE_S, pause_s_longest=10.0)
+
+
+def _writes(site: GangSite, operator: OperatorProcess) -> float:
+    """Writes so far: what the operator counts, and every other request about its Lease."""
+    text = operator.probe("/metrics")[1]
+    found = re.findall(r'^railwright_api_requests_total\{.*verb="(\w+)".*\} (\S+)$', text, re.M)
+    counted = sum(float(count) for verb, count in found if verb in WRITES)
+    return counted + site.requests(f"{FLOW}-lease") / 2
+
+
+def _count(site: GangSite) -> int:
+    return sum(len(site.pods(namespace)) for namespace in ("others", "bench"))
+
+
+def _others(nodes: int) -> Iterable[Json]:
+    resources = {"requests": {"cpu": "1", "memory": "4Gi"}}
+    container = {"name": "main", "image": "example.com/none", "resources": resources}
+    for number in range(nodes * OTHERS_A_NODE):
+        yield {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"other-{number:05d}", "labels": {"app": "other"}},
+            "spec": {"nodeName": f"node-{number % nodes:05d}", "containers": [container]},
+        }
+
+
+def _running(count: int) -> Iterable[Json]:
+    for number in range(count):
+        job = gang_site.job("bench", f"running-{number:04d}", nodes=GANG)
+        job["spec"]["resourcesPerNode"] = {GPU: GANG_GPUS}
+        yield job
+
+
+def _waiting() -> Iterable[Json]:
+    for number in range(QUEUED):
+        yield gang_site.job("bench", f"waiting-{number:04d}", nodes=SPARE_NODES + 1 + number % 64)
+
+
+def _jobs_path() -> str:
+    return f"/apis/{names.API_VERSION}/namespaces/bench/{names.TRAINING_JOBS}"
+
+
+async def _create_all(site: GangSite, path: str, objects: Iterable[Json]) -> None:
+    slots = asyncio.Semaphore(CONCURRENCY)
+
+    async def one(http: aiohttp.ClientSession, body: Any) -> None:
+        headers = {"Content-Type": "application/json"}
+        try:
+            async with http.post(
+                site.plane.url + path, data=orjson.dumps(body), headers=headers
+            ) as answer:
+                assert answer.status == 201, await answer.text()
+        finally:
+            slots.release()
+
+    async with site.session() as http, asyncio.TaskGroup() as tasks:
+        for body in objects:
+            await slots.acquire()
+            tasks.create_task(one(http, body))
+
+
+if __name__ == "__main__":
+    main()
