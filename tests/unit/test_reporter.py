@@ -81,6 +81,28 @@ async def test_a_deletion_that_is_refused_is_asked_again_ever_more_rarely() -> N
     assert path not in desk.store.objects
 
 
+async def test_a_status_that_cannot_be_written_is_tried_again_ever_more_rarely() -> None:
+    desk = Desk()
+    path = desk.add(reporting.raw_job("job"))
+    desk.store.refusals["patch", f"{path}/status"] = FAULTS[1]
+    for _ in range(600):
+        await desk.turn(waits=short(1))
+        desk.now_s += 0.05
+    assert 4 <= desk.store.count("patch") <= 20
+    desk.store.refusals.clear()
+    desk.now_s += reporter.PAUSE_CAP_S
+    await desk.turn(waits=short(1))
+    assert desk.store.objects[path]["status"]["reason"] == "NotEnoughNodes"
+
+
+async def test_a_job_written_since_the_turn_began_is_left_to_the_next() -> None:
+    desk = Desk()
+    desk.add(reporting.raw_job("job"))
+    newer = reporting.raw_job("job", version=500)
+    await desk.turn(waits=short(1), meanwhile=lambda: desk.jobs.absorb(newer))
+    assert desk.store.count("patch") == 0
+
+
 async def test_a_commit_of_a_job_that_is_gone_is_refused() -> None:
     desk = Desk()
     desk.add(reporting.raw_job("job", status=RUNNING))

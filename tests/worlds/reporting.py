@@ -165,9 +165,16 @@ class Desk:
         return path
 
     async def turn(
-        self, records: Mapping[str, JobRecord] | None = None, *, waits: Reason | None = None
+        self,
+        records: Mapping[str, JobRecord] | None = None,
+        *,
+        waits: Reason | None = None,
+        meanwhile: Callable[[], None] = lambda: None,
     ) -> None:
-        """One turn's report: records that changed by UID; ``waits`` is why all of them wait."""
+        """One turn's report: records that changed by UID; ``waits`` is why all of them wait.
+
+        ``meanwhile`` happens between the look at the world and the report.
+        """
         self.seen.jobs = {known.uid: known for known in self.jobs.all()}
         now = {uid: known.record for uid, known in self.seen.jobs.items()} | dict(records or {})
         plan = Turn(
@@ -177,6 +184,7 @@ class Desk:
             waits={} if waits is None else dict.fromkeys(now, waits),
             assessments={},
         )
+        meanwhile()
         await self.reporter.report(plan)
         await _settled()
 

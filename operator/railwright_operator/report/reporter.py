@@ -20,7 +20,7 @@ from random import Random
 from typing import Any
 
 from railwright_api import names
-from railwright_operator import backoff
+from railwright_operator.backoff import Pauses
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.kube import bodies, errors, paths
@@ -48,6 +48,9 @@ WRITES_MAX = 16
 
 SLICE_S = 0.01
 """With thousands of jobs, others get the event loop in between."""
+
+PAUSE_BASE_S = 0.5
+PAUSE_CAP_S = 8.0
 
 EXPIRY_BACKOFF_BASE_S = 1.0
 EXPIRY_BACKOFF_CAP_S = 300.0
@@ -79,9 +82,13 @@ class Reporter:
         self._observer = observer
         self._wake = wake
         self._clock = clock
-        self._rng = rng
         self._written_s: dict[str, float] = {}
-        self._expiries: dict[str, tuple[int, float]] = {}
+        self._expiries: Pauses[str] = Pauses(
+            base_s=EXPIRY_BACKOFF_BASE_S, cap_s=EXPIRY_BACKOFF_CAP_S, clock=clock, rng=rng
+        )
+        self._pauses: Pauses[str] = Pauses(
+            base_s=PAUSE_BASE_S, cap_s=PAUSE_CAP_S, clock=clock, rng=rng
+        )
         self._quiet: dict[str, status.Told] = {}
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._slots = asyncio.Semaphore(WRITES_MAX)
@@ -97,7 +104,7 @@ class Reporter:
         self._commits.refuse_all_but(plan.records)
         started_s = self._clock()
         for uid in [*plan.records, *(unread.keys() - plan.records.keys())]:
-            if uid in self._under_way:
+            if uid in self._under_way or not self._pauses.over(uid):
                 continue
             try:
                 if uid in plan.records:
@@ -115,7 +122,8 @@ class Reporter:
 
     def _forget_all_but(self, uids: Collection[str]) -> None:
         self._written_s = {uid: at for uid, at in self._written_s.items() if uid in uids}
-        self._expiries = {uid: held for uid, held in self._expiries.items() if uid in uids}
+        self._expiries.forget_unless(uids.__contains__)
+        self._pauses.forget_unless(uids.__contains__)
         self._quiet = {uid: told for uid, told in self._quiet.items() if uid in uids}
 
     def _start(self, uid: str, telling: Telling) -> None:
@@ -133,9 +141,13 @@ class Reporter:
         if task.cancelled():
             return
         error = task.exception()
+        if error is None:
+            self._pauses.succeeded(uid)
+            return
+        self._pauses.failed(uid)
         if isinstance(error, errors.RequestFailed):
             logger.warning("job not told", extra={"job_uid": uid, "error": str(error)})
-        elif error is not None:
+        else:
             logger.error("telling a job broke", exc_info=error, extra={"job_uid": uid})
 
     def _job(
@@ -269,18 +281,15 @@ class Reporter:
             return False
         if now < datetime.datetime.fromisoformat(finished) + datetime.timedelta(seconds=ttl_s):
             return False
-        return self._clock() >= self._expiries.get(known.uid, (0, 0.0))[1]
+        return self._expiries.over(known.uid)
 
     async def _expire(self, known: Known) -> None:
         """Delete the job; its pods and placements go with it.
 
-        What refuses that may refuse it for good, so it is asked more and more rarely.
+        It counts as failed until the job is seen to be gone: what refuses that, or a finalizer
+        that holds it, may do so for good, so it is asked more and more rarely.
         """
-        tries = self._expiries.get(known.uid, (0, 0.0))[0]
-        wait_s = backoff.delay_s(
-            tries, base_s=EXPIRY_BACKOFF_BASE_S, cap_s=EXPIRY_BACKOFF_CAP_S, rng=self._rng
-        )
-        self._expiries[known.uid] = tries + 1, self._clock() + wait_s
+        self._expiries.failed(known.uid)
         try:
             await self._api.delete(_path(known.raw), bodies.deletion(known.uid))
         except (errors.ConflictError, errors.NotFoundError):

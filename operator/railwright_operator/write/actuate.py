@@ -15,12 +15,12 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 from railwright_api import names
-from railwright_operator import backoff
+from railwright_operator.backoff import Pauses
 from railwright_operator.kube import bodies, errors, paths
 from railwright_operator.kube.client import Api
 from railwright_operator.watch import records
@@ -51,14 +51,6 @@ PAUSE_CAP_S = 8.0
 FOR_GOOD = (errors.InvalidError, errors.ForbiddenError, errors.AlreadyExistsError)
 
 
-@dataclass(frozen=True, slots=True)
-class _Pause:
-    """So many failures in a row; not again before then."""
-
-    failures: int
-    until_s: float
-
-
 class Actuator:
     """Carries out actions; remembers only what was refused and which placements are written."""
 
@@ -81,13 +73,13 @@ class Actuator:
         self._refusals: dict[AttemptKey, str] = {}
         self._hindrances: dict[AttemptKey, str] = {}
         self._wake = wake
-        self._clock = clock
-        self._rng = rng
         self._under_way: dict[ActionKey, asyncio.Task[None]] = {}
         self._left: dict[AttemptKey, int] = {}
         self._more = False
         self._ended: set[ActionKey] = set()
-        self._pauses: dict[ActionKey, _Pause] = {}
+        self._pauses: Pauses[ActionKey] = Pauses(
+            base_s=PAUSE_BASE_S, cap_s=PAUSE_CAP_S, clock=clock, rng=rng
+        )
 
     def __repr__(self) -> str:
         return f"<Actuator placed={len(self._placed)} under way={len(self._under_way)}>"
@@ -110,7 +102,7 @@ class Actuator:
         self._placed &= kept
         self._refusals = {key: why for key, why in self._refusals.items() if key in kept}
         self._hindrances = {key: why for key, why in self._hindrances.items() if key in kept}
-        self._pauses = {key: pause for key, pause in self._pauses.items() if key[1] in kept}
+        self._pauses.forget_unless(lambda key: key[1] in kept)
 
     def turn_begins(self) -> None:
         """The world is about to be looked at: what ended before is seen in it."""
@@ -121,17 +113,15 @@ class Actuator:
 
         Nor what ended since the turn began: its plan does not know that yet.
         """
-        now_s = self._clock()
         self._more = False
         for action in actions:
             key = _key(action)
             if len(self._under_way) >= UNDER_WAY_MAX:
                 self._more = True
                 return
-            pause = self._pauses.get(key)
             if key in self._under_way or key in self._ended:
                 continue
-            if pause is None or now_s >= pause.until_s:
+            if self._pauses.over(key):
                 task = asyncio.create_task(self._one(action, key))
                 self._under_way[key] = task
                 self._left[action.entry.key] = self._left.get(action.entry.key, 0) + 1
@@ -166,14 +156,10 @@ class Actuator:
             logger.warning("refused", extra=_context(action, error))
         except errors.RequestFailed as error:
             self._hindrances[action.entry.key] = str(error)[:REFUSAL_LENGTH_MAX]
-            failures = self._pauses[key].failures + 1 if key in self._pauses else 0
-            pause_s = backoff.delay_s(
-                failures, base_s=PAUSE_BASE_S, cap_s=PAUSE_CAP_S, rng=self._rng
-            )
-            self._pauses[key] = _Pause(failures, self._clock() + pause_s)
+            self._pauses.failed(key)
             logger.warning("to be tried again", extra=_context(action, error))
         else:
-            self._pauses.pop(key, None)
+            self._pauses.succeeded(key)
 
     async def _write_placement(self, entry: Entry) -> None:
         body = self._render_placement(entry)
