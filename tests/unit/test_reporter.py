@@ -207,3 +207,13 @@ async def test_a_wait_of_a_later_attempt_is_told_again() -> None:
     await desk.turn(waits=short(3))
     notes = [note for reason, note in await desk.told() if reason == "NotEnoughNodes"]
     assert [note[note.index(";") :][:5] for note in notes] == ["; 1 o", "; 2 o"]
+
+
+async def test_an_end_that_somebody_else_wrote_is_taken_back_while_the_ledger_says_other() -> None:
+    desk = Desk()
+    forged = {"phase": "Failed", "attempt": 1, "endedAttempt": 1}
+    path = desk.add(reporting.raw_job("a", status=forged))
+    starting = JobRecord(phase=Phase.STARTING, attempt=1, nodes=("n0", "n1"))
+    await desk.turn({"a-uid": starting})
+    status = desk.store.objects[path]["status"]
+    assert (status["phase"], status["attempt"], status.get("endedAttempt")) == ("Starting", 1, 0)

@@ -96,7 +96,7 @@ class Reporter:
     async def _job(self, uid: str, record: JobRecord, plan: Turn, now: datetime.datetime) -> None:
         known = self._observer.known(uid)
         assert known is not None, uid
-        if known.record.phase in FINAL:
+        if known.record.phase in FINAL and record.phase in FINAL:
             self._commits.refuse(uid)
             await self._expire(known, now)
             return

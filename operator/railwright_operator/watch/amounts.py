@@ -22,7 +22,8 @@ Raw = Mapping[str, Any]
 
 
 def requested(spec: Raw) -> Amounts:
-    """A pod's effective requests, one pod included. Pods of one shape share one mapping.
+    """A pod's effective requests, one pod included, nothing asked for left out. Pods of one shape
+    share one mapping.
 
     Raises QuantityError for an amount that Kubernetes would not have stored.
     """
@@ -38,7 +39,7 @@ def requested(spec: Raw) -> Amounts:
     total = _larger(_sum([together, sidecars]), peak)
     total |= _requests(spec)
     total = _sum([total, _parsed(spec.get("overhead") or {}), {"pods": 1}])
-    return _shared(tuple(sorted(total.items())))
+    return _shared(tuple(sorted((name, amount) for name, amount in total.items() if amount)))
 
 
 def allocatable(raw: Raw) -> tuple[Amounts, str]:
