@@ -20,7 +20,7 @@ def install(plane: ControlPlane, repository: Path) -> None:
     """Apply the CRDs and the operator's manifests, as the README tells an administrator to."""
     plane.kubectl("apply", "--server-side", "-f", str(repository / "crds"))
     plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
-    plane.kubectl("apply", "-f", str(repository / "deploy" / "operator.yaml"))
+    plane.kubectl("apply", "-f", str(repository / "deploy"))
 
 
 class OperatorProcess:

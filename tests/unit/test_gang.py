@@ -61,6 +61,7 @@ def test_a_gang_that_is_bound_leaves_the_ledger_once_its_job_knows() -> None:
         ("n0~ -", {}, CauseCode.COMMIT_REFUSED, "pod a-1-0 went before its gang was bound"),
         ("-! -", {}, CauseCode.COMMIT_REFUSED, "pod a-1-0 went before its gang was bound"),
         ("n7 -", {}, CauseCode.COMMIT_REFUSED, "pod a-1-0 is on n7, planned was n0"),
+        ("n0 n7", {}, CauseCode.COMMIT_REFUSED, "pod a-1-1 is on n7, planned was n1"),
         (
             "n0 -",
             {"misfits": {"n1": "went"}},

@@ -139,17 +139,18 @@ def _why_abort(entry: Entry, seen: GangSeen) -> Cause | None:
         return seen.stop
     if seen.refusal is not None:
         return Cause(CauseCode.COMMIT_REFUSED, seen.refusal)
+    for pod in seen.pods:
+        planned = entry.nodes[pod.node_rank]
+        if pod.node and pod.node != planned:
+            return Cause(
+                CauseCode.COMMIT_REFUSED, f"pod {pod.name} is on {pod.node}, planned was {planned}"
+            )
     bound = {pod.node_rank for pod in seen.pods if pod.node}
     if len(bound) == len(entry.nodes):
         return None
     for pod in seen.pods:
         if pod.deleting or (pod.terminal and not pod.node):
             return Cause(CauseCode.COMMIT_REFUSED, f"pod {pod.name} went before its gang was bound")
-        if pod.node and pod.node != entry.nodes[pod.node_rank]:
-            planned = entry.nodes[pod.node_rank]
-            return Cause(
-                CauseCode.COMMIT_REFUSED, f"pod {pod.name} is on {pod.node}, planned was {planned}"
-            )
     for rank, node in enumerate(entry.nodes):
         if rank not in bound and node in seen.misfits:
             return Cause(
