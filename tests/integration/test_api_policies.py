@@ -22,7 +22,7 @@ JOBS = manifests.path(names.TRAINING_JOBS, TENANT)
 
 @pytest.fixture(scope="module")
 def token(site: Site) -> str:
-    """Of somebody who may do anything to our objects in a tenant's namespace, and read one secret."""
+    """Of one who may do anything to our objects in a tenant's namespace, and read one secret."""
     kubectl = site.plane.kubectl
     kubectl("create", "namespace", TENANT)
     kubectl("label", "namespace", TENANT, f"{names.GROUP}/tenant=restricted")

@@ -42,17 +42,17 @@ def requested(spec: Raw) -> Amounts:
     return _shared(tuple(sorted((name, amount) for name, amount in total.items() if amount)))
 
 
-def allocatable(raw: Raw) -> tuple[Amounts, str]:
-    """A node's amounts, and which of them could not be read; those count as 0."""
+def allocatable(raw: Raw) -> tuple[Amounts, Mapping[str, str]]:
+    """A node's amounts, and why some of them could not be read; those count as 0."""
     parsed: dict[str, int] = {}
-    problems: list[str] = []
+    unread: dict[str, str] = {}
     for resource, text in raw.items():
         try:
             parsed[resource] = _amount(resource, str(text))
         except quantities.QuantityError as error:
             parsed[resource] = 0
-            problems.append(f"{resource}: {error}")
-    return _shared(tuple(sorted(parsed.items()))), "; ".join(problems)[:1024]
+            unread[resource] = str(error)
+    return _shared(tuple(sorted(parsed.items()))), unread
 
 
 def _requests(holder: Raw) -> dict[str, int]:
