@@ -91,6 +91,12 @@ class OperatorProcess:
         finally:
             connection.close()
 
+    @property
+    def log_file(self) -> Path:
+        """All that it logged, of this run and those before it under the same name."""
+        assert self._process is not None, "not started"
+        return self._process.log
+
     def log(self) -> str:
         """The end of what it logged."""
         assert self._process is not None, "not started"

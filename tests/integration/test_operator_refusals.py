@@ -10,6 +10,7 @@ from integration.operator_site import Floor, Site
 from railwright_testbed import waiting
 
 GPU = "nvidia.com/gpu"
+MAIN = {"name": "train", "image": "i", "command": ["c"]}
 
 
 def test_a_quota_that_refuses_one_pod_keeps_the_whole_gang_out(site: Site, floor: Floor) -> None:
@@ -37,6 +38,13 @@ def test_a_pod_that_the_namespace_forbids_is_said(site: Site, floor: Floor) -> N
     assert 'violates PodSecurity "baseline' in message
     assert "hostPath" in message
     assert job.pods() == []
+
+
+def test_a_template_that_makes_no_pod_is_said_at_once(floor: Floor) -> None:
+    job = floor.apply("job", template={"spec": {"containers": [MAIN], "securityContext": "none"}})
+    message = job.until_reason("CommitRefused")["message"]
+    assert "cannot be handled as a Pod" in message
+    assert "securityContext" in message
 
 
 @pytest.mark.parametrize(

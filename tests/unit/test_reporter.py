@@ -11,7 +11,7 @@ import pytest
 from railwright import wire
 from railwright_operator.kube import errors
 from railwright_operator.kube.errors import RequestFailed
-from railwright_operator.report import events, reporter
+from railwright_operator.report import bounds, events, reporter
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.decisions import NotEnoughNodes, QueueMissing
@@ -192,7 +192,7 @@ async def test_a_note_is_cut_at_the_bytes_an_event_takes() -> None:
     desk.events.tell(story)
     ((_, note),) = await desk.told()
     assert note == "step " + "█" * 339
-    assert len(note.encode()) <= events.NOTE_BYTES_MAX
+    assert len(note.encode()) <= bounds.SENTENCE_BYTES_MAX
 
 
 async def test_a_wait_of_a_later_attempt_is_told_again() -> None:

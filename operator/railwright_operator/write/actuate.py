@@ -42,7 +42,12 @@ TURN_WAITS_S = 1.0
 PAUSE_BASE_S = 0.5
 PAUSE_CAP_S = 8.0
 
-FOR_GOOD = (errors.InvalidError, errors.ForbiddenError, errors.AlreadyExistsError)
+FOR_GOOD = (
+    errors.BadRequestError,
+    errors.InvalidError,
+    errors.ForbiddenError,
+    errors.AlreadyExistsError,
+)
 
 
 @dataclass(frozen=True, slots=True)
