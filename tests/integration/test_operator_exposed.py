@@ -5,12 +5,13 @@ from __future__ import annotations
 import http.client
 import json
 import os
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-from integration.operator_site import Floor, Site
+from integration.operator_site import Floor, Json, Site
 from railwright_api import names
 from railwright_testbed import waiting
 from railwright_testbed.kwok import PREFIX
@@ -90,9 +91,9 @@ def test_a_stranger_who_knows_a_jobs_uid_may_not_speak_for_it(site: Site, floor:
 def secretive(floor: Floor) -> Floor:
     """A floor on which jobs with a secret among their words went through all that can happen."""
     env = [{"name": "API_KEY", "value": CANARY}]
-    main = {"name": "train", "image": "i", "command": ["python3", CANARY], "args": [CANARY]}
-    main["env"] = env  # type: ignore[assignment]
-    odd = [
+    main: Json = {"name": "train", "image": "i", "command": ["python3", CANARY]}
+    main |= {"env": env, "args": [CANARY]}
+    odd: list[Json] = [
         {},
         {"hostAliases": [{"ip": "nowhere"}]},
         {"securityContext": "none"},
@@ -105,12 +106,12 @@ def secretive(floor: Floor) -> Floor:
             f"job-{number}", nodes=1, backoffLimit=0, annotations=said, template=template
         )
         wanted = "Failed" if not number else "Queued"
-        job.until(lambda status, wanted=wanted: _ended(status) == wanted, wanted)
+        job.until(partial(_ended, wanted), wanted)
     return floor
 
 
-def _ended(status: dict[str, object]) -> object:
-    return status.get("phase") if "lastEnd" in status else None
+def _ended(phase: str, status: Json) -> bool:
+    return "lastEnd" in status and status["phase"] == phase
 
 
 def test_what_users_write_into_their_jobs_is_in_no_log_event_or_status(

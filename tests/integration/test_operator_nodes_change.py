@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from integration import operator_site
 from integration.operator_site import Floor, Job, Json, Site
@@ -63,9 +64,9 @@ def test_a_gang_whose_node_changes_before_it_is_bound_is_planned_again_and_nothi
                 change(floor, planned[name])
             for name, (_, why) in CHANGES.items():
                 said = f"node {planned[name]} {why}"
-                jobs[name].until(lambda status, said=said: _ended(status, said), said)
+                jobs[name].until(partial(_ended, said), said)
         for name, job in jobs.items():
-            status = job.until(lambda status, job=job: _is_bound(job, status), "bound again")
+            status = job.until(partial(_is_bound, job), "bound again")
             assert planned[name] not in status["nodes"]
             assert (status["failures"], status["restarts"]) == (0, 0)
         _check_room(site, floor)
@@ -118,7 +119,7 @@ def _committed(floor: Floor, name: str) -> str:
     return waiting.until(node, f"{name} in the ledger", deadline_s=20)
 
 
-def _ended(status: Json, words: str) -> bool:
+def _ended(words: str, status: Json) -> bool:
     end = status.get("lastEnd", {})
     return end.get("cause") == "CommitRefused" and words in end["message"]
 
