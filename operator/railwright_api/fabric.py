@@ -8,9 +8,21 @@ from pydantic import ConfigDict, Field
 
 from railwright_api import names
 from railwright_api.pod_template import LABEL_KEY_LENGTH_MAX
-from railwright_api.schema import AGE, Column, Count, Definition, Part, Resource, Rule, rules
+from railwright_api.schema import (
+    AGE,
+    Column,
+    Count,
+    Definition,
+    Name,
+    Part,
+    Resource,
+    Rule,
+    Sentence,
+    rules,
+)
 
 LEVELS_MAX = 8
+PROBLEMS_MAX = 16
 
 Level = Annotated[
     str,
@@ -46,6 +58,17 @@ class LevelDomains(Part):
     """Number of different domains."""
 
 
+class NodeProblem(Part):
+    """What could not be made out of one node."""
+
+    node: Name
+    """Name of the node."""
+    key: Name
+    """Label, or allocatable resource."""
+    message: Sentence
+    """What is wrong with its value, and what counts instead."""
+
+
 class FabricStatus(Part):
     """What was found in the cluster."""
 
@@ -53,6 +76,10 @@ class FabricStatus(Part):
     """Number of nodes."""
     domains: Annotated[tuple[LevelDomains, ...], Field(max_length=LEVELS_MAX)] = ()
     """Number of domains of each level, the coarsest first."""
+    problems: Annotated[tuple[NodeProblem, ...], Field(max_length=PROBLEMS_MAX)] = ()
+    """What could not be made out of nodes, by their names; the first of them, if there are more."""
+    problem_count: Count | None = None
+    """Number of all such problems."""
 
 
 class Fabric(Resource):
@@ -81,5 +108,10 @@ DEFINITION = Definition(
     plural=names.FABRICS,
     scope="Cluster",
     categories=("railwright",),
-    columns=(Column("Nodes", ".status.nodes", "integer"), Column("Levels", ".spec.levels"), AGE),
+    columns=(
+        Column("Nodes", ".status.nodes", "integer"),
+        Column("Levels", ".spec.levels"),
+        Column("Problems", ".status.problemCount", "integer"),
+        AGE,
+    ),
 )

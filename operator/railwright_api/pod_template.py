@@ -18,6 +18,8 @@ from railwright_api.schema import Json, Name, Part, Quantity, Rule, rules
 TEXT_LENGTH_MAX = 32 * 1024
 LABEL_KEY_LENGTH_MAX = 317
 LABEL_VALUE_LENGTH_MAX = 63
+GRACE_MAX_S = 3600
+"""Nor 0: the API server forgets such a pod at once, while its containers still run."""
 
 Text = Annotated[str, Field(max_length=TEXT_LENGTH_MAX)]
 LabelKey = Annotated[str, Field(max_length=LABEL_KEY_LENGTH_MAX)]
@@ -233,6 +235,9 @@ class PodSpec(Part):
     """Only nodes with all of these labels are used."""
     tolerations: Annotated[tuple[Toleration, ...], Field(max_length=64)] | None = None
     """Taints of nodes that these pods may live with."""
+    termination_grace_period_seconds: Annotated[int, Field(ge=1, le=GRACE_MAX_S)] | None = None
+    """Seconds between the signal to end and the kill; 30 if not set. A pod keeps its devices for as
+    long."""
     restart_policy: Annotated[str, Field(max_length=16)] | None = None
     """Never, or not set: Railwright restarts whole attempts."""
 

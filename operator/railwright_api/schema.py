@@ -49,6 +49,8 @@ class Part(BaseModel):
         frozen=True,
         extra="ignore",
         allow_inf_nan=False,
+        # What users write stays out of messages and logs: it may hold their secrets.
+        hide_input_in_errors=True,
     )
 
 

@@ -45,6 +45,7 @@ from railwright_operator.watch import records, site
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.kinds import Kinds
 from railwright_operator.watch.kubelets import Kubelets
+from railwright_operator.watch.nodes import Nodes
 from railwright_operator.watch.pod_index import PodIndex
 from railwright_operator.watch.records import NodeRecord, PodRecord
 from railwright_operator.watch.reflector import Record, Reflector
@@ -155,7 +156,7 @@ def assemble(
 def _copies(
     api: Api, launcher: pods.Launcher, *, series: metrics.WatchMetrics, wake: Callable[[], None]
 ) -> Copies:
-    jobs, settings = Jobs(lambda raw: pods.sample(raw, launcher)), Site()
+    jobs, settings, nodes = Jobs(lambda raw: pods.sample(raw, launcher)), Site(), Nodes()
     pod_index = PodIndex(jobs.namespace_of)
 
     def reflect(
@@ -182,7 +183,7 @@ def _copies(
         pod_index=pod_index,
         kinds=Kinds(api, jobs=jobs, site=settings, wake=wake),
         pods=reflect(paths.PODS, "Pod", records.pod, pod_index.change),
-        nodes=reflect(paths.NODES, "Node", records.node, lambda old, new: None),
+        nodes=reflect(paths.NODES, "Node", nodes.read, nodes.changed),
         classes=reflect(
             site.PRIORITY_CLASSES, "PriorityClass", site.priority_class, settings.class_seen
         ),

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from railwright_scheduler.cluster import Mask
-from railwright_scheduler.snapshot import Node, Taint, Toleration
+from railwright_scheduler.snapshot import Job, Node, Taint, Toleration
 
 _KEEPS_AWAY = ("NoSchedule", "NoExecute")
 
@@ -78,6 +78,17 @@ class Eligibility:
                     columns.setdefault(node.labels[key], []).append(column)
             self._by_label[key] = columns
         return columns
+
+
+def kept_away(node: Node, job: Job) -> str:
+    """What of the node's labels or taints keeps this job away; empty if nothing does."""
+    for key, value in sorted(job.selector.items()):
+        if node.labels.get(key) != value:
+            return f"is not labelled {key}={value}"
+    for taint in node.taints:
+        if taint.effect in _KEEPS_AWAY and not any(tolerates(t, taint) for t in job.tolerations):
+            return f"is tainted {taint.key}={taint.value}:{taint.effect}"
+    return ""
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from railwright_scheduler import refit
 from railwright_scheduler.attempt import assessment, gang, record
 from railwright_scheduler.attempt import ledger as ledgers
 from railwright_scheduler.attempt.assessment import Assessment, Ended, RankSeen, Succeeded
@@ -26,6 +27,7 @@ from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.cluster import AMOUNT_MAX
 from railwright_scheduler.decide import decide
 from railwright_scheduler.decisions import Reason
+from railwright_scheduler.refit import Misfits
 from railwright_scheduler.snapshot import Amounts, Job, Node, Snapshot, Unavailable
 
 AttemptKey = tuple[str, int]
@@ -101,11 +103,9 @@ class Turn:
 
 def take(world: World) -> Turn:
     """Plan one turn. Pure: the same world gives the same turn, in any order of its parts."""
-    jobs = {seen.job.uid: seen for seen in sorted(world.jobs, key=lambda seen: seen.job.uid)}
-    unusable = frozenset(node.name for node in world.nodes if node.unavailable is not None)
-    usable = frozenset(node.name for node in world.nodes) - unusable
-    plan = _Plan(world, usable)
     before = ledgers.by_job(world.ledger.entries)
+    jobs = _jobs(world, before)
+    plan = _Plan(world, _misfits(world, jobs))
     for entry in world.ledger.entries:
         plan.step(entry, jobs.get(entry.job_uid))
     judged = {uid: _judge(seen, before.get(uid, ())) for uid, seen in jobs.items()}
@@ -130,14 +130,38 @@ def take(world: World) -> Turn:
     return Turn(ledger, tuple(plan.actions), records, waits, assessments)
 
 
+def _jobs(world: World, entries: Mapping[str, tuple[Entry, ...]]) -> dict[str, JobSeen]:
+    """The jobs by UID, in its order; the records of those in the ledger agree with it."""
+    jobs = {seen.job.uid: seen for seen in sorted(world.jobs, key=lambda seen: seen.job.uid)}
+    for uid, its in entries.items():
+        if uid in jobs:
+            jobs[uid] = replace(jobs[uid], record=record.agreed(jobs[uid].record, its))
+    return jobs
+
+
+def _misfits(world: World, jobs: Mapping[str, JobSeen]) -> dict[AttemptKey, Misfits]:
+    if not world.ledger.entries:
+        return {}
+    nothing = AttemptSeen()
+    return refit.misfits(
+        world.ledger.entries,
+        nodes=world.nodes,
+        unbound={
+            entry.key: _unbound(entry, world.attempts.get(entry.key, nothing).pods)
+            for entry in world.ledger.entries
+        },
+        jobs={uid: seen.job for uid, seen in jobs.items()},
+    )
+
+
 class _Plan:
     """The entries and actions of the turn so far; an entry that changes is stepped again."""
 
-    def __init__(self, world: World, usable: frozenset[str]) -> None:
+    def __init__(self, world: World, misfits: Mapping[AttemptKey, Misfits]) -> None:
         self.entries: list[Entry] = []
         self.actions: list[Action] = []
         self._world = world
-        self._usable = usable
+        self._misfits = misfits
         self._size = sum(entry.size for entry in world.ledger.entries)
 
     def step(self, entry: Entry, seen: JobSeen | None) -> None:
@@ -199,14 +223,13 @@ class _Plan:
     def _gang_seen(self, entry: Entry, seen: JobSeen | None) -> GangSeen:
         attempt = self._world.attempts.get(entry.key, AttemptSeen())
         stop = _DELETED if seen is None else _SUSPENDED if seen.suspend else None
-        planned = frozenset(entry.nodes)
         return GangSeen(
             pods=tuple(pod for pod in _in_order(attempt.pods) if pod.node_rank < len(entry.nodes)),
             placed=attempt.placed,
             stop=stop,
             refusal=attempt.refusal,
             hindrance=attempt.hindrance,
-            nodes_gone=planned - self._usable,
+            misfits=self._misfits.get(entry.key, {}),
             age_s=attempt.age_s,
             recorded_attempt=entry.attempt if seen is None else seen.record.attempt,
             recorded_end=entry.attempt if seen is None else seen.record.ended,

@@ -20,7 +20,7 @@ def install(plane: ControlPlane, repository: Path) -> None:
     """Apply the CRDs and the operator's manifests, as the README tells an administrator to."""
     plane.kubectl("apply", "--server-side", "-f", str(repository / "crds"))
     plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
-    plane.kubectl("apply", "-f", str(repository / "deploy" / "operator.yaml"))
+    plane.kubectl("apply", "-f", str(repository / "deploy"))
 
 
 class OperatorProcess:
@@ -91,6 +91,12 @@ class OperatorProcess:
             return 0, str(error)
         finally:
             connection.close()
+
+    @property
+    def log_file(self) -> Path:
+        """All that it logged, of this run and those before it under the same name."""
+        assert self._process is not None, "not started"
+        return self._process.log
 
     def log(self) -> str:
         """The end of what it logged."""

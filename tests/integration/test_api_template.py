@@ -21,6 +21,8 @@ SPEC = "spec.template.spec"
         ({"schedulerName": "default-scheduler"}, [f"{SPEC}.schedulerName", "remove it"]),
         ({"schedulingGates": [{"name": "g"}]}, [f"{SPEC}.schedulingGates", "spec.suspend"]),
         ({"restartPolicy": "Always"}, ['restartPolicy is "Always"', "backoffLimit", "remove it"]),
+        ({"terminationGracePeriodSeconds": 0}, ["GracePeriodSeconds", "than or equal to 1"]),
+        ({"terminationGracePeriodSeconds": 3601}, ["3601", "less than or equal to 3600"]),
         ({"hostname": "h"}, [f"{SPEC}.hostname", "remove it"]),
         ({"affinity": {"nodeAffinity": {}}}, [f"{SPEC}.affinity", "use nodeSelector"]),
         ({"topologySpreadConstraints": []}, ["topologySpreadConstraints", "use nodeSelector"]),

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from integration.operator_site import Floor, Site
 from railwright_testbed import waiting
+
+GPU = "nvidia.com/gpu"
+MAIN = {"name": "train", "image": "i", "command": ["c"]}
 
 
 def test_a_quota_that_refuses_one_pod_keeps_the_whole_gang_out(site: Site, floor: Floor) -> None:
@@ -33,6 +38,42 @@ def test_a_pod_that_the_namespace_forbids_is_said(site: Site, floor: Floor) -> N
     assert 'violates PodSecurity "baseline' in message
     assert "hostPath" in message
     assert job.pods() == []
+
+
+def test_a_template_that_makes_no_pod_is_said_at_once(floor: Floor) -> None:
+    job = floor.apply("job", template={"spec": {"containers": [MAIN], "securityContext": "none"}})
+    message = job.until_reason("CommitRefused")["message"]
+    assert "cannot be handled as a Pod" in message
+    assert "securityContext" in message
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        ({"max": {GPU: "4"}}, f"maximum {GPU} usage per Container is 4, but limit is 8"),
+        ({"default": {"memory": "1Ti"}}, "asks for more than the job does: memory: 1099511627776"),
+    ],
+    ids=["max", "default"],
+)
+def test_a_limit_range_that_refuses_or_enlarges_a_pod_keeps_the_whole_gang_out(
+    floor: Floor, limit: dict[str, Any], words: str
+) -> None:
+    limits = [{"type": "Container"} | limit]
+    floor.create(
+        {
+            "apiVersion": "v1",
+            "kind": "LimitRange",
+            "metadata": {"name": "limits"},
+            "spec": {"limits": limits},
+        }
+    )
+    job = floor.apply("job")
+    status = job.until_reason("CommitRefused")
+    assert words in status["message"]
+    assert (status["phase"], status["failures"]) == ("Queued", 0)
+    waiting.until(lambda: not job.pods() and not floor.in_flight(), "rolled back", deadline_s=20)
+    asked = {GPU: 4, "memory": "1Gi", "cpu": 1}
+    assert floor.apply("small", resourcesPerNode=asked).until_bound()["nodes"] == floor.nodes[:2]
 
 
 def _quota(*, gpus: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from integration import manifests, operator_site
-from integration.operator_site import Floor, Site
+from integration.operator_site import Floor, Job, Site
 
 
 def test_a_queue_that_does_not_exist_is_said_within_a_second(floor: Floor) -> None:
@@ -39,6 +39,16 @@ def test_a_job_that_can_never_fit_is_told_so_and_holds_up_nobody(
     assert said in job.until_reason("NeverFits", deadline_s=5)["message"]
     floor.apply("small").until_bound()
     assert job.status()["reason"] == "NeverFits"
+
+
+def test_a_selector_that_nothing_matches_is_said(site: Site, floor: Floor) -> None:
+    selector = {operator_site.FLOOR_LABEL: floor.name, "example.com/kind": "none"}
+    manifest = manifests.job("odd", pod={"nodeSelector": selector})
+    site.admin.post(manifests.path("trainingjobs", floor.name), manifest)
+    job = Job(site.plane, site.admin, floor.name, "odd")
+    message = job.until_reason("NeverFits", deadline_s=5)["message"]
+    assert "no node matches the selector" in message
+    assert "example.com/kind=none" in message
 
 
 def test_jobs_wait_with_what_they_need_what_is_free_and_who_is_ahead(floor: Floor) -> None:

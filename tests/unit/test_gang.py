@@ -61,11 +61,12 @@ def test_a_gang_that_is_bound_leaves_the_ledger_once_its_job_knows() -> None:
         ("n0~ -", {}, CauseCode.COMMIT_REFUSED, "pod a-1-0 went before its gang was bound"),
         ("-! -", {}, CauseCode.COMMIT_REFUSED, "pod a-1-0 went before its gang was bound"),
         ("n7 -", {}, CauseCode.COMMIT_REFUSED, "pod a-1-0 is on n7, planned was n0"),
+        ("n0 n7", {}, CauseCode.COMMIT_REFUSED, "pod a-1-1 is on n7, planned was n1"),
         (
             "n0 -",
-            {"nodes_gone": frozenset({"n1"})},
+            {"misfits": {"n1": "went"}},
             CauseCode.COMMIT_REFUSED,
-            "node n1 went before rank 1 was bound to it",
+            "node n1 went, and node rank 1 was not bound to it yet",
         ),
         ("n0 -", {"age_s": 60.5}, CauseCode.COMMIT_TIMED_OUT, "1 of 2 pods were bound in 60 s"),
         ("n0 n1", {"stop": SUSPENDED}, CauseCode.SUSPENDED, "spec.suspend was set"),
@@ -85,10 +86,10 @@ def test_a_commit_that_cannot_end_is_aborted_with_its_reason(
 @pytest.mark.parametrize(
     ("pods", "changes"),
     [
-        ("n0 n1", {"nodes_gone": frozenset({"n1"})}),
+        ("n0 n1", {"misfits": {"n1": "went"}}),
         ("n0 n1", {"age_s": 1000.0}),
         ("n0~ n1", {}),
-        ("n0 -", {"nodes_gone": frozenset({"n0"})}),
+        ("n0 -", {"misfits": {"n0": "went"}}),
         ("n0 -", {"age_s": 60.0}),
     ],
 )

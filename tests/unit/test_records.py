@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from railwright_operator.watch import amounts, records
+from railwright_operator.watch.nodes import Nodes
 
 JOB_UID = "11111111-1111-1111-1111-111111111111"
 OURS = {
@@ -176,7 +177,21 @@ def raw_node(**status: Any) -> dict[str, Any]:
 def test_a_node_with_an_amount_that_cannot_be_read_has_none_of_it_and_says_so(amount: str) -> None:
     record = records.node(raw_node(allocatable={"nvidia.com/gpu": amount, "cpu": "64"}))
     assert dict(record.allocatable) == {"nvidia.com/gpu": 0, "cpu": 64_000}
-    assert "nvidia.com/gpu" in record.problem
+    assert list(record.unread) == ["nvidia.com/gpu"]
+
+
+def test_an_amount_that_cannot_be_read_is_as_it_last_was_and_no_news() -> None:
+    nodes = Nodes()
+    first = nodes.read(raw_node(allocatable={"nvidia.com/gpu": "8", "cpu": "64"}))
+    for amount in ("-1", "8k8", "7.5"):
+        broken = nodes.read(raw_node(allocatable={"nvidia.com/gpu": amount, "cpu": "64"}))
+        assert broken == first
+        assert amount in broken.unread["nvidia.com/gpu"]
+    fewer = nodes.read(raw_node(allocatable={"nvidia.com/gpu": "7", "cpu": "64"}))
+    assert (fewer.allocatable["nvidia.com/gpu"], fewer.unread) == (7, {})
+    nodes.changed(fewer, None)
+    anew = nodes.read(raw_node(allocatable={"nvidia.com/gpu": "NaN"}))
+    assert anew.allocatable["nvidia.com/gpu"] == 0
 
 
 def test_a_node_without_a_ready_condition_is_not_ready() -> None:

@@ -11,7 +11,7 @@ import pytest
 from railwright import wire
 from railwright_operator.kube import errors
 from railwright_operator.kube.errors import RequestFailed
-from railwright_operator.report import events, reporter
+from railwright_operator.report import bounds, events, reporter
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.decisions import NotEnoughNodes, QueueMissing
@@ -214,7 +214,7 @@ async def test_a_note_is_cut_at_the_bytes_an_event_takes() -> None:
     desk.events.tell(story)
     ((_, note),) = await desk.told()
     assert note == "step " + "█" * 339
-    assert len(note.encode()) <= events.NOTE_BYTES_MAX
+    assert len(note.encode()) <= bounds.SENTENCE_BYTES_MAX
 
 
 async def test_a_wait_of_a_later_attempt_is_told_again() -> None:
@@ -229,3 +229,13 @@ async def test_a_wait_of_a_later_attempt_is_told_again() -> None:
     await desk.turn(waits=short(3))
     notes = [note for reason, note in await desk.told() if reason == "NotEnoughNodes"]
     assert [note[note.index(";") :][:5] for note in notes] == ["; 1 o", "; 2 o"]
+
+
+async def test_an_end_that_somebody_else_wrote_is_taken_back_while_the_ledger_says_other() -> None:
+    desk = Desk()
+    forged = {"phase": "Failed", "attempt": 1, "endedAttempt": 1}
+    path = desk.add(reporting.raw_job("a", status=forged))
+    starting = JobRecord(phase=Phase.STARTING, attempt=1, nodes=("n0", "n1"))
+    await desk.turn({"a-uid": starting})
+    status = desk.store.objects[path]["status"]
+    assert (status["phase"], status["attempt"], status.get("endedAttempt")) == ("Starting", 1, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -14,8 +15,9 @@ from railwright_operator.kube.errors import RequestFailed
 from railwright_operator.report.site import SiteReporter
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.kinds import Kinds
+from railwright_operator.watch.records import NodeRecord
 from railwright_operator.watch.site import Site
-from worlds import reporting
+from worlds import observing, reporting
 from worlds.reporting import Raw, Store
 
 QUEUES, FABRICS = names.QUEUES, names.FABRICS
@@ -31,8 +33,9 @@ class Office:
     def __init__(self) -> None:
         self.store, self.site = Store(), Site()
         self.jobs = Jobs(lambda raw: raw)
+        self.nodes: dict[str, NodeRecord] = {}
         self.reporter = SiteReporter(
-            cast("Api", self.store), site=self.site, jobs=self.jobs, nodes={}
+            cast("Api", self.store), site=self.site, jobs=self.jobs, nodes=self.nodes
         )
         for name in ("a", "b"):
             self.add(QUEUES, reporting.raw_object(name))
@@ -100,6 +103,47 @@ async def test_statuses_that_say_what_is_are_not_written_again() -> None:
     assert office.store.count("patch") == 3
     await office.reporter.report()
     assert office.store.count("patch") == 3
+
+
+async def test_nodes_that_cannot_be_made_out_are_named_with_what_is_wrong() -> None:
+    office = Office()
+    office.add(FABRICS, fabric("block", "rack", "nobody's", version=2))
+    placed = {"block": "b1", "rack": "r1"}
+    unread = {"nvidia.com/gpu": "'-1' is not a whole number, such as 8"}
+    for name, labels, strange in (
+        ("n3", placed, {}),
+        ("n2", {"rack": "r1"}, {}),
+        ("n1", placed | {"rack": ""}, unread),
+    ):
+        office.nodes[name] = replace(observing.node_record(name), labels=labels, unread=strange)
+    await office.reporter.report()
+    status = office.store.objects[paths.one(FABRICS, "default")]["status"]
+    assert [(each["node"], each["key"], each["message"]) for each in status["problems"]] == [
+        ("n1", "rack", "the label is empty: the node stands in no known domain of this level"),
+        (
+            "n1",
+            "nvidia.com/gpu",
+            "'-1' is not a whole number, such as 8; 8 counts, what was last read",
+        ),
+        ("n2", "block", "the label is missing: the node stands in no known domain of this level"),
+    ]
+    assert status["domains"] == [
+        {"level": "block", "count": 1},
+        {"level": "rack", "count": 2},
+        {"level": "nobody's", "count": 0},
+    ]
+
+
+async def test_only_the_first_of_many_problems_are_told_and_all_are_counted() -> None:
+    office = Office()
+    office.add(FABRICS, fabric("rack", version=2))
+    office.nodes["a"] = replace(observing.node_record("a"), labels={"rack": "r"})
+    for number in range(40):
+        office.nodes[str(number)] = observing.node_record(f"n{number:02d}")
+    await office.reporter.report()
+    status = office.store.objects[paths.one(FABRICS, "default")]["status"]
+    assert [each["node"] for each in status["problems"]] == [f"n{n:02d}" for n in range(16)]
+    assert status["problemCount"] == 40
 
 
 def test_an_older_version_changes_nothing_and_what_is_gone_stays_gone() -> None:

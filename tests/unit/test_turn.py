@@ -210,7 +210,7 @@ def test_a_ledger_that_is_full_takes_the_rest_in_a_later_turn() -> None:
 
 def test_a_node_that_is_said_to_be_overfull_stops_no_decision() -> None:
     overfull = node("n0", used={GPU: AMOUNT_MAX})
-    attempts = {("a", 1): AttemptSeen(pods=pods(". ."), placed=True)}
+    attempts = {("a", 1): AttemptSeen(pods=pods("n0! ."), placed=True)}
     nodes = (overfull, node("n1"), node("n2"), node("n3"))
     world = world_of(seen(), seen(name="b"), nodes=nodes, entries=(entry(),), attempts=attempts)
     assert entries(turn.take(world))[-1] == "b/1 Committing n2 n3"

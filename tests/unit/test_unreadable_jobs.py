@@ -71,3 +71,64 @@ def test_one_that_is_gone_or_going_is_nobodys_news(jobs: Jobs) -> None:
     jobs.discard("gone-uid")
     jobs.discard_unlisted({"going-uid"}, version=20)
     assert [found.uid for found in jobs.unreadable()] == ["younger-uid"]
+
+
+RUNS = {"phase": "Running", "attempt": 3, "endedAttempt": 2, "nodes": ["n0", "n1"]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"phase": "Succeeded"}, "phase Succeeded with attempt 3 and endedAttempt 2, expected"),
+        ({"phase": "Queued"}, "expected attempt to be endedAttempt"),
+        ({"endedAttempt": 3}, "expected attempt to be the one after endedAttempt"),
+        ({"attempt": 9}, "phase Running with attempt 9 and endedAttempt 2"),
+        ({"attempt": 2**63 - 1, "endedAttempt": 2**63 - 2}, "expected at most 999999"),
+        ({"nodes": []}, "phase Running with 0 nodes"),
+        ({"nodes": ["n0", ".."]}, "nodes has what is no name of a node"),
+        ({"nodes": ["n" * 250] * 4001}, "nodes has 1000250 bytes, expected at most 1000000"),
+        ({"phase": "Queued", "attempt": 2}, "phase Queued with 2 nodes"),
+    ],
+    ids=str,
+)
+def test_a_status_that_we_never_write_changes_nothing_of_what_is_known(
+    jobs: Jobs, changes: reporting.Raw, why: str
+) -> None:
+    jobs.absorb(reporting.raw_job("a", status=RUNS))
+    newer = {"resourceVersion": "2"}
+    jobs.absorb(reporting.raw_job("a", metadata=newer, status=RUNS | changes))
+    told = jobs.why_unreadable("a-uid")
+    assert told is not None
+    assert why in told
+    assert told.startswith("the job cannot be read: its status was not written by the operator: ")
+    known = jobs.get("a-uid")
+    assert known is not None
+    assert (known.version, known.record.attempt, known.record.nodes) == ("2", 3, ("n0", "n1"))
+
+
+def test_a_job_that_leaves_no_room_for_its_status_is_set_aside_with_the_limit(jobs: Jobs) -> None:
+    values = [{"name": f"V{number}", "value": "x" * 32_000} for number in range(30)]
+    jobs.absorb(reporting.raw_job("a", pod={"volumes": values}))
+    told = jobs.why_unreadable("a-uid")
+    assert told is not None
+    assert "its spec has 96" in told
+    assert "bytes, at most 786432" in told
+
+
+def test_pods_that_ask_for_more_resources_than_the_ledger_takes_are_set_aside(jobs: Jobs) -> None:
+    def asking(amount: int) -> reporting.Raw:
+        kinds = [{f"example.com/d{c}-{n}": amount for n in range(16)} for c in range(3)]
+        return {
+            "initContainers": [
+                {"name": f"side-{number}", "image": "i", "resources": {"requests": asked}}
+                for number, asked in enumerate(kinds)
+            ]
+        }
+
+    jobs.absorb(reporting.raw_job("a", pod=asking(1)))
+    told = "the job cannot be read: its pods ask for 49 resources, at most 32"
+    assert jobs.why_unreadable("a-uid") == told
+    jobs.absorb(reporting.raw_job("b", pod=asking(0)))
+    known = jobs.get("b-uid")
+    assert known is not None
+    assert dict(known.per_node) == {"pods": 1}

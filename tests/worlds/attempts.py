@@ -66,7 +66,7 @@ def gang_seen(text: str, **changes: Any) -> GangSeen:
         placed=True,
         stop=None,
         refusal=None,
-        nodes_gone=frozenset(),
+        misfits={},
         age_s=1.0,
         recorded_attempt=0,
         recorded_end=0,

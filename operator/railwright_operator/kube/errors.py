@@ -41,6 +41,10 @@ class ApiError(RequestFailed):
         self.details = dict(details or {})
 
 
+class BadRequestError(ApiError):
+    """400: the body is no object of its kind."""
+
+
 class UnauthorizedError(ApiError):
     """401: our credentials are not accepted, also after reading them again."""
 
@@ -78,6 +82,7 @@ class TooManyRequestsError(ApiError):
 
 
 _KINDS: Mapping[int, type[ApiError]] = {
+    400: BadRequestError,
     401: UnauthorizedError,
     403: ForbiddenError,
     404: NotFoundError,

@@ -13,13 +13,28 @@ from railwright import wire
 from railwright_api.training_job import LAST_LINES_LENGTH_MAX
 
 SENTENCE_BYTES_MAX = 1024
+"""What events.k8s.io takes of a note; it counts bytes."""
 WORD_LENGTH_MAX = 128
 UNNAMED = "Unknown"
 
 
 def sentence(text: str) -> str:
-    """As much of the text as a message takes."""
-    return wire.fitted(text, SENTENCE_BYTES_MAX)
+    """As much of the text as a message or a note takes."""
+    return wire.fitted(plain(text), SENTENCE_BYTES_MAX)
+
+
+def plain(text: str, *, kept: str = "") -> str:
+    """The text with what steers a terminal, or turns its direction, escaped: it comes from ranks.
+
+    ``kept`` are such characters that may stay.
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each in kept else _escaped(each) for each in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
 
 
 def word(text: str) -> str:
@@ -30,7 +45,7 @@ def word(text: str) -> str:
 
 def last_lines(text: str) -> str:
     """As much of the end of the text as ``lastLines`` takes."""
-    return text.encode("utf-8", "replace").decode()[-LAST_LINES_LENGTH_MAX:]
+    return plain(text, kept="\n\t")[-LAST_LINES_LENGTH_MAX:]
 
 
 def rate(value: float | None) -> float | None:

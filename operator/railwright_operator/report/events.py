@@ -18,19 +18,17 @@ from typing import Any
 
 from prometheus_client import Counter
 
-from railwright import wire
 from railwright_api import names
 from railwright_operator.kube import paths
 from railwright_operator.kube.client import Api
 from railwright_operator.kube.errors import RequestFailed
+from railwright_operator.report import bounds
 
 logger = logging.getLogger(__name__)
 
 QUEUE_MAX = 10_000
 REMEMBERED_MAX = 10_000
 REPEAT_S = 600.0
-NOTE_BYTES_MAX = 1024
-"""What events.k8s.io takes; it counts bytes."""
 CONTROLLER = f"{names.GROUP}/operator"
 
 
@@ -126,7 +124,7 @@ def _render(story: Story, instance: str) -> dict[str, Any]:
         "reportingInstance": instance,
         "action": story.reason,
         "reason": story.reason,
-        "note": wire.fitted(story.note, NOTE_BYTES_MAX),
+        "note": bounds.sentence(story.note),
         "type": "Warning" if story.warning else "Normal",
         "regarding": {
             "apiVersion": f"{names.GROUP}/{names.VERSION}",

@@ -156,7 +156,7 @@ class Reporter:
         """What is to be written about this job, if anything is."""
         known = self._observer.known(uid)
         assert known is not None, uid
-        if known.record.phase in FINAL:
+        if known.record.phase in FINAL and record.phase in FINAL:
             self._commits.refuse(uid)
             return self._expire(known) if self._is_expired(known, now) else None
         if self._jobs.get(uid) is not known:

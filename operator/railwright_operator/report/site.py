@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import collections
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from railwright_api import names
+from railwright_api.fabric import PROBLEMS_MAX
 from railwright_operator.kube import bodies, errors, paths
 from railwright_operator.kube.client import Api
+from railwright_operator.report import bounds
 from railwright_operator.report.status import difference
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.records import NodeRecord
@@ -65,9 +67,14 @@ class SiteReporter:
         levels = self._site.levels
         paths_ = [tiers.path(node.labels, levels) for node in self._nodes.values()]
         counts = zip(levels, tiers.census(paths_, levels), strict=True)
+        labelled = tiers.present(levels, (node.labels for node in self._nodes.values()))
+        nodes = sorted(self._nodes.values(), key=lambda node: node.name)
+        problems = [found for node in nodes for found in _problems(node, labelled)]
         return {
             "nodes": len(self._nodes),
             "domains": [{"level": level, "count": count} for level, count in counts],
+            "problems": problems[:PROBLEMS_MAX],
+            "problemCount": len(problems),
         }
 
     async def _one(self, plural: str, raw: Mapping[str, Any] | None, status: Status) -> None:
@@ -95,3 +102,16 @@ class SiteReporter:
         path = paths.status(paths.one(plural, metadata["name"]))
         written: Mapping[str, Any] = await self._api.patch(path, body)
         return written
+
+
+def _problems(node: NodeRecord, levels: Collection[str]) -> Iterator[Status]:
+    """Levels that this node stands in no known domain of, and amounts that are none."""
+    for level in levels:
+        if not node.labels.get(level):
+            what = "the label is empty" if level in node.labels else "the label is missing"
+            said = f"{what}: the node stands in no known domain of this level"
+            yield {"node": node.name, "key": level, "message": said}
+    for resource, why in sorted(node.unread.items()):
+        counted = node.allocatable.get(resource, 0)
+        said = bounds.sentence(f"{why}; {counted} counts, what was last read")
+        yield {"node": node.name, "key": resource, "message": said}

@@ -218,7 +218,7 @@ def _last_end(told: Told) -> Status | None:
         "exitCode": bounds.within(cause.exit_code, -(2**31), 2**31 - 1),
         "signal": None
         if cause.signal is None
-        else wire.fitted(cause.signal, training_job.SIGNAL_LENGTH_MAX),
+        else wire.fitted(bounds.plain(cause.signal), training_job.SIGNAL_LENGTH_MAX),
         "lastLines": bounds.last_lines(cause.last_lines) or None,
         "time": before.get("time") if same else told.now,
     }

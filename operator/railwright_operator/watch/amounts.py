@@ -22,7 +22,8 @@ Raw = Mapping[str, Any]
 
 
 def requested(spec: Raw) -> Amounts:
-    """A pod's effective requests, one pod included. Pods of one shape share one mapping.
+    """A pod's effective requests, one pod included, nothing asked for left out. Pods of one shape
+    share one mapping.
 
     Raises QuantityError for an amount that Kubernetes would not have stored.
     """
@@ -38,20 +39,20 @@ def requested(spec: Raw) -> Amounts:
     total = _larger(_sum([together, sidecars]), peak)
     total |= _requests(spec)
     total = _sum([total, _parsed(spec.get("overhead") or {}), {"pods": 1}])
-    return _shared(tuple(sorted(total.items())))
+    return _shared(tuple(sorted((name, amount) for name, amount in total.items() if amount)))
 
 
-def allocatable(raw: Raw) -> tuple[Amounts, str]:
-    """A node's amounts, and which of them could not be read; those count as 0."""
+def allocatable(raw: Raw) -> tuple[Amounts, Mapping[str, str]]:
+    """A node's amounts, and why some of them could not be read; those count as 0."""
     parsed: dict[str, int] = {}
-    problems: list[str] = []
+    unread: dict[str, str] = {}
     for resource, text in raw.items():
         try:
             parsed[resource] = _amount(resource, str(text))
         except quantities.QuantityError as error:
             parsed[resource] = 0
-            problems.append(f"{resource}: {error}")
-    return _shared(tuple(sorted(parsed.items()))), "; ".join(problems)[:1024]
+            unread[resource] = str(error)
+    return _shared(tuple(sorted(parsed.items()))), unread
 
 
 def _requests(holder: Raw) -> dict[str, int]:

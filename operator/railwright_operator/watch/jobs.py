@@ -13,6 +13,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import orjson
+
 from railwright import wire
 from railwright_api.quantities import QuantityError
 from railwright_api.training_job import TrainingJob
@@ -63,8 +65,29 @@ class Unreadable:
         return str(self.raw["metadata"]["uid"])
 
 
+class StatusError(ValueError):
+    """A status that we never write: somebody else did."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"its status was not written by the operator: {what}")
+
+
 GONE_REMEMBERED_MAX = 10_000
 WHY_BYTES_MAX = 768
+JOB_BYTES_MAX = 768 * 1024
+"""etcd takes 1.5 MiB; half of it is left for a status with 16,384 nodes."""
+
+RESOURCES_MAX = 32
+"""What the ledger takes of one entry."""
+
+ATTEMPT_MAX = 999_999
+"""Two months of an attempt every five seconds; pods' names hold no more digits."""
+
+NODES_SIZE_MAX = 1_000_000
+"""An aborting entry repeats them, and must fit in the ledger."""
+
+_NO_NAMES = frozenset({"", ".", ".."})
+"""Schema and API take them, and a path on the API server would lead elsewhere."""
 
 
 class Jobs:
@@ -149,7 +172,7 @@ class Jobs:
     def _set_aside(self, raw: Raw, held: Known | None, error: Exception) -> None:
         uid = raw["metadata"]["uid"]
         told = " ".join(str(error).split())
-        kind = "" if isinstance(error, QuantityError) else f"{type(error).__name__}: "
+        kind = "" if isinstance(error, QuantityError | StatusError) else f"{type(error).__name__}: "
         why = wire.fitted(f"the job cannot be read: {kind}{told}", WHY_BYTES_MAX)
         if self.why_unreadable(uid) != why:
             logger.error("job not readable", exc_info=error, extra={"job_uid": uid})
@@ -162,12 +185,19 @@ class Jobs:
         readable = metadata["uid"] not in self._unreadable
         if held is not None and readable and _generation(held.raw) == _generation(raw):
             return replace(held, raw=raw, record=record_of(raw))
+        if (size := len(orjson.dumps(raw["spec"]))) > JOB_BYTES_MAX:
+            raise QuantityError(f"its spec has {size} bytes, at most {JOB_BYTES_MAX}")
         spec = self._render(raw)["spec"]
+        per_node = amounts.requested(spec)
+        if len(per_node) > RESOURCES_MAX:
+            raise QuantityError(
+                f"its pods ask for {len(per_node)} resources, at most {RESOURCES_MAX}"
+            )
         created = datetime.datetime.fromisoformat(metadata["creationTimestamp"])
         return Known(
             raw=raw,
             job=TrainingJob.model_validate(raw),
-            per_node=amounts.requested(spec),
+            per_node=per_node,
             selector=spec.get("nodeSelector", {}),
             tolerations=_tolerations(spec),
             submitted_s=int(created.timestamp()),
@@ -191,11 +221,14 @@ def _record_or(raw: Raw, held: JobRecord) -> JobRecord:
 
 
 def record_of(raw: Raw) -> JobRecord:
-    """The record a job's status carries; a job without one was never seen by a leader."""
+    """The record a job's status carries; a job without one was never seen by a leader.
+
+    Raises ValueError for one that we never write.
+    """
     status = raw.get("status") or {}
     last_end = status.get("lastEnd")
     points = status.get("checkpoints", ())
-    return JobRecord(
+    record = JobRecord(
         phase=Phase(status.get("phase", Phase.QUEUED)),
         attempt=status.get("attempt", 0),
         ended=status.get("endedAttempt", 0),
@@ -206,6 +239,27 @@ def record_of(raw: Raw) -> JobRecord:
         last_end=None if last_end is None else _cause(last_end),
         checkpoints=tuple(ResumePoint(point["attempt"], point["step"]) for point in points),
     )
+    _check(record)
+    return record
+
+
+def _check(record: JobRecord) -> None:
+    """Refuse a record that contradicts itself, or that no ledger could hold."""
+    live = record.phase in (Phase.STARTING, Phase.RUNNING)
+    if record.attempt != record.ended + live:
+        expected = "the one after endedAttempt" if live else "endedAttempt"
+        raise StatusError(
+            f"phase {record.phase} with attempt {record.attempt} and endedAttempt {record.ended}, "
+            f"expected attempt to be {expected}"
+        )
+    if record.attempt > ATTEMPT_MAX:
+        raise StatusError(f"attempt is {record.attempt}, expected at most {ATTEMPT_MAX}")
+    if bool(record.nodes) is not live and record.phase is not Phase.SUCCEEDED:
+        raise StatusError(f"phase {record.phase} with {len(record.nodes)} nodes")
+    if not _NO_NAMES.isdisjoint(record.nodes):
+        raise StatusError("nodes has what is no name of a node")
+    if (size := sum(map(len, record.nodes))) > NODES_SIZE_MAX:
+        raise StatusError(f"nodes has {size} bytes, expected at most {NODES_SIZE_MAX}")
 
 
 def _cause(last_end: Raw) -> Cause:

@@ -82,7 +82,8 @@ class PodRecord:
 class NodeRecord:
     """A node.
 
-    ``problem`` names a resource whose allocatable amount cannot be read; it counts as 0.
+    ``unread`` are resources whose allocatable amount could not be read, each with why. That alone
+    is no news: the amounts are what counts.
     """
 
     uid: str
@@ -93,7 +94,7 @@ class NodeRecord:
     taints: tuple[Taint, ...]
     labels: Mapping[str, str]
     allocatable: Amounts
-    problem: str = ""
+    unread: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 def pod(raw: Raw) -> PodRecord:
@@ -132,7 +133,7 @@ def node(raw: Raw) -> NodeRecord:
     """The record of a Node as the API server sends it; raises KeyError when it is none."""
     metadata, spec, status = raw["metadata"], raw.get("spec", {}), raw.get("status", {})
     ready = _condition(status, "Ready")
-    allocatable, problem = amounts.allocatable(status.get("allocatable") or {})
+    allocatable, unread = amounts.allocatable(status.get("allocatable") or {})
     labels = {sys.intern(k): sys.intern(v) for k, v in (metadata.get("labels") or {}).items()}
     is_ready = ready.get("status") == "True"
     return NodeRecord(
@@ -147,7 +148,7 @@ def node(raw: Raw) -> NodeRecord:
         ),
         labels=MappingProxyType(labels),
         allocatable=allocatable,
-        problem=problem,
+        unread=unread,
     )
 
 

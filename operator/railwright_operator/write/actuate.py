@@ -48,7 +48,12 @@ UNDER_WAY_MAX = 256
 PAUSE_BASE_S = 0.5
 PAUSE_CAP_S = 8.0
 
-FOR_GOOD = (errors.InvalidError, errors.ForbiddenError, errors.AlreadyExistsError)
+FOR_GOOD = (
+    errors.BadRequestError,
+    errors.InvalidError,
+    errors.ForbiddenError,
+    errors.AlreadyExistsError,
+)
 
 
 class Actuator:

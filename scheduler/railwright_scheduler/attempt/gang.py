@@ -17,6 +17,7 @@ gang is bound, and the crash is judged like any other.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from railwright_scheduler.attempt.causes import Cause, CauseCode
@@ -43,16 +44,17 @@ class GangSeen:
 
     ``hindrance`` is what went wrong last while it was bound, for the message of a time-out.
     ``stop`` is why the job no longer wants it (suspended, deleted); ``refusal`` what the API server
-    answered to a create or bind it will never accept; ``nodes_gone`` those that can take no pod any
-    more; ``age_s`` counts since this leader first saw the entry; the recorded attempts are those
-    that the job's status is known to carry (a job that is gone needs no record).
+    answered to a create or bind it will never accept; ``misfits`` the nodes that cannot take their
+    rank any more, each with why; ``age_s`` counts since this leader first saw the entry; the
+    recorded attempts are those that the job's status is known to carry (a job that is gone needs no
+    record).
     """
 
     pods: tuple[Pod, ...]
     placed: bool
     stop: Cause | None
     refusal: str | None
-    nodes_gone: frozenset[str]
+    misfits: Mapping[str, str]
     age_s: float
     recorded_attempt: int
     recorded_end: int
@@ -137,21 +139,23 @@ def _why_abort(entry: Entry, seen: GangSeen) -> Cause | None:
         return seen.stop
     if seen.refusal is not None:
         return Cause(CauseCode.COMMIT_REFUSED, seen.refusal)
+    for pod in seen.pods:
+        planned = entry.nodes[pod.node_rank]
+        if pod.node and pod.node != planned:
+            return Cause(
+                CauseCode.COMMIT_REFUSED, f"pod {pod.name} is on {pod.node}, planned was {planned}"
+            )
     bound = {pod.node_rank for pod in seen.pods if pod.node}
     if len(bound) == len(entry.nodes):
         return None
     for pod in seen.pods:
         if pod.deleting or (pod.terminal and not pod.node):
             return Cause(CauseCode.COMMIT_REFUSED, f"pod {pod.name} went before its gang was bound")
-        if pod.node and pod.node != entry.nodes[pod.node_rank]:
-            planned = entry.nodes[pod.node_rank]
-            return Cause(
-                CauseCode.COMMIT_REFUSED, f"pod {pod.name} is on {pod.node}, planned was {planned}"
-            )
     for rank, node in enumerate(entry.nodes):
-        if rank not in bound and node in seen.nodes_gone:
+        if rank not in bound and node in seen.misfits:
             return Cause(
-                CauseCode.COMMIT_REFUSED, f"node {node} went before rank {rank} was bound to it"
+                CauseCode.COMMIT_REFUSED,
+                f"node {node} {seen.misfits[node]}, and node rank {rank} was not bound to it yet",
             )
     if seen.age_s > COMMIT_DEADLINE_S:
         return Cause(

@@ -8,7 +8,7 @@ each attempt is counted once, because it is counted by its number.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from railwright_scheduler.attempt.causes import NEVER_RAN, Cause, CauseCode
@@ -68,6 +68,24 @@ class JobRecord:
             return 0
         ends = max(self.early_ends, self.failures if self.last_end.counted else 0)
         return min(BACKOFF_S_FIRST << min(ends - 1, 16), BACKOFF_S_MAX) if ends else 0
+
+
+def agreed(record: JobRecord, entries: Sequence[Entry]) -> JobRecord:
+    """The record if it can be that of a job with these entries, oldest first; else one that is.
+
+    An attempt is committed only once the one before it is over, and an entry leaves only once its
+    end is recorded. A status that says other was not written by us (or is older than the ledger):
+    the ledger holds, and the newest entry is folded in anew.
+    """
+    if not entries:
+        return record
+    newest = entries[-1]
+    before = newest.attempt - 1
+    if record.ended == before and record.phase not in FINAL:
+        return record
+    if record.ended > before and newest.state is EntryState.ABORTING:
+        return record
+    return replace(record, phase=Phase.QUEUED, attempt=before, ended=before, nodes=())
 
 
 def fold(record: JobRecord, entries: Iterable[Entry], *, backoff_limit: int) -> JobRecord:

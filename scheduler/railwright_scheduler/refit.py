@@ -1,0 +1,66 @@
+"""Whether gangs that are being bound still fit where they were planned.
+
+Between the plan and the binding a node can go, shrink, be cordoned, tainted or relabelled, and a
+pod of somebody else can take its room. The API server binds a pod to a node whatever is there, so
+this is asked again at every turn, until the last pod is bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from railwright_scheduler import eligibility
+from railwright_scheduler.attempt.ledger import Entry, EntryState
+from railwright_scheduler.snapshot import Amounts, Job, Node
+
+AttemptKey = tuple[str, int]
+Misfits = Mapping[str, str]
+"""Nodes that cannot take their rank any more, each with why: "is cordoned"."""
+
+
+def misfits(
+    entries: Iterable[Entry],
+    *,
+    nodes: Iterable[Node],
+    unbound: Mapping[AttemptKey, Sequence[str]],
+    jobs: Mapping[str, Job],
+) -> dict[AttemptKey, Misfits]:
+    """What no longer fits of each committing entry; those that fit are left out.
+
+    ``unbound`` are the nodes that an entry still has to bind pods to, or may have to. Where two
+    entries and what is used do not fit on one node together, the earlier one keeps its place.
+    """
+    by_name = {node.name: node for node in nodes}
+    owed: dict[str, dict[str, int]] = {}
+    found: dict[AttemptKey, Misfits] = {}
+    for entry in sorted(entries, key=lambda each: (each.state is EntryState.COMMITTING, each.key)):
+        if entry.state is EntryState.COMMITTING:
+            job = jobs.get(entry.job_uid)
+            whys = {
+                name: _why(by_name.get(name), entry.per_node, owed.get(name, {}), job)
+                for name in unbound[entry.key]
+            }
+            if any(whys.values()):
+                found[entry.key] = {name: why for name, why in whys.items() if why}
+                continue
+        for name in unbound[entry.key]:
+            debts = owed.setdefault(name, {})
+            for resource, amount in entry.per_node.items():
+                debts[resource] = debts.get(resource, 0) + amount
+    return found
+
+
+def _why(node: Node | None, per_node: Amounts, owed: Amounts, job: Job | None) -> str:
+    """Why the node cannot take one pod of the job; empty if it can."""
+    if node is None:
+        return "went"
+    if node.unavailable is not None:
+        return f"is {node.unavailable}"
+    if job is not None and (kept := eligibility.kept_away(node, job)):
+        return kept
+    for resource, amount in sorted(per_node.items()):
+        free = node.allocatable.get(resource, 0) - node.used.get(resource, 0)
+        if free - owed.get(resource, 0) < amount:
+            left = max(0, free - owed.get(resource, 0))
+            return f"has {left} {resource} left and not {amount}"
+    return ""

@@ -1,0 +1,254 @@
+"""The admission policies in deploy/, in a cluster with the operator: who may write what, and what a
+tenant's job may ask for."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from integration import manifests
+from integration.operator_site import Floor, Job, Site
+from railwright_api import names
+from railwright_testbed import waiting
+from railwright_testbed.api_client import MERGE_PATCH, ApiClient, ApiError
+
+Changes = dict[str, Any]
+TENANT = "tenant-a"
+JOBS = manifests.path(names.TRAINING_JOBS, TENANT)
+
+
+@pytest.fixture(scope="module")
+def token(site: Site) -> str:
+    """Of one who may do anything to our objects in a tenant's namespace, and read one secret."""
+    kubectl = site.plane.kubectl
+    kubectl("create", "namespace", TENANT)
+    kubectl("label", "namespace", TENANT, f"{names.GROUP}/tenant=restricted")
+    kubectl("annotate", "namespace", TENANT, f"{names.GROUP}/service-accounts=default,trainer")
+    kubectl("-n", TENANT, "create", "serviceaccount", "alice")
+    edits = (f"{kind}.{names.GROUP}{part}" for kind in _KINDS for part in ("", "/status"))
+    _allow(site, "jobs", "--verb=*", f"--resource=pods,{','.join(edits)}")
+    _allow(site, "secret", "--verb=get", "--resource=secrets", "--resource-name=mine")
+    path = f"/api/v1/namespaces/{TENANT}/serviceaccounts/alice/token"
+    return str(site.admin.post(path, {"spec": {"expirationSeconds": 3600}})["status"]["token"])
+
+
+@pytest.fixture
+def alice(site: Site, token: str) -> Iterator[ApiClient]:
+    """A connection as that somebody, with the policies in force."""
+    plane = site.plane
+    with contextlib.closing(ApiClient(plane.url, ca_file=plane.ca_file, token=token)) as client:
+        hostile = manifests.job(pod={"hostNetwork": True})
+        waiting.until(lambda: _answer(client, hostile), "the policies in force", deadline_s=30)
+        yield client
+
+
+_KINDS = (names.TRAINING_JOBS, names.PLACEMENTS)
+
+
+def _allow(site: Site, name: str, *rules: str) -> None:
+    site.plane.kubectl("-n", TENANT, "create", "role", name, *rules)
+    who = f"--serviceaccount={TENANT}:alice"
+    site.plane.kubectl("-n", TENANT, "create", "rolebinding", name, f"--role={name}", who)
+
+
+def _answer(client: ApiClient, job: Changes) -> str:
+    """How the job is refused; empty if it is not."""
+    try:
+        client.post(JOBS + manifests.ASK, job)
+    except ApiError as error:
+        return str(error)
+    return ""
+
+
+def _volume(source: Changes) -> Changes:
+    return {"volumes": [{"name": "v", **source}]}
+
+
+def _security(**context: Any) -> Changes:
+    return {"securityContext": context}
+
+
+SECRETS = "it reads secrets, and you may not get all of them yourself: theirs"
+KEY = {"name": "theirs", "key": "k"}
+MINE = {"name": "mine", "key": "k"}
+
+
+@pytest.mark.parametrize(
+    ("pod", "container", "words"),
+    [
+        ({"hostNetwork": True}, {}, "spec.template.spec.hostNetwork: pods of this namespace stay"),
+        ({"hostPID": True}, {}, "spec.template.spec.hostPID: pods of this namespace stay off"),
+        ({"hostIPC": True}, {}, "spec.template.spec.hostIPC: pods of this namespace stay off"),
+        (_volume({"hostPath": {"path": "/"}}), {}, "such as hostPath: use a persistentVolumeClaim"),
+        (_volume({"iscsi": {"lun": 1}}), {}, "is of a kind that this namespace may not mount"),
+        ({}, _security(privileged=True), "securityContext.privileged: pods of this namespace"),
+        ({}, _security(capabilities={"add": ["SYS_ADMIN"]}), "adds capabilities; in this"),
+        ({}, {"ports": [{"containerPort": 1, "hostPort": 2}]}, "ports.hostPort: pods of this"),
+        ({"serviceAccountName": "strong"}, {}, "is not allowed here, only default, trainer: see"),
+        ({"serviceAccount": "strong"}, {}, "is not allowed here, only default, trainer: see"),
+        ({"serviceAccountName": "trainer", "serviceAccount": "strong"}, {}, "is not allowed here"),
+        ({}, {"env": [{"name": "A", "valueFrom": {"secretKeyRef": KEY}}]}, SECRETS),
+        ({}, {"envFrom": [{"secretRef": {"name": "theirs"}}]}, SECRETS),
+        (_volume({"secret": {"secretName": "theirs"}}), {}, SECRETS),
+        (_volume({"projected": {"sources": [{"secret": {"name": "theirs"}}]}}), {}, SECRETS),
+        ({}, {"envFrom": [{"secretRef": {"name": "mine"}}] * 9}, "it reads 9 secrets, in this"),
+    ],
+    ids=lambda value: next(iter(value), "") if isinstance(value, dict) else "",
+)
+def test_a_tenants_job_that_asks_for_the_host_or_for_anothers_rights_is_refused_by_name(
+    alice: ApiClient, pod: Changes, container: Changes, words: str
+) -> None:
+    assert words in _answer(alice, manifests.job(pod=pod, container=container))
+
+
+def test_an_init_container_is_held_to_the_same(alice: ApiClient) -> None:
+    hostile = {"name": "x", "image": "i", "securityContext": {"privileged": True}}
+    answer = _answer(alice, manifests.job(pod={"initContainers": [hostile]}))
+    assert "securityContext.privileged" in answer
+
+
+@pytest.mark.parametrize(
+    ("pod", "container"),
+    [
+        ({}, {}),
+        ({"hostNetwork": False, "serviceAccountName": "trainer"}, {}),
+        ({}, {"env": [{"name": "A", "valueFrom": {"secretKeyRef": MINE}}]}),
+        (_volume({"secret": {"secretName": "mine"}}), {"envFrom": [{"secretRef": MINE}]}),
+        (_volume({"persistentVolumeClaim": {"claimName": "c"}}), {}),
+        ({}, _security(capabilities={"add": ["IPC_LOCK"], "drop": ["ALL"]}, privileged=False)),
+    ],
+)
+def test_a_tenants_job_within_its_rights_is_taken(
+    alice: ApiClient, pod: Changes, container: Changes
+) -> None:
+    assert _answer(alice, manifests.job(pod=pod, container=container)) == ""
+
+
+def test_a_template_is_not_changed_into_what_would_have_been_refused(alice: ApiClient) -> None:
+    alice.post(JOBS, manifests.job("held", spec={"suspend": True}))
+    template = manifests.job(pod={"hostPID": True})["spec"]["template"]
+    with pytest.raises(ApiError, match="hostPID: pods of this namespace stay off the host"):
+        alice.patch(f"{JOBS}/held", {"spec": {"template": template}})
+    alice.patch(f"{JOBS}/held", {"spec": {"backoffLimit": 7}})
+
+
+def test_a_namespace_that_did_not_ask_for_it_is_left_alone(site: Site, floor: Floor) -> None:
+    site.admin.post(
+        floor.path(names.TRAINING_JOBS) + manifests.ASK, manifests.job(pod={"hostPID": True})
+    )
+
+
+def test_a_status_is_written_by_the_operator_alone(site: Site, alice: ApiClient) -> None:
+    alice.post(JOBS, manifests.job("forged", spec={"suspend": True}))
+    for client in (alice, site.admin):
+        with pytest.raises(ApiError, match="trainingjobs/status: the operator alone writes it"):
+            client.patch(f"{JOBS}/forged/status", {"status": {"phase": "Succeeded"}})
+    waiting.until(
+        lambda: alice.get(f"{JOBS}/forged").get("status", {}).get("phase") == "Suspended",
+        "the operator's own status",
+        deadline_s=20,
+    )
+
+
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
+
+
+@contextlib.contextmanager
+def _unguarded(site: Site) -> Iterator[None]:
+    """The time before the policies were there."""
+    name = f"records.{names.GROUP}"
+    held = site.admin.get(f"{POLICIES}/{name}")
+    site.admin.delete(f"{POLICIES}/{name}")
+    try:
+        yield
+    finally:
+        site.admin.post(POLICIES, {"metadata": {"name": name}, "spec": held["spec"]})
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        {"phase": "Succeeded"},
+        {"attempt": 2**62, "endedAttempt": 2**62 - 1},
+        {"nodes": ["..", ""]},
+        {"phase": "Queued", "attempt": 0, "nodes": None},
+    ],
+    ids=str,
+)
+def test_a_status_forged_before_there_was_a_policy_is_put_right_and_harms_no_other_job(
+    site: Site, floor: Floor, claim: Changes
+) -> None:
+    job = floor.apply("forged")
+    before = job.until_bound()
+    path = f"{floor.path(names.TRAINING_JOBS)}/forged/status"
+    with _unguarded(site):
+        waiting.until(lambda: _written(site, path, claim), "no policy in force", deadline_s=20)
+    assert floor.apply("other").until_bound()["phase"] == "Starting"
+    status = job.until(lambda found: _agrees(job, found), "a status that is true again")
+    if claim.get("attempt") != 0:
+        assert (status["attempt"], status["nodes"]) == (1, before["nodes"])
+
+
+def _written(site: Site, path: str, status: Changes) -> bool:
+    try:
+        site.admin.patch(path, {"status": status})
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        return False
+    return True
+
+
+def _agrees(job: Job, status: Changes) -> bool:
+    bound = job.bound(status["attempt"])
+    return status["phase"] == "Starting" and bound == dict(enumerate(status["nodes"])) != {}
+
+
+@pytest.mark.parametrize("plural", [names.QUEUES, names.FABRICS])
+def test_the_statuses_of_a_site_are_written_by_the_operator_alone(site: Site, plural: str) -> None:
+    path = f"{manifests.path(plural)}/{names.SINGLETON}/status"
+    with pytest.raises(ApiError, match=f"{plural}/status: the operator alone writes it"):
+        site.admin.patch(path, {"status": {"nodes": 7, "waiting": 7}})
+
+
+def test_a_ledger_is_written_by_the_operator_alone(site: Site) -> None:
+    path = manifests.path(names.LEDGERS)
+    with pytest.raises(ApiError, match="ledgers: the operator alone writes it"):
+        site.admin.patch(f"{path}/{names.SINGLETON}", {"spec": {"epoch": 10**9}})
+    # What changes nothing of it, such as a migration of the storage, is nobody's harm.
+    annotations = {"metadata": {"annotations": {"example.com/migrated": "yes"}}}
+    site.admin.patch(f"{path}/{names.SINGLETON}", annotations, content_type=MERGE_PATCH)
+
+
+def test_a_placement_is_made_by_the_operator_alone(alice: ApiClient) -> None:
+    spec = {"jobUID": "u", "attempt": 1, "epoch": 1, "nodes": ["n"], "reason": "mine"}
+    forged = manifests.cluster_object("Placement", "forged-1", **spec)
+    with pytest.raises(ApiError, match="placements: the operator alone writes it"):
+        alice.post(manifests.path(names.PLACEMENTS, TENANT), forged)
+
+
+def _pod(name: str, **labels: str) -> Changes:
+    """A pod of alice's with these labels of our group."""
+    ours = {f"{names.GROUP}/{key.replace('_', '-')}": value for key, value in labels.items()}
+    container = {"name": "c", "image": "i"}
+    return {"metadata": {"name": name, "labels": ours}, "spec": {"containers": [container]}}
+
+
+def test_a_pod_that_looks_like_ours_is_made_by_the_operator_alone(
+    site: Site, floor: Floor, alice: ApiClient
+) -> None:
+    mine, pods = f"/api/v1/namespaces/{TENANT}/pods", f"/api/v1/namespaces/{floor.name}/pods"
+    refused = "is reserved, the operator alone sets it: remove it"
+    with pytest.raises(ApiError, match=refused):
+        alice.post(mine, _pod("looks-1-0", job_uid="u", attempt="1"))
+    alice.post(mine, _pod("plain"))
+    with pytest.raises(ApiError, match=refused):
+        alice.patch(f"{mine}/plain", {"metadata": {"labels": {names.LABEL_JOB_UID: "u"}}})
+    floor.apply("job", nodes=1).until_bound()
+    for change in ({names.LABEL_ATTEMPT: "7"}, {names.LABEL_JOB_UID: None}):
+        with pytest.raises(ApiError, match=refused):
+            site.admin.patch(f"{pods}/job-1-0", {"metadata": {"labels": change}})
+    site.admin.patch(f"{pods}/job-1-0", {"metadata": {"labels": {"team": "blue"}}})

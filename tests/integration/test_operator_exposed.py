@@ -1,0 +1,160 @@
+"""What the operator's process shows to whoever reaches it, and what it lets out of users' jobs."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from integration.operator_site import Floor, Json, Site
+from railwright_api import names
+from railwright_testbed import waiting
+from railwright_testbed.kwok import PREFIX
+
+CANARY = "canary-5f1d0c2e9b"
+LISTENS = "0A"
+PATHS = (
+    "/",
+    "/metrics",
+    "/healthz",
+    "/readyz",
+    "/debug/pprof/",
+    "/debug/vars",
+    "/snapshot",
+    "/jobs",
+    "/api/v1/pods",
+    "/v1/register",
+    "/v1/beat",
+    "/v1/commit",
+    "/../../etc/passwd",
+)
+BEAT = {"member": {"job_uid": "u", "attempt": 1, "node_rank": 0}, "sequence": 1}
+
+
+def _listening(pid: int) -> dict[int, str]:
+    """The address in hexadecimal of every TCP port that a process listens on, from the kernel."""
+    sockets = {os.readlink(fd) for fd in Path(f"/proc/{pid}/fd").iterdir() if fd.is_symlink()}
+    found = {}
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            address, _, port = fields[1].partition(":")
+            if fields[3] == LISTENS and f"socket:[{fields[9]}]" in sockets:
+                found[int(port, 16)] = address
+    return found
+
+
+def _ask(port: int, method: str, path: str, body: str = "") -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request(method, path, body=body.encode())
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode(errors="replace")
+    finally:
+        connection.close()
+
+
+def test_every_port_answers_strangers_with_nothing_of_a_users(site: Site, floor: Floor) -> None:
+    job = floor.apply("told")
+    job.until_bound()
+    uid = job.object()["metadata"]["uid"]
+    ports = _listening(site.operator.pid)
+    heartbeats = urlsplit(site.operator.url).port
+    assert len(ports) == 2
+    assert heartbeats in ports
+    private = (floor.name, "told", uid, site.plane.token, *floor.nodes)
+    for port in ports:
+        for path in PATHS:
+            for method in ("GET", "POST", "PUT", "DELETE", "OPTIONS"):
+                status, text = _ask(port, method, path, json.dumps(BEAT))
+                probes = port != heartbeats and method == "GET" and path in PATHS[1:4]
+                assert (status == 200) is probes, (port, method, path, status)
+                assert not [word for word in private if word in text], (port, path)
+
+
+def test_a_stranger_who_knows_a_jobs_uid_may_not_speak_for_it(site: Site, floor: Floor) -> None:
+    job = floor.apply("told")
+    job.until_bound()
+    port = urlsplit(site.operator.url).port
+    assert port is not None
+    member = {"job_uid": job.object()["metadata"]["uid"], "attempt": 1, "node_rank": 0}
+    beat = {"member": member, "sequence": 1, "running": 1, "exited": 0}
+    assert _ask(port, "POST", "/v1/beat", json.dumps(beat))[0] == 403
+
+
+@pytest.fixture
+def secretive(floor: Floor) -> Floor:
+    """A floor on which jobs with a secret among their words went through all that can happen."""
+    env = [{"name": "API_KEY", "value": CANARY}]
+    main: Json = {"name": "train", "image": "i", "command": ["python3", CANARY]}
+    main |= {"env": env, "args": [CANARY]}
+    odd: list[Json] = [
+        {},
+        {"hostAliases": [{"ip": "nowhere"}]},
+        {"securityContext": "none"},
+        {"dnsConfig": {"options": "none"}},
+    ]
+    said = {"example.com/key": CANARY, f"{PREFIX}/run-for": "0.1s", f"{PREFIX}/exit-code": "3"}
+    for number, more in enumerate(odd):
+        template = {"spec": {"containers": [main]} | more}
+        job = floor.apply(
+            f"job-{number}", nodes=1, backoffLimit=0, annotations=said, template=template
+        )
+        wanted = "Failed" if not number else "Queued"
+        job.until(partial(_ended, wanted), wanted)
+    return floor
+
+
+def _ended(phase: str, status: Json) -> bool:
+    return "lastEnd" in status and status["phase"] == phase
+
+
+def test_what_users_write_into_their_jobs_is_in_no_log_event_or_status(
+    site: Site, secretive: Floor
+) -> None:
+    admin = site.admin
+    jobs = admin.get(secretive.path(names.TRAINING_JOBS))["items"]
+    told = {
+        "statuses": [job["status"] for job in jobs],
+        "placements": admin.get(secretive.path(names.PLACEMENTS)),
+        "events": admin.get(f"/apis/events.k8s.io/v1/namespaces/{secretive.name}/events"),
+        "ledger": site.ledger(),
+        "metrics": site.operator.probe("/metrics"),
+        "log": site.operator.log_file.read_text(encoding="utf-8"),
+    }
+    assert len(jobs) == 4
+    assert "CommitRefused" in json.dumps(told["statuses"])
+    assert secretive.name in json.dumps(told["events"])
+    leaks = {place: json.dumps(found) for place, found in told.items()}
+    for place, text in leaks.items():
+        at = text.find(CANARY)
+        assert at < 0, f"{place}: …{text[max(0, at - 600) : at + 100]}"
+
+
+def test_every_line_that_it_logs_is_one_json_object_on_one_line(site: Site) -> None:
+    text = site.operator.log_file.read_text(encoding="utf-8")
+    lines = text.splitlines()
+    assert lines
+    assert text.isascii()
+    assert all(line.isprintable() for line in lines)
+    assert all({"time", "level", "message"} <= json.loads(line).keys() for line in lines)
+
+
+def test_the_operator_leaves_no_mark_on_objects_that_are_not_its_own(
+    site: Site, floor: Floor
+) -> None:
+    """No finalizer, and no copy of the object in an annotation."""
+    values = [{"name": f"V{number}", "value": "x" * 30_000} for number in range(20)]
+    main = {"name": "train", "image": "i", "command": ["c"], "env": values}
+    job = floor.apply("large", nodes=1, template={"spec": {"containers": [main]}})
+    job.until_bound()
+    metadata = job.object()["metadata"]
+    assert "finalizers" not in metadata
+    assert "annotations" not in metadata
+    job.delete()
+    waiting.until(lambda: not job.object(), "it is gone at once", deadline_s=10)

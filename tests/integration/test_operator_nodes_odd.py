@@ -1,0 +1,112 @@
+"""Nodes that say what makes no sense: said on the Fabric, nobody stopped, nothing guessed."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from integration.operator_site import Floor, Json, Site
+from railwright_api import names
+from railwright_testbed import waiting
+from railwright_testbed.api_client import ApiError
+
+GPU = "nvidia.com/gpu"
+BEYOND = "10E"
+"""More than 63 bits hold; the API server takes it."""
+FABRIC = f"/apis/{names.API_VERSION}/{names.FABRICS}/{names.SINGLETON}"
+
+
+def _problems(site: Site, node: str) -> dict[str, str]:
+    status = site.admin.get(FABRIC).get("status", {})
+    return {
+        each["key"]: each["message"] for each in status.get("problems", []) if each["node"] == node
+    }
+
+
+def _until_said(site: Site, node: str, key: str, words: str) -> None:
+    waiting.until(
+        lambda: words in _problems(site, node).get(key, ""),
+        f"{node} {key}: {words}",
+        deadline_s=20,
+        evidence=lambda: str(site.admin.get(FABRIC).get("status")),
+    )
+
+
+def _label(site: Site, node: str, **labels: str | None) -> None:
+    changed = {f"{names.GROUP}/{key}": value for key, value in labels.items()}
+    site.admin.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": changed}})
+
+
+def test_a_node_without_a_rack_is_in_no_known_one_and_said_so(site: Site, floor: Floor) -> None:
+    missing, empty, *_ = floor.nodes
+    _label(site, missing, rack=None)
+    _label(site, empty, rack="")
+    unknown = "the node stands in no known domain of this level"
+    _until_said(site, missing, names.LABEL_RACK, f"the label is missing: {unknown}")
+    _until_said(site, empty, names.LABEL_RACK, f"the label is empty: {unknown}")
+    # Both racks that are left of four nodes: the one that is whole comes first.
+    assert floor.apply("job").until_bound()["nodes"] == floor.nodes[2:]
+    assert floor.apply("rest").until_bound()["nodes"] == floor.nodes[:2]
+    for node in (missing, empty):
+        _label(site, node, rack=f"{floor.name}-rack-0")
+
+
+def test_one_rack_in_two_blocks_is_two_racks(site: Site, floor: Floor) -> None:
+    for number, node in enumerate(floor.nodes):
+        _label(site, node, block=f"{floor.name}-b{number % 2}", rack=f"{floor.name}-same")
+    try:
+        nodes = floor.apply("job").until_bound()["nodes"]
+        assert nodes in (floor.nodes[0::2], floor.nodes[1::2])
+    finally:
+        for node in floor.nodes:
+            _label(site, node, block=None)
+
+
+@pytest.mark.parametrize("value", ["r" * 10_240, "r\u0430ck", "a b"], ids=["long", "look", "gap"])
+def test_what_is_no_label_never_reaches_the_operator(site: Site, floor: Floor, value: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        _label(site, floor.nodes[0], rack=value)
+    assert refused.value.status == 422
+
+
+def _offer(site: Site, node: str, amount: str) -> Json:
+    change = {"status": {"allocatable": {GPU: amount}, "capacity": {GPU: amount}}}
+    return site.admin.patch(f"/api/v1/nodes/{node}/status", change)
+
+
+@pytest.mark.parametrize("amount", ["-1", "7500m", "NaN", "8k8", "eight", ""])
+def test_what_is_no_amount_never_reaches_the_operator(
+    site: Site, floor: Floor, amount: str
+) -> None:
+    with pytest.raises(ApiError):
+        _offer(site, floor.nodes[0], amount)
+
+
+def test_an_amount_that_cannot_be_is_said_and_the_last_good_one_counts(
+    site: Site, floor: Floor
+) -> None:
+    node = floor.nodes[0]
+    _offer(site, node, BEYOND)
+    _until_said(site, node, GPU, "8 counts, what was last read")
+    assert floor.apply("job", nodes=4).until_bound()["nodes"] == floor.nodes
+    _offer(site, node, "8")
+    waiting.until(lambda: GPU not in _problems(site, node), "no problem left", deadline_s=20)
+
+
+def test_an_amount_that_flips_all_the_time_promises_nobody_what_is_not_there(
+    site: Site, floor: Floor
+) -> None:
+    node, *others = floor.nodes
+    end_s = time.monotonic() + 4.0
+    job = floor.apply("job", nodes=3)
+    while time.monotonic() < end_s:
+        for amount in ("8", BEYOND, "0"):
+            _offer(site, node, amount)
+            time.sleep(0.1)
+    placed = job.until_bound()["nodes"]
+    assert len(set(placed)) == 3
+    _offer(site, node, "0")
+    waiting.until(lambda: job.status()["phase"] == "Starting", "still there", deadline_s=5)
+    assert floor.apply("more", nodes=len(others) - 2).until_bound()["nodes"][0] in others
+    _offer(site, node, "8")

@@ -1,0 +1,74 @@
+"""A tenant's namespace as the example has it: what jobs there may be, and who reaches them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from integration import manifests
+from integration.operator_site import Floor, Site
+from railwright_api import names
+from railwright_testbed import waiting
+from railwright_testbed.api_client import ApiError
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples/tenant.yaml"
+POD = {
+    "runAsNonRoot": True,
+    "runAsUser": 1000,
+    "fsGroup": 1000,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+CONTAINER = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+
+def test_the_pods_of_a_job_that_keeps_to_it_are_taken_where_pod_security_is_restricted(
+    site: Site, floor: Floor
+) -> None:
+    enforce = "pod-security.kubernetes.io/enforce=restricted"
+    site.plane.kubectl("label", "namespace", floor.name, enforce)
+    main = {"name": "train", "image": "i", "command": ["c"], "securityContext": CONTAINER}
+    beside, before = main | {"name": "beside"}, main | {"name": "before"}
+    pod = {"securityContext": POD, "containers": [main, beside], "initContainers": [before]}
+    assert floor.apply("job", template={"spec": pod}).until_bound()["phase"] == "Starting"
+
+
+def test_the_example_of_a_tenant_is_taken_and_in_force(site: Site, floor: Floor) -> None:
+    site.plane.kubectl("apply", "-f", str(EXAMPLE))
+    jobs = manifests.path(names.TRAINING_JOBS, "team-a")
+    with pytest.raises(ApiError, match="hostNetwork: pods of this namespace stay off the host"):
+        site.admin.post(jobs + manifests.ASK, manifests.job(pod={"hostNetwork": True}))
+    # The quota is counted a moment later, and of new kinds within half a minute.
+    waiting.until(lambda: _is_taken(site, jobs), "a job that is taken", deadline_s=60)
+    policy = next(
+        each for each in yaml.safe_load_all(EXAMPLE.read_text()) if each["kind"] == "NetworkPolicy"
+    )["spec"]
+    floor.apply("job", nodes=1).until_bound()
+    labels = floor.site.admin.get(f"/api/v1/namespaces/{floor.name}/pods/job-1-0")["metadata"]
+    (chosen,) = policy["podSelector"]["matchExpressions"]
+    assert (chosen["operator"], chosen["key"] in labels["labels"]) == ("Exists", True)
+    # No namespaceSelector and no ipBlock: only pods of the namespace itself.
+    assert policy["ingress"] == [{"from": [{"podSelector": {}}]}]
+    assert policy["policyTypes"] == ["Ingress"]
+
+
+def _is_taken(site: Site, jobs: str) -> bool:
+    try:
+        site.admin.post(jobs + manifests.ASK, manifests.job(pod={"securityContext": POD}))
+    except ApiError as error:
+        if "status unknown for quota" not in str(error):
+            raise
+        return False
+    return True
+
+
+def test_a_job_beyond_all_measure_waits_with_its_numbers_and_holds_up_nobody(floor: Floor) -> None:
+    most = {"cpu": "100k", "memory": "256Ti", "nvidia.com/gpu": 999_999}
+    main = {"name": "train", "image": "i", "command": ["c"]}
+    beside = [main | {"name": f"s{n}", "resources": {"requests": most}} for n in range(7)]
+    template = {"spec": {"containers": [main, *beside]}}
+    huge = floor.apply("huge", nodes=16_384, resourcesPerNode=most, template=template)
+    message = huge.until_reason("NeverFits")["message"]
+    assert "7999992 nvidia.com/gpu" in message.replace(",", "")
+    assert floor.apply("small").until_bound()["phase"] == "Starting"

@@ -1,0 +1,99 @@
+"""Whatever a status claims, the turn goes on: for this job, and for every other one.
+
+A status can be written by whoever has the right to, or be older than the ledger.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from railwright_scheduler import turn
+from railwright_scheduler.attempt.causes import Cause, CauseCode
+from railwright_scheduler.attempt.ledger import Entry
+from railwright_scheduler.attempt.phases import FINAL, Phase
+from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.turn import AttemptSeen, World
+from worlds import GPU, node
+from worlds.attempts import entry, pods, rank, seen, world_of
+
+NODES = ("n0", "n1", "n2", "n3", "gone")
+CAUSES = st.builds(Cause, st.sampled_from(CauseCode), st.just("why"))
+LINES = st.sampled_from((". .", "- -", "n0 -", "n0 n1", "n0~ n1!", "n2 n3", "n0! n1!"))
+TURNS = 6
+
+
+@st.composite
+def claims(draw: DrawFn) -> JobRecord:
+    """Any record that does not contradict itself."""
+    phase = draw(st.sampled_from(Phase))
+    live = phase in (Phase.STARTING, Phase.RUNNING)
+    ended = draw(st.sampled_from((0, 1, 2, 3, 4, 999_000)))
+    names = draw(st.lists(st.sampled_from(NODES), min_size=1, max_size=3))
+    return JobRecord(
+        phase=phase,
+        attempt=ended + live,
+        ended=ended,
+        nodes=tuple(names) if live or phase is Phase.SUCCEEDED else (),
+        restarts=draw(st.integers(0, 9)),
+        failures=draw(st.integers(0, 9)),
+        early_ends=draw(st.integers(0, 9)),
+        last_end=draw(st.none() | CAUSES),
+    )
+
+
+@st.composite
+def in_flight(draw: DrawFn) -> tuple[Entry, ...]:
+    """Entries as the ledger may have them of one job: aborting ones, then one that commits."""
+    over = draw(st.lists(CAUSES, max_size=2))
+    entries = [entry(number + 1, cause=cause) for number, cause in enumerate(over)]
+    if draw(st.booleans()):
+        entries.append(entry(len(over) + 1))
+    return tuple(entries)
+
+
+@st.composite
+def worlds(draw: DrawFn) -> World:
+    """Job a, of which the status claims anything, and job b, which only waits."""
+    record = draw(claims())
+    ranks = tuple(rank(r, node=name) for r, name in enumerate(record.nodes))
+    suspend, started = draw(st.booleans()), draw(st.booleans())
+    job = seen(record, ranks=ranks, suspend=suspend, started=started)
+    entries = draw(in_flight())
+    attempts = {
+        ("a", number): AttemptSeen(pods(draw(LINES), attempt=number), placed=draw(st.booleans()))
+        for number in (1, 2, 3, record.attempt)
+    }
+    floor = tuple(node(name, used={GPU: draw(st.sampled_from((0, 8)))}) for name in NODES[:4])
+    jobs = (job, seen(name="b"))
+    return world_of(*jobs, nodes=floor, entries=entries, attempts=attempts)
+
+
+@settings(deadline=None)
+@given(worlds())
+def test_no_claim_of_a_status_stops_a_turn_or_the_ones_after_it(world: World) -> None:
+    for _ in range(TURNS):
+        taken = turn.take(world)
+        _check_devices(taken.ledger.entries, world)
+        jobs = tuple(_recorded(job, taken.records[job.job.uid]) for job in world.jobs)
+        world = replace(world, ledger=taken.ledger, jobs=jobs)
+    final = taken.records["a"].phase in FINAL
+    assert not (final and any(each.cause is None for each in taken.ledger.entries))
+
+
+def _recorded(job: turn.JobSeen, record: JobRecord) -> turn.JobSeen:
+    ranks = tuple(rank(r, node=name) for r, name in enumerate(record.nodes))
+    return replace(job, record=record, ranks=ranks if record.live else ())
+
+
+def _check_devices(entries: tuple[Entry, ...], world: World) -> None:
+    """No node is promised to two new gangs, or to one while its devices are used."""
+    known = {each.key for each in world.ledger.entries}
+    new = [each for each in entries if each.key not in known and each.cause is None]
+    promised = [name for each in new for name in each.nodes]
+    used = {each.name for each in world.nodes if each.used.get(GPU)}
+    assert len(set(promised)) == len(promised), promised
+    assert not used & set(promised), promised

@@ -1,0 +1,41 @@
+"""A reply is never larger in memory than we decided, however much the other side sends."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+
+from railwright_operator.kube import lines
+from railwright_operator.kube.lines import TooLargeError
+
+MEBIBYTE = 2**20
+
+
+class Endless:
+    """A body of so many mebibytes without a line's end; counts how many were asked for."""
+
+    def __init__(self, mebibytes: int) -> None:
+        self.left, self.sent = mebibytes, 0
+
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        while self.left:
+            self.left -= 1
+            self.sent += 1
+            yield b"x" * MEBIBYTE
+
+
+async def test_a_body_is_given_up_at_its_bound() -> None:
+    body = Endless(1024)
+    with pytest.raises(TooLargeError, match="more than 134217728 bytes"):
+        await lines.bounded(cast("Any", body), lines.BODY_BYTES_MAX)
+    assert body.sent == lines.BODY_BYTES_MAX // MEBIBYTE + 1
+
+
+async def test_a_watch_is_given_up_at_the_bound_of_a_line() -> None:
+    body = Endless(1024)
+    with pytest.raises(TooLargeError, match="more than 16777216 bytes"):
+        async for _ in lines.split_lines(cast("Any", body)):
+            pass
+    assert body.sent == lines.LINE_BYTES_MAX // MEBIBYTE + 1

@@ -1,0 +1,93 @@
+"""Nodes that change between the plan and the binding: the gang is planned again, nothing is
+overcommitted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from railwright_scheduler import refit, turn
+from railwright_scheduler.snapshot import Taint, Toleration, Unavailable
+from railwright_scheduler.turn import AttemptSeen
+from worlds import GPU, node
+from worlds.attempts import LOST, entry, pods, seen, world_of
+from worlds.jobs import job
+
+TAINT = Taint("team", "blue", "NoSchedule")
+
+
+def whys(*nodes: Any, unbound: tuple[str, ...] = ("n0", "n1"), **asked: Any) -> dict[str, str]:
+    """What refit says of the one gang on n0 and n1, by node."""
+    found = refit.misfits(
+        [entry()],
+        nodes=nodes,
+        unbound={("a", 1): unbound},
+        jobs={"a": job(num_nodes=2, **asked)},
+    )
+    return dict(found.get(("a", 1), {}))
+
+
+def test_a_gang_on_nodes_as_they_were_planned_fits() -> None:
+    assert whys(node("n0"), node("n1", taints=(replace(TAINT, effect="PreferNoSchedule"),))) == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"unavailable": Unavailable.CORDONED}, "is cordoned"),
+        ({"used": {GPU: 1}}, f"has 7 {GPU} left and not 8"),
+        ({"used": {GPU: 99}}, f"has 0 {GPU} left and not 8"),
+        ({"allocatable": {GPU: 7, "pods": 110}}, f"has 7 {GPU} left and not 8"),
+        ({"allocatable": {"pods": 110}}, f"has 0 {GPU} left and not 8"),
+        ({"taints": (TAINT,)}, "is tainted team=blue:NoSchedule"),
+        ({"labels": {"kind": "b200"}}, "is not labelled kind=h100"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_node_that_changed_is_named_with_what_changed(changes: dict[str, Any], why: str) -> None:
+    sound = {"labels": {"kind": "h100"}}
+    nodes = (node("n0", **sound), node("n1", **(sound | changes)))
+    assert whys(*nodes, selector={"kind": "h100"}) == {"n1": why}
+
+
+def test_a_node_that_is_gone_is_named() -> None:
+    assert whys(node("n0")) == {"n1": "went"}
+
+
+def test_a_taint_that_the_job_lives_with_and_a_rank_that_is_bound_change_nothing() -> None:
+    tolerated = (Toleration("team", "Exists", "", ""),)
+    assert whys(node("n0"), node("n1", taints=(TAINT,)), tolerations=tolerated) == {}
+    assert whys(node("n0"), node("n1", used={GPU: 8}), unbound=("n0",)) == {}
+
+
+def test_of_two_gangs_that_no_longer_fit_together_the_first_stays() -> None:
+    both = [entry(per_node={GPU: 4}), replace(entry(per_node={GPU: 4}), job_uid="b")]
+    unbound = {each.key: each.nodes for each in both}
+    nodes = (node("n0"), node("n1", used={GPU: 2}))
+    found = refit.misfits(both, nodes=nodes, unbound=unbound, jobs={})
+    assert found == {("b", 1): {"n1": f"has 2 {GPU} left and not 4"}}
+
+
+def test_what_an_aborting_gang_may_still_be_given_counts() -> None:
+    gangs = [entry(), replace(entry(cause=LOST), job_uid="b")]
+    unbound = {gangs[0].key: ("n0", "n1"), gangs[1].key: ("n1",)}
+    found = refit.misfits(gangs, nodes=(node("n0"), node("n1")), unbound=unbound, jobs={})
+    assert list(found) == [("a", 1)]
+
+
+def test_the_gang_is_rolled_back_and_its_job_planned_again_elsewhere() -> None:
+    taken_by_another = (node("n0"), node("n1", used={GPU: 4}), node("n2"), node("n3"))
+    attempts = {("a", 1): AttemptSeen(pods=pods("- -"), placed=True)}
+    world = world_of(seen(), nodes=taken_by_another, entries=(entry(),), attempts=attempts)
+    taken = turn.take(world)
+    (aborted,) = taken.ledger.entries
+    assert aborted.cause is not None
+    assert aborted.cause.message == (
+        f"node n1 has 4 {GPU} left and not 8, and node rank 1 was not bound to it yet"
+    )
+    gone = replace(aborted, nodes=aborted.nodes)
+    recorded = seen(taken.records["a"])
+    later = turn.take(world_of(recorded, nodes=taken_by_another, entries=(gone,)))
+    assert [each.nodes for each in later.ledger.entries] == [("n0", "n2")]
