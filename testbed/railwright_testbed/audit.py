@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 Json = dict[str, Any]
 
@@ -44,6 +44,16 @@ _POLICY = {
     ],
 }
 _LOG_MIB_MAX = 10_240
+
+
+class Right(NamedTuple):
+    """What a request asks to be allowed; ``namespace`` is empty for what is of the cluster."""
+
+    verb: str
+    group: str
+    resource: str
+    subresource: str
+    namespace: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +106,17 @@ def requests(path: Path) -> Iterator[Request]:
                 yield _request(json.loads(line))
 
 
-def requests_per_user(path: Path) -> collections.Counter[str]:
-    """How many requests each user made so far; of others than the operator only deletes of pods."""
-    return collections.Counter(request.user for request in requests(path))
+def used(path: Path, user: str) -> collections.Counter[Right]:
+    """What a user asked for so far, and how often: ``total()`` counts its requests.
+
+    Left out is what names no resource, such as discovery. Of others than the operator only deletes
+    of pods are accounted for.
+    """
+    return collections.Counter(
+        Right(one.verb, one.group, one.resource, one.subresource, one.namespace)
+        for one in requests(path)
+        if one.user == user and one.resource
+    )
 
 
 def _request(event: Json) -> Request:

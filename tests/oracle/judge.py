@@ -133,7 +133,8 @@ class Judge:
 
     def _our_pod(self, key: str, old: PodFact | None, new: PodFact | None) -> None:
         self._tell(_pod_told(old, new))
-        if old is not None and (key, self.number) in self._deletes:
+        going = old is not None and (new is None or new.deleting > old.deleting)
+        if old is not None and going and (key, self.number) in self._deletes:
             facts = self.cluster.facts(jobs=[old.job_uid])
             self.hold(lambda: invariants.check_delete(facts, old))
         if new is not None and new.node and (old is None or not old.node):

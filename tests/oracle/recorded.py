@@ -55,7 +55,8 @@ def demand_sound_history(plane: ControlPlane) -> None:
         waiting.until(lambda: not _left(plane), "nothing left", deadline_s=COMES_TO_REST_S)
     notes.rest_begins(plane)
     rested_at = datetime.now(UTC)
-    time.sleep(RESTS_S)
+    until_s = time.monotonic() + RESTS_S
+    waiting.until(lambda: time.monotonic() > until_s, "a while at rest", deadline_s=2 * RESTS_S)
     verdict = judged(plane, rested_at=rested_at)
     found = "\n".join(map(str, verdict.violations))
     assert not verdict.violations, f"of {verdict.revisions} revisions in etcd's history:\n{found}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 from oracle.cluster import Cluster
@@ -22,7 +23,7 @@ def judge_rest(judge: Judge) -> None:
             judge.find(finding)
     for pod in judge.cluster.pods.values():
         facts = judge.cluster.facts(jobs=[pod.job_uid])
-        judge.hold(lambda facts=facts: invariants.check_rest(facts))  # type: ignore[misc]
+        judge.hold(functools.partial(invariants.check_rest, facts))
 
 
 def _in_flight(cluster: Cluster) -> Iterator[str]:

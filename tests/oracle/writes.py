@@ -31,9 +31,9 @@ class Writes:
 def writes(requests: Iterable[Request]) -> Writes:
     """Sort out who did what to pods.
 
-    A delete of what is being deleted changes nothing and answers with the revision before: where
-    another asked for the same revision, it was not the operator's. One that repeats its own,
-    because the answer was lost, is one write.
+    A delete of what is being deleted changes nothing and answers with a revision before: where
+    another asked for the same revision, it was not the operator's, nor where that revision did
+    anything else. One that repeats its own, because the answer was lost, is one write.
     """
     own: set[tuple[PodKey, int]] = set()
     others: set[tuple[PodKey, int]] = set()

@@ -252,6 +252,13 @@ def test_a_delete_is_the_operators_when_nobody_else_made_its_revision() -> None:
     assert done.deletes == {(f"{PODS}a-1-0", 7)}
 
 
+def test_a_delete_that_came_too_late_to_change_anything_is_not_held_against_us() -> None:
+    planted = Planted(RUNNING + "lose a-1-0")
+    bound = next(r.number for r in planted.revisions if "nodeName" in str(r.changes))
+    judge = Judge({(f"{PODS}a-1-0", bound)})
+    assert judge.read(planted.revisions) == []
+
+
 def test_more_writes_of_a_pod_than_make_bind_delete_are_found() -> None:
     life = [asked("create", "a-1-0"), asked("create", "a-1-0", subresource="binding")]
     life += [asked("delete", "a-1-0", revision=7)] * 2
