@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from integration.operator_site import Floor, Job, Site
+from integration.operator_site import Floor, Site
 from railwright_api import names
 from railwright_testbed import audit, waiting
 from railwright_testbed.audit import Right
@@ -16,6 +16,7 @@ from railwright_testbed.simulated_launchers import Played, SimulatedLaunchers
 ROOT = Path(__file__).resolve().parents[2]
 ANYWHERE = "any namespace"
 DRIVEN_S = 40.0
+CHANGES = 50
 PLAYED = Played(steps=12, checkpoint_interval_steps=4)
 
 
@@ -30,8 +31,9 @@ def test_every_right_is_used_and_nothing_is_asked_without_one(site: Site, floor:
         lost.until_reason("LauncherSilent")
     _name_taken_by_a_pod(floor)
     _name_taken_by_a_placement(floor)
+    floor.apply("restless", suspend=True)
     waiting.until(
-        lambda: _changed_under_it(lost) and not granted - _used(site, granted),
+        lambda: _changed_under_it(floor) and not granted - _used(site, granted),
         "every right used",
         deadline_s=DRIVEN_S,
         evidence=lambda: f"never used: {sorted(granted - _used(site, granted))}",
@@ -65,19 +67,21 @@ def _used(site: Site, granted: set[Right]) -> set[Right]:
     return {right if right in granted else right._replace(namespace=ANYWHERE) for right in asked}
 
 
-def _changed_under_it(job: Job) -> bool:
-    """Change a job while its status is being written: the operator looks again."""
-    job.patch({"suspend": not job.object()["spec"].get("suspend", False)})
+def _changed_under_it(floor: Floor) -> bool:
+    """Change a job while its status is being written: the operator looks what it is like."""
+    path = floor.path(names.TRAINING_JOBS) + "/restless"
+    for limit in range(CHANGES):
+        floor.site.admin.patch(path, {"spec": {"backoffLimit": limit}})
     return True
 
 
 def _name_taken_by_a_pod(floor: Floor) -> None:
-    """The first pod of a job has a name that a stranger's has: the operator looks whose it is."""
+    """The first pod of a gang has a name that a stranger's has: it is looked at, the other goes."""
     container = {"name": "main", "image": "none"}
     spec = {"schedulerName": "nobody", "containers": [container]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "taken-1-0"}, "spec": spec}
     floor.create(pod)
-    floor.apply("taken", nodes=1, gpus=0).until_reason("CommitRefused")
+    floor.apply("taken", nodes=2, gpus=0).until_reason("CommitRefused")
 
 
 def _name_taken_by_a_placement(floor: Floor) -> None:

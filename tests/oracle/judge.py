@@ -103,10 +103,10 @@ class Judge:
             self._job(change.key, change.value)
         elif plural == "ledgers":
             self._ledger(change.value)
-        elif plural == "placements" and change.value is not None:
-            self.cluster.placements[change.key] = stored.owners(change.value)
         elif plural == "placements":
             self.cluster.placements.pop(change.key, None)
+            if change.value is not None and stored.is_ours(change.value):
+                self.cluster.placements[change.key] = stored.owners(change.value)
 
     def _tell(self, what: str) -> None:
         where = self._key.removeprefix(REGISTRY).removeprefix("railwright.dev/")

@@ -1,4 +1,4 @@
-"""Stored objects read as facts. A pod is ours if the operator made it, whatever its labels say."""
+"""Stored objects read as facts. Ours is what the operator made, whatever its labels say."""
 
 from __future__ import annotations
 
@@ -38,11 +38,9 @@ class Job:
 
 
 def is_ours(value: Json) -> bool:
-    """Whether the operator made this pod. To be asked of its first version."""
+    """Whether the operator made this object. To be asked of its first version."""
     entries = value["metadata"].get("managedFields", ())
-    return value["spec"].get("schedulerName") == names.SCHEDULER and any(
-        entry["manager"] == OPERATOR and "subresource" not in entry for entry in entries
-    )
+    return any(entry["manager"] == OPERATOR and "subresource" not in entry for entry in entries)
 
 
 def pod(value: Json, *, born: PodFact | None) -> PodFact:
