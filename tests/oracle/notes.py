@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import Any
 
 from railwright_testbed import ControlPlane, history
@@ -30,7 +29,7 @@ def outside_guarantees(plane: ControlPlane, *invariants: str, because: str) -> I
 
 def rest_begins(plane: ControlPlane) -> None:
     """From here on nobody asks anything of the operator: it must write nothing but its Lease."""
-    history.mark(plane.etcd, {"note": REST, "at": datetime.now(UTC).isoformat()})
+    history.mark(plane.etcd, {"note": REST})
 
 
 class Declared:

@@ -19,7 +19,7 @@ from railwright_testbed.errors import TestbedError
 
 COMES_TO_REST_S = 90.0
 RESTS_S = 7.0
-"""Longer than the operator waits to tell again what changed."""
+"""Longer than the operator waits to tell again what changed: first it may, then it must not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +53,18 @@ def demand_sound_history(plane: ControlPlane) -> None:
     # Whatever is still there then is found again in the history, and told from it.
     with contextlib.suppress(TestbedError):
         waiting.until(lambda: not _left(plane), "nothing left", deadline_s=COMES_TO_REST_S)
+    _pass(RESTS_S)
     notes.rest_begins(plane)
     rested_at = datetime.now(UTC)
-    until_s = time.monotonic() + RESTS_S
-    waiting.until(lambda: time.monotonic() > until_s, "a while at rest", deadline_s=2 * RESTS_S)
+    _pass(RESTS_S)
     verdict = judged(plane, rested_at=rested_at)
     found = "\n".join(map(str, verdict.violations))
     assert not verdict.violations, f"of {verdict.revisions} revisions in etcd's history:\n{found}"
+
+
+def _pass(seconds: float) -> None:
+    end_s = time.monotonic() + seconds
+    waiting.until(lambda: time.monotonic() > end_s, "time to pass", deadline_s=2 * seconds)
 
 
 def _left(plane: ControlPlane) -> list[str]:
