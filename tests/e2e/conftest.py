@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from oracle import recorded
 from railwright_testbed import Testbed, missing_for_real_nodes, operator_process
 from railwright_testbed.operator_process import OperatorProcess
 from worlds import training
@@ -22,7 +23,10 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """Two racks of two nodes and a spare, and the operator under its own service account."""
+    """Two racks of two nodes and a spare, and the operator under its own service account.
+
+    When the last test is over, all that they did to etcd is judged.
+    """
     missing = missing_for_real_nodes()
     assert not missing, f"real nodes are impossible here: {missing}"
     with Testbed.start(name="e2e") as bed:
@@ -34,6 +38,7 @@ def cluster() -> Iterator[Cluster]:
             launcher_image=bed.launcher_image,
         ) as operator:
             yield Cluster(bed, operator)
+            recorded.demand_sound_history(bed.control_plane)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from oracle import recorded
 from railwright_api import names
 from railwright_testbed import ControlPlane, NodeSpec, operator_process, waiting
 from railwright_testbed.api_client import ApiClient, ApiError
@@ -214,13 +215,14 @@ class Floor:
 
 @contextmanager
 def opened() -> Iterator[Site]:
-    """A site of its own, with the operator ready and leading."""
+    """A site of its own, with the operator ready and leading; at the end its history is judged."""
     with ControlPlane.start(name="operator") as plane, closing(plane.client()) as admin:
         operator_process.install(plane, ROOT)
         with plane.kwok() as kwok, replica(plane, "operator") as operator:
             site = Site(plane, kwok, operator, admin)
             waiting.until(lambda: _has_ledger(site), "a leader", deadline_s=30)
             yield site
+            recorded.demand_sound_history(plane)
 
 
 def replica(plane: ControlPlane, name: str) -> OperatorProcess:

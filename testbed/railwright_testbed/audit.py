@@ -1,0 +1,136 @@
+"""The API server's own account of requests: whose they were, and what they were answered.
+
+Recorded is every request of the operator, and every delete of a pod, whoever asks for it: objects
+tell who wrote them, but nothing tells who deleted one. Those carry the pod as it then was, and with
+it the revision that the delete made.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+Json = dict[str, Any]
+
+OPERATOR = "system:serviceaccount:railwright-system:railwright-operator"
+
+# Each request is one line: a watch when it begins, anything else when it is answered.
+_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitManagedFields": True,
+    "rules": [
+        {
+            "level": "RequestResponse",
+            "verbs": ["delete"],
+            "resources": [{"group": "", "resources": ["pods"]}],
+            "omitStages": ["RequestReceived", "ResponseStarted"],
+        },
+        {
+            "level": "Metadata",
+            "users": [OPERATOR],
+            "verbs": ["watch"],
+            "omitStages": ["RequestReceived", "ResponseComplete"],
+        },
+        {
+            "level": "Metadata",
+            "users": [OPERATOR],
+            "omitStages": ["RequestReceived", "ResponseStarted"],
+        },
+    ],
+}
+_LOG_MIB_MAX = 10_240
+
+
+class Right(NamedTuple):
+    """What a request asks to be allowed; ``namespace`` is empty for what is of the cluster."""
+
+    verb: str
+    group: str
+    resource: str
+    subresource: str
+    namespace: str
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request. ``resource`` is empty for one that names none, such as discovery.
+
+    ``received`` is when, RFC 3339 with microseconds. ``revision`` is the one after which a delete
+    of a pod left it; None of anything else, and where another's delete came first.
+    """
+
+    user: str
+    verb: str
+    group: str
+    resource: str
+    subresource: str
+    namespace: str
+    name: str
+    code: int
+    received: str
+    revision: int | None
+
+    @property
+    def landed(self) -> bool:
+        """Whether the server said that it did what was asked."""
+        return 200 <= self.code < 300
+
+
+def flags(directory: Path) -> list[str]:
+    """What kube-apiserver is told, to account for requests in ``log(directory)``."""
+    policy = directory / "audit-policy.json"
+    policy.write_text(json.dumps(_POLICY))
+    return [
+        f"--audit-policy-file={policy}",
+        f"--audit-log-path={log(directory)}",
+        f"--audit-log-maxsize={_LOG_MIB_MAX}",
+    ]
+
+
+def log(directory: Path) -> Path:
+    """Where the account is, of the control plane in this folder."""
+    return directory / "audit.log"
+
+
+def requests(path: Path) -> Iterator[Request]:
+    """All that were answered so far, one at a time."""
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            # The server may be writing the last one.
+            if line.endswith("\n"):
+                yield _request(json.loads(line))
+
+
+def used(path: Path, user: str) -> collections.Counter[Right]:
+    """What a user asked for so far, and how often: ``total()`` counts its requests.
+
+    Left out is what names no resource, such as discovery. Of others than the operator only deletes
+    of pods are accounted for.
+    """
+    return collections.Counter(
+        Right(one.verb, one.group, one.resource, one.subresource, one.namespace)
+        for one in requests(path)
+        if one.user == user and one.resource
+    )
+
+
+def _request(event: Json) -> Request:
+    asked = event.get("objectRef", {})
+    left = event.get("responseObject", {}).get("metadata", {}).get("resourceVersion")
+    return Request(
+        user=event["user"]["username"],
+        verb=event["verb"],
+        group=asked.get("apiGroup", ""),
+        resource=asked.get("resource", ""),
+        subresource=asked.get("subresource", ""),
+        namespace=asked.get("namespace", ""),
+        name=asked.get("name", ""),
+        code=event.get("responseStatus", {}).get("code", 0),
+        received=event["requestReceivedTimestamp"],
+        revision=None if left is None else int(left),
+    )

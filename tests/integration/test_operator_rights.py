@@ -1,0 +1,95 @@
+"""Granted minus used permissions: empty; used minus granted: empty. By the API server's account."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from integration.operator_site import Floor, Site
+from railwright_api import names
+from railwright_testbed import audit, waiting
+from railwright_testbed.audit import Right
+from railwright_testbed.simulated_launchers import Played, SimulatedLaunchers
+
+ROOT = Path(__file__).resolve().parents[2]
+ANYWHERE = "any namespace"
+DRIVEN_S = 40.0
+CHANGES = 50
+PLAYED = Played(steps=12, checkpoint_interval_steps=4)
+
+
+def test_every_right_is_used_and_nothing_is_asked_without_one(site: Site, floor: Floor) -> None:
+    """The shared operator's whole account, once this test has sent it down its rarer ways."""
+    granted = rights(ROOT / "deploy/operator.yaml")
+    with SimulatedLaunchers(site.plane, PLAYED) as launchers:
+        finished = floor.apply("finished", ttlSecondsAfterFinished=1)
+        lost = floor.apply("lost", nodes=1)
+        launchers.silence(lost.until_phase("Running")["nodes"][0])
+        waiting.until(lambda: not finished.object(), "its time is over", deadline_s=DRIVEN_S)
+        lost.until_reason("LauncherSilent")
+    _name_taken_by_a_pod(floor)
+    _name_taken_by_a_placement(floor)
+    floor.apply("restless", suspend=True)
+    waiting.until(
+        lambda: _changed_under_it(floor) and not granted - _used(site, granted),
+        "every right used",
+        deadline_s=DRIVEN_S,
+        evidence=lambda: f"never used: {sorted(granted - _used(site, granted))}",
+    )
+    used = _used(site, granted)
+    assert used == granted, f"asked for without a right: {sorted(used - granted)}"
+
+
+def rights(manifests: Path) -> set[Right]:
+    """What the roles of these manifests grant."""
+    documents: list[dict[str, Any]] = list(yaml.safe_load_all(manifests.read_text()))
+    return {
+        Right(verb, group, *_split(resource), role["metadata"].get("namespace", ANYWHERE))
+        for role in documents
+        if role["kind"] in ("Role", "ClusterRole")
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def _split(resource: str) -> tuple[str, str]:
+    name, _, subresource = resource.partition("/")
+    return name, subresource
+
+
+def _used(site: Site, granted: set[Right]) -> set[Right]:
+    """What the operator asked for, each under the right that allows it, if there is one."""
+    asked = audit.used(site.plane.audit_log, audit.OPERATOR)
+    return {right if right in granted else right._replace(namespace=ANYWHERE) for right in asked}
+
+
+def _changed_under_it(floor: Floor) -> bool:
+    """Change a job while its status is being written: the operator looks what it is like."""
+    path = floor.path(names.TRAINING_JOBS) + "/restless"
+    for limit in range(CHANGES):
+        floor.site.admin.patch(path, {"spec": {"backoffLimit": limit}})
+    return True
+
+
+def _name_taken_by_a_pod(floor: Floor) -> None:
+    """The first pod of a gang has a name that a stranger's has: it is looked at, the other goes."""
+    container = {"name": "main", "image": "none"}
+    spec = {"schedulerName": "nobody", "containers": [container]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "taken-1-0"}, "spec": spec}
+    floor.create(pod)
+    floor.apply("taken", nodes=2, gpus=0).until_reason("CommitRefused")
+
+
+def _name_taken_by_a_placement(floor: Floor) -> None:
+    """So has its Placement: the operator looks whose it is."""
+    kept = floor.apply("kept", nodes=1, gpus=0)
+    kept.until_bound()
+    path = floor.path(names.PLACEMENTS)
+    placement = floor.site.admin.get(f"{path}/kept-1")
+    placement["metadata"] = {"name": "other-1"}
+    floor.site.admin.post(path, placement)
+    floor.apply("other", nodes=1, gpus=0).until_reason("CommitRefused")
