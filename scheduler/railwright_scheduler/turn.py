@@ -45,6 +45,7 @@ class JobSeen:
     ``record`` is what its status is known to carry. ``held`` keeps it out of the queue whatever
     fits. ``ranks`` has one row for each node rank of the live attempt; ``bound_age_s`` counts since
     its gang was first seen bound, ``ended_age_s`` since the last attempt's end was first seen.
+    ``generation`` grows with every change of what its user asks for.
     """
 
     job: Job
@@ -56,6 +57,7 @@ class JobSeen:
     bound_age_s: float = 0.0
     ended_age_s: float = 0.0
     held: Reason | None = None
+    generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,12 +197,11 @@ class _Plan:
 
     def _gang_seen(self, entry: Entry, seen: JobSeen | None) -> GangSeen:
         attempt = self._world.attempts.get(entry.key, AttemptSeen())
-        stop = _DELETED if seen is None else _SUSPENDED if seen.suspend else None
         planned = frozenset(entry.nodes)
         return GangSeen(
             pods=tuple(pod for pod in _in_order(attempt.pods) if pod.node_rank < len(entry.nodes)),
             placed=attempt.placed,
-            stop=stop,
+            stop=_why_stop(entry, seen),
             refusal=attempt.refusal,
             hindrance=attempt.hindrance,
             nodes_gone=planned - self._usable,
@@ -215,7 +216,18 @@ _SUSPENDED = Cause(CauseCode.SUSPENDED, "spec.suspend was set")
 _RESHAPED = Cause(
     CauseCode.SUSPENDED, "its shape was changed while it was suspended; it starts again with it"
 )
+_CHANGED = Cause(
+    CauseCode.SUSPENDED, "the job was changed while its gang was bound; it starts again as it is"
+)
 _OVER = Cause(CauseCode.COMMIT_REFUSED, "the attempt was over before this pod was made")
+
+
+def _why_stop(entry: Entry, seen: JobSeen | None) -> Cause | None:
+    if seen is None:
+        return _DELETED
+    if seen.suspend:
+        return _SUSPENDED
+    return None if seen.generation == entry.generation else _CHANGED
 
 
 def _in_order(pods: Iterable[Pod]) -> tuple[Pod, ...]:
@@ -289,6 +301,7 @@ def _entry(seen: JobSeen, nodes: tuple[str, ...], attempt: int, cause: Cause | N
         nodes=nodes,
         per_node=seen.job.per_node,
         cause=cause,
+        generation=seen.generation,
     )
 
 

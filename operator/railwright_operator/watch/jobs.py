@@ -49,6 +49,11 @@ class Known:
         """The resourceVersion to write against."""
         return str(self.raw["metadata"]["resourceVersion"])
 
+    @property
+    def generation(self) -> int:
+        """Which version of what its user asks for this is; the status does not count."""
+        return int(self.raw["metadata"]["generation"])
+
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
@@ -160,7 +165,7 @@ class Jobs:
     def _read(self, raw: Raw, held: Known | None) -> Known:
         metadata = raw["metadata"]
         readable = metadata["uid"] not in self._unreadable
-        if held is not None and readable and _generation(held.raw) == _generation(raw):
+        if held is not None and readable and held.generation == int(metadata["generation"]):
             return replace(held, raw=raw, record=record_of(raw))
         spec = self._render(raw)["spec"]
         created = datetime.datetime.fromisoformat(metadata["creationTimestamp"])
@@ -177,10 +182,6 @@ class Jobs:
 
 def _version(raw: Raw) -> int:
     return int(raw["metadata"]["resourceVersion"])
-
-
-def _generation(raw: Raw) -> int:
-    return int(raw["metadata"]["generation"])
 
 
 def _record_or(raw: Raw, held: JobRecord) -> JobRecord:
