@@ -7,6 +7,7 @@ pods``. What it is about is a request, or one event of a watch; most faults can 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import ssl
 from collections.abc import Callable, Mapping
@@ -177,6 +178,7 @@ class Rule:
         self._is_lifted = True
         self._loop.call_soon_threadsafe(self._lifted.set)
 
-    async def lifted(self) -> None:
-        """Return once it is."""
-        await self._lifted.wait()
+    async def lifted(self, *, within_s: float | None = None) -> None:
+        """Return once it is, or when so many seconds have passed."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._lifted.wait(), within_s)

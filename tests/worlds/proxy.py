@@ -11,7 +11,7 @@ import ssl
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,7 +131,8 @@ async def in_front_of(plane: ControlPlane) -> AsyncIterator[FaultProxy]:
             listening.close()
             await runner.cleanup()
             # Sockets of clients that left without a goodbye are closed when its time is over.
-            await asyncio.sleep(2 * GOODBYE_S)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.Event().wait(), 2 * GOODBYE_S)
 
 
 @contextmanager
@@ -214,7 +215,7 @@ async def _before(rule: Rule, request: web.Request) -> web.StreamResponse | None
     """What becomes of a request before it is passed on; None when it may go on."""
     match rule.fault:
         case Late(seconds):
-            await asyncio.sleep(seconds)
+            await rule.lifted(within_s=seconds)
         case Fault.REQUEST_HELD:
             await rule.lifted()
         case Reply() as reply:
@@ -308,7 +309,7 @@ async def _is_last(rule: Rule, line: bytes, to: web.StreamResponse) -> bool:
     """Pass on an event that meets a fault; whether the stream ends with it, in good order."""
     match rule.fault:
         case Late(seconds):
-            await asyncio.sleep(seconds)
+            await rule.lifted(within_s=seconds)
         case Fault.REPLY_HELD | Fault.REQUEST_HELD:
             await rule.lifted()
         case Fault.TWICE:
