@@ -101,8 +101,7 @@ def test_a_node_registered_anew_stands_where_its_labels_say(site: Site) -> None:
         floor.apply("first", nodes=4).until_bound()
         moved, rack = floor.nodes[0], f"{floor.name}-rack-1"
         site.plane.kubectl("delete", "node", moved)
-        site.admin.delete(floor.path(names.TRAINING_JOBS))
-        floor.until_nothing_is_left()
+        floor.clear()
         labels = {FLOOR_LABEL: floor.name, names.LABEL_RACK: rack}
         site.kwok.add_nodes([NodeSpec(moved, labels, {"nvidia.com/gpu": "8"})])
         job = floor.apply("second", nodes=3)
