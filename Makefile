@@ -89,6 +89,10 @@ simulation: $(SETUP) ## the simulator's scenarios
 integration: binaries ## tests against a real control plane with simulated nodes
 	@$(PYTEST) tests/integration
 
+.PHONY: test-failpoints
+test-failpoints: binaries ## the operator killed at every failpoint of a commit and a roll-back
+	@RAILWRIGHT_ALL_FAILPOINTS=1 $(PYTEST) tests/integration/test_operator_failpoints.py
+
 .PHONY: e2e
 e2e: binaries ## tests with real nodes, pods and processes; needs root on Linux
 	@$(PYTEST) tests/e2e

@@ -69,6 +69,8 @@ class Entry(Part):
     """Node of each node rank, in order."""
     per_node: Annotated[dict[str, Count], Field(max_length=32)]
     """What each node gives: cpu in millicores, memory and storage in bytes, all else in pieces."""
+    generation: Count
+    """metadata.generation of the job that it was decided for."""
     cause: EntryCause | None = None
     """Why it is being aborted."""
 

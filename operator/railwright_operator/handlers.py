@@ -9,6 +9,8 @@ fatal to it) it is started again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping
@@ -43,6 +45,7 @@ class KopfThread:
         self._clock = clock
         self._rng = rng
         self._stop = threading.Event()
+        self._end: Callable[[], object] = _nothing
         self._thread = threading.Thread(target=self._run, name="kopf", daemon=True)
 
     def __repr__(self) -> str:
@@ -55,6 +58,8 @@ class KopfThread:
     def stop(self, *, deadline_s: float) -> None:
         """Stop watching. Blocks up to the deadline."""
         self._stop.set()
+        with contextlib.suppress(RuntimeError):  # Its loop may have come to its end by itself.
+            self._end()
         self._thread.join(timeout=deadline_s)
 
     def _run(self) -> None:
@@ -73,6 +78,12 @@ class KopfThread:
             failures += 1
 
     async def _operate(self) -> None:
+        # A flag of this loop. For one of threads kopf waits in a thread of its own, without which
+        # the loop does not end after an error; and kopf kills a process that does not end.
+        ended, loop = asyncio.Event(), asyncio.get_running_loop()
+        self._end = functools.partial(loop.call_soon_threadsafe, ended.set)
+        if self._stop.is_set():
+            return
         registry = kopf.OperatorRegistry()
         for plural in (names.TRAINING_JOBS, names.QUEUES, names.FABRICS):
             kopf.on.event(names.GROUP, names.VERSION, plural, id=plural, registry=registry)(
@@ -84,7 +95,7 @@ class KopfThread:
             settings=_settings(),
             standalone=True,
             clusterwide=True,
-            stop_flag=self._stop,
+            stop_flag=ended,
         )
 
     def _handler(self, plural: str) -> Callable[..., Awaitable[None]]:
@@ -103,6 +114,10 @@ class KopfThread:
             certificate_path=source.certificate_file,
             private_key_path=source.key_file,
         )
+
+
+def _nothing() -> None:
+    """What ends a run before there is one."""
 
 
 def failures_before(failures: int, *, lived_s: float) -> int:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from railwright_scheduler import refit
+from railwright_scheduler import debts, refit
 from railwright_scheduler.attempt import assessment, gang, record
 from railwright_scheduler.attempt import ledger as ledgers
 from railwright_scheduler.attempt.assessment import Assessment, Ended, RankSeen, Succeeded
@@ -24,11 +24,10 @@ from railwright_scheduler.attempt.gang import Action, GangSeen, Pod
 from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import JobRecord
-from railwright_scheduler.cluster import AMOUNT_MAX
 from railwright_scheduler.decide import decide
 from railwright_scheduler.decisions import Reason
 from railwright_scheduler.refit import Misfits
-from railwright_scheduler.snapshot import Amounts, Job, Node, Snapshot, Unavailable
+from railwright_scheduler.snapshot import Job, Node, Snapshot, Unavailable
 
 AttemptKey = tuple[str, int]
 
@@ -48,6 +47,7 @@ class JobSeen:
     ``record`` is what its status is known to carry. ``held`` keeps it out of the queue whatever
     fits. ``ranks`` has one row for each node rank of the live attempt; ``bound_age_s`` counts since
     its gang was first seen bound, ``ended_age_s`` since the last attempt's end was first seen.
+    ``generation`` grows with every change of what its user asks for.
     """
 
     job: Job
@@ -59,6 +59,7 @@ class JobSeen:
     bound_age_s: float = 0.0
     ended_age_s: float = 0.0
     held: Reason | None = None
+    generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,16 +143,20 @@ def _jobs(world: World, entries: Mapping[str, tuple[Entry, ...]]) -> dict[str, J
 def _misfits(world: World, jobs: Mapping[str, JobSeen]) -> dict[AttemptKey, Misfits]:
     if not world.ledger.entries:
         return {}
-    nothing = AttemptSeen()
+    pods = _pods(world)
     return refit.misfits(
         world.ledger.entries,
         nodes=world.nodes,
         unbound={
-            entry.key: _unbound(entry, world.attempts.get(entry.key, nothing).pods)
+            entry.key: debts.unbound(entry, pods.get(entry.key, ()))
             for entry in world.ledger.entries
         },
         jobs={uid: seen.job for uid, seen in jobs.items()},
     )
+
+
+def _pods(world: World) -> dict[AttemptKey, tuple[Pod, ...]]:
+    return {key: seen.pods for key, seen in world.attempts.items()}
 
 
 class _Plan:
@@ -222,11 +227,10 @@ class _Plan:
 
     def _gang_seen(self, entry: Entry, seen: JobSeen | None) -> GangSeen:
         attempt = self._world.attempts.get(entry.key, AttemptSeen())
-        stop = _DELETED if seen is None else _SUSPENDED if seen.suspend else None
         return GangSeen(
             pods=tuple(pod for pod in _in_order(attempt.pods) if pod.node_rank < len(entry.nodes)),
             placed=attempt.placed,
-            stop=stop,
+            stop=_why_stop(entry, seen),
             refusal=attempt.refusal,
             hindrance=attempt.hindrance,
             misfits=self._misfits.get(entry.key, {}),
@@ -241,7 +245,18 @@ _SUSPENDED = Cause(CauseCode.SUSPENDED, "spec.suspend was set")
 _RESHAPED = Cause(
     CauseCode.SUSPENDED, "its shape was changed while it was suspended; it starts again with it"
 )
+_CHANGED = Cause(
+    CauseCode.SUSPENDED, "the job was changed while its gang was bound; it starts again as it is"
+)
 _OVER = Cause(CauseCode.COMMIT_REFUSED, "the attempt was over before this pod was made")
+
+
+def _why_stop(entry: Entry, seen: JobSeen | None) -> Cause | None:
+    if seen is None:
+        return _DELETED
+    if seen.suspend:
+        return _SUSPENDED
+    return None if seen.generation == entry.generation else _CHANGED
 
 
 def _in_order(pods: Iterable[Pod]) -> tuple[Pod, ...]:
@@ -278,7 +293,7 @@ def _queue(
     held = {seen.job.uid: seen.held for seen in jobs.values() if seen.held is not None}
     snapshot = Snapshot(
         levels=world.levels,
-        nodes=_with_debts(world, plan.entries),
+        nodes=debts.with_debts(world.nodes, plan.entries, pods=_pods(world)),
         queues=world.queues,
         jobs=tuple(job for job in waiting if job.uid not in held),
     )
@@ -323,46 +338,7 @@ def _entry(seen: JobSeen, nodes: tuple[str, ...], attempt: int, cause: Cause | N
         nodes=nodes,
         per_node=seen.job.per_node,
         cause=cause,
-    )
-
-
-def _with_debts(world: World, entries: Iterable[Entry]) -> tuple[Node, ...]:
-    """The nodes with what in-flight attempts are still owed, and without those found lost.
-
-    A committing attempt is owed every rank that does not run on its node: one that ended there
-    already may be deleted, and is then made again. An aborting one is owed every unbound pod, as a
-    leader before this one may still be binding it.
-    """
-    owed: dict[str, dict[str, int]] = {}
-    lost: set[str] = set()
-    for entry in entries:
-        if entry.cause is not None:
-            lost.update(entry.cause.nodes)
-        for node in _unbound(entry, world.attempts.get(entry.key, AttemptSeen()).pods):
-            debts = owed.setdefault(node, {})
-            for resource, amount in entry.per_node.items():
-                debts[resource] = debts.get(resource, 0) + amount
-    return tuple(
-        _indebted(node, owed.get(node.name, {}), node.name in lost) for node in world.nodes
-    )
-
-
-def _unbound(entry: Entry, pods: tuple[Pod, ...]) -> list[str]:
-    if entry.state is EntryState.ABORTING:
-        known = [pod for pod in pods if pod.node_rank < len(entry.nodes)]
-        return [entry.nodes[pod.node_rank] for pod in known if not pod.node and not pod.terminal]
-    running = {pod.node_rank for pod in pods if pod.node and not pod.terminal}
-    return [node for rank, node in enumerate(entry.nodes) if rank not in running]
-
-
-def _indebted(node: Node, debts: Amounts, lost: bool) -> Node:
-    if not debts and not lost:
-        return node
-    names = sorted({*node.used, *debts})
-    return replace(
-        node,
-        used={name: min(node.used.get(name, 0) + debts.get(name, 0), AMOUNT_MAX) for name in names},
-        unavailable=node.unavailable or (Unavailable.LOST if lost else None),
+        generation=seen.generation,
     )
 
 

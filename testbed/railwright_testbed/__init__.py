@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from railwright_testbed.control_plane import ControlPlane, ControlPlaneOptions
 from railwright_testbed.errors import TestbedError
+from railwright_testbed.identity import Entrance
 from railwright_testbed.kwok import Kwok, NodeSpec
 from railwright_testbed.node import RealNode
 from railwright_testbed.requirements import missing_for_real_nodes
@@ -16,6 +17,7 @@ from railwright_testbed.testbed import Testbed
 __all__ = [
     "ControlPlane",
     "ControlPlaneOptions",
+    "Entrance",
     "Kwok",
     "NodeSpec",
     "RealNode",

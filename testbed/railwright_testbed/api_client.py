@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
+import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,6 +15,9 @@ from railwright_testbed.errors import TestbedError
 Json = dict[str, Any]
 
 MERGE_PATCH = "application/merge-patch+json"
+
+# The API server closes connections that were idle for 90 s, and a request may be on its way then.
+_IDLE_S_MAX = 60.0
 
 
 class ApiError(TestbedError):
@@ -33,6 +37,7 @@ class ApiClient:
         self._timeout_s = timeout_s
         self._tls = ssl.create_default_context(cafile=str(ca_file))
         self._connection: http.client.HTTPSConnection | None = None
+        self._used_s = 0.0
 
     def __repr__(self) -> str:
         return f"ApiClient({self._host}, {'connected' if self._connection else 'closed'})"
@@ -63,6 +68,9 @@ class ApiClient:
         content_type: str = "application/json",
     ) -> Json:
         """One request. OSError and HTTPException mean that no answer came."""
+        if time.monotonic() - self._used_s > _IDLE_S_MAX:
+            self.close()
+        self._used_s = time.monotonic()
         if self._connection is None:
             self._connection = http.client.HTTPSConnection(
                 self._host, timeout=self._timeout_s, context=self._tls

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +19,7 @@ from railwright_testbed import (
     sweeping,
 )
 from railwright_testbed.api_client import ApiClient
+from railwright_testbed.identity import Entrance
 from railwright_testbed.kwok import Kwok, NodeSpec
 from railwright_testbed.ports import PortReservation
 from railwright_testbed.processes import Process
@@ -68,8 +69,10 @@ class ControlPlane:
         self.url: str = f"https://{options.address}:{self._ports['kube-apiserver'].port}"
         self.token: str = self._admin.token
         self.ca_file: Path = self.directory / "serving" / "apiserver.crt"
+        self.entrance = Entrance(self.url, self.ca_file)
+        self.etcd_port: int = self._ports["etcd"].port
         self.kubeconfig: Path = self.directory / "admin.kubeconfig"
-        self.etcd: str = f"127.0.0.1:{self._ports['etcd'].port}"
+        self.etcd: str = f"127.0.0.1:{self.etcd_port}"
         self.audit_log: Path = audit.log(self.directory)
 
     def __repr__(self) -> str:
@@ -104,13 +107,10 @@ class ControlPlane:
         identity.write_signing_key(self.directory / "service-accounts.key")
         self._start("etcd", self._etcd_flags())
         self.start_api_server()
-        identity.write_kubeconfig(
-            self.kubeconfig, url=self.url, ca_file=self.ca_file, token=self.token
-        )
+        identity.write_kubeconfig(self.kubeconfig, self.entrance, token=self.token)
         kubeconfig = identity.write_kubeconfig(
             self.directory / "controller-manager.kubeconfig",
-            url=self.url,
-            ca_file=self.ca_file,
+            self.entrance,
             token=controller_manager.token,
         )
         manager = self._start("kube-controller-manager", self._controller_manager_flags(kubeconfig))
@@ -162,9 +162,28 @@ class ControlPlane:
 
     def start_api_server(self) -> None:
         """Start it, on the same port as before, and wait until it is ready."""
-        server = self._start("kube-apiserver", self._api_server_flags())
-        server.until(self.ca_file.exists, "its certificate", deadline_s=_READY_DEADLINE_S)
-        server.until(self._is_ready, "/readyz to answer", deadline_s=_READY_DEADLINE_S)
+        self._serve("kube-apiserver", self.entrance, etcd_port=self.etcd_port)
+
+    @contextlib.contextmanager
+    def second_api_server(self, *, etcd_port: int) -> Iterator[Entrance]:
+        """Another API server; ``etcd_port`` is where it finds etcd, or what stands in front."""
+        port = PortReservation(self._options.address)
+        url = f"https://{self._options.address}:{port.port}"
+        entrance = Entrance(url, self.directory / "second-serving" / "apiserver.crt")
+        try:
+            self._serve("second-kube-apiserver", entrance, etcd_port=etcd_port)
+            yield entrance
+        finally:
+            self._parts.pop("second-kube-apiserver").end()
+            port.release()
+
+    def _serve(self, name: str, entrance: Entrance, *, etcd_port: int) -> None:
+        flags = self._api_server_flags(entrance, etcd_port=etcd_port)
+        server = self._start(name, flags, program="kube-apiserver")
+        server.until(entrance.ca_file.exists, "its certificate", deadline_s=_READY_DEADLINE_S)
+        server.until(
+            lambda: self._is_ready(entrance), "/readyz to answer", deadline_s=_READY_DEADLINE_S
+        )
 
     def client(self) -> ApiClient:
         """A new connection to the API server as its admin."""
@@ -174,8 +193,7 @@ class ControlPlane:
         """The kubeconfig of a kubelet; the node must have been named at the start."""
         return identity.write_kubeconfig(
             self.directory / "nodes" / f"{node}.kubeconfig",
-            url=self.url,
-            ca_file=self.ca_file,
+            self.entrance,
             token=self._node_tokens[node].token,
         )
 
@@ -194,15 +212,18 @@ class ControlPlane:
             raise KubectlError(answer.returncode, command, answer.stdout, answer.stderr)
         return answer.stdout
 
-    def kubeconfig_for_service_account(self, namespace: str, name: str) -> Path:
+    def kubeconfig_for_service_account(
+        self, namespace: str, name: str, *, through: Entrance | None = None
+    ) -> Path:
         """A kubeconfig with a fresh token of a service account, so with its rights only."""
+        entrance = through or self.entrance
+        port = entrance.url.rpartition(":")[2]
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
         with contextlib.closing(self.client()) as client:
             answer = client.post(path, {"spec": {"expirationSeconds": _TOKEN_LIFE_S}})
         return identity.write_kubeconfig(
-            self.directory / "service-accounts" / f"{namespace}-{name}.kubeconfig",
-            url=self.url,
-            ca_file=self.ca_file,
+            self.directory / "service-accounts" / f"{namespace}-{name}-{port}.kubeconfig",
+            entrance,
             token=str(answer["status"]["token"]),
         )
 
@@ -229,14 +250,15 @@ class ControlPlane:
         kwok.start(nodes)
         return kwok
 
-    def _is_ready(self) -> bool:
-        with contextlib.closing(self.client()) as client:
+    def _is_ready(self, entrance: Entrance) -> bool:
+        client = ApiClient(entrance.url, ca_file=entrance.ca_file, token=self.token)
+        with contextlib.closing(client):
             return api_client.answers(client, "/readyz")
 
-    def _start(self, name: str, flags: Sequence[str]) -> Process:
+    def _start(self, name: str, flags: Sequence[str], *, program: str = "") -> Process:
         process = Process(
             name,
-            [str(self._programs[name]), *flags],
+            [str(self._programs[program or name]), *flags],
             log=self._folder.logs / f"{name}.log",
             records=self._folder.records,
         )
@@ -259,19 +281,19 @@ class ControlPlane:
             "--log-level=warn",
         ]
 
-    def _api_server_flags(self) -> list[str]:
+    def _api_server_flags(self, entrance: Entrance, *, etcd_port: int) -> list[str]:
         signing_key = self.directory / "service-accounts.key"
         # A loopback address is refused as the advertised one; this one (TEST-NET-1) is never
         # used, because nothing here reads the endpoints of the service `kubernetes`.
         loopback = self._options.address.startswith("127.")
         advertised = "192.0.2.1" if loopback else self._options.address
         return [
-            f"--etcd-servers=http://{self.etcd}",
+            f"--etcd-servers=http://127.0.0.1:{etcd_port}",
             *((*audit.flags(self.directory), *_RECORDED) if self._options.recorded else ()),
             f"--bind-address={self._options.address}",
             f"--advertise-address={advertised}",
-            f"--secure-port={self._ports['kube-apiserver'].port}",
-            f"--cert-dir={self.ca_file.parent}",
+            f"--secure-port={entrance.url.rpartition(':')[2]}",
+            f"--cert-dir={entrance.ca_file.parent}",
             f"--token-auth-file={self.directory / 'tokens.csv'}",
             "--authorization-mode=Node,RBAC",
             "--enable-admission-plugins=NodeRestriction",

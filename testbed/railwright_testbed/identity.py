@@ -22,6 +22,14 @@ class StaticToken:
     groups: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """Where the API server is reached, at its own address or at one in front of it."""
+
+    url: str
+    ca_file: Path
+
+
 def new_admin() -> StaticToken:
     return StaticToken(secrets.token_urlsafe(24), "railwright-testbed", ("system:masters",))
 
@@ -56,15 +64,18 @@ def write_signing_key(path: Path) -> None:
     _write_secret(path, f"-----BEGIN EC PRIVATE KEY-----\n{text}-----END EC PRIVATE KEY-----\n")
 
 
-def write_kubeconfig(path: Path, *, url: str, ca_file: Path, token: str) -> Path:
+def write_kubeconfig(path: Path, entrance: Entrance, *, token: str) -> Path:
     """A kubeconfig as JSON, which is YAML too. The CA is embedded, so the file can be copied."""
     name = "railwright-testbed"
-    authority = base64.b64encode(ca_file.read_bytes()).decode()
+    authority = base64.b64encode(entrance.ca_file.read_bytes()).decode()
     document = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [
-            {"name": name, "cluster": {"server": url, "certificate-authority-data": authority}}
+            {
+                "name": name,
+                "cluster": {"server": entrance.url, "certificate-authority-data": authority},
+            }
         ],
         "users": [{"name": name, "user": {"token": token}}],
         "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],

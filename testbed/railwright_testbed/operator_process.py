@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 
 from railwright_testbed.control_plane import ControlPlane
+from railwright_testbed.identity import Entrance
 from railwright_testbed.ports import PortReservation
 from railwright_testbed.processes import Process
 
@@ -24,13 +25,25 @@ def install(plane: ControlPlane, repository: Path) -> None:
 
 
 class OperatorProcess:
-    """One replica. ``host`` is the address that pods reach; ``launcher_image`` what they pull."""
+    """One replica. ``host`` is the address that pods reach; ``launcher_image`` what they pull.
 
-    def __init__(self, plane: ControlPlane, *, name: str, host: str, launcher_image: str) -> None:
+    ``through`` is where it reaches the API server, when not at the server itself.
+    """
+
+    def __init__(
+        self,
+        plane: ControlPlane,
+        *,
+        name: str,
+        host: str,
+        launcher_image: str,
+        through: Entrance | None = None,
+    ) -> None:
         self._plane = plane
         self._name = name
         self._host = host
         self._launcher_image = launcher_image
+        self._through = through
         self._heartbeats = PortReservation(host)
         self._probes = PortReservation("127.0.0.1")
         self._process: Process | None = None
@@ -49,9 +62,16 @@ class OperatorProcess:
         assert self._process is not None, "not started"
         return self._process.record.pid
 
+    @property
+    def alive(self) -> bool:
+        """Whether this replica was started and has not ended."""
+        return self._process is not None and self._process.alive
+
     def start(self) -> None:
         """Start it and wait until it says that it is ready."""
-        kubeconfig = self._plane.kubeconfig_for_service_account(NAMESPACE, SERVICE_ACCOUNT)
+        kubeconfig = self._plane.kubeconfig_for_service_account(
+            NAMESPACE, SERVICE_ACCOUNT, through=self._through
+        )
         environment = {
             "KUBECONFIG": str(kubeconfig),
             "RAILWRIGHT_LAUNCHER_IMAGE": self._launcher_image,

@@ -12,6 +12,7 @@ _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _CODE = re.compile(r"`([^`\n]+)`")
 _FILE = re.compile(r"^[\w./-]+\.(py|md|toml|yaml|yml|json|mod|lock)$")
+_TEST = re.compile(r"(tests/[\w/]+\.py)::(test_\w+)")
 _HEADING = re.compile(r"^#+\s+(.*)$", re.MULTILINE)
 
 
@@ -33,6 +34,13 @@ def file_names(page: Path) -> Iterator[tuple[int, str]]:
     for line, code in _matches(_CODE, _without_fences(page)):
         if _FILE.match(code) and ("/" in code or code.endswith(".py")):
             yield line, code
+
+
+def named_tests(page: Path) -> Iterator[tuple[int, str, str]]:
+    """Each test named in code marks by its file and function, with its line."""
+    for line, code in _matches(_CODE, _without_fences(page)):
+        if named := _TEST.fullmatch(code):
+            yield line, named[1], named[2]
 
 
 def code_words(page: Path) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
 from enum import StrEnum
@@ -40,6 +41,28 @@ def test_every_file_that_is_named_exists() -> None:
     assert not findings, tree.report(findings, "files are named by their path in the repository")
 
 
+def test_every_test_that_is_named_exists() -> None:
+    named = [(page, *found) for page in pages.pages() for found in pages.named_tests(page)]
+    assert len(named) > 20, "docs/faults.md names the test of each fault"
+    findings = [
+        Finding(tree.name_of(page), line, f"{path} has no {name}")
+        for page, line, path, name in named
+        if not (tree.ROOT / path).exists() or name not in _functions(path)
+    ]
+    assert not findings, tree.report(findings, "tests are named by file and function")
+
+
+def test_every_row_about_a_threat_names_its_test() -> None:
+    page = tree.ROOT / "docs/security.md"
+    tested = {line for line, _, _ in pages.named_tests(page)}
+    findings = [
+        Finding(tree.name_of(page), line, text)
+        for line, text in enumerate(tree.text_of(page).splitlines(), start=1)
+        if text.startswith("| ") and not text.endswith("| test |") and line not in tested
+    ]
+    assert not findings, tree.report(findings, "a control without a test is a hope")
+
+
 def test_every_make_target_that_is_named_exists() -> None:
     makefile = (tree.ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z][\w-]*):", makefile, re.MULTILINE))
@@ -67,6 +90,12 @@ def test_every_member_of_a_closed_set_is_explained(module: str, name: str) -> No
     explained = set().union(*(pages.code_words(page) for page in pages.pages()))
     missing = sorted(str(member) for member in members if str(member) not in explained)
     assert not missing, f"no page under docs/ explains these of {module}.{name}: {missing}"
+
+
+def _functions(path: str) -> set[str]:
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    module = tree.parse(tree.ROOT / path)
+    return {node.name for node in ast.walk(module) if isinstance(node, kinds)}
 
 
 def _leads_somewhere(page: Path, target: str) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from integration import operator_site
-from integration.operator_site import Floor, Site
+from integration.operator_site import HALL_NODES, Floor, Site
 from railwright_testbed import ControlPlane, waiting
 from railwright_testbed.api_client import ApiClient
 
@@ -59,6 +59,21 @@ def floor(site: Site) -> Iterator[Floor]:
     """Two racks of two nodes with 8 GPUs that no other test uses; its jobs go after the test."""
     with operator_site.floor_on(site) as floor:
         yield floor
+
+
+@pytest.fixture(scope="session")
+def hall(site: Site) -> Iterator[Floor]:
+    """A floor of 64 nodes in 4 racks, for one large gang after the other."""
+    with operator_site.floor_on(site, (HALL_NODES // 4,) * 4) as floor:
+        yield floor
+
+
+@pytest.fixture
+def gang(hall: Floor) -> Iterator[str]:
+    """The name of a job in the hall; after the test it is gone, and so is all it left."""
+    yield "gang"
+    hall.site.proxy.lift_all()
+    hall.clear()
 
 
 def _is_explained(plane: ControlPlane) -> bool:

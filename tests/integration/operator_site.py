@@ -21,6 +21,8 @@ from railwright_testbed import ControlPlane, NodeSpec, operator_process, waiting
 from railwright_testbed.api_client import ApiClient, ApiError
 from railwright_testbed.kwok import Kwok
 from railwright_testbed.operator_process import OperatorProcess
+from worlds import proxy
+from worlds.proxy import FaultProxy
 from worlds.training import LiveJob, Training
 
 Json = dict[str, Any]
@@ -28,7 +30,12 @@ Json = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[2]
 FLOOR_LABEL = "example.com/floor"
 LAUNCHER_IMAGE = "example.com/launcher"
+HALL_NODES = 64
 COMMAND = ("python3", "train.py")
+LEASE = (
+    f"/apis/coordination.k8s.io/v1/namespaces/{operator_process.NAMESPACE}"
+    f"/leases/{operator_process.SERVICE_ACCOUNT}"
+)
 DEADLINE_S = 60.0
 """The garbage collector learns of new kinds every 30 s; until then it deletes nothing of theirs."""
 
@@ -116,12 +123,13 @@ class Job(LiveJob):
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What all tests share."""
+    """What all tests share. Between the operator and the API server stands the proxy."""
 
     plane: ControlPlane
     kwok: Kwok
     operator: OperatorProcess
     admin: ApiClient
+    proxy: FaultProxy
 
     def ledger(self) -> Json:
         """The ledger's object."""
@@ -203,6 +211,13 @@ class Floor:
         ]
         return found + [f"ledger/{name}" for name in self.in_flight()]
 
+    def clear(self) -> None:
+        """Every job goes, its pods without grace, and whatever they leave."""
+        self.site.admin.delete(self.path(names.TRAINING_JOBS))
+        pods = f"/api/v1/namespaces/{self.name}/pods"
+        self.site.admin.delete(f"{pods}?gracePeriodSeconds=0")
+        self.until_nothing_is_left()
+
     def until_nothing_is_left(self, *, deadline_s: float = DEADLINE_S) -> None:
         """Wait until every trace of every job is gone."""
         waiting.until(
@@ -218,16 +233,37 @@ def opened() -> Iterator[Site]:
     """A site of its own, with the operator ready and leading; at the end its history is judged."""
     with ControlPlane.start(name="operator") as plane, closing(plane.client()) as admin:
         operator_process.install(plane, ROOT)
-        with plane.kwok() as kwok, replica(plane, "operator") as operator:
-            site = Site(plane, kwok, operator, admin)
+        with (
+            plane.kwok() as kwok,
+            proxy.beside(plane) as between,
+            replica(plane, "operator", through=between) as operator,
+        ):
+            site = Site(plane, kwok, operator, admin, between)
             waiting.until(lambda: _has_ledger(site), "a leader", deadline_s=30)
             yield site
             recorded.demand_sound_history(plane)
 
 
-def replica(plane: ControlPlane, name: str) -> OperatorProcess:
+def start_again(site: Site) -> None:
+    """Start the shared operator anew after its end.
+
+    The Lease of a killed leader stands for its 15 s. That a successor waits for it is tested where
+    it matters; here it is taken away, since the holder is known to be dead.
+    """
+    site.operator.stop()
+    site.admin.delete(LEASE)
+    site.operator.start()
+
+
+def replica(plane: ControlPlane, name: str, *, through: FaultProxy) -> OperatorProcess:
     """One more operator process, not started yet."""
-    return OperatorProcess(plane, name=name, host="127.0.0.1", launcher_image=LAUNCHER_IMAGE)
+    return OperatorProcess(
+        plane,
+        name=name,
+        host="127.0.0.1",
+        launcher_image=LAUNCHER_IMAGE,
+        through=through.entrance,
+    )
 
 
 @contextmanager
@@ -243,6 +279,18 @@ def floor_on(site: Site, racks: Sequence[int] = (2, 2), *, gpus: int = 8) -> Ite
     _account(site.admin, floor.name)
     yield floor
     site.admin.delete(floor.path(names.TRAINING_JOBS))
+
+
+@contextmanager
+def created(site: Site, *objects: tuple[str, Json]) -> Iterator[None]:
+    """These objects exist in the block, each under the path of its kind."""
+    for path, body in objects:
+        site.admin.post(path, body)
+    try:
+        yield
+    finally:
+        for path, body in objects:
+            site.admin.delete(f"{path}/{body['metadata']['name']}")
 
 
 def _account(admin: ApiClient, namespace: str) -> None:

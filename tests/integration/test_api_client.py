@@ -16,6 +16,7 @@ from railwright_operator import connection
 from railwright_operator.kube import bodies, errors, paths
 from railwright_testbed import ControlPlane
 from worlds import proxy, shell
+from worlds.api_faults import Fault, Reply
 
 
 def config_maps(namespace: str) -> str:
@@ -64,7 +65,7 @@ async def test_a_process_without_the_lease_reads_but_sends_no_write(
     async with (
         proxy.in_front_of(control_plane) as between,
         shell.api(
-            shell.connect(control_plane, through=between.url), may_write=lambda: False
+            shell.connect(control_plane, through=between.entrance), may_write=lambda: False
         ) as api,
     ):
         await api.get(place)
@@ -76,7 +77,7 @@ async def test_a_process_without_the_lease_reads_but_sends_no_write(
         ):
             with pytest.raises(errors.NotLeader):
                 await write
-        assert [line.split()[0] for line in between.seen] == ["GET"]
+        assert [each.message.verb for each in between.seen] == ["list"]
 
 
 async def test_the_lease_is_checked_again_before_each_retry_of_a_write(
@@ -86,13 +87,13 @@ async def test_the_lease_is_checked_again_before_each_retry_of_a_write(
     async with (
         proxy.in_front_of(control_plane) as between,
         shell.api(
-            shell.connect(control_plane, through=between.url), may_write=lambda: next(answers)
+            shell.connect(control_plane, through=between.entrance), may_write=lambda: next(answers)
         ) as api,
     ):
-        between.fail_next("POST", "configmaps", proxy.Reply(429))
+        between.fail("create configmaps", Reply(429))
         with pytest.raises(errors.NotLeader):
             await api.create(config_maps(namespace), shell.config_map("one"))
-        assert between.count("POST") == 1
+        assert between.count("create configmaps") == 1
 
 
 async def test_a_write_that_was_refused_for_load_waits_as_told_and_happens_once(
@@ -100,13 +101,13 @@ async def test_a_write_that_was_refused_for_load_waits_as_told_and_happens_once(
 ) -> None:
     async with (
         proxy.in_front_of(control_plane) as between,
-        shell.api(shell.connect(control_plane, through=between.url)) as api,
+        shell.api(shell.connect(control_plane, through=between.entrance)) as api,
     ):
-        between.fail_next("POST", "configmaps", proxy.Reply(429, {"Retry-After": "1"}))
+        between.fail("create configmaps", Reply(429, {"Retry-After": "1"}))
         started_s = time.monotonic()
         await api.create(config_maps(namespace), shell.config_map("one"))
         assert time.monotonic() - started_s >= 1.0
-        assert between.count("POST") == 2
+        assert between.count("create configmaps") == 2
 
 
 async def test_a_write_refused_for_load_ends_at_its_deadline(
@@ -114,35 +115,35 @@ async def test_a_write_refused_for_load_ends_at_its_deadline(
 ) -> None:
     async with (
         proxy.in_front_of(control_plane) as between,
-        shell.api(shell.connect(control_plane, through=between.url)) as api,
+        shell.api(shell.connect(control_plane, through=between.entrance)) as api,
     ):
-        between.fail_next("POST", "configmaps", proxy.Reply(429, {"Retry-After": "60"}))
+        between.fail("create configmaps", Reply(429, {"Retry-After": "60"}))
         with pytest.raises(errors.TooManyRequestsError):
             await api.create(config_maps(namespace), shell.config_map("one"), deadline_s=5.0)
-        assert between.count("POST") == 1
+        assert between.count("create configmaps") == 1
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+@pytest.mark.parametrize("verb", ["create", "update", "patch", "delete"])
 async def test_a_write_whose_reply_is_lost_is_not_sent_twice(
-    control_plane: ControlPlane, namespace: str, method: str
+    control_plane: ControlPlane, namespace: str, verb: str
 ) -> None:
     place = config_maps(namespace)
     async with (
         proxy.in_front_of(control_plane) as between,
-        shell.api(shell.connect(control_plane, through=between.url)) as api,
+        shell.api(shell.connect(control_plane, through=between.entrance)) as api,
     ):
         made = await api.create(place, shell.config_map("one"))
-        between.fail_next(method, "configmaps", proxy.Loss.REPLY)
-        before = between.count(method)
+        between.fail(f"{verb} configmaps", Fault.REPLY_LOST)
+        before = between.count(f"{verb} configmaps")
         writes: dict[str, Callable[[], Awaitable[Any]]] = {
-            "POST": lambda: api.create(place, shell.config_map("two")),
-            "PUT": lambda: api.replace(f"{place}/one", made | {"data": {"a": "1"}}),
-            "PATCH": lambda: api.patch(f"{place}/one", {"data": {"a": "1"}}),
-            "DELETE": lambda: api.delete(f"{place}/one"),
+            "create": lambda: api.create(place, shell.config_map("two")),
+            "update": lambda: api.replace(f"{place}/one", made | {"data": {"a": "1"}}),
+            "patch": lambda: api.patch(f"{place}/one", {"data": {"a": "1"}}),
+            "delete": lambda: api.delete(f"{place}/one"),
         }
         with pytest.raises(errors.OutcomeUnknown):
-            await writes[method]()
-        assert between.count(method) == before + 1
+            await writes[verb]()
+        assert between.count(f"{verb} configmaps") == before + 1
 
 
 async def test_a_server_error_after_a_write_leaves_its_outcome_open(
@@ -150,26 +151,26 @@ async def test_a_server_error_after_a_write_leaves_its_outcome_open(
 ) -> None:
     async with (
         proxy.in_front_of(control_plane) as between,
-        shell.api(shell.connect(control_plane, through=between.url)) as api,
+        shell.api(shell.connect(control_plane, through=between.entrance)) as api,
     ):
-        between.fail_next("POST", "configmaps", proxy.Reply(504))
+        between.fail("create configmaps", Reply(504))
         with pytest.raises(errors.OutcomeUnknown):
             await api.create(config_maps(namespace), shell.config_map("one"))
 
 
 @pytest.mark.parametrize(
-    "fault", [proxy.Loss.REQUEST, proxy.Loss.REPLY, proxy.Reply(503), proxy.Reply(504)], ids=str
+    "fault", [Fault.REQUEST_LOST, Fault.REPLY_LOST, Reply(503), Reply(504)], ids=str
 )
 async def test_a_read_is_tried_again(
-    control_plane: ControlPlane, namespace: str, fault: proxy.Loss | proxy.Reply
+    control_plane: ControlPlane, namespace: str, fault: Fault | Reply
 ) -> None:
     async with (
         proxy.in_front_of(control_plane) as between,
-        shell.api(shell.connect(control_plane, through=between.url)) as api,
+        shell.api(shell.connect(control_plane, through=between.entrance)) as api,
     ):
-        between.fail_next("GET", "configmaps", fault, times=2)
+        between.fail("list configmaps", fault, times=2)
         assert (await api.get(config_maps(namespace)))["kind"] == "ConfigMapList"
-        assert between.count("GET") == 3
+        assert between.count("list configmaps") == 3
 
 
 async def test_a_silent_server_is_given_up_at_the_deadline(
@@ -178,7 +179,7 @@ async def test_a_silent_server_is_given_up_at_the_deadline(
     place = config_maps(namespace)
     async with (
         proxy.in_front_of(control_plane) as between,
-        shell.api(shell.connect(control_plane, through=between.url)) as api,
+        shell.api(shell.connect(control_plane, through=between.entrance)) as api,
     ):
         between.stall()
         started_s = time.monotonic()

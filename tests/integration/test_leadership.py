@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from random import Random
 
 import pytest
@@ -12,8 +15,10 @@ import pytest
 from railwright_operator.connection import Connection
 from railwright_operator.kube import errors
 from railwright_operator.leadership import Leadership, Terms
+from railwright_operator.write.ledger import DeposedError, LedgerStore
 from railwright_testbed import ControlPlane
 from worlds import proxy, shell
+from worlds.api_faults import Fault, Reply
 
 TERMS = Terms(duration_s=6.0, renew_deadline_s=3.0, retry_s=0.3)
 
@@ -25,6 +30,7 @@ class Candidate:
     source: Connection
     namespace: str
     name: str
+    clock: Callable[[], float] = time.monotonic
     gained_s: list[float] = field(default_factory=list)
     lost_s: list[float] = field(default_factory=list)
 
@@ -36,7 +42,7 @@ class Candidate:
             identity=self.name,
             on_gained=lambda: self.gained_s.append(time.monotonic()),
             on_lost=lambda: self.lost_s.append(time.monotonic()),
-            clock=time.monotonic,
+            clock=self.clock,
             rng=Random(self.name),
             terms=TERMS,
         )
@@ -82,7 +88,7 @@ async def test_a_leader_cut_off_stops_writing_before_another_may_lead(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     async with proxy.in_front_of(control_plane) as between:
-        one = Candidate(shell.connect(control_plane, through=between.url), namespace, "one")
+        one = Candidate(shell.connect(control_plane, through=between.entrance), namespace, "one")
         two = Candidate(shell.connect(control_plane), namespace, "two")
         try:
             one.leadership.start()
@@ -153,14 +159,14 @@ async def test_an_outage_shorter_than_the_renew_deadline_costs_nothing(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     async with proxy.in_front_of(control_plane) as between:
-        one = Candidate(shell.connect(control_plane, through=between.url), namespace, "one")
+        one = Candidate(shell.connect(control_plane, through=between.entrance), namespace, "one")
         try:
             one.leadership.start()
             await shell.until(one.held, "it leads")
-            between.fail_next("GET", "leases", proxy.Reply(503), times=2)
-            between.fail_next("PUT", "leases", proxy.Loss.REPLY)
-            seen = between.count("PUT")
-            await shell.until(lambda: between.count("PUT") >= seen + 3, "it renews again")
+            between.fail("get leases", Reply(503), times=2)
+            between.fail("update leases", Fault.REPLY_LOST)
+            seen = between.count("update leases")
+            await shell.until(lambda: between.count("update leases") >= seen + 3, "it renews again")
             assert one.held()
             assert one.lost_s == []
         finally:
@@ -170,3 +176,66 @@ async def test_an_outage_shorter_than_the_renew_deadline_costs_nothing(
 def test_terms_that_would_let_two_lead_are_refused() -> None:
     with pytest.raises(ValueError, match="renew_deadline_s 14"):
         Terms(duration_s=15.0, renew_deadline_s=14.0, retry_s=2.0)
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+async def test_a_lease_counts_from_when_it_was_seen_whatever_the_clocks_on_the_walls_say(
+    control_plane: ControlPlane, namespace: str, hours: int
+) -> None:
+    renewed = datetime.now(UTC) + timedelta(hours=hours)
+    times = dict.fromkeys(("acquireTime", "renewTime"), renewed.strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
+    spec = {"holderIdentity": "other", "leaseDurationSeconds": int(TERMS.duration_s) // 2}
+    one = Candidate(shell.connect(control_plane), namespace, "one")
+    async with shell.api(shell.connect(control_plane)) as api:
+        body = {"metadata": {"name": "operator"}, "spec": spec | times}
+        await api.create(lease(namespace).rpartition("/")[0], body)
+    started_s = time.monotonic()
+    try:
+        one.leadership.start()
+        await shell.until(one.held, "it leads")
+        assert one.gained_s[0] - started_s >= TERMS.duration_s // 2
+    finally:
+        await stop(one)
+
+
+async def test_of_two_leaders_by_a_clock_that_runs_too_fast_one_can_write_the_ledger(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async with proxy.in_front_of(control_plane) as between:
+        one = Candidate(shell.connect(control_plane, through=between.entrance), namespace, "one")
+        two = Candidate(
+            shell.connect(control_plane), namespace, "two", clock=lambda: 2 * time.monotonic()
+        )
+        try:
+            async with shell.api(shell.connect(control_plane)) as api:
+                ledgers = LedgerStore(api, holder="one"), LedgerStore(api, holder="two")
+                one.leadership.start()
+                await shell.until(one.held, "the first leads")
+                await ledgers[0].take_over()
+                two.leadership.start()
+                between.fail("* leases", Fault.SILENCE, times=None)
+                await shell.until(two.held, "the second leads, too early")
+                await ledgers[1].take_over()
+                with pytest.raises(DeposedError, match="two wrote the ledger"):
+                    await ledgers[0].write(ledgers[0].ledger)
+        finally:
+            between.lift_all()
+            await stop(one, two)
+
+
+async def test_a_process_that_stood_still_over_its_lease_sends_nothing(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    one = Candidate(shell.connect(control_plane), namespace, "one")
+    place = f"/api/v1/namespaces/{namespace}/configmaps"
+    async with shell.api(shell.connect(control_plane), may_write=one.held) as api:
+        try:
+            one.leadership.start()
+            await shell.until(one.held, "it leads")
+            await api.create(place, shell.config_map("in-time"))
+            # Called through PyDLL it keeps the interpreter's lock, so that no thread runs.
+            ctypes.PyDLL(None).sleep(int(TERMS.duration_s))
+            with pytest.raises(errors.NotLeader):
+                await api.create(place, shell.config_map("too-late"))
+        finally:
+            await stop(one)

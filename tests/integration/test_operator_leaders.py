@@ -5,24 +5,32 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
 
 from integration import operator_site
-from integration.operator_site import Floor, Job, Site
+from integration.operator_site import Floor, Job, Json, Site
 from railwright_testbed import waiting
 from railwright_testbed.operator_process import OperatorProcess
+from worlds import proxy
+from worlds.api_faults import Fault, Rule
+from worlds.proxy import FaultProxy
 
 GANG = 32
+HALF = 8
 TAKEOVER_S = 20.0
 WRITES = ("create", "replace", "patch", "delete")
 
 
 def test_a_standby_finishes_or_undoes_what_a_killed_leader_had_begun(site: Site) -> None:
-    with operator_site.floor_on(site, (16, 16)) as floor, _standby(site) as standby:
+    with (
+        operator_site.floor_on(site, (16, 16)) as floor,
+        _standby(site, through=site.proxy) as standby,
+    ):
         before = site.ledger()["spec"]["epoch"]
         assert _writes(standby) == 0
-        job = _caught_half_way(floor, site.operator.pid, signal.SIGKILL)
+        job = _caught_half_way(floor, site.operator.pid)
         killed_s = time.monotonic()
         waiting.until(
             lambda: site.ledger()["spec"]["epoch"] == before + 1, "a new epoch", deadline_s=40
@@ -31,30 +39,48 @@ def test_a_standby_finishes_or_undoes_what_a_killed_leader_had_begun(site: Site)
         _settles(floor, job)
 
 
-def test_a_leader_that_slept_over_its_lease_writes_nothing_more(site: Site) -> None:
-    with operator_site.floor_on(site, (16, 16)) as floor, _standby(site) as standby:
-        before = site.ledger()["spec"]["epoch"]
-        slept = site.operator.pid
-        job = _caught_half_way(floor, slept, signal.SIGSTOP)
+def test_a_leader_that_slept_over_its_lease_has_its_late_bindings_refused(site: Site) -> None:
+    """Half of each gang's bindings are on their way when it falls asleep, and arrive afterwards.
+
+    One gang is left alone meanwhile, one is suspended, one is made again under its name.
+    """
+    with ExitStack() as stack:
+        between = stack.enter_context(proxy.beside(site.plane))
+        floors = [stack.enter_context(operator_site.floor_on(site, (8, 8))) for _ in range(3)]
+        standby = stack.enter_context(_standby(site, through=between))
+        before, slept = site.ledger()["spec"]["epoch"], site.operator.pid
+        held, jobs = _asleep_half_way(site, floors)
+        jobs[1].patch({"suspend": True})
+        jobs[2].delete()
+        waiting.until(lambda: not jobs[2].object(), "the old job is gone", deadline_s=20)
+        floors[2].apply("gang", nodes=HALF * 2)
         waiting.until(
             lambda: site.ledger()["spec"]["epoch"] == before + 1, "a new epoch", deadline_s=40
         )
-        _settles(floor, job)
-        job.until_reason("AtBarrier")
-        waiting.until(lambda: _all_run(job), "nothing more to come of the pods", deadline_s=20)
-        versions = _versions(site, job)
+        _settles(floors[0], jobs[0], HALF * 2)
+        jobs[1].until_phase("Suspended")
+        _settles(floors[2], jobs[2], HALF * 2)
+        versions = _at_rest(site, jobs)
+        for rule in held:
+            rule.lift()
+        late = [partial(_late, site, floor.name) for floor in floors]
+        waiting.until(lambda: all(0 not in each() for each in late), "answers", deadline_s=20)
+        assert [each() for each in late] == [[409] * HALF, [404] * HALF, [409] * HALF]
+        sent = len(site.proxy.seen)
         os.kill(slept, signal.SIGCONT)
         waiting.until(
             lambda: site.operator.probe("/healthz")[0] == 0, "the end of it", deadline_s=20
         )
-        assert _versions(site, job) == versions
+        leases = site.proxy.count("update leases", since=sent)
+        assert site.proxy.count("write *", since=sent) == leases
+        assert _versions(site, jobs) == versions
         assert _writes(standby) > 0
 
 
 @contextmanager
-def _standby(site: Site) -> Iterator[OperatorProcess]:
+def _standby(site: Site, *, through: FaultProxy) -> Iterator[OperatorProcess]:
     """A second replica; at the end the shared one, whatever became of it, leads again."""
-    with operator_site.replica(site.plane, "standby") as standby:
+    with operator_site.replica(site.plane, "standby", through=through) as standby:
         try:
             yield standby
         finally:
@@ -67,36 +93,77 @@ def _standby(site: Site) -> Iterator[OperatorProcess]:
             )
 
 
-def _caught_half_way(floor: Floor, leader: int, how: signal.Signals) -> Job:
-    """A gang whose leader gets this signal once the first of its pods is there."""
+def _caught_half_way(floor: Floor, leader: int) -> Job:
+    """A gang whose leader is killed once the first of its pods is there."""
     job = floor.apply("gang", nodes=GANG)
     waiting.until(job.pods, "a first pod", deadline_s=20, pause_s_longest=0.0)
-    os.kill(leader, how)
+    os.kill(leader, signal.SIGKILL)
     assert len(job.bound()) < GANG, "the commit was over before it could be disturbed"
     return job
 
 
-def _settles(floor: Floor, job: Job) -> None:
+def _asleep_half_way(site: Site, floors: Sequence[Floor]) -> tuple[list[Rule], list[Job]]:
+    """Gangs with half of their bindings done and half of them sent, by a leader that sleeps."""
+    held = [
+        site.proxy.fail(
+            "create pods/binding",
+            Fault.REQUEST_HELD,
+            first=HALF + 1,
+            times=None,
+            namespace=floor.name,
+        )
+        for floor in floors
+    ]
+    jobs = [floor.apply("gang", nodes=HALF * 2) for floor in floors]
+
+    def is_half_way() -> bool:
+        done = all(len(job.bound()) == HALF for job in jobs)
+        return done and all(rule.met == HALF for rule in held)
+
+    waiting.until(is_half_way, "half of each", deadline_s=20, evidence=lambda: f"{held}")
+    os.kill(site.operator.pid, signal.SIGSTOP)
+    return held, jobs
+
+
+def _late(site: Site, namespace: str) -> list[int]:
+    """The answers to the bindings that were held."""
+    return site.proxy.statuses("create pods/binding", namespace=namespace)[HALF:]
+
+
+def _settles(floor: Floor, job: Job, size: int = GANG) -> None:
     """All of it is bound in the end, and never part of it while the ledger holds nothing."""
 
     def settled() -> bool:
         if floor.in_flight():
             return False
         live = job.bound(job.status()["attempt"])
-        assert len(live) in (0, GANG), f"{len(live)} bound, and nothing in flight"
-        return len(live) == GANG
+        assert len(live) in (0, size), f"{len(live)} bound, and nothing in flight"
+        return len(live) == size
 
     waiting.until(settled, "the whole gang", deadline_s=40, evidence=job.story)
     assert sorted(job.bound(job.status()["attempt"]).values()) == floor.nodes
-    assert len(job.pods()) == GANG
+    assert len(job.pods()) == size
 
 
-def _all_run(job: Job) -> bool:
-    return all(pod["status"]["phase"] == "Running" for pod in job.pods())
+def _at_rest(site: Site, jobs: Sequence[Job]) -> list[str]:
+    """The versions of all that there is, once nothing more comes."""
+    for job in jobs:
+        job.until(lambda status: status.get("reason") in ("AtBarrier", "Suspended"), "its rest")
+    waiting.until(
+        lambda: all(_is_settled(pod) for job in jobs for pod in job.pods()),
+        "pods that run, and none that goes",
+        deadline_s=40,
+    )
+    return _versions(site, jobs)
 
 
-def _versions(site: Site, job: Job) -> list[str]:
-    objects = [site.ledger(), job.object(), *job.pods()]
+def _is_settled(pod: Json) -> bool:
+    return pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]
+
+
+def _versions(site: Site, jobs: Sequence[Job]) -> list[str]:
+    pods = [pod for job in jobs for pod in job.pods()]
+    objects = [site.ledger(), *(job.object() for job in jobs), *pods]
     return sorted(each["metadata"]["resourceVersion"] for each in objects)
 
 

@@ -19,6 +19,7 @@ from railwright_operator.kube.client import Api
 from railwright_operator.watch.reflector import PAGE_OBJECTS, Reflector
 from railwright_testbed import ControlPlane
 from worlds import proxy, shell
+from worlds.api_faults import Reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +126,10 @@ async def test_an_answer_to_our_own_write_is_held_at_once_and_never_outlives_the
     async with (
         proxy.in_front_of(control_plane) as between,
         shell.api(shell.connect(control_plane)) as api,
-        shell.api(shell.connect(control_plane, through=between.url)) as watching,
+        shell.api(shell.connect(control_plane, through=between.entrance)) as watching,
         copy_of(watching, namespace) as (copy, changes),
     ):
-        await shell.until(lambda: between.count("watch=1"), "a watch")
+        await shell.until(lambda: between.count("watch configmaps"), "a watch")
         between.stall()
         made = note(await api.create(place(namespace), shell.config_map("one", text="a")))
         assert made is not None
@@ -163,15 +164,15 @@ async def test_a_silent_stream_is_cut_and_resumed_without_a_new_list(
     async with (
         proxy.in_front_of(control_plane) as between,
         shell.api(shell.connect(control_plane)) as api,
-        shell.api(shell.connect(control_plane, through=between.url)) as watching,
+        shell.api(shell.connect(control_plane, through=between.entrance)) as watching,
         copy_of(watching, namespace, stall_s=1.0) as (copy, _),
     ):
-        await shell.until(lambda: between.count("watch=1"), "a watch")
+        await shell.until(lambda: between.count("watch configmaps"), "a watch")
         between.stall()
         await write(api, namespace, one="a")
         await shell.until(lambda: copy.heard_age_s() > 1.0, "silence")
         assert not copy.records
-        await shell.until(lambda: between.count("watch=1") >= 2, "a second watch")
+        await shell.until(lambda: between.count("watch configmaps") >= 2, "a second watch")
         between.flow()
         await shell.until(lambda: texts(copy) == {"one": "a"}, "what was missed")
         assert copy.relists == 1
@@ -183,7 +184,7 @@ async def test_a_stream_that_is_cut_misses_nothing(
     async with (
         proxy.in_front_of(control_plane) as between,
         shell.api(shell.connect(control_plane)) as api,
-        shell.api(shell.connect(control_plane, through=between.url)) as watching,
+        shell.api(shell.connect(control_plane, through=between.entrance)) as watching,
         copy_of(watching, namespace) as (copy, changes),
     ):
         for number in range(5):
@@ -196,21 +197,21 @@ async def test_a_stream_that_is_cut_misses_nothing(
 
 
 @pytest.mark.parametrize(
-    ("part", "code", "lists"),
-    [("watch=1", 410, 2), ("watch=1", 504, 2), ("watch=1", 503, 1), ("continue=", 410, 3)],
+    ("verb", "code", "lists"),
+    [("watch", 410, 2), ("watch", 504, 2), ("watch", 503, 1), ("continue", 410, 3)],
 )
 async def test_an_answer_that_forbids_to_go_on_leads_to_a_new_list(
-    control_plane: ControlPlane, namespace: str, *, part: str, code: int, lists: int
+    control_plane: ControlPlane, namespace: str, *, verb: str, code: int, lists: int
 ) -> None:
     async with (
         proxy.in_front_of(control_plane) as between,
         shell.api(shell.connect(control_plane)) as api,
-        shell.api(shell.connect(control_plane, through=between.url)) as watching,
+        shell.api(shell.connect(control_plane, through=between.entrance)) as watching,
     ):
         names = [f"n{number}" for number in range(PAGE_OBJECTS + 1)]
         await asyncio.gather(*(write(api, namespace, **{name: "a"}) for name in names))
-        times = 2 if part == "continue=" else 1
-        between.fail_next("GET", part, proxy.Reply(code), times=times)
+        times = 2 if verb == "continue" else 1
+        between.fail(f"{verb} configmaps", Reply(code), times=times)
         async with copy_of(watching, namespace) as (copy, changes):
             await write(api, namespace, last="a")
             await shell.until(lambda: len(copy.records) == len(names) + 1, "every object")
@@ -224,7 +225,7 @@ async def test_versions_that_the_server_has_forgotten_lead_to_a_new_list(
     async with (
         proxy.in_front_of(control_plane) as between,
         shell.api(shell.connect(control_plane)) as api,
-        shell.api(shell.connect(control_plane, through=between.url)) as watching,
+        shell.api(shell.connect(control_plane, through=between.entrance)) as watching,
     ):
         await write(api, namespace, gone="a", stays="a")
         async with copy_of(watching, namespace) as (copy, _):
@@ -245,12 +246,12 @@ async def test_error_events_of_any_code_lead_to_a_new_list_and_never_end_the_wat
     async with (
         proxy.in_front_of(control_plane) as between,
         shell.api(shell.connect(control_plane)) as api,
-        shell.api(shell.connect(control_plane, through=between.url)) as watching,
+        shell.api(shell.connect(control_plane, through=between.entrance)) as watching,
     ):
         for code in (410, 500):
             event = {"type": "ERROR", "object": {"kind": "Status", "code": code}}
-            between.fail_next("GET", "watch=1", proxy.Reply(200, body=event))
-        between.fail_next("GET", "watch=1", proxy.Reply(200, body={"type": "NEW", "object": 1}))
+            between.fail("watch configmaps", Reply(200, body=event))
+        between.fail("watch configmaps", Reply(200, body={"type": "NEW", "object": 1}))
         async with copy_of(watching, namespace) as (copy, _):
             await shell.until(lambda: copy.relists == 4, "three new lists")
             await write(api, namespace, one="a")

@@ -49,6 +49,7 @@ def entries(draw: st.DrawFn, uid: str) -> Entry:
         nodes=tuple(draw(st.lists(NAMES, min_size=1, max_size=4))),
         per_node=draw(st.dictionaries(NAMES, st.integers(0, 2**52), max_size=3)),
         cause=cause,
+        generation=draw(st.integers(0, 2**31)),
     )
 
 
@@ -64,12 +65,14 @@ def ledgers(draw: st.DrawFn) -> Ledger:
 class OneObject:
     """An API server with one object, which it replaces under its version only.
 
-    ``lose`` is what becomes of the next write: its "reply", or the whole "request".
+    ``lose`` is what becomes of the next write: its "reply", or the whole "request". Before so many
+    writes somebody ``touches`` the object.
     """
 
     held: dict[str, Any] | None = None
     version: int = 0
     lose: str = ""
+    touches: int = 0
     written: list[dict[str, Any]] = field(default_factory=list)
 
     async def get(self, path: str) -> dict[str, Any]:
@@ -84,6 +87,10 @@ class OneObject:
 
     async def replace(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         lose, self.lose = self.lose, ""
+        if self.touches and self.held is not None:
+            self.touches -= 1
+            self.version += 1
+            self.held["metadata"]["resourceVersion"] = str(self.version)
         if lose == "request":
             raise errors.OutcomeUnknown(path)
         if body["metadata"]["resourceVersion"] != str(self.version):
@@ -139,6 +146,19 @@ async def test_a_leader_that_was_replaced_can_write_nothing_more() -> None:
         await one.write(one.ledger.with_entries([attempts.entry()]))
     assert server.held is not None
     assert store.parse(server.held) == two.ledger
+
+
+async def test_whoever_touches_the_object_again_and_again_keeps_nobody_from_writing() -> None:
+    server = OneObject()
+    one = await leader(server, "one")
+    planned = one.ledger.with_entries([attempts.entry()])
+    server.touches = 3
+    await one.write(planned)
+    assert one.ledger == planned
+    server.touches = 1_000
+    with pytest.raises(errors.OutcomeUnknown):
+        await one.write(one.ledger.with_entries([]))
+    assert one.ledger == planned
 
 
 async def test_a_write_whose_reply_was_lost_is_found_out_by_reading() -> None:

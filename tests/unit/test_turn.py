@@ -77,6 +77,17 @@ def test_a_commit_under_way_is_owed_every_rank_that_does_not_run(line: str, free
     assert (reason.free if isinstance(reason, NotEnoughNodes) else 4) == free
 
 
+def test_a_job_changed_while_its_gang_is_bound_starts_again_as_it_is() -> None:
+    attempts = {("a", 1): AttemptSeen(pods=pods("- ."), placed=True)}
+    under_way = (entry(generation=1),)
+    changed = world_of(seen(generation=2), nodes=FREE, entries=under_way, attempts=attempts)
+    taken = turn.take(changed)
+    assert entries(taken) == ["a/1 Aborting n0 n1"]
+    assert deleted(taken) == ["u10"]
+    record = taken.records["a"]
+    assert (record.ended, record.failures, record.backoff_s) == (1, 0, 0)
+
+
 def test_a_rank_that_crashes_revokes_its_attempt_and_its_pods_are_deleted_at_once() -> None:
     job = seen(RUNNING, ranks=(crash(0, age_s=1.0), rank(1, silent_s=0.5)))
     attempts = {("a", 1): AttemptSeen(pods=pods("n0! n1"))}

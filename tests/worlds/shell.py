@@ -10,26 +10,24 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
-import orjson
 from prometheus_client import CollectorRegistry
 
 from railwright_operator import connection, metrics
 from railwright_operator.connection import Connection
 from railwright_operator.kube.client import Api
 from railwright_operator.kube.errors import AlreadyExistsError
-from railwright_testbed import ControlPlane
+from railwright_testbed import ControlPlane, Entrance, identity
 
 DEADLINE_S = 40.0
 
 
-def connect(plane: ControlPlane, *, through: str | None = None) -> Connection:
-    """As the admin of this control plane; ``through`` is the URL of a proxy."""
+def connect(plane: ControlPlane, *, through: Entrance | None = None) -> Connection:
+    """As the admin of this control plane; ``through`` is that of a proxy."""
     if through is None:
         return connection.load(str(plane.kubeconfig))
-    config = orjson.loads(plane.kubeconfig.read_bytes())
-    config["clusters"][0]["cluster"] = {"server": through}
-    kubeconfig = plane.directory / f"through-{through.rpartition(':')[2]}.kubeconfig"
-    kubeconfig.write_bytes(orjson.dumps(config))
+    port = through.url.rpartition(":")[2]
+    kubeconfig = plane.directory / f"through-{port}.kubeconfig"
+    identity.write_kubeconfig(kubeconfig, through, token=plane.token)
     return connection.load(str(kubeconfig))
 
 

@@ -51,6 +51,11 @@ class Known:
         """The resourceVersion to write against."""
         return str(self.raw["metadata"]["resourceVersion"])
 
+    @property
+    def generation(self) -> int:
+        """Which version of what its user asks for this is; the status does not count."""
+        return int(self.raw["metadata"]["generation"])
+
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
@@ -183,7 +188,7 @@ class Jobs:
     def _read(self, raw: Raw, held: Known | None) -> Known:
         metadata = raw["metadata"]
         readable = metadata["uid"] not in self._unreadable
-        if held is not None and readable and _generation(held.raw) == _generation(raw):
+        if held is not None and readable and held.generation == int(metadata["generation"]):
             return replace(held, raw=raw, record=record_of(raw))
         if (size := len(orjson.dumps(raw["spec"]))) > JOB_BYTES_MAX:
             raise QuantityError(f"its spec has {size} bytes, at most {JOB_BYTES_MAX}")
@@ -207,10 +212,6 @@ class Jobs:
 
 def _version(raw: Raw) -> int:
     return int(raw["metadata"]["resourceVersion"])
-
-
-def _generation(raw: Raw) -> int:
-    return int(raw["metadata"]["generation"])
 
 
 def _record_or(raw: Raw, held: JobRecord) -> JobRecord:

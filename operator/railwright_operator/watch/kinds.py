@@ -23,7 +23,7 @@ from railwright_operator.watch.site import Site
 
 logger = logging.getLogger(__name__)
 
-RESYNC_S = 300.0
+RESYNC_S = 60.0
 RELISTED_S = 1.0
 """The pause before a list that kopf's own list called for: one for all that it brings."""
 

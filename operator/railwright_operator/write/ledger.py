@@ -21,6 +21,7 @@ logger = logging.getLogger(__name__)
 
 NAME = "default"
 PATH = paths.one(names.LEDGERS, NAME)
+TOUCHES_MAX = 10
 
 
 class DeposedError(Exception):
@@ -52,17 +53,28 @@ class LedgerStore:
         return self.ledger
 
     async def write(self, ledger: Ledger) -> None:
-        """Write it over the version held. Raises DeposedError, or RequestFailed: not written."""
-        body = _manifest(ledger, self._version)
-        try:
-            self._hold(await self._api.replace(PATH, body))
-        except errors.NotFoundError as error:
-            raise DeposedError("the ledger was deleted") from error
-        except (errors.ConflictError, errors.OutcomeUnknown):
-            await self._look(ledger)
+        """Write it over the version held. Raises DeposedError, or RequestFailed: not written.
 
-    async def _look(self, wanted: Ledger) -> None:
-        """See what is there. Raises DeposedError if it is another's, OutcomeUnknown if older."""
+        Whoever only touches the object (a label, an annotation) changes its version, not the
+        ledger: over that it is written again at once, or they could keep us from ever writing.
+        """
+        for _ in range(TOUCHES_MAX):
+            before = self.ledger
+            try:
+                self._hold(await self._api.replace(PATH, _manifest(ledger, self._version)))
+            except errors.NotFoundError as error:
+                raise DeposedError("the ledger was deleted") from error
+            except errors.ConflictError:
+                if not await self._is_there(ledger) and self.ledger == before:
+                    continue
+            except errors.OutcomeUnknown:
+                await self._is_there(ledger)
+            break
+        if self.ledger != ledger:
+            raise errors.OutcomeUnknown("the ledger was not written; it is planned again")
+
+    async def _is_there(self, wanted: Ledger) -> bool:
+        """Hold what is there, and say if it is this one. Raises DeposedError if it is another's."""
         held = self.ledger
         found = await self._api.get(PATH)
         there = parse(found)
@@ -70,8 +82,7 @@ class LedgerStore:
         if there != wanted and (there.incarnation, there.holder, there.epoch) != ours:
             raise DeposedError(f"{there.holder} wrote the ledger in epoch {there.epoch}")
         self._hold(found)
-        if there != wanted:
-            raise errors.OutcomeUnknown("the ledger was not written; it is planned again")
+        return there == wanted
 
     async def _make(self) -> Mapping[str, Any]:
         first = Ledger(epoch=0, incarnation=uuid.uuid4().hex, holder=self._holder)
@@ -110,6 +121,7 @@ def _entry(found: Mapping[str, Any]) -> Entry:
         nodes=tuple(found["nodes"]),
         per_node=dict(found["perNode"]),
         cause=None if cause is None else causes.parse(cause),
+        generation=found["generation"],
     )
 
 
@@ -137,6 +149,7 @@ def _entry_fields(entry: Entry) -> dict[str, Any]:
         "state": entry.state.value,
         "nodes": list(entry.nodes),
         "perNode": dict(entry.per_node),
+        "generation": entry.generation,
     }
     if entry.cause is not None:
         fields["cause"] = causes.render(entry.cause)

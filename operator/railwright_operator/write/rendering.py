@@ -33,9 +33,9 @@ class Rendering:
         self._launcher = launcher
 
     def pod(self, entry: Entry, node_rank: int) -> Manifest | None:
-        """The pod of one node rank; None when the job is gone."""
+        """The pod of one node rank; None when the job is gone, or not the one decided about."""
         known = self._jobs.get(entry.job_uid)
-        if known is None:
+        if known is None or known.generation != entry.generation:
             return None
         return pods.render(known.raw, entry, node_rank=node_rank, launcher=self._launcher)
 

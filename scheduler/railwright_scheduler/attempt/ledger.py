@@ -33,7 +33,10 @@ class EntryState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One in-flight attempt: ``nodes[r]`` owes ``per_node`` until rank r's pod is bound to it."""
+    """One in-flight attempt: ``nodes[r]`` owes ``per_node`` until rank r's pod is bound to it.
+
+    ``generation`` is that of the job it was decided for: all of its pods are made from that one.
+    """
 
     job_uid: str
     namespace: str
@@ -43,6 +46,7 @@ class Entry:
     nodes: tuple[str, ...]
     per_node: Amounts
     cause: Cause | None = None
+    generation: int = 0
 
     def __post_init__(self) -> None:
         assert (self.state is EntryState.ABORTING) == (self.cause is not None), self

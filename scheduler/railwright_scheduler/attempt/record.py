@@ -70,6 +70,10 @@ class JobRecord:
         return min(BACKOFF_S_FIRST << min(ends - 1, 16), BACKOFF_S_MAX) if ends else 0
 
 
+UNPASSED = frozenset(Phase) - FINAL - {Phase.RUNNING}
+"""The phases of a job whose gang has not been bound whole: no rank is past the barrier."""
+
+
 def agreed(record: JobRecord, entries: Sequence[Entry]) -> JobRecord:
     """The record if it can be that of a job with these entries, oldest first; else one that is.
 
@@ -81,7 +85,8 @@ def agreed(record: JobRecord, entries: Sequence[Entry]) -> JobRecord:
         return record
     newest = entries[-1]
     before = newest.attempt - 1
-    if record.ended == before and record.phase not in FINAL:
+    ran = newest.cause is not None and newest.cause.code not in NEVER_RAN
+    if record.ended == before and record.phase not in FINAL and (ran or record.phase in UNPASSED):
         return record
     if record.ended > before and newest.state is EntryState.ABORTING:
         return record

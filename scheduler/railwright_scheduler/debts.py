@@ -1,0 +1,60 @@
+"""What gangs in flight are owed: room on nodes that no pod takes yet, and nobody else may have.
+
+A committing attempt is owed every rank that does not run on its node: one that ended there already
+may be deleted, and is then made again. An aborting one is owed every unbound pod, as a leader
+before this one may still be binding it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from railwright_scheduler.attempt.gang import Pod
+from railwright_scheduler.attempt.ledger import Entry, EntryState
+from railwright_scheduler.cluster import AMOUNT_MAX
+from railwright_scheduler.snapshot import Amounts, Node, Unavailable
+
+AttemptKey = tuple[str, int]
+
+
+def unbound(entry: Entry, pods: Sequence[Pod]) -> list[str]:
+    """The nodes that the entry is still owed room on, one for each pod it may yet bind."""
+    if entry.state is EntryState.ABORTING:
+        known = [pod for pod in pods if pod.node_rank < len(entry.nodes)]
+        return [entry.nodes[pod.node_rank] for pod in known if not pod.node and not pod.terminal]
+    running = {pod.node_rank for pod in pods if pod.node and not pod.terminal}
+    return [node for rank, node in enumerate(entry.nodes) if rank not in running]
+
+
+def with_debts(
+    nodes: Iterable[Node], entries: Iterable[Entry], *, pods: Mapping[AttemptKey, Sequence[Pod]]
+) -> tuple[Node, ...]:
+    """The nodes with what in-flight attempts are still owed, and without those found lost.
+
+    A node is lost as long as a pod of the attempt that lost it is left there: one that is back has
+    let go of its own, although others that died with it have not.
+    """
+    owed: dict[str, dict[str, int]] = {}
+    lost: set[str] = set()
+    for entry in entries:
+        seen = pods.get(entry.key, ())
+        if entry.cause is not None:
+            left = {pod.node for pod in seen if not pod.terminal}
+            lost.update(node for node in entry.cause.nodes if node in left)
+        for node in unbound(entry, seen):
+            debts = owed.setdefault(node, {})
+            for resource, amount in entry.per_node.items():
+                debts[resource] = debts.get(resource, 0) + amount
+    return tuple(_indebted(node, owed.get(node.name, {}), node.name in lost) for node in nodes)
+
+
+def _indebted(node: Node, debts: Amounts, lost: bool) -> Node:
+    if not debts and not lost:
+        return node
+    names = sorted({*node.used, *debts})
+    return replace(
+        node,
+        used={name: min(node.used.get(name, 0) + debts.get(name, 0), AMOUNT_MAX) for name in names},
+        unavailable=node.unavailable or (Unavailable.LOST if lost else None),
+    )
