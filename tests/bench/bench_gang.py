@@ -121,7 +121,8 @@ def _ours(site: GangSite, workload: Workload, operator: OperatorProcess, results
 
 
 def _pod(workload: Workload, number: int) -> Json:
-    """The pod that the product would make, but owned by no job: it would be collected."""
+    """The pod that the product would make, but for two things: an owner that is not there would
+    have it collected, and labels of ours are the operator's alone to set."""
     name = f"{workload.name}-{number // workload.pods_each:02d}"
     entry = Entry(
         job_uid="00000000-0000-0000-0000-000000000000",
@@ -135,7 +136,10 @@ def _pod(workload: Workload, number: int) -> Json:
     job = gang_site.job("bench", name, nodes=workload.pods_each)
     pod = dict(pods.render(job, entry, node_rank=number % workload.pods_each, launcher=LAUNCHER))
     metadata = {key: value for key, value in pod["metadata"].items() if key != "ownerReferences"}
-    return pod | {"metadata": metadata}
+    labels = {
+        key.replace(names.GROUP, "example.com"): value for key, value in metadata["labels"].items()
+    }
+    return pod | {"metadata": metadata | {"labels": labels}}
 
 
 def _racks(found: list[Json]) -> list[int]:
