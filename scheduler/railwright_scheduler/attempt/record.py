@@ -21,6 +21,9 @@ BACKOFF_S_MAX = 300
 AT_ONCE = frozenset({CauseCode.NODE_LOST, CauseCode.SUSPENDED, CauseCode.JOB_DELETED})
 """Causes after which the next attempt does not wait."""
 
+NEVER_COMMITTING = FINAL | {Phase.RUNNING}
+"""Phases that no job has while its newest attempt is being bound, or was never bound."""
+
 CHECKPOINTED_ATTEMPTS_MAX = 16
 
 
@@ -81,7 +84,8 @@ def agreed(record: JobRecord, entries: Sequence[Entry]) -> JobRecord:
         return record
     newest = entries[-1]
     before = newest.attempt - 1
-    if record.ended == before and record.phase not in FINAL:
+    ran = newest.cause is not None and newest.cause.code not in NEVER_RAN
+    if record.ended == before and record.phase not in (FINAL if ran else NEVER_COMMITTING):
         return record
     if record.ended > before and newest.state is EntryState.ABORTING:
         return record
