@@ -72,7 +72,7 @@ def worlds(draw: DrawFn) -> World:
     return world_of(*jobs, nodes=floor, entries=entries, attempts=attempts)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=300)
 @given(worlds())
 def test_no_claim_of_a_status_stops_a_turn_or_the_ones_after_it(world: World) -> None:
     for _ in range(TURNS):

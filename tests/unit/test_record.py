@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from railwright_scheduler.attempt import record
 from railwright_scheduler.attempt.causes import Cause, CauseCode
+from railwright_scheduler.attempt.ledger import Entry
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord, ResumePoint
 from worlds.attempts import (
@@ -148,3 +151,40 @@ def test_only_the_newest_sixteen_attempts_are_kept() -> None:
 
 def test_an_out_of_memory_is_the_users_to_mend() -> None:
     assert Cause(CauseCode.OUT_OF_MEMORY, "").counted
+
+
+@pytest.mark.parametrize(
+    ("held", "entries"),
+    [
+        (RUNNING, [entry()]),
+        (RUNNING, [entry(cause=REFUSED)]),
+        (RUNNING, [entry(3)]),
+        (replace(RECOVERING, phase=Phase.SUCCEEDED), [entry(2)]),
+        (replace(RECOVERING, phase=Phase.FAILED, attempt=9, ended=9), [entry(2)]),
+        (JobRecord(), [entry(2)]),
+        (JobRecord(), [entry(1, cause=FAILED), entry(2, cause=LOST)]),
+    ],
+)
+def test_a_record_that_the_ledger_contradicts_gives_way_to_it(
+    held: JobRecord, entries: list[Entry]
+) -> None:
+    agreed = record.agreed(held, entries)
+    newest = entries[-1].attempt
+    assert (agreed.phase, agreed.attempt, agreed.ended) == (Phase.QUEUED, newest - 1, newest - 1)
+    assert record.fold(agreed, entries, backoff_limit=3).attempt == newest
+
+
+@pytest.mark.parametrize(
+    ("held", "entries"),
+    [
+        (RUNNING, []),
+        (JobRecord(), [entry()]),
+        (replace(RUNNING, phase=Phase.STARTING), [entry()]),
+        (RUNNING, [entry(cause=FAILED)]),
+        (RECOVERING, [entry(cause=LOST)]),
+        (RECOVERING, [entry(cause=LOST), entry(2)]),
+        (replace(RUNNING, attempt=2, ended=1), [entry(cause=LOST)]),
+    ],
+)
+def test_a_record_that_goes_with_the_ledger_stays(held: JobRecord, entries: list[Entry]) -> None:
+    assert record.agreed(held, entries) is held

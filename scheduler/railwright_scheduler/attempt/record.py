@@ -21,6 +21,9 @@ BACKOFF_S_MAX = 300
 AT_ONCE = frozenset({CauseCode.NODE_LOST, CauseCode.SUSPENDED, CauseCode.JOB_DELETED})
 """Causes after which the next attempt does not wait."""
 
+NEVER_COMMITTING = FINAL | {Phase.RUNNING}
+"""Phases that no job has while its newest attempt is being bound, or was never bound."""
+
 CHECKPOINTED_ATTEMPTS_MAX = 16
 
 
@@ -70,10 +73,6 @@ class JobRecord:
         return min(BACKOFF_S_FIRST << min(ends - 1, 16), BACKOFF_S_MAX) if ends else 0
 
 
-UNPASSED = frozenset(Phase) - FINAL - {Phase.RUNNING}
-"""The phases of a job whose gang has not been bound whole: no rank is past the barrier."""
-
-
 def agreed(record: JobRecord, entries: Sequence[Entry]) -> JobRecord:
     """The record if it can be that of a job with these entries, oldest first; else one that is.
 
@@ -86,7 +85,7 @@ def agreed(record: JobRecord, entries: Sequence[Entry]) -> JobRecord:
     newest = entries[-1]
     before = newest.attempt - 1
     ran = newest.cause is not None and newest.cause.code not in NEVER_RAN
-    if record.ended == before and record.phase not in FINAL and (ran or record.phase in UNPASSED):
+    if record.ended == before and record.phase not in (FINAL if ran else NEVER_COMMITTING):
         return record
     if record.ended > before and newest.state is EntryState.ABORTING:
         return record
