@@ -85,6 +85,14 @@ property: $(SETUP) ## property tests alone
 simulation: $(SETUP) ## the simulator's scenarios
 	@$(PYTEST) tests/simulation
 
+.PHONY: soak
+soak: $(SETUP) ## ten million steps of the simulator on all cores; minutes
+	@$(PYTHON) tests/simulation/soak.py
+
+.PHONY: mutants
+mutants: $(SETUP) ## plant each mutant of the product: the simulator must miss what is taken away; minutes
+	@$(PYTHON) tests/simulation/mutants.py
+
 .PHONY: integration
 integration: binaries ## tests against a real control plane with simulated nodes
 	@$(PYTEST) tests/integration

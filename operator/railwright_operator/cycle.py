@@ -2,9 +2,12 @@
 
 The plan is a pure function (``railwright_scheduler.turn``); this file only gives it the world and
 starts what it returns, in the one order that is safe: the ledger, and once that is written what it
-allows, and the jobs' statuses. Events merely wake it; it goes at its own pace, and at least once a
-tick, since silence is an event that nobody sends. A turn that fails is logged, counted and taken
-again from what is; only a ledger written by another leader ends it.
+allows, and the jobs' statuses. Before pods are bound the ledger is written or read once more: a
+leader that was replaced without noticing must not bind a pod that the new one has not seen.
+
+Events merely wake it; it goes at its own pace, and at least once a tick, since silence is an event
+that nobody sends. A turn that fails is logged, counted and taken again from what is; only a ledger
+written by another leader ends it.
 """
 
 from __future__ import annotations
@@ -30,6 +33,11 @@ PACE_S = 0.02
 RESTS = 2.0
 """The shortest time between two turns, so that a burst of events is one turn; and how much longer
 than the turn before it took to plan, so that planning leaves most of the time for doing."""
+
+SURE_S = 10.0
+"""How long a leader goes on without having seen its own ledger in the store. A write that it gave
+up may land after all, or another raise the epoch, and who has nothing to write never hears of it.
+"""
 
 BACKOFF_BASE_S = 0.2
 BACKOFF_CAP_S = 10.0
@@ -60,6 +68,7 @@ class Cycle:
         self._awake = awake
         self._turned_s = clock()
         self._busy_s = 0.0
+        self._sure_s = clock()
 
     def __repr__(self) -> str:
         return f"<Cycle {self._ledger!r} turned {self.turned_age_s():.1f} s ago>"
@@ -100,6 +109,10 @@ class Cycle:
         if plan.ledger != self._ledger.ledger:
             await self._ledger.write(plan.ledger)
             self._metrics.ledger_writes.inc()
+            self._sure_s = self._clock()
+        elif plan.confirms or self._clock() - self._sure_s >= SURE_S:
+            await self._ledger.confirm()
+            self._sure_s = self._clock()
         self._observer.follow(plan)
         self._actuator.start(plan.actions)
         await self._reporter.report(plan)

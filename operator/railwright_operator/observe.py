@@ -205,6 +205,7 @@ def _gang_pod(record: PodRecord) -> Pod:
         node=record.node,
         terminal=record.terminal,
         deleting=record.deleting,
+        amounts=record.requests,
     )
 
 

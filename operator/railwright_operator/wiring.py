@@ -160,7 +160,11 @@ def _copies(
     pod_index = PodIndex(jobs.namespace_of)
 
     def reflect(
-        path: str, kind: str, parse: Callable[[Raw], R | None], changed: Changed[R]
+        path: str,
+        kind: str,
+        parse: Callable[[Raw], R | None],
+        changed: Changed[R],
+        lasting: Callable[[R, R], R] | None = None,
     ) -> Reflector[R]:
         def on_change(old: R | None, new: R | None) -> None:
             changed(old, new)
@@ -172,6 +176,7 @@ def _copies(
             kind=kind,
             parse=parse,
             on_change=on_change,
+            lasting=lasting,
             metrics=series,
             clock=clock,
             rng=rng(),
@@ -182,7 +187,7 @@ def _copies(
         site=settings,
         pod_index=pod_index,
         kinds=Kinds(api, jobs=jobs, site=settings, wake=wake),
-        pods=reflect(paths.PODS, "Pod", records.pod, pod_index.change),
+        pods=reflect(paths.PODS, "Pod", records.pod, pod_index.change, records.still_bound),
         nodes=reflect(paths.NODES, "Node", nodes.read, nodes.changed),
         classes=reflect(
             site.PRIORITY_CLASSES, "PriorityClass", site.priority_class, settings.class_seen

@@ -1,19 +1,26 @@
 """What must hold of a cluster whatever happens to it, by number, as functions over what is stored.
 
-The simulator asks after every write. Nothing here knows how a write came about: an invariant reads
-one revision of the stored objects, or the one write between two. Numbers are those of the design.
+The simulator asks after every write, and so can whoever reads a recorded history. Nothing here
+knows how a write came about: an invariant reads one revision of the stored objects, or the one
+write between two. Numbers are those of the design.
 
     I1   no node holds more than it has, counting what committing gangs are still owed
-    I2   a gang is bound whole, or it is in the ledger
+    I2   a gang is bound whole, or it is in the ledger; all of it is made before any is bound
     I3   live pods of two attempts of one job: the older attempt is aborting, its pods are going
     I4   the live pods of an attempt have distinct ranks
-    I6   a job that ended stays as it ended
-    I7   an attempt is counted once, and only for causes that count
-    I12  no pod outlives its job, or its attempt
-    I14  epochs rise; a pod is bound only while its attempt is in the ledger
+    I6   a job that ended stays as it ended, and gets no new attempt
+    I7   an attempt is counted once, and only for causes that count, and that are there
+    I9   what is reserved is what is used: a bound pod asks, to the integer, for what its entry owes
+    I12  no pod and no Placement outlives its job, no pod its attempt
+    I13  what is being deleted goes, where anything is left that can let it go
+    I14  epochs rise, entries keep to their life, and what is done is in the ledger first
     I15  the abort of an attempt is written before the first delete of its pods
+    I17  at rest, a copy equals what it is a copy of
+    I20  without faults an attempt costs three requests a pod and one for its Placement
 
-I5, that everything comes to rest once faults stop, is a matter of time: the simulator's last phase.
+I5, that everything comes to rest once faults stop, and I20's other half, that a leader at rest asks
+for nothing, are a matter of time: the simulator's last phase. I16, that a plan does not depend on
+the order of what is seen, is one of two plans: a property test. Of I9, quotas are not there yet.
 """
 
 from __future__ import annotations
@@ -22,13 +29,16 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from railwright_scheduler.attempt.assessment import PodState
-from railwright_scheduler.attempt.causes import Cause
-from railwright_scheduler.attempt.ledger import EntryState, Ledger
+from railwright_scheduler.attempt.causes import Cause, CauseCode
+from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
 from railwright_scheduler.attempt.phases import FINAL
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.snapshot import Amounts
 
 AttemptKey = tuple[str, int]
+
+REQUESTS_A_POD = 3
+"""Create, bind, delete."""
 
 
 class ViolationError(Exception):
@@ -68,7 +78,11 @@ class PodFact:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """One revision. ``limits`` are the jobs' budgets.
+    """One revision. ``pods`` are ours; ``limits`` are the jobs' budgets.
+
+    ``allocatable`` is what each node has for our pods. Others take of it (a node shrinks, a foreign
+    pod is bound), and what was promised before that could be known is not ours to answer for: until
+    it is given back, it counts as there. ``down`` are nodes whose kubelets do not act.
 
     Of the history: ``whole`` are the attempts that were wholly bound at one time, ``revoked`` those
     that were ever aborted.
@@ -81,6 +95,8 @@ class Facts:
     limits: Mapping[str, int]
     whole: Collection[AttemptKey]
     revoked: Mapping[AttemptKey, Cause]
+    placements: Collection[AttemptKey] = ()
+    down: Collection[str] = ()
 
 
 def check(facts: Facts) -> None:
@@ -91,7 +107,7 @@ def check(facts: Facts) -> None:
 
 
 def check_rest(facts: Facts) -> None:
-    """I12, once everything came to rest."""
+    """I12 and I13, once everything came to rest."""
     for pod in facts.pods:
         record = facts.records.get(pod.job_uid)
         if record is None and not pod.deleting:
@@ -99,26 +115,93 @@ def check_rest(facts: Facts) -> None:
         over = record is not None and pod.attempt <= record.ended
         if over and not pod.terminal and not pod.deleting:
             raise ViolationError(f"I12: pod {pod.name} outlives its attempt")
+        if pod.deleting and pod.node not in facts.down:
+            raise ViolationError(f"I13: pod {pod.name} is being deleted on {pod.node} for ever")
+    for job_uid, attempt in facts.placements:
+        if job_uid not in facts.records:
+            raise ViolationError(f"I12: Placement {attempt} outlives its job {job_uid}")
 
 
 def check_ledger(old: Ledger, new: Ledger) -> None:
-    """I14, of one write of the ledger."""
+    """I14, of one write of the ledger, by itself."""
     same_leader = new.epoch == old.epoch and new.holder == old.holder
     if not same_leader and new.epoch <= old.epoch:
         raise ViolationError(
             f"I14: the ledger went from epoch {old.epoch} of {old.holder} "
             f"to epoch {new.epoch} of {new.holder}"
         )
+    if new.incarnation != old.incarnation:
+        raise ViolationError(f"I14: ledger {old.incarnation} became {new.incarnation}")
+    before = {entry.key: entry for entry in old.entries}
+    for entry in new.entries:
+        was = before.get(entry.key, entry)
+        if (was.nodes, was.per_node) != (entry.nodes, entry.per_node):
+            raise ViolationError(f"I14: the plan of {entry.key} went from {was} to {entry}")
+        if was.state is EntryState.ABORTING and (was.state, was.cause) != (
+            entry.state,
+            entry.cause,
+        ):
+            raise ViolationError(f"I14: the abort of {entry.key} went from {was} to {entry}")
+
+
+def check_entries(facts: Facts, new: Ledger) -> None:
+    """I3, I6, I7 and I14, of one write of the ledger over the revision before it."""
+    before = {entry.key: entry for entry in facts.ledger.entries}
+    after = {entry.key for entry in new.entries}
+    for entry in new.entries:
+        if entry.key not in before and entry.state is EntryState.COMMITTING:
+            for finding in _beginning(facts, entry):
+                raise ViolationError(finding)
+        elif entry.cause is not None and entry.key not in facts.revoked:
+            there = [p for p in facts.pods if p.key == entry.key and p.node and not p.deleting]
+            if entry.cause.code is CauseCode.POD_DELETED and len(there) == len(entry.nodes):
+                raise ViolationError(f"I7: {entry.key} ends for a pod that was not deleted")
+    for key, entry in before.items():
+        if key not in after:
+            for finding in _settling(facts, entry):
+                raise ViolationError(finding)
+
+
+def check_create(facts: Facts, pod: PodFact) -> None:
+    """I14, of one create of ours that lands: the plan is written down before the first pod.
+
+    A create that was held up lands when its attempt may be over, or its job gone, for long: then
+    nothing is asked of it.
+    """
+    committing = any(
+        entry.key == pod.key and entry.state is EntryState.COMMITTING
+        for entry in facts.ledger.entries
+    )
+    if committing and pod.job_uid in facts.records and pod.key not in facts.placements:
+        raise ViolationError(f"I14: {pod.name} is made, and no Placement of {pod.key} is written")
 
 
 def check_bind(ledger: Ledger, pod: PodFact, *, node: str) -> None:
-    """I14, of one binding that lands."""
+    """I9 and I14, of one binding that lands."""
     entry = next((entry for entry in ledger.entries if entry.key == pod.key), None)
     if entry is None:
         raise ViolationError(f"I14: {pod.name} is bound, but its attempt is not in the ledger")
-    if entry.nodes[pod.node_rank] != node:
-        planned = entry.nodes[pod.node_rank]
+    planned = dict(enumerate(entry.nodes)).get(pod.node_rank)
+    if planned != node:
         raise ViolationError(f"I14: {pod.name} is bound to {node}, the ledger says {planned}")
+    if dict(pod.amounts) != dict(entry.per_node):
+        raise ViolationError(
+            f"I9: {pod.name} is bound and asks for {pod.amounts}, reserved were {entry.per_node}"
+        )
+    for resource, amount in pod.amounts.items():
+        if type(amount) is not int:
+            raise ViolationError(f"I9: {pod.name} asks for {amount!r} {resource}, no integer")
+
+
+def check_made(ledger: Ledger, pod: PodFact, made: Collection[int]) -> None:
+    """I2, of one binding that lands: its whole gang was let in before any of it runs.
+
+    ``made`` are the ranks of its attempt that ever had a pod.
+    """
+    for entry in ledger.entries:
+        missing = sorted({*range(len(entry.nodes))} - {*made}) if entry.key == pod.key else []
+        if missing:
+            raise ViolationError(f"I2: {pod.name} is bound, and ranks {missing} were never made")
 
 
 def check_delete(facts: Facts, pod: PodFact) -> None:
@@ -137,22 +220,83 @@ def check_record(old: JobRecord, new: JobRecord) -> None:
         raise ViolationError(f"I7: a record went back, from {old} to {new}")
 
 
-def _no_double_booking(facts: Facts) -> Iterator[str]:
+def check_wanted(ledger: Ledger, wanted: Collection[str]) -> None:
+    """I12, a few turns after these jobs, and no others, were there and not suspended."""
+    for entry in ledger.entries:
+        if entry.state is EntryState.COMMITTING and entry.job_uid not in wanted:
+            raise ViolationError(f"I12: {entry.key} is still committed, and nobody wants it")
+
+
+def check_copy(kind: str, held: Mapping[str, object], stored: Mapping[str, object]) -> None:
+    """I17, once everything came to rest and was told."""
+    for key in sorted({*held, *stored}):
+        if held.get(key) != stored.get(key):
+            raise ViolationError(
+                f"I17: {kind} {key} is held as {held.get(key)}, stored is {stored.get(key)}"
+            )
+
+
+def check_cost(key: AttemptKey, *, requests: int, pods: int) -> None:
+    """I20, of one attempt while nothing failed: ``pods`` were its ranks, or more that were made."""
+    if requests > REQUESTS_A_POD * pods + 1:
+        raise ViolationError(f"I20: {requests} requests were sent for {pods} pods of {key}")
+
+
+def given_away(facts: Facts, *, late: bool = False) -> dict[str, dict[str, int]]:
+    """What of each node is our pods', or owed to committing gangs.
+
+    With ``late``, also what a binding that comes late may still take: unbound pods of aborts.
+    """
     used: dict[str, dict[str, int]] = {}
     for pod in facts.pods:
         if pod.live:
             _add(used.setdefault(pod.node, {}), pod.amounts)
     running = {(pod.key, pod.node_rank) for pod in facts.pods if pod.live}
+    unbound = {(pod.key, pod.node_rank) for pod in facts.pods if not pod.node}
     for entry in facts.ledger.entries:
-        if entry.state is EntryState.COMMITTING:
-            for rank, node in enumerate(entry.nodes):
-                if (entry.key, rank) not in running:
-                    _add(used.setdefault(node, {}), entry.per_node)
+        owed = entry.state is EntryState.COMMITTING
+        for rank, node in enumerate(entry.nodes):
+            which = (entry.key, rank)
+            if which not in running and (owed or (late and which in unbound)):
+                _add(used.setdefault(node, {}), entry.per_node)
+    return used
+
+
+def _no_double_booking(facts: Facts) -> Iterator[str]:
+    used = given_away(facts)
     for node in sorted(used):
         has = facts.allocatable.get(node)
         for resource, amount in used[node].items():
             if has is not None and amount > has.get(resource, 0):
                 yield f"I1: {node} has {has.get(resource, 0)} {resource}, given away are {amount}"
+
+
+def _beginning(facts: Facts, entry: Entry) -> Iterator[str]:
+    record = facts.records.get(entry.job_uid, JobRecord())
+    if record.phase in FINAL:
+        yield f"I6: {entry.key} is committed, and its job has {record.phase}"
+    if entry.attempt <= record.attempt or entry.key in facts.revoked or entry.key in facts.whole:
+        yield f"I14: {entry.key} is committed, and there was such an attempt before"
+    for pod in facts.pods:
+        older = pod.job_uid == entry.job_uid and pod.attempt < entry.attempt
+        if older and pod.live and not pod.deleting:
+            yield f"I3: {entry.key} is committed, and {pod.name} was not told to go"
+
+
+def _settling(facts: Facts, entry: Entry) -> Iterator[str]:
+    """A whole gang leaves and runs; any other only without a live pod. The job's record says so."""
+    record = facts.records.get(entry.job_uid)
+    if entry.state is EntryState.COMMITTING and entry.key in facts.whole:
+        if record is not None and record.attempt < entry.attempt:
+            yield f"I14: {entry.key} leaves the ledger, and its job's record has {record.attempt}"
+        return
+    if entry.state is EntryState.COMMITTING and record is not None:
+        yield f"I2: {entry.key} leaves the ledger, and it was never whole"
+    for pod in facts.pods:
+        if pod.key == entry.key and pod.live:
+            yield f"I14: {entry.key} leaves the ledger, and {pod.name} lives on {pod.node}"
+    if record is not None and record.ended < entry.attempt:
+        yield f"I14: {entry.key} leaves the ledger, and its job's record ends at {record.ended}"
 
 
 def _add(total: dict[str, int], amounts: Amounts) -> None:

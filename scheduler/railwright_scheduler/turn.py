@@ -93,13 +93,19 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What to write, in this order: the ledger, the actions, the records; and what to tell."""
+    """What to write, in this order: the ledger, the actions, the records; and what to tell.
+
+    ``confirms`` says that the ledger must be found in the store as it is here before anything else
+    is done, if it is not written: a leader that was replaced without noticing must neither bind a
+    pod that the new one has not seen, nor take its word on a status for a stranger's.
+    """
 
     ledger: Ledger
     actions: tuple[Action, ...]
     records: Mapping[str, JobRecord]
     waits: Mapping[str, Reason]
     assessments: Mapping[str, Assessment]
+    confirms: bool = False
 
 
 def take(world: World) -> Turn:
@@ -113,7 +119,7 @@ def take(world: World) -> Turn:
     for uid, verdict in judged.items():
         plan.revoke(jobs[uid], verdict)
     plan.sweep(jobs)
-    waits = _queue(world, plan, jobs, before)
+    waits = _queue(world, plan, jobs)
     ledger = world.ledger.with_entries(plan.entries)
     after = ledgers.by_job(ledger.entries)
     dead = (Unavailable.UNREADY, Unavailable.LOST)
@@ -128,7 +134,16 @@ def take(world: World) -> Turn:
         for uid, seen in jobs.items()
     }
     assessments = {uid: verdict for uid, verdict in judged.items() if verdict is not None}
-    return Turn(ledger, tuple(plan.actions), records, waits, assessments)
+    corrects = any(jobs[seen.job.uid].record != seen.record for seen in world.jobs)
+    binds = any(isinstance(action, gang.BindPod) for action in plan.actions)
+    return Turn(
+        ledger,
+        tuple(plan.actions),
+        records,
+        waits,
+        assessments,
+        confirms=corrects or binds,
+    )
 
 
 def _jobs(world: World, entries: Mapping[str, tuple[Entry, ...]]) -> dict[str, JobSeen]:
@@ -252,6 +267,7 @@ _OVER = Cause(CauseCode.COMMIT_REFUSED, "the attempt was over before this pod wa
 
 
 def _why_stop(entry: Entry, seen: JobSeen | None) -> Cause | None:
+    """Why its job no longer wants this attempt, or not as it was decided."""
     if seen is None:
         return _DELETED
     if seen.suspend:
@@ -272,19 +288,11 @@ def _judge(seen: JobSeen, entries: tuple[Entry, ...]) -> Assessment | None:
     return assessment.assess(ranks, started=seen.started, age_s=seen.bound_age_s)
 
 
-def _queue(
-    world: World,
-    plan: _Plan,
-    jobs: Mapping[str, JobSeen],
-    before: Mapping[str, tuple[Entry, ...]],
-) -> dict[str, Reason]:
-    """Decide about every job that wants to start; admitted ones get their entry and first step.
-
-    ``before`` are the entries of each job as the turn began.
-    """
+def _queue(world: World, plan: _Plan, jobs: Mapping[str, JobSeen]) -> dict[str, Reason]:
+    """Decide about every job that wants to start; admitted ones get their entry and first step."""
     entries = ledgers.by_job(plan.entries)
     waiting = [
-        _asking(seen, before.get(uid, ()))
+        _asking(seen)
         for uid, seen in jobs.items()
         if _wants_to_start(seen, entries.get(uid, ()), world.attempts)
     ]
@@ -308,24 +316,27 @@ def _queue(
 def _wants_to_start(
     seen: JobSeen, entries: Iterable[Entry], attempts: Mapping[AttemptKey, AttemptSeen]
 ) -> bool:
-    """Whether it may have a new attempt: the last one is over, and every pod of it told to go."""
+    """Whether it may have a new attempt: the last one is over, and every pod of it told to go.
+
+    An attempt that is over on the record and still committing here says that another leader ended
+    it: this one is to find that out, not to stumble over it.
+    """
     if seen.suspend or seen.record.live or seen.record.phase in FINAL:
         return False
     if seen.ended_age_s < seen.record.backoff_s:
         return False
     for entry in entries:
         pods = attempts.get(entry.key, AttemptSeen()).pods
-        if entry.attempt > seen.record.ended or any(
-            not pod.terminal and not pod.deleting for pod in pods
-        ):
+        staying = any(not pod.terminal and not pod.deleting for pod in pods)
+        if entry.attempt > seen.record.ended or entry.cause is None or staying:
             return False
     return True
 
 
-def _asking(seen: JobSeen, entries: tuple[Entry, ...]) -> Job:
-    """The job with the number of its next attempt, above every one that is in the ledger."""
-    used = [entry.attempt for entry in entries]
-    return replace(seen.job, attempt=max([seen.record.attempt, *used]) + 1)
+def _asking(seen: JobSeen) -> Job:
+    """The job with the number of its next attempt. All before it are over, so its record has them
+    all, also those that are still in the ledger."""
+    return replace(seen.job, attempt=seen.record.attempt + 1)
 
 
 def _entry(seen: JobSeen, nodes: tuple[str, ...], attempt: int, cause: Cause | None) -> Entry:

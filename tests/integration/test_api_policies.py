@@ -153,21 +153,6 @@ def test_a_status_is_written_by_the_operator_alone(site: Site, alice: ApiClient)
     )
 
 
-POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
-
-
-@contextlib.contextmanager
-def _unguarded(site: Site) -> Iterator[None]:
-    """The time before the policies were there."""
-    name = f"records.{names.GROUP}"
-    held = site.admin.get(f"{POLICIES}/{name}")
-    site.admin.delete(f"{POLICIES}/{name}")
-    try:
-        yield
-    finally:
-        site.admin.post(POLICIES, {"metadata": {"name": name}, "spec": held["spec"]})
-
-
 @pytest.mark.parametrize(
     "claim",
     [
@@ -184,7 +169,7 @@ def test_a_status_forged_before_there_was_a_policy_is_put_right_and_harms_no_oth
     job = floor.apply("forged")
     before = job.until_bound()
     path = f"{floor.path(names.TRAINING_JOBS)}/forged/status"
-    with _unguarded(site):
+    with site.unguarded():
         waiting.until(lambda: _written(site, path, claim), "no policy in force", deadline_s=20)
     assert floor.apply("other").until_bound()["phase"] == "Starting"
     status = job.until(lambda found: _agrees(job, found), "a status that is true again")

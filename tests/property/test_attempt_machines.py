@@ -21,6 +21,7 @@ from railwright_scheduler.attempt.gang import BindPod, CreatePod, DeletePod, Gan
 from railwright_scheduler.attempt.ledger import Entry, EntryState
 from railwright_scheduler.attempt.phases import EDGES, FINAL, Phase, move
 from railwright_scheduler.attempt.record import BACKOFF_S_MAX, JobRecord
+from worlds import GPU
 from worlds.attempts import SUSPENDED, entry
 
 CAUSES = st.builds(Cause, st.sampled_from(CauseCode), st.just("why"))
@@ -40,6 +41,7 @@ def gangs(draw: DrawFn) -> tuple[Entry, GangSeen]:
             node=draw(st.sampled_from((node, node, "", "elsewhere"))),
             terminal=draw(st.booleans()),
             deleting=draw(st.booleans()),
+            amounts=draw(st.sampled_from(({GPU: 8}, {GPU: 8}, {GPU: 9}))),
         )
         for rank, node in enumerate(nodes)
         if draw(st.integers(0, 3))

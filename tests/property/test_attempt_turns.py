@@ -58,6 +58,7 @@ def job_pods(draw: DrawFn, name: str) -> tuple[Pod, ...]:
             node=draw(st.sampled_from(("", *NAMES))),
             terminal=draw(st.booleans()),
             deleting=draw(st.booleans()),
+            amounts={GPU: 8},
         )
         for r in range(2)
         if draw(st.booleans())

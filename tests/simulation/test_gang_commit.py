@@ -1,88 +1,28 @@
-"""Gangs commit and recover while leaders, machines and people do their worst, seed by seed."""
+"""Small clusters on which leaders act as told: what is too rare for chance."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import pytest
 
 from railwright_scheduler.attempt.assessment import PodState
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.invariants import ViolationError
-from railwright_scheduler.simulator.api import Answer, Api, Guards, JobObject, NodeObject
-from railwright_scheduler.simulator.chance import Chance
-from railwright_scheduler.simulator.leader import Intent, Leading, lead
+from railwright_scheduler.simulator.actuator import Actuator
+from railwright_scheduler.simulator.api import Api
+from railwright_scheduler.simulator.leader import Batch, Leading, Rest, lead
 from railwright_scheduler.simulator.machines import Machines
-from railwright_scheduler.simulator.run import RunError, run
+from railwright_scheduler.simulator.objects import Answer, JobObject, NodeObject, Request
 from railwright_scheduler.simulator.view import View
-
-KEPT = Path(__file__).with_name("seeds.txt")
-SEEDS = 300
-STEPS = 500
-MUTANT_SEEDS = 500
-
-
-def kept_seeds() -> list[int]:
-    lines = KEPT.read_text(encoding="utf-8").splitlines()
-    return [int(line.split()[0]) for line in lines if line and not line.startswith("#")]
-
-
-@pytest.mark.parametrize("seed", kept_seeds())
-def test_a_seed_that_broke_something_once_holds(seed: int) -> None:
-    run(seed, steps=STEPS)
-
-
-def test_hundreds_of_seeds_hold_every_invariant_and_come_to_rest() -> None:
-    outcomes = [run(seed, steps=STEPS) for seed in range(SEEDS)]
-    assert sum(outcome.steps for outcome in outcomes) == SEEDS * STEPS >= 20_000
-    # A run in which nothing can happen proves nothing.
-    assert sum(outcome.writes for outcome in outcomes) > 20 * SEEDS
-    assert sum(outcome.succeeded for outcome in outcomes) > SEEDS // 2
-    assert set().union(*(outcome.counts for outcome in outcomes)) >= {
-        *("take over", "late", "pause", "crash", "node down", "node removed", "pod deleted"),
-        *("rank crash", "suspend", "job deleted", "job replaced", "refuse"),
-    }
-
-
-def test_chance_is_splitmix64() -> None:
-    # The numbers that Rosetta Code publishes for this seed.
-    chance = Chance(1234567)
-    assert [chance.number() for _ in range(3)] == [
-        6457827717110365317,
-        3203168211198807973,
-        9817491932198370423,
-    ]
-
-
-def test_one_seed_is_one_run() -> None:
-    assert run(7, steps=STEPS) == run(7, steps=STEPS)
-
-
-@pytest.mark.parametrize(
-    ("guards", "number"),
-    [
-        (Guards(uid=False), "I15"),
-        (Guards(version=False), "I14"),
-        (Guards(ledger_first=False), "I15"),
-    ],
-)
-def test_a_run_without_one_of_the_guards_is_noticed(guards: Guards, number: str) -> None:
-    assert f": {number}: " in first_break(guards)
-
-
-def first_break(guards: Guards) -> str:
-    for seed in (*kept_seeds(), *range(MUTANT_SEEDS)):
-        try:
-            run(seed, steps=STEPS, guards=guards)
-        except RunError as broken:
-            return str(broken)
-    return f"{MUTANT_SEEDS} seeds noticed nothing"
+from simulation.mutants import MUTANTS
 
 
 @dataclass(slots=True)
 class Stage:
-    """A small cluster on which leaders act as told: what is too rare for chance."""
+    """A cluster of one node and one job."""
 
     api: Api
     machines: Machines
@@ -91,108 +31,181 @@ class Stage:
     def leader(self) -> Led:
         self.leaders += 1
         view = View(self.api, self.machines)
-        name = f"leader{self.leaders}"
-        leading = lead(name, self.api, view, clock=lambda: 0, guards=Guards())
+        actuator = Actuator(self.api, view.pods, view.jobs)
+        leading = lead(f"leader{self.leaders}", self.api, view, actuator, clock=lambda: 0)
         return Led(view, leading, next(leading))
 
     def job(self, uid: str) -> None:
         self.api.jobs.put(uid, JobObject(uid, "a", 1, {"gpu": 8}, 0, 0))
 
+    def change(self, uid: str, **changes: Any) -> None:
+        self.api.jobs.put(uid, self.api.jobs.objects[uid].asking(**changes))
+
+    def run_pods(self) -> None:
+        for pod in list(self.api.pods.objects.values()):
+            self.machines.kubelet(pod, may_end=True)
+
+    def delete_job(self, uid: str) -> None:
+        self.api.jobs.remove(uid)
+        for pod in list(self.api.pods.objects.values()):
+            self.machines.collect(pod)
+        for name in list(self.api.placements.objects):
+            self.machines.collect_placement(name)
+
 
 @dataclass(slots=True)
 class Led:
-    """One leader, and the request that it is about to send."""
+    """One leader, and what it is about to send."""
 
     view: View
     leading: Leading
-    ready: Intent
+    now: Batch | Rest | None
 
-    def until(self, name: str) -> None:
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        return self.now.requests if isinstance(self.now, Batch) else ()
+
+    def until(self, name: str) -> Request:
         """Send, up to date, until a request of this name is next."""
         for _ in range(100):
-            if self.ready.name.startswith(name):
-                return
+            for request in self.requests:
+                if request.name.startswith(name):
+                    return request
             self.send()
-        raise AssertionError(f"never about to {name}; next is {self.ready.name}")
+        raise AssertionError(f"never about to {name}; next is {self.now}")
 
-    def send(self) -> Answer:
-        """Send what is ready."""
-        answer = Answer.DONE if self.ready.send is None else self.ready.send()
-        for table in range(4):
-            self.view.catch_up(table, 1000)
-        self.ready = self.leading.send(answer)
-        return answer
+    def rest(self) -> None:
+        """Send, up to date, until nothing more is to be sent."""
+        for _ in range(100):
+            sent = False
+            while isinstance(self.now, Batch):
+                sent = True
+                self.send()
+            self.send()
+            if not sent and not isinstance(self.now, Batch):
+                return
+        raise AssertionError(f"no rest; next is {self.now}")
+
+    def send(self, *, events: int = 1000) -> list[Answer]:
+        """Send what is next, all of it; then so many events of each kind arrive."""
+        answers = []
+        for request in self.requests:
+            reply = request.land()
+            request.hear(reply)
+            answers.append(reply.answer)
+        for copy in self.view.kinds.values():
+            copy.catch_up(events)
+        self.advance()
+        return answers
+
+    def advance(self) -> None:
+        """Make up what is next."""
+        self.now = next(self.leading, None)
 
 
-def stage(*, uid_guard: bool = True) -> Stage:
-    api = Api(Guards(uid=uid_guard))
+@pytest.fixture
+def on() -> Stage:
+    api = Api()
     api.nodes.put("n0", NodeObject("n0", {"gpu": 8}))
     made = Stage(api, Machines(api))
     made.job("a@1")
     return made
 
 
-@pytest.mark.parametrize("uid_guard", [True, False])
-def test_a_held_up_binding_does_not_reach_the_pod_of_a_job_of_the_same_name(
-    uid_guard: bool,
-) -> None:
-    on = stage(uid_guard=uid_guard)
-    old = on.leader()
-    old.until("BindPod a@1/1")
-    on.api.jobs.remove("a@1")
-    on.machines.collect(on.api.pods.objects["a-1-0"])
+def held_up_binding(on: Stage) -> Callable[[], Answer]:
+    """A binding of a job that was made again since under the same name, on another node."""
+    binding = on.leader().until("bind a@1/1")
+    on.delete_job("a@1")
     on.api.nodes.remove("n0")
     on.api.nodes.put("n1", NodeObject("n1", {"gpu": 8}))
     on.job("a@2")
-    on.leader().until("BindPod a@2/1")
-    assert old.ready.send is not None
-    if uid_guard:
-        assert old.ready.send() is Answer.CONFLICT
-        assert on.api.pods.objects["a-1-0"].node == ""
-    else:
-        with pytest.raises(ViolationError, match="I14: a-1-0 is bound to n0, the ledger says n1"):
-            old.ready.send()
+    on.leader().until("bind a@2/1")
+    return lambda: binding.land().answer
 
 
-def test_a_pod_made_after_its_attempt_was_over_is_never_bound_and_is_deleted() -> None:
-    on = stage()
-    old = on.leader()
-    old.until("CreatePod a@1/1")
-    job = on.api.jobs.objects["a@1"]
-    suspended = JobObject("a@1", "a", 1, {"gpu": 8}, 0, 0, True, job.record, job.version + 1)
-    on.api.jobs.put("a@1", suspended)
+def test_a_held_up_binding_does_not_reach_the_pod_of_a_job_of_the_same_name(on: Stage) -> None:
+    assert held_up_binding(on)() is Answer.CONFLICT
+    assert [pod.node for pod in on.api.pods.objects.values()] == [""]
+
+
+def test_without_the_uid_a_held_up_binding_does_reach_it(on: Stage) -> None:
+    [mutant] = [mutant for mutant in MUTANTS if "UID" in mutant.name]
+    land = held_up_binding(on)
+    with mutant.planted(), pytest.raises(ViolationError, match="I14: a-1-0 is bound to n0, the"):
+        land()
+
+
+def test_a_pod_made_after_its_attempt_was_over_is_never_bound_and_is_deleted(on: Stage) -> None:
+    late = on.leader().until("create a@1/1")
+    on.change("a@1", suspend=True)
     new = on.leader()
-    new.until("rest")
-    new.send()
-    new.until("rest")
+    new.rest()
     assert not on.api.ledger.entries
-    assert old.ready.send is not None
-    assert old.ready.send() is Answer.DONE
-    new.send()
-    new.send()
-    new.until("rest")
+    assert late.land().answer is Answer.DONE
+    new.rest()
     assert not on.api.pods.objects
 
 
-def test_an_epoch_is_won_by_one_of_two() -> None:
-    on = stage()
-    first, second = on.leader(), on.leader()
-    assert first.send() is Answer.DONE
-    assert second.send() is Answer.CONFLICT
-    assert second.send() is Answer.DONE
-    assert on.api.ledger.epoch == 2
-    with pytest.raises(StopIteration):
-        first.send()
+def test_a_leader_that_missed_its_end_binds_no_pod_that_it_made_since(on: Stage) -> None:
+    old = on.leader()
+    old.until("create a@1/1")
+    on.change("a@1", suspend=True)
+    on.leader().rest()
+    assert old.send() == [Answer.DONE]
+    for _ in range(10):
+        if old.now is not None:
+            assert not any(request.name.startswith("bind") for request in old.requests)
+            old.send()
+    assert old.now is None
 
 
-def test_a_job_runs_to_its_end_and_leaves_nothing_in_the_ledger() -> None:
-    on = stage()
+def test_a_pod_that_was_made_larger_is_not_bound_by_the_next_leader_either(on: Stage) -> None:
+    on.api.inflated["a@1"] = True
+    on.leader().until("create a@1/1").land()
+    on.leader().rest()
+    assert on.api.jobs.objects["a@1"].record.last_end is not None
+    assert not on.api.pods.objects
+
+
+def test_a_job_reshaped_while_it_is_committed_starts_again_in_its_new_shape(on: Stage) -> None:
     leader = on.leader()
-    for _ in range(20):
-        leader.until("rest")
-        leader.send()
-        for pod in list(on.api.pods.objects.values()):
-            on.machines.kubelet(pod, may_end=True)
+    leader.until("create a@1/1")
+    on.change("a@1", per_node={"gpu": 4})
+    leader.rest()
+    on.run_pods()
+    assert [dict(pod.amounts) for pod in on.api.pods.objects.values()] == [{"gpu": 4}]
+
+
+def test_older_news_of_a_pod_does_not_undo_its_binding(on: Stage) -> None:
+    leader = on.leader()
+    binding = leader.until("bind a@1/1")
+    [pod] = on.api.pods.objects.values()
+    on.api.pods.put(pod.uid, pod)
+    binding.hear(binding.land())
+    leader.advance()
+    while on.api.ledger.entries:
+        leader.send(events=0)
+    leader.view.pods.catch_up(1)
+    for _ in range(5):
+        leader.send(events=0)
+    assert not on.api.ledger.entries
+
+
+def test_an_epoch_is_won_by_one_of_two(on: Stage) -> None:
+    first, second = on.leader(), on.leader()
+    assert first.send() == [Answer.DONE]
+    assert second.send() == [Answer.CONFLICT]
+    assert second.send() == [Answer.DONE]
+    assert on.api.ledger.epoch == 2
+    first.send()
+    assert first.now is None
+
+
+def test_a_job_runs_to_its_end_and_leaves_nothing_in_the_ledger(on: Stage) -> None:
+    leader = on.leader()
+    for _ in range(5):
+        leader.rest()
+        on.run_pods()
     assert on.api.jobs.objects["a@1"].record.phase is Phase.SUCCEEDED
-    assert on.api.pods.objects["a-1-0"].phase is PodState.SUCCEEDED
+    assert [pod.phase for pod in on.api.pods.objects.values()] == [PodState.SUCCEEDED]
     assert not on.api.ledger.entries

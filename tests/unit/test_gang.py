@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from railwright_scheduler.attempt import gang
 from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.gang import BindPod, CreatePod, DeletePod, Step, WritePlacement
 from railwright_scheduler.attempt.ledger import EntryState
+from worlds import GPU
 from worlds.attempts import FAILED, SUSPENDED, entry, gang_seen
 
 
@@ -52,6 +55,21 @@ def test_a_commit_places_creates_all_then_binds_all(
 def test_a_gang_that_is_bound_leaves_the_ledger_once_its_job_knows() -> None:
     assert gang.step(entry(), gang_seen("n0 n1", recorded_attempt=0)).entry == entry()
     assert gang.step(entry(), gang_seen("n0 n1", recorded_attempt=1)) == Step(None)
+
+
+@pytest.mark.parametrize("bound", ["", "n0"])
+def test_a_pod_that_came_out_larger_than_planned_ends_the_commit_with_both_numbers(
+    bound: str,
+) -> None:
+    seen = gang_seen("- -")
+    larger = replace(seen.pods[0], node=bound, amounts={GPU: 9, "pods": 1})
+    aborted = gang.step(entry(), replace(seen, pods=(larger, seen.pods[1]))).entry
+    assert aborted is not None
+    assert aborted.cause is not None
+    assert aborted.cause.code is CauseCode.COMMIT_REFUSED
+    assert (
+        aborted.cause.message == f"pod a-1-0 asks for more than the job does: {GPU}: 9, planned 8"
+    )
 
 
 @pytest.mark.parametrize(

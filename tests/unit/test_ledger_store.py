@@ -183,6 +183,21 @@ async def test_a_write_that_never_arrived_is_said_and_can_be_made_again() -> Non
     assert one.ledger == planned
 
 
+async def test_a_write_that_arrived_late_is_found_when_the_ledger_is_confirmed() -> None:
+    server = OneObject()
+    one = await leader(server, "one")
+    server.lose = "request"
+    planned = one.ledger.with_entries([attempts.entry()])
+    with pytest.raises(errors.OutcomeUnknown):
+        await one.write(planned)
+    await one.confirm()
+    await server.replace(store.PATH, store._manifest(planned, str(server.version)))
+    with pytest.raises(errors.OutcomeUnknown):
+        await one.confirm()
+    assert one.ledger == planned
+    await one.write(one.ledger.with_entries([]))
+
+
 async def test_another_leader_found_after_a_lost_reply_is_no_success() -> None:
     server = OneObject()
     one = await leader(server, "one")
@@ -190,3 +205,12 @@ async def test_another_leader_found_after_a_lost_reply_is_no_success() -> None:
     server.lose = "request"
     with pytest.raises(DeposedError):
         await one.write(one.ledger.with_entries([attempts.entry()]))
+
+
+async def test_a_leader_that_was_not_replaced_finds_its_own_ledger() -> None:
+    server = OneObject()
+    one = await leader(server, "one")
+    await one.confirm()
+    await leader(server, "two")
+    with pytest.raises(DeposedError):
+        await one.confirm()

@@ -46,6 +46,16 @@ def test_pods_of_an_attempt_come_by_rank() -> None:
     assert set(index.attempts()) == {("a", 1)}
 
 
+@pytest.mark.parametrize("order", [("a9", "a1"), ("a1", "a9")])
+def test_of_two_pods_that_seem_to_be_one_ranks_the_newest_comes_last(
+    order: tuple[str, str],
+) -> None:
+    index = PodIndex(lambda uid: None)
+    for uid in order:
+        index.change(None, replace(record(uid), rv=8 if uid == "a1" else 7))
+    assert [pod.uid for pod in index.of(("a", 1))] == ["a9", "a1"]
+
+
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_node_gives_to_bound_pods_until_they_end(phase: str) -> None:
     index = PodIndex(lambda uid: None)

@@ -8,7 +8,7 @@ import pytest
 
 from railwright_scheduler import turn
 from railwright_scheduler.attempt.assessment import Crash, Ended, PodState, Succeeded
-from railwright_scheduler.attempt.causes import CauseCode
+from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.gang import DeletePod, WritePlacement
 from railwright_scheduler.attempt.ledger import EntryState
 from railwright_scheduler.attempt.phases import Phase
@@ -133,6 +133,25 @@ def test_a_lost_node_takes_nobody_else_while_its_pods_may_live() -> None:
     assert entries(taken) == ["a/1 Aborting n0 n1"]
     assert list(taken.waits) == ["a", "b"]
     assert taken.records["a"].phase is Phase.QUEUED
+
+
+def test_a_leader_that_was_replaced_without_noticing_plans_no_second_commit_beside_its_own() -> (
+    None
+):
+    record = JobRecord(phase=Phase.QUEUED, attempt=1, ended=1)
+    nodes = (node("n0"), node("n1"), node("n2"), node("n3"))
+    taken = turn.take(world_of(seen(record), nodes=nodes, entries=(entry(),)))
+    assert entries(taken) == ["a/1 Committing n0 n1"]
+
+
+def test_a_lost_node_that_let_go_of_its_pod_is_used_again_while_others_have_not() -> None:
+    attempts = {("a", 1): AttemptSeen(pods=pods("n0~ ."))}
+    nodes = (node("n0", used={GPU: 8}), node("n1"), node("n2"))
+    both = Cause(CauseCode.NODE_LOST, "two nodes are lost", nodes=("n0", "n1"))
+    taken = turn.take(
+        world_of(seen(RECOVERING), nodes=nodes, entries=(entry(cause=both),), attempts=attempts)
+    )
+    assert entries(taken) == ["a/1 Aborting n0 n1", "a/2 Committing n1 n2"]
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,7 @@ def pods(text: str, *, attempt: int = 1) -> tuple[Pod, ...]:
             node=word.rstrip("~!").replace("-", ""),
             terminal=word.endswith("!"),
             deleting=word.endswith("~"),
+            amounts={GPU: 8, "pods": 1},
         )
         for rank, word in enumerate(text.split())
         if word != "."

@@ -41,8 +41,12 @@ class PodIndex:
                 self._by_attempt.setdefault((new.job_uid, new.attempt), {})[new.uid] = new
 
     def of(self, key: AttemptKey) -> tuple[PodRecord, ...]:
-        """The pods of an attempt by node rank."""
-        return tuple(sorted(self._at_home(key), key=lambda record: (record.node_rank, record.uid)))
+        """The pods of an attempt by node rank; of one rank the newest last.
+
+        A rank can seem to have two: our own new pod is known before the end of the one that had its
+        name, or even before that one's beginning.
+        """
+        return tuple(sorted(self._at_home(key), key=lambda record: (record.node_rank, record.rv)))
 
     def uid_of(self, job_uid: str, attempt: int, node_rank: int) -> str | None:
         """The UID of the live pod at this rank; None when there is none, or not just one."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -127,6 +127,11 @@ def pod(raw: Raw) -> PodRecord:
         disruption=_disruption(status),
         pod_ip=status.get("podIP", ""),
     )
+
+
+def still_bound(held: PodRecord, news: PodRecord) -> PodRecord:
+    """The news of a pod that is held as bound: a binding is for good, and older news not of it."""
+    return replace(news, node=held.node) if held.node and not news.node else news
 
 
 def node(raw: Raw) -> NodeRecord:

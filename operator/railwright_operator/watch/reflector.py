@@ -6,6 +6,9 @@ says how old the copy may be. And it mixes old with new: the answers to our own 
 (``absorb``), so every object carries its resourceVersion, the newer one wins, and an object that
 is unknown at a version the stream has already passed was deleted, not missed.
 
+A stream owes every event. Should one be lost all the same, only a list tells: after ``RESYNC_S``
+the end of a stream is followed by one.
+
 Lists are read without a resourceVersion, that is, from the quorum. A list older than what the
 stream has shown means that the store was restored from a backup: the copy is replaced outright and
 ``rewinds`` counts it, because whoever holds decisions made from the future must hear of it.
@@ -34,6 +37,7 @@ PAGE_OBJECTS = 500
 PAGE_DEADLINE_S = 30.0
 STALL_S = 75.0
 WATCH_S = 300
+RESYNC_S = 1800.0
 BACKOFF_BASE_S = 0.2
 BACKOFF_CAP_S = 5.0
 BACKOFF_CLOSED_CAP_S = 1.0
@@ -68,7 +72,9 @@ class Reflector(Generic[R]):
 
     ``parse`` makes a record or None for an object of no interest; what it cannot read is logged,
     counted and left as it was. ``on_change(old, new)`` is called for every difference, with None
-    for "not there"; it must not block and must not raise.
+    for "not there"; it must not block and must not raise. ``lasting(held, news)`` gives the news
+    with what no older version may undo: an answer to a write of ours can tell what was done and not
+    in which version, and news from before that write may come after it.
     """
 
     def __init__(
@@ -83,6 +89,7 @@ class Reflector(Generic[R]):
         clock: Callable[[], float],
         rng: Random,
         query: Mapping[str, str] | None = None,
+        lasting: Callable[[R, R], R] | None = None,
         stall_s: float = STALL_S,
     ) -> None:
         self._api = api
@@ -94,12 +101,14 @@ class Reflector(Generic[R]):
         self._clock = clock
         self._rng = rng
         self._query = dict(query or {})
+        self._lasting = lasting
         self._stall_s = stall_s
         self._records: dict[str, R] = {}
         self._view = MappingProxyType(self._records)
         self._version: int | None = None
         self._newest = 0
         self._heard_s = clock()
+        self._listed_s = clock()
         self._first_list = asyncio.Event()
         self.relists = 0
         self.events = 0
@@ -150,7 +159,7 @@ class Reflector(Generic[R]):
             started_s, applied = self._clock(), self.events
             cause = ""
             try:
-                if self._version is None:
+                if self._version is None or self._clock() - self._listed_s >= RESYNC_S:
                     await self._relist()
                 await self._follow()
             except _RelistError as error:
@@ -183,6 +192,7 @@ class Reflector(Generic[R]):
 
     async def _relist(self) -> None:
         """Take in a whole list, page by page, then drop what it does not have."""
+        self._version = None
         self.relists += 1
         self._metrics.relists.labels(self._kind).inc()
         seen: set[str] = set()
@@ -207,6 +217,7 @@ class Reflector(Generic[R]):
         for held in vanished:
             self._put(held, None)
         self._version = self._newest = version
+        self._listed_s = self._clock()
         self._first_list.set()
 
     def _rewind(self, version: int) -> None:
@@ -270,6 +281,8 @@ class Reflector(Generic[R]):
             name = str(metadata.get("name"))
             logger.exception("object not readable", extra=self._context(error) | {"object": name})
             return
+        if record is not None and held is not None and self._lasting is not None:
+            record = self._lasting(held, record)
         if record is not None or held is not None:
             self._put(held, record)
 

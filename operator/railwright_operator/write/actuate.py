@@ -192,18 +192,7 @@ class Actuator:
             made = await self._api.get(paths.pod(entry.namespace, body["metadata"]["name"]))
             if records.pod(made).job_uid != entry.job_uid:
                 raise
-        record = records.pod(made)
-        self._pods.absorb(record)
-        more = [
-            f"{name}: {amount}, planned {entry.per_node.get(name, 0)}"
-            for name, amount in record.requests.items()
-            if amount > entry.per_node.get(name, 0)
-        ]
-        if more:
-            # A LimitRange or a webhook made it larger than the room that was found for it.
-            self._refusals[entry.key] = (
-                f"pod {record.name} asks for more than the job does: {'; '.join(more)}"
-            )[:REFUSAL_LENGTH_MAX]
+        self._pods.absorb(records.pod(made))
 
     async def _bind(self, entry: Entry, name: str, *, uid: str, node: str) -> None:
         body = bodies.binding(name, uid, node=node)

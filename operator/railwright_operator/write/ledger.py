@@ -55,8 +55,9 @@ class LedgerStore:
     async def write(self, ledger: Ledger) -> None:
         """Write it over the version held. Raises DeposedError, or RequestFailed: not written.
 
-        Whoever only touches the object (a label, an annotation) changes its version, not the
-        ledger: over that it is written again at once, or they could keep us from ever writing.
+        What no answer came to may still arrive after that, as long as the version stands. Whoever
+        only touches the object (a label, an annotation) changes its version, not the ledger: over
+        that it is written again at once, or they could keep us from ever writing.
         """
         for _ in range(TOUCHES_MAX):
             before = self.ledger
@@ -72,6 +73,15 @@ class LedgerStore:
             break
         if self.ledger != ledger:
             raise errors.OutcomeUnknown("the ledger was not written; it is planned again")
+
+    async def confirm(self) -> None:
+        """Find this leader's own write in the store. Raises DeposedError, or RequestFailed.
+
+        A pod that was seen before is then known to every later leader: it was there before any of
+        them could raise the epoch, and asked for its lists.
+        """
+        if not await self._is_there(self.ledger):
+            raise errors.OutcomeUnknown("the ledger is another than was held; it is planned again")
 
     async def _is_there(self, wanted: Ledger) -> bool:
         """Hold what is there, and say if it is this one. Raises DeposedError if it is another's."""

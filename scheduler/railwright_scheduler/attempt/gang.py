@@ -22,13 +22,20 @@ from dataclasses import dataclass
 
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.ledger import Entry, EntryState
+from railwright_scheduler.snapshot import Amounts
 
 COMMIT_DEADLINE_S = 60.0
+
+EXCESS_LENGTH_MAX = 512
+"""Characters of what a pod asks for too much; a webhook may add any number of resources."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod of the attempt as the API shows it. ``node`` is empty while it is not bound."""
+    """A pod of the attempt as the API shows it: what it asks for, whoever made it ask for more.
+
+    ``node`` is empty while it is not bound.
+    """
 
     name: str
     uid: str
@@ -36,6 +43,7 @@ class Pod:
     node: str
     terminal: bool
     deleting: bool
+    amounts: Amounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +159,12 @@ def _why_abort(entry: Entry, seen: GangSeen) -> Cause | None:
     for pod in seen.pods:
         if pod.deleting or (pod.terminal and not pod.node):
             return Cause(CauseCode.COMMIT_REFUSED, f"pod {pod.name} went before its gang was bound")
+        more = _excess(pod.amounts, entry.per_node)
+        if more:
+            # A LimitRange or a webhook made it larger than the room that was found for it.
+            return Cause(
+                CauseCode.COMMIT_REFUSED, f"pod {pod.name} asks for more than the job does: {more}"
+            )
     for rank, node in enumerate(entry.nodes):
         if rank not in bound and node in seen.misfits:
             return Cause(
@@ -164,3 +178,11 @@ def _why_abort(entry: Entry, seen: GangSeen) -> Cause | None:
             + (f"; last trouble: {seen.hindrance}" if seen.hindrance else ""),
         )
     return None
+
+
+def _excess(asked: Amounts, planned: Amounts) -> str:
+    return "; ".join(
+        f"{name}: {amount}, planned {planned.get(name, 0)}"
+        for name, amount in sorted(asked.items())
+        if amount > planned.get(name, 0)
+    )[:EXCESS_LENGTH_MAX]

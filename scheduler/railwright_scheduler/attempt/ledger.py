@@ -6,9 +6,10 @@ gang is being bound (COMMITTING) and from its revocation until its last live pod
 a settled attempt is not in it. A new leader raises the epoch before it does anything else, so that
 every write of the leader before it fails.
 
-Three rules make this enough (model-checked: without any one of them a node is given away twice or a
+Four rules make this enough (simulated: without any one of them a node is given away twice or a
 finished gang is killed): the compare-and-swap with the epoch; bindings that carry the pod's UID,
-and a roll-back that always makes new pods; the abort written before the first delete.
+and a roll-back that always makes new pods; the epoch read again between the sight of a pod and its
+binding; the abort written before the first delete.
 """
 
 from __future__ import annotations

@@ -8,8 +8,10 @@ bounds here, does not matter to a search for faults.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from itertools import accumulate
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -43,11 +45,14 @@ class Chance:
         """One of the items."""
         return items[self.below(len(items))]
 
-    def weighted(self, weights: Mapping[T, int]) -> T:
-        """One of the keys, by weight, in the order of the mapping."""
-        left = self.below(sum(weights.values()))
-        for key, weight in weights.items():
-            if left < weight:
-                return key
-            left -= weight
-        raise AssertionError(weights)
+
+class Wheel(Generic[T]):
+    """Things with weights, in the order of their mapping."""
+
+    def __init__(self, weights: Mapping[T, int]) -> None:
+        self._things = list(weights)
+        self._ends = list(accumulate(weights.values()))
+
+    def turn(self, chance: Chance) -> T:
+        """One of them, by weight."""
+        return self._things[bisect_right(self._ends, chance.below(self._ends[-1]))]

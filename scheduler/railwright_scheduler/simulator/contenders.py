@@ -1,24 +1,48 @@
-"""Those that lead or think they do: one holds the Lease, the others may have one request under way.
+"""Those that lead or think they do: one holds the Lease, others have not noticed that they do not.
 
-The Lease is asked for right before each request is made up, so a leader that lost it while held up
-still sends the one it had ready, and no other. What it sent and got no answer to may be lost, done,
-or adrift: done at any time later, whoever leads by then.
+The requests of a turn are under way together: they land in any order, some of them long after their
+sender crashed, stopped or was deposed, and their answers may be lost or late. A leader asks for the
+Lease right before it sends anything; a ``blind`` one (its clock stood still, its check was long
+ago) takes itself for the leader until the run comes to rest. Nothing may depend on the Lease.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from railwright_scheduler import invariants
 from railwright_scheduler.decisions import Reason
-from railwright_scheduler.simulator.api import Answer, Api, Guards, Request
+from railwright_scheduler.invariants import AttemptKey
+from railwright_scheduler.simulator.actuator import Actuator
+from railwright_scheduler.simulator.api import Api
 from railwright_scheduler.simulator.chance import Chance
-from railwright_scheduler.simulator.leader import Intent, Leading, lead
+from railwright_scheduler.simulator.leader import CONFIRM, Batch, Leading, Rest, lead
 from railwright_scheduler.simulator.machines import Machines
+from railwright_scheduler.simulator.objects import LOST, Reply, Request
 from railwright_scheduler.simulator.view import View
 
 CONTENDERS_MAX = 4
-REQUESTS_MAX = 2000
+BATCHES_MAX = 100
+BEHIND_MAX = 8
+LATE_PERMILLE = 250
+IMPATIENT_PERMILLE = 100
+
+
+@dataclass(slots=True)
+class Faults:
+    """How often, of a thousand, a message is lost and a leader does not notice that it is none."""
+
+    lost_permille: int
+    blind_permille: int
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A request under way, and its answer once it landed."""
+
+    request: Request
+    reply: Reply | None = None
 
 
 @dataclass(slots=True)
@@ -26,116 +50,218 @@ class _Contender:
     name: str
     view: View
     leading: Leading
-    ready: Intent
+    blind: bool
+    now: Batch | Rest | None = None
+    under_way: dict[object, _Sent] = field(default_factory=dict)
     paused: bool = False
+
+    def think(self) -> bool:
+        """Make up the next requests; False when there is nothing more to lead."""
+        self.now = next(self.leading, None)
+        if isinstance(self.now, Batch):
+            for request in self.now.requests:
+                self.under_way.setdefault(request.key, _Sent(request))
+        return self.now is not None
+
+    def waits(self) -> bool:
+        """Whether it has to wait for an answer before it goes on."""
+        if not isinstance(self.now, Batch):
+            return False
+        return any(request.key in self.under_way for request in self.now.requests)
+
+    def hear(self, sent: _Sent) -> None:
+        """An answer arrives, or is known not to."""
+        assert sent.reply is not None, sent
+        del self.under_way[sent.request.key]
+        sent.request.hear(sent.reply)
 
 
 class Contenders:
     """All leaders that are not dead, and who holds the Lease."""
 
-    def __init__(self, api: Api, machines: Machines, guards: Guards) -> None:
+    def __init__(self, api: Api, machines: Machines, chance: Chance, faults: Faults) -> None:
         self._api = api
         self._machines = machines
-        self._guards = guards
+        self._chance = chance
+        self._faults = faults
         self._all: list[_Contender] = []
-        self._adrift: list[tuple[str, Request]] = []
+        self._adrift: list[Request] = []
         self._born = 0
         self._holder = ""
         self.now_s = 0
         self.waits: Mapping[str, Reason] = {}
+        self.writes_sent = 0
+        self._costs: dict[AttemptKey, int] = {}
+
+    @property
+    def led(self) -> bool:
+        """Whether anybody leads."""
+        return bool(self._all)
 
     def take_over(self) -> str:
         """A new leader gets the Lease, whatever the last one does."""
         self._born += 1
         name = f"leader{self._born}"
-        view = View(self._api, self._machines)
-        leading = lead(name, self._api, view, clock=lambda: self.now_s, guards=self._guards)
+        view = View(self._api, self._machines, behind=self._chance.below(BEHIND_MAX))
+        actuator = Actuator(self._api, view.pods, view.jobs)
         self._holder = name
-        self._all.append(_Contender(name, view, leading, next(leading)))
-        del self._all[:-CONTENDERS_MAX]
+        contender = _Contender(
+            name,
+            view,
+            lead(name, self._api, view, actuator, clock=lambda: self.now_s),
+            blind=self._chance.happens(self._faults.blind_permille),
+        )
+        contender.think()
+        self._all.append(contender)
+        if len(self._all) > CONTENDERS_MAX:
+            self._end(self._all[0])
         return name
 
-    def act(self, chance: Chance, *, lost_permille: int) -> str:
-        """One of them sends what it had ready, and makes up its mind about the next."""
+    def act(self) -> str:
+        """A request of one of them lands, or an answer reaches it, or it goes on."""
         awake = [contender for contender in self._all if not contender.paused]
         if not awake:
             return ""
+        chance = self._chance
         contender = chance.pick(awake)
-        intent = contender.ready
-        answer = self._send(contender.name, intent, chance, lost_permille)
-        self._go_on(contender, answer)
-        return f"{contender.name} {intent.name}: {answer}" if intent.send else ""
+        impatient = isinstance(contender.now, Batch) and not contender.now.patient
+        if contender.under_way and not (impatient and chance.happens(IMPATIENT_PERMILLE)):
+            lost_permille = self._faults.lost_permille
+            told = self._advance(
+                contender, lost_permille=lost_permille, late_permille=LATE_PERMILLE
+            )
+            if contender.waits():
+                return told
+        else:
+            told = ""
+        self._go_on(contender)
+        return told
 
-    def watch(self, chance: Chance) -> str:
-        """Some events reach one of them."""
-        if self._all:
-            contender = chance.pick(self._all)
-            contender.view.catch_up(chance.below(4), 1 + chance.below(8))
+    def watch(self, how: str) -> str:
+        """Some events reach one of them, or are lost on their way; or a watch has to begin anew."""
+        if not self._all:
+            return ""
+        chance = self._chance
+        contender = chance.pick(self._all)
+        copy = chance.pick(list(contender.view.kinds.values()))
+        if how == "watch":
+            copy.catch_up(1 + chance.below(8))
+        elif how == "watch missed":
+            copy.miss(1 + chance.below(3))
+        else:
+            copy.cut()
         return ""
 
-    def hold_up(self, how: str, chance: Chance) -> str:
+    def hold_up(self, how: str) -> str:
         """One of them crashes, stops for a while, or goes on."""
         if not self._all:
             return ""
-        contender = chance.pick(self._all)
-        if how == "crash":
-            self._all.remove(contender)
+        contender = self._chance.pick(self._all)
         contender.paused = how == "pause"
+        if how == "crash":
+            self._end(contender)
         return contender.name
 
-    def late(self, chance: Chance) -> str:
-        """A request that was given up arrives."""
-        if not self._adrift:
+    def late(self) -> str:
+        """A request arrives that was given up, or whose sender is stopped."""
+        stopped = [
+            sent
+            for contender in self._all
+            if contender.paused
+            for sent in contender.under_way.values()
+            if sent.reply is None
+        ]
+        which = self._chance.below(len(self._adrift) + len(stopped) or 1)
+        if which < len(self._adrift):
+            return _land(self._adrift.pop(which))[1]
+        if not stopped:
             return ""
-        name, send = self._adrift.pop(chance.below(len(self._adrift)))
-        return f"{name}: {send()}"
+        sent = stopped[which - len(self._adrift)]
+        sent.reply, told = _land(sent.request)
+        return told
 
-    def flush(self) -> Iterator[tuple[str, Answer]]:
-        """All is sent that is adrift or ready; only the holder of the Lease goes on."""
-        for name, send in self._adrift:
-            yield name, send()
-        self._adrift.clear()
-        for contender in self._all:
-            if contender.name != self._holder and contender.ready.send is not None:
-                yield f"{contender.name} {contender.ready.name}", contender.ready.send()
-        self._all = [contender for contender in self._all if contender.name == self._holder]
+    def flush(self) -> Iterator[str]:
+        """All lands that is under way; only the holder of the Lease goes on, and lists anew:
+        what a watch lost without a word is found by the next list."""
+        self._costs.clear()
+        for contender in list(self._all):
+            if contender.name != self._holder:
+                self._adrift += [sent.request for sent in contender.under_way.values()]
+                self._all.remove(contender)
+            for copy in contender.view.kinds.values():
+                copy.cut()
+        while self._adrift:
+            yield _land(self._adrift.pop(self._chance.below(len(self._adrift))))[1]
 
-    def one_turn(self) -> Iterator[tuple[str, Answer]]:
+    def one_turn(self) -> Iterator[str]:
         """The one leader, up to date, ends the turn it is in and takes a whole one."""
         if not self._all:
             self.take_over()
         contender = self._all[0]
         contender.paused = False
-        for table in range(4):
-            contender.view.catch_up(table, 10**6)
-        for _ in range(REQUESTS_MAX):
-            intent = contender.ready
-            answer = Answer.DONE if intent.send is None else intent.send()
-            if intent.send is None:
-                self.waits = intent.waits
-            else:
-                yield f"{contender.name} {intent.name}", answer
-            self._go_on(contender, answer)
-            if contender not in self._all or intent.send is None:
+        for copy in list(contender.view.kinds.values()):
+            copy.catch_up(10**6)
+        for _ in range(BATCHES_MAX):
+            while contender.under_way:
+                yield self._advance(contender, lost_permille=0, late_permille=0)
+            if not self._go_on(contender):
                 return
-        raise AssertionError(f"a turn of more than {REQUESTS_MAX} requests")
+            if isinstance(contender.now, Rest):
+                self.waits = contender.now.waits
+                return
+        raise AssertionError(f"a turn of more than {BATCHES_MAX} steps")
 
-    def _send(self, name: str, intent: Intent, chance: Chance, lost_permille: int) -> Answer:
-        if intent.send is None:
-            return Answer.DONE
-        if chance.happens(lost_permille):
-            if chance.happens(500):
-                self._adrift.append((f"{name} {intent.name}", intent.send))
-            return Answer.UNKNOWN
-        answer = intent.send()
-        return Answer.UNKNOWN if chance.happens(lost_permille) else answer
+    def check_rest(self) -> None:
+        """I17: the leader's copies are what is stored. I20: what it asked for since ``flush``."""
+        for key, requests in self._costs.items():
+            pods = max(self._api.sizes[key], self._api.made.get(key, 0))
+            invariants.check_cost(key, requests=requests, pods=pods)
+        for contender in self._all:
+            for kind, copy in contender.view.kinds.items():
+                invariants.check_copy(kind, copy.objects, copy.table.objects)
 
-    def _go_on(self, contender: _Contender, answer: Answer) -> None:
-        """Think on, and stop for good where the next request finds the Lease gone."""
-        if contender.name != self._holder:
-            self._all.remove(contender)
-            return
-        try:
-            contender.ready = contender.leading.send(answer)
-        except StopIteration:
-            self._all.remove(contender)
+    def _advance(self, contender: _Contender, *, lost_permille: int, late_permille: int) -> str:
+        """One request under way lands, or its answer arrives, or both."""
+        sent = self._chance.pick(list(contender.under_way.values()))
+        told = ""
+        if sent.reply is None:
+            sent.reply, told = self._send(sent.request, lost_permille)
+            if self._chance.happens(late_permille):
+                return told
+        contender.hear(sent)
+        return told
+
+    def _send(self, request: Request, lost_permille: int) -> tuple[Reply, str]:
+        if not self._chance.happens(lost_permille):
+            reply, told = _land(request)
+            return (LOST if self._chance.happens(lost_permille) else reply), told
+        if self._chance.happens(500):
+            self._adrift.append(request)
+        return LOST, f"{request.name}: lost"
+
+    def _go_on(self, contender: _Contender) -> bool:
+        """Think on; stop for good where the Lease is gone, and that is noticed, or the epoch."""
+        deposed = contender.name != self._holder and not contender.blind
+        if deposed or not contender.think():
+            self._end(contender)
+            return False
+        if isinstance(contender.now, Batch):
+            self.writes_sent += sum(request.key != CONFIRM for request in contender.now.requests)
+            for request in contender.now.requests:
+                if request.attempt is not None:
+                    self._costs[request.attempt] = self._costs.get(request.attempt, 0) + 1
+        return True
+
+    def _end(self, contender: _Contender) -> None:
+        """It is no more; what it sent may still arrive."""
+        self._all.remove(contender)
+        self._adrift += [
+            sent.request
+            for sent in contender.under_way.values()
+            if sent.reply is None and self._chance.happens(500)
+        ]
+
+
+def _land(request: Request) -> tuple[Reply, str]:
+    reply = request.land()
+    return reply, f"{request.name}: {reply.answer}"

@@ -1,15 +1,19 @@
-"""What people, machines and chance do to a cluster, and how often: drawn by each seed anew."""
+"""What people, machines and strangers do to a cluster, and how often: drawn by each seed anew."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from railwright_scheduler.simulator.api import Api, JobObject, NodeObject
+from railwright_scheduler.invariants import PodFact
+from railwright_scheduler.simulator.api import Api
 from railwright_scheduler.simulator.chance import Chance
+from railwright_scheduler.simulator.contenders import Faults
 from railwright_scheduler.simulator.machines import Machines
-from railwright_scheduler.snapshot import Amounts
+from railwright_scheduler.simulator.objects import FOREIGN, JobObject, NodeObject
 
 GPU = "gpu"
+DEVICES = 8
+FOREIGN_DEVICES = 4
 NODES_MAX = 5
 NAMES = ("a", "b", "c", "d")
 
@@ -19,10 +23,12 @@ ALWAYS = {
     "late": 2,
     "time": 12,
     "kubelet": 24,
-    "collect": 6,
+    "collect": 8,
     "node controller": 4,
 }
 SOMETIMES = {
+    "watch cut": 2,
+    "watch missed": 1,
     "crash": 2,
     "pause": 4,
     "resume": 2,
@@ -33,11 +39,16 @@ SOMETIMES = {
     "node up": 2,
     "node removed": 1,
     "node added": 1,
+    "node resized": 1,
+    "foreign pod": 2,
+    "pod labelled": 2,
     "suspend": 2,
     "resume job": 2,
     "job deleted": 2,
     "job replaced": 3,
+    "job reshaped": 2,
     "refuse": 1,
+    "inflate": 1,
     "allow": 1,
 }
 
@@ -59,15 +70,19 @@ class Disturbances:
             "take over": max(1, self.weights["take over"]),
         }
         self._names = NAMES[: chance.pick((1, 2, len(NAMES)))]
-        self.lost_permille = chance.pick((0, 0, 20, 200))
+        self.faults = Faults(
+            lost_permille=chance.pick((0, 0, 20, 200)), blind_permille=chance.pick((0, 0, 500))
+        )
         self._backoff_limit = chance.pick((0, 1, 6))
         for index in range(2 + chance.below(NODES_MAX - 1)):
             self._add_node(f"n{index}")
 
     def act(self, event: str, *, now_s: int) -> str:
         """Do it, if there is anything to do it to; say to what it was done."""
-        if event in ("kubelet", "collect", "pod deleted", "rank crash"):
+        if event in ("kubelet", "collect", "pod deleted", "pod labelled", "rank crash"):
             return self._to_a_pod(event)
+        if event == "foreign pod":
+            return self._create_foreign()
         if event.startswith("node"):
             return self._to_a_node(event, now_s=now_s)
         if event == "job created":
@@ -77,23 +92,16 @@ class Disturbances:
     def end(self) -> None:
         """No more faults; every second time all nodes come back, else the dead stay dead."""
         self._api.refused.clear()
+        self._api.inflated.clear()
         if self._chance.happens(500):
             for name in list(self._machines.down_since_s):
                 self._machines.restore(name, rebooted=self._chance.happens(500))
 
-    def free_nodes(self, per_node: Amounts) -> int:
-        """How many nodes are ready and have room for a pod of this size, in truth."""
-        free = 0
-        for node in self._api.nodes.objects.values():
-            used = sum(
-                pod.amounts[GPU]
-                for pod in self._api.pods.objects.values()
-                if pod.live and pod.node == node.name
-            )
-            free += node.ready and node.allocatable[GPU] - used >= per_node[GPU]
-        return free
-
     def _to_a_pod(self, event: str) -> str:
+        placements = list(self._api.placements.objects)
+        if event == "collect" and placements and self._chance.happens(300):
+            self._machines.collect_placement(self._chance.pick(placements))
+            return ""
         pods = list(self._api.pods.objects.values())
         if not pods:
             return ""
@@ -104,6 +112,8 @@ class Disturbances:
             self._machines.collect(pod)
         elif event == "pod deleted":
             self._api.remove_pod(pod)
+        elif event == "pod labelled":
+            self._api.pods.put(pod.uid, pod)
         else:
             self._machines.crash(pod, exit_code=self._chance.pick((1, 137, None)))
         return pod.name
@@ -124,6 +134,12 @@ class Disturbances:
             self._machines.restore(node.name, rebooted=self._chance.happens(500))
         elif event == "node controller":
             self._machines.watch_node(node)
+        elif event == "node resized":
+            smaller = node.allocatable[GPU] == DEVICES
+            self._api.nodes.put(
+                node.name, replace(node, allocatable={GPU: DEVICES // 2 if smaller else DEVICES})
+            )
+            self._api.others_took()
         elif len(nodes) > 1:
             self._api.nodes.remove(node.name)
             self._machines.down_since_s.pop(node.name, None)
@@ -134,20 +150,57 @@ class Disturbances:
         if not jobs:
             return ""
         job = self._chance.pick(jobs)
-        rank = (job.uid, self._chance.below(job.num_nodes))
         if event == "refuse":
-            self._api.refused[rank] = True
+            self._api.refused[job.uid, self._chance.below(job.num_nodes)] = True
+        elif event == "inflate":
+            self._api.inflated[job.uid] = True
         elif event == "allow":
             self._api.refused.clear()
+            self._api.inflated.clear()
         elif event == "job deleted":
             self._api.jobs.remove(job.uid)
         elif event == "job replaced":
             self._api.jobs.remove(job.uid)
             self._make_job(job.name, now_s=now_s)
+        elif event == "job reshaped":
+            self._reshape(job)
         else:
-            changed = replace(job, suspend=event == "suspend", version=job.version + 1)
-            self._api.jobs.put(job.uid, changed)
+            self._api.jobs.put(job.uid, job.asking(suspend=event == "suspend"))
         return job.uid
+
+    def _reshape(self, job: JobObject) -> None:
+        """A job is suspended, and its shape changed; it may be resumed in the same write."""
+        suspended = job.asking(suspend=True)
+        changed = suspended.asking(
+            num_nodes=1 + self._chance.below(3),
+            per_node={GPU: self._chance.pick((4, 8))},
+            suspend=self._chance.happens(500),
+        )
+        self._api.jobs.put(job.uid, suspended)
+        self._api.jobs.put(job.uid, changed)
+
+    def _create_foreign(self) -> str:
+        """Another scheduler finds room on a node, as far as it knows."""
+        room = [
+            node.name
+            for node in self._api.nodes.objects.values()
+            if node.ready and self._used(node.name) + FOREIGN_DEVICES <= node.allocatable[GPU]
+        ]
+        if not room:
+            return ""
+        self._made += 1
+        name = f"foreign{self._made}"
+        node = self._chance.pick(room)
+        self._api.pod_names[name] = name
+        self._api.pods.put(
+            name, PodFact(name, name, FOREIGN, 0, 0, {GPU: FOREIGN_DEVICES}, node=node)
+        )
+        self._api.others_took()
+        return f"{name} on {node}"
+
+    def _used(self, node: str) -> int:
+        pods = self._api.pods.objects.values()
+        return sum(pod.amounts[GPU] for pod in pods if pod.live and pod.node == node)
 
     def _create_job(self, *, now_s: int) -> str:
         taken = [job.name for job in self._api.jobs.objects.values()]
@@ -171,4 +224,5 @@ class Disturbances:
         return uid
 
     def _add_node(self, name: str) -> None:
-        self._api.nodes.put(name, NodeObject(name, {GPU: 8}))
+        self._api.nodes.put(name, NodeObject(name, {GPU: DEVICES}))
+        self._api.others_took()

@@ -1,8 +1,9 @@
-"""A leader as a coroutine: it yields each request before it is sent, and is given the answer.
+"""A leader as a coroutine: it yields what it is about to send, and goes on when that is answered.
 
-So a run can stop it between any two writes, for ever or for a while, and send what it was about to
-send long after another leader took over. The order is the operator's: raise the epoch, ask for all
-lists, and then in each turn the ledger, the actions one by one, the records.
+So a run can stop it between any two writes, for ever or for a while, and let what it sent land long
+after another leader took over. The order is the operator's: raise the epoch, ask for the lists, and
+then in each turn the ledger, the actions all at once, the records all at once. Actions are waited
+for only so long; what is still under way then goes on beside the turns that follow.
 """
 
 from __future__ import annotations
@@ -11,97 +12,135 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from railwright_scheduler import turn
-from railwright_scheduler.attempt.gang import Action, BindPod, CreatePod, WritePlacement
 from railwright_scheduler.attempt.ledger import Ledger
 from railwright_scheduler.decisions import Reason
-from railwright_scheduler.simulator.api import Answer, Api, Guards, JobObject, Request
+from railwright_scheduler.simulator.actuator import Actuator
+from railwright_scheduler.simulator.api import Api
+from railwright_scheduler.simulator.objects import Answer, Reply, Request
 from railwright_scheduler.simulator.view import View
+from railwright_scheduler.snapshot import Amounts
 from railwright_scheduler.turn import Turn
+
+SURE_S = 10
+CONFIRM = "confirm"
+"""The one request that writes nothing."""
 
 Clock = Callable[[], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Intent:
-    """What a leader is about to do; at the end of a turn nothing, and who waits for what."""
+class Batch:
+    """Requests that are sent together. ``patient``: all of them are waited for."""
 
-    name: str
-    send: Request | None = None
+    requests: tuple[Request, ...]
+    patient: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """The end of a turn, and who waits for what."""
+
     waits: Mapping[str, Reason] = field(default_factory=dict)
 
 
-Leading = Generator[Intent, Answer, None]
+Leading = Generator[Batch | Rest, None, None]
 
 
-def lead(holder: str, api: Api, view: View, *, clock: Clock, guards: Guards) -> Leading:
-    """Lead until another does; ``view`` is listed anew once the epoch is written."""
-    epoch = yield from _take_over(holder, api)
+def lead(holder: str, api: Api, view: View, actuator: Actuator, *, clock: Clock) -> Leading:
+    """Lead until another does; what is known of jobs and pods begins after the epoch is written."""
+    store = yield from _take_over(holder, api, clock)
     view.relist()
     while True:
-        ledger, version = api.ledger, api.ledger_version
-        if ledger.epoch != epoch:
+        jobs = view.jobs.stored()
+        plan = view.plan(store.ledger, actuator, now_s=clock())
+        sure = True
+        if plan.ledger != store.ledger:
+            sure = yield from _write(store, plan.ledger, view.free())
+        elif plan.confirms or clock() - store.sure_s >= SURE_S:
+            sure = yield from _confirm(store)
+        if store.deposed:
             return
-        while True:
-            # A record is only good for the very version of the job that it was derived from.
-            jobs = dict(view.jobs.objects)
-            plan = turn.take(view.world(ledger, now_s=clock()))
-            if not guards.ledger_first:
-                yield from _act(plan, api, view)
-            if plan.ledger != ledger:
-                answer = yield _put_ledger(api, plan.ledger, version)
-                if answer is not Answer.DONE:
-                    break
-                ledger, version = plan.ledger, version + 1
-            yield from _act(plan, api, view)
-            yield from _record(plan, api, jobs)
-            yield Intent("rest", waits=plan.waits)
+        if not sure:
+            continue
+        yield from _act(plan, actuator)
+        changed = [uid for uid in plan.records if jobs[uid].value.record != plan.records[uid]]
+        if changed:
+            yield Batch(tuple(actuator.record(jobs[uid], plan.records[uid]) for uid in changed))
+        actuator.forget_all_but(store.ledger)
+        yield Rest(plan.waits)
 
 
-def _take_over(holder: str, api: Api) -> Generator[Intent, Answer, int]:
+@dataclass(slots=True)
+class _Store:
+    """The ledger as last written by this leader, and the version to write against."""
+
+    api: Api
+    ledger: Ledger
+    version: int
+    clock: Clock
+    deposed: bool = False
+    sure_s: int = 0
+
+    def look(self) -> None:
+        """Read it."""
+        self.take(self.api.ledger, self.api.ledger_version)
+
+    def take(self, found: Ledger, version: int) -> None:
+        """This is what a read showed: only another leader's epoch ends this one."""
+        self.deposed = (found.epoch, found.holder) != (self.ledger.epoch, self.ledger.holder)
+        self.ledger, self.version, self.sure_s = found, version, self.clock()
+
+
+def _take_over(holder: str, api: Api, clock: Clock) -> Generator[Batch, None, _Store]:
     while True:
-        taken = api.ledger.taken_over(holder)
-        yield _put_ledger(api, taken, api.ledger_version)
+        store = _Store(api, api.ledger.taken_over(holder), api.ledger_version, clock)
+        yield _put_ledger(store, store.ledger, seen={}, hear=lambda reply: None)
         # Whatever the answer was, or if there was none: what is stored tells.
-        if (api.ledger.epoch, api.ledger.holder) == (taken.epoch, holder):
-            return taken.epoch
+        store.look()
+        if not store.deposed:
+            return store
 
 
-def _act(plan: Turn, api: Api, view: View) -> Leading:
-    for action in plan.actions:
-        answer = yield Intent(_name(action), _request(action, api))
-        if answer is Answer.REFUSED:
-            key = action.entry.key
-            view.refusals[key] = f"{_name(action)} was refused"
+def _write(
+    store: _Store, ledger: Ledger, seen: Mapping[str, Amounts]
+) -> Generator[Batch, None, bool]:
+    """Whether it is written; if not, and not deposed either, it is planned again from what is."""
+    replies: list[Reply] = []
+    yield _put_ledger(store, ledger, seen=seen, hear=replies.append)
+    if replies[0].answer is Answer.DONE:
+        store.take(ledger, replies[0].version)
+        return True
+    store.look()
+    return store.ledger == ledger
 
 
-def _record(plan: Turn, api: Api, jobs: Mapping[str, JobObject]) -> Leading:
-    for uid, record in plan.records.items():
-        job = jobs[uid]
-        if job.record != record:
-            name = f"record {uid} {record.phase} {record.attempt}/{record.ended}"
-            yield Intent(name, partial(api.put_record, uid, record, job.version))
+def _confirm(store: _Store) -> Generator[Batch, None, bool]:
+    """Whether the ledger is still this leader's own, after it saw the pods that it would bind."""
+    held = store.ledger
+    found: list[Ledger] = []
+    replies: list[Reply] = []
+
+    def land() -> Reply:
+        found.append(store.api.ledger)
+        return Reply(Answer.DONE, store.api.ledger_version)
+
+    yield Batch((Request(CONFIRM, CONFIRM, land, replies.append),))
+    if replies[0].answer is not Answer.DONE:
+        return False
+    store.take(found[0], replies[0].version)
+    return store.ledger == held
 
 
-def _put_ledger(api: Api, ledger: Ledger, version: int) -> Intent:
+def _act(plan: Turn, actuator: Actuator) -> Leading:
+    requests = [actuator.request(action) for action in plan.actions]
+    if requests:
+        yield Batch(tuple(each for each in requests if each is not None), patient=False)
+
+
+def _put_ledger(
+    store: _Store, ledger: Ledger, *, seen: Mapping[str, Amounts], hear: Callable[[Reply], None]
+) -> Batch:
     entries = " ".join(f"{e.job_uid}/{e.attempt}:{e.state}" for e in ledger.entries)
-    return Intent(f"ledger {ledger.epoch} [{entries}]", partial(api.put_ledger, ledger, version))
-
-
-def _request(action: Action, api: Api) -> Request:
-    entry = action.entry
-    if isinstance(action, WritePlacement):
-        return partial(api.put_placement, entry)
-    if isinstance(action, CreatePod):
-        return partial(api.create_pod, entry, action.node_rank)
-    pod = action.pod
-    if isinstance(action, BindPod):
-        return partial(api.bind_pod, pod.name, pod.uid, entry.nodes[pod.node_rank])
-    return partial(api.delete_pod, pod.name, pod.uid)
-
-
-def _name(action: Action) -> str:
-    verb = type(action).__name__
-    rank = action.node_rank if isinstance(action, CreatePod) else ""
-    pod = "" if isinstance(action, WritePlacement | CreatePod) else action.pod.name
-    return f"{verb} {action.entry.job_uid}/{action.entry.attempt} {rank}{pod}"
+    name = f"ledger {ledger.epoch} [{entries}]"
+    land = partial(store.api.put_ledger, ledger, store.version, seen=seen)
+    return Batch((Request(name, "ledger", land, hear),))

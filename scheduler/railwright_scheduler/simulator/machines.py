@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from railwright_scheduler.attempt.assessment import PodState
 from railwright_scheduler.invariants import AttemptKey, PodFact
-from railwright_scheduler.simulator.api import Api, NodeObject
+from railwright_scheduler.simulator.api import Api
+from railwright_scheduler.simulator.objects import FOREIGN, NodeObject
 
 
 class Machines:
@@ -19,46 +20,51 @@ class Machines:
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self.down_since_s: dict[str, int] = {}
+        self.down_since_s = api.down
         self.passed: dict[AttemptKey, bool] = {}
+        self._falls = 0
+
+    @property
+    def changes(self) -> int:
+        """A number that is another whenever launchers may be heard otherwise than before."""
+        return self._api.writes + self._falls
 
     def hears(self, pod: PodFact) -> bool:
         """Whether the launcher in this pod reaches the operator now."""
-        stored = self._api.pods.objects.get(pod.name)
+        stored = self._api.pods.objects.get(pod.uid)
         return (
             stored is not None
-            and stored.uid == pod.uid
             and stored.phase is PodState.RUNNING
             and stored.node not in self.down_since_s
         )
 
     def kubelet(self, pod: PodFact, *, may_end: bool) -> None:
-        """One thing that the pod's node does for it."""
+        """One thing that the pod's node does for it; one that has no room turns it away."""
         if not pod.node or pod.node in self.down_since_s or pod.node not in self._api.nodes.objects:
             return
         if pod.deleting:
-            self._api.pods.remove(pod.name)
+            self._api.drop_pod(pod)
+        elif pod.phase is PodState.PENDING and not self._has_room(pod):
+            self._end(pod, PodState.FAILED, exit_code=None)
         elif pod.phase is PodState.PENDING:
-            self._api.pods.put(pod.name, replace(pod, phase=PodState.RUNNING))
+            self._api.pods.put(pod.uid, replace(pod, phase=PodState.RUNNING))
             self._note_barrier(pod)
-        elif pod.phase is PodState.RUNNING and pod.key in self.passed and may_end:
-            self._api.pods.put(pod.name, replace(pod, phase=PodState.SUCCEEDED, exit_code=0))
-        else:
-            return
-        self._api.writes += 1
+        elif pod.phase is PodState.RUNNING and may_end and self._may_end(pod):
+            self._end(pod, PodState.SUCCEEDED, exit_code=0)
 
     def crash(self, pod: PodFact, *, exit_code: int | None) -> None:
         """The pod's container ends badly; without an exit code, its node lost it."""
         if pod.phase is PodState.RUNNING and pod.node not in self.down_since_s:
-            self._api.pods.put(pod.name, replace(pod, phase=PodState.FAILED, exit_code=exit_code))
-            self._api.writes += 1
+            self._end(pod, PodState.FAILED, exit_code=exit_code)
 
     def fail(self, node: str, *, now_s: int) -> None:
         """The node falls silent."""
         self.down_since_s.setdefault(node, now_s)
+        self._falls += 1
 
     def restore(self, node: str, *, rebooted: bool) -> None:
         """The node is back: it was only cut off, or it lost what ran on it."""
+        self._falls += 1
         if self.down_since_s.pop(node, None) is not None and rebooted:
             for pod in list(self._api.pods.objects.values()):
                 if pod.node == node:
@@ -73,14 +79,39 @@ class Machines:
     def collect(self, pod: PodFact) -> None:
         """The garbage collector looks at one pod: its owner or its node may be gone."""
         if pod.node and pod.node not in self._api.nodes.objects:
-            self._api.pods.remove(pod.name)
-            self._api.writes += 1
+            self._api.drop_pod(pod)
+        elif pod.job_uid == FOREIGN:
+            if pod.terminal:
+                self._api.drop_pod(pod)
         elif pod.job_uid not in self._api.jobs.objects:
             self._api.remove_pod(pod)
 
+    def collect_placement(self, name: str) -> None:
+        """The garbage collector looks at one Placement."""
+        placement = self._api.placements.objects[name]
+        if placement.job_uid not in self._api.jobs.objects:
+            self._api.placements.remove(name)
+
+    def _end(self, pod: PodFact, phase: PodState, *, exit_code: int | None) -> None:
+        self._api.pods.put(pod.uid, replace(pod, phase=phase, exit_code=exit_code))
+
+    def _may_end(self, pod: PodFact) -> bool:
+        return pod.key in self.passed or pod.job_uid == FOREIGN
+
+    def _has_room(self, pod: PodFact) -> bool:
+        """Whether the node can take it beside what runs there."""
+        has = self._api.nodes.objects[pod.node].allocatable
+        pods = self._api.pods.objects.values()
+        running = [p for p in pods if p.node == pod.node and p.phase is PodState.RUNNING]
+        return all(
+            amount + sum(other.amounts.get(name, 0) for other in running) <= has.get(name, 0)
+            for name, amount in pod.amounts.items()
+        )
+
     def _note_barrier(self, pod: PodFact) -> None:
+        if pod.job_uid == FOREIGN:
+            return
         peers = [other for other in self._api.pods.objects.values() if other.key == pod.key]
         running = {peer.node_rank for peer in peers if peer.phase is PodState.RUNNING}
-        job = self._api.jobs.objects.get(pod.job_uid)
-        if job is not None and len(running) == job.num_nodes:
+        if len(running) == self._api.sizes.get(pod.key):
             self.passed[pod.key] = True

@@ -21,14 +21,19 @@ from dataclasses import dataclass
 from railwright_scheduler import invariants
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.invariants import ViolationError
-from railwright_scheduler.simulator.api import Api, Guards
-from railwright_scheduler.simulator.chance import Chance
+from railwright_scheduler.simulator.api import Api
+from railwright_scheduler.simulator.chance import Chance, Wheel
 from railwright_scheduler.simulator.contenders import Contenders
 from railwright_scheduler.simulator.disturbances import Disturbances
 from railwright_scheduler.simulator.machines import Machines
+from railwright_scheduler.snapshot import Amounts
 
 ROUNDS_MAX = 300
 ROUND_S = 5
+PROMPT_ROUNDS = 3
+"""From here on every leader has read the ledger, and the next one has taken a turn."""
+LONG_S = 10_000
+"""Longer than any deadline: what rests is not waiting for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +50,9 @@ class RunError(AssertionError):
     """A run that broke an invariant; the message ends with the last things that happened."""
 
 
-def run(seed: int, *, steps: int, guards: Guards | None = None) -> Outcome:
+def run(seed: int, *, steps: int) -> Outcome:
     """One whole run. Raises RunError, with the seed and the trace, when an invariant breaks."""
-    simulation = _Simulation(Chance(seed), guards or Guards())
+    simulation = _Simulation(Chance(seed))
     try:
         simulation.disturb(steps)
         simulation.settle()
@@ -58,12 +63,12 @@ def run(seed: int, *, steps: int, guards: Guards | None = None) -> Outcome:
 
 
 class _Simulation:
-    def __init__(self, chance: Chance, guards: Guards) -> None:
+    def __init__(self, chance: Chance) -> None:
         self._chance = chance
-        self._api = Api(guards)
+        self._api = Api()
         self._machines = Machines(self._api)
         self._disturbances = Disturbances(chance, self._api, self._machines)
-        self._contenders = Contenders(self._api, self._machines, guards)
+        self._contenders = Contenders(self._api, self._machines, chance, self._disturbances.faults)
         self._now_s = 0
         self._checked = 0
         self._steps = 0
@@ -81,37 +86,41 @@ class _Simulation:
 
     def disturb(self, steps: int) -> None:
         """Anything may happen."""
-        weights = self._disturbances.weights
+        wheel = Wheel(self._disturbances.weights)
         for _ in range(steps):
-            self._step(self._chance.weighted(weights))
+            self._step(wheel.turn(self._chance))
 
     def settle(self) -> None:
         """Nothing fails any more; late requests still arrive."""
         self._disturbances.end()
-        for name, answer in self._contenders.flush():
-            self._note(f"late {name}: {answer}")
-        for _ in range(ROUNDS_MAX):
-            writes = self._api.writes
-            self._round()
-            if self._api.writes == writes and not self._unsettled():
+        for told in self._contenders.flush():
+            self._note(f"late {told}")
+        for number in range(ROUNDS_MAX):
+            if number == PROMPT_ROUNDS:
+                invariants.check_wanted(self._api.ledger, self._wanted())
+            still = self._is_still(ROUND_S) and number >= PROMPT_ROUNDS
+            if still and not self._unsettled():
+                self._contenders.check_rest()
                 invariants.check_rest(self._api.facts())
+                if not self._is_still(LONG_S):
+                    raise ViolationError(f"I20: at rest, and {LONG_S} s later it was not")
                 return
         raise ViolationError(f"I5: no rest after {ROUNDS_MAX * ROUND_S} s: {self._unsettled()}")
 
     def _step(self, event: str) -> None:
-        chance, contenders = self._chance, self._contenders
+        contenders = self._contenders
         if event == "act":
-            done = contenders.act(chance, lost_permille=self._disturbances.lost_permille)
-        elif event == "watch":
-            done = contenders.watch(chance)
+            done = contenders.act()
+        elif event.startswith("watch"):
+            done = contenders.watch(event)
         elif event == "late":
-            done = contenders.late(chance)
+            done = contenders.late()
         elif event == "take over":
             done = contenders.take_over()
         elif event in ("crash", "pause", "resume"):
-            done = contenders.hold_up(event, chance)
+            done = contenders.hold_up(event)
         elif event == "time":
-            self._now_s += 1 if chance.below(20) else 1 + chance.below(40)
+            self._now_s += 1 if self._chance.below(20) else 1 + self._chance.below(40)
             done = ""
         else:
             done = self._disturbances.act(event, now_s=self._now_s)
@@ -121,13 +130,25 @@ class _Simulation:
         if done:
             self._note(f"{event} {done}")
 
-    def _round(self) -> None:
-        self._now_s += ROUND_S
+    def _is_still(self, time_s: int) -> bool:
+        """Whether nothing is asked for and nothing changes in the round after so long.
+
+        A leader that found itself deposed in it is no rest: another has yet to begin.
+        """
+        before = self._contenders.writes_sent, self._api.writes
+        self._round(time_s)
+        now = self._contenders.writes_sent, self._api.writes
+        return now == before and self._contenders.led
+
+    def _round(self, time_s: int) -> None:
+        self._now_s += time_s
         self._contenders.now_s = self._now_s
-        for name, answer in self._contenders.one_turn():
-            self._note(f"turn {name}: {answer}")
+        for told in self._contenders.one_turn():
+            self._note(f"turn {told}")
         for pod in list(self._api.pods.objects.values()):
             self._machines.collect(pod)
+        for name in list(self._api.placements.objects):
+            self._machines.collect_placement(name)
         for pod in list(self._api.pods.objects.values()):
             self._machines.kubelet(pod, may_end=True)
         for node in list(self._api.nodes.objects.values()):
@@ -142,6 +163,10 @@ class _Simulation:
         if self._api.writes != self._checked:
             self._checked = self._api.writes
             invariants.check(self._api.facts())
+
+    def _wanted(self) -> list[str]:
+        """The jobs that are there, and not suspended."""
+        return [uid for uid, job in self._api.jobs.objects.items() if not job.suspend]
 
     def _unsettled(self) -> list[str]:
         """What has yet to happen, were nothing to fail."""
@@ -160,7 +185,7 @@ class _Simulation:
                 waiting.append(job)
             elif job.record.phase not in FINAL:
                 stuck.append(f"{job.uid} is {job.record.phase}")
-        free = self._disturbances.free_nodes(waiting[0].per_node) if waiting else 0
+        free = self._free_nodes(waiting[0].per_node) if waiting else 0
         if waiting and free >= waiting[0].num_nodes:
             stuck.append(f"{waiting[0].uid} waits, and {free} nodes are free")
         reasons = self._contenders.waits
@@ -172,6 +197,18 @@ class _Simulation:
             ):
                 stuck.append(f"{entry.job_uid}/{entry.attempt} is in the ledger")
         return stuck
+
+    def _free_nodes(self, per_node: Amounts) -> int:
+        """How many nodes are ready and have room for a pod of this size, in truth."""
+        given = invariants.given_away(self._api.facts())
+        free = 0
+        for name, has in self._api.free().items():
+            taken = given.get(name, {})
+            free += self._api.nodes.objects[name].ready and all(
+                taken.get(resource, 0) + amount <= has.get(resource, 0)
+                for resource, amount in per_node.items()
+            )
+        return free
 
     def _is_on_dead_node(self, node: str) -> bool:
         return node in self._machines.down_since_s and node in self._api.nodes.objects

@@ -6,61 +6,93 @@ agree on any of them.
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
+from dataclasses import replace
+from typing import Any
+
+from railwright_scheduler import turn
 from railwright_scheduler.attempt.assessment import Crash, PodState, RankSeen
 from railwright_scheduler.attempt.gang import Pod
 from railwright_scheduler.attempt.ledger import Ledger
+from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.invariants import AttemptKey, PodFact
-from railwright_scheduler.simulator.api import Api, Copy, JobObject
+from railwright_scheduler.simulator.actuator import Actuator
+from railwright_scheduler.simulator.api import Api
 from railwright_scheduler.simulator.machines import Machines
-from railwright_scheduler.snapshot import Job, Node, Unavailable
-from railwright_scheduler.turn import AttemptSeen, JobSeen, World
+from railwright_scheduler.simulator.objects import FOREIGN, JobObject
+from railwright_scheduler.simulator.room import free
+from railwright_scheduler.simulator.tables import Copy
+from railwright_scheduler.snapshot import Amounts, Job, Node, Unavailable
+from railwright_scheduler.turn import AttemptSeen, JobSeen, Turn, World
 
 LEASE_STALE_S = 10
 
 
 class View:
-    """The copies of the tables, and since when what has been seen in them."""
+    """The copies of the tables, and since when what has been seen in them.
 
-    def __init__(self, api: Api, machines: Machines) -> None:
+    Nodes are watched before there is a turn to take, jobs and pods only by a leader.
+    """
+
+    def __init__(self, api: Api, machines: Machines, *, behind: int = 0) -> None:
         self._machines = machines
         self.jobs = Copy(api.jobs)
-        self.pods = Copy(api.pods)
-        self.nodes = Copy(api.nodes)
-        self.placements = Copy(api.placements)
-        self.refusals: dict[AttemptKey, str] = {}
+        self.pods = Copy(api.pods, lasting=_still_bound)
+        self.nodes = Copy(api.nodes, behind=behind)
         self._since_s: dict[tuple[str, object], int] = {}
         self._heard_s: dict[str, int] = {}
+        self._planned: tuple[tuple[int, ...], Ledger, Turn] | None = None
+
+    @property
+    def kinds(self) -> dict[str, Copy[str, Any]]:
+        """All copies."""
+        return {"job": self.jobs, "pod": self.pods, "node": self.nodes}
 
     def relist(self) -> None:
-        """Ask for all lists again."""
-        for copy in (self.jobs, self.pods, self.nodes, self.placements):
-            copy.relist()
+        """Ask for the lists of what only a leader watches."""
+        self.jobs.relist()
+        self.pods.relist()
 
-    def catch_up(self, table: int, events: int) -> None:
-        """Some events of one table arrive."""
-        (self.jobs, self.pods, self.nodes, self.placements)[table].catch_up(events)
+    def free(self) -> dict[str, Amounts]:
+        """What each node has for us, as far as this leader knows."""
+        return free(self.nodes.objects.values(), self.pods.objects.values())
 
-    def world(self, ledger: Ledger, *, now_s: int) -> World:
+    def plan(self, ledger: Ledger, actuator: Actuator, *, now_s: int) -> Turn:
+        """The turn that follows from what is seen; while nothing is news, the same as before."""
+        news = (
+            now_s,
+            *(copy.changes for copy in self.kinds.values()),
+            self._machines.changes,
+            len(actuator.placed),
+            len(actuator.refusals),
+        )
+        if self._planned is None or self._planned[0] != news or self._planned[1] is not ledger:
+            plan = turn.take(self.world(ledger, actuator, now_s=now_s))
+            self._planned = news, ledger, plan
+        return self._planned[2]
+
+    def world(self, ledger: Ledger, actuator: Actuator, *, now_s: int) -> World:
         """All of it as the value that a turn is taken from."""
-        by_attempt: dict[AttemptKey, list[PodFact]] = {}
-        for pod in self.pods.objects.values():
-            by_attempt.setdefault(pod.key, []).append(pod)
-        keys = {**by_attempt, **{entry.key: [] for entry in ledger.entries}}
-        in_ledger = {entry.key for entry in ledger.entries}
+        pods: dict[AttemptKey, list[PodFact]] = {}
+        # Of two that seem to be one rank's, the newest last: the other is gone already.
+        for stored in sorted(self.pods.stored().values(), key=lambda stored: stored.version):
+            if stored.value.job_uid != FOREIGN:
+                pods.setdefault(stored.value.key, []).append(stored.value)
+        in_ledger = {entry.key: entry for entry in ledger.entries}
+        keys = {**pods, **in_ledger}
         return World(
             ledger=ledger,
             levels=(),
             nodes=self._nodes(),
             queues=("default",),
             jobs=tuple(
-                self._job(job, by_attempt, ledger, now_s=now_s)
-                for job in self.jobs.objects.values()
+                self._job(job, pods, in_ledger, now_s=now_s) for job in self.jobs.objects.values()
             ),
             attempts={
                 key: AttemptSeen(
-                    pods=tuple(_pod(pod) for pod in by_attempt.get(key, [])),
-                    placed=key in self.placements.objects,
-                    refusal=self.refusals.get(key),
+                    pods=tuple(_pod(pod) for pod in pods.get(key, [])),
+                    placed=key in actuator.placed,
+                    refusal=actuator.refusals.get(key),
                     age_s=self._age_s("entry", key, now_s) if key in in_ledger else 0,
                 )
                 for key in keys
@@ -88,15 +120,14 @@ class View:
     def _job(
         self,
         job: JobObject,
-        by_attempt: dict[AttemptKey, list[PodFact]],
-        ledger: Ledger,
+        attempts: Mapping[AttemptKey, list[PodFact]],
+        in_ledger: Container[AttemptKey],
         *,
         now_s: int,
     ) -> JobSeen:
         key = (job.uid, job.record.attempt)
-        in_hand = any(entry.key == key for entry in ledger.entries)
-        running = job.record.live and not in_hand
-        pods = {pod.node_rank: pod for pod in by_attempt.get(key, [])}
+        running = job.record.live and key not in in_ledger
+        pods = {pod.node_rank: pod for pod in attempts.get(key, [])}
         return JobSeen(
             job=Job(
                 uid=job.uid,
@@ -116,10 +147,16 @@ class View:
                 self._rank(rank, node, pods.get(rank), now_s=now_s)
                 for rank, node in enumerate(job.record.nodes if running else ())
             ),
-            started=key in self._machines.passed,
+            started=job.record.phase is Phase.RUNNING or self._hears_start(key, pods),
             bound_age_s=self._age_s("bound", key, now_s) if running else 0,
             ended_age_s=self._age_s("ended", (job.uid, job.record.ended), now_s),
+            generation=job.generation,
         )
+
+    def _hears_start(self, key: AttemptKey, pods: Mapping[int, PodFact]) -> bool:
+        """Whether a launcher says that all were there."""
+        passed = key in self._machines.passed
+        return passed and any(self._machines.hears(pod) for pod in pods.values())
 
     def _rank(self, rank: int, node: str, pod: PodFact | None, *, now_s: int) -> RankSeen:
         stored = self.nodes.objects.get(node)
@@ -160,6 +197,11 @@ class View:
         return now_s - self._since_s.setdefault((what, key), now_s)
 
 
+def _still_bound(held: PodFact, news: PodFact) -> PodFact:
+    """A binding is for good: older news do not undo what its answer said."""
+    return replace(news, node=held.node) if held.node and not news.node else news
+
+
 def _pod(pod: PodFact) -> Pod:
     return Pod(
         name=pod.name,
@@ -168,4 +210,5 @@ def _pod(pod: PodFact) -> Pod:
         node=pod.node,
         terminal=pod.terminal,
         deleting=pod.deleting,
+        amounts=pod.amounts,
     )

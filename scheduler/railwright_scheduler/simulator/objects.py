@@ -1,0 +1,95 @@
+"""What the API stores of each kind, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.invariants import AttemptKey, PodFact
+from railwright_scheduler.simulator.tables import Stored
+from railwright_scheduler.snapshot import Amounts
+
+FOREIGN = ""
+"""The job of a pod that is not ours."""
+
+
+class Answer(StrEnum):
+    """How a request ended. UNKNOWN: no reply came, and it may have been carried out or not."""
+
+    DONE = "done"
+    CONFLICT = "conflict"
+    EXISTS = "exists"
+    MISSING = "missing"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer, and the pod, or the ledger's version, that it shows, if it does."""
+
+    answer: Answer
+    version: int = 0
+    pod: Stored[PodFact] | None = None
+
+
+LOST = Reply(Answer.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A write on its way: ``land`` when it is carried out, ``hear`` when its sender is told.
+
+    Requests of one ``key`` are the same one, and not sent twice at a time. ``attempt`` is the one
+    whose Placement or pod it is about.
+    """
+
+    name: str
+    key: object
+    land: Callable[[], Reply]
+    hear: Callable[[Reply], None]
+    attempt: AttemptKey | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobObject:
+    """A job as it is stored, its status with it."""
+
+    uid: str
+    name: str
+    num_nodes: int
+    per_node: Amounts
+    backoff_limit: int
+    submitted_s: int
+    suspend: bool = False
+    generation: int = 1
+    record: JobRecord = field(default_factory=JobRecord)
+
+    def asking(self, **spec: Any) -> JobObject:
+        """The job once its user changed this of its spec."""
+        return replace(self, generation=self.generation + 1, **spec)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeObject:
+    """A node as it is stored."""
+
+    name: str
+    allocatable: Amounts
+    ready: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementObject:
+    """A Placement as it is stored, under the name of its job and the attempt."""
+
+    job_uid: str
+    attempt: int
+
+    @property
+    def key(self) -> AttemptKey:
+        """The attempt whose plan it is."""
+        return self.job_uid, self.attempt

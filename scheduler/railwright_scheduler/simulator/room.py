@@ -1,0 +1,75 @@
+"""How much of each node is ours to give, when others take of it too and are heard of late.
+
+A node shrinks, or a foreign pod is bound, and what was already promised is more than is left. The
+API checks no capacity, so this cannot be prevented, only answered for by whoever wrote last: what
+was given away before others took, or decided from a copy in which they had not yet, is tolerated
+until it is given back. Everything else is a double booking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from railwright_scheduler import invariants
+from railwright_scheduler.invariants import Facts, PodFact
+from railwright_scheduler.simulator.objects import FOREIGN, NodeObject
+from railwright_scheduler.snapshot import Amounts
+
+
+class Room:
+    """What is tolerated on each node beyond what it has for us."""
+
+    def __init__(self) -> None:
+        self._tolerated: dict[str, Amounts] = {}
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether anything is tolerated anywhere."""
+        return bool(self._tolerated)
+
+    def of(self, facts: Facts, free: Mapping[str, Amounts]) -> Mapping[str, Amounts]:
+        """What counts as there on each node. What was given back is tolerated no more."""
+        given = invariants.given_away(facts, late=True)
+        self._tolerated = {
+            node: _each(min, amounts, given[node])
+            for node, amounts in self._tolerated.items()
+            if node in given and _exceeds(given[node], free.get(node, {}))
+        }
+        return {
+            node: _each(max, amounts, self._tolerated.get(node, {}))
+            for node, amounts in free.items()
+        }
+
+    def taken(self, facts: Facts, free: Mapping[str, Amounts]) -> None:
+        """Others took something: what is given away stays so."""
+        for node, given in invariants.given_away(facts, late=True).items():
+            if _exceeds(given, free.get(node, {})):
+                self._tolerated[node] = given
+
+    def granted(
+        self, facts: Facts, free: Mapping[str, Amounts], seen: Mapping[str, Amounts]
+    ) -> None:
+        """More was given away, from copies in which each node had what is ``seen``."""
+        decided = invariants.given_away(facts)
+        for node, given in invariants.given_away(facts, late=True).items():
+            fitted = not _exceeds(decided.get(node, {}), seen.get(node, {}))
+            if fitted and _exceeds(given, free.get(node, {})):
+                self._tolerated[node] = given
+
+
+def free(nodes: Collection[NodeObject], pods: Collection[PodFact]) -> dict[str, Amounts]:
+    """What each node has, less what the pods of others take of it."""
+    left: dict[str, Amounts] = {node.name: node.allocatable for node in nodes}
+    for pod in pods:
+        if pod.job_uid == FOREIGN and pod.live and pod.node in left:
+            has = left[pod.node]
+            left[pod.node] = {name: has[name] - pod.amounts.get(name, 0) for name in has}
+    return left
+
+
+def _exceeds(given: Amounts, has: Amounts) -> bool:
+    return any(amount > has.get(name, 0) for name, amount in given.items())
+
+
+def _each(choose: Callable[[int, int], int], one: Amounts, other: Amounts) -> Amounts:
+    return {name: choose(one.get(name, 0), other.get(name, 0)) for name in sorted({*one, *other})}

@@ -1,0 +1,364 @@
+"""The product with one thing taken away at a time: each must break an invariant, or is not needed.
+
+A mutant replaces one function of the core, of the simulated leader or of the in-memory API. It is
+caught when a seed breaks an invariant. One that survives means that an invariant is missing, or
+that the code it took away does nothing.
+
+``python mutants.py`` tries seeds from 0 on; the last line is one JSON object. The tests try the
+first few and those that are kept, which is cheap.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+from railwright_scheduler import debts, turn
+from railwright_scheduler.attempt import gang, record
+from railwright_scheduler.attempt.gang import BindPod, CreatePod, DeletePod, GangSeen, Step
+from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
+from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.simulator import leader
+from railwright_scheduler.simulator.api import Api
+from railwright_scheduler.simulator.run import RunError, run
+from railwright_scheduler.simulator.view import View
+from railwright_scheduler.turn import AttemptSeen, JobSeen
+
+STEPS = 500
+SEEDS_MAX = 3000
+
+Original = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """What is changed where. ``change`` makes the replacement from the original."""
+
+    name: str
+    owner: Any
+    attribute: str
+    change: Callable[[Original], Original]
+
+    @contextlib.contextmanager
+    def planted(self) -> Iterator[None]:
+        """The product with it."""
+        original = self.owner.__dict__[self.attribute]
+        setattr(self.owner, self.attribute, self.change(original))
+        try:
+            yield
+        finally:
+            setattr(self.owner, self.attribute, original)
+
+
+@dataclass(frozen=True, slots=True)
+class Caught:
+    """After how many seeds, and what broke."""
+
+    seeds: int
+    message: str
+
+
+def hunt(mutant: Mutant, seeds: Iterable[int]) -> Caught | None:
+    """Run seed after seed with it; None if it survives all."""
+    with mutant.planted():
+        for count, seed in enumerate(seeds, 1):
+            try:
+                run(seed, steps=STEPS)
+            except RunError as broken:
+                return Caught(count, str(broken).partition("\n")[0])
+    return None
+
+
+def constant(value: object) -> Callable[[Original], Original]:
+    """A function that does not look."""
+    return lambda original: lambda *given, **named: value
+
+
+def unversioned_ledger(original: Original) -> Original:
+    def put(api: Api, ledger: Ledger, version: int, **named: Any) -> Any:
+        return original(api, ledger, api.ledger_version, **named)
+
+    return put
+
+
+def unversioned_record(original: Original) -> Original:
+    def put(api: Api, uid: str, now: JobRecord, version: int) -> Any:
+        return original(api, uid, now, api.jobs.versions.get(uid, version))
+
+    return put
+
+
+def same_epoch(original: Original) -> Original:
+    return lambda ledger, holder: replace(ledger, holder=holder)
+
+
+def epoch_unread(original: Original) -> Original:
+    def take(store: Any, found: Ledger, version: int) -> None:
+        original(store, found, version)
+        store.deposed = False
+
+    return take
+
+
+def unconfirmed(original: Original) -> Original:
+    def confirm(store: Any) -> Generator[Any, None, bool]:
+        yield from ()
+        return True
+
+    return confirm
+
+
+def deletes_first(original: Original) -> Original:
+    """Delete, and only then, with a later turn, write the abort."""
+
+    def step(entry: Entry, seen: GangSeen) -> Step:
+        cause = gang._why_abort(entry, seen) if entry.cause is None else None
+        live = [pod for pod in seen.pods if not pod.terminal and not pod.deleting]
+        if cause is not None and live:
+            return Step(entry, tuple(DeletePod(entry, pod) for pod in live))
+        done: Step = original(entry, seen)
+        return done
+
+    return step
+
+
+def with_seen(**changes: Any) -> Callable[[Original], Original]:
+    """A step of a gang that sees something else than there is."""
+    return lambda original: (
+        lambda entry, seen: original(
+            entry, replace(seen, **{name: change(entry, seen) for name, change in changes.items()})
+        )
+    )
+
+
+def binds_at_once(original: Original) -> Original:
+    def commit(entry: Entry, seen: GangSeen) -> Step:
+        step: Step = original(entry, seen)
+        unbound = [pod for pod in seen.pods if not pod.node and not pod.deleting]
+        if any(isinstance(action, CreatePod) for action in step.actions):
+            return Step(step.entry, (*step.actions, *(BindPod(entry, pod) for pod in unbound)))
+        return step
+
+    return commit
+
+
+def settles_half(original: Original) -> Original:
+    def commit(entry: Entry, seen: GangSeen) -> Step:
+        bound = [pod for pod in seen.pods if pod.node]
+        done: Step = original(entry, seen)
+        return Step(None) if bound and seen.recorded_attempt else done
+
+    return commit
+
+
+def forgets_abort(original: Original) -> Original:
+    def step(entry: Entry, seen: GangSeen) -> Step:
+        done: Step = original(entry, seen)
+        aborted = entry.cause is None and done.entry is not None and done.entry.cause is not None
+        return Step(None) if aborted else done
+
+    return step
+
+
+def leaves_dying(original: Original) -> Original:
+    def abort(entry: Entry, seen: GangSeen) -> Step:
+        staying = tuple(pod for pod in seen.pods if not pod.deleting)
+        done: Step = original(entry, replace(seen, pods=staying))
+        return done
+
+    return abort
+
+
+def deletes_again(original: Original) -> Original:
+    def abort(entry: Entry, seen: GangSeen) -> Step:
+        pods = tuple(replace(pod, deleting=False) for pod in seen.pods)
+        done: Step = original(entry, replace(seen, pods=pods))
+        return done
+
+    return abort
+
+
+def owes_nothing(state: EntryState) -> Callable[[Original], Original]:
+    return lambda original: (
+        lambda entry, pods: [] if entry.state is state else original(entry, pods)
+    )
+
+
+def nodes_look_empty(original: Original) -> Original:
+    return lambda nodes, entries, *, pods: tuple(replace(node, used={}) for node in nodes)
+
+
+def debts_forgotten(original: Original) -> Original:
+    return lambda nodes, entries, *, pods: tuple(nodes)
+
+
+def does_not_wait_for_deletes(original: Original) -> Original:
+    return lambda seen, entries, attempts: original(seen, entries, dict[Any, AttemptSeen]())
+
+
+def retries_at_once(original: Original) -> Original:
+    return lambda seen, entries, attempts: original(
+        replace(seen, record=replace(seen.record, ended=seen.record.attempt)), entries, attempts
+    )
+
+
+def number_reused(original: Original) -> Original:
+    return lambda seen: replace(seen.job, attempt=max(seen.record.attempt, 1))
+
+
+def sweeps_living(original: Original) -> Original:
+    def sweep(plan: Any, jobs: dict[str, JobSeen]) -> None:
+        over = {
+            uid: replace(seen, record=replace(seen.record, ended=seen.record.attempt))
+            for uid, seen in jobs.items()
+        }
+        original(plan, over)
+
+    return sweep
+
+
+def counts_twice(original: Original) -> Original:
+    def fold(now: JobRecord, entries: Any, *, backoff_limit: int) -> JobRecord:
+        kept = tuple(entries)
+        folded: JobRecord = original(now, kept, backoff_limit=backoff_limit)
+        again = [e for e in kept if e.cause is not None and e.cause.counted]
+        seen_before = [e for e in again if e.attempt <= now.ended]
+        return replace(folded, failures=folded.failures + len(seen_before))
+
+    return fold
+
+
+def never(original: Original) -> Original:
+    return lambda plan, jobs: None
+
+
+def ignores_suspend(original: Original) -> Original:
+    return lambda entry, seen: original(
+        entry, seen and replace(seen, suspend=False, generation=entry.generation)
+    )
+
+
+def ignores_deletion(original: Original) -> Original:
+    return lambda entry, seen: None if seen is None else original(entry, seen)
+
+
+def ignores_changes(original: Original) -> Original:
+    return lambda entry, seen: original(entry, seen and replace(seen, generation=entry.generation))
+
+
+def stale_lists(original: Original) -> Original:
+    return lambda view: None
+
+
+def takes_final(original: Original) -> Original:
+    """Forget that a job has ended when its line is made."""
+
+    def wants(seen: JobSeen, entries: Any, attempts: Any) -> bool:
+        phase = Phase.QUEUED
+        return bool(
+            original(replace(seen, record=replace(seen.record, phase=phase)), entries, attempts)
+        )
+
+    return wants
+
+
+def suspended_starts(original: Original) -> Original:
+    return lambda seen, entries, attempts: original(replace(seen, suspend=False), entries, attempts)
+
+
+def running_is_not_judged(original: Original) -> Original:
+    return lambda seen, ledger: None
+
+
+MUTANTS = (
+    Mutant("the ledger is written whatever its version", Api, "put_ledger", unversioned_ledger),
+    Mutant("a status is written whatever its version", Api, "put_record", unversioned_record),
+    Mutant("bindings and deletes do not name the UID", Api, "_is_same", constant(True)),
+    Mutant("a new leader keeps the epoch", Ledger, "taken_over", same_epoch),
+    Mutant("the epoch is not looked at", leader._Store, "take", epoch_unread),
+    Mutant("pods are bound under an epoch not read again", leader, "_confirm", unconfirmed),
+    Mutant("a new leader asks for no lists", View, "relist", stale_lists),
+    Mutant("deletes come before the abort", gang, "step", deletes_first),
+    Mutant("an abort is not written", gang, "step", forgets_abort),
+    Mutant("an abort ends while pods are going", gang, "_abort", leaves_dying),
+    Mutant("pods are deleted again and again", gang, "_abort", deletes_again),
+    Mutant(
+        "an abort ends before it is recorded",
+        gang,
+        "_abort",
+        with_seen(recorded_end=lambda entry, seen: entry.attempt),
+    ),
+    Mutant("a commit ends when some pods are bound", gang, "_commit", settles_half),
+    Mutant("pods are bound before all are made", gang, "_commit", binds_at_once),
+    Mutant("the Placement is skipped", gang, "_commit", with_seen(placed=lambda entry, seen: True)),
+    Mutant("a pod that asks for more is bound", gang, "_excess", constant("")),
+    Mutant(
+        "nothing is reserved for a commit", debts, "unbound", owes_nothing(EntryState.COMMITTING)
+    ),
+    Mutant(
+        "nothing is reserved for an abort",
+        debts,
+        "unbound",
+        owes_nothing(EntryState.ABORTING),
+    ),
+    Mutant("debts are not counted", debts, "with_debts", debts_forgotten),
+    Mutant("nodes look empty", debts, "with_debts", nodes_look_empty),
+    Mutant(
+        "an attempt begins before the old pods are told to go",
+        turn,
+        "_wants_to_start",
+        does_not_wait_for_deletes,
+    ),
+    Mutant("an attempt begins beside a live one", turn, "_wants_to_start", retries_at_once),
+    Mutant("a job that ended starts again", turn, "_wants_to_start", takes_final),
+    Mutant("a suspended job starts", turn, "_wants_to_start", suspended_starts),
+    Mutant("an attempt's number is used again", turn, "_asking", number_reused),
+    Mutant("live attempts are swept", turn._Plan, "sweep", sweeps_living),
+    Mutant("nothing is swept", turn._Plan, "sweep", never),
+    Mutant("a failure is counted twice", record, "fold", counts_twice),
+    Mutant("a suspended commit goes on", turn, "_why_stop", ignores_suspend),
+    Mutant("the commit of a deleted job goes on", turn, "_why_stop", ignores_deletion),
+    Mutant("a commit goes on though its job changed", turn, "_why_stop", ignores_changes),
+    Mutant("running attempts are not judged", turn, "_judge", running_is_not_judged),
+)
+
+
+def _hunted(index: int) -> Caught | None:
+    return hunt(MUTANTS[index], range(SEEDS_MAX))
+
+
+def main() -> int:
+    """Hunt all; 1 if any survives."""
+    needed: dict[str, int] = {}
+    survivors = []
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        hunted = pool.map(_hunted, range(len(MUTANTS)))
+        for mutant, caught in zip(MUTANTS, hunted, strict=True):
+            if caught is None:
+                survivors.append(mutant.name)
+            else:
+                needed[mutant.name] = caught.seeds
+            told = f"survived {SEEDS_MAX} seeds" if caught is None else caught.message
+            print(f"{mutant.name}: {told}", file=sys.stderr, flush=True)
+    print(
+        json.dumps(
+            {
+                "mutants": len(MUTANTS),
+                "caught": len(needed),
+                "survivors": survivors,
+                "seeds_needed": needed,
+            }
+        )
+    )
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

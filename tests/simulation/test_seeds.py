@@ -1,0 +1,41 @@
+"""Gangs commit and recover while leaders, machines and people do their worst, seed by seed."""
+
+from __future__ import annotations
+
+import pytest
+
+from railwright_scheduler.simulator.chance import Chance
+from railwright_scheduler.simulator.disturbances import SOMETIMES
+from railwright_scheduler.simulator.run import run
+from simulation.kept import kept_seeds
+
+SEEDS = 240
+STEPS = 500
+
+
+@pytest.mark.parametrize("seed", kept_seeds())
+def test_a_seed_that_broke_something_once_holds(seed: int) -> None:
+    run(seed, steps=STEPS)
+
+
+def test_hundreds_of_seeds_hold_every_invariant_and_come_to_rest() -> None:
+    outcomes = [run(seed, steps=STEPS) for seed in range(SEEDS)]
+    assert sum(outcome.steps for outcome in outcomes) == SEEDS * STEPS >= 100_000
+    # A run in which nothing can happen proves nothing.
+    assert sum(outcome.writes for outcome in outcomes) > 20 * SEEDS
+    assert sum(outcome.succeeded for outcome in outcomes) > SEEDS // 2
+    assert set().union(*(outcome.counts for outcome in outcomes)) >= {"late", *SOMETIMES}
+
+
+def test_chance_is_splitmix64() -> None:
+    # The numbers that Rosetta Code publishes for this seed.
+    chance = Chance(1234567)
+    assert [chance.number() for _ in range(3)] == [
+        6457827717110365317,
+        3203168211198807973,
+        9817491932198370423,
+    ]
+
+
+def test_one_seed_is_one_run() -> None:
+    assert run(7, steps=STEPS) == run(7, steps=STEPS)

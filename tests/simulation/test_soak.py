@@ -1,0 +1,32 @@
+"""The soak says what it did, and keeps the seed of what it found."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from simulation import soak
+from simulation.mutants import MUTANTS
+
+
+def test_a_soak_ends_with_one_object_and_runs_all_the_steps_that_were_asked_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["soak", "--steps", "2000"])
+    monkeypatch.setattr(soak, "SEEDS_A_TASK", 2)
+    assert soak.main() == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert told.keys() == {
+        *("steps", "seeds", "writes", "violations", "seconds", "steps_per_second")
+    }
+    assert told["steps"] == told["seeds"] * soak.STEPS >= 2000
+    assert told["violations"] == 0
+
+
+def test_a_soak_stops_at_a_seed_that_broke_and_tells_what_happened() -> None:
+    [mutant] = [mutant for mutant in MUTANTS if mutant.name == "a new leader keeps the epoch"]
+    with mutant.planted():
+        total = soak.soak(0, 10)
+    assert list(total.broken) == [total.seeds - 1]
+    assert "I14" in total.broken[total.seeds - 1]

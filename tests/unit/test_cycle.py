@@ -1,0 +1,67 @@
+"""What a turn does before it acts."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import Any, cast
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from railwright_operator.cycle import Cycle
+from railwright_operator.report.cycle_metrics import CycleMetrics
+from railwright_operator.write.ledger import DeposedError
+from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.turn import AttemptSeen, World
+from worlds import node
+from worlds.attempts import NODES, entry, pods, seen, world_of
+
+STARTING = JobRecord(phase=Phase.STARTING, attempt=1, nodes=NODES)
+
+
+class Replaced:
+    """A world to take turns from, and a ledger that another leader has written since."""
+
+    def __init__(self, world: World) -> None:
+        self.ledger = world.ledger
+        self.acted = 0
+        self._world = world
+
+    def world(self, ledger: object) -> World:
+        return self._world
+
+    def follow(self, plan: object) -> None:
+        """Nobody speaks."""
+
+    async def confirm(self) -> None:
+        raise DeposedError("another leader")
+
+    def turn_begins(self) -> None:
+        """Nothing is under way."""
+
+    def start(self, actions: object) -> None:
+        self.acted += 1
+
+
+@pytest.mark.parametrize("gang", ["- -", "n0 -"])
+async def test_a_leader_that_was_replaced_without_noticing_binds_nothing(gang: str) -> None:
+    attempts = {("a", 1): AttemptSeen(pods=pods(gang), placed=True)}
+    nodes = (node("n0"), node("n1"))
+    shell = Replaced(world_of(seen(STARTING), nodes=nodes, entries=(entry(),), attempts=attempts))
+    part = cast(Any, shell)
+    cycle = Cycle(
+        part,
+        ledger=part,
+        actuator=part,
+        reporter=part,
+        metrics=CycleMetrics(CollectorRegistry()),
+        awake=asyncio.Event(),
+        clock=lambda: 0.0,
+        rng=Random(0),
+    )
+    async with asyncio.timeout(10):
+        with pytest.raises(DeposedError):
+            await cycle.run()
+    assert shell.acted == 0
