@@ -184,7 +184,8 @@ def check_bind(ledger: Ledger, pod: PodFact, *, node: str) -> None:
     planned = dict(enumerate(entry.nodes)).get(pod.node_rank)
     if planned != node:
         raise ViolationError(f"I14: {pod.name} is bound to {node}, the ledger says {planned}")
-    if dict(pod.amounts) != dict(entry.per_node):
+    asked = {resource: amount for resource, amount in pod.amounts.items() if amount}
+    if asked != {resource: amount for resource, amount in entry.per_node.items() if amount}:
         raise ViolationError(
             f"I9: {pod.name} is bound and asks for {pod.amounts}, reserved were {entry.per_node}"
         )
