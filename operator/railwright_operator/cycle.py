@@ -2,8 +2,8 @@
 
 The plan is a pure function (``railwright_scheduler.turn``); this file only gives it the world and
 starts what it returns, in the one order that is safe: the ledger, and once that is written what it
-allows, and the jobs' statuses. Before pods are bound the ledger is written or read once more: a
-leader that was replaced without noticing must not bind a pod that the new one has not seen.
+allows, and the jobs' statuses. Where the plan says so (``confirms``), a ledger that is not written
+is read once more first.
 
 Events merely wake it; it goes at its own pace, and at least once a tick, since silence is an event
 that nobody sends. A turn that fails is logged, counted and taken again from what is; only a ledger
