@@ -27,7 +27,9 @@ from railwright_testbed.state_folder import StateFolder
 PREFIX = "testbed.railwright.dev"
 _STAGES = Path(__file__).with_name("kwok_stages.yaml")
 _SIMULATED = "kwok.x-k8s.io/node"
-_READY_DEADLINE_S = 60.0
+# After an outage of the API server, kwok and the controller manager look again at intervals that
+# grow to 60 s (client-go: 30 s, doubled by jitter).
+_READY_DEADLINE_S = 120.0
 _READY_DEADLINE_S_PER_NODE = 0.2
 _CONNECTIONS = 4
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -136,15 +136,16 @@ class Site:
         """The ledger's object."""
         return self.admin.get(f"/apis/{names.API_VERSION}/{names.LEDGERS}/{names.SINGLETON}")
 
-    @contextmanager
-    def unguarded(self) -> Iterator[None]:
-        """The time before the policy on what the operator writes was there; it ends with a delay,
-        as it began."""
+    def forge(self, write: Callable[[], object]) -> None:
+        """What somebody wrote before there was the policy on what the operator alone writes.
+
+        A policy comes into force, and out of it, with a delay.
+        """
         name = f"records.{names.GROUP}"
         held = self.admin.get(f"{POLICIES}/{name}")
         self.admin.delete(f"{POLICIES}/{name}")
         try:
-            yield
+            waiting.until(lambda: _is_let_through(write), "no policy in force", deadline_s=20)
         finally:
             self.admin.post(POLICIES, {"metadata": {"name": name}, "spec": held["spec"]})
 
@@ -314,6 +315,16 @@ def _account(admin: ApiClient, namespace: str) -> None:
     except ApiError as error:
         if error.status != 409:
             raise
+
+
+def _is_let_through(write: Callable[[], object]) -> bool:
+    try:
+        write()
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        return False
+    return True
 
 
 def _exists(admin: ApiClient, path: str) -> bool:

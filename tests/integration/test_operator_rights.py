@@ -10,7 +10,6 @@ import yaml
 from integration.operator_site import Floor, Site
 from railwright_api import names
 from railwright_testbed import audit, waiting
-from railwright_testbed.api_client import ApiError
 from railwright_testbed.audit import Right
 from railwright_testbed.simulated_launchers import Played, SimulatedLaunchers
 
@@ -92,18 +91,5 @@ def _name_taken_by_a_placement(floor: Floor) -> None:
     path = floor.path(names.PLACEMENTS)
     placement = floor.site.admin.get(f"{path}/kept-1")
     placement["metadata"] = {"name": "other-1"}
-    with floor.site.unguarded():
-        waiting.until(
-            lambda: _is_taken(floor, path, placement), "no policy in force", deadline_s=DRIVEN_S
-        )
+    floor.site.forge(lambda: floor.site.admin.post(path, placement))
     floor.apply("other", nodes=1, gpus=0).until_reason("CommitRefused")
-
-
-def _is_taken(floor: Floor, path: str, body: dict[str, Any]) -> bool:
-    try:
-        floor.site.admin.post(path, body)
-    except ApiError as error:
-        if error.status != 403:
-            raise
-        return False
-    return True
