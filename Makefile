@@ -10,6 +10,8 @@ PYTHON := $(BIN)/python
 SETUP := .venv/.installed
 UV_VERSION := 0.13.8
 PYTEST := $(PYTHON) -m pytest
+# Tests on real control planes mostly wait. The group with the real nodes goes first, as the longest.
+SIDE_BY_SIDE := $(PYTEST) --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 
 # Folders mypy and ruff read. operator/ itself is no package: it would shadow the standard library's.
 TYPED := operator/railwright_api operator/railwright_operator scheduler/railwright_scheduler \
@@ -67,7 +69,8 @@ types: $(SETUP) ## mypy, strict, on everything
 .PHONY: test
 test: lint types binaries ## everything: lint, types and all tests, real control plane and nodes included
 	$(call say,all tests)
-	@$(PYTEST) tests/house tests/unit tests/property tests/simulation tests/integration tests/e2e
+	@$(PYTEST) tests/house tests/unit tests/property tests/simulation
+	@$(SIDE_BY_SIDE) tests/e2e tests/integration
 
 .PHONY: house
 house: $(SETUP) ## the house rules alone
@@ -95,7 +98,7 @@ mutants: $(SETUP) ## plant each mutant of the product: the simulator must miss w
 
 .PHONY: integration
 integration: binaries ## tests against a real control plane with simulated nodes
-	@$(PYTEST) tests/integration
+	@$(SIDE_BY_SIDE) tests/integration
 
 .PHONY: test-failpoints
 test-failpoints: binaries ## the operator killed at every failpoint of a commit and a roll-back

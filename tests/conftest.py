@@ -10,8 +10,19 @@ import pytest
 
 import railwright_testbed
 
-E2E = Path(__file__).parent / "e2e"
+TESTS = Path(__file__).parent
+E2E = TESTS / "e2e"
 NOT_ROOT = "NOT RUN: REAL NODES NEED ROOT (RUN THIS AS ROOT, OR IN CI)"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Side by side, each worker has a site of its own; the five real nodes are too much to have
+    twice."""
+    for item in items:
+        path = item.path.relative_to(TESTS)
+        group = path.parts[0] if item.path.is_relative_to(E2E) else str(path)
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -67,12 +67,16 @@ def test_the_first_failure_is_told_while_the_others_still_run(
     source = """if 1:
         import os, signal, sys, time
         if os.environ["RANK"] == "1":
+            while not os.path.exists(sys.argv[1]):
+                time.sleep(0.01)
             sys.exit("out of luck")
         signal.signal(signal.SIGTERM, lambda *_: None)
+        open(sys.argv[1], "w").close()
         time.sleep(600)
     """
+    command = [*python(source), str(tmp_path / "deaf")]
     environ = environment_of(operator.url, tmp_path) | {"RAILWRIGHT_NUM_PROCESSES": "2"}
-    with launched(python(source), environ, tmp_path) as launcher:
+    with launched(command, environ, tmp_path) as launcher:
         until(lambda: bool(failures(operator)))
         assert launcher.poll() is None
         first = next(beat for beat in operator.beats if beat.failure)
@@ -163,7 +167,8 @@ def test_nothing_a_rank_started_outlives_the_launcher(
         import pathlib, subprocess, sys
         command = [sys.executable, "-c", {grandchild!r}, {str(pid_file)!r}]
         subprocess.Popen(command, start_new_session=True)
-        while not (pathlib.Path({str(pid_file)!r}).exists()):
+        pid_file = pathlib.Path({str(pid_file)!r})
+        while not (pid_file.exists() and pid_file.read_text()):
             pass
         sys.exit(4)
     """
