@@ -72,7 +72,8 @@ class Observer:
         self._known = {known.uid: known for known in self._jobs.all()}
         in_flight = frozenset(entry.key for entry in ledger.entries)
         jobs = tuple(self._job(known, in_flight) for known in self._known.values())
-        self._ranks = {seen.job.uid: seen.ranks for seen in jobs}
+        self._ranks = {seen.job.uid: seen.ranks for seen in jobs if seen.ranks}
+        self._witnesses.forget_all_but(self._ranks)
         world = World(
             ledger=ledger,
             levels=self._machines.levels,
@@ -165,7 +166,7 @@ class Observer:
         bound_age_s = 0.0
         if record.live and (uid, record.attempt) not in in_flight:
             bound_age_s = self._ages.of("bound", uid, record.attempt)
-            pods = {pod.node_rank: pod for pod in self._pods.of((uid, record.attempt))}
+            pods = self._pods.of((uid, record.attempt))
             ranks = self._witnesses.ranks(known, pods=pods, view=view, nodes=self._machines.by_name)
         return JobSeen(
             job=self._asked(known),

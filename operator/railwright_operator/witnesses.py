@@ -7,7 +7,9 @@ Nothing that a launcher or a pod says can be wrong enough to raise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import operator
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 
 from railwright import wire
 from railwright_operator.heartbeats.views import RankView, SessionView
@@ -26,13 +28,29 @@ WAITING_LENGTH_MAX = 512
 """Characters of a kubelet's words that are told: conditions hold 1,024, with others' words."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """Ranks of which nothing ages, and the very objects that they were made of."""
+
+    sources: tuple[object, ...]
+    ranks: tuple[RankSeen, ...]
+
+    def is_of(self, sources: tuple[object, ...]) -> bool:
+        return len(sources) == len(self.sources) and all(map(operator.is_, sources, self.sources))
+
+
 class Witnesses:
-    """What there is to ask about ranks; ages are taken on the clock that the sessions use."""
+    """What there is to ask about ranks; ages are taken on the clock that the sessions use.
+
+    While gangs start, turns come as fast as their pods change, and most gangs stand still in each.
+    So ranks are kept as long as nothing about them changed or ages.
+    """
 
     def __init__(self, kubelets: Kubelets, *, ages: Ages, clock: Callable[[], float]) -> None:
         self._kubelets = kubelets
         self._ages = ages
         self._clock = clock
+        self._held: dict[str, _Made] = {}
 
     def __repr__(self) -> str:
         return f"<Witnesses {self._kubelets!r}>"
@@ -41,22 +59,37 @@ class Witnesses:
         self,
         known: Known,
         *,
-        pods: Mapping[int, PodRecord],
+        pods: tuple[PodRecord, ...],
         view: SessionView | None,
         nodes: Mapping[str, NodeRecord],
     ) -> tuple[RankSeen, ...]:
-        """The live attempt's ranks, from its pods by node rank and from nodes by name."""
+        """The live attempt's ranks; of several pods of one rank the last counts."""
+        names = known.record.nodes
+        sources = (known, pods, view, *map(nodes.get, names))
+        held = self._held.get(known.uid)
+        if held and held.is_of(sources) and not any(map(self._kubelets.stale, names)):
+            return held.ranks
         heard = view.ranks if view is not None else ()
-        return tuple(
+        by_rank = {pod.node_rank: pod for pod in pods}
+        ranks = tuple(
             self._rank(
                 known,
                 rank,
-                pod=pods.get(rank),
+                pod=by_rank.get(rank),
                 heard=heard[rank] if rank < len(heard) else None,
                 node=nodes.get(name),
             )
-            for rank, name in enumerate(known.record.nodes)
+            for rank, name in enumerate(names)
         )
+        if any(map(_ages, ranks)):
+            self._held.pop(known.uid, None)
+        else:
+            self._held[known.uid] = _Made(sources, ranks)
+        return ranks
+
+    def forget_all_but(self, job_uids: Collection[str]) -> None:
+        """Drop what is kept of other jobs."""
+        self._held = {uid: made for uid, made in self._held.items() if uid in job_uids}
 
     def _rank(
         self,
@@ -106,6 +139,11 @@ class Witnesses:
         if pod is None or left is None:
             return None
         return _crash_of(left, pod, age_s=self._ages.of("crashed", pod.uid))
+
+
+def _ages(rank: RankSeen) -> bool:
+    timed = rank.silent_s is not None or rank.unready_s is not None
+    return timed or rank.lease_stale or rank.crash is not None
 
 
 def _ended_well(pod: PodRecord | None, heard: RankView | None, processes: int) -> bool:

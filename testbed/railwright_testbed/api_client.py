@@ -18,6 +18,8 @@ MERGE_PATCH = "application/merge-patch+json"
 
 # The API server closes connections that were idle for 90 s, and a request may be on its way then.
 _IDLE_S_MAX = 60.0
+_TRIES_MAX = 10
+_TRY_AGAIN_S = 1.0
 
 
 class ApiError(TestbedError):
@@ -67,7 +69,27 @@ class ApiClient:
         body: Json | None = None,
         content_type: str = "application/json",
     ) -> Json:
-        """One request. OSError and HTTPException mean that no answer came."""
+        """One request. OSError and HTTPException mean that no answer came.
+
+        It is sent again when the server had no time for it, as after a new kind was installed.
+        """
+        content = None if body is None else json.dumps(body).encode()
+        status, text = self._send(method, path, content, content_type)
+        for _ in range(_TRIES_MAX - 1):
+            if status != http.HTTPStatus.TOO_MANY_REQUESTS:
+                break
+            time.sleep(_TRY_AGAIN_S)
+            status, text = self._send(method, path, content, content_type)
+        if status >= 300:
+            raise ApiError(
+                status, f"{method} {path} answered {status}: {text.decode(errors='replace')}"
+            )
+        # Health endpoints answer "ok" and not JSON.
+        return dict(json.loads(text)) if text.startswith(b"{") else {}
+
+    def _send(
+        self, method: str, path: str, content: bytes | None, content_type: str
+    ) -> tuple[int, bytes]:
         if time.monotonic() - self._used_s > _IDLE_S_MAX:
             self.close()
         self._used_s = time.monotonic()
@@ -76,21 +98,13 @@ class ApiClient:
                 self._host, timeout=self._timeout_s, context=self._tls
             )
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": content_type}
-        content = None if body is None else json.dumps(body).encode()
         try:
             self._connection.request(method, path, body=content, headers=headers)
             response = self._connection.getresponse()
-            text = response.read()
+            return response.status, response.read()
         except (OSError, http.client.HTTPException):
             self.close()
             raise
-        if response.status >= 300:
-            raise ApiError(
-                response.status,
-                f"{method} {path} answered {response.status}: {text.decode(errors='replace')}",
-            )
-        # Health endpoints answer "ok" and not JSON.
-        return dict(json.loads(text)) if text.startswith(b"{") else {}
 
 
 def answers(client: ApiClient, path: str) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import collections
+import itertools
 import statistics
 import time
 from dataclasses import dataclass, field
@@ -26,6 +27,9 @@ from railwright_testbed.operator_process import OperatorProcess
 NODES = 1024
 CONCURRENCIES = (16, 32, 64, 128)
 LAUNCHER = pods.Launcher("example.com/launcher", "http://127.0.0.1:8470")
+
+# No name comes twice: simulated kubelets delete by name, and some late.
+_runs = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,10 @@ def _best_concurrency(site: GangSite, workload: Workload) -> int:
 
 
 def _raw(site: GangSite, workload: Workload, concurrency: int) -> float:
-    planned = [(_pod(workload, number), f"node-{number:05d}") for number in range(workload.pods)]
+    prefix = f"raw{next(_runs)}"
+    planned = [
+        (_pod(workload, number, prefix), f"node-{number:05d}") for number in range(workload.pods)
+    ]
 
     async def run() -> float:
         async with site.session() as http:
@@ -101,8 +108,9 @@ def _raw(site: GangSite, workload: Workload, concurrency: int) -> float:
 
 
 def _ours(site: GangSite, workload: Workload, operator: OperatorProcess, results: Results) -> float:
+    prefix = f"run{next(_runs)}"
     jobs = [
-        gang_site.job("bench", f"{workload.name}-{number:02d}", nodes=workload.pods_each)
+        gang_site.job("bench", f"{prefix}-{number:02d}", nodes=workload.pods_each)
         for number in range(workload.jobs)
     ]
     flows = (FLOW, f"{FLOW}-lease")
@@ -120,10 +128,10 @@ def _ours(site: GangSite, workload: Workload, operator: OperatorProcess, results
     return took_s
 
 
-def _pod(workload: Workload, number: int) -> Json:
+def _pod(workload: Workload, number: int, prefix: str) -> Json:
     """The pod that the product would make, but for two things: an owner that is not there would
     have it collected, and labels of ours are the operator's alone to set."""
-    name = f"{workload.name}-{number // workload.pods_each:02d}"
+    name = f"{prefix}-{number // workload.pods_each:02d}"
     entry = Entry(
         job_uid="00000000-0000-0000-0000-000000000000",
         namespace="bench",

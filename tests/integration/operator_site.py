@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from oracle import recorded
 from railwright_api import names
 from railwright_testbed import ControlPlane, NodeSpec, operator_process, waiting
 from railwright_testbed.api_client import ApiClient, ApiError
@@ -255,6 +256,7 @@ def opened() -> Iterator[Site]:
             site = Site(plane, kwok, operator, admin, between)
             waiting.until(lambda: _has_ledger(site), "a leader", deadline_s=30)
             yield site
+            recorded.demand_sound_history(plane)
 
 
 def start_again(site: Site) -> None:

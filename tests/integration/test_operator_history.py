@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import collections
 import itertools
-from collections.abc import Iterator
 from typing import Any
-
-import pytest
 
 from integration import operator_site
 from integration.operator_site import Floor, Json, Site
@@ -19,14 +16,6 @@ from railwright_testbed.history import REGISTRY, Revision
 from railwright_testbed.kwok import PREFIX
 
 SUCCEEDS = {f"{PREFIX}/run-for": "0.1s"}
-
-
-@pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    """A site of its own: on the shared one others fail on purpose."""
-    with operator_site.opened() as site:
-        yield site
-        recorded.demand_sound_history(site.plane)
 
 
 def test_the_history_holds_a_jobs_whole_life_and_is_sound(site: Site) -> None:

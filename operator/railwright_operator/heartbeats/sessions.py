@@ -47,6 +47,7 @@ class _Session:
     revoked: bool = False
     committing: bool = False
     granted_step: int = field(default=-1)
+    shown: SessionView | None = None
 
 
 class Sessions:
@@ -92,7 +93,7 @@ class Sessions:
         if held is None or held.attempt < attempt:
             self._sessions[job_uid] = _Session(job_uid, attempt, (), 1, (), [], {}, revoked=True)
         elif held.attempt == attempt:
-            held.revoked = True
+            held.revoked, held.shown = True, None
 
     def forget(self, job_uid: str) -> None:
         """Drop the job; its launchers are told that it is not known."""
@@ -103,19 +104,22 @@ class Sessions:
         return frozenset(self._sessions)
 
     def attempt(self, job_uid: str, attempt: int) -> SessionView | None:
-        """What is known of this attempt; None if it is not the one last expected."""
+        """What is known of this attempt; None if it is not the one last expected. The same object
+        until there is news."""
         held = self._sessions.get(job_uid)
         if held is None or held.attempt != attempt:
             return None
-        return SessionView(
-            job_uid=job_uid,
-            attempt=attempt,
-            num_processes=held.num_processes,
-            ranks=tuple(seat.view for seat in held.seats),
-            missing=tuple(sorted(held.missing)),
-            started_at_s=held.started_at_s,
-            revoked=held.revoked,
-        )
+        if held.shown is None:
+            held.shown = SessionView(
+                job_uid=job_uid,
+                attempt=attempt,
+                num_processes=held.num_processes,
+                ranks=tuple(seat.view for seat in held.seats),
+                missing=tuple(sorted(held.missing)),
+                started_at_s=held.started_at_s,
+                revoked=held.revoked,
+            )
+        return held.shown
 
     def admit(self, member: wire.Member) -> None:
         """Raise RefusedError unless this member is one that may speak, whoever it proves to be."""
@@ -217,8 +221,10 @@ class Sessions:
         return held
 
     def _seated(self, member: wire.Member, pod_uid: str) -> tuple[_Session, _Seat]:
-        """The seat of this pod. Before the start a new pod may take it, after it none may."""
+        """The seat of this pod, for news of it. Before the start a new pod may take it, after it
+        none may."""
         session = self._session(member)
+        session.shown = None
         seat = session.seats[member.node_rank]
         if seat.pod_uid not in ("", pod_uid):
             if session.started_at_s is not None:

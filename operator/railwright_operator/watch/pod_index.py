@@ -8,6 +8,7 @@ that is terminating still holds its devices.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from railwright_operator.watch.records import PodRecord
@@ -15,6 +16,12 @@ from railwright_operator.watch.records import PodRecord
 AttemptKey = tuple[str, int]
 
 NOTHING: Mapping[str, int] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class _Ordered:
+    home: str | None
+    pods: tuple[PodRecord, ...]
 
 
 class PodIndex:
@@ -26,6 +33,7 @@ class PodIndex:
         self._by_attempt: dict[AttemptKey, dict[str, PodRecord]] = {}
         self._used: dict[str, dict[str, int]] = {}
         self._live: dict[str, int] = {}
+        self._ordered: dict[AttemptKey, _Ordered] = {}
 
     def __repr__(self) -> str:
         return f"<PodIndex attempts={len(self._by_attempt)} nodes={len(self._used)}>"
@@ -38,15 +46,26 @@ class PodIndex:
         if new is not None:
             self._count(new, 1)
             if new.job_uid is not None:
-                self._by_attempt.setdefault((new.job_uid, new.attempt), {})[new.uid] = new
+                key = new.job_uid, new.attempt
+                self._by_attempt.setdefault(key, {})[new.uid] = new
+                self._ordered.pop(key, None)
 
     def of(self, key: AttemptKey) -> tuple[PodRecord, ...]:
-        """The pods of an attempt by node rank; of one rank the newest last.
+        """The pods of an attempt by node rank; of one rank the newest last. The same object until
+        one of them changes.
 
         A rank can seem to have two: our own new pod is known before the end of the one that had its
         name, or even before that one's beginning.
         """
-        return tuple(sorted(self._at_home(key), key=lambda record: (record.node_rank, record.rv)))
+        home = self._namespace_of(key[0])
+        held = self._ordered.get(key)
+        if held is not None and held.home == home:
+            return held.pods
+        if key not in self._by_attempt:
+            return ()
+        pods = sorted(self._at_home(key), key=lambda record: (record.node_rank, record.rv))
+        self._ordered[key] = _Ordered(home, tuple(pods))
+        return self._ordered[key].pods
 
     def uid_of(self, job_uid: str, attempt: int, node_rank: int) -> str | None:
         """The UID of the live pod at this rank; None when there is none, or not just one."""
@@ -73,10 +92,12 @@ class PodIndex:
     def _drop(self, record: PodRecord) -> None:
         if record.job_uid is None:
             return
-        pods = self._by_attempt[record.job_uid, record.attempt]
+        key = record.job_uid, record.attempt
+        self._ordered.pop(key, None)
+        pods = self._by_attempt[key]
         del pods[record.uid]
         if not pods:
-            del self._by_attempt[record.job_uid, record.attempt]
+            del self._by_attempt[key]
 
     def _count(self, record: PodRecord, sign: int) -> None:
         if not record.node or record.terminal:
