@@ -249,3 +249,19 @@ def test_a_beat_tells_a_restarted_operator_the_master_for_those_that_still_wait(
     assert answer.order is wire.Order.GO
     assert answer.world is not None
     assert (answer.world.master_address, answer.world.master_port) == ("10.0.0.7", 29501)
+
+
+def test_what_is_known_is_the_same_object_until_there_is_news() -> None:
+    world = World()
+    before = world.view()
+    assert world.view() is before
+    world.register(0)
+    assert world.view().missing == (1,)
+    world.register(1)
+    started = world.view()
+    assert started.missing == ()
+    world.now_s += 2
+    world.sessions.beat(beat(0, 1), "pod-0")
+    assert world.view().ranks[0].heard_at_s == world.now_s
+    world.sessions.revoke(JOB, 2)
+    assert world.view().revoked

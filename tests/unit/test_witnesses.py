@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from railwright_operator.witnesses import REASON_LENGTH_MAX, WAITING_LENGTH_MAX
 from railwright_scheduler.attempt.assessment import REMOVAL_S, Ongoing, PodState, Succeeded
 from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.phases import Phase
-from worlds.observing import Watched
+from worlds.observing import Watched, node_record
 
 TERMINATED = wire.Failure(0, 143, message="ended by SIGTERM")
 
@@ -128,3 +130,27 @@ def test_a_kubelets_words_are_cut_to_what_a_condition_holds() -> None:
     told = seen.rank().waiting
     assert told.startswith("E" * REASON_LENGTH_MAX + ": x")
     assert len(told) == REASON_LENGTH_MAX + 2 + WAITING_LENGTH_MAX
+
+
+NEWS: dict[str, Callable[[Watched], object]] = {
+    "a pod failed": lambda seen: seen.pod(1, phase="Failed", ended=ended(3)),
+    "a pod is being deleted": lambda seen: seen.pod(1, deleted=True),
+    "a launcher was heard": lambda seen: seen.beat(1),
+    "a node is gone": lambda seen: seen.nodes.pop("uid-n1"),
+    "a node is not ready": lambda seen: seen.nodes.update(
+        {"uid-n1": replace(node_record("n1"), ready=False)}
+    ),
+    "its status changed": lambda seen: seen.record(Phase.RUNNING),
+}
+
+
+@pytest.mark.parametrize("news", NEWS)
+def test_ranks_of_a_gang_that_stands_still_are_kept_until_there_is_news(news: str) -> None:
+    seen = Watched(num_nodes=3, phase=Phase.STARTING)
+    seen.turn()
+    before = seen.world().jobs[0].ranks
+    assert seen.world().jobs[0].ranks is before
+    NEWS[news](seen)
+    after = seen.world().jobs[0].ranks
+    assert after[1] != before[1]
+    assert after[0] == before[0] or news == "its status changed"
