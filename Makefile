@@ -53,7 +53,7 @@ lock: ## resolve pyproject.toml into requirements.lock again
 .PHONY: check
 check: lint types ## what must hold before every commit: lint, types, house, unit, property; < 2 min
 	$(call say,house, unit and property tests)
-	@$(PYTEST) tests/house tests/unit tests/property
+	@$(PYTEST) --numprocesses 2 tests/house tests/unit tests/property
 
 .PHONY: lint
 lint: $(SETUP) ## ruff: rules and format
@@ -69,7 +69,7 @@ types: $(SETUP) ## mypy, strict, on everything
 .PHONY: test
 test: lint types binaries ## everything: lint, types and all tests, real control plane and nodes included
 	$(call say,all tests)
-	@$(PYTEST) tests/house tests/unit tests/property tests/simulation
+	@$(PYTEST) --numprocesses 2 tests/house tests/unit tests/property tests/simulation
 	@$(SIDE_BY_SIDE) tests/e2e tests/integration
 
 .PHONY: house

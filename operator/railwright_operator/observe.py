@@ -20,13 +20,15 @@ from railwright_operator.watch.records import PodRecord
 from railwright_operator.watch.site import Site
 from railwright_operator.witnesses import Witnesses
 from railwright_operator.write.actuate import Actuator
+from railwright_scheduler.attempt import gang
 from railwright_scheduler.attempt.assessment import SILENT_S, RankSeen
 from railwright_scheduler.attempt.gang import Pod
 from railwright_scheduler.attempt.ledger import EntryState, Ledger
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.snapshot import Job
-from railwright_scheduler.turn import AttemptSeen, JobSeen, Turn, World
+from railwright_scheduler.turn import Turn
+from railwright_scheduler.world import AttemptSeen, JobSeen, World
 
 SUSPECT_S = SILENT_S - wire.BEAT_INTERVAL_S
 """From here on the kubelet is asked; the verdict needs SILENT_S and the kubelet's silence too."""
@@ -136,7 +138,8 @@ class Observer:
 
     def _attempts(self, ledger: Ledger) -> dict[tuple[str, int], AttemptSeen]:
         """The attempts in flight, and those that are over and still have live pods."""
-        over = (key for key in self._pods.attempts() if self._is_over(key))
+        in_flight = {entry.key for entry in ledger.entries}
+        over = (key for key in self._pods.attempts() if key not in in_flight and self._is_over(key))
         seen = {key: self._attempt(key, self._pods.of(key)) for key in over}
         for entry in ledger.entries:
             # A pod can claim any rank; one that the plan does not have is none of the gang's.
@@ -151,12 +154,13 @@ class Observer:
         return any(not pod.terminal for pod in self._pods.of(key))
 
     def _attempt(self, key: tuple[str, int], pods: Iterable[PodRecord]) -> AttemptSeen:
+        found = tuple(_gang_pod(record) for record in pods)
         return AttemptSeen(
-            pods=tuple(_gang_pod(record) for record in pods),
+            pods=found,
             placed=self._actuator.placed(key),
             refusal=self._actuator.refusal(key),
             hindrance=self._actuator.hindrance(key),
-            age_s=self._ages.of("entry", *key),
+            stalled_s=self._ages.of("entry", *key, gang.reached(found)),
         )
 
     def _job(self, known: Known, in_flight: Collection[tuple[str, int]]) -> JobSeen:

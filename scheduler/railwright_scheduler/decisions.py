@@ -118,7 +118,16 @@ class Behind:
     free: int
 
 
-Reason = QueueMissing | PriorityClassMissing | NeverFits | NotEnoughNodes | Behind
+@dataclass(frozen=True, slots=True)
+class GangsAhead:
+    """There is room for this job's ``need`` pods, and ``pods`` of gangs decided before it are not
+    bound yet; so many are made and bound at a time."""
+
+    need: int
+    pods: int
+
+
+Reason = QueueMissing | PriorityClassMissing | NeverFits | NotEnoughNodes | Behind | GangsAhead
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from enum import StrEnum
 from railwright_scheduler.decisions import (
     AmountPairs,
     Behind,
+    GangsAhead,
     NeverFits,
     NotEnoughNodes,
     PriorityClassMissing,
@@ -33,6 +34,7 @@ class Code(StrEnum):
     NEVER_FITS = "NeverFits"
     NOT_ENOUGH_NODES = "NotEnoughNodes"
     BEHIND_OTHERS = "BehindOthers"
+    GANGS_AHEAD = "GangsAhead"
 
 
 def code(reason: Reason) -> str:
@@ -48,6 +50,8 @@ def code(reason: Reason) -> str:
             return Code.NOT_ENOUGH_NODES.value
         case Behind():
             return Code.BEHIND_OTHERS.value
+        case GangsAhead():
+            return Code.GANGS_AHEAD.value
 
 
 def sentence(reason: Reason) -> str:
@@ -63,6 +67,11 @@ def sentence(reason: Reason) -> str:
             return _not_enough(reason)
         case Behind():
             return _behind(reason)
+        case GangsAhead():
+            return (
+                f"there is room for its {_count(reason.need, 'pod')}; {reason.pods} of gangs "
+                "decided before it are made and bound first"
+            )
 
 
 def amount(resource: str, value: int) -> str:

@@ -12,83 +12,37 @@ tests all call this one function.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from railwright_scheduler import debts, refit
 from railwright_scheduler.attempt import assessment, gang, record
 from railwright_scheduler.attempt import ledger as ledgers
-from railwright_scheduler.attempt.assessment import Assessment, Ended, RankSeen, Succeeded
+from railwright_scheduler.attempt.assessment import Assessment, Ended, Succeeded
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.gang import Action, GangSeen, Pod
 from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.decide import decide
-from railwright_scheduler.decisions import Reason
+from railwright_scheduler.decisions import GangsAhead, Reason
 from railwright_scheduler.refit import Misfits
-from railwright_scheduler.snapshot import Job, Node, Snapshot, Unavailable
-
-AttemptKey = tuple[str, int]
+from railwright_scheduler.snapshot import Job, Snapshot, Unavailable
+from railwright_scheduler.world import AttemptKey, AttemptSeen, JobSeen, World
 
 SIDECAR_S = 30.0
 """How long a finished job's pods may still run beside their ranks."""
+
+UNBOUND_MAX = 2_048
+"""Pods that committing gangs together may still have to bind before another may join them; one gang
+alone may have more. What an API server does in ten seconds or so: decided later, a job is placed by
+what is then, and one of a higher priority need not wait behind thousands of pods.
+"""
 
 LEDGER_SIZE_NEW_MAX = 600_000
 LEDGER_SIZE_MAX = 1_000_000
 """Bytes, roughly. etcd takes 1.5 MiB; what does not fit waits for a later turn, and revoking what
 is already in the ledger may use what new entries may not."""
-
-
-@dataclass(frozen=True, slots=True)
-class JobSeen:
-    """One job as the API shows it, and its live attempt as all witnesses show it.
-
-    ``record`` is what its status is known to carry. ``held`` keeps it out of the queue whatever
-    fits. ``ranks`` has one row for each node rank of the live attempt; ``bound_age_s`` counts since
-    its gang was first seen bound, ``ended_age_s`` since the last attempt's end was first seen.
-    ``generation`` grows with every change of what its user asks for.
-    """
-
-    job: Job
-    suspend: bool
-    backoff_limit: int
-    record: JobRecord
-    ranks: tuple[RankSeen, ...] = ()
-    started: bool = False
-    bound_age_s: float = 0.0
-    ended_age_s: float = 0.0
-    held: Reason | None = None
-    generation: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptSeen:
-    """What the API shows of one attempt; ``age_s`` since it was first seen in the ledger."""
-
-    pods: tuple[Pod, ...] = ()
-    placed: bool = False
-    refusal: str | None = None
-    hindrance: str = ""
-    age_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """All that a turn depends on. ``used`` of the nodes counts live bound pods only.
-
-    ``attempts`` has every attempt of the ledger and every other that has pods: those that run, and
-    those whose pods should not be there. What a leader sees must begin with lists that it asked for
-    after it wrote its epoch, and never go back: a pod that it has not seen by then can be bound by
-    nobody but itself.
-    """
-
-    ledger: Ledger
-    levels: tuple[str, ...]
-    nodes: tuple[Node, ...]
-    queues: tuple[str, ...]
-    jobs: tuple[JobSeen, ...]
-    attempts: Mapping[AttemptKey, AttemptSeen]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +66,8 @@ def take(world: World) -> Turn:
     """Plan one turn. Pure: the same world gives the same turn, in any order of its parts."""
     before = ledgers.by_job(world.ledger.entries)
     jobs = _jobs(world, before)
-    plan = _Plan(world, _misfits(world, jobs))
+    unbound = _unbound(world)
+    plan = _Plan(world, _misfits(world, jobs, unbound), unbound)
     for entry in world.ledger.entries:
         plan.step(entry, jobs.get(entry.job_uid))
     judged = {uid: _judge(seen, before.get(uid, ())) for uid, seen in jobs.items()}
@@ -155,17 +110,22 @@ def _jobs(world: World, entries: Mapping[str, tuple[Entry, ...]]) -> dict[str, J
     return jobs
 
 
-def _misfits(world: World, jobs: Mapping[str, JobSeen]) -> dict[AttemptKey, Misfits]:
+def _unbound(world: World) -> dict[AttemptKey, list[str]]:
+    pods = _pods(world)
+    return {
+        entry.key: debts.unbound(entry, pods.get(entry.key, ())) for entry in world.ledger.entries
+    }
+
+
+def _misfits(
+    world: World, jobs: Mapping[str, JobSeen], unbound: Mapping[AttemptKey, Sequence[str]]
+) -> dict[AttemptKey, Misfits]:
     if not world.ledger.entries:
         return {}
-    pods = _pods(world)
     return refit.misfits(
         world.ledger.entries,
         nodes=world.nodes,
-        unbound={
-            entry.key: debts.unbound(entry, pods.get(entry.key, ()))
-            for entry in world.ledger.entries
-        },
+        unbound=unbound,
         jobs={uid: seen.job for uid, seen in jobs.items()},
     )
 
@@ -177,9 +137,19 @@ def _pods(world: World) -> dict[AttemptKey, tuple[Pod, ...]]:
 class _Plan:
     """The entries and actions of the turn so far; an entry that changes is stepped again."""
 
-    def __init__(self, world: World, misfits: Mapping[AttemptKey, Misfits]) -> None:
+    def __init__(
+        self,
+        world: World,
+        misfits: Mapping[AttemptKey, Misfits],
+        unbound: Mapping[AttemptKey, Sequence[str]],
+    ) -> None:
         self.entries: list[Entry] = []
         self.actions: list[Action] = []
+        self.unbound = sum(
+            len(unbound[entry.key])
+            for entry in world.ledger.entries
+            if entry.state is EntryState.COMMITTING
+        )
         self._world = world
         self._misfits = misfits
         self._size = sum(entry.size for entry in world.ledger.entries)
@@ -198,12 +168,22 @@ class _Plan:
             self.entries.append(step.entry)
         self.actions.extend(step.actions)
 
-    def add(self, entry: Entry, seen: JobSeen) -> None:
-        """A new entry, if the ledger has room for it; else it waits for a turn that has."""
+    def add(self, entry: Entry, seen: JobSeen) -> bool:
+        """Whether there was room for a new entry; else it waits for a turn that has."""
         if self._size + entry.size > LEDGER_SIZE_NEW_MAX and self.entries:
-            return
+            return False
         self._size += entry.size
         self.step(entry, seen)
+        return True
+
+    def admit(self, entry: Entry, seen: JobSeen) -> bool:
+        """Whether a new gang was begun; else it waits until others are bound."""
+        if self.unbound and self.unbound + len(entry.nodes) > UNBOUND_MAX:
+            return False
+        if not self.add(entry, seen):
+            return False
+        self.unbound += len(entry.nodes)
+        return True
 
     def revoke(self, seen: JobSeen, verdict: Assessment | None) -> None:
         cause = verdict.cause if isinstance(verdict, Ended) else None
@@ -249,7 +229,7 @@ class _Plan:
             refusal=attempt.refusal,
             hindrance=attempt.hindrance,
             misfits=self._misfits.get(entry.key, {}),
-            age_s=attempt.age_s,
+            stalled_s=attempt.stalled_s,
             recorded_attempt=entry.attempt if seen is None else seen.record.attempt,
             recorded_end=entry.attempt if seen is None else seen.record.ended,
         )
@@ -306,10 +286,14 @@ def _queue(world: World, plan: _Plan, jobs: Mapping[str, JobSeen]) -> dict[str, 
         jobs=tuple(job for job in waiting if job.uid not in held),
     )
     decisions = decide(snapshot)
-    for admit in decisions.admitted:
-        seen = jobs[admit.job_uid]
-        plan.add(_entry(seen, admit.nodes, admit.attempt, None), seen)
     reasons = {wait.job_uid: wait.reason for wait in decisions.waiting}
+    line = iter(decisions.admitted)
+    for admit in line:
+        seen = jobs[admit.job_uid]
+        if not plan.admit(_entry(seen, admit.nodes, admit.attempt, None), seen):
+            # Nobody goes before the first that has to wait, however small.
+            behind = [admit, *line]
+            reasons |= {each.job_uid: GangsAhead(len(each.nodes), plan.unbound) for each in behind}
     return reasons | {job.uid: held[job.uid] for job in waiting if job.uid in held}
 
 

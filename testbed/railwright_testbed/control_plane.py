@@ -69,6 +69,7 @@ class ControlPlane:
         self.url: str = f"https://{options.address}:{self._ports['kube-apiserver'].port}"
         self.token: str = self._admin.token
         self.ca_file: Path = self.directory / "serving" / "apiserver.crt"
+        self.signing_key: Path = self.directory / "service-accounts.key"
         self.entrance = Entrance(self.url, self.ca_file)
         self.etcd_port: int = self._ports["etcd"].port
         self.kubeconfig: Path = self.directory / "admin.kubeconfig"
@@ -104,7 +105,7 @@ class ControlPlane:
         controller_manager = identity.new_controller_manager()
         tokens = [self._admin, controller_manager, *self._node_tokens.values()]
         identity.write_tokens(self.directory / "tokens.csv", tokens)
-        identity.write_signing_key(self.directory / "service-accounts.key")
+        identity.write_signing_key(self.signing_key)
         self._start("etcd", self._etcd_flags())
         self.start_api_server()
         identity.write_kubeconfig(self.kubeconfig, self.entrance, token=self.token)
@@ -282,7 +283,6 @@ class ControlPlane:
         ]
 
     def _api_server_flags(self, entrance: Entrance, *, etcd_port: int) -> list[str]:
-        signing_key = self.directory / "service-accounts.key"
         # A loopback address is refused as the advertised one; this one (TEST-NET-1) is never
         # used, because nothing here reads the endpoints of the service `kubernetes`.
         loopback = self._options.address.startswith("127.")
@@ -297,8 +297,8 @@ class ControlPlane:
             f"--token-auth-file={self.directory / 'tokens.csv'}",
             "--authorization-mode=Node,RBAC",
             "--enable-admission-plugins=NodeRestriction",
-            f"--service-account-key-file={signing_key}",
-            f"--service-account-signing-key-file={signing_key}",
+            f"--service-account-key-file={self.signing_key}",
+            f"--service-account-signing-key-file={self.signing_key}",
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-cluster-ip-range={self._options.service_subnet}",
             "--endpoint-reconciler-type=none",
@@ -312,7 +312,7 @@ class ControlPlane:
             f"--kubeconfig={kubeconfig}",
             f"--authentication-kubeconfig={kubeconfig}",
             f"--authorization-kubeconfig={kubeconfig}",
-            f"--service-account-private-key-file={self.directory / 'service-accounts.key'}",
+            f"--service-account-private-key-file={self.signing_key}",
             f"--root-ca-file={self.ca_file}",
             "--use-service-account-credentials",
             "--controllers=*,-nodeipam,-node-route-controller,-cloud-node-lifecycle",

@@ -47,10 +47,12 @@ def main() -> None:
         site.namespace("bench")
         say(f"{nodes * OTHERS_A_NODE} pods of others")
         asyncio.run(_create_all(site, "/api/v1/namespaces/others/pods", _others(nodes)))
+        _until_running(site, "others", nodes * OTHERS_A_NODE)
         with gang_site.operated(site) as operator:
             say(f"{running} jobs that run, {QUEUED} that wait")
             asyncio.run(_create_all(site, _jobs_path(), _running(running)))
             _until_settled(site, {"Starting": running})
+            _until_running(site, "bench", running * GANG)
             asyncio.run(_create_all(site, _jobs_path(), _waiting()))
             _until_settled(site, {"Starting": running, "Queued": QUEUED})
             idle = _idle(site, operator)
@@ -71,7 +73,11 @@ def _idle(site: GangSite, operator: OperatorProcess) -> dict[str, float]:
 def _restarted(site: GangSite, operator: OperatorProcess) -> dict[str, float]:
     say("killed and started again")
     operator.stop()
+    # The others wait for more nodes than are free, and have a claim on these.
+    urgent = {"metadata": {"name": "urgent"}, "value": 1000}
+    asyncio.run(_create_all(site, "/apis/scheduling.k8s.io/v1/priorityclasses", [urgent]))
     job = gang_site.job("bench", "first", nodes=SPARE_NODES)
+    job["spec"]["priorityClassName"] = "urgent"
     asyncio.run(_create_all(site, _jobs_path(), [job]))
     started_s = time.monotonic()
     operator.start()
@@ -94,6 +100,16 @@ def _pass(seconds: float) -> None:
     """Let time go by: what is measured is that nothing happens."""
     end_s = time.monotonic() + seconds
     waiting.until(lambda: time.monotonic() > end_s, "time", deadline_s=seconds + 5)
+
+
+def _until_running(site: GangSite, namespace: str, pods: int) -> None:
+    """Wait until the simulated kubelets have come to all of them: they take one after another."""
+
+    def running() -> bool:
+        path = f"/api/v1/namespaces/{namespace}/pods?limit=1&fieldSelector=status.phase!=Running"
+        return not site.get(path)["items"]
+
+    waiting.until(running, f"{pods} pods run", deadline_s=SETTLED_DEADLINE_S, pause_s_longest=5.0)
 
 
 def _until_settled(site: GangSite, phases: dict[str, int]) -> None:

@@ -23,6 +23,7 @@ SURFACES: dict[str, list[str]] = {
         "Decisions",
         "Exclusion",
         "ExclusionCause",
+        "GangsAhead",
         "Job",
         "NeverFits",
         "Node",

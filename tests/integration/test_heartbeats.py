@@ -13,6 +13,7 @@ from railwright_operator.kube import errors
 from railwright_testbed import ControlPlane
 from worlds import heartbeats, shell
 from worlds.heartbeats import ATTEMPT, JOB, Heartbeats
+from worlds.tokens import aged
 
 OTHER_JOB = "0b1f5a5e-0000-4000-8000-000000000002"
 
@@ -81,6 +82,13 @@ async def test_a_token_for_another_job_or_for_no_audience_of_ours_is_refused(
 async def test_a_token_that_is_bound_to_no_pod_is_refused(world: Heartbeats) -> None:
     loose = await world.token_of({"audiences": [heartbeats.audience(JOB)]})
     assert (await world.say("/v1/beat", loose, beat(0)))[0] == 403
+
+
+async def test_an_expired_token_is_refused(world: Heartbeats, control_plane: ControlPlane) -> None:
+    token, key = (await tokens_of(world))[0], control_plane.signing_key
+    assert (await world.say("/v1/beat", aged(token, key, by_s=30), beat(0)))[0] == 200
+    expired = aged(token, key, by_s=heartbeats.TOKEN_LIFE_S + 60)
+    assert (await world.say("/v1/beat", expired, beat(0, sequence=2)))[0] == 403
 
 
 async def test_what_is_no_token_is_refused_and_asked_about_once(world: Heartbeats) -> None:

@@ -16,7 +16,7 @@ from railwright_scheduler.attempt.ledger import EntryState
 from railwright_scheduler.attempt.phases import EDGES, FINAL, Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.snapshot import Unavailable
-from railwright_scheduler.turn import AttemptSeen, JobSeen, World
+from railwright_scheduler.world import AttemptSeen, JobSeen, World
 from worlds import GPU, node
 from worlds.attempts import crash, entry, rank, seen, world_of
 

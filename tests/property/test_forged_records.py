@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from railwright_scheduler import turn
+from railwright_scheduler import turn, world
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.ledger import Entry
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import JobRecord
-from railwright_scheduler.turn import AttemptSeen, World
+from railwright_scheduler.world import AttemptSeen, World
 from worlds import GPU, node
 from worlds.attempts import entry, pods, rank, seen, world_of
 
@@ -85,7 +85,7 @@ def test_no_claim_of_a_status_stops_a_turn_or_the_ones_after_it(world: World) ->
     assert not (final and any(each.cause is None for each in its))
 
 
-def _recorded(job: turn.JobSeen, record: JobRecord) -> turn.JobSeen:
+def _recorded(job: world.JobSeen, record: JobRecord) -> world.JobSeen:
     ranks = tuple(rank(r, node=name) for r, name in enumerate(record.nodes))
     return replace(job, record=record, ranks=ranks if record.live else ())
 

@@ -29,7 +29,7 @@ from railwright_scheduler.simulator import leader
 from railwright_scheduler.simulator.api import Api
 from railwright_scheduler.simulator.run import RunError, run
 from railwright_scheduler.simulator.view import View
-from railwright_scheduler.turn import AttemptSeen, JobSeen
+from railwright_scheduler.world import AttemptSeen, JobSeen
 
 STEPS = 500
 SEEDS_MAX = 3000

@@ -14,7 +14,7 @@ from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.write.ledger import DeposedError
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
-from railwright_scheduler.turn import AttemptSeen, World
+from railwright_scheduler.world import AttemptSeen, World
 from worlds import node
 from worlds.attempts import NODES, entry, pods, seen, world_of
 

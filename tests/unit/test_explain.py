@@ -7,6 +7,7 @@ import pytest
 from railwright_scheduler import (
     Behind,
     Code,
+    GangsAhead,
     NeverFits,
     NotEnoughNodes,
     PriorityClassMissing,
@@ -28,6 +29,7 @@ def test_the_codes_are_a_closed_set() -> None:
         NeverFits(1, (), 0, 0, 0, (), (), ()),
         NotEnoughNodes(1, (), 1, 0, "", "", 0, ()),
         Behind(2, "team/a", first_need=1, first_free=0, need=1, free=1),
+        GangsAhead(need=1, pods=2048),
     ]
     assert [code(reason) for reason in reasons] == list(Code)
 

@@ -86,7 +86,12 @@ def test_a_pod_that_came_out_larger_than_planned_ends_the_commit_with_both_numbe
             CauseCode.COMMIT_REFUSED,
             "node n1 went, and node rank 1 was not bound to it yet",
         ),
-        ("n0 -", {"age_s": 60.5}, CauseCode.COMMIT_TIMED_OUT, "1 of 2 pods were bound in 60 s"),
+        (
+            "n0 -",
+            {"stalled_s": 60.5},
+            CauseCode.COMMIT_TIMED_OUT,
+            "1 of 2 pods were bound, and for 60 s none was made or bound",
+        ),
         ("n0 n1", {"stop": SUSPENDED}, CauseCode.SUSPENDED, "spec.suspend was set"),
     ],
 )
@@ -105,10 +110,10 @@ def test_a_commit_that_cannot_end_is_aborted_with_its_reason(
     ("pods", "changes"),
     [
         ("n0 n1", {"misfits": {"n1": "went"}}),
-        ("n0 n1", {"age_s": 1000.0}),
+        ("n0 n1", {"stalled_s": 1000.0}),
         ("n0~ n1", {}),
         ("n0 -", {"misfits": {"n0": "went"}}),
-        ("n0 -", {"age_s": 60.0}),
+        ("n0 -", {"stalled_s": 60.0}),
     ],
 )
 def test_what_comes_after_a_rank_is_bound_is_not_the_commits_matter(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -77,6 +78,25 @@ async def test_a_slow_start_on_a_node_whose_kubelet_renews_goes_on_to_its_deadli
         seen.leases.renewed = dict.fromkeys(("n0", "n1"), f"t{seen.now_s // 10}")
         await ask_all(seen)
     assert seen.cause(after_s=1.0).code is CauseCode.START_TIMED_OUT
+
+
+def test_a_commit_stalls_from_when_it_last_came_further() -> None:
+    seen = Watched(num_nodes=3, phase=Phase.QUEUED)
+    begun = LEDGER.with_entries([entry()])
+    for pod in seen.pods.of((JOB, 1)):
+        seen.pods.change(pod, replace(pod, node=""))
+
+    def stalled_s() -> float:
+        return seen.world(begun).attempts[JOB, 1].stalled_s
+
+    assert stalled_s() == 0.0
+    seen.now_s += 50
+    assert stalled_s() == 50.0
+    unbound = seen.pods.of((JOB, 1))[0]
+    seen.pods.change(unbound, replace(unbound, node="n0"))
+    assert stalled_s() == 0.0
+    seen.now_s += 50
+    assert stalled_s() == 50.0
 
 
 def test_only_launchers_that_say_nothing_for_long_are_looked_into() -> None:

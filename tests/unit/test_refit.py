@@ -10,7 +10,7 @@ import pytest
 
 from railwright_scheduler import refit, turn
 from railwright_scheduler.snapshot import Taint, Toleration, Unavailable
-from railwright_scheduler.turn import AttemptSeen
+from railwright_scheduler.world import AttemptSeen
 from worlds import GPU, node
 from worlds.attempts import LOST, entry, pods, seen, world_of
 from worlds.jobs import job

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,10 @@ from railwright_scheduler.attempt.ledger import EntryState
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.cluster import AMOUNT_MAX
-from railwright_scheduler.decisions import NotEnoughNodes
+from railwright_scheduler.decisions import GangsAhead, NotEnoughNodes
 from railwright_scheduler.snapshot import Unavailable
-from railwright_scheduler.turn import AttemptSeen, Turn
+from railwright_scheduler.turn import Turn
+from railwright_scheduler.world import AttemptSeen, JobSeen
 from worlds import GPU, node
 from worlds.attempts import (
     FAILED,
@@ -236,6 +238,43 @@ def test_a_ledger_that_is_full_takes_the_rest_in_a_later_turn() -> None:
     revoked = len(taken.ledger.entries)
     assert 0 < revoked < len(jobs)
     assert sum(entry.size for entry in taken.ledger.entries) <= turn.LEDGER_SIZE_NEW_MAX
+
+
+def large(name: str, num_nodes: int, **changes: Any) -> JobSeen:
+    return seen(name=name, job=replace(seen(name=name).job, num_nodes=num_nodes, **changes))
+
+
+def test_gangs_join_those_that_are_bound_while_the_pods_in_flight_are_not_too_many() -> None:
+    size = turn.UNBOUND_MAX // 2
+    hall = tuple(node(f"n{i:05}") for i in range(4 * size))
+    jobs = [large(name, size) for name in "abc"]
+    jobs.append(large("d", 1))
+    taken = turn.take(world_of(*jobs, nodes=hall))
+    assert [each.job_uid for each in taken.ledger.entries] == ["a", "b"]
+    # Not even one pod goes before the gang that has to wait.
+    assert dict(taken.waits) == {
+        "c": GangsAhead(need=size, pods=turn.UNBOUND_MAX),
+        "d": GangsAhead(need=1, pods=turn.UNBOUND_MAX),
+    }
+    bound = tuple(
+        replace(pod, node=name, uid=f"u{rank}", node_rank=rank)
+        for pod in pods("n0")
+        for rank, name in enumerate(taken.ledger.entries[0].nodes)
+    )
+    later = world_of(
+        *(replace(each, record=taken.records[each.job.uid]) for each in jobs),
+        nodes=hall,
+        entries=taken.ledger.entries,
+        attempts={("a", 1): AttemptSeen(pods=bound, placed=True)},
+    )
+    assert [each.job_uid for each in turn.take(later).ledger.entries] == ["b", "c"]
+
+
+def test_one_gang_alone_may_have_any_size() -> None:
+    hall = tuple(node(f"n{i:05}") for i in range(turn.UNBOUND_MAX + 2))
+    taken = turn.take(world_of(large("a", turn.UNBOUND_MAX + 1), large("b", 1), nodes=hall))
+    assert [each.job_uid for each in taken.ledger.entries] == ["a"]
+    assert list(taken.waits) == ["b"]
 
 
 def test_a_node_that_is_said_to_be_overfull_stops_no_decision() -> None:

@@ -16,7 +16,7 @@ from railwright_scheduler.attempt.gang import GangSeen, Pod
 from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
-from railwright_scheduler.turn import AttemptSeen, JobSeen, World
+from railwright_scheduler.world import AttemptSeen, JobSeen, World
 from worlds.jobs import GPU, job
 
 NODES = ("n0", "n1")
@@ -68,7 +68,7 @@ def gang_seen(text: str, **changes: Any) -> GangSeen:
         stop=None,
         refusal=None,
         misfits={},
-        age_s=1.0,
+        stalled_s=1.0,
         recorded_attempt=0,
         recorded_end=0,
     )

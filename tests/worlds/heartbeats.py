@@ -24,6 +24,8 @@ from worlds import shell
 
 JOB = "0b1f5a5e-0000-4000-8000-000000000001"
 ATTEMPT = 1
+TOKEN_LIFE_S = 600
+"""The shortest that an API server gives."""
 
 
 def audience(job_uid: str) -> str:
@@ -65,7 +67,7 @@ class Heartbeats:
         """A token bound to this pod, as the kubelet would mount it."""
         spec = {
             "audiences": [audience(audience_of)],
-            "expirationSeconds": 600,
+            "expirationSeconds": TOKEN_LIFE_S,
             "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": pod, "uid": uid},
         }
         return await self.token_of(spec)

@@ -23,7 +23,8 @@ from railwright_scheduler.attempt.assessment import Assessment, RankSeen
 from railwright_scheduler.attempt.causes import Cause
 from railwright_scheduler.attempt.ledger import Ledger
 from railwright_scheduler.attempt.phases import Phase
-from railwright_scheduler.turn import Turn, World
+from railwright_scheduler.turn import Turn
+from railwright_scheduler.world import World
 
 JOB = "11111111-1111-1111-1111-111111111111"
 LEDGER = Ledger(epoch=1, incarnation="x", holder="me")

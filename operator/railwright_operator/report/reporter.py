@@ -2,11 +2,11 @@
 
 A status is written when it differs from the one held, under that one's resourceVersion: a write
 that loses the race is simply made again by the next turn from the newer object. What is only told
-again with newer numbers, progress and why a job waits, is written at most every ``RETOLD_S``;
-nothing is written about a job that stands still, nor is its status made again to find that out.
-A turn starts the writes and does not wait for them: a job whose write is under way is looked at
-again once it ended. What goes wrong with one job is logged, and neither ends the turn nor keeps the
-others from being told.
+again with newer numbers, progress and why a job waits, is written at most every ``RETOLD_S``, and
+less often where there are many jobs; nothing is written about a job that stands still, nor is its
+status made again to find that out. A turn starts the writes and does not wait for them: a job whose
+write is under way is looked at again once it ended. What goes wrong with one job is logged, and
+neither ends the turn nor keeps the others from being told.
 """
 
 from __future__ import annotations
@@ -42,6 +42,10 @@ logger = logging.getLogger(__name__)
 Telling = Coroutine[Any, Any, None]
 
 RETOLD_S = 3.0
+RETOLD_PER_S_MAX = 10
+"""Of many jobs each is told less often: a thousand that wait would be told again all the time, as
+everything that starts or ends changes the numbers of what they wait for.
+"""
 
 WRITES_MAX = 16
 """So many statuses are written at a time: telling must not crowd out doing."""
@@ -229,7 +233,8 @@ class Reporter:
         )
 
     def _is_due(self, uid: str) -> bool:
-        return uid not in self._written_s or self._clock() - self._written_s[uid] >= RETOLD_S
+        interval_s = max(RETOLD_S, len(self._written_s) / RETOLD_PER_S_MAX)
+        return uid not in self._written_s or self._clock() - self._written_s[uid] >= interval_s
 
     async def _write(self, raw: Mapping[str, Any], patch: Mapping[str, Any]) -> bool:
         """Whether it is written now. Raises RequestFailed, too, when it is not."""

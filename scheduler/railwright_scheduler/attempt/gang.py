@@ -17,7 +17,7 @@ gang is bound, and the crash is judged like any other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from railwright_scheduler.attempt.causes import Cause, CauseCode
@@ -53,9 +53,9 @@ class GangSeen:
     ``hindrance`` is what went wrong last while it was bound, for the message of a time-out.
     ``stop`` is why the job no longer wants it (suspended, deleted); ``refusal`` what the API server
     answered to a create or bind it will never accept; ``misfits`` the nodes that cannot take their
-    rank any more, each with why; ``age_s`` counts since this leader first saw the entry; the
-    recorded attempts are those that the job's status is known to carry (a job that is gone needs no
-    record).
+    rank any more, each with why; ``stalled_s`` counts since this leader last saw its commit come
+    further (``reached``); the recorded attempts are those that the job's status is known to carry
+    (a job that is gone needs no record).
     """
 
     pods: tuple[Pod, ...]
@@ -63,7 +63,7 @@ class GangSeen:
     stop: Cause | None
     refusal: str | None
     misfits: Mapping[str, str]
-    age_s: float
+    stalled_s: float
     recorded_attempt: int
     recorded_end: int
     hindrance: str = ""
@@ -109,6 +109,11 @@ class Step:
 
     entry: Entry | None
     actions: tuple[Action, ...] = ()
+
+
+def reached(pods: Iterable[Pod]) -> int:
+    """How far a commit has come: pods made and pods bound."""
+    return sum(2 if pod.node else 1 for pod in pods)
 
 
 def step(entry: Entry, seen: GangSeen) -> Step:
@@ -171,10 +176,11 @@ def _why_abort(entry: Entry, seen: GangSeen) -> Cause | None:
                 CauseCode.COMMIT_REFUSED,
                 f"node {node} {seen.misfits[node]}, and node rank {rank} was not bound to it yet",
             )
-    if seen.age_s > COMMIT_DEADLINE_S:
+    if seen.stalled_s > COMMIT_DEADLINE_S:
         return Cause(
             CauseCode.COMMIT_TIMED_OUT,
-            f"{len(bound)} of {len(entry.nodes)} pods were bound in {COMMIT_DEADLINE_S:.0f} s"
+            f"{len(bound)} of {len(entry.nodes)} pods were bound, and for "
+            f"{COMMIT_DEADLINE_S:.0f} s none was made or bound"
             + (f"; last trouble: {seen.hindrance}" if seen.hindrance else ""),
         )
     return None

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from railwright_scheduler import turn
+from railwright_scheduler.attempt import gang
 from railwright_scheduler.attempt.assessment import Crash, PodState, RankSeen
 from railwright_scheduler.attempt.gang import Pod
 from railwright_scheduler.attempt.ledger import Ledger
@@ -23,7 +24,8 @@ from railwright_scheduler.simulator.objects import FOREIGN, JobObject
 from railwright_scheduler.simulator.room import free
 from railwright_scheduler.simulator.tables import Copy
 from railwright_scheduler.snapshot import Amounts, Job, Node, Unavailable
-from railwright_scheduler.turn import AttemptSeen, JobSeen, Turn, World
+from railwright_scheduler.turn import Turn
+from railwright_scheduler.world import AttemptSeen, JobSeen, World
 
 LEASE_STALE_S = 10
 
@@ -79,7 +81,7 @@ class View:
             if stored.value.job_uid != FOREIGN:
                 pods.setdefault(stored.value.key, []).append(stored.value)
         in_ledger = {entry.key: entry for entry in ledger.entries}
-        keys = {**pods, **in_ledger}
+        gangs = {key: tuple(map(_pod, pods.get(key, ()))) for key in {**pods, **in_ledger}}
         return World(
             ledger=ledger,
             levels=(),
@@ -90,12 +92,14 @@ class View:
             ),
             attempts={
                 key: AttemptSeen(
-                    pods=tuple(_pod(pod) for pod in pods.get(key, [])),
+                    pods=its,
                     placed=key in actuator.placed,
                     refusal=actuator.refusals.get(key),
-                    age_s=self._age_s("entry", key, now_s) if key in in_ledger else 0,
+                    stalled_s=self._age_s("entry", (key, gang.reached(its)), now_s)
+                    if key in in_ledger
+                    else 0,
                 )
-                for key in keys
+                for key, its in gangs.items()
             },
         )
 

@@ -1,0 +1,66 @@
+"""All that a turn depends on, as one value: jobs, their attempts, nodes, the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from railwright_scheduler.attempt.assessment import RankSeen
+from railwright_scheduler.attempt.gang import Pod
+from railwright_scheduler.attempt.ledger import Ledger
+from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.decisions import Reason
+from railwright_scheduler.snapshot import Job, Node
+
+AttemptKey = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class JobSeen:
+    """One job as the API shows it, and its live attempt as all witnesses show it.
+
+    ``record`` is what its status is known to carry. ``held`` keeps it out of the queue whatever
+    fits. ``ranks`` has one row for each node rank of the live attempt; ``bound_age_s`` counts since
+    its gang was first seen bound, ``ended_age_s`` since the last attempt's end was first seen.
+    ``generation`` grows with every change of what its user asks for.
+    """
+
+    job: Job
+    suspend: bool
+    backoff_limit: int
+    record: JobRecord
+    ranks: tuple[RankSeen, ...] = ()
+    started: bool = False
+    bound_age_s: float = 0.0
+    ended_age_s: float = 0.0
+    held: Reason | None = None
+    generation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptSeen:
+    """What the API shows of one attempt; ``stalled_s`` since its commit last came further."""
+
+    pods: tuple[Pod, ...] = ()
+    placed: bool = False
+    refusal: str | None = None
+    hindrance: str = ""
+    stalled_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """All that a turn depends on. ``used`` of the nodes counts live bound pods only.
+
+    ``attempts`` has every attempt of the ledger and every other that has pods: those that run, and
+    those whose pods should not be there. What a leader sees must begin with lists that it asked for
+    after it wrote its epoch, and never go back: a pod that it has not seen by then can be bound by
+    nobody but itself.
+    """
+
+    ledger: Ledger
+    levels: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    queues: tuple[str, ...]
+    jobs: tuple[JobSeen, ...]
+    attempts: Mapping[AttemptKey, AttemptSeen]
