@@ -160,7 +160,8 @@ class Observer:
             placed=self._actuator.placed(key),
             refusal=self._actuator.refusal(key),
             hindrance=self._actuator.hindrance(key),
-            stalled_s=self._ages.of("entry", *key, gang.reached(found)),
+            age_s=self._ages.of("entry", *key),
+            stalled_s=self._ages.of("commit", *key, gang.reached(found)),
         )
 
     def _job(self, known: Known, in_flight: Collection[tuple[str, int]]) -> JobSeen:

@@ -93,7 +93,7 @@ def take(world: World) -> Turn:
     binds = any(isinstance(action, gang.BindPod) for action in plan.actions)
     return Turn(
         ledger,
-        tuple(plan.actions),
+        _oldest_first(plan.actions, world.attempts),
         records,
         waits,
         assessments,
@@ -108,6 +108,15 @@ def _jobs(world: World, entries: Mapping[str, tuple[Entry, ...]]) -> dict[str, J
         if uid in jobs:
             jobs[uid] = replace(jobs[uid], record=record.agreed(jobs[uid].record, its))
     return jobs
+
+
+def _oldest_first(
+    actions: Iterable[Action], attempts: Mapping[AttemptKey, AttemptSeen]
+) -> tuple[Action, ...]:
+    """Gangs are finished in the order in which they were begun: only so many requests are under way
+    at a time, and who is behind would wait for as long as others are begun."""
+    new = AttemptSeen()
+    return tuple(sorted(actions, key=lambda action: -attempts.get(action.entry.key, new).age_s))
 
 
 def _unbound(world: World) -> dict[AttemptKey, list[str]]:

@@ -39,12 +39,17 @@ class JobSeen:
 
 @dataclass(frozen=True, slots=True)
 class AttemptSeen:
-    """What the API shows of one attempt; ``stalled_s`` since its commit last came further."""
+    """What the API shows of one attempt.
+
+    ``age_s`` counts since it was first seen in the ledger, ``stalled_s`` since its commit last came
+    further.
+    """
 
     pods: tuple[Pod, ...] = ()
     placed: bool = False
     refusal: str | None = None
     hindrance: str = ""
+    age_s: float = 0.0
     stalled_s: float = 0.0
 
 

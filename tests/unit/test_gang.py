@@ -87,6 +87,12 @@ def test_a_pod_that_came_out_larger_than_planned_ends_the_commit_with_both_numbe
             "node n1 went, and node rank 1 was not bound to it yet",
         ),
         (
+            ". .",
+            {"stalled_s": 60.5, "hindrance": "504"},
+            CauseCode.COMMIT_TIMED_OUT,
+            "0 of 2 pods were bound, and for 60 s none was made or bound; last trouble: 504",
+        ),
+        (
             "n0 -",
             {"stalled_s": 60.5},
             CauseCode.COMMIT_TIMED_OUT,
@@ -111,12 +117,13 @@ def test_a_commit_that_cannot_end_is_aborted_with_its_reason(
     [
         ("n0 n1", {"misfits": {"n1": "went"}}),
         ("n0 n1", {"stalled_s": 1000.0}),
+        (". .", {"stalled_s": 1000.0}),
         ("n0~ n1", {}),
         ("n0 -", {"misfits": {"n0": "went"}}),
         ("n0 -", {"stalled_s": 60.0}),
     ],
 )
-def test_what_comes_after_a_rank_is_bound_is_not_the_commits_matter(
+def test_what_is_bound_or_not_begun_yet_is_no_trouble_of_the_commit(
     pods: str, changes: dict[str, object]
 ) -> None:
     assert gang.step(entry(), gang_seen(pods, **changes)).entry == entry()

@@ -270,6 +270,22 @@ def test_gangs_join_those_that_are_bound_while_the_pods_in_flight_are_not_too_ma
     assert [each.job_uid for each in turn.take(later).ledger.entries] == ["b", "c"]
 
 
+def test_gangs_are_finished_in_the_order_in_which_they_were_begun() -> None:
+    begun = {"a": 1.0, "b": 7.0, "c": 3.0}
+    hall = tuple(node(f"n{i}") for i in range(8))
+    world = world_of(
+        *(seen(name=name) for name in (*begun, "d")),
+        nodes=hall,
+        entries=tuple(
+            replace(entry(), job_uid=name, job_name=name, nodes=(f"n{2 * i}", f"n{2 * i + 1}"))
+            for i, name in enumerate(begun)
+        ),
+        attempts={(name, 1): AttemptSeen(placed=True, age_s=age) for name, age in begun.items()},
+    )
+    actions = turn.take(world).actions
+    assert [action.entry.job_uid for action in actions] == [*"bbccaa", "d"]
+
+
 def test_one_gang_alone_may_have_any_size() -> None:
     hall = tuple(node(f"n{i:05}") for i in range(turn.UNBOUND_MAX + 2))
     taken = turn.take(world_of(large("a", turn.UNBOUND_MAX + 1), large("b", 1), nodes=hall))

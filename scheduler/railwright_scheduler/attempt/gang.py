@@ -176,7 +176,9 @@ def _why_abort(entry: Entry, seen: GangSeen) -> Cause | None:
                 CauseCode.COMMIT_REFUSED,
                 f"node {node} {seen.misfits[node]}, and node rank {rank} was not bound to it yet",
             )
-    if seen.stalled_s > COMMIT_DEADLINE_S:
+    # A gang that nobody has come to yet, behind thousands of pods, is not late.
+    begun = bool(seen.pods or seen.hindrance)
+    if begun and seen.stalled_s > COMMIT_DEADLINE_S:
         return Cause(
             CauseCode.COMMIT_TIMED_OUT,
             f"{len(bound)} of {len(entry.nodes)} pods were bound, and for "

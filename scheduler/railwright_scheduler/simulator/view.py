@@ -95,7 +95,8 @@ class View:
                     pods=its,
                     placed=key in actuator.placed,
                     refusal=actuator.refusals.get(key),
-                    stalled_s=self._age_s("entry", (key, gang.reached(its)), now_s)
+                    age_s=self._age_s("entry", key, now_s) if key in in_ledger else 0,
+                    stalled_s=self._age_s("commit", (key, gang.reached(its)), now_s)
                     if key in in_ledger
                     else 0,
                 )
