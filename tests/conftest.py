@@ -5,24 +5,30 @@ from __future__ import annotations
 import functools
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 import railwright_testbed
 
-TESTS = Path(__file__).parent
-E2E = TESTS / "e2e"
+E2E = Path(__file__).parent / "e2e"
 NOT_ROOT = "NOT RUN: REAL NODES NEED ROOT (RUN THIS AS ROOT, OR IN CI)"
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Side by side, each worker has a site of its own; the five real nodes are too much to have
-    twice."""
-    for item in items:
-        path = item.path.relative_to(TESTS)
-        group = path.parts[0] if item.path.is_relative_to(E2E) else str(path)
-        item.add_marker(pytest.mark.xdist_group(group))
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Where tests are given out by file, side by side, each worker has a site of its own; but the
+    five real nodes are too much to have twice."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    scheduler = LoadFileScheduling(config, log)
+    scheduler._split_scope = _site
+    return scheduler
+
+
+def _site(nodeid: str) -> str:
+    file = nodeid.partition("::")[0]
+    return "tests/e2e" if file.startswith("tests/e2e/") else file
 
 
 @pytest.hookimpl(tryfirst=True)

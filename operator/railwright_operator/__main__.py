@@ -13,7 +13,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from railwright_operator import backoff, connection, metrics, settings, wiring
+from railwright_operator import backoff, connection, garbage, metrics, settings, wiring
 from railwright_operator.endpoints import Endpoints
 from railwright_operator.handlers import KopfThread
 from railwright_operator.kube.client import Api
@@ -38,6 +38,7 @@ STANDARD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "a
 def main() -> int:
     """Run until a signal (0), until leadership is lost (1), or say what is misconfigured (2)."""
     _log_as_json()
+    garbage.collect_rarely()
     try:
         chosen = settings.from_environment(os.environ)
     except SettingsError as error:
@@ -115,6 +116,7 @@ async def _work(api: Api, parts: Parts, leading: asyncio.Event) -> None:
         await _persist(parts.copies.kinds.sync)
         for copy in (parts.copies.pods, parts.copies.nodes, parts.copies.classes):
             await copy.wait_synced()
+        garbage.keep_for_good()
         for start in parts.leading:
             tasks.create_task(start())
         await parts.cycle.run()

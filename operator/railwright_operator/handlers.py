@@ -13,7 +13,7 @@ import contextlib
 import functools
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from random import Random
 from typing import Any
 
@@ -116,6 +116,21 @@ class KopfThread:
         )
 
 
+class _Forgetful(kopf.DiffBaseStorage):
+    """Keeps no copy of any object, and compares none: no handler here asks what changed."""
+
+    def build(
+        self, *, body: kopf.Body, extra_fields: Iterable[Any] | None = None
+    ) -> kopf.BodyEssence:
+        return kopf.BodyEssence()
+
+    def fetch(self, *, body: kopf.Body) -> kopf.BodyEssence | None:
+        return None
+
+    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
+        """Nothing is kept."""
+
+
 def _nothing() -> None:
     """What ends a run before there is one."""
 
@@ -128,6 +143,7 @@ def failures_before(failures: int, *, lived_s: float) -> int:
 def _settings() -> kopf.OperatorSettings:
     """kopf with its defaults that matter here said aloud."""
     settings = kopf.OperatorSettings()
+    settings.persistence.diffbase_storage = _Forgetful()
     settings.posting.enabled = False
     settings.scanning.disabled = True
     settings.watching.server_timeout = 240

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from random import Random
 from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeVar
@@ -34,6 +34,9 @@ from railwright_operator.metrics import WatchMetrics
 logger = logging.getLogger(__name__)
 
 PAGE_OBJECTS = 500
+SLICE_OBJECTS = 100
+"""Others get the event loop in between."""
+
 PAGE_DEADLINE_S = 30.0
 STALL_S = 75.0
 WATCH_S = 300
@@ -196,21 +199,18 @@ class Reflector(Generic[R]):
         self.relists += 1
         self._metrics.relists.labels(self._kind).inc()
         seen: set[str] = set()
-        page_query = self._query | {"limit": str(PAGE_OBJECTS)}
         version = 0
-        while True:
-            page = await self._api.get(self._path, query=page_query, deadline_s=PAGE_DEADLINE_S)
-            self._heard()
-            version = int(page["metadata"]["resourceVersion"])
-            if version < self._newest:
-                self._rewind(version)
-            for raw in page.get("items") or ():
-                seen.add(raw["metadata"]["uid"])
-                self._take(raw)
-            following = page["metadata"].get("continue")
-            if not following:
-                break
-            page_query = page_query | {"continue": following}
+        async with contextlib.aclosing(self._pages()) as pages:
+            async for page in pages:
+                self._heard()
+                version = int(page["metadata"]["resourceVersion"])
+                if version < self._newest:
+                    self._rewind(version)
+                for number, raw in enumerate(page.get("items") or ()):
+                    if number % SLICE_OBJECTS == 0:
+                        await asyncio.sleep(0)
+                    seen.add(raw["metadata"]["uid"])
+                    self._take(raw)
         vanished = [
             held for uid, held in self._records.items() if uid not in seen and held.rv <= version
         ]
@@ -219,6 +219,27 @@ class Reflector(Generic[R]):
         self._version = self._newest = version
         self._listed_s = self._clock()
         self._first_list.set()
+
+    async def _pages(self) -> AsyncGenerator[Raw, None]:
+        """A whole list, page by page; the server makes the next one while one is taken in."""
+        query = self._query | {"limit": str(PAGE_OBJECTS)}
+        ahead = asyncio.create_task(self._page(query))
+        try:
+            while True:
+                page = await ahead
+                following = page["metadata"].get("continue")
+                if not following:
+                    yield page
+                    return
+                ahead = asyncio.create_task(self._page(query | {"continue": following}))
+                yield page
+        finally:
+            ahead.cancel()
+            await asyncio.gather(ahead, return_exceptions=True)
+
+    async def _page(self, query: Mapping[str, str]) -> Raw:
+        page: Raw = await self._api.get(self._path, query=query, deadline_s=PAGE_DEADLINE_S)
+        return page
 
     def _rewind(self, version: int) -> None:
         """The store is older than what it showed before: forget what came from the future."""
