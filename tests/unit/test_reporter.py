@@ -129,6 +129,17 @@ async def test_a_wait_whose_numbers_move_is_written_now_and_then_and_told_once()
     assert "9 of 9 nodes can take one now" in told[1][1]
 
 
+async def test_of_many_jobs_that_wait_each_is_told_less_often() -> None:
+    desk = Desk()
+    many = 10 * reporter.RETOLD_PER_S_MAX
+    told = [desk.add(reporting.raw_job(f"job-{number:03}")) for number in range(many)]
+    for free in range(50):
+        await desk.turn(waits=short(free % 3))
+        desk.now_s += 0.5
+    # In 25 s: at first, and after every 10 s.
+    assert {desk.store.count("patch", path) for path in told} == {3}
+
+
 async def test_another_reason_to_wait_is_told() -> None:
     desk = Desk()
     desk.add(reporting.raw_job("job"))
