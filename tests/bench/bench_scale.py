@@ -32,6 +32,7 @@ QUEUED = 1_000
 CONCURRENCY = 64
 LEASE_S = 1_200
 IDLE_S = 60.0
+QUIET_S = 10.0
 SETTLED_DEADLINE_S = 1_800.0
 DECIDED_DEADLINE_S = 120.0
 WRITES = ("create", "replace", "patch", "delete")
@@ -55,9 +56,23 @@ def main() -> None:
             _until_running(site, "bench", running * GANG)
             asyncio.run(_create_all(site, _jobs_path(), _waiting()))
             _until_settled(site, {"Starting": running, "Queued": QUEUED})
+            _until_quiet(site, operator)
             idle = _idle(site, operator)
             figures = idle | _restarted(site, operator)
         gang_site.report({"nodes": nodes, "pods": _count(site)} | figures)
+
+
+def _until_quiet(site: GangSite, operator: OperatorProcess) -> None:
+    """Wait until every job was told of the last of those that came after it."""
+
+    def quiet() -> bool:
+        before = _writes(site, operator)
+        _pass(QUIET_S)
+        writes = _writes(site, operator) - before
+        say(f"  {writes:.0f} writes in {QUIET_S:.0f} s")
+        return writes <= QUIET_S
+
+    waiting.until(quiet, "no more news", deadline_s=SETTLED_DEADLINE_S)
 
 
 def _idle(site: GangSite, operator: OperatorProcess) -> dict[str, float]:

@@ -140,6 +140,25 @@ async def test_of_many_jobs_that_wait_each_is_told_less_often() -> None:
     assert {desk.store.count("patch", path) for path in told} == {3}
 
 
+async def test_a_leader_that_finds_many_jobs_told_by_another_does_not_tell_all_again_at_once() -> (
+    None
+):
+    before, after = Desk(), Desk()
+    names = [f"job-{number:03}" for number in range(10 * reporter.RETOLD_PER_S_MAX)]
+    told = [before.add(reporting.raw_job(name)) for name in names]
+    await before.turn(waits=short(1))
+    for name, path in zip(names, told, strict=True):
+        after.add(reporting.raw_job(name, status=before.store.objects[path]["status"]))
+    await after.turn(waits=short(2))
+    assert sum(after.store.count("patch", path) for path in told) == 0
+    for _ in range(11):
+        after.now_s += 1.0
+        await after.turn(waits=short(2))
+        counts = [after.store.count("patch", path) for path in told]
+        assert sum(counts) <= 20 * (after.now_s - before.now_s)
+    assert set(counts) == {1}
+
+
 async def test_another_reason_to_wait_is_told() -> None:
     desk = Desk()
     desk.add(reporting.raw_job("job"))

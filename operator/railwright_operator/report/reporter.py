@@ -86,6 +86,8 @@ class Reporter:
         self._observer = observer
         self._wake = wake
         self._clock = clock
+        self._rng = rng
+        self._retold_s = RETOLD_S
         self._written_s: dict[str, float] = {}
         self._expiries: Pauses[str] = Pauses(
             base_s=EXPIRY_BACKOFF_BASE_S, cap_s=EXPIRY_BACKOFF_CAP_S, clock=clock, rng=rng
@@ -106,6 +108,7 @@ class Reporter:
         unread = {found.uid: found for found in self._jobs.unreadable()}
         self._forget_all_but(plan.records.keys() | unread.keys())
         self._commits.refuse_all_but(plan.records)
+        self._retold_s = max(RETOLD_S, len(plan.records) / RETOLD_PER_S_MAX)
         started_s = self._clock()
         for uid in [*plan.records, *(unread.keys() - plan.records.keys())]:
             if uid in self._under_way or not self._pauses.over(uid):
@@ -175,7 +178,7 @@ class Reporter:
         patch = status.difference(told.before, after)
         if not patch:
             self._quiet[uid] = told
-        if not patch or (status.is_retold(told.before, patch) and not self._is_due(uid)):
+        if not patch or (status.is_retold(told.before, patch) and not self._is_due_again(uid)):
             self._commits.recorded(uid, known.record)
             return None
         return self._record(known, record, told.before, after, patch)
@@ -199,7 +202,7 @@ class Reporter:
         generation = found.raw["metadata"]["generation"]
         after = status.unreadable(before, generation=generation, why=found.why)
         patch = status.difference(before, after)
-        if not patch or not self._is_due(found.uid):
+        if not patch or (found.uid in self._written_s and not self._is_due_again(found.uid)):
             return None
         self._written_s[found.uid] = self._clock()
         return self._say_unreadable(found, patch)
@@ -232,9 +235,12 @@ class Reporter:
             unreadable=self._jobs.why_unreadable(known.uid),
         )
 
-    def _is_due(self, uid: str) -> bool:
-        interval_s = max(RETOLD_S, len(self._written_s) / RETOLD_PER_S_MAX)
-        return uid not in self._written_s or self._clock() - self._written_s[uid] >= interval_s
+    def _is_due_again(self, uid: str) -> bool:
+        """Whether it is time for newer numbers. A leader that has just begun and finds a thousand
+        jobs told by another one comes to each of them at some time, and not to all at once."""
+        now_s = self._clock()
+        written_s = self._written_s.setdefault(uid, now_s - self._retold_s * self._rng.random())
+        return now_s - written_s >= self._retold_s
 
     async def _write(self, raw: Mapping[str, Any], patch: Mapping[str, Any]) -> bool:
         """Whether it is written now. Raises RequestFailed, too, when it is not."""
