@@ -159,8 +159,6 @@ def _stuck(parts: Parts, leadership: Leadership) -> list[str]:
     age_s = parts.cycle.turned_age_s()
     if leadership.held() and age_s > STUCK_S:
         return [f"no turn came to an end for {age_s:.0f} s"]
-    if parts.copies.pods.rewinds:
-        return ["the store went back in time: what was decided since is void"]
     return []
 
 

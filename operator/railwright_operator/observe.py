@@ -67,9 +67,11 @@ class Observer:
         self._witnesses = Witnesses(kubelets, ages=self._ages, clock=clock)
         self._ranks: dict[str, tuple[RankSeen, ...]] = {}
         self._known: dict[str, Known] = {}
+        self._furthest: dict[tuple[str, int], int] = {}
 
     def world(self, ledger: Ledger) -> World:
         """What is known now, under this ledger."""
+        self._ages.turn_begins()
         nodes = self._machines.look(self._site.levels)
         self._known = {known.uid: known for known in self._jobs.all()}
         in_flight = frozenset(entry.key for entry in ledger.entries)
@@ -140,11 +142,17 @@ class Observer:
         """The attempts in flight, and those that are over and still have live pods."""
         in_flight = {entry.key for entry in ledger.entries}
         over = (key for key in self._pods.attempts() if key not in in_flight and self._is_over(key))
-        seen = {key: self._attempt(key, self._pods.of(key)) for key in over}
+        seen = {key: self._attempt(key, _gang_pods(self._pods.of(key))) for key in over}
+        furthest: dict[tuple[str, int], int] = {}
         for entry in ledger.entries:
             # A pod can claim any rank; one that the plan does not have is none of the gang's.
-            pods = [pod for pod in self._pods.of(entry.key) if pod.node_rank < len(entry.nodes)]
+            found = (pod for pod in self._pods.of(entry.key) if pod.node_rank < len(entry.nodes))
+            pods = _gang_pods(found)
+            # Who deletes its pods again and again does not make it come further each time.
+            before = self._furthest.get(entry.key, 0)
+            furthest[entry.key] = self._furthest[entry.key] = max(before, gang.reached(pods))
             seen[entry.key] = self._attempt(entry.key, pods)
+        self._furthest = furthest
         return seen
 
     def _is_over(self, key: tuple[str, int]) -> bool:
@@ -153,15 +161,14 @@ class Observer:
             return False
         return any(not pod.terminal for pod in self._pods.of(key))
 
-    def _attempt(self, key: tuple[str, int], pods: Iterable[PodRecord]) -> AttemptSeen:
-        found = tuple(_gang_pod(record) for record in pods)
+    def _attempt(self, key: tuple[str, int], pods: tuple[Pod, ...]) -> AttemptSeen:
         return AttemptSeen(
-            pods=found,
+            pods=pods,
             placed=self._actuator.placed(key),
             refusal=self._actuator.refusal(key),
             hindrance=self._actuator.hindrance(key),
             age_s=self._ages.of("entry", *key),
-            stalled_s=self._ages.of("commit", *key, gang.reached(found)),
+            stalled_s=self._ages.of("commit", *key, self._furthest.get(key, 0)),
         )
 
     def _job(self, known: Known, in_flight: Collection[tuple[str, int]]) -> JobSeen:
@@ -201,6 +208,10 @@ class Observer:
             selector=known.selector,
             tolerations=known.tolerations,
         )
+
+
+def _gang_pods(found: Iterable[PodRecord]) -> tuple[Pod, ...]:
+    return tuple(map(_gang_pod, found))
 
 
 def _gang_pod(record: PodRecord) -> Pod:

@@ -39,6 +39,11 @@ alone may have more. What an API server does in ten seconds or so: decided later
 what is then, and one of a higher priority need not wait behind thousands of pods.
 """
 
+HINDERED_S = 5.0
+"""A gang whose requests failed and that stood still for so long keeps nobody else waiting."""
+
+PRIORITY_MAX = 2**31
+
 LEDGER_SIZE_NEW_MAX = 600_000
 LEDGER_SIZE_MAX = 1_000_000
 """Bytes, roughly. etcd takes 1.5 MiB; what does not fit waits for a later turn, and revoking what
@@ -93,7 +98,7 @@ def take(world: World) -> Turn:
     binds = any(isinstance(action, gang.BindPod) for action in plan.actions)
     return Turn(
         ledger,
-        _oldest_first(plan.actions, world.attempts),
+        _oldest_first(plan.actions, world.attempts, jobs),
         records,
         waits,
         assessments,
@@ -111,12 +116,29 @@ def _jobs(world: World, entries: Mapping[str, tuple[Entry, ...]]) -> dict[str, J
 
 
 def _oldest_first(
-    actions: Iterable[Action], attempts: Mapping[AttemptKey, AttemptSeen]
+    actions: Iterable[Action],
+    attempts: Mapping[AttemptKey, AttemptSeen],
+    jobs: Mapping[str, JobSeen],
 ) -> tuple[Action, ...]:
     """Gangs are finished in the order in which they were begun: only so many requests are under way
-    at a time, and who is behind would wait for as long as others are begun."""
+    at a time, and who is behind would wait for as long as others are begun. Those that were begun
+    together go as they stood in line; what a deleted job left goes first."""
     new = AttemptSeen()
-    return tuple(sorted(actions, key=lambda action: -attempts.get(action.entry.key, new).age_s))
+
+    def place(action: Action) -> tuple[float, int, int, str]:
+        key, seen = action.entry.key, jobs.get(action.entry.job_uid)
+        age_s = attempts.get(key, new).age_s
+        if seen is None:
+            return -age_s, -PRIORITY_MAX, 0, key[0]
+        return -age_s, -seen.job.priority, seen.job.submitted_s, key[0]
+
+    return tuple(sorted(actions, key=place))
+
+
+def _is_hindered(entry: Entry, world: World) -> bool:
+    """Whether something is wrong with this gang alone: others need not wait for it."""
+    seen = world.attempts.get(entry.key, AttemptSeen())
+    return seen.hindrance != "" and seen.stalled_s > HINDERED_S
 
 
 def _unbound(world: World) -> dict[AttemptKey, list[str]]:
@@ -157,7 +179,7 @@ class _Plan:
         self.unbound = sum(
             len(unbound[entry.key])
             for entry in world.ledger.entries
-            if entry.state is EntryState.COMMITTING
+            if entry.state is EntryState.COMMITTING and not _is_hindered(entry, world)
         )
         self._world = world
         self._misfits = misfits
@@ -186,12 +208,11 @@ class _Plan:
         return True
 
     def admit(self, entry: Entry, seen: JobSeen) -> bool:
-        """Whether a new gang was begun; else it waits until others are bound."""
+        """Whether it is time for a new gang; else it waits until others are bound."""
         if self.unbound and self.unbound + len(entry.nodes) > UNBOUND_MAX:
             return False
-        if not self.add(entry, seen):
-            return False
-        self.unbound += len(entry.nodes)
+        if self.add(entry, seen):
+            self.unbound += len(entry.nodes)
         return True
 
     def revoke(self, seen: JobSeen, verdict: Assessment | None) -> None:

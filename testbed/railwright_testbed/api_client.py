@@ -19,7 +19,6 @@ MERGE_PATCH = "application/merge-patch+json"
 # The API server closes connections that were idle for 90 s, and a request may be on its way then.
 _IDLE_S_MAX = 60.0
 _TRIES_MAX = 10
-_TRY_AGAIN_S = 1.0
 
 
 class ApiError(TestbedError):
@@ -71,15 +70,15 @@ class ApiClient:
     ) -> Json:
         """One request. OSError and HTTPException mean that no answer came.
 
-        It is sent again when the server had no time for it, as after a new kind was installed.
+        It is sent again when the server asks for that, as after a new kind was installed.
         """
         content = None if body is None else json.dumps(body).encode()
-        status, text = self._send(method, path, content, content_type)
+        status, text, again_s = self._send(method, path, content, content_type)
         for _ in range(_TRIES_MAX - 1):
-            if status != http.HTTPStatus.TOO_MANY_REQUESTS:
+            if status != http.HTTPStatus.TOO_MANY_REQUESTS or again_s is None:
                 break
-            time.sleep(_TRY_AGAIN_S)
-            status, text = self._send(method, path, content, content_type)
+            time.sleep(again_s)
+            status, text, again_s = self._send(method, path, content, content_type)
         if status >= 300:
             raise ApiError(
                 status, f"{method} {path} answered {status}: {text.decode(errors='replace')}"
@@ -89,7 +88,8 @@ class ApiClient:
 
     def _send(
         self, method: str, path: str, content: bytes | None, content_type: str
-    ) -> tuple[int, bytes]:
+    ) -> tuple[int, bytes, float | None]:
+        """The status, the body, and after how many seconds to ask again, if the server says so."""
         if time.monotonic() - self._used_s > _IDLE_S_MAX:
             self.close()
         self._used_s = time.monotonic()
@@ -101,7 +101,8 @@ class ApiClient:
         try:
             self._connection.request(method, path, body=content, headers=headers)
             response = self._connection.getresponse()
-            return response.status, response.read()
+            again = response.getheader("Retry-After")
+            return response.status, response.read(), None if again is None else float(again)
         except (OSError, http.client.HTTPException):
             self.close()
             raise

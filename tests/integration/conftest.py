@@ -70,8 +70,11 @@ def hall(site: Site) -> Iterator[Floor]:
 
 @pytest.fixture
 def gang(hall: Floor) -> Iterator[str]:
-    """The name of a job in the hall; after the test it is gone, and so is all it left."""
-    yield "gang"
+    """The name of a job in the hall; after the test it is gone, and so is all it left.
+
+    No two tests have one name: a simulated kubelet deletes by name, and may be late.
+    """
+    yield f"gang-{next(_numbers)}"
     hall.site.proxy.lift_all()
     hall.clear()
 

@@ -94,10 +94,8 @@ class Job(LiveJob):
         """Its status once every pod of this attempt is bound and recorded on the job."""
 
         def holds(status: Json) -> bool:
-            nodes = status.get("nodes", [])
-            return status.get("attempt") == attempt and self.bound(attempt) == dict(
-                enumerate(nodes)
-            )
+            nodes = dict(enumerate(status.get("nodes", [])))
+            return status.get("attempt") == attempt and self.bound(attempt) == nodes != {}
 
         return self.until(holds, f"attempt {attempt} bound", deadline_s=deadline_s)
 

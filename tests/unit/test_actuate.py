@@ -161,6 +161,14 @@ async def test_what_fails_for_now_is_not_tried_again_before_its_pause_is_over() 
     assert await shell.do(CREATE) == ["create"]
 
 
+async def test_an_answer_that_cannot_be_read_is_its_gangs_trouble_and_its_request_pauses() -> None:
+    shell = Shell()
+    shell.server.answers["create"] = {"metadata": {"uid": "u10"}}
+    assert await shell.do(CREATE) == ["create"]
+    assert shell.told == (None, "KeyError: 'spec'")
+    assert await shell.do(CREATE) == []
+
+
 async def test_pauses_grow_with_each_failure_and_end_with_a_success() -> None:
     shell = Shell()
     shell.server.answers["create"] = BUSY

@@ -270,6 +270,29 @@ def test_gangs_join_those_that_are_bound_while_the_pods_in_flight_are_not_too_ma
     assert [each.job_uid for each in turn.take(later).ledger.entries] == ["b", "c"]
 
 
+def test_a_gang_in_trouble_keeps_no_other_waiting_for_long() -> None:
+    hall = tuple(node(f"n{i:05}") for i in range(turn.UNBOUND_MAX + 2))
+    stuck = replace(entry(), job_uid="a", job_name="a", nodes=(hall[-2].name, hall[-1].name))
+
+    def begun(**trouble: Any) -> list[str]:
+        attempts = {("a", 1): AttemptSeen(placed=True, stalled_s=turn.HINDERED_S + 1, **trouble)}
+        jobs = (seen(name="a"), large("b", turn.UNBOUND_MAX))
+        world = world_of(*jobs, nodes=hall, entries=(stuck,), attempts=attempts)
+        return [each.job_uid for each in turn.take(world).ledger.entries]
+
+    assert begun() == ["a"]
+    assert begun(hindrance="504") == ["a", "b"]
+
+
+def test_gangs_that_were_begun_together_are_finished_as_they_stood_in_line() -> None:
+    hall = tuple(node(f"n{i}") for i in range(6))
+    jobs = [large("a", 2), large("b", 2, priority=5), large("c", 2, submitted_s=-1)]
+    begun = turn.take(world_of(*jobs, nodes=hall)).ledger.entries
+    attempts = {each.key: AttemptSeen(placed=True) for each in begun}
+    actions = turn.take(world_of(*jobs, nodes=hall, entries=begun, attempts=attempts)).actions
+    assert [action.entry.job_uid for action in actions] == [*"bbccaa"]
+
+
 def test_gangs_are_finished_in_the_order_in_which_they_were_begun() -> None:
     begun = {"a": 1.0, "b": 7.0, "c": 3.0}
     hall = tuple(node(f"n{i}") for i in range(8))

@@ -108,7 +108,8 @@ class Reporter:
         unread = {found.uid: found for found in self._jobs.unreadable()}
         self._forget_all_but(plan.records.keys() | unread.keys())
         self._commits.refuse_all_but(plan.records)
-        self._retold_s = max(RETOLD_S, len(plan.records) / RETOLD_PER_S_MAX)
+        told = sum(record.phase not in FINAL for record in plan.records.values())
+        self._retold_s = max(RETOLD_S, told / RETOLD_PER_S_MAX)
         started_s = self._clock()
         for uid in [*plan.records, *(unread.keys() - plan.records.keys())]:
             if uid in self._under_way or not self._pauses.over(uid):
@@ -202,7 +203,8 @@ class Reporter:
         generation = found.raw["metadata"]["generation"]
         after = status.unreadable(before, generation=generation, why=found.why)
         patch = status.difference(before, after)
-        if not patch or (found.uid in self._written_s and not self._is_due_again(found.uid)):
+        told_s = self._written_s.get(found.uid)
+        if not patch or (told_s is not None and self._clock() - told_s < RETOLD_S):
             return None
         self._written_s[found.uid] = self._clock()
         return self._say_unreadable(found, patch)

@@ -14,6 +14,7 @@ class Ages:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
+        self._now_s = clock()
         self._since: dict[Hashable, float] = {}
         self._seen: set[Hashable] = set()
 
@@ -21,10 +22,14 @@ class Ages:
         return f"<Ages facts={len(self._since)}>"
 
     def of(self, *fact: Hashable) -> float:
-        """Seconds since this fact was first seen; 0.0 when it is new in this turn."""
+        """Seconds since this fact was first seen, as of the turn's beginning; 0.0 when it is new
+        in this turn."""
         self._seen.add(fact)
-        now_s = self._clock()
-        return now_s - self._since.setdefault(fact, now_s)
+        return self._now_s - self._since.setdefault(fact, self._now_s)
+
+    def turn_begins(self) -> None:
+        """All ages of a turn are taken at one moment: what is first seen together is of one age."""
+        self._now_s = self._clock()
 
     def turn_over(self) -> None:
         """Forget the facts that were not asked about since the last call."""

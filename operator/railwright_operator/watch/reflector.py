@@ -10,8 +10,9 @@ A stream owes every event. Should one be lost all the same, only a list tells: a
 the end of a stream is followed by one.
 
 Lists are read without a resourceVersion, that is, from the quorum. A list older than what the
-stream has shown means that the store was restored from a backup: the copy is replaced outright and
-``rewinds`` counts it, because whoever holds decisions made from the future must hear of it.
+stream has shown means that the store was restored from a backup. What was decided since is void,
+here and in everybody's memory, and no part of it may meet what is: ``StoreWentBackError`` is for
+nobody to catch.
 """
 
 from __future__ import annotations
@@ -60,6 +61,10 @@ class Record(Protocol):
 
 
 R = TypeVar("R", bound=Record)
+
+
+class StoreWentBackError(Exception):
+    """The store is older than what it has shown before: this process has to begin anew."""
 
 
 class _RelistError(Exception):
@@ -116,14 +121,13 @@ class Reflector(Generic[R]):
         self.relists = 0
         self.events = 0
         self.errors = 0
-        self.rewinds = 0
         self._held_count = metrics.records.labels(kind)
         metrics.heard_age_s.labels(kind).set_function(self.heard_age_s)
 
     def __repr__(self) -> str:
         return (
             f"<Reflector {self._kind} records={len(self._records)} version={self._version}"
-            f" relists={self.relists} errors={self.errors} rewinds={self.rewinds}>"
+            f" relists={self.relists} errors={self.errors}>"
         )
 
     @property
@@ -156,7 +160,7 @@ class Reflector(Generic[R]):
             self._put(held, record)
 
     async def run(self) -> None:
-        """List and watch until cancelled."""
+        """List and watch until cancelled. Raises StoreWentBackError."""
         failures = 0
         while True:
             started_s, applied = self._clock(), self.events
@@ -165,6 +169,8 @@ class Reflector(Generic[R]):
                 if self._version is None or self._clock() - self._listed_s >= RESYNC_S:
                     await self._relist()
                 await self._follow()
+            except StoreWentBackError:
+                raise
             except _RelistError as error:
                 self._version = None
                 cause = error.cause
@@ -198,6 +204,7 @@ class Reflector(Generic[R]):
         self._version = None
         self.relists += 1
         self._metrics.relists.labels(self._kind).inc()
+        started_s = self._clock()
         seen: set[str] = set()
         version = 0
         async with contextlib.aclosing(self._pages()) as pages:
@@ -205,7 +212,8 @@ class Reflector(Generic[R]):
                 self._heard()
                 version = int(page["metadata"]["resourceVersion"])
                 if version < self._newest:
-                    self._rewind(version)
+                    self._metrics.errors.labels(self._kind, "rewound").inc()
+                    raise StoreWentBackError(f"{self._kind}: from {self._newest} to {version}")
                 for number, raw in enumerate(page.get("items") or ()):
                     if number % SLICE_OBJECTS == 0:
                         await asyncio.sleep(0)
@@ -217,8 +225,11 @@ class Reflector(Generic[R]):
         for held in vanished:
             self._put(held, None)
         self._version = self._newest = version
+        took_s = self._clock() - started_s
         self._listed_s = self._clock()
         self._first_list.set()
+        told = {"kind": self._kind, "objects": len(seen), "seconds": round(took_s, 2)}
+        logger.info("listed", extra=told)
 
     async def _pages(self) -> AsyncGenerator[Raw, None]:
         """A whole list, page by page; the server makes the next one while one is taken in."""
@@ -240,15 +251,6 @@ class Reflector(Generic[R]):
     async def _page(self, query: Mapping[str, str]) -> Raw:
         page: Raw = await self._api.get(self._path, query=query, deadline_s=PAGE_DEADLINE_S)
         return page
-
-    def _rewind(self, version: int) -> None:
-        """The store is older than what it showed before: forget what came from the future."""
-        self.rewinds += 1
-        self._metrics.errors.labels(self._kind, "rewound").inc()
-        logger.error("store went back", extra=self._context(f"from {self._newest} to {version}"))
-        self._newest = version
-        for held in [held for held in self._records.values() if held.rv > version]:
-            self._put(held, None)
 
     async def _follow(self) -> None:
         """Apply a stream's events until it ends."""

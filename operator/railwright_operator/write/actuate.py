@@ -143,6 +143,8 @@ class Actuator:
         elif self._more and len(self._under_way) < UNDER_WAY_MAX // 2:
             self._wake()
         if not task.cancelled() and (error := task.exception()) is not None:
+            self._hindrances[attempt] = f"{type(error).__name__}: {error}"[:REFUSAL_LENGTH_MAX]
+            self._pauses.failed(key)
             logger.error("action broke", exc_info=error, extra={"action": str(key)})
 
     async def _one(self, action: Action, key: ActionKey) -> None:

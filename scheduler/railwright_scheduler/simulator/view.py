@@ -42,6 +42,7 @@ class View:
         self.pods = Copy(api.pods, lasting=_still_bound)
         self.nodes = Copy(api.nodes, behind=behind)
         self._since_s: dict[tuple[str, object], int] = {}
+        self._furthest: dict[AttemptKey, int] = {}
         self._heard_s: dict[str, int] = {}
         self._planned: tuple[tuple[int, ...], Ledger, Turn] | None = None
 
@@ -96,7 +97,7 @@ class View:
                     placed=key in actuator.placed,
                     refusal=actuator.refusals.get(key),
                     age_s=self._age_s("entry", key, now_s) if key in in_ledger else 0,
-                    stalled_s=self._age_s("commit", (key, gang.reached(its)), now_s)
+                    stalled_s=self._age_s("commit", (key, self._furthest_of(key, its)), now_s)
                     if key in in_ledger
                     else 0,
                 )
@@ -197,6 +198,10 @@ class View:
             self._heard_s.setdefault(pod.uid, now_s)
         heard_s = self._heard_s.get(pod.uid)
         return None if heard_s is None else now_s - heard_s
+
+    def _furthest_of(self, key: AttemptKey, pods: tuple[Pod, ...]) -> int:
+        self._furthest[key] = max(self._furthest.get(key, 0), gang.reached(pods))
+        return self._furthest[key]
 
     def _age_s(self, what: str, key: object, now_s: int) -> int:
         return now_s - self._since_s.setdefault((what, key), now_s)
