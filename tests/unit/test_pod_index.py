@@ -94,6 +94,18 @@ def test_a_pod_in_another_namespace_is_none_of_the_jobs() -> None:
     assert index.used("n0")[GPU] == 16
 
 
+def test_whose_pods_they_are_is_asked_again_when_the_job_is_known() -> None:
+    homes: dict[str, str] = {}
+    index = PodIndex(homes.get)
+    index.change(None, record("u0"))
+    index.change(None, replace(record("u1", rank=1), namespace="elsewhere"))
+    assert [pod.uid for pod in index.of(("a", 1))] == ["u0", "u1"]
+    homes["a"] = "team"
+    assert [pod.uid for pod in index.of(("a", 1))] == ["u0"]
+    del homes["a"]
+    assert [pod.uid for pod in index.of(("a", 1))] == ["u0", "u1"]
+
+
 def test_a_pod_of_a_stranger_counts_on_its_node_only() -> None:
     index = PodIndex(lambda uid: None)
     stranger = replace(record("u0", node="n0", phase="Running"), job_uid=None)
