@@ -92,7 +92,7 @@ def _restarted(site: GangSite, operator: OperatorProcess) -> dict[str, float]:
     urgent = {"metadata": {"name": "urgent"}, "value": 1000}
     asyncio.run(_create_all(site, "/apis/scheduling.k8s.io/v1/priorityclasses", [urgent]))
     job = gang_site.job("bench", "first", nodes=SPARE_NODES)
-    job["spec"]["priorityClassName"] = "urgent"
+    job["spec"] |= {"priorityClassName": "urgent", "resourcesPerNode": {GPU: GANG_GPUS}}
     asyncio.run(_create_all(site, _jobs_path(), [job]))
     started_s = time.monotonic()
     operator.start()
