@@ -84,7 +84,7 @@ class Observer:
             nodes=nodes,
             queues=self._site.queues,
             jobs=jobs,
-            attempts=self._attempts(ledger),
+            attempts=self._attempts(ledger, in_flight),
         )
         self._kubelets.suspect(_silent(jobs), _unheard(jobs))
         self._ages.turn_over()
@@ -138,22 +138,22 @@ class Observer:
             return False
         return self._ages.of("over", uid) > FORGET_S
 
-    def _attempts(self, ledger: Ledger) -> dict[tuple[str, int], AttemptSeen]:
+    def _attempts(
+        self, ledger: Ledger, in_flight: Collection[tuple[str, int]]
+    ) -> dict[tuple[str, int], AttemptSeen]:
         """The attempts in flight, and those that are over and still have live pods."""
-        in_flight = {entry.key for entry in ledger.entries}
         over = (key for key in self._pods.attempts() if key not in in_flight and self._is_over(key))
-        seen = {key: self._attempt(key, _gang_pods(self._pods.of(key))) for key in over}
-        furthest: dict[tuple[str, int], int] = {}
+        found = {key: _gang_pods(self._pods.of(key)) for key in over}
         for entry in ledger.entries:
             # A pod can claim any rank; one that the plan does not have is none of the gang's.
-            found = (pod for pod in self._pods.of(entry.key) if pod.node_rank < len(entry.nodes))
-            pods = _gang_pods(found)
-            # Who deletes its pods again and again does not make it come further each time.
-            before = self._furthest.get(entry.key, 0)
-            furthest[entry.key] = self._furthest[entry.key] = max(before, gang.reached(pods))
-            seen[entry.key] = self._attempt(entry.key, pods)
-        self._furthest = furthest
-        return seen
+            pods = (pod for pod in self._pods.of(entry.key) if pod.node_rank < len(entry.nodes))
+            found[entry.key] = _gang_pods(pods)
+        # Who deletes its pods again and again does not make it come further each time.
+        self._furthest = {
+            entry.key: max(self._furthest.get(entry.key, 0), gang.reached(found[entry.key]))
+            for entry in ledger.entries
+        }
+        return {key: self._attempt(key, gang_pods) for key, gang_pods in found.items()}
 
     def _is_over(self, key: tuple[str, int]) -> bool:
         known = self._jobs.get(key[0])

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from railwright_scheduler import debts, refit
+from railwright_scheduler import debts, order, refit
 from railwright_scheduler.attempt import assessment, gang, record
 from railwright_scheduler.attempt import ledger as ledgers
 from railwright_scheduler.attempt.assessment import Assessment, Ended, Succeeded
@@ -41,8 +41,6 @@ what is then, and one of a higher priority need not wait behind thousands of pod
 
 HINDERED_S = 5.0
 """A gang whose requests failed and that stood still for so long keeps nobody else waiting."""
-
-PRIORITY_MAX = 2**31
 
 LEDGER_SIZE_NEW_MAX = 600_000
 LEDGER_SIZE_MAX = 1_000_000
@@ -123,14 +121,13 @@ def _oldest_first(
     """Gangs are finished in the order in which they were begun: only so many requests are under way
     at a time, and who is behind would wait for as long as others are begun. Those that were begun
     together go as they stood in line; what a deleted job left goes first."""
-    new = AttemptSeen()
+    actions = tuple(actions)
+    asked = {action.entry.job_uid: None for action in actions if action.entry.job_uid in jobs}
+    line = {job.uid: at for at, job in enumerate(order.by_turn(jobs[uid].job for uid in asked))}
 
-    def place(action: Action) -> tuple[float, int, int, str]:
-        key, seen = action.entry.key, jobs.get(action.entry.job_uid)
-        age_s = attempts.get(key, new).age_s
-        if seen is None:
-            return -age_s, -PRIORITY_MAX, 0, key[0]
-        return -age_s, -seen.job.priority, seen.job.submitted_s, key[0]
+    def place(action: Action) -> tuple[float, int]:
+        seen = attempts.get(action.entry.key, AttemptSeen())
+        return -seen.age_s, line.get(action.entry.job_uid, -1)
 
     return tuple(sorted(actions, key=place))
 

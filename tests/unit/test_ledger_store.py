@@ -171,13 +171,18 @@ async def test_a_write_whose_reply_was_lost_is_found_out_by_reading() -> None:
     assert store.parse(server.held).entries == ()
 
 
-async def test_a_write_that_never_arrived_is_said_and_can_be_made_again() -> None:
-    server = OneObject()
+async def gave_up(server: OneObject) -> tuple[LedgerStore, Ledger]:
+    """A leader whose write did not arrive, and what it wrote."""
     one = await leader(server, "one")
     server.lose = "request"
     planned = one.ledger.with_entries([attempts.entry()])
     with pytest.raises(errors.OutcomeUnknown):
         await one.write(planned)
+    return one, planned
+
+
+async def test_a_write_that_never_arrived_is_said_and_can_be_made_again() -> None:
+    one, planned = await gave_up(OneObject())
     assert one.ledger.entries == ()
     await one.write(planned)
     assert one.ledger == planned
@@ -185,11 +190,7 @@ async def test_a_write_that_never_arrived_is_said_and_can_be_made_again() -> Non
 
 async def test_a_write_that_arrived_late_is_found_when_the_ledger_is_confirmed() -> None:
     server = OneObject()
-    one = await leader(server, "one")
-    server.lose = "request"
-    planned = one.ledger.with_entries([attempts.entry()])
-    with pytest.raises(errors.OutcomeUnknown):
-        await one.write(planned)
+    one, planned = await gave_up(server)
     await one.confirm()
     await server.replace(store.PATH, store._manifest(planned, str(server.version)))
     with pytest.raises(errors.OutcomeUnknown):
