@@ -49,6 +49,15 @@ class FabricSpec(Part):
     without the label stands in no known domain of that level."""
 
 
+class Span(Part):
+    """How far a gang spreads at one level of the fabric."""
+
+    level: Level
+    """Node label of the level."""
+    domains: Count
+    """Number of its domains that the nodes stand in; each node without the label counts as one."""
+
+
 class LevelDomains(Part):
     """What was found at one level."""
 

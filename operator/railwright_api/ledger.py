@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from railwright_api import names
+from railwright_api.fabric import LEVELS_MAX, Span
 from railwright_api.schema import (
     AGE,
     RANKS_MAX,
@@ -26,7 +27,7 @@ from railwright_api.schema import (
     Sentence,
     rules,
 )
-from railwright_api.training_job import LAST_LINES_LENGTH_MAX
+from railwright_api.training_job import LAST_LINES_LENGTH_MAX, Shape
 
 ENTRIES_MAX = 4096
 
@@ -69,8 +70,10 @@ class Entry(Part):
     """Node of each node rank, in order."""
     per_node: Annotated[dict[str, Count], Field(max_length=32)]
     """What each node gives: cpu in millicores, memory and storage in bytes, all else in pieces."""
-    generation: Count
-    """metadata.generation of the job that it was decided for."""
+    spans: Annotated[tuple[Span, ...], Field(max_length=LEVELS_MAX)] = ()
+    """How far the nodes spread at each level of the fabric when they were chosen."""
+    shape: Shape = ""
+    """Digest of what its pods are made from."""
     cause: EntryCause | None = None
     """Why it is being aborted."""
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from railwright_api import names
-from railwright_api.fabric import LEVELS_MAX, Level
+from railwright_api.fabric import LEVELS_MAX, Span
 from railwright_api.schema import (
     AGE,
     Column,
@@ -21,15 +21,6 @@ from railwright_api.schema import (
     rules,
 )
 from railwright_api.training_job import CHECKPOINTS_MAX, Checkpoint
-
-
-class Span(Part):
-    """How far the gang spreads at one level of the fabric."""
-
-    level: Level
-    """Node label of the level."""
-    domains: Count
-    """Number of its domains that the nodes stand in."""
 
 
 class PlacementSpec(Part):

@@ -34,6 +34,9 @@ LAST_LINES_LENGTH_MAX = 4096
 SIGNAL_LENGTH_MAX = 32
 TEN_YEARS_S = 315_360_000
 
+Shape = Annotated[str, Field(max_length=64)]
+"""Digest of what the pods of a job are made from."""
+
 
 def _held(field: str, *, seen: tuple[str, ...] = (), optional: bool = False) -> Rule:
     """This field changes only in a job whose stored spec says suspend."""
@@ -200,6 +203,9 @@ class TrainingJobStatus(Part):
     """Attempts in a row that ended before every rank was there; the wait doubles with each."""
     nodes: NodeList = ()
     """Node of each node rank of the current attempt."""
+    shape: Shape | None = None
+    """Digest of what the pods of the current attempt were made from: numNodes, numProcPerNode,
+    resourcesPerNode and template."""
     nodes_summary: Annotated[str, Field(max_length=1100)] | None = None
     """The nodes in short: their names if they are few, else their number."""
     racks: Annotated[int, Field(ge=0, le=NODES_MAX)] | None = None

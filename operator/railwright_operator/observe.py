@@ -190,7 +190,7 @@ class Observer:
             bound_age_s=bound_age_s,
             ended_age_s=self._ages.of("ended", uid, record.ended),
             held=self._site.missing_class(known.job.spec.priority_class_name),
-            generation=known.generation,
+            shape=known.shape,
         )
 
     def _asked(self, known: Known) -> Job:

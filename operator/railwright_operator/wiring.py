@@ -203,7 +203,7 @@ def _actuator(
     launcher: pods.Launcher,
     wake: Callable[[], None],
 ) -> Actuator:
-    rendering = Rendering(copies.jobs, copies.nodes.records, site=copies.site, launcher=launcher)
+    rendering = Rendering(copies.jobs, launcher=launcher)
     return Actuator(
         api,
         pods=copies.pods,

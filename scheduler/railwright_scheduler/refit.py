@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from railwright_scheduler import eligibility
 from railwright_scheduler.attempt.ledger import Entry, EntryState
+from railwright_scheduler.placement import domains
 from railwright_scheduler.snapshot import Amounts, Job, Node
 
 AttemptKey = tuple[str, int]
@@ -48,6 +49,19 @@ def misfits(
             for resource, amount in entry.per_node.items():
                 debts[resource] = debts.get(resource, 0) + amount
     return found
+
+
+def scattered(entry: Entry, nodes: Mapping[str, Node], levels: Sequence[str]) -> str:
+    """How the nodes of a committing entry spread further than when they were chosen, since some
+    were relabelled; empty if they do not. ``levels`` names the domains of ``nodes``."""
+    if entry.state is not EntryState.COMMITTING:
+        return ""
+    found = [nodes[name] for name in entry.nodes if name in nodes]
+    now = dict(zip(levels, domains.spans(found, len(levels)), strict=True))
+    for level, planned in reversed(entry.spans):
+        if (count := now.get(level, 0)) > planned:
+            return f"its nodes stand in {count} domains of {level} now, planned was {planned}"
+    return ""
 
 
 def _why(node: Node | None, per_node: Amounts, owed: Amounts, job: Job | None) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from railwright_scheduler import debts, order, refit
+from railwright_scheduler import debts, intent, order, refit
 from railwright_scheduler.attempt import assessment, gang, record
 from railwright_scheduler.attempt import ledger as ledgers
 from railwright_scheduler.attempt.assessment import Assessment, Ended, Succeeded
@@ -179,6 +179,7 @@ class _Plan:
             if entry.state is EntryState.COMMITTING and not _is_hindered(entry, world)
         )
         self._world = world
+        self._nodes = {node.name: node for node in world.nodes} if world.ledger.entries else {}
         self._misfits = misfits
         self._size = sum(entry.size for entry in world.ledger.entries)
 
@@ -215,10 +216,7 @@ class _Plan:
     def revoke(self, seen: JobSeen, verdict: Assessment | None) -> None:
         cause = verdict.cause if isinstance(verdict, Ended) else None
         if verdict is not None and not isinstance(verdict, Succeeded):
-            if seen.suspend:
-                cause = _SUSPENDED
-            elif seen.job.num_nodes != len(seen.record.nodes):
-                cause = _RESHAPED
+            cause = intent.against_run(seen) or cause
         if cause is not None:
             self.add(_entry(seen, seen.record.nodes, seen.record.attempt, cause), seen)
 
@@ -252,34 +250,18 @@ class _Plan:
         return GangSeen(
             pods=tuple(pod for pod in _in_order(attempt.pods) if pod.node_rank < len(entry.nodes)),
             placed=attempt.placed,
-            stop=_why_stop(entry, seen),
+            stop=intent.against_commit(entry, seen),
             refusal=attempt.refusal,
             hindrance=attempt.hindrance,
             misfits=self._misfits.get(entry.key, {}),
+            scattered=refit.scattered(entry, self._nodes, self._world.levels),
             stalled_s=attempt.stalled_s,
             recorded_attempt=entry.attempt if seen is None else seen.record.attempt,
             recorded_end=entry.attempt if seen is None else seen.record.ended,
         )
 
 
-_DELETED = Cause(CauseCode.JOB_DELETED, "the job was deleted")
-_SUSPENDED = Cause(CauseCode.SUSPENDED, "spec.suspend was set")
-_RESHAPED = Cause(
-    CauseCode.SUSPENDED, "its shape was changed while it was suspended; it starts again with it"
-)
-_CHANGED = Cause(
-    CauseCode.SUSPENDED, "the job was changed while its gang was bound; it starts again as it is"
-)
 _OVER = Cause(CauseCode.COMMIT_REFUSED, "the attempt was over before this pod was made")
-
-
-def _why_stop(entry: Entry, seen: JobSeen | None) -> Cause | None:
-    """Why its job no longer wants this attempt, or not as it was decided."""
-    if seen is None:
-        return _DELETED
-    if seen.suspend:
-        return _SUSPENDED
-    return None if seen.generation == entry.generation else _CHANGED
 
 
 def _in_order(pods: Iterable[Pod]) -> tuple[Pod, ...]:
@@ -317,7 +299,8 @@ def _queue(world: World, plan: _Plan, jobs: Mapping[str, JobSeen]) -> dict[str, 
     line = iter(decisions.admitted)
     for admit in line:
         seen = jobs[admit.job_uid]
-        if not plan.admit(_entry(seen, admit.nodes, admit.attempt, None), seen):
+        spans = tuple(zip(world.levels, admit.spans, strict=True))
+        if not plan.admit(_entry(seen, admit.nodes, admit.attempt, None, spans), seen):
             # Nobody goes before the first that has to wait, however small.
             behind = [admit, *line]
             reasons |= {each.job_uid: GangsAhead(len(each.nodes), plan.unbound) for each in behind}
@@ -350,7 +333,13 @@ def _asking(seen: JobSeen) -> Job:
     return replace(seen.job, attempt=seen.record.attempt + 1)
 
 
-def _entry(seen: JobSeen, nodes: tuple[str, ...], attempt: int, cause: Cause | None) -> Entry:
+def _entry(
+    seen: JobSeen,
+    nodes: tuple[str, ...],
+    attempt: int,
+    cause: Cause | None,
+    spans: tuple[tuple[str, int], ...] = (),
+) -> Entry:
     return Entry(
         job_uid=seen.job.uid,
         namespace=seen.job.namespace,
@@ -360,7 +349,8 @@ def _entry(seen: JobSeen, nodes: tuple[str, ...], attempt: int, cause: Cause | N
         nodes=nodes,
         per_node=seen.job.per_node,
         cause=cause,
-        generation=seen.generation,
+        spans=spans,
+        shape=seen.shape,
     )
 
 

@@ -22,7 +22,7 @@ class JobSeen:
     ``record`` is what its status is known to carry. ``held`` keeps it out of the queue whatever
     fits. ``ranks`` has one row for each node rank of the live attempt; ``bound_age_s`` counts since
     its gang was first seen bound, ``ended_age_s`` since the last attempt's end was first seen.
-    ``generation`` grows with every change of what its user asks for.
+    ``shape`` is another whenever its pods would be made otherwise.
     """
 
     job: Job
@@ -34,7 +34,7 @@ class JobSeen:
     bound_age_s: float = 0.0
     ended_age_s: float = 0.0
     held: Reason | None = None
-    generation: int = 0
+    shape: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,7 +200,8 @@ def test_the_ledger_is_one_and_a_stale_write_of_it_fails(admin: ApiClient) -> No
         "state": "Aborting",
         "nodes": ["n1"],
         "perNode": {"memory": 2**62, "cpu": 8000},
-        "generation": 1,
+        "spans": [{"level": "railwright.dev/rack", "domains": 1}],
+        "shape": "7d8a",
         "cause": cause,
     }
     spec: dict[str, Any] = {"epoch": 1, "incarnation": "i", "holder": "h", "entries": [entry]}

@@ -48,6 +48,10 @@ CHANGES: dict[str, tuple[Callable[[Floor, str], None], str]] = {
         _patched("", {"metadata": {"labels": {operator_site.FLOOR_LABEL: "other"}}}),
         f"is not labelled {operator_site.FLOOR_LABEL}=",
     ),
+    "moved": (
+        _patched("", {"metadata": {"labels": {names.LABEL_RACK: "elsewhere"}}}),
+        f"its nodes stand in 2 domains of {names.LABEL_RACK} now, planned was 1",
+    ),
     "tainted": (_patched("", {"spec": {"taints": [TAINT]}}), "is tainted team=blue:NoSchedule"),
     "cordoned": (_patched("", {"spec": {"unschedulable": True}}), "is cordoned"),
 }
@@ -63,7 +67,7 @@ def test_a_gang_whose_node_changes_before_it_is_bound_is_planned_again_and_nothi
             for name, (change, _) in CHANGES.items():
                 change(floor, planned[name])
             for name, (_, why) in CHANGES.items():
-                said = f"node {planned[name]} {why}"
+                said = why if name == "moved" else f"node {planned[name]} {why}"
                 jobs[name].until(partial(_ended, said), said)
         for name, job in jobs.items():
             status = job.until(partial(_is_bound, job), "bound again")

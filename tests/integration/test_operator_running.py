@@ -14,6 +14,7 @@ from railwright_scheduler.attempt.assessment import SILENT_S
 from railwright_testbed import waiting
 from railwright_testbed.simulated_launchers import Played, SimulatedLaunchers
 
+GPU = "nvidia.com/gpu"
 OUTAGE_S = 30.0
 KUBELET_VERDICT_S = 13.0 + 3 * 2.0
 """How long after suspicion a dead kubelet's Lease would have been called stale."""
@@ -38,6 +39,30 @@ def test_a_running_job_that_is_suspended_frees_its_nodes_and_runs_again(
     job.patch({"suspend": False})
     status = job.until_phase("Running")
     assert (status["attempt"], status["restarts"], status["failures"]) == (2, 0, 0)
+
+
+def test_a_running_job_changed_while_no_operator_ran_starts_again_as_it_is_now(
+    site: Site, launchers: SimulatedLaunchers, floor: Floor
+) -> None:
+    job, other = floor.apply("job", gpus=4), floor.apply("other", gpus=4)
+    for each in (job, other):
+        each.until_phase("Running")
+    site.operator.stop()
+    for change in ({"suspend": True}, {"resourcesPerNode": {GPU: "8"}}, {"suspend": False}):
+        job.patch(change)
+    other.patch({"suspend": True})
+    other.patch({"suspend": False, "backoffLimit": 9})
+    operator_site.start_again(site)
+    status = job.until(_runs(2), "attempt 2 running")
+    assert (status["restarts"], status["failures"]) == (0, 0)
+    assert "its shape was changed" in status["lastEnd"]["message"]
+    asked = {
+        pod["spec"]["containers"][0]["resources"]["limits"][GPU]
+        for pod in job.pods()
+        if pod["metadata"]["labels"][names.LABEL_ATTEMPT] == "2"
+    }
+    assert asked == {"8"}
+    assert other.status()["attempt"] == 1
 
 
 def test_a_running_job_that_is_deleted_leaves_nothing(

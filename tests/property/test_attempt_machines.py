@@ -52,6 +52,7 @@ def gangs(draw: DrawFn) -> tuple[Entry, GangSeen]:
         stop=draw(st.sampled_from((None, None, SUSPENDED))),
         refusal=draw(st.sampled_from((None, None, "quota"))),
         misfits=dict.fromkeys(draw(st.sets(st.sampled_from(nodes), max_size=1)), "went"),
+        scattered=draw(st.sampled_from(("", "", "its nodes stand apart"))),
         stalled_s=draw(AGES),
         recorded_attempt=draw(st.integers(0, 1)),
         recorded_end=draw(st.integers(0, 1)),

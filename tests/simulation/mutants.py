@@ -19,7 +19,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
-from railwright_scheduler import debts, turn
+from railwright_scheduler import debts, intent, turn
 from railwright_scheduler.attempt import gang, record
 from railwright_scheduler.attempt.gang import BindPod, CreatePod, DeletePod, GangSeen, Step
 from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
@@ -241,7 +241,7 @@ def never(original: Original) -> Original:
 
 def ignores_suspend(original: Original) -> Original:
     return lambda entry, seen: original(
-        entry, seen and replace(seen, suspend=False, generation=entry.generation)
+        entry, seen and replace(seen, suspend=False, shape=entry.shape)
     )
 
 
@@ -250,7 +250,7 @@ def ignores_deletion(original: Original) -> Original:
 
 
 def ignores_changes(original: Original) -> Original:
-    return lambda entry, seen: original(entry, seen and replace(seen, generation=entry.generation))
+    return lambda entry, seen: original(entry, seen and replace(seen, shape=entry.shape))
 
 
 def stale_lists(original: Original) -> Original:
@@ -323,9 +323,9 @@ MUTANTS = (
     Mutant("live attempts are swept", turn._Plan, "sweep", sweeps_living),
     Mutant("nothing is swept", turn._Plan, "sweep", never),
     Mutant("a failure is counted twice", record, "fold", counts_twice),
-    Mutant("a suspended commit goes on", turn, "_why_stop", ignores_suspend),
-    Mutant("the commit of a deleted job goes on", turn, "_why_stop", ignores_deletion),
-    Mutant("a commit goes on though its job changed", turn, "_why_stop", ignores_changes),
+    Mutant("a suspended commit goes on", intent, "against_commit", ignores_suspend),
+    Mutant("the commit of a deleted job goes on", intent, "against_commit", ignores_deletion),
+    Mutant("a commit goes on though its job changed", intent, "against_commit", ignores_changes),
     Mutant("running attempts are not judged", turn, "_judge", running_is_not_judged),
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -39,7 +39,7 @@ class Stage:
         self.api.jobs.put(uid, JobObject(uid, "a", 1, {"gpu": 8}, 0, 0))
 
     def change(self, uid: str, **changes: Any) -> None:
-        self.api.jobs.put(uid, self.api.jobs.objects[uid].asking(**changes))
+        self.api.jobs.put(uid, replace(self.api.jobs.objects[uid], **changes))
 
     def run_pods(self) -> None:
         for pod in list(self.api.pods.objects.values()):

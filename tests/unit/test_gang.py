@@ -87,6 +87,12 @@ def test_a_pod_that_came_out_larger_than_planned_ends_the_commit_with_both_numbe
             "node n1 went, and node rank 1 was not bound to it yet",
         ),
         (
+            "n0 -",
+            {"scattered": "its nodes stand in 2 racks"},
+            CauseCode.COMMIT_REFUSED,
+            "its nodes stand in 2 racks",
+        ),
+        (
             ". .",
             {"stalled_s": 60.5, "hindrance": "504"},
             CauseCode.COMMIT_TIMED_OUT,
@@ -116,6 +122,7 @@ def test_a_commit_that_cannot_end_is_aborted_with_its_reason(
     ("pods", "changes"),
     [
         ("n0 n1", {"misfits": {"n1": "went"}}),
+        ("n0 n1", {"scattered": "its nodes stand in 2 racks"}),
         ("n0 n1", {"stalled_s": 1000.0}),
         (". .", {"stalled_s": 1000.0}),
         ("n0~ n1", {}),

@@ -12,13 +12,13 @@ from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord, ResumePoint
 
+CONTAINER = {"name": "train", "image": "image", "command": ["train"]}
 LAUNCHER = pods.Launcher("launcher", "http://operator")
 
 
 def raw_job(version: int, *, uid: str = "a", generation: int = 1, **more: Any) -> dict[str, Any]:
     """A TrainingJob as the API server sends it; ``more`` is spec, status or template parts."""
-    container = {"name": "train", "image": "image", "command": ["train"]}
-    template = {"spec": {"containers": [container], **more.get("pod", {})}}
+    template = {"spec": {"containers": [CONTAINER], **more.get("pod", {})}}
     return {
         "apiVersion": "railwright.dev/v1alpha1",
         "kind": "TrainingJob",
@@ -77,6 +77,24 @@ def test_a_changed_spec_is_read_again(jobs: Jobs) -> None:
     known = jobs.get("a")
     assert known is not None
     assert (known.job.spec.suspend, known.job.spec.num_nodes) == (True, 3)
+
+
+def test_a_shape_is_another_once_its_pods_would_be_made_otherwise(jobs: Jobs) -> None:
+    same: list[dict[str, Any]] = [{}, {"suspend": True}, {"backoffLimit": 9}, {"queue": "other"}]
+    others: list[dict[str, Any]] = [
+        {"numNodes": 3},
+        {"numProcPerNode": 2},
+        {"resourcesPerNode": {"nvidia.com/gpu": 4}},
+        {"template": {"spec": {"containers": [dict(CONTAINER, image="another")]}}},
+    ]
+    shapes = []
+    for version, spec in enumerate([*same, *others], 1):
+        jobs.absorb(raw_job(version, generation=version, spec=spec))
+        known = jobs.get("a")
+        assert known is not None
+        shapes.append(known.shape)
+    assert len({*shapes[: len(same)]}) == 1
+    assert len({*shapes}) == 1 + len(others)
 
 
 def test_what_is_gone_is_not_brought_back_by_late_news(jobs: Jobs) -> None:

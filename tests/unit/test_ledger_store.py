@@ -49,7 +49,8 @@ def entries(draw: st.DrawFn, uid: str) -> Entry:
         nodes=tuple(draw(st.lists(NAMES, min_size=1, max_size=4))),
         per_node=draw(st.dictionaries(NAMES, st.integers(0, 2**52), max_size=3)),
         cause=cause,
-        generation=draw(st.integers(0, 2**31)),
+        spans=tuple(draw(st.dictionaries(NAMES, st.integers(0, 2**31), max_size=2)).items()),
+        shape=draw(WORDS),
     )
 
 

@@ -77,6 +77,50 @@ def test_what_an_aborting_gang_may_still_be_given_counts() -> None:
     assert list(found) == [("a", 1)]
 
 
+@pytest.mark.parametrize(
+    ("racks", "said"),
+    [
+        (("b0/r0", "b0/r0"), ""),
+        (("b9/r9", "b9/r9"), ""),
+        (("b0/r0", "b0/r1"), "its nodes stand in 2 domains of rack now, planned was 1"),
+        (("b0/r0", "b1/r0"), "its nodes stand in 2 domains of rack now, planned was 1"),
+        (("b0/r0", "b0/"), "its nodes stand in 2 domains of rack now, planned was 1"),
+        (("b0/", "b0/"), "its nodes stand in 2 domains of rack now, planned was 1"),
+    ],
+)
+def test_a_gang_whose_nodes_were_moved_apart_is_told_how_far(
+    racks: tuple[str, ...], said: str
+) -> None:
+    planned = entry(spans=(("block", 1), ("rack", 1)))
+    nodes = {
+        name: node(name, *at.split("/")) for name, at in zip(planned.nodes, racks, strict=True)
+    }
+    assert refit.scattered(planned, nodes, ("block", "rack")) == said
+    assert refit.scattered(planned.aborted(LOST), nodes, ("block", "rack")) == ""
+
+
+def test_a_level_that_is_not_known_any_more_or_was_not_known_yet_moves_nobody_apart() -> None:
+    planned = entry(spans=(("block", 1), ("rack", 2)))
+    nodes = {"n0": node("n0", "r0", "h0"), "n1": node("n1", "r1", "h1")}
+    assert refit.scattered(planned, nodes, ("rack", "host")) == ""
+    assert refit.scattered(planned, {}, ("block", "rack")) == ""
+
+
+def test_a_gang_moved_apart_is_planned_again_together() -> None:
+    attempts = {("a", 1): AttemptSeen(pods=pods("- -"), placed=True)}
+    moved = (node("n0", "r0"), node("n1", "r1"), node("n2", "r1"))
+    planned = entry(spans=(("rack", 1),))
+    world = world_of(seen(), nodes=moved, levels=("rack",), entries=(planned,), attempts=attempts)
+    taken = turn.take(world)
+    (aborted,) = taken.ledger.entries
+    assert aborted.cause is not None
+    assert "2 domains of rack" in aborted.cause.message
+    later = turn.take(world_of(seen(taken.records["a"]), nodes=moved, levels=("rack",)))
+    assert [(each.nodes, each.spans) for each in later.ledger.entries] == [
+        (("n1", "n2"), (("rack", 1),))
+    ]
+
+
 def test_the_gang_is_rolled_back_and_its_job_planned_again_elsewhere() -> None:
     taken_by_another = (node("n0"), node("n1", used={GPU: 4}), node("n2"), node("n3"))
     attempts = {("a", 1): AttemptSeen(pods=pods("- -"), placed=True)}

@@ -70,6 +70,7 @@ def records(draw: st.DrawFn) -> JobRecord:
         attempt=ended + live,
         ended=ended,
         nodes=tuple(draw(st.lists(NAMES, min_size=1, max_size=6))) if live else (),
+        shape=draw(NAMES | st.just("")) if live else "",
         restarts=draw(st.integers(0, 9)),
         failures=draw(st.integers(0, 9)),
         last_end=draw(st.none() | CAUSES) if ended else None,

@@ -81,13 +81,38 @@ def test_a_commit_under_way_is_owed_every_rank_that_does_not_run(line: str, free
 
 def test_a_job_changed_while_its_gang_is_bound_starts_again_as_it_is() -> None:
     attempts = {("a", 1): AttemptSeen(pods=pods("- ."), placed=True)}
-    under_way = (entry(generation=1),)
-    changed = world_of(seen(generation=2), nodes=FREE, entries=under_way, attempts=attempts)
+    under_way = (entry(shape="before"),)
+    changed = world_of(seen(shape="now"), nodes=FREE, entries=under_way, attempts=attempts)
     taken = turn.take(changed)
     assert entries(taken) == ["a/1 Aborting n0 n1"]
     assert deleted(taken) == ["u10"]
     record = taken.records["a"]
     assert (record.ended, record.failures, record.backoff_s) == (1, 0, 0)
+
+
+def test_a_running_job_whose_shape_was_changed_unseen_starts_again_in_the_new_one() -> None:
+    record = replace(RUNNING, shape="before")
+    taken = turn.take(world_of(seen(record, shape="now"), nodes=BUSY))
+    (revoked,) = taken.ledger.entries
+    assert revoked.cause is not None
+    assert (revoked.cause.code, "its shape was changed" in revoked.cause.message) == (
+        CauseCode.SUSPENDED,
+        True,
+    )
+    now = taken.records["a"]
+    assert (now.ended, now.shape, now.failures, now.restarts) == (1, "", 0, 0)
+
+
+@pytest.mark.parametrize("shape", ["now", ""])
+def test_a_running_job_of_its_shape_or_of_none_that_is_known_goes_on(shape: str) -> None:
+    taken = turn.take(world_of(seen(replace(RUNNING, shape=shape), shape="now"), nodes=BUSY))
+    assert not taken.ledger.entries
+
+
+def test_a_committed_attempt_keeps_the_shape_it_was_decided_for() -> None:
+    taken = turn.take(world_of(seen(shape="now"), nodes=FREE))
+    assert [each.shape for each in taken.ledger.entries] == ["now"]
+    assert taken.records["a"].shape == "now"
 
 
 def test_a_rank_that_crashes_revokes_its_attempt_and_its_pods_are_deleted_at_once() -> None:

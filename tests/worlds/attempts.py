@@ -68,6 +68,7 @@ def gang_seen(text: str, **changes: Any) -> GangSeen:
         stop=None,
         refusal=None,
         misfits={},
+        scattered="",
         stalled_s=1.0,
         recorded_attempt=0,
         recorded_end=0,
@@ -105,6 +106,7 @@ def seen(record: JobRecord | None = None, *, name: str = "a", **changes: Any) ->
 def world_of(
     *jobs: JobSeen,
     nodes: tuple[Node, ...],
+    levels: tuple[str, ...] = (),
     entries: tuple[Entry, ...] = (),
     attempts: dict[tuple[str, int], AttemptSeen] | None = None,
 ) -> World:
@@ -112,7 +114,7 @@ def world_of(
     ledger = Ledger(epoch=3, incarnation="x", holder="me", entries=entries)
     return World(
         ledger=ledger,
-        levels=(),
+        levels=levels,
         nodes=nodes,
         queues=("default",),
         jobs=jobs,

@@ -73,6 +73,7 @@ def render(told: Told) -> Status:
         "failures": record.failures,
         "earlyEnds": record.early_ends or None,
         "nodes": [_name(node) for node in record.nodes[: schema.NODES_MAX]],
+        "shape": record.shape,
         "nodesSummary": _summary(record.nodes),
         "racks": told.racks if record.nodes else None,
         "progress": _progress(told),

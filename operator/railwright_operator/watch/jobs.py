@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import datetime
+import hashlib
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -39,6 +40,7 @@ class Known:
     selector: Mapping[str, str]
     tolerations: tuple[Toleration, ...]
     submitted_s: int
+    shape: str
     record: JobRecord
 
     @property
@@ -90,6 +92,9 @@ ATTEMPT_MAX = 999_999
 
 NODES_SIZE_MAX = 1_000_000
 """An aborting entry repeats them, and must fit in the ledger."""
+
+SHAPE = ("numNodes", "numProcPerNode", "resourcesPerNode", "template")
+"""Fields of the spec that its pods are made from."""
 
 _NO_NAMES = frozenset({"", ".", ".."})
 """Schema and API take them, and a path on the API server would lead elsewhere."""
@@ -206,8 +211,14 @@ class Jobs:
             selector=spec.get("nodeSelector", {}),
             tolerations=_tolerations(spec),
             submitted_s=int(created.timestamp()),
+            shape=_shape(raw["spec"]),
             record=record_of(raw),
         )
+
+
+def _shape(spec: Raw) -> str:
+    asked = orjson.dumps({field: spec.get(field) for field in SHAPE}, option=orjson.OPT_SORT_KEYS)
+    return hashlib.blake2b(asked, digest_size=8).hexdigest()
 
 
 def _version(raw: Raw) -> int:
@@ -234,6 +245,7 @@ def record_of(raw: Raw) -> JobRecord:
         attempt=status.get("attempt", 0),
         ended=status.get("endedAttempt", 0),
         nodes=tuple(status.get("nodes", ())),
+        shape=status.get("shape", ""),
         restarts=status.get("restarts", 0),
         failures=status.get("failures", 0),
         early_ends=status.get("earlyEnds", 0),

@@ -131,7 +131,8 @@ def _entry(found: Mapping[str, Any]) -> Entry:
         nodes=tuple(found["nodes"]),
         per_node=dict(found["perNode"]),
         cause=None if cause is None else causes.parse(cause),
-        generation=found["generation"],
+        spans=tuple((span["level"], span["domains"]) for span in found.get("spans", ())),
+        shape=found.get("shape", ""),
     )
 
 
@@ -159,7 +160,8 @@ def _entry_fields(entry: Entry) -> dict[str, Any]:
         "state": entry.state.value,
         "nodes": list(entry.nodes),
         "perNode": dict(entry.per_node),
-        "generation": entry.generation,
+        "spans": [{"level": level, "domains": count} for level, count in entry.spans],
+        "shape": entry.shape,
     }
     if entry.cause is not None:
         fields["cause"] = causes.render(entry.cause)

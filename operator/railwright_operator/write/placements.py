@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from railwright_api import names
@@ -17,9 +16,9 @@ def name(job_name: str, attempt: int) -> str:
 
 
 def render(
-    entry: Entry, *, epoch: int, resume: tuple[ResumePoint, ...], spans: Mapping[str, int], why: str
+    entry: Entry, *, epoch: int, resume: tuple[ResumePoint, ...], why: str
 ) -> dict[str, Any]:
-    """The Placement. ``spans`` counts the domains used at each level, ``why`` is for people."""
+    """The Placement; ``why`` is for people."""
     return {
         "apiVersion": f"{names.GROUP}/{names.VERSION}",
         "kind": "Placement",
@@ -38,7 +37,7 @@ def render(
             "attempt": entry.attempt,
             "epoch": epoch,
             "nodes": list(entry.nodes),
-            "spans": [{"level": level, "domains": count} for level, count in spans.items()],
+            "spans": [{"level": level, "domains": count} for level, count in entry.spans],
             "resume": [{"attempt": p.attempt, "step": p.step} for p in resume],
             "reason": why,
         },

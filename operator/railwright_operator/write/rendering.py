@@ -6,36 +6,24 @@ from collections.abc import Mapping
 from typing import Any
 
 from railwright_operator.watch.jobs import Jobs
-from railwright_operator.watch.records import NodeRecord
-from railwright_operator.watch.site import Site
 from railwright_operator.write import placements, pods
 from railwright_scheduler.attempt.ledger import Entry
 from railwright_scheduler.attempt.record import JobRecord
-from railwright_topology import tiers
 
 Manifest = Mapping[str, Any]
 
 
 class Rendering:
-    """Looks jobs, nodes and levels up for the pure functions that make objects."""
+    """Looks jobs up for the pure functions that make objects."""
 
-    def __init__(
-        self,
-        jobs: Jobs,
-        nodes: Mapping[str, NodeRecord],
-        *,
-        site: Site,
-        launcher: pods.Launcher,
-    ) -> None:
+    def __init__(self, jobs: Jobs, *, launcher: pods.Launcher) -> None:
         self._jobs = jobs
-        self._nodes = nodes
-        self._site = site
         self._launcher = launcher
 
     def pod(self, entry: Entry, node_rank: int) -> Manifest | None:
         """The pod of one node rank; None when the job is gone, or not the one decided about."""
         known = self._jobs.get(entry.job_uid)
-        if known is None or known.generation != entry.generation:
+        if known is None or known.shape != entry.shape:
             return None
         return pods.render(known.raw, entry, node_rank=node_rank, launcher=self._launcher)
 
@@ -49,18 +37,8 @@ class Rendering:
             entry,
             epoch=epoch,
             resume=tuple(point for point in points if point.attempt < entry.attempt),
-            spans=self._spans(entry.nodes),
             why=_why(known.record),
         )
-
-    def _spans(self, nodes: tuple[str, ...]) -> dict[str, int]:
-        levels, planned = self._site.levels, frozenset(nodes)
-        paths = [
-            tiers.path(record.labels, levels)
-            for record in self._nodes.values()
-            if record.name in planned
-        ]
-        return dict(zip(levels, tiers.census(paths, levels), strict=True))
 
 
 def _why(record: JobRecord) -> str:

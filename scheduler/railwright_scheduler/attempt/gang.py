@@ -53,9 +53,10 @@ class GangSeen:
     ``hindrance`` is what went wrong last while it was bound, for the message of a time-out.
     ``stop`` is why the job no longer wants it (suspended, deleted); ``refusal`` what the API server
     answered to a create or bind it will never accept; ``misfits`` the nodes that cannot take their
-    rank any more, each with why; ``stalled_s`` counts since this leader last saw its commit come
-    further (``reached``); the recorded attempts are those that the job's status is known to carry
-    (a job that is gone needs no record).
+    rank any more, each with why; ``scattered`` how its nodes stand further apart than was planned;
+    ``stalled_s`` counts since this leader last saw its commit come further (``reached``); the
+    recorded attempts are those that the job's status is known to carry (a job that is gone needs no
+    record).
     """
 
     pods: tuple[Pod, ...]
@@ -63,6 +64,7 @@ class GangSeen:
     stop: Cause | None
     refusal: str | None
     misfits: Mapping[str, str]
+    scattered: str
     stalled_s: float
     recorded_attempt: int
     recorded_end: int
@@ -176,6 +178,8 @@ def _why_abort(entry: Entry, seen: GangSeen) -> Cause | None:
                 CauseCode.COMMIT_REFUSED,
                 f"node {node} {seen.misfits[node]}, and node rank {rank} was not bound to it yet",
             )
+    if seen.scattered:
+        return Cause(CauseCode.COMMIT_REFUSED, seen.scattered)
     # A gang that nobody has come to yet, behind thousands of pods, is not late.
     begun = bool(seen.pods or seen.hindrance)
     if begun and seen.stalled_s > COMMIT_DEADLINE_S:

@@ -36,7 +36,8 @@ class EntryState(StrEnum):
 class Entry:
     """One in-flight attempt: ``nodes[r]`` owes ``per_node`` until rank r's pod is bound to it.
 
-    ``generation`` is that of the job it was decided for: all of its pods are made from that one.
+    ``spans`` counts the domains it was planned to use, by level. All of its pods are made from the
+    job of this ``shape``.
     """
 
     job_uid: str
@@ -47,7 +48,8 @@ class Entry:
     nodes: tuple[str, ...]
     per_node: Amounts
     cause: Cause | None = None
-    generation: int = 0
+    spans: tuple[tuple[str, int], ...] = ()
+    shape: str = ""
 
     def __post_init__(self) -> None:
         assert (self.state is EntryState.ABORTING) == (self.cause is not None), self
@@ -60,7 +62,8 @@ class Entry:
     @property
     def size(self) -> int:
         """About how many bytes it takes when written."""
-        texts = (self.job_uid, self.namespace, self.job_name, *self.nodes, *self.per_node)
+        levels = (level for level, _ in self.spans)
+        texts = (self.job_uid, self.namespace, self.job_name, *self.nodes, *self.per_node, *levels)
         size = ENTRY_SIZE + sum(len(text) + TEXT_SIZE for text in texts)
         if self.cause is None:
             return size

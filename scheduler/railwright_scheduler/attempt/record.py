@@ -39,7 +39,8 @@ class ResumePoint:
 class JobRecord:
     """``attempt`` is the newest ever committed, ``ended`` the newest that is over.
 
-    ``nodes[r]`` is the node of node rank r in ``attempt``. ``restarts`` counts ended attempts that
+    ``nodes[r]`` is the node of node rank r in ``attempt``, ``shape`` that of the job its pods were
+    made from; empty where that is not known. ``restarts`` counts ended attempts that
     had run, ``failures`` those that count against the budget, ``early_ends`` those in a row that
     ended before every rank was there. ``checkpoints`` runs from the newest attempt to the oldest.
     """
@@ -48,6 +49,7 @@ class JobRecord:
     attempt: int = 0
     ended: int = 0
     nodes: tuple[str, ...] = ()
+    shape: str = ""
     restarts: int = 0
     failures: int = 0
     early_ends: int = 0
@@ -89,7 +91,7 @@ def agreed(record: JobRecord, entries: Sequence[Entry]) -> JobRecord:
         return record
     if record.ended > before and newest.state is EntryState.ABORTING:
         return record
-    return replace(record, phase=Phase.QUEUED, attempt=before, ended=before, nodes=())
+    return replace(record, phase=Phase.QUEUED, attempt=before, ended=before, nodes=(), shape="")
 
 
 def fold(record: JobRecord, entries: Iterable[Entry], *, backoff_limit: int) -> JobRecord:
@@ -150,7 +152,7 @@ def _began(record: JobRecord, entry: Entry) -> JobRecord:
     suspended = record.phase is Phase.SUSPENDED
     source = move(record.phase, Phase.QUEUED) if suspended else record.phase
     phase = move(source, Phase.STARTING)
-    return replace(record, phase=phase, attempt=entry.attempt, nodes=entry.nodes)
+    return replace(record, phase=phase, attempt=entry.attempt, nodes=entry.nodes, shape=entry.shape)
 
 
 def _revoked(record: JobRecord, attempt: int, cause: Cause, *, backoff_limit: int) -> JobRecord:
@@ -168,6 +170,7 @@ def _revoked(record: JobRecord, attempt: int, cause: Cause, *, backoff_limit: in
         phase=move(record.phase, phase),
         ended=attempt,
         nodes=(),
+        shape="",
         restarts=record.restarts + (ran and phase is not Phase.FAILED),
         failures=failures,
         early_ends=record.early_ends + 1 if record.phase is Phase.STARTING and not stopped else 0,

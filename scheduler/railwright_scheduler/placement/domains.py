@@ -59,6 +59,12 @@ def in_topology_order(nodes: Iterable[Node]) -> tuple[Node, ...]:
     return tuple(sorted(nodes, key=lambda node: (_path(node), node.name)))
 
 
+def spans(nodes: Iterable[Node], levels: int) -> tuple[int, ...]:
+    """Count the domains that these nodes stand in at each level, coarsest first."""
+    paths = [node.domains if UNKNOWN_DOMAIN not in node.domains else _path(node) for node in nodes]
+    return tuple(len({path[:depth] for path in paths}) for depth in range(1, levels + 1))
+
+
 def of(nodes: Sequence[Node], levels: int) -> Domains:
     """Build the tree over nodes in topology order, each with ``levels`` domains."""
     paths = [_path(node) for node in nodes]

@@ -165,13 +165,14 @@ class Disturbances:
         elif event == "job reshaped":
             self._reshape(job)
         else:
-            self._api.jobs.put(job.uid, job.asking(suspend=event == "suspend"))
+            self._api.jobs.put(job.uid, replace(job, suspend=event == "suspend"))
         return job.uid
 
     def _reshape(self, job: JobObject) -> None:
         """A job is suspended, and its shape changed; it may be resumed in the same write."""
-        suspended = job.asking(suspend=True)
-        changed = suspended.asking(
+        suspended = replace(job, suspend=True)
+        changed = replace(
+            suspended,
             num_nodes=1 + self._chance.below(3),
             per_node={GPU: self._chance.pick((4, 8))},
             suspend=self._chance.happens(500),

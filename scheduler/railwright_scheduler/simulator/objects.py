@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.invariants import AttemptKey, PodFact
@@ -65,12 +64,12 @@ class JobObject:
     backoff_limit: int
     submitted_s: int
     suspend: bool = False
-    generation: int = 1
     record: JobRecord = field(default_factory=JobRecord)
 
-    def asking(self, **spec: Any) -> JobObject:
-        """The job once its user changed this of its spec."""
-        return replace(self, generation=self.generation + 1, **spec)
+    @property
+    def shape(self) -> str:
+        """What its pods are made from."""
+        return f"{self.num_nodes} of {sorted(self.per_node.items())}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,7 +156,7 @@ class View:
             started=job.record.phase is Phase.RUNNING or self._hears_start(key, pods),
             bound_age_s=self._age_s("bound", key, now_s) if running else 0,
             ended_age_s=self._age_s("ended", (job.uid, job.record.ended), now_s),
-            generation=job.generation,
+            shape=job.shape,
         )
 
     def _hears_start(self, key: AttemptKey, pods: Mapping[int, PodFact]) -> bool:

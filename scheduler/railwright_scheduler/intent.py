@@ -1,0 +1,38 @@
+"""What a job's user wants of an attempt by now: that it goes on, or that it ends, and why."""
+
+from __future__ import annotations
+
+from railwright_scheduler.attempt.causes import Cause, CauseCode
+from railwright_scheduler.attempt.ledger import Entry
+from railwright_scheduler.world import JobSeen
+
+_DELETED = Cause(CauseCode.JOB_DELETED, "the job was deleted")
+_SUSPENDED = Cause(CauseCode.SUSPENDED, "spec.suspend was set")
+_RESHAPED = Cause(
+    CauseCode.SUSPENDED, "its shape was changed while it was suspended; it starts again with it"
+)
+_CHANGED = Cause(
+    CauseCode.SUSPENDED, "the job was changed while its gang was bound; it starts again as it is"
+)
+
+
+def against_commit(entry: Entry, seen: JobSeen | None) -> Cause | None:
+    """Why the job no longer wants this attempt bound, or not as it was decided; None if it does."""
+    if seen is None:
+        return _DELETED
+    if seen.suspend:
+        return _SUSPENDED
+    return None if seen.shape == entry.shape else _CHANGED
+
+
+def against_run(seen: JobSeen) -> Cause | None:
+    """Why the job no longer wants what its live attempt runs; None if it does.
+
+    A shape can only be changed while the job is suspended, and nobody need have seen that it was.
+    """
+    if seen.suspend:
+        return _SUSPENDED
+    known = seen.record.shape
+    if seen.job.num_nodes != len(seen.record.nodes) or known not in ("", seen.shape):
+        return _RESHAPED
+    return None
