@@ -14,14 +14,14 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
 from railwright_scheduler import debts, intent, turn
 from railwright_scheduler.attempt import gang, record
-from railwright_scheduler.attempt.gang import BindPod, CreatePod, DeletePod, GangSeen, Step
+from railwright_scheduler.attempt.gang import BindPod, CreatePod, DeletePod, GangSeen, Pod, Step
 from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
@@ -191,6 +191,16 @@ def owes_nothing(state: EntryState) -> Callable[[Original], Original]:
     )
 
 
+def ended_ranks_give_back(original: Original) -> Original:
+    def unbound(entry: Entry, pods: Sequence[Pod]) -> list[str]:
+        running = [replace(pod, terminal=False) for pod in pods if pod.node]
+        others = [pod for pod in pods if not pod.node]
+        owed: list[str] = original(entry, [*running, *others])
+        return owed
+
+    return unbound
+
+
 def nodes_look_empty(original: Original) -> Original:
     return lambda nodes, entries, *, pods: tuple(replace(node, used={}) for node in nodes)
 
@@ -295,6 +305,12 @@ MUTANTS = (
         "_abort",
         with_seen(recorded_end=lambda entry, seen: entry.attempt),
     ),
+    Mutant(
+        "a commit ends before it is recorded",
+        gang,
+        "_commit",
+        with_seen(recorded_attempt=lambda entry, seen: entry.attempt),
+    ),
     Mutant("a commit ends when some pods are bound", gang, "_commit", settles_half),
     Mutant("pods are bound before all are made", gang, "_commit", binds_at_once),
     Mutant("the Placement is skipped", gang, "_commit", with_seen(placed=lambda entry, seen: True)),
@@ -308,6 +324,7 @@ MUTANTS = (
         "unbound",
         owes_nothing(EntryState.ABORTING),
     ),
+    Mutant("a rank that ended gives its node back", debts, "unbound", ended_ranks_give_back),
     Mutant("debts are not counted", debts, "with_debts", debts_forgotten),
     Mutant("nodes look empty", debts, "with_debts", nodes_look_empty),
     Mutant(
