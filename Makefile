@@ -104,6 +104,10 @@ integration: binaries ## tests against a real control plane with simulated nodes
 test-failpoints: binaries ## the operator killed at every failpoint of a commit and a roll-back
 	@RAILWRIGHT_ALL_FAILPOINTS=1 $(PYTEST) tests/integration/test_operator_failpoints.py
 
+.PHONY: test-outage
+test-outage: binaries ## ten minutes without an API server
+	@RAILWRIGHT_OUTAGE_S=600 $(PYTEST) tests/integration/test_operator_running.py -k without_an_api_server
+
 .PHONY: e2e
 e2e: binaries ## tests with real nodes, pods and processes; needs root on Linux
 	@$(PYTEST) tests/e2e

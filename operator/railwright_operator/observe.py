@@ -68,6 +68,7 @@ class Observer:
         self._ranks: dict[str, tuple[RankSeen, ...]] = {}
         self._known: dict[str, Known] = {}
         self._furthest: dict[tuple[str, int], int] = {}
+        self._kept_waiting: dict[tuple[str, int], int] = {}
 
     def world(self, ledger: Ledger) -> World:
         """What is known now, under this ledger."""
@@ -153,6 +154,11 @@ class Observer:
             entry.key: max(self._furthest.get(entry.key, 0), gang.reached(found[entry.key]))
             for entry in ledger.entries
         }
+        # Nor does one stand still whose requests we have not come to, behind those of others.
+        self._kept_waiting = {
+            key: self._kept_waiting.get(key, 0) + self._actuator.is_crowded_out(key)
+            for key in self._furthest
+        }
         return {key: self._attempt(key, gang_pods) for key, gang_pods in found.items()}
 
     def _is_over(self, key: tuple[str, int]) -> bool:
@@ -168,7 +174,9 @@ class Observer:
             refusal=self._actuator.refusal(key),
             hindrance=self._actuator.hindrance(key),
             age_s=self._ages.of("entry", *key),
-            stalled_s=self._ages.of("commit", *key, self._furthest.get(key, 0)),
+            stalled_s=self._ages.of(
+                "commit", *key, self._furthest.get(key, 0), self._kept_waiting.get(key, 0)
+            ),
         )
 
     def _job(self, known: Known, in_flight: Collection[tuple[str, int]]) -> JobSeen:

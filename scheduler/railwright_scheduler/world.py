@@ -42,7 +42,7 @@ class AttemptSeen:
     """What the API shows of one attempt.
 
     ``age_s`` counts since it was first seen in the ledger, ``stalled_s`` since its commit last came
-    further.
+    further or was kept waiting for those of others.
     """
 
     pods: tuple[Pod, ...] = ()

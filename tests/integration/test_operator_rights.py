@@ -93,3 +93,4 @@ def _name_taken_by_a_placement(floor: Floor) -> None:
     placement["metadata"] = {"name": "other-1"}
     floor.site.forge(lambda: floor.site.admin.post(path, placement))
     floor.apply("other", nodes=1, gpus=0).until_reason("CommitRefused")
+    floor.site.admin.delete(f"{path}/other-1")

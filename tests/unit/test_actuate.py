@@ -219,6 +219,31 @@ async def test_only_so_many_are_under_way_and_the_loop_is_woken_for_the_rest() -
     assert shell.woken > 1
 
 
+async def test_whoever_finds_no_room_is_known_as_long_as_none_of_its_own_is_under_way() -> None:
+    shell = Shell()
+    other = attempts.entry(job_uid="b")
+    gang = [CreatePod(ENTRY, rank) for rank in range(UNDER_WAY_MAX + 1)]
+    shell.server.held.clear()
+    await shell.do(*gang, CreatePod(other, 0))
+    crowded_out = shell.actuator.is_crowded_out
+    assert (crowded_out(ENTRY.key), crowded_out(other.key)) == (False, True)
+    shell.server.held.set()
+    await settled()
+    await shell.do(CreatePod(other, 0))
+    assert not crowded_out(other.key)
+
+
+async def test_trouble_that_is_over_is_told_no_more() -> None:
+    shell = Shell()
+    shell.server.answers["create"] = BUSY
+    await shell.do(CREATE)
+    assert "slow down" in shell.told[1]
+    shell.server.answers["create"] = raw_pod()
+    shell.now_s += PAUSE_CAP_S
+    await shell.do(CREATE)
+    assert shell.told == (None, "")
+
+
 async def test_a_slow_answer_does_not_keep_others_from_starting() -> None:
     shell = Shell()
     shell.server.held.clear()

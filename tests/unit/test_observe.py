@@ -12,8 +12,10 @@ from railwright_operator.heartbeats import refusals
 from railwright_operator.heartbeats.refusals import RefusedError
 from railwright_operator.observe import FORGET_S, UNHEARD_S
 from railwright_operator.watch import kubelets, records
+from railwright_operator.write.actuate import UNDER_WAY_MAX
 from railwright_scheduler.attempt.assessment import START_DEADLINE_S, Ongoing
 from railwright_scheduler.attempt.causes import Cause, CauseCode
+from railwright_scheduler.attempt.gang import CreatePod
 from railwright_scheduler.attempt.ledger import Entry, EntryState
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.cluster import AMOUNT_MAX
@@ -102,6 +104,23 @@ def test_a_commit_stalls_from_when_it_last_came_further() -> None:
         seen.pods.change(old, new)
         stalled_s()
     assert stalled_s() == 40.0
+
+
+async def test_a_commit_kept_waiting_for_requests_of_others_does_not_stall() -> None:
+    seen = Watched(phase=Phase.QUEUED)
+    mine, other = entry(), replace(entry(), job_uid="another")
+    ledger = LEDGER.with_entries([mine, other])
+    crowd = [CreatePod(other, rank) for rank in range(UNDER_WAY_MAX)]
+
+    def stalled_s() -> float:
+        seen.now_s += 10
+        return seen.world(ledger).attempts[JOB, 1].stalled_s
+
+    assert (stalled_s(), stalled_s()) == (0.0, 10.0)
+    seen.actuator.start([*crowd, CreatePod(mine, 0)])
+    assert (stalled_s(), stalled_s()) == (0.0, 0.0)
+    seen.actuator.start([])
+    assert (stalled_s(), stalled_s()) == (10.0, 20.0)
 
 
 def test_only_launchers_that_say_nothing_for_long_are_looked_into() -> None:

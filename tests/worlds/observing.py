@@ -63,6 +63,15 @@ class Watched:
         self.sessions = Sessions(clock=self.clock, wake=lambda: None)
         self.kubelets = Kubelets(self.leases.ask, clock=self.clock, wake=lambda: None)
         nothing = cast("Any", None)
+        self.actuator = Actuator(
+            nothing,
+            pods=nothing,
+            render_pod=lambda entry, rank: None,
+            render_placement=lambda entry: None,
+            wake=lambda: None,
+            clock=self.clock,
+            rng=Random(0),
+        )
         self.observer = Observer(
             jobs=self.jobs,
             site=Site(),
@@ -70,15 +79,7 @@ class Watched:
             machines=Machines(self.nodes, self.pods),
             sessions=self.sessions,
             kubelets=self.kubelets,
-            actuator=Actuator(
-                nothing,
-                pods=nothing,
-                render_pod=nothing,
-                render_placement=nothing,
-                wake=lambda: None,
-                clock=self.clock,
-                rng=Random(0),
-            ),
+            actuator=self.actuator,
             clock=self.clock,
         )
         self.record(phase)

@@ -81,6 +81,7 @@ class Actuator:
         self._under_way: dict[ActionKey, asyncio.Task[None]] = {}
         self._left: dict[AttemptKey, int] = {}
         self._more = False
+        self._crowded_out: frozenset[AttemptKey] = frozenset()
         self._ended: set[ActionKey] = set()
         self._pauses: Pauses[ActionKey] = Pauses(
             base_s=PAUSE_BASE_S, cap_s=PAUSE_CAP_S, clock=clock, rng=rng
@@ -98,8 +99,12 @@ class Actuator:
         return self._refusals.get(key)
 
     def hindrance(self, key: AttemptKey) -> str:
-        """What went wrong last with this attempt, for now; empty when nothing did."""
+        """What goes wrong with this attempt for now; empty once a request of it succeeded."""
         return self._hindrances.get(key, "")
+
+    def is_crowded_out(self, key: AttemptKey) -> bool:
+        """Whether requests of others left no room for any of this attempt's."""
+        return key in self._crowded_out and key not in self._left
 
     def forget_all_but(self, keys: Iterable[AttemptKey]) -> None:
         """Drop what is remembered of attempts that left the ledger."""
@@ -118,11 +123,13 @@ class Actuator:
 
         Nor what ended since the turn began: its plan does not know that yet.
         """
-        self._more = False
-        for action in actions:
+        ordered = tuple(actions)
+        self._more, self._crowded_out = False, frozenset()
+        for at, action in enumerate(ordered):
             key = _key(action)
             if len(self._under_way) >= UNDER_WAY_MAX:
                 self._more = True
+                self._crowded_out = frozenset(behind.entry.key for behind in ordered[at:])
                 return
             if key in self._under_way or key in self._ended:
                 continue
@@ -167,6 +174,7 @@ class Actuator:
             logger.warning("to be tried again", extra=_context(action, error))
         else:
             self._pauses.succeeded(key)
+            self._hindrances.pop(action.entry.key, None)
 
     async def _write_placement(self, entry: Entry) -> None:
         body = self._render_placement(entry)
