@@ -11,7 +11,6 @@ import pytest
 from integration import operator_site
 from integration.operator_site import Floor, Site
 from railwright_api import names
-from railwright_operator.watch.reflector import RESYNC_S
 from railwright_scheduler.attempt.assessment import SILENT_S
 from railwright_testbed import waiting
 from railwright_testbed.simulated_launchers import Played, SimulatedLaunchers
@@ -104,7 +103,7 @@ def test_a_node_that_dies_silently_is_replaced_until_none_is_left(
 def test_a_node_whose_end_is_withheld_is_found_out(
     site: Site, launchers: SimulatedLaunchers
 ) -> None:
-    """A gang is put on it, and replaced as its kubelet is asked; a list tells all others."""
+    """A gang is put on it, and replaced, as its launcher says nothing and its kubelet is asked."""
     with operator_site.floor_on(site, (2, 1)) as floor:
         first, second, spare = floor.nodes
         withheld = site.proxy.fail("event nodes", Fault.REPLY_HELD, times=None)
@@ -114,10 +113,10 @@ def test_a_node_whose_end_is_withheld_is_found_out(
             assert job.until_bound()["nodes"] == [first, second]
             status = job.until(_runs(2), "attempt 2 running", deadline_s=2 * SILENT_S + 24)
             assert (status["nodes"], status["lastEnd"]["lostNodes"]) == ([second, spare], [first])
-            floor.apply("large", nodes=3).until_said("1 unready", deadline_s=RESYNC_S + 20)
+            assert withheld.met
         finally:
             withheld.lift()
-        assert withheld.met
+        floor.apply("large", nodes=3).until_said("1 unready")
 
 
 def test_one_witness_alone_never_makes_a_node_lost(
