@@ -43,6 +43,8 @@ class ControlPlaneOptions:
     api_server_flags: tuple[str, ...] = ()
     # Thousands of simulated nodes that renew as kubelets do would leave no room for anything else.
     node_lease_s: int = 40
+    # For how long a node may be silent before it is called NotReady.
+    node_grace_s: int = 50
     # Whether `history` and `audit` can read all that was ever written and asked. Stored as JSON, a
     # pod costs the API server a tenth to a third more CPU time, so benchmarks leave it out.
     recorded: bool = True
@@ -317,8 +319,7 @@ class ControlPlane:
             "--use-service-account-credentials",
             "--controllers=*,-nodeipam,-node-route-controller,-cloud-node-lifecycle",
             "--leader-elect=false",
-            # As the default of 50 s stands to a kubelet's lease of 40 s.
-            f"--node-monitor-grace-period={self._options.node_lease_s + 10}s",
+            f"--node-monitor-grace-period={self._options.node_grace_s}s",
             # With the default of 20 it takes a minute to remove the taints of 1,000 new nodes.
             "--kube-api-qps=500",
             "--kube-api-burst=1000",

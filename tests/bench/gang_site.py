@@ -154,7 +154,7 @@ class _Watcher:
 @contextmanager
 def opened(nodes: int, *, lease_s: int = LEASE_S) -> Iterator[GangSite]:
     """A cluster of so many nodes, with our kinds and the operator's rights, and no operator."""
-    options = ControlPlaneOptions(node_lease_s=lease_s, recorded=False)
+    options = ControlPlaneOptions(node_lease_s=lease_s, node_grace_s=lease_s + 10, recorded=False)
     with ControlPlane.start("bench", options=options) as plane:
         operator_process.install(plane, ROOT)
         say(f"{nodes} simulated nodes")

@@ -17,7 +17,13 @@ from typing import Any
 
 from oracle import recorded
 from railwright_api import names
-from railwright_testbed import ControlPlane, NodeSpec, operator_process, waiting
+from railwright_testbed import (
+    ControlPlane,
+    ControlPlaneOptions,
+    NodeSpec,
+    operator_process,
+    waiting,
+)
 from railwright_testbed.api_client import ApiClient, ApiError
 from railwright_testbed.kwok import Kwok
 from railwright_testbed.operator_process import OperatorProcess
@@ -38,6 +44,10 @@ LEASE = (
 )
 DEADLINE_S = 60.0
 """The garbage collector learns of new kinds every 30 s; until then it deletes nothing of theirs."""
+
+NODE_GRACE_S = 180
+"""After an outage of the API server, kwok renews again at intervals that grow to a minute: no test
+that comes next is to see its nodes called dead for that."""
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
 
@@ -244,7 +254,8 @@ class Floor:
 @contextmanager
 def opened() -> Iterator[Site]:
     """A site of its own, with the operator ready and leading; at the end its history is judged."""
-    with ControlPlane.start(name="operator") as plane, closing(plane.client()) as admin:
+    options = ControlPlaneOptions(node_grace_s=NODE_GRACE_S)
+    with ControlPlane.start("operator", options=options) as plane, closing(plane.client()) as admin:
         operator_process.install(plane, ROOT)
         with (
             plane.kwok() as kwok,

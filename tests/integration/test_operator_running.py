@@ -14,7 +14,6 @@ from railwright_api import names
 from railwright_scheduler.attempt.assessment import SILENT_S
 from railwright_testbed import waiting
 from railwright_testbed.simulated_launchers import Played, SimulatedLaunchers
-from worlds.api_faults import Fault
 
 GPU = "nvidia.com/gpu"
 OUTAGE_S = float(os.environ.get("RAILWRIGHT_OUTAGE_S", "30"))
@@ -98,25 +97,6 @@ def test_a_node_that_dies_silently_is_replaced_until_none_is_left(
         status = job.until(_runs(3), "attempt 3 running")
         assert sorted(status["nodes"]) == sorted([second, *new])
         assert (status["restarts"], status["failures"]) == (2, 0)
-
-
-def test_a_node_whose_end_is_withheld_is_found_out(
-    site: Site, launchers: SimulatedLaunchers
-) -> None:
-    """A gang is put on it, and replaced, as its launcher says nothing and its kubelet is asked."""
-    with operator_site.floor_on(site, (2, 1)) as floor:
-        first, second, spare = floor.nodes
-        withheld = site.proxy.fail("event nodes", Fault.REPLY_HELD, times=None)
-        try:
-            _die(site, launchers, first)
-            job = floor.apply("job")
-            assert job.until_bound()["nodes"] == [first, second]
-            status = job.until(_runs(2), "attempt 2 running", deadline_s=2 * SILENT_S + 24)
-            assert (status["nodes"], status["lastEnd"]["lostNodes"]) == ([second, spare], [first])
-            assert withheld.met
-        finally:
-            withheld.lift()
-        floor.apply("large", nodes=3).until_said("1 unready")
 
 
 def test_one_witness_alone_never_makes_a_node_lost(
