@@ -155,11 +155,19 @@ def test_a_time_without_an_api_server_ends_no_attempt(
     waits = floor.apply("waits", nodes=3)
     waits.until_reason("NotEnoughNodes")
     site.plane.stop_api_server()
+    renewed = _renewals(site, floor)
     end_s = time.monotonic() + OUTAGE_S
     waiting.until(lambda: site.operator.probe("/healthz")[0] == 0, "its end", deadline_s=30)
     waiting.until(lambda: time.monotonic() > end_s, "the end of the outage", deadline_s=OUTAGE_S)
     site.plane.start_api_server()
     site.admin.close()
+    # A kubelet renews within seconds; the simulated ones take up to a minute, and look dead.
+    waiting.until(
+        lambda: not renewed.items() & _renewals(site, floor).items(), "renewals", deadline_s=120
+    )
+    waiting.until(
+        lambda: {*floor.nodes} <= site.kwok.ready_nodes(), "its nodes Ready", deadline_s=60
+    )
     site.operator.stop()
     site.operator.start()
     late = floor.apply("late", nodes=1)
@@ -177,6 +185,12 @@ def test_a_time_without_an_api_server_ends_no_attempt(
 def _die(site: Site, launchers: SimulatedLaunchers, node: str) -> None:
     launchers.silence(node)
     site.kwok.set_ready(node, False)
+
+
+def _renewals(site: Site, floor: Floor) -> dict[str, str]:
+    """When each node's Lease was renewed last, as it says."""
+    path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+    return {node: site.admin.get(f"{path}/{node}")["spec"]["renewTime"] for node in floor.nodes}
 
 
 def _runs(attempt: int) -> Callable[[operator_site.Json], bool]:
