@@ -40,7 +40,8 @@ $(SETUP): pyproject.toml requirements.lock
 		"$$python" -m venv .venv; \
 	fi
 	@[ -x $(BIN)/uv ] || $(PYTHON) -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	@VIRTUAL_ENV=.venv $(BIN)/uv pip install --require-hashes -r requirements.lock </dev/null >&2
+	@VIRTUAL_ENV=.venv $(BIN)/uv pip install --require-hashes --compile-bytecode -r requirements.lock \
+		</dev/null >&2
 	@VIRTUAL_ENV=.venv $(BIN)/uv pip install --no-deps --no-build-isolation --editable . </dev/null >&2
 	@touch $@
 

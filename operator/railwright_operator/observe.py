@@ -69,6 +69,7 @@ class Observer:
         self._known: dict[str, Known] = {}
         self._furthest: dict[tuple[str, int], int] = {}
         self._kept_waiting: dict[tuple[str, int], int] = {}
+        self._asked: dict[str, tuple[Known, int, Job]] = {}
 
     def world(self, ledger: Ledger) -> World:
         """What is known now, under this ledger."""
@@ -79,6 +80,7 @@ class Observer:
         jobs = tuple(self._job(known, in_flight) for known in self._known.values())
         self._ranks = {seen.job.uid: seen.ranks for seen in jobs if seen.ranks}
         self._witnesses.forget_all_but(self._ranks)
+        self._asked = {uid: asked for uid, asked in self._asked.items() if uid in self._known}
         world = World(
             ledger=ledger,
             levels=self._machines.levels,
@@ -189,7 +191,7 @@ class Observer:
             pods = self._pods.of((uid, record.attempt))
             ranks = self._witnesses.ranks(known, pods=pods, view=view, nodes=self._machines.by_name)
         return JobSeen(
-            job=self._asked(known),
+            job=self._job_of(known),
             suspend=known.job.spec.suspend,
             backoff_limit=known.job.spec.backoff_limit,
             record=record,
@@ -201,14 +203,19 @@ class Observer:
             shape=known.shape,
         )
 
-    def _asked(self, known: Known) -> Job:
+    def _job_of(self, known: Known) -> Job:
+        """What its user asks for; made again only when the job or its class changed."""
         metadata, spec = known.raw["metadata"], known.job.spec
-        return Job(
+        priority = self._site.priority(spec.priority_class_name)
+        held = self._asked.get(known.uid)
+        if held is not None and held[0] is known and held[1] == priority:
+            return held[2]
+        job = Job(
             uid=known.uid,
             namespace=metadata["namespace"],
             name=metadata["name"],
             queue=spec.queue,
-            priority=self._site.priority(spec.priority_class_name),
+            priority=priority,
             submitted_s=known.submitted_s,
             attempt=known.record.attempt + 1,
             num_nodes=spec.num_nodes,
@@ -216,6 +223,8 @@ class Observer:
             selector=known.selector,
             tolerations=known.tolerations,
         )
+        self._asked[known.uid] = known, priority, job
+        return job
 
 
 def _gang_pods(found: Iterable[PodRecord]) -> tuple[Pod, ...]:

@@ -67,7 +67,7 @@ class Witnesses:
         names = known.record.nodes
         sources = (known, pods, view, *map(nodes.get, names))
         held = self._held.get(known.uid)
-        if held and held.is_of(sources) and not any(map(self._kubelets.stale, names)):
+        if held and held.is_of(sources) and not self._kubelets.stale_among(names):
             return held.ranks
         heard = view.ranks if view is not None else ()
         by_rank = {pod.node_rank: pod for pod in pods}

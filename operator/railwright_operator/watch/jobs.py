@@ -34,6 +34,7 @@ Raw = Mapping[str, Any]
 class Known:
     """A job as it stands: the object, what its user asked for, and its record."""
 
+    uid: str
     raw: Raw
     job: TrainingJob
     per_node: Amounts
@@ -42,11 +43,6 @@ class Known:
     submitted_s: int
     shape: str
     record: JobRecord
-
-    @property
-    def uid(self) -> str:
-        """The job's UID."""
-        return str(self.raw["metadata"]["uid"])
 
     @property
     def version(self) -> str:
@@ -205,6 +201,7 @@ class Jobs:
             )
         created = datetime.datetime.fromisoformat(metadata["creationTimestamp"])
         return Known(
+            uid=str(metadata["uid"]),
             raw=raw,
             job=TrainingJob.model_validate(raw),
             per_node=per_node,

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -92,6 +92,10 @@ class Kubelets:
         """Whether its kubelet was seen to miss a renewal, by an answer that is still fresh."""
         seen = self._sightings.get(node)
         return seen is not None and seen.stale and self._clock() - seen.asked_s <= GAP_S_MAX
+
+    def stale_among(self, nodes: Sequence[str]) -> bool:
+        """Whether any of these is; hardly any node is ever asked about."""
+        return not self._sightings.keys().isdisjoint(nodes) and any(map(self.stale, nodes))
 
     async def run(self) -> None:
         """Ask about the suspects until cancelled."""
