@@ -205,7 +205,7 @@ class TrainingJobStatus(Part):
     """Node of each node rank of the current attempt."""
     shape: Shape | None = None
     """Digest of what the pods of the current attempt were made from: numNodes, numProcPerNode,
-    resourcesPerNode and template."""
+    priorityClassName, resourcesPerNode and template."""
     nodes_summary: Annotated[str, Field(max_length=1100)] | None = None
     """The nodes in short: their names if they are few, else their number."""
     racks: Annotated[int, Field(ge=0, le=NODES_MAX)] | None = None

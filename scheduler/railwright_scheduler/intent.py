@@ -12,7 +12,7 @@ _RESHAPED = Cause(
     CauseCode.SUSPENDED, "its shape was changed while it was suspended; it starts again with it"
 )
 _CHANGED = Cause(
-    CauseCode.SUSPENDED, "the job was changed while its gang was bound; it starts again as it is"
+    CauseCode.SUSPENDED, "the job is not as it was when its gang was chosen; it starts as it is now"
 )
 
 
@@ -32,7 +32,11 @@ def against_run(seen: JobSeen) -> Cause | None:
     """
     if seen.suspend:
         return _SUSPENDED
-    known = seen.record.shape
-    if seen.job.num_nodes != len(seen.record.nodes) or known not in ("", seen.shape):
+    if seen.job.num_nodes != len(seen.record.nodes) or _differ(seen.record.shape, seen.shape):
         return _RESHAPED
     return None
+
+
+def _differ(one: str, other: str) -> bool:
+    """Whether two shapes are known to be unlike: those of two versions cannot be compared."""
+    return one != other and one.partition("-")[0] == other.partition("-")[0]

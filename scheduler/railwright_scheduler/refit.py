@@ -53,13 +53,15 @@ def misfits(
 
 def scattered(entry: Entry, nodes: Mapping[str, Node], levels: Sequence[str]) -> str:
     """How the nodes of a committing entry spread further than when they were chosen, since some
-    were relabelled; empty if they do not. ``levels`` names the domains of ``nodes``."""
-    if entry.state is not EntryState.COMMITTING:
+    were relabelled; empty if they do not. ``levels`` names the domains of ``nodes``. Where levels
+    came or went since, the two cannot be compared."""
+    same = tuple(level for level, _ in entry.spans) == tuple(levels)
+    if entry.state is not EntryState.COMMITTING or not same:
         return ""
     found = [nodes[name] for name in entry.nodes if name in nodes]
-    now = dict(zip(levels, domains.spans(found, len(levels)), strict=True))
-    for level, planned in reversed(entry.spans):
-        if (count := now.get(level, 0)) > planned:
+    now = domains.spans(found, len(levels))
+    for (level, planned), count in zip(reversed(entry.spans), reversed(now), strict=True):
+        if count > planned:
             return f"its nodes stand in {count} domains of {level} now, planned was {planned}"
     return ""
 

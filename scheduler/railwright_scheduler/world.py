@@ -22,7 +22,7 @@ class JobSeen:
     ``record`` is what its status is known to carry. ``held`` keeps it out of the queue whatever
     fits. ``ranks`` has one row for each node rank of the live attempt; ``bound_age_s`` counts since
     its gang was first seen bound, ``ended_age_s`` since the last attempt's end was first seen.
-    ``shape`` is another whenever its pods would be made otherwise.
+    ``shape`` (version-digest) is another whenever its pods would be made otherwise.
     """
 
     job: Job

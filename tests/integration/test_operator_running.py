@@ -154,8 +154,8 @@ def test_a_time_without_an_api_server_ends_no_attempt(
     starting.until_reason("AtBarrier")
     waits = floor.apply("waits", nodes=3)
     waits.until_reason("NotEnoughNodes")
-    site.plane.stop_api_server()
     renewed = _renewals(site, floor)
+    site.plane.stop_api_server()
     end_s = time.monotonic() + OUTAGE_S
     waiting.until(lambda: site.operator.probe("/healthz")[0] == 0, "its end", deadline_s=30)
     waiting.until(lambda: time.monotonic() > end_s, "the end of the outage", deadline_s=OUTAGE_S)

@@ -11,6 +11,7 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from railwright_scheduler import UNKNOWN_DOMAIN, Admit, Node, Snapshot, decide
+from railwright_scheduler.placement import domains
 from worlds import GPU, cluster, job, node, outcome, table
 from worlds.strategies import gangs
 
@@ -23,7 +24,8 @@ def test_a_gang_spans_the_fewest_racks_then_blocks_of_any_choice(snapshot: Snaps
     choices = combinations(snapshot.nodes, snapshot.jobs[0].num_nodes)
     best = min(tuple(reversed(_spans(choice))) for choice in choices)
     assert tuple(reversed(admit.spans)) == best
-    assert admit.spans == _spans([_by_name(snapshot)[name] for name in admit.nodes])
+    chosen = [_by_name(snapshot)[name] for name in admit.nodes]
+    assert admit.spans == _spans(chosen) == domains.spans(chosen, len(snapshot.levels))
 
 
 @given(gangs(nodes_max=30, levels_max=4))

@@ -84,6 +84,7 @@ def test_a_shape_is_another_once_its_pods_would_be_made_otherwise(jobs: Jobs) ->
     others: list[dict[str, Any]] = [
         {"numNodes": 3},
         {"numProcPerNode": 2},
+        {"priorityClassName": "high"},
         {"resourcesPerNode": {"nvidia.com/gpu": 4}},
         {"template": {"spec": {"containers": [dict(CONTAINER, image="another")]}}},
     ]

@@ -85,6 +85,7 @@ def test_what_an_aborting_gang_may_still_be_given_counts() -> None:
         (("b0/r0", "b0/r1"), "its nodes stand in 2 domains of rack now, planned was 1"),
         (("b0/r0", "b1/r0"), "its nodes stand in 2 domains of rack now, planned was 1"),
         (("b0/r0", "b0/"), "its nodes stand in 2 domains of rack now, planned was 1"),
+        (("/r0", "/r0"), "its nodes stand in 2 domains of rack now, planned was 1"),
         (("b0/", "b0/"), "its nodes stand in 2 domains of rack now, planned was 1"),
     ],
 )
@@ -101,9 +102,18 @@ def test_a_gang_whose_nodes_were_moved_apart_is_told_how_far(
 
 def test_a_level_that_is_not_known_any_more_or_was_not_known_yet_moves_nobody_apart() -> None:
     planned = entry(spans=(("block", 1), ("rack", 2)))
-    nodes = {"n0": node("n0", "r0", "h0"), "n1": node("n1", "r1", "h1")}
-    assert refit.scattered(planned, nodes, ("rack", "host")) == ""
+    apart = {"n0": node("n0", "r0", "h0"), "n1": node("n1", "r1", "h1")}
+    assert refit.scattered(planned, apart, ("rack", "host")) == ""
+    coarser = {"n0": node("n0", "s0", "b0", "r0"), "n1": node("n1", "", "b0", "r0")}
+    assert refit.scattered(planned, coarser, ("spine", "block", "rack")) == ""
     assert refit.scattered(planned, {}, ("block", "rack")) == ""
+
+
+def test_a_gang_on_labelled_and_unlabelled_nodes_is_as_far_apart_as_it_was_planned() -> None:
+    mixed = (node("n0", "b0", "r0"), node("n1", "b0", ""))
+    taken = turn.take(world_of(seen(), nodes=mixed, levels=("block", "rack")))
+    (begun,) = taken.ledger.entries
+    assert (begun.cause, begun.spans) == (None, (("block", 1), ("rack", 2)))
 
 
 def test_a_gang_moved_apart_is_planned_again_together() -> None:

@@ -62,6 +62,21 @@ def test_what_it_asked_for_before_goes_on_to_hold(jobs: Jobs) -> None:
     assert jobs.why_unreadable("a-uid") is not None
 
 
+def test_only_a_status_that_cannot_be_read_leaves_its_shape_known(jobs: Jobs) -> None:
+    jobs.absorb(reporting.raw_job("a"))
+    before = jobs.get("a-uid")
+    assert before is not None
+    jobs.absorb(reporting.raw_job("a", metadata={"resourceVersion": "2"}, status={"phase": "?"}))
+    known = jobs.get("a-uid")
+    assert known is not None
+    assert known.shape == before.shape != ""
+    newer = {"resourceVersion": "3", "generation": 2}
+    jobs.absorb(reporting.raw_job("a", pod=BROKEN, metadata=newer))
+    known = jobs.get("a-uid")
+    assert known is not None
+    assert known.shape == ""
+
+
 def test_one_that_is_gone_or_going_is_nobodys_news(jobs: Jobs) -> None:
     for name, version in (("going", 1), ("gone", 2), ("lost", 3), ("younger", 30)):
         metadata = {"resourceVersion": str(version)}

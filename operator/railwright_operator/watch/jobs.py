@@ -89,8 +89,12 @@ ATTEMPT_MAX = 999_999
 NODES_SIZE_MAX = 1_000_000
 """An aborting entry repeats them, and must fit in the ledger."""
 
-SHAPE = ("numNodes", "numProcPerNode", "resourcesPerNode", "template")
+SHAPE = ("numNodes", "numProcPerNode", "priorityClassName", "resourcesPerNode", "template")
 """Fields of the spec that its pods are made from."""
+
+SHAPE_VERSION = 1
+"""Raise it with every change of ``SHAPE``, and of what the API server fills in there by itself:
+shapes of two versions cannot be compared, and no running job is to end for an upgrade."""
 
 _NO_NAMES = frozenset({"", ".", ".."})
 """Schema and API take them, and a path on the API server would lead elsewhere."""
@@ -184,7 +188,11 @@ class Jobs:
             logger.error("job not readable", exc_info=error, extra={"job_uid": uid})
         self._unreadable[uid] = Unreadable(raw, why)
         if held is not None:
-            self._known[uid] = replace(held, raw=raw, record=_record_or(raw, held.record))
+            # What cannot be read may have another shape: nothing is to be bound half as it was.
+            same = held.generation == raw["metadata"].get("generation")
+            shape = held.shape if same else ""
+            record = _record_or(raw, held.record)
+            self._known[uid] = replace(held, raw=raw, record=record, shape=shape)
 
     def _read(self, raw: Raw, held: Known | None) -> Known:
         metadata = raw["metadata"]
@@ -215,7 +223,7 @@ class Jobs:
 
 def _shape(spec: Raw) -> str:
     asked = orjson.dumps({field: spec.get(field) for field in SHAPE}, option=orjson.OPT_SORT_KEYS)
-    return hashlib.blake2b(asked, digest_size=8).hexdigest()
+    return f"{SHAPE_VERSION}-{hashlib.blake2b(asked, digest_size=8).hexdigest()}"
 
 
 def _version(raw: Raw) -> int:

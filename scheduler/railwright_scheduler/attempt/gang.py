@@ -55,9 +55,8 @@ class GangSeen:
     answered to a create or bind it will never accept; ``misfits`` the nodes that cannot take their
     rank any more, each with why; ``scattered`` how its nodes stand further apart than was planned;
     ``stalled_s`` counts since this leader last saw its commit come further (``reached``), or kept
-    it waiting for others; the
-    recorded attempts are those that the job's status is known to carry (a job that is gone needs no
-    record).
+    it waiting for others; the recorded attempts are those that the job's status is known to carry
+    (a job that is gone needs no record).
     """
 
     pods: tuple[Pod, ...]

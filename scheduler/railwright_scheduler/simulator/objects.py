@@ -69,7 +69,7 @@ class JobObject:
     @property
     def shape(self) -> str:
         """What its pods are made from."""
-        return f"{self.num_nodes} of {sorted(self.per_node.items())}"
+        return f"1-{self.num_nodes} of {sorted(self.per_node.items())}"
 
 
 @dataclass(frozen=True, slots=True)
