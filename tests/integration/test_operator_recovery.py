@@ -8,6 +8,7 @@ from typing import Any
 from integration import operator_site
 from integration.operator_site import Floor, Job, Site
 from railwright_scheduler.attempt.record import BACKOFF_S_FIRST
+from railwright_testbed import waiting
 
 NEVER_READY = {"image": "none", "imageID": "", "ready": False, "restartCount": 0}
 
@@ -92,6 +93,9 @@ def _scheduled(job: Job) -> dict[str, Any]:
 
 
 def _say(site: Site, floor: Floor, pod: str, status: dict[str, Any]) -> None:
-    """Say of a pod what its kubelet would."""
-    path = f"/api/v1/namespaces/{floor.name}/pods/{pod}/status"
-    site.admin.patch(path, {"status": status})
+    """Say of a pod what its kubelet would, once that one has said that it runs."""
+    path = f"/api/v1/namespaces/{floor.name}/pods/{pod}"
+    waiting.until(
+        lambda: site.admin.get(path)["status"]["phase"] == "Running", "it runs", deadline_s=30
+    )
+    site.admin.patch(f"{path}/status", {"status": status})
