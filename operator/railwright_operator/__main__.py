@@ -84,10 +84,9 @@ async def _run(chosen: Settings) -> int:
         )
         await probes.start(*chosen.probe_address)
         await parts.server.start(*chosen.heartbeat_address)
-        kopf.start()
         leadership.start()
         try:
-            return await _until(stop, lost, _work(api, parts, leading))
+            return await _until(stop, lost, _work(api, parts, kopf, leading))
         finally:
             await parts.server.stop()
             await probes.stop()
@@ -104,8 +103,12 @@ def _from_thread(loop: asyncio.AbstractEventLoop, act: Callable[..., None]) -> C
     return ask
 
 
-async def _work(api: Api, parts: Parts, leading: asyncio.Event) -> None:
-    """Watch from the start; turn once this process leads and its copies are whole."""
+async def _work(api: Api, parts: Parts, kopf: KopfThread, leading: asyncio.Event) -> None:
+    """Watch nodes from the start; the rest, and turn, once this process leads.
+
+    The first turn has lists of our own. kopf begins after them: it lists anew whatever they have,
+    and would only keep them from being read.
+    """
     async with asyncio.TaskGroup() as tasks:
         for start in parts.tasks:
             tasks.create_task(start())
@@ -117,6 +120,7 @@ async def _work(api: Api, parts: Parts, leading: asyncio.Event) -> None:
         for copy in (parts.copies.pods, parts.copies.nodes, parts.copies.classes):
             await copy.wait_synced()
         garbage.keep_for_good()
+        kopf.start()
         for start in parts.leading:
             tasks.create_task(start())
         await parts.cycle.run()

@@ -25,6 +25,7 @@ from railwright_operator.report.reporter import Reporter
 from railwright_operator.write.actuate import Actuator
 from railwright_operator.write.ledger import DeposedError, LedgerStore
 from railwright_scheduler import turn
+from railwright_scheduler.world import World
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +102,7 @@ class Cycle:
     async def _turn(self) -> None:
         started_s = self._clock()
         self._actuator.turn_begins()
-        world = self._observer.world(self._ledger.ledger)
+        world = await self._look()
         # A value goes in and a value comes out: the loop need not stand still meanwhile.
         plan = await asyncio.to_thread(turn.take, world)
         self._busy_s = self._clock() - started_s
@@ -119,6 +120,16 @@ class Cycle:
         self._actuator.forget_all_but(entry.key for entry in plan.ledger.entries)
         self._metrics.observe(plan)
         self._turned_s = self._clock()
+
+    async def _look(self) -> World:
+        steps = self._observer.look(self._ledger.ledger)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                world: World = end.value
+                return world
+            await asyncio.sleep(0)
 
     async def _failed(self, failures: int, error: Exception) -> int:
         self._metrics.turns_failed.labels(type(error).__name__).inc()

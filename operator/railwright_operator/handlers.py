@@ -56,11 +56,12 @@ class KopfThread:
         self._thread.start()
 
     def stop(self, *, deadline_s: float) -> None:
-        """Stop watching. Blocks up to the deadline."""
+        """Stop watching, if it was begun. Blocks up to the deadline."""
         self._stop.set()
         with contextlib.suppress(RuntimeError):  # Its loop may have come to its end by itself.
             self._end()
-        self._thread.join(timeout=deadline_s)
+        if self._thread.ident is not None:
+            self._thread.join(timeout=deadline_s)
 
     def _run(self) -> None:
         failures = 0

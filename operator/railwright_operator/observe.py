@@ -6,7 +6,7 @@ list of suspected nodes and the sessions' list of attempts. Ages are taken here,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable
 
 from railwright import wire
 from railwright_operator.heartbeats.sessions import Sessions
@@ -36,6 +36,9 @@ SUSPECT_S = SILENT_S - wire.BEAT_INTERVAL_S
 UNHEARD_S = SILENT_S + 4.0
 """From here on, after its gang was bound, a launcher never heard of is looked into: it may be that
 its image is being pulled, and it may be that its node died first."""
+
+STEP_JOBS = 250
+"""With thousands of jobs, others get the event loop in between."""
 
 FORGET_S = 60.0
 """How long after its end a job's launchers are still listened to, for their last beats."""
@@ -71,23 +74,32 @@ class Observer:
         self._kept_waiting: dict[tuple[str, int], int] = {}
         self._asked: dict[str, tuple[Known, int, Job]] = {}
 
-    def world(self, ledger: Ledger) -> World:
-        """What is known now, under this ledger."""
+    def look(self, ledger: Ledger) -> Generator[None, None, World]:
+        """What is known now, under this ledger, in steps: others may go on between two of them.
+
+        What the nodes hold and what the attempts show is of one moment, as room is reckoned from
+        both. What is heard of ranks may be a little newer.
+        """
         self._ages.turn_begins()
-        nodes = self._machines.look(self._site.levels)
+        nodes, levels = self._machines.look(self._site.levels), self._machines.levels
         self._known = {known.uid: known for known in self._jobs.all()}
         in_flight = frozenset(entry.key for entry in ledger.entries)
-        jobs = tuple(self._job(known, in_flight) for known in self._known.values())
+        attempts = self._attempts(ledger, in_flight)
+        jobs: list[JobSeen] = []
+        for known in self._known.values():
+            if len(jobs) % STEP_JOBS == 0:
+                yield
+            jobs.append(self._job(known, in_flight))
         self._ranks = {seen.job.uid: seen.ranks for seen in jobs if seen.ranks}
         self._witnesses.forget_all_but(self._ranks)
         self._asked = {uid: asked for uid, asked in self._asked.items() if uid in self._known}
         world = World(
             ledger=ledger,
-            levels=self._machines.levels,
+            levels=levels,
             nodes=nodes,
             queues=self._site.queues,
-            jobs=jobs,
-            attempts=self._attempts(ledger, in_flight),
+            jobs=tuple(jobs),
+            attempts=attempts,
         )
         self._kubelets.suspect(_silent(jobs), _unheard(jobs))
         self._ages.turn_over()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Generator
 from random import Random
 from typing import Any, cast
 
@@ -29,7 +30,8 @@ class Replaced:
         self.acted = 0
         self._world = world
 
-    def world(self, ledger: object) -> World:
+    def look(self, ledger: object) -> Generator[None, None, World]:
+        yield
         return self._world
 
     def follow(self, plan: object) -> None:

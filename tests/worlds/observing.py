@@ -114,7 +114,13 @@ class Watched:
 
     def world(self, ledger: Ledger = LEDGER) -> World:
         """What is seen now."""
-        return self.observer.world(ledger)
+        steps = self.observer.look(ledger)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                world: World = end.value
+                return world
 
     def turn(self, *, after_s: float = 0.0, ledger: Ledger = LEDGER) -> Turn:
         """One turn, this much later, without its writes."""

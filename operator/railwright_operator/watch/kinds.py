@@ -28,6 +28,8 @@ RELISTED_S = 1.0
 """The pause before a list that kopf's own list called for: one for all that it brings."""
 
 PAGE_OBJECTS = 250
+SLICE_OBJECTS = 25
+"""Read at a time: a job is checked and its pod rendered, and others wait meanwhile."""
 
 
 class Kinds:
@@ -60,7 +62,9 @@ class Kinds:
             raws, version = await self._list(plural)
             self._site.listed(plural, raws, version=version)
         listed, version = await self._list(names.TRAINING_JOBS)
-        for raw in listed:
+        for number, raw in enumerate(listed):
+            if number % SLICE_OBJECTS == 0:
+                await asyncio.sleep(0)
             self._jobs.absorb(raw)
         self._jobs.discard_unlisted({raw["metadata"]["uid"] for raw in listed}, version=version)
         self._wake()
