@@ -122,14 +122,11 @@ class Cycle:
         self._turned_s = self._clock()
 
     async def _look(self) -> World:
-        steps = self._observer.look(self._ledger.ledger)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                world: World = end.value
+        for world in self._observer.look(self._ledger.ledger):
+            if world is not None:
                 return world
             await asyncio.sleep(0)
+        raise AssertionError("the last step of a look brings the world")
 
     async def _failed(self, failures: int, error: Exception) -> int:
         self._metrics.turns_failed.labels(type(error).__name__).inc()

@@ -6,7 +6,7 @@ list of suspected nodes and the sessions' list of attempts. Ages are taken here,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from railwright import wire
 from railwright_operator.heartbeats.sessions import Sessions
@@ -74,8 +74,9 @@ class Observer:
         self._kept_waiting: dict[tuple[str, int], int] = {}
         self._asked: dict[str, tuple[Known, int, Job]] = {}
 
-    def look(self, ledger: Ledger) -> Generator[None, None, World]:
-        """What is known now, under this ledger, in steps: others may go on between two of them.
+    def look(self, ledger: Ledger) -> Iterator[World | None]:
+        """What is known now, under this ledger, in steps: others may go on between two of them,
+        each of which brings None, and the last the world.
 
         What the nodes hold and what the attempts show is of one moment, as room is reckoned from
         both. What is heard of ranks may be a little newer.
@@ -88,7 +89,7 @@ class Observer:
         jobs: list[JobSeen] = []
         for known in self._known.values():
             if len(jobs) % STEP_JOBS == 0:
-                yield
+                yield None
             jobs.append(self._job(known, in_flight))
         self._ranks = {seen.job.uid: seen.ranks for seen in jobs if seen.ranks}
         self._witnesses.forget_all_but(self._ranks)
@@ -103,7 +104,7 @@ class Observer:
         )
         self._kubelets.suspect(_silent(jobs), _unheard(jobs))
         self._ages.turn_over()
-        return world
+        yield world
 
     def known(self, job_uid: str) -> Known | None:
         """A job as the last world had it: what its plan was made from, and nothing newer."""

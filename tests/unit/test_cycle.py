@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Iterator
 from random import Random
 from typing import Any, cast
 
@@ -30,9 +30,9 @@ class Replaced:
         self.acted = 0
         self._world = world
 
-    def look(self, ledger: object) -> Generator[None, None, World]:
-        yield
-        return self._world
+    def look(self, ledger: object) -> Iterator[World | None]:
+        yield None
+        yield self._world
 
     def follow(self, plan: object) -> None:
         """Nobody speaks."""

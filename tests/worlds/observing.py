@@ -114,13 +114,9 @@ class Watched:
 
     def world(self, ledger: Ledger = LEDGER) -> World:
         """What is seen now."""
-        steps = self.observer.look(ledger)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                world: World = end.value
-                return world
+        *_, world = self.observer.look(ledger)
+        assert world is not None
+        return world
 
     def turn(self, *, after_s: float = 0.0, ledger: Ledger = LEDGER) -> Turn:
         """One turn, this much later, without its writes."""

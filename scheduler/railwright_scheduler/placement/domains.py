@@ -61,13 +61,7 @@ def in_topology_order(nodes: Iterable[Node]) -> tuple[Node, ...]:
 
 def spans(nodes: Iterable[Node], levels: int) -> tuple[int, ...]:
     """Count the domains that these nodes stand in at each level, coarsest first."""
-    # As _path tells them apart, and cheaper: most nodes carry every label.
-    paths: list[tuple[object, ...]] = [
-        node.domains
-        if UNKNOWN_DOMAIN not in node.domains
-        else tuple(label or (node.name,) for label in node.domains)
-        for node in nodes
-    ]
+    paths = [_path(node) for node in nodes]
     return tuple(len({path[:depth] for path in paths}) for depth in range(1, levels + 1))
 
 
