@@ -32,6 +32,7 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(path, ignore_errors=True)
 
 
+@pytest.mark.alone
 def test_the_demo_meets_every_bar(folder: Path) -> None:
     answer = subprocess.run(
         COMMAND,

@@ -102,12 +102,19 @@ class Job(LiveJob):
 
     def until_bound(self, attempt: int = 1, *, deadline_s: float = DEADLINE_S) -> Json:
         """Its status once every pod of this attempt is bound and recorded on the job."""
+        return self.until(
+            lambda status: status.get("attempt") == attempt and self._is_bound(status),
+            f"attempt {attempt} bound",
+            deadline_s=deadline_s,
+        )
 
-        def holds(status: Json) -> bool:
-            nodes = dict(enumerate(status.get("nodes", [])))
-            return status.get("attempt") == attempt and self.bound(attempt) == nodes != {}
+    def until_bound_at_last(self) -> Json:
+        """The same of whichever attempt gets that far, where its plan may fail before."""
+        return self.until(self._is_bound, "an attempt bound", deadline_s=DEADLINE_S)
 
-        return self.until(holds, f"attempt {attempt} bound", deadline_s=deadline_s)
+    def _is_bound(self, status: Json) -> bool:
+        nodes = dict(enumerate(status.get("nodes", [])))
+        return bool(nodes) and self.bound(status["attempt"]) == nodes
 
     def until_reason(self, reason: str, *, deadline_s: float = 20.0) -> Json:
         """Its status once it gives this reason."""

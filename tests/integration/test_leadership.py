@@ -237,5 +237,10 @@ async def test_a_process_that_stood_still_over_its_lease_sends_nothing(
             ctypes.PyDLL(None).sleep(int(TERMS.duration_s))
             with pytest.raises(errors.NotLeader):
                 await api.create(place, shell.config_map("too-late"))
+            await shell.until(
+                lambda: one.lost_s, "it is told, and does not renew as if nothing was"
+            )
+            assert not one.held()
+            assert len(one.gained_s) == 1
         finally:
             await stop(one)

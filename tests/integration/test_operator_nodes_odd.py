@@ -104,7 +104,7 @@ def test_an_amount_that_flips_all_the_time_promises_nobody_what_is_not_there(
         for amount in ("8", BEYOND, "0"):
             _offer(site, node, amount)
             time.sleep(0.1)
-    placed = job.until_bound()["nodes"]
+    placed = job.until_bound_at_last()["nodes"]
     assert len(set(placed)) == 3
     _offer(site, node, "0")
     waiting.until(lambda: job.status()["phase"] == "Starting", "still there", deadline_s=5)
