@@ -71,7 +71,7 @@ types: $(SETUP) ## mypy, strict, on everything
 test: lint types binaries ## everything: lint, types and all tests, real control plane and nodes included
 	$(call say,all tests)
 	@$(PYTEST) --numprocesses 2 tests/house tests/unit tests/property tests/simulation
-	@$(PYTEST) -m alone tests/e2e
+	@$(PYTEST) -m alone tests/e2e tests/integration
 	@$(SIDE_BY_SIDE) -m "not alone" tests/e2e tests/integration
 
 .PHONY: house

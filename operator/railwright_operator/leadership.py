@@ -34,6 +34,7 @@ from railwright_operator.connection import Connection
 logger = logging.getLogger(__name__)
 
 MARGIN_S = 2.0
+SOON_S = 0.1
 NOBODY = ""
 
 
@@ -55,8 +56,11 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class _Sighting:
+    """Since when another's Lease was seen in this version, and how long it says that it holds."""
+
     version: str
     since_s: float
+    held_s: float
 
 
 class Leadership:
@@ -143,7 +147,15 @@ class Leadership:
                     self._on_gained()
             elif self._is_lost():
                 return
-            self._stopping.wait(self._terms.retry_s * (0.9 + self._rng.random() / 5))
+            self._stopping.wait(self._pause_s())
+
+    def _pause_s(self) -> float:
+        """Until the next attempt; another's Lease is asked for as soon as it has run out."""
+        pause_s = self._terms.retry_s * (0.9 + self._rng.random() / 5)
+        if self._sighting is None or self._renewed_s is not None:
+            return pause_s
+        left_s = self._sighting.since_s + self._sighting.held_s - self._clock()
+        return min(pause_s, left_s + SOON_S) if left_s > 0 else pause_s
 
     def _is_lost(self) -> bool:
         """Whether we led, and another holds it or it could not be renewed for too long."""
@@ -192,9 +204,9 @@ class Leadership:
         lease = self._opened().lease_reference
         version = str(lease.metadata.resource_version)
         if self._sighting is None or self._sighting.version != version:
-            self._sighting = _Sighting(version, self._clock())
-        held_s = lease.spec.lease_duration_seconds or self._terms.duration_s
-        return now_s - self._sighting.since_s > held_s
+            held_s = lease.spec.lease_duration_seconds or self._terms.duration_s
+            self._sighting = _Sighting(version, self._clock(), held_s)
+        return now_s - self._sighting.since_s > self._sighting.held_s
 
     def _release(self) -> None:
         """Name nobody as the holder, if it is held and still by us."""

@@ -41,7 +41,8 @@ from railwright_operator.report.events import Events
 from railwright_operator.report.reporter import Reporter
 from railwright_operator.report.site import SiteReporter
 from railwright_operator.settings import Settings
-from railwright_operator.watch import records, site
+from railwright_operator.watch import excerpts, records, site
+from railwright_operator.watch.excerpts import Excerpt
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.kinds import Kinds
 from railwright_operator.watch.kubelets import Kubelets
@@ -165,6 +166,7 @@ def _copies(
         parse: Callable[[Raw], R | None],
         changed: Changed[R],
         lasting: Callable[[R, R], R] | None = None,
+        excerpt: Excerpt = excerpts.whole,
     ) -> Reflector[R]:
         def on_change(old: R | None, new: R | None) -> None:
             changed(old, new)
@@ -177,6 +179,7 @@ def _copies(
             parse=parse,
             on_change=on_change,
             lasting=lasting,
+            excerpt=excerpt,
             metrics=series,
             clock=clock,
             rng=rng(),
@@ -187,8 +190,10 @@ def _copies(
         site=settings,
         pod_index=pod_index,
         kinds=Kinds(api, jobs=jobs, site=settings, wake=wake),
-        pods=reflect(paths.PODS, "Pod", records.pod, pod_index.change, records.still_bound),
-        nodes=reflect(paths.NODES, "Node", nodes.read, nodes.changed),
+        pods=reflect(
+            paths.PODS, "Pod", records.pod, pod_index.change, records.still_bound, excerpts.pod
+        ),
+        nodes=reflect(paths.NODES, "Node", nodes.read, nodes.changed, excerpt=excerpts.node),
         classes=reflect(
             site.PRIORITY_CLASSES, "PriorityClass", site.priority_class, settings.class_seen
         ),

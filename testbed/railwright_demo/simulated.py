@@ -86,10 +86,15 @@ def _lose_a_node(
             deadline_s=DEADLINE_S,
         )
         watched.lose(scene.job.nodes[RANK_THAT_DIES], die, deadline_s=DEADLINE_S)
-        scene = watched.until(
-            lambda seen: seen.job.phase == "Succeeded", "succeed", deadline_s=DEADLINE_S
-        )
+        scene = watched.until(_has_told_its_end, "succeed", deadline_s=DEADLINE_S)
         return _figures(scene, watched.milestones, launchers), watched.story()
+
+
+def _has_told_its_end(seen: Scene) -> bool:
+    """The event comes after the status, and belongs to the story."""
+    return seen.job.phase == "Succeeded" and any(
+        event.reason == "Succeeded" for event in seen.events
+    )
 
 
 def _newest_step(launchers: SimulatedLaunchers) -> int:

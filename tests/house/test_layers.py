@@ -23,7 +23,16 @@ OUTSIDE_PACKAGES = {
     "operator/railwright_api": frozenset({"pydantic", "yaml"}),
     # yarl and urllib3 are the URLs of aiohttp and the errors of kubernetes' client.
     "operator/railwright_operator": frozenset(
-        {"aiohttp", "kopf", "kubernetes", "numpy", "orjson", "prometheus_client", "pydantic"}
+        {
+            "aiohttp",
+            "kopf",
+            "kubernetes",
+            "msgspec",
+            "numpy",
+            "orjson",
+            "prometheus_client",
+            "pydantic",
+        }
         | {"urllib3", "yaml", "yarl"}
     ),
 }

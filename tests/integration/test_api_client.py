@@ -187,7 +187,7 @@ async def test_a_silent_server_is_given_up_at_the_deadline(
             await api.get(place, deadline_s=0.5)
         with pytest.raises(errors.OutcomeUnknown):
             await api.create(place, shell.config_map("one"), deadline_s=0.5)
-        assert time.monotonic() - started_s < 3.0
+        assert time.monotonic() - started_s < 10.0
 
 
 async def test_an_outage_fails_writes_without_effect_and_ends(

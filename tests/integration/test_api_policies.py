@@ -42,7 +42,9 @@ def alice(site: Site, token: str) -> Iterator[ApiClient]:
     plane = site.plane
     with contextlib.closing(ApiClient(plane.url, ca_file=plane.ca_file, token=token)) as client:
         hostile = manifests.job(pod={"hostNetwork": True})
-        waiting.until(lambda: _answer(client, hostile), "the policies in force", deadline_s=30)
+        waiting.until(
+            lambda: "hostNetwork" in _answer(client, hostile), "the policies", deadline_s=30
+        )
         yield client
 
 

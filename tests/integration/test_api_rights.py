@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from railwright_testbed import ControlPlane
+from railwright_testbed import ControlPlane, waiting
 from railwright_testbed.api_client import ApiClient
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,6 +30,16 @@ def may(control_plane: ControlPlane) -> Iterator[May]:
         def ask(verb: str, group: str, what: str, namespace: str = "default") -> bool:
             return _may(client, verb, group=group, what=what, namespace=namespace)
 
+        # Who may do what is learned from a watch: one right of each binding.
+        waiting.until(
+            lambda: (
+                ask("list", "", "nodes", "")
+                and ask("get", LEASES, "leases", OWN)
+                and ask("get", LEASES, "leases", "kube-node-lease")
+            ),
+            "the rights in force",
+            deadline_s=20,
+        )
         yield ask
 
 

@@ -114,7 +114,7 @@ def test_an_operator_that_is_away_delays_a_commit_by_5_s_and_nothing_is_removed(
     operator.status = 503
     started = time.monotonic()
     checkpoints.save(2)
-    assert 4.5 < time.monotonic() - started < 10
+    assert 4.5 < time.monotonic() - started < 20
     assert standing.next_beat().committed == Checkpoint(1, 2)
     # This attempt may be a revoked one, and step 1 all that the next attempt may read.
     assert manifest.steps(tmp_path / launchers.JOB_UID, 1) == [2, 1]

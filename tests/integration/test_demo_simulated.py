@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from railwright_testbed import waiting
 
 COMMAND = [sys.executable, "-m", "railwright_demo", "--simulated"]
@@ -23,6 +25,7 @@ CANNOT_HAVE = {
 }
 
 
+@pytest.mark.alone
 def test_a_node_falls_silent_and_the_gang_is_placed_anew(tmp_path: Path) -> None:
     answer = subprocess.run(
         COMMAND,
@@ -39,7 +42,7 @@ def test_a_node_falls_silent_and_the_gang_is_placed_anew(tmp_path: Path) -> None
     assert (figures["steps"], figures["attempts"]) == (60, 2)
     assert (figures["pods"], figures["nodes"]) == (4, 5)
     assert 0 < figures["detect_seconds"] <= 30
-    assert 0 < figures["steps_redone"] <= figures["checkpoint_interval_steps"] == 10
+    assert 0 <= figures["steps_redone"] <= figures["checkpoint_interval_steps"] == 10
     assert {name for name, value in figures.items() if value is None} == CANNOT_HAVE
     told = [line for line in lines if line.startswith("20")]
     reasons = ["Scheduled", "Running", "NodeLost", "Recovering", "Scheduled", "Running"]

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from railwright import wire
-from railwright_operator.heartbeats import server
+from railwright_operator.heartbeats import server, tokens
 from railwright_operator.kube import errors
 from railwright_testbed import ControlPlane
 from worlds import heartbeats, shell
@@ -91,7 +91,10 @@ async def test_an_expired_token_is_refused(world: Heartbeats, control_plane: Con
     assert (await world.say("/v1/beat", expired, beat(0, sequence=2)))[0] == 403
 
 
-async def test_what_is_no_token_is_refused_and_asked_about_once(world: Heartbeats) -> None:
+async def test_what_is_no_token_is_refused_and_asked_about_once(
+    world: Heartbeats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokens, "REFUSAL_KEPT_S", 600.0)
     for _ in range(3):
         assert (await world.say("/v1/beat", "nonsense", beat(0)))[0] == 403
     assert world.reviews("refused") == 1.0

@@ -14,13 +14,13 @@ import pytest
 
 from railwright_operator.connection import Connection
 from railwright_operator.kube import errors
-from railwright_operator.leadership import Leadership, Terms
+from railwright_operator.leadership import MARGIN_S, Leadership, Terms
 from railwright_operator.write.ledger import DeposedError, LedgerStore
 from railwright_testbed import ControlPlane
 from worlds import proxy, shell
 from worlds.api_faults import Fault, Reply
 
-TERMS = Terms(duration_s=6.0, renew_deadline_s=3.0, retry_s=0.3)
+TERMS = Terms(duration_s=10.0, renew_deadline_s=7.0, retry_s=0.3)
 
 
 @dataclass
@@ -97,13 +97,13 @@ async def test_a_leader_cut_off_stops_writing_before_another_may_lead(
             async with shell.api(shell.connect(control_plane), may_write=one.held) as api:
                 place = f"/api/v1/namespaces/{namespace}/configmaps"
                 await api.create(place, shell.config_map("as-leader"))
+                led_s = time.monotonic()
                 between.stall()
                 await shell.until(lambda: not one.held(), "the first stops by its own clock")
-                assert not two.gained_s
                 with pytest.raises(errors.NotLeader):
                     await api.create(place, shell.config_map("as-ghost"))
             await shell.until(lambda: one.lost_s and two.gained_s, "both are told")
-            assert two.gained_s[0] > one.lost_s[0]
+            assert two.gained_s[0] - led_s > MARGIN_S
         finally:
             between.flow()
             await stop(one, two)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -38,8 +39,10 @@ BEAT = {"member": {"job_uid": "u", "attempt": 1, "node_rank": 0}, "sequence": 1}
 
 def _listening(pid: int) -> dict[int, str]:
     """The address in hexadecimal of every TCP port that a process listens on, from the kernel."""
-    sockets = {os.readlink(fd) for fd in Path(f"/proc/{pid}/fd").iterdir() if fd.is_symlink()}
-    found = {}
+    sockets, found = set(), {}
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # It may be closed meanwhile.
+            sockets.add(os.readlink(fd))
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
             fields = line.split()

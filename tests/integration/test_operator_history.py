@@ -11,7 +11,7 @@ from integration.operator_site import Floor, Json, Site
 from oracle import notes, recorded
 from oracle.writes import writes
 from railwright_api import names
-from railwright_testbed import audit, history
+from railwright_testbed import audit, history, waiting
 from railwright_testbed.history import REGISTRY, Revision
 from railwright_testbed.kwok import PREFIX
 
@@ -52,6 +52,7 @@ def test_the_history_holds_a_jobs_whole_life_and_is_sound(site: Site) -> None:
 def test_the_account_tells_which_deletes_were_the_operators(site: Site, floor: Floor) -> None:
     job = floor.apply("job")
     job.until_bound()
+    waiting.until(lambda: not floor.in_flight(), "the end of the commit", deadline_s=20)
     site.plane.kubectl("-n", floor.name, "delete", "pod", "job-1-0", "--wait=false")
     job.until_bound(2)
     prefix = f"{REGISTRY}pods/{floor.name}/"

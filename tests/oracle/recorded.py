@@ -19,7 +19,8 @@ from railwright_testbed.errors import TestbedError
 
 COMES_TO_REST_S = 90.0
 RESTS_S = 7.0
-"""Longer than the operator waits to tell again what changed: first it may, then it must not."""
+"""Longer than the operator waits to tell again what changed: at first it may, and be late with it;
+then it must not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ def demand_sound_history(plane: ControlPlane) -> None:
     # Whatever is still there then is found again in the history, and told from it.
     with contextlib.suppress(TestbedError):
         waiting.until(lambda: not _left(plane), "nothing left", deadline_s=COMES_TO_REST_S)
-    _pass(RESTS_S)
+    _pass(2 * RESTS_S)
     notes.rest_begins(plane)
     rested_at = datetime.now(UTC)
     _pass(RESTS_S)

@@ -7,6 +7,7 @@ import copy
 from random import Random
 from typing import Any, cast
 
+import orjson
 from prometheus_client import CollectorRegistry
 
 from railwright_operator import metrics
@@ -68,7 +69,9 @@ class Server:
         return await self._answer("create")
 
     async def get(self, path: str, **named: Any) -> Any:
-        return await self._answer("list" if path.endswith("/pods") else "get")
+        if "decode" not in named:
+            return await self._answer("get")
+        return named["decode"](orjson.dumps(await self._answer("list")))
 
     async def delete(self, path: str, body: object) -> Any:
         return await self._answer("delete")

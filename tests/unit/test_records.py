@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 import pytest
 
-from railwright_operator.watch import amounts, records
+from railwright_operator.watch import amounts, excerpts, records
 from railwright_operator.watch.nodes import Nodes
+from railwright_operator.watch.records import NodeRecord, PodRecord
 
 JOB_UID = "11111111-1111-1111-1111-111111111111"
 OURS = {
@@ -51,8 +53,22 @@ def container(requests: dict[str, str], **more: Any) -> dict[str, Any]:
     return {"name": "main", "resources": {"requests": requests}} | more
 
 
+def read_pod(raw: dict[str, Any]) -> PodRecord:
+    """The record of what a list or a stream decodes; the same as of all there is."""
+    record = records.pod(excerpts.pod(orjson.dumps(raw)))
+    assert record == records.pod(raw)
+    return record
+
+
+def read_node(raw: dict[str, Any]) -> NodeRecord:
+    """The same of a node."""
+    record = records.node(excerpts.node(orjson.dumps(raw)))
+    assert (record, record.unread) == (records.node(raw), records.node(raw).unread)
+    return record
+
+
 def test_a_pod_of_ours_is_known_by_job_attempt_and_rank() -> None:
-    record = records.pod(raw_pod(labels=OURS))
+    record = read_pod(raw_pod(labels=OURS))
     assert (record.job_uid, record.job_name) == (JOB_UID, "llm")
     assert (record.attempt, record.node_rank, record.node, record.rv) == (3, 7, "n1", 41)
 
@@ -68,7 +84,7 @@ def test_a_pod_of_ours_is_known_by_job_attempt_and_rank() -> None:
     ids=["no labels", "labels without the owner", "attempt below 0", "rank is no number"],
 )
 def test_a_pod_that_only_pretends_is_foreign(labels: dict[str, str], owner: str) -> None:
-    assert records.pod(raw_pod(labels=labels, owner=owner)).job_uid is None
+    assert read_pod(raw_pod(labels=labels, owner=owner)).job_uid is None
 
 
 @pytest.mark.parametrize(
@@ -79,18 +95,18 @@ def test_a_pod_that_only_pretends_is_foreign(labels: dict[str, str], owner: str)
 def test_an_owner_that_is_not_the_job_makes_a_pod_foreign(lie: dict[str, Any]) -> None:
     raw = raw_pod(labels=OURS)
     raw["metadata"]["ownerReferences"][0] |= lie
-    assert records.pod(raw).job_uid is None
+    assert read_pod(raw).job_uid is None
 
 
 def test_a_name_that_is_not_of_its_attempt_and_rank_makes_a_pod_foreign() -> None:
     raw = raw_pod(labels=OURS | {"railwright.dev/node-rank": "99"})
-    assert records.pod(raw).job_uid is None
+    assert read_pod(raw).job_uid is None
 
 
 def test_an_update_that_changes_nothing_here_is_no_news() -> None:
     older, newer = raw_pod(labels=OURS), raw_pod(labels=OURS)
     newer["metadata"]["resourceVersion"] = "42"
-    assert records.pod(older) == records.pod(newer)
+    assert read_pod(older) == read_pod(newer)
 
 
 def test_how_the_main_container_ended_is_kept_with_its_message() -> None:
@@ -100,7 +116,7 @@ def test_how_the_main_container_ended_is_kept_with_its_message() -> None:
         {"name": "main", "state": {"terminated": ended}},
     ]
     status = {"phase": "Failed", "containerStatuses": statuses}
-    record = records.pod(raw_pod(labels=OURS, status=status))
+    record = read_pod(raw_pod(labels=OURS, status=status))
     assert record.terminal
     assert record.exit == records.Exit(137, "OOMKilled", "x" * records.TEXT_MAX)
 
@@ -111,16 +127,16 @@ def test_a_container_that_only_waits_its_turn_is_not_stuck() -> None:
         {"name": "b", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no"}}},
     ]
     status = {"phase": "Pending", "containerStatuses": statuses}
-    record = records.pod(raw_pod(labels=OURS, status=status))
+    record = read_pod(raw_pod(labels=OURS, status=status))
     assert record.waiting == records.Waiting("ImagePullBackOff", "no")
     status["containerStatuses"] = statuses[:1]
-    assert records.pod(raw_pod(labels=OURS, status=status)).waiting is None
+    assert read_pod(raw_pod(labels=OURS, status=status)).waiting is None
 
 
 def test_an_eviction_is_seen_by_its_condition() -> None:
     condition = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
     status = {"phase": "Failed", "reason": "Evicted", "conditions": [condition]}
-    record = records.pod(raw_pod(labels=OURS, status=status))
+    record = read_pod(raw_pod(labels=OURS, status=status))
     assert (record.reason, record.disruption) == ("Evicted", "EvictionByEvictionAPI")
 
 
@@ -163,6 +179,7 @@ def test_requests_count_as_kubernetes_counts_them(
     spec: dict[str, Any], expected: dict[str, int]
 ) -> None:
     assert dict(amounts.requested(spec)) == expected | {"pods": 1}
+    assert read_pod(raw_pod(spec={"containers": []} | spec)).requests == expected | {"pods": 1}
 
 
 def raw_node(**status: Any) -> dict[str, Any]:
@@ -175,7 +192,7 @@ def raw_node(**status: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("amount", ["-1", "NaN", "8k8", "", "1e", "7.5"])
 def test_a_node_with_an_amount_that_cannot_be_read_has_none_of_it_and_says_so(amount: str) -> None:
-    record = records.node(raw_node(allocatable={"nvidia.com/gpu": amount, "cpu": "64"}))
+    record = read_node(raw_node(allocatable={"nvidia.com/gpu": amount, "cpu": "64"}))
     assert dict(record.allocatable) == {"nvidia.com/gpu": 0, "cpu": 64_000}
     assert list(record.unread) == ["nvidia.com/gpu"]
 
@@ -195,7 +212,7 @@ def test_an_amount_that_cannot_be_read_is_as_it_last_was_and_no_news() -> None:
 
 
 def test_a_node_without_a_ready_condition_is_not_ready() -> None:
-    record = records.node(raw_node())
+    record = read_node(raw_node())
     assert (record.ready, record.cordoned) == (False, True)
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
-    assert records.node(raw_node(conditions=[ready])).ready
+    assert read_node(raw_node(conditions=[ready])).ready

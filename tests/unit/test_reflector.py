@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator
 from random import Random
 from typing import Any, cast
 
+import orjson
 from prometheus_client import CollectorRegistry
 
 from railwright_operator import metrics
-from railwright_operator.kube.client import Api
+from railwright_operator.kube.client import Api, Decode
 from railwright_operator.watch import records
 from railwright_operator.watch.reflector import RESYNC_S, Reflector
 from worlds.shell import until
@@ -23,8 +24,8 @@ class Server:
         self.items: list[dict[str, Any]] = []
         self.streams = 0
 
-    async def get(self, path: str, **named: Any) -> dict[str, Any]:
-        return {"metadata": {"resourceVersion": "9"}, "items": self.items}
+    async def get(self, path: str, *, decode: Decode, **named: Any) -> Any:
+        return decode(orjson.dumps({"metadata": {"resourceVersion": "9"}, "items": self.items}))
 
     async def stream(self, path: str, **named: Any) -> AsyncIterator[bytes]:
         self.streams += 1

@@ -7,11 +7,12 @@ from collections.abc import AsyncGenerator, Mapping
 from random import Random
 from typing import Any, cast
 
+import orjson
 import pytest
 from prometheus_client import CollectorRegistry
 
 from railwright_operator import metrics
-from railwright_operator.kube.client import Api
+from railwright_operator.kube.client import Api, Decode
 from railwright_operator.watch import records
 from railwright_operator.watch.records import PodRecord
 from railwright_operator.watch.reflector import Reflector, StoreWentBackError
@@ -26,11 +27,13 @@ class Restored:
     def __init__(self, *versions: int) -> None:
         self._versions = list(versions)
 
-    async def get(self, path: str, *, query: Mapping[str, str], deadline_s: float) -> Any:
+    async def get(
+        self, path: str, *, query: Mapping[str, str], deadline_s: float, decode: Decode
+    ) -> Any:
         version = str(self._versions.pop(0))
         pod = raw_pod("n0", 0, {"phase": "Running"})
         pod["metadata"]["resourceVersion"] = version
-        return {"metadata": {"resourceVersion": version}, "items": [pod]}
+        return decode(orjson.dumps({"metadata": {"resourceVersion": version}, "items": [pod]}))
 
     async def stream(self, *_: Any, **__: Any) -> AsyncGenerator[bytes, None]:
         yield b'{"type":"ERROR","object":{"code":410}}'
@@ -43,14 +46,16 @@ class Paged:
         self.asked = 0
         self.second = asyncio.Event()
 
-    async def get(self, path: str, *, query: Mapping[str, str], deadline_s: float) -> Any:
+    async def get(
+        self, path: str, *, query: Mapping[str, str], deadline_s: float, decode: Decode
+    ) -> Any:
         self.asked += 1
         number = int(query.get("continue", "0"))
         if number:
             await self.second.wait()
         pod = raw_pod("n0", number, {"phase": "Running"})
         more = {} if number else {"continue": "1"}
-        return {"metadata": {"resourceVersion": "5", **more}, "items": [pod]}
+        return decode(orjson.dumps({"metadata": {"resourceVersion": "5", **more}, "items": [pod]}))
 
     async def stream(self, *_: Any, **__: Any) -> AsyncGenerator[bytes, None]:
         await asyncio.Event().wait()

@@ -18,6 +18,7 @@ from typing import Any, Self
 from urllib.parse import urlencode
 
 import aiohttp
+import msgspec
 import orjson
 from yarl import URL
 
@@ -50,6 +51,7 @@ _WRITE_RETRIED = frozenset({429})
 
 Query = Mapping[str, str]
 Lines = AsyncGenerator[bytes, None]
+Decode = Callable[[bytes], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class _Request:
     body: bytes | None = None
     content_type: str = JSON
     writes: bool = False
+    decode: Decode = orjson.loads
 
     def __str__(self) -> str:
         return f"{self.verb} {self.path}"
@@ -137,10 +140,15 @@ class Api:
         self._session = None
 
     async def get(
-        self, path: str, *, query: Query | None = None, deadline_s: float = DEADLINE_S
+        self,
+        path: str,
+        *,
+        query: Query | None = None,
+        deadline_s: float = DEADLINE_S,
+        decode: Decode = orjson.loads,
     ) -> Any:
-        """The object or list at ``path``."""
-        return await self._run(_Request("get", "GET", path, query), deadline_s)
+        """The object or list at ``path``, as ``decode`` makes it of the JSON."""
+        return await self._run(_Request("get", "GET", path, query, decode=decode), deadline_s)
 
     async def ask(self, path: str, body: object, *, deadline_s: float = DEADLINE_S) -> Any:
         """POST a question that changes nothing, such as a TokenReview: not gated, retried."""
@@ -304,8 +312,8 @@ def _is_retried(request: _Request, status: int) -> bool:
 
 def _result(request: _Request, reply: _Reply) -> Any:
     try:
-        return orjson.loads(reply.body)
-    except orjson.JSONDecodeError as error:
+        return request.decode(reply.body)
+    except (orjson.JSONDecodeError, msgspec.DecodeError) as error:
         kind = errors.OutcomeUnknown if request.writes else errors.Unreachable
         raise kind(f"{request}: {reply.status} with a body that is not JSON: {error}") from error
 

@@ -19,6 +19,9 @@ from railwright_scheduler.snapshot import Amounts
 SHAPES_MAX = 4096
 
 Raw = Mapping[str, Any]
+_Items = tuple[tuple[str, Any], ...]
+_Asked = tuple[_Items, _Items]
+"""Limits and requests, as they are written."""
 
 
 def requested(spec: Raw) -> Amounts:
@@ -27,18 +30,36 @@ def requested(spec: Raw) -> Amounts:
 
     Raises QuantityError for an amount that Kubernetes would not have stored.
     """
-    together = _sum(map(_requests, spec["containers"]))
+    init = spec.get("initContainers") or ()
+    return _effective(
+        containers=tuple(map(_asked, spec["containers"])),
+        init=tuple((each.get("restartPolicy") == "Always", _asked(each)) for each in init),
+        pod_level=_asked(spec),
+        overhead=_items(spec.get("overhead")),
+    )
+
+
+@functools.lru_cache(maxsize=SHAPES_MAX)
+def _effective(
+    *,
+    containers: tuple[_Asked, ...],
+    init: tuple[tuple[bool, _Asked], ...],
+    pod_level: _Asked,
+    overhead: _Items,
+) -> Amounts:
+    """``init`` are the init containers in order, each with whether it is a sidecar."""
+    together = _sum(map(_requests, containers))
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
-    for container in spec.get("initContainers") or ():
-        if container.get("restartPolicy") == "Always":
-            sidecars = _sum([sidecars, _requests(container)])
+    for is_sidecar, asked in init:
+        if is_sidecar:
+            sidecars = _sum([sidecars, _requests(asked)])
             peak = _larger(peak, sidecars)
         else:
-            peak = _larger(peak, _sum([sidecars, _requests(container)]))
+            peak = _larger(peak, _sum([sidecars, _requests(asked)]))
     total = _larger(_sum([together, sidecars]), peak)
-    total |= _requests(spec)
-    total = _sum([total, _parsed(spec.get("overhead") or {}), {"pods": 1}])
+    total |= _requests(pod_level)
+    total = _sum([total, _parsed(dict(overhead)), {"pods": 1}])
     return _shared(tuple(sorted((name, amount) for name, amount in total.items() if amount)))
 
 
@@ -55,10 +76,19 @@ def allocatable(raw: Raw) -> tuple[Amounts, Mapping[str, str]]:
     return _shared(tuple(sorted(parsed.items()))), unread
 
 
-def _requests(holder: Raw) -> dict[str, int]:
-    """What it asks for; a limit without a request is one, as the API server fills it in."""
+def _asked(holder: Raw) -> _Asked:
     resources = holder.get("resources") or {}
-    return _parsed({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
+    return _items(resources.get("limits")), _items(resources.get("requests"))
+
+
+def _items(amounts: Raw | None) -> _Items:
+    return tuple((amounts or {}).items())
+
+
+def _requests(asked: _Asked) -> dict[str, int]:
+    """A limit without a request is one, as the API server fills it in."""
+    limits, requests = asked
+    return _parsed({**dict(limits), **dict(requests)})
 
 
 def _parsed(raw: Raw) -> dict[str, int]:

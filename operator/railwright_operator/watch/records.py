@@ -1,8 +1,8 @@
 """What this project needs of Pods and Nodes, and nothing else of them.
 
-A pod is about 5 kB of JSON and more as dicts; 50,000 of them must fit beside everything else. So
-each object is read once, when it arrives, into a slotted record. Equality ignores the
-resourceVersion: an update that changes nothing here is no news.
+50,000 pods must fit beside everything else. So each object is read once, when it arrives, into a
+slotted record; ``excerpts`` declares all that is read here. Equality ignores the resourceVersion:
+an update that changes nothing here is no news.
 
 A stranger can write our labels on any pod. A pod is one of ours only if labels, owner reference and
 name agree; that it is in its job's namespace is for the index to see, which knows the jobs.

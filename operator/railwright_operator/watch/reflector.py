@@ -25,12 +25,12 @@ from random import Random
 from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeVar
 
-import orjson
-
 from railwright_operator import backoff
 from railwright_operator.kube import errors
 from railwright_operator.kube.client import Api
 from railwright_operator.metrics import WatchMetrics
+from railwright_operator.watch import excerpts
+from railwright_operator.watch.excerpts import Event, Excerpt, Page, Raw
 
 logger = logging.getLogger(__name__)
 
@@ -47,8 +47,6 @@ BACKOFF_CAP_S = 5.0
 BACKOFF_CLOSED_CAP_S = 1.0
 HEALTHY_S = 5.0
 """A watch that lived this long, or applied an event, was no failure, whatever ended it."""
-
-Raw = dict[str, Any]
 
 
 class Record(Protocol):
@@ -78,11 +76,12 @@ class _RelistError(Exception):
 class Reflector(Generic[R]):
     """A copy of the objects under ``path``, by UID.
 
-    ``parse`` makes a record or None for an object of no interest; what it cannot read is logged,
-    counted and left as it was. ``on_change(old, new)`` is called for every difference, with None
-    for "not there"; it must not block and must not raise. ``lasting(held, news)`` gives the news
-    with what no older version may undo: an answer to a write of ours can tell what was done and not
-    in which version, and news from before that write may come after it.
+    ``parse`` makes a record, or None for an object of no interest, of what ``excerpt`` decodes of
+    the object; what it cannot read is logged, counted and left as it was. ``on_change(old, new)``
+    is called for every difference, with None for "not there"; it must not block and must not raise.
+    ``lasting(held, news)`` gives the news with what no older version may undo: an answer to a write
+    of ours can tell what was done and not in which version, and news from before that write may
+    come after it.
     """
 
     def __init__(
@@ -96,6 +95,7 @@ class Reflector(Generic[R]):
         metrics: WatchMetrics,
         clock: Callable[[], float],
         rng: Random,
+        excerpt: Excerpt = excerpts.whole,
         query: Mapping[str, str] | None = None,
         lasting: Callable[[R, R], R] | None = None,
         stall_s: float = STALL_S,
@@ -108,6 +108,7 @@ class Reflector(Generic[R]):
         self._metrics = metrics
         self._clock = clock
         self._rng = rng
+        self._excerpt = excerpt
         self._query = dict(query or {})
         self._lasting = lasting
         self._stall_s = stall_s
@@ -121,7 +122,7 @@ class Reflector(Generic[R]):
         self.relists = 0
         self.events = 0
         self.errors = 0
-        self._held_count = metrics.records.labels(kind)
+        metrics.records.labels(kind).set_function(lambda: len(self._records))
         metrics.heard_age_s.labels(kind).set_function(self.heard_age_s)
 
     def __repr__(self) -> str:
@@ -210,13 +211,14 @@ class Reflector(Generic[R]):
         async with contextlib.aclosing(self._pages()) as pages:
             async for page in pages:
                 self._heard()
-                version = int(page["metadata"]["resourceVersion"])
+                version = int(page.metadata.version)
                 if version < self._newest:
                     self._metrics.errors.labels(self._kind, "rewound").inc()
                     raise StoreWentBackError(f"{self._kind}: from {self._newest} to {version}")
-                for number, raw in enumerate(page.get("items") or ()):
+                for number, item in enumerate(page.items or ()):
                     if number % SLICE_OBJECTS == 0:
                         await asyncio.sleep(0)
+                    raw = self._excerpt(item)
                     seen.add(raw["metadata"]["uid"])
                     self._take(raw)
         vanished = [
@@ -231,25 +233,27 @@ class Reflector(Generic[R]):
         told = {"kind": self._kind, "objects": len(seen), "seconds": round(took_s, 2)}
         logger.info("listed", extra=told)
 
-    async def _pages(self) -> AsyncGenerator[Raw, None]:
+    async def _pages(self) -> AsyncGenerator[Page, None]:
         """A whole list, page by page; the server makes the next one while one is taken in."""
         query = self._query | {"limit": str(PAGE_OBJECTS)}
         ahead = asyncio.create_task(self._page(query))
         try:
             while True:
                 page = await ahead
-                following = page["metadata"].get("continue")
-                if not following:
+                if not page.metadata.following:
                     yield page
                     return
-                ahead = asyncio.create_task(self._page(query | {"continue": following}))
+                following = {"continue": page.metadata.following}
+                ahead = asyncio.create_task(self._page(query | following))
                 yield page
         finally:
             ahead.cancel()
             await asyncio.gather(ahead, return_exceptions=True)
 
-    async def _page(self, query: Mapping[str, str]) -> Raw:
-        page: Raw = await self._api.get(self._path, query=query, deadline_s=PAGE_DEADLINE_S)
+    async def _page(self, query: Mapping[str, str]) -> Page:
+        page: Page = await self._api.get(
+            self._path, query=query, deadline_s=PAGE_DEADLINE_S, decode=excerpts.page
+        )
         return page
 
     async def _follow(self) -> None:
@@ -264,16 +268,18 @@ class Reflector(Generic[R]):
         async with contextlib.aclosing(stream) as lines:
             async for line in lines:
                 self._heard()
-                self._apply(orjson.loads(line))
+                self._apply(excerpts.event(line))
 
-    def _apply(self, event: Raw) -> None:
-        kind, raw = event["type"], event["object"]
+    def _apply(self, event: Event) -> None:
+        kind = event.type
         known = kind if kind in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR") else "OTHER"
         self._metrics.events.labels(self._kind, known).inc()
         if kind == "ERROR":
-            code = raw.get("code")
+            status = excerpts.whole(event.object)
+            code = status.get("code")
             cause = "gone" if code == 410 else "error event"
-            raise _RelistError(f"{code} {raw.get('message')}", cause=cause)
+            raise _RelistError(f"{code} {status.get('message')}", cause=cause)
+        raw = self._excerpt(event.object)
         version = int(raw["metadata"]["resourceVersion"])
         if kind == "DELETED":
             held = self._records.get(raw["metadata"]["uid"])
@@ -315,7 +321,6 @@ class Reflector(Generic[R]):
         else:
             assert old is not None, "a change from nothing to nothing"
             del self._records[old.uid]
-        self._held_count.set(len(self._records))
         if old != new:
             self._on_change(old, new)
 
