@@ -102,7 +102,7 @@ class OperatorProcess:
 
     def probe(self, path: str) -> tuple[int, str]:
         """The status and text of one of its probe paths; 0 when nobody answers."""
-        connection = http.client.HTTPConnection("127.0.0.1", self._probes.port, timeout=2)
+        connection = http.client.HTTPConnection("127.0.0.1", self._probes.port, timeout=15)
         try:
             connection.request("GET", path)
             response = connection.getresponse()

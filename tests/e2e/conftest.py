@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from oracle import recorded
-from railwright_testbed import Testbed, missing_for_real_nodes, operator_process
+from railwright_testbed import Testbed, missing_for_real_nodes, operator_process, waiting
 from railwright_testbed.operator_process import OperatorProcess
 from worlds import training
 from worlds.clusters import Cluster
@@ -47,6 +47,11 @@ def run(cluster: Cluster) -> Callable[[Training], LiveJob]:
     namespace = f"test-{next(_numbers)}"
     plane = cluster.bed.control_plane
     plane.kubectl("create", "namespace", namespace)
+    waiting.until(
+        lambda: "/default" in plane.kubectl("-n", namespace, "get", "serviceaccounts", "-o=name"),
+        "the account that every pod needs",
+        deadline_s=60,
+    )
 
     def apply(job: Training) -> LiveJob:
         image = cluster.bed.image if job.image == training.NO_IMAGE else job.image

@@ -18,8 +18,8 @@ from railwright_testbed import kernel_objects, waiting
 
 COMMAND = [sys.executable, "-m", "railwright_demo"]
 DEMO_DEADLINE_S = 900.0
-END_DEADLINE_S = 60.0
-GUARDIAN_DEADLINE_S = 10.0
+END_DEADLINE_S = 120.0
+GUARDIAN_DEADLINE_S = 60.0
 DETECT_S_MAX = 30.0
 RESUME_S_MAX = 30.0
 

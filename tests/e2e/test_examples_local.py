@@ -83,7 +83,8 @@ def test_a_killed_example_resumes_with_the_losses_of_one_that_was_not(
         assert float(whole[steps]) <= float(whole[1]) / 2
 
         directory = tmp_path / "killed"
-        command = command_of(example, directory, steps=steps)
+        # Paced, so that it is not over before the signal comes.
+        command = [*command_of(example, directory, steps=steps), "--min-step-seconds=0.2"]
         before = losses_of(killed_at(13, command, operator=operator, folder=tmp_path))
         assert max(before) < steps, "it was killed too late to matter"
         newest = manifest.steps(directory / launchers.JOB_UID, 1)[0]
@@ -124,7 +125,8 @@ def test_a_refused_commit_reaches_every_rank_before_the_launcher_ends(tmp_path: 
         "[rank 0] revoked: attempt 2 has begun",
         "[rank 1] revoked: attempt 2 has begun",
     ]
-    assert [commit.step for commit in operator.commits] == [1, 2]
+    # One that was answered late is asked again.
+    assert list(dict.fromkeys(commit.step for commit in operator.commits)) == [1, 2]
     job = tmp_path / "checkpoints" / launchers.JOB_UID
     assert manifest.verified(job, Checkpoint(1, 1)).world_size == 2
     with pytest.raises(manifest.TornError):

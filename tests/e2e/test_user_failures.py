@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from railwright_testbed import waiting
 from worlds.training import LiveJob, Training, script
 
 Run = Callable[[Training], LiveJob]
@@ -30,7 +31,9 @@ def test_a_rank_that_exits_badly_fails_the_job_with_its_number_code_and_words(ru
     assert (end["cause"], end["rank"], end["exitCode"]) == ("RankFailed", 1, 3), end
     assert "the answer is not 42" in end["lastLines"]
     assert status["failures"] == 1
-    assert job.events()[-2:] == ["RankFailed", "Failed"]
+    waiting.until(
+        lambda: job.events()[-2:] == ["RankFailed", "Failed"], "its last events", deadline_s=20
+    )
 
 
 def test_the_budget_is_spent_one_attempt_at_a_time(run: Run) -> None:

@@ -33,10 +33,11 @@ def _until_said(site: Site, node: str, key: str, words: str) -> None:
     )
 
 
-def _domains(site: Site, level: str) -> int:
-    """How many domains of this level the operator knows of."""
-    counts = site.admin.get(FABRIC)["status"]["domains"]
-    return next(int(each["count"]) for each in counts if each["level"] == level)
+def _in_company(site: Site, level: str) -> int:
+    """How many nodes are not the first of their domain of this level; one without the label is."""
+    status = site.admin.get(FABRIC)["status"]
+    counts = {each["level"]: int(each["count"]) for each in status["domains"]}
+    return int(status["nodes"]) - counts[level]
 
 
 def _label(site: Site, node: str, **labels: str | None) -> None:
@@ -59,13 +60,15 @@ def test_a_node_without_a_rack_is_in_no_known_one_and_said_so(site: Site, floor:
 
 
 def test_one_rack_in_two_blocks_is_two_racks(site: Site, floor: Floor) -> None:
-    known = _domains(site, names.LABEL_BLOCK)
+    before = _in_company(site, names.LABEL_BLOCK)
     for number, node in enumerate(floor.nodes):
         _label(site, node, block=f"{floor.name}-b{number % 2}", rack=f"{floor.name}-same")
     try:
-        # Of four nodes in no known block, each counted as one.
         waiting.until(
-            lambda: _domains(site, names.LABEL_BLOCK) == known - 2, "two blocks", deadline_s=20
+            lambda: _in_company(site, names.LABEL_BLOCK) == before + 2,
+            "two blocks of two nodes",
+            deadline_s=20,
+            evidence=lambda: str(site.admin.get(FABRIC).get("status")),
         )
         nodes = floor.apply("job").until_bound()["nodes"]
         assert nodes in (floor.nodes[0::2], floor.nodes[1::2])

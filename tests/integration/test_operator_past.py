@@ -24,6 +24,11 @@ def test_what_a_server_in_the_past_says_undoes_nothing(site: Site) -> None:
         new = floor.apply("new")
         new.until_bound()
         new.until_reason("AtBarrier")
+        waiting.until(
+            lambda: all(pod["status"]["phase"] == "Running" for pod in new.pods()),
+            "its pods run, and change no more",
+            deadline_s=60,
+        )
         before, versions = site.ledger()["spec"]["epoch"], _versions(new)
         tls = ssl.create_default_context(cafile=str(second.ca_file))
         past = [

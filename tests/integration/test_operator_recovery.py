@@ -52,16 +52,16 @@ def test_the_budget_is_exact_and_attempts_keep_their_distance(site: Site, floor:
     job = floor.apply("job", backoffLimit=1)
     job.until_bound()
     site.kwok.fail_pod(floor.name, "job-1-1", exit_code=3)
-    status = job.until_phase("Recovering")
+    status = job.until(lambda status: "lastEnd" in status, "its end")
     assert status["lastEnd"]["cause"] == "RankFailed"
     ended = datetime.fromisoformat(status["lastEnd"]["time"])
-    job.until_bound(2)
+    nodes = job.until_bound(2)["nodes"]
     started = datetime.fromisoformat(_scheduled(job)["lastTransitionTime"])
     assert (started - ended).total_seconds() >= BACKOFF_S_FIRST - 1
     site.kwok.fail_pod(floor.name, "job-2-0", exit_code=4)
     status = job.until_phase("Failed")
     end = status["lastEnd"]
-    assert (end["rank"], end["exitCode"], end["node"]) == (0, 4, floor.nodes[0])
+    assert (end["rank"], end["exitCode"], end["node"]) == (0, 4, nodes[0])
     assert (status["attempt"], status["failures"], status["restarts"]) == (2, 2, 1)
     assert "rank 0" in status["message"]
     job.until_events("Scheduled", "RankFailed", "Recovering", "Scheduled", "RankFailed", "Failed")

@@ -15,16 +15,22 @@ MAIN = {"name": "train", "image": "i", "command": ["c"]}
 
 def test_a_quota_that_refuses_one_pod_keeps_the_whole_gang_out(site: Site, floor: Floor) -> None:
     floor.create(_quota(gpus=16))
+    waiting.until(lambda: _used(site, floor) == "0", "the quota counted", deadline_s=60)
     job = floor.apply("job", nodes=3)
     status = job.until_reason("CommitRefused")
     assert "exceeded quota: gpus" in status["message"]
     assert status["phase"] == "Queued"
     assert status["lastEnd"]["cause"] == "CommitRefused"
     waiting.until(lambda: not job.pods() and not floor.in_flight(), "rolled back", deadline_s=20)
+    # Else it tries again meanwhile, and takes of the quota.
+    job.patch({"suspend": True})
+    job.until_phase("Suspended")
+    waiting.until(lambda: _used(site, floor) == "0", "nothing used", deadline_s=60)
     small = floor.apply("small", nodes=2)
     assert small.until_bound()["nodes"] == floor.nodes[:2]
     small.delete()
     waiting.until(lambda: not small.pods(), "the other's pods are gone", deadline_s=60)
+    job.patch({"suspend": False})
     site.plane.kubectl("-n", floor.name, "delete", "resourcequota", "gpus")
     status = job.until(lambda status: len(job.bound(status["attempt"])) == 3, "all of it bound")
     assert (status["failures"], status["restarts"]) == (0, 0)
@@ -72,8 +78,15 @@ def test_a_limit_range_that_refuses_or_enlarges_a_pod_keeps_the_whole_gang_out(
     assert words in status["message"]
     assert (status["phase"], status["failures"]) == ("Queued", 0)
     waiting.until(lambda: not job.pods() and not floor.in_flight(), "rolled back", deadline_s=20)
+    job.patch({"suspend": True})
     asked = {GPU: 4, "memory": "1Gi", "cpu": 1}
     assert floor.apply("small", resourcesPerNode=asked).until_bound()["nodes"] == floor.nodes[:2]
+
+
+def _used(site: Site, floor: Floor) -> str:
+    """What the quota's controller has counted so far; empty before."""
+    quota = site.admin.get(f"/api/v1/namespaces/{floor.name}/resourcequotas/gpus")
+    return str(quota.get("status", {}).get("used", {}).get("requests.nvidia.com/gpu", ""))
 
 
 def _quota(*, gpus: int) -> dict[str, Any]:

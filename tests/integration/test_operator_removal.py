@@ -33,7 +33,7 @@ def starting(floor: Floor) -> Job:
 def recovering(floor: Floor) -> Job:
     job = starting(floor)
     floor.site.kwok.fail_pod(floor.name, "job-1-2", exit_code=3)
-    job.until_phase("Recovering")
+    job.until(lambda status: "lastEnd" in status, "its end")
     return job
 
 
@@ -74,9 +74,9 @@ def test_a_job_suspended_in_any_phase_frees_its_nodes_and_goes_on_when_told(
     site: Site, floor: Floor, arrange: Arrange
 ) -> None:
     job = arrange(floor)
-    attempt = job.status().get("attempt", 0)
     job.patch({"suspend": True})
     status = job.until_phase("Suspended")
+    attempt = status.get("attempt", 0)
     assert "nodes" not in status
     waiting.until(
         lambda: not job.bound(attempt) and not floor.in_flight(),
@@ -99,10 +99,10 @@ def test_a_finished_job_goes_when_its_time_is_over(
 ) -> None:
     kept = floor.apply("kept", nodes=1, annotations=annotations, backoffLimit=0)
     job = floor.apply(
-        "job", nodes=1, annotations=annotations, backoffLimit=0, ttlSecondsAfterFinished=3
+        "job", nodes=1, annotations=annotations, backoffLimit=0, ttlSecondsAfterFinished=15
     )
     assert "finishedAt" in job.until_phase(phase)
-    waiting.until(lambda: not job.object(), "the job is gone", deadline_s=20)
+    waiting.until(lambda: not job.object(), "the job is gone", deadline_s=60)
     waiting.until(lambda: not job.pods(), "its pods are gone", deadline_s=60)
     assert kept.until_phase(phase)
     assert len(kept.pods()) == 1

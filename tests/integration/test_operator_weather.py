@@ -224,7 +224,7 @@ def _one_seat() -> list[tuple[str, Json]]:
         "metadata": {"name": LEVEL},
         "spec": {
             "priorityLevelConfiguration": {"name": LEVEL},
-            "matchingPrecedence": 100,
+            "matchingPrecedence": 500,  # After that of our Lease, which has seats of its own.
             "rules": [rule],
         },
     }

@@ -11,7 +11,9 @@ from railwright_testbed import ControlPlane, waiting
 
 Json = dict[str, Any]
 
-DEADLINE_S = 90.0
+DEADLINE_S = 240.0
+"""Longer than four processes on two cores take to start torch, twice, beside other tests."""
+
 NO_IMAGE = "example.com/none"
 """An image that nobody can pull."""
 
