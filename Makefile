@@ -100,7 +100,8 @@ mutants: $(SETUP) ## plant each mutant of the product: the simulator must miss w
 
 .PHONY: integration
 integration: binaries ## tests against a real control plane with simulated nodes
-	@$(SIDE_BY_SIDE) tests/integration
+	@$(PYTEST) -m alone tests/integration
+	@$(SIDE_BY_SIDE) -m "not alone" tests/integration
 
 .PHONY: test-failpoints
 test-failpoints: binaries ## the operator killed at every failpoint of a commit and a roll-back

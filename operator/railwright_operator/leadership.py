@@ -136,7 +136,7 @@ class Leadership:
         """Try to take the Lease, then keep it; return when it is lost or we are told to stop."""
         while not self._stopping.is_set():
             started_s = self._clock()
-            if self._is_lost():
+            if self._renewed_s is not None and not self.held():
                 # This process stood still. Renewing now would go through if nobody took the Lease.
                 return
             if self._attempt(started_s):

@@ -41,7 +41,7 @@ from railwright_operator.report.events import Events
 from railwright_operator.report.reporter import Reporter
 from railwright_operator.report.site import SiteReporter
 from railwright_operator.settings import Settings
-from railwright_operator.watch import excerpts, records, site
+from railwright_operator.watch import excerpts, protobuf, records, site
 from railwright_operator.watch.excerpts import Excerpt
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.kinds import Kinds
@@ -166,7 +166,7 @@ def _copies(
         parse: Callable[[Raw], R | None],
         changed: Changed[R],
         lasting: Callable[[R, R], R] | None = None,
-        excerpt: Excerpt = excerpts.whole,
+        excerpt: Excerpt = excerpts.WHOLE,
     ) -> Reflector[R]:
         def on_change(old: R | None, new: R | None) -> None:
             changed(old, new)
@@ -191,9 +191,9 @@ def _copies(
         pod_index=pod_index,
         kinds=Kinds(api, jobs=jobs, site=settings, wake=wake),
         pods=reflect(
-            paths.PODS, "Pod", records.pod, pod_index.change, records.still_bound, excerpts.pod
+            paths.PODS, "Pod", records.pod, pod_index.change, records.still_bound, protobuf.POD
         ),
-        nodes=reflect(paths.NODES, "Node", nodes.read, nodes.changed, excerpt=excerpts.node),
+        nodes=reflect(paths.NODES, "Node", nodes.read, nodes.changed, excerpt=protobuf.NODE),
         classes=reflect(
             site.PRIORITY_CLASSES, "PriorityClass", site.priority_class, settings.class_seen
         ),

@@ -25,6 +25,7 @@ OUTSIDE_PACKAGES = {
     "operator/railwright_operator": frozenset(
         {
             "aiohttp",
+            "google",
             "kopf",
             "kubernetes",
             "msgspec",

@@ -194,9 +194,11 @@ def _lease_kept(site: Site) -> Iterator[None]:
         rule = site.proxy.fail(
             "* leases", elsewhere, times=None, namespace=operator_process.NAMESPACE
         )
-        waiting.until(lambda: rule.met, "a renewal", deadline_s=20)
-        yield
-        rule.lift()
+        try:
+            waiting.until(lambda: rule.met, "a renewal", deadline_s=20)
+            yield
+        finally:
+            rule.lift()
 
 
 def _die(site: Site, launchers: SimulatedLaunchers, node: str) -> None:

@@ -96,15 +96,24 @@ def test_the_last_lines_hold_both_streams_and_no_control_characters(
     operator: OperatorEndpoint, tmp_path: Path
 ) -> None:
     source = """if 1:
-        import sys
-        print("x" * 30_000)
+        import os, sys, time
+        print("x" * 100_000, flush=True)
+        while not os.path.exists(sys.argv[1]):
+            time.sleep(0.01)
         print("\\x1b[31mred\\x00\\r50%\\r100%")
         sys.stdout.flush()
         sys.exit("the reason")
     """
-    with launched(python(source), environment_of(operator.url, tmp_path), tmp_path) as launcher:
-        out, _ = launcher.communicate(timeout=TIMEOUT_S)
-    assert len(out) > 30_000
+    read = tmp_path / "read"
+    command = [*python(source), str(read)]
+    with launched(command, environment_of(operator.url, tmp_path), tmp_path) as launcher:
+        assert launcher.stdout is not None
+        # More than a pipe holds: who does not read is not told the last lines either.
+        printed = 0
+        while printed < 100_000:
+            printed += launcher.stdout.readline().count("x")
+        read.touch()
+        launcher.communicate(timeout=TIMEOUT_S)
     lines = failures(operator)[-1].last_lines
     assert len(lines) <= wire.LAST_LINES_BYTES_MAX
     assert {"[31mred", "50%", "100%", "the reason"} <= set(lines.splitlines())

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import orjson
 import pytest
 
-from railwright_operator.watch import amounts, excerpts, records
+from railwright_operator.watch import amounts, excerpts, protobuf, records
 from railwright_operator.watch.nodes import Nodes
 from railwright_operator.watch.records import NodeRecord, PodRecord
+from railwright_scheduler.snapshot import Taint
+from worlds import protobufs
 
 JOB_UID = "11111111-1111-1111-1111-111111111111"
 OURS = {
@@ -55,15 +58,18 @@ def container(requests: dict[str, str], **more: Any) -> dict[str, Any]:
 
 def read_pod(raw: dict[str, Any]) -> PodRecord:
     """The record of what a list or a stream decodes; the same as of all there is."""
-    record = records.pod(excerpts.pod(orjson.dumps(raw)))
-    assert record == records.pod(raw)
+    (listed,) = protobuf.POD.page(protobufs.page("Pod", [raw])).items
+    record = records.pod(protobuf.POD.listed(listed))
+    assert record == records.pod(protobuf.POD.streamed(orjson.dumps(raw))) == records.pod(raw)
     return record
 
 
 def read_node(raw: dict[str, Any]) -> NodeRecord:
     """The same of a node."""
-    record = records.node(excerpts.node(orjson.dumps(raw)))
-    assert (record, record.unread) == (records.node(raw), records.node(raw).unread)
+    (listed,) = protobuf.NODE.page(protobufs.page("Node", [raw])).items
+    record = records.node(protobuf.NODE.listed(listed))
+    for other in (records.node(protobuf.NODE.streamed(orjson.dumps(raw))), records.node(raw)):
+        assert (other, other.unread) == (record, record.unread)
     return record
 
 
@@ -216,3 +222,106 @@ def test_a_node_without_a_ready_condition_is_not_ready() -> None:
     assert (record.ready, record.cordoned) == (False, True)
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
     assert read_node(raw_node(conditions=[ready])).ready
+
+
+CONTAINER = {
+    "name": "main",
+    "restartPolicy": "Always",
+    "resources": {"limits": {"nvidia.com/gpu": "8"}, "requests": {"cpu": "1500m"}},
+}
+STATE = {
+    "terminated": {"exitCode": 3, "reason": "Error", "message": "no"},
+    "waiting": {"reason": "ImagePullBackOff", "message": "later"},
+}
+CONTAINER_STATUS = {"name": "main", "state": STATE}
+CONDITION = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
+METADATA = {
+    "uid": "u",
+    "namespace": "team",
+    "name": "llm-3-7",
+    "resourceVersion": "41",
+    "labels": OURS,
+    "ownerReferences": [OWNER | {"uid": JOB_UID}],
+    "deletionTimestamp": "2026-01-02T03:04:05Z",
+}
+FULL = {
+    "Pod": {
+        "metadata": METADATA,
+        "spec": {
+            "nodeName": "n1",
+            "containers": [CONTAINER],
+            "initContainers": [CONTAINER],
+            "overhead": {"memory": "1Gi"},
+            "resources": {"limits": {"cpu": "9"}, "requests": {"memory": "7Gi"}},
+        },
+        "status": {
+            "phase": "Failed",
+            "reason": "Evicted",
+            "podIP": "10.0.0.7",
+            "conditions": [CONDITION],
+            "containerStatuses": [CONTAINER_STATUS],
+            "initContainerStatuses": [CONTAINER_STATUS],
+        },
+    },
+    "Node": {
+        "metadata": METADATA,
+        "spec": {
+            "unschedulable": True,
+            "taints": [{"key": "k", "value": "v", "effect": "NoExecute"}],
+        },
+        "status": {
+            "allocatable": {"nvidia.com/gpu": "8"},
+            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
+        },
+    },
+}
+
+
+def undeclared_or_unset(message: str, raw: dict[str, Any]) -> set[str]:
+    """Fields that the excerpt names and the object has not, or the other way round."""
+    fields = excerpts.MESSAGES[message]
+    odd = set(fields) ^ set(raw)
+    for name, field in fields.items():
+        if field.of in excerpts.MESSAGES and name in raw:
+            each = raw[name][0] if field.many else raw[name]
+            odd |= {f"{name}.{inner}" for inner in undeclared_or_unset(field.of, each)}
+    return odd
+
+
+def test_of_an_object_with_every_field_that_is_declared_all_is_read() -> None:
+    assert {kind: undeclared_or_unset(kind, raw) for kind, raw in FULL.items()} == {
+        "Pod": set(),
+        "Node": set(),
+    }
+    pod = read_pod(FULL["Pod"])
+    assert (pod.deleting, pod.reason, pod.disruption) == (True, "Evicted", CONDITION["reason"])
+    assert (pod.exit, pod.waiting) == (
+        records.Exit(3, "Error", "no"),
+        records.Waiting("ImagePullBackOff", "later"),
+    )
+    assert pod.requests == {"cpu": 9000, "memory": 8 << 30, "nvidia.com/gpu": 16, "pods": 1}
+    node = read_node(FULL["Node"])
+    assert (node.ready, node.taints) == (True, (Taint("k", "v", "NoExecute"),))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"labels": None},
+        {"ownerReferences": None},
+        {"spec": {"containers": None}},
+        {"conditions": None},
+        {"containerStatuses": None},
+        {"state": {"terminated": None, "waiting": None}},
+        {"resources": None},
+        {"podIP": 7},
+    ],
+    ids=str,
+)
+def test_what_is_not_as_declared_is_decoded_whole(change: dict[str, Any]) -> None:
+    raw = json.loads(json.dumps(FULL["Pod"]))
+    for part in (raw, raw["metadata"], raw["status"], raw["status"]["containerStatuses"][0]):
+        part.update({name: value for name, value in change.items() if name in part})
+    if "resources" in change:
+        raw["spec"]["containers"][0].update(change)
+    assert protobuf.POD.streamed(orjson.dumps(raw)) == raw

@@ -28,7 +28,7 @@ class Restored:
         self._versions = list(versions)
 
     async def get(
-        self, path: str, *, query: Mapping[str, str], deadline_s: float, decode: Decode
+        self, path: str, *, query: Mapping[str, str], decode: Decode, **named: Any
     ) -> Any:
         version = str(self._versions.pop(0))
         pod = raw_pod("n0", 0, {"phase": "Running"})
@@ -47,7 +47,7 @@ class Paged:
         self.second = asyncio.Event()
 
     async def get(
-        self, path: str, *, query: Mapping[str, str], deadline_s: float, decode: Decode
+        self, path: str, *, query: Mapping[str, str], decode: Decode, **named: Any
     ) -> Any:
         self.asked += 1
         number = int(query.get("continue", "0"))

@@ -18,7 +18,6 @@ from typing import Any, Self
 from urllib.parse import urlencode
 
 import aiohttp
-import msgspec
 import orjson
 from yarl import URL
 
@@ -63,6 +62,7 @@ class _Request:
     body: bytes | None = None
     content_type: str = JSON
     writes: bool = False
+    accept: str = JSON
     decode: Decode = orjson.loads
 
     def __str__(self) -> str:
@@ -125,7 +125,7 @@ class Api:
                 enable_cleanup_closed=LOSES_BROKEN_TLS,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
-            headers={"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": "railwright"},
+            headers={"Accept-Encoding": "identity", "User-Agent": "railwright"},
             middlewares=(_send_once,),
         )
         return self
@@ -145,10 +145,15 @@ class Api:
         *,
         query: Query | None = None,
         deadline_s: float = DEADLINE_S,
+        accept: str = JSON,
         decode: Decode = orjson.loads,
     ) -> Any:
-        """The object or list at ``path``, as ``decode`` makes it of the JSON."""
-        return await self._run(_Request("get", "GET", path, query, decode=decode), deadline_s)
+        """The object or list at ``path``, in the format to ``accept``, as ``decode`` reads it.
+
+        ``decode`` raises ValueError for what it cannot read.
+        """
+        request = _Request("get", "GET", path, query, accept=accept, decode=decode)
+        return await self._run(request, deadline_s)
 
     async def ask(self, path: str, body: object, *, deadline_s: float = DEADLINE_S) -> Any:
         """POST a question that changes nothing, such as a TokenReview: not gated, retried."""
@@ -273,7 +278,7 @@ class Api:
     def _exchange(
         self, request: _Request, *, token: str | None, timeout: aiohttp.ClientTimeout
     ) -> Any:
-        headers = {"Content-Type": request.content_type}
+        headers = {"Accept": request.accept, "Content-Type": request.content_type}
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
         url = self._source.server + request.path
@@ -313,9 +318,9 @@ def _is_retried(request: _Request, status: int) -> bool:
 def _result(request: _Request, reply: _Reply) -> Any:
     try:
         return request.decode(reply.body)
-    except (orjson.JSONDecodeError, msgspec.DecodeError) as error:
+    except ValueError as error:
         kind = errors.OutcomeUnknown if request.writes else errors.Unreachable
-        raise kind(f"{request}: {reply.status} with a body that is not JSON: {error}") from error
+        raise kind(f"{request}: {reply.status} with a body that cannot be read: {error}") from error
 
 
 def _refusal(request: _Request, reply: _Reply) -> errors.RequestFailed:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -17,9 +18,11 @@ from railwright_api import quantities
 from railwright_scheduler.snapshot import Amounts
 
 SHAPES_MAX = 4096
+SHARED_AMOUNTS_MAX = 64
+"""Larger shapes, which nobody needs, are not remembered: a tenant may write pods with thousands."""
 
 Raw = Mapping[str, Any]
-_Items = tuple[tuple[str, Any], ...]
+_Items = tuple[tuple[str, str], ...]
 _Asked = tuple[_Items, _Items]
 """Limits and requests, as they are written."""
 
@@ -31,35 +34,47 @@ def requested(spec: Raw) -> Amounts:
     Raises QuantityError for an amount that Kubernetes would not have stored.
     """
     init = spec.get("initContainers") or ()
-    return _effective(
+    shape = _Shape(
         containers=tuple(map(_asked, spec["containers"])),
         init=tuple((each.get("restartPolicy") == "Always", _asked(each)) for each in init),
         pod_level=_asked(spec),
         overhead=_items(spec.get("overhead")),
     )
+    return _remembered(shape) if shape.size() <= SHARED_AMOUNTS_MAX else _effective(shape)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """``init`` are the init containers in order, each with whether it is a sidecar."""
+
+    containers: tuple[_Asked, ...]
+    init: tuple[tuple[bool, _Asked], ...]
+    pod_level: _Asked
+    overhead: _Items
+
+    def size(self) -> int:
+        asked = [*self.containers, *(each for _, each in self.init), self.pod_level]
+        return len(self.overhead) + sum(len(part) for each in asked for part in each)
 
 
 @functools.lru_cache(maxsize=SHAPES_MAX)
-def _effective(
-    *,
-    containers: tuple[_Asked, ...],
-    init: tuple[tuple[bool, _Asked], ...],
-    pod_level: _Asked,
-    overhead: _Items,
-) -> Amounts:
-    """``init`` are the init containers in order, each with whether it is a sidecar."""
-    together = _sum(map(_requests, containers))
+def _remembered(shape: _Shape) -> Amounts:
+    return _effective(shape)
+
+
+def _effective(shape: _Shape) -> Amounts:
+    together = _sum(map(_requests, shape.containers))
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
-    for is_sidecar, asked in init:
+    for is_sidecar, asked in shape.init:
         if is_sidecar:
             sidecars = _sum([sidecars, _requests(asked)])
             peak = _larger(peak, sidecars)
         else:
             peak = _larger(peak, _sum([sidecars, _requests(asked)]))
     total = _larger(_sum([together, sidecars]), peak)
-    total |= _requests(pod_level)
-    total = _sum([total, _parsed(dict(overhead)), {"pods": 1}])
+    total |= _requests(shape.pod_level)
+    total = _sum([total, _parsed(dict(shape.overhead)), {"pods": 1}])
     return _shared(tuple(sorted((name, amount) for name, amount in total.items() if amount)))
 
 
@@ -82,7 +97,7 @@ def _asked(holder: Raw) -> _Asked:
 
 
 def _items(amounts: Raw | None) -> _Items:
-    return tuple((amounts or {}).items())
+    return tuple((name, str(amount)) for name, amount in (amounts or {}).items())
 
 
 def _requests(asked: _Asked) -> dict[str, int]:
@@ -107,8 +122,12 @@ def _larger(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
     return {name: max(one.get(name, 0), other.get(name, 0)) for name in [*one, *other]}
 
 
-@functools.lru_cache(maxsize=SHAPES_MAX)
 def _shared(items: tuple[tuple[str, int], ...]) -> Amounts:
+    return _same(items) if len(items) <= SHARED_AMOUNTS_MAX else MappingProxyType(dict(items))
+
+
+@functools.lru_cache(maxsize=SHAPES_MAX)
+def _same(items: tuple[tuple[str, int], ...]) -> Amounts:
     return MappingProxyType(dict(items))
 
 

@@ -1,133 +1,141 @@
 """What is decoded of lists and streams: of pods and nodes only what ``records`` reads.
 
 A pod is 5 to 10 kB of JSON, half of it about who manages which field. What nobody reads is skipped
-without being made into objects: a list of 50,000 pods then costs a third. An object that is not as
-declared here is decoded whole, so that whoever reads it can say what is wrong, and of which.
+without being made into objects. An object that is not as declared here is decoded whole, so that
+whoever reads it can say what is wrong, and of which.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypedDict
 
 import msgspec
 
 Raw = dict[str, Any]
-Excerpt = Callable[[bytes], Raw]
+
+JSON = "application/json"
+
+TEXT, FLAG, NUMBER, QUANTITY, TIME = "text", "flag", "number", "quantity", "time"
 
 
-class _Owner(TypedDict, total=False):
-    apiVersion: str
-    kind: str
-    name: str
-    uid: str
-    controller: bool
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field by its number in Kubernetes' generated.proto, and what it holds: a kind of value or
+    a message named here; ``many`` of them in a list, or ``mapped`` by text."""
+
+    number: int
+    of: str
+    many: bool = False
+    mapped: bool = False
 
 
-class _Metadata(TypedDict, total=False):
-    uid: str
-    namespace: str
-    name: str
-    resourceVersion: str
-    labels: dict[str, str]
-    ownerReferences: list[_Owner]
-    deletionTimestamp: str
+MESSAGES: Mapping[str, Mapping[str, Field]] = {
+    "Owner": {
+        "kind": Field(1, TEXT),
+        "name": Field(3, TEXT),
+        "uid": Field(4, TEXT),
+        "apiVersion": Field(5, TEXT),
+        "controller": Field(6, FLAG),
+    },
+    "Metadata": {
+        "name": Field(1, TEXT),
+        "namespace": Field(3, TEXT),
+        "uid": Field(5, TEXT),
+        "resourceVersion": Field(6, TEXT),
+        "deletionTimestamp": Field(9, TIME),
+        "labels": Field(11, TEXT, mapped=True),
+        "ownerReferences": Field(13, "Owner", many=True),
+    },
+    "Resources": {
+        "limits": Field(1, QUANTITY, mapped=True),
+        "requests": Field(2, QUANTITY, mapped=True),
+    },
+    "Container": {
+        "name": Field(1, TEXT),
+        "resources": Field(8, "Resources"),
+        "restartPolicy": Field(24, TEXT),
+    },
+    "PodSpec": {
+        "containers": Field(2, "Container", many=True),
+        "nodeName": Field(10, TEXT),
+        "initContainers": Field(20, "Container", many=True),
+        "overhead": Field(32, QUANTITY, mapped=True),
+        "resources": Field(40, "Resources"),
+    },
+    "Condition": {
+        "type": Field(1, TEXT),
+        "status": Field(2, TEXT),
+        "reason": Field(5, TEXT),
+    },
+    "Waiting": {"reason": Field(1, TEXT), "message": Field(2, TEXT)},
+    "Terminated": {
+        "exitCode": Field(1, NUMBER),
+        "reason": Field(3, TEXT),
+        "message": Field(4, TEXT),
+    },
+    "State": {"waiting": Field(1, "Waiting"), "terminated": Field(3, "Terminated")},
+    "ContainerStatus": {"name": Field(1, TEXT), "state": Field(2, "State")},
+    "PodStatus": {
+        "phase": Field(1, TEXT),
+        "conditions": Field(2, "Condition", many=True),
+        "reason": Field(4, TEXT),
+        "podIP": Field(6, TEXT),
+        "containerStatuses": Field(8, "ContainerStatus", many=True),
+        "initContainerStatuses": Field(10, "ContainerStatus", many=True),
+    },
+    "Pod": {
+        "metadata": Field(1, "Metadata"),
+        "spec": Field(2, "PodSpec"),
+        "status": Field(3, "PodStatus"),
+    },
+    "Taint": {"key": Field(1, TEXT), "value": Field(2, TEXT), "effect": Field(3, TEXT)},
+    "NodeSpec": {"unschedulable": Field(4, FLAG), "taints": Field(5, "Taint", many=True)},
+    "NodeStatus": {
+        "allocatable": Field(2, QUANTITY, mapped=True),
+        "conditions": Field(4, "Condition", many=True),
+    },
+    "Node": {
+        "metadata": Field(1, "Metadata"),
+        "spec": Field(2, "NodeSpec"),
+        "status": Field(3, "NodeStatus"),
+    },
+}
+
+_VALUES: Mapping[str, type] = {TEXT: str, FLAG: bool, NUMBER: int, QUANTITY: str, TIME: str}
 
 
-class _Resources(TypedDict, total=False):
-    requests: dict[str, str]
-    limits: dict[str, str]
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of a list, its objects not read yet. ``following`` asks for the next one; empty on the
+    last."""
+
+    version: int
+    following: str
+    items: Sequence[Any]
 
 
-class _Container(TypedDict, total=False):
-    name: str
-    restartPolicy: str
-    resources: _Resources
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """How the objects of a kind are read: lists in a format to ask for, streams in JSON.
+
+    ``page`` raises ValueError for what is no list.
+    """
+
+    accept: str
+    page: Callable[[bytes], Page]
+    listed: Callable[[Any], Raw]
+    streamed: Callable[[bytes], Raw]
 
 
-class _PodSpec(TypedDict, total=False):
-    nodeName: str
-    containers: list[_Container]
-    initContainers: list[_Container]
-    resources: _Resources
-    overhead: dict[str, str]
-
-
-class _Condition(TypedDict, total=False):
-    type: str
-    status: str
-    reason: str
-
-
-class _Terminated(TypedDict, total=False):
-    exitCode: int
-    reason: str
-    message: str
-
-
-class _Waiting(TypedDict, total=False):
-    reason: str
-    message: str
-
-
-class _State(TypedDict, total=False):
-    terminated: _Terminated
-    waiting: _Waiting
-
-
-class _ContainerStatus(TypedDict, total=False):
-    name: str
-    state: _State
-
-
-class _PodStatus(TypedDict, total=False):
-    phase: str
-    reason: str
-    podIP: str
-    conditions: list[_Condition]
-    containerStatuses: list[_ContainerStatus]
-    initContainerStatuses: list[_ContainerStatus]
-
-
-class _Pod(TypedDict, total=False):
-    metadata: _Metadata
-    spec: _PodSpec
-    status: _PodStatus
-
-
-class _Taint(TypedDict, total=False):
-    key: str
-    value: str
-    effect: str
-
-
-class _NodeSpec(TypedDict, total=False):
-    unschedulable: bool
-    taints: list[_Taint]
-
-
-class _NodeStatus(TypedDict, total=False):
-    allocatable: dict[str, str]
-    conditions: list[_Condition]
-
-
-class _Node(TypedDict, total=False):
-    metadata: _Metadata
-    spec: _NodeSpec
-    status: _NodeStatus
-
-
-class PageMetadata(msgspec.Struct):
-    """``following`` asks for the next page; empty on the last one."""
-
+class _Metadata(msgspec.Struct):
     version: str = msgspec.field(name="resourceVersion")
     following: str = msgspec.field(name="continue", default="")
 
 
-class Page(msgspec.Struct):
-    """A page of a list, its objects not decoded yet."""
-
-    metadata: PageMetadata
+class _List(msgspec.Struct):
+    metadata: _Metadata
     items: list[msgspec.Raw] | None = None
 
 
@@ -138,12 +146,30 @@ class Event(msgspec.Struct):
     object: msgspec.Raw
 
 
-page = msgspec.json.Decoder(Page).decode
+_list = msgspec.json.Decoder(_List).decode
 event = msgspec.json.Decoder(Event).decode
 
 
-def _decoder(declared: type) -> Excerpt:
-    excerpt: msgspec.json.Decoder[Raw] = msgspec.json.Decoder(declared)
+def whole(raw: bytes) -> Raw:
+    """An object with all that it has. Raises DecodeError when it is none."""
+    return msgspec.json.decode(raw, type=dict[str, Any])
+
+
+def page(body: bytes) -> Page:
+    """A page in JSON. Raises ValueError."""
+    try:
+        found = _list(body)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"not a list: {error}") from error
+    return Page(int(found.metadata.version), found.metadata.following, found.items or ())
+
+
+WHOLE = Excerpt(JSON, page, whole, whole)
+"""All that an object has."""
+
+
+def _decoder(message: str) -> Callable[[bytes], Raw]:
+    excerpt: msgspec.json.Decoder[Raw] = msgspec.json.Decoder(_type(message))
 
     def decode(raw: bytes) -> Raw:
         try:
@@ -154,10 +180,17 @@ def _decoder(declared: type) -> Excerpt:
     return decode
 
 
-def whole(raw: bytes) -> Raw:
-    """An object with all that it has. Raises DecodeError when it is none."""
-    return msgspec.json.decode(raw, type=dict[str, Any])
+def _type(message: str) -> Any:
+    fields = {name: _type_of(field) for name, field in MESSAGES[message].items()}
+    return TypedDict(message, fields, total=False)  # type: ignore[operator]
 
 
-pod = _decoder(_Pod)
-node = _decoder(_Node)
+def _type_of(field: Field) -> Any:
+    one = _VALUES[field.of] if field.of in _VALUES else _type(field.of)
+    if field.mapped:
+        return dict[str, one]  # type: ignore[valid-type]
+    return list[one] if field.many else one  # type: ignore[valid-type]
+
+
+pod = _decoder("Pod")
+node = _decoder("Node")

@@ -76,7 +76,7 @@ class _RelistError(Exception):
 class Reflector(Generic[R]):
     """A copy of the objects under ``path``, by UID.
 
-    ``parse`` makes a record, or None for an object of no interest, of what ``excerpt`` decodes of
+    ``parse`` makes a record, or None for an object of no interest, of what ``excerpt`` reads of
     the object; what it cannot read is logged, counted and left as it was. ``on_change(old, new)``
     is called for every difference, with None for "not there"; it must not block and must not raise.
     ``lasting(held, news)`` gives the news with what no older version may undo: an answer to a write
@@ -95,7 +95,7 @@ class Reflector(Generic[R]):
         metrics: WatchMetrics,
         clock: Callable[[], float],
         rng: Random,
-        excerpt: Excerpt = excerpts.whole,
+        excerpt: Excerpt = excerpts.WHOLE,
         query: Mapping[str, str] | None = None,
         lasting: Callable[[R, R], R] | None = None,
         stall_s: float = STALL_S,
@@ -211,14 +211,14 @@ class Reflector(Generic[R]):
         async with contextlib.aclosing(self._pages()) as pages:
             async for page in pages:
                 self._heard()
-                version = int(page.metadata.version)
+                version = page.version
                 if version < self._newest:
                     self._metrics.errors.labels(self._kind, "rewound").inc()
                     raise StoreWentBackError(f"{self._kind}: from {self._newest} to {version}")
-                for number, item in enumerate(page.items or ()):
+                for number, item in enumerate(page.items):
                     if number % SLICE_OBJECTS == 0:
                         await asyncio.sleep(0)
-                    raw = self._excerpt(item)
+                    raw = self._excerpt.listed(item)
                     seen.add(raw["metadata"]["uid"])
                     self._take(raw)
         vanished = [
@@ -240,10 +240,10 @@ class Reflector(Generic[R]):
         try:
             while True:
                 page = await ahead
-                if not page.metadata.following:
+                if not page.following:
                     yield page
                     return
-                following = {"continue": page.metadata.following}
+                following = {"continue": page.following}
                 ahead = asyncio.create_task(self._page(query | following))
                 yield page
         finally:
@@ -252,7 +252,11 @@ class Reflector(Generic[R]):
 
     async def _page(self, query: Mapping[str, str]) -> Page:
         page: Page = await self._api.get(
-            self._path, query=query, deadline_s=PAGE_DEADLINE_S, decode=excerpts.page
+            self._path,
+            query=query,
+            deadline_s=PAGE_DEADLINE_S,
+            accept=self._excerpt.accept,
+            decode=self._excerpt.page,
         )
         return page
 
@@ -279,7 +283,7 @@ class Reflector(Generic[R]):
             code = status.get("code")
             cause = "gone" if code == 410 else "error event"
             raise _RelistError(f"{code} {status.get('message')}", cause=cause)
-        raw = self._excerpt(event.object)
+        raw = self._excerpt.streamed(event.object)
         version = int(raw["metadata"]["resourceVersion"])
         if kind == "DELETED":
             held = self._records.get(raw["metadata"]["uid"])
