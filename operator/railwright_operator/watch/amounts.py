@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -19,12 +18,9 @@ from railwright_scheduler.snapshot import Amounts
 
 SHAPES_MAX = 4096
 SHARED_AMOUNTS_MAX = 64
-"""Larger shapes, which nobody needs, are not remembered: a tenant may write pods with thousands."""
+"""Longer ones, which nobody needs, are not remembered: a tenant may write pods with thousands."""
 
 Raw = Mapping[str, Any]
-_Items = tuple[tuple[str, str], ...]
-_Asked = tuple[_Items, _Items]
-"""Limits and requests, as they are written."""
 
 
 def requested(spec: Raw) -> Amounts:
@@ -33,48 +29,18 @@ def requested(spec: Raw) -> Amounts:
 
     Raises QuantityError for an amount that Kubernetes would not have stored.
     """
-    init = spec.get("initContainers") or ()
-    shape = _Shape(
-        containers=tuple(map(_asked, spec["containers"])),
-        init=tuple((each.get("restartPolicy") == "Always", _asked(each)) for each in init),
-        pod_level=_asked(spec),
-        overhead=_items(spec.get("overhead")),
-    )
-    return _remembered(shape) if shape.size() <= SHARED_AMOUNTS_MAX else _effective(shape)
-
-
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """``init`` are the init containers in order, each with whether it is a sidecar."""
-
-    containers: tuple[_Asked, ...]
-    init: tuple[tuple[bool, _Asked], ...]
-    pod_level: _Asked
-    overhead: _Items
-
-    def size(self) -> int:
-        asked = [*self.containers, *(each for _, each in self.init), self.pod_level]
-        return len(self.overhead) + sum(len(part) for each in asked for part in each)
-
-
-@functools.lru_cache(maxsize=SHAPES_MAX)
-def _remembered(shape: _Shape) -> Amounts:
-    return _effective(shape)
-
-
-def _effective(shape: _Shape) -> Amounts:
-    together = _sum(map(_requests, shape.containers))
+    together = _sum(map(_requests, spec["containers"]))
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
-    for is_sidecar, asked in shape.init:
-        if is_sidecar:
-            sidecars = _sum([sidecars, _requests(asked)])
+    for container in spec.get("initContainers") or ():
+        if container.get("restartPolicy") == "Always":
+            sidecars = _sum([sidecars, _requests(container)])
             peak = _larger(peak, sidecars)
         else:
-            peak = _larger(peak, _sum([sidecars, _requests(asked)]))
+            peak = _larger(peak, _sum([sidecars, _requests(container)]))
     total = _larger(_sum([together, sidecars]), peak)
-    total |= _requests(shape.pod_level)
-    total = _sum([total, _parsed(dict(shape.overhead)), {"pods": 1}])
+    total |= _requests(spec)
+    total = _sum([total, _parsed(spec.get("overhead") or {}), {"pods": 1}])
     return _shared(tuple(sorted((name, amount) for name, amount in total.items() if amount)))
 
 
@@ -91,19 +57,10 @@ def allocatable(raw: Raw) -> tuple[Amounts, Mapping[str, str]]:
     return _shared(tuple(sorted(parsed.items()))), unread
 
 
-def _asked(holder: Raw) -> _Asked:
+def _requests(holder: Raw) -> dict[str, int]:
+    """What it asks for; a limit without a request is one, as the API server fills it in."""
     resources = holder.get("resources") or {}
-    return _items(resources.get("limits")), _items(resources.get("requests"))
-
-
-def _items(amounts: Raw | None) -> _Items:
-    return tuple((name, str(amount)) for name, amount in (amounts or {}).items())
-
-
-def _requests(asked: _Asked) -> dict[str, int]:
-    """A limit without a request is one, as the API server fills it in."""
-    limits, requests = asked
-    return _parsed({**dict(limits), **dict(requests)})
+    return _parsed({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
 
 
 def _parsed(raw: Raw) -> dict[str, int]:

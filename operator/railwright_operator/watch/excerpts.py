@@ -1,6 +1,6 @@
 """What is decoded of lists and streams: of pods and nodes only what ``records`` reads.
 
-A pod is 5 to 10 kB of JSON, half of it about who manages which field. What nobody reads is skipped
+A pod is 5 to 10 kB of JSON, much of it about who manages which field. What nobody reads is skipped
 without being made into objects. An object that is not as declared here is decoded whole, so that
 whoever reads it can say what is wrong, and of which.
 """
@@ -13,9 +13,9 @@ from typing import Any, TypedDict
 
 import msgspec
 
-Raw = dict[str, Any]
+from railwright_operator.kube.client import JSON
 
-JSON = "application/json"
+Raw = dict[str, Any]
 
 TEXT, FLAG, NUMBER, QUANTITY, TIME = "text", "flag", "number", "quantity", "time"
 
