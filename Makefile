@@ -149,7 +149,7 @@ bench-gang: binaries ## seconds until gangs run, beside a plain client's; about 
 	@cd tests && ../$(PYTHON) -m bench.bench_gang
 
 .PHONY: bench-scale
-bench-scale: binaries ## memory, restart and idle load at 5,000 nodes and 50,000 pods; about 10 minutes
+bench-scale: binaries ## memory, restart and idle load at 5,000 nodes and 50,000 pods; about 20 minutes
 	@cd tests && ../$(PYTHON) -m bench.bench_scale
 
 .PHONY: clean

@@ -42,7 +42,7 @@ from railwright_operator.report.reporter import Reporter
 from railwright_operator.report.site import SiteReporter
 from railwright_operator.settings import Settings
 from railwright_operator.watch import excerpts, protobuf, records, site
-from railwright_operator.watch.excerpts import Excerpt
+from railwright_operator.watch.excerpts import Excerpt, F, PriorityClass
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.kinds import Kinds
 from railwright_operator.watch.kubelets import Kubelets
@@ -59,7 +59,6 @@ from railwright_operator.write.rendering import Rendering
 clock = time.monotonic
 
 R = TypeVar("R", bound=Record)
-Raw = dict[str, Any]
 Changed = Callable[[R | None, R | None], None]
 
 
@@ -162,11 +161,10 @@ def _copies(
 
     def reflect(
         path: str,
-        kind: str,
-        parse: Callable[[Raw], R | None],
+        excerpt: Excerpt[F],
+        parse: Callable[[F], R],
         changed: Changed[R],
         lasting: Callable[[R, R], R] | None = None,
-        excerpt: Excerpt = excerpts.WHOLE,
     ) -> Reflector[R]:
         def on_change(old: R | None, new: R | None) -> None:
             changed(old, new)
@@ -175,11 +173,10 @@ def _copies(
         return Reflector(
             api,
             path,
-            kind=kind,
+            excerpt=excerpt,
             parse=parse,
             on_change=on_change,
             lasting=lasting,
-            excerpt=excerpt,
             metrics=series,
             clock=clock,
             rng=rng(),
@@ -190,12 +187,13 @@ def _copies(
         site=settings,
         pod_index=pod_index,
         kinds=Kinds(api, jobs=jobs, site=settings, wake=wake),
-        pods=reflect(
-            paths.PODS, "Pod", records.pod, pod_index.change, records.still_bound, protobuf.POD
-        ),
-        nodes=reflect(paths.NODES, "Node", nodes.read, nodes.changed, excerpt=protobuf.NODE),
+        pods=reflect(paths.PODS, protobuf.POD, records.pod, pod_index.change, records.still_bound),
+        nodes=reflect(paths.NODES, protobuf.NODE, nodes.read, nodes.changed),
         classes=reflect(
-            site.PRIORITY_CLASSES, "PriorityClass", site.priority_class, settings.class_seen
+            site.PRIORITY_CLASSES,
+            excerpts.of(PriorityClass),
+            site.priority_class,
+            settings.class_seen,
         ),
     )
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
+import orjson
 import pytest
 
 from railwright_api import names
 from railwright_operator.kube import paths
 from railwright_operator.kube.client import Api
 from railwright_operator.watch import excerpts, protobuf, records
-from railwright_operator.watch.excerpts import Excerpt, Page
+from railwright_operator.watch.excerpts import Excerpt, Found, Node, Page, Pod, Undeclared
 from railwright_testbed import ControlPlane
 from worlds import shell
+
+F = TypeVar("F", bound=Found)
 
 RESOURCES = {"limits": {"nvidia.com/gpu": "8"}, "requests": {"cpu": "1500m", "memory": "3Gi"}}
 OWNER = {
@@ -35,8 +38,23 @@ RICH = {
         {"name": "first", "image": "i", "resources": RESOURCES},
     ],
 }
+HEAVY: dict[str, Any] = {
+    "containers": [{"name": "main", "image": "i", "resources": {"requests": {"cpu": "1"}}}],
+    "resources": {"requests": {"cpu": "2", "memory": "5Gi"}},
+}
+OVERHEAD = {"podFixed": {"cpu": "250m", "memory": "64Mi"}}
 STATUS = {
     "phase": "Failed",
+    "initContainerStatuses": [
+        {
+            "name": "first",
+            "image": "i",
+            "imageID": "",
+            "ready": False,
+            "restartCount": 0,
+            "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "soon"}},
+        },
+    ],
     "reason": "Evicted",
     "podIP": "10.0.0.7",
     "podIPs": [{"ip": "10.0.0.7"}],
@@ -65,9 +83,32 @@ STATUS = {
 }
 
 
-async def _page(api: Api, path: str, excerpt: Excerpt, **query: str) -> Page:
+async def _page(api: Api, path: str, excerpt: Excerpt[Any], **query: str) -> Page:
     page: Page = await api.get(path, query=query, accept=excerpt.accept, decode=excerpt.page)
     return page
+
+
+def _read(page: Page, excerpt: Excerpt[F]) -> list[F]:
+    """All its objects, readable every one."""
+    found = []
+    for item in page.items:
+        each = excerpt.listed(item)
+        assert not isinstance(each, Undeclared), each.why
+        found.append(each)
+    return found
+
+
+async def _both(
+    api: Api, path: str, kinds: tuple[Excerpt[F], Excerpt[F]], **query: str
+) -> tuple[Page, list[F], list[F]]:
+    """A page in JSON, what is read of it, and what is read of the same version in protobuf: a
+    controller may have changed an object since."""
+    json, messages = kinds
+    page = await _page(api, path, json, **query)
+    exactly = {"resourceVersion": str(page.version), "resourceVersionMatch": "Exact"}
+    same = await _page(api, path, messages, **query, **exactly)
+    assert same.version == page.version
+    return page, _read(page, json), _read(same, messages)
 
 
 @pytest.fixture
@@ -76,6 +117,10 @@ async def pods(control_plane: ControlPlane, namespace: str) -> str:
     path = f"/api/v1/namespaces/{namespace}/pods"
     async with shell.api(shell.connect(control_plane)) as api:
         await api.create(path, {"metadata": {"name": "bare"}, "spec": BARE})
+        runtime = {"metadata": {"name": namespace}, "handler": "heavy", "overhead": OVERHEAD}
+        await api.create("/apis/node.k8s.io/v1/runtimeclasses", runtime)
+        heavy = HEAVY | {"runtimeClassName": namespace}
+        await api.create(path, {"metadata": {"name": "heavy"}, "spec": heavy})
         for rank in range(3):
             ours = {
                 names.LABEL_JOB_UID: OWNER["uid"],
@@ -97,16 +142,15 @@ async def pods(control_plane: ControlPlane, namespace: str) -> str:
 
 async def test_pods_are_read_alike(control_plane: ControlPlane, pods: str) -> None:
     async with shell.api(shell.connect(control_plane)) as api:
-        wholes = await _page(api, pods, excerpts.WHOLE)
-        page = await _page(api, pods, protobuf.POD)
-        assert page.version >= wholes.version
-        expected = [records.pod(excerpts.whole(item)) for item in wholes.items]
-        assert [records.pod(excerpts.pod(item)) for item in wholes.items] == expected
-        assert [records.pod(protobuf.POD.listed(item)) for item in page.items] == expected
-        bare, running, ended, going = expected
+        page, written, listed = await _both(api, pods, (excerpts.of(Pod), protobuf.POD))
+        expected = [records.pod(found) for found in written]
+        assert [records.pod(found) for found in listed] == expected
+        assert [records.answered(orjson.loads(bytes(item))) for item in page.items] == expected
+        bare, heavy, running, ended, going = expected
         assert (bare.job_uid, running.job_uid) == (None, OWNER["uid"])
+        assert heavy.requests == {"cpu": 2250, "memory": (5 << 30) + (64 << 20), "pods": 1}
         assert ended.exit == records.Exit(137, "OOMKilled", "\u00e9")
-        assert ended.waiting == records.Waiting("ImagePullBackOff", "later")
+        assert ended.waiting == records.Waiting("CrashLoopBackOff", "soon")
         assert (ended.disruption, ended.pod_ip) == ("EvictionByEvictionAPI", "10.0.0.7")
         assert ended.requests["nvidia.com/gpu"] == 16
         assert going.deleting
@@ -126,13 +170,13 @@ async def test_nodes_are_read_alike(control_plane: ControlPlane, namespace: str)
         await api.patch(f"{paths.NODES}/{name}/status", {"status": status})
         await api.patch(f"{paths.NODES}/{name}", {"spec": {"unschedulable": True}})
         query = {"fieldSelector": f"metadata.name={name}"}
-        (whole,) = (await _page(api, paths.NODES, excerpts.WHOLE, **query)).items
-        (item,) = (await _page(api, paths.NODES, protobuf.NODE, **query)).items
-        expected = records.node(excerpts.whole(whole))
+        kinds = excerpts.of(Node), protobuf.NODE
+        _, (written,), (listed,) = await _both(api, paths.NODES, kinds, **query)
+        expected = records.node(written)
         assert expected.cordoned
         assert expected.allocatable["nvidia.com/gpu"] == 8
-        assert records.node(excerpts.node(whole)) == expected
-        assert records.node(protobuf.NODE.listed(item)) == expected
+        record = records.node(listed)
+        assert (record, record.unread) == (expected, expected.unread)
         await api.delete(f"{paths.NODES}/{name}")
 
 
@@ -141,7 +185,7 @@ async def test_a_list_comes_in_pages(control_plane: ControlPlane, pods: str) -> 
         first = await _page(api, pods, protobuf.POD, limit="3")
         query = {"limit": "3", "continue": first.following}
         last = await _page(api, pods, protobuf.POD, **query)
-    assert (len(first.items), len(last.items), last.following) == (3, 1, "")
+    assert (len(first.items), len(last.items), last.following) == (3, 2, "")
     assert first.version == last.version
 
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
 
 import pytest
+from msgspec import Struct
 from prometheus_client import CollectorRegistry
 
 from railwright_operator import metrics
 from railwright_operator.kube.client import Api
+from railwright_operator.watch import excerpts
+from railwright_operator.watch.excerpts import Identity
 from railwright_operator.watch.reflector import PAGE_OBJECTS, Reflector
 from railwright_testbed import ControlPlane
 from worlds import proxy, shell
@@ -37,14 +39,24 @@ Change = tuple[Note | None, Note | None]
 Copy = Reflector[Note]
 
 
-def note(raw: Mapping[str, Any]) -> Note | None:
-    metadata = raw["metadata"]
-    if metadata["name"] == "kube-root-ca.crt":
-        return None
-    text = (raw.get("data") or {}).get("text", "")
+class ConfigMap(Struct, frozen=True):
+    """What is read of one."""
+
+    metadata: Identity
+    data: dict[str, str] = {}
+
+
+def note(found: ConfigMap) -> Note:
+    metadata, text = found.metadata, found.data.get("text", "")
     if text == UNREADABLE:
         raise ValueError(text)
-    return Note(metadata["uid"], metadata["name"], text, int(metadata["resourceVersion"]))
+    return Note(metadata.uid, metadata.name, text, int(metadata.resource_version))
+
+
+async def written(api: Api, namespace: str, name: str, *, text: str) -> Note:
+    """The note of a new ConfigMap, out of the answer."""
+    made = await api.create(place(namespace), shell.config_map(name, text=text))
+    return note(excerpts.converted(made, ConfigMap))
 
 
 @asynccontextmanager
@@ -56,12 +68,13 @@ async def copy_of(
     copy = Copy(
         api,
         place(namespace),
-        kind="ConfigMap",
+        excerpt=excerpts.of(ConfigMap),
         parse=note,
         on_change=lambda old, new: changes.append((old, new)),
         metrics=metrics.build(CollectorRegistry()).watch,
         clock=time.monotonic,
         rng=Random(0),
+        query={"fieldSelector": "metadata.name!=kube-root-ca.crt"},
         stall_s=stall_s,
     )
     running = asyncio.create_task(copy.run())
@@ -131,8 +144,7 @@ async def test_an_answer_to_our_own_write_is_held_at_once_and_never_outlives_the
     ):
         await shell.until(lambda: between.count("watch configmaps"), "a watch")
         between.stall()
-        made = note(await api.create(place(namespace), shell.config_map("one", text="a")))
-        assert made is not None
+        made = await written(api, namespace, "one", text="a")
         copy.absorb(made)
         assert texts(copy) == {"one": "a"}
         await api.delete(f"{place(namespace)}/one")
@@ -150,10 +162,9 @@ async def test_a_stale_answer_does_not_undo_what_the_stream_has_shown(
         shell.api(shell.connect(control_plane)) as api,
         copy_of(api, namespace) as (copy, _),
     ):
-        made = note(await api.create(place(namespace), shell.config_map("one", text="a")))
+        made = await written(api, namespace, "one", text="a")
         await api.patch(f"{place(namespace)}/one", {"data": {"text": "b"}})
         await shell.until(lambda: texts(copy) == {"one": "b"}, "the change")
-        assert made is not None
         copy.absorb(made)
         assert texts(copy) == {"one": "b"}
 

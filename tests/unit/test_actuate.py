@@ -13,7 +13,8 @@ from prometheus_client import CollectorRegistry
 from railwright_operator import metrics
 from railwright_operator.kube import errors
 from railwright_operator.kube.client import Api
-from railwright_operator.watch import records
+from railwright_operator.watch import excerpts, records
+from railwright_operator.watch.excerpts import Pod
 from railwright_operator.watch.records import PodRecord
 from railwright_operator.watch.reflector import Reflector
 from railwright_operator.write import pods
@@ -88,7 +89,7 @@ class Shell:
         self.pods: Reflector[PodRecord] = Reflector(
             api,
             "/api/v1/pods",
-            kind="Pod",
+            excerpt=excerpts.of(Pod),
             parse=records.pod,
             on_change=lambda old, new: None,
             lasting=records.still_bound,
@@ -168,7 +169,8 @@ async def test_an_answer_that_cannot_be_read_is_its_gangs_trouble_and_its_reques
     shell = Shell()
     shell.server.answers["create"] = {"metadata": {"uid": "u10"}}
     assert await shell.do(CREATE) == ["create"]
-    assert shell.told == (None, "KeyError: 'spec'")
+    hindrance = "ValueError: not a Pod: Object missing required field `name` - at `$.metadata`"
+    assert shell.told == (None, hindrance)
     assert await shell.do(CREATE) == []
 
 

@@ -51,7 +51,7 @@ def test_a_pod_that_asks_for_more_than_can_be_stops_no_decision() -> None:
     container = {"name": "main", "resources": {"requests": {"memory": "5Pi"}}}
     metadata = {"uid": "x", "namespace": "else", "name": "x", "resourceVersion": "1"}
     spec = {"nodeName": "n0", "containers": [container]}
-    huge = records.pod({"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}})
+    huge = records.answered({"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}})
     assert huge.requests["memory"] > AMOUNT_MAX
     seen.pods.change(None, huge)
     assert seen.world().nodes[0].used["memory"] == AMOUNT_MAX

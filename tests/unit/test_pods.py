@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from railwright_operator.watch import amounts
+from railwright_operator.watch import amounts, excerpts
 from railwright_operator.write import pods
 from railwright_operator.write.pods import Launcher
 from worlds import attempts
@@ -27,6 +27,10 @@ def job(spec: dict[str, Any] | None = None, **container: Any) -> dict[str, Any]:
 
 def rendered(raw: dict[str, Any], *, node_rank: int = 1) -> dict[str, Any]:
     return pods.render(raw, ENTRY, node_rank=node_rank, launcher=LAUNCHER)
+
+
+def requested(pod: dict[str, Any]) -> dict[str, int]:
+    return dict(amounts.requested(excerpts.asked(pod["spec"])))
 
 
 def main_of(pod: dict[str, Any]) -> dict[str, Any]:
@@ -129,11 +133,11 @@ def test_a_node_owes_what_the_ranks_ask_for_and_nothing_for_the_launcher() -> No
     raw = job({"resourcesPerNode": asked})
     main = main_of(rendered(raw))["resources"]
     assert main["requests"] == main["limits"] == {key: str(value) for key, value in asked.items()}
-    owed = amounts.requested(pods.sample(raw, LAUNCHER)["spec"])
-    assert dict(owed) == {"cpu": 8000, "memory": 64 * 2**30, "nvidia.com/gpu": 8, "pods": 1}
+    owed = requested(pods.sample(raw, LAUNCHER))
+    assert owed == {"cpu": 8000, "memory": 64 * 2**30, "nvidia.com/gpu": 8, "pods": 1}
 
 
 def test_a_sample_has_the_shape_of_every_pod_of_the_job() -> None:
     raw = job({"resourcesPerNode": {"nvidia.com/gpu": 8}})
     sample, real = pods.sample(raw, LAUNCHER), rendered(raw)
-    assert amounts.requested(sample["spec"]) == amounts.requested(real["spec"])
+    assert requested(sample) == requested(real)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import typing
+from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import orjson
 import pytest
+from msgspec import Struct
 
 from railwright_operator.watch import amounts, excerpts, protobuf, records
+from railwright_operator.watch.excerpts import Node, Pod, Undeclared
 from railwright_operator.watch.nodes import Nodes
+from railwright_operator.watch.protobuf import NodeList, PodList
 from railwright_operator.watch.records import NodeRecord, PodRecord
 from railwright_scheduler.snapshot import Taint
 from worlds import protobufs
@@ -57,20 +63,29 @@ def container(requests: dict[str, str], **more: Any) -> dict[str, Any]:
 
 
 def read_pod(raw: dict[str, Any]) -> PodRecord:
-    """The record of what a list or a stream decodes; the same as of all there is."""
-    (listed,) = protobuf.POD.page(protobufs.page("Pod", [raw])).items
-    record = records.pod(protobuf.POD.listed(listed))
-    assert record == records.pod(protobuf.POD.streamed(orjson.dumps(raw))) == records.pod(raw)
+    """The record that a list, a stream and an answer all give."""
+    (item,) = protobuf.POD.page(protobufs.page(PodList, [raw])).items
+    listed, streamed = protobuf.POD.listed(item), protobuf.POD.streamed(orjson.dumps(raw))
+    assert not isinstance(listed, Undeclared)
+    assert not isinstance(streamed, Undeclared), streamed.why
+    record = records.answered(raw)
+    assert record == records.pod(listed) == records.pod(streamed)
     return record
 
 
 def read_node(raw: dict[str, Any]) -> NodeRecord:
-    """The same of a node."""
-    (listed,) = protobuf.NODE.page(protobufs.page("Node", [raw])).items
-    record = records.node(protobuf.NODE.listed(listed))
-    for other in (records.node(protobuf.NODE.streamed(orjson.dumps(raw))), records.node(raw)):
-        assert (other, other.unread) == (record, record.unread)
+    """The record that a list and a stream both give."""
+    (item,) = protobuf.NODE.page(protobufs.page(NodeList, [raw])).items
+    listed, streamed = protobuf.NODE.listed(item), protobuf.NODE.streamed(orjson.dumps(raw))
+    assert not isinstance(listed, Undeclared)
+    assert not isinstance(streamed, Undeclared), streamed.why
+    record, other = records.node(listed), records.node(streamed)
+    assert (other, other.unread) == (record, record.unread)
     return record
+
+
+def node_of(raw: dict[str, Any]) -> Node:
+    return excerpts.converted(raw, Node)
 
 
 def test_a_pod_of_ours_is_known_by_job_attempt_and_rank() -> None:
@@ -178,14 +193,34 @@ def test_an_eviction_is_seen_by_its_condition() -> None:
             },
             {"cpu": 5000, "nvidia.com/gpu": 8},
         ),
+        ({"containers": [{"resources": {"limits": {"cpu": "2"}}}]}, {"cpu": 2000}),
+        (
+            {"containers": [{"resources": {"limits": {"cpu": "10P"}, "requests": {"cpu": "1"}}}]},
+            {"cpu": 1000},
+        ),
     ],
-    ids=["containers add up", "init alone", "init beside a sidecar", "overhead", "pod level"],
+    ids=[
+        "containers add up",
+        "init alone",
+        "init beside a sidecar",
+        "overhead",
+        "pod level",
+        "a limit without a request",
+        "a limit above a request",
+    ],
 )
 def test_requests_count_as_kubernetes_counts_them(
     spec: dict[str, Any], expected: dict[str, int]
 ) -> None:
-    assert dict(amounts.requested(spec)) == expected | {"pods": 1}
-    assert read_pod(raw_pod(spec={"containers": []} | spec)).requests == expected | {"pods": 1}
+    assert read_pod(raw_pod(spec=spec)).requests == expected | {"pods": 1}
+    assert amounts.requested(excerpts.asked(spec)) == expected | {"pods": 1}
+
+
+def test_what_users_leave_empty_in_a_spec_counts_for_nothing() -> None:
+    asks: dict[str, Any] = container({"cpu": 1}, restartPolicy=None)  # type: ignore[dict-item]
+    bare = {"name": "bare", "resources": None}
+    spec = {"containers": [asks, bare], "initContainers": None, "overhead": None}
+    assert amounts.requested(excerpts.asked(spec)) == {"cpu": 1000, "pods": 1}
 
 
 def raw_node(**status: Any) -> dict[str, Any]:
@@ -205,15 +240,15 @@ def test_a_node_with_an_amount_that_cannot_be_read_has_none_of_it_and_says_so(am
 
 def test_an_amount_that_cannot_be_read_is_as_it_last_was_and_no_news() -> None:
     nodes = Nodes()
-    first = nodes.read(raw_node(allocatable={"nvidia.com/gpu": "8", "cpu": "64"}))
+    first = nodes.read(node_of(raw_node(allocatable={"nvidia.com/gpu": "8", "cpu": "64"})))
     for amount in ("-1", "8k8", "7.5"):
-        broken = nodes.read(raw_node(allocatable={"nvidia.com/gpu": amount, "cpu": "64"}))
+        broken = nodes.read(node_of(raw_node(allocatable={"nvidia.com/gpu": amount, "cpu": "64"})))
         assert broken == first
         assert amount in broken.unread["nvidia.com/gpu"]
-    fewer = nodes.read(raw_node(allocatable={"nvidia.com/gpu": "7", "cpu": "64"}))
+    fewer = nodes.read(node_of(raw_node(allocatable={"nvidia.com/gpu": "7", "cpu": "64"})))
     assert (fewer.allocatable["nvidia.com/gpu"], fewer.unread) == (7, {})
     nodes.changed(fewer, None)
-    anew = nodes.read(raw_node(allocatable={"nvidia.com/gpu": "NaN"}))
+    anew = nodes.read(node_of(raw_node(allocatable={"nvidia.com/gpu": "NaN"})))
     assert anew.allocatable["nvidia.com/gpu"] == 0
 
 
@@ -277,22 +312,27 @@ FULL = {
 }
 
 
-def undeclared_or_unset(message: str, raw: dict[str, Any]) -> set[str]:
+def undeclared_or_unset(part: type[Struct], raw: dict[str, Any]) -> set[str]:
     """Fields that the excerpt names and the object has not, or the other way round."""
-    fields = excerpts.MESSAGES[message]
+    fields = {field.encode_name: field for field in msgspec.structs.fields(part)}
     odd = set(fields) ^ set(raw)
-    for name, field in fields.items():
-        if field.of in excerpts.MESSAGES and name in raw:
-            each = raw[name][0] if field.many else raw[name]
-            odd |= {f"{name}.{inner}" for inner in undeclared_or_unset(field.of, each)}
+    for name in set(fields) & set(raw):
+        for inner in _structs(fields[name].type):
+            each = raw[name][0] if isinstance(raw[name], list) else raw[name]
+            odd |= {f"{name}.{found}" for found in undeclared_or_unset(inner, each)}
     return odd
 
 
+def _structs(hint: Any) -> Iterator[type[Struct]]:
+    if isinstance(hint, type) and issubclass(hint, Struct):
+        yield hint
+    for each in typing.get_args(hint):
+        yield from _structs(each)
+
+
 def test_of_an_object_with_every_field_that_is_declared_all_is_read() -> None:
-    assert {kind: undeclared_or_unset(kind, raw) for kind, raw in FULL.items()} == {
-        "Pod": set(),
-        "Node": set(),
-    }
+    assert undeclared_or_unset(Pod, FULL["Pod"]) == set()
+    assert undeclared_or_unset(Node, FULL["Node"]) == set()
     pod = read_pod(FULL["Pod"])
     assert (pod.deleting, pod.reason, pod.disruption) == (True, "Evicted", CONDITION["reason"])
     assert (pod.exit, pod.waiting) == (
@@ -308,20 +348,24 @@ def test_of_an_object_with_every_field_that_is_declared_all_is_read() -> None:
     "change",
     [
         {"labels": None},
-        {"ownerReferences": None},
-        {"spec": {"containers": None}},
+        {"ownerReferences": {}},
         {"conditions": None},
-        {"containerStatuses": None},
-        {"state": {"terminated": None, "waiting": None}},
-        {"resources": None},
+        {"containerStatuses": [7]},
         {"podIP": 7},
+        {"containers": None},
+        {"terminated": None},
+        {"resources": None},
     ],
     ids=str,
 )
-def test_what_is_not_as_declared_is_decoded_whole(change: dict[str, Any]) -> None:
+def test_an_object_that_is_not_as_declared_is_told_by_its_name(change: dict[str, Any]) -> None:
     raw = json.loads(json.dumps(FULL["Pod"]))
-    for part in (raw, raw["metadata"], raw["status"], raw["status"]["containerStatuses"][0]):
+    container, state = raw["spec"]["containers"][0], raw["status"]["containerStatuses"][0]["state"]
+    for part in (raw["metadata"], raw["spec"], raw["status"], container, state):
         part.update({name: value for name, value in change.items() if name in part})
-    if "resources" in change:
-        raw["spec"]["containers"][0].update(change)
-    assert protobuf.POD.streamed(orjson.dumps(raw)) == raw
+    found = protobuf.POD.streamed(orjson.dumps(raw))
+    assert isinstance(found, Undeclared)
+    assert next(iter(change)) in found.why
+    assert (found.metadata.name, found.metadata.uid) == ("llm-3-7", "u")
+    with pytest.raises(ValueError, match=f"not a Pod: .*{next(iter(change))}"):
+        records.answered(raw)

@@ -8,20 +8,24 @@ from random import Random
 from typing import Any, cast
 
 import orjson
+import pytest
 from prometheus_client import CollectorRegistry
 
 from railwright_operator import metrics
 from railwright_operator.kube.client import Api, Decode
-from railwright_operator.watch import records
+from railwright_operator.watch import excerpts, records
+from railwright_operator.watch.excerpts import Pod
+from railwright_operator.watch.records import PodRecord
 from railwright_operator.watch.reflector import RESYNC_S, Reflector
 from worlds.shell import until
 
 
 class Server:
-    """Lists one pod, as long as it is there, and ends every stream without an event."""
+    """Lists one pod, as long as it is there, and ends every stream after these events."""
 
     def __init__(self) -> None:
         self.items: list[dict[str, Any]] = []
+        self.events: list[dict[str, Any]] = []
         self.streams = 0
 
     async def get(self, path: str, *, decode: Decode, **named: Any) -> Any:
@@ -30,29 +34,66 @@ class Server:
     async def stream(self, path: str, **named: Any) -> AsyncIterator[bytes]:
         self.streams += 1
         await asyncio.sleep(0)
-        for line in list[bytes]():
-            yield line
+        for event in self.events:
+            yield orjson.dumps(event)
 
 
-POD = {
+POD: dict[str, Any] = {
     "metadata": {"uid": "u", "namespace": "team", "name": "p", "resourceVersion": "7"},
     "spec": {"containers": []},
 }
 
 
-async def test_what_a_stream_never_told_is_found_by_the_list_after_a_while() -> None:
-    server, now_s = Server(), [100.0]
-    server.items.append(POD)
-    copy = Reflector(
+def copy_of(server: Server, now_s: list[float]) -> Reflector[PodRecord]:
+    return Reflector(
         cast(Api, server),
         "/api/v1/pods",
-        kind="Pod",
+        excerpt=excerpts.of(Pod),
         parse=records.pod,
         on_change=lambda old, new: None,
         metrics=metrics.build(CollectorRegistry()).watch,
         clock=lambda: now_s[0],
         rng=Random(0),
     )
+
+
+async def test_what_is_not_as_declared_of_a_list_is_told_and_goes_when_it_is_deleted() -> None:
+    server = Server()
+    odd: dict[str, Any] = {"metadata": {**POD["metadata"], "uid": "odd"}, "status": None}
+    server.items += [POD, odd]
+    server.events.append({"type": "DELETED", "object": POD | {"status": None}})
+    copy = copy_of(server, [100.0])
+    running = asyncio.create_task(copy.run())
+    await copy.wait_synced()
+    assert (copy.errors, list(copy.records)) == (1, ["u"])
+    await until(lambda: not copy.records, "the deletion")
+    running.cancel()
+
+
+async def test_an_object_that_is_not_as_declared_stays_as_it_was_and_is_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = Server()
+    server.items.append(POD)
+    odd = POD | {"metadata": {**POD["metadata"], "resourceVersion": "10"}, "status": {"phase": 7}}
+    bookmark = {"metadata": {"resourceVersion": "11"}, "spec": {"containers": None}}
+    server.events += [
+        {"type": "MODIFIED", "object": odd},
+        {"type": "BOOKMARK", "object": bookmark},
+    ]
+    copy = copy_of(server, [100.0])
+    running = asyncio.create_task(copy.run())
+    await until(lambda: copy.events >= 2, "both events")
+    running.cancel()
+    assert (copy.relists, copy.errors, copy.records["u"].rv) == (1, 1, 7)
+    (told,) = [each for each in caplog.records if each.message == "object not readable"]
+    assert (told.__dict__["object"], "status.phase" in told.__dict__["error"]) == ("p", True)
+
+
+async def test_what_a_stream_never_told_is_found_by_the_list_after_a_while() -> None:
+    server, now_s = Server(), [100.0]
+    server.items.append(POD)
+    copy = copy_of(server, now_s)
     running = asyncio.create_task(copy.run())
     await copy.wait_synced()
     server.items.clear()

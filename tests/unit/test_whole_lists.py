@@ -13,7 +13,8 @@ from prometheus_client import CollectorRegistry
 
 from railwright_operator import metrics
 from railwright_operator.kube.client import Api, Decode
-from railwright_operator.watch import records
+from railwright_operator.watch import excerpts, records
+from railwright_operator.watch.excerpts import Pod
 from railwright_operator.watch.records import PodRecord
 from railwright_operator.watch.reflector import Reflector, StoreWentBackError
 from worlds.observing import raw_pod
@@ -66,7 +67,7 @@ def copy_of(api: object, changes: Changes) -> Reflector[PodRecord]:
     return Reflector(
         cast("Api", api),
         "/api/v1/pods",
-        kind="pods",
+        excerpt=excerpts.of(Pod),
         parse=records.pod,
         on_change=lambda old, new: changes.append((old, new)),
         metrics=metrics.build(CollectorRegistry()).watch,
@@ -83,7 +84,7 @@ async def settled() -> None:
 async def test_a_list_from_the_past_ends_the_copy_and_drops_nothing_of_it_before() -> None:
     changes: Changes = []
     copy = copy_of(Restored(7, 9, 8), changes)
-    with pytest.raises(StoreWentBackError, match="pods: from 9 to 8"):
+    with pytest.raises(StoreWentBackError, match="Pod: from 9 to 8"):
         await asyncio.wait_for(copy.run(), 30)
     assert [new for _, new in changes if new is None] == []
     assert [held.rv for held in copy.records.values()] == [9]

@@ -104,8 +104,8 @@ class Watched:
         claimed = rank if claims is None else claims
         raw = raw_pod(f"n{rank}", claimed, {"phase": "Running", **status})
         before = next((p for p in self.pods.of((JOB, 1)) if p.uid == raw["metadata"]["uid"]), None)
-        self.pods.change(before, records.pod(raw))
-        return records.pod(raw)
+        self.pods.change(before, records.answered(raw))
+        return records.answered(raw)
 
     def beat(self, rank: int, **facts: Any) -> None:
         """The launcher of a rank says so, once the attempt is expected."""

@@ -5,42 +5,49 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from railwright_operator.watch import protobuf
-from railwright_operator.watch.excerpts import MESSAGES, QUANTITY, TIME, Field
+import msgspec
+
+from railwright_operator.watch import excerpts, protobuf
+from railwright_operator.watch.protobuf import NodeList, PodList, Unknown
 
 Raw = Mapping[str, Any]
 
 
-def page(message: str, items: Sequence[Raw], *, version: str = "9", following: str = "") -> bytes:
+def page(of: type[PodList | NodeList], items: Sequence[Raw]) -> bytes:
     """The reply to a list of Pods or Nodes. Fields that nobody reads are left out."""
-    listed = protobuf.message_class(f"{message}List")()
-    listed.metadata.resourceVersion = version
-    setattr(listed.metadata, "continue", following)
+    listed = protobuf.message_class(of)()
+    _fill(listed.metadata, {"resourceVersion": "9"})
     for raw in items:
-        _fill(listed.items.add(), message, raw)
-    envelope = protobuf.message_class("Unknown")(raw=listed.SerializeToString())
+        _fill(listed.items.add(), raw)
+    envelope = protobuf.message_class(Unknown)(raw=listed.SerializeToString())
     return protobuf.MAGIC + bytes(envelope.SerializeToString())
 
 
-def _fill(found: Any, message: str, raw: Raw) -> None:
-    for name, field in MESSAGES[message].items():
-        if raw.get(name) is not None:
-            _set(found, name, field, raw[name])
+def _fill(found: Any, raw: Raw) -> None:
+    part = getattr(excerpts, found.DESCRIPTOR.name)
+    for field in msgspec.structs.fields(part):
+        if (value := raw.get(field.encode_name)) is not None:
+            _set(found, field.name, value)
 
 
-def _set(found: Any, name: str, field: Field, value: Any) -> None:
-    if field.mapped and field.of == QUANTITY:
-        for key, text in value.items():
-            getattr(found, name)[key].string = text
-    elif field.mapped:
+def _set(found: Any, name: str, value: Any) -> None:
+    field = found.DESCRIPTOR.fields_by_name[name]
+    inner = field.message_type
+    if inner is None:
+        setattr(found, name, value.encode() if field.type == field.TYPE_BYTES else value)
+    elif not inner.GetOptions().map_entry:
+        _fill_each(getattr(found, name), value)
+    elif inner.fields_by_name["value"].message_type is None:
         getattr(found, name).update(value)
-    elif field.of == TIME:
-        getattr(found, name).SetInParent()
-    elif field.of not in MESSAGES:
-        setattr(found, name, value)
-    elif field.many:
-        for each in value:
-            _fill(getattr(found, name).add(), field.of, each)
     else:
-        getattr(found, name).SetInParent()
-        _fill(getattr(found, name), field.of, value)
+        for key, written in value.items():
+            getattr(found, name)[key].string = written
+
+
+def _fill_each(found: Any, value: Any) -> None:
+    if isinstance(value, Mapping):
+        found.SetInParent()
+        _fill(found, value)
+        return
+    for each in value:
+        _fill(found.add(), each)

@@ -11,60 +11,64 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any
 
 from railwright_api import quantities
+from railwright_operator.watch.excerpts import Container, PodSpec, Quantities, written
 from railwright_scheduler.snapshot import Amounts
 
 SHAPES_MAX = 4096
 SHARED_AMOUNTS_MAX = 64
 """Longer ones, which nobody needs, are not remembered: a tenant may write pods with thousands."""
 
-Raw = Mapping[str, Any]
 
-
-def requested(spec: Raw) -> Amounts:
+def requested(spec: PodSpec) -> Amounts:
     """A pod's effective requests, one pod included, nothing asked for left out. Pods of one shape
     share one mapping.
 
     Raises QuantityError for an amount that Kubernetes would not have stored.
     """
-    together = _sum(map(_requests, spec["containers"]))
-    sidecars: dict[str, int] = {}
-    peak: dict[str, int] = {}
-    for container in spec.get("initContainers") or ():
-        if container.get("restartPolicy") == "Always":
-            sidecars = _sum([sidecars, _requests(container)])
-            peak = _larger(peak, sidecars)
-        else:
-            peak = _larger(peak, _sum([sidecars, _requests(container)]))
-    total = _larger(_sum([together, sidecars]), peak)
+    total = _sum(map(_requests, spec.containers))
+    if spec.init_containers:
+        total = _beside(spec.init_containers, total)
     total |= _requests(spec)
-    total = _sum([total, _parsed(spec.get("overhead") or {}), {"pods": 1}])
+    total = _sum([total, _parsed(spec.overhead), {"pods": 1}])
     return _shared(tuple(sorted((name, amount) for name, amount in total.items() if amount)))
 
 
-def allocatable(raw: Raw) -> tuple[Amounts, Mapping[str, str]]:
+def allocatable(raw: Quantities) -> tuple[Amounts, Mapping[str, str]]:
     """A node's amounts, and why some of them could not be read; those count as 0."""
     parsed: dict[str, int] = {}
     unread: dict[str, str] = {}
-    for resource, text in raw.items():
+    for resource, amount in raw.items():
         try:
-            parsed[resource] = _amount(resource, str(text))
+            parsed[resource] = _amount(resource, written(amount))
         except quantities.QuantityError as error:
             parsed[resource] = 0
             unread[resource] = str(error)
     return _shared(tuple(sorted(parsed.items()))), unread
 
 
-def _requests(holder: Raw) -> dict[str, int]:
+def _beside(init: Iterable[Container], together: Mapping[str, int]) -> dict[str, int]:
+    """What is needed at most, with these started before the containers that run together."""
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in init:
+        if container.restart_policy == "Always":
+            sidecars = _sum([sidecars, _requests(container)])
+            peak = _larger(peak, sidecars)
+        else:
+            peak = _larger(peak, _sum([sidecars, _requests(container)]))
+    return _larger(_sum([together, sidecars]), peak)
+
+
+def _requests(holder: Container | PodSpec) -> dict[str, int]:
     """What it asks for; a limit without a request is one, as the API server fills it in."""
-    resources = holder.get("resources") or {}
-    return _parsed({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
+    resources = holder.resources
+    return _parsed({**resources.limits, **resources.requests})
 
 
-def _parsed(raw: Raw) -> dict[str, int]:
-    return {resource: _amount(resource, str(text)) for resource, text in raw.items()}
+def _parsed(raw: Quantities) -> dict[str, int]:
+    return {resource: _amount(resource, written(amount)) for resource, amount in raw.items()}
 
 
 def _sum(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -1,109 +1,219 @@
-"""What is decoded of lists and streams: of pods and nodes only what ``records`` reads.
+"""What is decoded of lists, streams and answers: of each kind only what is read of it.
 
 A pod is 5 to 10 kB of JSON, much of it about who manages which field. What nobody reads is skipped
-without being made into objects. An object that is not as declared here is decoded whole, so that
-whoever reads it can say what is wrong, and of which.
+without being made into objects. Pods and nodes are listed in protobuf (``protobuf``), which knows
+fields by their numbers in Kubernetes' generated.proto. There a message with the same names stands
+in for each part: whatever may be left out has a default here, the same in both forms, and nothing
+is None. Amounts alone are read by ``written``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Annotated, Any, Generic, NewType, Protocol, TypeVar
 
 import msgspec
+from msgspec import Struct, field
 
 from railwright_operator.kube.client import JSON
 
-Raw = dict[str, Any]
+Time = NewType("Time", str)
+Int32 = NewType("Int32", int)
+Quantity = NewType("Quantity", str)
+Quantities = dict[str, Quantity]
 
-TEXT, FLAG, NUMBER, QUANTITY, TIME = "text", "flag", "number", "quantity", "time"
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A field by its number in Kubernetes' generated.proto, and what it holds: a kind of value or
-    a message named here; ``many`` of them in a list, or ``mapped`` by text."""
-
-    number: int
-    of: str
-    many: bool = False
-    mapped: bool = False
+NOT_ENDED = Int32(-(2**31))
+"""Where an exit code would be."""
 
 
-MESSAGES: Mapping[str, Mapping[str, Field]] = {
-    "Owner": {
-        "kind": Field(1, TEXT),
-        "name": Field(3, TEXT),
-        "uid": Field(4, TEXT),
-        "apiVersion": Field(5, TEXT),
-        "controller": Field(6, FLAG),
-    },
-    "Metadata": {
-        "name": Field(1, TEXT),
-        "namespace": Field(3, TEXT),
-        "uid": Field(5, TEXT),
-        "resourceVersion": Field(6, TEXT),
-        "deletionTimestamp": Field(9, TIME),
-        "labels": Field(11, TEXT, mapped=True),
-        "ownerReferences": Field(13, "Owner", many=True),
-    },
-    "Resources": {
-        "limits": Field(1, QUANTITY, mapped=True),
-        "requests": Field(2, QUANTITY, mapped=True),
-    },
-    "Container": {
-        "name": Field(1, TEXT),
-        "resources": Field(8, "Resources"),
-        "restartPolicy": Field(24, TEXT),
-    },
-    "PodSpec": {
-        "containers": Field(2, "Container", many=True),
-        "nodeName": Field(10, TEXT),
-        "initContainers": Field(20, "Container", many=True),
-        "overhead": Field(32, QUANTITY, mapped=True),
-        "resources": Field(40, "Resources"),
-    },
-    "Condition": {
-        "type": Field(1, TEXT),
-        "status": Field(2, TEXT),
-        "reason": Field(5, TEXT),
-    },
-    "Waiting": {"reason": Field(1, TEXT), "message": Field(2, TEXT)},
-    "Terminated": {
-        "exitCode": Field(1, NUMBER),
-        "reason": Field(3, TEXT),
-        "message": Field(4, TEXT),
-    },
-    "State": {"waiting": Field(1, "Waiting"), "terminated": Field(3, "Terminated")},
-    "ContainerStatus": {"name": Field(1, TEXT), "state": Field(2, "State")},
-    "PodStatus": {
-        "phase": Field(1, TEXT),
-        "conditions": Field(2, "Condition", many=True),
-        "reason": Field(4, TEXT),
-        "podIP": Field(6, TEXT),
-        "containerStatuses": Field(8, "ContainerStatus", many=True),
-        "initContainerStatuses": Field(10, "ContainerStatus", many=True),
-    },
-    "Pod": {
-        "metadata": Field(1, "Metadata"),
-        "spec": Field(2, "PodSpec"),
-        "status": Field(3, "PodStatus"),
-    },
-    "Taint": {"key": Field(1, TEXT), "value": Field(2, TEXT), "effect": Field(3, TEXT)},
-    "NodeSpec": {"unschedulable": Field(4, FLAG), "taints": Field(5, "Taint", many=True)},
-    "NodeStatus": {
-        "allocatable": Field(2, QUANTITY, mapped=True),
-        "conditions": Field(4, "Condition", many=True),
-    },
-    "Node": {
-        "metadata": Field(1, "Metadata"),
-        "spec": Field(2, "NodeSpec"),
-        "status": Field(3, "NodeStatus"),
-    },
-}
+class Owner(Struct, rename="camel", frozen=True):
+    """An owner reference."""
 
-_VALUES: Mapping[str, type] = {TEXT: str, FLAG: bool, NUMBER: int, QUANTITY: str, TIME: str}
+    kind: Annotated[str, 1] = ""
+    name: Annotated[str, 3] = ""
+    uid: Annotated[str, 4] = ""
+    api_version: Annotated[str, 5] = ""
+    controller: Annotated[bool, 6] = False
+
+
+class Identity(Struct, rename="camel", frozen=True):
+    """Which object it is, and of which version."""
+
+    uid: Annotated[str, 5]
+    name: Annotated[str, 1]
+    resource_version: Annotated[str, 6]
+
+
+class Metadata(Identity, frozen=True):
+    """What is said of an object by whoever made it."""
+
+    namespace: Annotated[str, 3] = ""
+    deletion_timestamp: Annotated[Time, 9] = Time("")
+    labels: Annotated[dict[str, str], 11] = {}
+    owner_references: Annotated[tuple[Owner, ...], 13] = ()
+
+
+class Resources(Struct, frozen=True):
+    """What a container, or a pod as a whole, asks for."""
+
+    limits: Annotated[Quantities, 1] = {}
+    requests: Annotated[Quantities, 2] = {}
+
+
+class Container(Struct, rename="camel", frozen=True):
+    """A container as it is wanted."""
+
+    name: Annotated[str, 1] = ""
+    resources: Annotated[Resources, 8] = Resources()
+    restart_policy: Annotated[str, 24] = ""
+
+
+class PodSpec(Struct, rename="camel", frozen=True):
+    """What a pod is to be."""
+
+    containers: Annotated[tuple[Container, ...], 2] = ()
+    node_name: Annotated[str, 10] = ""
+    init_containers: Annotated[tuple[Container, ...], 20] = ()
+    overhead: Annotated[Quantities, 32] = {}
+    resources: Annotated[Resources, 40] = Resources()
+
+
+class Condition(Struct, frozen=True):
+    """One of the things said of a pod or a node."""
+
+    type: Annotated[str, 1] = ""
+    status: Annotated[str, 2] = ""
+    reason: Annotated[str, 5] = ""
+
+
+class Waiting(Struct, frozen=True):
+    """Why a container does not run yet."""
+
+    reason: Annotated[str, 1] = ""
+    message: Annotated[str, 2] = ""
+
+
+class Terminated(Struct, rename="camel", frozen=True):
+    """How a container ended."""
+
+    exit_code: Annotated[Int32, 1] = NOT_ENDED
+    reason: Annotated[str, 3] = ""
+    message: Annotated[str, 4] = ""
+
+
+class State(Struct, frozen=True):
+    """At most one of them is set."""
+
+    waiting: Annotated[Waiting, 1] = Waiting()
+    terminated: Annotated[Terminated, 3] = Terminated()
+
+
+class ContainerStatus(Struct, frozen=True):
+    """A container as it is."""
+
+    name: Annotated[str, 1] = ""
+    state: Annotated[State, 2] = State()
+
+
+class PodStatus(Struct, rename="camel", frozen=True):
+    """What became of a pod."""
+
+    phase: Annotated[str, 1] = ""
+    conditions: Annotated[tuple[Condition, ...], 2] = ()
+    reason: Annotated[str, 4] = ""
+    pod_ip: Annotated[str, 6] = field(default="", name="podIP")
+    container_statuses: Annotated[tuple[ContainerStatus, ...], 8] = ()
+    init_container_statuses: Annotated[tuple[ContainerStatus, ...], 10] = ()
+
+
+class Pod(Struct, frozen=True):
+    """A Pod."""
+
+    metadata: Annotated[Metadata, 1]
+    spec: Annotated[PodSpec, 2] = PodSpec()
+    status: Annotated[PodStatus, 3] = PodStatus()
+
+
+class Taint(Struct, frozen=True):
+    """What keeps pods away from a node."""
+
+    key: Annotated[str, 1] = ""
+    value: Annotated[str, 2] = ""
+    effect: Annotated[str, 3] = ""
+
+
+class NodeSpec(Struct, frozen=True):
+    """What people and controllers want of a node."""
+
+    unschedulable: Annotated[bool, 4] = False
+    taints: Annotated[tuple[Taint, ...], 5] = ()
+
+
+class NodeStatus(Struct, frozen=True):
+    """What a node has and how it is."""
+
+    allocatable: Annotated[Quantities, 2] = {}
+    conditions: Annotated[tuple[Condition, ...], 4] = ()
+
+
+class Node(Struct, frozen=True):
+    """A Node."""
+
+    metadata: Annotated[Metadata, 1]
+    spec: Annotated[NodeSpec, 2] = NodeSpec()
+    status: Annotated[NodeStatus, 3] = NodeStatus()
+
+
+class PriorityClass(Struct, frozen=True):
+    """A PriorityClass."""
+
+    metadata: Identity
+    value: int
+
+
+class ListMetadata(Struct, frozen=True):
+    """Of which version a page is, and how to ask for the next one."""
+
+    version: Annotated[str, 2] = field(name="resourceVersion")
+    following: Annotated[str, 3] = field(default="", name="continue")
+
+
+class Event(Struct, frozen=True):
+    """An event of a stream, its object not decoded yet."""
+
+    type: str
+    object: msgspec.Raw
+
+
+class Versioned(Struct, frozen=True):
+    """What a bookmark says."""
+
+    metadata: ListMetadata
+
+
+class Failure(Struct, frozen=True):
+    """What an error event says."""
+
+    code: int | None = None
+    message: str = ""
+
+
+class Found(Protocol):
+    """What every object has."""
+
+    @property
+    def metadata(self) -> Identity: ...
+
+
+class Undeclared(Struct, frozen=True):
+    """An object that is not as declared, and how."""
+
+    metadata: Identity
+    why: str = ""
+
+
+F = TypeVar("F", bound=Found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,42 +227,22 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Excerpt:
+class Excerpt(Generic[F]):
     """How the objects of a kind are read: lists in a format to ask for, streams in JSON.
 
-    ``page`` raises ValueError for what is no list.
+    ``page`` raises ValueError for what is no list, and so do the others for what is no object.
     """
 
+    kind: str
     accept: str
     page: Callable[[bytes], Page]
-    listed: Callable[[Any], Raw]
-    streamed: Callable[[bytes], Raw]
+    listed: Callable[[Any], F | Undeclared]
+    streamed: Callable[[bytes], F | Undeclared]
 
 
-class _Metadata(msgspec.Struct):
-    version: str = msgspec.field(name="resourceVersion")
-    following: str = msgspec.field(name="continue", default="")
-
-
-class _List(msgspec.Struct):
-    metadata: _Metadata
+class _List(Struct, frozen=True):
+    metadata: ListMetadata
     items: list[msgspec.Raw] | None = None
-
-
-class Event(msgspec.Struct):
-    """An event of a stream, its object not decoded yet."""
-
-    type: str
-    object: msgspec.Raw
-
-
-_list = msgspec.json.Decoder(_List).decode
-event = msgspec.json.Decoder(Event).decode
-
-
-def whole(raw: bytes) -> Raw:
-    """An object with all that it has. Raises DecodeError when it is none."""
-    return msgspec.json.decode(raw, type=dict[str, Any])
 
 
 def page(body: bytes) -> Page:
@@ -164,33 +254,65 @@ def page(body: bytes) -> Page:
     return Page(int(found.metadata.version), found.metadata.following, found.items or ())
 
 
-WHOLE = Excerpt(JSON, page, whole, whole)
-"""All that an object has."""
+def decoder(kind: type[F]) -> Callable[[bytes], F | Undeclared]:
+    """Reads objects of this kind in JSON."""
+    decode = msgspec.json.Decoder(kind).decode
 
-
-def _decoder(message: str) -> Callable[[bytes], Raw]:
-    excerpt: msgspec.json.Decoder[Raw] = msgspec.json.Decoder(_type(message))
-
-    def decode(raw: bytes) -> Raw:
+    def read(raw: bytes) -> F | Undeclared:
         try:
-            return excerpt.decode(raw)
-        except msgspec.ValidationError:
-            return whole(raw)
+            return decode(raw)
+        except msgspec.ValidationError as error:
+            return Undeclared(_undeclared(raw).metadata, str(error))
 
-    return decode
-
-
-def _type(message: str) -> Any:
-    fields = {name: _type_of(field) for name, field in MESSAGES[message].items()}
-    return TypedDict(message, fields, total=False)  # type: ignore[operator]
+    return read
 
 
-def _type_of(field: Field) -> Any:
-    one = _VALUES[field.of] if field.of in _VALUES else _type(field.of)
-    if field.mapped:
-        return dict[str, one]  # type: ignore[valid-type]
-    return list[one] if field.many else one  # type: ignore[valid-type]
+def of(kind: type[F]) -> Excerpt[F]:
+    """A kind whose lists are in JSON too."""
+    read = decoder(kind)
+    return Excerpt(kind.__name__, JSON, page, read, read)
 
 
-pod = _decoder("Pod")
-node = _decoder("Node")
+def converted(raw: Mapping[str, Any], kind: type[F]) -> F:
+    """The same of an answer that is decoded already. Raises ValueError when it is no such thing."""
+    try:
+        return msgspec.convert(raw, kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"not a {kind.__name__}: {error}") from error
+
+
+def asked(spec: Mapping[str, Any]) -> PodSpec:
+    """What a pod that was not made yet would request. Users write such specs, and whatever else is
+    wrong with one is for the API server to say."""
+    return PodSpec(
+        containers=tuple(map(_container, spec["containers"])),
+        init_containers=tuple(map(_container, spec.get("initContainers") or ())),
+        overhead=_quantities(spec.get("overhead")),
+        resources=_resources(spec),
+    )
+
+
+def written(quantity: Any) -> str:
+    """An amount as it is written, in either form."""
+    return quantity if isinstance(quantity, str) else str(quantity.string)
+
+
+def _container(raw: Mapping[str, Any]) -> Container:
+    policy = raw.get("restartPolicy") or ""
+    return Container(resources=_resources(raw), restart_policy=str(policy))
+
+
+def _resources(raw: Mapping[str, Any]) -> Resources:
+    resources = raw.get("resources") or {}
+    return Resources(_quantities(resources.get("limits")), _quantities(resources.get("requests")))
+
+
+def _quantities(raw: Mapping[str, Any] | None) -> Quantities:
+    return {name: Quantity(str(amount)) for name, amount in (raw or {}).items()}
+
+
+_list = msgspec.json.Decoder(_List).decode
+_undeclared = msgspec.json.Decoder(Undeclared).decode
+event = msgspec.json.Decoder(Event).decode
+versioned = msgspec.json.Decoder(Versioned).decode
+failure = msgspec.json.Decoder(Failure).decode

@@ -19,7 +19,7 @@ import orjson
 from railwright import wire
 from railwright_api.quantities import QuantityError
 from railwright_api.training_job import TrainingJob
-from railwright_operator.watch import amounts, causes
+from railwright_operator.watch import amounts, causes, excerpts
 from railwright_scheduler.attempt.causes import Cause
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord, ResumePoint
@@ -202,7 +202,7 @@ class Jobs:
         if (size := len(orjson.dumps(raw["spec"]))) > JOB_BYTES_MAX:
             raise QuantityError(f"its spec has {size} bytes, at most {JOB_BYTES_MAX}")
         spec = self._render(raw)["spec"]
-        per_node = amounts.requested(spec)
+        per_node = amounts.requested(excerpts.asked(spec))
         if len(per_node) > RESOURCES_MAX:
             raise QuantityError(
                 f"its pods ask for {len(per_node)} resources, at most {RESOURCES_MAX}"

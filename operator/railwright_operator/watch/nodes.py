@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from railwright_operator.watch import records
-from railwright_operator.watch.records import NodeRecord, Raw
+from railwright_operator.watch.excerpts import Node
+from railwright_operator.watch.records import NodeRecord
 from railwright_scheduler.snapshot import Amounts
 
 
@@ -22,9 +23,9 @@ class Nodes:
     def __repr__(self) -> str:
         return f"<Nodes {len(self._good)}>"
 
-    def read(self, raw: Raw) -> NodeRecord:
+    def read(self, found: Node) -> NodeRecord:
         """The record of a Node; what cannot be read of it is as it last was, or 0."""
-        record = records.node(raw)
+        record = records.node(found)
         if record.unread:
             held = self._good.get(record.uid, {})
             kept = {resource: held.get(resource, 0) for resource in record.unread}

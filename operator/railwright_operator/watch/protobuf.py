@@ -1,88 +1,114 @@
 """Lists in protobuf, which are shorter than in JSON and cost the API server less
 (docs/decisions/0004).
 
-The messages are made of ``excerpts.MESSAGES``; fields that are not named there are skipped. Numbers
-of fields are for good (Kubernetes' API changes). A reply is four bytes of magic and an envelope
-with the object inside (k8s.io/apimachinery, runtime/generated.proto).
+Messages are made of the classes of ``excerpts`` and read by the same names; what is not named there
+is skipped. Numbers of fields are for good (Kubernetes' API changes). A reply is four bytes of magic
+and an envelope with the object inside (k8s.io/apimachinery, runtime/generated.proto).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import typing
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+import msgspec
+from google.protobuf import descriptor_pool, message_factory
+from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto as _Field
 from google.protobuf.message import DecodeError
+from msgspec import Struct
 
 from railwright_operator.watch import excerpts
-from railwright_operator.watch.excerpts import (
-    FLAG,
-    MESSAGES,
-    NUMBER,
-    QUANTITY,
-    TEXT,
-    TIME,
-    Excerpt,
-    Field,
-    Page,
-    Raw,
-)
+from railwright_operator.watch.excerpts import Excerpt, F, Int32, ListMetadata, Page, Quantity, Time
 
 ACCEPT = "application/vnd.kubernetes.protobuf"
 MAGIC = b"k8s\0"
 
 _PACKAGE = "railwright.watch"
-_BYTES = "bytes"
-_Proto = descriptor_pb2.FieldDescriptorProto
 _VALUES = {
-    TEXT: _Proto.TYPE_STRING,
-    FLAG: _Proto.TYPE_BOOL,
-    NUMBER: _Proto.TYPE_INT32,
-    _BYTES: _Proto.TYPE_BYTES,
-}
-_ENVELOPES: Mapping[str, Mapping[str, Field]] = {
-    QUANTITY: {"string": Field(1, TEXT)},
-    TIME: {},
-    "Unknown": {"raw": Field(2, _BYTES)},
-    "ListMetadata": {"resourceVersion": Field(2, TEXT), "continue": Field(3, TEXT)},
-    "PodList": {"metadata": Field(1, "ListMetadata"), "items": Field(2, "Pod", many=True)},
-    "NodeList": {"metadata": Field(1, "ListMetadata"), "items": Field(2, "Node", many=True)},
+    str: _Field.TYPE_STRING,
+    bool: _Field.TYPE_BOOL,
+    Int32: _Field.TYPE_INT32,
+    bytes: _Field.TYPE_BYTES,
+    Time: _Field.TYPE_BYTES,
 }
 
 
-def _declared() -> descriptor_pb2.FileDescriptorProto:
-    file = descriptor_pb2.FileDescriptorProto(
-        name="railwright/watch.proto", package=_PACKAGE, syntax="proto2"
-    )
-    for name, fields in {**MESSAGES, **_ENVELOPES}.items():
-        message = file.message_type.add(name=name)
-        for field_name, field in fields.items():
-            _declare(message, field_name, field)
+class Unknown(Struct):
+    """The envelope."""
+
+    raw: Annotated[bytes, 2]
+
+
+class PodList(Struct):
+    """A page of pods."""
+
+    metadata: Annotated[ListMetadata, 1]
+    items: Annotated[tuple[excerpts.Pod, ...], 2]
+
+
+class NodeList(Struct):
+    """A page of nodes."""
+
+    metadata: Annotated[ListMetadata, 1]
+    items: Annotated[tuple[excerpts.Node, ...], 2]
+
+
+def message_class(part: type) -> Any:
+    """The message that such a part of an object comes in."""
+    name = f"{_PACKAGE}.{part.__name__}"
+    return message_factory.GetMessageClass(_pool.FindMessageTypeByName(name))
+
+
+def _declared(*kinds: type) -> FileDescriptorProto:
+    file = FileDescriptorProto(name="railwright/watch.proto", package=_PACKAGE, syntax="proto2")
+    quantity = file.message_type.add(name=Quantity.__name__)
+    _declare(quantity, "string", str, 1)
+    for part in dict.fromkeys(each for kind in kinds for each in _parts(kind)):
+        message = file.message_type.add(name=part.__name__)
+        for field in msgspec.structs.fields(part):
+            of, number = typing.get_args(field.type)
+            _declare(message, field.name, of, number)
+            if of is Int32:
+                message.field[-1].default_value = str(field.default)
     return file
 
 
-def _declare(message: descriptor_pb2.DescriptorProto, name: str, field: Field) -> None:
-    proto = message.field.add(name=name, number=field.number, label=_Proto.LABEL_OPTIONAL)
-    if field.mapped:
-        entry = message.nested_type.add(name=f"{name[0].upper()}{name[1:]}Entry")
-        entry.options.map_entry = True
-        _declare(entry, "key", Field(1, TEXT))
-        _declare(entry, "value", Field(2, field.of))
-        proto.label = _Proto.LABEL_REPEATED
-        proto.type = _Proto.TYPE_MESSAGE
-        proto.type_name = f".{_PACKAGE}.{message.name}.{entry.name}"
+def _parts(of: type) -> Iterator[type]:
+    """The messages that such a one is made of, itself included."""
+    yield of
+    for hint in typing.get_type_hints(of).values():
+        for inner in (hint, *typing.get_args(hint)):
+            if isinstance(inner, type) and issubclass(inner, Struct):
+                yield from _parts(inner)
+
+
+def _declare(message: DescriptorProto, name: str, of: Any, number: int) -> None:
+    field = message.field.add(name=name, number=number, label=_Field.LABEL_OPTIONAL)
+    origin, inner = typing.get_origin(of), typing.get_args(of)
+    if origin in (tuple, dict):
+        field.label = _Field.LABEL_REPEATED
+    one = inner[0] if origin is tuple else of
+    if one in _VALUES:
+        field.type = _VALUES[one]
         return
-    if field.many:
-        proto.label = _Proto.LABEL_REPEATED
-    if field.of in _VALUES:
-        proto.type = _VALUES[field.of]
-    else:
-        proto.type = _Proto.TYPE_MESSAGE
-        proto.type_name = f".{_PACKAGE}.{field.of}"
+    field.type = _Field.TYPE_MESSAGE
+    field.type_name = f".{_PACKAGE}."
+    field.type_name += _entry(message, name, *inner) if origin is dict else one.__name__
 
 
-def _page(message: str) -> Callable[[bytes], Page]:
-    envelope, listed = message_class("Unknown"), message_class(f"{message}List")
+def _entry(message: DescriptorProto, name: str, key: type, value: type) -> str:
+    """What protobuf makes a map of; the name of this message."""
+    entry = message.nested_type.add(name=f"{name.title().replace('_', '')}Entry")
+    entry.options.map_entry = True
+    _declare(entry, "key", key, 1)
+    _declare(entry, "value", value, 2)
+    return f"{message.name}.{entry.name}"
+
+
+def _page(of: type) -> Callable[[bytes], Page]:
+    envelope, listed = message_class(Unknown), message_class(of)
 
     def decode(body: bytes) -> Page:
         if not body.startswith(MAGIC):
@@ -90,47 +116,22 @@ def _page(message: str) -> Callable[[bytes], Page]:
         try:
             page = listed.FromString(envelope.FromString(body[len(MAGIC) :]).raw)
         except DecodeError as error:
-            raise ValueError(f"not a {message}List: {error}") from error
-        metadata = page.metadata
-        return Page(int(metadata.resourceVersion), getattr(metadata, "continue"), page.items)
+            raise ValueError(f"not a {of.__name__}: {error}") from error
+        return Page(int(page.metadata.version), page.metadata.following, page.items)
 
     return decode
 
 
-def message_class(message: str) -> Any:
-    """A message of ``excerpts.MESSAGES``, or one that such come in."""
-    return message_factory.GetMessageClass(_pool.FindMessageTypeByName(f"{_PACKAGE}.{message}"))
+def _as_it_is(item: Any) -> Any:
+    return item
 
 
-def _plain(message: str) -> Callable[[Any], Raw]:
-    """What is set of such a message, as it would come out of JSON."""
-    readers = {name: _reader(field) for name, field in MESSAGES[message].items()}
-
-    def read(found: Any) -> Raw:
-        return {field.name: readers[field.name](value) for field, value in found.ListFields()}
-
-    return read
-
-
-def _reader(field: Field) -> Callable[[Any], Any]:
-    if field.mapped and field.of == QUANTITY:
-        return lambda found: {key: value.string for key, value in found.items()}
-    if field.mapped:
-        return dict
-    if field.of == TIME:
-        return lambda _: "at some time"
-    if field.of in _VALUES:
-        return lambda found: found
-    one = _plain(field.of)
-    return (lambda found: [one(each) for each in found]) if field.many else one
-
-
-def _excerpt(message: str, streamed: Callable[[bytes], Raw]) -> Excerpt:
-    return Excerpt(ACCEPT, _page(message), _plain(message), streamed)
+def _excerpt(kind: type[F], listed: type) -> Excerpt[F]:
+    return Excerpt(kind.__name__, ACCEPT, _page(listed), _as_it_is, excerpts.decoder(kind))
 
 
 _pool = descriptor_pool.DescriptorPool()
-_pool.Add(_declared())
+_pool.Add(_declared(Unknown, PodList, NodeList))
 
-POD = _excerpt("Pod", excerpts.pod)
-NODE = _excerpt("Node", excerpts.node)
+POD = _excerpt(excerpts.Pod, PodList)
+NODE = _excerpt(excerpts.Node, NodeList)

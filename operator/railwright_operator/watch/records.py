@@ -10,21 +10,33 @@ name agree; that it is in its job's namespace is for the index to see, which kno
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
 from railwright_api import names
-from railwright_operator.watch import amounts
+from railwright_operator.watch import amounts, excerpts
+from railwright_operator.watch.excerpts import (
+    NOT_ENDED,
+    Condition,
+    ContainerStatus,
+    Metadata,
+    Node,
+    NodeStatus,
+    Owner,
+    Pod,
+    PodStatus,
+)
 from railwright_scheduler.snapshot import Amounts, Taint
 
 TEXT_MAX = 4096
 NUMBER_LENGTH_MAX = 9
 TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
-
-Raw = Mapping[str, Any]
+TURN_NOT_COME = ("", "PodInitializing", "ContainerCreating")
+UNSAID = Condition()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,36 +109,42 @@ class NodeRecord:
     unread: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
-def pod(raw: Raw) -> PodRecord:
-    """The record of a Pod as the API server sends it; raises KeyError when it is none."""
-    metadata, spec, status = raw["metadata"], raw["spec"], raw.get("status", {})
+def pod(found: Pod) -> PodRecord:
+    """The record of a Pod. Raises ValueError for what Kubernetes would not have stored."""
+    metadata, spec, status = found.metadata, found.spec, found.status
+    record = functools.partial(
+        PodRecord,
+        uid=metadata.uid,
+        namespace=sys.intern(metadata.namespace),
+        name=metadata.name,
+        rv=int(metadata.resource_version),
+        node=sys.intern(spec.node_name),
+        phase=sys.intern(status.phase),
+        deleting=bool(metadata.deletion_timestamp),
+        requests=amounts.requested(spec),
+    )
     job_uid = _owner(metadata)
-    common = {
-        "uid": metadata["uid"],
-        "namespace": sys.intern(metadata["namespace"]),
-        "name": metadata["name"],
-        "rv": int(metadata["resourceVersion"]),
-        "node": sys.intern(spec.get("nodeName", "")),
-        "phase": sys.intern(status.get("phase", "")),
-        "deleting": "deletionTimestamp" in metadata,
-        "requests": amounts.requested(spec),
-    }
     if job_uid is None:
-        return PodRecord(**common)
-    labels = metadata["labels"]
-    return PodRecord(
-        **common,
+        return record()
+    labels = metadata.labels
+    ready, disrupted = _condition(status, "Ready"), _condition(status, "DisruptionTarget")
+    return record(
         job_uid=sys.intern(job_uid),
-        job_name=sys.intern(labels.get(names.LABEL_JOB_NAME, "")),
+        job_name=sys.intern(labels[names.LABEL_JOB_NAME]),
         attempt=int(labels[names.LABEL_ATTEMPT]),
         node_rank=int(labels[names.LABEL_NODE_RANK]),
-        ready=_condition(status, "Ready").get("status") == "True",
-        exit=_exit(spec, status),
+        ready=ready.status == "True",
+        exit=_exit(spec.containers[0].name, status.container_statuses),
         waiting=_waiting(status),
-        reason=status.get("reason", ""),
-        disruption=_disruption(status),
-        pod_ip=status.get("podIP", ""),
+        reason=status.reason,
+        disruption=disrupted.reason if disrupted.status == "True" else "",
+        pod_ip=status.pod_ip,
     )
+
+
+def answered(raw: Mapping[str, Any]) -> PodRecord:
+    """The record of a Pod that answers a write of ours. Raises ValueError when it is none."""
+    return pod(excerpts.converted(raw, Pod))
 
 
 def still_bound(held: PodRecord, news: PodRecord) -> PodRecord:
@@ -134,86 +152,71 @@ def still_bound(held: PodRecord, news: PodRecord) -> PodRecord:
     return replace(news, node=held.node) if held.node and not news.node else news
 
 
-def node(raw: Raw) -> NodeRecord:
-    """The record of a Node as the API server sends it; raises KeyError when it is none."""
-    metadata, spec, status = raw["metadata"], raw.get("spec", {}), raw.get("status", {})
-    ready = _condition(status, "Ready")
-    allocatable, unread = amounts.allocatable(status.get("allocatable") or {})
-    labels = {sys.intern(k): sys.intern(v) for k, v in (metadata.get("labels") or {}).items()}
-    is_ready = ready.get("status") == "True"
+def node(found: Node) -> NodeRecord:
+    """The record of a Node."""
+    metadata, spec, status = found.metadata, found.spec, found.status
+    allocatable, unread = amounts.allocatable(status.allocatable)
+    labels = {sys.intern(k): sys.intern(v) for k, v in metadata.labels.items()}
     return NodeRecord(
-        uid=metadata["uid"],
-        name=sys.intern(metadata["name"]),
-        rv=int(metadata["resourceVersion"]),
-        ready=is_ready,
-        cordoned=bool(spec.get("unschedulable")),
-        taints=tuple(
-            Taint(taint["key"], taint.get("value", ""), taint["effect"])
-            for taint in spec.get("taints") or ()
-        ),
+        uid=metadata.uid,
+        name=sys.intern(metadata.name),
+        rv=int(metadata.resource_version),
+        ready=_condition(status, "Ready").status == "True",
+        cordoned=spec.unschedulable,
+        taints=tuple(Taint(taint.key, taint.value, taint.effect) for taint in spec.taints),
         labels=MappingProxyType(labels),
         allocatable=allocatable,
         unread=unread,
     )
 
 
-def _owner(metadata: Raw) -> str | None:
+def _owner(metadata: Metadata) -> str | None:
     """The job's UID, if labels, owner reference and name all say that this pod is ours."""
-    labels = metadata.get("labels") or {}
-    job_uid, job_name = labels.get(names.LABEL_JOB_UID), labels.get(names.LABEL_JOB_NAME, "")
+    labels = metadata.labels
+    job_uid, job_name = labels.get(names.LABEL_JOB_UID), labels.get(names.LABEL_JOB_NAME)
     attempt, rank = labels.get(names.LABEL_ATTEMPT, ""), labels.get(names.LABEL_NODE_RANK, "")
-    if job_uid is None or not (_is_number(attempt) and _is_number(rank)):
+    if job_uid is None or job_name is None or not (_is_number(attempt) and _is_number(rank)):
         return None
-    named = metadata["name"] == names.pod_name(job_name, int(attempt), int(rank))
-    owned = any(
-        _is_job(owner, job_uid, job_name) for owner in metadata.get("ownerReferences") or ()
-    )
-    return str(job_uid) if named and owned else None
+    named = metadata.name == names.pod_name(job_name, int(attempt), int(rank))
+    owned = any(_is_job(owner, job_uid, job_name) for owner in metadata.owner_references)
+    return job_uid if named and owned else None
 
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= NUMBER_LENGTH_MAX
 
 
-def _is_job(owner: Raw, job_uid: str, job_name: str) -> bool:
+def _is_job(owner: Owner, job_uid: str, job_name: str) -> bool:
     return (
-        owner.get("uid") == job_uid
-        and owner.get("name") == job_name
-        and owner.get("kind") == "TrainingJob"
-        and str(owner.get("apiVersion")).startswith(f"{names.GROUP}/")
-        and owner.get("controller") is True
+        owner.uid == job_uid
+        and owner.name == job_name
+        and owner.kind == "TrainingJob"
+        and owner.api_version.startswith(f"{names.GROUP}/")
+        and owner.controller
     )
 
 
-def _condition(status: Raw, kind: str) -> Raw:
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == kind:
-            return dict(condition)
-    return {}
+def _condition(status: PodStatus | NodeStatus, kind: str) -> Condition:
+    for condition in status.conditions:
+        if condition.type == kind:
+            return condition
+    return UNSAID
 
 
-def _exit(spec: Raw, status: Raw) -> Exit | None:
+def _exit(main: str, statuses: Iterable[ContainerStatus]) -> Exit | None:
     """How the first container of the spec, which runs the launcher, ended."""
-    main = spec["containers"][0]["name"]
-    for container in status.get("containerStatuses") or ():
-        ended = container.get("state", {}).get("terminated")
-        if container.get("name") == main and ended is not None:
-            message = ended.get("message", "")[:TEXT_MAX]
-            return Exit(int(ended["exitCode"]), ended.get("reason", ""), message)
+    for container in statuses:
+        ended = container.state.terminated
+        if container.name == main and ended.exit_code != NOT_ENDED:
+            return Exit(ended.exit_code, ended.reason, ended.message[:TEXT_MAX])
     return None
 
 
-def _waiting(status: Raw) -> Waiting | None:
+def _waiting(status: PodStatus) -> Waiting | None:
     """The first container that waits for another reason than that its turn has not come."""
-    for field_name in ("initContainerStatuses", "containerStatuses"):
-        for container in status.get(field_name) or ():
-            waiting = container.get("state", {}).get("waiting") or {}
-            reason = waiting.get("reason", "")
-            if reason not in ("", "PodInitializing", "ContainerCreating"):
-                return Waiting(reason, waiting.get("message", "")[:TEXT_MAX])
+    for statuses in (status.init_container_statuses, status.container_statuses):
+        for container in statuses:
+            waiting = container.state.waiting
+            if waiting.reason not in TURN_NOT_COME:
+                return Waiting(waiting.reason, waiting.message[:TEXT_MAX])
     return None
-
-
-def _disruption(status: Raw) -> str:
-    condition = _condition(status, "DisruptionTarget")
-    return str(condition.get("reason", "")) if condition.get("status") == "True" else ""

@@ -30,7 +30,7 @@ from railwright_operator.kube import errors
 from railwright_operator.kube.client import Api
 from railwright_operator.metrics import WatchMetrics
 from railwright_operator.watch import excerpts
-from railwright_operator.watch.excerpts import Event, Excerpt, Page, Raw
+from railwright_operator.watch.excerpts import Event, Excerpt, F, Found, Identity, Page, Undeclared
 
 logger = logging.getLogger(__name__)
 
@@ -76,9 +76,9 @@ class _RelistError(Exception):
 class Reflector(Generic[R]):
     """A copy of the objects under ``path``, by UID.
 
-    ``parse`` makes a record, or None for an object of no interest, of what ``excerpt`` reads of
-    the object; what it cannot read is logged, counted and left as it was. ``on_change(old, new)``
-    is called for every difference, with None for "not there"; it must not block and must not raise.
+    ``parse`` makes a record of what ``excerpt`` reads of the object; what cannot be read is logged,
+    counted and left as it was. ``on_change(old, new)`` is called for every difference, with None
+    for "not there"; it must not block and must not raise.
     ``lasting(held, news)`` gives the news with what no older version may undo: an answer to a write
     of ours can tell what was done and not in which version, and news from before that write may
     come after it.
@@ -89,26 +89,25 @@ class Reflector(Generic[R]):
         api: Api,
         path: str,
         *,
-        kind: str,
-        parse: Callable[[Raw], R | None],
+        excerpt: Excerpt[F],
+        parse: Callable[[F], R],
         on_change: Callable[[R | None, R | None], None],
         metrics: WatchMetrics,
         clock: Callable[[], float],
         rng: Random,
-        excerpt: Excerpt = excerpts.WHOLE,
         query: Mapping[str, str] | None = None,
         lasting: Callable[[R, R], R] | None = None,
         stall_s: float = STALL_S,
     ) -> None:
         self._api = api
         self._path = path
-        self._kind = kind
-        self._parse = parse
+        self._kind = excerpt.kind
+        self._parse: Callable[[Any], R] = parse
         self._on_change = on_change
         self._metrics = metrics
         self._clock = clock
         self._rng = rng
-        self._excerpt = excerpt
+        self._excerpt: Excerpt[Any] = excerpt
         self._query = dict(query or {})
         self._lasting = lasting
         self._stall_s = stall_s
@@ -122,8 +121,8 @@ class Reflector(Generic[R]):
         self.relists = 0
         self.events = 0
         self.errors = 0
-        metrics.records.labels(kind).set_function(lambda: len(self._records))
-        metrics.heard_age_s.labels(kind).set_function(self.heard_age_s)
+        metrics.records.labels(excerpt.kind).set_function(lambda: len(self._records))
+        metrics.heard_age_s.labels(excerpt.kind).set_function(self.heard_age_s)
 
     def __repr__(self) -> str:
         return (
@@ -218,9 +217,9 @@ class Reflector(Generic[R]):
                 for number, item in enumerate(page.items):
                     if number % SLICE_OBJECTS == 0:
                         await asyncio.sleep(0)
-                    raw = self._excerpt.listed(item)
-                    seen.add(raw["metadata"]["uid"])
-                    self._take(raw)
+                    found = self._excerpt.listed(item)
+                    seen.add(found.metadata.uid)
+                    self._take(found)
         vanished = [
             held for uid, held in self._records.items() if uid not in seen and held.rv <= version
         ]
@@ -278,46 +277,59 @@ class Reflector(Generic[R]):
         kind = event.type
         known = kind if kind in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR") else "OTHER"
         self._metrics.events.labels(self._kind, known).inc()
-        if kind == "ERROR":
-            status = excerpts.whole(event.object)
-            code = status.get("code")
-            cause = "gone" if code == 410 else "error event"
-            raise _RelistError(f"{code} {status.get('message')}", cause=cause)
-        raw = self._excerpt.streamed(event.object)
-        version = int(raw["metadata"]["resourceVersion"])
-        if kind == "DELETED":
-            held = self._records.get(raw["metadata"]["uid"])
-            if held is not None and version >= held.rv:
-                self._put(held, None)
-        elif kind in ("ADDED", "MODIFIED"):
-            self._take(raw)
+        match kind:
+            case "ERROR":
+                failure = excerpts.failure(event.object)
+                cause = "gone" if failure.code == 410 else "error event"
+                raise _RelistError(f"{failure.code} {failure.message}", cause=cause)
+            case "ADDED" | "MODIFIED":
+                version = self._take(self._excerpt.streamed(event.object))
+            case "DELETED":
+                version = self._drop(self._excerpt.streamed(event.object).metadata)
+            case _:
+                version = int(excerpts.versioned(event.object).metadata.version)
         assert self._version is not None, "events come only after a list"
         self._version = max(self._version, version)
         self._newest = max(self._newest, version)
         self.events += 1
 
-    def _take(self, raw: Raw) -> None:
-        """Hold this object's record if it is news."""
-        metadata = raw["metadata"]
-        uid, version = metadata["uid"], int(metadata["resourceVersion"])
+    def _drop(self, metadata: Identity) -> int:
+        """Forget this object; the version at which it went."""
+        held, version = self._records.get(metadata.uid), int(metadata.resource_version)
+        if held is not None and version >= held.rv:
+            self._put(held, None)
+        return version
+
+    def _take(self, found: Found) -> int:
+        """Hold this object's record if it is news; its version."""
+        metadata = found.metadata
+        uid, version = metadata.uid, int(metadata.resource_version)
         held = self._records.get(uid)
-        if held is None:
-            if self._version is not None and version <= self._version:
-                return
-        elif version <= held.rv:
-            return
+        known = held.rv if held is not None else self._version
+        if known is None or version > known:
+            record = self._record(found)
+            if record is not None and held is not None and self._lasting is not None:
+                record = self._lasting(held, record)
+            if record is not None:
+                self._put(held, record)
+        return version
+
+    def _record(self, found: Found) -> R | None:
+        """Its record; None, and a line, if it cannot be read."""
+        if isinstance(found, Undeclared):
+            self._unreadable(found, found.why)
+            return None
         try:
-            record = self._parse(raw)
+            return self._parse(found)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-            self.errors += 1
-            self._metrics.errors.labels(self._kind, "unreadable").inc()
-            name = str(metadata.get("name"))
-            logger.exception("object not readable", extra=self._context(error) | {"object": name})
-            return
-        if record is not None and held is not None and self._lasting is not None:
-            record = self._lasting(held, record)
-        if record is not None or held is not None:
-            self._put(held, record)
+            self._unreadable(found, error)
+            return None
+
+    def _unreadable(self, found: Found, why: object) -> None:
+        self.errors += 1
+        self._metrics.errors.labels(self._kind, "unreadable").inc()
+        told = self._context(why) | {"object": found.metadata.name}
+        logger.error("object not readable", exc_info=isinstance(why, Exception), extra=told)
 
     def _put(self, old: R | None, new: R | None) -> None:
         if new is not None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from railwright_api import names
+from railwright_operator.watch.excerpts import PriorityClass
 from railwright_scheduler.decisions import PriorityClassMissing
 from railwright_topology import tiers
 
@@ -27,12 +28,11 @@ class PriorityClassRecord:
     rv: int = field(compare=False)
 
 
-def priority_class(raw: Raw) -> PriorityClassRecord:
-    """The record of a PriorityClass; raises KeyError when it is none."""
-    metadata = raw["metadata"]
-    return PriorityClassRecord(
-        metadata["uid"], metadata["name"], int(raw["value"]), rv=int(metadata["resourceVersion"])
-    )
+def priority_class(found: PriorityClass) -> PriorityClassRecord:
+    """The record of a PriorityClass."""
+    metadata = found.metadata
+    version = int(metadata.resource_version)
+    return PriorityClassRecord(metadata.uid, metadata.name, found.value, rv=version)
 
 
 class Newest:

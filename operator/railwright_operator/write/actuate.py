@@ -200,16 +200,17 @@ class Actuator:
             made = await self._api.get(paths.pod(entry.namespace, body["metadata"]["name"]))
         except errors.AlreadyExistsError:
             made = await self._api.get(paths.pod(entry.namespace, body["metadata"]["name"]))
-            if records.pod(made).job_uid != entry.job_uid:
+            if records.answered(made).job_uid != entry.job_uid:
                 raise
-        self._pods.absorb(records.pod(made))
+        self._pods.absorb(records.answered(made))
 
     async def _bind(self, entry: Entry, name: str, *, uid: str, node: str) -> None:
         body = bodies.binding(name, uid, node=node)
         try:
             await self._api.create(paths.binding(entry.namespace, name), body)
         except (errors.ConflictError, errors.OutcomeUnknown):
-            self._pods.absorb(records.pod(await self._api.get(paths.pod(entry.namespace, name))))
+            found = await self._api.get(paths.pod(entry.namespace, name))
+            self._pods.absorb(records.answered(found))
             return
         held = self._pods.records.get(uid)
         if held is not None and not held.node:
@@ -224,7 +225,7 @@ class Actuator:
         except (errors.ConflictError, errors.NotFoundError):
             return  # It is another pod by now, or none: the watch brings the news.
         if answer.get("kind") == "Pod":
-            self._pods.absorb(records.pod(answer))
+            self._pods.absorb(records.answered(answer))
 
 
 def _key(action: Action) -> ActionKey:
