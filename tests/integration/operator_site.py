@@ -42,6 +42,7 @@ LEASE = (
     f"/apis/coordination.k8s.io/v1/namespaces/{operator_process.NAMESPACE}"
     f"/leases/{operator_process.SERVICE_ACCOUNT}"
 )
+NODES = "/api/v1/nodes"
 DEADLINE_S = 60.0
 """The garbage collector learns of new kinds every 30 s; until then it deletes nothing of theirs."""
 
@@ -165,6 +166,21 @@ class Site:
         finally:
             self.admin.post(POLICIES, {"metadata": {"name": name}, "spec": held["spec"]})
 
+    def until_nodes_heard(self) -> None:
+        """Wait until the operator knows all that was changed of nodes: a watch tells in order.
+
+        A job is told of by another watch, and would else be placed on nodes as they were.
+        """
+        name = f"heard-{next(_numbers)}"
+        self.admin.post(NODES, {"metadata": {"name": name}})
+        waiting.until(self._all_nodes_held, "a node more", deadline_s=30)
+        self.admin.delete(f"{NODES}/{name}")
+        waiting.until(self._all_nodes_held, "a node less", deadline_s=30)
+
+    def _all_nodes_held(self) -> bool:
+        (held,) = self.metrics('railwright_watch_records{kind="Node"').values()
+        return held == len(self.admin.get(NODES)["items"])
+
     def metrics(self, name: str) -> dict[str, float]:
         """The operator's series of this name, by their labels as they are printed."""
         status, text = self.operator.probe("/metrics")
@@ -182,7 +198,7 @@ class Floor:
     nodes: list[str] = field(default_factory=list)
 
     def add(self, rack: str, count: int, *, gpus: int = 8) -> list[str]:
-        """More nodes in a rack; their names, which sort as they were made."""
+        """More nodes in a rack, heard of; their names, which sort as they were made."""
         first = len(self.nodes)
         specs = [
             NodeSpec(
@@ -193,6 +209,7 @@ class Floor:
             for number in range(first, first + count)
         ]
         self.site.kwok.add_nodes(specs)
+        self.site.until_nodes_heard()
         made = [spec.name for spec in specs]
         self.nodes.extend(made)
         return made

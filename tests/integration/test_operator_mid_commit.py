@@ -104,6 +104,7 @@ def test_a_node_registered_anew_stands_where_its_labels_say(site: Site) -> None:
         floor.clear()
         labels = {FLOOR_LABEL: floor.name, names.LABEL_RACK: rack}
         site.kwok.add_nodes([NodeSpec(moved, labels, {"nvidia.com/gpu": "8"})])
+        site.until_nodes_heard()
         floor.apply("all", nodes=4).until_bound()
         floor.clear()
         job = floor.apply("second", nodes=3)

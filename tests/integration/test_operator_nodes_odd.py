@@ -121,6 +121,7 @@ def test_an_amount_that_flips_all_the_time_promises_nobody_what_is_not_there(
     placed = job.until_bound_at_last()["nodes"]
     assert len(set(placed)) == 2
     _offer(site, node, "0")
+    site.until_nodes_heard()
     waiting.until(lambda: job.status()["phase"] == "Starting", "still there", deadline_s=5)
     assert floor.apply("more", nodes=1).until_bound()["nodes"][0] in others
     _offer(site, node, "8")

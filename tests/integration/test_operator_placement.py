@@ -57,11 +57,15 @@ def test_no_node_gives_more_than_it_has(site: Site) -> None:
 
 def test_pods_of_others_take_their_room(site: Site) -> None:
     with operator_site.floor_on(site, (2,)) as floor:
-        floor.create(_stranger(floor.nodes[0], gpus=1))
+        holder = floor.apply("holder", nodes=1)
+        (held,) = holder.until_bound()["nodes"]
         job = floor.apply("whole", nodes=2)
-        message = job.until_reason("NotEnoughNodes")["message"]
-        assert "1 of 2 nodes can take one now" in message
-        assert "1 busy" in message
+        job.until_said("1 of 2 nodes can take one now")
+        (other,) = {*floor.nodes} - {held}
+        floor.create(_stranger(other, gpus=1))
+        job.until_said("0 of 2 nodes can take one now")
+        holder.delete()
+        assert "1 busy" in job.until_said("1 of 2 nodes can take one now")["message"]
         job.until_older()
         assert floor.apply("part", nodes=2, gpus=7).until_reason("BehindOthers")
         site.plane.kubectl("-n", floor.name, "delete", "pod", "stranger", "--wait=false")

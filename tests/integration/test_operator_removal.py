@@ -19,6 +19,7 @@ SUCCEEDS = {f"{PREFIX}/run-for": "0.1s"}
 
 def queued(floor: Floor) -> Job:
     floor.site.plane.kubectl("cordon", floor.nodes[0])
+    floor.site.until_nodes_heard()
     job = floor.apply("job", nodes=4)
     job.until_reason("NotEnoughNodes")
     return job
@@ -66,6 +67,7 @@ def test_a_job_deleted_in_any_phase_leaves_nothing_and_gives_its_nodes_back(
     arrange(floor).delete()
     floor.until_nothing_is_left()
     site.plane.kubectl("uncordon", floor.nodes[0])
+    site.until_nodes_heard()
     assert floor.apply("next", nodes=4).until_bound()["nodes"] == floor.nodes
 
 
@@ -86,6 +88,7 @@ def test_a_job_suspended_in_any_phase_frees_its_nodes_and_goes_on_when_told(
     floor.apply("other", nodes=3).until_bound()
     site.plane.kubectl("-n", floor.name, "delete", "tj", "other")
     site.plane.kubectl("uncordon", floor.nodes[0])
+    site.until_nodes_heard()
     job.patch({"suspend": False})
     status = job.until_bound(attempt + 1)
     assert status["restarts"] == (1 if arrange is recovering else 0)

@@ -69,6 +69,7 @@ def test_everything_in_the_life_of_a_job_is_within_the_operators_role(
 
 def test_a_wait_whose_numbers_change_is_one_event(site: Site, floor: Floor) -> None:
     site.plane.kubectl("cordon", floor.nodes[0])
+    site.until_nodes_heard()
     job = floor.apply("job", nodes=4)
     job.until_reason("NotEnoughNodes")
     for cordoned, node in enumerate(floor.nodes[1:], start=2):

@@ -69,6 +69,7 @@ def test_unfit_nodes_are_left_out_counted_by_cause_and_used_when_they_recover(
     site.plane.kubectl("cordon", cordoned)
     site.plane.kubectl("taint", "node", tainted, "railwright.dev/quarantine=:NoSchedule")
     site.kwok.set_ready(unready, False)
+    site.until_nodes_heard()
     job = floor.apply("job", nodes=2)
     message = job.until_said("1 unready, 1 cordoned, 1 tainted")["message"]
     assert "1 of 4 nodes can take one now" in message
@@ -84,6 +85,7 @@ def test_unfit_nodes_are_left_out_counted_by_cause_and_used_when_they_recover(
 def test_a_lasting_taint_keeps_jobs_out_that_do_not_tolerate_it(site: Site) -> None:
     with operator_site.floor_on(site, (1,)) as floor:
         site.plane.kubectl("taint", "node", floor.nodes[0], "example.com/team=blue:NoSchedule")
+        site.until_nodes_heard()
         message = floor.apply("job", nodes=1).until_reason("NeverFits")["message"]
         assert "example.com/team=blue:NoSchedule" in message
         site.plane.kubectl("taint", "node", floor.nodes[0], "example.com/team-")
