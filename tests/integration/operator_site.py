@@ -17,6 +17,7 @@ from typing import Any
 
 from oracle import recorded
 from railwright_api import names
+from railwright_operator.kube.paths import NODES
 from railwright_testbed import (
     ControlPlane,
     ControlPlaneOptions,
@@ -42,7 +43,6 @@ LEASE = (
     f"/apis/coordination.k8s.io/v1/namespaces/{operator_process.NAMESPACE}"
     f"/leases/{operator_process.SERVICE_ACCOUNT}"
 )
-NODES = "/api/v1/nodes"
 DEADLINE_S = 60.0
 """The garbage collector learns of new kinds every 30 s; until then it deletes nothing of theirs."""
 
@@ -167,19 +167,24 @@ class Site:
             self.admin.post(POLICIES, {"metadata": {"name": name}, "spec": held["spec"]})
 
     def until_nodes_heard(self) -> None:
-        """Wait until the operator knows all that was changed of nodes: a watch tells in order.
+        """Wait until the operator knows all that was changed of nodes: a watch tells in order, so
+        who has heard of a node made and deleted last has heard of all before.
 
         A job is told of by another watch, and would else be placed on nodes as they were.
         """
+        self._until_all_nodes_held()  # Or one that is gone unheard stands in for the new one.
         name = f"heard-{next(_numbers)}"
         self.admin.post(NODES, {"metadata": {"name": name}})
-        waiting.until(self._all_nodes_held, "a node more", deadline_s=30)
+        self._until_all_nodes_held()
         self.admin.delete(f"{NODES}/{name}")
-        waiting.until(self._all_nodes_held, "a node less", deadline_s=30)
+        self._until_all_nodes_held()
 
-    def _all_nodes_held(self) -> bool:
-        (held,) = self.metrics('railwright_watch_records{kind="Node"').values()
-        return held == len(self.admin.get(NODES)["items"])
+    def _until_all_nodes_held(self) -> None:
+        def held() -> bool:
+            (count,) = self.metrics('railwright_watch_records{kind="Node"').values()
+            return count == len(self.admin.get(NODES)["items"])
+
+        waiting.until(held, "all nodes, and no other", deadline_s=30)
 
     def metrics(self, name: str) -> dict[str, float]:
         """The operator's series of this name, by their labels as they are printed."""
