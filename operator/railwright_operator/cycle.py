@@ -22,6 +22,7 @@ from railwright_operator.kube import errors
 from railwright_operator.observe import Observer
 from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.report.reporter import Reporter
+from railwright_operator.slices import Slice
 from railwright_operator.write.actuate import Actuator
 from railwright_operator.write.ledger import DeposedError, LedgerStore
 from railwright_scheduler import turn
@@ -122,10 +123,12 @@ class Cycle:
         self._turned_s = self._clock()
 
     async def _look(self) -> World:
+        shared = Slice(self._clock)
         for world in self._observer.look(self._ledger.ledger):
             if world is not None:
                 return world
-            await asyncio.sleep(0)
+            if shared.over:
+                await shared.others()
         raise AssertionError("the last step of a look brings the world")
 
     async def _failed(self, failures: int, error: Exception) -> int:

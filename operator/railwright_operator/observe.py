@@ -37,9 +37,6 @@ UNHEARD_S = SILENT_S + 4.0
 """From here on, after its gang was bound, a launcher never heard of is looked into: it may be that
 its image is being pulled, and it may be that its node died first."""
 
-STEP_JOBS = 250
-"""With thousands of jobs, others get the event loop in between."""
-
 FORGET_S = 60.0
 """How long after its end a job's launchers are still listened to, for their last beats."""
 
@@ -88,8 +85,7 @@ class Observer:
         attempts = self._attempts(ledger, in_flight)
         jobs: list[JobSeen] = []
         for known in self._known.values():
-            if len(jobs) % STEP_JOBS == 0:
-                yield None
+            yield None
             jobs.append(self._job(known, in_flight))
         self._ranks = {seen.job.uid: seen.ranks for seen in jobs if seen.ranks}
         self._witnesses.forget_all_but(self._ranks)

@@ -143,13 +143,12 @@ def assemble(
         rng=rng(),
     )
     server = _server(api, copies, sessions, commits=commits, series=series, is_leader=is_leader)
-    sites = SiteReporter(api, site=copies.site, jobs=copies.jobs, nodes=copies.nodes.records)
     return Parts(
         cycle=cycle,
         copies=copies,
         server=server,
         tasks=(copies.nodes.run, copies.classes.run, lambda: loop_lag.observe(series, clock)),
-        leading=(kubelets.run, events.run, copies.kinds.run, sites.run),
+        leading=(kubelets.run, events.run, copies.kinds.run, _sites(api, copies).run),
     )
 
 
@@ -186,7 +185,7 @@ def _copies(
         jobs=jobs,
         site=settings,
         pod_index=pod_index,
-        kinds=Kinds(api, jobs=jobs, site=settings, wake=wake),
+        kinds=Kinds(api, jobs=jobs, site=settings, wake=wake, clock=clock),
         pods=reflect(paths.PODS, protobuf.POD, records.pod, pod_index.change, records.still_bound),
         nodes=reflect(paths.NODES, protobuf.NODE, nodes.read, nodes.changed),
         classes=reflect(
@@ -195,6 +194,12 @@ def _copies(
             site.priority_class,
             settings.class_seen,
         ),
+    )
+
+
+def _sites(api: Api, copies: Copies) -> SiteReporter:
+    return SiteReporter(
+        api, site=copies.site, jobs=copies.jobs, nodes=copies.nodes.records, clock=clock
     )
 
 

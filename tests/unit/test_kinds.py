@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -50,7 +51,7 @@ class Lists:
 def known_to(lists: Lists, *, wake: Callable[[], None]) -> tuple[Kinds, Jobs]:
     launcher = pods.Launcher("launcher", "http://operator")
     jobs = Jobs(lambda raw: pods.sample(raw, launcher))
-    return Kinds(cast(Api, lists), jobs=jobs, site=Site(), wake=wake), jobs
+    return Kinds(cast(Api, lists), jobs=jobs, site=Site(), wake=wake, clock=time.monotonic), jobs
 
 
 @pytest.mark.parametrize(("event", "left"), [("ADDED", ["a"]), ("DELETED", [])])

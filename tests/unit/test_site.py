@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
@@ -35,7 +36,11 @@ class Office:
         self.jobs = Jobs(lambda raw: raw)
         self.nodes: dict[str, NodeRecord] = {}
         self.reporter = SiteReporter(
-            cast("Api", self.store), site=self.site, jobs=self.jobs, nodes=self.nodes
+            cast("Api", self.store),
+            site=self.site,
+            jobs=self.jobs,
+            nodes=self.nodes,
+            clock=time.monotonic,
         )
         for name in ("a", "b"):
             self.add(QUEUES, reporting.raw_object(name))
@@ -183,6 +188,6 @@ async def test_a_whole_list_drops_queues_and_fabrics_that_are_gone() -> None:
         site.seen(QUEUES, reporting.raw_object(name, version=version))
     site.seen(FABRICS, fabric("old"))
     lists = cast("Api", Lists(5, queues=[reporting.raw_object("kept")]))
-    await Kinds(lists, jobs=jobs, site=site, wake=lambda: None).sync()
+    await Kinds(lists, jobs=jobs, site=site, wake=lambda: None, clock=time.monotonic).sync()
     assert site.queues == ("kept", "younger")
     assert site.fabric is None

@@ -30,6 +30,7 @@ from railwright_operator.report import status, story
 from railwright_operator.report.commits import Commits
 from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.report.events import Events, Story, Subject
+from railwright_operator.slices import Slice
 from railwright_operator.watch.jobs import Jobs, Known, Unreadable
 from railwright_scheduler.attempt import record as records
 from railwright_scheduler.attempt.assessment import Ongoing
@@ -49,9 +50,6 @@ everything that starts or ends changes the numbers of what they wait for.
 
 WRITES_MAX = 16
 """So many statuses are written at a time: telling must not crowd out doing."""
-
-SLICE_S = 0.01
-"""With thousands of jobs, others get the event loop in between."""
 
 PAUSE_BASE_S = 0.5
 PAUSE_CAP_S = 8.0
@@ -110,7 +108,7 @@ class Reporter:
         self._commits.refuse_all_but(plan.records)
         told = sum(record.phase not in FINAL for record in plan.records.values())
         self._retold_s = max(RETOLD_S, told / RETOLD_PER_S_MAX)
-        started_s = self._clock()
+        shared = Slice(self._clock)
         for uid in [*plan.records, *(unread.keys() - plan.records.keys())]:
             if uid in self._under_way or not self._pauses.over(uid):
                 continue
@@ -124,9 +122,8 @@ class Reporter:
                 continue
             if telling is not None:
                 self._start(uid, telling)
-            if self._clock() - started_s > SLICE_S:
-                await asyncio.sleep(0)
-                started_s = self._clock()
+            if shared.over:
+                await shared.others()
 
     def _forget_all_but(self, uids: Collection[str]) -> None:
         self._written_s = {uid: at for uid, at in self._written_s.items() if uid in uids}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from railwright_api import names
@@ -14,6 +14,7 @@ from railwright_operator.kube import bodies, errors, paths
 from railwright_operator.kube.client import Api
 from railwright_operator.report import bounds
 from railwright_operator.report.status import difference
+from railwright_operator.slices import Slice
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.records import NodeRecord
 from railwright_operator.watch.site import Site
@@ -31,12 +32,19 @@ class SiteReporter:
     """Writes these statuses when they change, now and then, apart from the jobs' own turn."""
 
     def __init__(
-        self, api: Api, *, site: Site, jobs: Jobs, nodes: Mapping[str, NodeRecord]
+        self,
+        api: Api,
+        *,
+        site: Site,
+        jobs: Jobs,
+        nodes: Mapping[str, NodeRecord],
+        clock: Callable[[], float],
     ) -> None:
         self._api = api
         self._site = site
         self._jobs = jobs
         self._nodes = nodes
+        self._clock = clock
 
     def __repr__(self) -> str:
         return f"<SiteReporter {self._site!r}>"
@@ -51,7 +59,7 @@ class SiteReporter:
         """Write what changed. What goes wrong with one object is logged and leaves the others."""
         for name, status in self._queues().items():
             await self._one(names.QUEUES, self._site.queue(name), status)
-        await self._one(names.FABRICS, self._site.fabric, self._fabric())
+        await self._one(names.FABRICS, self._site.fabric, await self._fabric())
 
     def _queues(self) -> dict[str, Status]:
         waiting: collections.Counter[str] = collections.Counter()
@@ -63,15 +71,21 @@ class SiteReporter:
             name: {"waiting": waiting[name], "running": running[name]} for name in self._site.queues
         }
 
-    def _fabric(self) -> Status:
+    async def _fabric(self) -> Status:
         levels = self._site.levels
-        paths_ = [tiers.path(node.labels, levels) for node in self._nodes.values()]
-        counts = zip(levels, tiers.census(paths_, levels), strict=True)
-        labelled = tiers.present(levels, (node.labels for node in self._nodes.values()))
         nodes = sorted(self._nodes.values(), key=lambda node: node.name)
-        problems = [found for node in nodes for found in _problems(node, labelled)]
+        labelled = tiers.present(levels, (node.labels for node in nodes))
+        places: list[tuple[str, ...]] = []
+        problems: list[Status] = []
+        shared = Slice(self._clock)
+        for node in nodes:
+            if shared.over:
+                await shared.others()
+            places.append(tiers.path(node.labels, levels))
+            problems.extend(_problems(node, labelled))
+        counts = zip(levels, tiers.census(places, levels), strict=True)
         return {
-            "nodes": len(self._nodes),
+            "nodes": len(nodes),
             "domains": [{"level": level, "count": count} for level, count in counts],
             "problems": problems[:PROBLEMS_MAX],
             "problemCount": len(problems),

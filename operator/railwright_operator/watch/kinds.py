@@ -18,6 +18,7 @@ from typing import Any
 from railwright_api import names
 from railwright_operator.kube import errors, paths
 from railwright_operator.kube.client import Api
+from railwright_operator.slices import Slice
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.site import Site
 
@@ -28,18 +29,25 @@ RELISTED_S = 1.0
 """The pause before a list that kopf's own list called for: one for all that it brings."""
 
 PAGE_OBJECTS = 250
-SLICE_OBJECTS = 25
-"""Read at a time: a job is checked and its pod rendered, and others wait meanwhile."""
 
 
 class Kinds:
     """Jobs, queues and the fabric's levels, fed by lists and by kopf."""
 
-    def __init__(self, api: Api, *, jobs: Jobs, site: Site, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        api: Api,
+        *,
+        jobs: Jobs,
+        site: Site,
+        wake: Callable[[], None],
+        clock: Callable[[], float],
+    ) -> None:
         self._api = api
         self._jobs = jobs
         self._site = site
         self._wake = wake
+        self._clock = clock
         self._relisted = asyncio.Event()
 
     def seen(self, plural: str, raw: dict[str, Any], event: str | None) -> None:
@@ -62,9 +70,10 @@ class Kinds:
             raws, version = await self._list(plural)
             self._site.listed(plural, raws, version=version)
         listed, version = await self._list(names.TRAINING_JOBS)
-        for number, raw in enumerate(listed):
-            if number % SLICE_OBJECTS == 0:
-                await asyncio.sleep(0)
+        shared = Slice(self._clock)
+        for raw in listed:
+            if shared.over:
+                await shared.others()
             self._jobs.absorb(raw)
         self._jobs.discard_unlisted({raw["metadata"]["uid"] for raw in listed}, version=version)
         self._wake()

@@ -29,15 +29,13 @@ from railwright_operator import backoff
 from railwright_operator.kube import errors
 from railwright_operator.kube.client import Api
 from railwright_operator.metrics import WatchMetrics
+from railwright_operator.slices import Slice
 from railwright_operator.watch import excerpts
 from railwright_operator.watch.excerpts import Event, Excerpt, F, Found, Identity, Page, Undeclared
 
 logger = logging.getLogger(__name__)
 
 PAGE_OBJECTS = 500
-SLICE_OBJECTS = 100
-"""Others get the event loop in between."""
-
 PAGE_DEADLINE_S = 30.0
 STALL_S = 75.0
 WATCH_S = 300
@@ -207,6 +205,7 @@ class Reflector(Generic[R]):
         started_s = self._clock()
         seen: set[str] = set()
         version = 0
+        shared = Slice(self._clock)
         async with contextlib.aclosing(self._pages()) as pages:
             async for page in pages:
                 self._heard()
@@ -214,9 +213,10 @@ class Reflector(Generic[R]):
                 if version < self._newest:
                     self._metrics.errors.labels(self._kind, "rewound").inc()
                     raise StoreWentBackError(f"{self._kind}: from {self._newest} to {version}")
-                for number, item in enumerate(page.items):
-                    if number % SLICE_OBJECTS == 0:
-                        await asyncio.sleep(0)
+                await shared.others()
+                for item in page.items:
+                    if shared.over:
+                        await shared.others()
                     found = self._excerpt.listed(item)
                     seen.add(found.metadata.uid)
                     self._take(found)

@@ -1,0 +1,57 @@
+"""Work on thousands of things never keeps the event loop longer than a slice and one thing."""
+
+from __future__ import annotations
+
+import asyncio
+
+from railwright_operator.slices import SLICE_S, Slice
+
+STEP_S = SLICE_S / 4
+
+
+class Shared:
+    """A loop with a clock that only work moves, and how long somebody else waited at most."""
+
+    def __init__(self) -> None:
+        self.now_s = self.seen_s = self.waited_s = 0.0
+
+    async def somebody_else(self) -> None:
+        while True:
+            self.waited_s = max(self.waited_s, self.now_s - self.seen_s)
+            self.seen_s = self.now_s
+            await asyncio.sleep(0)
+
+    async def work(self, steps: int) -> None:
+        shared = Slice(lambda: self.now_s)
+        for _ in range(steps):
+            if shared.over:
+                await shared.others()
+            self.now_s += STEP_S
+
+
+async def test_others_wait_no_longer_than_a_slice_and_a_step() -> None:
+    loop = Shared()
+    other = asyncio.create_task(loop.somebody_else())
+    await asyncio.sleep(0)
+    await loop.work(1_000)
+    await asyncio.sleep(0)
+    other.cancel()
+    assert SLICE_S <= loop.waited_s <= SLICE_S + STEP_S
+
+
+async def test_two_at_work_make_others_wait_for_both_of_their_slices_and_no_more() -> None:
+    loop = Shared()
+    other = asyncio.create_task(loop.somebody_else())
+    await asyncio.sleep(0)
+    await asyncio.gather(loop.work(1_000), loop.work(1_000))
+    other.cancel()
+    assert loop.waited_s <= 2 * (SLICE_S + STEP_S)
+
+
+async def test_what_is_done_within_a_slice_gives_way_to_nobody() -> None:
+    loop = Shared()
+    other = asyncio.create_task(loop.somebody_else())
+    await asyncio.sleep(0)
+    await loop.work(4)
+    assert loop.seen_s == 0.0
+    other.cancel()
