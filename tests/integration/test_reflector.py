@@ -293,6 +293,7 @@ async def test_an_outage_of_the_server_is_survived(
         copy_of(api, namespace) as (copy, _),
     ):
         await write(api, namespace, one="a")
+        await shell.until(lambda: texts(copy) == {"one": "a"}, "the object")
         await asyncio.to_thread(control_plane.stop_api_server)
         try:
             await shell.until(lambda: copy.errors >= 2, "failed attempts")
