@@ -213,7 +213,7 @@ class Reflector(Generic[R]):
                 if version < self._newest:
                     self._metrics.errors.labels(self._kind, "rewound").inc()
                     raise StoreWentBackError(f"{self._kind}: from {self._newest} to {version}")
-                await shared.others()
+                await shared.others()  # The next page is asked for before this one is taken in.
                 for item in page.items:
                     if shared.over:
                         await shared.others()
