@@ -1,0 +1,1 @@
+"""``railwright``: what people ask on the command line."""

@@ -1,0 +1,239 @@
+"""``railwright explain``: how long a step of a workload takes, and what of."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+
+from railwright_cli import workloads
+from railwright_cli.asking import UsageError
+from railwright_reading import workloads as reading
+from railwright_scheduler.communication import derive, graph
+from railwright_scheduler.communication.graph import Communicator
+from railwright_scheduler.cost import step
+from railwright_scheduler.cost.hardware import MACHINES, NETWORKS, Machine, hops
+from railwright_scheduler.cost.step import StepTime
+from railwright_scheduler.workload import (
+    Framework,
+    Parallelism,
+    Recipe,
+    Transformer,
+    Workload,
+)
+
+DAY_S = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A workload on machines of one kind, and its predicted step; ``latency_s`` of a small message
+    between the farthest two, where the network is told."""
+
+    model: Transformer
+    split: Parallelism
+    recipe: Recipe
+    machine: Machine
+    latency_s: float = 0.0
+
+    @property
+    def nodes(self) -> int:
+        """How many machines its ranks fill."""
+        return -(-self.split.ranks // self.machine.devices)
+
+    @property
+    def step(self) -> StepTime:
+        """Of what a step takes how long."""
+        return step.predict(self.model, self.split, self.recipe, self.machine)
+
+    @property
+    def tokens(self) -> int:
+        """Of a step."""
+        return self.recipe.global_batch * self.recipe.sequence
+
+    @property
+    def _least(self) -> int:
+        """Ranks that replicas come by: so many that experts and shards are shared evenly."""
+        split = self.split
+        apart = split.tensor if self.recipe.framework is Framework.DEEPSPEED else 1
+        whole = split.expert * split.replicas * apart if self.model.experts else split.replicas
+        stage = math.lcm(split.tensor * split.context, whole)
+        return math.lcm(stage * split.pipeline, self.machine.devices)
+
+    def on(self, nodes: int) -> Case:
+        """The same with more replicas, each with as much to do as before. Raises UsageError where
+        so many nodes are no whole number of replicas."""
+        least = self._least
+        ranks = nodes * self.machine.devices
+        if ranks % least:
+            near = max(least, round(ranks / least) * least) / self.machine.devices
+            rule = f"replicas, with all that they share, come by {least:,} ranks"
+            raise UsageError(f"--scale {nodes}: {rule}, such as {near:g} nodes")
+        data = ranks // (self.split.ranks // self.split.data)
+        batch = self.recipe.global_batch // self.split.data * data
+        return replace(
+            self,
+            split=replace(self.split, data=data),
+            recipe=replace(self.recipe, global_batch=batch),
+        )
+
+
+def add(commands: Any) -> None:
+    """Add the subcommand."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "explain",
+        help="the predicted time of a training step, and what it goes into",
+        description=__doc__,
+    )
+    parser.add_argument("file", type=Path, help="a workload: model, parallelism, training")
+    parser.add_argument("--machine", choices=sorted(MACHINES), required=True)
+    parser.add_argument("--network", choices=sorted(NETWORKS), help="the switches between machines")
+    parser.add_argument(
+        "--tiers", type=int, choices=range(1, 7), metavar="N", help="so many tiers of them, 1 to 6"
+    )
+    parser.add_argument("--sharp", action="store_true", help="they add up what crosses them")
+    parser.add_argument("--tokens", type=float, metavar="N", help="how many days N tokens take")
+    parser.add_argument("--scale", metavar="NODES,…", help="the same on so many nodes each")
+    parser.add_argument("-o", "--output", choices=("text", "json", "graphml"), default="text")
+    parser.set_defaults(answer=_answer)
+
+
+def _answer(asked: argparse.Namespace) -> str:
+    workload = reading.workload(workloads.read(asked.file))
+    case = Case(*workload.parts, *_machine(asked))
+    _check(case)
+    if asked.tokens is not None and not 1 <= asked.tokens < 1e18:
+        raise UsageError(f"--tokens {asked.tokens:g}: expected 1 to 1e18")
+    scaled = [case.on(nodes) for nodes in _counts(asked.scale)] if asked.scale else []
+    if asked.output == "graphml":
+        return "\n".join(nx.generate_graphml(_graph(case))) + "\n"
+    if asked.output == "json":
+        return json.dumps(_json(case, asked.tokens, scaled), indent=1) + "\n"
+    return "\n".join([*_text(case, asked.tokens), *_scaling(scaled), ""])
+
+
+def _machine(asked: argparse.Namespace) -> tuple[Machine, float]:
+    """The machine on its network, and the latency between the farthest two."""
+    machine = MACHINES[asked.machine]
+    if asked.network is None:
+        if asked.sharp or asked.tiers:
+            raise UsageError(f"--tiers and --sharp are of a network: --network {min(NETWORKS)}")
+        return machine, 0.0
+    switches, tiers = NETWORKS[asked.network], asked.tiers or 1
+    if asked.sharp and not switches.sharp_s:
+        raise UsageError(f"--sharp: switches of {switches.name} add nothing up")
+    return machine.behind(switches, tiers, sharp=asked.sharp), switches.latency_s(hops(tiers))
+
+
+def _check(case: Case) -> None:
+    """Raises UsageError where the machines cannot do what the workload asks."""
+    why = step.misfit(Workload(case.model, case.split, case.recipe), case.machine)
+    if why:
+        raise UsageError(f"--machine {case.machine.name}: {why}")
+
+
+def _counts(said: str) -> list[int]:
+    counts = [part.strip() for part in said.split(",")]
+    if not all(part.isdecimal() and 1 <= int(part) <= 1 << 14 for part in counts):
+        raise UsageError(f"--scale {said}: expected numbers of nodes, such as 8,64,512")
+    return [int(part) for part in counts]
+
+
+def _communicators(case: Case) -> tuple[Communicator, ...]:
+    return derive.communicators(case.model, case.split, case.recipe)
+
+
+def _graph(case: Case) -> nx.Graph:
+    """Ranks, and the bytes that each two exchange in a step."""
+    found = nx.Graph()
+    found.add_nodes_from(range(case.split.ranks + case.split.servers))
+    for (one, other), size in graph.pairs(_communicators(case)).items():
+        found.add_edge(one, other, bytes=size)
+    return found
+
+
+def _text(case: Case, tokens: float | None) -> Iterator[str]:
+    took = case.step
+    rate = case.tokens / took.total
+    yield (
+        f"{case.split.ranks:,} ranks on {case.nodes:,} × {case.machine.name}: a step of "
+        f"{case.tokens:,} tokens takes {_seconds(took.total)}"
+    )
+    yield f"{rate:,.0f} tokens/s, {rate / case.split.ranks:,.0f} a device"
+    if tokens is not None:
+        yield f"{tokens:,.0f} tokens take {_days(case, tokens):,.1f} days"
+    if case.latency_s:
+        yield f"{case.latency_s * 1e6:.3g} us between the farthest two"
+    yield ""
+    for name, seconds in took.parts:
+        yield f"  {name:<18} {_seconds(seconds):>10} {seconds / took.total:>6.1%}"
+    yield ""
+    yield "sent by one rank in a step:"
+    sending = (each for each in _communicators(case) if each.ranks > 1)
+    for each in sorted(sending, key=lambda each: (-each.sent, each.name)):
+        how = ", ".join(dict.fromkeys(traffic.collective.value for traffic in each.traffic))
+        yield f"  {each.name:<18} {_size(each.sent):>10} among {each.ranks:,}: {how}"
+
+
+def _scaling(cases: list[Case]) -> Iterator[str]:
+    if not cases:
+        return
+    yield ""
+    yield "  nodes   ranks       step  tokens/s a device  efficiency"
+    first = _per_rank(cases[0])
+    for case in cases:
+        rate = _per_rank(case)
+        yield (
+            f"  {case.nodes:>5,} {case.split.ranks:>7,} {_seconds(case.step.total):>10} "
+            f"{rate:>18,.0f} {rate / first:>11.1%}"
+        )
+
+
+def _json(case: Case, tokens: float | None, scaled: list[Case]) -> dict[str, Any]:
+    took = case.step
+    answer: dict[str, Any] = {
+        "ranks": case.split.ranks,
+        "nodes": case.nodes,
+        "machine": case.machine.name,
+        "stepSeconds": took.total,
+        "parts": dict(took.parts),
+        "tokensPerSecond": case.tokens / took.total,
+        "communicators": [
+            {"name": each.name, "ranks": each.ranks, "sentBytes": each.sent}
+            for each in _communicators(case)
+        ],
+        "scale": [
+            {"nodes": each.nodes, "stepSeconds": each.step.total, "tokensPerRank": _per_rank(each)}
+            for each in scaled
+        ],
+    }
+    if case.latency_s:
+        answer["latencySeconds"] = case.latency_s
+    if tokens is not None:
+        answer["days"] = _days(case, tokens)
+    return answer
+
+
+def _per_rank(case: Case) -> float:
+    """Tokens a second."""
+    return case.tokens / case.step.total / case.split.ranks
+
+
+def _days(case: Case, tokens: float) -> float:
+    return tokens / case.tokens * case.step.total / DAY_S
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:,.3g} s" if seconds >= 1 else f"{seconds * 1e3:,.3g} ms"
+
+
+def _size(size: float) -> str:
+    units = ("B", "kB", "MB", "GB", "TB", "PB")
+    power = min(len(units) - 1, max(0, math.floor(math.log(max(size, 1), 1000))))
+    return f"{size / 1000**power:.3g} {units[power]}"

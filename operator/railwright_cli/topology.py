@@ -1,0 +1,162 @@
+"""``railwright topology``: the network as sources tell of it, and what they disagree on.
+
+Without files it is that of the cluster: the labels of its nodes, and the files that its operator is
+given. A file is known by its name (topology.conf); one of another name is topology.conf=FILE.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+
+from railwright_cli import cluster, picture, tree
+from railwright_cli.asking import UsageError
+from railwright_cli.cluster import Cluster
+from railwright_topology import fabric, graphs
+from railwright_topology.fabric import Fabric, Told
+from railwright_topology.networks import Network
+from railwright_topology.sources import formats, labels
+from railwright_topology.sources.formats import File
+from railwright_topology.wiring import WiringError
+
+REFUSED = (UsageError, WiringError, OSError, UnicodeDecodeError, *cluster.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What is shown: the fabric, what could not be read of it, and the nodes of a job."""
+
+    fabric: Fabric
+    problems: tuple[str, ...] = ()
+    job: str = ""
+    ranks: dict[str, int] = field(default_factory=dict)
+
+
+def add(commands: Any) -> None:
+    """Add the subcommand."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "topology",
+        help="levels, rails, conflicts and faults of a network",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "files", nargs="*", metavar="FILE", help=f"one of {', '.join(sorted(formats.READERS))}"
+    )
+    parser.add_argument("-o", "--output", choices=_FORMATS, default="tree")
+    parser.add_argument("--job", metavar="NAMESPACE/NAME", help="a job of the cluster to mark")
+    parser.set_defaults(answer=_answer)
+
+
+def _answer(asked: argparse.Namespace) -> str:
+    if asked.files and asked.job:
+        raise UsageError(
+            "--job is a job of the cluster, and files stand for no cluster: one of them"
+        )
+    view = _of_files(asked.files) if asked.files else _of_the_cluster(asked.job or "")
+    return _FORMATS[asked.output](view)
+
+
+def _of_files(given: list[str]) -> View:
+    told = [each for file in map(_file, given) for each in formats.read(file)]
+    accounts = (each.account if isinstance(each, Network) else each for each in told)
+    nodes = frozenset().union(*(account.nodes for account in accounts))
+    return View(fabric.of(nodes, told))
+
+
+def _file(given: str) -> File:
+    name, sign, path = given.partition("=")
+    if not sign or name.removesuffix(".gz") not in formats.READERS:
+        name, path = "", given
+    content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    place = "" if name else str(Path(path).parent)
+    return File("" if place == "." else place, name or Path(path).name, content)
+
+
+def _of_the_cluster(job: str) -> View:
+    found = Cluster()
+    nodes = found.labels()
+    told: list[Told] = list(labels.accounts(nodes, found.levels()))
+    problems = []
+    for file in found.files():
+        try:
+            told += formats.read(file)
+        except WiringError as refused:
+            problems.append(str(refused))
+    namespace, _, name = job.rpartition("/")
+    ranks = enumerate(found.nodes_of(namespace or "default", name)) if job else ()
+    marked = {node: rank for rank, node in ranks}
+    return View(fabric.of(nodes.keys(), told), tuple(problems), job, marked)
+
+
+def _tree(view: View) -> str:
+    return "\n".join([*tree.lines(view.fabric, view.ranks), *_amiss(view), ""])
+
+
+def _amiss(view: View) -> list[str]:
+    told = [f"not read: {problem}" for problem in view.problems]
+    told.extend(tree.conflicts(view.fabric))
+    told += [fault for network in view.fabric.networks for fault in network.faults]
+    told += [f"{a.source}: {said}" for a in view.fabric.accounts for said in a.strange]
+    if view.job and not view.ranks:
+        told.append(f"job {view.job} has no nodes now")
+    found = [tree.count(len(told), "finding") if told else "nothing is amiss"]
+    return ["", *found, *(f"- {each}" for each in told)]
+
+
+def _json(view: View) -> str:
+    found = view.fabric
+    answer = {
+        "levels": list(found.levels),
+        "nodes": {node: list(place) for node, place in found.places.items()},
+        "islands": dict(found.agreement.islands.domains) if found.agreement.islands else {},
+        "sources": [account.source for account in found.accounts],
+        "networks": [
+            {"source": network.wiring.source, "hosts": network.hosts, "rails": network.rails}
+            for network in found.networks
+        ],
+        "findings": _amiss(view)[2:],
+        "graph": nx.node_link_data(graphs.of(found), edges="edges"),
+    }
+    return json.dumps(answer, indent=1) + "\n"
+
+
+def _graphml(view: View) -> str:
+    return "\n".join(nx.generate_graphml(graphs.of(view.fabric))) + "\n"
+
+
+def _dot(view: View) -> str:
+    """Graphviz: one row for each tier, the outermost at the top."""
+    graph = graphs.of(view.fabric)
+    rows: dict[int, list[str]] = {}
+    for name, tier in sorted(graph.nodes(data="tier")):
+        rows.setdefault(tier, []).append(_quoted(name))
+    lines = ["graph fabric {", "  rankdir=BT; ranksep=2; node [shape=box];"]
+    lines += [f"  {{ rank=same; {'; '.join(row)} }}" for _, row in sorted(rows.items())]
+    for one, other, label in sorted(graph.edges(data="speed", default="")):
+        lines.append(f"  {_quoted(one)} -- {_quoted(other)} [label={_quoted(label)}];")
+    return "\n".join([*lines, "}", ""])
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _svg(view: View) -> str:
+    return picture.svg(view.fabric, view.ranks, title=view.job)
+
+
+_FORMATS: dict[str, Callable[[View], str]] = {
+    "tree": _tree,
+    "json": _json,
+    "dot": _dot,
+    "svg": _svg,
+    "graphml": _graphml,
+}

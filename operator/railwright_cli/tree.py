@@ -1,0 +1,105 @@
+"""A fabric in words: its levels, its networks, and the domains as a tree."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from railwright_topology import agreement, speeds
+from railwright_topology.fabric import UNKNOWN, Fabric, short
+from railwright_topology.folding import fold
+from railwright_topology.networks import Network
+from railwright_topology.plugs import natural
+
+
+def lines(fabric: Fabric, ranks: Mapping[str, int]) -> Iterator[str]:
+    """All of it; ``ranks`` are the nodes of a job, which are told wherever they stand."""
+    yield count(len(fabric.places), "node")
+    for level, name in enumerate(fabric.levels):
+        sizes = fabric.sizes(fabric.places, level)
+        tier = fabric.agreement.tiers[-1 - level]
+        others = f"; {count(len(tier.filled), 'node')} by others" if tier.filled else ""
+        domains = count(len(sizes), "domain")
+        yield f"  {name}: {domains} of {_sizes(sizes.values())} ({tier.source}{others})"
+    if islands := fabric.agreement.islands:
+        found = count(len({*islands.domains.values()}), "island")
+        yield f"  {found} of device links, {count(len(islands.domains), 'node')} ({islands.source})"
+    for network in fabric.networks:
+        yield from _network(network)
+    yield ""
+    yield from _domains(fabric, ranks)
+
+
+def conflicts(fabric: Fabric) -> Iterator[str]:
+    """What sources disagree on."""
+    for its in agreement.alike(fabric.agreement.conflicts):
+        nodes = fold(conflict.node for conflict in its)
+        yield f"{nodes}: {agreement.told(its[0])} ({its[0].level})"
+    for source, name in fabric.agreement.unmatched:
+        yield f"{name} is not used: it fits between none of the tiers of sources before {source}"
+
+
+def count(number: int, what: str) -> str:
+    """So many of something."""
+    plural = "es" if what.endswith("ch") else "s"
+    return f"{number:,} {what}{plural if number != 1 else ''}"
+
+
+def _sizes(sizes: Collection[int]) -> str:
+    low, high = min(sizes, default=0), max(sizes, default=0)
+    return count(low, "node") if low == high else f"{low:,} to {high:,} nodes"
+
+
+def _network(network: Network) -> Iterator[str]:
+    wiring, layers = network.wiring, network.layers
+    rails = count(network.rails, "rail") if network.rails else "no rails"
+    yield (
+        f"  {wiring.source}: {count(network.hosts, 'host')}, "
+        f"{count(len(wiring.uplinks), 'adapter')} on {rails}, "
+        f"{count(len(wiring.switches), 'switch')}"
+    )
+    ratios = network.oversubscription()
+    for tier in range(len(layers.domains), 0, -1):
+        switches = [switch for switch in wiring.switches if layers.tiers.get(switch.id) == tier]
+        line = f"    tier {tier}: {count(len(switches), 'switch')}"
+        if tier in ratios:
+            line += f", oversubscription {ratios[tier]:.3g} : 1"
+        reducing = sum(switch.reduces for switch in switches)
+        yield line + (f", {reducing:,} reduce (SHARP)" if reducing else "")
+    for speed, adapters in network.speeds().items():
+        yield f"    {count(adapters, 'adapter')} at {speeds.told(speed) if speed else 'no speed'}"
+
+
+def in_order(fabric: Fabric) -> list[str]:
+    """The nodes of each domain together, as people count; those of none come last."""
+    return sorted(fabric.places, key=lambda node: (*_steps(fabric.place(node)), natural(node)))
+
+
+def _steps(place: Iterable[str]) -> Iterator[tuple[bool, object]]:
+    return ((domain == UNKNOWN, natural(domain)) for domain in place)
+
+
+def _domains(fabric: Fabric, ranks: Mapping[str, int]) -> Iterator[str]:
+    """Nodes of no known domain stand where the domain would."""
+
+    def below(nodes: list[str], level: int, lead: str, above: str) -> Iterator[str]:
+        inside: dict[str, list[str]] = {}
+        for node in nodes:
+            inside.setdefault(fabric.place(node)[level], []).append(node)
+        last = [*inside][-1] if inside else UNKNOWN
+        for domain, its in inside.items():
+            branch, inner = ("└─ ", "   ") if domain == last else ("├─ ", "│  ")
+            if not level:
+                branch = inner = ""
+            yield f"{lead}{branch}{_domain(short(domain, above), its, ranks)}"
+            if any(any(fabric.place(node)[level + 1 :]) for node in its):
+                yield from below(its, level + 1, lead + inner, domain)
+
+    nodes = in_order(fabric)
+    yield from below(nodes, 0, "", "") if fabric.levels else [_domain(UNKNOWN, nodes, ranks)]
+
+
+def _domain(domain: str, nodes: list[str], ranks: Mapping[str, int]) -> str:
+    where = f"in {domain}" if domain != UNKNOWN else "in no known domain"
+    line = f"{count(len(nodes), 'node')} {fold(nodes)} {where}"
+    mine = [str(ranks[node]) for node in nodes if node in ranks]
+    return f"{line}, node ranks {fold(mine)}" if mine else line

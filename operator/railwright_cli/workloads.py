@@ -1,0 +1,44 @@
+"""A workload's file, read: what is wrong with it is said with the line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from railwright_api.workload import Workload
+from railwright_topology.sources import documents
+from railwright_topology.sources.documents import Value
+from railwright_topology.wiring import WiringError
+
+
+def read(path: Path) -> Workload:
+    """Read a file. Raises WiringError with the line, or OSError."""
+    source = str(path)
+    document = documents.read(source, path.read_text(encoding="utf-8"))
+    try:
+        return Workload.model_validate(_plain(document))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        rule = f"{place}: {first['msg']}" if place else first["msg"].removeprefix("Value error, ")
+        raise WiringError(source, _line(document, first["loc"]), rule) from error
+
+
+def _plain(value: Value) -> object:
+    content = value.content
+    if isinstance(content, str):
+        return content
+    if isinstance(content, tuple):
+        return [_plain(each) for each in content]
+    return {key: _plain(each) for key, each in content.items()}
+
+
+def _line(value: Value, place: tuple[int | str, ...]) -> int:
+    """Where the value at this place stands, or what it would stand in."""
+    for step in place:
+        if not isinstance(value.content, Mapping) or step not in value.content:
+            break
+        value = value.content[str(step)]
+    return value.line

@@ -1,0 +1,159 @@
+"""What is known of the network, put together again whenever something about it changes.
+
+Two kinds of sources: the labels of nodes, and the files that a site gives us. Files are read apart
+from the turns, as large ones take seconds; what labels and files say is put together between two
+turns, so that a turn sees the nodes as they are labelled by then. Both in a thread: the loop goes
+on meanwhile.
+
+A file that cannot be used is refused with its line and the rule, and what it said before stays, as
+long as this process lives: a new leader knows only what it can read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from railwright_operator.watch.files import FilesRecord
+from railwright_operator.watch.records import NodeRecord
+from railwright_operator.watch.site import Site
+from railwright_topology import fabric
+from railwright_topology.fabric import Fabric, Told
+from railwright_topology.sources import formats, labels
+from railwright_topology.sources.formats import File
+from railwright_topology.wiring import WiringError
+
+logger = logging.getLogger(__name__)
+
+AGAIN_S = 60.0
+"""The pause before it is tried again where it could not be put together."""
+
+Labels = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class FileRead:
+    """A file as it is now. ``told`` is what its newest content that could be read says, and
+    ``problem`` why the content that it has cannot; empty if it can."""
+
+    file: File
+    told: tuple[Told, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The fabric, and the files that it comes from. ``problem`` says why the fabric is not of what
+    was seen last; empty if it is."""
+
+    fabric: Fabric
+    files: tuple[FileRead, ...] = ()
+    problem: str = ""
+
+
+class Discovery:
+    """The fabric as of the last time that it was asked for anew."""
+
+    def __init__(self, site: Site, wake: Callable[[], None]) -> None:
+        self._site = site
+        self._wake = wake
+        self._nodes: dict[str, NodeRecord] = {}
+        self._given: dict[str, FilesRecord] = {}
+        self._news = asyncio.Event()
+        self._read: tuple[FileRead, ...] = ()
+        self._configured: tuple[str, ...] = ()
+        self._stale = True
+        self.found = Found(Fabric())
+
+    def __repr__(self) -> str:
+        return f"<Discovery levels={self.found.fabric.levels} files={len(self._read)}>"
+
+    def node_changed(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
+        """A node changed; None stands for absence. Most changes say nothing of where it stands."""
+        if old is not None:
+            self._nodes.pop(old.uid, None)
+        if new is not None:
+            self._nodes[new.uid] = new
+        self._stale |= self._said(old) != self._said(new)
+
+    def _said(self, node: NodeRecord | None) -> tuple[str, Labels] | None:
+        return (node.name, labels.read_of(node.labels, self._site.levels)) if node else None
+
+    def files_changed(self, old: FilesRecord | None, new: FilesRecord | None) -> None:
+        """A ConfigMap with files changed."""
+        if old is not None:
+            self._given.pop(old.uid, None)
+        if new is not None:
+            self._given[new.uid] = new
+        self._news.set()
+
+    async def run(self) -> None:
+        """Read files as they change, until cancelled."""
+        while True:
+            await self._news.wait()
+            await self.read_files()
+            self._wake()
+
+    async def read_files(self) -> None:
+        """Read what is new of files."""
+        self._news.clear()
+        files = [file for record in self._given.values() for file in record.files]
+        read = await asyncio.to_thread(_read_all, files, self._read)
+        self._stale |= read != self._read
+        self._read = read
+
+    async def refresh(self) -> None:
+        """Put it together again if anything changed since. What goes wrong leaves the fabric as it
+        was, and is told."""
+        configured = self._site.levels
+        if not self._stale and self._configured == configured:
+            return
+        self._stale, self._configured = False, configured
+        nodes, read = {node.name: node.labels for node in self._nodes.values()}, self._read
+        try:
+            self.found = await asyncio.to_thread(
+                _put_together, nodes, read, configured=configured, before=self.found
+            )
+        except Exception as error:
+            logger.exception("fabric not put together", extra={"error": str(error)})
+            problem = f"the network is as it was known before: {type(error).__name__}"
+            self.found = replace(self.found, problem=problem)
+            # It may have been a moment's want of memory or threads.
+            asyncio.get_running_loop().call_later(AGAIN_S, self._again)
+
+    def _again(self) -> None:
+        self._stale = True
+        self._wake()
+
+
+def _put_together(
+    nodes: Mapping[str, Labels],
+    read: tuple[FileRead, ...],
+    *,
+    configured: tuple[str, ...],
+    before: Found,
+) -> Found:
+    told = [each for one in read for each in one.told]
+    found = fabric.of(nodes.keys(), [*labels.accounts(nodes, configured), *told])
+    return Found(before.fabric if found == before.fabric else found, read)
+
+
+def _read_all(files: Sequence[File], before: Sequence[FileRead]) -> tuple[FileRead, ...]:
+    held = {str(read.file): read for read in before}
+    return tuple(_read(file, held.get(str(file))) for file in sorted(files, key=str))
+
+
+def _read(file: File, held: FileRead | None) -> FileRead:
+    """Read it if it is news; what it said before stays where it cannot be read."""
+    if held is not None and held.file == file:
+        return held
+    said = held.told if held is not None else ()
+    try:
+        return FileRead(file, formats.read(file))
+    except WiringError as refused:
+        return FileRead(file, said, str(refused))
+    except Exception as error:
+        logger.exception("file not read", extra={"file": str(file), "error": str(error)})
+        return FileRead(file, said, f"could not be read: {type(error).__name__}")

@@ -1,0 +1,163 @@
+"""The status of the fabric: what was found, by whom, what they disagree on, what is amiss."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from railwright_api.fabric import (
+    CONFLICTS_MAX,
+    FAULTS_MAX,
+    LEVELS_MAX,
+    NETWORKS_MAX,
+    PROBLEMS_MAX,
+    SOURCES_MAX,
+)
+from railwright_operator.discovery import FileRead, Found
+from railwright_operator.report import bounds
+from railwright_operator.slices import Slice
+from railwright_operator.watch.records import NodeRecord
+from railwright_topology import agreement, speeds
+from railwright_topology.accounts import Account
+from railwright_topology.agreement import Conflict
+from railwright_topology.fabric import UNKNOWN, Fabric
+from railwright_topology.networks import Network
+
+Status = dict[str, Any]
+
+
+def standing(found: Found) -> Status:
+    """What was found, and what sources disagree on. Whatever sources say, the schema takes it."""
+    fabric = found.fabric
+    conflicts = fabric.agreement.conflicts
+    return {
+        "nodes": len(fabric.places),
+        "domains": [_level(fabric, level) for level in range(len(fabric.levels))],
+        "islands": _islands(fabric),
+        "summary": _summary(fabric),
+        "networks": [_network(network) for network in fabric.networks[:NETWORKS_MAX]],
+        "sources": [_source(fabric, each) for each in fabric.accounts[:SOURCES_MAX]],
+        "conflicts": [_conflict(its) for its in agreement.alike(conflicts)][:CONFLICTS_MAX],
+        "conflictCount": len(conflicts),
+    }
+
+
+async def problems(
+    found: Found, nodes: Mapping[str, NodeRecord], clock: Callable[[], float]
+) -> Status:
+    """What could not be made out of files and nodes."""
+    told: list[Status] = []
+    if found.problem:
+        told.append({"key": "fabric", "message": bounds.sentence(found.problem)})
+    told.extend(problem for read in found.files for problem in _of_file(read))
+    shared = Slice(clock)
+    for record in sorted(nodes.values(), key=lambda node: node.name):
+        if shared.over:
+            await shared.others()
+        told.extend(_of_node(record, found.fabric))
+    return {"problems": told[:PROBLEMS_MAX], "problemCount": len(told)}
+
+
+def _summary(fabric: Fabric) -> str:
+    """How many domains each level has, the coarsest first, and how many rails there are."""
+    counts = [len(fabric.sizes(fabric.places, level)) for level in range(len(fabric.levels))]
+    said = " > ".join(map(str, counts)) or "none"
+    rails = max((network.rails for network in fabric.networks), default=0)
+    return f"{said}; {rails} rails" if rails else said
+
+
+def _level(fabric: Fabric, level: int) -> Status:
+    sizes = fabric.sizes(fabric.places, level)
+    tier = fabric.agreement.tiers[-1 - level]
+    return {
+        "level": bounds.name(fabric.levels[level]),
+        "source": bounds.name(tier.source),
+        "count": len(sizes),
+        "smallest": min(sizes.values(), default=0),
+        "largest": max(sizes.values(), default=0),
+        "filled": len(tier.filled),
+    }
+
+
+def _islands(fabric: Fabric) -> Status | None:
+    islands = fabric.agreement.islands
+    if islands is None:
+        return None
+    by_name = sorted(islands.domains.values())
+    sizes = [len(list(its)) for _, its in itertools.groupby(by_name)]
+    return {
+        "source": bounds.name(islands.source),
+        "count": len(sizes),
+        "smallest": min(sizes, default=0),
+        "largest": max(sizes, default=0),
+    }
+
+
+def _network(network: Network) -> Status:
+    return {
+        "source": bounds.name(network.wiring.source),
+        "hosts": network.hosts,
+        "rails": network.rails,
+        "adapters": [
+            {"speed": speeds.told(speed), "count": count}
+            for speed, count in network.speeds().items()
+        ][:SOURCES_MAX],
+        "oversubscription": [
+            f"{ratio:.3g}:1" for _, ratio in sorted(network.oversubscription().items())
+        ][:LEVELS_MAX],
+        "reducingSwitches": sum(switch.reduces for switch in network.wiring.switches),
+        "faults": [bounds.sentence(fault) for fault in network.faults[:FAULTS_MAX]],
+        "faultCount": len(network.faults),
+    }
+
+
+def _source(fabric: Fabric, account: Account) -> Status:
+    unused = [
+        f"{tier} is not used: it fits between none of the tiers of more trusted sources"
+        for source, tier in fabric.agreement.unmatched
+        if source == account.source
+    ]
+    tiers = (account.name(tier) for tier in range(len(account.tiers)))
+    return {
+        "source": bounds.name(account.source),
+        "basis": account.basis.name.capitalize(),
+        "nodes": len(account.nodes),
+        "tiers": [bounds.name(tier) for tier in tiers][:LEVELS_MAX],
+        "remarks": [bounds.sentence(said) for said in (*unused, *account.strange)][:FAULTS_MAX],
+    }
+
+
+def _conflict(alike: Sequence[Conflict]) -> Status:
+    first, more = alike[0], len(alike) - 1
+    return {
+        "node": first.node,
+        "level": bounds.name(first.level),
+        "source": bounds.name(first.source),
+        "message": bounds.sentence(
+            f"{agreement.told(first)}{f'; so it is of {more} more' if more else ''}"
+        ),
+    }
+
+
+def _of_file(read: FileRead) -> Iterator[Status]:
+    if read.problem:
+        kept = "; what it said before stays" if read.told else ""
+        yield {
+            "key": bounds.name(str(read.file)),
+            "message": bounds.sentence(f"{read.problem}{kept}"),
+        }
+
+
+def _of_node(node: NodeRecord, fabric: Fabric) -> Iterator[Status]:
+    """Levels that this node stands in no known domain of, and amounts that are none."""
+    for level, domain in zip(fabric.levels, fabric.place(node.name), strict=True):
+        if domain == UNKNOWN:
+            what = "no source says which domain of this level the node stands in"
+            if level in node.labels and not node.labels[level]:
+                what = f"the label is empty: {what}"
+            yield {"node": node.name, "key": bounds.name(level), "message": what}
+    for resource, why in sorted(node.unread.items()):
+        counted = node.allocatable.get(resource, 0)
+        said = bounds.sentence(f"{why}; {counted} counts, what was last read")
+        yield {"node": node.name, "key": resource, "message": said}

@@ -1,0 +1,39 @@
+"""The files that a site gives us about its network: ConfigMaps in our namespace, with our label.
+
+kubectl -n railwright-system create configmap site --from-file=topology.conf
+kubectl -n railwright-system label configmap site railwright.dev/fabric=default
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, field
+
+from railwright_api import names
+from railwright_operator.watch import excerpts
+from railwright_operator.watch.excerpts import ConfigMap
+from railwright_topology.sources.formats import File
+
+CONFIG_MAPS = excerpts.of(ConfigMap)
+SELECTOR = {"labelSelector": f"{names.LABEL_FABRIC}={names.SINGLETON}"}
+
+
+@dataclass(frozen=True, slots=True)
+class FilesRecord:
+    """A ConfigMap's files, in the order of their names."""
+
+    uid: str
+    name: str
+    files: tuple[File, ...]
+    rv: int = field(compare=False)
+
+
+def record(found: ConfigMap) -> FilesRecord:
+    """The record of a ConfigMap. Raises ValueError for what is not in base64."""
+    metadata = found.metadata
+    contents: dict[str, str | bytes] = {
+        name: base64.b64decode(packed) for name, packed in found.binary_data.items()
+    }
+    contents |= found.data
+    files = (File(metadata.name, name, content) for name, content in sorted(contents.items()))
+    return FilesRecord(metadata.uid, metadata.name, tuple(files), rv=int(metadata.resource_version))

@@ -1,0 +1,174 @@
+"""What is found of networks that are known: told in every form, cabled, and told wrongly.
+
+Each source tells of the same uneven sites, under scrambled names; ``correct`` is the share of
+(node, tier) whose company is as it was planted. A three-layer Clos of eight rails is cabled in
+ibsim and looked at by the real ibnetdiscover. Then labels and a plan of that Clos are falsified;
+each false node must be told as a conflict, and no other. Last, agents in network namespaces behind
+shaped links probe each other: ``probe_ari`` is the adjusted Rand index of what they find, worst of
+the tiers.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from bench import told_sites
+from bench.told_sites import Site
+from railwright_testbed import requirements
+from railwright_topology import fabric, networks
+from railwright_topology.fabric import Told
+from railwright_topology.networks import Network
+from railwright_topology.sources import formats, ibnetdiscover, labels
+from railwright_topology.sources.formats import File
+from worlds import infiniband, shaped_network
+from worlds.clos import Clos, netfile
+from worlds.planted_network import adjusted_rand_index
+from worlds.shaped_network import Speeds
+
+ROUNDS = 20
+CLOS = Clos(blocks=2, groups=4, hosts=16, rails=8, leaves=2, spines=4)
+FALSE = 5
+"""Nodes that a source has elsewhere, of 128."""
+BLOCKS = ((5, 7, 6), (4, 8, 6))
+"""Nodes in each rack of each block, in namespaces."""
+SPEEDS = Speeds(node=160, rack=50, block=15)
+
+
+def main() -> None:
+    sources: dict[str, dict[str, float]] = {}
+    for number in range(ROUNDS):
+        site = told_sites.planted(random.Random(number))
+        for name, part, told in told_sites.told(site):
+            correct = _correct(part, told)
+            held = sources.setdefault(name, {"nodes": 0, "correct": 1.0})
+            held["nodes"] += len(part.paths)
+            held["correct"] = min(held["correct"], correct)
+    _say(f"{len(sources)} sources, {ROUNDS} sites")
+    network, hosts, rails = _cabled()
+    sources["ibnetdiscover.txt"] = {
+        "nodes": len(hosts),
+        "correct": _correct(_clos_site(), [network]),
+    }
+    _say(f"{len(hosts)} hosts cabled")
+    planted, found, invented = _falsified(network, sorted(hosts))
+    nodes, ari, fraction = _probed()
+    print(
+        json.dumps(
+            {
+                "sources": sources,
+                "clos_hosts": len(hosts),
+                "clos_rails_correct": rails,
+                "conflicts_planted": planted,
+                "conflicts_found": found,
+                "conflicts_invented": invented,
+                "probe_nodes": nodes,
+                "probe_ari": round(ari, 4),
+                "probe_fraction_of_pairs": round(fraction, 4),
+            }
+        )
+    )
+
+
+def _correct(site: Site, told: Iterable[Told]) -> float:
+    """The share of (node, tier) with the company that was planted; worst of the tiers."""
+    found = told_sites.groups(fabric.of(site.paths.keys(), told).places)
+    if len(found) != len(site.groups):
+        return 0.0
+    return min(
+        sum(len(group) for group in planted & seen) / len(site.paths)
+        for planted, seen in zip(site.groups, found, strict=True)
+    )
+
+
+def _clos_site() -> Site:
+    return Site(
+        {
+            host: ("spine", f"block-{block}", f"group-{block}-{group}")
+            for block in range(CLOS.blocks)
+            for group in range(CLOS.groups)
+            for host in CLOS.group(block, group)
+        }
+    )
+
+
+def _cabled() -> tuple[Network, set[str], float]:
+    """The Clos as the real tool sees it, its hosts, and the share of adapters on their rail."""
+    requirements.install(requirements.SIMULATED_NETWORKS)
+    cables = list(CLOS.cables())
+    random.Random(0).shuffle(cables)
+    with tempfile.TemporaryDirectory() as folder:
+        text = infiniband.discovered(netfile(cables), Path(folder))
+    network = networks.of(ibnetdiscover.parse(text))
+    uplinks = network.wiring.uplinks
+    right = sum(network.layers.rail(up) == int(up.nic.removeprefix("mlx5_")) for up in uplinks)
+    return network, {up.host for up in uplinks}, right / (128 * 8)
+
+
+def _falsified(network: Network, hosts: list[str]) -> tuple[int, int, int]:
+    """Conflicts that were planted into a plan and into labels, found, and invented."""
+    planted = found = invented = 0
+    truth = {host: path[-1] for host, path in _clos_site().paths.items()}
+    groups = sorted({*truth.values()})
+    for number in range(ROUNDS):
+        chance = random.Random(number)
+        wrong = chance.sample(hosts, 2 * FALSE)
+        said = truth | {
+            host: chance.choice([group for group in groups if group != truth[host]])
+            for host in wrong
+        }
+        by_plan = truth | {host: said[host] for host in wrong[:FALSE]}
+        by_labels = truth | {host: said[host] for host in wrong[FALSE:]}
+        told: list[Told] = [network, *_plan(by_plan), *_labels(by_labels)]
+        conflicts = fabric.of(hosts, told).agreement.conflicts
+        seen = {(conflict.node, conflict.source) for conflict in conflicts}
+        expected = {(host, "plan") for host in wrong[:FALSE]}
+        expected |= {(host, "railwright labels") for host in wrong[FALSE:]}
+        planted += len(expected)
+        found += len(seen & expected)
+        invented += len(seen - expected)
+    return planted, found, invented
+
+
+def _plan(said: Mapping[str, str]) -> tuple[Told, ...]:
+    racks: dict[str, list[str]] = {}
+    for host, group in said.items():
+        racks.setdefault(group, []).append(host)
+    domains = {group: ",".join(its) for group, its in racks.items()}
+    text = json.dumps({"version": 1, "tiers": ["rack"], "domains": domains})
+    return formats.read(File("", "plan.yaml", text))
+
+
+def _labels(said: Mapping[str, str]) -> tuple[Told, ...]:
+    return labels.accounts({host: {labels.OWN_LEVELS[-1]: group} for host, group in said.items()})
+
+
+def _probed() -> tuple[int, float, float]:
+    """How many nodes, how well their tiers are found, and from which part of their pairs."""
+    with shaped_network.opened(BLOCKS, SPEEDS) as network:
+        _say(f"{len(network.paths)} nodes in namespaces, probing each other")
+        # One at a time: two that share an uplink would each see half of it.
+        text = network.survey("--at-once", "1")
+        planted = network.tiers
+    for tier in shaped_network.measured(text):
+        _say(json.dumps({**tier, "domains": len(tier["domains"])}))
+    nodes = [*planted[0]]
+    places = fabric.of(nodes, formats.read(File("", "probes.json", text))).places
+    seen = [dict(zip(places, tier, strict=True)) for tier in zip(*places.values(), strict=True)]
+    indices = [adjusted_rand_index(*both) for both in zip(planted, reversed(seen), strict=False)]
+    _say(f"adjusted Rand indices by tier: {indices}")
+    fraction = json.loads(text)["pairs"] / math.comb(len(nodes), 2)
+    return len(nodes), min(indices) if len(seen) == len(planted) else 0.0, fraction
+
+
+def _say(text: str) -> None:
+    print(f"== {text}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

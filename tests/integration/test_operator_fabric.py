@@ -1,0 +1,242 @@
+"""The network as a real cluster tells of it: labels of any family, files, conflicts, mistakes.
+
+It runs an operator of its own: what is said of the network holds for all of its nodes.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from integration import operator_site
+from integration.operator_site import Floor, Json, Site
+from railwright_api import names
+from railwright_operator.kube.paths import NODES
+from railwright_testbed import waiting
+from railwright_testbed.operator_process import NAMESPACE
+from worlds.clos import Clos
+
+FABRIC = f"/apis/{names.API_VERSION}/{names.FABRICS}/{names.SINGLETON}"
+AWS = "topology.k8s.aws/network-node-layer-"
+FAMILIES = {
+    "railwright": (names.LABEL_BLOCK, names.LABEL_RACK),
+    "topograph": ("fabric.topograph.run/tier-1", "fabric.topograph.run/tier-0"),
+    "topograph before 1.0": (
+        "network.topology.nvidia.com/spine",
+        "network.topology.nvidia.com/leaf",
+    ),
+    "aws": (f"{AWS}2", f"{AWS}3"),
+    "gcp": ("cloud.google.com/gce-topology-block", "cloud.google.com/gce-topology-subblock"),
+    "oci host": ("oci.oraclecloud.com/host.network_block_id", "oci.oraclecloud.com/host.rack_id"),
+    "cloud.provider.com": ("cloud.provider.com/topology-block", "cloud.provider.com/topology-rack"),
+    "configured": ("example.com/row", "example.com/shelf"),
+}
+
+
+@pytest.fixture(scope="module")
+def ground() -> Iterator[Site]:
+    with operator_site.opened() as site:
+        yield site
+
+
+@pytest.fixture
+def bare(ground: Site) -> Iterator[Floor]:
+    """Sixteen nodes that nobody labelled; what a test says of them goes with it."""
+    with operator_site.floor_on(ground, (16,)) as floor:
+        for node in floor.nodes:
+            _label(ground, node, {names.LABEL_RACK: None})
+        yield floor
+        floor.clear()
+        for node in floor.nodes:
+            ground.admin.delete(f"{NODES}/{node}")
+        ground.plane.kubectl("-n", NAMESPACE, "delete", "configmap", "site", "--ignore-not-found")
+        ground.admin.patch(FABRIC, {"spec": {"levels": []}})
+        _until(ground, lambda status: status.get("sources", []) == [], "nothing known")
+
+
+def _label(site: Site, node: str, labels: dict[str, str | None]) -> None:
+    site.admin.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": labels}})
+
+
+def _give(site: Site, **files: str | bytes) -> None:
+    """Put files into the ConfigMap ``site``; underscores in their names are dots."""
+    data = {name.replace("_", "."): text for name, text in files.items() if isinstance(text, str)}
+    packed = {
+        name.replace("_", "."): base64.b64encode(content).decode()
+        for name, content in files.items()
+        if isinstance(content, bytes)
+    }
+    labels = {names.LABEL_FABRIC: names.SINGLETON}
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "site", "namespace": NAMESPACE, "labels": labels},
+        "data": data,
+        "binaryData": packed,
+    }
+    site.plane.kubectl("apply", "-f", "-", stdin=json.dumps(body))
+
+
+def _until(site: Site, holds: Callable[[Json], bool], what: str) -> Json:
+    """The fabric's status once this holds of it."""
+
+    def status() -> Json:
+        found: Json = site.admin.get(FABRIC).get("status", {})
+        return found
+
+    waiting.until(lambda: holds(status()), what, deadline_s=20, evidence=lambda: str(status()))
+    return status()
+
+
+def _until_told(site: Site, source: str, summary: str) -> Json:
+    """The status once all comes from this one source."""
+
+    def holds(status: Json) -> bool:
+        sources = [each["source"] for each in status.get("sources", [])]
+        return sources == [source] and status["summary"] == summary
+
+    return _until(site, holds, f"{summary} by {source}")
+
+
+def _shown(site: Site, *arguments: str) -> str:
+    """What the command line prints of this cluster."""
+    command = [sys.executable, "-m", "railwright_cli", "topology", *arguments]
+    environment = {**os.environ, "KUBECONFIG": str(site.plane.kubeconfig)}
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+
+
+def _conf(*racks: list[str]) -> str:
+    leaves = (f"SwitchName=leaf-{at} Nodes={','.join(its)}\n" for at, its in enumerate(racks))
+    return "".join(leaves)
+
+
+def test_one_job_is_placed_alike_under_each_family_of_labels(ground: Site, bare: Floor) -> None:
+    racks = [bare.nodes[0::2], bare.nodes[1::2]]
+    before: dict[str, str | None] = {}
+    for number, (family, keys) in enumerate(FAMILIES.items()):
+        if family == "configured":
+            ground.admin.patch(FABRIC, {"spec": {"levels": list(keys)}})
+        for at, nodes in enumerate(racks):
+            for node in nodes:
+                _label(ground, node, before | dict(zip(keys, (f"b{at}", "same"), strict=True)))
+        before = dict.fromkeys(keys)
+        _until_told(ground, f"{family} labels", "2 > 2")
+        status = bare.apply(f"gang-{number}", nodes=8, gpus=1).until_bound()
+        assert status["nodes"] in racks, family
+        assert status["racks"] == 1, family
+
+
+def test_a_file_says_where_nodes_stand_and_a_new_one_counts_within_seconds(
+    ground: Site, bare: Floor
+) -> None:
+    halves = [bare.nodes[0::2], bare.nodes[1::2]]
+    _give(ground, topology_conf=_conf(*halves))
+    status = _until(ground, lambda status: status.get("summary") == "2", "two leaves")
+    assert status["sources"] == [
+        {
+            "source": "site/topology.conf",
+            "basis": "Told",
+            "nodes": 16,
+            "tiers": ["site/topology.conf tier 1"],
+            "remarks": [],
+        }
+    ]
+    assert bare.apply("first", nodes=8).until_bound()["nodes"] in halves
+    quarters = [bare.nodes[at : at + 4] for at in (0, 4, 8, 12)]
+    _give(ground, topology_conf=_conf(*quarters))
+    _until(ground, lambda status: status.get("summary") == "4", "four leaves")
+    bare.clear()
+    assert bare.apply("second", nodes=4).until_bound()["nodes"] in quarters
+
+
+def test_a_file_that_breaks_a_rule_is_refused_with_its_line_and_the_old_fabric_stays(
+    ground: Site, bare: Floor
+) -> None:
+    halves = [bare.nodes[0::2], bare.nodes[1::2]]
+    _give(ground, topology_conf=_conf(*halves))
+    before = _until(ground, lambda status: status.get("summary") == "2", "two leaves")
+    _give(ground, topology_conf=_conf(bare.nodes, bare.nodes[:1]))
+    status = _until(ground, lambda status: bool(status.get("problems")), "a problem")
+    (problem,) = status["problems"]
+    assert problem["key"] == "site/topology.conf"
+    assert "topology.conf, line 2: node " in problem["message"]
+    assert "what it said before stays" in problem["message"]
+    assert status["domains"] == before["domains"]
+    assert bare.apply("gang", nodes=8).until_bound()["nodes"] in halves
+
+
+def test_sources_that_differ_are_told_node_by_node_with_both_sides(
+    ground: Site, bare: Floor
+) -> None:
+    for at, node in enumerate(bare.nodes):
+        _label(ground, node, {f"{AWS}3": f"nn-{at // 4}"})
+    racks = [bare.nodes[at : at + 4] for at in (0, 4, 8, 12)]
+    racks[0][3], racks[1][0] = racks[1][0], racks[0][3]
+    plan = "version: 1\ntiers: [rack]\ndomains:\n" + "".join(
+        f"  r{at}: {','.join(nodes)}\n" for at, nodes in enumerate(racks)
+    )
+    _give(ground, plan_yaml=plan)
+    status = _until(ground, lambda status: status.get("conflictCount") == 2, "two conflicts")
+    assert {each["node"] for each in status["conflicts"]} == {bare.nodes[3], bare.nodes[4]}
+    (first, *_) = status["conflicts"]
+    assert first["source"] == "aws labels"
+    assert first["message"] == "aws labels has it in nn-0, which is r0; r1 counts, by site/plan"
+    assert bare.apply("gang", nodes=4).until_bound()["nodes"] in map(sorted, racks)
+    told = _shown(ground, "--job", f"{bare.name}/gang")
+    assert "16 nodes\n  rack: 4 domains of 4 nodes (site/plan)\n" in told
+    assert "2 findings" in told
+    assert f"- {first['node']}: {first['message']} (rack)" in told
+    assert ", node ranks [0-3]\n" in told
+    picture = _shown(ground, "--job", f"{bare.name}/gang", "-o", "svg")
+    assert picture.count('class="job') == 4
+    assert picture.count("told") == 3  # Two nodes, and the style.
+
+
+def test_cables_show_rails_and_faults_and_come_compressed(ground: Site, bare: Floor) -> None:
+    clos = Clos(blocks=2, groups=1, hosts=8, rails=2, leaves=1, spines=1)
+    hosts = {f"node-{at:04d}": node for at, node in enumerate(bare.nodes)}
+    cables = [
+        (" ".join((hosts[one.partition(" ")[0]], one.partition(" ")[2])), other)
+        if " " in one
+        else (one, other)
+        for one, other in clos.cables()
+    ]
+    cables.remove((f"{bare.nodes[9]} mlx5_1", "tor-1-0-1"))
+    _give(ground, ibnetdiscover_txt_gz=gzip.compress(_printed(cables).encode()))
+    status = _until(ground, lambda status: bool(status.get("networks")), "a network")
+    (network,) = status["networks"]
+    assert (network["hosts"], network["rails"], network["faultCount"]) == (16, 2, 1)
+    assert network["faults"][0].startswith(f"{bare.nodes[9]} has no cable at mlx5_1")
+    assert network["adapters"] == [{"speed": "400 Gb/s", "count": 31}]
+    groups = [bare.nodes[:8], bare.nodes[8:]]
+    assert bare.apply("gang", nodes=8).until_bound()["nodes"] in groups
+
+
+def _printed(cables: list[tuple[str, str]]) -> str:
+    """What ibnetdiscover prints of these cables, as far as it is read."""
+    ports: dict[str, list[tuple[str, str]]] = {}
+    for one, other in cables:
+        ports.setdefault(other, []).append(("H-" if " " in one else "S-", one))
+        ports.setdefault(one, []).append(("S-", other))
+    lines = []
+    for name, its in ports.items():
+        kind, letter = ("Ca", "H") if " " in name else ("Switch", "S")
+        lines.append(f'{kind} {len(its)} "{letter}-{_id(name)}" # "{name}"')
+        lines += [
+            f'[{at}] "{far}{_id(to)}"[1] # "{to}" lid 1 4xNDR'
+            for at, (far, to) in enumerate(its, 1)
+        ]
+    return "\n".join(lines)
+
+
+def _id(name: str) -> str:
+    return name.encode().hex()

@@ -1,0 +1,94 @@
+"""Any sources at all: what comes out is nested, tells whatever differs, and loses nobody."""
+
+from __future__ import annotations
+
+import itertools
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railwright_topology import agreement
+from railwright_topology.accounts import Account, Basis
+from railwright_topology.agreement import Agreement
+
+NODES = [f"n{number:02d}" for number in range(16)]
+
+
+@st.composite
+def accounts(draw: st.DrawFn, source: str) -> Account:
+    """Nested tiers over some of the nodes, not quite those of the others."""
+    size = draw(st.sampled_from((2, 3, 4)))
+    heights = range(1, draw(st.integers(1, 3)) + 1)
+    tiers = [{node: at // size**height for at, node in enumerate(NODES)} for height in heights]
+    moved = draw(st.dictionaries(st.sampled_from(NODES), st.sampled_from(NODES), max_size=3))
+    known = draw(st.sets(st.sampled_from(NODES), min_size=1))
+    return Account(
+        source,
+        draw(st.sampled_from(Basis)),
+        tuple(
+            {node: f"{source}{tier[moved.get(node, node)]}" for node in sorted(known)}
+            for tier in tiers
+        ),
+    )
+
+
+SITES = st.integers(1, 4).flatmap(
+    lambda count: st.tuples(*(accounts(source) for source in "abcd"[:count]))
+)
+
+
+def standing(found: Agreement, node: str) -> list[str]:
+    """Its domains, where it has any, from the nearest tier outwards."""
+    return [tier.domains.get(node, "") for tier in found.tiers]
+
+
+@settings(max_examples=300)
+@given(SITES, st.randoms(use_true_random=False))
+def test_the_order_of_sources_changes_nothing(site: tuple[Account, ...], random: Random) -> None:
+    assert agreement.of(random.sample(site, len(site))) == agreement.of(site)
+
+
+@settings(max_examples=300)
+@given(SITES)
+def test_each_domain_lies_in_one_of_each_tier_around_it(site: tuple[Account, ...]) -> None:
+    found = agreement.of(site)
+    for inner, outer in itertools.combinations(found.tiers, 2):
+        for domain in {*inner.domains.values()}:
+            nodes = [node for node, its in inner.domains.items() if its == domain]
+            around = {outer.domains[node] for node in nodes if node in outer.domains}
+            assert len(around) <= 1, (inner.name, domain, outer.name, around)
+
+
+@settings(max_examples=300)
+@given(SITES)
+def test_who_tells_of_nobody_else_is_believed_and_nobody_is_lost(
+    site: tuple[Account, ...],
+) -> None:
+    found = agreement.of(site)
+    unused = {*found.unmatched}
+    differing = {(conflict.source, conflict.node) for conflict in found.conflicts}
+    for account in site:
+        for tier, domains in enumerate(account.tiers):
+            if (account.source, account.name(tier)) in unused:
+                continue
+            for node in domains:
+                assert any(standing(found, node)) or (account.source, node) in differing
+
+
+@settings(max_examples=300)
+@given(SITES)
+def test_a_conflict_tells_where_the_node_stands_in_the_end(site: tuple[Account, ...]) -> None:
+    found = agreement.of(site)
+    tiers = {tier.name: tier for tier in found.tiers}
+    for conflict in found.conflicts:
+        assert tiers[conflict.level].domains.get(conflict.node, "") == conflict.held
+        assert conflict.theirs != conflict.held
+
+
+@given(accounts("a"))
+def test_one_source_alone_is_taken_as_it_is(account: Account) -> None:
+    found = agreement.of([account])
+    if not found.conflicts:
+        assert [tier.domains for tier in found.tiers] == list(account.tiers)
+    assert not any(tier.filled for tier in found.tiers)

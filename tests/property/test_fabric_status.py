@@ -1,0 +1,61 @@
+"""Whatever sources say of a network, its status is one that the schema takes."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railwright_api.fabric import FabricStatus
+from railwright_operator.discovery import FileRead, Found
+from railwright_operator.report import fabric as report
+from railwright_topology import fabric, networks
+from railwright_topology.accounts import Account, Basis
+from railwright_topology.fabric import Fabric
+from railwright_topology.sources.formats import File
+from worlds.clos import wiring
+
+NODES = [f"n{number}" for number in range(12)]
+WORDS = st.one_of(st.text(max_size=12), st.integers(1, 3).map(lambda many: "x" * 1100 * many))
+TIERS = st.lists(st.dictionaries(st.sampled_from(NODES), st.sampled_from("abcd")), max_size=10)
+
+
+@st.composite
+def accounts(draw: st.DrawFn) -> Account:
+    """What no source says, and more than any may."""
+    tiers = draw(TIERS)
+    return Account(
+        draw(WORDS),
+        draw(st.sampled_from(Basis)),
+        tuple(tiers),
+        draw(st.dictionaries(st.sampled_from(NODES), WORDS, max_size=4)),
+        tuple(draw(st.lists(WORDS, max_size=20))),
+        tuple(draw(st.lists(WORDS, min_size=len(tiers), max_size=len(tiers)))),
+    )
+
+
+def chain(length: int) -> list[tuple[str, str]]:
+    """Hosts at the end of a long way of switches."""
+    plugs = [(f"{node} mlx5_0", "s0") for node in NODES]
+    return [*plugs, *((f"s{at}", f"s{at + 1}") for at in range(length))]
+
+
+def accepted(found: Fabric, *files: FileRead) -> None:
+    FabricStatus.model_validate(report.standing(Found(found, files)))
+
+
+@settings(max_examples=60)
+@given(st.lists(accounts(), max_size=40))
+def test_any_accounts_give_a_status_that_is_taken(told: list[Account]) -> None:
+    accepted(fabric.of(NODES, told))
+
+
+@given(st.integers(1, 30))
+def test_any_way_of_switches_gives_a_status_that_is_taken(length: int) -> None:
+    accepted(fabric.of(NODES, [networks.of(wiring(chain(length)))]))
+
+
+@given(WORDS, WORDS)
+async def test_any_problem_of_a_file_is_taken(name: str, problem: str) -> None:
+    read = FileRead(File("site", name, ""), problem=problem)
+    told = await report.problems(Found(Fabric(), (read,), problem), {}, lambda: 0.0)
+    FabricStatus.model_validate(told)

@@ -1,0 +1,170 @@
+"""The fabric follows labels and files; a file that cannot be used leaves what it said before."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import replace
+
+import pytest
+
+from railwright_operator.discovery import Discovery
+from railwright_operator.watch.files import FilesRecord
+from railwright_operator.watch.site import Site
+from railwright_topology.sources import labels
+from railwright_topology.sources.formats import File
+from worlds import observing
+
+BLOCK, RACK = labels.OWN_LEVELS
+CONF = "SwitchName=s1 Nodes=n[0-1]\nSwitchName=s2 Nodes=n[2-3]\n"
+SWAPPED = "SwitchName=s1 Nodes=n0,n2\nSwitchName=s2 Nodes=n1,n3\n"
+BROKEN = "SwitchName=s1 Nodes=n[0-1]\nSwitchName=s1 Nodes=n[2-3]\n"
+
+
+class Site4:
+    """Four nodes, and a ConfigMap named site."""
+
+    def __init__(self, **labelled: str) -> None:
+        self.discovery = Discovery(Site(), wake=lambda: None)
+        self.given: FilesRecord | None = None
+        self.nodes = {name: observing.node_record(name) for name in ("n0", "n1", "n2", "n3")}
+        for name in self.nodes:
+            self.label(name, **labelled)
+
+    def label(self, name: str, **labelled: str) -> None:
+        old = self.nodes[name]
+        self.nodes[name] = new = replace(
+            old, labels={f"railwright.dev/{key}": value for key, value in labelled.items()}
+        )
+        self.discovery.node_changed(old, new)
+
+    def give(self, name: str, content: str | bytes) -> None:
+        new = FilesRecord("uid", "site", (File("site", name, content),), rv=1)
+        self.discovery.files_changed(self.given, new)
+        self.given = new
+
+    async def places(self) -> dict[str, tuple[str, ...]]:
+        await self.discovery.read_files()
+        await self.discovery.refresh()
+        return dict(self.discovery.found.fabric.places)
+
+    @property
+    def problem(self) -> str:
+        (read,) = self.discovery.found.files
+        return read.problem
+
+
+BY_CONF = {"n0": ("s1",), "n1": ("s1",), "n2": ("s2",), "n3": ("s2",)}
+
+
+async def test_a_file_says_where_nodes_stand_and_its_news_counts_at_once() -> None:
+    site = Site4()
+    site.give("topology.conf", CONF)
+    assert await site.places() == BY_CONF
+    assert site.discovery.found.fabric.levels == ("site/topology.conf tier 1",)
+    site.give("topology.conf", SWAPPED)
+    assert (await site.places())["n2"] == ("s1",)
+
+
+async def test_a_file_that_breaks_a_rule_is_refused_and_what_it_said_stays() -> None:
+    site = Site4()
+    site.give("topology.conf", CONF)
+    await site.places()
+    site.give("topology.conf", BROKEN)
+    assert await site.places() == BY_CONF
+    assert site.problem == "site/topology.conf, line 2: 's1' is described twice"
+    site.give("topology.conf", CONF)
+    assert await site.places() == BY_CONF
+    assert site.problem == ""
+
+
+async def test_a_file_that_never_could_be_read_leaves_labels_as_they_are() -> None:
+    site = Site4(rack="r")
+    site.give("topology.conf", BROKEN)
+    assert set((await site.places()).values()) == {("r",)}
+    assert "described twice" in site.problem
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "rule"),
+    [
+        ("fabric.txt", CONF, "these are: ibnetdiscover.txt, lldp.json, plan.yaml"),
+        ("topology.conf.gz", b"SwitchName=s1", "is no text"),
+        ("topology.conf.gz", gzip.compress(CONF.encode(), mtime=0)[:-9], "ended before the end"),
+        ("topology.conf", b"\xff\xfe\x00", "is no text"),
+        ("plan.yaml", "a: &x [1]\nb: *x\n", "line 1: anchors and aliases are not read"),
+    ],
+)
+async def test_what_is_no_such_file_is_refused_by_its_name(
+    name: str, content: str | bytes, rule: str
+) -> None:
+    site = Site4()
+    site.give(name, content)
+    assert set((await site.places()).values()) == {()}
+    assert rule in site.problem
+
+
+async def test_files_come_compressed_or_with_a_mark_of_the_byte_order() -> None:
+    site = Site4()
+    site.give("topology.conf.gz", gzip.compress(CONF.encode()))
+    assert await site.places() == BY_CONF
+    site.give("topology.conf", "\ufeff" + CONF)
+    assert await site.places() == BY_CONF
+    first, second = (f"{line}\n".encode() for line in CONF.splitlines())
+    site.give("topology.conf.gz", gzip.compress(first) + gzip.compress(second))
+    assert await site.places() == BY_CONF
+
+
+async def test_a_relabelled_node_and_one_that_went_are_seen() -> None:
+    site = Site4(rack="r1")
+    assert set((await site.places()).values()) == {("r1",)}
+    site.label("n3", rack="r2")
+    assert (await site.places())["n3"] == ("r2",)
+    site.discovery.node_changed(site.nodes["n0"], None)
+    assert "n0" not in await site.places()
+
+
+async def test_one_name_on_a_new_machine_is_the_new_one_whatever_is_told_first() -> None:
+    site = Site4(rack="r1")
+    old = site.nodes["n0"]
+    new = replace(old, uid="another", labels={RACK: "r9"})
+    site.discovery.node_changed(None, new)
+    site.discovery.node_changed(old, None)
+    assert (await site.places())["n0"] == ("r9",)
+
+
+async def test_what_goes_wrong_leaves_the_fabric_as_it_was_and_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = Site4(rack="r1")
+    before = await site.places()
+
+    def broken(*_: object) -> None:
+        raise LookupError("a mistake of ours")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(labels, "accounts", broken)
+        site.label("n3", rack="r2")
+        assert await site.places() == before
+        assert "as it was known before: LookupError" in site.discovery.found.problem
+    site.label("n3", rack="r3")
+    assert (await site.places())["n3"] == ("r3",)
+    assert site.discovery.found.problem == ""
+
+
+async def test_a_label_that_says_nothing_of_places_changes_nothing() -> None:
+    site = Site4(rack="r1")
+    await site.places()
+    before = site.discovery.found
+    site.label("n3", rack="r1", driver="570")
+    await site.places()
+    assert site.discovery.found is before
+
+
+async def test_nothing_is_put_together_again_where_nothing_changed() -> None:
+    site = Site4(rack="r1")
+    await site.places()
+    before = site.discovery.found
+    node = site.nodes["n0"]
+    site.discovery.node_changed(node, replace(node, ready=False))
+    await site.places()
+    assert site.discovery.found is before

@@ -1,0 +1,114 @@
+"""What all sources say together: levels, places, and the names that nodes have in the cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from railwright_topology import fabric, networks
+from railwright_topology.accounts import Account, Basis
+from railwright_topology.fabric import UNKNOWN, Fabric, Told
+from railwright_topology.sources import labels
+from worlds.clos import Clos, wiring
+
+CLOS = Clos(blocks=2, groups=2, hosts=4, rails=4, leaves=2, spines=2)
+HOSTS = [host for block in range(2) for group in range(2) for host in CLOS.group(block, group)]
+NETWORK = networks.of(wiring(list(CLOS.cables())))
+BLOCK, RACK = labels.OWN_LEVELS
+
+
+def of_labels(nodes: dict[str, dict[str, str]]) -> Fabric:
+    return fabric.of(nodes.keys(), labels.accounts(nodes))
+
+
+def test_levels_run_from_the_coarsest_and_a_rack_is_known_by_its_block_too() -> None:
+    found = of_labels(
+        {
+            "a": {BLOCK: "b1", RACK: "r1"},
+            "b": {BLOCK: "b2", RACK: "r1"},
+            "c": {BLOCK: "b2"},
+            "d": {},
+        }
+    )
+    assert found.levels == (BLOCK, RACK)
+    assert dict(found.places) == {
+        "a": ("b1", "b1/r1"),
+        "b": ("b2", "b2/r1"),
+        "c": ("b2", UNKNOWN),
+        "d": (UNKNOWN, UNKNOWN),
+    }
+    assert found.sizes("abcd", 0) == {"b1": 1, "b2": 2}
+    assert found.sizes("abcd", 1) == {"b1/r1": 1, "b2/r1": 1}
+
+
+def test_a_level_that_no_node_is_labelled_with_is_none() -> None:
+    assert of_labels({"a": {RACK: "r1"}, "b": {RACK: "r2"}}).levels == (RACK,)
+    assert of_labels({"a": {}}).levels == ()
+    assert of_labels({}).place("a") == ()
+
+
+def test_hosts_stand_where_their_cables_put_them() -> None:
+    found = fabric.of(HOSTS, [NETWORK])
+    assert [len(found.sizes(HOSTS, level)) for level in range(3)] == [1, 2, 4]
+    together = {found.places[host] for host in CLOS.group(1, 0)}
+    assert together == {("spine-[0-1]", "leaf-1-[0-3]-[0-1]", "tor-1-0-[0-3]")}
+    assert found.levels[-1] == f"{NETWORK.wiring.source} tier 1"
+
+
+def test_labels_that_say_the_same_as_the_cables_change_nothing_and_odd_ones_are_told() -> None:
+    group = {host: at // 4 for at, host in enumerate(HOSTS)}
+    told = {host: {RACK: f"r{at}"} for host, at in group.items()}
+    same = fabric.of(HOSTS, [*labels.accounts(told), NETWORK])
+    assert same.places == fabric.of(HOSTS, [NETWORK]).places
+    assert same.agreement.conflicts == ()
+    told[HOSTS[0]] = {RACK: "r3"}
+    odd = fabric.of(HOSTS, [NETWORK, *labels.accounts(told)])
+    assert odd.places == same.places
+    assert [conflict.node for conflict in odd.agreement.conflicts] == [HOSTS[0]]
+
+
+@pytest.mark.parametrize(
+    ("node", "host"), [("gpu-1.example.com", "gpu-1"), ("gpu-1", "gpu-1.fabric.local")]
+)
+def test_a_node_is_known_by_its_first_name_where_no_other_has_it(node: str, host: str) -> None:
+    source = Account("x", Basis.SEEN, ({host: "t1", "other": "t1"},))
+    found = fabric.of([node, "other"], [source])
+    assert found.place(node) == ("t1",)
+    assert found.accounts[0].strange == ()
+
+
+@pytest.mark.parametrize(
+    ("node", "host"), [("10.0.0.200", "10.0.0.16"), ("gpu-1.site-b.net", "gpu-1.site-a.net")]
+)
+def test_an_address_and_a_node_of_another_site_are_somebody_else(node: str, host: str) -> None:
+    found = fabric.of([node], [Account("x", Basis.SEEN, ({host: "t1"},))])
+    assert found.places == {node: ()}
+
+
+def test_one_name_in_two_places_is_two_racks() -> None:
+    plan = Account("plan", Basis.DECLARED, ({"a": "b/r0"}, {"a": "b"}))
+    conf = Account("conf", Basis.TOLD, ({"x": "r0", "y": "r0"}, {"x": "b", "y": "b"}))
+    found = fabric.of(["a", "x", "y"], [plan, conf])
+    assert len(found.sizes("axy", 1)) == 2
+    assert found.places["x"] == found.places["y"] != found.places["a"]
+
+
+def test_sources_of_one_name_are_numbered_whatever_their_order() -> None:
+    one = Account("topology.conf", Basis.TOLD, ({"a": "r0", "b": "r0"},))
+    other = Account("topology.conf", Basis.TOLD, ({"a": "r0", "b": "r1"},))
+    found = fabric.of("ab", [one, other])
+    assert found == fabric.of("ab", [other, one])
+    assert [each.source for each in found.accounts] == ["topology.conf", "topology.conf (2)"]
+
+
+def test_hosts_that_are_no_node_are_told_and_so_are_names_that_two_share() -> None:
+    tiers = ({"gpu-1.a": "t1", "gpu-1.b": "t2", "login": "t1", "gpu-2": "t2"},)
+    found = fabric.of(["gpu-1.c", "gpu-2"], [Account("x", Basis.SEEN, tiers)])
+    assert dict(found.places) == {"gpu-1.c": (UNKNOWN,), "gpu-2": ("t2",)}
+    (said,) = found.accounts[0].strange
+    assert said == "no node of the cluster: 3 of 4, the first is gpu-1.a"
+
+
+def test_the_order_of_sources_and_nodes_changes_nothing() -> None:
+    nodes = {host: {RACK: f"r{at // 4}"} for at, host in enumerate(HOSTS)}
+    told: list[Told] = [*labels.accounts(nodes), NETWORK]
+    assert fabric.of(HOSTS, told) == fabric.of(HOSTS[::-1], told[::-1])

@@ -1,0 +1,120 @@
+"""ibnetdiscover's output, read. The text here is written for these tests in the tool's format;
+what the real tool prints is read in tests/integration."""
+
+from __future__ import annotations
+
+import pytest
+
+from railwright_topology.sources import ibnetdiscover
+from railwright_topology.wiring import Switch, Trunk, Uplink, WiringError
+
+FABRIC = """
+#
+# Topology file: generated on Sat Nov 21 12:00:00 2026
+#
+# Initiated from node 0002c90000000001 port 0002c90000000002
+
+vendid=0x2c9
+devid=0xd2f2
+sysimgguid=0xa1
+switchguid=0xa1(a1)
+Switch\t65 "S-a1"\t\t# "MF0;leaf-1:MQM9700/U1" enhanced port 0 lid 7 lmc 0
+[1]\t"H-b1"[1](b1) \t\t# "node-1 mlx5_0" lid 64 4xNDR
+[2]\t"H-b2"[1](b2) \t\t# "node-2 HCA-3" lid 65 4xHDR
+[3]\t"H-b2"[2](b3) \t\t# "node-2 HCA-3" lid 66 2xHDR
+[4]\t"H-c1"[1](c1) \t\t# "MT4129 ConnectX7 Mellanox Technologies" lid 67 4xNDR
+[33]\t"S-a2"[1]\t\t# "spine" lid 3 4xNDR
+[34]\t"S-a2"[2]\t\t# "spine" lid 3 4xNDR
+[65]\t"H-d1"[1](d1) \t\t# "Mellanox Technologies Aggregation Node" lid 68 4xNDR
+
+Switch\t65 "S-a2"\t\t# "spine" base port 0 lid 3 lmc 0
+[1]\t"S-a1"[33]\t\t# "MF0;leaf-1:MQM9700/U1" lid 7 4xNDR
+[2]\t"S-a1"[34]\t\t# "MF0;leaf-1:MQM9700/U1" lid 7 4xNDR
+
+vendid=0x2c9
+caguid=0xb1
+Ca\t1 "H-b1"\t\t# "node-1 mlx5_0"
+[1](b1) \t"S-a1"[1]\t\t# lid 64 lmc 0 "MF0;leaf-1:MQM9700/U1" lid 7 4xNDR
+
+Ca\t2 "H-b2"\t\t# "node-2 HCA-3"
+[1](b2) \t"S-a1"[2]\t\t# lid 65 lmc 0 "MF0;leaf-1:MQM9700/U1" lid 7 4xHDR
+[2](b3) \t"S-a1"[3]\t\t# lid 66 lmc 0 "MF0;leaf-1:MQM9700/U1" lid 7 2xHDR
+
+Ca\t1 "H-c1"\t\t# "MT4129 ConnectX7 Mellanox Technologies"
+[1](c1) \t"S-a1"[4]\t\t# lid 67 lmc 0 "MF0;leaf-1:MQM9700/U1" lid 7 4xNDR
+
+Ca\t1 "H-d1"\t\t# "Mellanox Technologies Aggregation Node"
+[1](d1) \t"S-a1"[65]\t\t# lid 68 lmc 0 "MF0;leaf-1:MQM9700/U1" lid 7 4xNDR
+"""
+
+
+def test_a_fabric_is_read_with_its_speeds_and_what_names_no_host() -> None:
+    found = ibnetdiscover.parse(FABRIC)
+    assert found.switches == (Switch("S-a1", "leaf-1", reduces=True), Switch("S-a2", "spine"))
+    assert found.uplinks == (
+        Uplink("node-1", "mlx5_0", "S-a1", 50_000_000_000),
+        Uplink("node-2", "HCA-3", "S-a1", 25_000_000_000),
+        Uplink("node-2", "HCA-3/2", "S-a1", 12_500_000_000),
+    )
+    assert found.trunks == (Trunk(("S-a1", "S-a2"), 2, 50_000_000_000),)
+    assert found.strange == (
+        "adapter H-c1 on leaf-1 is called 'MT4129 ConnectX7 Mellanox Technologies': names no host",
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "into", "line", "rule"),
+    [
+        ('"S-a2"[1]\t\t# "spine" lid 3 4xNDR', "what", 16, "neither a node nor one of its ports"),
+        ("lid 64 4xNDR", "lid 64", 12, "a port ends with its rate, such as 4xNDR"),
+        ("lid 64 4xNDR", "lid 64 4xZDR", 12, "known: SDR, DDR"),
+        ('Ca\t1 "H-b1"', 'Ca\t1 "H-bb"', 12, "'H-b1' is at the other end, and described nowhere"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_with_the_line_and_the_rule(
+    changed: str, into: str, line: int, rule: str
+) -> None:
+    with pytest.raises(WiringError) as refused:
+        ibnetdiscover.parse(FABRIC.replace(changed, into, 1))
+    assert f"line {line}: " in str(refused.value)
+    assert rule in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", 'Ca\t1 "H-b1"\t\t# "node-1 mlx5_0"\n'])
+def test_a_text_without_a_switch_is_none(text: str) -> None:
+    with pytest.raises(WiringError, match="no switch is in it"):
+        ibnetdiscover.parse(text)
+
+
+def test_an_output_that_was_cut_off_is_refused() -> None:
+    with pytest.raises(WiringError, match="described nowhere"):
+        ibnetdiscover.parse(FABRIC[: FABRIC.index("vendid=0x2c9\ncaguid")])
+
+
+def test_an_output_that_stands_twice_is_refused() -> None:
+    with pytest.raises(WiringError, match="is described twice"):
+        ibnetdiscover.parse(FABRIC + FABRIC)
+
+
+def test_a_speed_that_the_tool_does_not_know_is_told_and_the_cable_kept() -> None:
+    found = ibnetdiscover.parse(FABRIC.replace("lid 64 4xNDR", "lid 64 4x???", 1))
+    assert found.uplinks[0] == Uplink("node-1", "mlx5_0", "S-a1", 0)
+    assert "node-1 mlx5_0 on leaf-1 shows no speed" in found.strange
+
+
+def test_adapters_of_one_name_are_none_of_anybodys() -> None:
+    found = ibnetdiscover.parse(FABRIC.replace("node-2 HCA-3", "node-1 mlx5_0"))
+    assert [uplink.nic for uplink in found.uplinks] == ["mlx5_0/2"]
+    assert "2 adapters are called 'node-1 mlx5_0': none of them counts" in found.strange
+
+
+def test_switches_of_one_name_or_none_are_told_apart() -> None:
+    boards = FABRIC.replace("MF0;leaf-1:MQM9700/U1", "MF0;core:CS8500/L01/U1")
+    assert ibnetdiscover.parse(boards).switches[0].name == "core/L01/U1"
+    alike = FABRIC.replace("MF0;leaf-1:MQM9700/U1", "spine")
+    assert [switch.name for switch in ibnetdiscover.parse(alike).switches] == [
+        "spine S-a1",
+        "spine S-a2",
+    ]
+    nameless = FABRIC.replace("MF0;leaf-1:MQM9700/U1", "")
+    assert ibnetdiscover.parse(nameless).switches[0].name == "S-a1"

@@ -1,0 +1,168 @@
+"""Topograph's models and its graph engine's answers, read. Those here are written for these tests
+in the form that its documentation describes (1.0: docs/modeling.md, docs/engines/graph.md)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from railwright_topology.accounts import Account, Basis
+from railwright_topology.sources import topograph
+from railwright_topology.wiring import WiringError
+
+MODEL = """
+switches:
+  core:
+    labels: {topology.kubernetes.io/region: here}
+    switches: [spine-1, spine-2]
+  spine-1:
+    annotations: {accelerator.topology.test/domain: nvl-1}
+    switches: [leaf-1, leaf-2]
+blocks:
+- switch: leaf-1
+  nodes: ["gpu[01-02]", gpu9]
+- switch: leaf-1
+  nodes: [gpu10]
+  annotations:
+    accelerator.topology.test/domain: nvl-2
+    accelerator.topology.test/sub-domain: rack-1
+- switch: spine-2
+  nodes: [gpu11]
+  labels: {network.topology.nvidia.com/accelerator: nvl-3}
+- nodes: [gpu12]
+"""
+
+
+def test_a_model_is_read_with_leaves_that_are_only_named() -> None:
+    leaf = ("gpu01", "gpu02", "gpu10", "gpu9")
+    assert topograph.parse_model(MODEL) == Account(
+        "topograph model",
+        Basis.TOLD,
+        (
+            {**dict.fromkeys(leaf, "leaf-1"), "gpu11": "spine-2"},
+            {**dict.fromkeys(leaf, "spine-1"), "gpu11": "spine-2"},
+            dict.fromkeys((*leaf, "gpu11"), "core"),
+        ),
+        {"gpu01": "nvl-1", "gpu02": "nvl-1", "gpu9": "nvl-1", "gpu10": "nvl-2", "gpu11": "nvl-3"},
+    )
+
+
+def test_a_model_without_switches_has_islands_alone() -> None:
+    text = "blocks:\n- nodes: [a, b]\n  annotations: {accelerator.topology.test/domain: d}\n"
+    assert topograph.parse_model(text) == Account(
+        "topograph model", Basis.TOLD, (), {"a": "d", "b": "d"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "into", "line", "rule"),
+    [
+        ("[gpu10]", "[gpu9]", 12, "node 'gpu9' is in both 'block 1' and 'block 2'"),
+        ("[gpu10]", "[]", 12, "a block has nodes"),
+        ("[gpu10]", '["n[1"]', 12, "bracket without its other one"),
+        ("[gpu10]", '["n[1-99999]"]', 12, "more names than fit"),
+        ("switches: [spine-1,", f"switches: [{'s' * 254},", 4, "1 to 253 printable characters"),
+        ("  core:", f"  {'s' * 254}:", 4, "1 to 253 printable characters"),
+        ("[gpu10]", "gpu10", 13, "a list of host lists stands here"),
+        ("switch: spine-2\n", "switch: spine-3\n", 17, "'spine-3' is described nowhere"),
+        ("[leaf-1, leaf-2]", "[leaf-1, spine-2]", 7, "'spine-2' is in both 'core' and 'spine-1'"),
+        ("[leaf-1, leaf-2]", "[leaf-1, core]", 4, "is above itself"),
+        ("[leaf-1, leaf-2]", "leaf-1", 8, "a list of switches stands here"),
+        ("blocks:", "capacity_blocks:", 10, "'capacity_blocks' is no field of a model"),
+        ("labels: {topology", "metadata: {topology", 4, "'metadata' is no field of a switch"),
+        ("  core:", "  leaf-1:\n  leaf-1:", 4, "'leaf-1' stands twice"),
+    ],
+)
+def test_a_model_that_cannot_be_used_is_refused_with_the_line_and_the_rule(
+    changed: str, into: str, line: int, rule: str
+) -> None:
+    assert changed in MODEL
+    with pytest.raises(WiringError) as refused:
+        topograph.parse_model(MODEL.replace(changed, into, 1))
+    assert rule in str(refused.value)
+    assert f"topograph model, line {line}: " in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["switches:\n", "blocks:\n"])
+def test_a_model_without_a_node_is_none(text: str) -> None:
+    with pytest.raises(WiringError, match="no node is in it"):
+        topograph.parse_model(text)
+
+
+def graph(*instances: dict[str, Any]) -> str:
+    return json.dumps({"instances": instances}, indent=1)
+
+
+def instance(name: str, *layers: str, **more: Any) -> dict[str, Any]:
+    return {"id": name, "network_layers": list(layers), **more}
+
+
+ANSWER = graph(
+    instance("i-1", "leaf-1", "top", labels={"accelerator.topograph.run/domain": "nvl-1"}),
+    instance("i-2", "leaf-2", "spine", "top", attributes={"nvlink": "nvl-2"}, type="H100"),
+    {"id": "i-3", "network_layers": None, "labels": None},
+)
+
+
+def test_an_answer_is_read_the_closest_switch_first() -> None:
+    assert topograph.parse_graph(ANSWER) == Account(
+        "topograph graph",
+        Basis.TOLD,
+        (
+            {"i-1": "leaf-1", "i-2": "leaf-2"},
+            {"i-1": "leaf-1", "i-2": "spine"},
+            {"i-1": "top", "i-2": "top"},
+        ),
+        {"i-1": "nvl-1", "i-2": "nvl-2"},
+        ("nodes without network layers: 1, the first is i-3",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "rule"),
+    [
+        ("", 1, "is not JSON"),
+        ('{\n"instances": [', 2, "is not JSON"),
+        ("[" * 100_000, 1, "is too deep"),
+        ("[]", 1, "an answer has instances: a list"),
+        ('{"instances": {}}', 1, "an answer has instances: a list"),
+        (graph(), 1, "no instance is in it"),
+        ('{"instances": [3]}', 1, "instance 1 has an id"),
+        (graph({"id": "a" * 254}), 1, "instance 1 has an id"),
+        (graph(instance("a", "b" * 254)), 4, "a list of names"),
+        (graph({"id": ""}), 1, "instance 1 has an id"),
+        (graph({"id": "a", "network_layers": "x"}), 4, "a list of names"),
+        (graph({"id": "a", "network_layers": [3]}), 4, "a list of names"),
+        (graph(instance("a", *"bcdefghijklmnopqrstuv")), 4, "is below 21 switches: too many"),
+        (graph(instance("a", labels=[1])), 4, "labels and attributes: mappings"),
+        (graph(instance("a", "l"), instance("a", "l")), 4, "node 'a' stands twice"),
+        (
+            graph(instance("a", "l", "s"), instance("b", "l", "t")),
+            11,
+            "'l' is below both 's' and 't'",
+        ),
+        (graph(instance("a", "l", "s"), instance("b", "s", "l")), 1, "is above itself"),
+        (graph(instance("a", "l", "l")), 1, "'l' is above itself"),
+        (graph(*({"id": "x"} for _ in range(65537))), 1, "more than 65536 instances"),
+    ],
+)
+def test_an_answer_that_cannot_be_used_is_refused_with_the_line_and_the_rule(
+    text: str, line: int, rule: str
+) -> None:
+    with pytest.raises(WiringError) as refused:
+        topograph.parse_graph(text)
+    assert rule in str(refused.value)
+    assert f"topograph graph, line {line}: " in str(refused.value)
+
+
+def test_a_number_of_any_length_is_nothing_to_stumble_over() -> None:
+    found = topograph.parse_graph(ANSWER.replace('"H100"', "9" * 5000))
+    assert found == topograph.parse_graph(ANSWER)
+
+
+def test_an_answer_of_any_length_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topograph, "CHARACTERS_MAX", 100)
+    with pytest.raises(WiringError, match="at most 100"):
+        topograph.parse_graph(ANSWER)

@@ -1,0 +1,131 @@
+"""``railwright topology`` on files: words, graphs and pictures of one fabric."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import networkx as nx
+import pytest
+
+from railwright_cli.__main__ import main
+
+CONF = """\
+SwitchName=leaf-1 Nodes=gpu[01-04]
+SwitchName=leaf-2 Nodes=gpu[05-08]
+SwitchName=leaf-10 Nodes=gpu[09-12]
+SwitchName=spine Switches=leaf-[1-2],leaf-10
+"""
+PLAN = """\
+version: 1
+tiers: [row, rack]
+domains:
+  row-a:
+    rack-[1-2]: gpu[01-08]
+    rack-3: gpu[09-11],gpu13
+islands:
+  nvl-[1-2]: gpu[01-12]
+"""
+TREE = """\
+13 nodes
+  row: 1 domain of 13 nodes (plan; 1 node by others)
+  rack: 3 domains of 4 to 5 nodes (plan; 1 node by others)
+  2 islands of device links, 12 nodes (plan)
+
+13 nodes gpu[01-13] in row-a
+├─ 4 nodes gpu[01-04] in rack-1
+├─ 4 nodes gpu[05-08] in rack-2
+└─ 5 nodes gpu[09-13] in rack-3
+
+nothing is amiss
+"""
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "topology.conf").write_text(CONF)
+    (tmp_path / "plan.yaml").write_text(PLAN)
+    return tmp_path
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["topology", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["topology", *arguments]) == 2
+    return capsys.readouterr().err
+
+
+def test_two_files_are_one_fabric_and_the_plan_counts(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert said(capsys, "plan.yaml", "topology.conf") == TREE
+
+
+def test_what_one_file_has_elsewhere_is_told_with_both_sides(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    swapped = CONF.replace("[01-04]", "[01-03,05]").replace("[05-08]", "[04,06-08]")
+    (site / "topology.conf").write_text(swapped)
+    told = said(capsys, "plan.yaml", "topology.conf")
+    assert "2 findings" in told
+    both = "topology.conf has it in leaf-1, which is row-a/rack-1; row-a/rack-2 counts, by plan"
+    assert f"- gpu05: {both} (rack)\n" in told
+
+
+def test_domains_are_drawn_in_the_order_that_people_count_in(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = said(capsys, "topology.conf").splitlines()
+    drawn = [line.rpartition(" ")[2] for line in lines if " in leaf" in line]
+    assert drawn == ["leaf-1", "leaf-2", "leaf-10"]
+
+
+def test_graphs_are_for_other_tools(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    graph = nx.parse_graphml(said(capsys, "topology.conf", "-o", "graphml"))
+    assert nx.shortest_path_length(graph, "gpu01", "gpu12") == 4
+    answer = json.loads(said(capsys, "topology.conf", "-o", "json"))
+    assert answer["nodes"]["gpu12"] == ["spine", "leaf-10"]
+    assert nx.node_link_graph(answer["graph"], edges="edges").nodes == graph.nodes
+    dot = said(capsys, "topology.conf", "-o", "dot")
+    assert '"gpu01" -- "leaf-1 (topology.conf tier 1)"' in dot
+
+
+def test_a_picture_has_a_box_for_each_domain_and_a_cell_for_each_node(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture = ElementTree.fromstring(said(capsys, "plan.yaml", "-o", "svg"))
+    boxes = [each for each in picture.iter(f"{SVG}rect") if each.get("class") == "box"]
+    titles = {title.text for title in picture.iter(f"{SVG}title")}
+    # One node is on an island, and in no row.
+    assert len(boxes) == 1 + 2 + 3
+    assert titles == {f"gpu{number:02d}" for number in range(1, 14)}
+    inside = (float(boxes[0].get("width", "")), float(boxes[0].get("height", "")))
+    for box in boxes:
+        right = float(box.get("x", "")) + float(box.get("width", ""))
+        bottom = float(box.get("y", "")) + float(box.get("height", ""))
+        assert right <= inside[0] + 0.1
+        assert bottom <= inside[1] + 0.1
+
+
+def test_a_name_that_says_nothing_is_refused_with_those_that_do(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (site / "net.txt").write_text(CONF)
+    assert "net.txt, line 1: files of this name are not read; these are: ibnetdiscover.txt" in (
+        refused(capsys, "net.txt")
+    )
+    assert "3 domains" in said(capsys, "topology.conf=net.txt")
+
+
+def test_a_job_is_of_a_cluster_and_not_of_files(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "--job is a job of the cluster" in refused(
+        capsys, "topology.conf", "--job", "team/train"
+    )

@@ -1,0 +1,156 @@
+"""The fabric as one value: what all sources say together, where each node stands by that, and what
+they disagree on.
+
+Sources call hosts what they call themselves, and clusters call nodes what they were joined as: a
+host ``gpu-1`` is the node ``gpu-1.example.com``, where no other has that first name. What cannot be
+told apart that way is left out and told.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from railwright_topology import agreement
+from railwright_topology.accounts import Account
+from railwright_topology.agreement import Agreement
+from railwright_topology.networks import Network
+
+UNKNOWN = ""
+
+Told = Account | Network
+"""What a source says: where nodes stand, or how they are wired."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fabric:
+    """``levels`` runs from the coarsest to the finest, and so does what ``places`` has of each
+    node: its domains, each of a name that no other of its level has, UNKNOWN where nobody says.
+    ``oversubscription`` says of each level how many times more its nodes can send than can leave
+    one of its domains; 1 where nobody says, and no less than further in.
+    """
+
+    levels: tuple[str, ...] = ()
+    places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    agreement: Agreement = field(default_factory=lambda: agreement.of(()))
+    accounts: tuple[Account, ...] = ()
+    networks: tuple[Network, ...] = ()
+    oversubscription: tuple[float, ...] = ()
+
+    def place(self, node: str) -> tuple[str, ...]:
+        """The node's domain at each level; nowhere known if nobody says anything of it."""
+        return self.places.get(node) or (UNKNOWN,) * len(self.levels)
+
+    def sizes(self, nodes: Iterable[str], level: int) -> collections.Counter[str]:
+        """The known domains of a level that these nodes stand in, and how many of them in each."""
+        domains = (self.place(node)[level] for node in nodes)
+        return collections.Counter(domain for domain in domains if domain != UNKNOWN)
+
+
+def of(nodes: Collection[str], told: Iterable[Told]) -> Fabric:
+    """Put together what is told of these nodes. Pure, and the same for any order of either."""
+    everything = tuple(told)
+    networks = [each for each in everything if isinstance(each, Network)]
+    accounts = [each.account if isinstance(each, Network) else each for each in everything]
+    known = _apart([_of_the_cluster(account, nodes) for account in accounts])
+    agreed = agreement.of(known)
+    coarsest_first = agreed.tiers[::-1]
+    return Fabric(
+        tuple(tier.name for tier in coarsest_first),
+        {
+            node: tuple(tier.domains.get(node, UNKNOWN) for tier in coarsest_first)
+            for node in sorted(nodes)
+        },
+        agreed,
+        known,
+        tuple(sorted(networks, key=lambda network: network.wiring.source)),
+        _oversubscription(agreed, networks, nodes)[::-1],
+    )
+
+
+def _oversubscription(
+    agreed: Agreement, networks: Iterable[Network], nodes: Collection[str]
+) -> tuple[float, ...]:
+    """Of each tier, the nearest first: what is wired there as far as sources know of cables, the
+    network with the most of them first of all."""
+    found = [1.0] * len(agreed.tiers)
+    for network in sorted(networks, key=lambda each: (each.account.capacity, each.wiring.source)):
+        theirs = _of_the_cluster(network.account, nodes).tiers
+        narrowing = network.narrowing()
+        same = agreement.matched([tier.domains for tier in agreed.tiers], theirs)
+        for its, tier in same.items():
+            found[tier] = narrowing.get(its + 1, found[tier])
+    return tuple(itertools.accumulate(found, max))
+
+
+def short(domain: str, above: str) -> str:
+    """A domain's name inside another, for people: a source that knows it by its whole path repeats
+    the other's."""
+    return domain.removeprefix(f"{above}/") or domain
+
+
+def _apart(accounts: Iterable[Account]) -> tuple[Account, ...]:
+    """Sources of one name are numbered, by what they say and not by the order that they came in."""
+    by_name: dict[str, list[Account]] = {}
+    for account in accounts:
+        by_name.setdefault(account.source, []).append(account)
+    found: list[Account] = []
+    for name, its in sorted(by_name.items()):
+        if len(its) > 1:
+            its.sort(key=_content)
+        found += its[:1]
+        found += (replace(each, source=f"{name} ({at})") for at, each in enumerate(its[1:], 2))
+    return tuple(sorted(found, key=lambda each: (-each.basis, -each.capacity, each.source)))
+
+
+def _content(account: Account) -> str:
+    """All that it says, in words that can be put in order."""
+    domains = [sorted(each.items()) for each in (*account.tiers, account.islands)]
+    return repr((account.basis, account.capacity, domains, account.names, account.strange))
+
+
+def _of_the_cluster(account: Account, nodes: Collection[str]) -> Account:
+    """What an account says of nodes, by the names that they have in the cluster."""
+    told = account.nodes
+    if told <= {*nodes}:
+        return account
+    called = _called(told, nodes)
+    strangers = sorted(told - called.keys())
+    strange = account.strange
+    if strangers:
+        count = f"{len(strangers)} of {len(told)}"
+        strange += (f"no node of the cluster: {count}, the first is {strangers[0]}",)
+
+    def renamed(domains: Mapping[str, str]) -> dict[str, str]:
+        return {called[host]: its for host, its in domains.items() if host in called}
+
+    return replace(
+        account,
+        tiers=tuple(map(renamed, account.tiers)),
+        islands=renamed(account.islands),
+        strange=strange,
+    )
+
+
+def _called(hosts: Collection[str], nodes: Collection[str]) -> dict[str, str]:
+    """The node of each host: of its name, or where one of both is a first name alone (no address is
+    one), of that name, if no other host and no other node has it."""
+    exact = {host: host for host in hosts if host in nodes}
+    by_first = _by_first_name(node for node in nodes if node not in exact)
+    left = _by_first_name(host for host in hosts if host not in exact)
+    return exact | {
+        same[0]: there[0]
+        for first, same in left.items()
+        if len(same) == 1 == len(there := by_first.get(first, []))
+        and first in (same[0], there[0])
+        and not first.isdigit()
+    }
+
+
+def _by_first_name(names: Iterable[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(name.partition(".")[0], []).append(name)
+    return found

@@ -1,0 +1,132 @@
+"""What is amiss in a fabric's cables, each as a sentence that names the plug to look at.
+
+Nothing is known of how it was meant, so each part is held against those like it: a host against its
+kind, a switch against those with the same neighbours.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterable, Iterator, Mapping
+
+import networkx as nx
+
+from railwright_topology import speeds
+from railwright_topology.layers import Layers, peers
+from railwright_topology.plugs import Kind, natural
+from railwright_topology.wiring import Uplink, Wiring
+
+
+def of(wiring: Wiring, layers: Layers) -> tuple[str, ...]:
+    """All that is found: odd, missing, slow and thin cables, and what reaches no host."""
+    names = {switch.id: switch.name for switch in wiring.switches}
+    lost = sorted(names.keys() - layers.tiers.keys())
+    return (
+        *sorted(_misplugged(layers, names), key=natural),
+        *sorted(_missing_uplinks(wiring.uplinks, layers), key=natural),
+        *sorted(_missing_slots(layers), key=natural),
+        *sorted(_slow(wiring.uplinks), key=natural),
+        *sorted(_stray(layers, names), key=natural),
+        *sorted(_trunks(wiring, layers, names), key=natural),
+        *(f"switch {names[switch]} reaches no host" for switch in lost),
+        *wiring.strange,
+    )
+
+
+def _misplugged(layers: Layers, names: Mapping[str, str]) -> Iterator[str]:
+    for uplink, expected in layers.plugs.odd.items():
+        yield (
+            f"{uplink.host} {uplink.nic} is plugged into {names[uplink.switch]}, "
+            f"and those of the hosts beside it into {names[expected]}"
+        )
+    for uplink in layers.plugs.sound:
+        if (tier := layers.tiers[uplink.switch]) > 1:
+            at = names[uplink.switch]
+            yield f"{uplink.host} {uplink.nic} is plugged into {at}, a switch of tier {tier}"
+
+
+def _missing_uplinks(uplinks: Iterable[Uplink], layers: Layers) -> Iterator[str]:
+    there = {(uplink.host, uplink.nic) for uplink in uplinks}
+    for host in sorted(layers.plugs.kinds, key=natural):
+        for nic in layers.plugs.kinds[host]:
+            if (host, nic) not in there:
+                yield f"{host} has no cable at {nic}, where those of its kind have one"
+
+
+def _missing_slots(layers: Layers) -> Iterator[str]:
+    """Adapters that a whole kind of hosts lacks, and a more frequent kind of the same has: all
+    cables of a ToR are gone."""
+    hosts: dict[Kind, list[str]] = {}
+    for host, kind in layers.plugs.kinds.items():
+        hosts.setdefault(kind, []).append(host)
+    for kind, its in sorted(hosts.items()):
+        larger = [
+            other
+            for other in hosts
+            if {*kind} < {*other} and 2 * len(kind) >= len(other) and len(hosts[other]) > len(its)
+        ]
+        if larger:
+            usual = max(larger, key=lambda other: (len(hosts[other]), other))
+            lacking = ", ".join(nic for nic in usual if nic not in kind)
+            first = min(its, key=natural)
+            yield (
+                f"hosts without a cable at {lacking}, where most with the same adapters have one: "
+                f"{len(its)}, the first is {first}"
+            )
+
+
+def _stray(layers: Layers, names: Mapping[str, str]) -> Iterator[str]:
+    for trunk in layers.stray:
+        one, other = (names[end] for end in trunk.ends)
+        yield f"{one} has a cable to {other}, where none of those like either has one"
+
+
+def _slow(uplinks: Iterable[Uplink]) -> Iterator[str]:
+    """Slower than most on the same switch: whole groups of an older generation are no fault."""
+    beside: dict[str, list[Uplink]] = {}
+    for uplink in uplinks:
+        if uplink.bytes_per_s:
+            beside.setdefault(uplink.switch, []).append(uplink)
+    for its in beside.values():
+        usual = _usual(uplink.bytes_per_s for uplink in its)
+        for uplink in its:
+            if uplink.bytes_per_s < usual:
+                runs, most = speeds.told(uplink.bytes_per_s), speeds.told(usual)
+                yield f"{uplink.host} {uplink.nic} runs at {runs}, most beside it at {most}"
+
+
+def _trunks(wiring: Wiring, layers: Layers, names: Mapping[str, str]) -> Iterator[str]:
+    """Ways up that are missing or thin, held against switches with the same ways up."""
+    tiers = layers.tiers
+    above: dict[str, dict[str, int]] = {}
+    for trunk in wiring.trunks:
+        low, high = sorted(trunk.ends, key=lambda end: tiers.get(end, 0))
+        if 0 < tiers.get(low, 0) < tiers[high] and trunk not in layers.stray:
+            to = above.setdefault(low, {})
+            to[high] = to.get(high, 0) + trunk.cables * trunk.bytes_per_s
+    wired = nx.Graph([trunk.ends for trunk in wiring.trunks if trunk not in layers.stray])
+    for part in map(sorted, nx.connected_components(wired)):
+        top = max(tiers.get(switch, 0) for switch in part)
+        for switch in part:
+            if switch not in above and 0 < tiers.get(switch, 0) < top:
+                yield (
+                    f"{names[switch]} has no cable upwards, and is of tier {tiers[switch]} of {top}"
+                )
+    alike = peers(above)
+    for switch, to in sorted(above.items()):
+        beside = [above[peer] for peer in alike[switch]]
+        having = collections.Counter(high for each in beside for high in each)
+        for high in sorted(having):
+            if high not in to and 2 * having[high] > len(beside):
+                yield f"{names[switch]} has no cable to {names[high]}, where those like it have one"
+        usual = _usual(speed for each in (to, *beside) for speed in each.values())
+        for high in sorted(to):
+            if to[high] < usual:
+                has, should = speeds.told(to[high]), speeds.told(usual)
+                yield f"{names[switch]} reaches {names[high]} with {has}, such pairs have {should}"
+
+
+def _usual(found: Iterable[int]) -> int:
+    """What most have; of two that are as frequent the larger; 0 of none."""
+    counts = collections.Counter(found)
+    return max(counts, key=lambda speed: (counts[speed], speed), default=0)

@@ -1,0 +1,44 @@
+"""Many names in few characters: ``node-[0000-0015,0020]``, ``leaf-[0-1]-[0-7]``."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable
+
+
+def fold(names: Iterable[str]) -> str:
+    """These names; those that differ in one number alone become one, with a pair of brackets.
+
+    The last number of a name goes first, then the one before it, over what is left.
+    """
+    left = {tuple(re.split(r"(\d+)", name)) for name in names}
+    longest = max(map(len, left), default=0)
+    for place in range(longest - 2, 0, -2):
+        left = _folded(left, place)
+    return ",".join(sorted("".join(parts) for parts in left))
+
+
+def _folded(names: Iterable[tuple[str, ...]], place: int) -> set[tuple[str, ...]]:
+    alike: dict[tuple[tuple[str, ...], int, tuple[str, ...]], list[str]] = {}
+    short = set()
+    for parts in names:
+        if place < len(parts):
+            number = parts[place]
+            alike.setdefault((parts[:place], len(number), parts[place + 1 :]), []).append(number)
+        else:
+            short.add(parts)
+    return short | {
+        (*before, _ranges(sorted(numbers, key=int), width), *after)
+        for (before, width, after), numbers in alike.items()
+    }
+
+
+def _ranges(numbers: list[str], width: int) -> str:
+    if len(numbers) == 1:
+        return numbers[0]
+    runs = []
+    for _, run in itertools.groupby(enumerate(map(int, numbers)), lambda at: at[1] - at[0]):
+        told = [f"{number:0{width}d}" for _, number in run]
+        runs.append(told[0] if len(told) == 1 else f"{told[0]}-{told[-1]}")
+    return f"[{','.join(runs)}]"

@@ -1,0 +1,227 @@
+"""What follows from the wiring: tiers of switches, domains of hosts, and rails.
+
+A tier is a switch's distance from where hosts are plugged in as a rule, which is 1. A domain of
+tier k is a set of hosts that reach each other through switches of tier k and below: under one ToR,
+or under the eight ToRs of one group where each adapter of a host has its own.
+
+Rails are seen, not assumed: adapters of one name, on hosts of one kind, are of one rail with others
+if they share most of their switches. Eight rails show as eight such sets, dual-homed pairs as four,
+a ToR a rack as one: then there are no rails. The rails of other kinds of hosts are those of the
+most frequent one: the same by switches, or else by names of adapters, or else in the same order.
+
+A cable between switches that none of those like its ends has is a stray one. Odd plugs and stray
+cables count for none of this. Cables between switches of one tier join nothing at that tier.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import networkx as nx
+
+from railwright_topology import plugs
+from railwright_topology.plugs import Kind, Plugs, natural
+from railwright_topology.wiring import Trunk, Uplink, Wiring
+
+FEW = 4
+"""A switch with less than a quarter of the hosts that one has as a rule is not where hosts are
+plugged in, unless switches wired upwards like it are: a login host on a spine makes no ToR of it.
+"""
+
+TIERS_MAX = 6
+"""Beyond it nobody builds; a long chain of switches that reach no further hosts is no tier."""
+
+Slot = tuple[Kind, str]
+"""An adapter of a kind of host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """Hosts that reach each other below a tier, and their switches of just that tier."""
+
+    tier: int
+    hosts: tuple[str, ...]
+    switches: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """``tiers`` gives each switch's id its tier; one that reaches no host is in none.
+
+    ``domains[k]`` are those of tier k + 1, up to TIERS_MAX. ``rails`` is empty where there are
+    none. ``stray`` are trunks that nobody like their ends has.
+    """
+
+    tiers: Mapping[str, int]
+    domains: tuple[tuple[Domain, ...], ...]
+    rails: Mapping[Slot, int]
+    plugs: Plugs
+    stray: tuple[Trunk, ...]
+
+    def rail(self, uplink: Uplink) -> int | None:
+        """The rail that this adapter is of, wherever it is plugged in."""
+        return self.rails.get((self.plugs.kinds[uplink.host], uplink.nic))
+
+
+def of(wiring: Wiring) -> Layers:
+    """Find all of it out. Pure, and the same for any order of the wiring's parts."""
+    found = plugs.of(wiring.uplinks)
+    stray = _stray(wiring.trunks)
+    graph = nx.Graph([trunk.ends for trunk in wiring.trunks if trunk not in stray])
+    parts = {switch: at for at, its in enumerate(nx.connected_components(graph)) for switch in its}
+    # The only way between two parts of a network is a way all the same.
+    graph.add_edges_from(
+        trunk.ends
+        for trunk in stray
+        if parts.get(trunk.ends[0], trunk.ends[0]) != parts.get(trunk.ends[1], trunk.ends[1])
+    )
+    tiers = _tiers(graph, found.sound)
+    rails = _rails([uplink for uplink in found.sound if tiers[uplink.switch] == 1], found)
+    top = max(tiers.values(), default=0)
+    across = any(tiers.get(one) == top == tiers.get(other) for one, other in graph.edges)
+    outermost = min(TIERS_MAX, top + across)
+    return Layers(
+        tiers=tiers,
+        domains=tuple(
+            _domains(graph, found.sound, tiers, tier) for tier in range(1, outermost + 1)
+        ),
+        rails=rails if len({*rails.values()}) > 1 else {},
+        plugs=found,
+        stray=tuple(trunk for trunk in wiring.trunks if trunk in stray),
+    )
+
+
+def _stray(trunks: Iterable[Trunk]) -> set[Trunk]:
+    """Trunks to where no switch like either end has one, and like which those have none either: a
+    link between each two ToRs of a pair is how it was meant."""
+    neighbours: dict[str, set[str]] = {}
+    for trunk in trunks:
+        for end, far in (trunk.ends, trunk.ends[::-1]):
+            neighbours.setdefault(end, set()).add(far)
+    having = peers(neighbours)
+    alike = {
+        switch: [other for other in its if switch in having[other]]
+        for switch, its in having.items()
+    }
+
+    def alone(end: str, far: str) -> bool:
+        others = [other for other in alike[end] if other != far]
+        return bool(others) and not any(far in neighbours[other] for other in others)
+
+    def found_alone(trunk: Trunk) -> bool:
+        # Who has fewer like it is asked first: mostly they have it, and that is the answer.
+        few, many = sorted(trunk.ends, key=lambda end: len(alike[end]))
+        return alone(few, many) and alone(many, few)
+
+    found = set(filter(found_alone, trunks))
+    ends = {end for trunk in found for end in trunk.ends}
+    return {
+        trunk
+        for trunk in found
+        if all(
+            2 * sum(other in ends for other in alike[end]) <= len(alike[end]) for end in trunk.ends
+        )
+    }
+
+
+def peers(neighbours: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
+    """For each switch the others that have more than half of its neighbours."""
+    having: dict[str, list[str]] = {}
+    for switch, its in neighbours.items():
+        for neighbour in its:
+            having.setdefault(neighbour, []).append(switch)
+    found = {}
+    for switch, its in neighbours.items():
+        shared = collections.Counter(peer for one in its for peer in having[one] if peer != switch)
+        most = len({*its})
+        found[switch] = sorted(peer for peer, count in shared.items() if 2 * count > most)
+    return found
+
+
+def _tiers(wired: nx.Graph, sound: Iterable[Uplink]) -> dict[str, int]:
+    graph = wired.copy()
+    hosts = collections.Counter(uplink.switch for uplink in sound)
+    graph.add_nodes_from(hosts)
+    if not hosts:
+        return {}
+    usual = statistics.median_low([hosts[switch] for switch in hosts.elements()])
+    edge = {switch for switch, count in hosts.items() if FEW * count >= usual}
+    alike = peers({switch: list(graph[switch]) for switch in graph})
+    for switch in hosts.keys() - edge:
+        having = hosts.keys() & alike[switch]
+        if 2 * len(edge & having) > len(having):
+            edge.add(switch)
+    for part in nx.connected_components(graph):
+        if edge.isdisjoint(part):
+            edge |= part & hosts.keys()
+    layers = nx.bfs_layers(graph, sorted(edge))
+    return {switch: tier for tier, layer in enumerate(layers, 1) for switch in sorted(layer)}
+
+
+def _domains(
+    wired: nx.Graph, sound: Iterable[Uplink], tiers: Mapping[str, int], tier: int
+) -> tuple[Domain, ...]:
+    graph = nx.Graph()
+    graph.add_edges_from(
+        (("host", up.host), ("switch", up.switch)) for up in sound if tiers[up.switch] <= tier
+    )
+    for one, other in wired.edges:
+        low, high = sorted((tiers.get(one, tier + 1), tiers.get(other, tier + 1)))
+        if high <= tier and low < tier:
+            graph.add_edge(("switch", one), ("switch", other))
+    found = []
+    for members in nx.connected_components(graph):
+        hosts = sorted((name for kind, name in members if kind == "host"), key=natural)
+        switches = (name for kind, name in members if kind == "switch" and tiers[name] == tier)
+        if hosts:
+            found.append(Domain(tier, tuple(hosts), tuple(sorted(switches))))
+    return tuple(sorted(found, key=lambda domain: natural(domain.hosts[0])))
+
+
+def _rails(sound: Iterable[Uplink], found: Plugs) -> dict[Slot, int]:
+    """Each kind's rails are numbered as those of the most frequent kind."""
+    sets = _sharing(sound, found)
+    hosts = collections.Counter(found.kinds.values())
+    rails: dict[Slot, int] = {}
+    for kind in sorted(hosts, key=lambda kind: (-hosts[kind], kind)):
+        its = sorted(
+            (slots for slots in sets if any(of == kind for of, _ in slots)),
+            key=lambda slots: min(natural(nic) for of, nic in slots if of == kind),
+        )
+        by_name = {nic: rail for (_, nic), rail in sorted(rails.items(), reverse=True)}
+        used = {rails[slot] for slots in its for slot in slots if slot in rails}
+        for slots in its:
+            known = {rails[slot] for slot in slots if slot in rails}
+            named = {by_name[nic] for _, nic in slots if nic in by_name} - used
+            rail = min(known or named or {next(at for at in itertools.count() if at not in used)})
+            used.add(rail)
+            rails |= {slot: rail for slot in slots if slot not in rails}
+    return dict(sorted(rails.items()))
+
+
+def _sharing(sound: Iterable[Uplink], found: Plugs) -> list[set[Slot]]:
+    """Two slots are together if they share switches with more than half of the fewer's cables.
+
+    A few plugs in the wrong place, or one storage leaf that both are plugged into, do not join
+    them.
+    """
+    there: dict[str, collections.Counter[Slot]] = {}
+    cables: collections.Counter[Slot] = collections.Counter()
+    for uplink in sound:
+        slot = found.kinds[uplink.host], uplink.nic
+        there.setdefault(uplink.switch, collections.Counter())[slot] += 1
+        cables[slot] += 1
+    shared: collections.Counter[tuple[Slot, Slot]] = collections.Counter()
+    for slots in there.values():
+        for one, other in itertools.combinations(sorted(slots), 2):
+            shared[one, other] += min(slots[one], slots[other])
+    graph = nx.Graph()
+    graph.add_nodes_from(cables)
+    graph.add_edges_from(
+        pair for pair, count in shared.items() if 2 * count > min(cables[slot] for slot in pair)
+    )
+    return list(nx.connected_components(graph))

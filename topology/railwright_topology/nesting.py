@@ -1,0 +1,78 @@
+"""Tiers in each other: every domain is made to lie in one domain of the next tier that knows of it.
+
+Sources agree on racks and differ on which block a rack is in, or have one node in the rack of some
+and the block of others. A link between a rack and a block is as good as the less trusted of the two
+who put a node there, and the best links of a rack decide, then their number. Of a node that stands
+elsewhere the less trusted placement gives way.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterable, Mapping, Sequence
+
+Standing = dict[str, tuple[str, int]]
+"""The domain of each node at a tier, and who put it there: 0 is the most trusted source."""
+
+
+Reasons = dict[str, int]
+"""Of each node that was moved, or taken away, who decided that."""
+
+
+def settle(tiers: Sequence[Standing]) -> list[Reasons]:
+    """Change what must be changed, from the nearest tier outwards; the reasons, tier by tier."""
+    reasons: list[Reasons] = [{} for _ in tiers]
+    for place, inner in enumerate(tiers):
+        for nodes in _members(inner):
+            outwards = range(place + 1, len(tiers))
+            knowing = (at for at in outwards if any(node in tiers[at] for node in nodes))
+            if (found := next(knowing, None)) is not None:
+                _gather(nodes, place, found, tiers=tiers, reasons=reasons)
+    return reasons
+
+
+def _members(tier: Standing) -> list[list[str]]:
+    members: dict[str, list[str]] = {}
+    for node, (domain, _) in sorted(tier.items()):
+        members.setdefault(domain, []).append(node)
+    return [nodes for _, nodes in sorted(members.items())]
+
+
+def _gather(
+    nodes: Iterable[str],
+    place: int,
+    beyond: int,
+    *,
+    tiers: Sequence[Standing],
+    reasons: Sequence[Reasons],
+) -> None:
+    """Let the nodes of one domain of the tier at ``place`` stand in one of that ``beyond``."""
+    inner, outer = tiers[place], tiers[beyond]
+    links: dict[str, collections.Counter[int]] = {}
+    for node in nodes:
+        if node in outer:
+            around, trust = outer[node]
+            counts = links.setdefault(around, collections.Counter())
+            counts[max(trust, inner[node][1])] += 1
+    chosen = _best(links)
+    best = min(links[chosen])
+    for node in nodes:
+        if node in outer and outer[node][0] == chosen:
+            continue
+        trust = min(tier[node][1] for tier in tiers[: place + 1] if node in tier)
+        if node not in outer:
+            outer[node] = chosen, max(best, trust)
+        elif trust <= outer[node][1]:
+            outer[node], reasons[beyond][node] = (chosen, max(best, trust)), trust
+        else:
+            for tier, its in zip(tiers[: place + 1], reasons, strict=False):
+                if tier.pop(node, None):
+                    its[node] = outer[node][1]
+
+
+def _best(links: Mapping[str, Mapping[int, int]]) -> str:
+    """The domain with the most of the best links; of equal ones the first by name."""
+    trusts = sorted({trust for counts in links.values() for trust in counts})
+    return min(
+        links, key=lambda around: ([-links[around].get(trust, 0) for trust in trusts], around)
+    )

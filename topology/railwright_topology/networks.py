@@ -1,0 +1,89 @@
+"""A wiring, what follows from it, and where its hosts stand by that."""
+
+from __future__ import annotations
+
+import collections
+from dataclasses import dataclass
+
+from railwright_topology import faults, layers
+from railwright_topology.accounts import Account, Basis
+from railwright_topology.folding import fold
+from railwright_topology.layers import Layers
+from railwright_topology.wiring import Wiring
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """What one source knows of cables, of which the rest is derived."""
+
+    wiring: Wiring
+    layers: Layers
+    account: Account
+    faults: tuple[str, ...]
+
+    @property
+    def hosts(self) -> int:
+        """How many hosts have a cable."""
+        return len({uplink.host for uplink in self.wiring.uplinks})
+
+    @property
+    def rails(self) -> int:
+        """How many rails there are; 0 where adapters of a host share their switches."""
+        return len({*self.layers.rails.values()})
+
+    def oversubscription(self) -> dict[int, float]:
+        """By tier: the bytes a second that can come from below its switches, over those that can
+        leave them upwards."""
+        down, up = self._capacities()
+        return {tier: down[tier] / up[tier] for tier in sorted(up) if up[tier]}
+
+    def narrowing(self) -> dict[int, float]:
+        """By tier: the bytes a second that hosts can send, over those that can leave the tier."""
+        down, up = self._capacities()
+        return {tier: down[1] / up[tier] for tier in sorted(up) if up[tier]}
+
+    def _capacities(self) -> tuple[dict[int, int], dict[int, int]]:
+        """By tier: bytes a second that its switches take from below, and upwards."""
+        tiers = self.layers.tiers
+        down: dict[int, int] = {1: sum(uplink.bytes_per_s for uplink in self.wiring.uplinks)}
+        up: dict[int, int] = {}
+        for trunk in self.wiring.trunks:
+            low, high = sorted(tiers.get(end, 0) for end in trunk.ends)
+            if 0 < low < high:
+                capacity = trunk.cables * trunk.bytes_per_s
+                up[low] = up.get(low, 0) + capacity
+                down[high] = down.get(high, 0) + capacity
+        return down, up
+
+    def speeds(self) -> dict[int, int]:
+        """Bytes a second of one adapter's cable, and how many adapters have it."""
+        counts = collections.Counter(uplink.bytes_per_s for uplink in self.wiring.uplinks)
+        return dict(sorted(counts.items(), reverse=True))
+
+
+def of(wiring: Wiring) -> Network:
+    """Derive it. Pure, and the same for any order of the wiring's parts."""
+    found = layers.of(wiring)
+    return Network(wiring, found, _account(wiring, found), faults.of(wiring, found))
+
+
+def _account(wiring: Wiring, found: Layers) -> Account:
+    """A domain is called by its switches of its tier, or as what lies in it where it has none;
+    where it shares them with another, by its hosts too."""
+    names = {switch.id: switch.name for switch in wiring.switches}
+    tiers: list[dict[str, str]] = []
+    for tier in found.domains:
+        called = [fold(names[switch] for switch in domain.switches) for domain in tier]
+        shared = collections.Counter(called)
+        domains: dict[str, str] = {}
+        for domain, name in zip(tier, called, strict=True):
+            if not name:
+                name = tiers[-1][domain.hosts[0]]
+            elif shared[name] > 1:
+                name = f"{name} of {domain.hosts[0]}"
+            domains.update(dict.fromkeys(domain.hosts, name))
+        tiers.append(domains)
+    capacity = sum(uplink.bytes_per_s for uplink in wiring.uplinks)
+    return Account(
+        wiring.source, Basis.SEEN, tuple(tiers), strange=wiring.strange, capacity=capacity
+    )

@@ -1,0 +1,102 @@
+"""How hosts are plugged in: which adapters a kind of host has, and which plugs are odd ones.
+
+Nobody says how it was meant, so the rule is what most do. Hosts are of one kind if their adapters
+have the same names; a host that lacks one of a far more frequent kind is of that kind. Hosts of one
+kind that are plugged into the same switches stand beside each other. One that agrees with such
+hosts in half of its plugs or more, and not in all, has odd plugs: the others of it.
+"""
+
+from __future__ import annotations
+
+import collections
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from railwright_topology.wiring import Uplink
+
+RARE = 10
+"""So many times as frequent must a kind be, for hosts that lack some of its adapters, and not most,
+to be of it and not of a kind of their own."""
+
+Kind = tuple[str, ...]
+"""The names of its adapters, as people count."""
+_Places = tuple[str, ...]
+"""The switch of each adapter of a kind; empty where a host has no such cable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plugs:
+    """``kinds`` gives each host its kind. ``sound`` are the uplinks that are as those beside them;
+    ``odd`` gives each other one the switch where those beside it are."""
+
+    kinds: Mapping[str, Kind]
+    sound: tuple[Uplink, ...]
+    odd: Mapping[Uplink, str]
+
+
+def of(uplinks: Iterable[Uplink]) -> Plugs:
+    """Find it out. The order of the uplinks does not matter."""
+    ordered = sorted(uplinks, key=lambda uplink: (natural(uplink.host), natural(uplink.nic)))
+    there: dict[str, dict[str, Uplink]] = {}
+    for uplink in ordered:
+        there.setdefault(uplink.host, {})[uplink.nic] = uplink
+    kinds = _kinds({host: tuple(nics) for host, nics in there.items()})
+    odd = dict(_odd(there, kinds))
+    return Plugs(kinds, tuple(uplink for uplink in ordered if uplink not in odd), odd)
+
+
+def natural(name: str) -> tuple[tuple[int, str], ...]:
+    """A key that sorts mlx5_10 after mlx5_2."""
+    return tuple(map(_counted, re.findall(r"[0-9]+|[^0-9]+", name)))
+
+
+def _counted(part: str) -> tuple[int, str]:
+    """Numbers before words, the shorter before the longer."""
+    if part[0] not in "0123456789":
+        return 1 << 16, part
+    digits = part.lstrip("0")
+    return len(digits), digits
+
+
+def _kinds(names: Mapping[str, Kind]) -> dict[str, Kind]:
+    counts = collections.Counter(names.values())
+    frequent_first = sorted(counts, key=lambda kind: (-counts[kind], -len(kind), kind))
+
+    def kind_of(own: Kind) -> Kind:
+        whole = (kind for kind in frequent_first if {*own} < {*kind} and 2 * len(own) >= len(kind))
+        usual = next(whole, own)
+        return usual if counts[usual] >= RARE * counts[own] else own
+
+    chosen = {own: kind_of(own) for own in counts}
+    return {host: chosen[own] for host, own in names.items()}
+
+
+def _odd(
+    there: Mapping[str, Mapping[str, Uplink]], kinds: Mapping[str, Kind]
+) -> Iterator[tuple[Uplink, str]]:
+    hosts: dict[tuple[Kind, _Places], list[str]] = {}
+    for host, nics in there.items():
+        places = tuple(nics[nic].switch if nic in nics else "" for nic in kinds[host])
+        hosts.setdefault((kinds[host], places), []).append(host)
+    sharing: dict[tuple[Kind, int, str], list[_Places]] = {}
+    for kind, places in hosts:
+        for position, switch in enumerate(places):
+            if switch:
+                sharing.setdefault((kind, position, switch), []).append(places)
+    for (kind, places), its in hosts.items():
+        agreeing = collections.Counter(
+            others
+            for position, switch in enumerate(places)
+            for others in sharing.get((kind, position, switch), ())
+            if len(hosts[kind, others]) > len(its)
+        )
+        cables = sum(map(bool, places))
+        beside = [others for others, count in agreeing.items() if 2 * count >= cables > count]
+        if not beside:
+            continue
+        rule = max(beside, key=lambda others: (agreeing[others], len(hosts[kind, others]), others))
+        for host in its:
+            for nic, switch, expected in zip(kind, places, rule, strict=True):
+                if switch and expected and switch != expected:
+                    yield there[host][nic], expected

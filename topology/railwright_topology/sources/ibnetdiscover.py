@@ -1,0 +1,160 @@
+"""What ``ibnetdiscover`` prints of an InfiniBand fabric -> its wiring.
+
+    Switch  65 "S-fc6a1c0300dd2c40"   # "MF0;leaf-1:MQM9700/U1" enhanced port 0 lid 7 lmc 0
+    [1]     "H-b83fd20300d1ae46"[1](b83fd20300d1ae46)   # "node-1 mlx5_0" lid 64 4xNDR
+    Ca      1 "H-b83fd20300d1ae46"    # "node-1 mlx5_0"
+
+A cable stands under each of its ends; the end at a switch counts. An adapter's description is the
+host's name and the device's, as the driver sets it; one that was never set names no host, and one
+that two adapters have names neither. A SHARP aggregation node shows up as an adapter of its switch.
+"""
+
+from __future__ import annotations
+
+import collections
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from railwright_topology.wiring import Switch, Trunk, Uplink, Wiring, WiringError
+
+SOURCE = "ibnetdiscover"
+
+LANE_BITS_PER_S = {
+    "SDR": 2_000_000_000,
+    "DDR": 4_000_000_000,
+    "QDR": 8_000_000_000,
+    "FDR10": 10_000_000_000,
+    "FDR": 13_636_363_636,
+    "EDR": 25_000_000_000,
+    "HDR": 50_000_000_000,
+    "NDR": 100_000_000_000,
+    "XDR": 200_000_000_000,
+}
+"""Data on one lane and in one direction, after line coding: 8b/10b to QDR, 64b/66b from FDR10 on
+(InfiniBand Architecture Specification, volume 2)."""
+
+NODES_MAX = 1 << 18
+NAME_MAX = 253
+
+_HEAD = re.compile(r'(Switch|Ca|Rt)\s+\d+\s+"([^"]+)"\s*#\s*"([^"]*)"')
+_PORT = re.compile(r'\[(\d+)\](?:\(\w+\))?\s+"([^"]+)"\[(\d+)\](?:\(\w+\))?\s*#(.*)')
+_RATE = re.compile(r"\b(\d+)x([A-Z]+\d*)$")
+_DEVICE = re.compile(r"(\S+)\s+((?:mlx\d+_|ib|hfi\d+_|HCA-)\w+)")
+_FACT = re.compile(r"\w+=\S+$")
+_AGGREGATION = "Aggregation Node"
+
+
+@dataclass(frozen=True, slots=True)
+class _Cable:
+    line: int
+    end: str
+    far: str
+    far_port: int
+    bytes_per_s: int
+
+
+def parse(text: str) -> Wiring:
+    """Read a whole output. Raises WiringError where it is none, or was cut off."""
+    names: dict[str, str] = {}
+    cables: list[_Cable] = []
+    section: str | None = None
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = raw.strip()
+        if not line or line.startswith("#") or _FACT.match(line):
+            continue
+        if head := _HEAD.match(line):
+            section = head[2]
+            if section in names:
+                raise WiringError(SOURCE, number, f"{section[:80]!r} is described twice")
+            if len(names) == NODES_MAX or len(head[3]) > NAME_MAX or not head[3].isprintable():
+                rule = (
+                    f"at most {NODES_MAX} nodes, named with up to {NAME_MAX} printable characters"
+                )
+                raise WiringError(SOURCE, number, rule)
+            names[section] = head[3]
+        elif (port := _PORT.match(line)) and section is not None:
+            cables.append(_Cable(number, section, port[2], int(port[3]), _rate(port[4], number)))
+        else:
+            raise WiringError(
+                SOURCE, number, f"{line[:80]!r} is neither a node nor one of its ports"
+            )
+    for cable in cables:
+        if cable.far not in names:
+            raise WiringError(
+                SOURCE, cable.line, f"{cable.far!r} is at the other end, and described nowhere"
+            )
+    if not any(map(_is_switch, names)):
+        raise WiringError(SOURCE, 1, "no switch is in it")
+    return _wiring(names, [cable for cable in cables if _is_switch(cable.end)])
+
+
+def _wiring(names: dict[str, str], cables: Iterable[_Cable]) -> Wiring:
+    said = {node: _switch_name(name) for node, name in names.items() if _is_switch(node)}
+    frequent = collections.Counter(said.values())
+    switches = {
+        node: Switch(node, name if name and frequent[name] == 1 else f"{name} {node}".strip())
+        for node, name in said.items()
+    }
+    uplinks: dict[tuple[str, str], list[Uplink]] = {}
+    strange = []
+    trunks: collections.Counter[tuple[tuple[str, str], int]] = collections.Counter()
+    for cable in cables:
+        if _is_switch(cable.far):
+            if cable.end < cable.far:
+                trunks[(cable.end, cable.far), cable.bytes_per_s] += 1
+            continue
+        called, at = names[cable.far], switches[cable.end].name
+        if _AGGREGATION in called:
+            switches[cable.end] = replace(switches[cable.end], reduces=True)
+        elif device := _DEVICE.match(called):
+            nic = device[2] if cable.far_port == 1 else f"{device[2]}/{cable.far_port}"
+            found = Uplink(device[1], nic, cable.end, cable.bytes_per_s)
+            uplinks.setdefault((found.host, found.nic), []).append(found)
+        else:
+            strange.append(f"adapter {cable.far} on {at} is called {called!r}: names no host")
+        if not cable.bytes_per_s:
+            strange.append(f"{called or cable.far} on {at} shows no speed")
+    strange += [
+        f"{len(its)} adapters are called {' '.join(name)!r}: none of them counts"
+        for name, its in uplinks.items()
+        if len(its) > 1
+    ]
+    return Wiring(
+        SOURCE,
+        tuple(switches[node] for node in sorted(switches)),
+        tuple(its[0] for _, its in sorted(uplinks.items()) if len(its) == 1),
+        tuple(_trunks(trunks)),
+        tuple(sorted(strange)),
+    )
+
+
+def _trunks(found: collections.Counter[tuple[tuple[str, str], int]]) -> Iterator[Trunk]:
+    for (ends, bytes_per_s), count in sorted(found.items()):
+        yield Trunk(ends, count, bytes_per_s)
+
+
+def _is_switch(node: str) -> bool:
+    return node.startswith("S-")
+
+
+def _switch_name(said: str) -> str:
+    """``MF0;leaf-1:MQM9700/U1`` is leaf-1, ``MF0;core:CS8500/L01/U1`` is core/L01/U1: a board of
+    a chassis; anything else is what it says."""
+    inner = re.match(r"[^;]*;([^:]+):[^/]*(/.*)?", said)
+    if inner is None:
+        return said
+    board = inner[2] if inner[2] and inner[2].count("/") > 1 else ""
+    return inner[1] + board
+
+
+def _rate(comment: str, line: int) -> int:
+    """Bytes a second of a cable, from the end of its comment (``4xNDR``); 0 where the tool did not
+    know (``4x???``)."""
+    if comment.rstrip().endswith("???"):
+        return 0
+    found = _RATE.search(comment.rstrip())
+    if found is None or found[2] not in LANE_BITS_PER_S:
+        known = ", ".join(LANE_BITS_PER_S)
+        raise WiringError(SOURCE, line, f"a port ends with its rate, such as 4xNDR; known: {known}")
+    return int(found[1]) * LANE_BITS_PER_S[found[2]] // 8

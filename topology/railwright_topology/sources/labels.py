@@ -1,0 +1,205 @@
+"""What the labels of nodes say -> an account of each family of labels that some node carries.
+
+Families count in either direction; the table has all of them coarsest first. A node that lacks a
+label is left out at its tier, and how many do is told. Values are names and no more: a long one
+comes as its hash.
+
+A domain is known by its whole path, so that none is split by the next tier. Where a node names a
+rack and no block, that rack lies in no block; and where others have one of that name in a block,
+the node is left out there too: which of them it means, nobody can say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from railwright_topology.accounts import Account, Basis
+from railwright_topology.sources import trees
+
+Labels = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """``levels`` are label keys, the coarsest first; of the keys of one level the first that a node
+    carries counts. ``machine`` names the host itself: a tier only where some nodes share one.
+
+    Nobody can use the label ``within``, which tells islands inside an island apart.
+    """
+
+    name: str
+    levels: tuple[tuple[str, ...], ...] = ()
+    machine: str = ""
+    island: str = ""
+    within: str = ""
+    basis: Basis = Basis.TOLD
+
+
+def _keys(prefix: str, *names: str) -> tuple[tuple[str, ...], ...]:
+    return tuple((prefix + name,) for name in names)
+
+
+OWN_LEVELS = ("railwright.dev/block", "railwright.dev/rack")
+"""What a site's people label nodes with for us, the coarsest first."""
+
+_NVIDIA = "network.topology.nvidia.com/"
+_OCI = "oci.oraclecloud.com/"
+_TIER = re.compile(r"fabric\.topograph\.run/tier-(0|[1-9][0-9]{0,3})")
+
+TOPOGRAPH = Family(
+    "topograph",
+    island="accelerator.topograph.run/domain",
+    within="accelerator.topograph.run/sub-domain",
+)
+"""Its levels are ``fabric.topograph.run/tier-N`` for as many N as there are, 0 the nearest."""
+
+FAMILIES = (
+    Family("railwright", _keys("", *OWN_LEVELS), basis=Basis.DECLARED),
+    # To 0.1 block and datacenter, then leaf and core until 1.0.
+    Family(
+        "topograph before 1.0",
+        (
+            (_NVIDIA + "core", _NVIDIA + "datacenter"),
+            (_NVIDIA + "spine",),
+            (_NVIDIA + "leaf", _NVIDIA + "block"),
+        ),
+        island=_NVIDIA + "accelerator",
+    ),
+    Family("gpu.clique", island="nvidia.com/gpu.clique"),
+    Family(
+        "aws",
+        _keys("topology.k8s.aws/network-node-layer-", "1", "2", "3", "4"),
+        island="topology.k8s.aws/ultraserver-id",
+    ),
+    Family(
+        "gcp",
+        _keys("cloud.google.com/gce-topology-", "block", "subblock"),
+        machine="cloud.google.com/gce-topology-host",
+    ),
+    Family(
+        "oci rdma",
+        _keys(_OCI + "rdma.", "hpc_island_id", "network_block_id", "local_block_id"),
+        machine=_OCI + "rdma.host_id",
+        island=_OCI + "host.gpu_memory_fabric_id",
+    ),
+    Family("oci host", _keys(_OCI + "host.", "network_block_id", "rack_id")),
+    Family("cloud.provider.com", _keys("cloud.provider.com/topology-", "block", "rack")),
+)
+
+_KEYS = frozenset(
+    key
+    for family in (TOPOGRAPH, *FAMILIES)
+    for level in (*family.levels, (family.machine, family.island, family.within))
+    for key in level
+    if key
+)
+
+_NO_CLUSTER = re.compile(r"[0-]*\.[0-9]+")
+"""A clique of no cluster: what a driver tells of GPUs that no switch joins beyond their node."""
+
+
+def read_of(labels: Labels, configured: Sequence[str] = ()) -> dict[str, str]:
+    """Those of a node's labels that say where it stands."""
+    return {
+        key: value
+        for key, value in labels.items()
+        if key in _KEYS or key in configured or _TIER.fullmatch(key)
+    }
+
+
+def accounts(nodes: Mapping[str, Labels], configured: Sequence[str] = ()) -> tuple[Account, ...]:
+    """``configured`` are label keys of the site's own choice, the coarsest first."""
+    own = _keys("", *configured)
+    families = [*FAMILIES, _topograph(nodes)]
+    if own and own not in [family.levels for family in families]:
+        families.insert(0, Family("configured", own, basis=Basis.DECLARED))
+    carried = {key for labels in nodes.values() for key, value in labels.items() if value}
+    found = []
+    for family in families:
+        levels = [level for level in family.levels if not carried.isdisjoint(level)]
+        if family.machine and _shared(nodes, family.machine):
+            levels.append((family.machine,))
+        if levels or family.island in carried:
+            found.append(_account(nodes, family, levels))
+    return tuple(found)
+
+
+def _topograph(nodes: Mapping[str, Labels]) -> Family:
+    keys = {key for labels in nodes.values() for key in labels}
+    numbers = [int(tier[1]) for key in sorted(keys) if (tier := _TIER.fullmatch(key))]
+    outermost_first = sorted(sorted(numbers)[: trees.TIERS_MAX], reverse=True)
+    levels = _keys("fabric.topograph.run/tier-", *map(str, outermost_first))
+    return replace(TOPOGRAPH, levels=levels)
+
+
+def _shared(nodes: Mapping[str, Labels], key: str) -> bool:
+    said = [labels[key] for labels in nodes.values() if labels.get(key)]
+    return len({*said}) < len(said)
+
+
+def _account(
+    nodes: Mapping[str, Labels], family: Family, levels: Sequence[tuple[str, ...]]
+) -> Account:
+    strange: list[str] = []
+    paths: dict[str, tuple[str, ...]] = {node: () for node in sorted(nodes)}
+    tiers: list[Mapping[str, str]] = []
+    for level in levels:
+        said = " or ".join(level)
+        paths = {
+            node: (*path, *(_values(nodes[node], level) or [""])[:1])
+            for node, path in paths.items()
+        }
+        lacking = [node for node, path in paths.items() if not path[-1]]
+        twofold = [node for node in paths if len(_values(nodes[node], level)) > 1]
+        sure = {path[-1] for path in paths.values() if all(path)}
+        vague = [node for node, path in paths.items() if not all(path) and path[-1] in sure]
+        strange += _told(lacking, len(nodes), f"no {said}")
+        strange += _told(twofold, len(nodes), f"{said} with two values, of which the first counts")
+        strange += _told(
+            vague, len(nodes), f"{said} that others have too, and not all that is above it"
+        )
+        left_out = {*lacking, *vague}
+        tiers.insert(
+            0, {node: "/".join(path) for node, path in paths.items() if node not in left_out}
+        )
+    islands, more = _islands(nodes, family)
+    return Account(
+        f"{family.name} labels",
+        family.basis,
+        tuple(tiers),
+        islands,
+        tuple(strange + more),
+        names=tuple(" or ".join(level) for level in reversed(levels)),
+    )
+
+
+def _islands(nodes: Mapping[str, Labels], family: Family) -> tuple[Mapping[str, str], list[str]]:
+    said = {node: nodes[node].get(family.island) or "" for node in sorted(nodes)}
+    if not any(said.values()):
+        return {}, []
+    nowhere = [node for node, value in said.items() if _NO_CLUSTER.fullmatch(value)]
+    within = [node for node in said if nodes[node].get(family.within)]
+    strange = [
+        *_told(
+            [node for node, value in said.items() if not value], len(nodes), f"no {family.island}"
+        ),
+        *_told(nowhere, len(nodes), f"{family.island} of no cluster"),
+        *_told(
+            within, len(nodes), f"{family.within}, and islands inside an island are not told apart"
+        ),
+    ]
+    islands = {
+        node: value for node, value in said.items() if value and not _NO_CLUSTER.fullmatch(value)
+    }
+    return islands, strange
+
+
+def _told(nodes: Sequence[str], of: int, what: str) -> list[str]:
+    return [f"{what}: {len(nodes)} of {of} nodes, the first is {nodes[0]}"] if nodes else []
+
+
+def _values(labels: Labels, level: tuple[str, ...]) -> list[str]:
+    """What a node carries of a level, each once, in the order of the keys."""
+    return list(dict.fromkeys(labels[key] for key in level if labels.get(key)))
