@@ -1,0 +1,252 @@
+"""A workload: what is trained, how it is split over ranks, and how the framework goes about it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, model_validator
+
+from railwright_api.schema import RANKS_MAX, Part, Rule, rules
+
+Positive = Annotated[int, Field(ge=1, le=2**40)]
+EXPERTS_MAX = 16_384
+Parts = Annotated[int, Field(ge=1, le=RANKS_MAX)]
+
+
+class Model(Part):
+    """A decoder-only transformer."""
+
+    layers: Positive
+    """Number of layers."""
+    hidden: Positive
+    """Values of a token between layers."""
+    heads: Positive
+    """Heads of attention."""
+    kv_heads: Positive | None = None
+    """Heads of keys and values; none means as many as heads."""
+    head_size: Positive | None = None
+    """Values of a head; none means hidden over heads."""
+    feed_forward: Positive
+    """Values inside a feed-forward layer, or inside one expert."""
+    vocabulary: Positive
+    """Different tokens."""
+    gated: bool = False
+    """Feed-forward layers have three matrices instead of two, as SwiGLU does."""
+    biased: bool = False
+    """Products add a vector."""
+    experts: Annotated[int, Field(ge=0, le=EXPERTS_MAX)] = 0
+    """Experts of each layer; 0 means that there are none."""
+    experts_per_token: Annotated[int, Field(ge=0, le=EXPERTS_MAX)] = 0
+    """Experts that each token goes to."""
+    nodes_per_token: Annotated[int, Field(ge=0, le=EXPERTS_MAX)] = 0
+    """Nodes that the experts of a token are on at most; 0 means any number."""
+
+
+class Split(Part):
+    """Into how many parts each dimension is split. The product of tensor, context, pipeline and
+    data is the number of ranks."""
+
+    tensor: Parts = 1
+    """Tensor parallelism."""
+    context: Parts = 1
+    """Context parallelism: parts of a sequence."""
+    pipeline: Parts = 1
+    """Pipeline parallelism: ranks that stages are on."""
+    stages_per_rank: Parts = 1
+    """Stages of an interleaved pipeline on each of its ranks."""
+    data: Parts = 1
+    """Data parallelism, with all shards and replicas."""
+    expert: Parts = 1
+    """Expert parallelism, over the ranks of a stage."""
+    replicas: Parts = 1
+    """Of what is sharded, replicas among the data-parallel ranks (HSDP)."""
+    servers: Annotated[int, Field(ge=0, le=RANKS_MAX)] = 0
+    """Parameter servers, beside all ranks."""
+
+    @property
+    def ranks(self) -> int:
+        """Number of ranks that compute."""
+        return self.tensor * self.context * self.pipeline * self.data
+
+
+class Method(Part):
+    """How it is trained."""
+
+    sequence: Positive
+    """Tokens of a sequence."""
+    micro_batch: Positive = 1
+    """Sequences that pass through a rank at once."""
+    global_batch: Positive
+    """Sequences of a step, over all ranks."""
+    precision: Literal["bf16", "fp16", "fp8"] = "bf16"
+    """What matrices are multiplied in."""
+    recompute: Literal["none", "attention", "layers"] = "none"
+    """What is computed again for the backward pass instead of kept."""
+    fused_attention: bool = True
+    """Attention never writes its scores to memory, as FlashAttention does."""
+    sequence_parallel: bool = False
+    """Between tensor-parallel products each rank has its part of the sequence."""
+    context: Literal["ring", "ulysses"] = "ring"
+    """How context-parallel ranks attend to a whole sequence."""
+    sharding: Literal["none", "optimizer", "gradients", "parameters"] = "none"
+    """What data-parallel ranks hold a part of instead of all, as ZeRO 0 to 3 do; FSDP shards
+    parameters."""
+    gradient_bytes: Literal[2, 4] = 2
+    """Bytes of each gradient that is reduced."""
+    overlap: bool = False
+    """Data-parallel traffic goes on beside the backward pass."""
+    overlap_experts: bool = False
+    """Tokens go to experts and back beside another micro-batch."""
+    forwarded: bool = False
+    """Tokens cross the network once for each node, whose ranks pass them on, as DeepEP does."""
+    optimizer: Literal["device", "host", "disk"] = "device"
+    """Where the optimizer's state is."""
+    framework: Literal["megatron", "megatron-pipeline-first", "deepspeed", "torch"] = "megatron"
+    """Who numbers the ranks."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """The product of the fields ``shared`` is a multiple of that of ``parts``, which are ``what``.
+
+    Fields are paths as users write them. It is asked ``when`` a field has a value, or ``unless``
+    one is given.
+    """
+
+    shared: tuple[str, ...]
+    parts: tuple[str, ...]
+    what: str
+    when: tuple[str, str] | None = None
+    unless: str = ""
+
+    @property
+    def rule(self) -> Rule:
+        """What the API server checks."""
+        value, parts = (
+            f"({' * '.join(f'self.{each}' for each in fields)})"
+            for fields in (self.shared, self.parts)
+        )
+        held = f"{value} % {parts} == 0"
+        if self.when:
+            held = f"self.{self.when[0]} != '{self.when[1]}' || {held}"
+        if self.unless:
+            held = f"has(self.{self.unless}) || {held}"
+        near = f"{value} < {parts} ? {parts} : ({value} + {parts} / 2) / {parts} * {parts}"
+        return Rule(held, self._words("%d", "%d", "%d"), seen=(value, parts, near))
+
+    def broken(self, workload: Workload) -> str:
+        """What is wrong with a file; empty if nothing."""
+        value, parts = (
+            math.prod(_value(workload, each) for each in fields)
+            for fields in (self.shared, self.parts)
+        )
+        asked = self.when is None or _value(workload, self.when[0]) == self.when[1]
+        if not asked or (self.unless and _value(workload, self.unless)) or value % parts == 0:
+            return ""
+        near = max(parts, (value + parts // 2) // parts * parts)
+        return self._words(value, parts, near)
+
+    def _words(self, value: object, parts: object, near: object) -> str:
+        shared = " times ".join(self.shared)
+        return f"{shared} is {value}: expected a multiple of {parts} ({self.what}), such as {near}"
+
+
+def _value(workload: Workload, path: str) -> Any:
+    found: Any = workload
+    for step in path.split("."):
+        found = getattr(found, re.sub("([A-Z])", r"_\1", step).lower())
+    return found
+
+
+_STAGE = ("parallelism.tensor", "parallelism.context", "parallelism.data")
+_SHARED_EXPERTS = "parallelism.expert", "parallelism.replicas"
+
+WHOLE = (
+    _Whole(
+        ("training.globalBatch",),
+        ("training.microBatch", "parallelism.data"),
+        "micro-batches of all replicas",
+    ),
+    _Whole(("training.sequence",), ("parallelism.context",), "parts of a sequence"),
+    _Whole(("model.heads",), ("parallelism.tensor",), "tensor-parallel ranks"),
+    _Whole(("model.feedForward",), ("parallelism.tensor",), "tensor-parallel ranks"),
+    _Whole(("parallelism.data",), ("parallelism.replicas",), "replicas"),
+    _Whole(("model.experts",), ("parallelism.expert",), "expert-parallel ranks"),
+    _Whole(_STAGE, _SHARED_EXPERTS, "expert-parallel ranks and replicas"),
+    _Whole(
+        _STAGE,
+        (*_SHARED_EXPERTS, "parallelism.tensor"),
+        "expert-parallel ranks, replicas and, of DeepSpeed, tensor-parallel ranks",
+        when=("training.framework", "deepspeed"),
+    ),
+    _Whole(
+        ("model.heads",),
+        ("parallelism.tensor", "parallelism.context"),
+        "tensor- and context-parallel ranks",
+        when=("training.context", "ulysses"),
+    ),
+    _Whole(("model.hidden",), ("model.heads",), "heads; or say headSize", unless="model.headSize"),
+)
+"""What has to be shared evenly."""
+
+_CHOSEN = "model.expertsPerToken is %d of %d experts: expected 1 or more of them, or 0 of 0"
+_STAGES = "model.layers is %d: expected %d, one a stage, or more"
+_SEQUENCE = "parallelism.tensor is %d with experts: expected training.sequenceParallel: true, or 1"
+
+_OTHERS = (
+    Rule(
+        "self.model.expertsPerToken <= self.model.experts && "
+        "(self.model.experts == 0) == (self.model.expertsPerToken == 0)",
+        _CHOSEN,
+        seen=("self.model.expertsPerToken", "self.model.experts"),
+    ),
+    Rule(
+        "self.model.layers >= self.parallelism.pipeline * self.parallelism.stagesPerRank",
+        _STAGES,
+        seen=("self.model.layers", "self.parallelism.pipeline * self.parallelism.stagesPerRank"),
+    ),
+    Rule(
+        "self.model.experts == 0 || self.parallelism.tensor == 1 || "
+        "self.training.sequenceParallel || self.training.framework == 'deepspeed'",
+        _SEQUENCE,
+        seen=("self.parallelism.tensor",),
+    ),
+)
+
+
+class Workload(Part):
+    """What a job trains, in numbers."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(*(each.rule for each in WHOLE), *_OTHERS),
+    )
+
+    model: Model
+    """What is trained."""
+    parallelism: Split
+    """How it is split."""
+    training: Method
+    """How it is trained."""
+
+    @model_validator(mode="after")
+    def _holds_together(self) -> Workload:
+        broken = [words for each in WHOLE if (words := each.broken(self))]
+        if broken := [*broken, *self._strange()]:
+            raise ValueError(broken[0])
+        return self
+
+    def _strange(self) -> Iterator[str]:
+        model, split, method = self.model, self.parallelism, self.training
+        chosen, experts = model.experts_per_token, model.experts
+        if chosen > experts or (experts == 0) != (chosen == 0):
+            yield _CHOSEN % (chosen, experts)
+        stages = split.pipeline * split.stages_per_rank
+        if model.layers < stages:
+            yield _STAGES % (model.layers, stages)
+        alone = split.tensor == 1 or method.sequence_parallel or method.framework == "deepspeed"
+        if experts and not alone:
+            yield _SEQUENCE % split.tensor

@@ -1,0 +1,1 @@
+"""What people and objects say, as the scheduler's values."""

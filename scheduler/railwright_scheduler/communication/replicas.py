@@ -1,0 +1,121 @@
+"""What it takes that many ranks have the same parameters: their gradients are summed up, and the
+weights that follow are told to all.
+
+Formulas: Rajbhandari et al., 2020, for what is sharded; within it replicas of all shards as in
+PyTorch's hybrid sharding (Zhao et al., 2023); optimizers on the host, Ren et al., 2021, with their
+state on its disks, Rajbhandari et al., 2021; parameter servers, Li et al., 2014.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from railwright_scheduler.communication import grid
+from railwright_scheduler.communication.graph import Collective, Communicator, Overlap, Traffic
+from railwright_scheduler.communication.grid import Axis, Grid
+from railwright_scheduler.workload import Optimizer, Parallelism, Recipe, Sharding
+
+HALF_BYTES = 2
+
+STATE_BYTES = 12
+"""A parameter's: its weight, momentum and variance in 32 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """So many ``parameters`` of a rank, which those that differ along ``axes`` have too."""
+
+    name: str
+    parameters: int
+    ranks: Grid
+    axes: tuple[Axis, ...]
+
+    @property
+    def shards(self) -> int:
+        return self.ranks.size(*self.axes)
+
+
+def communicators(
+    parameters: tuple[int, int], split: Parallelism, recipe: Recipe
+) -> Iterator[Communicator]:
+    """Those of the parameters that a rank holds, of all but experts and of experts."""
+    if split.servers:
+        yield _served(sum(parameters), split, recipe)
+        return
+    for held in _held(parameters, split, recipe):
+        if recipe.sharding:
+            yield from _sharded(held, split, recipe)
+        else:
+            yield from _whole(held, recipe)
+    if recipe.optimizer is not Optimizer.DEVICE:
+        share = updated(parameters, split, recipe)
+        ranks = grid.dense(split, recipe.framework)
+        yield Communicator("offload", ranks, (), tuple(_offloaded(share, recipe)))
+
+
+def updated(parameters: tuple[int, int], split: Parallelism, recipe: Recipe) -> int:
+    """Of these, those whose new weights one rank computes, or one server."""
+    if split.servers:
+        stages = split.pipeline, split.pipeline
+        parts = split.tensor, split.expert
+        return sum(map(math.prod, zip(parameters, stages, parts, strict=True))) // split.servers
+    if not recipe.sharding:
+        return sum(parameters)
+    return sum(held.parameters // held.shards for held in _held(parameters, split, recipe))
+
+
+def _held(parameters: tuple[int, int], split: Parallelism, recipe: Recipe) -> Iterator[_Held]:
+    dense, experts = grid.dense(split, recipe.framework), grid.experts(split, recipe.framework)
+    yield _Held("data", parameters[0], dense, (Axis.CONTEXT, Axis.DATA))
+    if parameters[1]:
+        yield _Held("expert data", parameters[1], experts, (Axis.DATA,))
+
+
+def _whole(held: _Held, recipe: Recipe) -> Iterator[Communicator]:
+    axes = (*held.axes, Axis.REPLICA)
+    gradients = recipe.gradient_bytes * held.parameters
+    if held.ranks.size(*axes) > 1:
+        all_reduced = Traffic("gradients", Collective.ALL_REDUCE, gradients, 1, _beside(recipe))
+        yield Communicator(held.name, held.ranks, axes, (all_reduced,))
+
+
+def _sharded(held: _Held, split: Parallelism, recipe: Recipe) -> Iterator[Communicator]:
+    gradients = recipe.gradient_bytes * held.parameters
+    weights = HALF_BYTES * held.parameters
+    # What is not kept whole is sent after each micro-batch, and gathered again for each pass.
+    often = 1 if recipe.sharding is Sharding.OPTIMIZER else recipe.micro_batches(split)
+    again = 2 * often if recipe.sharding is Sharding.PARAMETERS else 1
+    beside = _beside(recipe)
+    if held.shards > 1:
+        summed = Traffic("gradients", Collective.REDUCE_SCATTER, gradients, often, beside)
+        told = Traffic("weights", Collective.ALL_GATHER, weights, again, beside)
+        yield Communicator(held.name, held.ranks, held.axes, (summed, told))
+    if held.ranks.size(Axis.REPLICA) > 1:
+        share = gradients // held.shards
+        summed = Traffic("gradients", Collective.ALL_REDUCE, share, often, beside)
+        yield Communicator(f"{held.name} replicas", held.ranks, (Axis.REPLICA,), (summed,))
+
+
+def _served(parameters: int, split: Parallelism, recipe: Recipe) -> Communicator:
+    """Every rank tells the servers its gradients, and asks them for the weights."""
+    everyone = Grid(((Axis.RANK, split.ranks + split.servers),))
+    gradients, weights = recipe.gradient_bytes * parameters, HALF_BYTES * parameters
+    there = Traffic("gradients", Collective.PUSH, gradients, 1, _beside(recipe))
+    back = Traffic("weights", Collective.PULL, weights, 1)
+    served = (replace(each, clients=split.ranks, servers=split.servers) for each in (there, back))
+    return Communicator("servers", everyone, (Axis.RANK,), tuple(served))
+
+
+def _offloaded(parameters: int, recipe: Recipe) -> Iterator[Traffic]:
+    gradients, weights = recipe.gradient_bytes * parameters, HALF_BYTES * parameters
+    yield Traffic("gradients", Collective.COPY, gradients, 1, _beside(recipe))
+    yield Traffic("weights", Collective.COPY, weights, 1)
+    if recipe.optimizer is Optimizer.DISK:
+        yield Traffic("state", Collective.LOAD, STATE_BYTES * parameters, 1)
+        yield Traffic("state", Collective.STORE, STATE_BYTES * parameters, 1)
+
+
+def _beside(recipe: Recipe) -> Overlap:
+    return Overlap.BACKWARD if recipe.overlap else Overlap.NOTHING

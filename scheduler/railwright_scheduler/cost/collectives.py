@@ -1,0 +1,202 @@
+"""How long a collective takes, by the algorithms that communication libraries run.
+
+``size`` is bytes of the buffer that a rank holds: what it reduces, what it has gathered in the end,
+or what it sends to all. Formulas are those of NCCL's own model (src/graph/tuning.cc) and of
+nccl-tests (doc/PERFORMANCE.md), unless an algorithm names another: each step has its latency, and
+what crosses the slowest link decides. Of several algorithms the fastest is taken, as NCCL's tuner
+does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from railwright_scheduler.cost.hardware import (
+    COLLECTIVE_S,
+    LAUNCH_S,
+    SHARP_NVLINK_STEP_S,
+    SHARP_RANK_S,
+    TREE_NVLINK_STEP_S,
+    TREE_SHARE,
+    Algorithm,
+    Fact,
+    Link,
+    Machine,
+)
+from railwright_scheduler.workload import Routing
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Ranks that communicate: ``per_node`` on each of ``nodes``, with as many adapters a node.
+
+    ``inside`` is the link between ranks of a node, ``network`` one adapter, ``all_to_all`` what a
+    rank reaches when all of a node exchange at once; ``nvls``, ``sharp_s`` and ``algorithms`` are
+    the machine's.
+    """
+
+    nodes: int
+    per_node: int
+    inside: Link
+    network: Link
+    all_to_all: Fact
+    nvls: Link | None = None
+    sharp_s: Fact | None = None
+    algorithms: tuple[Algorithm, ...] = tuple(Algorithm)
+
+    @classmethod
+    def of(cls, machine: Machine, nodes: int, per_node: int) -> Group:
+        """So many ranks on each of so many machines."""
+        return cls(
+            nodes,
+            per_node,
+            machine.inside,
+            machine.network,
+            machine.all_to_all,
+            machine.nvls,
+            machine.sharp_s,
+            machine.algorithms,
+        )
+
+    @property
+    def ranks(self) -> int:
+        """How many take part."""
+        return self.nodes * self.per_node
+
+
+def all_reduce_s(size: float, group: Group) -> float:
+    """Every rank has the sum of all."""
+    return 0.0 if group.ranks == 1 else min(_all_reduced_s(size, group))
+
+
+def reduce_scatter_s(size: float, group: Group) -> float:
+    """Half of an all-reduce in a ring: each rank has its part of the sum."""
+    return 0.0 if group.ranks == 1 else COLLECTIVE_S + _round_s(size, group)
+
+
+def all_gather_s(size: float, group: Group) -> float:
+    """The other half: each rank has all parts."""
+    return reduce_scatter_s(size, group)
+
+
+def all_to_all_s(size: float, group: Group) -> float:
+    """Each rank sends another part to each other one.
+
+    With PXN what leaves the node first goes to the rank there that is on its rail, and then takes
+    one message for each other node ("Doubling all2all performance with NCCL 2.12", NVIDIA, 2022);
+    without, one for each of its ranks.
+    """
+    if group.ranks == 1:
+        return 0.0
+    within = size * (group.per_node - 1) / group.ranks
+    beyond = size * (group.ranks - group.per_node) / group.ranks
+    moved_s = within / group.all_to_all + beyond / group.network.bandwidth
+    messages_s = _messages_s(group)
+    if Algorithm.PXN not in group.algorithms:
+        messages_s += (group.nodes - 1) * (group.per_node - 1) * group.network.step_s
+    return COLLECTIVE_S + messages_s + moved_s
+
+
+def dispatch_s(size: float, routing: Routing, group: Group) -> float:
+    """Each rank sends its tokens to the ranks that have their experts, or gets them back.
+
+    A token crosses the network once to each node, to the rank on its own rail, and is passed on
+    inside to each rank, while others still cross: the slower of the two decides (DeepSeek-V3
+    Technical Report, 2024, 3.2.2). Before that all wait for each other, clear what they receive
+    into, and wait again (deepseek-ai/DeepEP, cached_notify).
+    """
+    if group.ranks == 1:
+        return 0.0
+    nodes, ranks = routing.reached(group.nodes, group.per_node)
+    within = size * ranks * (group.per_node - 1) / group.per_node
+    beyond = size * nodes * (group.nodes - 1) / group.nodes
+    moved_s = max(within / group.all_to_all, beyond / group.network.bandwidth)
+    awaited_s = group.inside.step_s + (group.network.step_s if group.nodes > 1 else 0.0)
+    return 2 * awaited_s + LAUNCH_S + COLLECTIVE_S + _messages_s(group) + moved_s
+
+
+def served_s(size: float, clients: int, servers: int, link: Link) -> float:
+    """Each client pushes to each server an equal part, or pulls it.
+
+    What reaches one adapter does so one after the other, a server's as much as a client's.
+    """
+    return link.step_s + max(clients / servers, 1.0) * size / link.bandwidth
+
+
+def send_s(size: float, link: Link) -> float:
+    """One message."""
+    return link.step_s + size / link.bandwidth
+
+
+def _all_reduced_s(size: float, group: Group) -> Iterator[float]:
+    """By each algorithm that the group's library and hardware have."""
+    yield COLLECTIVE_S + 2 * _round_s(size, group)
+    if Algorithm.TREE in group.algorithms:
+        yield _tree_s(size, group)
+    if Algorithm.TWO_LEVEL in group.algorithms and 1 < group.nodes < group.ranks:
+        yield _two_level_s(size, group)
+    if Algorithm.NVLS in group.algorithms and group.nvls and group.nodes == 1:
+        yield group.nvls.step_s + _switched_s(size, group.per_node, group.nvls)
+    if Algorithm.SHARP in group.algorithms and group.sharp_s and group.nodes > 1:
+        yield group.sharp_s + _summed_s(size, group)
+
+
+def _tree_s(size: float, group: Group) -> float:
+    """Two trees of nodes, each for half of the bytes, in each node a chain: all go up and down."""
+    steps_s = (group.per_node - 1) * TREE_NVLINK_STEP_S
+    steps_s += (group.nodes.bit_length() - 1) * group.network.step_s
+    return COLLECTIVE_S + 2 * steps_s + 2 * size / (TREE_SHARE * _bandwidth(group))
+
+
+def _two_level_s(size: float, group: Group) -> float:
+    """Each rank sums up its part within the node, then along its rail, then tells it in the node
+    (Cho et al., 2019)."""
+    inside, across = replace(group, nodes=1), replace(group, per_node=1)
+    halves_s = reduce_scatter_s(size, inside) + all_gather_s(size, inside)
+    return halves_s + all_reduce_s(size / group.per_node, across)
+
+
+def _summed_s(size: float, group: Group) -> float:
+    """Switches sum up what crosses them: an adapter sends its node's part once, and gets the sum
+    once (Graham et al., 2020). Ranks of a node sum up before and tell each other afterwards, piece
+    by piece meanwhile."""
+    beyond_s = size / (group.network.bandwidth * group.per_node)
+    if group.per_node == 1:
+        return beyond_s
+    steps_s = 2 * (SHARP_NVLINK_STEP_S + (group.per_node - 1) * SHARP_RANK_S)
+    return steps_s + max(_summed_inside_s(size, group), beyond_s)
+
+
+def _summed_inside_s(size: float, group: Group) -> float:
+    """What the ranks of a node send each other for a sum that all of them know in the end: all but
+    their own part twice, or what they send with NVLS."""
+    ranks = group.per_node
+    sent_s = 2 * (ranks - 1) / ranks * size / group.inside.bandwidth
+    if Algorithm.NVLS in group.algorithms and group.nvls:
+        return min(sent_s, _switched_s(size, ranks, group.nvls))
+    return sent_s
+
+
+def _switched_s(size: float, ranks: int, nvls: Link) -> float:
+    """Switches of a node sum up: each rank sends all of its bytes there, and its part of the sums
+    once more, which reaches all from there (Klenk et al., 2020)."""
+    return (ranks + 1) / ranks * size / nvls.bandwidth
+
+
+def _messages_s(group: Group) -> float:
+    inside_s = (group.per_node - 1) * group.inside.step_s
+    return inside_s + (group.nodes - 1) * group.network.step_s
+
+
+def _round_s(size: float, group: Group) -> float:
+    """Once around the ring, which crosses into each other node once."""
+    steps, crossings = group.ranks - 1, group.nodes - 1
+    latency_s = (steps - crossings) * group.inside.step_s + crossings * group.network.step_s
+    return latency_s + steps / group.ranks * size / _bandwidth(group)
+
+
+def _bandwidth(group: Group) -> float:
+    """Of the slowest link between neighbours of a ring or a tree, all of a node's adapters one."""
+    beyond = group.network.bandwidth * group.per_node
+    return group.inside.bandwidth if group.nodes == 1 else min(group.inside.bandwidth, beyond)

@@ -1,0 +1,35 @@
+"""Where the ranks of a group are: how many nodes, how many on each."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from railwright_scheduler.communication import grid
+from railwright_scheduler.communication.graph import Communicator
+from railwright_scheduler.communication.grid import Axis, Grid
+from railwright_scheduler.cost.collectives import Group
+from railwright_scheduler.cost.hardware import Machine
+
+REMEMBERED = 64
+"""Grids whose shapes are kept: a step is predicted again for every order of the same nodes."""
+
+
+def groups(communicator: Communicator, machine: Machine) -> tuple[Group, ...]:
+    """The different shapes of a communicator's groups, for ranks that fill one machine after the
+    other. Of an uneven group the fullest node counts, whose ranks share least."""
+    shapes = _shapes(communicator.grid, communicator.axes, machine.devices)
+    return tuple(Group.of(machine, count, ranks) for count, ranks in shapes)
+
+
+@functools.lru_cache(maxsize=REMEMBERED)
+def _shapes(ranks: Grid, axes: tuple[Axis, ...], devices: int) -> tuple[tuple[int, int], ...]:
+    nodes = np.sort(ranks.groups(*axes) // devices, axis=1)
+    rows, _ = grid.unlike(nodes - nodes[:, :1])
+    return tuple(sorted({_shape(row) for row in rows}))
+
+
+def _shape(row: np.ndarray) -> tuple[int, int]:
+    _, counts = np.unique(row, return_counts=True)
+    return len(counts), int(counts.max())

@@ -1,0 +1,286 @@
+"""What devices and links can do: published or measured figures, each with where it is from.
+
+All bandwidths are bytes per second in one direction, all rates floating point operations per
+second, all latencies seconds. No figure was chosen to make a prediction fit: what the model is
+judged on is in no source named here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from types import MappingProxyType
+
+from railwright_scheduler.workload import Precision
+
+
+class Fact(float):
+    """A figure that knows where it is from."""
+
+    source: str
+
+    def __new__(cls, value: float, source: str) -> Fact:
+        fact = super().__new__(cls, value)
+        fact.source = source
+        return fact
+
+    def __reduce__(self) -> tuple[type[Fact], tuple[float, str]]:
+        return Fact, (float(self), self.source)
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One accelerator.
+
+    ``matmul`` is what it reaches on large matrices of normally distributed numbers (data sheets say
+    what zeros reach), with one tile of a result on each of ``multiprocessors``; ``memory`` the
+    bandwidth of a copy; ``attention`` the rate of fused attention going forward.
+    """
+
+    name: str
+    matmul: Mapping[Precision, Fact]
+    multiprocessors: int
+    memory: Fact
+    attention: Fact
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A way between two devices: what collectives reach on it, and what each step of one costs."""
+
+    bandwidth: Fact
+    step_s: Fact
+
+
+class Algorithm(StrEnum):
+    """How a library may carry out a collective, beside rings and messages straight to each rank."""
+
+    TREE = "double binary tree"
+    TWO_LEVEL = "two-level"
+    NVLS = "NVLS"
+    SHARP = "SHARP"
+    PXN = "PXN"
+
+
+@dataclass(frozen=True, slots=True)
+class Switches:
+    """What the switches of a network do to a message: ``adapters_s`` is its latency between two
+    adapters without a switch, ``hop_s`` what each switch on the way adds, ``sharp_s`` that of a sum
+    where they can add up what crosses them (SHARP). How many bytes pass is the adapters' affair."""
+
+    name: str
+    adapters_s: Fact
+    hop_s: Fact
+    sharp_s: Fact | None = None
+
+    def latency_s(self, hops: int) -> float:
+        """Of a small message, from memory to memory."""
+        return self.adapters_s + hops * self.hop_s
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What its devices share of a node: ``clock`` while few cores are busy, as those that issue
+    kernels are; ``memory``, all of it; ``copy`` between that and one device; ``load`` and ``store``
+    of all disks."""
+
+    clock: Fact
+    memory: Fact
+    copy: Fact
+    load: Fact
+    store: Fact
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A node: its devices, the fabric inside, one network adapter for each device.
+
+    Where the switches inside can add up what crosses them, ``nvls`` is the link to them meanwhile;
+    ``sharp_s`` is the latency of a sum where those of the network do. ``algorithms`` are those of
+    its library.
+    """
+
+    name: str
+    device: Device
+    devices: int
+    inside: Link
+    network: Link
+    all_to_all: Fact
+    host: Host
+    nvls: Link | None = None
+    sharp_s: Fact | None = None
+    algorithms: tuple[Algorithm, ...] = tuple(Algorithm)
+
+    def behind(self, switches: Switches, tiers: int, *, sharp: bool) -> Machine:
+        """The same on a network of so many tiers, with SHARP set up or not. The farthest two
+        decide; a step on the network is taken to have one switch in it."""
+        farther_s = (hops(tiers) - 1) * switches.hop_s
+
+        def there(latency_s: Fact) -> Fact:
+            return Fact(latency_s + farther_s, f"{latency_s.source}; {switches.hop_s.source}")
+
+        summed_s = there(switches.sharp_s) if sharp and switches.sharp_s else None
+        network = replace(self.network, step_s=there(self.network.step_s))
+        return replace(self, network=network, sharp_s=summed_s)
+
+    def of(self, devices: int) -> Machine:
+        """The same with so many of its devices."""
+        return replace(self, devices=devices)
+
+    def crowded(self, times: float) -> Machine:
+        """The same where what leaves it takes so many times longer, as others send as well."""
+        if times == 1.0:
+            return self
+        slower = Fact(self.network.bandwidth / times, f"{self.network.bandwidth.source}, shared")
+        return replace(self, network=replace(self.network, bandwidth=slower))
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """How long a host of ``clock`` takes to issue all kernels of one layer of experts, forward and
+    backward, one by one; ``beside`` where another micro-batch's are issued in between."""
+
+    alone: Mapping[Precision, Fact]
+    beside: Mapping[Precision, Fact]
+    clock: Fact
+
+
+def hops(tiers: int) -> int:
+    """Switches between two hosts that meet in so many tiers: up, across the highest, and down."""
+    return 2 * tiers - 1
+
+
+_NCCL = "NVIDIA/nccl 5067397c, src/graph/tuning.cc"
+_STAS = "stas00/ml-engineering 744d01e, network/README.md"
+_COPIED = "copies reach 84 % (GPUInspector.jl: 1,219 of 1,448 GiB/s on a DGX A100 of 40 GB)"
+_MAMF = "stas00/ml-engineering, maximum achievable matmul FLOPS"
+
+COLLECTIVE_S = Fact(8.4e-6, f"{_NCCL}: base latency of Simple, ring and tree")
+NVLINK_STEP_S = Fact(3.4e-6, f"{_NCCL}: NVLink, ring, Simple")
+NETWORK_STEP_S = Fact(14e-6, f"{_NCCL}: network, ring and tree, Simple")
+TREE_SHARE = Fact(0.92, f"{_NCCL}: of a ring's bandwidth, trees")
+TREE_NVLINK_STEP_S = Fact(4.0e-6, f"{_NCCL}: NVLink, tree, Simple")
+NVLS_S = Fact(25e-6, f"{_NCCL}: NVLink, NVLS")
+SHARP_NVLINK_STEP_S = Fact(3.7e-6, f"{_NCCL}: NVLink, CollNetDirect")
+SHARP_RANK_S = Fact(0.4e-6, f"{_NCCL}: CollNetDirect, for each other rank of the node")
+LAUNCH_S = Fact(
+    0.9e-6, "NVIDIA technical blog, Getting Started with CUDA Graphs, 2019: 3.8 - 2.9 us"
+)
+MEMORY_TRIP_S = Fact(466.3 / 1.41e9, "Luo et al., 2402.13499: 466.3 cycles on A100 at 1.41 GHz")
+
+_PULL_1760 = "NVIDIA-NeMo/Megatron-Bridge, pull request 1760: Qwen3-235B on DGX B200"
+
+ISSUE = Issue(
+    alone=MappingProxyType(
+        {
+            Precision.HALF: Fact(16.0 / 129.75 / 12, f"{_PULL_1760}, 16.0 s a step of 12 layers"),
+            Precision.FP8: Fact(16.9 / 135 / 12, f"{_PULL_1760}, 16.9 s a step of 12 layers"),
+        }
+    ),
+    beside=MappingProxyType(
+        {
+            Precision.HALF: Fact(17.2 / 129.75 / 12, f"{_PULL_1760}, 17.2 s, bound by the host"),
+            Precision.FP8: Fact(20.1 / 131.5 / 12, f"{_PULL_1760}, 20.1 s, bound by the host"),
+        }
+    ),
+    clock=Fact(4.0e9, "Intel ARK: Xeon Platinum 8570, max turbo, of DGX B200"),
+)
+
+A100 = Device(
+    "A100-SXM-80G",
+    matmul=MappingProxyType(
+        {Precision.HALF: Fact(257e12, "thonking.ai, 2024: cuBLAS, 8192 cubed, normal numbers")}
+    ),
+    multiprocessors=108,
+    memory=Fact(0.84 * 2.039e12, f"NVIDIA data sheet; {_COPIED}"),
+    attention=Fact(190e12, "FlashAttention-2 (2307.08691): forward, causal, heads of 128"),
+)
+H100 = Device(
+    "H100-SXM",
+    matmul=MappingProxyType(
+        {
+            Precision.HALF: Fact(794.5e12, _MAMF),
+            Precision.FP8: Fact(1461e12, "tile-ai/tilelang, matmul_fp8: 8192 cubed, H800"),
+        }
+    ),
+    multiprocessors=132,
+    memory=Fact(0.84 * 3.35e12, f"NVIDIA data sheet; {_COPIED}"),
+    attention=Fact(600e12, "FlashAttention-3 (2407.08608): forward, causal, heads of 128"),
+)
+
+INFINIBAND_HDR = Switches(
+    "InfiniBand HDR",
+    Fact(0.6e-6, "NVIDIA ConnectX-6 user manual, introduction: less than 600 ns"),
+    Fact(0.13e-6, "NVIDIA Quantum QM8790 product brief: less than 130 ns from port to port"),
+    Fact(31e-6, f"NVIDIA Quantum QM8790 product brief: SHARP; {_NCCL}: network, CollNetDirect"),
+)
+ROCE = Switches(
+    "RoCE",
+    Fact(0.8e-6, "Mellanox ConnectX-6 EN product brief: less than 0.8 us"),
+    Fact(0.3e-6, "Mellanox on Spectrum (techrepublic.com, 2015): 300 ns from port to port"),
+)
+
+_PCIE = "NVIDIA developer forum 352186, nvbandwidth: 24.8 GB/s on PCIe 4.0, A100-SXM4"
+_DISKS = "8 drives of 3.84 TB (user guide), each as the data sheet of Samsung's PM1733 says"
+
+DGX_A100 = Machine(
+    "DGX A100",
+    A100,
+    devices=8,
+    inside=Link(Fact(232e9, f"{_STAS}: all-reduce bus bandwidth, 8 GPUs"), NVLINK_STEP_S),
+    network=Link(Fact(24e9, f"{_STAS}: DGX A100, 192 GB/s over 8 adapters"), NETWORK_STEP_S),
+    all_to_all=Fact(210e9, f"{_STAS}: all-to-all bus bandwidth, 8 GPUs"),
+    host=Host(
+        clock=Fact(3.4e9, "DGX A100 data sheet: EPYC 7742, max boost"),
+        memory=Fact(2 * 204.8e9, "AMD data sheet: EPYC 7742, 8 channels of DDR4-3200 each"),
+        copy=Fact(24.8e9, _PCIE),
+        load=Fact(8 * 7.0e9, _DISKS),
+        store=Fact(8 * 3.8e9, _DISKS),
+    ),
+)
+
+_NVLS = (
+    f"{_STAS}: all-reduce bus bandwidth of 480 GB/s, 8 GPUs, NVLS, H200, which has H100's NVLink; "
+    "each sends 9/8 of its bytes (Klenk et al., 2020), where the bus counts 14/8"
+)
+_NVLS_BANDWIDTH = 480e9 * 9 / 14
+
+DGX_H100 = Machine(
+    "DGX H100",
+    H100,
+    devices=8,
+    inside=Link(Fact(370e9, f"{_STAS}: all-reduce bus bandwidth, 8 GPUs, ring"), NVLINK_STEP_S),
+    network=Link(Fact(375e9 / 8, f"{_STAS}: DGX H100, 370 to 380 GB/s"), NETWORK_STEP_S),
+    all_to_all=Fact(320e9, f"{_STAS}: all-to-all bus bandwidth, 8 GPUs"),
+    host=Host(
+        clock=Fact(3.8e9, "DGX H100 data sheet: Xeon Platinum 8480C, max boost"),
+        memory=Fact(2 * 307.2e9, "Intel ARK: Xeon Platinum 8480, 8 channels of DDR5-4800 each"),
+        copy=Fact(2 * 24.8e9, f"PCIe 5.0, twice as fast as 4.0; {_PCIE}"),
+        load=Fact(8 * 7.0e9, _DISKS),
+        store=Fact(8 * 3.8e9, _DISKS),
+    ),
+    nvls=Link(Fact(_NVLS_BANDWIDTH, _NVLS), NVLS_S),
+)
+
+_H800_NVLINK = 200e9 / 450e9
+_H800 = (
+    "as DGX H100, with 400 instead of 900 GB/s of NVLink (Zhao et al., 2025, 2505.09343, section 2)"
+)
+
+HGX_H800 = replace(
+    DGX_H100,
+    name="HGX H800",
+    device=replace(H100, name="H800-SXM"),
+    inside=Link(Fact(_H800_NVLINK * DGX_H100.inside.bandwidth, _H800), NVLINK_STEP_S),
+    all_to_all=Fact(_H800_NVLINK * DGX_H100.all_to_all, _H800),
+    nvls=Link(Fact(_H800_NVLINK * _NVLS_BANDWIDTH, f"{_H800}; {_NVLS}"), NVLS_S),
+)
+
+MACHINES: Mapping[str, Machine] = MappingProxyType(
+    {machine.name: machine for machine in (DGX_A100, DGX_H100, HGX_H800)}
+)
+
+NETWORKS: Mapping[str, Switches] = MappingProxyType(
+    {switches.name: switches for switches in (INFINIBAND_HDR, ROCE)}
+)

@@ -1,0 +1,198 @@
+"""Exchanges the places of nodes so that those uplinks are less busy which a step waits for.
+
+A layout that sends the least far away in all may send much of it through one domain's uplinks, and
+the busiest decide. So pairs of nodes are tried, and of runs of nodes along an axis of their grid,
+half of them with an end in the domain that costs a step the most; of many pairs the best is
+exchanged if that makes the step shorter, and at first if it makes it a little longer (threshold
+accepting, Dueck and Scheuer 1990). How long it is counts the busiest uplinks most and all others a
+little: exchanges that only lead to shorter steps are seen as well. The work is bounded by number;
+the same layout becomes the same one everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from railwright_scheduler.cost import crowding
+from railwright_scheduler.cost.crowding import Uplinks
+from railwright_scheduler.mapping import neighbours
+from railwright_scheduler.mapping.draws import Draws
+from railwright_scheduler.mapping.neighbours import Neighbours
+from railwright_scheduler.mapping.problem import Exchanges, Indices, Weights
+
+PAIRS = 64
+"""Judged at a time."""
+
+STEPS, STEPS_A_NODE = 200, 3
+WORK = 3_000_000
+"""Uplinks and exchanges looked at, at most: about a tenth of a second's worth."""
+
+SHARP = 8
+"""How much more the busiest uplinks count: less, and the busiest are lost sight of; more, and
+nothing but them is seen."""
+
+ALONE = 0.5
+"""So often nodes are exchanged one by one, not in runs along an axis of their grid."""
+
+UPHILL = 0.02
+"""Of what it is, the best of many pairs may make it longer by so much at first, and by nothing in
+the end."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sent:
+    """What one communicator's nodes exchange, and seconds of a step for each time that it takes
+    longer than its adapters need."""
+
+    exchanges: Exchanges
+    worth_s: float
+
+    @property
+    def in_seconds(self) -> Exchanges:
+        """By what it is worth of the busiest adapters' time instead of by bytes."""
+        each_s = self.worth_s / crowding.adapters(self.exchanges)
+        return replace(self.exchanges, weight=self.exchanges.weight * each_s)
+
+
+def relieved(sent: Sequence[Sent], tiers: tuple[Uplinks, ...], order: Indices) -> Indices:
+    """The node of each rank, so that a step is shorter or as long."""
+    work = _Relief(sent, tiers, order)
+    steps = min(STEPS, STEPS_A_NODE * len(order), WORK // (PAIRS * work.size))
+    for at in range(steps):
+        if not work.is_crowded:
+            break
+        work.attempt(UPHILL * (1.0 - (at + 1) / steps))
+    return work.best
+
+
+@dataclass(slots=True, eq=False)
+class _Uplinked:
+    """How busy one tier's uplinks are with one communicator, each as times its busiest adapters
+    are; ``home`` is the domain of each rank, and of nobody behind them."""
+
+    near: Neighbours
+    worth_s: float
+    home: Indices
+    share: Weights
+    busy: Weights
+
+    def after(self, moved: Indices, new: Indices) -> Weights:
+        """The same after each row's ranks have moved to where ``new`` are now, a row each."""
+        count, rows = len(self.share), np.arange(len(moved))[:, np.newaxis]
+        home = np.broadcast_to(self.home, (len(moved), len(self.home))).copy()
+        home[rows, moved] = self.home[new]
+        moves = np.zeros(home.shape, dtype=np.bool_)
+        moves[rows, moved] = True
+        near = self.near.of[moved].reshape(len(moved), -1)
+        degree = near.shape[1] // moved.shape[1]
+        # Between two that move it is counted from both ends.
+        weight = self.near.weight[moved].reshape(near.shape) * np.where(moves[rows, near], 0.5, 1.0)
+        change = np.zeros(len(moved) * count)
+        for where, sign in ((self.home[np.newaxis], -1.0), (home, 1.0)):
+            row = rows if len(where) > 1 else np.zeros_like(rows)
+            one, other = np.repeat(where[row, moved], degree, axis=1), where[row, near]
+            sizes = (sign * weight * (one != other)).ravel()
+            for end in (one, other):
+                change += np.bincount((end + rows * count).ravel(), sizes, len(change))
+        return self.busy + change.reshape(-1, count) * self.share
+
+
+class _Relief:
+    def __init__(self, sent: Sequence[Sent], tiers: tuple[Uplinks, ...], order: Indices) -> None:
+        self.best, self._order = order, order.copy()
+        self._draws = Draws()
+        self._shape = sent[0].exchanges.shape
+        self._uplinked = [list(_uplinked(each, tiers, order)) for each in sent]
+        self._cost = float(self._costs([[each.busy for each in its] for its in self._uplinked]))
+        self._least = self._cost
+        self.size = sum(
+            len(each.share) + len(each.home) + 8 * each.near.of.shape[1]
+            for its in self._uplinked
+            for each in its
+        )
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether any uplinks are busier than adapters are, and a step longer for it."""
+        every = (each for its in self._uplinked for each in its)
+        return any(each.worth_s > 0.0 and each.busy.max() > 1.0 for each in every)
+
+    def attempt(self, uphill: float) -> None:
+        """Judge some pairs, and exchange the best of them if that is not much longer."""
+        one, other = self._pairs()
+        if not len(one):
+            return
+        moved, new = np.concatenate([one, other], axis=1), np.concatenate([other, one], axis=1)
+        after = [[each.after(moved, new) for each in its] for its in self._uplinked]
+        costs = self._costs(after)
+        best = int(costs.argmin())
+        if costs[best] >= self._cost * (1.0 + uphill):
+            return
+        self._cost = float(costs[best])
+        self._order[moved[best]] = self._order[new[best]]
+        for its, found in zip(self._uplinked, after, strict=True):
+            for each, busy in zip(its, found, strict=True):
+                each.home[moved[best]] = each.home[new[best]]
+                each.busy = busy[best]
+        if self._cost < self._least:
+            self._least, self.best = self._cost, self._order.copy()
+
+    def _pairs(self) -> tuple[Indices, Indices]:
+        """Runs along an axis of the grid, a row each: one that begins in the domain that costs
+        most, or anywhere; the other anywhere else."""
+        ranks = len(self._order)
+        by_chance = self._draws.parts(3, PAIRS)
+        length, stride = self._run()
+        first = (by_chance[0] * ranks).astype(np.int64)
+        there = self._worst()
+        first[::2] = there[(by_chance[0, ::2] * len(there)).astype(np.int64)]
+        second = (by_chance[1] * ranks).astype(np.int64)
+        run = np.arange(length) * stride
+        ends = [each - each // stride % length * stride for each in (first, second)]
+        one, other = (each[:, np.newaxis] + run for each in ends)
+        nearest = self._uplinked[0][0].home
+        apart = (one[:, 0] != other[:, 0]) & (nearest[one] != nearest[other]).any(axis=1)
+        return one[apart], other[apart]
+
+    def _run(self) -> tuple[int, int]:
+        """A length that divides the axis, and how far apart its ranks are numbered."""
+        by_chance = self._draws.parts(3)
+        if by_chance[0] < ALONE:
+            return 1, 1
+        axis = int(by_chance[1] * len(self._shape))
+        size = self._shape[axis]
+        lengths = [length for length in range(1, size + 1) if size % length == 0]
+        return lengths[int(by_chance[2] * len(lengths))], math.prod(self._shape[:axis])
+
+    def _worst(self) -> Indices:
+        """The ranks in the domain that costs most."""
+        worst = max(
+            (each for its in self._uplinked for each in its),
+            key=lambda each: each.worth_s * float(each.busy.max()),
+        )
+        return np.flatnonzero(worst.home[:-1] == int(worst.busy.argmax()))
+
+    def _costs(self, busy: Sequence[Sequence[Weights]]) -> Weights:
+        """Seconds that shared links cost, as norms of how busy they are; at least the adapters
+        are."""
+        found: Weights = np.zeros(())
+        for its, tiers in zip(self._uplinked, busy, strict=True):
+            total = 1.0 + sum((each**SHARP).sum(axis=-1) for each in tiers)
+            found = found + its[0].worth_s * total ** (1.0 / SHARP)
+        return found
+
+
+def _uplinked(sent: Sent, tiers: tuple[Uplinks, ...], order: Indices) -> Iterator[_Uplinked]:
+    near = neighbours.of(sent.exchanges, rows=len(order))
+    adapters = crowding.adapters(sent.exchanges)
+    for tier in tiers:
+        of_rank = tier.of(order)
+        share = 1.0 / (tier.room * adapters)
+        load = crowding.uplinks(sent.exchanges, of_rank)
+        busy = np.zeros(len(share))
+        busy[: len(load)] = load
+        yield _Uplinked(near, sent.worth_s, np.append(of_rank.domains, 0), share, busy * share)

@@ -1,0 +1,105 @@
+"""The kernels of a transformer's layer on one rank, forward and backward.
+
+Matrix products are those of the architecture (Vaswani et al., 2017), split over tensor-parallel
+ranks as Megatron does (Shoeybi et al., 2019). Beside them each line of traffic is a kernel that
+reads and writes that much: norms, residual sums with their dropout, activations, scores where they
+are written to memory at all, and in the backward pass also what is summed up: gradients of biases,
+of residuals, of weights.
+"""
+
+from __future__ import annotations
+
+from railwright_scheduler.cost import mixture
+from railwright_scheduler.cost.kernels import HALF_BYTES, Layer, Pass, Product, Stream
+from railwright_scheduler.workload import Parallelism, Precision, Recipe, Recompute, Transformer
+
+MASK_BYTES = 1
+
+CAST_BYTES = 6
+"""A value's that is multiplied in 8 bits, scaled by the largest of its tensor: read in 16 bits for
+that, read again, written as it is and transposed."""
+
+
+def layer(model: Transformer, split: Parallelism, recipe: Recipe) -> Layer:
+    """What one rank does for one micro-batch in one layer."""
+    size = HALF_BYTES * recipe.tokens(split) * model.hidden
+    stream = Stream(size, size / split.tensor if recipe.sequence_parallel else size)
+    whole = _attention(model, split, recipe, stream) + _between(stream)
+    if model.experts:
+        whole += mixture.feed_forward(model, split, recipe)
+    else:
+        whole += _feed_forward(model, split, recipe.tokens(split), stream)
+    return _with_casts(whole) if recipe.precision is Precision.FP8 else whole
+
+
+def _attention(model: Transformer, split: Parallelism, recipe: Recipe, stream: Stream) -> Layer:
+    tokens = recipe.tokens(split)
+    heads = recipe.micro_batch * model.heads // split.tensor
+    joined = (model.heads + 2 * model.kv_heads) * model.head_size
+    products = [
+        Product(tokens, joined // split.tensor, model.hidden),
+        Product(tokens, model.hidden, model.heads * model.head_size // split.tensor),
+    ]
+    back = [gradient for product in products for gradient in product.gradients]
+    rearranged = 2 * HALF_BYTES * tokens * model.heads * model.head_size / split.tensor
+    inputs = HALF_BYTES * tokens * joined / split.tensor
+    forward, backward = [rearranged, rearranged], [rearranged, rearranged, 2 * inputs]
+    backward.append(3 * HALF_BYTES * model.attention_parameters / split.tensor)
+    if model.biased:
+        backward += [inputs, stream.whole]
+    again = recipe.recompute is Recompute.ATTENTION
+    operations = 0.0
+    if recipe.fused_attention:
+        # Of a causal mask's scores half are computed; the backward pass computes them once more.
+        operations = 2 * heads * recipe.sequence**2 * model.head_size / split.context
+    else:
+        rows = recipe.sequence // split.context
+        inner = Product(rows, recipe.sequence, model.head_size, heads)
+        outer = Product(rows, model.head_size, recipe.sequence, heads)
+        products += [inner, outer]
+        back += [*inner.gradients, *outer.gradients, *[inner, outer] * again]
+        # The softmax of scores that are in memory, and its dropout.
+        scores = HALF_BYTES * heads * rows * recipe.sequence
+        dropped = 2 * scores + MASK_BYTES * scores / HALF_BYTES
+        forward += [2 * scores, dropped]
+        backward += [3 * scores, dropped, *[2 * scores, dropped] * again]
+    return Layer(
+        Pass(tuple(products), operations, tuple(forward)),
+        Pass(tuple(back), (2.5 + again) * operations, tuple(backward)),
+    )
+
+
+def _feed_forward(model: Transformer, split: Parallelism, tokens: int, stream: Stream) -> Layer:
+    inner = model.feed_forward // split.tensor
+    products = (
+        Product(tokens, (2 if model.gated else 1) * inner, model.hidden),
+        Product(tokens, model.hidden, inner),
+    )
+    activated = HALF_BYTES * tokens * model.feed_forward / split.tensor
+    backward = [
+        (5 if model.gated else 3) * activated,
+        3 * HALF_BYTES * model.feed_forward_parameters / split.tensor,
+    ]
+    if model.biased:
+        backward += [activated, stream.whole]
+    return Layer(
+        Pass(products, 0.0, ((3 if model.gated else 2) * activated,)),
+        Pass(
+            tuple(each for product in products for each in product.gradients), 0.0, tuple(backward)
+        ),
+    )
+
+
+def _between(stream: Stream) -> Layer:
+    """Two norms and two residual sums, after attention and after what feeds forward."""
+    kept = MASK_BYTES * stream.between / HALF_BYTES
+    forward = (2 * stream.between, 3 * stream.between + kept)
+    backward = (3 * stream.between, 2 * stream.between + kept, 3 * stream.between)
+    return Layer(Pass((), 0.0, 2 * forward), Pass((), 0.0, 2 * backward))
+
+
+def _with_casts(layer: Layer) -> Layer:
+    """Inputs of products and, going back, gradients of their results are made 8 bits wide."""
+    ahead = tuple(CAST_BYTES * each.batch * each.m * each.k for each in layer.forward.products)
+    behind = tuple(CAST_BYTES * each.batch * each.m * each.n for each in layer.forward.products)
+    return layer + Layer(Pass((), 0.0, ahead), Pass((), 0.0, behind))

@@ -1,0 +1,174 @@
+"""What a cluster is predicted to reach, beside what was published of one like it.
+
+The cluster is examples/reference-cluster: 2,000 nodes of 8 A100 and 8 adapters of InfiniBand HDR,
+in three layers of switches. Nothing is fitted. Progress goes to stderr, one JSON object to stdout.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+
+from railwright_cli import workloads
+from railwright_cli.explain import Case
+from railwright_reading import workloads as reading
+from railwright_scheduler.cost import collectives
+from railwright_scheduler.cost.collectives import Group
+from railwright_scheduler.cost.hardware import DGX_A100, INFINIBAND_HDR, Machine, hops
+from railwright_topology import fabric
+from railwright_topology.fabric import Fabric
+from railwright_topology.sources import plan
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+TOKENS, DAY_S = 300e9, 86_400
+MIB = 1 << 20
+SIZE = 128 * MIB
+"""No size was published: the largest of the examples in nccl-tests' README of 2021."""
+SIZES = (16 * MIB, SIZE, 256 * MIB, 1024 * MIB, 8192 * MIB)
+BAR = 0.15
+
+PUBLISHED = MappingProxyType(
+    {
+        "intra_node_algbw": 134.0,
+        "allreduce_96_algbw": 78.0,
+        "p2p_latency_us": 1.4,
+        "pxn_gain_64_nodes": 1.7,
+        "sharp_gain": 2.0,
+        "scaling_efficiency_1024": 0.9,
+        "days_175b_300b_tokens_1024": 34.0,
+    }
+)
+
+STATED = MappingProxyType(
+    {
+        "message_bytes": SIZE,
+        "algbw": "GB/s: bytes of a rank's buffer over the time; busbw is 2 (n - 1) / n of it",
+        "allreduce_96": "all 8 ranks of each node, on rings and trees; SHARP is in sharp_gain",
+        "p2p": "between the farthest two on a rail: two adapters and five switches, no cables",
+        "gains": "times as fast as without; sharp_gain on 96 nodes",
+        "scaling": "from 64 ranks to 1,024, as much to do for each; published: 0.9 or more",
+        "days": "examples/workloads/gpt3-175b.yaml; published: Narayanan et al., 2021",
+    }
+)
+
+EXPLAINED = MappingProxyType(
+    {
+        "pxn_gain_64_nodes": (
+            "The gain is in the number of messages, so it hangs on their size, which was not "
+            "published: by_bytes has it. It is 1.7 at 190 MiB. Without PXN the messages of a rank "
+            "are taken to start one after the other."
+        ),
+        "sharp_gain": (
+            "What was published is that the volume halves, and it does (sharp_volume). The time "
+            "does not: NVLink inside the nodes, whose switches add nothing up on A100, then takes "
+            "longer than the network."
+        ),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A node of it on the network, with SHARP and without."""
+
+    plain: Machine
+    sharp: Machine
+
+
+def main() -> None:
+    site = _site()
+    tiers = len(site.levels)
+    _say(f"{len(site.places):,} nodes in {tiers} tiers")
+    cluster = Cluster(
+        DGX_A100.behind(INFINIBAND_HDR, tiers, sharp=False),
+        DGX_A100.behind(INFINIBAND_HDR, tiers, sharp=True),
+    )
+    figures = {
+        **_by_size(SIZE, cluster),
+        "p2p_latency_us": INFINIBAND_HDR.latency_s(hops(tiers)) * 1e6,
+        **_training(cluster.plain),
+    }
+    beside = {
+        "intra_node_busbw": figures["intra_node_algbw"] * 2 * 7 / 8,
+        "allreduce_96_busbw": figures["allreduce_96_algbw"] * 2 * 767 / 768,
+        "p2p_mean_latency_us": _mean_latency_s(site) * 1e6,
+        "sharp_volume": 2 * 767 / 768,
+    }
+    answer = {
+        **_rounded({name: figures[name] for name in PUBLISHED}),
+        **_rounded(beside),
+        "published": dict(PUBLISHED),
+        "errors": _errors(figures),
+        "explained": dict(EXPLAINED),
+        "stated": dict(STATED),
+        "by_bytes": {size: _rounded(_by_size(size, cluster)) for size in SIZES},
+    }
+    print(json.dumps(answer))
+
+
+def _site() -> Fabric:
+    declared = plan.parse((EXAMPLES / "reference-cluster/plan.yaml").read_text(encoding="utf-8"))
+    return fabric.of(declared.nodes, [declared])
+
+
+def _by_size(size: int, cluster: Cluster) -> dict[str, float]:
+    """What hangs on how large a message is."""
+    nodes_96 = Group.of(cluster.plain, 96, 8)
+    reduced_s = collectives.all_reduce_s(size, nodes_96)
+    nodes_64 = Group.of(cluster.plain, 64, 8)
+    straight = replace(nodes_64, algorithms=())
+    return {
+        "intra_node_algbw": size / collectives.all_reduce_s(size, replace(nodes_96, nodes=1)) / 1e9,
+        "allreduce_96_algbw": size / reduced_s / 1e9,
+        "pxn_gain_64_nodes": collectives.all_to_all_s(size, straight)
+        / collectives.all_to_all_s(size, nodes_64),
+        "sharp_gain": reduced_s / collectives.all_reduce_s(size, Group.of(cluster.sharp, 96, 8)),
+    }
+
+
+def _mean_latency_s(site: Fabric) -> float:
+    """Over all pairs of nodes, on a rail."""
+    pairs = [
+        sum(count * (count - 1) for count in site.sizes(site.places, level).values())
+        for level in range(len(site.levels))
+    ]
+    meeting = [upper - lower for upper, lower in itertools.pairwise([*pairs, 0])]
+    latencies = [INFINIBAND_HDR.latency_s(hops(len(pairs) - level)) for level in range(len(pairs))]
+    return sum(map(lambda many, each: many * each, meeting, latencies)) / pairs[0]
+
+
+def _training(machine: Machine) -> dict[str, float]:
+    said = workloads.read(EXAMPLES / "workloads/gpt3-175b.yaml")
+    case = Case(*reading.workload(said).parts, machine)
+    few, many = case.on(8), case.on(128)
+    return {
+        "scaling_efficiency_1024": few.step.total / many.step.total,
+        "days_175b_300b_tokens_1024": TOKENS / many.tokens * many.step.total / DAY_S,
+    }
+
+
+def _errors(figures: Mapping[str, float]) -> dict[str, float]:
+    """Relative to what was published; those over the bar have to be explained."""
+    errors = {name: figures[name] / known - 1 for name, known in PUBLISHED.items()}
+    for name, error in errors.items():
+        _say(f"{name}: {figures[name]:.4g}, published {PUBLISHED[name]:g} ({error:+.1%})")
+    over = {name for name, error in errors.items() if abs(error) > BAR}
+    assert over <= EXPLAINED.keys(), f"more than {BAR:.0%} off: {sorted(over)}"
+    return _rounded(errors)
+
+
+def _rounded(figures: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(figure, 4) for name, figure in figures.items()}
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""What the API server refuses of a workload and of where a job has to stand: in the words that the
+same mistake gets in a file."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from integration import manifests
+from integration.manifests import accept, refusal
+from railwright_api.workload import Workload
+from railwright_testbed.api_client import ApiClient
+
+Json = dict[str, Any]
+
+SOUND: Json = {
+    "model": {
+        "layers": 32,
+        "hidden": 4096,
+        "heads": 32,
+        "feedForward": 16384,
+        "vocabulary": 51200,
+    },
+    "parallelism": {"tensor": 4, "pipeline": 2, "data": 2},
+    "training": {"sequence": 2048, "globalBatch": 16},
+}
+
+
+def changed(path: str, value: object, also: Json | None = None) -> Json:
+    workload = copy.deepcopy(SOUND)
+    for place, new in {path: value, **(also or {})}.items():
+        part, field = place.split(".")
+        workload[part][field] = new
+    return workload
+
+
+def spec(workload: Json, **others: object) -> Json:
+    return {"numNodes": 2, "numProcPerNode": 8, "workload": workload, **others}
+
+
+def test_what_is_sound_is_taken_and_filled_in(admin: ApiClient) -> None:
+    stored = accept(admin, manifests.job(spec=spec(SOUND)))["spec"]["workload"]
+    assert stored["parallelism"] == {
+        "tensor": 4,
+        "context": 1,
+        "pipeline": 2,
+        "stagesPerRank": 1,
+        "data": 2,
+        "expert": 1,
+        "replicas": 1,
+        "servers": 0,
+    }
+    assert stored["training"]["framework"] == "megatron"
+    assert Workload.model_validate(stored) == Workload.model_validate(SOUND)
+
+
+@pytest.mark.parametrize(
+    ("workload", "words"),
+    [
+        (
+            changed("training.globalBatch", 15),
+            "training.globalBatch is 15: expected a multiple of 2 (micro-batches of all replicas), "
+            "such as 16",
+        ),
+        (changed("parallelism.context", 3), "training.sequence is 2048: expected a multiple of 3"),
+        (changed("model.heads", 30), "model.heads is 30: expected a multiple of 4"),
+        (changed("model.feedForward", 2), "model.feedForward is 2: expected a multiple of 4"),
+        (changed("parallelism.replicas", 4), "parallelism.data is 2: expected a multiple of 4"),
+        (changed("model.hidden", 100), "model.hidden is 100: expected a multiple of 32 (heads"),
+        (changed("model.layers", 1), "model.layers is 1: expected 2, one a stage, or more"),
+        (
+            changed("parallelism.context", 16, {"training.context": "ulysses"}),
+            "model.heads is 32: expected a multiple of 64",
+        ),
+        (
+            changed("model.experts", 8, {"model.expertsPerToken": 9}),
+            "model.expertsPerToken is 9 of 8 experts: expected 1 or more of them, or 0 of 0",
+        ),
+        (
+            changed("model.expertsPerToken", 1),
+            "model.expertsPerToken is 1 of 0 experts",
+        ),
+        (
+            changed("model.experts", 8, {"model.expertsPerToken": 2}),
+            "parallelism.tensor is 4 with experts: expected training.sequenceParallel: true, or 1",
+        ),
+        (
+            changed("parallelism.expert", 3, {"model.experts": 9, "model.expertsPerToken": 1}),
+            "parallelism.tensor times parallelism.context times parallelism.data is 8: expected a "
+            "multiple of 3",
+        ),
+        (
+            changed(
+                "training.framework",
+                "deepspeed",
+                {"parallelism.expert": 4, "model.experts": 8, "model.expertsPerToken": 1},
+            ),
+            "is 8: expected a multiple of 16 (expert-parallel ranks, replicas and, of DeepSpeed",
+        ),
+    ],
+)
+def test_what_does_not_come_out_even_is_refused_with_what_does(
+    admin: ApiClient, workload: Json, words: str
+) -> None:
+    answer = refusal(admin, manifests.job(spec=spec(workload)))
+    assert words in answer, answer
+    with pytest.raises(ValidationError) as caught:
+        Workload.model_validate(workload)
+    assert words in str(caught.value)
+
+
+def test_ranks_are_as_many_as_the_job_has(admin: ApiClient) -> None:
+    answer = refusal(admin, manifests.job(spec=spec(SOUND) | {"numNodes": 3}))
+    assert (
+        "workload.parallelism has 16 ranks and 0 servers, but 3 nodes of 8 processes are 24: these "
+        "two must be equal"
+    ) in answer
+    served = changed("parallelism.servers", 8)
+    assert accept(admin, manifests.job(spec=spec(served) | {"numNodes": 3}))
+
+
+def test_segments_come_out_even(admin: ApiClient) -> None:
+    topology = {"segment": {"tier": "nearest", "nodes": 3}, "required": "second"}
+    answer = refusal(admin, manifests.job(spec={"numNodes": 4, "topology": topology}))
+    assert "numNodes is 4: expected a multiple of topology.segment.nodes, which is 3" in answer
+    assert accept(admin, manifests.job(spec={"numNodes": 6, "topology": topology}))
+
+
+@pytest.mark.parametrize(
+    "topology",
+    [
+        {"required": ""},
+        {"spread": {"tier": "nearest"}},
+        {"spread": {"tier": "nearest", "nodes": 0}},
+        {"segment": {"nodes": 2}},
+    ],
+)
+def test_half_a_wish_is_refused(admin: ApiClient, topology: Json) -> None:
+    assert "spec.topology" in refusal(admin, manifests.job(spec={"topology": topology}))

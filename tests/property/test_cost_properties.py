@@ -1,0 +1,132 @@
+"""More bytes never take less time, and faster links or more algorithms never more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from railwright_scheduler.cost import collectives, step
+from railwright_scheduler.cost.collectives import Group
+from railwright_scheduler.cost.hardware import (
+    DGX_A100,
+    DGX_H100,
+    HGX_H800,
+    INFINIBAND_HDR,
+    Algorithm,
+    Fact,
+    Link,
+    Machine,
+)
+from railwright_scheduler.workload import Parallelism, Recipe, Routing, Transformer
+
+Collective = Callable[[float, Group], float]
+
+sizes = st.integers(0, 1 << 36)
+nodes = st.integers(1, 64)
+ranks = st.sampled_from([1, 2, 4, 8])
+factors = st.floats(1.0, 16.0)
+machines = st.sampled_from(
+    [
+        machine.behind(INFINIBAND_HDR, tiers, sharp=sharp)
+        for machine in (DGX_A100, DGX_H100, HGX_H800)
+        for tiers, sharp in ((1, False), (3, True))
+    ]
+)
+algorithms = st.lists(st.sampled_from(Algorithm), unique=True).map(tuple)
+
+
+def faster(machine: Machine, *, inside: float, network: float) -> Machine:
+    """The same with links that are so many times faster."""
+    return replace(
+        machine,
+        inside=wider(machine.inside, inside),
+        network=wider(machine.network, network),
+        all_to_all=Fact(machine.all_to_all * inside, ""),
+        nvls=machine.nvls and wider(machine.nvls, inside),
+    )
+
+
+def wider(link: Link, factor: float) -> Link:
+    return replace(link, bandwidth=Fact(link.bandwidth * factor, ""))
+
+
+def dispatch_s(size: float, here: Group) -> float:
+    return collectives.dispatch_s(size, Routing(experts=512, chosen=8), here)
+
+
+@pytest.mark.parametrize(
+    "collective",
+    [
+        collectives.all_reduce_s,
+        collectives.all_gather_s,
+        collectives.all_to_all_s,
+        dispatch_s,
+    ],
+    ids=lambda each: each.__name__,
+)
+@given(
+    machine=machines,
+    has=algorithms,
+    size=sizes,
+    more=sizes,
+    shape=st.tuples(nodes, ranks),
+    inside=factors,
+    network=factors,
+)
+def test_a_collective_grows_with_bytes_and_shrinks_with_bandwidth(
+    collective: Collective,
+    machine: Machine,
+    has: tuple[Algorithm, ...],
+    size: int,
+    more: int,
+    shape: tuple[int, int],
+    inside: float,
+    network: float,
+) -> None:
+    slow = replace(machine, algorithms=has)
+    here = Group.of(slow, *shape)
+    there = Group.of(faster(slow, inside=inside, network=network), *shape)
+    assert collective(size, here) <= collective(size + more, here)
+    assert collective(size, there) <= collective(size, here)
+
+
+@pytest.mark.parametrize(
+    "collective",
+    [collectives.all_reduce_s, collectives.all_to_all_s],
+    ids=lambda each: each.__name__,
+)
+@given(machine=machines, has=algorithms, more=algorithms, size=sizes, shape=st.tuples(nodes, ranks))
+def test_a_collective_takes_no_longer_where_there_are_more_algorithms(
+    collective: Collective,
+    machine: Machine,
+    has: tuple[Algorithm, ...],
+    more: tuple[Algorithm, ...],
+    size: int,
+    shape: tuple[int, int],
+) -> None:
+    here = Group.of(replace(machine, algorithms=has), *shape)
+    there = Group.of(replace(machine, algorithms=has + more), *shape)
+    assert collective(size, there) <= collective(size, here)
+
+
+@given(
+    machine=machines,
+    tensor=ranks,
+    pipeline=st.sampled_from([1, 2, 4]),
+    data=st.sampled_from([1, 2, 8, 64]),
+    inside=factors,
+    network=factors,
+)
+def test_a_step_shrinks_with_bandwidth(
+    machine: Machine, tensor: int, pipeline: int, data: int, inside: float, network: float
+) -> None:
+    model = Transformer(16, 2048, 16, 16, 128, 8192, 51_200)
+    recipe = Recipe(sequence=1024, micro_batch=1, global_batch=1024)
+    split = Parallelism(tensor=tensor, pipeline=pipeline, data=data)
+    slow = step.predict(model, split, recipe, machine)
+    fast = step.predict(model, split, recipe, faster(machine, inside=inside, network=network))
+    assert fast.total <= slow.total * (1 + 1e-12)

@@ -1,0 +1,215 @@
+"""``railwright explain``: a workload's file in, the time of a step and its parts out."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+
+import networkx as nx
+import pytest
+
+from house import tree
+from railwright_cli.__main__ import main
+
+EXAMPLES = tree.ROOT / "examples/workloads"
+SMALL = """\
+model: {layers: 8, hidden: 1024, heads: 16, feedForward: 4096, vocabulary: 32000}
+parallelism: {tensor: 2, pipeline: 2, data: 4}
+training: {sequence: 2048, globalBatch: 32, sequenceParallel: true}
+"""
+DGX = ("--machine", "DGX H100")
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "small.yaml"
+    path.write_text(SMALL)
+    return path
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["explain", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["explain", *arguments]) == 2
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_parts_of_an_example_are_the_whole_and_the_largest_comes_first(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = json.loads(said(capsys, str(path), *DGX, "-o", "json"))
+    parts = list(answer["parts"].values())
+    assert parts == sorted(parts, reverse=True)
+    text = said(capsys, str(path), *DGX)
+    shares = [float(share) for share in re.findall(r" ([0-9.]+)%$", text, re.MULTILINE)]
+    assert sum(shares) == pytest.approx(100, abs=0.5)
+
+
+def test_days_are_tokens_over_those_of_a_step(
+    small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = json.loads(said(capsys, str(small), *DGX, "-o", "json", "--tokens", "1e12"))
+    steps = 1e12 / (32 * 2048)
+    assert answer["days"] == pytest.approx(steps * answer["stepSeconds"] / 86_400)
+    assert " days\n" in said(capsys, str(small), *DGX, "--tokens", "1e12")
+
+
+def test_on_more_nodes_there_are_more_replicas_with_as_much_to_do_each(
+    small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = json.loads(said(capsys, str(small), *DGX, "-o", "json", "--scale", "2,16,128"))
+    assert [each["nodes"] for each in answer["scale"]] == [2, 16, 128]
+    assert answer["scale"][0]["stepSeconds"] == answer["stepSeconds"]
+    rates = [each["tokensPerRank"] for each in answer["scale"]]
+    assert rates == sorted(rates, reverse=True)
+    assert rates[-1] > 0.3 * rates[0]
+
+
+def test_the_graph_has_every_rank_and_the_bytes_between_them(
+    small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    graph = nx.read_graphml(io.BytesIO(said(capsys, str(small), *DGX, "-o", "graphml").encode()))
+    assert graph.number_of_nodes() == 16
+    tensor, pipeline = graph.edges["0", "1"]["bytes"], graph.edges["0", "8"]["bytes"]
+    assert tensor > pipeline > 0
+    assert not graph.has_edge("0", "15")
+
+
+@pytest.mark.parametrize(
+    ("changed", "into", "rule"),
+    [
+        ("globalBatch: 32", "globalBatch: 33", "expected a multiple of 4 (micro-batches of all"),
+        ("tensor: 2", "tensor: 3", "model.heads is 16: expected a multiple of 3"),
+        ("pipeline: 2", "pipeline: 16", "model.layers is 8: expected 16, one a stage, or more"),
+        ("layers: 8", "layers: eight", "line 1: model.layers: Input should be a valid integer"),
+        ("sequence: 2048, ", "", "line 3: training.sequence: Field required"),
+        ("feedForward: 4096", "feedForward: 4096, experts: 8", "expertsPerToken is 0 of 8"),
+        ("sequenceParallel: true", "precision: int4", "line 3: training.precision: Input should"),
+        ("model:", "model: &m", "line 1: anchors and aliases are not read"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_line_and_what_would_do(
+    small: Path, capsys: pytest.CaptureFixture[str], changed: str, into: str, rule: str
+) -> None:
+    small.write_text(SMALL.replace(changed, into))
+    error = refused(capsys, str(small), *DGX)
+    assert f"{small}, line " in error
+    assert rule in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rule"),
+    [
+        (("--scale", "0"), "expected numbers of nodes, such as 8,64,512"),
+        (("--tokens", "nan"), "expected 1 to 1e18"),
+        (("--tiers", "3"), "--tiers and --sharp are of a network: --network InfiniBand HDR"),
+        (("--network", "RoCE", "--sharp"), "--sharp: switches of RoCE add nothing up"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(
+    small: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], rule: str
+) -> None:
+    assert rule in refused(capsys, str(small), *DGX, *arguments)
+
+
+def test_so_many_nodes_as_are_no_whole_replicas_are_refused(
+    small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small.write_text(SMALL.replace("tensor: 2, pipeline: 2, data: 4", "tensor: 16, data: 2"))
+    error = refused(capsys, str(small), *DGX, "--scale", "3")
+    assert "come by 16 ranks, such as 4 nodes" in error
+
+
+EXPERTS = """\
+model:
+  {layers: 8, hidden: 1024, heads: 16, feedForward: 512, vocabulary: 32000,
+   experts: 64, expertsPerToken: 8}
+parallelism: {data: 32, expert: 16}
+training: {sequence: 2048, globalBatch: 32}
+"""
+
+
+@pytest.mark.parametrize(
+    ("changed", "into", "rule"),
+    [
+        (
+            "expert: 16",
+            "expert: 16, replicas: 4",
+            "parallelism.data is 32: expected a multiple of 64",
+        ),
+        ("expert: 16", "expert: 24", "model.experts is 64: expected a multiple of 24"),
+        ("data: 32,", "data: 8, tensor: 4,", "expected training.sequenceParallel: true, or 1"),
+        ("hidden: 1024", "hidden: 1000", "model.hidden is 1000: expected a multiple of 16 (heads"),
+        ("data: 32", "data: 4, context: 32", "expected a multiple of 32 (tensor- and context"),
+    ],
+)
+def test_experts_and_heads_that_cannot_be_shared_are_refused(
+    small: Path, capsys: pytest.CaptureFixture[str], changed: str, into: str, rule: str
+) -> None:
+    small.write_text(EXPERTS.replace(changed, into).replace("2048,", "2048, context: ulysses,"))
+    assert rule in refused(capsys, str(small), *DGX)
+
+
+def test_a_network_has_its_latency_and_may_add_up(
+    small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = (str(small), *DGX, "--scale", "64", "-o", "json", "--network", "InfiniBand HDR")
+    plain, deep, summing = (
+        json.loads(said(capsys, *asked, *more)) for more in ((), ("--tiers", "3"), ("--sharp",))
+    )
+    assert plain["latencySeconds"] == pytest.approx(0.73e-6)
+    assert deep["latencySeconds"] == pytest.approx(1.25e-6)
+    steps = [each["scale"][0]["stepSeconds"] for each in (summing, plain, deep)]
+    assert steps == sorted({*steps})
+    text = said(capsys, *asked[:3], *asked[-2:], "--tiers", "3")
+    assert "\n1.25 us between the farthest two\n" in text
+
+
+def test_what_the_machine_cannot_do_is_refused(
+    small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fp8 = str(EXAMPLES / "llama3-70b.yaml")
+    error = refused(capsys, fp8, "--machine", "DGX A100")
+    assert "--machine DGX A100: multiplies in 16-bit, not 8-bit" in error
+    limited = EXPERTS.replace("expertsPerToken: 8", "expertsPerToken: 40, nodesPerToken: 1")
+    small.write_text(limited.replace("globalBatch: 32", "globalBatch: 32, forwarded: true"))
+    assert "1 of 2 nodes have no more than 32 experts" in refused(capsys, str(small), *DGX)
+
+
+def test_experts_are_scaled_by_whole_groups(
+    small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small.write_text(EXPERTS)
+    assert "16 ranks, such as 2 nodes" in refused(capsys, str(small), *DGX, "--scale", "1")
+    answer = json.loads(said(capsys, str(small), *DGX, "--scale", "2,4,6", "-o", "json"))
+    assert [each["nodes"] for each in answer["scale"]] == [2, 4, 6]
+
+
+def test_the_stage_with_the_most_layers_decides(
+    small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def products(layers: int) -> float:
+        small.write_text(SMALL.replace("layers: 8", f"layers: {layers}"))
+        answer = json.loads(said(capsys, str(small), *DGX, "-o", "json"))
+        return float(answer["parts"]["matrix products"])
+
+    assert products(9) == products(10) > products(8)
+
+
+def test_attention_that_is_not_fused_is_shared_by_context_parallel_ranks(
+    small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def memory(context: int) -> float:
+        split = f"tensor: 2, context: {context}, data: 4"
+        text = SMALL.replace("tensor: 2, pipeline: 2, data: 4", split)
+        small.write_text(text.replace("globalBatch: 32", "globalBatch: 32, fusedAttention: false"))
+        answer = json.loads(said(capsys, str(small), *DGX, "-o", "json"))
+        return float(answer["parts"]["memory"])
+
+    assert memory(4) < 0.4 * memory(1)
