@@ -1,0 +1,108 @@
+"""Any planted network: its tiers are found from few pairs, whatever errs, and false labels too."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railwright_topology import fabric
+from railwright_topology.probing import findings
+from railwright_topology.probing.readings import FULL_LOOKS, Reading
+from railwright_topology.probing.survey import FEW_NODES, PAIRS, Survey
+from railwright_topology.sources import labels, probes
+from worlds.planted_network import adjusted_rand_index, planted, survey, truths
+
+BRANCHINGS = st.sampled_from([(), (2,), (3,), (4,), (2, 2), (2, 3), (3, 2), (2, 2, 2)])
+SEEDS = st.integers(0, 2**32)
+NOISES = st.sampled_from([0.1, 0.15, 0.2])
+EVENNESS = st.sampled_from([0.1, 0.3, 1.0])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(16, 64), BRANCHINGS, SEEDS, NOISES, EVENNESS)
+def test_the_tiers_are_found_from_few_pairs(
+    nodes: int, branching: Sequence[int], seed: int, noise: float, evenness: float
+) -> None:
+    few = nodes < FEW_NODES
+    noise = min(noise, 0.15) if few else noise
+    network = planted(nodes, branching, seed=seed, noise=noise, evenness=evenness)
+    network.spread = 0.0 if few else 0.05
+    found = findings.of(survey(network, seed=seed))
+    assert found.pairs <= max(PAIRS, 0.2 * math.comb(nodes, 2))
+    assert len(found.tiers) == len(truths(network))
+    for truth, tier in zip(truths(network), found.tiers, strict=True):
+        assert adjusted_rand_index(truth, tier) >= 0.95
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(2, 48), BRANCHINGS, SEEDS)
+def test_other_names_give_the_same_grouping(
+    nodes: int, branching: Sequence[int], seed: int
+) -> None:
+    one, other = (planted(nodes, branching, seed=seed) for _ in range(2))
+    called = {node: f"host-{at * 7919 % 1009}" for at, node in enumerate(other.paths)}
+    other.paths = {called[node]: path for node, path in other.paths.items()}
+    tiers = findings.of(survey(one)).tiers
+    renamed = findings.of(survey(other)).tiers
+    assert [{called[node]: called[domain] for node, domain in tier.items()} for tier in tiers] == [
+        *map(dict, renamed)
+    ]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(2, 40),
+    BRANCHINGS,
+    SEEDS,
+    st.integers(0, 120),
+    st.integers(1, 8),
+    st.sampled_from([0.0, 0.1, 0.6, 1.0]),
+)
+def test_rounds_are_disjoint_and_the_budget_is_kept(
+    nodes: int, branching: Sequence[int], seed: int, most: int, at_once: int, failures: float
+) -> None:
+    network = planted(nodes, branching, seed=seed, failures=failures)
+    found = Survey(tuple(network.paths), seed=seed, at_once=at_once, pairs_max=most)
+    while pairs := found.next_round():
+        assert len(pairs) <= at_once
+        assert len({node for pair in pairs for node in pair}) == 2 * len(pairs)
+        found.tell({pair: network.probe(pair) for pair in pairs})
+    assert found.pairs == len(network.looks) <= most
+    assert max(network.looks.values(), default=0) <= FULL_LOOKS + 2
+    findings.of(found)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(2, 64), SEEDS)
+def test_when_every_probe_fails_it_ends_and_knows_nothing(nodes: int, seed: int) -> None:
+    names = tuple(f"node-{node}" for node in range(nodes))
+    found = Survey(names, seed=seed)
+    while pairs := found.next_round():
+        found.tell(dict.fromkeys(pairs, Reading()))
+    told = findings.of(found)
+    assert all(not tier for tier in told.tiers)
+    assert all(figures.pairs == 0 for figures in told.figures)
+    assert len(told.strange) == nodes
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(32, 64), SEEDS, st.integers(0, 3))
+def test_false_labels_are_conflicts_and_no_other_is_told(nodes: int, seed: int, wrong: int) -> None:
+    network = planted(nodes, (2, 2), seed=seed, noise=0.1)
+    racks = truths(network)[0]
+    random = Random(seed)
+    said = dict(racks)
+    for node in random.sample(sorted(racks), wrong):
+        said[node] = random.choice(sorted({*racks.values()} - {racks[node]}))
+    told = labels.accounts({node: {labels.OWN_LEVELS[-1]: rack} for node, rack in said.items()})
+    account = probes.parse(probes.written(findings.of(survey(network, seed=seed))))
+    found = fabric.of(network.paths, [account, *told]).agreement
+    (level,) = (tier for tier in found.tiers if tier.name == labels.OWN_LEVELS[-1])
+    assert {each.node for each in found.conflicts if each.level == level.name} == {
+        node for node, rack in racks.items() if said[node] != rack
+    }
+    assert level.domains == {node: rack for node, rack in said.items()}

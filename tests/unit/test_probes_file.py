@@ -1,0 +1,115 @@
+"""What a survey found, as a file: written, read again, refused, and held against other sources."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from railwright_topology import fabric
+from railwright_topology.accounts import Account, Basis
+from railwright_topology.fabric import UNKNOWN, Fabric
+from railwright_topology.probing import findings
+from railwright_topology.sources import formats, labels, probes
+from railwright_topology.sources.formats import File
+from railwright_topology.wiring import WiringError
+from worlds.planted_network import planted, survey, truths
+
+BLOCK, RACK = labels.OWN_LEVELS
+RACKS = {"near a": ["a", "b"], "near c": ["c", "d"], "near e": ["e", "f"]}
+BLOCKS = {"near a": ["a", "b", "c", "d"], "near e": ["e", "f"]}
+
+
+def written(*tiers: dict[str, Any], **more: Any) -> str:
+    return json.dumps({"version": 1, "tiers": [{"domains": tier} for tier in tiers], **more})
+
+
+def held(labelled: dict[str, str]) -> Fabric:
+    """The six nodes by their probes and by labels of racks."""
+    told = labels.accounts({node: {RACK: rack} for node, rack in labelled.items()})
+    return fabric.of("abcdef", [probes.parse(written(RACKS, BLOCKS)), *told])
+
+
+def test_what_a_survey_found_is_read_again_as_it_was() -> None:
+    network = planted(48, (2, 3), seed=3)
+    network.dead = frozenset({"node-5"})
+    found = findings.of(survey(network))
+    text = probes.written(found)
+    (account,) = formats.read(File("", "probes.json", text))
+    assert isinstance(account, Account)
+    assert account.basis == Basis.MEASURED
+    assert account.strange == found.strange == ("node-5: no probe of it reached anybody",)
+    assert account.tiers == tuple(
+        {node: f"near {first}" for node, first in tier.items()} for tier in found.tiers
+    )
+    told = json.loads(text)
+    assert told["pairs"] == found.pairs
+    assert [tier["pairs"] for tier in told["tiers"]] == [each.pairs for each in found.figures]
+
+
+def test_a_survey_that_found_nothing_tells_nothing() -> None:
+    network = planted(4, (), seed=0)
+    network.dead = frozenset(network.paths)
+    account = probes.parse(probes.written(findings.of(survey(network))))
+    assert account.nodes == frozenset()
+    assert len(account.strange) == 4
+
+
+def test_where_nobody_says_anything_tiers_are_those_of_the_probes() -> None:
+    network = planted(48, (2, 3), seed=3)
+    account = probes.parse(probes.written(findings.of(survey(network))))
+    found = fabric.of(network.paths, [account])
+    assert found.levels == ("probes tier 3", "probes tier 2", "probes tier 1")
+    for level, truth in enumerate(reversed(truths(network))):
+        pairs = {(truth[node], place[level]) for node, place in found.places.items()}
+        assert len(pairs) == len({*truth.values()})
+
+
+def test_labels_that_probes_bear_out_keep_their_names_and_nothing_is_told() -> None:
+    found = held({"a": "r1", "b": "r1", "c": "r2", "d": "r2", "e": "r3", "f": "r3"})
+    assert found.levels == ("probes tier 2", RACK)
+    assert [found.places[node][-1] for node in "abcdef"] == ["r1", "r1", "r2", "r2", "r3", "r3"]
+    assert found.agreement.conflicts == ()
+
+
+def test_a_false_label_counts_and_is_told_with_both_sides() -> None:
+    found = held({"a": "r1", "b": "r1", "c": "r2", "d": "r3", "e": "r3", "f": "r3"})
+    assert found.places["d"][-1] == "r3"
+    assert [
+        (each.node, each.source, each.said, each.theirs, each.held, each.by)
+        for each in found.agreement.conflicts
+        if each.level == RACK
+    ] == [("d", "probes", "near c", "r2", "r3", "railwright labels")]
+
+
+def test_a_node_without_a_label_stands_where_its_probes_put_it() -> None:
+    found = held({"a": "r1", "b": "r1", "c": "r2", "e": "r3", "f": "r3"})
+    assert found.places["d"][-1] == "r2"
+    assert found.agreement.tiers[0].filled == {"d": "probes"}
+    assert found.agreement.conflicts == ()
+
+
+def test_a_node_that_was_not_placed_is_unknown() -> None:
+    text = written({"near a": ["a", "b"]}, {"near a": ["a", "b", "c"]})
+    assert fabric.of("abc", [probes.parse(text)]).places["c"] == ("near a", UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("[]", "a mapping of a survey stands here"),
+        ("{}", "a survey has version, tiers; version is not there"),
+        (json.dumps({"version": 2, "tiers": []}), "this is read: version 1"),
+        (written(RACKS, figures=1), "'figures' is no field of a survey"),
+        (written(*[RACKS] * 7), "has 7 tiers, at most 6"),
+        (json.dumps({"version": 1, "tiers": [{"pairs": 3}]}), "a tier has domains"),
+        (written({"near a": ["a"], "near b": ["a"]}), "node 'a' is in both"),
+        (written({"near a": "a"}), "a list of nodes stands here"),
+        (written({"near a": ["a", "c"]}, {"x": ["a"], "y": ["c"]}), "lies in 'x' and 'y'"),
+    ],
+)
+def test_what_is_no_survey_is_refused(text: str, rule: str) -> None:
+    with pytest.raises(WiringError) as refused:
+        probes.parse(text)
+    assert rule in str(refused.value)

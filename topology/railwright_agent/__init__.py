@@ -1,0 +1,1 @@
+"""What runs on each node: measures how well this one reaches the others."""

@@ -1,0 +1,86 @@
+"""`python -m railwright_agent serve` answers probes, `survey NODES` sends the agents to each other
+and prints where their nodes stand, as probes.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import functools
+import sys
+from pathlib import Path
+
+from railwright_agent import prober
+from railwright_agent.handshake import ProbeError
+from railwright_agent.responder import Responder
+
+PORT = 7946
+AT_ONCE = 1
+"""More may share an uplink, and see less of it than there is."""
+
+_say = functools.partial(print, file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    arguments = _arguments()
+    try:
+        token = Path(arguments.token_file).read_bytes().strip()
+        if arguments.command == "serve":
+            asyncio.run(_serve(token, arguments.bind, arguments.port))
+        else:
+            print(_surveyed(token, arguments))
+    except (ProbeError, OSError) as error:
+        _say(error)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m railwright_agent", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    serve = commands.add_parser("serve", help="answer probes until interrupted")
+    serve.add_argument("--bind", required=True, help="the address of this node to listen at")
+    survey = commands.add_parser("survey", help="find out where nodes stand")
+    survey.add_argument("nodes", help="a file with a line for each node: its name, its address")
+    survey.add_argument("--at-once", type=int, default=AT_ONCE, help="pairs probed at a time")
+    survey.add_argument(
+        "--seconds", type=float, default=prober.SECONDS, help="how long bandwidth is measured"
+    )
+    for command in (serve, survey):
+        command.add_argument("--port", type=int, default=PORT)
+        command.add_argument("--token-file", required=True, help="what all agents share")
+    return parser.parse_args()
+
+
+async def _serve(token: bytes, host: str, port: int) -> None:
+    server = await Responder(token).start(host, port)
+    print("ready", flush=True)
+    async with server:
+        await server.serve_forever()
+
+
+def _surveyed(token: bytes, arguments: argparse.Namespace) -> str:
+    # Here alone numpy is needed: what runs on every node is kept small.
+    from railwright_agent import surveyor
+    from railwright_topology.sources import probes
+
+    agents = surveyor.Agents(_addresses(Path(arguments.nodes)), arguments.port, token)
+    found = surveyor.run(agents, at_once=arguments.at_once, seconds=arguments.seconds, say=_say)
+    return probes.written(asyncio.run(found))
+
+
+def _addresses(path: Path) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        words = line.split()
+        if words and (len(words) != 2 or words[0] in found):
+            raise ProbeError(f"{path}:{number}: each line has a node's name and its address, once.")
+        if words:
+            found[words[0]] = words[1]
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+"""The end of a probe that asks: how long a small message takes there and back, and how many bytes a
+second arrive.
+
+Latency is the best of many round trips, as whatever disturbs one only makes it longer. Bandwidth is
+that of several streams at once, as one alone may not fill a fast link.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import socket
+import struct
+from asyncio import StreamReader, StreamWriter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from railwright_agent import handshake
+from railwright_agent.handshake import ECHO_BYTES, GRACE_S, HANDSHAKE_S, Kind, ProbeError, Request
+
+ROUND_TRIPS = 30
+STREAMS = 4
+SECONDS = 0.3
+FORGETTING = struct.pack("ii", 1, 0)
+"""What is still to be sent when a connection ends is not: it would be in the next probe's way."""
+_CHUNK = bytes(64 * 1024)
+
+Connection = contextlib.AbstractAsyncContextManager[tuple[StreamReader, StreamWriter]]
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Of one pair of nodes, once."""
+
+    latency_s: float
+    bytes_per_s: float
+
+
+async def measure(
+    host: str, port: int, token: bytes, *, seconds: float = SECONDS, streams: int = STREAMS
+) -> Measurement:
+    """Measure once how well this node reaches another; a ProbeError says why there is nothing."""
+    async with _told_of(host, port, _longest_s(seconds)):
+        latency_s = await _latency_s(host, port, token, seconds)
+        bytes_per_s = await _bytes_per_s(host, port, token, seconds, streams)
+    return Measurement(latency_s, bytes_per_s)
+
+
+async def send(
+    source: str, target: str, port: int, token: bytes, *, seconds: float = SECONDS
+) -> Measurement:
+    """Let the agent at one address measure how well it reaches the one at another."""
+    errand = Request(Kind.ERRAND, seconds, target, port)
+    async with (
+        _told_of(source, port, HANDSHAKE_S + GRACE_S + _longest_s(seconds)),
+        _connection(source, port, token, errand) as (reader, _),
+    ):
+        found = await handshake.receive(reader)
+    if "refused" in found:
+        raise ProbeError(f"{source} could not measure {target}: {found['refused']}")
+    return Measurement(handshake.number(found, "latency_s"), handshake.number(found, "bytes_per_s"))
+
+
+def _longest_s(seconds: float) -> float:
+    """How long a measurement may take."""
+    return 2 * (HANDSHAKE_S + seconds + GRACE_S)
+
+
+@contextlib.asynccontextmanager
+async def _told_of(host: str, port: int, deadline_s: float) -> AsyncIterator[None]:
+    """Whatever keeps an agent from answering is told as a ProbeError."""
+    try:
+        async with asyncio.timeout(deadline_s):
+            yield
+    except TimeoutError as error:
+        raise ProbeError(f"{host}:{port} took too long to answer.") from error
+    except (OSError, asyncio.IncompleteReadError) as error:
+        raise ProbeError(f"{host}:{port} cannot be reached: {error}") from error
+
+
+async def _latency_s(host: str, port: int, token: bytes, seconds: float) -> float:
+    clock = asyncio.get_running_loop().time
+    best_s = math.inf
+    async with _connection(host, port, token, Request(Kind.LATENCY, seconds)) as (reader, writer):
+        end_s = clock() + seconds
+        for trip in range(ROUND_TRIPS):
+            sent_s = clock()
+            if trip and sent_s > end_s:
+                break
+            writer.write(bytes(ECHO_BYTES))
+            await reader.readexactly(ECHO_BYTES)
+            best_s = min(best_s, clock() - sent_s)
+    return best_s
+
+
+async def _bytes_per_s(host: str, port: int, token: bytes, seconds: float, streams: int) -> float:
+    all_there = asyncio.Barrier(streams)
+    request = Request(Kind.BANDWIDTH, seconds)
+    try:
+        async with asyncio.TaskGroup() as group:
+            rates = [
+                group.create_task(_rate(_connection(host, port, token, request), all_there))
+                for _ in range(streams)
+            ]
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return sum(rate.result() for rate in rates)
+
+
+async def _rate(connection: Connection, all_there: asyncio.Barrier) -> float:
+    """Of one stream, in bytes a second. None sends before all are there: behind a full link the
+    others would come late."""
+    async with connection as (reader, writer):
+        await all_there.wait()
+        sending = asyncio.create_task(_fill(writer))
+        try:
+            counted = await handshake.receive(reader)
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+    took_s = handshake.number(counted, "seconds")
+    if not took_s:
+        raise ProbeError("the other agent counted for no time at all.")
+    return handshake.number(counted, "bytes") / took_s
+
+
+async def _fill(writer: StreamWriter) -> None:
+    while True:
+        writer.write(_CHUNK)
+        await writer.drain()
+        # Draining does not wait while the kernel takes all; the other streams are to be heard too.
+        await asyncio.sleep(0)
+
+
+@contextlib.asynccontextmanager
+async def _connection(
+    host: str, port: int, token: bytes, request: Request
+) -> AsyncIterator[tuple[StreamReader, StreamWriter]]:
+    async with asyncio.timeout(HANDSHAKE_S):
+        reader, writer = await asyncio.open_connection(host, port)
+    try:
+        connected = writer.get_extra_info("socket")
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, FORGETTING)
+        async with asyncio.timeout(HANDSHAKE_S):
+            await handshake.ask(reader, writer, token, request)
+        yield reader, writer
+    finally:
+        writer.transport.abort()

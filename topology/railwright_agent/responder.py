@@ -1,0 +1,90 @@
+"""The end of a probe that answers: echoes small messages, counts what arrives, or runs an errand.
+
+It bounds what one prober can do to it: how many connections there are, how long each lasts, and how
+much of what it sends is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from asyncio import IncompleteReadError, Server, StreamReader, StreamWriter
+
+from railwright_agent import handshake, prober
+from railwright_agent.handshake import ECHO_BYTES, Kind, ProbeError, Request
+
+CONNECTIONS_MAX = 64
+_CHUNK_BYTES = 256 * 1024
+
+
+class Responder:
+    """Serves probes of those who know the token."""
+
+    def __init__(self, token: bytes) -> None:
+        if len(token) < handshake.TOKEN_BYTES_MIN:
+            raise ProbeError(
+                f"The token has {len(token)} bytes; {handshake.TOKEN_BYTES_MIN} are the least."
+            )
+        self._token = token
+        self._connections = 0
+
+    async def start(self, host: str, port: int) -> Server:
+        """Listen; the caller closes it."""
+        return await asyncio.start_server(self._serve, host, port, limit=_CHUNK_BYTES)
+
+    async def _serve(self, reader: StreamReader, writer: StreamWriter) -> None:
+        self._connections += 1
+        try:
+            # Whatever a stranger sends must not end more than his own connection.
+            with contextlib.suppress(TimeoutError, OSError, IncompleteReadError, ProbeError):
+                if self._connections <= CONNECTIONS_MAX:
+                    await self._probe(reader, writer)
+        finally:
+            self._connections -= 1
+            writer.transport.abort()
+
+    async def _probe(self, reader: StreamReader, writer: StreamWriter) -> None:
+        async with asyncio.timeout(handshake.HANDSHAKE_S):
+            request = await handshake.answer(reader, writer, self._token)
+        if request.kind is Kind.ERRAND:
+            await self._run_errand(writer, request)
+            return
+        async with asyncio.timeout(request.seconds + handshake.GRACE_S):
+            if request.kind is Kind.LATENCY:
+                await _echo(reader, writer)
+            else:
+                await _count(reader, writer, request)
+
+    async def _run_errand(self, writer: StreamWriter, request: Request) -> None:
+        try:
+            found = await prober.measure(
+                request.host, request.port, self._token, seconds=request.seconds
+            )
+        except ProbeError as error:
+            await handshake.send(writer, {"refused": str(error)[:200]})
+        else:
+            await handshake.send(writer, dataclasses.asdict(found))
+
+
+async def _echo(reader: StreamReader, writer: StreamWriter) -> None:
+    while True:
+        writer.write(await reader.readexactly(ECHO_BYTES))
+        await writer.drain()
+
+
+async def _count(reader: StreamReader, writer: StreamWriter, request: Request) -> None:
+    """What arrives within the time is counted here: the sender only knows what left its program.
+    The time runs from now on for all streams of a probe, also for one whose first bytes are lost:
+    rates of different times do not add up."""
+    clock = asyncio.get_running_loop().time
+    started_s, received = clock(), 0
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout_at(started_s + request.seconds):
+            while chunk := await reader.read(_CHUNK_BYTES):
+                received += len(chunk)
+            return
+    await handshake.send(writer, {"bytes": received, "seconds": clock() - started_s})
+    # Closing while bytes arrive would reset the connection, and the answer might be lost.
+    while await reader.read(_CHUNK_BYTES):
+        pass

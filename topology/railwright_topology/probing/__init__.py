@@ -1,0 +1,1 @@
+"""Where nodes stand, found out by measuring between some of the pairs of them, and checked so."""

@@ -1,0 +1,140 @@
+"""What a survey has found: which nodes stand together, and what was measured between them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from railwright_topology.probing.readings import METRICS, NOISE_MIN, Floats
+from railwright_topology.probing.survey import Survey
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What was measured between nodes that meet at a tier, over so many pairs.
+
+    ``gap`` says how sure the tier is told from the one inside: how far apart the middles of both
+    are, in deviations of their pairs (Ashman's D). Below some 3 it is doubtful; the nearest tier
+    has nothing inside, and no gap.
+    """
+
+    pairs: int
+    latency_s: float | None
+    bytes_per_s: float | None
+    gap: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """``tiers`` give each node the first of those that it stands with, the nearest tier first, and
+    ``figures`` has one entry for each; who was not placed is left out. ``strange`` are sentences:
+    who is slow, who is silent, who could not be placed within the budget. ``pairs`` says how many
+    different ones were measured."""
+
+    tiers: tuple[Mapping[str, str], ...]
+    figures: tuple[Figures, ...]
+    strange: tuple[str, ...]
+    pairs: int
+
+
+def of(survey: Survey) -> Findings:
+    """Read it out of a survey, finished or not."""
+    tiers, levels = _tiers(survey)
+    figures = tuple(
+        _figures(survey, its, levels[at - 1] if at else ()) for at, its in enumerate(levels)
+    )
+    return Findings(tiers, figures, tuple(_strange(survey)), survey.pairs)
+
+
+def _tiers(survey: Survey) -> tuple[tuple[dict[str, str], ...], list[tuple[int, ...]]]:
+    """The groupings, and which levels of the chain each of them is: two steps between which no
+    domain differs are one tier."""
+    groupings: list[dict[str, str]] = []
+    levels: list[tuple[int, ...]] = []
+    for tier, labels in enumerate(survey.standing.labels):
+        names: dict[int, str] = {}
+        grouping = {}
+        for node in np.flatnonzero(survey.standing.placed(tier)).tolist():
+            name = survey.nodes[node]
+            grouping[name] = names.setdefault(int(labels[node]), name)
+        if groupings and groupings[-1] == grouping:
+            levels[-1] += (tier,)
+        else:
+            groupings.append(grouping)
+            levels.append((tier,))
+    return tuple(groupings), levels
+
+
+def _figures(survey: Survey, levels: tuple[int, ...], inside: tuple[int, ...]) -> Figures:
+    its = survey.standing.farness[:, survey.standing.levels.at(*levels)]
+    beneath = survey.standing.farness[:, survey.standing.levels.at(*inside)]
+    latency, bandwidth = (_told(its[metric]) for metric in METRICS)
+    gaps = [_gap(_told(beneath[metric]), told) for metric, told in enumerate((latency, bandwidth))]
+    return Figures(
+        pairs=its.shape[1],
+        latency_s=float(np.exp(np.median(latency))) if len(latency) else None,
+        bytes_per_s=float(np.exp(-np.median(bandwidth))) if len(bandwidth) else None,
+        gap=max(gaps) if inside else None,
+    )
+
+
+def _told(values: Floats) -> Floats:
+    return values[~np.isnan(values)]
+
+
+def _gap(inside: Floats, its: Floats) -> float:
+    """Ashman, Bird and Zepf, 1994; with deviations that hiccups do not widen, and none that chance
+    makes nothing of."""
+    if not len(inside) or not len(its):
+        return 0.0
+    spreads = [
+        max(NOISE_MIN, 1.4826 * float(np.median(np.abs(each - np.median(each)))))
+        for each in (inside, its)
+    ]
+    return float(np.median(its) - np.median(inside)) / math.sqrt(sum(s * s for s in spreads) / 2)
+
+
+def _strange(survey: Survey) -> Iterator[str]:
+    for node in sorted(survey.lost):
+        yield f"{survey.nodes[node]}: {survey.lost[node]}"
+    for metric in METRICS:
+        yield from _slow(survey, metric)
+    for node in np.flatnonzero(survey.standing.there & ~survey.standing.placed(0)).tolist():
+        yield f"{survey.nodes[node]} could not be placed at the nearest tier"
+
+
+def _slow(survey: Survey, metric: int) -> Iterator[str]:
+    """Those nodes that reach even the nearest less well than others reach each other at its tier.
+    Of who is far from all no tier is known; it is held against the outermost. The slowest is said
+    first, and pairs with it then say nothing of the others."""
+    standing, ends = survey.standing, survey.readings.ends
+    farness = survey.readings.farness()[metric]
+    values = [_told(farness[standing.levels.at(tier)]) for tier in range(standing.tiers)]
+    usual = np.array([float(np.median(each)) if len(each) else math.nan for each in values])
+    muted = survey.muted[metric, ends].any(axis=0)
+    known = standing.levels.at(*range(standing.tiers)) & ~muted
+    expected = np.where(known, usual[standing.levels.low], np.where(muted, usual[-1], math.nan))
+    left = ~np.isnan(farness - expected)
+    while left.any():
+        own, others = np.full((2, len(survey.nodes)), math.inf)
+        for side in ends[:, left]:
+            np.minimum.at(own, side, farness[left])
+            np.minimum.at(others, side, expected[left])
+        pairs = np.bincount(ends[:, left].ravel(), minlength=len(own))
+        beyond = np.where(pairs > 0, own - np.where(pairs > 0, others, 0), -math.inf)
+        # Of two that only have each other, the one that was measured more often has a control.
+        slowest = int(np.lexsort((pairs, beyond))[-1])
+        if beyond[slowest] <= survey.ladder.scales[metric].slow:
+            return
+        yield f"{survey.nodes[slowest]} {_compared(metric, own[slowest], others[slowest])}"
+        left &= (ends != slowest).all(axis=0)
+
+
+def _compared(metric: int, own: float, usual: float) -> str:
+    if metric:
+        own, usual = math.exp(-own), math.exp(-usual)
+        return f"reaches others with {own:.3g} bytes a second, others reach {usual:.3g}"
+    return f"reaches others in {math.exp(own):.3g} s, others in {math.exp(usual):.3g} s"

@@ -1,0 +1,140 @@
+"""What probes have measured between pairs of nodes, and how far apart that says they are.
+
+Farness is the logarithm of the round-trip latency, and that of the bandwidth with its sign turned,
+so that noise and tiers, which both multiply, add. A hiccup of a busy host only ever makes a pair
+look farther, so the nearest of two looks counts; more looks are taken in twos, and the median of
+those counts, so that a pair that was looked at more often does not look nearer for it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+LOOKS = 2
+FULL_LOOKS = 3 * LOOKS
+TRIES = 3
+"""After so many failed ones a pair is not looked at again."""
+METRICS = (0, 1)
+"""Latency and bandwidth."""
+
+Pair = tuple[int, int]
+"""Two nodes by their places, the smaller first."""
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Number = TypeVar("Number", np.float64, np.int64)
+
+NOISE_UNKNOWN = 0.2
+"""What is assumed of the noise of one look before enough pairs were looked at twice."""
+NOISE_MIN = 0.03
+TWICE_ENOUGH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one probe measured between two nodes; what failed is left out."""
+
+    latency_s: float | None = None
+    bytes_per_s: float | None = None
+
+    def farness(self) -> tuple[float, float]:
+        """By metric; infinite where there is none."""
+        latency, bandwidth = _logarithm(self.latency_s), _logarithm(self.bytes_per_s)
+        return (
+            math.inf if latency is None else latency,
+            math.inf if bandwidth is None else -bandwidth,
+        )
+
+
+class Readings:
+    """All looks so far, in arrays with a row for each pair, in the order of their first looks."""
+
+    def __init__(self, nodes: int) -> None:
+        self.rows: dict[Pair, int] = {}
+        self.partners = np.zeros(nodes, dtype=np.int64)
+        """With how many others each node was measured, or was to be."""
+        self._ends = np.zeros((2, 0), dtype=np.int64)
+        self._looks = np.zeros((len(METRICS), FULL_LOOKS, 0))
+        self._times = np.zeros(0, dtype=np.int64)
+        self._failures = np.zeros(0, dtype=np.int64)
+
+    def __repr__(self) -> str:
+        return f"Readings({len(self.rows)} pairs, {int(self.times.sum())} looks)"
+
+    @property
+    def ends(self) -> Ints:
+        """The first nodes of all rows, and the second ones."""
+        return self._ends[:, : len(self.rows)]
+
+    @property
+    def times(self) -> Ints:
+        """How many looks at each row told something."""
+        return self._times[: len(self.rows)]
+
+    @property
+    def failed(self) -> Bools:
+        """Rows that were looked at in vain."""
+        found: Bools = (self._failures[: len(self.rows)] >= TRIES) & (self.times == 0)
+        return found
+
+    def add(self, pair: Pair, reading: Reading) -> None:
+        """Take one look at a pair into account."""
+        row = self.rows.get(pair)
+        if row is None:
+            row = self._begin(pair)
+        look = reading.farness()
+        if min(look) == math.inf:
+            self._failures[row] += 1
+        elif self._times[row] < FULL_LOOKS:
+            self._looks[:, self._times[row], row] = look
+            self._times[row] += 1
+
+    def looked(self, times: int) -> Bools:
+        """The rows that were looked at so often, or will not be again."""
+        found: Bools = (self.times >= times) | (self._failures[: len(self.rows)] >= TRIES)
+        return found
+
+    def farness(self) -> Floats:
+        """By metric and row: the lower median of the nearest of each two looks; not a number where
+        there is none."""
+        looks = self._looks[:, :, : len(self.rows)]
+        nearest = np.sort(np.minimum(looks[:, 0::LOOKS], looks[:, 1::LOOKS]), axis=1)
+        told = np.isfinite(nearest).sum(axis=1, keepdims=True)
+        middle = np.take_along_axis(nearest, np.maximum(told - 1, 0) // 2, axis=1)[:, 0]
+        return np.where(np.isfinite(middle), middle, np.nan)
+
+    def noise(self, metric: int) -> float:
+        """The standard deviation of one look, out of how much two looks at one pair differ: robust
+        to hiccups, as the median is. (That of such differences is 0.954 deviations.)"""
+        first, second = self._looks[metric, :LOOKS, : len(self.rows)]
+        both = np.isfinite(first) & np.isfinite(second)
+        if both.sum() < TWICE_ENOUGH:
+            return NOISE_UNKNOWN
+        return max(NOISE_MIN, float(np.median(np.abs(first[both] - second[both]))) / 0.954)
+
+    def _begin(self, pair: Pair) -> int:
+        row = len(self.rows)
+        if row == len(self._times):
+            more = row + 64
+            self._ends = _longer(self._ends, more, 0)
+            self._looks = _longer(self._looks, more, np.inf)
+            self._times = _longer(self._times, more, 0)
+            self._failures = _longer(self._failures, more, 0)
+        self.rows[pair] = row
+        self._ends[:, row] = pair
+        self.partners[list(pair)] += 1
+        return row
+
+
+def _longer(array: NDArray[Number], more: int, fill: float) -> NDArray[Number]:
+    added = np.full((*array.shape[:-1], more), fill, dtype=array.dtype)
+    return np.concatenate([array, added], axis=-1)
+
+
+def _logarithm(value: float | None) -> float | None:
+    return math.log(value) if value is not None and 0 < value < math.inf else None

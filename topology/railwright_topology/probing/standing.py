@@ -1,0 +1,153 @@
+"""Where nodes stand, read out of all looks at once: domains, and which were told apart.
+
+Whatever errs makes two nodes look farther apart, never nearer. So nodes are together if a chain of
+near pairs links them, and a domain that was split by mistake grows together again with the next
+pair that is measured between its halves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from railwright_topology.probing import chains
+from railwright_topology.probing.readings import TRIES, Bools, Floats, Ints, Readings
+from railwright_topology.probing.scales import Ladder, Levels
+
+Domain = int
+"""A domain is called by the place of its first node."""
+NONE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Siblings:
+    """The domains of one tier, in families: those that lie in one domain of the next tier.
+
+    ``labels`` says which domain each node is in. By domain, ``sizes`` says how many nodes it has,
+    ``rank`` how many larger ones are before it in its family, and ``starts`` where that begins in
+    ``order``, which has all of them. The last four are of each two of a family that were measured
+    against each other, both ways round: by how many pairs, and how many looks tell them apart.
+    """
+
+    labels: Ints
+    sizes: Ints
+    rank: Ints
+    starts: Ints
+    order: Ints
+    ones: Ints
+    others: Ints
+    pairs: Ints
+    looks: Ints
+
+    @property
+    def apart(self) -> Bools:
+        """Of each two whether they were told apart."""
+        found: Bools = self.looks > 0
+        return found
+
+    @property
+    def done(self) -> Bools:
+        """Of each two whether they were told apart, or are not measured against each other again
+        because that told nothing."""
+        most = np.minimum(TRIES, self.sizes[self.ones] * self.sizes[self.others])
+        found: Bools = self.apart | (self.pairs >= most)
+        return found
+
+    def next_larger(self, done: Bools) -> Ints:
+        """By domain the largest before it in its family that it is not done with, or NONE."""
+        ones, ranks = self.ones[done], self.rank[self.others[done]]
+        in_order = np.lexsort((ranks, ones))
+        ones, ranks = ones[in_order], ranks[in_order]
+        times = np.bincount(ones, minlength=len(self.labels))
+        places = np.arange(len(ones)) - np.searchsorted(ones, ones)
+        # The first rank that is missing among those that it is done with.
+        missing = times.copy()
+        np.minimum.at(missing, ones, np.where(ranks == places, len(self.labels), places))
+        found = np.full(len(self.labels), NONE)
+        asking = np.flatnonzero((self.sizes > 0) & (missing < self.rank))
+        found[asking] = self.order[self.starts[asking] + missing[asking]]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """``labels[tier, node]`` is the domain of a node, the nearest tier first; at the last one all
+    are in one."""
+
+    readings: Readings
+    there: Bools
+    farness: Floats
+    levels: Levels
+    labels: Ints
+
+    @property
+    def tiers(self) -> int:
+        """How many there are."""
+        return len(self.labels)
+
+    def siblings(self, tier: int) -> Siblings:
+        """Of any tier but the last."""
+        labels, ends = self.labels[tier], self.readings.ends
+        parents = self.labels[tier + 1]
+        domains, counts = np.unique(labels[self.there], return_counts=True)
+        sizes, rank, starts = np.zeros((3, len(labels)), dtype=np.int64)
+        sizes[domains] = counts
+        order = domains[np.lexsort((domains, -counts, parents[domains]))]
+        starts[order] = np.searchsorted(parents[order], parents[order])
+        rank[order] = np.arange(len(order)) - starts[order]
+        one, other = labels[ends]
+        rows = self.there[ends[0]] & self.there[ends[1]]
+        rows &= (one != other) & (parents[one] == parents[other])
+        one, other = one[rows], other[rows]
+        far = self.levels.told & (self.levels.low > tier)
+        looks = np.tile(np.where(far, self.readings.times, 0)[rows], 2)
+        codes, at = np.unique(
+            np.concatenate([one * len(labels) + other, other * len(labels) + one]),
+            return_inverse=True,
+        )
+        return Siblings(
+            labels,
+            sizes,
+            rank,
+            starts,
+            order,
+            codes // len(labels),
+            codes % len(labels),
+            np.bincount(at, minlength=len(codes)),
+            np.bincount(at, weights=looks, minlength=len(codes)).astype(np.int64),
+        )
+
+    def placed(self, tier: int) -> Bools:
+        """Nodes of which it is known who else is in their domain of a tier: those in one that
+        others are in, and those that were told apart from all."""
+        says = (self.levels.high <= tier) | (self.levels.low > tier)
+        reached = self.readings.ends[:, self.levels.told & says]
+        found = self.there.copy()
+        if len(found) > 1:
+            found &= np.bincount(reached.ravel(), minlength=len(found)) > 0
+        if tier < self.tiers - 1:
+            its = self.siblings(tier)
+            found[(its.sizes == 1) & (its.next_larger(its.apart) != NONE)] = False
+        return found
+
+
+def of(readings: Readings, ladder: Ladder, muted: Bools, there: Bools) -> Standing:
+    """Read it out of all looks; what a node's own slowness hides (``muted``, by metric and node)
+    counts for nothing."""
+    farness = audible(readings, muted)
+    levels = ladder.levels(readings, farness)
+    labels = np.zeros((len(ladder.chain), len(there)), dtype=np.int64)
+    for tier in range(len(labels) - 1):
+        labels[tier] = chains.linked(
+            len(there), readings.ends[:, levels.told & (levels.high <= tier)]
+        )
+    return Standing(readings, there, farness, levels, labels)
+
+
+def audible(readings: Readings, muted: Bools) -> Floats:
+    """The farness by metric and row, but for what a node's own slowness hides."""
+    farness = readings.farness()
+    one, other = readings.ends
+    farness[muted[:, one] | muted[:, other]] = np.nan
+    return farness

@@ -1,0 +1,188 @@
+"""Which pairs of nodes to measure next, until it is known where all stand or the budget is spent.
+
+A survey only thinks: it names a round of pairs, is told what probes measured there, and names the
+next. What is known is read anew out of all looks each time; nothing but the looks is remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from random import Random
+
+import numpy as np
+
+from railwright_topology.probing import questions, scales, standing
+from railwright_topology.probing.readings import (
+    FULL_LOOKS,
+    METRICS,
+    Bools,
+    Pair,
+    Reading,
+    Readings,
+)
+from railwright_topology.probing.standing import Standing
+
+PART = 0.2
+"""Of all pairs so many may be measured;"""
+PAIRS = 99
+"""of few nodes as many as of 32."""
+VAIN = 3
+"""Who could not be measured with so many others, and with nobody else, is not there."""
+VAIN_MAX = 8
+"""Who could not be measured with so many others is left out in any case."""
+FEW_NODES = 32
+SEARCH = 3
+"""Where all seem to be in one domain, each node is measured with so many others before that is
+believed."""
+NEWS = 0.05
+"""What is near and far is found out anew after so many new looks, as a part of the old ones."""
+SLOW_PART = 8
+"""At most one of so many nodes is slow by itself; where more are far, that is how they stand."""
+
+
+class Survey:
+    """``at_once`` bounds the probes of a round, ``pairs_max`` the different pairs in all; each is
+    looked at six times at most."""
+
+    def __init__(
+        self,
+        nodes: Sequence[str],
+        *,
+        seed: int = 0,
+        at_once: int = 32,
+        pairs_max: int | None = None,
+    ) -> None:
+        self.nodes = tuple(nodes)
+        total = len(nodes) * (len(nodes) - 1) // 2
+        self.pairs_max = min(total, max(PAIRS, int(PART * total)))
+        if pairs_max is not None:
+            self.pairs_max = min(total, pairs_max)
+        self.readings = Readings(len(nodes))
+        self.lost: dict[int, str] = {}
+        self.muted = np.zeros((len(METRICS), len(nodes)), dtype=bool)
+        """Where a node's own slowness hides what a metric says."""
+        self._at_once = at_once
+        order = list(range(len(nodes)))
+        Random(seed).shuffle(order)  # noqa: S311
+        self._rank = np.array(order, dtype=np.int64)
+        self._partners_least = 1
+        self._round: tuple[Pair, ...] = ()
+        self._blurred = np.zeros(0, dtype=np.int64)
+        self._read = self._unread = 0
+        self._read_anew()
+
+    @property
+    def pairs(self) -> int:
+        """How many different ones were measured so far."""
+        return len(self.readings.rows)
+
+    def next_round(self) -> tuple[tuple[str, str], ...]:
+        """Pairs to measure now, at the same time: no node is in two. None when it is over."""
+        while True:
+            self._round = tuple(self._pick())
+            if self._round or not self._settle():
+                return tuple((self.nodes[one], self.nodes[other]) for one, other in self._round)
+
+    def tell(self, results: Mapping[tuple[str, str], Reading]) -> None:
+        """What the round's probes measured; a pair that is left out failed."""
+        for pair in self._round:
+            named = self.nodes[pair[0]], self.nodes[pair[1]]
+            self.readings.add(pair, results.get(named, Reading()))
+            self._unread += 1
+        self._round = ()
+        if self._drop_silent(VAIN) or self._unread > NEWS * self._read:
+            self._read_anew()
+        else:
+            self._place()
+
+    def _read_anew(self) -> None:
+        """Find out anew what is near and what is far."""
+        self._read, self._unread = self._read + self._unread, 0
+        farness = standing.audible(self.readings, self.muted)
+        noises = [self.readings.noise(metric) for metric in METRICS]
+        self.ladder = scales.ladder(farness, noises, self.readings.ends)
+        self._place()
+
+    def _place(self) -> None:
+        there = ~(self.muted[0] & self.muted[1])
+        there[list(self.lost)] = False
+        self.standing: Standing = standing.of(self.readings, self.ladder, self.muted, there)
+
+    def _pick(self) -> Iterator[Pair]:
+        """Disjoint pairs, as many as may run at once."""
+        busy: set[int] = set()
+        room, left = self.pairs_max - self.pairs, self._at_once
+        for pair in self._wanted(busy):
+            new = pair not in self.readings.rows
+            if busy.isdisjoint(pair) and (room or not new):
+                room, left = room - new, left - 1
+                busy.update(pair)
+                yield pair
+            if left < 1:
+                return
+
+    def _wanted(self, busy: set[int]) -> Iterator[Pair]:
+        now = self.standing
+        yield from questions.undecided(now)
+        if self.pairs < self.pairs_max:
+            yield from questions.more_partners(now, self._rank, 1, busy)
+            yield from questions.comparisons(now, busy)
+        if not busy:
+            yield from questions.proofs(now)
+        if not busy and self.pairs < self.pairs_max:
+            yield from questions.more_partners(now, self._rank, self._partners_least, busy)
+        if not busy:
+            yield from questions.again(now, self._blurred)
+
+    def _drop_silent(self, least: int) -> bool:
+        """Leave out nodes that answer nobody, or hardly anybody."""
+        before = len(self.lost)
+        failed, ends = self.readings.failed, self.readings.ends
+        vain = np.bincount(ends[:, failed].ravel(), minlength=len(self.nodes))
+        told = np.bincount(ends[:, self.readings.times > 0].ravel(), minlength=len(self.nodes))
+        for node in np.flatnonzero((vain >= least) & (vain > 0)).tolist():
+            if not told[node]:
+                self.lost[node] = "no probe of it reached anybody"
+            elif vain[node] >= VAIN_MAX:
+                self.lost[node] = f"probes of it failed with {vain[node]} others"
+        return len(self.lost) > before
+
+    def _settle(self) -> bool:
+        """When nothing is left to ask: has what was measured last changed anything, is a node slow
+        by itself, was a tier overlooked for want of pairs? Whether there may be more to ask."""
+        if self._drop_silent(1) or self._unread:
+            self._read_anew()
+            return True
+        blurred = self.ladder.blurred(self.standing.farness) & ~self.readings.looked(FULL_LOOKS)
+        self._blurred = np.flatnonzero(blurred)
+        if len(self._blurred):
+            return True
+        muted = self.muted | self._slow()
+        if (muted != self.muted).any():
+            self.muted = muted
+            self._read_anew()
+            return True
+        most = SEARCH if self.standing.tiers == 1 else 1
+        if len(self.nodes) < FEW_NODES:
+            most = len(self.nodes)
+        if self._partners_least < most and self.pairs < self.pairs_max:
+            self._partners_least += 1
+            return True
+        return False
+
+    def _slow(self) -> Bools:
+        """Nodes, and in which metric, whose own slowness makes a step that no others are at."""
+        found = np.zeros_like(self.muted)
+        for metric, scale in enumerate(self.ladder.scales):
+            told = ~np.isnan(self.standing.farness[metric])
+            steps = scale.steps(self.standing.farness[metric, told])
+            one, other = self.readings.ends[:, told]
+            nearest = np.full(len(self.nodes), len(scale.cuts) + 1)
+            np.minimum.at(nearest, one, steps)
+            np.minimum.at(nearest, other, steps)
+            for step in range(1, len(scale.cuts) + 1):
+                alone, its = nearest == step, steps == step
+                touched = (alone[one] | alone[other])[its]
+                if touched.all() and 0 < alone.sum() <= max(1, len(self.nodes) // SLOW_PART):
+                    found[metric, alone] = True
+        return found

@@ -1,0 +1,95 @@
+"""What a survey by probes has found, written down for whoever holds it against other sources.
+
+    {"version": 1, "pairs": 42,
+     "tiers": [{"domains": {"near node-1": ["node-1", "node-4"], "near node-2": ["node-2"]},
+                "pairs": 31, "latency_s": 6.1e-05, "bytes_per_s": 1.2e+10, "gap": null}, …],
+     "strange": ["node-7: no probe of it reached anybody"]}
+
+Tiers are listed from the nearest outwards. How many pairs were measured, and what at each tier, is
+there for people; only who stands together is read. A domain has no name but that of its first node.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+from railwright_topology.accounts import Account, Basis
+from railwright_topology.probing.findings import Findings
+from railwright_topology.sources import documents, trees
+from railwright_topology.sources.documents import Value
+from railwright_topology.sources.trees import Switch
+
+SOURCE = "probes"
+VERSION = "1"
+
+_FIELDS = ("version", "pairs", "tiers", "strange")
+_REQUIRED = ("version", "tiers")
+_TIER_FIELDS = ("domains", "pairs", "latency_s", "bytes_per_s", "gap")
+
+
+def written(found: Findings) -> str:
+    """As it is read again."""
+    tiers = [
+        {
+            "domains": _members(domains),
+            "pairs": figures.pairs,
+            "latency_s": figures.latency_s,
+            "bytes_per_s": figures.bytes_per_s,
+            "gap": figures.gap,
+        }
+        for domains, figures in zip(found.tiers, found.figures, strict=True)
+    ]
+    survey = {"version": int(VERSION), "pairs": found.pairs, "tiers": tiers}
+    return json.dumps({**survey, "strange": found.strange}, indent=1)
+
+
+def parse(text: str) -> Account:
+    """Read it. Raises WiringError where it breaks a rule of the format."""
+    survey = documents.read(SOURCE, text)
+    fields = survey.fields("a survey", _FIELDS)
+    for key in _REQUIRED:
+        if key not in fields:
+            raise survey.error(f"a survey has {', '.join(_REQUIRED)}; {key} is not there")
+    if fields["version"].text("a version") != VERSION:
+        raise fields["version"].error(f"this is read: version {VERSION}")
+    said = fields["tiers"].each("tiers")
+    if len(said) > trees.TIERS_MAX:
+        raise fields["tiers"].error(f"has {len(said)} tiers, at most {trees.TIERS_MAX}")
+    tiers = [_tier(each) for each in said]
+    for inner, outer, each in zip(tiers, tiers[1:], said[1:], strict=False):
+        _refuse_split(inner, outer, each)
+    strange = fields["strange"].each("sentences") if "strange" in fields else ()
+    return Account(
+        SOURCE,
+        Basis.MEASURED,
+        tuple(tiers),
+        strange=tuple(each.text("a sentence") for each in strange),
+    )
+
+
+def _members(domains: Mapping[str, str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for node, first in sorted(domains.items()):
+        found.setdefault(f"near {first}", []).append(node)
+    return found
+
+
+def _tier(value: Value) -> dict[str, str]:
+    fields = value.fields("a tier", _TIER_FIELDS)
+    if "domains" not in fields:
+        raise value.error("a tier has domains")
+    return trees.members(SOURCE, _domains(fields["domains"]))
+
+
+def _domains(value: Value) -> Iterator[Switch]:
+    for name, said in value.entries("domains and their nodes").items():
+        yield Switch(said.line, name, nodes=[node.text("a node") for node in said.each("nodes")])
+
+
+def _refuse_split(inner: Mapping[str, str], outer: Mapping[str, str], value: Value) -> None:
+    around: dict[str, str] = {}
+    for node, domain in inner.items():
+        if node in outer and around.setdefault(domain, outer[node]) != outer[node]:
+            rule = f"{domain!r} of the tier inside lies in {around[domain]!r} and {outer[node]!r}"
+            raise value.error(rule)
