@@ -1,0 +1,46 @@
+"""What the order of ranks is good for, as ledger and Placement say it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from railwright_scheduler.merits import Crossing, Merits, Predicted
+
+_MICRO = 1_000_000
+
+
+def render(merits: Merits) -> dict[str, Any]:
+    """The fields of an object."""
+    fields: dict[str, Any] = {
+        "moved": merits.moved,
+        "crossing": [
+            {"level": each.level, "bytes": each.placed, "networkOrderBytes": each.network_order}
+            for each in merits.crossing
+        ],
+    }
+    if (predicted := merits.predicted) is not None:
+        fields["predicted"] = {
+            "machines": list(predicted.machines),
+            "stepSeconds": predicted.placed_us / _MICRO,
+            "networkOrderSeconds": predicted.network_order_us / _MICRO,
+            "nextBestSeconds": predicted.next_best_us / _MICRO,
+        }
+    return fields
+
+
+def parse(found: Mapping[str, Any]) -> Merits:
+    """The same as a value. Raises KeyError for what we never write."""
+    crossing = tuple(
+        Crossing(each["level"], each["bytes"], each["networkOrderBytes"])
+        for each in found.get("crossing", ())
+    )
+    told = found.get("predicted")
+    predicted = told and Predicted(
+        tuple(told["machines"]),
+        *(
+            round(told[field] * _MICRO)
+            for field in ("stepSeconds", "networkOrderSeconds", "nextBestSeconds")
+        ),
+    )
+    return Merits(crossing, predicted, found.get("moved", 0))

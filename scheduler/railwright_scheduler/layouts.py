@@ -1,0 +1,271 @@
+"""Orders of one gang's nodes: which are looked at, and what a training step takes in each.
+
+What ranks send each other follows from how the job is split, and links are the scarcer the further
+out they are. So ranks are laid out to send little far away (``mapping``), by bytes and by what
+these are worth to a step. An order is judged by the predicted step on the slowest kind of machine,
+and made better where links are crowded that this step waits for (``cost.relief``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from railwright_scheduler.cluster import Cluster, Ints
+from railwright_scheduler.communication import derive, exchanges
+from railwright_scheduler.communication import grid as grids
+from railwright_scheduler.cost import crowding, relief, step
+from railwright_scheduler.cost.crowding import Uplinks
+from railwright_scheduler.cost.hardware import MACHINES, Machine
+from railwright_scheduler.cost.relief import Sent
+from railwright_scheduler.cost.step import StepTime
+from railwright_scheduler.mapping import mapper
+from railwright_scheduler.mapping.problem import Exchanges, Places, cost
+from railwright_scheduler.snapshot import Job
+from railwright_scheduler.workload import Workload
+
+TABLE_MAX = 1 << 20
+"""Ranks times those that one of them exchanges with at most: beyond it nothing is laid out, as with
+a few servers of thousands of nodes."""
+
+BYTES_MAX = 1 << 53
+"""What is more is told as so much: every reader of JSON knows such a number."""
+
+WORTH = 0.99
+"""A step must be so much shorter for a gang to span more domains than it has to, or for ranks to
+move that could stay."""
+
+LAID_TWICE = 256
+"""Larger gangs are laid out by what exchanges are worth only where some are worth nothing."""
+
+RELIEFS = 2
+"""Often relieved again: what a step waits for may be another communicator then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """``domains`` has that of each node, and ``room`` how many may send out of each domain."""
+
+    domains: tuple[int, ...]
+    room: tuple[float, ...]
+    oversubscription: float
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """All that the order of ranks depends on; nodes are in the network's order, and the nearest
+    tier is the first. ``before`` has the node of each rank in the attempt before, -1 if it is none
+    of these; it is empty if there was none. ``budget`` is how many pairs may be judged."""
+
+    workload: Workload
+    nodes: int
+    ranks_per_node: int
+    segment: int
+    machines: tuple[str, ...]
+    tiers: tuple[Tier, ...]
+    before: tuple[int, ...]
+    budget: int
+
+
+def question(job: Job, cluster: Cluster, nodes: Ints, *, budget: int) -> Question:
+    """What is asked of these nodes (columns, ascending), for a job that says what it does."""
+    assert job.workload is not None, job.uid
+    machines = sorted({cluster.nodes[column].machine for column in nodes.tolist()})
+    tiers = tuple(_tier(each, nodes) for each in reversed(cluster.uplinks))
+    segment = max(1, job.terms.segment)
+    return Question(
+        job.workload,
+        len(nodes),
+        job.ranks_per_node,
+        segment,
+        tuple(machines),
+        tiers,
+        _before(job, cluster, nodes),
+        budget,
+    )
+
+
+def _before(job: Job, cluster: Cluster, nodes: Ints) -> tuple[int, ...]:
+    """Which of these nodes each rank was on in the attempt before; -1 for none of them."""
+    if len(job.before) != len(nodes):
+        return ()
+    at = {cluster.nodes[column].name: place for place, column in enumerate(nodes.tolist())}
+    return tuple(at.get(name, -1) for name in job.before)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judged:
+    """``order[r]`` is the node of node rank r; ``step_us`` is 0 where nothing can be predicted."""
+
+    order: Ints
+    step_us: int
+    distance: float
+
+    @property
+    def rank(self) -> tuple[int, float]:
+        """The less the better."""
+        return self.step_us, self.distance
+
+    def is_worth_keeping(self, best: Judged) -> bool:
+        """Whether ranks need not move for this one."""
+        if self.step_us:
+            return WORTH * self.step_us <= best.step_us
+        return WORTH * self.distance <= best.distance
+
+
+class Layouts:
+    """Orders of one gang's nodes, which stand at ``places`` and send each other what is ``sent``
+    in a step."""
+
+    def __init__(self, question: Question) -> None:
+        self._workload, self._segment = question.workload, question.segment
+        self._budget = question.budget
+        model, split, recipe = self._workload.parts
+        communicators = derive.communicators(model, split, recipe)
+        per_node = question.ranks_per_node
+        self._exchanges = {
+            each.name: exchanges.between_nodes(each, per_node) for each in communicators
+        }
+        # Who sends to all alike does so from anywhere.
+        self._telling = tuple(
+            each.name for each in communicators if not exchanges.is_even(each, per_node)
+        )
+        grid = grids.dense(split, recipe.framework)
+        shape = exchanges.shape(grid, question.ranks_per_node)
+        count = question.nodes
+        self._shape = shape if math.prod(shape) == count else (count,)
+        self._tiers = tuple(
+            Uplinks(np.array(each.domains), np.array(each.room), each.oversubscription)
+            for each in question.tiers
+        )
+        self.sent = self._together(self._exchanges)
+        self.places = _places(self._tiers, count)
+        self.machines = _machines(question)
+
+    def looked_at(self) -> Iterator[Ints]:
+        """The network's own order, and those that send the least far away: of all bytes, and of
+        what they are worth to a step."""
+        count = self.sent.ranks
+        yield np.arange(count)
+        if count == self._segment or all(tier.domains.max() == 0 for tier in self._tiers):
+            return
+        yield from self._mapped(self._together(self._telling))
+        if self.machines:
+            line = np.arange(count)
+            sent = dict(self._sent(self._crowded(line)))
+            told = [each for name, each in sent.items() if name in self._telling]
+            worth = [each.in_seconds for each in told if each.worth_s > 0.0]
+            if count <= LAID_TWICE or len(worth) < len(told):
+                yield from self._mapped(exchanges.together(worth, self._shape))
+
+    def _mapped(self, exchanged: Exchanges) -> Iterator[Ints]:
+        """The order that sends the least of this far away, if anything is told of far and near and
+        it can be found out."""
+        if len(exchanged.weight) and exchanged.table <= TABLE_MAX:
+            yield self._laid(exchanged)
+
+    def _laid(self, exchanged: Exchanges) -> Ints:
+        """Segments stand where they stand together: whole ones are laid out."""
+        if self._segment == 1:
+            return mapper.mapped(exchanged, self.places, budget=self._budget).where
+        ranks = np.arange(exchanged.ranks)
+        merged = exchanged.merged(ranks // self._segment, (len(ranks) // self._segment,))
+        places = self.places.only(ranks[:: self._segment])
+        where = mapper.mapped(merged, places, budget=self._budget).where
+        return (where[:, np.newaxis] * self._segment + ranks[: self._segment]).ravel()
+
+    def judged(self, order: Ints) -> Judged:
+        """What a step takes in this order."""
+        crowded = self._crowded(order)
+        step_s = max((self._predicted(each, crowded).total for each in self.machines), default=0.0)
+        return Judged(order, round(step_s * 1e6), cost(self.sent, self.places, order))
+
+    def relieved(self, judged: Judged) -> Judged:
+        """The same or a better one, with nodes exchanged to relieve what a step waits for."""
+        found = judged
+        if not self.machines or self._segment > 1 or not self._budget:
+            return found
+        if any(each.table > TABLE_MAX for each in self._exchanges.values()):
+            return found
+        for _ in range(RELIEFS):
+            crowded = self._crowded(found.order)
+            if max(crowded.values(), default=1.0) == 1.0:
+                break
+            sent = [each for _, each in self._sent(crowded)]
+            better = self.judged(relief.relieved(sent, self._tiers, found.order))
+            if better.rank >= found.rank:
+                break
+            found = better
+        return found
+
+    def _sent(self, crowded: Mapping[str, float]) -> Iterator[tuple[str, Sent]]:
+        """What each communicator's crowd costs a step, on the slowest machine: as it is, or if it
+        were twice as large, as what is hidden now may be waited for then."""
+        machine = max(self.machines, key=lambda each: self._predicted(each, crowded).total)
+        step_s = self._predicted(machine, crowded).total
+        for name, its in self._exchanges.items():
+            if len(its.weight):
+                times = crowded[name]
+                less_s, more_s = (
+                    self._predicted(machine, {**crowded, name: other}).total
+                    for other in (1.0, 2.0 * times)
+                )
+                now_s = (step_s - less_s) / (times - 1.0) if times > 1.0 else 0.0
+                yield name, Sent(its, max(now_s, (more_s - step_s) / times))
+
+    def crossing(self, judged: Judged) -> list[int]:
+        """Bytes that cross the borders of each tier, the nearest first."""
+        return [
+            min(BYTES_MAX, round(crowding.crossing(self.sent, tier.domains[judged.order])))
+            for tier in self._tiers
+        ]
+
+    def _together(self, names: Iterable[str]) -> Exchanges:
+        return exchanges.together((self._exchanges[name] for name in names), self._shape)
+
+    def _crowded(self, order: Ints) -> dict[str, float]:
+        tiers = tuple(tier.of(order) for tier in self._tiers)
+        return {name: crowding.crowding(its, tiers) for name, its in self._exchanges.items()}
+
+    def _predicted(self, machine: Machine, crowded: Mapping[str, float]) -> StepTime:
+        return step.predict(*self._workload.parts, machine, crowded)
+
+
+def _tier(uplinks: Uplinks, nodes: Ints) -> Tier:
+    """Its domains as far as these nodes stand in them, numbered by that alone."""
+    named, domains = np.unique(uplinks.domains[nodes], return_inverse=True)
+    room = uplinks.room[named]
+    return Tier(tuple(domains.tolist()), tuple(room.tolist()), uplinks.oversubscription)
+
+
+def _machines(question: Question) -> tuple[Machine, ...]:
+    """The kinds of these nodes, with as many devices as a node has ranks; none unless all kinds are
+    known and can run the job."""
+    named = [MACHINES.get(name) for name in question.machines]
+    found = [
+        each.of(question.ranks_per_node)
+        for each in named
+        if each is not None and each.devices >= question.ranks_per_node
+    ]
+    if len(found) < len(named) or any(step.misfit(question.workload, each) for each in found):
+        return ()
+    return tuple(found)
+
+
+def stayed(before: tuple[int, ...]) -> Ints:
+    """Every rank where it was, and the others on the nodes that came, in the network's order."""
+    order = np.array(before)
+    order[order < 0] = np.setdiff1d(np.arange(len(order)), order)
+    return order
+
+
+def _places(tiers: tuple[Uplinks, ...], count: int) -> Places:
+    """Further out by a switch more each time, and by as much as fewer can leave."""
+    distance = [1.0]
+    for further, tier in enumerate(tiers, 2):
+        distance.append(max(distance[-1], further * tier.oversubscription))
+    domains = np.array([tier.domains for tier in tiers], dtype=np.int64)
+    return Places(domains.reshape(len(tiers), count), tuple(distance))

@@ -1,0 +1,137 @@
+"""Makes mappings better by exchanging what stands at two places, many pairs at a time.
+
+Simulated annealing (Kirkpatrick, Gelatt and Vecchi 1983) from good starts and a low temperature. A
+rank is drawn to the domain of one it exchanges with, and whoever stands there takes its place; a
+step judges many such pairs at once, and takes those of which nobody was moved by an earlier one and
+no neighbour either, so that what each of them gains adds up. Several starts go side by side: array
+operations on a small job cost as much as those on a larger one. How much is judged is bounded by
+number, never by time, so that the outcome is the same on any machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from railwright_scheduler.mapping import neighbours
+from railwright_scheduler.mapping.draws import Draws
+from railwright_scheduler.mapping.problem import Exchanges, Indices, Places, Weights
+
+TOUCHED = 4
+"""One in so many ranks is drawn in a step: more of them would touch each other."""
+
+STRAY = 0.1
+"""So often is a rank drawn to any domain at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cooling:
+    """How much worse a pair may make it, at first and in the end; and how many are judged."""
+
+    hot: float
+    cold: float
+    pairs: int
+
+
+def annealed(
+    exchanges: Exchanges, places: Places, starts: list[Indices], cooling: Cooling
+) -> list[Indices]:
+    """Where each start leads to: the place of each rank. It may be worse than the start."""
+    work = _Annealing(exchanges, places, starts)
+    batch = max(1, exchanges.ranks // TOUCHED)
+    steps = cooling.pairs // (batch * len(starts))
+    factor = (cooling.cold / cooling.hot) ** (1.0 / max(1, steps - 1))
+    for step in range(steps):
+        work.step(batch, cooling.hot * factor**step)
+    return work.where()
+
+
+class _Annealing:
+    """Who stands where. Places that are left over are held by ranks that exchange nothing; each
+    start has numbers of its own, one behind the other."""
+
+    def __init__(self, exchanges: Exchanges, places: Places, starts: list[Indices]) -> None:
+        self._ranks, self._size, self._starts = exchanges.ranks, places.count, len(starts)
+        self._near = neighbours.of(exchanges, rows=places.count)
+        self._members = np.argsort(places.domains[0], kind="stable")
+        self._sizes = np.bincount(places.domains[0])
+        self._first = np.cumsum(self._sizes) - self._sizes
+        self._distance = _distances(places).ravel()
+        self._place = np.concatenate([_filled(where, places.count) for where in starts])
+        self._home = np.append(places.domains[0], 0)[self._place]
+        rows = [np.append(np.argsort(each[:-1]), 0) for each in np.split(self._place, len(starts))]
+        self._holder = np.concatenate(rows)
+        self._unmoved = np.full(len(self._place), np.iinfo(np.int64).max)
+        self._draws = Draws()
+
+    def where(self) -> list[Indices]:
+        return [each[: self._ranks] for each in np.split(self._place, self._starts)]
+
+    def step(self, batch: int, heat: float) -> None:
+        """Judge so many pairs of each start, and take what is good enough at this heat."""
+        base = np.repeat(np.arange(self._starts) * (self._size + 1), batch)
+        by_chance = self._draws.parts(5, len(base))
+        one = (by_chance[0] * self._ranks).astype(np.int64)
+        beside = (by_chance[1] * self._near.count[one]).astype(np.int64)
+        there = self._home[self._near.of[one, beside] + base]
+        stray = (by_chance[2] < STRAY) | (self._near.count[one] == 0)
+        there = np.where(stray, (by_chance[1] * len(self._sizes)).astype(np.int64), there)
+        here = self._home[one + base]
+        apart = np.flatnonzero(here != there)
+        one, base, here, there = one[apart], base[apart], here[apart], there[apart]
+        inside = (by_chance[3, apart] * self._sizes[there]).astype(np.int64)
+        other = self._holder[self._members[self._first[there] + inside] + base]
+        mine, its = self._near.of[one] + base[:, None], self._near.of[other] + base[:, None]
+        change = self._moved(self._near.weight[one], mine, here, there)
+        change += self._moved(self._near.weight[other], its, there, here)
+        # Whoever exchanges with the other has been moved to where that one was, and so has it.
+        joined = (self._near.weight[one] * (self._near.of[one] == other[:, None])).sum(axis=1)
+        change += joined * self._there_and_back(here, there)
+        taken = np.flatnonzero(np.exp(-np.maximum(change, 0.0) / heat) > by_chance[4, apart])
+        self._exchange(
+            np.stack([one[taken] + base[taken], other[taken] + base[taken]], axis=1),
+            np.concatenate([mine[taken], its[taken]], axis=1),
+        )
+
+    def _moved(self, weight: Weights, near: Indices, old: Indices, new: Indices) -> Weights:
+        """How much more each row's neighbours cost from a new domain."""
+        homes = self._home[near] * len(self._sizes)
+        farther = self._distance[homes + new[:, None]] - self._distance[homes + old[:, None]]
+        found: Weights = (weight * farther).sum(axis=1)
+        return found
+
+    def _there_and_back(self, here: Indices, there: Indices) -> Weights:
+        count = len(self._sizes)
+        inside = self._distance[here * count + here] + self._distance[there * count + there]
+        found: Weights = 2.0 * self._distance[here * count + there] - inside
+        return found
+
+    def _exchange(self, pairs: Indices, near: Indices) -> None:
+        """Exchange those pairs who and whose neighbours stand where they stood when judged."""
+        order = np.arange(len(pairs))
+        # Backwards, so that of several pairs with one rank the first is the one that is kept.
+        self._unmoved[pairs[::-1].ravel()] = np.repeat(order[::-1], 2)
+        touched = np.concatenate([pairs, near], axis=1)
+        free = (self._unmoved[touched] >= order[:, None]).all(axis=1)
+        self._unmoved[pairs] = np.iinfo(np.int64).max
+        there = pairs[free]
+        here = there[:, ::-1]
+        self._place[there], self._home[there] = self._place[here], self._home[here]
+        base = there // (self._size + 1) * (self._size + 1)
+        self._holder[self._place[there] + base] = there - base
+
+
+def _filled(where: Indices, count: int) -> Indices:
+    """Behind the ranks' places those that are left over, and behind them one that is none."""
+    left = np.ones(count, dtype=np.bool_)
+    left[where] = False
+    return np.concatenate([where, np.flatnonzero(left), [count]])
+
+
+def _distances(places: Places) -> Weights:
+    """Between the nearest domains, which are numbered from 0."""
+    nearest = places.domains[0]
+    _, first = np.unique(nearest, return_index=True)
+    one, other = np.meshgrid(first, first, indexing="ij")
+    return places.between(one.ravel(), other.ravel()).reshape(one.shape)

@@ -1,0 +1,161 @@
+"""Halves the ranks and the domains again and again, where it cuts the least.
+
+Recursive bisection, as Scotch and its like map graphs, but of a grid: where to cut is not searched
+for but read off. Sorted along one axis, and within its planes along another, any number of ranks in
+front may be cut off; of those that some of the domains have just the room for, the one that cuts
+the least is. It is at home where domains are of unequal size, which boxes cannot fill. With
+``draws`` it is another one each time: who tries several finds better ones than the first.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from railwright_scheduler.mapping.draws import Draws
+from railwright_scheduler.mapping.problem import Exchanges, Indices, Places, Weights
+
+NOISE = 0.15
+"""A cut may look larger by so much of itself."""
+
+UNEVEN = 0.1
+"""And one that cuts off next to nothing does by so much: even halves leave more to choose from."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Some of the ranks, and what these exchange with each other; ``a`` and ``b`` are where in
+    ``ranks`` they stand."""
+
+    ranks: Indices
+    a: Indices
+    b: Indices
+    weight: Weights
+
+    def of(self, inside: NDArray[np.bool_]) -> Part:
+        """Those of them which are inside."""
+        kept = inside[self.a] & inside[self.b]
+        row = np.cumsum(inside) - 1
+        return Part(self.ranks[inside], row[self.a[kept]], row[self.b[kept]], self.weight[kept])
+
+
+def bisected(exchanges: Exchanges, places: Places, *, draws: Draws | None = None) -> Indices:
+    """The place of each rank; as many places. Another one each time with ``draws``."""
+    whole = Part(np.arange(exchanges.ranks), exchanges.a, exchanges.b, exchanges.weight)
+    return Bisection(exchanges, places, draws).laid(whole, np.lexsort(places.domains))
+
+
+class Bisection:
+    """What it takes to lay parts of one job onto one set of places."""
+
+    def __init__(self, exchanges: Exchanges, places: Places, draws: Draws | None) -> None:
+        self._domains = places.domains
+        self._orders = _orders(exchanges.shape)
+        self._draws = draws
+        self._where = np.zeros(exchanges.ranks, dtype=np.int64)
+
+    def laid(self, part: Part, line: Indices) -> Indices:
+        """The place of each rank of a part; ``line`` are as many, sorted by domains."""
+        self._fill(part, line, len(self._domains) - 1)
+        return self._where[part.ranks]
+
+    def _fill(self, part: Part, line: Indices, tier: int) -> None:
+        """Lay these ranks onto these places, which lie in one domain of the tier above."""
+        if tier < 0:
+            self._where[part.ranks] = line
+            return
+        ends = np.flatnonzero(np.diff(self._domains[tier][line])) + 1
+        rooms = [line[start:end] for start, end in itertools.pairwise([0, *ends, len(line)])]
+        self._share(part, rooms, tier)
+
+    def _share(self, whole: Part, rooms: list[Indices], tier: int) -> None:
+        # No recursion: where a room is cut off at a time, it is as deep as there are rooms.
+        left = [(whole, rooms)]
+        while left:
+            part, its = left.pop()
+            if len(its) == 1:
+                self._fill(part, its[0], tier - 1)
+            else:
+                left += reversed([*self._halved(part, its, tier)])
+
+    def _halved(
+        self, part: Part, rooms: list[Indices], tier: int
+    ) -> Iterator[tuple[Part, list[Indices]]]:
+        if self._draws is not None:
+            rooms = [rooms[at] for at in self._draws.order(len(rooms))]
+        sizes = [len(room) for room in rooms]
+        reached = _reached(sizes)
+        front, size = self._front(part, _even(reached[-1], len(part.ranks)))
+        before = _adding_up(sizes, reached, size)
+        for inside, chosen in (front, before), (~front, [not each for each in before]):
+            its = [*itertools.compress(rooms, chosen)]
+            if len(its) == 1 and tier == 0:
+                self._where[part.ranks[inside]] = its[0]
+            else:
+                yield part.of(inside), its
+
+    def _front(self, part: Part, sums: Indices) -> tuple[NDArray[np.bool_], int]:
+        """Whom to separate from the others: so many as can be, and where it cuts the least."""
+        behind = self._orders[:, part.ranks].argsort(axis=1).argsort(axis=1)
+        uneven = np.abs(2.0 * sums / len(part.ranks) - 1.0)
+        cut = _cuts(part, behind)[:, sums] * (1.0 + UNEVEN * uneven)
+        if self._draws is not None:
+            cut *= 1.0 + NOISE * self._draws.parts(*cut.shape)
+        order, at = divmod(int(cut.argmin()), len(sums))
+        return behind[order] < sums[at], int(sums[at])
+
+
+def _orders(shape: Sequence[int]) -> Indices:
+    """Where each cell of a grid comes along one axis and within its planes along another, for all
+    pairs of them."""
+    along = np.indices(shape[::-1])[::-1].reshape(len(shape), -1)
+    wide = [axis for axis, size in enumerate(shape) if size > 1]
+    if len(wide) < 2:
+        return np.arange(along.shape[1])[None, :]
+    found = []
+    for pair in itertools.permutations(wide, 2):
+        others = [along[axis] for axis in wide if axis not in pair]
+        found.append(np.argsort(np.lexsort([*others, along[pair[1]], along[pair[0]]])))
+    return np.array(found)
+
+
+def _cuts(part: Part, behind: Indices) -> Weights:
+    """What is cut in each order by cutting off each number of ranks; ``behind`` is how many each
+    rank is behind."""
+    rows, columns = len(behind), len(part.ranks) + 1
+    offset = np.arange(rows)[:, None] * columns + 1
+    a, b = behind[:, part.a], behind[:, part.b]
+    weight = np.broadcast_to(part.weight, a.shape).ravel()
+    begun = np.bincount((np.minimum(a, b) + offset).ravel(), weight, rows * columns)
+    ended = np.bincount((np.maximum(a, b) + offset).ravel(), weight, rows * columns)
+    cuts: Weights = np.cumsum((begun - ended).reshape(rows, columns), axis=1)
+    return cuts
+
+
+def _reached(sizes: list[int]) -> list[int]:
+    """The sums that none, the first, the first two of them... can have, as bits."""
+    return [
+        *itertools.accumulate(sizes, lambda reached, size: reached | reached << size, initial=1)
+    ]
+
+
+def _even(reached: int, whole: int) -> Indices:
+    """Those of these sums from a quarter of all to three, or else all but none and all."""
+    octets = np.frombuffer(reached.to_bytes(whole // 8 + 1, "little"), dtype=np.uint8)
+    found = np.flatnonzero(np.unpackbits(octets, bitorder="little"))
+    even = found[(4 * found >= whole) & (4 * found <= 3 * whole)]
+    return even if len(even) else found[1:-1]
+
+
+def _adding_up(sizes: list[int], reached: list[int], wanted: int) -> list[bool]:
+    """Which ones add up to what is wanted."""
+    chosen = []
+    for size, without in zip(sizes[::-1], reached[-2::-1], strict=True):
+        taken = not without >> wanted & 1
+        chosen.append(taken)
+        wanted -= size if taken else 0
+    return chosen[::-1]

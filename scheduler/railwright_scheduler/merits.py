@@ -1,0 +1,37 @@
+"""What an order of ranks is good for, beside the network's own: domain after domain, as schedulers
+number ranks that know the network and not the job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """Microseconds of a training step on these machines: with ranks as they are placed, in the
+    network's order, and in the next best of the orders that were looked at."""
+
+    machines: tuple[str, ...]
+    placed_us: int
+    network_order_us: int
+    next_best_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """Bytes a step that cross the borders of a level's domains: with ranks as they are placed, and
+    in the network's order."""
+
+    level: str
+    placed: int
+    network_order: int
+
+
+@dataclass(frozen=True, slots=True)
+class Merits:
+    """``crossing`` has the coarsest level first. Nothing is ``predicted`` for machines that the
+    cost model does not know. Of the attempt before, ``moved`` node ranks are on other nodes."""
+
+    crossing: tuple[Crossing, ...]
+    predicted: Predicted | None = None
+    moved: int = 0

@@ -1,0 +1,157 @@
+"""Which nodes a gang gets whose job says what its ranks send each other, and which ranks each.
+
+Problem: of the nodes that can take a pod, choose some and put ranks on them so that a training step
+takes the least time.
+
+Idea: what ranks send each other follows from how the job is split, and links are the scarcer the
+further out they are. So ranks are laid out to send little far away (``mapping``), by bytes and by
+what these are worth to a step. The best of these layouts and the network's own order have nodes
+exchanged where a step waits for crowded links; the one with the least predicted step is taken, of
+equal ones that which sends the least far away. The nodes are those in the fewest domains, or, where
+it pays off, such as have an even share in each domain, or whole rings and planes of the grid of
+ranks.
+
+Ranks that were placed before stay where they were unless it pays off to move them; who comes for a
+node that went takes its ranks.
+
+Ranks of one node stay together and in their order: what a script may take for granted, that local
+ranks follow each other, stays true, and all it sees is another node rank.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from railwright_scheduler import layouts
+from railwright_scheduler.cluster import Cluster, Ints
+from railwright_scheduler.communication import exchanges
+from railwright_scheduler.communication import grid as grids
+from railwright_scheduler.layouts import Layouts, Question
+from railwright_scheduler.mapping import mapper
+from railwright_scheduler.merits import Crossing, Merits, Predicted
+from railwright_scheduler.snapshot import Job
+
+REMEMBERED = 256
+"""Answers kept: what waits for others to be bound is asked again at every turn."""
+
+CHOSEN_NODES = 1_024
+"""Larger gangs get the nodes in the fewest domains: other choices would take seconds to look at."""
+
+BUDGET_A_NODE, BUDGET_A_PAIR = 500, 8
+"""Pairs judged for each node of a gang, about a millisecond's worth, and for each two of a small
+one."""
+
+JOB = 64
+"""What it takes to place a job beside its nodes, in nodes."""
+
+PORTIONS = 3
+"""Other choices looked at."""
+
+RELIEVED, RELIEVED_NODES = 2, 1_024
+"""Of the orders looked at, so many are made better where links are crowded, of so many nodes in
+all: on larger gangs the few exchanges that there is time for would make no difference."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placed:
+    """``nodes`` (columns) are in the order of ranks; it has no ``merits`` beside the network's
+    where it is not known what the job does."""
+
+    nodes: Ints
+    merits: Merits | None = None
+
+
+def placed(job: Job, cluster: Cluster, choices: Iterable[Ints]) -> Placed:
+    """One of these ``choices`` of nodes (columns, ascending), the first of which spans the fewest
+    domains; another must be worth it."""
+    best, *others = choices
+    if job.workload is None:
+        return Placed(best)
+    if others:
+        found = _answer(layouts.question(job, cluster, best, budget=0))
+        for nodes in others:
+            answer = _answer(layouts.question(job, cluster, nodes, budget=0))
+            as_near = cluster.domains.spans(nodes) == cluster.domains.spans(best)
+            if answer.is_shorter_than(found) or (as_near and answer.sends_less_than(found)):
+                best, found = nodes, answer
+    budget = min(mapper.BUDGET, BUDGET_A_NODE * len(best), BUDGET_A_PAIR * len(best) ** 2)
+    asked = layouts.question(job, cluster, best, budget=budget)
+    found = _answer(asked)
+    crossing = zip(cluster.levels, found.crossing[::-1], strict=True)
+    told = tuple(Crossing(level, *sizes) for level, sizes in crossing)
+    order = np.array(found.order)
+    moved = int(np.count_nonzero(order != np.array(asked.before or found.order)))
+    return Placed(best[order], Merits(told, found.predicted, moved))
+
+
+def portions(job: Job, spanned: int) -> tuple[int, ...]:
+    """How many nodes it may pay off to have in each domain, or multiples of them: an even share of
+    those ``spanned``, and rings and planes of the job's grid, the largest first."""
+    if job.workload is None or job.num_nodes > CHOSEN_NODES or spanned == 1:
+        return ()
+    _, split, recipe = job.workload.parts
+    grid = grids.dense(split, recipe.framework)
+    sizes = [size for size in exchanges.shape(grid, job.ranks_per_node) if size > 1]
+    found = {math.prod(part) for part in (*((size,) for size in sizes), *_prefixes(sizes))}
+    if job.num_nodes % spanned == 0:
+        found.add(job.num_nodes // spanned)
+    return tuple(sorted((each for each in found if each < job.num_nodes), reverse=True))[:PORTIONS]
+
+
+def _prefixes(sizes: list[int]) -> list[list[int]]:
+    return [sizes[:count] for count in range(1, len(sizes))]
+
+
+def effort(job: Job) -> int:
+    """How much work it is to place this job, in nodes; 0 where nothing is laid out."""
+    return 0 if job.workload is None or job.num_nodes == 1 else JOB + job.num_nodes
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """``crossing`` is told of each tier, the nearest first: as placed, in the network's order."""
+
+    order: tuple[int, ...]
+    crossing: tuple[tuple[int, int], ...]
+    distance: float
+    predicted: Predicted | None
+
+    @property
+    def step_us(self) -> int:
+        """0 where nothing can be predicted."""
+        return self.predicted.placed_us if self.predicted else 0
+
+    def is_shorter_than(self, other: _Answer) -> bool:
+        """Whether a step is, by so much that it is worth to span more domains."""
+        return self.step_us < layouts.WORTH * other.step_us
+
+    def sends_less_than(self, other: _Answer) -> bool:
+        """Whether it sends less far away, and no step is longer for it by so much."""
+        return self.distance < other.distance and not other.is_shorter_than(self)
+
+
+@functools.lru_cache(maxsize=REMEMBERED)
+def _answer(question: Question) -> _Answer:
+    gang = Layouts(question)
+    found = {order.tobytes(): order for order in gang.looked_at()}
+    network, *others = (gang.judged(order) for order in found.values())
+    looked_at = sorted([network, *others], key=lambda each: each.rank)
+    most = min(RELIEVED, RELIEVED_NODES // question.nodes)
+    relieved = [gang.relieved(each) for each in looked_at[:most]]
+    best, *rest = sorted([*relieved, *looked_at], key=lambda each: each.rank)
+    if question.before and question.segment == 1:
+        stayed = gang.judged(layouts.stayed(question.before))
+        if stayed.is_worth_keeping(best):
+            best, rest = stayed, [best, *rest]
+    crossing = tuple(zip(gang.crossing(best), gang.crossing(network), strict=True))
+    predicted = None
+    if gang.machines:
+        next_best = rest[0] if rest else best
+        machines = tuple(each.name for each in gang.machines)
+        predicted = Predicted(machines, best.step_us, network.step_us, next_best.step_us)
+    return _Answer(tuple(best.order.tolist()), crossing, best.distance, predicted)

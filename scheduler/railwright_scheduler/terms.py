@@ -1,0 +1,47 @@
+"""A job's terms in levels of the tree that nodes stand in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from railwright_scheduler.cluster import Cluster
+from railwright_scheduler.decisions import TierMissing
+from railwright_scheduler.placement import Limits
+from railwright_scheduler.snapshot import NO_TERMS, TIERS, Terms
+
+
+def limits(terms: Terms, cluster: Cluster) -> Limits | TierMissing:
+    """What they come down to, or which tier there is none of."""
+    if terms == NO_TERMS:
+        return Limits()
+    levels: dict[str, int] = {}
+    for tier in (terms.required, terms.preferred, terms.segment_tier, terms.spread_tier):
+        level = _level(tier, cluster)
+        if level is None:
+            return TierMissing(tier, cluster.levels)
+        levels[tier] = level
+    finest = cluster.domains.finest
+    asked = Limits(
+        within=min(levels[terms.required], finest),
+        rather=min(levels[terms.preferred], finest),
+        segment=max(1, terms.segment),
+        segment_level=min(levels[terms.segment_tier], finest),
+    )
+    # Beyond the finest level of the tree every node is alone in its domain.
+    if levels[terms.required] > finest or (
+        asked.segment > 1 and levels[terms.segment_tier] > finest
+    ):
+        return replace(asked, spread=1, spread_level=finest)
+    if terms.spread and levels[terms.spread_tier] <= finest:
+        return replace(asked, spread=terms.spread, spread_level=levels[terms.spread_tier])
+    return asked
+
+
+def _level(tier: str, cluster: Cluster) -> int | None:
+    """Its level in the tree: 0, the whole cluster, for no tier; None if there is none like it."""
+    if not tier:
+        return 0
+    if tier in cluster.levels:
+        return cluster.levels.index(tier) + 1
+    level = cluster.domains.finest - TIERS.index(tier) if tier in TIERS else 0
+    return level if level > 0 else None

@@ -1,0 +1,100 @@
+"""Jobs that say what they do, and where they have to stand: the running operator lays out their
+ranks by it, and says on the Placement what that is good for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from integration import operator_site
+from integration.operator_site import Floor, Site
+from railwright_api import names
+from railwright_api.placement import Placement
+from railwright_operator.kube.paths import NODES
+from railwright_reading.machines import PRODUCT
+from railwright_testbed.api_client import ApiError
+
+STAGES_FIRST: dict[str, Any] = {
+    "model": {
+        "layers": 32,
+        "hidden": 4096,
+        "heads": 32,
+        "feedForward": 16384,
+        "vocabulary": 51200,
+    },
+    "parallelism": {"tensor": 8, "pipeline": 4, "data": 2},
+    "training": {
+        "sequence": 2048,
+        "globalBatch": 16,
+        "framework": "megatron-pipeline-first",
+    },
+}
+"""Two replicas of four nodes each, one after the other."""
+
+
+def placement(floor: Floor, name: str) -> Placement:
+    found = floor.site.admin.get(f"{floor.path(names.PLACEMENTS)}/{name}-1")
+    return Placement.model_validate(found)
+
+
+@pytest.mark.parametrize("product", ["NVIDIA-A100-SXM4-80GB", None])
+def test_ranks_that_send_each_other_the_most_come_to_stand_in_one_rack(
+    site: Site, product: str | None
+) -> None:
+    with operator_site.floor_on(site, (4, 4)) as floor:
+        for node in floor.nodes:
+            site.admin.patch(f"{NODES}/{node}", {"metadata": {"labels": {PRODUCT: product}}})
+        site.until_nodes_heard()
+        job = floor.apply("laid-out", nodes=8, numProcPerNode=8, workload=STAGES_FIRST)
+        status = job.until_bound()
+        racks = {name: at // 4 for at, name in enumerate(floor.nodes)}
+        where = [racks[name] for name in status["nodes"]]
+        # Node rank r + 4 has the other replica's ranks of the same stage.
+        assert where[:4] == where[4:]
+        assert {*where} == {0, 1}
+        assert job.bound() == dict(enumerate(status["nodes"]))
+        found = placement(floor, "laid-out").spec
+        assert list(found.nodes) == status["nodes"]
+        assert found.mapping is not None
+        rack = found.mapping.crossing[-1]
+        assert rack.level == names.LABEL_RACK
+        assert 0 < rack.bytes < rack.network_order_bytes
+        predicted = found.mapping.predicted
+        assert (predicted is not None) is (product is not None)
+        if predicted is not None:
+            assert predicted.machines == ("DGX A100",)
+            assert 0 < predicted.step_seconds <= predicted.network_order_seconds
+            listed = site.plane.kubectl("-n", floor.name, "get", "placements")
+            assert f"laid-out-1   1         {predicted.step_seconds} " in listed
+
+
+def test_a_job_that_says_nothing_is_placed_in_the_networks_order(site: Site) -> None:
+    with operator_site.floor_on(site, (2, 2)) as floor:
+        status = floor.apply("silent", nodes=4).until_bound()
+        assert status["nodes"] == floor.nodes
+        assert placement(floor, "silent").spec.mapping is None
+
+
+def test_a_job_stands_as_it_asks_or_waits_and_is_told_why(site: Site) -> None:
+    with operator_site.floor_on(site, (2, 3)) as floor:
+        apart = floor.apply("apart", nodes=2, topology={"spread": {"tier": "nearest", "nodes": 1}})
+        first, second = apart.until_bound()["nodes"]
+        assert {first in floor.nodes[:2], second in floor.nodes[:2]} == {True, False}
+        tight = floor.apply("tight", nodes=3, topology={"required": "nearest"})
+        tight.until_said("all in one domain of nearest; 2 stand so now, 3 if all were free")
+        wide = floor.apply("wide", nodes=4, topology={"required": "nearest"})
+        wide.until_said("at most 3 such nodes stand so: numNodes <= 3")
+        lost = floor.apply("lost", nodes=1, topology={"preferred": "island"})
+        assert lost.until_reason("TierNotFound")
+        apart.delete()
+        assert tight.until_bound()["nodes"] == floor.nodes[2:]
+
+
+def test_where_a_job_has_to_stand_changes_only_while_it_is_suspended(floor: Floor) -> None:
+    job = floor.apply("moved", nodes=2, topology={"spread": {"tier": "nearest", "nodes": 1}})
+    job.until_bound()
+    with pytest.raises(ApiError, match="topology cannot change while the job is not suspended"):
+        floor.site.admin.patch(
+            f"{floor.path(names.TRAINING_JOBS)}/moved", {"spec": {"topology": None}}
+        )

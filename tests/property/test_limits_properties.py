@@ -1,0 +1,105 @@
+"""What jobs ask of where they stand, against brute force: there is a place if any choice is one,
+and it is the best of those there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import combinations
+
+import numpy as np
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+
+from railwright_scheduler import Snapshot
+from railwright_scheduler.cluster import of
+from railwright_scheduler.placement import choose
+from railwright_scheduler.placement.domains import Domains
+from railwright_scheduler.placement.limits import ANYWHERE, UNLIMITED, Limits, capacity
+from worlds import table
+from worlds.strategies import gangs
+
+
+@st.composite
+def limits(draw: st.DrawFn, finest: int) -> Limits:
+    level = st.integers(0, finest)
+    return Limits(
+        within=draw(level),
+        segment=draw(st.sampled_from([1, 1, 2, 3])),
+        segment_level=draw(level),
+        spread=draw(st.sampled_from([UNLIMITED, 1, 2, 3])),
+        spread_level=draw(level),
+    )
+
+
+def satisfied(tree: Domains, nodes: Iterable[int], asked: Limits) -> bool:
+    """Whether these nodes, ascending, are what was asked for."""
+    chosen = [*nodes]
+    where = [[int(level[node]) for level in tree.of_node] for node in chosen]
+    counts: dict[int, int] = {}
+    for path in where:
+        counts[path[asked.spread_level]] = counts.get(path[asked.spread_level], 0) + 1
+    runs = [where[at : at + asked.segment] for at in range(0, len(where), asked.segment)]
+    return (
+        len({path[asked.within] for path in where}) == 1
+        and max(counts.values()) <= asked.spread
+        and all(len(run) == asked.segment for run in runs)
+        and all(len({path[asked.segment_level] for path in run}) == 1 for run in runs)
+    )
+
+
+def spans(tree: Domains, nodes: Iterable[int]) -> tuple[int, ...]:
+    """The finest level first."""
+    chosen = [*nodes]
+    return tuple(len({int(level[node]) for node in chosen}) for level in reversed(tree.of_node[1:]))
+
+
+@settings(deadline=None, max_examples=300)
+@given(gangs(nodes_max=9), st.data())
+def test_a_place_is_found_if_there_is_one_and_is_the_nearest(
+    snapshot: Snapshot, data: st.DataObject
+) -> None:
+    tree = of(snapshot).domains
+    asked = data.draw(limits(tree.finest))
+    count = snapshot.jobs[0].num_nodes
+    note(f"{table(snapshot)}\n{asked} {tree}")
+    everyone = range(len(snapshot.nodes))
+    able = [each for each in combinations(everyone, count) if satisfied(tree, each, asked)]
+    usable = np.ones(len(snapshot.nodes), dtype=np.bool_)
+    whole = count % asked.segment == 0
+    assert bool(able) == (whole and capacity(tree, usable, asked) >= count)
+    if not able:
+        return
+    chosen = choose(tree, usable, np.zeros(len(usable), dtype=np.int64), count=count, limits=asked)
+    assert satisfied(tree, chosen, asked)
+    best = min(spans(tree, each) for each in able)
+    found = spans(tree, chosen)
+    alone = len(tree.of_node) - 1 - tree.finest
+    if asked.within and asked.segment * asked.spread != UNLIMITED:
+        return
+    # Of several domains that could hold all, the one with the fewest racks is taken.
+    assert found[alone : alone + 1] == best[alone : alone + 1]
+    assert asked.within or found == best
+
+
+@settings(deadline=None)
+@given(gangs(nodes_max=9), st.data())
+def test_what_is_rather_had_is_had_where_it_can_be(snapshot: Snapshot, data: st.DataObject) -> None:
+    tree = of(snapshot).domains
+    rather = data.draw(st.integers(0, tree.finest))
+    count = snapshot.jobs[0].num_nodes
+    usable = np.ones(len(snapshot.nodes), dtype=np.bool_)
+    room = np.zeros(len(usable), dtype=np.int64)
+    chosen = choose(tree, usable, room, count=count, limits=Limits(rather=rather))
+    nearest = next(
+        level
+        for level in range(rather, -1, -1)
+        if capacity(tree, usable, Limits(within=level)) >= count
+    )
+    assert len({int(tree.of_node[nearest][node]) for node in chosen}) == 1
+
+
+@given(gangs(nodes_max=9))
+def test_without_limits_every_usable_node_counts(snapshot: Snapshot) -> None:
+    tree = of(snapshot).domains
+    usable = np.arange(len(snapshot.nodes)) % 3 > 0
+    assert capacity(tree, usable, ANYWHERE) == capacity(tree, usable, Limits(spread=10**6))

@@ -1,0 +1,268 @@
+"""Which ranks stand where, for jobs that say what they do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from railwright_scheduler import Admit, GangsAhead, Job, Node, Snapshot, Terms, decide
+from railwright_scheduler.cost import step
+from railwright_scheduler.cost.hardware import DGX_A100
+from railwright_scheduler.merits import Merits, Predicted
+from railwright_scheduler.workload import (
+    Framework,
+    Parallelism,
+    Precision,
+    Recipe,
+    Routing,
+    Transformer,
+    Workload,
+)
+from worlds import job, node
+
+GPT = Transformer(
+    layers=24,
+    hidden=4096,
+    heads=32,
+    kv_heads=32,
+    head_size=128,
+    feed_forward=4 * 4096,
+    vocabulary=51_200,
+)
+PIPELINE_FIRST = Recipe(2048, 1, 64, framework=Framework.MEGATRON_PIPELINE_FIRST)
+FOUR_BY_TWO = Parallelism(tensor=8, pipeline=4, data=2)
+KNOWN = "DGX A100"
+
+
+def gang(split: Parallelism, recipe: Recipe = PIPELINE_FIRST, **changes: object) -> Job:
+    workload = Workload(GPT, split, recipe)
+    nodes = (split.ranks + split.servers) // 8
+    return job("a", num_nodes=nodes, ranks_per_node=8, workload=workload, **changes)
+
+
+def racks(*sizes: int, machine: str = KNOWN) -> tuple[Node, ...]:
+    return tuple(
+        node(f"n{rack}-{at:02d}", f"r{rack}", machine=machine)
+        for rack, size in enumerate(sizes)
+        for at in range(size)
+    )
+
+
+def admitted(asked: Job, nodes: tuple[Node, ...], *, times: float = 8.0) -> Admit:
+    world = Snapshot(("rack",), nodes, ("default",), (asked,), oversubscription=(times,))
+    (found,) = decide(world).admitted
+    return found
+
+
+def merits(found: Admit) -> Merits:
+    assert found.merits is not None
+    return found.merits
+
+
+def predicted(found: Admit) -> Predicted:
+    told = merits(found).predicted
+    assert told is not None
+    return told
+
+
+def test_who_does_not_say_what_he_does_gets_the_networks_order() -> None:
+    found = admitted(job("a", num_nodes=8), racks(4, 4))
+    assert found.merits is None
+    assert [*found.nodes] == sorted(found.nodes)
+
+
+def test_replicas_that_a_framework_numbers_apart_come_to_stand_together() -> None:
+    """Stages follow each other: in the network's order each rack is a replica, and all gradients
+    cross. Laid out, each rack has both replicas of two stages."""
+    found = admitted(gang(FOUR_BY_TWO), racks(4, 4))
+    where = [name.partition("-")[0] for name in found.nodes]
+    assert where[:4] == where[4:]
+    assert sorted(where) == ["n0"] * 4 + ["n1"] * 4
+    (crossing,) = merits(found).crossing
+    assert crossing.level == "rack"
+    assert crossing.placed * 5 < crossing.network_order
+    told = predicted(found)
+    assert told.machines == (KNOWN,)
+    assert told.placed_us < told.network_order_us
+    assert told.placed_us <= told.next_best_us
+
+
+def test_a_step_is_predicted_as_it_is_where_no_link_is_crowded() -> None:
+    found = admitted(gang(FOUR_BY_TWO), racks(8))
+    assert predicted(found).placed_us == predicted(found).network_order_us
+    uncrowded = step.predict(GPT, FOUR_BY_TWO, PIPELINE_FIRST, DGX_A100)
+    assert predicted(found).placed_us == round(uncrowded.total * 1e6)
+    apart = admitted(gang(FOUR_BY_TWO), racks(4, 4), times=1.0)
+    assert predicted(apart).placed_us == predicted(found).placed_us
+
+
+def test_machines_that_nobody_knows_are_laid_out_by_bytes_alone() -> None:
+    found = admitted(gang(FOUR_BY_TWO), racks(4, 4, machine="abacus"))
+    assert merits(found).predicted is None
+    assert found.nodes == admitted(gang(FOUR_BY_TWO), racks(4, 4)).nodes
+
+
+def test_of_unlike_machines_the_slower_counts() -> None:
+    mixed = (*racks(4, 4)[:4], *racks(4, 4, machine="DGX H100")[4:])
+    found = admitted(gang(FOUR_BY_TWO), mixed)
+    assert predicted(found).machines == (KNOWN, "DGX H100")
+    assert (
+        predicted(found).placed_us == predicted(admitted(gang(FOUR_BY_TWO), racks(4, 4))).placed_us
+    )
+
+
+def test_what_a_machine_cannot_do_is_not_predicted() -> None:
+    fp8 = replace(PIPELINE_FIRST, precision=Precision.FP8)
+    found = admitted(gang(FOUR_BY_TWO, fp8), racks(4, 4))
+    assert merits(found).predicted is None
+
+
+def test_where_no_levels_are_known_ranks_follow_the_nodes() -> None:
+    bare = tuple(replace(each, domains=()) for each in racks(8))
+    (found,) = decide(Snapshot((), bare, ("default",), (gang(FOUR_BY_TWO),))).admitted
+    assert [*found.nodes] == sorted(found.nodes)
+    assert merits(found).crossing == ()
+
+
+def test_whole_rings_in_each_rack_are_worth_larger_racks() -> None:
+    """Seven and nine nodes are the smallest two racks that suffice, but tear a ring of eight."""
+    rings = gang(
+        Parallelism(tensor=8, pipeline=2, data=8),
+        replace(PIPELINE_FIRST, framework=Framework.MEGATRON),
+    )
+    found = admitted(rings, racks(9, 7, 12, 11))
+    where = [name.partition("-")[0] for name in found.nodes]
+    assert len({*where[:8]}) == len({*where[8:]}) == 1
+    assert found.spans == (2,)
+
+
+def test_segments_stay_together_however_ranks_are_laid_out() -> None:
+    split = Parallelism(tensor=8, pipeline=4, data=4)
+    asked = gang(split, terms=Terms(segment=2, segment_tier="rack"))
+    found = admitted(asked, racks(3, 5, 2, 7, 3))
+    where = [name.partition("-")[0] for name in found.nodes]
+    assert all(one == other for one, other in zip(where[::2], where[1::2], strict=True))
+    assert len({*found.nodes}) == 16
+
+
+def test_servers_stand_where_they_are_near_to_all() -> None:
+    split = Parallelism(data=24, servers=8)
+    found = admitted(gang(split, Recipe(2048, 1, 48)), racks(2, 2))
+    assert len({*found.nodes}) == 4
+    assert merits(found).crossing[0].placed == merits(found).crossing[0].network_order
+
+
+@pytest.mark.parametrize("per_node", [1, 4, 8])
+def test_any_number_of_ranks_a_node_is_laid_out(per_node: int) -> None:
+    split = Parallelism(tensor=4, pipeline=2, data=4)
+    workload = Workload(GPT, split, PIPELINE_FIRST)
+    asked = job("a", num_nodes=32 // per_node, ranks_per_node=per_node, workload=workload)
+    found = admitted(asked, racks(16, 16))
+    assert len({*found.nodes}) == 32 // per_node
+    assert merits(found).crossing[0].placed <= merits(found).crossing[0].network_order
+
+
+def test_gangs_that_are_much_work_to_place_are_placed_one_decision_after_the_other() -> None:
+    split = Parallelism(tensor=8, pipeline=16, data=25)
+    large = [replace(gang(split), uid=f"large-{at}", submitted_s=at) for at in range(2)]
+    small = replace(job("small"), submitted_s=9)
+    nodes = racks(*[16] * 60)
+    world = Snapshot(("rack",), nodes, ("default",), (*large, small), oversubscription=(2.0,))
+    decisions = decide(world)
+    assert [each.job_uid for each in decisions.admitted] == ["large-0"]
+    assert {each.job_uid: each.reason for each in decisions.waiting} == {
+        "large-1": GangsAhead(need=400, pods=400),
+        "small": GangsAhead(need=1, pods=400),
+    }
+    silent = [replace(each, workload=None) for each in large]
+    assert len(decide(replace(world, jobs=(*silent, small))).admitted) == 3
+
+
+def test_who_sends_to_all_alike_is_left_in_the_networks_order() -> None:
+    """However many nodes it is: there would be millions of pairs."""
+    mixture = replace(GPT, experts=4096, chosen=8, gated=True)
+    split = Parallelism(data=4096, expert=4096)
+    workload = Workload(mixture, split, Recipe(2048, 1, 4096))
+    asked = job("a", num_nodes=512, ranks_per_node=8, workload=workload)
+    found = admitted(asked, racks(*[16] * 32))
+    assert [*found.nodes] == sorted(found.nodes)
+
+
+def test_who_comes_for_a_node_that_went_takes_its_ranks() -> None:
+    nodes = racks(4, 5)
+    first = admitted(gang(FOUR_BY_TWO), nodes)
+    assert merits(first).moved == 0
+    gone = first.nodes[2]
+    left = tuple(each for each in nodes if each.name != gone)
+    again = admitted(gang(FOUR_BY_TWO, before=first.nodes), left)
+    (new,) = {*again.nodes} - {*first.nodes}
+    assert again.nodes == tuple(new if name == gone else name for name in first.nodes)
+    assert merits(again).moved == 1
+
+
+def test_ranks_move_only_where_it_pays_off() -> None:
+    """They were placed when nothing was known of uplinks: each rack a replica."""
+    nodes = racks(4, 4)
+    asked = gang(FOUR_BY_TWO, before=tuple(each.name for each in nodes))
+    moved = admitted(asked, nodes, times=64.0)
+    assert merits(moved).moved == 4
+    assert predicted(moved).placed_us < 0.99 * predicted(moved).network_order_us
+    stayed = admitted(asked, nodes, times=1.0)
+    assert merits(stayed).moved == 0
+    assert stayed.nodes == asked.before
+
+
+def test_of_equal_nodes_a_job_gets_those_it_had() -> None:
+    had = ("n3-00", "n3-01")
+    assert admitted(job("a", num_nodes=2), racks(2, 2, 2, 2)).nodes == ("n0-00", "n0-01")
+    assert admitted(job("a", num_nodes=2, before=had), racks(2, 2, 2, 2)).nodes == had
+    assert admitted(job("a", num_nodes=2, before=had), racks(2, 2, 3)).nodes == ("n0-00", "n0-01")
+
+
+@pytest.mark.parametrize(("chosen", "nodes"), [(8, 1), (8, 4), (3, 2), (8, 64)])
+def test_more_experts_a_token_than_its_nodes_hold_stop_no_decision(chosen: int, nodes: int) -> None:
+    few = replace(GPT, experts=8, chosen=chosen, chosen_nodes=nodes, gated=True)
+    recipe = Recipe(2048, 1, 16, forwarded=True)
+    workload = Workload(few, Parallelism(data=16, expert=8), recipe)
+    asked = job("a", num_nodes=16, ranks_per_node=1, workload=workload)
+    assert len(admitted(asked, racks(8, 8)).nodes) == 16
+
+
+def test_very_many_experts_are_counted_at_once() -> None:
+    assert Routing(experts=2**20, chosen=2**19).reached(4, 8) == pytest.approx((4, 32))
+    assert Routing(experts=64, chosen=8).reached(8, 8)[1] == pytest.approx(64 * (1 - 56 / 64))
+
+
+def test_what_no_number_of_json_can_say_is_told_as_the_most_that_one_can() -> None:
+    found = admitted(gang(FOUR_BY_TWO, Recipe(2**40, 1, 2**38)), racks(4, 4))
+    assert merits(found).crossing[0].network_order == 2**53
+
+
+def test_more_ranks_a_node_than_the_machine_has_devices_are_not_predicted() -> None:
+    workload = Workload(GPT, Parallelism(tensor=16, pipeline=4, data=2), PIPELINE_FIRST)
+    asked = job("a", num_nodes=8, ranks_per_node=16, workload=workload)
+    assert merits(admitted(asked, racks(4, 4))).predicted is None
+
+
+def test_a_rack_of_which_one_node_joined_lets_out_what_it_sends() -> None:
+    alone = predicted(admitted(gang(FOUR_BY_TWO), racks(7, 1)))
+    assert alone.placed_us < 1.5 * predicted(admitted(gang(FOUR_BY_TWO), racks(8))).placed_us
+
+
+def test_a_star_of_thousands_of_nodes_is_left_as_it_is() -> None:
+    split = Parallelism(data=2999, servers=1)
+    workload = Workload(GPT, split, Recipe(2048, 1, 2999))
+    asked = job("a", num_nodes=3000, ranks_per_node=1, workload=workload)
+    found = admitted(asked, (*racks(2500), *(node(f"x{at}", "") for at in range(500))))
+    assert len({*found.nodes}) == 3000
+
+
+def test_a_few_servers_of_many_nodes_that_nobody_knows_the_place_of() -> None:
+    """Rooms are cut off one at a time: as often as there are nodes."""
+    split = Parallelism(data=699, servers=1)
+    workload = Workload(GPT, split, Recipe(2048, 1, 699))
+    asked = job("a", num_nodes=700, ranks_per_node=1, workload=workload)
+    unknown = tuple(node(f"x{at:04d}", "") for at in range(200))
+    found = admitted(asked, (*racks(500), *unknown))
+    assert len({*found.nodes}) == 700

@@ -1,0 +1,173 @@
+"""What a job asks of where it stands, in small worlds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from railwright_scheduler import Terms, decide
+from railwright_scheduler.workload import Parallelism, Recipe, Transformer, Workload
+from worlds import cluster, job, node, outcome, world
+
+RACKS = """
+    node  block  rack  gpu
+    n0    b0     r0    8
+    n1    b0     r0    8
+    n2    b0     r1    8
+    n3    b0     r1    8
+    n4    b0     r1    8
+    n5    b1     r2    8
+    n6    b1     r2    8
+    n7    b1     r3    8
+    n8    b1     r3    8
+    n9    b1     r3    8
+"""
+
+
+def placed(asked: str, nodes: int, *, racks: str = RACKS) -> str:
+    table = f"{racks}\n job nodes gpu terms\n a {nodes} 8 {asked}"
+    return outcome(decide(world(table)))
+
+
+@pytest.mark.parametrize(
+    ("asked", "nodes", "where"),
+    [
+        ("required=rack", 3, "n2 n3 n4"),
+        ("required=nearest", 3, "n2 n3 n4"),
+        ("required=block", 4, "n0 n2 n3 n4"),
+        ("required=second", 5, "n0 n1 n2 n3 n4"),
+        ("preferred=rack", 3, "n2 n3 n4"),
+        ("preferred=rack", 4, "n0 n2 n3 n4"),
+        ("preferred=block", 6, "n2 n3 n4 n7 n8 n9"),
+        ("segment=2@rack", 4, "n0 n1 n2 n3"),
+        ("segment=3@rack", 6, "n2 n3 n4 n7 n8 n9"),
+        ("segment=4@second", 8, "n0 n2 n3 n4 n5 n7 n8 n9"),
+        ("spread=1@rack", 3, "n0 n2 n5"),
+        ("spread=1@rack,required=block", 2, "n0 n2"),
+        ("spread=1@second", 2, "n0 n5"),
+        ("spread=2@rack,segment=4@block", 8, "n0 n1 n2 n3 n5 n6 n7 n8"),
+    ],
+)
+def test_a_gang_stands_as_it_asks_to(asked: str, nodes: int, where: str) -> None:
+    assert placed(asked, nodes).partition(", ")[0] == f"a starts on {where}"
+
+
+@pytest.mark.parametrize(
+    ("asked", "nodes", "why"),
+    [
+        (
+            "required=rack",
+            4,
+            "needs 4 nodes with 8 nvidia.com/gpu each, all in one domain of rack; at most 3 such "
+            "nodes stand so: numNodes <= 3",
+        ),
+        (
+            "spread=1@nearest",
+            5,
+            "needs 5 nodes with 8 nvidia.com/gpu each, at most 1 in any domain of nearest; at most "
+            "4 such nodes stand so: numNodes <= 4",
+        ),
+        (
+            "segment=3@rack",
+            9,
+            "needs 9 nodes with 8 nvidia.com/gpu each, each 3 in one domain of rack; at most "
+            "6 such nodes stand so: numNodes <= 6",
+        ),
+    ],
+)
+def test_what_never_stands_so_is_told_with_the_most_that_does(
+    asked: str, nodes: int, why: str
+) -> None:
+    assert placed(asked, nodes) == f"a waits, NeverFits: {why}"
+
+
+def test_what_does_not_stand_so_now_is_told_with_what_does() -> None:
+    racks = RACKS.replace("n2    b0     r1    8", "n2    b0     r1    0/8")
+    assert placed("required=rack", 3, racks=racks).endswith("starts on n7 n8 n9, spans (1, 1)")
+    busy = racks.replace("n9    b1     r3    8", "n9    b1     r3    0/8")
+    assert placed("required=rack", 3, racks=busy) == (
+        "a waits, NotEnoughNodes: needs 3 nodes with 8 nvidia.com/gpu each, all in one domain of "
+        "rack; 2 stand so now, 3 if all were free; best rack b0/r0 has 2; 2 busy"
+    )
+
+
+def test_a_tier_that_is_not_there_is_told_with_those_that_are() -> None:
+    assert placed("required=pod", 2) == (
+        "a waits, TierNotFound: no tier 'pod': the network's levels are block, rack, the coarsest "
+        "first; nearest, second, third are the finest that nodes share and those around it"
+    )
+    assert placed("spread=1@third", 2).startswith("a waits, TierNotFound: no tier 'third'")
+    flat = "node gpu\n n0 8\n n1 8"
+    assert placed("required=nearest", 2, racks=flat) == (
+        "a waits, TierNotFound: no tier 'nearest': of this network no levels are known"
+    )
+
+
+def test_where_every_node_is_a_domain_of_its_own() -> None:
+    hosts = "node rack host gpu\n n0 r0 h0 8\n n1 r0 h1 8\n n2 r1 h2 8"
+    assert placed("required=nearest", 2, racks=hosts).startswith("a starts on n0 n1,")
+    assert placed("spread=1@host", 3, racks=hosts).startswith("a starts on n0 n1 n2,")
+    assert placed("required=host", 1, racks=hosts).startswith("a starts on n2,")
+    assert "at most 1 such nodes stand so" in placed("required=host", 2, racks=hosts)
+    assert "at most 0 such nodes stand so" in placed("segment=2@host", 2, racks=hosts)
+
+
+def test_who_is_behind_is_told_so_whatever_he_asks_for() -> None:
+    table = f"{RACKS}\n job nodes gpu terms\n a 11 8 - \n b 5 8 required=block"
+    found = outcome(decide(world(table.replace("n0    b0     r0    8", "n0  b0  r0  0/8"))))
+    assert "a waits, NeverFits" in found
+    table = f"{RACKS}\n job nodes gpu terms\n a 10 8 - \n b 5 8 required=block"
+    found = outcome(decide(world(table.replace("n0    b0     r0    8", "n0  b0  r0  0/8"))))
+    assert "b waits, BehindOthers: needs 5 nodes and 5 can take one now" in found
+
+
+def test_segments_that_do_not_come_out_even_are_no_snapshot() -> None:
+    with pytest.raises(
+        ValueError, match="num_nodes is 3, expected a multiple of its segments of 2"
+    ):
+        placed("segment=2@rack", 3)
+
+
+def test_a_job_that_waits_for_one_rack_keeps_no_other_idle() -> None:
+    """The rack with the most room now is kept for it."""
+    racks = RACKS.replace("n2    b0     r1    8", "n2    b0     r1    0/8")
+    racks = racks.replace("n9    b1     r3    8", "n9    b1     r3    0/8")
+    racks = racks.replace("n8    b1     r3    8", "n8    b1     r3    0/8")
+    table = f"{racks}\n job nodes gpu terms\n a 3 8 required=rack \n b 5 8 - \n c 1 8 -"
+    found = outcome(decide(world(table))).splitlines()
+    assert found[0] == "b starts on n0 n1 n5 n6 n7, spans (2, 3)"
+    assert found[1].startswith("a waits, NotEnoughNodes")
+    assert (
+        "c waits, BehindOthers: needs 1 node and 2 can take one now, but team/a is ahead"
+        in (found[2])
+    )
+
+
+def test_nodes_of_no_known_rack_are_not_taken_to_be_apart() -> None:
+    racks = "node rack gpu\n n0 - 8\n n1 - 8\n n2 r0 8\n n3 r0 8\n n4 r1 8"
+    assert placed("spread=1@rack", 2, racks=racks).startswith("a starts on n2 n4,")
+    assert "at most 2 such nodes stand so" in placed("spread=1@rack", 3, racks=racks)
+
+
+def test_what_a_job_would_rather_have_and_can_is_not_given_up_for_a_shorter_step() -> None:
+    """Block A has racks of nine and seven; whole rings of eight would need another block."""
+    nodes = tuple(
+        node(f"{block}{rack}-{at}", block, rack, machine="DGX A100")
+        for block, rack, count in (("A", "0", 9), ("A", "1", 7), ("B", "2", 8), ("C", "3", 8))
+        for at in range(count)
+    )
+    model = Transformer(24, 4096, 32, 32, 128, 4 * 4096, 51_200)
+    workload = Workload(model, Parallelism(tensor=8, pipeline=2, data=8), Recipe(2048, 1, 64))
+    asked = job(
+        "a",
+        num_nodes=16,
+        ranks_per_node=8,
+        workload=workload,
+        terms=Terms(preferred="block"),
+    )
+    snapshot = replace(
+        cluster(*nodes, jobs=(asked,), levels=("block", "rack")), oversubscription=(1.0, 8.0)
+    )
+    (found,) = decide(snapshot).admitted
+    assert found.spans == (1, 2)
