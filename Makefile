@@ -14,9 +14,10 @@ PYTEST := $(PYTHON) -m pytest
 SIDE_BY_SIDE := $(PYTEST) --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 # Folders mypy and ruff read. operator/ itself is no package: it would shadow the standard library's.
-TYPED := operator/railwright_api operator/railwright_operator scheduler/railwright_scheduler \
-	topology/railwright_topology worker/railwright \
-	$(wildcard testbed/railwright_testbed testbed/railwright_demo) tests
+TYPED := operator/railwright_api operator/railwright_cli operator/railwright_operator \
+	operator/railwright_reading \
+	scheduler/railwright_scheduler topology/railwright_agent topology/railwright_topology \
+	worker/railwright $(wildcard testbed/railwright_testbed testbed/railwright_demo) tests
 
 say = @echo "== $(1)" >&2
 
@@ -144,6 +145,18 @@ cluster-down: $(SETUP) ## take that Kubernetes away
 bench-decide: $(SETUP) ## CPU time of one decision, as one JSON object on stdout
 	@$(PYTHON) tests/bench/bench_decide.py
 
+.PHONY: bench-discovery
+bench-discovery: $(SETUP) ## networks told in every form, cabled, told wrongly, and probed; minutes, needs root
+	@cd tests && ../$(PYTHON) -m bench.bench_discovery
+
+.PHONY: bench-model
+bench-model: $(SETUP) ## errors of the model of a step's time on published runs, as one JSON object
+	@$(PYTHON) tests/bench/bench_model.py
+
+.PHONY: bench-reference
+bench-reference: $(SETUP) ## a published cluster predicted, beside what it reached, as one JSON object
+	@$(PYTHON) tests/bench/bench_reference.py
+
 .PHONY: bench-gang
 bench-gang: binaries ## seconds until gangs run, beside a plain client's; about 10 minutes
 	@cd tests && ../$(PYTHON) -m bench.bench_gang
@@ -151,6 +164,10 @@ bench-gang: binaries ## seconds until gangs run, beside a plain client's; about 
 .PHONY: bench-scale
 bench-scale: binaries ## memory, restart and idle load at 5,000 nodes and 50,000 pods; about 20 minutes
 	@cd tests && ../$(PYTHON) -m bench.bench_scale
+
+.PHONY: bench-mapping
+bench-mapping: $(SETUP) ## our mappings beside those of Scotch and others, by cost and time of a step; about 12 minutes
+	@cd tests && ../$(PYTHON) -m bench.bench_mapping
 
 .PHONY: clean
 clean: ## remove what was made here, not the shared caches

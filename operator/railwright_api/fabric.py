@@ -1,4 +1,4 @@
-"""Fabric: the levels of the network that placement keeps jobs together on, and what was found."""
+"""Fabric: what was found of the network, which placement keeps jobs together on."""
 
 from __future__ import annotations
 
@@ -23,8 +23,14 @@ from railwright_api.schema import (
 
 LEVELS_MAX = 8
 PROBLEMS_MAX = 16
+CONFLICTS_MAX = 16
+FAULTS_MAX = 16
+NETWORKS_MAX = 8
+SOURCES_MAX = 32
 
-Level = Annotated[
+LEVEL_LENGTH_MAX = 1024
+
+LabelKey = Annotated[
     str,
     Field(
         min_length=1,
@@ -32,50 +38,135 @@ Level = Annotated[
         pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
     ),
 ]
+Level = Annotated[str, Field(min_length=1, max_length=LEVEL_LENGTH_MAX)]
+"""What a level of the fabric is called: the node label that tells of it, or the source's name."""
 
 
 class FabricSpec(Part):
-    """How the network is layered."""
+    """What the site says of its network; more of it in files (ConfigMaps)."""
 
     levels: Annotated[
-        tuple[Level, ...],
+        tuple[LabelKey, ...],
         Field(
-            min_length=1,
             max_length=LEVELS_MAX,
             json_schema_extra={"x-kubernetes-list-type": "set"},
         ),
-    ] = (names.LABEL_BLOCK, names.LABEL_RACK)
-    """Node labels whose values name the domains a node stands in, the coarsest first. A node
-    without the label stands in no known domain of that level."""
+    ] = ()
+    """Node labels of the site's own choice whose values name the domains that a node stands in, the
+    coarsest first. Labels that clusters commonly carry are found without being named here."""
 
 
 class Span(Part):
     """How far a gang spreads at one level of the fabric."""
 
     level: Level
-    """Node label of the level."""
+    """Name of the level."""
     domains: Count
-    """Number of its domains that the nodes stand in; each node without the label counts as one."""
+    """Number of its domains that the nodes stand in; each node of no known domain counts as one."""
 
 
 class LevelDomains(Part):
     """What was found at one level."""
 
     level: Level
-    """Node label of the level."""
+    """Name of the level."""
+    source: Level
+    """Who told of it."""
     count: Count
     """Number of different domains."""
+    smallest: Count
+    """Nodes in the smallest domain."""
+    largest: Count
+    """Nodes in the largest domain."""
+    filled: Count = 0
+    """Nodes that others than this source told of."""
 
 
-class NodeProblem(Part):
-    """What could not be made out of one node."""
+class Islands(Part):
+    """Domains of device links, such as NVLink, that reach beyond one node."""
+
+    source: Level
+    """Who told of them."""
+    count: Count
+    """Number of islands."""
+    smallest: Count
+    """Nodes on the smallest island."""
+    largest: Count
+    """Nodes on the largest island."""
+
+
+class Adapters(Part):
+    """Network adapters of one speed."""
+
+    speed: Annotated[str, Field(max_length=32)]
+    """Speed of one cable, such as 200 Gb/s."""
+    count: Count
+    """Number of such adapters."""
+
+
+class NetworkFound(Part):
+    """What follows from the cables that one source tells of."""
+
+    source: Level
+    """Who told of them."""
+    hosts: Count
+    """Number of hosts with a cable."""
+    rails: Count
+    """Number of rails: sets of adapters with switches of their own. 0 where there are none."""
+    adapters: Annotated[tuple[Adapters, ...], Field(max_length=SOURCES_MAX)] = ()
+    """Adapters by speed, the fastest first."""
+    oversubscription: Annotated[
+        tuple[Annotated[str, Field(max_length=32)], ...], Field(max_length=LEVELS_MAX)
+    ] = ()
+    """What can come from below the switches of each tier over what can leave them upwards, such as
+    2:1, from the hosts outwards."""
+    reducing_switches: Count = 0
+    """Number of switches that were seen to reduce data on its way (SHARP)."""
+    faults: Annotated[tuple[Sentence, ...], Field(max_length=FAULTS_MAX)] = ()
+    """What is amiss in the cables; the first of them, if there are more."""
+    fault_count: Count = 0
+    """Number of all faults."""
+
+
+class SourceFound(Part):
+    """One source of facts, and what it tells."""
+
+    source: Level
+    """Name of the source: a family of labels, or a ConfigMap and what its file holds."""
+    basis: Literal["Measured", "Told", "Declared", "Seen"]
+    """How it came to know, the most trusted last: by measuring how well nodes reach each other, by
+    something that told it some time ago, by the site's own people, by seeing who is plugged in
+    where."""
+    nodes: Count
+    """Number of the cluster's nodes that it knows of."""
+    tiers: Annotated[tuple[Level, ...], Field(max_length=LEVELS_MAX)] = ()
+    """What it calls its tiers, from the nodes outwards."""
+    remarks: Annotated[tuple[Sentence, ...], Field(max_length=FAULTS_MAX)] = ()
+    """What it shows that nobody can use."""
+
+
+class ConflictFound(Part):
+    """Two sources that have one node in different places."""
 
     node: Name
-    """Name of the node."""
-    key: Name
-    """Label, or allocatable resource."""
+    """Name of the node, the first where there are more like it."""
+    level: Level
+    """Level of the fabric that they differ at."""
+    source: Level
+    """The source that does not count."""
     message: Sentence
-    """What is wrong with its value, and what counts instead."""
+    """What it says, and what counts instead, by whom."""
+
+
+class Problem(Part):
+    """What could not be made out of one node, or of one file."""
+
+    node: Name | None = None
+    """Name of the node."""
+    key: Annotated[str, Field(max_length=LEVEL_LENGTH_MAX)]
+    """Level, allocatable resource, or the file with its ConfigMap."""
+    message: Sentence
+    """What is wrong with it, and what counts instead."""
 
 
 class FabricStatus(Part):
@@ -83,16 +174,28 @@ class FabricStatus(Part):
 
     nodes: Count | None = None
     """Number of nodes."""
+    summary: Annotated[str, Field(max_length=256)] | None = None
+    """Number of domains of each level, the coarsest first, and of rails."""
     domains: Annotated[tuple[LevelDomains, ...], Field(max_length=LEVELS_MAX)] = ()
-    """Number of domains of each level, the coarsest first."""
-    problems: Annotated[tuple[NodeProblem, ...], Field(max_length=PROBLEMS_MAX)] = ()
-    """What could not be made out of nodes, by their names; the first of them, if there are more."""
+    """The levels, the coarsest first."""
+    islands: Islands | None = None
+    """Domains of device links that reach beyond one node."""
+    networks: Annotated[tuple[NetworkFound, ...], Field(max_length=NETWORKS_MAX)] = ()
+    """Rails, speeds and faults, where a source knows of cables."""
+    sources: Annotated[tuple[SourceFound, ...], Field(max_length=SOURCES_MAX)] = ()
+    """Who tells what, the most trusted first."""
+    conflicts: Annotated[tuple[ConflictFound, ...], Field(max_length=CONFLICTS_MAX)] = ()
+    """Where sources disagree; the first of them, if there are more."""
+    conflict_count: Count | None = None
+    """Number of nodes in conflicts, at each level."""
+    problems: Annotated[tuple[Problem, ...], Field(max_length=PROBLEMS_MAX)] = ()
+    """What could not be made out of files and nodes; the first of them, if there are more."""
     problem_count: Count | None = None
     """Number of all such problems."""
 
 
 class Fabric(Resource):
-    """The levels of the network that placement keeps jobs together on. There is one, named
+    """What was found of the network, which placement keeps jobs together on. There is one, named
     default."""
 
     model_config = ConfigDict(
@@ -107,7 +210,7 @@ class Fabric(Resource):
 
     kind: Literal["Fabric"] = "Fabric"
     spec: FabricSpec = FabricSpec()
-    """How the network is layered."""
+    """What the site says of its network."""
     status: FabricStatus | None = None
     """What was found; written by the operator."""
 
@@ -119,7 +222,8 @@ DEFINITION = Definition(
     categories=("railwright",),
     columns=(
         Column("Nodes", ".status.nodes", "integer"),
-        Column("Levels", ".spec.levels"),
+        Column("Domains", ".status.summary"),
+        Column("Conflicts", ".status.conflictCount", "integer"),
         Column("Problems", ".status.problemCount", "integer"),
         AGE,
     ),

@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field
 
 from railwright_api import names
 from railwright_api.fabric import LEVELS_MAX, Span
+from railwright_api.placement import RankMapping
 from railwright_api.schema import (
     AGE,
     RANKS_MAX,
@@ -72,6 +73,8 @@ class Entry(Part):
     """What each node gives: cpu in millicores, memory and storage in bytes, all else in pieces."""
     spans: Annotated[tuple[Span, ...], Field(max_length=LEVELS_MAX)] = ()
     """How far the nodes spread at each level of the fabric when they were chosen."""
+    mapping: RankMapping | None = None
+    """What the order of ranks is good for."""
     shape: Shape = ""
     """Digest of what its pods are made from."""
     cause: EntryCause | None = None

@@ -28,6 +28,9 @@ LABEL_COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 LABEL_BLOCK = f"{GROUP}/block"
 LABEL_RACK = f"{GROUP}/rack"
 
+LABEL_FABRIC = f"{GROUP}/fabric"
+"""On ConfigMaps with files about the network: the Fabric that they are of."""
+
 JOB_NAME_LENGTH_MAX = 52
 POD_NAME_LENGTH_MAX = 63
 

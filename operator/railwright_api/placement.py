@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from railwright_api import names
-from railwright_api.fabric import LEVELS_MAX, Span
+from railwright_api.fabric import LEVELS_MAX, Level, Span
 from railwright_api.schema import (
     AGE,
     Column,
@@ -21,6 +21,46 @@ from railwright_api.schema import (
     rules,
 )
 from railwright_api.training_job import CHECKPOINTS_MAX, Checkpoint
+
+MACHINES_MAX = 16
+
+
+class LevelCrossing(Part):
+    """What crosses the borders of the domains of one level."""
+
+    level: Level
+    """Name of the level."""
+    bytes: Count
+    """Bytes a step, with ranks as they are placed."""
+    network_order_bytes: Count
+    """The same if ranks were in the network's order."""
+
+
+class Predicted(Part):
+    """How long a training step is predicted to take."""
+
+    machines: Annotated[
+        tuple[Annotated[str, Field(max_length=64)], ...], Field(max_length=MACHINES_MAX)
+    ] = ()
+    """Kinds of the machines; the slowest of them counts."""
+    step_seconds: Annotated[float, Field(ge=0)]
+    """With ranks as they are placed."""
+    network_order_seconds: Annotated[float, Field(ge=0)]
+    """If ranks were in the network's order: domain after domain, as schedulers number them that
+    know the network and not the job."""
+    next_best_seconds: Annotated[float, Field(ge=0)]
+    """In the next best of the orders that were looked at."""
+
+
+class RankMapping(Part):
+    """What the order of ranks is good for."""
+
+    crossing: Annotated[tuple[LevelCrossing, ...], Field(max_length=LEVELS_MAX)] = ()
+    """What crosses the borders of each level's domains, the coarsest first."""
+    predicted: Predicted | None = None
+    """How long a step takes; none where the cost model does not know the machines."""
+    moved: Count = 0
+    """Number of node ranks that are on other nodes than in the attempt before."""
 
 
 class PlacementSpec(Part):
@@ -48,6 +88,8 @@ class PlacementSpec(Part):
     resume: Annotated[tuple[Checkpoint, ...], Field(max_length=CHECKPOINTS_MAX)] = ()
     """Up to which step each earlier attempt's checkpoints may be read, the newest attempt first;
     none means: start from the beginning."""
+    mapping: RankMapping | None = None
+    """What the order of ranks is good for; none where the job does not say what its ranks do."""
     reason: Sentence
     """Why this attempt was placed: the first start, or what ended the attempt before."""
 
@@ -67,6 +109,8 @@ DEFINITION = Definition(
     categories=("railwright",),
     columns=(
         Column("Attempt", ".spec.attempt", "integer"),
+        Column("Step s", ".spec.mapping.predicted.stepSeconds", "number"),
+        Column("Unmapped s", ".spec.mapping.predicted.networkOrderSeconds", "number"),
         Column("Reason", ".spec.reason"),
         AGE,
         Column("Nodes", ".spec.nodes", wide=True),

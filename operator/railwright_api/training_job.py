@@ -5,10 +5,11 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 
 from railwright_api import names
 from railwright_api.conditions import Conditions
+from railwright_api.fabric import LEVEL_LENGTH_MAX
 from railwright_api.pod_template import Amounts, PodTemplate
 from railwright_api.schema import (
     AGE,
@@ -28,11 +29,14 @@ from railwright_api.schema import (
     Time,
     rules,
 )
+from railwright_api.workload import Workload
 
 CHECKPOINTS_MAX = 16
 LAST_LINES_LENGTH_MAX = 4096
 SIGNAL_LENGTH_MAX = 32
 TEN_YEARS_S = 315_360_000
+
+Tier = Annotated[str, Field(min_length=1, max_length=LEVEL_LENGTH_MAX)]
 
 Shape = Annotated[str, Field(max_length=64)]
 """Digest of what the pods of a job are made from."""
@@ -69,6 +73,36 @@ _SHAPE = (
     _held("numProcPerNode", seen=_both("string(self.numProcPerNode)")),
     _held("resourcesPerNode"),
     _held("template"),
+    _held("topology", optional=True),
+)
+
+
+_SEGMENTS = Rule(
+    "!has(self.topology) || !has(self.topology.segment) || "
+    "self.numNodes % self.topology.segment.nodes == 0",
+    "numNodes is %d: expected a multiple of topology.segment.nodes, which is %d",
+    seen=("self.numNodes", "self.topology.segment.nodes"),
+    field=".numNodes",
+)
+_AXES = [f"self.workload.parallelism.{axis}" for axis in ("tensor", "context", "pipeline", "data")]
+_TOLD = " * ".join(_AXES)
+# Products of part of them first: all four together need not fit a number.
+_RANKS = Rule(
+    "!has(self.workload) || ("
+    + " && ".join(
+        f"{' * '.join(_AXES[:count])} <= self.numNodes * self.numProcPerNode" for count in (2, 3)
+    )
+    + f" && {_TOLD} + self.workload.parallelism.servers == self.numNodes * self.numProcPerNode)",
+    "workload.parallelism has %d ranks and %d servers, but %d nodes of %d processes are %d: these "
+    "two must be equal",
+    seen=(
+        _TOLD,
+        "self.workload.parallelism.servers",
+        "self.numNodes",
+        "self.numProcPerNode",
+        "self.numNodes * self.numProcPerNode",
+    ),
+    field=".workload",
 )
 
 
@@ -93,10 +127,43 @@ class Activity(StrEnum):
     CHECKPOINTING = "Checkpointing"
 
 
+class Segment(Part):
+    """Node ranks that follow each other and have to stand together."""
+
+    tier: Tier
+    """Tier of which one domain holds all nodes of a segment."""
+    nodes: Annotated[int, Field(ge=1, le=NODES_MAX)]
+    """Number of nodes of each segment; numNodes is a multiple of it."""
+
+
+class Spread(Part):
+    """How far the nodes have to be apart."""
+
+    tier: Tier
+    """Tier of which no domain holds more nodes of the job."""
+    nodes: Annotated[int, Field(ge=1, le=NODES_MAX)]
+    """Number of nodes that one domain may hold."""
+
+
+class Topology(Part):
+    """Where the nodes of a job have to stand on the network, beside being as near to each other as
+    can be. A tier is a level of the Fabric by name, or whatever the names: nearest, the finest
+    level that nodes share, such as racks, or second or third, those around it."""
+
+    required: Tier | None = None
+    """Tier of which one domain has to hold all nodes; the job waits until one can."""
+    preferred: Tier | None = None
+    """Tier of which one domain holds all nodes where one can; else one of a tier further out."""
+    segment: Segment | None = None
+    """Runs of node ranks that have to stand together."""
+    spread: Spread | None = None
+    """How many nodes one domain may hold at most."""
+
+
 class TrainingJobSpec(Part):
     """What to run, on how many nodes, and how often to try again."""
 
-    model_config = ConfigDict(json_schema_extra=rules(*_SHAPE))
+    model_config = ConfigDict(json_schema_extra=rules(*_SHAPE, _SEGMENTS, _RANKS))
 
     queue: Annotated[str, Field(min_length=1, max_length=63)] = names.SINGLETON
     """Queue the job waits in. Can change only while the job is suspended."""
@@ -119,10 +186,32 @@ class TrainingJobSpec(Part):
     suspend: bool = False
     """True stops the job and frees its nodes; false queues it again, and it resumes from its newest
     checkpoint."""
+    topology: Topology | None = None
+    """Where the nodes have to stand on the network; none means as near to each other as can be. Can
+    change only while the job is suspended."""
+    workload: Workload | None = None
+    """What the ranks train and how they share it, which says what they send each other: they are
+    laid out on the network by that when the job is next started. None means that nobody knows."""
     ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=TEN_YEARS_S)] | None = None
     """Delete the job this many seconds after it succeeded or failed; none keeps it."""
     template: PodTemplate
     """The pod that runs on each node. Can change only while the job is suspended."""
+
+    @model_validator(mode="after")
+    def _comes_out_even(self) -> TrainingJobSpec:
+        segment = self.topology.segment if self.topology else None
+        if segment and self.num_nodes % segment.nodes:
+            raise ValueError(
+                f"numNodes is {self.num_nodes}: expected a multiple of topology.segment.nodes, "
+                f"which is {segment.nodes}"
+            )
+        split = self.workload.parallelism if self.workload else None
+        if split and split.ranks + split.servers != self.num_nodes * self.num_proc_per_node:
+            raise ValueError(
+                f"workload.parallelism has {split.ranks} ranks and {split.servers} servers, but "
+                f"{self.num_nodes} nodes of {self.num_proc_per_node} processes each"
+            )
+        return self
 
 
 class Progress(Part):
@@ -204,8 +293,8 @@ class TrainingJobStatus(Part):
     nodes: NodeList = ()
     """Node of each node rank of the current attempt."""
     shape: Shape | None = None
-    """Digest of what the pods of the current attempt were made from: numNodes, numProcPerNode,
-    priorityClassName, resourcesPerNode and template."""
+    """Digest of what the current attempt was made from: numNodes, numProcPerNode,
+    priorityClassName, resourcesPerNode, template and topology."""
     nodes_summary: Annotated[str, Field(max_length=1100)] | None = None
     """The nodes in short: their names if they are few, else their number."""
     racks: Annotated[int, Field(ge=0, le=NODES_MAX)] | None = None

@@ -117,8 +117,9 @@ async def _work(api: Api, parts: Parts, kopf: KopfThread, leading: asyncio.Event
         await _persist(parts.cycle.take_over)
         tasks.create_task(parts.copies.pods.run())
         await _persist(parts.copies.kinds.sync)
-        for copy in (parts.copies.pods, parts.copies.nodes, parts.copies.classes):
+        for copy in (parts.copies.pods, *parts.copies.warm):
             await copy.wait_synced()
+        await parts.copies.discovery.read_files()
         garbage.keep_for_good()
         kopf.start()
         for start in parts.leading:
@@ -167,8 +168,7 @@ def _stuck(parts: Parts, leadership: Leadership) -> list[str]:
 
 
 def _unready(parts: Parts) -> list[str]:
-    warm = (parts.copies.nodes, parts.copies.classes)
-    return [f"{copy!r} has no whole list yet" for copy in warm if not copy.synced]
+    return [f"{copy!r} has no whole list yet" for copy in parts.copies.warm if not copy.synced]
 
 
 class _JsonLines(logging.Formatter):

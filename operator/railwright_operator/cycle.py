@@ -123,6 +123,7 @@ class Cycle:
         self._turned_s = self._clock()
 
     async def _look(self) -> World:
+        await self._observer.hear()
         shared = Slice(self._clock)
         for world in self._observer.look(self._ledger.ledger):
             if world is not None:

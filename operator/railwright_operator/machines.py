@@ -6,14 +6,15 @@ node is kept as long as its record and what its pods hold are the very same obje
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from railwright_operator.watch.pod_index import PodIndex
 from railwright_operator.watch.records import NodeRecord
+from railwright_reading import machines
 from railwright_scheduler.cluster import AMOUNT_MAX
 from railwright_scheduler.snapshot import Amounts, Node, Taint, Unavailable
-from railwright_topology import tiers
+from railwright_topology.fabric import Fabric
 
 CONDITION_TAINTS = frozenset(
     {
@@ -41,47 +42,40 @@ class Machines:
         self._pods = pods
         self._made: dict[str, _Made] = {}
         self._racks: dict[tuple[str, ...], int | None] = {}
-        self.configured: tuple[str, ...] = ()
+        self.fabric = Fabric()
         self.by_name: dict[str, NodeRecord] = {}
-        self.levels: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"<Machines {len(self.by_name)} levels={self.levels}>"
+        return f"<Machines {len(self.by_name)} levels={self.fabric.levels}>"
 
-    def look(self, configured: Sequence[str]) -> tuple[Node, ...]:
-        """All nodes by name; ``configured`` levels that no node carries a label of are left out."""
+    def look(self, fabric: Fabric) -> tuple[Node, ...]:
+        """All nodes by name, each where this fabric has it."""
         self.by_name = {record.name: record for record in self._records.values()}
-        labels = (record.labels for record in self.by_name.values())
-        levels = tiers.present(configured, labels)
-        if levels != self.levels or tuple(configured) != self.configured:
-            self.levels, self.configured = levels, tuple(configured)
-            self._made.clear()
-        made = {name: self._look_at(name) for name in sorted(self.by_name)}
-        if made.keys() != self._made.keys():
+        if fabric is not self.fabric:
+            self.fabric = fabric
             self._racks.clear()
-        self._made = made
-        return tuple(each.node for each in made.values())
+        self._made = {name: self._look_at(name) for name in sorted(self.by_name)}
+        return tuple(each.node for each in self._made.values())
 
     def racks(self, nodes: tuple[str, ...]) -> int | None:
         """How many known domains of the finest level these nodes stand in."""
         if nodes not in self._racks:
-            found, levels = self.by_name, self.configured
-            paths = [tiers.path(found[name].labels, levels) for name in nodes if name in found]
-            counts = tiers.census(paths, levels)
-            self._racks[nodes] = counts[-1] or None if counts else None
+            finest = len(self.fabric.levels) - 1
+            stood_in = self.fabric.sizes(nodes, finest) if finest >= 0 else ()
+            self._racks[nodes] = len(stood_in) or None
         return self._racks[nodes]
 
     def _look_at(self, name: str) -> _Made:
-        record, used = self.by_name[name], self._pods.used(name)
+        record, used, place = self.by_name[name], self._pods.used(name), self.fabric.place(name)
         held = self._made.get(name)
-        if held is not None and held.record is record and held.used is used:
-            return held
-        if held is None or held.record.labels != record.labels:
-            self._racks.clear()
-        return _Made(record, used, _node(record, used, self.levels))
+        if held is None or held.record is not record or held.used is not used:
+            return _Made(record, used, _node(record, used, place))
+        if held.node.domains != place:
+            return replace(held, node=replace(held.node, domains=place))
+        return held
 
 
-def _node(record: NodeRecord, used: Amounts, levels: Sequence[str]) -> Node:
+def _node(record: NodeRecord, used: Amounts, place: tuple[str, ...]) -> Node:
     unavailable = None
     if not record.ready:
         unavailable = Unavailable.UNREADY
@@ -89,12 +83,13 @@ def _node(record: NodeRecord, used: Amounts, levels: Sequence[str]) -> Node:
         unavailable = Unavailable.CORDONED
     return Node(
         name=record.name,
-        domains=tiers.path(record.labels, levels),
+        domains=place,
         allocatable=_capped(record.allocatable),
         used=_capped(used),
         labels=record.labels,
         taints=tuple(taint for taint in record.taints if not _is_of_a_condition(taint)),
         unavailable=unavailable,
+        machine=machines.known(record.labels),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 from railwright import wire
+from railwright_operator.discovery import Discovery
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.machines import Machines
@@ -50,6 +51,7 @@ class Observer:
         jobs: Jobs,
         site: Site,
         pods: PodIndex,
+        discovery: Discovery,
         machines: Machines,
         sessions: Sessions,
         kubelets: Kubelets,
@@ -59,6 +61,7 @@ class Observer:
         self._jobs = jobs
         self._site = site
         self._pods = pods
+        self._discovery = discovery
         self._machines = machines
         self._sessions = sessions
         self._kubelets = kubelets
@@ -71,6 +74,10 @@ class Observer:
         self._kept_waiting: dict[tuple[str, int], int] = {}
         self._asked: dict[str, tuple[Known, int, Job]] = {}
 
+    async def hear(self) -> None:
+        """Put together what is new of the network. To be awaited before a look."""
+        await self._discovery.refresh()
+
     def look(self, ledger: Ledger) -> Iterator[World | None]:
         """What is known now, under this ledger, in steps: others may go on between two of them,
         each of which brings None, and the last the world.
@@ -79,7 +86,7 @@ class Observer:
         both. What is heard of ranks may be a little newer.
         """
         self._ages.turn_begins()
-        nodes, levels = self._machines.look(self._site.levels), self._machines.levels
+        nodes = self._machines.look(self._discovery.found.fabric)
         self._known = {known.uid: known for known in self._jobs.all()}
         in_flight = frozenset(entry.key for entry in ledger.entries)
         attempts = self._attempts(ledger, in_flight)
@@ -92,11 +99,12 @@ class Observer:
         self._asked = {uid: asked for uid, asked in self._asked.items() if uid in self._known}
         world = World(
             ledger=ledger,
-            levels=levels,
+            levels=self._machines.fabric.levels,
             nodes=nodes,
             queues=self._site.queues,
             jobs=tuple(jobs),
             attempts=attempts,
+            oversubscription=self._machines.fabric.oversubscription,
         )
         self._kubelets.suspect(_silent(jobs), _unheard(jobs))
         self._ages.turn_over()
@@ -231,6 +239,9 @@ class Observer:
             per_node=known.per_node,
             selector=known.selector,
             tolerations=known.tolerations,
+            ranks_per_node=spec.num_proc_per_node,
+            workload=known.workload,
+            terms=known.terms,
         )
         self._asked[known.uid] = known, priority, job
         return job

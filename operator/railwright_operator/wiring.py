@@ -3,7 +3,8 @@
     Leadership   a thread: the Lease, and with it who may write
     KopfThread   a thread: our kinds changed, look again
     Api          the one client to the API server
-    reflectors   copies of Pods, Nodes, PriorityClasses
+    reflectors   copies of Pods, Nodes, PriorityClasses, files about the network
+    Discovery    the fabric, put together from labels and files
     Kubelets     the Leases of suspected nodes
     heartbeats   the server that launchers speak to
     Cycle        observe, plan, ledger, act, tell
@@ -19,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -27,6 +28,7 @@ from prometheus_client import CollectorRegistry
 
 from railwright_operator import metrics
 from railwright_operator.cycle import Cycle
+from railwright_operator.discovery import Discovery
 from railwright_operator.heartbeats.server import HeartbeatServer
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.tokens import Tokens
@@ -41,8 +43,9 @@ from railwright_operator.report.events import Events
 from railwright_operator.report.reporter import Reporter
 from railwright_operator.report.site import SiteReporter
 from railwright_operator.settings import Settings
-from railwright_operator.watch import excerpts, protobuf, records, site
-from railwright_operator.watch.excerpts import Excerpt, F, PriorityClass
+from railwright_operator.watch import files, protobuf, records, site
+from railwright_operator.watch.excerpts import Excerpt, F
+from railwright_operator.watch.files import FilesRecord
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.kinds import Kinds
 from railwright_operator.watch.kubelets import Kubelets
@@ -66,7 +69,7 @@ Changed = Callable[[R | None, R | None], None]
 class Copies:
     """What is watched, and the indexes over it.
 
-    Standbys keep those of nodes and classes warm too, not that of pods: what a leader knows of pods
+    Standbys keep some of them ``warm`` too, not that of pods: what a leader knows of pods
     must begin with a list it asked for after it raised the ledger's epoch, so that no leader before
     it can still bind a pod that it has not seen.
     """
@@ -75,9 +78,16 @@ class Copies:
     site: Site
     pod_index: PodIndex
     kinds: Kinds
+    discovery: Discovery
     pods: Reflector[PodRecord]
     nodes: Reflector[NodeRecord]
+    files: Reflector[FilesRecord]
     classes: Reflector[PriorityClassRecord]
+
+    @property
+    def warm(self) -> tuple[Reflector[Any], ...]:
+        """Those that are kept current from the start, whoever leads."""
+        return self.nodes, self.files, self.classes
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +112,9 @@ def assemble(
     """Construct all parts; nothing runs yet."""
     awake = asyncio.Event()
     launcher = pods.Launcher(settings.launcher_image, settings.heartbeat_url)
-    copies = _copies(api, launcher, series=series.watch, wake=awake.set)
+    copies = _copies(api, settings, launcher=launcher, series=series.watch, wake=awake.set)
     sessions = Sessions(clock=clock, wake=awake.set)
-    commits = Commits(awake.set)
+    commits, sites = Commits(awake.set), _sites(api, copies)
     counts = CycleMetrics(registry)
     ledger = LedgerStore(api, holder=settings.identity)
     actuator = _actuator(api, copies, ledger=ledger, launcher=launcher, wake=awake.set)
@@ -113,6 +123,7 @@ def assemble(
         jobs=copies.jobs,
         site=copies.site,
         pods=copies.pod_index,
+        discovery=copies.discovery,
         machines=Machines(copies.nodes.records, copies.pod_index),
         sessions=sessions,
         kubelets=kubelets,
@@ -147,59 +158,97 @@ def assemble(
         cycle=cycle,
         copies=copies,
         server=server,
-        tasks=(copies.nodes.run, copies.classes.run, lambda: loop_lag.observe(series, clock)),
-        leading=(kubelets.run, events.run, copies.kinds.run, _sites(api, copies).run),
+        tasks=(*(copy.run for copy in copies.warm), lambda: loop_lag.observe(series, clock)),
+        leading=(kubelets.run, events.run, copies.kinds.run, copies.discovery.run, sites.run),
     )
 
 
-def _copies(
-    api: Api, launcher: pods.Launcher, *, series: metrics.WatchMetrics, wake: Callable[[], None]
-) -> Copies:
-    jobs, settings, nodes = Jobs(lambda raw: pods.sample(raw, launcher)), Site(), Nodes()
-    pod_index = PodIndex(jobs.namespace_of)
+@dataclass(frozen=True, slots=True)
+class _Watching:
+    """What all copies are kept with; news of any wakes the cycle."""
+
+    api: Api
+    series: metrics.WatchMetrics
+    wake: Callable[[], None]
 
     def reflect(
+        self,
         path: str,
         excerpt: Excerpt[F],
         parse: Callable[[F], R],
-        changed: Changed[R],
+        *changed: Changed[R],
         lasting: Callable[[R, R], R] | None = None,
+        query: Mapping[str, str] | None = None,
     ) -> Reflector[R]:
         def on_change(old: R | None, new: R | None) -> None:
-            changed(old, new)
-            wake()
+            for each in changed:
+                each(old, new)
+            self.wake()
 
         return Reflector(
-            api,
+            self.api,
             path,
             excerpt=excerpt,
             parse=parse,
             on_change=on_change,
             lasting=lasting,
-            metrics=series,
+            metrics=self.series,
             clock=clock,
             rng=rng(),
+            query=query,
         )
 
+
+def _copies(
+    api: Api,
+    settings: Settings,
+    *,
+    launcher: pods.Launcher,
+    series: metrics.WatchMetrics,
+    wake: Callable[[], None],
+) -> Copies:
+    watching = _Watching(api, series, wake)
+    jobs, chosen, nodes = Jobs(lambda raw: pods.sample(raw, launcher)), Site(), Nodes()
+    pod_index = PodIndex(jobs.namespace_of)
+
+    discovery = Discovery(chosen, wake)
     return Copies(
         jobs=jobs,
-        site=settings,
+        site=chosen,
         pod_index=pod_index,
-        kinds=Kinds(api, jobs=jobs, site=settings, wake=wake, clock=clock),
-        pods=reflect(paths.PODS, protobuf.POD, records.pod, pod_index.change, records.still_bound),
-        nodes=reflect(paths.NODES, protobuf.NODE, nodes.read, nodes.changed),
-        classes=reflect(
-            site.PRIORITY_CLASSES,
-            excerpts.of(PriorityClass),
-            site.priority_class,
-            settings.class_seen,
+        kinds=Kinds(api, jobs=jobs, site=chosen, wake=wake, clock=clock),
+        discovery=discovery,
+        pods=watching.reflect(
+            paths.PODS,
+            protobuf.POD,
+            records.pod,
+            pod_index.change,
+            lasting=records.still_bound,
+        ),
+        nodes=watching.reflect(
+            paths.NODES, protobuf.NODE, nodes.read, nodes.changed, discovery.node_changed
+        ),
+        files=watching.reflect(
+            paths.config_maps(settings.namespace),
+            files.CONFIG_MAPS,
+            files.record,
+            discovery.files_changed,
+            query=files.SELECTOR,
+        ),
+        classes=watching.reflect(
+            site.PRIORITY_CLASSES, site.CLASSES, site.priority_class, chosen.class_seen
         ),
     )
 
 
 def _sites(api: Api, copies: Copies) -> SiteReporter:
     return SiteReporter(
-        api, site=copies.site, jobs=copies.jobs, nodes=copies.nodes.records, clock=clock
+        api,
+        site=copies.site,
+        jobs=copies.jobs,
+        discovery=copies.discovery,
+        nodes=copies.nodes.records,
+        clock=clock,
     )
 
 

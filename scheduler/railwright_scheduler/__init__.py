@@ -16,6 +16,7 @@ from railwright_scheduler.decisions import (
     QueueMissing,
     Reason,
     Shortage,
+    TierMissing,
     Wait,
 )
 from railwright_scheduler.explain import Code, amount, code, sentence
@@ -26,6 +27,7 @@ from railwright_scheduler.snapshot import (
     Node,
     Snapshot,
     Taint,
+    Terms,
     Toleration,
     Unavailable,
 )
@@ -50,6 +52,8 @@ __all__ = [
     "Shortage",
     "Snapshot",
     "Taint",
+    "Terms",
+    "TierMissing",
     "Toleration",
     "Unavailable",
     "Wait",

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from railwright_scheduler.cost.crowding import Uplinks
 from railwright_scheduler.placement import domains
 from railwright_scheduler.placement.domains import Domains
-from railwright_scheduler.snapshot import Amounts, Node, Snapshot
+from railwright_scheduler.placement.limits import UNLIMITED, Limits
+from railwright_scheduler.snapshot import UNKNOWN_DOMAIN, Amounts, Node, Snapshot
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -27,6 +29,8 @@ class Cluster:
     """What of the nodes does not change while deciding.
 
     ``rows`` gives each resource its row in ``allocatable`` and ``free`` (shape resources x nodes).
+    ``uplinks`` are those of each level, the coarsest first, and ``placed`` are the nodes whose
+    domain of it is known.
     """
 
     nodes: tuple[Node, ...]
@@ -36,6 +40,13 @@ class Cluster:
     allocatable: Ints
     free: Ints
     available: Mask
+    uplinks: tuple[Uplinks, ...]
+    placed: tuple[Mask, ...]
+
+    def meant(self, nodes: Mask, limits: Limits) -> Mask:
+        """Those of these nodes that may count: none of no known domain where they must be apart."""
+        apart = limits.spread < UNLIMITED and limits.spread_level
+        return nodes & self.placed[limits.spread_level - 1] if apart else nodes
 
 
 def of(snapshot: Snapshot) -> Cluster:
@@ -46,6 +57,7 @@ def of(snapshot: Snapshot) -> Cluster:
     """
     nodes = domains.in_topology_order(snapshot.nodes)
     _check(nodes, snapshot.levels)
+    tree = domains.of(nodes, len(snapshot.levels))
     resources = sorted({name for node in nodes for name in node.allocatable})
     rows = {name: row for row, name in enumerate(resources)}
     allocatable = _matrix(rows, [node.allocatable for node in nodes])
@@ -53,11 +65,16 @@ def of(snapshot: Snapshot) -> Cluster:
     return Cluster(
         nodes=nodes,
         levels=snapshot.levels,
-        domains=domains.of(nodes, len(snapshot.levels)),
+        domains=tree,
         rows=rows,
         allocatable=allocatable,
         free=allocatable - used,
         available=np.array([node.unavailable is None for node in nodes], dtype=np.bool_),
+        placed=tuple(
+            np.array([node.domains[level] != UNKNOWN_DOMAIN for node in nodes], dtype=np.bool_)
+            for level in range(len(snapshot.levels))
+        ),
+        uplinks=_uplinks(tree, snapshot.oversubscription or (1.0,) * len(snapshot.levels)),
     )
 
 
@@ -93,6 +110,13 @@ class Capacity:
         shares: Ints = np.maximum(free, 0) * _ROOM_SCALE // self._most
         total: Ints = shares.sum(axis=0)
         return total
+
+
+def _uplinks(tree: Domains, oversubscription: tuple[float, ...]) -> tuple[Uplinks, ...]:
+    return tuple(
+        Uplinks(domains, np.maximum(1.0, np.bincount(domains) / times), times)
+        for domains, times in zip(tree.of_node[1:], oversubscription, strict=True)
+    )
 
 
 def _check(nodes: tuple[Node, ...], levels: tuple[str, ...]) -> None:

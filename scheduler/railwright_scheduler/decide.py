@@ -8,8 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from railwright_scheduler import cluster, order
-from railwright_scheduler.decisions import Admit, Decisions, QueueMissing, Reason, Wait
+from railwright_scheduler import cluster, order, terms
+from railwright_scheduler.cluster import Cluster
+from railwright_scheduler.decisions import (
+    Admit,
+    Decisions,
+    QueueMissing,
+    Reason,
+    TierMissing,
+    Wait,
+)
 from railwright_scheduler.fit import Shapes
 from railwright_scheduler.line import Line
 from railwright_scheduler.snapshot import Job, Snapshot
@@ -29,7 +37,7 @@ def decide(snapshot: Snapshot) -> Decisions:
     admitted: list[Admit] = []
     waiting: list[Wait] = []
     for job in order.by_turn(snapshot.jobs):
-        verdict = _judge(job, queues, shapes=shapes, line=line)
+        verdict = _judge(job, queues, floor=floor, shapes=shapes, line=line)
         if isinstance(verdict, Admit):
             admitted.append(verdict)
         else:
@@ -37,13 +45,18 @@ def decide(snapshot: Snapshot) -> Decisions:
     return Decisions(admitted=tuple(admitted), waiting=tuple(waiting))
 
 
-def _judge(job: Job, queues: tuple[str, ...], *, shapes: Shapes, line: Line) -> Admit | Reason:
+def _judge(
+    job: Job, queues: tuple[str, ...], *, floor: Cluster, shapes: Shapes, line: Line
+) -> Admit | Reason:
     if job.queue not in queues:
         return QueueMissing(queue=job.queue, existing=queues)
+    limits = terms.limits(job.terms, floor)
+    if isinstance(limits, TierMissing):
+        return limits
     shape = shapes.of(job)
-    if shape.candidates_count < job.num_nodes:
-        return shapes.never_fits(job, shape)
-    return line.start(job, shape) or line.hold(job, shape)
+    if shapes.capacity(shape, limits) < job.num_nodes:
+        return shapes.never_fits(job, shape, limits)
+    return line.start(job, shape, limits) or line.hold(job, shape, limits)
 
 
 def _check(jobs: Iterable[Job]) -> None:
@@ -59,4 +72,9 @@ def _check(jobs: Iterable[Job]) -> None:
         if job.num_nodes < 1:
             raise ValueError(
                 f"job {job.namespace}/{job.name}: num_nodes is {job.num_nodes}, expected at least 1"
+            )
+        if job.terms.segment and job.num_nodes % job.terms.segment:
+            raise ValueError(
+                f"job {job.namespace}/{job.name}: num_nodes is {job.num_nodes}, expected a "
+                f"multiple of its segments of {job.terms.segment}"
             )

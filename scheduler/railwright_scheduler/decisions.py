@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from railwright_scheduler.snapshot import Taint
+from railwright_scheduler.merits import Merits
+from railwright_scheduler.snapshot import NO_TERMS, Taint, Terms
 
 Pairs = tuple[tuple[str, str], ...]
 AmountPairs = tuple[tuple[str, int], ...]
@@ -45,6 +46,15 @@ class PriorityClassMissing:
 
 
 @dataclass(frozen=True, slots=True)
+class TierMissing:
+    """The job names a tier that the network does not have; ``existing`` are its levels, the
+    coarsest first."""
+
+    tier: str
+    existing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Shortage:
     """One resource too scarce: what a pod asks, the most any node has, how many have enough."""
 
@@ -59,7 +69,8 @@ class NeverFits:
     """The cluster as it stands could not run the job even empty and healthy.
 
     ``matched`` nodes match the selector, ``tolerated`` of them carry no lasting taint that the job
-    does not tolerate, ``candidates`` of those are large enough. ``shortages`` are the resources
+    does not tolerate, ``candidates`` of those are large enough and can be had together on the job's
+    ``terms``. ``shortages`` are the resources
     that fewer than ``need`` nodes have enough of; ``untolerated`` the taints that keep matched
     nodes away.
     """
@@ -72,6 +83,7 @@ class NeverFits:
     shortages: tuple[Shortage, ...]
     selector: Pairs
     untolerated: tuple[Taint, ...]
+    terms: Terms = NO_TERMS
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +96,8 @@ class Exclusion:
 
 @dataclass(frozen=True, slots=True)
 class NotEnoughNodes:
-    """The job fits the cluster, not what is free: ``free`` of ``candidates`` can take a pod now.
+    """The job fits the cluster, not what is free: ``free`` of ``candidates`` can take a pod now,
+    all at once on the job's ``terms``.
 
     ``best_domain`` is the domain with the most such nodes (``best_free``) of the finest level that
     nodes share, its labels from the coarsest level on joined by a slash; both names are empty where
@@ -99,6 +112,7 @@ class NotEnoughNodes:
     best_domain: str
     best_free: int
     excluded: tuple[Exclusion, ...]
+    terms: Terms = NO_TERMS
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,26 +135,37 @@ class Behind:
 @dataclass(frozen=True, slots=True)
 class GangsAhead:
     """There is room for this job's ``need`` pods, and ``pods`` of gangs decided before it are not
-    bound yet; so many are made and bound at a time."""
+    bound yet; so many are placed, made and bound at a time."""
 
     need: int
     pods: int
 
 
-Reason = QueueMissing | PriorityClassMissing | NeverFits | NotEnoughNodes | Behind | GangsAhead
+Reason = (
+    QueueMissing
+    | PriorityClassMissing
+    | TierMissing
+    | NeverFits
+    | NotEnoughNodes
+    | Behind
+    | GangsAhead
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Admit:
-    """Start this attempt: ``nodes[r]`` is the node of node rank r, in topology order.
+    """Start this attempt: ``nodes[r]`` is the node of node rank r.
 
-    ``spans`` counts the domains used at each level of the snapshot, the coarsest first.
+    They are in the network's order, or in one of some ``merits`` where it is known what the ranks
+    send each other. ``spans`` counts the domains used at each level of the snapshot, the coarsest
+    first.
     """
 
     job_uid: str
     attempt: int
     nodes: tuple[str, ...]
     spans: tuple[int, ...]
+    merits: Merits | None = None
 
 
 @dataclass(frozen=True, slots=True)

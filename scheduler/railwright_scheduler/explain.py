@@ -18,8 +18,9 @@ from railwright_scheduler.decisions import (
     QueueMissing,
     Reason,
     Shortage,
+    TierMissing,
 )
-from railwright_scheduler.snapshot import Taint
+from railwright_scheduler.snapshot import NO_TERMS, TIERS, Taint, Terms
 
 _BINARY_UNITS = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
 _DIGITS_EXACT = 5
@@ -31,6 +32,7 @@ class Code(StrEnum):
 
     QUEUE_NOT_FOUND = "QueueNotFound"
     PRIORITY_CLASS_NOT_FOUND = "PriorityClassNotFound"
+    TIER_NOT_FOUND = "TierNotFound"
     NEVER_FITS = "NeverFits"
     NOT_ENOUGH_NODES = "NotEnoughNodes"
     BEHIND_OTHERS = "BehindOthers"
@@ -44,6 +46,8 @@ def code(reason: Reason) -> str:
             return Code.QUEUE_NOT_FOUND.value
         case PriorityClassMissing():
             return Code.PRIORITY_CLASS_NOT_FOUND.value
+        case TierMissing():
+            return Code.TIER_NOT_FOUND.value
         case NeverFits():
             return Code.NEVER_FITS.value
         case NotEnoughNodes():
@@ -61,8 +65,11 @@ def sentence(reason: Reason) -> str:
             return _missing("queue", "queues", reason.queue, reason.existing)
         case PriorityClassMissing():
             return _missing("PriorityClass", "classes", reason.name, reason.existing)
+        case TierMissing():
+            return _no_tier(reason)
         case NeverFits():
-            return f"{_needs(reason.need, reason.per_node)}; {_never(reason)}"
+            needs = _needs(reason.need, reason.per_node)
+            return f"{needs}{_on(reason.terms)}; {_never(reason)}"
         case NotEnoughNodes():
             return _not_enough(reason)
         case Behind():
@@ -84,6 +91,27 @@ def _missing(kind: str, kinds: str, name: str, existing: tuple[str, ...]) -> str
     return f"{kind} {name!r} does not exist; {known}"
 
 
+def _no_tier(reason: TierMissing) -> str:
+    if not reason.existing:
+        return f"no tier {reason.tier!r}: of this network no levels are known"
+    levels = _listed(reason.existing)
+    names = ", ".join(TIERS)
+    return (
+        f"no tier {reason.tier!r}: the network's levels are {levels}, the coarsest first; {names} "
+        "are the finest that nodes share and those around it"
+    )
+
+
+def _on(terms: Terms) -> str:
+    """What else it asks of them."""
+    asked = [
+        f"all in one domain of {terms.required}" if terms.required else "",
+        f"each {terms.segment} in one domain of {terms.segment_tier}" if terms.segment else "",
+        f"at most {terms.spread} in any domain of {terms.spread_tier}" if terms.spread else "",
+    ]
+    return "".join(f", {each}" for each in asked if each)
+
+
 def _never(reason: NeverFits) -> str:
     if not reason.matched and reason.selector:
         labels = ",".join(f"{key}={value}" for key, value in reason.selector)
@@ -93,10 +121,12 @@ def _never(reason: NeverFits) -> str:
     impossible = [short for short in reason.shortages if short.most < short.need]
     if impossible:
         return ", ".join(_at_most(short) for short in impossible) + _outside(reason)
-    if not reason.candidates and reason.tolerated:
+    if not reason.candidates and reason.tolerated and reason.terms == NO_TERMS:
         return "no node has all of it together" + _outside(reason)
-    fix = f": numNodes <= {reason.candidates}" if reason.candidates else ""
-    return f"at most {reason.candidates} such nodes exist{fix}{_outside(reason)}"
+    most = reason.candidates - reason.candidates % max(1, reason.terms.segment)
+    fix = f": numNodes <= {most}" if most else ""
+    exist = "stand so" if reason.terms != NO_TERMS else "exist"
+    return f"at most {reason.candidates} such nodes {exist}{fix}{_outside(reason)}"
 
 
 def _at_most(short: Shortage) -> str:
@@ -118,10 +148,10 @@ def _outside(reason: NeverFits) -> str:
 
 
 def _not_enough(reason: NotEnoughNodes) -> str:
-    parts = [
-        _needs(reason.need, reason.per_node),
-        f"{reason.free} of {_count(reason.candidates, 'node')} can take one now",
-    ]
+    now = f"{reason.free} of {_count(reason.candidates, 'node')} can take one now"
+    if reason.terms != NO_TERMS:
+        now = f"{reason.free} stand so now, {reason.candidates} if all were free"
+    parts = [_needs(reason.need, reason.per_node) + _on(reason.terms), now]
     if reason.best_level and reason.best_free:
         parts.append(f"best {reason.best_level} {reason.best_domain} has {reason.best_free}")
     if reason.excluded:

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from railwright_scheduler import placement
 from railwright_scheduler.cluster import AMOUNT_MAX, Cluster, Ints, Mask
 from railwright_scheduler.decisions import (
     AmountPairs,
@@ -22,7 +23,8 @@ from railwright_scheduler.decisions import (
     Shortage,
 )
 from railwright_scheduler.eligibility import Eligibility
-from railwright_scheduler.snapshot import UNKNOWN_DOMAIN, Job
+from railwright_scheduler.placement import Limits
+from railwright_scheduler.snapshot import UNKNOWN_DOMAIN, Job, Node, Terms
 
 Value = TypeVar("Value", str, int)
 
@@ -55,7 +57,8 @@ class Shapes:
         self._cluster = cluster
         self._eligibility = Eligibility(cluster.nodes)
         self._shapes: dict[object, Shape] = {}
-        self._verdicts: dict[tuple[int, int], NeverFits] = {}
+        self._verdicts: dict[tuple[int, int, Terms], NeverFits] = {}
+        self._capacity: dict[tuple[int, Limits], int] = {}
 
     def of(self, job: Job) -> Shape:
         """The job's shape; ValueError if an amount it asks for is negative."""
@@ -65,24 +68,35 @@ class Shapes:
             shape = self._shapes[key] = self._make(job)
         return shape
 
-    def never_fits(self, job: Job, shape: Shape) -> NeverFits:
+    def capacity(self, shape: Shape, limits: Limits) -> int:
+        """How many pods of this shape one gang could have, were the cluster empty and healthy."""
+        if limits == placement.ANYWHERE:
+            return shape.candidates_count
+        key = (shape.index, limits)
+        if key not in self._capacity:
+            meant = self._cluster.meant(shape.candidates, limits)
+            self._capacity[key] = placement.capacity(self._cluster.domains, meant, limits)
+        return self._capacity[key]
+
+    def never_fits(self, job: Job, shape: Shape, limits: Limits) -> NeverFits:
         """Why the cluster as it stands could not run the job, even empty and healthy."""
-        key = (shape.index, job.num_nodes)
+        key = (shape.index, job.num_nodes, job.terms)
         if key not in self._verdicts:
-            self._verdicts[key] = self._explain_never(job, shape)
+            self._verdicts[key] = self._explain_never(job, shape, limits)
         return self._verdicts[key]
 
-    def _explain_never(self, job: Job, shape: Shape) -> NeverFits:
+    def _explain_never(self, job: Job, shape: Shape, limits: Limits) -> NeverFits:
         shortages = (self._shortage(name, need, shape) for name, need in shape.per_node)
         return NeverFits(
             need=job.num_nodes,
             per_node=shape.per_node,
             matched=int(np.count_nonzero(shape.matched)),
             tolerated=int(np.count_nonzero(shape.tolerated)),
-            candidates=shape.candidates_count,
+            candidates=self.capacity(shape, limits),
             shortages=tuple(short for short in shortages if short.nodes < job.num_nodes),
             selector=_pairs(job.selector),
             untolerated=self._eligibility.lasting(job.tolerations, among=shape.matched),
+            terms=job.terms,
         )
 
     def _make(self, job: Job) -> Shape:
@@ -128,14 +142,18 @@ class Shapes:
         )
 
 
-def not_enough_nodes(cluster: Cluster, shape: Shape, usable: Mask, *, need: int) -> NotEnoughNodes:
-    """What keeps the candidates of a shape from taking ``need`` pods, given those usable now."""
+def not_enough_nodes(
+    cluster: Cluster, shape: Shape, usable: Mask, limits: Limits
+) -> NotEnoughNodes:
+    """What keeps the candidates of a shape from taking more pods, given those usable now."""
     level, domain, free = _best_domain(cluster, usable)
     return NotEnoughNodes(
-        need=need,
+        need=0,
         per_node=shape.per_node,
-        candidates=shape.candidates_count,
-        free=int(np.count_nonzero(usable)),
+        candidates=placement.capacity(
+            cluster.domains, cluster.meant(shape.candidates, limits), limits
+        ),
+        free=placement.capacity(cluster.domains, cluster.meant(usable, limits), limits),
         best_level=level,
         best_domain=domain,
         best_free=free,
@@ -150,8 +168,16 @@ def _best_domain(cluster: Cluster, usable: Mask) -> tuple[str, str, int]:
     caps = cluster.domains.total(usable.astype(np.int64), finest)
     best = int(np.argmax(caps))
     node = cluster.nodes[cluster.domains.bounds[finest][best]]
-    path = (node.name if label == UNKNOWN_DOMAIN else label for label in node.domains[:finest])
-    return cluster.levels[finest - 1], "/".join(path), int(caps[best])
+    return cluster.levels[finest - 1], _called(node, finest), int(caps[best])
+
+
+def _called(node: Node, level: int) -> str:
+    """The node's domain with those that it lies in; many sources repeat them in its name."""
+    called = ""
+    for label in node.domains[:level]:
+        step = node.name if label == UNKNOWN_DOMAIN else label
+        called = step if step.startswith(f"{called}/") or not called else f"{called}/{step}"
+    return called
 
 
 def _excluded(cluster: Cluster, shape: Shape, usable: Mask) -> tuple[Exclusion, ...]:

@@ -22,7 +22,9 @@ def against_commit(entry: Entry, seen: JobSeen | None) -> Cause | None:
         return _DELETED
     if seen.suspend:
         return _SUSPENDED
-    return None if seen.shape == entry.shape else _CHANGED
+    # Of a job that cannot be read any more no shape is known: it may be another.
+    unknown = bool(entry.shape) and not seen.shape
+    return _CHANGED if unknown or _differ(entry.shape, seen.shape) else None
 
 
 def against_run(seen: JobSeen) -> Cause | None:

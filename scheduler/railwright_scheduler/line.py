@@ -8,15 +8,21 @@ while a big job gathers its own.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
-from railwright_scheduler import fit, placement
-from railwright_scheduler.cluster import Capacity, Cluster, Mask
-from railwright_scheduler.decisions import Admit, Behind, NotEnoughNodes
+from railwright_scheduler import fit, placement, ranks
+from railwright_scheduler.cluster import Capacity, Cluster, Ints, Mask
+from railwright_scheduler.decisions import Admit, Behind, GangsAhead, NotEnoughNodes
 from railwright_scheduler.fit import Shape
+from railwright_scheduler.placement import Limits
 from railwright_scheduler.snapshot import Job
+
+EFFORT_MAX = 512
+"""What it may take to place the gangs of one decision, in nodes; one alone may take more. About two
+seconds' worth."""
 
 _NOBODY = np.iinfo(np.int64).max
 
@@ -31,35 +37,75 @@ class Line:
         self._claimed: dict[int, bool] = {}
         self._waiting: list[tuple[Job, int]] = []
         self._usable: dict[int, Mask] = {}
-        self._missing: dict[int, NotEnoughNodes] = {}
+        self._missing: dict[tuple[int, Limits], NotEnoughNodes] = {}
+        self._free: dict[tuple[int, Limits], int] = {}
+        self._effort = 0
+        self._pods = 0
+        self._is_full = False
 
-    def start(self, job: Job, shape: Shape) -> Admit | None:
-        """Give the job its nodes, if enough of them are free and unclaimed."""
+    def start(self, job: Job, shape: Shape, limits: Limits) -> Admit | GangsAhead | None:
+        """Give the job its nodes, if enough of them are free and unclaimed; in a later decision, if
+        it was much work to place those before it."""
         allowed = self._usable_by(shape) & (self._claimed_by == _NOBODY)
-        if np.count_nonzero(allowed) < job.num_nodes:
+        allowed = self._cluster.meant(allowed, limits)
+        if placement.capacity(self._cluster.domains, allowed, limits) < job.num_nodes:
             return None
-        nodes = placement.choose(
-            self._cluster.domains, allowed, self._capacity.room, count=job.num_nodes
-        )
-        self._capacity.take(nodes, shape.rows, shape.need)
+        effort = ranks.effort(job)
+        if self._is_full or (effort and self._effort and self._effort + effort > EFFORT_MAX):
+            # Nobody goes before the first that has to wait, however small.
+            self._is_full = True
+            return GangsAhead(need=job.num_nodes, pods=self._pods)
+        self._effort += effort
+        self._pods += job.num_nodes
+        placed = ranks.placed(job, self._cluster, self._choices(job, allowed, limits))
+        self._capacity.take(placed.nodes, shape.rows, shape.need)
         self._usable.clear()
+        self._free.clear()
         return Admit(
             job_uid=job.uid,
             attempt=job.attempt,
-            nodes=tuple(self._cluster.nodes[column].name for column in nodes),
-            spans=self._cluster.domains.spans(nodes),
+            nodes=tuple(self._cluster.nodes[column].name for column in placed.nodes),
+            spans=self._cluster.domains.spans(np.sort(placed.nodes)),
+            merits=placed.merits,
         )
 
-    def hold(self, job: Job, shape: Shape) -> NotEnoughNodes | Behind:
+    def _choices(self, job: Job, allowed: Mask, limits: Limits) -> Iterator[Ints]:
+        """Nodes in the fewest domains; and such as have better portions of the job in each."""
+        domains, room = self._cluster.domains, self._room_beside(job)
+        first = placement.choose(domains, allowed, room, count=job.num_nodes, limits=limits)
+        yield first
+        if job.workload is None or limits.segment > 1 or domains.finest == 0:
+            return
+        spans = (1, *domains.spans(first))
+        # What it rather has and got is not given up for others.
+        kept = max(level for level in range(limits.rather + 1) if spans[level] == 1)
+        limits = replace(limits, within=max(limits.within, kept))
+        spanned = spans[domains.finest]
+        for size in ranks.portions(job, spanned):
+            even = replace(limits, segment=size, segment_level=domains.finest)
+            if placement.capacity(domains, allowed, even) >= job.num_nodes:
+                yield placement.choose(domains, allowed, room, count=job.num_nodes, limits=even)
+
+    def _room_beside(self, job: Job) -> Ints:
+        """As if nodes that it had before had less room than any other: of equal ones those go."""
+        room = self._capacity.room
+        if not job.before:
+            return room
+        before = frozenset(job.before)
+        had = np.array([node.name in before for node in self._cluster.nodes], dtype=np.bool_)
+        return room + np.where(had, 0, int(room.max(initial=0)) + 1)
+
+    def hold(self, job: Job, shape: Shape, limits: Limits) -> NotEnoughNodes | Behind:
         """Let a job wait that could run but may not start; from here on it has its claims."""
         usable = self._usable_by(shape)
-        free = int(np.count_nonzero(usable))
+        free = self._free_for(shape, limits)
         reason: NotEnoughNodes | Behind
         if free < job.num_nodes:
-            reason = replace(self._not_enough(shape, usable), need=job.num_nodes)
+            missing = self._not_enough(shape, usable, limits)
+            reason = replace(missing, need=job.num_nodes, terms=job.terms)
         else:
             reason = self._behind(job, usable, free)
-        self._claim(shape)
+        self._claim(shape, job, limits)
         self._waiting.append((job, free))
         return reason
 
@@ -71,12 +117,20 @@ class Line:
             self._usable[shape.index] = usable
         return usable
 
-    def _not_enough(self, shape: Shape, usable: Mask) -> NotEnoughNodes:
+    def _free_for(self, shape: Shape, limits: Limits) -> int:
+        """How many of those one gang could have."""
+        key = (shape.index, limits)
+        if key not in self._free:
+            usable = self._cluster.meant(self._usable_by(shape), limits)
+            self._free[key] = placement.capacity(self._cluster.domains, usable, limits)
+        return self._free[key]
+
+    def _not_enough(self, shape: Shape, usable: Mask, limits: Limits) -> NotEnoughNodes:
         """What the shape lacks; it stays so, as nobody behind gets what its first job claims."""
-        missing = self._missing.get(shape.index)
+        missing = self._missing.get((shape.index, limits))
         if missing is None:
-            missing = fit.not_enough_nodes(self._cluster, shape, usable, need=0)
-            self._missing[shape.index] = missing
+            missing = fit.not_enough_nodes(self._cluster, shape, usable, limits)
+            self._missing[shape.index, limits] = missing
         return missing
 
     def _behind(self, job: Job, usable: Mask, free: int) -> Behind:
@@ -90,8 +144,24 @@ class Line:
             free=free,
         )
 
-    def _claim(self, shape: Shape) -> None:
-        if shape.index not in self._claimed:
+    def _claim(self, shape: Shape, job: Job, limits: Limits) -> None:
+        if not limits.within and shape.index in self._claimed:
+            return
+        wanted = shape.candidates
+        if limits.within:
+            wanted = wanted & self._likeliest(shape, job, limits)
+        else:
             self._claimed[shape.index] = True
-            unclaimed = shape.candidates & (self._claimed_by == _NOBODY)
-            self._claimed_by[unclaimed] = len(self._waiting)
+        self._claimed_by[wanted & (self._claimed_by == _NOBODY)] = len(self._waiting)
+
+    def _likeliest(self, shape: Shape, job: Job, limits: Limits) -> Mask:
+        """The domain that has to hold all of a job: of those large enough the one that has the most
+        room now. A claim on all of them would keep as much idle as the cluster has."""
+        domains, level = self._cluster.domains, limits.within
+        large, now = (
+            placement.caps(domains, self._cluster.meant(nodes, limits), limits)[level]
+            for nodes in (shape.candidates, self._usable_by(shape))
+        )
+        best = int(np.argmax(np.where(large >= job.num_nodes, now, -1)))
+        likeliest: Mask = domains.of_node[level] == best
+        return likeliest

@@ -11,9 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from railwright_scheduler.workload import Workload
+
 Amounts = Mapping[str, int]
 
 UNKNOWN_DOMAIN = ""
+
+TIERS = ("nearest", "second", "third")
+"""What levels are called whatever their names, from the finest that nodes share outwards."""
 
 
 class Unavailable(StrEnum):
@@ -44,12 +49,31 @@ class Toleration:
 
 
 @dataclass(frozen=True, slots=True)
+class Terms:
+    """What a job asks of where its nodes stand, beside being as near to each other as can be.
+
+    All stand in one domain of the tier ``required``, and of ``preferred`` where one has room. Of
+    each ``segment`` of node ranks all stand in one domain of ``segment_tier``; no domain of
+    ``spread_tier`` has more than ``spread`` of them. A tier is a level, or one of ``TIERS``; empty
+    and 0 ask for nothing.
+    """
+
+    required: str = ""
+    preferred: str = ""
+    segment: int = 0
+    segment_tier: str = ""
+    spread: int = 0
+    spread_tier: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """One machine: where it stands, what it has, and what is taken.
 
     ``domains`` runs from the coarsest level of the snapshot to the finest, as long as its
     ``levels``; UNKNOWN_DOMAIN where the node carries no label. ``used`` counts live pods and the
-    pods that committed plans still owe it.
+    pods that committed plans still owe it. ``machine`` is the kind that the cost model knows it as;
+    empty if it knows none like it.
     """
 
     name: str
@@ -59,14 +83,22 @@ class Node:
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     unavailable: Unavailable | None = None
+    machine: str = ""
+
+
+NO_TERMS = Terms()
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job that wants to start: ``num_nodes`` pods of ``per_node`` each, on distinct nodes.
+    """A job that wants to start: ``num_nodes`` pods of ``per_node`` each, on distinct nodes,
+    on these ``terms``.
 
     ``submitted_s`` orders jobs of equal priority (seconds, any epoch; the older first; then uid).
-    ``attempt`` is the number the attempt would get. ``queue`` need not exist.
+    ``attempt`` is the number the attempt would get. ``queue`` need not exist. ``workload``, if
+    it is known what they do, has as many ranks as all nodes have, ``ranks_per_node`` each.
+    ``before`` are the nodes of its last attempt's node ranks, while that is being cleared away;
+    empty for those that are blamed for its end.
     """
 
     uid: str
@@ -80,13 +112,22 @@ class Job:
     per_node: Amounts
     selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Toleration, ...] = ()
+    ranks_per_node: int = 1
+    workload: Workload | None = None
+    terms: Terms = NO_TERMS
+    before: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The world as one value; ``levels`` names the domains, the coarsest first: block, rack."""
+    """The world as one value; ``levels`` names the domains, the coarsest first: block, rack.
+
+    ``oversubscription`` says of each level how many times more its nodes can send than can leave
+    one of its domains; 1 where nobody knows, and for all of them if it is empty.
+    """
 
     levels: tuple[str, ...]
     nodes: tuple[Node, ...]
     queues: tuple[str, ...]
     jobs: tuple[Job, ...]
+    oversubscription: tuple[float, ...] = ()

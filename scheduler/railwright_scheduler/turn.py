@@ -281,7 +281,7 @@ def _queue(world: World, plan: _Plan, jobs: Mapping[str, JobSeen]) -> dict[str, 
     """Decide about every job that wants to start; admitted ones get their entry and first step."""
     entries = ledgers.by_job(plan.entries)
     waiting = [
-        _asking(seen)
+        _asking(seen, entries.get(uid, ()))
         for uid, seen in jobs.items()
         if _wants_to_start(seen, entries.get(uid, ()), world.attempts)
     ]
@@ -293,6 +293,7 @@ def _queue(world: World, plan: _Plan, jobs: Mapping[str, JobSeen]) -> dict[str, 
         nodes=debts.with_debts(world.nodes, plan.entries, pods=_pods(world)),
         queues=world.queues,
         jobs=tuple(job for job in waiting if job.uid not in held),
+        oversubscription=world.oversubscription,
     )
     decisions = decide(snapshot)
     reasons = {wait.job_uid: wait.reason for wait in decisions.waiting}
@@ -300,7 +301,8 @@ def _queue(world: World, plan: _Plan, jobs: Mapping[str, JobSeen]) -> dict[str, 
     for admit in line:
         seen = jobs[admit.job_uid]
         spans = tuple(zip(world.levels, admit.spans, strict=True))
-        if not plan.admit(_entry(seen, admit.nodes, admit.attempt, None, spans), seen):
+        entry = _entry(seen, admit.nodes, admit.attempt, None, spans)
+        if not plan.admit(replace(entry, merits=admit.merits), seen):
             # Nobody goes before the first that has to wait, however small.
             behind = [admit, *line]
             reasons |= {each.job_uid: GangsAhead(len(each.nodes), plan.unbound) for each in behind}
@@ -327,10 +329,15 @@ def _wants_to_start(
     return True
 
 
-def _asking(seen: JobSeen) -> Job:
+def _asking(seen: JobSeen, entries: tuple[Entry, ...]) -> Job:
     """The job with the number of its next attempt. All before it are over, so its record has them
     all, also those that are still in the ledger."""
-    return replace(seen.job, attempt=seen.record.attempt + 1)
+    last = max(entries, key=lambda entry: entry.attempt, default=None)
+    before = () if last is None else last.nodes
+    if last is not None and last.cause is not None:
+        blamed = (*last.cause.nodes, last.cause.node)
+        before = tuple("" if name in blamed else name for name in before)
+    return replace(seen.job, attempt=seen.record.attempt + 1, before=before)
 
 
 def _entry(

@@ -69,3 +69,4 @@ class World:
     queues: tuple[str, ...]
     jobs: tuple[JobSeen, ...]
     attempts: Mapping[AttemptKey, AttemptSeen]
+    oversubscription: tuple[float, ...] = ()

@@ -45,6 +45,7 @@ def _run(options: argparse.Namespace) -> int:
         case "list":
             return _list()
         case "build":
+            requirements.prepare()
             every = [*binaries.CONTROL_PLANE, *binaries.SIMULATED_NODES, *binaries.REAL_NODES]
             for name, path in binaries.find(every).items():
                 print(f"{name}\t{path}")

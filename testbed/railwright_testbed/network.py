@@ -56,23 +56,23 @@ def create(testbed_id: str, nodes: Sequence[str]) -> Subnets:
     with sweeping.one_at_a_time():
         # Once the bridge has its address, its route tells everybody that the subnet is taken.
         subnets = Subnets(_free_subnet())
-        _batch(_bridge_commands(testbed_id, subnets))
+        batch(_bridge_commands(testbed_id, subnets))
     for index, name in enumerate(nodes):
         namespace = kernel_objects.namespace_name(testbed_id, name)
-        _batch(_link_commands(testbed_id, namespace, index))
-        _batch(_node_commands(subnets, index, len(nodes)), namespace=namespace)
+        batch(_link_commands(testbed_id, namespace, index))
+        batch(_node_commands(subnets, index, len(nodes)), namespace=namespace)
     host_routes = [
         f"route add {subnets.pods_of(index)} via {subnets.node_address(index)}"
         for index in range(len(nodes))
     ]
-    _batch(host_routes)
+    batch(host_routes)
     return subnets
 
 
 def set_link(testbed_id: str, index: int, *, up: bool) -> None:
     """Plug a node's cable in, or pull it: nothing passes, and nobody is told."""
     link = kernel_objects.link_name(testbed_id, index)
-    _batch([f"link set {link} {'up' if up else 'down'}"])
+    batch([f"link set {link} {'up' if up else 'down'}"])
 
 
 def redirect_service(namespace: str, service: str, target: str) -> None:
@@ -143,9 +143,10 @@ def _node_commands(subnets: Subnets, index: int, count: int) -> list[str]:
     ]
 
 
-def _batch(commands: Sequence[str], *, namespace: str = "") -> None:
+def batch(commands: Sequence[str], *, namespace: str = "", program: str = "ip") -> None:
+    """Give `ip` or `tc` several commands at once, in a namespace or in none."""
     inside = ["-netns", namespace] if namespace else []
-    _run(["ip", *inside, "-batch", "-"], stdin="".join(f"{line}\n" for line in commands))
+    _run([program, *inside, "-batch", "-"], stdin="".join(f"{line}\n" for line in commands))
 
 
 def _run(command: Sequence[str], *, stdin: str = "") -> str:

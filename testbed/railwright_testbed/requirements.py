@@ -1,4 +1,4 @@
-"""What real nodes need of this machine: root, namespaces, control groups, a few packages."""
+"""What a testbed needs of this machine: root, namespaces, control groups, a few packages."""
 
 from __future__ import annotations
 
@@ -6,18 +6,30 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from railwright_testbed import kernel_objects
 from railwright_testbed.errors import TestbedError
 
-_PROGRAMS_BY_PACKAGE = {
+ProgramsByPackage = Mapping[str, tuple[str, ...]]
+"""By Debian's name of a package, the programs that it brings."""
+
+_PROGRAMS_BY_PACKAGE: ProgramsByPackage = {
     "runc": ("runc",),
-    "iproute2": ("ip",),
+    "iproute2": ("ip", "tc"),
     "iptables": ("iptables",),
     "util-linux": ("nsenter", "unshare"),
     "mount": ("mount",),
 }
+SIMULATED_NETWORKS: ProgramsByPackage = {
+    "ibsim-utils": ("ibsim", "ibsim-run"),
+    "infiniband-diags": ("ibnetdiscover",),
+    "lldpd": ("lldpd", "lldpcli"),
+}
+SYSTEM_PYTHON = "/usr/bin/python3"
+"""The one that Debian's packages bring modules for."""
+
 _PLUGINS_PACKAGE = "containernetworking-plugins"
 _PLUGINS = ("bridge", "host-local", "loopback")
 _PLUGIN_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))
@@ -42,11 +54,7 @@ def missing_for_real_nodes() -> list[str]:
 
 def missing_packages() -> list[str]:
     """Debian's names of the packages whose programs are not here."""
-    packages = [
-        package
-        for package, programs in _PROGRAMS_BY_PACKAGE.items()
-        if not all(shutil.which(program) for program in programs)
-    ]
+    packages = _without(_PROGRAMS_BY_PACKAGE)
     if plugin_folder() is None:
         packages.append(_PLUGINS_PACKAGE)
     return packages
@@ -65,7 +73,44 @@ def install_packages() -> None:
     missing = missing_for_real_nodes()
     if missing:
         raise TestbedError("real nodes cannot run here; missing: " + "; ".join(missing))
-    packages = missing_packages()
+    _install(missing_packages())
+
+
+def prepare() -> None:
+    """Install all packages now, if this user may: later they would change what is mounted into
+    containers that run, and two that install at once refuse each other. Who needs one that is not
+    to be had is told then."""
+    if os.geteuid() == 0 and shutil.which("apt-get") is not None:
+        try:
+            _install([*missing_packages(), *_without(SIMULATED_NETWORKS)])
+        except TestbedError as error:
+            print(f"not installed: {error}", file=sys.stderr)
+
+
+def install(programs: ProgramsByPackage) -> None:
+    """Install the packages of programs that are not here."""
+    _install(_without(programs))
+
+
+def install_modules(modules: Mapping[str, str]) -> None:
+    """Install the packages of these modules, by package, that the system's own Python has not."""
+    _install([package for package, module in modules.items() if not _is_importable(module)])
+
+
+def _is_importable(module: str) -> bool:
+    command = [SYSTEM_PYTHON, "-c", f"import {module}"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def _without(programs: ProgramsByPackage) -> list[str]:
+    return [
+        package
+        for package, its in programs.items()
+        if not all(shutil.which(program) for program in its)
+    ]
+
+
+def _install(packages: list[str]) -> None:
     if not packages:
         return
     print(f"installing {' '.join(packages)}", file=sys.stderr)

@@ -2,7 +2,8 @@
 
 Prints one JSON object: CPU milliseconds (best and worst of the rounds) for a cluster that is three
 quarters busy, for an empty one, for an empty one without topology labels, and for a gang of all
-nodes. The bars are 100 ms for the queues and 1,000 ms for the gang.
+nodes; and for gangs whose ranks are mapped, each round another job, as answers are remembered. The
+bars are 100 ms for the queues and 1,000 ms for the gangs.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import json
 import random
 import time
+from dataclasses import replace
 
 from railwright_scheduler import Job, Node, Snapshot, decide
+from railwright_scheduler.workload import Parallelism, Recipe, Transformer, Workload
 
 GPU = "nvidia.com/gpu"
 NODES = 2_000
@@ -19,6 +22,9 @@ JOBS = 1_000
 ROUNDS = 5
 RACK, BLOCK, SPINE = 8, 64, 512
 LEVELS = ("spine", "block", "rack")
+
+DENSE = Transformer(96, 12_288, 96, 96, 128, 4 * 12_288, 51_200)
+MIXTURE = Transformer(40, 4096, 32, 8, 128, 1536, 128_000, gated=True, experts=128, chosen=8)
 
 # What clusters report: most jobs are small, most GPUs in large ones. (nodes, GPUs each): weight.
 MIX = {
@@ -37,18 +43,26 @@ MIX = {
 
 def main() -> None:
     worlds = {
-        "busy": _world(busy=0.75, labelled=True, jobs=JOBS),
-        "empty": _world(busy=0.0, labelled=True, jobs=JOBS),
-        "unlabelled": _world(busy=0.0, labelled=False, jobs=JOBS),
-        "one_gang": _one_gang(NODES),
-        "one_gang_ragged": _one_gang(NODES * 3 // 4, busy=0.2),
+        "busy": [_world(busy=0.75, labelled=True, jobs=JOBS)] * ROUNDS,
+        "empty": [_world(busy=0.0, labelled=True, jobs=JOBS)] * ROUNDS,
+        "unlabelled": [_world(busy=0.0, labelled=False, jobs=JOBS)] * ROUNDS,
+        "one_gang": [_one_gang(NODES)] * ROUNDS,
+        "one_gang_ragged": [_one_gang(NODES * 3 // 4, busy=0.2)] * ROUNDS,
+        "one_gang_mapped": _mapped(DENSE, Parallelism(tensor=8, pipeline=16, data=125)),
+        "one_gang_mapped_ragged": _mapped(
+            DENSE, Parallelism(tensor=8, pipeline=12, data=125), busy=0.2
+        ),
+        "one_gang_mapped_experts": _mapped(MIXTURE, Parallelism(pipeline=5, data=3200, expert=64)),
+        "a_gang_mapped_by_choice": _mapped(
+            DENSE, Parallelism(tensor=8, pipeline=16, data=32), busy=0.4
+        ),
     }
     print(json.dumps({"nodes": NODES, "jobs": JOBS} | {k: _measure(v) for k, v in worlds.items()}))
 
 
-def _measure(snapshot: Snapshot) -> dict[str, float | int]:
+def _measure(rounds: list[Snapshot]) -> dict[str, float | int]:
     times_ms = []
-    for _ in range(ROUNDS):
+    for snapshot in rounds:
         start = time.process_time()
         decisions = decide(snapshot)
         times_ms.append(round((time.process_time() - start) * 1000, 1))
@@ -82,6 +96,18 @@ def _one_gang(nodes: int, busy: float = 0.0) -> Snapshot:
         queues=("default",),
         jobs=(_job(0, nodes, 8, rng),),
     )
+
+
+def _mapped(model: Transformer, split: Parallelism, *, busy: float = 0.0) -> list[Snapshot]:
+    """A gang that says what it does, on a network with half and a quarter of the uplinks."""
+    found = []
+    for number in range(ROUNDS):
+        recipe = Recipe(2048 + 128 * number, 1, 16 * split.data, sequence_parallel=True)
+        bare = _one_gang(split.ranks // 8, busy)
+        job = replace(bare.jobs[0], ranks_per_node=8, workload=Workload(model, split, recipe))
+        nodes = tuple(replace(node, machine="DGX A100") for node in bare.nodes)
+        found.append(replace(bare, jobs=(job,), nodes=nodes, oversubscription=(4.0, 2.0, 1.0)))
+    return found
 
 
 def _node(number: int, busy: float, labelled: bool, rng: random.Random) -> Node:

@@ -14,19 +14,17 @@ CALLS_OUT = re.compile(
     r"import requests|import httpx|import socket\b(?!.*hostname)"
 )
 DOOR = "operator/railwright_operator/kube/client.py"
+AGENT = "topology/railwright_agent"
 REFERENCES = re.compile(r"^namespaces?$|Namespace$|^url$|Url$|URL$")
 
 
 def test_the_operator_opens_connections_in_one_file_alone() -> None:
-    folders = ("operator", "scheduler", "topology")
-    files = [path for folder in folders for path in sorted((tree.ROOT / folder).rglob("*.py"))]
-    found = {
-        tree.name_of(path)
-        for path in files
-        for line in path.read_text(encoding="utf-8").splitlines()
-        if CALLS_OUT.search(line) and path.name != "settings.py"
-    }
+    found = _calling_out("operator", "scheduler", "topology/railwright_topology")
     assert found == {DOOR}, f"only {DOOR} may call out: {sorted(found)}"
+
+
+def test_agents_open_connections_to_each_other_in_one_file_alone() -> None:
+    assert _calling_out(AGENT) == {f"{AGENT}/prober.py"}
 
 
 def test_no_field_of_ours_names_another_namespace_or_an_address() -> None:
@@ -37,6 +35,16 @@ def test_no_field_of_ours_names_another_namespace_or_an_address() -> None:
             continue  # Written by the operator alone.
         named = [name for name in _fields(schema["properties"]["spec"]) if REFERENCES.search(name)]
         assert not named, f"{file.name}: {named}"
+
+
+def _calling_out(*folders: str) -> set[str]:
+    files = [path for folder in folders for path in sorted((tree.ROOT / folder).rglob("*.py"))]
+    return {
+        tree.name_of(path)
+        for path in files
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if CALLS_OUT.search(line) and path.name != "settings.py"
+    }
 
 
 def _fields(schema: Any) -> list[str]:

@@ -34,6 +34,8 @@ SURFACES: dict[str, list[str]] = {
         "Shortage",
         "Snapshot",
         "Taint",
+        "Terms",
+        "TierMissing",
         "Toleration",
         "Unavailable",
         "Wait",

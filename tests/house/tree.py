@@ -12,8 +12,11 @@ ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = ("operator", "scheduler", "topology", "worker")
 PACKAGES = (
     "operator/railwright_api",
+    "operator/railwright_cli",
     "operator/railwright_operator",
+    "operator/railwright_reading",
     "scheduler/railwright_scheduler",
+    "topology/railwright_agent",
     "topology/railwright_topology",
     "worker/railwright",
 )

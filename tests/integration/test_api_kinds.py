@@ -146,16 +146,15 @@ def test_a_status_that_says_nonsense_is_refused(
         admin.patch(f"{jobs}/train/status", {"status": status})
 
 
-def test_a_fabric_starts_with_blocks_and_racks_and_there_is_one(admin: ApiClient) -> None:
+def test_a_fabric_starts_without_labels_of_the_sites_own_and_there_is_one(admin: ApiClient) -> None:
     fabric = manifests.cluster_object("Fabric")
     del fabric["spec"]
     path = manifests.path(names.FABRICS) + manifests.ASK
     stored = Fabric.model_validate(admin.post(path, fabric))
-    assert stored.spec.levels == ("railwright.dev/block", "railwright.dev/rack")
+    assert stored.spec.levels == ()
     with pytest.raises(ApiError, match=r"other.* is not .*default.*a cluster has one Fabric"):
         admin.post(path, manifests.cluster_object("Fabric", "other"))
     for levels, words in (
-        ([], "at least 1"),
         (["a/b"] * 2, "Duplicate value"),
         (["not a label"], "should match"),
         ([f"l{number}" for number in range(9)], "at most 8"),

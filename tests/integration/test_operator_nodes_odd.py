@@ -8,6 +8,7 @@ import pytest
 
 from integration.operator_site import Floor, Json, Site
 from railwright_api import names
+from railwright_operator.kube.paths import NODES
 from railwright_testbed import waiting
 from railwright_testbed.api_client import ApiError
 
@@ -34,10 +35,12 @@ def _until_said(site: Site, node: str, key: str, words: str) -> None:
 
 
 def _in_company(site: Site, level: str) -> int:
-    """How many nodes are not the first of their domain of this level; one without the label is."""
-    status = site.admin.get(FABRIC)["status"]
-    counts = {each["level"]: int(each["count"]) for each in status["domains"]}
-    return int(status["nodes"]) - counts[level]
+    """How many nodes share their domain of this level with an earlier one."""
+    nodes = site.admin.get(NODES)["items"]
+    named = [node["metadata"]["labels"].get(level) for node in nodes]
+    domains = site.admin.get(FABRIC)["status"]["domains"]
+    counts = {each["level"]: int(each["count"]) for each in domains}
+    return sum(1 for name in named if name) - counts.get(level, 0)
 
 
 def _label(site: Site, node: str, **labels: str | None) -> None:
@@ -49,8 +52,8 @@ def test_a_node_without_a_rack_is_in_no_known_one_and_said_so(site: Site, floor:
     missing, empty, *_ = floor.nodes
     _label(site, missing, rack=None)
     _label(site, empty, rack="")
-    unknown = "the node stands in no known domain of this level"
-    _until_said(site, missing, names.LABEL_RACK, f"the label is missing: {unknown}")
+    unknown = "no source says which domain of this level the node stands in"
+    _until_said(site, missing, names.LABEL_RACK, unknown)
     _until_said(site, empty, names.LABEL_RACK, f"the label is empty: {unknown}")
     # Both racks that are left of four nodes: the one that is whole comes first.
     assert floor.apply("job").until_bound()["nodes"] == floor.nodes[2:]

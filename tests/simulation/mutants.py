@@ -220,7 +220,7 @@ def retries_at_once(original: Original) -> Original:
 
 
 def number_reused(original: Original) -> Original:
-    return lambda seen: replace(seen.job, attempt=max(seen.record.attempt, 1))
+    return lambda seen, _: replace(seen.job, attempt=max(seen.record.attempt, 1))
 
 
 def sweeps_living(original: Original) -> Original:

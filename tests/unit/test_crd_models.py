@@ -84,3 +84,35 @@ def test_the_longest_pod_name_stays_within_what_a_host_name_may_have() -> None:
     job = "x" * names.JOB_NAME_LENGTH_MAX
     assert len(names.pod_name(job, 9_999, 16_383)) == names.POD_NAME_LENGTH_MAX
     assert names.pod_name("train", 2, 0) == "train-2-0"
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (
+            {"topology": {"segment": {"tier": "nearest", "nodes": 3}}},
+            "numNodes is 2: expected a multiple of topology.segment.nodes, which is 3",
+        ),
+        (
+            {
+                "workload": {
+                    "model": {
+                        "layers": 2,
+                        "hidden": 64,
+                        "heads": 4,
+                        "feedForward": 256,
+                        "vocabulary": 100,
+                    },
+                    "parallelism": {"data": 3},
+                    "training": {"sequence": 16, "globalBatch": 3},
+                }
+            },
+            "workload.parallelism has 3 ranks and 0 servers, but 2 nodes of 1 processes each",
+        ),
+    ],
+)
+def test_what_got_past_the_schema_and_does_not_come_out_even_is_not_read(
+    spec: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ValidationError, match=words):
+        TrainingJob.model_validate(STORED | {"spec": STORED["spec"] | spec})

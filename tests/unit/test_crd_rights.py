@@ -17,7 +17,6 @@ DOCUMENTS: list[Document] = list(
 VERBS = {"get", "list", "watch", "create", "update", "patch", "delete"}
 RESOURCES_NEVER = {
     "secrets",
-    "configmaps",
     "namespaces",
     "serviceaccounts",
     "serviceaccounts/token",
@@ -60,6 +59,16 @@ def test_rights_are_named_one_by_one() -> None:
 
 def test_nothing_is_granted_that_leads_to_more_rights() -> None:
     assert not {resource for _, resource, _ in rights()} & RESOURCES_NEVER
+
+
+def test_files_are_read_in_its_own_namespace_alone_and_never_changed() -> None:
+    reading = [
+        (role["kind"], role["metadata"].get("namespace"), rule["verbs"])
+        for role in roles()
+        for rule in role["rules"]
+        if "configmaps" in rule["resources"]
+    ]
+    assert reading == [("Role", "railwright-system", ["list", "watch"])]
 
 
 def test_pods_and_nodes_are_never_changed() -> None:

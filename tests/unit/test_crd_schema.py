@@ -13,10 +13,9 @@ import yaml
 from house import tree
 from railwright import wire
 from railwright_api import generate, names, schema, structural, training_job
-from railwright_api.fabric import FabricSpec
 from railwright_api.schema import Definition
 from railwright_scheduler.attempt import phases
-from railwright_topology import tiers
+from railwright_topology.sources import labels
 
 Json = dict[str, Any]
 
@@ -130,7 +129,7 @@ def test_limits_and_closed_sets_are_those_of_the_other_parts() -> None:
     assert training_job.LAST_LINES_LENGTH_MAX == wire.LAST_LINES_BYTES_MAX
     assert [one.value for one in training_job.Activity] == [one.value for one in wire.Phase]
     assert [one.value for one in training_job.Phase] == [one.value for one in phases.Phase]
-    assert FabricSpec().levels == tiers.DEFAULT_LEVELS
+    assert labels.OWN_LEVELS == (names.LABEL_BLOCK, names.LABEL_RACK)
 
 
 def test_a_placement_and_a_job_show_a_constant_kind_to_readers() -> None:

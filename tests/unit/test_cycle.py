@@ -30,6 +30,9 @@ class Replaced:
         self.acted = 0
         self._world = world
 
+    async def hear(self) -> None:
+        """There is no news of the network."""
+
     def look(self, ledger: object) -> Iterator[World | None]:
         yield None
         yield self._world

@@ -14,6 +14,7 @@ from railwright_scheduler import (
     QueueMissing,
     Reason,
     Shortage,
+    TierMissing,
     amount,
     code,
     decide,
@@ -26,6 +27,7 @@ def test_the_codes_are_a_closed_set() -> None:
     reasons: list[Reason] = [
         QueueMissing("q", ()),
         PriorityClassMissing("c", ()),
+        TierMissing("t", ()),
         NeverFits(1, (), 0, 0, 0, (), (), ()),
         NotEnoughNodes(1, (), 1, 0, "", "", 0, ()),
         Behind(2, "team/a", first_need=1, first_free=0, need=1, free=1),

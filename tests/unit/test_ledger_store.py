@@ -18,6 +18,7 @@ from railwright_operator.write import ledger as store
 from railwright_operator.write.ledger import DeposedError, LedgerStore
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
+from railwright_scheduler.merits import Crossing, Merits, Predicted
 from worlds import attempts
 
 WORDS = st.text(st.characters(codec="utf-8"), max_size=40)
@@ -33,6 +34,15 @@ CAUSES = st.builds(
     exit_code=st.none() | st.integers(-255, 255),
     signal=st.none() | st.sampled_from(["SIGKILL", "SIGSEGV"]),
     last_lines=WORDS,
+)
+
+SIZES = st.integers(0, 2**53)
+STEP = st.integers(0, 10**10)
+MERITS = st.builds(
+    Merits,
+    st.lists(st.builds(Crossing, NAMES, SIZES, SIZES), max_size=3).map(tuple),
+    st.none() | st.builds(Predicted, st.lists(NAMES, max_size=2).map(tuple), STEP, STEP, STEP),
+    st.integers(0, 9),
 )
 
 
@@ -51,6 +61,7 @@ def entries(draw: st.DrawFn, uid: str) -> Entry:
         cause=cause,
         spans=tuple(draw(st.dictionaries(NAMES, st.integers(0, 2**31), max_size=2)).items()),
         shape=draw(WORDS),
+        merits=draw(st.none() | MERITS),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from railwright_api import names
+from railwright_operator.discovery import Discovery
 from railwright_operator.kube import errors, paths
 from railwright_operator.kube.client import Api
 from railwright_operator.kube.errors import RequestFailed
@@ -35,10 +36,12 @@ class Office:
         self.store, self.site = Store(), Site()
         self.jobs = Jobs(lambda raw: raw)
         self.nodes: dict[str, NodeRecord] = {}
+        self.discovery = Discovery(self.site, wake=lambda: None)
         self.reporter = SiteReporter(
             cast("Api", self.store),
             site=self.site,
             jobs=self.jobs,
+            discovery=self.discovery,
             nodes=self.nodes,
             clock=time.monotonic,
         )
@@ -51,6 +54,18 @@ class Office:
         path = paths.one(plural, raw["metadata"]["name"])
         self.store.put(path, raw)
         return path
+
+    def node(self, name: str, *, unread: dict[str, str] | None = None, **labels: str) -> None:
+        record = observing.node_record(name)
+        self.nodes[name] = record = replace(record, labels=labels, unread=unread or {})
+        self.discovery.node_changed(None, record)
+
+    async def report(self) -> Raw:
+        """Have it written; the fabric's status."""
+        await self.discovery.refresh()
+        await self.reporter.report()
+        status: Raw = self.store.objects[paths.one(FABRICS, "default")]["status"]
+        return status
 
     def while_patching(self, plural: str, name: str, act: Callable[[], None]) -> None:
         self.store.meanwhile["patch", paths.status(paths.one(plural, name))] = act
@@ -112,41 +127,32 @@ async def test_statuses_that_say_what_is_are_not_written_again() -> None:
 
 async def test_nodes_that_cannot_be_made_out_are_named_with_what_is_wrong() -> None:
     office = Office()
-    office.add(FABRICS, fabric("block", "rack", "nobody's", version=2))
-    placed = {"block": "b1", "rack": "r1"}
-    unread = {"nvidia.com/gpu": "'-1' is not a whole number, such as 8"}
-    for name, labels, strange in (
-        ("n3", placed, {}),
-        ("n2", {"rack": "r1"}, {}),
-        ("n1", placed | {"rack": ""}, unread),
-    ):
-        office.nodes[name] = replace(observing.node_record(name), labels=labels, unread=strange)
-    await office.reporter.report()
-    status = office.store.objects[paths.one(FABRICS, "default")]["status"]
+    office.add(FABRICS, fabric("block", "rack", "nobodys", version=2))
+    office.node("n3", block="b1", rack="r1")
+    office.node("n2", rack="r1")
+    office.node("n1", unread={"nvidia.com/gpu": "'-1' is not a whole number"}, block="b1", rack="")
+    status = await office.report()
+    unsaid = "no source says which domain of this level the node stands in"
     assert [(each["node"], each["key"], each["message"]) for each in status["problems"]] == [
-        ("n1", "rack", "the label is empty: the node stands in no known domain of this level"),
-        (
-            "n1",
-            "nvidia.com/gpu",
-            "'-1' is not a whole number, such as 8; 8 counts, what was last read",
-        ),
-        ("n2", "block", "the label is missing: the node stands in no known domain of this level"),
+        ("n1", "rack", f"the label is empty: {unsaid}"),
+        ("n1", "nvidia.com/gpu", "'-1' is not a whole number; 8 counts, what was last read"),
+        ("n2", "block", unsaid),
+        ("n2", "rack", unsaid),
     ]
-    assert status["domains"] == [
-        {"level": "block", "count": 1},
-        {"level": "rack", "count": 2},
-        {"level": "nobody's", "count": 0},
+    assert [(each["level"], each["count"], each["largest"]) for each in status["domains"]] == [
+        ("block", 1, 2),
+        ("rack", 1, 1),
     ]
+    assert status["summary"] == "1 > 1"
 
 
 async def test_only_the_first_of_many_problems_are_told_and_all_are_counted() -> None:
     office = Office()
     office.add(FABRICS, fabric("rack", version=2))
-    office.nodes["a"] = replace(observing.node_record("a"), labels={"rack": "r"})
+    office.node("a", rack="r")
     for number in range(40):
-        office.nodes[str(number)] = observing.node_record(f"n{number:02d}")
-    await office.reporter.report()
-    status = office.store.objects[paths.one(FABRICS, "default")]["status"]
+        office.node(f"n{number:02d}")
+    status = await office.report()
     assert [each["node"] for each in status["problems"]] == [f"n{n:02d}" for n in range(16)]
     assert status["problemCount"] == 40
 

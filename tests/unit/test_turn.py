@@ -81,13 +81,25 @@ def test_a_commit_under_way_is_owed_every_rank_that_does_not_run(line: str, free
 
 def test_a_job_changed_while_its_gang_is_bound_starts_again_as_it_is() -> None:
     attempts = {("a", 1): AttemptSeen(pods=pods("- ."), placed=True)}
-    under_way = (entry(shape="before"),)
-    changed = world_of(seen(shape="now"), nodes=FREE, entries=under_way, attempts=attempts)
+    under_way = (entry(shape="2-before"),)
+    changed = world_of(seen(shape="2-now"), nodes=FREE, entries=under_way, attempts=attempts)
     taken = turn.take(changed)
     assert entries(taken) == ["a/1 Aborting n0 n1"]
     assert deleted(taken) == ["u10"]
     record = taken.records["a"]
     assert (record.ended, record.failures, record.backoff_s) == (1, 0, 0)
+
+
+@pytest.mark.parametrize(("shape", "goes_on"), [("1-before", True), ("2-now", True), ("", False)])
+def test_a_commit_under_way_goes_on_where_shapes_cannot_be_compared(
+    shape: str, goes_on: bool
+) -> None:
+    """After an upgrade; but of a job that cannot be read any more no shape is known."""
+    attempts = {("a", 1): AttemptSeen(pods=pods("- ."), placed=True)}
+    world = world_of(
+        seen(shape=shape), nodes=FREE, entries=(entry(shape="2-now"),), attempts=attempts
+    )
+    assert (entries(turn.take(world)) == ["a/1 Committing n0 n1"]) is goes_on
 
 
 def test_a_running_job_whose_shape_was_changed_unseen_starts_again_in_the_new_one() -> None:
@@ -179,6 +191,17 @@ def test_a_lost_node_that_let_go_of_its_pod_is_used_again_while_others_have_not(
         world_of(seen(RECOVERING), nodes=nodes, entries=(entry(cause=both),), attempts=attempts)
     )
     assert entries(taken) == ["a/1 Aborting n0 n1", "a/2 Committing n1 n2"]
+
+
+def test_of_equal_nodes_a_job_gets_those_back_that_are_not_blamed() -> None:
+    attempts = {("a", 1): AttemptSeen(pods=pods("n1~ ."))}
+    both = entry(cause=LOST, nodes=("n1", "n4"))
+    nodes = (node("n1", used={GPU: 8}), *(node(f"n{at}") for at in range(2, 6)))
+    world = world_of(seen(RECOVERING), nodes=nodes, entries=(both,), attempts=attempts)
+    assert entries(turn.take(world)) == ["a/1 Aborting n1 n4", "a/2 Committing n2 n4"]
+    blamed = replace(both, cause=Cause(CauseCode.RANK_FAILED, "it failed", node="n4"))
+    world = world_of(seen(RECOVERING), nodes=nodes, entries=(blamed,), attempts=attempts)
+    assert entries(turn.take(world)) == ["a/1 Aborting n1 n4", "a/2 Committing n2 n3"]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from random import Random
 from typing import Any, cast
 
 from railwright import wire
+from railwright_operator.discovery import Discovery
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.machines import Machines
 from railwright_operator.observe import Observer
@@ -72,10 +73,12 @@ class Watched:
             clock=self.clock,
             rng=Random(0),
         )
+        site = Site()
         self.observer = Observer(
             jobs=self.jobs,
-            site=Site(),
+            site=site,
             pods=self.pods,
+            discovery=Discovery(site, wake=lambda: None),
             machines=Machines(self.nodes, self.pods),
             sessions=self.sessions,
             kubelets=self.kubelets,

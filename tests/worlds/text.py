@@ -10,8 +10,9 @@
 A node's column that is none of ``node state taints labels`` and names no resource is a level, the
 coarsest first. Resources are ``gpu cpu memory pods`` or any name with a slash; ``3/8`` is 3 free of
 8, ``8`` a node with nothing in use; CPU in cores or ``500m``, memory in bytes or with a binary
-unit. A job's ``nodes`` must be there; ``uid`` is the name, ``submitted`` its row. A dash leaves a
-cell empty. Lines ``levels a b`` and ``queues a b`` replace what the header and ``default`` say.
+unit. A job's ``terms`` are such as ``required=rack,segment=4@rack``. A job's ``nodes`` must be
+there; ``uid`` is the name, ``submitted`` its row. A dash leaves a cell empty. Lines ``levels a b``
+and ``queues a b`` replace what the header and ``default`` say.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from railwright_scheduler import (
     Node,
     Snapshot,
     Taint,
+    Terms,
     Toleration,
     Unavailable,
     code,
@@ -139,6 +141,20 @@ def _job(row: Row, turn: int) -> Job:
         },
         selector=_labels(row.get("selector", "")),
         tolerations=tuple(map(_toleration, filter(None, row.get("tolerations", "").split(",")))),
+        terms=_terms(_labels(row.get("terms", ""))),
+    )
+
+
+def _terms(said: dict[str, str]) -> Terms:
+    segment, _, segment_tier = said.get("segment", "").partition("@")
+    spread, _, spread_tier = said.get("spread", "").partition("@")
+    return Terms(
+        required=said.get("required", ""),
+        preferred=said.get("preferred", ""),
+        segment=int(segment or 0),
+        segment_tier=segment_tier,
+        spread=int(spread or 0),
+        spread_tier=spread_tier,
     )
 
 

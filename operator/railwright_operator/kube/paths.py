@@ -32,6 +32,11 @@ def node(name: str) -> str:
     return f"{NODES}/{_part(name)}"
 
 
+def config_maps(namespace: str) -> str:
+    """The ConfigMaps of a namespace."""
+    return f"/api/v1/namespaces/{_part(namespace)}/configmaps"
+
+
 def kubelet_lease(node: str) -> str:
     """The Lease that a node's kubelet renews."""
     return f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{_part(node)}"

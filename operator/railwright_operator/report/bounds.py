@@ -14,6 +14,7 @@ from railwright_api.training_job import LAST_LINES_LENGTH_MAX
 
 SENTENCE_BYTES_MAX = 1024
 """What events.k8s.io takes of a note; it counts bytes."""
+NAME_BYTES_MAX = 1024
 WORD_LENGTH_MAX = 128
 UNNAMED = "Unknown"
 
@@ -21,6 +22,11 @@ UNNAMED = "Unknown"
 def sentence(text: str) -> str:
     """As much of the text as a message or a note takes."""
     return wire.fitted(plain(text), SENTENCE_BYTES_MAX)
+
+
+def name(text: str) -> str:
+    """As much of the text as what names something takes."""
+    return wire.fitted(plain(text), NAME_BYTES_MAX) or UNNAMED
 
 
 def plain(text: str, *, kept: str = "") -> str:

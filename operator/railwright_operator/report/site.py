@@ -5,21 +5,19 @@ from __future__ import annotations
 import asyncio
 import collections
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from railwright_api import names
-from railwright_api.fabric import PROBLEMS_MAX
+from railwright_operator.discovery import Discovery, Found
 from railwright_operator.kube import bodies, errors, paths
 from railwright_operator.kube.client import Api
-from railwright_operator.report import bounds
+from railwright_operator.report import fabric
 from railwright_operator.report.status import difference
-from railwright_operator.slices import Slice
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.records import NodeRecord
 from railwright_operator.watch.site import Site
 from railwright_scheduler.attempt.phases import FINAL
-from railwright_topology import tiers
 
 logger = logging.getLogger(__name__)
 
@@ -37,14 +35,18 @@ class SiteReporter:
         *,
         site: Site,
         jobs: Jobs,
+        discovery: Discovery,
         nodes: Mapping[str, NodeRecord],
         clock: Callable[[], float],
     ) -> None:
         self._api = api
         self._site = site
         self._jobs = jobs
+        self._discovery = discovery
         self._nodes = nodes
         self._clock = clock
+        self._told_of: Found | None = None
+        self._standing: Status = {}
 
     def __repr__(self) -> str:
         return f"<SiteReporter {self._site!r}>"
@@ -59,7 +61,12 @@ class SiteReporter:
         """Write what changed. What goes wrong with one object is logged and leaves the others."""
         for name, status in self._queues().items():
             await self._one(names.QUEUES, self._site.queue(name), status)
-        await self._one(names.FABRICS, self._site.fabric, await self._fabric())
+        try:
+            status = await self._fabric()
+        except Exception as error:
+            logger.exception("status not made", extra={"kind": names.FABRICS, "error": str(error)})
+        else:
+            await self._one(names.FABRICS, self._site.fabric, status)
 
     def _queues(self) -> dict[str, Status]:
         waiting: collections.Counter[str] = collections.Counter()
@@ -72,24 +79,11 @@ class SiteReporter:
         }
 
     async def _fabric(self) -> Status:
-        levels = self._site.levels
-        nodes = sorted(self._nodes.values(), key=lambda node: node.name)
-        labelled = tiers.present(levels, (node.labels for node in nodes))
-        places: list[tuple[str, ...]] = []
-        problems: list[Status] = []
-        shared = Slice(self._clock)
-        for node in nodes:
-            if shared.over:
-                await shared.others()
-            places.append(tiers.path(node.labels, levels))
-            problems.extend(_problems(node, labelled))
-        counts = zip(levels, tiers.census(places, levels), strict=True)
-        return {
-            "nodes": len(nodes),
-            "domains": [{"level": level, "count": count} for level, count in counts],
-            "problems": problems[:PROBLEMS_MAX],
-            "problemCount": len(problems),
-        }
+        found = self._discovery.found
+        if found is not self._told_of:
+            self._standing = await asyncio.to_thread(fabric.standing, found)
+            self._told_of = found
+        return self._standing | await fabric.problems(found, self._nodes, self._clock)
 
     async def _one(self, plural: str, raw: Mapping[str, Any] | None, status: Status) -> None:
         if raw is None:
@@ -116,16 +110,3 @@ class SiteReporter:
         path = paths.status(paths.one(plural, metadata["name"]))
         written: Mapping[str, Any] = await self._api.patch(path, body)
         return written
-
-
-def _problems(node: NodeRecord, levels: Collection[str]) -> Iterator[Status]:
-    """Levels that this node stands in no known domain of, and amounts that are none."""
-    for level in levels:
-        if not node.labels.get(level):
-            what = "the label is empty" if level in node.labels else "the label is missing"
-            said = f"{what}: the node stands in no known domain of this level"
-            yield {"node": node.name, "key": level, "message": said}
-    for resource, why in sorted(node.unread.items()):
-        counted = node.allocatable.get(resource, 0)
-        said = bounds.sentence(f"{why}; {counted} counts, what was last read")
-        yield {"node": node.name, "key": resource, "message": said}

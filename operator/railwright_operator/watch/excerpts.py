@@ -172,6 +172,14 @@ class PriorityClass(Struct, frozen=True):
     value: int
 
 
+class ConfigMap(Struct, rename="camel", frozen=True):
+    """A ConfigMap."""
+
+    metadata: Identity
+    data: dict[str, str] = {}
+    binary_data: dict[str, str] = {}
+
+
 class ListMetadata(Struct, frozen=True):
     """Of which version a page is, and how to ask for the next one."""
 

@@ -20,10 +20,12 @@ from railwright import wire
 from railwright_api.quantities import QuantityError
 from railwright_api.training_job import TrainingJob
 from railwright_operator.watch import amounts, causes, excerpts
+from railwright_reading import terms, workloads
 from railwright_scheduler.attempt.causes import Cause
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord, ResumePoint
-from railwright_scheduler.snapshot import Amounts, Toleration
+from railwright_scheduler.snapshot import NO_TERMS, Amounts, Terms, Toleration
+from railwright_scheduler.workload import Workload
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +43,8 @@ class Known:
     selector: Mapping[str, str]
     tolerations: tuple[Toleration, ...]
     submitted_s: int
+    workload: Workload | None
+    terms: Terms
     shape: str
     record: JobRecord
 
@@ -89,10 +93,17 @@ ATTEMPT_MAX = 999_999
 NODES_SIZE_MAX = 1_000_000
 """An aborting entry repeats them, and must fit in the ledger."""
 
-SHAPE = ("numNodes", "numProcPerNode", "priorityClassName", "resourcesPerNode", "template")
-"""Fields of the spec that its pods are made from."""
+SHAPE = (
+    "numNodes",
+    "numProcPerNode",
+    "priorityClassName",
+    "resourcesPerNode",
+    "template",
+    "topology",
+)
+"""Fields of the spec that an attempt is made from."""
 
-SHAPE_VERSION = 1
+SHAPE_VERSION = 2
 """Raise it with every change of ``SHAPE``, and of what the API server fills in there by itself:
 shapes of two versions cannot be compared, and no running job is to end for an upgrade."""
 
@@ -208,10 +219,13 @@ class Jobs:
                 f"its pods ask for {len(per_node)} resources, at most {RESOURCES_MAX}"
             )
         created = datetime.datetime.fromisoformat(metadata["creationTimestamp"])
+        job = TrainingJob.model_validate(raw)
         return Known(
             uid=str(metadata["uid"]),
             raw=raw,
-            job=TrainingJob.model_validate(raw),
+            job=job,
+            terms=terms.terms(job.spec.topology) if job.spec.topology else NO_TERMS,
+            workload=workloads.workload(job.spec.workload) if job.spec.workload else None,
             per_node=per_node,
             selector=spec.get("nodeSelector", {}),
             tolerations=_tolerations(spec),

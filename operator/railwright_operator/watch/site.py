@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from railwright_api import names
+from railwright_operator.watch import excerpts
 from railwright_operator.watch.excerpts import PriorityClass
 from railwright_scheduler.decisions import PriorityClassMissing
-from railwright_topology import tiers
 
 PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+CLASSES = excerpts.of(PriorityClass)
 GONE_REMEMBERED_MAX = 1_000
 
 Raw = Mapping[str, Any]
@@ -102,9 +103,8 @@ class Site:
 
     @property
     def levels(self) -> tuple[str, ...]:
-        """The node labels that name domains, the coarsest first."""
-        levels = (self.fabric or {}).get("spec", {}).get("levels")
-        return tuple(levels) if levels else tiers.DEFAULT_LEVELS
+        """The node labels of the site's own choice that name domains, the coarsest first."""
+        return tuple((self.fabric or {}).get("spec", {}).get("levels") or ())
 
     @property
     def fabric(self) -> Raw | None:

@@ -1,4 +1,4 @@
-"""What exists from the start: the queue of jobs that name none, and the fabric's default levels."""
+"""What exists from the start: the queue of jobs that name none, and the fabric."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import Any
 from railwright_api import names
 from railwright_operator.kube import errors, paths
 from railwright_operator.kube.client import Api
-from railwright_topology import tiers
 
 
 async def ensure(api: Api) -> None:
     """Create what is missing; what a person changed stays. Raises RequestFailed."""
     await _ensure(api, names.QUEUES, _object("Queue", {}))
-    await _ensure(api, names.FABRICS, _object("Fabric", {"levels": list(tiers.DEFAULT_LEVELS)}))
+    await _ensure(api, names.FABRICS, _object("Fabric", {}))
 
 
 async def _ensure(api: Api, plural: str, body: dict[str, Any]) -> None:

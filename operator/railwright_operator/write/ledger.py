@@ -15,6 +15,7 @@ from railwright_api import names
 from railwright_operator.kube import errors, paths
 from railwright_operator.kube.client import Api
 from railwright_operator.watch import causes
+from railwright_operator.write import merits
 from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
 
 logger = logging.getLogger(__name__)
@@ -133,6 +134,7 @@ def _entry(found: Mapping[str, Any]) -> Entry:
         cause=None if cause is None else causes.parse(cause),
         spans=tuple((span["level"], span["domains"]) for span in found.get("spans", ())),
         shape=found.get("shape", ""),
+        merits=merits.parse(found["mapping"]) if "mapping" in found else None,
     )
 
 
@@ -163,6 +165,8 @@ def _entry_fields(entry: Entry) -> dict[str, Any]:
         "spans": [{"level": level, "domains": count} for level, count in entry.spans],
         "shape": entry.shape,
     }
+    if entry.merits is not None:
+        fields["mapping"] = merits.render(entry.merits)
     if entry.cause is not None:
         fields["cause"] = causes.render(entry.cause)
     return fields

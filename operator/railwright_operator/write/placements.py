@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from railwright_api import names
-from railwright_operator.write import pods
+from railwright_operator.write import merits, pods
 from railwright_scheduler.attempt.ledger import Entry
 from railwright_scheduler.attempt.record import ResumePoint
 
@@ -40,5 +40,6 @@ def render(
             "spans": [{"level": level, "domains": count} for level, count in entry.spans],
             "resume": [{"attempt": p.attempt, "step": p.step} for p in resume],
             "reason": why,
-        },
+        }
+        | ({"mapping": merits.render(entry.merits)} if entry.merits else {}),
     }

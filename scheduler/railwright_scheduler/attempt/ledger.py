@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from railwright_scheduler.attempt.causes import Cause
+from railwright_scheduler.merits import Merits
 from railwright_scheduler.snapshot import Amounts
 
 ENTRY_SIZE = 200
@@ -36,8 +37,8 @@ class EntryState(StrEnum):
 class Entry:
     """One in-flight attempt: ``nodes[r]`` owes ``per_node`` until rank r's pod is bound to it.
 
-    ``spans`` counts the domains it was planned to use, by level. All of its pods are made from the
-    job of this ``shape``.
+    ``spans`` counts the domains it was planned to use, by level, and ``merits`` says what its order
+    of ranks is good for. All of its pods are made from the job of this ``shape``.
     """
 
     job_uid: str
@@ -50,6 +51,7 @@ class Entry:
     cause: Cause | None = None
     spans: tuple[tuple[str, int], ...] = ()
     shape: str = ""
+    merits: Merits | None = None
 
     def __post_init__(self) -> None:
         assert (self.state is EntryState.ABORTING) == (self.cause is not None), self
@@ -64,7 +66,11 @@ class Entry:
         """About how many bytes it takes when written."""
         levels = (level for level, _ in self.spans)
         texts = (self.job_uid, self.namespace, self.job_name, *self.nodes, *self.per_node, *levels)
-        size = ENTRY_SIZE + sum(len(text) + TEXT_SIZE for text in texts)
+        size = ENTRY_SIZE + sum(len(text.encode()) + TEXT_SIZE for text in texts)
+        if self.merits is not None:
+            size += ENTRY_SIZE + sum(
+                ENTRY_SIZE + len(each.level.encode()) for each in self.merits.crossing
+            )
         if self.cause is None:
             return size
         cause = (self.cause.message, self.cause.last_lines, *self.cause.nodes)
@@ -73,7 +79,7 @@ class Entry:
     def aborted(self, cause: Cause) -> Entry:
         """The same attempt, revoked for this cause."""
         assert self.state is EntryState.COMMITTING, self
-        return replace(self, state=EntryState.ABORTING, cause=cause)
+        return replace(self, state=EntryState.ABORTING, cause=cause, merits=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from railwright_scheduler.placement.choose import choose
+from railwright_scheduler.placement.limits import ANYWHERE, Limits, capacity, caps
 
-__all__ = ["choose"]
+__all__ = ["ANYWHERE", "Limits", "capacity", "caps", "choose"]

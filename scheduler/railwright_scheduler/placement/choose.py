@@ -1,8 +1,9 @@
 """Which nodes a gang gets, in the order of its ranks.
 
 Problem: of the nodes that can take one pod each, choose as many as the gang has pods so that it
-spans the fewest domains of the finest level, then of the next coarser, and so on. Among equals,
-leave big domains whole (the smallest that suffices), then take the nodes with the least room left.
+spans the fewest domains of the finest level, then of the next coarser, and so on, within what the
+job asks (``limits``). Among equals, leave big domains whole (the smallest that suffices), then take
+the nodes with the least room left.
 
 Idea: ``split`` is exact over any part of the tree, and cheap over a small one. A level needs at
 least as many domains as its largest ones must be to hold the gang; an answer that meets this bound
@@ -20,6 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railwright_scheduler.placement.domains import Domains
+from railwright_scheduler.placement.limits import ANYWHERE, Limits
+from railwright_scheduler.placement.limits import caps as limit_caps
 from railwright_scheduler.placement.split import Supply, split
 
 Ints = NDArray[np.int64]
@@ -35,19 +38,22 @@ class _Free:
     room: Ints
 
 
-def choose(domains: Domains, usable: Mask, room: Ints, *, count: int) -> Ints:
+def choose(
+    domains: Domains, usable: Mask, room: Ints, *, count: int, limits: Limits = ANYWHERE
+) -> Ints:
     """Choose ``count`` of the usable nodes; return their columns, ascending: rank r gets the r-th.
 
-    ``usable`` (at least ``count`` of it true) and ``room`` have one entry per node in topology
-    order, which is what keeps the ranks of every domain contiguous.
+    ``usable`` and ``room`` have one entry per node in topology order, which is what keeps the ranks
+    of every domain contiguous. There must be ``capacity`` for so many within the limits.
     """
     free = _Free(domains, usable, room)
     if count == 1:
         return _tightest_node(free)
-    caps, bulk = _sizes(free, domains.finest)
-    if caps.max() >= count:
-        return _tightest(free, _smallest(bulk, caps >= count), count)
-    pods = _pods(_supply(free), count)
+    caps = limit_caps(domains, usable, limits)
+    if caps[-1].max() >= count:
+        bulk = _bulk(free, caps[-1], domains.finest)
+        return _tightest(free, _smallest(bulk, caps[-1] >= count), count)
+    pods = _pods(_supply(free, caps, limits), count, top=_top(caps, count, limits))
     shares = ((int(domain), int(pods[domain])) for domain in np.flatnonzero(pods))
     return np.concatenate([_tightest(free, domain, share) for domain, share in shares])
 
@@ -74,32 +80,40 @@ def _smallest(bulk: Ints, among: Mask) -> int:
     return int(np.argmin(np.where(among, bulk, np.iinfo(np.int64).max)))
 
 
-def _sizes(free: _Free, level: int) -> tuple[Ints, Ints]:
-    """How many usable nodes each domain has, and their order from small to big, ties by room."""
-    usable_room = free.room * free.usable
-    caps = free.domains.total(free.usable.astype(np.int64), level)
-    room = free.domains.total(usable_room, level)
-    return caps, caps * (int(room.max()) + 1) + room
-
-
-def _supply(free: _Free) -> Supply:
-    sizes = [_sizes(free, level) for level in range(free.domains.finest + 1)]
+def _supply(free: _Free, caps: tuple[Ints, ...], limits: Limits) -> Supply:
+    levels = range(free.domains.finest + 1)
     return Supply(
         domains=free.domains,
-        caps=tuple(caps for caps, _ in sizes),
-        bulk=tuple(bulk for _, bulk in sizes),
+        caps=caps,
+        bulk=tuple(_bulk(free, caps[level], level) for level in levels),
+        grain=tuple(limits.grain(level) for level in levels),
     )
 
 
-def _pods(supply: Supply, count: int) -> Ints:
+def _bulk(free: _Free, caps: Ints, level: int) -> Ints:
+    """The order of domains from small to big, ties by room."""
+    room = free.domains.total(free.room * free.usable, level)
+    found: Ints = caps * (int(room.max()) + 1) + room
+    return found
+
+
+def _top(caps: tuple[Ints, ...], count: int, limits: Limits) -> int:
+    """The level of which one domain has to hold the gang."""
+    for level in range(max(limits.rather, limits.within), limits.within, -1):
+        if caps[level].max() >= count:
+            return level
+    return limits.within
+
+
+def _pods(supply: Supply, count: int, *, top: int) -> Ints:
     """How many pods each finest domain gets."""
-    assert supply.caps[0][0] >= count > 0, f"{count} pods, {supply.caps[0][0]} usable nodes"
+    assert supply.caps[top].max() >= count > 0, f"{count} pods, room for {supply.caps[top].max()}"
     fewest = [_fewest(caps, count) for caps in supply.caps]
-    level, index = _home(supply, count, fewest[-1])
+    level, index = _home(supply, count, fewest[-1], top=top)
     pods = split(supply, level, index, count=count)
-    if level == 0 or _spans(supply.domains, pods) == fewest:
+    if level == top or _spans(supply.domains, pods) == fewest:
         return pods
-    return split(supply, 0, 0, count=count)
+    return split(supply, top, _roomiest(supply, count, top), count=count)
 
 
 def _fewest(caps: Ints, count: int) -> int:
@@ -108,12 +122,21 @@ def _fewest(caps: Ints, count: int) -> int:
     return int(np.searchsorted(np.cumsum(largest_first), count)) + 1
 
 
-def _home(supply: Supply, count: int, fewest_finest: int) -> tuple[int, int]:
-    """The smallest domain that holds the gang in the fewest finest domains, or the cluster."""
+def _home(supply: Supply, count: int, fewest_finest: int, *, top: int) -> tuple[int, int]:
+    """The smallest domain that holds the gang in the fewest finest domains, or one at the top."""
     level = max(level for level, caps in enumerate(supply.caps) if caps.max() >= count)
     able = supply.caps[level] >= count
     able &= _finest_needed(supply, level, count) == fewest_finest
-    return (level, _smallest(supply.bulk[level], able)) if able.any() else (0, 0)
+    if able.any():
+        return level, _smallest(supply.bulk[level], able)
+    return top, _roomiest(supply, count, top)
+
+
+def _roomiest(supply: Supply, count: int, level: int) -> int:
+    """Of those domains that hold the gang, the smallest that needs the fewest finest ones."""
+    able = supply.caps[level] >= count
+    needed = np.where(able, _finest_needed(supply, level, count), np.iinfo(np.int64).max)
+    return _smallest(supply.bulk[level], needed == needed.min())
 
 
 def _finest_needed(supply: Supply, level: int, count: int) -> Ints:

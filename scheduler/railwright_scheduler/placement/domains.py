@@ -47,6 +47,11 @@ class Domains:
         bounds: NDArray[np.int64] = np.searchsorted(self.bounds[-1], self.bounds[level])
         return bounds
 
+    def inner_bounds(self, level: int) -> NDArray[np.int64]:
+        """The first domain of the next level inside each of one, and their number at its end."""
+        bounds: NDArray[np.int64] = np.searchsorted(self.bounds[level + 1], self.bounds[level])
+        return bounds
+
     def spans(self, nodes: NDArray[np.int64]) -> tuple[int, ...]:
         """Count the domains that these nodes (ascending) use at each level, coarsest first."""
         return tuple(

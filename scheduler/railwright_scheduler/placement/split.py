@@ -38,14 +38,16 @@ _CELLS_AT_ONCE = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """What the domains can take: usable nodes (``caps``) at each level, and the order of size.
+    """What the domains can take: pods (``caps``) at each level, and the order of size.
 
-    ``bulk`` sorts the domains of a level from small to big: by usable nodes, then by room in them.
+    ``bulk`` sorts the domains of a level from small to big: by pods, then by room in them. Pods of
+    a domain are a multiple of its level's ``grain``.
     """
 
     domains: Domains
     caps: tuple[Ints, ...]
     bulk: tuple[Ints, ...]
+    grain: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +114,11 @@ def _table(supply: Supply, prices: _Prices, level: int, index: int, *, count: in
         if len(singles):
             parts.append(_one_each(supply, prices, level, singles, count=count))
         inside = _product(prices, parts, count=count)
-    cost = inside.cost.copy()
+    cost = inside.cost[: int(supply.caps[level][index]) + 1].copy()
     cost[1:] += prices.opening[level] + int(supply.caps[level][index])
-    return _Table(cost, inside.finest, inside.parts, inside.picks)
+    if supply.grain[level] > 1:
+        cost[np.arange(len(cost)) % supply.grain[level] > 0] = prices.never
+    return _Table(np.minimum(cost, prices.never), inside.finest, inside.parts, inside.picks)
 
 
 def _children(supply: Supply, level: int, index: int) -> list[int]:
@@ -157,6 +161,7 @@ def _product(prices: _Prices, parts: list[_Table], *, count: int) -> _Table:
     picks = []
     for part in parts:
         cost, pick = _merge(prices, cost, part.cost, count=count)
+        cost = np.minimum(cost, prices.never)
         picks.append(pick)
     return _Table(cost, parts=tuple(parts), picks=tuple(picks))
 
