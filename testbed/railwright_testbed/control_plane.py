@@ -87,9 +87,10 @@ class ControlPlane:
         """A control plane of its own, guarded: it is gone when this Python process is gone."""
         sweeping.sweep_crashed()
         binaries.find(binaries.CONTROL_PLANE)
-        folder = state_folder.create(name)
+        folder = state_folder.new(name)
         plane: ControlPlane | None = None
         try:
+            folder.make()
             watch = guardian.start(folder)
             plane = cls(folder, options or ControlPlaneOptions())
             plane._guardian = watch

@@ -11,7 +11,8 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from railwright_testbed import waiting
 from railwright_testbed.errors import TestbedError
 
 _END_DEADLINE_S = 15.0
+_ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,27 @@ def read_records(folder: Path) -> list[ProcessRecord]:
     return [ProcessRecord(**json.loads(path.read_text())) for path in sorted(folder.glob("*.json"))]
 
 
+@contextlib.contextmanager
+def _signals_held() -> Iterator[None]:
+    """Whatever a signal is to do is done after this: a process is started and recorded, or is not.
+
+    They are not blocked, because a process inherits what is.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Signals are handled in the main thread alone.
+        return
+    came: list[int] = []
+    handled = [number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, lambda it, _: came.append(it)) for number in handled}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for each in came:
+            signal.raise_signal(each)
+
+
 class Process:
     """One process that this Python process started, with its log and its record on disk."""
 
@@ -99,7 +122,7 @@ class Process:
     ) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
         self.log = log
-        with log.open("ab") as output:
+        with log.open("ab") as output, _signals_held():
             self._child = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -109,8 +132,9 @@ class Process:
                 # A Ctrl-C in the terminal goes to us alone; we end the parts in their order.
                 start_new_session=True,
             )
-        self.record = record_of(self._child.pid, name) or ProcessRecord(name, self._child.pid, 0)
-        self._record_path = write_record(records, self.record)
+            pid = self._child.pid
+            self.record = record_of(pid, name) or ProcessRecord(name, pid, 0)
+            self._record_path = write_record(records, self.record)
 
     def __repr__(self) -> str:
         state = "alive" if self.alive else f"ended with {self._child.returncode}"

@@ -52,6 +52,14 @@ class StateFolder:
     def description(self) -> Description:
         return Description(**json.loads((self.path / _DESCRIPTION).read_text()))
 
+    def make(self) -> None:
+        """Put it on disk, owned by this process."""
+        self.path.mkdir(parents=True, mode=0o755)
+        owner = processes.record_of(os.getpid(), "owner")
+        assert owner is not None, "this process runs, so it has a record"
+        name = self.path.name.removesuffix(f"-{self.testbed_id}")
+        _write(self.path, Description(name, self.testbed_id, owner.pid, owner.start_ticks))
+
     def detach(self) -> None:
         _write(self.path, replace(self.description, detached=True))
 
@@ -64,18 +72,15 @@ def root() -> Path:
     return Path(base).absolute() / "railwright" / "testbeds"
 
 
-def create(name: str) -> StateFolder:
+def new(name: str) -> StateFolder:
+    """Where a testbed's folder will be. Known before it is made, so that it can be swept however
+    far its making came."""
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,30}", name):
         raise TestbedError(
             f"a testbed cannot be named {name!r}: use up to 31 of a-z, 0-9 and -, such as demo"
         )
     testbed_id = secrets.token_hex(3)
-    path = root() / f"{name}-{testbed_id}"
-    path.mkdir(parents=True, mode=0o755)
-    owner = processes.record_of(os.getpid(), "owner")
-    assert owner is not None, "this process runs, so it has a record"
-    _write(path, Description(name, testbed_id, owner.pid, owner.start_ticks))
-    return StateFolder(path, testbed_id)
+    return StateFolder(root() / f"{name}-{testbed_id}", testbed_id)
 
 
 def every() -> list[StateFolder]:

@@ -78,9 +78,10 @@ class Testbed:
         _refuse_unfit_state(name, [node for node, _, _ in plan])
         binaries.find([*binaries.CONTROL_PLANE, *binaries.REAL_NODES])
         sweeping.sweep_crashed()
-        folder = state_folder.create(name)
+        folder = state_folder.new(name)
         bed: Testbed | None = None
         try:
+            folder.make()
             watch = guardian.start(folder)
             subnets = network.create(folder.testbed_id, [node for node, _, _ in plan])
             nodes = [

@@ -40,14 +40,14 @@ class Fabric:
         seen = self.told(name)["lldp"][0].get("interface", [])
         return {each["name"] for each in seen}
 
-    def _is_set(self, name: str) -> bool:
-        """Whether the daemon is up and took its settings."""
+    def _is_up(self, name: str) -> bool:
+        """Whether the daemon answers and has taken its settings."""
         try:
-            self._ask(name, "configure", "system", "hostname", name)
-            self._ask(name, "configure", "lldp", "tx-interval", "1")
+            shown = json.loads(self._ask(name, "-f", "json0", "show", "chassis"))
         except subprocess.CalledProcessError:
             return False
-        return True
+        (chassis,) = shown["local-chassis"][0]["chassis"]
+        return bool(chassis["name"][0]["value"] == name)
 
     def _ask(self, name: str, *command: str) -> str:
         asked = ["lldpcli", "-u", str(self.folder / f"{name}.sock"), *command]
@@ -78,10 +78,14 @@ class Fabric:
         Path("/run/lldpd").mkdir(exist_ok=True)  # Where it locks its unprivileged half in.
         for name in names:
             socket, log = self.folder / f"{name}.sock", self.folder / f"{name}.log"
+            # From a file: a daemon is set by a client of its own at its start and told to resume
+            # by it, and whoever sets it meanwhile may put it back to a pause without end.
+            settings = self.folder / f"{name}.conf"
+            settings.write_text(f"configure system hostname {name}\nconfigure lldp tx-interval 1\n")
             inside = ["nsenter", f"--net=/run/netns/{self._namespace(name)}"]
             with log.open("wb") as told:
                 self.daemons[name] = subprocess.Popen(
-                    [*inside, "lldpd", "-d", "-u", str(socket), "-C", "*"],
+                    [*inside, "lldpd", "-d", "-u", str(socket), "-C", "*", "-O", str(settings)],
                     stdin=subprocess.DEVNULL,
                     stdout=told,
                     stderr=subprocess.STDOUT,
@@ -89,7 +93,7 @@ class Fabric:
         for name in names:
             log = self.folder / f"{name}.log"
             waiting.until(
-                lambda name=name: self._is_set(name),  # type: ignore[misc]
+                lambda name=name: self._is_up(name),  # type: ignore[misc]
                 f"lldpd of {name}",
                 deadline_s=30,
                 evidence=log.read_text,

@@ -144,16 +144,19 @@ def opened(blocks: Sequence[Sequence[int]], speeds: Speeds) -> Iterator[ShapedNe
     paths = {f"n{at * 7 % len(places):02d}": place for at, place in enumerate(places)}
     assert len(paths) == len(places), f"{len(places)} nodes: not with seven"
     sweeping.sweep_crashed()
-    folder = state_folder.create(NAME)
-    watch = guardian.start(folder)
+    folder = state_folder.new(NAME)
+    watch: Process | None = None
     try:
+        folder.make()
+        watch = guardian.start(folder)
         found = ShapedNetwork(folder, dict(sorted(paths.items())))
         found.build(speeds)
         with found.listening():
             yield found
     finally:
         sweeping.sweep(folder)
-        watch.end()
+        if watch is not None:
+            watch.end()
 
 
 def measured(survey: str) -> list[dict[str, Any]]:
