@@ -155,7 +155,11 @@ bench-model: $(SETUP) ## errors of the model of a step's time on published runs,
 
 .PHONY: bench-reference
 bench-reference: $(SETUP) ## a published cluster predicted, beside what it reached, as one JSON object
-	@$(PYTHON) tests/bench/bench_reference.py
+	@cd tests && ../$(PYTHON) -m bench.bench_reference
+
+.PHONY: bench-remap
+bench-remap: $(SETUP) ## real steps in network namespaces, by chance, by default and by us; minutes, needs root
+	@cd tests && ../$(PYTHON) -m bench.bench_remap
 
 .PHONY: bench-gang
 bench-gang: binaries ## seconds until gangs run, beside a plain client's; about 10 minutes

@@ -41,6 +41,9 @@ move that could stay."""
 LAID_TWICE = 256
 """Larger gangs are laid out by what exchanges are worth only where some are worth nothing."""
 
+CAME = 64
+"""Of more nodes that came the ranks that others lost do not change places one by one."""
+
 RELIEFS = 2
 """Often relieved again: what a step waits for may be another communicator then."""
 
@@ -186,9 +189,7 @@ class Layouts:
     def relieved(self, judged: Judged) -> Judged:
         """The same or a better one, with nodes exchanged to relieve what a step waits for."""
         found = judged
-        if not self.machines or self._segment > 1 or not self._budget:
-            return found
-        if any(each.table > TABLE_MAX for each in self._exchanges.values()):
+        if not self._is_relieved:
             return found
         for _ in range(RELIEFS):
             crowded = self._crowded(found.order)
@@ -200,6 +201,24 @@ class Layouts:
                 break
             found = better
         return found
+
+    def stayed(self, before: tuple[int, ...]) -> Iterator[Judged]:
+        """Every rank where it was, and the others on the nodes that came, in the network's order;
+        then with these changing places with others where a step waits for crowded uplinks."""
+        order = np.array(before)
+        came = np.flatnonzero(order < 0)
+        order[came] = np.setdiff1d(np.arange(len(order)), order)
+        yield self.judged(order)
+        if self._is_relieved and 0 < len(came) <= CAME:
+            sent = [each for _, each in self._sent(self._crowded(order))]
+            yield self.judged(relief.placed(sent, self._tiers, order, came))
+
+    @property
+    def _is_relieved(self) -> bool:
+        """Whether it is looked at which links are crowded."""
+        if not self.machines or self._segment > 1 or not self._budget:
+            return False
+        return all(each.table <= TABLE_MAX for each in self._exchanges.values())
 
     def _sent(self, crowded: Mapping[str, float]) -> Iterator[tuple[str, Sent]]:
         """What each communicator's crowd costs a step, on the slowest machine: as it is, or if it
@@ -253,13 +272,6 @@ def _machines(question: Question) -> tuple[Machine, ...]:
     if len(found) < len(named) or any(step.misfit(question.workload, each) for each in found):
         return ()
     return tuple(found)
-
-
-def stayed(before: tuple[int, ...]) -> Ints:
-    """Every rank where it was, and the others on the nodes that came, in the network's order."""
-    order = np.array(before)
-    order[order < 0] = np.setdiff1d(np.arange(len(order)), order)
-    return order
 
 
 def _places(tiers: tuple[Uplinks, ...], count: int) -> Places:

@@ -12,7 +12,7 @@ it pays off, such as have an even share in each domain, or whole rings and plane
 ranks.
 
 Ranks that were placed before stay where they were unless it pays off to move them; who comes for a
-node that went takes its ranks.
+node that went takes its ranks, or changes places with one that stays.
 
 Ranks of one node stay together and in their order: what a script may take for granted, that local
 ranks follow each other, stays true, and all it sees is another node rank.
@@ -145,9 +145,10 @@ def _answer(question: Question) -> _Answer:
     relieved = [gang.relieved(each) for each in looked_at[:most]]
     best, *rest = sorted([*relieved, *looked_at], key=lambda each: each.rank)
     if question.before and question.segment == 1:
-        stayed = gang.judged(layouts.stayed(question.before))
-        if stayed.is_worth_keeping(best):
-            best, rest = stayed, [best, *rest]
+        for stayed in gang.stayed(question.before):
+            if stayed.is_worth_keeping(best):
+                best, rest = stayed, [best, *rest]
+                break
     crossing = tuple(zip(gang.crossing(best), gang.crossing(network), strict=True))
     predicted = None
     if gang.machines:

@@ -144,6 +144,11 @@ class Process:
     def alive(self) -> bool:
         return self._child.poll() is None
 
+    @property
+    def failed(self) -> bool:
+        """Whether it has ended by itself, and not as it should."""
+        return self._child.poll() not in (None, 0)
+
     def end(self) -> None:
         """Kill, reap and forget; a second call does nothing."""
         if self.alive:

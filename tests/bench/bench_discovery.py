@@ -150,7 +150,7 @@ def _labels(said: Mapping[str, str]) -> tuple[Told, ...]:
 
 def _probed() -> tuple[int, float, float]:
     """How many nodes, how well their tiers are found, and from which part of their pairs."""
-    with shaped_network.opened(BLOCKS, SPEEDS) as network:
+    with shaped_network.opened(BLOCKS, SPEEDS) as network, network.listening():
         _say(f"{len(network.paths)} nodes in namespaces, probing each other")
         # One at a time: two that share an uplink would each see half of it.
         text = network.survey("--at-once", "1")

@@ -13,22 +13,24 @@ from railwright_testbed import waiting
 DEADLINE_S = 60.0
 TRIES = 60
 
-# Each try begins a process, and a signal comes while it does so.
+# Each try begins a process, and a signal comes while it does so. What it raises may be lost, in the
+# finalizer of an object: so nothing here waits for it.
 PROCESSES = """
-import os, pathlib, random, signal, sys, threading, time
+import os, pathlib, random, signal, sys, threading
 from railwright_testbed.processes import Process, read_records
 folder = pathlib.Path(sys.argv[1])
 draw = random.Random(1)
 for number in range(int(sys.argv[2])):
-    threading.Timer(draw.uniform(0, 0.004), os.kill, (os.getpid(), signal.SIGINT)).start()
+    timer = threading.Timer(draw.uniform(0, 0.004), os.kill, (os.getpid(), signal.SIGINT))
     records = folder / f"records-{number}"
     try:
+        timer.start()
         Process("sleeper", ["sleep", sys.argv[3]], log=folder / "log", records=records)
-        while True:
-            time.sleep(1)
+        timer.join()
     except KeyboardInterrupt:
-        for record in read_records(records):
-            os.kill(record.pid, signal.SIGKILL)
+        timer.join()
+    for record in read_records(records):
+        os.kill(record.pid, signal.SIGKILL)
 """
 
 # Each try begins a testbed, and a signal comes as soon as its folder can be seen.
@@ -44,7 +46,7 @@ for _ in range(int(sys.argv[2])):
     watcher.start()
     try:
         with ControlPlane.start(name="interrupted"):
-            signal.pause()
+            watcher.join()
     except KeyboardInterrupt:
         watcher.join()
 """

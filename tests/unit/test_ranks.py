@@ -213,6 +213,19 @@ def test_ranks_move_only_where_it_pays_off() -> None:
     assert stayed.nodes == asked.before
 
 
+@pytest.mark.parametrize("lost", range(8))
+def test_who_comes_from_another_rack_stands_where_a_ring_leaves_its_own(lost: int) -> None:
+    """In the middle of a rack's part of the ring all would wait for the uplinks; one other rank
+    moves at most, and no step is longer than before."""
+    nodes = racks(4, 4, 1)
+    ring = gang(Parallelism(tensor=8, data=8), replace(PIPELINE_FIRST, global_batch=8))
+    first = admitted(ring, nodes, times=4.0)
+    left = tuple(each for each in nodes if each.name != first.nodes[lost])
+    again = admitted(replace(ring, before=first.nodes), left, times=4.0)
+    assert merits(again).moved <= 2
+    assert predicted(again).placed_us == predicted(first).placed_us
+
+
 def test_of_equal_nodes_a_job_gets_those_it_had() -> None:
     had = ("n3-00", "n3-01")
     assert admitted(job("a", num_nodes=2), racks(2, 2, 2, 2)).nodes == ("n0-00", "n0-01")

@@ -1,4 +1,4 @@
-"""Racks and blocks of real network namespaces behind links of known bandwidth, an agent in each.
+"""Racks and blocks of real network namespaces behind links of known bandwidth.
 
 All is in namespaces that carry an id of their own, the bridges too, so no address and no link of
 the machine is touched. A guardian takes it away when its owner dies, and whoever opens the next one
@@ -53,7 +53,7 @@ class ShapedNetwork:
     def survey(self, *options: str) -> str:
         """What a survey finds that runs outside of all nodes, plugged into the spine."""
         listed = self.folder.path / "nodes"
-        listed.write_text("".join(f"{node} {self._address(node)}\n" for node in self.paths))
+        listed.write_text("".join(f"{node} {self.address(node)}\n" for node in self.paths))
         answer = subprocess.run(
             self._agent(OUTSIDE, "survey", str(listed), *options),
             stdout=subprocess.PIPE,
@@ -83,7 +83,7 @@ class ShapedNetwork:
             lines.append(f"link set {name} master {bridge} up")
         network.batch(lines, namespace=self._namespace(FABRIC))
         for name in inside:
-            address = f"address add {self._address(name)}/24 dev eth0"
+            address = f"address add {self.address(name)}/24 dev eth0"
             own = ["link set lo up", address, "link set eth0 up"]
             network.batch(own, namespace=self._namespace(name))
         self._shape(speeds, above)
@@ -95,7 +95,7 @@ class ShapedNetwork:
         agents = []
         try:
             for node in self.paths:
-                command = self._agent(node, "serve", "--bind", self._address(node))
+                command = self._agent(node, "serve", "--bind", self.address(node))
                 log = self.folder.logs / f"{node}.log"
                 agents.append(Process(node, command, log=log, records=self.folder.records))
             for agent in agents:
@@ -120,12 +120,17 @@ class ShapedNetwork:
             own = [_shaping("eth0", speeds.node)]
             network.batch(own, namespace=self._namespace(node), program="tc")
 
+    def inside(self, name: str, *command: str) -> list[str]:
+        """This command, to be run there."""
+        return ["ip", "netns", "exec", self._namespace(name), *command]
+
     def _agent(self, name: str, *arguments: str) -> list[str]:
         token = str(self.folder.path / "token")
         agent = [sys.executable, "-m", "railwright_agent", *arguments, "--token-file", token]
-        return ["ip", "netns", "exec", self._namespace(name), *agent]
+        return self.inside(name, *agent)
 
-    def _address(self, name: str) -> str:
+    def address(self, name: str) -> str:
+        """Where it is reached; its adapter is called eth0."""
         return f"10.64.77.{[OUTSIDE, *self.paths].index(name) + 1}"
 
     def _namespace(self, name: str) -> str:
@@ -151,8 +156,7 @@ def opened(blocks: Sequence[Sequence[int]], speeds: Speeds) -> Iterator[ShapedNe
         watch = guardian.start(folder)
         found = ShapedNetwork(folder, dict(sorted(paths.items())))
         found.build(speeds)
-        with found.listening():
-            yield found
+        yield found
     finally:
         sweeping.sweep(folder)
         if watch is not None:

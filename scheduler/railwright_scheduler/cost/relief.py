@@ -43,6 +43,13 @@ UPHILL = 0.02
 the end."""
 
 
+PLACED = 256
+"""Pairs judged for ranks that have to change places."""
+
+SHORTER = 1e-6
+"""What an exchange has to save, beyond rounding."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Sent:
     """What one communicator's nodes exchange, and seconds of a step for each time that it takes
@@ -66,6 +73,18 @@ def relieved(sent: Sequence[Sent], tiers: tuple[Uplinks, ...], order: Indices) -
         if not work.is_crowded:
             break
         work.attempt(UPHILL * (1.0 - (at + 1) / steps))
+    return work.best
+
+
+def placed(
+    sent: Sequence[Sent], tiers: tuple[Uplinks, ...], order: Indices, ranks: Indices
+) -> Indices:
+    """The node of each rank after these ranks have changed places with others, one by one and each
+    about once, as long as a step is shorter for it: all others stay."""
+    work = _Relief(sent, tiers, order)
+    for _ in range(len(ranks)):
+        if not work.is_crowded or not work.place(ranks):
+            break
     return work.best
 
 
@@ -123,15 +142,27 @@ class _Relief:
 
     def attempt(self, uphill: float) -> None:
         """Judge some pairs, and exchange the best of them if that is not much longer."""
-        one, other = self._pairs()
+        self._exchange(*self._pairs(), self._cost * (1.0 + uphill))
+
+    def place(self, ranks: Indices) -> bool:
+        """Exchange one of these with any other, the best of them, if that is shorter."""
+        others = np.arange(len(self._order))
+        others = others[:: -(-len(others) * len(ranks) // PLACED)]
+        one, other = np.repeat(ranks, len(others)), np.tile(others, len(ranks))
+        apart = one != other
+        limit = self._cost * (1.0 - SHORTER)
+        return self._exchange(one[apart, np.newaxis], other[apart, np.newaxis], limit)
+
+    def _exchange(self, one: Indices, other: Indices, limit: float) -> bool:
+        """Of these pairs the best, if it costs less than that; whether it did."""
         if not len(one):
-            return
+            return False
         moved, new = np.concatenate([one, other], axis=1), np.concatenate([other, one], axis=1)
         after = [[each.after(moved, new) for each in its] for its in self._uplinked]
         costs = self._costs(after)
         best = int(costs.argmin())
-        if costs[best] >= self._cost * (1.0 + uphill):
-            return
+        if costs[best] >= limit:
+            return False
         self._cost = float(costs[best])
         self._order[moved[best]] = self._order[new[best]]
         for its, found in zip(self._uplinked, after, strict=True):
@@ -140,6 +171,7 @@ class _Relief:
                 each.busy = busy[best]
         if self._cost < self._least:
             self._least, self.best = self._cost, self._order.copy()
+        return True
 
     def _pairs(self) -> tuple[Indices, Indices]:
         """Runs along an axis of the grid, a row each: one that begins in the domain that costs

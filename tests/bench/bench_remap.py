@@ -1,0 +1,239 @@
+"""Steps of a job as it is placed by chance, in the network's order and by us, on real links; then
+after a node is replaced.
+
+Nodes are network namespaces behind ToRs and a spine that the kernel shapes. The job is Llama 3 70B
+in small steps: what its nodes would send is sent by torch.distributed in bytes of the same ratios,
+and what its devices would compute is waited for, all of it slower by one factor. So the time of a
+step, divided by that, is what is predicted of the job on real machines. Progress goes to stderr,
+one JSON object to stdout.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench import small_steps
+from bench.step_cases import DEVICES, MACHINE
+from railwright_scheduler import Snapshot, cluster, decide
+from railwright_scheduler.communication import derive, exchanges
+from railwright_scheduler.communication.graph import Communicator
+from railwright_scheduler.cost import crowding, step
+from railwright_scheduler.cost.hardware import MACHINES
+from railwright_testbed import waiting
+from railwright_testbed.processes import Process
+from worlds import shaped_network
+from worlds.shaped_network import ShapedNetwork, Speeds
+
+RACKS = (4, 4, 4, 4, 2, 2)
+"""Free nodes of each. A ToR lets out as much as one of its adapters sends: four to one."""
+RACK, SPEEDS = 4, Speeds(node=60, rack=60, block=1000)
+GOODPUT = SPEEDS.node * 1e6 / 8 * 1448 / 1514
+"""Bytes a second of what is sent, without the headers of Ethernet, IP and TCP."""
+SLOWER = 4.0
+STEPS = 3
+BLIND = range(5)
+REPLICAS = 8
+DEADLINE_S = 1_500.0
+
+JOB = small_steps.job(REPLICAS)
+WORKLOAD, NODES = small_steps.workload(REPLICAS), JOB.num_nodes
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The node of each rank, and how long a step is predicted to take."""
+
+    whose: str
+    nodes: tuple[str, ...]
+    predicted_s: float
+
+
+def main() -> None:
+    with shaped_network.opened((RACKS,), SPEEDS) as network:
+        site = _Site(network)
+        orders = [*site.orders()]
+        _say(f"{len(network.paths)} nodes in {len(RACKS)} racks; {len(orders)} orders")
+        began_s, began = time.monotonic(), _processor_s()
+        took = _trained(network, orders)
+        busy = (_processor_s() - began) / (time.monotonic() - began_s) / _cores()
+    measured_s: dict[str, list[float]] = {}
+    errors = []
+    for order, steps_s in zip(orders, took, strict=True):
+        step_s = statistics.median(steps_s) / SLOWER
+        measured_s.setdefault(order.whose, []).append(step_s)
+        errors.append(abs(order.predicted_s / step_s - 1.0))
+        _say(f"{order.whose}: {step_s:.3f} s a step, predicted {order.predicted_s:.3f}")
+    mean_s = {whose: statistics.mean(each) for whose, each in measured_s.items()}
+    print(
+        json.dumps(
+            {
+                "speedup_over_blind": round(mean_s["blind"] / mean_s["ours"], 3),
+                "speedup_over_default": round(mean_s["default"] / mean_s["ours"], 3),
+                "remap_speedup_after_replacement": round(
+                    mean_s["replaced by default"] / mean_s["replaced by us"], 3
+                ),
+                "prediction_mean_error": round(statistics.mean(errors), 4),
+                "prediction_max_error": round(max(errors), 4),
+                "processor_busy": round(busy, 3),
+                "nodes": NODES,
+                "adapters_to_uplink": RACK * SPEEDS.node / SPEEDS.rack,
+                "steps_s": {whose: round(each, 4) for whose, each in mean_s.items()},
+            }
+        )
+    )
+
+
+class _Site:
+    """The network as the scheduler knows it, and the orders of nodes that are compared on it."""
+
+    def __init__(self, network: ShapedNetwork) -> None:
+        nodes = [
+            small_steps.node(name, (block, rack)) for name, (rack, block) in network.paths.items()
+        ]
+        ratio = RACK * SPEEDS.node / SPEEDS.rack
+        self._job = JOB
+        self._world = Snapshot(
+            ("block", "rack"), tuple(nodes), ("default",), (self._job,), (1.0, ratio)
+        )
+        self._hall = cluster.of(self._world)
+        self._names = [node.name for node in self._hall.nodes]
+
+    def orders(self) -> Iterator[Order]:
+        """By chance, sorted by the network, and ours; then after the loss that hurts most if the
+        first free node takes the ranks of the lost one."""
+        for seed in BLIND:
+            yield self._order("blind", random.Random(seed).sample(self._names, NODES))
+        yield self._order("default", self._names[:NODES])
+        ours = self._decided(self._world)
+        yield self._order("ours", ours)
+        spare = min(name for name in self._names if name not in ours)
+        replaced = [
+            self._order("replaced by default", [spare if name == lost else name for name in ours])
+            for lost in ours
+        ]
+        worst = max(range(NODES), key=lambda at: replaced[at].predicted_s)
+        yield replaced[worst]
+        lost = ours[worst]
+        before = tuple("" if name == lost else name for name in ours)
+        left = tuple(node for node in self._world.nodes if node.name != lost)
+        again = replace(self._job, attempt=2, before=before)
+        mapped = self._decided(replace(self._world, nodes=left, jobs=(again,)))
+        moved = sum(one != other for one, other in zip(before, mapped, strict=True))
+        _say(f"rank {worst} is lost; we move {moved} ranks, its own among them")
+        yield self._order("replaced by us", mapped)
+
+    def _decided(self, world: Snapshot) -> list[str]:
+        (admitted,) = decide(world).admitted
+        return [*admitted.nodes]
+
+    def _order(self, whose: str, nodes: Sequence[str]) -> Order:
+        return Order(whose, tuple(nodes), small_steps.predicted_s(self._job, self._hall, nodes))
+
+
+def _trained(network: ShapedNetwork, orders: Sequence[Order]) -> list[list[float]]:
+    """Seconds of the steps in each order."""
+    plan = network.folder.path / "plan.json"
+    addresses = {name: network.address(name) for name in network.paths}
+    told = {"orders": [order.nodes for order in orders], "addresses": addresses, **_plan()}
+    plan.write_text(json.dumps(told))
+    with contextlib.ExitStack() as stack:
+        processes = []
+        for name in network.paths:
+            command = [sys.executable, "-m", "bench.waited_training", name, str(plan)]
+            log = network.folder.logs / f"{name}.log"
+            process = Process(
+                name,
+                network.inside(name, *command),
+                log=log,
+                records=network.folder.records,
+                environment={"GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"},
+            )
+            stack.callback(process.end)
+            processes.append(process)
+        found: dict[int, list[float]] = {}
+
+        def all_told() -> bool:
+            for each in processes:
+                if each.failed:
+                    raise RuntimeError(each.evidence())
+                for line in each.log.read_text().splitlines():
+                    if line.startswith('{"order"'):
+                        said = json.loads(line)
+                        if said["order"] not in found:
+                            _say(f"{orders[said['order']].whose}: {said['steps_s']}")
+                        found[said["order"]] = said["steps_s"]
+            return len(found) == len(orders)
+
+        waiting.until(all_told, "every order's steps", deadline_s=DEADLINE_S)
+    return [found[number] for number in range(len(orders))]
+
+
+def _plan() -> Mapping[str, Any]:
+    """What a step is made of on each node: seconds and bytes as predicted, slowed down alike."""
+    model, split, recipe = WORKLOAD.parts
+    machine = MACHINES[MACHINE].of(DEVICES)
+    parts = dict(step.predict(model, split, recipe, machine).parts)
+    by_name = {each.name: each for each in derive.communicators(model, split, recipe)}
+    between = {name: exchanges.between_nodes(each, DEVICES) for name, each in by_name.items()}
+    sending = {name for name, each in between.items() if len(each.weight)}
+    assert sending == {"pipeline", "data"}, f"{sending}: the script knows pipelines and replicas"
+    leaving = DEVICES * machine.network.bandwidth
+    """Bytes a second that a node's adapters send."""
+    scale = SLOWER * GOODPUT / leaving
+    count = recipe.micro_batches(split)
+    ends = {"optimizer", "data", "output", "pipeline", "pipeline bubble"}
+    computed_s = sum(seconds for name, seconds in parts.items() if name not in ends)
+    # Half of what an adapter carries it sends, the other half it gets.
+    sent_s = crowding.adapters(between["data"]) / 2 / leaving
+    replicas = _groups(by_name["data"])
+    ring = len(replicas[0])
+    summed = between["data"].weight.max() * ring / (2 * (ring - 1))
+    return {
+        "steps": STEPS,
+        "pipelines": _groups(by_name["pipeline"]),
+        "replicas": replicas,
+        "micro_batch": {
+            "count": count,
+            "seconds": SLOWER * computed_s / count,
+            "last_stage_s": SLOWER * parts["output"] / count,
+            "bytes": round(scale * between["pipeline"].weight.max() / 2 / count),
+        },
+        "end_s": SLOWER * (parts["optimizer"] + max(0.0, parts["data"] - sent_s)),
+        "summed_bytes": round(scale * summed),
+    }
+
+
+def _groups(communicator: Communicator) -> list[list[int]]:
+    """The node ranks of each group."""
+    groups = communicator.grid.groups(*communicator.axes) // DEVICES
+    return [list(dict.fromkeys(group)) for group in np.unique(groups, axis=0).tolist()]
+
+
+def _processor_s() -> float:
+    """Seconds that all processors have been busy."""
+    ticks = [int(each) for each in Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
+    return (sum(ticks[:8]) - ticks[3] - ticks[4]) / 100
+
+
+def _cores() -> int:
+    lines = Path("/proc/stat").read_text().splitlines()
+    return sum(line.startswith("cpu") for line in lines) - 1
+
+
+def _say(text: str) -> None:
+    print(f"== {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()
