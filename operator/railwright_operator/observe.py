@@ -105,6 +105,7 @@ class Observer:
             jobs=tuple(jobs),
             attempts=attempts,
             oversubscription=self._machines.fabric.oversubscription,
+            leaving=self._machines.fabric.leaving,
         )
         self._kubelets.suspect(_silent(jobs), _unheard(jobs))
         self._ages.turn_over()

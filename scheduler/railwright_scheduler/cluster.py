@@ -6,6 +6,7 @@ level one contiguous range, and every answer the same for any order of the input
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,7 +75,7 @@ def of(snapshot: Snapshot) -> Cluster:
             np.array([node.domains[level] != UNKNOWN_DOMAIN for node in nodes], dtype=np.bool_)
             for level in range(len(snapshot.levels))
         ),
-        uplinks=_uplinks(tree, snapshot.oversubscription or (1.0,) * len(snapshot.levels)),
+        uplinks=tuple(_uplinks(snapshot, nodes, tree)),
     )
 
 
@@ -112,11 +113,20 @@ class Capacity:
         return total
 
 
-def _uplinks(tree: Domains, oversubscription: tuple[float, ...]) -> tuple[Uplinks, ...]:
-    return tuple(
-        Uplinks(domains, np.maximum(1.0, np.bincount(domains) / times), times)
-        for domains, times in zip(tree.of_node[1:], oversubscription, strict=True)
-    )
+def _uplinks(snapshot: Snapshot, nodes: tuple[Node, ...], tree: Domains) -> Iterator[Uplinks]:
+    """Where a domain's own are not known, they are as many as its nodes need by the level's
+    oversubscription; at least one's worth, as others of its nodes may have to join yet."""
+    count = len(snapshot.levels)
+    known = snapshot.leaving or ({},) * count
+    for level, times in enumerate(snapshot.oversubscription or (1.0,) * count):
+        domains = tree.of_node[level + 1]
+        room = np.maximum(1.0, np.bincount(domains) / times)
+        if known[level]:
+            _, first = np.unique(domains, return_index=True)
+            names = (nodes[at].domains[level] for at in first.tolist())
+            told = [known[level].get(name, 0.0) for name in names]
+            room = np.where(told, told, room)
+        yield Uplinks(domains, room, times)
 
 
 def _check(nodes: tuple[Node, ...], levels: tuple[str, ...]) -> None:

@@ -123,7 +123,8 @@ class Snapshot:
     """The world as one value; ``levels`` names the domains, the coarsest first: block, rack.
 
     ``oversubscription`` says of each level how many times more its nodes can send than can leave
-    one of its domains; 1 where nobody knows, and for all of them if it is empty.
+    one of its domains; 1 where nobody knows, and for all of them if it is empty. ``leaving`` has
+    of each level the domains of which more is known: how many nodes can send out of them at once.
     """
 
     levels: tuple[str, ...]
@@ -131,3 +132,4 @@ class Snapshot:
     queues: tuple[str, ...]
     jobs: tuple[Job, ...]
     oversubscription: tuple[float, ...] = ()
+    leaving: tuple[Mapping[str, float], ...] = ()

@@ -294,6 +294,7 @@ def _queue(world: World, plan: _Plan, jobs: Mapping[str, JobSeen]) -> dict[str, 
         queues=world.queues,
         jobs=tuple(job for job in waiting if job.uid not in held),
         oversubscription=world.oversubscription,
+        leaving=world.leaving,
     )
     decisions = decide(snapshot)
     reasons = {wait.job_uid: wait.reason for wait in decisions.waiting}

@@ -70,3 +70,4 @@ class World:
     jobs: tuple[JobSeen, ...]
     attempts: Mapping[AttemptKey, AttemptSeen]
     oversubscription: tuple[float, ...] = ()
+    leaving: tuple[Mapping[str, float], ...] = ()

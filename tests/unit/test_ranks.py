@@ -258,6 +258,15 @@ def test_more_ranks_a_node_than_the_machine_has_devices_are_not_predicted() -> N
     assert merits(admitted(asked, racks(4, 4))).predicted is None
 
 
+def test_a_rack_with_fewer_cables_than_others_is_waited_for() -> None:
+    world = Snapshot(("rack",), racks(4, 4), ("default",), (gang(FOUR_BY_TWO),), (1.0,))
+    (even,) = decide(world).admitted
+    (told,) = decide(replace(world, leaving=({"r0": 4.0, "r1": 4.0},))).admitted
+    assert told == even
+    (found,) = decide(replace(world, leaving=({"r0": 4.0, "r1": 0.5},))).admitted
+    assert predicted(found).placed_us > predicted(even).placed_us
+
+
 def test_a_rack_of_which_one_node_joined_lets_out_what_it_sends() -> None:
     alone = predicted(admitted(gang(FOUR_BY_TWO), racks(7, 1)))
     assert alone.placed_us < 1.5 * predicted(admitted(gang(FOUR_BY_TWO), racks(8))).placed_us

@@ -29,7 +29,8 @@ class Fabric:
     """``levels`` runs from the coarsest to the finest, and so does what ``places`` has of each
     node: its domains, each of a name that no other of its level has, UNKNOWN where nobody says.
     ``oversubscription`` says of each level how many times more its nodes can send than can leave
-    one of its domains; 1 where nobody says, and no less than further in.
+    one of its domains; 1 where nobody says, and no less than further in. ``leaving`` has of each
+    level the domains whose cables are known, and how many nodes can send out of them at once.
     """
 
     levels: tuple[str, ...] = ()
@@ -38,6 +39,7 @@ class Fabric:
     accounts: tuple[Account, ...] = ()
     networks: tuple[Network, ...] = ()
     oversubscription: tuple[float, ...] = ()
+    leaving: tuple[Mapping[str, float], ...] = ()
 
     def place(self, node: str) -> tuple[str, ...]:
         """The node's domain at each level; nowhere known if nobody says anything of it."""
@@ -66,23 +68,28 @@ def of(nodes: Collection[str], told: Iterable[Told]) -> Fabric:
         agreed,
         known,
         tuple(sorted(networks, key=lambda network: network.wiring.source)),
-        _oversubscription(agreed, networks, nodes)[::-1],
+        *_cables(agreed, networks, nodes),
     )
 
 
-def _oversubscription(
+def _cables(
     agreed: Agreement, networks: Iterable[Network], nodes: Collection[str]
-) -> tuple[float, ...]:
-    """Of each tier, the nearest first: what is wired there as far as sources know of cables, the
-    network with the most of them first of all."""
+) -> tuple[tuple[float, ...], tuple[Mapping[str, float], ...]]:
+    """Oversubscription and what can leave each domain, of each tier, the farthest first, as far as
+    sources know of cables, the network with the most of them first of all."""
     found = [1.0] * len(agreed.tiers)
+    leaving: list[dict[str, float]] = [{} for _ in agreed.tiers]
     for network in sorted(networks, key=lambda each: (each.account.capacity, each.wiring.source)):
         theirs = _of_the_cluster(network.account, nodes).tiers
-        narrowing = network.narrowing()
+        narrowing, rooms = network.narrowing(), network.leaving()
         same = agreement.matched([tier.domains for tier in agreed.tiers], theirs)
         for its, tier in same.items():
             found[tier] = narrowing.get(its + 1, found[tier])
-    return tuple(itertools.accumulate(found, max))
+            ours = agreement.counterparts(theirs[its], agreed.tiers[tier].domains)
+            leaving[tier] |= {
+                ours[name]: room for name, room in sorted(rooms[its].items()) if name in ours
+            }
+    return tuple(itertools.accumulate(found, max))[::-1], tuple(leaving)[::-1]
 
 
 def short(domain: str, above: str) -> str:
