@@ -12,6 +12,11 @@ from worlds.training import LiveJob, Training, script
 Run = Callable[[Training], LiveJob]
 
 SLEEPS = script("import time; time.sleep(600)")
+REPLICAS = {
+    "model": {"layers": 2, "hidden": 512, "heads": 8, "feedForward": 2048, "vocabulary": 1024},
+    "parallelism": {"data": 4},
+    "training": {"sequence": 128, "globalBatch": 4},
+}
 
 
 def test_a_pod_deleted_by_hand_costs_no_failure(cluster: Cluster, run: Run) -> None:
@@ -80,13 +85,20 @@ def test_an_operator_that_restarts_while_a_node_dies_still_replaces_it(
 
 
 def test_a_node_cut_off_and_alive_is_stopped_when_it_comes_back(cluster: Cluster, run: Run) -> None:
-    job = run(Training("cut-off", SLEEPS, gpus=8))
-    victim = job.until_phase("Running")["nodes"][1]
+    """The job says what it does: it is mapped again without that node, and no other rank moves."""
+    job = run(Training("cut-off", SLEEPS, nodes=4, gpus=8, spec={"workload": REPLICAS}))
+    first = job.until_phase("Running")["nodes"]
+    victim = first[1]
     cluster.bed.partition_node(victim)
     try:
-        job.until(
+        status = job.until(
             lambda status: status["attempt"] == 2 and status["phase"] == "Running", "attempt 2"
         )
+        (spare,) = {each.name for each in cluster.bed.nodes} - {*first}
+        assert status["nodes"] == [spare if name == victim else name for name in first]
+        placed = job.placement(2)
+        assert placed["nodes"] == status["nodes"]
+        assert placed["mapping"]["moved"] == 1
     finally:
         cluster.bed.restore_node(victim)
     waiting.until(

@@ -106,6 +106,14 @@ class LiveJob:
         pods: list[Json] = json.loads(found)["items"]
         return pods
 
+    def placement(self, attempt: int) -> Json:
+        """The spec of an attempt's Placement."""
+        found: Json = json.loads(
+            self._kubectl("get", "placement", f"{self.name}-{attempt}", "-o", "json")
+        )
+        spec: Json = found["spec"]
+        return spec
+
     def events(self) -> list[str]:
         """The reasons of its events, the oldest first."""
         chosen = f"regarding.name={self.name}"
