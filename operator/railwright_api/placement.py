@@ -50,6 +50,9 @@ class Predicted(Part):
     know the network and not the job."""
     next_best_seconds: Annotated[float, Field(ge=0)]
     """In the next best of the orders that were looked at."""
+    other_jobs_seconds: Annotated[float, Field(ge=0)] = 0.0
+    """How much of it, with ranks as they are placed, goes to what other jobs were known to send
+    over the same links by then."""
 
 
 class RankMapping(Part):
@@ -113,6 +116,7 @@ DEFINITION = Definition(
         Column("Unmapped s", ".spec.mapping.predicted.networkOrderSeconds", "number"),
         Column("Reason", ".spec.reason"),
         AGE,
+        Column("Others s", ".spec.mapping.predicted.otherJobsSeconds", "number", wide=True),
         Column("Nodes", ".spec.nodes", wide=True),
     ),
     has_status=False,

@@ -32,7 +32,7 @@ def decide(snapshot: Snapshot) -> Decisions:
     _check(snapshot.jobs)
     floor = cluster.of(snapshot)
     shapes = Shapes(floor)
-    line = Line(floor)
+    line = Line(floor, snapshot.running)
     queues = tuple(sorted(set(snapshot.queues)))
     admitted: list[Admit] = []
     waiting: list[Wait] = []

@@ -9,18 +9,19 @@ and made better where links are crowded that this step waits for (``cost.relief`
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from railwright_scheduler.cluster import Cluster, Ints
 from railwright_scheduler.communication import derive, exchanges
 from railwright_scheduler.communication import grid as grids
-from railwright_scheduler.cost import crowding, relief, step
+from railwright_scheduler.cost import crowding, relief, sharing, step
 from railwright_scheduler.cost.crowding import Uplinks
 from railwright_scheduler.cost.hardware import MACHINES, Machine
 from railwright_scheduler.cost.relief import Sent
+from railwright_scheduler.cost.sharing import Use
 from railwright_scheduler.cost.step import StepTime
 from railwright_scheduler.mapping import mapper
 from railwright_scheduler.mapping.problem import Exchanges, Places, cost
@@ -48,12 +49,18 @@ RELIEFS = 2
 """Often relieved again: what a step waits for may be another communicator then."""
 
 
+Uses = Sequence[Mapping[int, Sequence[Use]]]
+"""What others make of the uplinks of each domain, the coarsest level first."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """``domains`` has that of each node, and ``room`` how many may send out of each domain."""
+    """``domains`` has that of each node, ``room`` how many may send out of each domain, and
+    ``left`` how many of those may while other jobs send as well."""
 
     domains: tuple[int, ...]
     room: tuple[float, ...]
+    left: tuple[float, ...]
     oversubscription: float
 
 
@@ -73,22 +80,24 @@ class Question:
     budget: int
 
 
-def question(job: Job, cluster: Cluster, nodes: Ints, *, budget: int) -> Question:
-    """What is asked of these nodes (columns, ascending), for a job that says what it does."""
+def question(job: Job, cluster: Cluster, nodes: Ints, *, budget: int, uses: Uses = ()) -> Question:
+    """What is asked of these nodes (columns, ascending), for a job that says what it does, beside
+    what others make of the uplinks."""
     assert job.workload is not None, job.uid
+    asked = unshared(job.workload, job.ranks_per_node, cluster, nodes)
+    if any(uses) and (share := _share(asked)):
+        uplinks = zip(asked.tiers, reversed(cluster.uplinks), reversed(uses), strict=True)
+        tiers = tuple(_beside(*each, nodes=nodes, share=share) for each in uplinks)
+        asked = replace(asked, tiers=tiers)
+    before, segment = _before(job, cluster, nodes), max(1, job.terms.segment)
+    return replace(asked, segment=segment, before=before, budget=budget)
+
+
+def unshared(workload: Workload, ranks_per_node: int, cluster: Cluster, nodes: Ints) -> Question:
+    """The same where nobody else sends, and nothing is searched for."""
     machines = sorted({cluster.nodes[column].machine for column in nodes.tolist()})
     tiers = tuple(_tier(each, nodes) for each in reversed(cluster.uplinks))
-    segment = max(1, job.terms.segment)
-    return Question(
-        job.workload,
-        len(nodes),
-        job.ranks_per_node,
-        segment,
-        tuple(machines),
-        tiers,
-        _before(job, cluster, nodes),
-        budget,
-    )
+    return Question(workload, len(nodes), ranks_per_node, 1, tuple(machines), tiers, (), 0)
 
 
 def _before(job: Job, cluster: Cluster, nodes: Ints) -> tuple[int, ...]:
@@ -140,9 +149,14 @@ class Layouts:
         shape = exchanges.shape(grid, question.ranks_per_node)
         count = question.nodes
         self._shape = shape if math.prod(shape) == count else (count,)
+        self._per_node = per_node
         self._tiers = tuple(
-            Uplinks(np.array(each.domains), np.array(each.room), each.oversubscription)
+            Uplinks(np.array(each.domains), np.array(each.left), each.oversubscription)
             for each in question.tiers
+        )
+        self._unshared = tuple(
+            replace(tier, room=np.array(each.room))
+            for tier, each in zip(self._tiers, question.tiers, strict=True)
         )
         self.sent = self._together(self._exchanges)
         self.places = _places(self._tiers, count)
@@ -182,9 +196,29 @@ class Layouts:
 
     def judged(self, order: Ints) -> Judged:
         """What a step takes in this order."""
-        crowded = self._crowded(order)
-        step_s = max((self._predicted(each, crowded).total for each in self.machines), default=0.0)
+        step_s, _ = self._slowest(self._crowded(order))
         return Judged(order, round(step_s * 1e6), cost(self.sent, self.places, order))
+
+    def others_us(self, judged: Judged) -> int:
+        """How much of the step goes to what other jobs send over the same links."""
+        step_s, _ = self._slowest(self._crowded(judged.order, self._unshared))
+        return judged.step_us - round(step_s * 1e6)
+
+    def uses(self, order: Ints) -> Iterator[list[Use]]:
+        """What the gang makes of the uplinks of each domain that it stands in, the nearest tier
+        first: as much as it sends where nobody else does, which no gang sends more than. Half of
+        what crosses a border goes out."""
+        step_s, machine = self._slowest(self._crowded(order, self._unshared))
+        if machine is None:
+            return
+        devices = MACHINES[machine.name].devices
+        node_bytes = 2.0 * step_s * devices * machine.network.bandwidth
+        for tier in self._unshared:
+            below = np.bincount(tier.domains) * (self._per_node / devices)
+            sending = np.zeros(len(below))
+            load = crowding.uplinks(self.sent, tier.of(order)) / node_bytes
+            sending[: len(load)] = load
+            yield [*map(Use, np.minimum(sending, below).tolist(), below.tolist())]
 
     def relieved(self, judged: Judged) -> Judged:
         """The same or a better one, with nodes exchanged to relieve what a step waits for."""
@@ -223,8 +257,8 @@ class Layouts:
     def _sent(self, crowded: Mapping[str, float]) -> Iterator[tuple[str, Sent]]:
         """What each communicator's crowd costs a step, on the slowest machine: as it is, or if it
         were twice as large, as what is hidden now may be waited for then."""
-        machine = max(self.machines, key=lambda each: self._predicted(each, crowded).total)
-        step_s = self._predicted(machine, crowded).total
+        step_s, machine = self._slowest(crowded)
+        assert machine is not None
         for name, its in self._exchanges.items():
             if len(its.weight):
                 times = crowded[name]
@@ -245,9 +279,16 @@ class Layouts:
     def _together(self, names: Iterable[str]) -> Exchanges:
         return exchanges.together((self._exchanges[name] for name in names), self._shape)
 
-    def _crowded(self, order: Ints) -> dict[str, float]:
-        tiers = tuple(tier.of(order) for tier in self._tiers)
+    def _crowded(self, order: Ints, uplinks: tuple[Uplinks, ...] | None = None) -> dict[str, float]:
+        tiers = tuple(tier.of(order) for tier in uplinks or self._tiers)
         return {name: crowding.crowding(its, tiers) for name, its in self._exchanges.items()}
+
+    def _slowest(self, crowded: Mapping[str, float]) -> tuple[float, Machine | None]:
+        """Seconds of a step, and the kind of machine that takes so long; 0 where none is known."""
+        steps_s = [self._predicted(each, crowded).total for each in self.machines]
+        if not steps_s:
+            return 0.0, None
+        return max(steps_s), self.machines[steps_s.index(max(steps_s))]
 
     def _predicted(self, machine: Machine, crowded: Mapping[str, float]) -> StepTime:
         return step.predict(*self._workload.parts, machine, crowded)
@@ -256,8 +297,29 @@ class Layouts:
 def _tier(uplinks: Uplinks, nodes: Ints) -> Tier:
     """Its domains as far as these nodes stand in them, numbered by that alone."""
     named, domains = np.unique(uplinks.domains[nodes], return_inverse=True)
-    room = uplinks.room[named]
-    return Tier(tuple(domains.tolist()), tuple(room.tolist()), uplinks.oversubscription)
+    room = tuple(uplinks.room[named].tolist())
+    return Tier(tuple(domains.tolist()), room, room, uplinks.oversubscription)
+
+
+def _beside(
+    tier: Tier, uplinks: Uplinks, uses: Mapping[int, Sequence[Use]], *, nodes: Ints, share: float
+) -> Tier:
+    """The same with what others leave, for a gang that has this share of its nodes' adapters."""
+    named = np.unique(uplinks.domains[nodes]).tolist()
+    counts = np.bincount(tier.domains).tolist()
+    found = (
+        min(room, sharing.left(room, count * share, uses[domain]) / share)
+        if domain in uses
+        else room
+        for domain, room, count in zip(named, tier.room, counts, strict=True)
+    )
+    return replace(tier, left=tuple(found))
+
+
+def _share(question: Question) -> float:
+    """Of a node's adapters those that a gang has; 0 where not all machines are known."""
+    devices = [MACHINES[name].devices if name in MACHINES else 0 for name in question.machines]
+    return question.ranks_per_node / max(devices) if all(devices) else 0.0
 
 
 def _machines(question: Question) -> tuple[Machine, ...]:

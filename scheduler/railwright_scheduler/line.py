@@ -8,7 +8,8 @@ while a big job gathers its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -17,12 +18,18 @@ from railwright_scheduler import fit, placement, ranks
 from railwright_scheduler.cluster import Capacity, Cluster, Ints, Mask
 from railwright_scheduler.decisions import Admit, Behind, GangsAhead, NotEnoughNodes
 from railwright_scheduler.fit import Shape
+from railwright_scheduler.mapping.problem import Weights
 from railwright_scheduler.placement import Limits
-from railwright_scheduler.snapshot import Job
+from railwright_scheduler.ranks import Placed
+from railwright_scheduler.snapshot import Job, Running
+from railwright_scheduler.traffic import Traffic
 
 EFFORT_MAX = 512
 """What it may take to place the gangs of one decision, in nodes; one alone may take more. About two
 seconds' worth."""
+
+LOUDNESS = 64
+"""So many degrees of how busy uplinks are tell equal domains apart."""
 
 _NOBODY = np.iinfo(np.int64).max
 
@@ -30,9 +37,10 @@ _NOBODY = np.iinfo(np.int64).max
 class Line:
     """What jobs have taken and claimed so far in one decision."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, running: Iterable[Running] = ()) -> None:
         self._cluster = cluster
         self._capacity = Capacity(cluster)
+        self._traffic = Traffic(cluster, running)
         self._claimed_by = np.full(len(cluster.nodes), _NOBODY, dtype=np.int64)
         self._claimed: dict[int, bool] = {}
         self._waiting: list[tuple[Job, int]] = []
@@ -57,43 +65,72 @@ class Line:
             return GangsAhead(need=job.num_nodes, pods=self._pods)
         self._effort += effort
         self._pods += job.num_nodes
-        placed = ranks.placed(job, self._cluster, self._choices(job, allowed, limits))
+        placed = self._placed(job, allowed, limits)
+        names = tuple(self._cluster.nodes[column].name for column in placed.nodes)
+        if job.workload is not None and job.num_nodes > 1:
+            self._traffic.add(Running(job.workload, job.ranks_per_node, names))
         self._capacity.take(placed.nodes, shape.rows, shape.need)
         self._usable.clear()
         self._free.clear()
         return Admit(
             job_uid=job.uid,
             attempt=job.attempt,
-            nodes=tuple(self._cluster.nodes[column].name for column in placed.nodes),
+            nodes=names,
             spans=self._cluster.domains.spans(np.sort(placed.nodes)),
             merits=placed.merits,
         )
 
-    def _choices(self, job: Job, allowed: Mask, limits: Limits) -> Iterator[Ints]:
-        """Nodes in the fewest domains; and such as have better portions of the job in each."""
-        domains, room = self._cluster.domains, self._room_beside(job)
-        first = placement.choose(domains, allowed, room, count=job.num_nodes, limits=limits)
-        yield first
-        if job.workload is None or limits.segment > 1 or domains.finest == 0:
+    def _placed(self, job: Job, allowed: Mask, limits: Limits) -> Placed:
+        """The nodes that suit the job best, and which ranks each of them gets."""
+        domains, count, room = self._cluster.domains, job.num_nodes, self._room_beside(job)
+        first = placement.choose(domains, allowed, room, count=count, limits=limits)
+        if job.workload is None or count == 1 or domains.finest == 0:
+            return ranks.placed(job, self._cluster, [first])
+        busy = self._traffic.busy(first)
+        if busy.any():
+            room = self._room_beside(job, busy)
+            first = placement.choose(domains, allowed, room, count=count, limits=limits)
+        others = (
+            placement.choose(domains, nodes, room, count=count, limits=its)
+            for nodes, its in self._others(job, first, allowed, limits, busy=busy)
+            if placement.capacity(domains, nodes, its) >= count
+        )
+        choices = itertools.chain([first], others)
+        return ranks.placed(job, self._cluster, choices, uses=self._traffic.uses())
+
+    def _others(
+        self, job: Job, first: Ints, allowed: Mask, limits: Limits, *, busy: Weights
+    ) -> Iterator[tuple[Mask, Limits]]:
+        """From where else to choose: portions of the job that are better for it in each domain, and
+        domains whose uplinks others keep less than half as busy."""
+        domains = self._cluster.domains
+        if job.num_nodes > ranks.CHOSEN_NODES:
             return
         spans = (1, *domains.spans(first))
         # What it rather has and got is not given up for others.
         kept = max(level for level in range(limits.rather + 1) if spans[level] == 1)
         limits = replace(limits, within=max(limits.within, kept))
-        spanned = spans[domains.finest]
-        for size in ranks.portions(job, spanned):
-            even = replace(limits, segment=size, segment_level=domains.finest)
-            if placement.capacity(domains, allowed, even) >= job.num_nodes:
-                yield placement.choose(domains, allowed, room, count=job.num_nodes, limits=even)
+        if limits.segment == 1:
+            for size in ranks.portions(job, spans[domains.finest]):
+                yield allowed, replace(limits, segment=size, segment_level=domains.finest)
+        busiest = float(busy[first].max())
+        if busiest > 0.0:
+            yield allowed & (busy < busiest / 2), limits
 
-    def _room_beside(self, job: Job) -> Ints:
-        """As if nodes that it had before had less room than any other: of equal ones those go."""
+    def _room_beside(self, job: Job, busy: Weights | None = None) -> Ints:
+        """As if nodes had the more room the busier others keep their uplinks, and those that it had
+        before less than any other: of equal domains those with the least go first."""
         room = self._capacity.room
-        if not job.before:
+        if busy is None and not job.before:
             return room
-        before = frozenset(job.before)
-        had = np.array([node.name in before for node in self._cluster.nodes], dtype=np.bool_)
-        return room + np.where(had, 0, int(room.max(initial=0)) + 1)
+        more = np.zeros(len(room), dtype=np.int64)
+        if busy is not None:
+            more = np.ceil(LOUDNESS * busy).astype(np.int64)
+        if job.before:
+            before = frozenset(job.before)
+            had = np.array([node.name in before for node in self._cluster.nodes], dtype=np.bool_)
+            more = np.where(had, 0, 1 + more)
+        return room + more * (int(room.max(initial=0)) + 1)
 
     def hold(self, job: Job, shape: Shape, limits: Limits) -> NotEnoughNodes | Behind:
         """Let a job wait that could run but may not start; from here on it has its claims."""

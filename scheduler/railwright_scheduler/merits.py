@@ -9,12 +9,14 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Predicted:
     """Microseconds of a training step on these machines: with ranks as they are placed, in the
-    network's order, and in the next best of the orders that were looked at."""
+    network's order, and in the next best of the orders that were looked at; and how many of those
+    as placed go to what other jobs send over the same links."""
 
     machines: tuple[str, ...]
     placed_us: int
     network_order_us: int
     next_best_us: int
+    others_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from railwright_scheduler import layouts
 from railwright_scheduler.cluster import Cluster, Ints
 from railwright_scheduler.communication import exchanges
 from railwright_scheduler.communication import grid as grids
-from railwright_scheduler.layouts import Layouts, Question
+from railwright_scheduler.layouts import Layouts, Question, Uses
 from railwright_scheduler.mapping import mapper
 from railwright_scheduler.merits import Crossing, Merits, Predicted
 from railwright_scheduler.snapshot import Job
@@ -66,21 +66,21 @@ class Placed:
     merits: Merits | None = None
 
 
-def placed(job: Job, cluster: Cluster, choices: Iterable[Ints]) -> Placed:
+def placed(job: Job, cluster: Cluster, choices: Iterable[Ints], *, uses: Uses = ()) -> Placed:
     """One of these ``choices`` of nodes (columns, ascending), the first of which spans the fewest
-    domains; another must be worth it."""
+    domains; another must be worth it. ``uses`` is what others make of the uplinks meanwhile."""
     best, *others = choices
     if job.workload is None:
         return Placed(best)
     if others:
-        found = _answer(layouts.question(job, cluster, best, budget=0))
+        found = _answer(layouts.question(job, cluster, best, budget=0, uses=uses))
         for nodes in others:
-            answer = _answer(layouts.question(job, cluster, nodes, budget=0))
+            answer = _answer(layouts.question(job, cluster, nodes, budget=0, uses=uses))
             as_near = cluster.domains.spans(nodes) == cluster.domains.spans(best)
             if answer.is_shorter_than(found) or (as_near and answer.sends_less_than(found)):
                 best, found = nodes, answer
     budget = min(mapper.BUDGET, BUDGET_A_NODE * len(best), BUDGET_A_PAIR * len(best) ** 2)
-    asked = layouts.question(job, cluster, best, budget=budget)
+    asked = layouts.question(job, cluster, best, budget=budget, uses=uses)
     found = _answer(asked)
     crossing = zip(cluster.levels, found.crossing[::-1], strict=True)
     told = tuple(Crossing(level, *sizes) for level, sizes in crossing)
@@ -92,7 +92,7 @@ def placed(job: Job, cluster: Cluster, choices: Iterable[Ints]) -> Placed:
 def portions(job: Job, spanned: int) -> tuple[int, ...]:
     """How many nodes it may pay off to have in each domain, or multiples of them: an even share of
     those ``spanned``, and rings and planes of the job's grid, the largest first."""
-    if job.workload is None or job.num_nodes > CHOSEN_NODES or spanned == 1:
+    if job.workload is None or spanned == 1:
         return ()
     _, split, recipe = job.workload.parts
     grid = grids.dense(split, recipe.framework)
@@ -154,5 +154,6 @@ def _answer(question: Question) -> _Answer:
     if gang.machines:
         next_best = rest[0] if rest else best
         machines = tuple(each.name for each in gang.machines)
-        predicted = Predicted(machines, best.step_us, network.step_us, next_best.step_us)
+        steps_us = best.step_us, network.step_us, next_best.step_us
+        predicted = Predicted(machines, *steps_us, gang.others_us(best))
     return _Answer(tuple(best.order.tolist()), crossing, best.distance, predicted)

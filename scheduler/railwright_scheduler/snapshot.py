@@ -119,12 +119,22 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
+class Running:
+    """A job that sends while others are placed: what it does, and the node of each node rank."""
+
+    workload: Workload
+    ranks_per_node: int
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """The world as one value; ``levels`` names the domains, the coarsest first: block, rack.
 
     ``oversubscription`` says of each level how many times more its nodes can send than can leave
     one of its domains; 1 where nobody knows, and for all of them if it is empty. ``leaving`` has
     of each level the domains of which more is known: how many nodes can send out of them at once.
+    ``running`` are the jobs on several nodes of which it is known what they do.
     """
 
     levels: tuple[str, ...]
@@ -133,3 +143,4 @@ class Snapshot:
     jobs: tuple[Job, ...]
     oversubscription: tuple[float, ...] = ()
     leaving: tuple[Mapping[str, float], ...] = ()
+    running: tuple[Running, ...] = ()

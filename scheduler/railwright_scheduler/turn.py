@@ -28,7 +28,7 @@ from railwright_scheduler.decide import decide
 from railwright_scheduler.decisions import GangsAhead, Reason
 from railwright_scheduler.refit import Misfits
 from railwright_scheduler.snapshot import Job, Snapshot, Unavailable
-from railwright_scheduler.world import AttemptKey, AttemptSeen, JobSeen, World
+from railwright_scheduler.world import AttemptKey, AttemptSeen, JobSeen, World, running
 
 SIDECAR_S = 30.0
 """How long a finished job's pods may still run beside their ranks."""
@@ -295,6 +295,7 @@ def _queue(world: World, plan: _Plan, jobs: Mapping[str, JobSeen]) -> dict[str, 
         jobs=tuple(job for job in waiting if job.uid not in held),
         oversubscription=world.oversubscription,
         leaving=world.leaving,
+        running=tuple(running(jobs.values(), entries)),
     )
     decisions = decide(snapshot)
     reasons = {wait.job_uid: wait.reason for wait in decisions.waiting}

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from railwright_scheduler.attempt.assessment import RankSeen
 from railwright_scheduler.attempt.gang import Pod
-from railwright_scheduler.attempt.ledger import Ledger
+from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.decisions import Reason
-from railwright_scheduler.snapshot import Job, Node
+from railwright_scheduler.snapshot import Job, Node, Running
 
 AttemptKey = tuple[str, int]
 
@@ -71,3 +71,18 @@ class World:
     attempts: Mapping[AttemptKey, AttemptSeen]
     oversubscription: tuple[float, ...] = ()
     leaving: tuple[Mapping[str, float], ...] = ()
+
+
+def running(jobs: Iterable[JobSeen], entries: Mapping[str, tuple[Entry, ...]]) -> Iterator[Running]:
+    """The jobs that send from node to node, or are about to, and of which it is known what they do;
+    ``entries`` are those of each job."""
+    for seen in jobs:
+        job, nodes = seen.job, seen.record.nodes if seen.record.live else ()
+        for entry in entries.get(job.uid, ()):
+            if entry.state is EntryState.COMMITTING:
+                nodes = entry.nodes
+            elif entry.attempt == seen.record.attempt:
+                nodes = ()
+        # Another number of nodes than it asks for now says that it is to end.
+        if job.workload is not None and job.num_nodes == len(nodes) > 1:
+            yield Running(job.workload, job.ranks_per_node, nodes)

@@ -8,6 +8,7 @@ from typing import Any
 from railwright_scheduler.merits import Crossing, Merits, Predicted
 
 _MICRO = 1_000_000
+_SECONDS = ("stepSeconds", "networkOrderSeconds", "nextBestSeconds", "otherJobsSeconds")
 
 
 def render(merits: Merits) -> dict[str, Any]:
@@ -25,6 +26,7 @@ def render(merits: Merits) -> dict[str, Any]:
             "stepSeconds": predicted.placed_us / _MICRO,
             "networkOrderSeconds": predicted.network_order_us / _MICRO,
             "nextBestSeconds": predicted.next_best_us / _MICRO,
+            "otherJobsSeconds": predicted.others_us / _MICRO,
         }
     return fields
 
@@ -38,9 +40,6 @@ def parse(found: Mapping[str, Any]) -> Merits:
     told = found.get("predicted")
     predicted = told and Predicted(
         tuple(told["machines"]),
-        *(
-            round(told[field] * _MICRO)
-            for field in ("stepSeconds", "networkOrderSeconds", "nextBestSeconds")
-        ),
+        *(round(told[field] * _MICRO) for field in _SECONDS),
     )
     return Merits(crossing, predicted, found.get("moved", 0))

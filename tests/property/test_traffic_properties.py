@@ -1,0 +1,132 @@
+"""Whatever others send: more of it never makes a step shorter, none of it changes nothing, and it
+does not matter who of them comes first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railwright_scheduler import Job, Snapshot, cluster, decide, layouts
+from railwright_scheduler.cost import sharing
+from railwright_scheduler.cost.sharing import Use
+from railwright_scheduler.layouts import Layouts, Uses
+from railwright_scheduler.snapshot import Running
+from railwright_scheduler.workload import Framework, Parallelism, Recipe, Transformer, Workload
+from worlds import job, node
+
+PLAIN = Transformer(8, 1024, 16, 16, 64, 4096, 32_000)
+LEVELS = ("block", "rack")
+
+amounts = st.floats(2**-10, 64.0)
+uses = st.builds(
+    lambda adapters, part: Use(part * adapters, adapters), amounts, st.floats(2**-10, 1.0)
+)
+
+
+@given(amounts, amounts, st.lists(uses, max_size=5), st.randoms(use_true_random=False))
+def test_no_order_of_others_matters(
+    room: float, adapters: float, others: list[Use], chance: Random
+) -> None:
+    shuffled = chance.sample(others, len(others))
+    assert sharing.left(room, adapters, shuffled) == sharing.left(room, adapters, others)
+
+
+@given(amounts, amounts, st.lists(uses, max_size=5))
+def test_a_job_has_its_turns_and_never_more_than_there_is(
+    room: float, adapters: float, others: list[Use]
+) -> None:
+    found = sharing.left(room, adapters, others)
+    turns = room * adapters / (adapters + sum(each.adapters for each in others))
+    assert turns * (1 - 1e-9) <= found <= room
+    unused = room - sum(each.sending for each in others)
+    assert found >= unused * (1 - 1e-9) - 1e-9
+
+
+@given(amounts, amounts, st.lists(uses, min_size=1, max_size=5), st.floats(1.0, 16.0))
+def test_the_more_others_send_the_less_is_left(
+    room: float, adapters: float, others: list[Use], times: float
+) -> None:
+    first, *rest = others
+    more = replace(first, sending=min(first.adapters, first.sending * times))
+    now = sharing.left(room, adapters, others)
+    assert sharing.left(room, adapters, [more, *rest]) <= now * (1 + 1e-9)
+    assert now <= sharing.left(room, adapters, rest) * (1 + 1e-9)
+
+
+@st.composite
+def gangs(draw: st.DrawFn, name: str = "a") -> Job:
+    split = Parallelism(
+        tensor=draw(st.sampled_from([2, 4])),
+        pipeline=draw(st.sampled_from([1, 2, 4])),
+        data=draw(st.sampled_from([2, 4])),
+    )
+    framework = draw(st.sampled_from([Framework.MEGATRON, Framework.MEGATRON_PIPELINE_FIRST]))
+    recipe = Recipe(1024, 1, 4 * split.data, framework=framework)
+    workload = Workload(PLAIN, split, recipe)
+    return job(name, num_nodes=split.ranks // 4, ranks_per_node=4, workload=workload)
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> Snapshot:
+    """One gang, and others that run on nodes that it shares with them."""
+    asked = draw(gangs())
+    nodes = [
+        node(f"n{at:02d}", draw(st.sampled_from("ab")), draw(st.sampled_from("xy")), machine=kind)
+        for at, kind in enumerate(["DGX A100"] * draw(st.integers(asked.num_nodes, 20)))
+    ]
+    running = []
+    for its in draw(st.lists(gangs(), max_size=3)):
+        names = draw(st.permutations([each.name for each in nodes]))[: its.num_nodes]
+        if its.num_nodes == len(names) > 1 and its.workload:
+            running.append(Running(its.workload, 4, tuple(names)))
+    times = draw(st.sampled_from([(1.0, 1.0), (4.0, 1.0), (8.0, 4.0)]))
+    return Snapshot(LEVELS, tuple(nodes), ("default",), (asked,), times, tuple(running))
+
+
+@settings(deadline=None, max_examples=20)
+@given(worlds(), st.randoms(use_true_random=False))
+def test_no_order_of_other_jobs_reaches_the_decision(world: Snapshot, chance: Random) -> None:
+    shuffled = tuple(chance.sample(world.running, len(world.running)))
+    assert decide(replace(world, running=shuffled)) == decide(world)
+
+
+@settings(deadline=None, max_examples=20)
+@given(worlds())
+def test_what_is_told_of_others_is_part_of_the_step(world: Snapshot) -> None:
+    """And with nobody beside, or where all may leave, there is nothing to tell."""
+    (found,) = decide(world).admitted
+    assert found.merits is not None
+    assert found.merits.predicted is not None
+    told = found.merits.predicted
+    assert 0 <= told.others_us < told.placed_us
+    if not world.running or max(world.oversubscription) == 1.0:
+        assert told.others_us == 0
+        assert decide(replace(world, running=())).admitted == (found,)
+
+
+@settings(deadline=None, max_examples=40)
+@given(worlds(), st.lists(uses, min_size=4, max_size=4), st.floats(1.0, 8.0))
+def test_more_load_on_a_link_never_makes_a_step_shorter(
+    world: Snapshot, loads: list[Use], times: float
+) -> None:
+    """Of the same nodes in the same order."""
+    hall = cluster.of(world)
+    (asked,) = world.jobs
+    nodes = np.arange(asked.num_nodes)
+    light: Uses = [{0: loads[:1]}, {0: loads[1:2], 1: loads[2:]}]
+    heavy: Uses = [
+        {
+            domain: [replace(its, sending=min(its.adapters, its.sending * times)) for its in load]
+            for domain, load in level.items()
+        }
+        for level in light
+    ]
+    steps_us = [
+        Layouts(layouts.question(asked, hall, nodes, budget=0, uses=each)).judged(nodes).step_us
+        for each in ((), light, heavy)
+    ]
+    assert steps_us == sorted(steps_us)
