@@ -33,7 +33,9 @@ class Traffic:
         self._new = [*running]
         self._uses: tuple[dict[int, list[Use]], ...] = tuple({} for _ in cluster.levels)
         # Where all that nodes send may leave, nobody is in anybody's way.
-        self._is_scarce = any(tier.oversubscription > 1.0 for tier in cluster.uplinks)
+        self._is_scarce = any(
+            (tier.room < np.bincount(tier.domains)).any() for tier in cluster.uplinks
+        )
 
     def add(self, job: Running) -> None:
         """One more is placed."""

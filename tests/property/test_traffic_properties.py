@@ -84,7 +84,7 @@ def worlds(draw: st.DrawFn) -> Snapshot:
         if its.num_nodes == len(names) > 1 and its.workload:
             running.append(Running(its.workload, 4, tuple(names)))
     times = draw(st.sampled_from([(1.0, 1.0), (4.0, 1.0), (8.0, 4.0)]))
-    return Snapshot(LEVELS, tuple(nodes), ("default",), (asked,), times, tuple(running))
+    return Snapshot(LEVELS, tuple(nodes), ("default",), (asked,), times, running=tuple(running))
 
 
 @settings(deadline=None, max_examples=20)

@@ -69,7 +69,7 @@ def admitted(
 ) -> Admit:
     asked = asked or gang()
     (found,) = decide(
-        Snapshot(LEVELS, nodes, ("default",), (asked,), (times, times), others)
+        Snapshot(LEVELS, nodes, ("default",), (asked,), (times, times), running=others)
     ).admitted
     return found
 
