@@ -106,6 +106,7 @@ class Observer:
             attempts=attempts,
             oversubscription=self._machines.fabric.oversubscription,
             leaving=self._machines.fabric.leaving,
+            summing=self._machines.fabric.summing,
         )
         self._kubelets.suspect(_silent(jobs), _unheard(jobs))
         self._ages.turn_over()

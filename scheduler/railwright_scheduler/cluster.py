@@ -31,7 +31,8 @@ class Cluster:
 
     ``rows`` gives each resource its row in ``allocatable`` and ``free`` (shape resources x nodes).
     ``uplinks`` are those of each level, the coarsest first, and ``placed`` are the nodes whose
-    domain of it is known.
+    domain of it is known. ``summing`` says of each level's domains whether their switches add up
+    what crosses them.
     """
 
     nodes: tuple[Node, ...]
@@ -42,7 +43,16 @@ class Cluster:
     free: Ints
     available: Mask
     uplinks: tuple[Uplinks, ...]
+    summing: tuple[Mask, ...]
     placed: tuple[Mask, ...]
+
+    @property
+    def summed(self) -> Mask:
+        """The nodes that stand in any such domain."""
+        found = np.zeros(len(self.nodes), dtype=np.bool_)
+        for adds, domain in zip(self.summing, self.domains.of_node[1:], strict=True):
+            found |= adds[domain]
+        return found
 
     def meant(self, nodes: Mask, limits: Limits) -> Mask:
         """Those of these nodes that may count: none of no known domain where they must be apart."""
@@ -76,6 +86,7 @@ def of(snapshot: Snapshot) -> Cluster:
             for level in range(len(snapshot.levels))
         ),
         uplinks=tuple(_uplinks(snapshot, nodes, tree)),
+        summing=_summing(tree, nodes, snapshot.summing or (frozenset(),) * len(snapshot.levels)),
     )
 
 
@@ -127,6 +138,20 @@ def _uplinks(snapshot: Snapshot, nodes: tuple[Node, ...], tree: Domains) -> Iter
             told = [known[level].get(name, 0.0) for name in names]
             room = np.where(told, told, room)
         yield Uplinks(domains, room, times)
+
+
+def _summing(
+    tree: Domains, nodes: tuple[Node, ...], named: tuple[frozenset[str], ...]
+) -> tuple[Mask, ...]:
+    """A domain's name is that of any of its nodes'."""
+    found = []
+    for level, names in enumerate(named):
+        domains = tree.of_node[1 + level]
+        summing = np.zeros(int(domains.max(initial=-1)) + 1, dtype=np.bool_)
+        if names:
+            summing[domains] = [node.domains[level] in names for node in nodes]
+        found.append(summing)
+    return tuple(found)
 
 
 def _check(nodes: tuple[Node, ...], levels: tuple[str, ...]) -> None:

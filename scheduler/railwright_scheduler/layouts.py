@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from railwright_scheduler.cluster import Cluster, Ints
+from railwright_scheduler.cluster import Cluster, Ints, Mask
 from railwright_scheduler.communication import derive, exchanges
 from railwright_scheduler.communication import grid as grids
 from railwright_scheduler.cost import crowding, relief, sharing, step
@@ -23,6 +23,7 @@ from railwright_scheduler.cost.hardware import MACHINES, Machine
 from railwright_scheduler.cost.relief import Sent
 from railwright_scheduler.cost.sharing import Use
 from railwright_scheduler.cost.step import StepTime
+from railwright_scheduler.cost.summing import Summing, Sums
 from railwright_scheduler.mapping import mapper
 from railwright_scheduler.mapping.problem import Exchanges, Places, cost
 from railwright_scheduler.snapshot import Job
@@ -56,11 +57,13 @@ Uses = Sequence[Mapping[int, Sequence[Use]]]
 @dataclass(frozen=True, slots=True)
 class Tier:
     """``domains`` has that of each node, ``room`` how many may send out of each domain, and
-    ``left`` how many of those may while other jobs send as well."""
+    ``left`` how many of those may while other jobs send as well; ``summing`` says of each domain
+    whether its switches add up what crosses them."""
 
     domains: tuple[int, ...]
     room: tuple[float, ...]
     left: tuple[float, ...]
+    summing: tuple[bool, ...]
     oversubscription: float
 
 
@@ -96,7 +99,8 @@ def question(job: Job, cluster: Cluster, nodes: Ints, *, budget: int, uses: Uses
 def unshared(workload: Workload, ranks_per_node: int, cluster: Cluster, nodes: Ints) -> Question:
     """The same where nobody else sends, and nothing is searched for."""
     machines = sorted({cluster.nodes[column].machine for column in nodes.tolist()})
-    tiers = tuple(_tier(each, nodes) for each in reversed(cluster.uplinks))
+    levels = zip(cluster.uplinks, cluster.summing, strict=True)
+    tiers = tuple(_tier(*each, nodes=nodes) for each in levels)[::-1]
     return Question(workload, len(nodes), ranks_per_node, 1, tuple(machines), tiers, (), 0)
 
 
@@ -126,6 +130,15 @@ class Judged:
         if self.step_us:
             return WORTH * self.step_us <= best.step_us
         return WORTH * self.distance <= best.distance
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """What an order of nodes does to communicators: how many times longer they take for links that
+    are shared, and of which the switches add up what crosses them."""
+
+    crowded: Mapping[str, float]
+    summed: frozenset[str]
 
 
 class Layouts:
@@ -158,6 +171,10 @@ class Layouts:
             replace(tier, room=np.array(each.room))
             for tier, each in zip(self._tiers, question.tiers, strict=True)
         )
+        summing = [
+            Summing(np.array(each.domains), np.array(each.summing)) for each in question.tiers
+        ]
+        self._sums = Sums(communicators, per_node, summing)
         self.sent = self._together(self._exchanges)
         self.places = _places(self._tiers, count)
         self.machines = _machines(question)
@@ -172,7 +189,7 @@ class Layouts:
         yield from self._mapped(self._together(self._telling))
         if self.machines:
             line = np.arange(count)
-            sent = dict(self._sent(self._crowded(line)))
+            sent = dict(self._sent(self._standing(line)))
             told = [each for name, each in sent.items() if name in self._telling]
             worth = [each.in_seconds for each in told if each.worth_s > 0.0]
             if count <= LAID_TWICE or len(worth) < len(told):
@@ -196,19 +213,19 @@ class Layouts:
 
     def judged(self, order: Ints) -> Judged:
         """What a step takes in this order."""
-        step_s, _ = self._slowest(self._crowded(order))
+        step_s, _ = self._slowest(self._standing(order))
         return Judged(order, round(step_s * 1e6), cost(self.sent, self.places, order))
 
     def others_us(self, judged: Judged) -> int:
         """How much of the step goes to what other jobs send over the same links."""
-        step_s, _ = self._slowest(self._crowded(judged.order, self._unshared))
+        step_s, _ = self._slowest(self._standing(judged.order, self._unshared))
         return judged.step_us - round(step_s * 1e6)
 
     def uses(self, order: Ints) -> Iterator[list[Use]]:
         """What the gang makes of the uplinks of each domain that it stands in, the nearest tier
         first: as much as it sends where nobody else does, which no gang sends more than. Half of
         what crosses a border goes out."""
-        step_s, machine = self._slowest(self._crowded(order, self._unshared))
+        step_s, machine = self._slowest(self._standing(order, self._unshared))
         if machine is None:
             return
         devices = MACHINES[machine.name].devices
@@ -226,10 +243,10 @@ class Layouts:
         if not self._is_relieved:
             return found
         for _ in range(RELIEFS):
-            crowded = self._crowded(found.order)
-            if max(crowded.values(), default=1.0) == 1.0:
+            standing = self._standing(found.order)
+            if max(standing.crowded.values(), default=1.0) == 1.0:
                 break
-            sent = [each for _, each in self._sent(crowded)]
+            sent = [each for _, each in self._sent(standing)]
             better = self.judged(relief.relieved(sent, self._tiers, found.order))
             if better.rank >= found.rank:
                 break
@@ -244,7 +261,7 @@ class Layouts:
         order[came] = np.setdiff1d(np.arange(len(order)), order)
         yield self.judged(order)
         if self._is_relieved and 0 < len(came) <= CAME:
-            sent = [each for _, each in self._sent(self._crowded(order))]
+            sent = [each for _, each in self._sent(self._standing(order))]
             yield self.judged(relief.placed(sent, self._tiers, order, came))
 
     @property
@@ -254,18 +271,19 @@ class Layouts:
             return False
         return all(each.table <= TABLE_MAX for each in self._exchanges.values())
 
-    def _sent(self, crowded: Mapping[str, float]) -> Iterator[tuple[str, Sent]]:
+    def _sent(self, standing: _Standing) -> Iterator[tuple[str, Sent]]:
         """What each communicator's crowd costs a step, on the slowest machine: as it is, or if it
         were twice as large, as what is hidden now may be waited for then."""
-        step_s, machine = self._slowest(crowded)
+        step_s, machine = self._slowest(standing)
         assert machine is not None
         for name, its in self._exchanges.items():
             if len(its.weight):
-                times = crowded[name]
-                less_s, more_s = (
-                    self._predicted(machine, {**crowded, name: other}).total
+                times = standing.crowded[name]
+                others = (
+                    replace(standing, crowded={**standing.crowded, name: other})
                     for other in (1.0, 2.0 * times)
                 )
+                less_s, more_s = (self._predicted(machine, each).total for each in others)
                 now_s = (step_s - less_s) / (times - 1.0) if times > 1.0 else 0.0
                 yield name, Sent(its, max(now_s, (more_s - step_s) / times))
 
@@ -279,26 +297,28 @@ class Layouts:
     def _together(self, names: Iterable[str]) -> Exchanges:
         return exchanges.together((self._exchanges[name] for name in names), self._shape)
 
-    def _crowded(self, order: Ints, uplinks: tuple[Uplinks, ...] | None = None) -> dict[str, float]:
+    def _standing(self, order: Ints, uplinks: tuple[Uplinks, ...] | None = None) -> _Standing:
         tiers = tuple(tier.of(order) for tier in uplinks or self._tiers)
-        return {name: crowding.crowding(its, tiers) for name, its in self._exchanges.items()}
+        crowded = {name: crowding.crowding(its, tiers) for name, its in self._exchanges.items()}
+        return _Standing(crowded, self._sums.by_switches(order))
 
-    def _slowest(self, crowded: Mapping[str, float]) -> tuple[float, Machine | None]:
+    def _slowest(self, standing: _Standing) -> tuple[float, Machine | None]:
         """Seconds of a step, and the kind of machine that takes so long; 0 where none is known."""
-        steps_s = [self._predicted(each, crowded).total for each in self.machines]
+        steps_s = [self._predicted(each, standing).total for each in self.machines]
         if not steps_s:
             return 0.0, None
         return max(steps_s), self.machines[steps_s.index(max(steps_s))]
 
-    def _predicted(self, machine: Machine, crowded: Mapping[str, float]) -> StepTime:
-        return step.predict(*self._workload.parts, machine, crowded)
+    def _predicted(self, machine: Machine, standing: _Standing) -> StepTime:
+        return step.predict(*self._workload.parts, machine, standing.crowded, standing.summed)
 
 
-def _tier(uplinks: Uplinks, nodes: Ints) -> Tier:
+def _tier(uplinks: Uplinks, summing: Mask, *, nodes: Ints) -> Tier:
     """Its domains as far as these nodes stand in them, numbered by that alone."""
     named, domains = np.unique(uplinks.domains[nodes], return_inverse=True)
     room = tuple(uplinks.room[named].tolist())
-    return Tier(tuple(domains.tolist()), room, room, uplinks.oversubscription)
+    sums = tuple(summing[named].tolist())
+    return Tier(tuple(domains.tolist()), room, room, sums, uplinks.oversubscription)
 
 
 def _beside(

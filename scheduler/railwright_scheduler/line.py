@@ -101,8 +101,9 @@ class Line:
     def _others(
         self, job: Job, first: Ints, allowed: Mask, limits: Limits, *, busy: Weights
     ) -> Iterator[tuple[Mask, Limits]]:
-        """From where else to choose: portions of the job that are better for it in each domain, and
-        domains whose uplinks others keep less than half as busy."""
+        """From where else to choose: portions of the job that are better for it in each domain;
+        domains whose switches add up what crosses them; and those whose uplinks others keep less
+        than half as busy."""
         domains = self._cluster.domains
         if job.num_nodes > ranks.CHOSEN_NODES:
             return
@@ -113,6 +114,9 @@ class Line:
         if limits.segment == 1:
             for size in ranks.portions(job, spans[domains.finest]):
                 yield allowed, replace(limits, segment=size, segment_level=domains.finest)
+        summed = self._cluster.summed
+        if summed.any() and not summed[first].all():
+            yield allowed & summed, limits
         busiest = float(busy[first].max())
         if busiest > 0.0:
             yield allowed & (busy < busiest / 2), limits

@@ -134,7 +134,9 @@ class Snapshot:
     ``oversubscription`` says of each level how many times more its nodes can send than can leave
     one of its domains; 1 where nobody knows, and for all of them if it is empty. ``leaving`` has
     of each level the domains of which more is known: how many nodes can send out of them at once.
-    ``running`` are the jobs on several nodes of which it is known what they do.
+    ``running`` are the jobs on several nodes of which it is known what they do. ``summing`` has of
+    each level the domains in which switches add up what crosses them (SHARP); none where nobody
+    knows.
     """
 
     levels: tuple[str, ...]
@@ -144,3 +146,4 @@ class Snapshot:
     oversubscription: tuple[float, ...] = ()
     leaving: tuple[Mapping[str, float], ...] = ()
     running: tuple[Running, ...] = ()
+    summing: tuple[frozenset[str], ...] = ()

@@ -295,6 +295,7 @@ def _queue(world: World, plan: _Plan, jobs: Mapping[str, JobSeen]) -> dict[str, 
         jobs=tuple(job for job in waiting if job.uid not in held),
         oversubscription=world.oversubscription,
         leaving=world.leaving,
+        summing=world.summing,
         running=tuple(running(jobs.values(), entries)),
     )
     decisions = decide(snapshot)

@@ -71,6 +71,7 @@ class World:
     attempts: Mapping[AttemptKey, AttemptSeen]
     oversubscription: tuple[float, ...] = ()
     leaving: tuple[Mapping[str, float], ...] = ()
+    summing: tuple[frozenset[str], ...] = ()
 
 
 def running(jobs: Iterable[JobSeen], entries: Mapping[str, tuple[Entry, ...]]) -> Iterator[Running]:

@@ -33,13 +33,15 @@ Free = Sequence[Sequence[int]]
 @dataclass(frozen=True, slots=True)
 class StepCase:
     """Racks have ``rack`` nodes each; for every node that may send out of a rack, and out of a
-    block, there are as many as ``oversubscription`` says. A network of one block has two tiers."""
+    block, there are as many as ``oversubscription`` says. A network of one block has two tiers.
+    Switches of the racks ``summing``, counted from 0, add up what crosses them."""
 
     name: str
     workload: Workload
     free: Free
     rack: int
     oversubscription: tuple[float, float]
+    summing: tuple[int, ...] = ()
 
     @property
     def nodes(self) -> int:
@@ -55,6 +57,7 @@ class StepCase:
         blocks = [f"b{at:02d}" for at in range(len(self.free))]
         for each in (names, labels, blocks):
             rng.shuffle(each)
+        adding = frozenset(labels[-1 - at] for at in self.summing)
         nodes = [
             _node(names.pop(), (block, label), busy=at >= free)
             for block, its in zip(blocks, self.free, strict=True)
@@ -62,7 +65,14 @@ class StepCase:
             for at in range(self.rack)
         ]
         rack, block = self.oversubscription
-        return Snapshot(LEVELS, tuple(nodes), ("default",), (self._job(),), (block, rack))
+        return Snapshot(
+            LEVELS,
+            tuple(nodes),
+            ("default",),
+            (self._job(),),
+            (block, rack),
+            summing=(frozenset(), adding),
+        )
 
     def _job(self) -> Job:
         return Job(
@@ -246,5 +256,17 @@ CASES = (
         uneven(50, rack=12, blocks=2, seed=10),
         12,
         (8.0, 8.0),
+    ),
+    StepCase(
+        "dense, 16 of 40 nodes, SHARP in three racks",
+        Workload(
+            DENSE,
+            Parallelism(tensor=8, pipeline=2, data=8),
+            replace(PIPELINE_FIRST, global_batch=64),
+        ),
+        [[16, 8], [5, 8, 3]],
+        16,
+        (4.0, 2.0),
+        summing=(1, 2, 3),
     ),
 )

@@ -12,6 +12,8 @@ What is taken for granted:
 - Messages cost no time of their own: their number is the same wherever ranks stand.
 - What stays inside of nodes, and what is computed, takes as long as the cost model says. Going
   back takes twice as long as going forward.
+- Where switches add up what a group sends, each adapter sends its part once and gets the sum once:
+  as around a ring, but half as much.
 - A step is its phases one after the other: for each micro-batch what ranks wait for, then what is
   left of the sums of gradients when the last backward pass is over. All that goes on beside the
   same begins at once, and counts as far as it takes longer than that.
@@ -19,7 +21,7 @@ What is taken for granted:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,13 +63,21 @@ class Phase:
         return [(where[one], where[other], size) for one, other, size in self.flows]
 
 
-def phases(workload: Workload, per_node: int) -> tuple[Phase, ...]:
+Adding = Callable[[list[int]], bool]
+"""Whether switches add up what these node ranks send each other."""
+
+
+def _never(_: list[int]) -> bool:
+    return False
+
+
+def phases(workload: Workload, per_node: int, adding: Adding = _never) -> tuple[Phase, ...]:
     """Those that send between nodes. What nothing hides is sent one communicator after the other,
     all that goes on beside the same at once."""
     found: dict[tuple[str, Overlap], list[tuple[str, list[Flow]]]] = {}
     for communicator in derive.communicators(*workload.parts):
         for overlap in Overlap:
-            flows = list(_flows(communicator, overlap, per_node))
+            flows = list(_flows(communicator, overlap, per_node, adding))
             if flows:
                 alone = communicator.name if overlap is Overlap.NOTHING else ""
                 found.setdefault((alone, overlap), []).append((communicator.name, flows))
@@ -108,17 +118,23 @@ def step_s(workload: Workload, machine: Machine, took_s: Mapping[Phase, float]) 
     return batches_s + bubble_s + after_s
 
 
-def _flows(communicator: Communicator, overlap: Overlap, per_node: int) -> Iterator[Flow]:
+def _flows(
+    communicator: Communicator, overlap: Overlap, per_node: int, adding: Adding
+) -> Iterator[Flow]:
     groups = communicator.grid.groups(*communicator.axes) // per_node
     nodes, alike = np.unique(groups, axis=0, return_counts=True)
     for traffic in communicator.traffic:
         if traffic.overlap is not overlap or communicator.ranks == 1:
             continue
         assert traffic.collective in (*RINGS, *EXCHANGES), traffic.collective
-        of_group = _along if traffic.collective in RINGS else _to_all
         two_ways = Axis.PIPELINE in communicator.axes
         for row, times in zip(nodes.tolist(), alike.tolist(), strict=True):
-            for one, other, size in of_group(traffic, row):
+            sent = (
+                _along(traffic, row, adding)
+                if traffic.collective in RINGS
+                else _to_all(traffic, row)
+            )
+            for one, other, size in sent:
                 if one == other or not size:
                     continue
                 if two_ways:
@@ -128,9 +144,11 @@ def _flows(communicator: Communicator, overlap: Overlap, per_node: int) -> Itera
                     yield one, other, times * size
 
 
-def _along(traffic: Traffic, row: list[int]) -> Iterator[Flow]:
+def _along(traffic: Traffic, row: list[int], adding: Adding) -> Iterator[Flow]:
     """From each rank's node to the next one's, and from the last to the first."""
     size = float(traffic.sent(len(row)))
+    if traffic.collective is Collective.ALL_REDUCE and adding(row):
+        size = float(traffic.count * traffic.size)
     followers = row[1:] if traffic.collective is Collective.SEND else [*row[1:], row[0]]
     for one, other in zip(row, followers, strict=False):
         yield one, other, size

@@ -1,19 +1,21 @@
 """How long steps take as we place ranks, and as others do: predicted, and simulated by SimGrid.
 
 Others get the same nodes, and where more are free also the first free ones in the network's order,
-as a scheduler gives that sorts by the network; they lay whole nodes out by all that these send each
-other. Of each peer's answers the best counts, on either scale.
+as a scheduler gives that sorts by the network, and those in the fewest racks; they lay whole nodes
+out by all that these send each other. Of each peer's answers the best counts, on either scale.
+
+Where switches of some racks add up what crosses them, it is told as well what a step takes where
+nobody knows of it: on the nodes that are taken then, with their switches adding up all the same.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import statistics
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,8 @@ import numpy as np
 from bench import arnold, exact, flows, scotch, sharedmap, step_flows
 from bench.flows import Network, Tier
 from bench.step_cases import CASES, DEVICES, MACHINE, StepCase
-from railwright_scheduler import Job, cluster, decide, layouts
+from bench.step_flows import Phase
+from railwright_scheduler import Snapshot, cluster, decide, layouts
 from railwright_scheduler.cluster import Cluster
 from railwright_scheduler.cost.hardware import MACHINES, Machine
 from railwright_scheduler.layouts import Layouts
@@ -61,18 +64,20 @@ def compared() -> Figures:
 
 def _case(case: StepCase) -> Figures:
     world = case.world()
-    began_s = time.process_time()
-    (admitted,) = decide(world).admitted
-    took_s = time.process_time() - began_s
     hall = cluster.of(world)
-    column = {node.name: at for at, node in enumerate(hall.nodes)}
-    chosen = np.array([column[name] for name in admitted.nodes])
-    orders = [*_orders(world.jobs[0], hall, chosen)]
+    began_s = time.process_time()
+    ours = _decided(world, hall)
+    took_s = time.process_time() - began_s
+    orders = [*_orders(world, hall, ours)]
+    figures: Figures = {"name": case.name, "nodes": case.nodes, "ours_cpu_s": round(took_s, 2)}
+    if case.summing:
+        unknowing = _decided(replace(world, summing=()), hall)
+        figures["other_nodes_without_sharp"] = len({*unknowing.tolist()} - {*ours.tolist()})
+        orders.append(_order("unknowing", world, hall, unknowing))
     steps_s = {
         "predicted": [each.predicted_s for each in orders],
         "simgrid": _simulated_s(case, hall, orders),
     }
-    figures: Figures = {"name": case.name, "nodes": case.nodes, "ours_cpu_s": round(took_s, 2)}
     for scale, its_s in steps_s.items():
         told_s = _told_s([each.whose for each in orders], its_s)
         best_s = min(told_s[peer] for peer in PEERS if peer in told_s)
@@ -81,6 +86,13 @@ def _case(case: StepCase) -> Figures:
     ratios = f"{figures['ratio_predicted']:.4f} {figures['ratio_simgrid']:.4f}"
     print(f"{ratios} {json.dumps(figures)}", file=sys.stderr)
     return figures
+
+
+def _decided(world: Snapshot, hall: Cluster) -> Indices:
+    """The nodes (columns) of the one job, in the order of its ranks."""
+    (admitted,) = decide(world).admitted
+    column = {node.name: at for at, node in enumerate(hall.nodes)}
+    return np.array([column[name] for name in admitted.nodes])
 
 
 def _told_s(whose: Sequence[str], steps_s: Sequence[float]) -> dict[str, float]:
@@ -93,17 +105,26 @@ def _told_s(whose: Sequence[str], steps_s: Sequence[float]) -> dict[str, float]:
     }
 
 
-def _orders(job: Job, hall: Cluster, ours: Indices) -> Iterator[Order]:
+def _orders(world: Snapshot, hall: Cluster, ours: Indices) -> Iterator[Order]:
     """``ours`` has nodes in the order of ranks."""
+    yield _order("ours", world, hall, ours)
     free = np.flatnonzero((hall.free == hall.allocatable).all(axis=0))
-    line = np.sort(ours)
-    for nodes in (line, free[: len(ours)]) if len(free) > len(ours) else (line,):
-        gang = Layouts(layouts.question(job, hall, nodes, budget=0))
-        answers = _answers(gang)
-        if nodes is line:
-            answers = itertools.chain([("ours", np.searchsorted(line, ours))], answers)
-        for whose, order in answers:
+    silent = replace(world, jobs=(replace(world.jobs[0], workload=None),))
+    chosen = [np.sort(ours), free[: len(ours)], np.sort(_decided(silent, hall))]
+    for nodes in {each.tobytes(): each for each in chosen}.values():
+        gang = _gang(world, hall, nodes)
+        for whose, order in _answers(gang):
             yield Order(whose, nodes[order], gang.judged(order).step_us / 1e6)
+
+
+def _order(whose: str, world: Snapshot, hall: Cluster, ranked: Indices) -> Order:
+    nodes = np.sort(ranked)
+    judged = _gang(world, hall, nodes).judged(np.searchsorted(nodes, ranked))
+    return Order(whose, ranked, judged.step_us / 1e6)
+
+
+def _gang(world: Snapshot, hall: Cluster, nodes: Indices) -> Layouts:
+    return Layouts(layouts.question(world.jobs[0], hall, nodes, budget=0))
 
 
 def _answers(gang: Layouts) -> Iterator[tuple[str, Indices]]:
@@ -131,13 +152,26 @@ def _counted(sent: Exchanges) -> Exchanges:
 def _simulated_s(case: StepCase, hall: Cluster, orders: Sequence[Order]) -> list[float]:
     """Seconds of a step in each order."""
     machine = MACHINES[MACHINE]
-    phases = step_flows.phases(case.workload, DEVICES)
-    sent = [phase.of(order.nodes) for order in orders for phase in phases]
+    alike = step_flows.phases(case.workload, DEVICES)
+    phases = [_added_up(case, hall, each.nodes) if case.summing else alike for each in orders]
+    pairs = zip(orders, phases, strict=True)
+    sent = [phase.of(order.nodes) for order, its in pairs for phase in its]
     took_s = iter(flows.seconds(_network(case, hall, machine), sent))
     return [
-        step_flows.step_s(case.workload, machine, {phase: next(took_s) for phase in phases})
-        for _ in orders
+        step_flows.step_s(case.workload, machine, {phase: next(took_s) for phase in its})
+        for its in phases
     ]
+
+
+def _added_up(case: StepCase, hall: Cluster, nodes: Indices) -> tuple[Phase, ...]:
+    """What a group sends that stands in one of the racks with such switches is added up there."""
+    racks, adds = hall.domains.of_node[-1][nodes], hall.summing[-1]
+
+    def is_inside(ranks: list[int]) -> bool:
+        its = {*racks[ranks].tolist()}
+        return len(its) == 1 and bool(adds[its.pop()])
+
+    return step_flows.phases(case.workload, DEVICES, is_inside)
 
 
 def _network(case: StepCase, hall: Cluster, machine: Machine) -> Network:

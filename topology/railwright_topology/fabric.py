@@ -30,7 +30,8 @@ class Fabric:
     node: its domains, each of a name that no other of its level has, UNKNOWN where nobody says.
     ``oversubscription`` says of each level how many times more its nodes can send than can leave
     one of its domains; 1 where nobody says, and no less than further in. ``leaving`` has of each
-    level the domains whose cables are known, and how many nodes can send out of them at once.
+    level the domains whose cables are known, and how many nodes can send out of them at once;
+    ``summing`` those in which every switch was seen to add up what crosses it (SHARP).
     """
 
     levels: tuple[str, ...] = ()
@@ -40,6 +41,7 @@ class Fabric:
     networks: tuple[Network, ...] = ()
     oversubscription: tuple[float, ...] = ()
     leaving: tuple[Mapping[str, float], ...] = ()
+    summing: tuple[frozenset[str], ...] = ()
 
     def place(self, node: str) -> tuple[str, ...]:
         """The node's domain at each level; nowhere known if nobody says anything of it."""
@@ -69,6 +71,7 @@ def of(nodes: Collection[str], told: Iterable[Told]) -> Fabric:
         known,
         tuple(sorted(networks, key=lambda network: network.wiring.source)),
         *_cables(agreed, networks, nodes),
+        _summing(agreed, networks, nodes)[::-1],
     )
 
 
@@ -90,6 +93,30 @@ def _cables(
                 ours[name]: room for name, room in sorted(rooms[its].items()) if name in ours
             }
     return tuple(itertools.accumulate(found, max))[::-1], tuple(leaving)[::-1]
+
+
+def _summing(
+    agreed: Agreement, networks: Iterable[Network], nodes: Collection[str]
+) -> tuple[frozenset[str], ...]:
+    """Of each tier, the nearest first: the domains of which all nodes stand in one that a source
+    has, and that one sums up."""
+    found: list[frozenset[str]] = [frozenset()] * len(agreed.tiers)
+    for network in networks:
+        summing = network.summing()
+        if not any(summing):
+            continue
+        theirs = _of_the_cluster(network.account, nodes).tiers
+        same = agreement.matched([tier.domains for tier in agreed.tiers], theirs)
+        for its, tier in same.items():
+            called: dict[str, set[str]] = {}
+            for node, domain in agreed.tiers[tier].domains.items():
+                called.setdefault(domain, set()).add(theirs[its].get(node, UNKNOWN))
+            found[tier] |= {
+                domain
+                for domain, names in called.items()
+                if len(names) == 1 and names <= summing[its]
+            }
+    return tuple(found)
 
 
 def short(domain: str, above: str) -> str:

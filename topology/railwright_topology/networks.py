@@ -78,6 +78,20 @@ class Network:
                 down[high] = down.get(high, 0) + capacity
         return down, up
 
+    def summing(self) -> tuple[frozenset[str], ...]:
+        """By tier, the nearest first: the domains in which every switch adds up what crosses it
+        (SHARP), by the names that the account has for them."""
+        reducing = {switch.id for switch in self.wiring.switches if switch.reduces}
+        found: list[frozenset[str]] = []
+        inside: set[str] = set()
+        for tier, names in zip(self.layers.domains, self.account.tiers, strict=True):
+            its = [each for each in tier if each.switches and reducing.issuperset(each.switches)]
+            if found:
+                its = [each for each in its if inside.issuperset(each.hosts)]
+            inside = {host for each in its for host in each.hosts}
+            found.append(frozenset(names[host] for host in inside))
+        return tuple(found)
+
     def speeds(self) -> dict[int, int]:
         """Bytes a second of one adapter's cable, and how many adapters have it."""
         counts = collections.Counter(uplink.bytes_per_s for uplink in self.wiring.uplinks)

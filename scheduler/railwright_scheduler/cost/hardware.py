@@ -124,6 +124,10 @@ class Machine:
         network = replace(self.network, step_s=there(self.network.step_s))
         return replace(self, network=network, sharp_s=summed_s)
 
+    def summing(self) -> Machine:
+        """The same where the switches add up what crosses them: InfiniBand's do."""
+        return replace(self, sharp_s=INFINIBAND_HDR.sharp_s)
+
     def of(self, devices: int) -> Machine:
         """The same with so many of its devices."""
         return replace(self, devices=devices)

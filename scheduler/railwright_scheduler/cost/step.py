@@ -8,7 +8,7 @@ as nothing else goes on beside; of its groups the slowest decides.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -77,11 +77,13 @@ def predict(
     recipe: Recipe,
     machine: Machine,
     crowding: Mapping[str, float] = NOT_CROWDED,
+    summed: Collection[str] = (),
 ) -> StepTime:
     """The step on machines of one kind, which ranks fill one after the other.
 
     ``crowding`` says of communicators how many times longer what they send takes between machines
-    than their adapters need, for links that are shared.
+    than their adapters need, for links that are shared. Of those ``summed`` the switches add up
+    what crosses them, wherever it crosses.
     """
     micro_batches = recipe.micro_batches(split)
     layers = _layers(model, split, recipe, machine)
@@ -93,10 +95,10 @@ def predict(
         * (micro_batches if recipe.sharding >= Sharding.GRADIENTS else 1),
         Overlap.MICRO_BATCH: micro_batches * layers.total,
     }
-    exposed = {
-        each.name: _exposed_s(each, left, machine.crowded(crowding.get(each.name, 1.0)))
-        for each in derive.communicators(model, split, recipe)
-    }
+    exposed = {}
+    for each in derive.communicators(model, split, recipe):
+        its = machine.summing() if each.name in summed else machine
+        exposed[each.name] = _exposed_s(each, left, its.crowded(crowding.get(each.name, 1.0)))
     waited_s = sum(exposed.get(name, 0.0) for name in MICRO_BATCHED) / micro_batches
     host_s = max(0.0, _issued_s(model, split, recipe, machine) - layers.total - waited_s)
     parts = {

@@ -1,0 +1,55 @@
+"""Which sums a network's switches take over (SHARP: Graham et al., 2020), by where ranks stand.
+
+Switches add up what the nodes of a group send if all of it stays among switches that can: in one
+domain in which every switch was seen to. As of a communicator's groups the slowest decides, it is
+all of them or none that counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from railwright_scheduler.communication import grid
+from railwright_scheduler.communication.graph import Collective, Communicator
+from railwright_scheduler.mapping.problem import Indices
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Summing:
+    """One tier of the network: the domain of each node, and which of them add up."""
+
+    domains: Indices
+    adds: NDArray[np.bool_]
+
+
+class Sums:
+    """The communicators that reduce, each with the node ranks of its groups; nobody's if there is
+    no domain that adds up. ``tiers`` begin with the nearest."""
+
+    def __init__(
+        self, communicators: Iterable[Communicator], per_node: int, tiers: Sequence[Summing]
+    ) -> None:
+        self._tiers = [tier for tier in tiers if tier.adds.any()]
+        self._groups: dict[str, Indices] = {}
+        for each in communicators if self._tiers else ():
+            if any(its.collective is Collective.ALL_REDUCE for its in each.traffic):
+                groups, _ = grid.unlike(each.grid.groups(*each.axes) // per_node)
+                self._groups[each.name] = groups
+
+    def by_switches(self, order: Indices) -> frozenset[str]:
+        """The communicators whose sums switches take over if ``order[r]`` is the node of node rank
+        ``r``."""
+        return frozenset(
+            name for name, groups in self._groups.items() if self._are_inside(order[groups])
+        )
+
+    def _are_inside(self, groups: Indices) -> bool:
+        inside = np.zeros(len(groups), dtype=np.bool_)
+        for tier in self._tiers:
+            domains = tier.domains[groups]
+            inside |= (domains == domains[:, :1]).all(axis=1) & tier.adds[domains[:, 0]]
+        return bool(inside.all())
