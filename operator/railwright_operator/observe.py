@@ -104,9 +104,7 @@ class Observer:
             queues=self._site.queues,
             jobs=tuple(jobs),
             attempts=attempts,
-            oversubscription=self._machines.fabric.oversubscription,
-            leaving=self._machines.fabric.leaving,
-            summing=self._machines.fabric.summing,
+            links=self._machines.fabric.links,
         )
         self._kubelets.suspect(_silent(jobs), _unheard(jobs))
         self._ages.turn_over()

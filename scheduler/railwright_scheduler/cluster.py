@@ -17,6 +17,7 @@ from railwright_scheduler.placement import domains
 from railwright_scheduler.placement.domains import Domains
 from railwright_scheduler.placement.limits import UNLIMITED, Limits
 from railwright_scheduler.snapshot import UNKNOWN_DOMAIN, Amounts, Node, Snapshot
+from railwright_topology.links import Links
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -69,6 +70,7 @@ def of(snapshot: Snapshot) -> Cluster:
     nodes = domains.in_topology_order(snapshot.nodes)
     _check(nodes, snapshot.levels)
     tree = domains.of(nodes, len(snapshot.levels))
+    links = snapshot.links or (Links(),) * len(snapshot.levels)
     resources = sorted({name for node in nodes for name in node.allocatable})
     rows = {name: row for row, name in enumerate(resources)}
     allocatable = _matrix(rows, [node.allocatable for node in nodes])
@@ -85,8 +87,8 @@ def of(snapshot: Snapshot) -> Cluster:
             np.array([node.domains[level] != UNKNOWN_DOMAIN for node in nodes], dtype=np.bool_)
             for level in range(len(snapshot.levels))
         ),
-        uplinks=tuple(_uplinks(snapshot, nodes, tree)),
-        summing=_summing(tree, nodes, snapshot.summing or (frozenset(),) * len(snapshot.levels)),
+        uplinks=tuple(_uplinks(links, nodes, tree)),
+        summing=tuple(_summing(links, nodes, tree)),
     )
 
 
@@ -124,34 +126,28 @@ class Capacity:
         return total
 
 
-def _uplinks(snapshot: Snapshot, nodes: tuple[Node, ...], tree: Domains) -> Iterator[Uplinks]:
+def _uplinks(links: tuple[Links, ...], nodes: tuple[Node, ...], tree: Domains) -> Iterator[Uplinks]:
     """Where a domain's own are not known, they are as many as its nodes need by the level's
     oversubscription; at least one's worth, as others of its nodes may have to join yet."""
-    count = len(snapshot.levels)
-    known = snapshot.leaving or ({},) * count
-    for level, times in enumerate(snapshot.oversubscription or (1.0,) * count):
+    for level, its in enumerate(links):
         domains = tree.of_node[level + 1]
-        room = np.maximum(1.0, np.bincount(domains) / times)
-        if known[level]:
+        room = np.maximum(1.0, np.bincount(domains) / its.oversubscription)
+        if its.leaving:
             _, first = np.unique(domains, return_index=True)
             names = (nodes[at].domains[level] for at in first.tolist())
-            told = [known[level].get(name, 0.0) for name in names]
+            told = [its.leaving.get(name, 0.0) for name in names]
             room = np.where(told, told, room)
-        yield Uplinks(domains, room, times)
+        yield Uplinks(domains, room, its.oversubscription)
 
 
-def _summing(
-    tree: Domains, nodes: tuple[Node, ...], named: tuple[frozenset[str], ...]
-) -> tuple[Mask, ...]:
+def _summing(links: tuple[Links, ...], nodes: tuple[Node, ...], tree: Domains) -> Iterator[Mask]:
     """A domain's name is that of any of its nodes'."""
-    found = []
-    for level, names in enumerate(named):
-        domains = tree.of_node[1 + level]
+    for level, its in enumerate(links):
+        domains = tree.of_node[level + 1]
         summing = np.zeros(int(domains.max(initial=-1)) + 1, dtype=np.bool_)
-        if names:
-            summing[domains] = [node.domains[level] in names for node in nodes]
-        found.append(summing)
-    return tuple(found)
+        if its.summing:
+            summing[domains] = [node.domains[level] in its.summing for node in nodes]
+        yield summing
 
 
 def _check(nodes: tuple[Node, ...], levels: tuple[str, ...]) -> None:

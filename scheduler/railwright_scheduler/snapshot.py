@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from railwright_scheduler.workload import Workload
+from railwright_topology.links import Links
 
 Amounts = Mapping[str, int]
 
@@ -131,19 +132,13 @@ class Running:
 class Snapshot:
     """The world as one value; ``levels`` names the domains, the coarsest first: block, rack.
 
-    ``oversubscription`` says of each level how many times more its nodes can send than can leave
-    one of its domains; 1 where nobody knows, and for all of them if it is empty. ``leaving`` has
-    of each level the domains of which more is known: how many nodes can send out of them at once.
-    ``running`` are the jobs on several nodes of which it is known what they do. ``summing`` has of
-    each level the domains in which switches add up what crosses them (SHARP); none where nobody
-    knows.
+    ``links`` has what is known of each level's; it is empty where nothing is. ``running`` are the
+    jobs on several nodes of which it is known what they do.
     """
 
     levels: tuple[str, ...]
     nodes: tuple[Node, ...]
     queues: tuple[str, ...]
     jobs: tuple[Job, ...]
-    oversubscription: tuple[float, ...] = ()
-    leaving: tuple[Mapping[str, float], ...] = ()
+    links: tuple[Links, ...] = ()
     running: tuple[Running, ...] = ()
-    summing: tuple[frozenset[str], ...] = ()

@@ -293,9 +293,7 @@ def _queue(world: World, plan: _Plan, jobs: Mapping[str, JobSeen]) -> dict[str, 
         nodes=debts.with_debts(world.nodes, plan.entries, pods=_pods(world)),
         queues=world.queues,
         jobs=tuple(job for job in waiting if job.uid not in held),
-        oversubscription=world.oversubscription,
-        leaving=world.leaving,
-        summing=world.summing,
+        links=world.links,
         running=tuple(running(jobs.values(), entries)),
     )
     decisions = decide(snapshot)

@@ -11,6 +11,7 @@ from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.decisions import Reason
 from railwright_scheduler.snapshot import Job, Node, Running
+from railwright_topology.links import Links
 
 AttemptKey = tuple[str, int]
 
@@ -69,9 +70,7 @@ class World:
     queues: tuple[str, ...]
     jobs: tuple[JobSeen, ...]
     attempts: Mapping[AttemptKey, AttemptSeen]
-    oversubscription: tuple[float, ...] = ()
-    leaving: tuple[Mapping[str, float], ...] = ()
-    summing: tuple[frozenset[str], ...] = ()
+    links: tuple[Links, ...] = ()
 
 
 def running(jobs: Iterable[JobSeen], entries: Mapping[str, tuple[Entry, ...]]) -> Iterator[Running]:

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from railwright_scheduler import Job, Node, Snapshot, decide
 from railwright_scheduler.workload import Parallelism, Recipe, Transformer, Workload
+from railwright_topology.links import Links
 
 GPU = "nvidia.com/gpu"
 NODES = 2_000
@@ -106,7 +107,9 @@ def _mapped(model: Transformer, split: Parallelism, *, busy: float = 0.0) -> lis
         bare = _one_gang(split.ranks // 8, busy)
         job = replace(bare.jobs[0], ranks_per_node=8, workload=Workload(model, split, recipe))
         nodes = tuple(replace(node, machine="DGX A100") for node in bare.nodes)
-        found.append(replace(bare, jobs=(job,), nodes=nodes, oversubscription=(4.0, 2.0, 1.0)))
+        found.append(
+            replace(bare, jobs=(job,), nodes=nodes, links=(Links(4.0), Links(2.0), Links()))
+        )
     return found
 
 

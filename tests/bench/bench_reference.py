@@ -26,6 +26,7 @@ from railwright_scheduler.cost.collectives import Group
 from railwright_scheduler.cost.hardware import DGX_A100, INFINIBAND_HDR, Machine, hops
 from railwright_topology import fabric
 from railwright_topology.fabric import Fabric
+from railwright_topology.links import Links
 from railwright_topology.sources import plan
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -189,7 +190,7 @@ def _gain(site: Fabric, ratio: float) -> float:
         ),
         ("default",),
         (job,),
-        (*[1.0] * (len(site.levels) - 1), ratio),
+        (*[Links()] * (len(site.levels) - 1), Links(ratio)),
     )
     (ours,) = decide(world).admitted
     hall = cluster.of(world)

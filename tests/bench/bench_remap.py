@@ -32,6 +32,7 @@ from railwright_scheduler.cost import crowding, step
 from railwright_scheduler.cost.hardware import MACHINES
 from railwright_testbed import waiting
 from railwright_testbed.processes import Process
+from railwright_topology.links import Links
 from worlds import shaped_network
 from worlds.shaped_network import ShapedNetwork, Speeds
 
@@ -104,7 +105,7 @@ class _Site:
         ratio = RACK * SPEEDS.node / SPEEDS.rack
         self._job = JOB
         self._world = Snapshot(
-            ("block", "rack"), tuple(nodes), ("default",), (self._job,), (1.0, ratio)
+            ("block", "rack"), tuple(nodes), ("default",), (self._job,), (Links(), Links(ratio))
         )
         self._hall = cluster.of(self._world)
         self._names = [node.name for node in self._hall.nodes]

@@ -20,6 +20,7 @@ from railwright_scheduler.workload import (
     Transformer,
     Workload,
 )
+from railwright_topology.links import Links
 
 DEVICES = 8
 GPU = "nvidia.com/gpu"
@@ -70,8 +71,7 @@ class StepCase:
             tuple(nodes),
             ("default",),
             (self._job(),),
-            (block, rack),
-            summing=(frozenset(), adding),
+            (Links(block), Links(rack, summing=adding)),
         )
 
     def _job(self) -> Job:

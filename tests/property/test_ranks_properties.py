@@ -23,6 +23,7 @@ from railwright_scheduler.workload import (
     Transformer,
     Workload,
 )
+from railwright_topology.links import Links
 from worlds import job, node
 
 PLAIN = Transformer(8, 1024, 16, 16, 64, 4096, 32_000)
@@ -75,7 +76,7 @@ def worlds(draw: st.DrawFn) -> Snapshot:
     ]
     asked = job("a", num_nodes=count, ranks_per_node=per_node, workload=workload)
     times = draw(st.sampled_from([(1.0, 1.0), (4.0, 1.0), (8.0, 4.0)]))
-    return Snapshot(LEVELS, tuple(nodes), ("default",), (asked,), times)
+    return Snapshot(LEVELS, tuple(nodes), ("default",), (asked,), tuple(map(Links, times)))
 
 
 def admitted(world: Snapshot) -> Admit:
@@ -150,7 +151,7 @@ def sent(world: Snapshot) -> float:
     found = admitted(world).merits
     assert found is not None
     block, rack = found.crossing
-    blocks, racks = world.oversubscription
+    blocks, racks = (each.oversubscription for each in world.links)
     to_rack = 2 * racks
     to_block = max(to_rack, 3 * blocks)
     return rack.placed * (to_rack - 1) + block.placed * (to_block - to_rack)

@@ -55,7 +55,7 @@ def test_hosts_stand_where_their_cables_put_them() -> None:
 
 
 def test_of_each_domain_it_is_known_how_many_of_its_nodes_can_send_out_of_it() -> None:
-    assert fabric.of(HOSTS, [NETWORK]).leaving == (
+    assert tuple(dict(each.leaving) for each in fabric.of(HOSTS, [NETWORK]).links) == (
         {},
         {"leaf-0-[0-3]-[0-1]": 4.0, "leaf-1-[0-3]-[0-1]": 4.0},
         {f"tor-{block}-{group}-[0-3]": 2.0 for block in range(2) for group in range(2)},
@@ -66,7 +66,7 @@ def test_a_group_that_lost_a_cable_upwards_lets_out_less() -> None:
     cables = [*CLOS.cables()]
     cables.remove(("tor-0-1-2", "leaf-0-2-0"))
     found = fabric.of(HOSTS, [networks.of(wiring(cables))])
-    rooms = [found.leaving[-1][found.place(host)[-1]] for host in HOSTS[::4]]
+    rooms = [found.links[-1].leaving[found.place(host)[-1]] for host in HOSTS[::4]]
     assert rooms == [2.0, 2.0 * 7 / 8, 2.0, 2.0]
 
 

@@ -19,6 +19,7 @@ from railwright_scheduler.workload import (
     Transformer,
     Workload,
 )
+from railwright_topology.links import Links
 from worlds import job, node
 
 GPT = Transformer(
@@ -50,7 +51,7 @@ def racks(*sizes: int, machine: str = KNOWN) -> tuple[Node, ...]:
 
 
 def admitted(asked: Job, nodes: tuple[Node, ...], *, times: float = 8.0) -> Admit:
-    world = Snapshot(("rack",), nodes, ("default",), (asked,), oversubscription=(times,))
+    world = Snapshot(("rack",), nodes, ("default",), (asked,), links=(Links(times),))
     (found,) = decide(world).admitted
     return found
 
@@ -168,7 +169,7 @@ def test_gangs_that_are_much_work_to_place_are_placed_one_decision_after_the_oth
     large = [replace(gang(split), uid=f"large-{at}", submitted_s=at) for at in range(2)]
     small = replace(job("small"), submitted_s=9)
     nodes = racks(*[16] * 60)
-    world = Snapshot(("rack",), nodes, ("default",), (*large, small), oversubscription=(2.0,))
+    world = Snapshot(("rack",), nodes, ("default",), (*large, small), links=(Links(2.0),))
     decisions = decide(world)
     assert [each.job_uid for each in decisions.admitted] == ["large-0"]
     assert {each.job_uid: each.reason for each in decisions.waiting} == {
@@ -259,11 +260,11 @@ def test_more_ranks_a_node_than_the_machine_has_devices_are_not_predicted() -> N
 
 
 def test_a_rack_with_fewer_cables_than_others_is_waited_for() -> None:
-    world = Snapshot(("rack",), racks(4, 4), ("default",), (gang(FOUR_BY_TWO),), (1.0,))
+    world = Snapshot(("rack",), racks(4, 4), ("default",), (gang(FOUR_BY_TWO),), (Links(),))
     (even,) = decide(world).admitted
-    (told,) = decide(replace(world, leaving=({"r0": 4.0, "r1": 4.0},))).admitted
+    (told,) = decide(replace(world, links=(Links(leaving={"r0": 4.0, "r1": 4.0}),))).admitted
     assert told == even
-    (found,) = decide(replace(world, leaving=({"r0": 4.0, "r1": 0.5},))).admitted
+    (found,) = decide(replace(world, links=(Links(leaving={"r0": 4.0, "r1": 0.5}),))).admitted
     assert predicted(found).placed_us > predicted(even).placed_us
 
 

@@ -16,6 +16,7 @@ from railwright_scheduler.cost.summing import Summing, Sums
 from railwright_scheduler.workload import Framework, Parallelism, Recipe, Transformer, Workload
 from railwright_topology import fabric, networks
 from railwright_topology.accounts import Account, Basis
+from railwright_topology.links import Links
 from railwright_topology.networks import Network
 from worlds import job, node
 from worlds.clos import Clos, wiring
@@ -51,7 +52,11 @@ def test_a_domain_adds_up_if_all_its_switches_do() -> None:
 def test_the_fabric_has_it_by_level_the_coarsest_first() -> None:
     found = fabric.of(HOSTS, [adding("tor-0", "leaf-0")])
     tors = frozenset({"tor-0-0-[0-1]", "tor-0-1-[0-1]"})
-    assert found.summing == (frozenset(), frozenset({"leaf-0-[0-1]-[0-1]"}), tors)
+    assert tuple(each.summing for each in found.links) == (
+        frozenset(),
+        frozenset({"leaf-0-[0-1]-[0-1]"}),
+        tors,
+    )
 
 
 def test_what_another_source_calls_a_rack_adds_up_where_all_of_it_stands_below_such_switches() -> (
@@ -61,7 +66,7 @@ def test_what_another_source_calls_a_rack_adds_up_where_all_of_it_stands_below_s
     racks = {host: f"rack {at // 4}" for at, host in enumerate(HOSTS)} | {HOSTS[0]: "rack 1"}
     labels = Account("labels", Basis.SEEN, (racks,), capacity=1 << 62)
     found = fabric.of(HOSTS, [labels, adding("tor-0")])
-    assert found.summing[-1] == frozenset({"rack 0"})
+    assert found.links[-1].summing == frozenset({"rack 0"})
 
 
 def test_all_groups_of_a_communicator_have_to_stand_in_such_domains() -> None:
@@ -92,8 +97,8 @@ def racks(*free: int) -> tuple[Node, ...]:
 
 def admitted(nodes: tuple[Node, ...], *summing: str) -> Admit:
     asked = job("a", num_nodes=8, ranks_per_node=8, workload=TWO_STAGES)
-    world = Snapshot(("rack",), nodes, ("default",), (asked,), (4.0,))
-    (found,) = decide(replace(world, summing=(frozenset(summing),))).admitted
+    links = Links(4.0, summing=frozenset(summing))
+    (found,) = decide(Snapshot(("rack",), nodes, ("default",), (asked,), (links,))).admitted
     return found
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from railwright_scheduler import Terms, decide
 from railwright_scheduler.workload import Parallelism, Recipe, Transformer, Workload
+from railwright_topology.links import Links
 from worlds import cluster, job, node, outcome, world
 
 RACKS = """
@@ -167,7 +168,7 @@ def test_what_a_job_would_rather_have_and_can_is_not_given_up_for_a_shorter_step
         terms=Terms(preferred="block"),
     )
     snapshot = replace(
-        cluster(*nodes, jobs=(asked,), levels=("block", "rack")), oversubscription=(1.0, 8.0)
+        cluster(*nodes, jobs=(asked,), levels=("block", "rack")), links=(Links(), Links(8.0))
     )
     (found,) = decide(snapshot).admitted
     assert found.spans == (1, 2)

@@ -21,6 +21,7 @@ from railwright_scheduler.workload import (
     Workload,
 )
 from railwright_scheduler.world import JobSeen
+from railwright_topology.links import Links
 from worlds import GPU, job, node
 from worlds.attempts import LOST, entry, seen, world_of
 
@@ -69,7 +70,9 @@ def admitted(
 ) -> Admit:
     asked = asked or gang()
     (found,) = decide(
-        Snapshot(LEVELS, nodes, ("default",), (asked,), (times, times), running=others)
+        Snapshot(
+            LEVELS, nodes, ("default",), (asked,), (Links(times), Links(times)), running=others
+        )
     ).admitted
     return found
 
@@ -137,7 +140,7 @@ def test_nodes_that_it_had_are_kept_among_equal_ones() -> None:
 def test_a_gang_of_the_same_decision_counts_as_well() -> None:
     """In the order of the line: the second has to share one of the first one's racks."""
     jobs = gang(), replace(gang(), uid="b", name="b", submitted_s=1)
-    before = Snapshot(LEVELS, blocks((6, 6, 4)), ("default",), jobs, (8.0, 8.0))
+    before = Snapshot(LEVELS, blocks((6, 6, 4)), ("default",), jobs, (Links(8.0),) * 2)
     first, second = decide(before).admitted
     assert predicted(first).others_us == 0
     assert predicted(second).others_us > 0
@@ -202,7 +205,7 @@ def test_a_turn_places_a_job_around_those_that_run() -> None:
     ours, others = seen(job=gang()), seen(record, name="b", job=replace(gang(), uid="b"))
 
     def placed(*jobs: JobSeen) -> set[str]:
-        asked = replace(world_of(*jobs, nodes=nodes, levels=LEVELS), oversubscription=(8.0, 8.0))
+        asked = replace(world_of(*jobs, nodes=nodes, levels=LEVELS), links=(Links(8.0),) * 2)
         (begun,) = turn.take(asked).ledger.entries
         return {name[:2] for name in begun.nodes}
 

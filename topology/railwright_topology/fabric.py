@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from railwright_topology import agreement
 from railwright_topology.accounts import Account
 from railwright_topology.agreement import Agreement
+from railwright_topology.links import Links
 from railwright_topology.networks import Network
 
 UNKNOWN = ""
@@ -28,10 +29,7 @@ Told = Account | Network
 class Fabric:
     """``levels`` runs from the coarsest to the finest, and so does what ``places`` has of each
     node: its domains, each of a name that no other of its level has, UNKNOWN where nobody says.
-    ``oversubscription`` says of each level how many times more its nodes can send than can leave
-    one of its domains; 1 where nobody says, and no less than further in. ``leaving`` has of each
-    level the domains whose cables are known, and how many nodes can send out of them at once;
-    ``summing`` those in which every switch was seen to add up what crosses it (SHARP).
+    ``links`` has what is known of each level's; oversubscription is no less than further in.
     """
 
     levels: tuple[str, ...] = ()
@@ -39,9 +37,7 @@ class Fabric:
     agreement: Agreement = field(default_factory=lambda: agreement.of(()))
     accounts: tuple[Account, ...] = ()
     networks: tuple[Network, ...] = ()
-    oversubscription: tuple[float, ...] = ()
-    leaving: tuple[Mapping[str, float], ...] = ()
-    summing: tuple[frozenset[str], ...] = ()
+    links: tuple[Links, ...] = ()
 
     def place(self, node: str) -> tuple[str, ...]:
         """The node's domain at each level; nowhere known if nobody says anything of it."""
@@ -70,53 +66,44 @@ def of(nodes: Collection[str], told: Iterable[Told]) -> Fabric:
         agreed,
         known,
         tuple(sorted(networks, key=lambda network: network.wiring.source)),
-        *_cables(agreed, networks, nodes),
-        _summing(agreed, networks, nodes)[::-1],
+        _links(agreed, networks, nodes)[::-1],
     )
 
 
-def _cables(
+def _links(
     agreed: Agreement, networks: Iterable[Network], nodes: Collection[str]
-) -> tuple[tuple[float, ...], tuple[Mapping[str, float], ...]]:
-    """Oversubscription and what can leave each domain, of each tier, the farthest first, as far as
-    sources know of cables, the network with the most of them first of all."""
-    found = [1.0] * len(agreed.tiers)
+) -> tuple[Links, ...]:
+    """Of each tier, the nearest first, as far as sources know of cables, the network with the most
+    of them first of all."""
+    ratios = [1.0] * len(agreed.tiers)
     leaving: list[dict[str, float]] = [{} for _ in agreed.tiers]
+    summing: list[frozenset[str]] = [frozenset()] * len(agreed.tiers)
     for network in sorted(networks, key=lambda each: (each.account.capacity, each.wiring.source)):
         theirs = _of_the_cluster(network.account, nodes).tiers
-        narrowing, rooms = network.narrowing(), network.leaving()
+        narrowing, rooms, sums = network.narrowing(), network.leaving(), network.summing()
         same = agreement.matched([tier.domains for tier in agreed.tiers], theirs)
         for its, tier in same.items():
-            found[tier] = narrowing.get(its + 1, found[tier])
-            ours = agreement.counterparts(theirs[its], agreed.tiers[tier].domains)
+            ours = agreed.tiers[tier].domains
+            ratios[tier] = narrowing.get(its + 1, ratios[tier])
+            names = agreement.counterparts(theirs[its], ours)
             leaving[tier] |= {
-                ours[name]: room for name, room in sorted(rooms[its].items()) if name in ours
+                names[name]: room for name, room in sorted(rooms[its].items()) if name in names
             }
-    return tuple(itertools.accumulate(found, max))[::-1], tuple(leaving)[::-1]
+            summing[tier] |= _summing(ours, theirs[its], sums[its])
+    never_less = itertools.accumulate(ratios, max)
+    return tuple(map(Links, never_less, leaving, summing))
 
 
 def _summing(
-    agreed: Agreement, networks: Iterable[Network], nodes: Collection[str]
-) -> tuple[frozenset[str], ...]:
-    """Of each tier, the nearest first: the domains of which all nodes stand in one that a source
-    has, and that one sums up."""
-    found: list[frozenset[str]] = [frozenset()] * len(agreed.tiers)
-    for network in networks:
-        summing = network.summing()
-        if not any(summing):
-            continue
-        theirs = _of_the_cluster(network.account, nodes).tiers
-        same = agreement.matched([tier.domains for tier in agreed.tiers], theirs)
-        for its, tier in same.items():
-            called: dict[str, set[str]] = {}
-            for node, domain in agreed.tiers[tier].domains.items():
-                called.setdefault(domain, set()).add(theirs[its].get(node, UNKNOWN))
-            found[tier] |= {
-                domain
-                for domain, names in called.items()
-                if len(names) == 1 and names <= summing[its]
-            }
-    return tuple(found)
+    ours: Mapping[str, str], theirs: Mapping[str, str], sums: frozenset[str]
+) -> frozenset[str]:
+    """The domains of which all nodes stand in one that a source has, and that one sums up."""
+    called: dict[str, set[str]] = {}
+    for node, domain in ours.items() if sums else ():
+        called.setdefault(domain, set()).add(theirs.get(node, UNKNOWN))
+    return frozenset(
+        domain for domain, names in called.items() if len(names) == 1 and names <= sums
+    )
 
 
 def short(domain: str, above: str) -> str:
