@@ -7,6 +7,7 @@ given. A file is known by its name (topology.conf); one of another name is topol
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import sys
 from collections.abc import Callable
@@ -19,7 +20,7 @@ import networkx as nx
 from railwright_cli import cluster, picture, tree
 from railwright_cli.asking import UsageError
 from railwright_cli.cluster import Cluster
-from railwright_topology import fabric, graphs
+from railwright_topology import fabric, graphs, outline
 from railwright_topology.fabric import Fabric, Told
 from railwright_topology.networks import Network
 from railwright_topology.sources import formats, labels
@@ -105,6 +106,7 @@ def _amiss(view: View) -> list[str]:
     told.extend(tree.conflicts(view.fabric))
     told += [fault for network in view.fabric.networks for fault in network.faults]
     told += [f"{a.source}: {said}" for a in view.fabric.accounts for said in a.strange]
+    told.extend(tree.inner_findings(view.fabric))
     if view.job and not view.ranks:
         told.append(f"job {view.job} has no nodes now")
     found = [tree.count(len(told), "finding") if told else "nothing is amiss"]
@@ -122,10 +124,28 @@ def _json(view: View) -> str:
             {"source": network.wiring.source, "hosts": network.hosts, "rails": network.rails}
             for network in found.networks
         ],
+        "insides": [_inside(found, said, nodes) for said, nodes in outline.kinds(found.insides)],
         "findings": _amiss(view)[2:],
         "graph": nx.node_link_data(graphs.of(found), edges="edges"),
     }
     return json.dumps(answer, indent=1) + "\n"
+
+
+def _inside(found: Fabric, said: str, nodes: list[str]) -> dict[str, object]:
+    """Of nodes that are the same in one line, the parts of the first."""
+    its = found.insides[nodes[0]]
+    return {
+        "nodes": nodes,
+        "is": said,
+        "accelerators": [dataclasses.asdict(part) for part in its.accelerators],
+        "adapters": [
+            dataclasses.asdict(part) | dataclasses.asdict(its.placed[part.id])
+            for part in its.adapters
+        ],
+        "links": [dataclasses.asdict(link) for link in its.links],
+        "distances": [[*both, near.name] for both, near in sorted(its.distances.items())],
+        "sources": [[*fact, source] for fact, source in its.sources.items()],
+    }
 
 
 def _graphml(view: View) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from railwright_topology import agreement, speeds
+from railwright_topology import agreement, inside, outline, speeds
 from railwright_topology.fabric import UNKNOWN, Fabric, short
 from railwright_topology.folding import fold
 from railwright_topology.networks import Network
@@ -25,6 +25,8 @@ def lines(fabric: Fabric, ranks: Mapping[str, int]) -> Iterator[str]:
         yield f"  {found} of device links, {count(len(islands.domains), 'node')} ({islands.source})"
     for network in fabric.networks:
         yield from _network(network)
+    for said, nodes in outline.kinds(fabric.insides):
+        yield f"  {fold(nodes)}: {said}"
     yield ""
     yield from _domains(fabric, ranks)
 
@@ -36,6 +38,19 @@ def conflicts(fabric: Fabric) -> Iterator[str]:
         yield f"{nodes}: {agreement.told(its[0])} ({its[0].level})"
     for source, name in fabric.agreement.unmatched:
         yield f"{name} is not used: it fits between none of the tiers of sources before {source}"
+
+
+def inner_findings(fabric: Fabric) -> Iterator[str]:
+    """What sources of one node disagree on, what they show that nobody can use, and what nobody
+    says; that of many nodes once."""
+    alike: dict[str, list[str]] = {}
+    for node, its in fabric.insides.items():
+        said = [inside.told(conflict) for conflict in its.conflicts]
+        for each in (*said, *its.remarks, *(f"nobody says {what}" for what in its.unknown)):
+            alike.setdefault(each, []).append(node)
+    for each, nodes in sorted(alike.items()):
+        yield f"{fold(nodes)}: {each}"
+    yield from fabric.strangers
 
 
 def count(number: int, what: str) -> str:

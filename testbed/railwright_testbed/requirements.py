@@ -27,6 +27,7 @@ SIMULATED_NETWORKS: ProgramsByPackage = {
     "infiniband-diags": ("ibnetdiscover",),
     "lldpd": ("lldpd", "lldpcli"),
 }
+HARDWARE_TOOLS: ProgramsByPackage = {"hwloc-nox": ("lstopo-no-graphics",)}
 SYSTEM_PYTHON = "/usr/bin/python3"
 """The one that Debian's packages bring modules for."""
 
@@ -82,7 +83,7 @@ def prepare() -> None:
     to be had is told then."""
     if os.geteuid() == 0 and shutil.which("apt-get") is not None:
         try:
-            _install([*missing_packages(), *_without(SIMULATED_NETWORKS)])
+            _install([*missing_packages(), *_without({**SIMULATED_NETWORKS, **HARDWARE_TOOLS})])
         except TestbedError as error:
             print(f"not installed: {error}", file=sys.stderr)
 

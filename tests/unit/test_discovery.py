@@ -87,7 +87,7 @@ async def test_a_file_that_never_could_be_read_leaves_labels_as_they_are() -> No
 @pytest.mark.parametrize(
     ("name", "content", "rule"),
     [
-        ("fabric.txt", CONF, "these are: ibnetdiscover.txt, lldp.json, plan.yaml"),
+        ("fabric.txt", CONF, "these are: hccl.json, ibnetdiscover.txt"),
         ("topology.conf.gz", b"SwitchName=s1", "is no text"),
         ("topology.conf.gz", gzip.compress(CONF.encode(), mtime=0)[:-9], "ended before the end"),
         ("topology.conf", b"\xff\xfe\x00", "is no text"),

@@ -117,7 +117,7 @@ def test_a_name_that_says_nothing_is_refused_with_those_that_do(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (site / "net.txt").write_text(CONF)
-    assert "net.txt, line 1: files of this name are not read; these are: ibnetdiscover.txt" in (
+    assert "net.txt, line 1: files of this name are not read; these are: hccl.json" in (
         refused(capsys, "net.txt")
     )
     assert "3 domains" in said(capsys, "topology.conf=net.txt")

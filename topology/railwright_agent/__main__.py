@@ -1,5 +1,6 @@
 """`python -m railwright_agent serve` answers probes, `survey NODES` sends the agents to each other
-and prints where their nodes stand, as probes.json.
+and prints where their nodes stand, as probes.json, and `inside` prints what this machine shows of
+its own inside.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ import functools
 import sys
 from pathlib import Path
 
-from railwright_agent import prober
+from railwright_agent import inside, prober
 from railwright_agent.handshake import ProbeError
+from railwright_agent.inside import Given
 from railwright_agent.responder import Responder
+from railwright_topology.sources import insides
 
 PORT = 7946
 AT_ONCE = 1
@@ -24,6 +27,9 @@ _say = functools.partial(print, file=sys.stderr, flush=True)
 def main() -> int:
     arguments = _arguments()
     try:
+        if arguments.command == "inside":
+            print(insides.written(inside.gather(_given(arguments))))
+            return 0
         token = Path(arguments.token_file).read_bytes().strip()
         if arguments.command == "serve":
             asyncio.run(_serve(token, arguments.bind, arguments.port))
@@ -48,10 +54,23 @@ def _arguments() -> argparse.Namespace:
     survey.add_argument(
         "--seconds", type=float, default=prober.SECONDS, help="how long bandwidth is measured"
     )
+    own = commands.add_parser("inside", help="print what this machine shows of its inside")
+    own.add_argument("--root", default="/", help="where the machine's file system is")
+    own.add_argument("--description", help="a file in which its site describes it")
+    own.add_argument("--nccl-topology", help="a file that NCCL wrote, or that a cloud gives")
     for command in (serve, survey):
         command.add_argument("--port", type=int, default=PORT)
         command.add_argument("--token-file", required=True, help="what all agents share")
     return parser.parse_args()
+
+
+def _given(arguments: argparse.Namespace) -> Given:
+    description, topology = arguments.description, arguments.nccl_topology
+    return Given(
+        Path(arguments.root),
+        Path(description) if description else None,
+        Path(topology) if topology else None,
+    )
 
 
 async def _serve(token: bytes, host: str, port: int) -> None:

@@ -1,5 +1,5 @@
-"""The fabric as one value: what all sources say together, where each node stands by that, and what
-they disagree on.
+"""The fabric as one value: what all sources say together, where each node stands by that, what is
+inside of each, and what they disagree on.
 
 Sources call hosts what they call themselves, and clusters call nodes what they were joined as: a
 host ``gpu-1`` is the node ``gpu-1.example.com``, where no other has that first name. What cannot be
@@ -13,16 +13,19 @@ import itertools
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from railwright_topology import agreement
+from railwright_topology import agreement, front_end, inside, networks
 from railwright_topology.accounts import Account
 from railwright_topology.agreement import Agreement
+from railwright_topology.front_end import Nic
+from railwright_topology.inside import Inside
 from railwright_topology.links import Links
 from railwright_topology.networks import Network
+from railwright_topology.parts import Look, Looks, Role
 
 UNKNOWN = ""
 
-Told = Account | Network
-"""What a source says: where nodes stand, or how they are wired."""
+Told = Account | Network | Looks
+"""What a source says: where nodes stand, how they are wired, or what is inside of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,9 @@ class Fabric:
     """``levels`` runs from the coarsest to the finest, and so does what ``places`` has of each
     node: its domains, each of a name that no other of its level has, UNKNOWN where nobody says.
     ``links`` has what is known of each level's; oversubscription is no less than further in.
+
+    ``insides`` are of the nodes that somebody has looked into, by ``looks``. ``strangers`` says of
+    which hosts, that are no nodes of the cluster, somebody has.
     """
 
     levels: tuple[str, ...] = ()
@@ -38,6 +44,9 @@ class Fabric:
     accounts: tuple[Account, ...] = ()
     networks: tuple[Network, ...] = ()
     links: tuple[Links, ...] = ()
+    insides: Mapping[str, Inside] = field(default_factory=dict)
+    looks: Mapping[str, tuple[Look, ...]] = field(default_factory=dict)
+    strangers: tuple[str, ...] = ()
 
     def place(self, node: str) -> tuple[str, ...]:
         """The node's domain at each level; nowhere known if nobody says anything of it."""
@@ -49,11 +58,16 @@ class Fabric:
         return collections.Counter(domain for domain in domains if domain != UNKNOWN)
 
 
-def of(nodes: Collection[str], told: Iterable[Told]) -> Fabric:
-    """Put together what is told of these nodes. Pure, and the same for any order of either."""
+def of(nodes: Collection[str], told: Iterable[Told], before: Fabric | None = None) -> Fabric:
+    """Put together what is told of these nodes. Pure, and the same for any order of either, and
+    for any fabric before: of that, the insides that nobody looked into anew are taken over."""
     everything = tuple(told)
-    networks = [each for each in everything if isinstance(each, Network)]
-    accounts = [each.account if isinstance(each, Network) else each for each in everything]
+    looks, strangers = _looks([each for each in everything if isinstance(each, Looks)], nodes)
+    insides = _insides(looks, before or Fabric())
+    front = _front_end(insides)
+    wired = [_rails_alone(each, front, nodes) for each in everything if isinstance(each, Network)]
+    accounts = [each for each in everything if isinstance(each, Account)]
+    accounts += (network.account for network in wired)
     known = _apart([_of_the_cluster(account, nodes) for account in accounts])
     agreed = agreement.of(known)
     coarsest_first = agreed.tiers[::-1]
@@ -65,9 +79,69 @@ def of(nodes: Collection[str], told: Iterable[Told]) -> Fabric:
         },
         agreed,
         known,
-        tuple(sorted(networks, key=lambda network: network.wiring.source)),
-        _links(agreed, networks, nodes)[::-1],
+        tuple(sorted(wired, key=lambda network: network.wiring.source)),
+        _links(agreed, wired, nodes)[::-1],
+        insides,
+        looks,
+        strangers,
     )
+
+
+def _looks(
+    told: Iterable[Looks], nodes: Collection[str]
+) -> tuple[dict[str, tuple[Look, ...]], tuple[str, ...]]:
+    """What there is of each node, by the name that it has in the cluster, and who is none."""
+    found: dict[str, list[Look]] = {}
+    strangers: list[str] = []
+    for each in told:
+        called = _called(each.by_host, nodes)
+        for host, node in called.items():
+            found.setdefault(node, []).extend(each.by_host[host])
+        if others := sorted(each.by_host.keys() - called.keys()):
+            count = f"{len(others)} of {len(each.by_host)}, the first is {others[0]}"
+            strangers.append(f"{each.source}: no node of the cluster: {count}")
+    ordered = {
+        node: tuple(sorted(found[node], key=lambda look: look.source)) for node in sorted(found)
+    }
+    return ordered, tuple(sorted(strangers))
+
+
+def _insides(looks: Mapping[str, tuple[Look, ...]], before: Fabric) -> dict[str, Inside]:
+    """Equal nodes are mostly told by the same values: what they come to is found out once."""
+    known = {_same(its): before.insides[node] for node, its in before.looks.items()}
+    found: dict[str, Inside] = {}
+    for node, its in looks.items():
+        which = _same(its)
+        if which not in known:
+            known[which] = inside.of(its)
+        found[node] = known[which]
+    return found
+
+
+def _same(looks: tuple[Look, ...]) -> tuple[int, ...]:
+    return tuple(map(id, looks))
+
+
+def _front_end(insides: Mapping[str, Inside]) -> set[Nic]:
+    return {
+        (node, name)
+        for node, its in insides.items()
+        for part in its.of_role(Role.FRONT_END)
+        for name in part.names
+    }
+
+
+def _rails_alone(network: Network, front: Collection[Nic], nodes: Collection[str]) -> Network:
+    """Without the adapters that are known to be no rails."""
+    wiring = network.wiring
+    called = _called({uplink.host for uplink in wiring.uplinks}, nodes) if front else {}
+    theirs = {
+        (uplink.host, uplink.nic)
+        for uplink in wiring.uplinks
+        if (called.get(uplink.host, ""), uplink.nic) in front
+    }
+    left = front_end.without(wiring, theirs)
+    return network if left is wiring else networks.of(left)
 
 
 def _links(

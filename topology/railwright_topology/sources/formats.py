@@ -9,14 +9,25 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from railwright_topology import networks
 from railwright_topology.fabric import Told
 from railwright_topology.networks import Network
-from railwright_topology.sources import ibnetdiscover, lldp, plan, probes, slurm, topograph
+from railwright_topology.parts import Look, Looks
+from railwright_topology.sources import (
+    described,
+    hccl,
+    ibnetdiscover,
+    insides,
+    lldp,
+    plan,
+    probes,
+    slurm,
+    topograph,
+)
 from railwright_topology.wiring import WiringError
 
 BYTES_MAX = 32 * 1024 * 1024
@@ -24,7 +35,10 @@ BYTES_MAX = 32 * 1024 * 1024
 
 READERS: Mapping[str, Callable[[str], tuple[Told, ...]]] = MappingProxyType(
     {
+        "hccl.json": hccl.parse,
         "ibnetdiscover.txt": lambda text: (networks.of(ibnetdiscover.parse(text)),),
+        "inside.json": lambda text: (insides.parse_all(text),),
+        "inside.yaml": lambda text: (described.parse(text),),
         "lldp.json": lambda text: (networks.of(lldp.parse(text)),),
         "plan.yaml": lambda text: (plan.parse(text),),
         "probes.json": lambda text: (probes.parse(text),),
@@ -89,4 +103,17 @@ def _called(place: str, told: Told) -> Told:
             wiring=replace(told.wiring, source=f"{place}/{told.wiring.source}"),
             account=replace(told.account, source=f"{place}/{told.account.source}"),
         )
+    if isinstance(told, Looks):
+        return Looks(f"{place}/{told.source}", dict(_placed(place, told)))
     return replace(told, source=f"{place}/{told.source}")
+
+
+def _placed(place: str, told: Looks) -> Iterator[tuple[str, tuple[Look, ...]]]:
+    """What is the same before is the same after."""
+    placed: dict[int, tuple[Look, ...]] = {}
+    for host, looks in told.by_host.items():
+        if id(looks) not in placed:
+            placed[id(looks)] = tuple(
+                replace(look, source=f"{place}/{look.source}") for look in looks
+            )
+        yield host, placed[id(looks)]

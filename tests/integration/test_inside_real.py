@@ -1,0 +1,73 @@
+"""This machine's own inside, as the real kernel and the real lstopo show it.
+
+What there is differs from machine to machine; that both show the same of it does not.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from railwright_agent import kernel
+from railwright_testbed import requirements
+from railwright_topology import inside
+from railwright_topology.parts import Look
+from railwright_topology.sources import hwloc, insides, sysfs
+
+PCI = Path("/sys/bus/pci/devices")
+
+
+@pytest.fixture(scope="module")
+def printed() -> str:
+    requirements.install(requirements.HARDWARE_TOOLS)
+    command = ["lstopo-no-graphics", "--of", "xml"]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+@pytest.fixture(scope="module")
+def look(printed: str) -> Look:
+    return hwloc.parse(printed)
+
+
+def network_devices() -> set[str]:
+    """The addresses of this machine's network controllers, by the kernel's own folders."""
+    return {
+        device.name
+        for device in PCI.iterdir()
+        if (device / "class").read_text().startswith("0x02") and not (device / "physfn").exists()
+    }
+
+
+def test_both_see_the_network_devices_that_are_there(look: Look) -> None:
+    own = sysfs.parse(kernel.sections(Path("/")))
+    adapters = {part.pci for part in own.parts if part.kind == "adapter"}
+    assert adapters == network_devices()
+    assert {part.pci for part in look.parts if part.kind == "adapter"} == adapters
+
+
+def test_both_agree_on_everything_that_both_know(look: Look) -> None:
+    own = sysfs.parse(kernel.sections(Path("/")))
+    assert own.hides_tree == look.hides_tree
+    found = inside.of([own, look])
+    assert not found.conflicts
+    assert {*own.parts} or not network_devices()
+
+
+def test_whether_the_machine_is_virtual_is_what_its_processor_says() -> None:
+    flags = Path("/proc/cpuinfo").read_text()
+    own = sysfs.parse(kernel.sections(Path("/")))
+    assert own.virtual == ("hypervisor" in flags if "flags\t" in flags else None)
+
+
+def test_the_agents_command_prints_what_can_be_read_again(printed: str) -> None:
+    command = [sys.executable, "-m", "railwright_agent", "inside"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    document = insides.parse(answer.stdout)
+    assert document.refused == ()
+    sources = {look.source for look in document.looks}
+    assert sources <= {"sysfs", "hwloc", "nvidia-smi", "KFD"}
+    if network_devices():
+        assert {"sysfs", "hwloc"} <= sources

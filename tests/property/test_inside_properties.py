@@ -1,0 +1,259 @@
+"""The inside of a node: no order of anything matters, and no text whatever crashes a reader."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import TypeVar
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railwright_topology import inside, outline
+from railwright_topology.accounts import Basis
+from railwright_topology.parts import (
+    Distance,
+    Kind,
+    Layer,
+    Link,
+    Look,
+    Looks,
+    Part,
+    Role,
+    Technology,
+    pair,
+)
+from railwright_topology.sources import (
+    described,
+    formats,
+    hwloc,
+    insides,
+    kfd,
+    nccl_topology,
+    nvidia_smi,
+    sysfs,
+)
+from railwright_topology.sources.formats import File
+from railwright_topology.sources.insides import Document
+from railwright_topology.wiring import WiringError
+from worlds import machine_files, machines
+from worlds.machines import Machine
+
+T = TypeVar("T")
+
+MACHINES = st.builds(machines.planted, st.randoms(use_true_random=False))
+
+WRITTEN: dict[str, tuple[Callable[[Machine], str], Callable[[str], Look]]] = {
+    "nccl": (machine_files.nccl_topology, nccl_topology.parse),
+    "nvidia-smi": (machine_files.nvidia_smi, nvidia_smi.parse),
+    "hwloc": (machine_files.hwloc, hwloc.parse),
+    "description": (machine_files.description, described.parse_own),
+    "agent": (
+        lambda machine: insides.written(Document((sysfs.parse(machine_files.sysfs(machine)),))),
+        lambda text: next(iter(insides.parse(text).looks), Look("none", Basis.TOLD)),
+    ),
+}
+"""Each format that is text: how it is written, and read."""
+
+
+def shuffled(value: object, random: Random) -> object:
+    """The same with all keys in another order."""
+    if isinstance(value, dict):
+        keys = random.sample(sorted(value), len(value))
+        return {key: shuffled(value[key], random) for key in keys}
+    return [shuffled(each, random) for each in value] if isinstance(value, list) else value
+
+
+def reordered(text: str, random: Random) -> str:
+    """XML with all children and attributes in another order; a matrix's own words stay."""
+    root = ElementTree.fromstring(text)
+    for element in root.iter():
+        if not element.tag.startswith("distances2"):
+            element[:] = random.sample([*element], len(element))
+        element.attrib = dict(random.sample([*element.attrib.items()], len(element.attrib)))
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def alike(look: Look) -> Look:
+    return replace(look, links=tuple(sorted(look.links, key=lambda link: link.ends)))
+
+
+@given(MACHINES, st.randoms(use_true_random=False))
+@settings(max_examples=12, deadline=None)
+def test_the_order_of_what_is_written_does_not_matter(machine: Machine, random: Random) -> None:
+    for name in ("nccl", "hwloc"):
+        write, read = WRITTEN[name]
+        text = write(machine)
+        assert alike(read(reordered(text, random))) == alike(read(text))
+    text = machine_files.description(machine)
+    turned = json.dumps(shuffled(json.loads(text), random))
+    assert described.parse_own(turned) == described.parse_own(text)
+    sections, nodes = machine_files.sysfs(machine), machine_files.kfd(machine)
+    turned_sections, turned_nodes = shuffled(sections, random), shuffled(nodes, random)
+    assert sysfs.parse(turned_sections) == sysfs.parse(sections)  # type: ignore[arg-type]
+    assert kfd.parse(turned_nodes) == kfd.parse(nodes)  # type: ignore[arg-type]
+
+
+def looks(machine: Machine) -> list[Look]:
+    return [
+        nccl_topology.parse(machine_files.nccl_topology(machine)),
+        nvidia_smi.parse(
+            machine_files.nvidia_smi(machine), machine_files.nvidia_inventory(machine)
+        ),
+        hwloc.parse(machine_files.hwloc(machine)),
+        sysfs.parse(machine_files.sysfs(machine)),
+        described.parse_own(machine_files.description(machine)),
+    ]
+
+
+@given(MACHINES, st.randoms(use_true_random=False))
+@settings(max_examples=20, deadline=None)
+def test_the_order_of_sources_and_of_their_parts_does_not_matter(
+    machine: Machine, random: Random
+) -> None:
+    told = looks(machine)
+    turned = [
+        replace(look, parts=tuple(random.sample(look.parts, len(look.parts))))
+        for look in random.sample(told, len(told))
+    ]
+    assert inside.of(turned) == inside.of(told)
+
+
+@given(MACHINES, st.data())
+@settings(max_examples=20, deadline=None)
+def test_one_false_fact_is_one_conflict_and_the_others_stay(
+    machine: Machine, data: st.DataObject
+) -> None:
+    told = looks(machine)
+    at = data.draw(st.integers(0, len(told) - 1))
+    parts = told[at].parts
+    which = data.draw(st.integers(0, len(parts) - 1))
+    said = parts[which].numa
+    if said is None:
+        return
+    false = replace(parts[which], numa=said + 1)
+    told[at] = replace(told[at], parts=(*parts[:which], false, *parts[which + 1 :]))
+    found, true = inside.of(told), inside.of(looks(machine))
+    if found.parts == true.parts:
+        (conflict,) = found.conflicts
+        assert (conflict.fact, conflict.said, conflict.source) == (
+            "numa",
+            str(said + 1),
+            told[at].source,
+        )
+    else:
+        # It counts, by the order of equally trusted sources; then the others all contradict it.
+        assert len(found.conflicts) >= 1
+        assert {conflict.fact for conflict in found.conflicts} == {"numa"}
+        assert {conflict.by for conflict in found.conflicts} == {told[at].source}
+
+
+def tried(read: Callable[[], T]) -> T | WiringError:
+    """What is read, or why it is not."""
+    try:
+        return read()
+    except WiringError as refused:
+        return refused
+
+
+def broken(text: str, data: st.DataObject) -> str:
+    """The text with a few pieces cut out, doubled, swapped or overwritten."""
+    for _ in range(data.draw(st.integers(1, 4))):
+        start = data.draw(st.integers(0, len(text)))
+        end = min(len(text), start + data.draw(st.integers(0, 40)))
+        piece = data.draw(
+            st.sampled_from(["", text[start:end] * 2, "\x00", "-1", "99999999999999999999", '"'])
+            | st.text(max_size=8)
+        )
+        text = text[:start] + piece + text[end:]
+    return text
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+@given(MACHINES, st.data())
+@settings(max_examples=60, deadline=None)
+def test_a_broken_document_is_refused_with_its_place_and_rule_or_read(
+    name: str, machine: Machine, data: st.DataObject
+) -> None:
+    write, read = WRITTEN[name]
+    found = tried(lambda: read(broken(write(machine), data)))
+    if isinstance(found, WiringError):
+        assert found.line >= 1
+        assert found.rule
+        return
+    # What was read can be put together, told and written down whatever it is.
+    whole = inside.of([found])
+    assert outline.of(whole)
+    assert inside.of(insides.parse(insides.written(Document((found,)))).looks) == whole
+
+
+@given(st.text(max_size=60) | MACHINES.map(machine_files.description))
+@settings(max_examples=40, deadline=None)
+def test_files_of_a_site_are_refused_or_read(text: str) -> None:
+    for file in ("hccl.json", "inside.json", "inside.yaml"):
+        found = tried(lambda file=file: formats.read(File("site", file, text)))  # type: ignore[misc]
+        if isinstance(found, WiringError):
+            assert str(found).startswith(f"site/{file}, line ")
+        else:
+            assert isinstance(found[0], Looks)
+
+
+TEXTS = st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=12)
+NUMBERS = st.integers(0, insides.INTEGER_MAX - 1)
+PARTS = st.builds(
+    Part,
+    id=TEXTS,
+    kind=st.sampled_from(Kind),
+    pci=st.sampled_from(["", "0000:17:00.0", "10000:e1:1f.7"]),
+    number=st.none() | NUMBERS,
+    names=st.lists(TEXTS, max_size=3).map(tuple),
+    model=st.sampled_from(["", "10de:2330"]),
+    numa=st.none() | NUMBERS,
+    pcie_bytes_per_s=NUMBERS,
+    bytes_per_s=NUMBERS,
+    layer=st.none() | st.sampled_from(Layer),
+    up=st.none() | st.booleans(),
+    rail=st.none() | NUMBERS,
+    role=st.none() | st.sampled_from(Role),
+)
+
+
+@st.composite
+def any_looks(draw: st.DrawFn) -> Look:
+    parts = draw(st.lists(PARTS, max_size=5, unique_by=lambda part: part.id))
+    pairs = [pair(one.id, other.id) for at, one in enumerate(parts) for other in parts[:at]]
+    some = st.lists(st.sampled_from(pairs), unique=True) if pairs else st.just([])
+    links = st.builds(
+        Link,
+        st.just(("", "")),
+        st.sampled_from(Technology),
+        NUMBERS,
+        NUMBERS,
+        switched=st.none() | st.booleans(),
+    )
+    return Look(
+        draw(TEXTS),
+        draw(st.sampled_from(Basis)),
+        tuple(parts),
+        tuple(replace(draw(links), ends=ends) for ends in draw(some)),
+        {ends: draw(st.sampled_from(Distance)) for ends in draw(some)},
+        frozenset(draw(st.lists(st.sampled_from(Technology)))),
+        draw(st.none() | st.booleans()),
+        draw(st.none() | st.booleans()),
+        tuple(draw(st.lists(TEXTS, max_size=2))),
+    )
+
+
+@given(st.lists(any_looks(), max_size=3, unique_by=lambda look: look.source), st.lists(TEXTS))
+@settings(max_examples=60, deadline=None)
+def test_what_an_agent_writes_is_read_as_it_was(told: list[Look], refused: list[str]) -> None:
+    document = Document(tuple(told), tuple(refused))
+    found = insides.parse(insides.written(document))
+    assert found.refused == document.refused
+    for look, original in zip(found.looks, document.looks, strict=True):
+        assert {*look.links} == {*original.links}
+        assert replace(look, links=()) == replace(original, links=())

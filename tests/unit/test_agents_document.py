@@ -1,0 +1,126 @@
+"""What an agent writes of its node: read strictly, by itself and in a file of many."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from railwright_topology import fabric
+from railwright_topology.accounts import Basis
+from railwright_topology.parts import Look, Looks
+from railwright_topology.sources import formats, hwloc, insides, sysfs
+from railwright_topology.sources.formats import File
+from railwright_topology.sources.insides import Document
+from railwright_topology.wiring import WiringError
+from worlds import machine_files, machines
+
+MACHINE = machines.planted(Random(1))
+DOCUMENT = Document(
+    (
+        sysfs.parse(machine_files.sysfs(MACHINE)),
+        hwloc.parse(machine_files.hwloc(MACHINE)),
+    )
+)
+
+
+def edited(edit: Callable[[Any], object]) -> str:
+    said = json.loads(insides.written(DOCUMENT))
+    edit(said)
+    with pytest.raises(WiringError) as refused:
+        insides.parse(json.dumps(said))
+    return str(refused.value)
+
+
+def look(said: Any) -> Any:
+    return said["looks"][0]
+
+
+def part(said: Any) -> Any:
+    return look(said)["parts"][0]
+
+
+@pytest.mark.parametrize(
+    ("edit", "rule"),
+    [
+        (lambda d: d.update(version=2), "version: this is read: 1"),
+        (lambda d: d.update(version=True), "version: this is read: 1"),
+        (lambda d: d.update(more=1), "the document: 'more' is no field"),
+        (lambda d: d.update(looks={}), "looks: a list of up to 16 stands here"),
+        (lambda d: d.update(looks=d["looks"] * 2), "looks: each source is there once"),
+        (lambda d: d.update(refused=[1]), "refused[0]: up to 1024 printable characters"),
+        (lambda d: look(d).update(basis="GUESSED"), "looks[0].basis: one of these stands here"),
+        (lambda d: look(d).update(source=""), "looks[0].source: a text stands here"),
+        (lambda d: look(d).update(virtual="no"), "looks[0].virtual: true, false or null"),
+        (lambda d: look(d).update(parts=[part(d)] * 257), "parts: a list of up to 256 stands here"),
+        (lambda d: look(d).update(parts=[part(d)] * 2), "each part has an id of its own"),
+        (lambda d: look(d).update(near=["1"]), "looks[0].near[0]: 0 digits from 0 to 5"),
+        (lambda d: look(d).update(near=["", "9"]), "looks[0].near[1]: 1 digits from 0 to 5"),
+        (lambda d: part(d).update(pci="17"), "looks[0].parts[0].pci: '17' is no PCI address"),
+        (lambda d: part(d).update(kind="toaster"), "parts[0].kind: one of these stands here"),
+        (lambda d: part(d).update(numa=-1), "parts[0].numa: a whole number below"),
+        (lambda d: part(d).update(numa=1.0), "parts[0].numa: a whole number below"),
+        (lambda d: part(d).update(bytes_per_s=1 << 60), "bytes_per_s: a whole number below"),
+        (
+            lambda d: look(d).update(links=[{"technology": "NVLink", "between": [[0, 99]]}]),
+            "looks[0].links[0].between: 0, 99: two of",
+        ),
+        (
+            lambda d: look(d).update(links=[{"technology": "NVLink", "between": [[1, 0]]}]),
+            "1, 0: two of",
+        ),
+        (
+            lambda d: look(d).update(links=[{"technology": "NVLink", "between": [[1]]}]),
+            "between[0]: two parts stand here",
+        ),
+    ],
+)
+def test_a_document_that_breaks_a_rule_is_refused_with_its_path(
+    edit: Callable[[Any], object], rule: str
+) -> None:
+    told = edited(edit)
+    assert rule in told
+    assert told.startswith("agents, line 1: ")
+
+
+def test_what_is_not_json_is_refused_with_its_line() -> None:
+    with pytest.raises(WiringError, match=r"^agents, line 2: no whole JSON document"):
+        insides.parse('{"version": 1,\n"looks"}')
+
+
+def test_nodes_that_are_the_same_inside_are_read_once() -> None:
+    said = json.loads(insides.written(DOCUMENT))
+    text = json.dumps({f"node-{n}": said for n in range(4)})
+    (looks,) = formats.read(File("site", "inside.json", text))
+    assert isinstance(looks, Looks)
+    assert looks.source == "site/agents"
+    assert [look.source for look in looks.by_host["node-0"]] == ["site/sysfs", "site/hwloc"]
+    found = fabric.of(looks.nodes, [looks])
+    assert len(found.insides) == 4
+    assert len({id(inside) for inside in found.insides.values()}) == 1
+
+
+def test_what_an_agent_could_not_read_is_a_remark_on_its_node() -> None:
+    document = Document(DOCUMENT.looks, ("nvidia-smi topo -m: no answer in 20 s",))
+    text = json.dumps({"node-1": json.loads(insides.written(document))})
+    (looks,) = formats.read(File("", "inside.json", text))
+    found = fabric.of(["node-1"], [looks])
+    assert found.insides["node-1"].remarks == ("agent: nvidia-smi topo -m: no answer in 20 s",)
+
+
+def test_the_file_of_many_nodes_names_the_one_that_is_refused() -> None:
+    with pytest.raises(WiringError, match=r"^inside.json, line 1: looks: a list of up to 16"):
+        formats.read(File("", "inside.json", '{"a": {"version": 1, "looks": 0}}'))
+    with pytest.raises(WiringError, match="stand in an object, each under its name"):
+        formats.read(File("", "inside.json", "[]"))
+
+
+def test_more_remarks_than_are_read_are_not_written() -> None:
+    many = Look("x", Basis.TOLD, remarks=tuple(f"remark\x1b {n}" for n in range(100)))
+    (read,) = insides.parse(insides.written(Document((many,)))).looks
+    assert len(read.remarks) == insides.REMARKS_MAX
+    assert read.remarks[0] == "remark? 0"
+    assert read.remarks[-1] == "and more"

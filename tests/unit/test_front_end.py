@@ -1,0 +1,88 @@
+"""Cables of the front-end network taken out of a wiring, and out of domains and rails."""
+
+from __future__ import annotations
+
+from railwright_topology import fabric, front_end, networks
+from railwright_topology.accounts import Basis
+from railwright_topology.networks import Network
+from railwright_topology.parts import Kind, Look, Looks, Part, Role
+from railwright_topology.wiring import Switch, Trunk, Uplink, Wiring
+
+SPEED = 50_000_000_000
+HOSTS = [f"node-{n}" for n in range(8)]
+
+
+def wiring() -> Wiring:
+    """Two racks of two rails each under a spine, and storage under a leaf and a core that join the
+    racks."""
+    uplinks = [
+        Uplink(host, f"mlx5_{rail}", f"tor-{at // 4}-{rail}", SPEED)
+        for at, host in enumerate(HOSTS)
+        for rail in (0, 1)
+    ]
+    uplinks += [Uplink(host, "mlx5_2", "storage", SPEED) for host in HOSTS]
+    tors = [f"tor-{rack}-{rail}" for rack in (0, 1) for rail in (0, 1)]
+    names = [*tors, "spine", "storage", "core"]
+    trunks = [Trunk(("spine", tor), 4, SPEED) for tor in tors]
+    trunks.append(Trunk(("core", "storage"), 4, SPEED))
+    switches = tuple(Switch(name, name) for name in sorted(names))
+    return Wiring("ibnetdiscover", switches, tuple(uplinks), tuple(trunks))
+
+
+def looks(hosts: list[str]) -> Looks:
+    part = Part("mlx5_2", Kind.ADAPTER, names=("mlx5_2",), role=Role.FRONT_END)
+    return Looks(
+        "agents", {host: (Look("description", Basis.DECLARED, (part,)),) for host in hosts}
+    )
+
+
+def test_switches_that_only_the_front_end_is_plugged_into_go_with_it() -> None:
+    left = front_end.without(wiring(), {(host, "mlx5_2") for host in HOSTS})
+    assert {switch.id for switch in left.switches} == {
+        "spine",
+        *(f"tor-{rack}-{rail}" for rack in (0, 1) for rail in (0, 1)),
+    }
+    assert len(left.uplinks) == 16
+    assert not networks.of(left).faults
+
+
+def test_a_switch_that_carries_both_stays() -> None:
+    left = front_end.without(wiring(), {(HOSTS[0], "mlx5_2")})
+    assert left.switches == wiring().switches
+    assert len(left.uplinks) == 23
+
+
+def test_where_there_is_none_nothing_changes() -> None:
+    whole = wiring()
+    assert front_end.without(whole, {("elsewhere", "mlx5_2")}) is whole
+
+
+def test_hosts_that_share_storage_alone_are_in_no_common_domain_once_it_is_known() -> None:
+    network: Network = networks.of(wiring())
+    before = fabric.of(HOSTS, [network])
+    assert len(before.sizes(HOSTS, len(before.levels) - 1)) == 1
+    after = fabric.of(HOSTS, [network, looks(HOSTS)])
+    assert [*after.sizes(HOSTS, len(after.levels) - 1).values()] == [4, 4]
+    assert after.networks[0].rails == 2
+
+
+def test_a_host_that_is_called_otherwise_is_known_by_its_first_name() -> None:
+    network: Network = networks.of(wiring())
+    nodes = [f"{host}.example.com" for host in HOSTS]
+    found = fabric.of(nodes, [network, looks(HOSTS)])
+    assert found.networks[0].rails == 2
+    assert {*found.insides} == {*nodes}
+
+
+def test_hosts_that_are_no_nodes_are_told() -> None:
+    found = fabric.of(HOSTS[:1], [looks(HOSTS)])
+    assert [*found.insides] == HOSTS[:1]
+    assert found.strangers == ("agents: no node of the cluster: 7 of 8, the first is node-1",)
+
+
+def test_an_inside_that_nobody_looked_into_anew_is_taken_over() -> None:
+    told = looks(HOSTS)
+    before = fabric.of(HOSTS, [told])
+    after = fabric.of(HOSTS[:4], [told], before)
+    assert after.insides == {host: before.insides[host] for host in HOSTS[:4]}
+    assert after.insides[HOSTS[0]] is before.insides[HOSTS[0]]

@@ -1,0 +1,100 @@
+"""Huawei's table of ranks: accelerators, their ports, and super pods, by server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from railwright_topology import fabric, inside
+from railwright_topology.accounts import Account
+from railwright_topology.parts import Looks, Role, Technology
+from railwright_topology.sources import formats
+from railwright_topology.sources.formats import File
+from railwright_topology.wiring import WiringError
+from worlds.rank_tables import Table, table
+
+
+def read(said: Table) -> tuple[Looks, Account]:
+    looks, account = formats.read(File("", "hccl.json", json.dumps(said)))
+    assert isinstance(looks, Looks)
+    assert isinstance(account, Account)
+    return looks, account
+
+
+def test_each_accelerator_has_a_rail_of_its_own() -> None:
+    looks, account = read(table("1.0", "10.1.0.1", "10.1.0.2"))
+    found = inside.of(looks.by_host["10.1.0.2"])
+    assert [part.number for part in found.accelerators] == [*range(8)]
+    assert [found.placed[part.id].rail for part in found.adapters] == [*range(8)]
+    assert len(found.of_role(Role.RAIL)) == 8
+    assert found.placed["npu3 port"].near == ("npu3",)
+    assert not found.links
+    assert "how accelerators are linked beside PCIe" in found.unknown
+    assert not account.islands
+
+
+def test_a_super_pod_is_an_island_and_links_all_accelerators_of_a_server() -> None:
+    looks, account = read(table("1.2", "a", "b"))
+    found = inside.of(looks.by_host["a"])
+    assert {link.technology for link in found.links} == {Technology.HCCS}
+    assert len(found.links) == 28
+    assert account.islands == {"a": "0", "b": "0"}
+    whole = fabric.of("ab", [looks, account])
+    assert whole.agreement.islands is not None
+    assert [*whole.insides] == ["a", "b"]
+
+
+def test_an_accelerator_without_an_address_has_no_port() -> None:
+    said = table("1.0", "a")
+    said["server_list"][0]["device"][2]["device_ip"] = ""
+    looks, _ = read(said)
+    found = inside.of(looks.by_host["a"])
+    assert len(found.accelerators) == 8
+    assert [part.id for part in found.adapters] == [f"npu{n} port" for n in range(8) if n != 2]
+
+
+def edited(edit: Callable[[Table], object], version: str = "1.2") -> str:
+    said = table(version, "a", "b")
+    edit(said)
+    with pytest.raises(WiringError) as refused:
+        read(said)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("edit", "rule"),
+    [
+        (lambda t: t.update(version="0.9"), "these are read: version 1.0 and 1.2"),
+        (lambda t: t.update(status="initializing"), "the table is 'initializing'"),
+        (lambda t: t.pop("server_list"), "server_list is not there"),
+        (lambda t: t.update(server_count="3"), "3 servers are said, and 2 listed"),
+        (lambda t: t["server_list"][1].update(server_id="a"), "a server has an id of its own"),
+        (lambda t: t["server_list"][0].pop("device"), "device is not there"),
+        (
+            lambda t: t["server_list"][0]["device"][1].update(device_id="0"),
+            "device_id 0: each of at most 128 devices has its own",
+        ),
+        (
+            lambda t: t["server_list"][0]["device"][1].update(device_id="x"),
+            "'x': a number up to 1048576 stands here",
+        ),
+        (
+            lambda t: t["server_list"][0]["device"][1].update(device_ip="10.0"),
+            "'10.0': an IP address stands here",
+        ),
+        (
+            lambda t: t["super_pod_list"][0]["server_list"].append({"server_id": "c"}),
+            "'c' is on a super pod, and not in server_list",
+        ),
+        (
+            lambda t: t["super_pod_list"].append(
+                {"super_pod_id": "1", "server_list": [{"server_id": "a"}]}
+            ),
+            "node 'a' is in both '0' and '1'",
+        ),
+    ],
+)
+def test_a_table_that_breaks_a_rule_is_refused(edit: Callable[[Table], object], rule: str) -> None:
+    assert rule in edited(edit)

@@ -1,0 +1,128 @@
+"""What this machine shows of its inside: by its kernel, by tools that are installed, and by files.
+
+What cannot be read is told, and keeps nothing else from being read. A tool that does not answer in
+time is left behind: of a broken device's driver it may wait for an answer for ever, and not even
+be killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from railwright_agent import kernel
+from railwright_topology.parts import Look
+from railwright_topology.sources import hwloc, kfd, nccl_topology, nvidia_smi, sysfs
+from railwright_topology.sources.insides import Document
+from railwright_topology.wiring import WiringError
+
+TOOL_S = 20.0
+"""A healthy tool needs a second or three."""
+KILLED_S = 1.0
+BYTES_MAX = 8 * 1024 * 1024
+
+VIRTUAL_TOPOLOGY = "var/run/nvidia-topologyd/virtualTopology.xml"
+"""Where NCCL looks for a tree that the machine itself does not show."""
+
+
+class SilentError(Exception):
+    """A tool or a file that could not be read, as a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Files about this node that its site gives, if any, and where its file system starts."""
+
+    root: Path
+    description: Path | None = None
+    nccl_topology: Path | None = None
+
+
+def gather(given: Given, *, deadline_s: float = TOOL_S) -> Document:
+    """Everything that can be read of it now."""
+    looks: list[Look] = []
+    refused: list[str] = []
+    for read in _sources(given, deadline_s):
+        try:
+            look = read()
+        except (WiringError, SilentError) as error:
+            refused.append(str(error))
+            continue
+        # A tool of another maker's devices finds nothing.
+        if look.parts or look.remarks:
+            looks.append(look)
+    return Document(tuple(looks), tuple(refused))
+
+
+def _sources(given: Given, deadline_s: float) -> Iterator[Callable[[], Look]]:
+    yield lambda: sysfs.parse(kernel.sections(given.root))
+    if accelerators := kernel.accelerators(given.root):
+        yield lambda: kfd.parse(accelerators)
+    if shutil.which("nvidia-smi"):
+        yield lambda: _nvidia_smi(deadline_s)
+    if shutil.which("lstopo-no-graphics"):
+        tool = ["lstopo-no-graphics", "--of", "xml"]
+        yield lambda: hwloc.parse(_output(tool, deadline_s))
+    told = given.nccl_topology or given.root / VIRTUAL_TOPOLOGY
+    if given.nccl_topology or told.exists():
+        yield lambda: nccl_topology.parse(_file(told))
+    if (declared := given.description) is not None:
+        yield lambda: _described(declared)
+
+
+def _described(path: Path) -> Look:
+    # Here alone YAML is needed: what runs on every node is kept small.
+    from railwright_topology.sources import described
+
+    return described.parse_own(_file(path))
+
+
+def _nvidia_smi(deadline_s: float) -> Look:
+    inventory = ["nvidia-smi", "--query-gpu=index,pci.bus_id", "--format=csv,noheader"]
+    addresses = _output(inventory, deadline_s)
+    return nvidia_smi.parse(_output(["nvidia-smi", "topo", "-m"], deadline_s), addresses)
+
+
+def _output(command: Sequence[str], deadline_s: float) -> str:
+    """What a tool prints. Raises SilentError where it fails, or not in time."""
+    called = " ".join(command)
+    with tempfile.TemporaryFile() as out:
+        try:
+            tool = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.DEVNULL
+            )
+        except OSError as error:
+            raise SilentError(f"{called}: {error}") from error
+        try:
+            status = tool.wait(deadline_s)
+        except subprocess.TimeoutExpired as error:
+            tool.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                tool.wait(KILLED_S)
+            raise SilentError(f"{called}: no answer in {deadline_s:g} s") from error
+        if status:
+            raise SilentError(f"{called}: ended with {status}")
+        out.seek(0)
+        return _decoded(called, out.read(BYTES_MAX + 1))
+
+
+def _file(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return _decoded(str(path), file.read(BYTES_MAX + 1))
+    except OSError as error:
+        raise SilentError(f"{path}: {error.strerror}") from error
+
+
+def _decoded(called: str, content: bytes) -> str:
+    if len(content) > BYTES_MAX:
+        raise SilentError(f"{called}: more than {BYTES_MAX} bytes")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise SilentError(f"{called}: is no text: {error.reason}") from error

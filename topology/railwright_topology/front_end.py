@@ -1,0 +1,47 @@
+"""A wiring without the front-end network: what is left are the accelerators' own cables.
+
+Adapters for storage and for what processors send are plugged into switches too, and the hosts that
+share those are no neighbours. Switches that nothing else reaches hosts through go with them; one
+that carries both kinds of cables stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from railwright_topology.wiring import Wiring
+
+Nic = tuple[str, str]
+"""A host, and what its adapter is called."""
+
+
+def without(wiring: Wiring, front_end: Collection[Nic]) -> Wiring:
+    """The same wiring where none of these adapters is plugged in."""
+    left = tuple(up for up in wiring.uplinks if (up.host, up.nic) not in front_end)
+    if len(left) == len(wiring.uplinks):
+        return wiring
+    kept = {uplink.switch for uplink in left}
+    gone = {uplink.switch for uplink in wiring.uplinks} - kept
+    # One that only such switches are below carries nothing else either.
+    while further := _only_to(wiring, gone, kept):
+        gone |= further
+    return replace(
+        wiring,
+        switches=tuple(switch for switch in wiring.switches if switch.id not in gone),
+        uplinks=left,
+        trunks=tuple(trunk for trunk in wiring.trunks if gone.isdisjoint(trunk.ends)),
+    )
+
+
+def _only_to(wiring: Wiring, gone: Collection[str], kept: Collection[str]) -> set[str]:
+    reached: dict[str, set[str]] = {}
+    for trunk in wiring.trunks:
+        one, other = trunk.ends
+        reached.setdefault(one, set()).add(other)
+        reached.setdefault(other, set()).add(one)
+    return {
+        switch
+        for switch, others in reached.items()
+        if switch not in gone and switch not in kept and others <= {*gone}
+    }

@@ -1,0 +1,65 @@
+"""The inside of a node in one line, for people; the same for nodes that are the same inside."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterator, Mapping, Sequence
+
+from railwright_topology import speeds
+from railwright_topology.inside import Inside
+from railwright_topology.parts import Link, Part, Role
+
+
+def of(inside: Inside) -> str:
+    """Such as ``8 accelerators 10de:2330, 18 NVLink each to each, 8 rails at 400 Gb/s``."""
+    return ", ".join(_said(inside))
+
+
+def kinds(insides: Mapping[str, Inside]) -> list[tuple[str, list[str]]]:
+    """What nodes are inside, and which; the most frequent first."""
+    said: dict[int, str] = {}
+    alike: dict[str, list[str]] = {}
+    for node, inside in insides.items():
+        # Equal ones are mostly one value.
+        if id(inside) not in said:
+            said[id(inside)] = of(inside)
+        alike.setdefault(said[id(inside)], []).append(node)
+    return sorted(alike.items(), key=lambda each: (-len(each[1]), each[0]))
+
+
+def _said(inside: Inside) -> Iterator[str]:
+    accelerators = inside.accelerators
+    models = sorted({part.model for part in accelerators} - {""})
+    yield " ".join([_count(len(accelerators), "accelerator"), *models])
+    technologies: dict[str, list[Link]] = {}
+    for link in inside.links:
+        technologies.setdefault(link.technology, []).append(link)
+    for technology, links in sorted(technologies.items()):
+        yield _links(technology, links, len(accelerators))
+    for role in Role:
+        if parts := inside.of_role(role):
+            yield _adapters(role, parts)
+    if inside.virtual or inside.hides_tree:
+        what = "a virtual machine" if inside.virtual else "a machine"
+        yield f"{what} that hides its PCI tree" if inside.hides_tree else what
+
+
+def _links(technology: str, links: Sequence[Link], accelerators: int) -> str:
+    counts = sorted({link.count for link in links})
+    each = f"{counts[-1]} {technology}" if counts[-1] else technology
+    pairs = accelerators * (accelerators - 1) // 2
+    if len(links) == pairs and len(counts) == 1:
+        return f"{each} each to each"
+    return f"up to {each} between {len(links)} of {pairs} pairs"
+
+
+def _adapters(role: Role, parts: Sequence[Part]) -> str:
+    counts = collections.Counter(part.bytes_per_s for part in parts if part.bytes_per_s)
+    at = " and ".join(speeds.told(speed) for speed in sorted(counts, reverse=True))
+    down = sum(part.up is False for part in parts)
+    what = _count(len(parts), "rail") if role == Role.RAIL else f"{len(parts)} {role}"
+    return f"{what}{f' at {at}' if at else ''}{f' ({down} down)' if down else ''}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

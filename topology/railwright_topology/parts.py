@@ -1,0 +1,153 @@
+"""What one source shows of the inside of one node: accelerators, network adapters, what links them.
+
+None, 0 and empty text are what a source does not know. An ``id`` is a part's name inside one such
+look: its PCI address where that is known, as no two parts share it and all sources agree on it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from railwright_topology.accounts import Basis
+
+PARTS_MAX = 256
+"""Accelerators and adapters of one node; the largest there are have some 50."""
+NAMES_MAX = 16
+"""Of one adapter; its RDMA device and an interface or two are the rule."""
+LINKS_MAX = 4096
+"""Pairs of one node's accelerators that are linked; all pairs of 64 are half of it."""
+
+
+class Kind(enum.StrEnum):
+    """What a part is for."""
+
+    ACCELERATOR = "accelerator"
+    ADAPTER = "adapter"
+
+
+class Layer(enum.StrEnum):
+    """What an adapter speaks on its cable."""
+
+    INFINIBAND = "InfiniBand"
+    ETHERNET = "Ethernet"
+    OTHER = "other"
+    """Neither, such as the fabrics that clouds make themselves."""
+
+
+class Technology(enum.StrEnum):
+    """How two accelerators are linked beside PCIe."""
+
+    NVLINK = "NVLink"
+    XGMI = "XGMI"
+    HCCS = "HCCS"
+    OTHER = "other"
+
+
+class Distance(enum.IntEnum):
+    """What lies between two parts of a node on PCIe, the nearest first."""
+
+    SWITCH = 1
+    """One PCIe switch at most."""
+    SWITCHES = 2
+    """Several PCIe switches, and not the processor."""
+    BRIDGE = 3
+    """One host bridge of the processor."""
+    NUMA = 4
+    """Several host bridges of one NUMA node."""
+    SYSTEM = 5
+    """What lies between NUMA nodes."""
+
+
+class Role(enum.StrEnum):
+    """What an adapter is there for."""
+
+    RAIL = "rail"
+    """The accelerators' own traffic."""
+    FRONT_END = "front-end"
+    """Storage, and what processors send."""
+    UNDECIDED = "undecided"
+
+
+Pair = tuple[str, str]
+"""Two parts by their ids, the smaller first."""
+
+
+def pair(one: str, other: str) -> Pair:
+    """The two in their order."""
+    return (one, other) if one < other else (other, one)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """``number`` is an accelerator's place among those of the node, as its maker's tools count.
+    ``names`` are an adapter's, that of its RDMA device before those of its interfaces. ``model`` is
+    the PCI vendor and device (``10de:2330``), ``pcie_bytes_per_s`` what its slot carries one way.
+
+    Of adapters: ``bytes_per_s`` on the cable, one way, as the adapter names its speed, and ``up``,
+    whether the cable works. ``rail`` and ``role`` are there where somebody says so; what follows
+    from the rest is found out in ``rails``.
+    """
+
+    id: str
+    kind: Kind
+    pci: str = ""
+    number: int | None = None
+    names: tuple[str, ...] = ()
+    model: str = ""
+    numa: int | None = None
+    pcie_bytes_per_s: int = 0
+    bytes_per_s: int = 0
+    layer: Layer | None = None
+    up: bool | None = None
+    rail: int | None = None
+    role: Role | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What links two accelerators: ``count`` links that carry ``bytes_per_s`` in sum, one way.
+    ``switched`` says that they go by way of a switch, so that all who are on it share it."""
+
+    ends: Pair
+    technology: Technology
+    count: int = 0
+    bytes_per_s: int = 0
+    switched: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One source of one node. ``distances`` are those of accelerators to each other and to
+    adapters; two adapters of one card are near in a way of their own. ``tells`` are the
+    technologies of which it shows every link between the accelerators that it knows, so that no
+    link is a statement too.
+
+    ``virtual`` says that the node is a virtual machine, and ``hides_tree`` that its parts stand
+    directly at the root of PCI, where nothing can be plugged in: who is near whom is kept from it.
+    ``remarks`` are what it shows and nobody can use, each told as a sentence.
+    """
+
+    source: str
+    basis: Basis
+    parts: tuple[Part, ...] = ()
+    links: tuple[Link, ...] = ()
+    distances: Mapping[Pair, Distance] = field(default_factory=dict)
+    tells: frozenset[Technology] = frozenset()
+    virtual: bool | None = None
+    hides_tree: bool | None = None
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """What one file shows of the insides of nodes, by the names that it has for them."""
+
+    source: str
+    by_host: Mapping[str, tuple[Look, ...]]
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """All nodes that it knows of."""
+        return frozenset(self.by_host)

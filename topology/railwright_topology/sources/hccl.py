@@ -1,0 +1,151 @@
+"""Huawei's table of ranks for collectives on Ascend (``hccl.json``), versions 1.0 and 1.2.
+
+    {"status": "completed", "version": "1.2", "server_count": "1",
+     "server_list": [{"server_id": "node-1", "device": [
+        {"device_id": "0", "device_ip": "10.20.0.1", "super_device_id": "0", "rank_id": "0"}, …]}],
+     "super_pod_list": [{"super_pod_id": "0", "server_list": [{"server_id": "node-1"}]}]}
+
+Each accelerator has a port of its own, on Ethernet, where it has a ``device_ip``. Those of a super
+pod reach each other by HCCS, also beyond their server: super pods are islands. Version 1.0 says
+nothing of HCCS, and neither says how fast anything is.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+
+from railwright_topology.accounts import Account, Basis
+from railwright_topology.parts import (
+    PARTS_MAX,
+    Distance,
+    Kind,
+    Layer,
+    Link,
+    Look,
+    Looks,
+    Part,
+    Technology,
+    pair,
+)
+from railwright_topology.sources import documents, trees
+from railwright_topology.sources.documents import Value
+from railwright_topology.sources.trees import Switch
+
+SOURCE = "HCCL rank table"
+VERSIONS = ("1.0", "1.2")
+COMPLETED = "completed"
+
+_NUMBER_MAX = 1 << 20
+
+
+@dataclass(slots=True)
+class _Server:
+    devices: list[Part] = field(default_factory=list)
+    ports: list[Part] = field(default_factory=list)
+    on_pod: bool = True
+
+
+def parse(text: str) -> tuple[Looks, Account]:
+    """Read a whole table. Raises WiringError where it breaks a rule of the format."""
+    table = documents.read(SOURCE, text)
+    fields = table.entries("a table of ranks")
+    version = _field(table, fields, "version").text("a version")
+    if version not in VERSIONS:
+        raise fields["version"].error(f"these are read: version {' and '.join(VERSIONS)}")
+    status = _field(table, fields, "status").text("a status")
+    if status != COMPLETED:
+        raise fields["status"].error(f"the table is {status[:80]!r}, and not {COMPLETED} yet")
+    servers: dict[str, _Server] = {}
+    listed = _field(table, fields, "server_list").each("servers")
+    for value in listed:
+        its = value.entries("a server")
+        name = _field(value, its, "server_id").text("a server's id")
+        if name in servers or not 0 < len(name) <= 253 or not name.isprintable():
+            rule = f"{name[:80]!r}: a server has an id of its own, up to 253 printable characters"
+            raise value.error(rule)
+        servers[name] = _server(value, its)
+    said = fields.get("server_count")
+    if said is not None and _number(said) != len(servers):
+        raise said.error(f"{_number(said)} servers are said, and {len(servers)} listed")
+    pods = (
+        trees.members(SOURCE, _pods(fields["super_pod_list"])) if "super_pod_list" in fields else {}
+    )
+    for name in sorted(pods.keys() - servers.keys()):
+        raise fields["super_pod_list"].error(f"{name!r} is on a super pod, and not in server_list")
+    looks = {name: (_look(server, on_pod=name in pods),) for name, server in servers.items()}
+    return Looks(SOURCE, looks), Account(SOURCE, Basis.TOLD, islands=pods)
+
+
+def _server(value: Value, fields: Mapping[str, Value]) -> _Server:
+    found = _Server()
+    taken: set[int] = set()
+    for device in _field(value, fields, "device").each("devices"):
+        its = device.entries("a device")
+        number = _number(_field(device, its, "device_id"))
+        if number in taken or len(taken) == PARTS_MAX // 2:
+            rule = f"device_id {number}: each of at most {PARTS_MAX // 2} devices has its own"
+            raise device.error(rule)
+        taken.add(number)
+        found.devices.append(Part(f"npu{number}", Kind.ACCELERATOR, number=number))
+        found.on_pod &= "super_device_id" in its
+        if "device_ip" in its and its["device_ip"].content:
+            _address(its["device_ip"])
+            name = f"npu{number} port"
+            layer = Layer.ETHERNET
+            found.ports.append(Part(name, Kind.ADAPTER, names=(name,), layer=layer))
+    return found
+
+
+def _look(server: _Server, *, on_pod: bool) -> Look:
+    hccs = on_pod and server.on_pod
+    devices = sorted(part.id for part in server.devices)
+    return Look(
+        SOURCE,
+        Basis.TOLD,
+        (*server.devices, *server.ports),
+        tuple(
+            Link(ends, Technology.HCCS, switched=True)
+            for ends in itertools.combinations(devices if hccs else (), 2)
+        ),
+        {
+            # A port is on the chip.
+            pair(port.id, port.id.removesuffix(" port")): Distance.SWITCH
+            for port in server.ports
+        },
+        frozenset({Technology.HCCS} if hccs else ()),
+    )
+
+
+def _pods(value: Value) -> Iterator[Switch]:
+    for pod in value.each("super pods"):
+        fields = pod.entries("a super pod")
+        name = _field(pod, fields, "super_pod_id").text("a super pod's id")
+        servers = [
+            _field(server, server.entries("a server"), "server_id").text("a server's id")
+            for server in _field(pod, fields, "server_list").each("servers")
+        ]
+        yield Switch(pod.line, name, nodes=servers)
+
+
+def _field(value: Value, fields: Mapping[str, Value], name: str) -> Value:
+    if name not in fields:
+        raise value.error(f"{name} is not there")
+    return fields[name]
+
+
+def _number(value: Value) -> int:
+    said = value.text("a number")
+    if not said.isascii() or not said.isdigit() or len(said) > 7 or int(said) > _NUMBER_MAX:
+        raise value.error(f"{said[:80]!r}: a number up to {_NUMBER_MAX} stands here")
+    return int(said)
+
+
+def _address(value: Value) -> None:
+    said = value.text("an address")
+    try:
+        ip_address(said)
+    except ValueError:
+        raise value.error(f"{said[:80]!r}: an IP address stands here") from None

@@ -1,0 +1,89 @@
+"""What the kernel's driver of AMD's accelerators shows of them: /sys/class/kfd/kfd/topology/nodes.
+
+Processors and accelerators are its nodes; these have an id, an address, and links to others, each a
+folder with a file of words and numbers:
+
+    nodes/2/gpu_id                  51140
+    nodes/2/properties              location_id 50432, domain 0, vendor_id 4098 …
+    nodes/2/io_links/1/properties   type 11, node_from 2, node_to 3, max_bandwidth 50000 …
+
+It is given as it was read, by node and file. Megabytes a second are those of all links between two,
+one way; how many there are is not shown. The kernel calls links of type 11 XGMI (Linux's
+``kfd_crat.h``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from railwright_topology.accounts import Basis
+from railwright_topology.parts import PARTS_MAX, Kind, Look, Part, Technology
+from railwright_topology.sources import links, pci
+from railwright_topology.wiring import WiringError
+
+SOURCE = "KFD"
+
+_XGMI = 11
+_MEGABYTES = 1_000_000
+_DIGITS_MAX = 20
+
+Files = Mapping[str, str]
+
+
+def parse(nodes: Mapping[str, Files]) -> Look:
+    """Read what was read. Raises WiringError where a file holds what the kernel never writes."""
+    addresses: dict[int, str] = {}
+    for node, files in sorted(nodes.items()):
+        if int(files.get("gpu_id", "0") or "0"):
+            address = _address(node, _numbers(node, files, "properties"))
+            if address in addresses.values():
+                raise WiringError(SOURCE, 1, f"{address} is described twice")
+            addresses[int(node)] = address
+    if len(addresses) > PARTS_MAX:
+        raise WiringError(SOURCE, 1, f"has more than {PARTS_MAX} accelerators")
+    ends = links.Ends({*addresses.values()})
+    for node, files in sorted(nodes.items()):
+        for file in sorted(files):
+            if file.startswith("io_links/"):
+                _link(node, _numbers(node, files, file), addresses, ends)
+    try:
+        told = tuple(ends.links(Technology.XGMI))
+    except links.LinksError as refused:
+        raise WiringError(SOURCE, 1, str(refused)) from None
+    return Look(
+        SOURCE,
+        Basis.SEEN,
+        tuple(Part(its, Kind.ACCELERATOR, its) for its in sorted(addresses.values())),
+        told,
+        tells=frozenset({Technology.XGMI} if addresses else ()),
+    )
+
+
+def _link(
+    node: str, said: Mapping[str, int], addresses: Mapping[int, str], ends: links.Ends
+) -> None:
+    source, target = said.get("node_from", -1), said.get("node_to", -1)
+    if str(source) != node:
+        raise WiringError(SOURCE, 1, f"nodes/{node}: a link of node {source}")
+    if said.get("type") == _XGMI and {source, target} <= addresses.keys():
+        bytes_per_s = said.get("max_bandwidth", 0) * _MEGABYTES
+        ends.between(addresses[source], addresses[target], bytes_per_s=bytes_per_s)
+
+
+def _address(node: str, said: Mapping[str, int]) -> str:
+    place, domain = said.get("location_id", -1), said.get("domain", 0)
+    if not 0 <= place <= 0xFFFF or not 0 <= domain <= 0xFFFFFFFF:
+        rule = f"nodes/{node}: location_id {place} and domain {domain} are no PCI address"
+        raise WiringError(SOURCE, 1, rule)
+    return pci.address(f"{domain:04x}:{place >> 8:02x}:{place >> 3 & 31:02x}.{place & 7}")
+
+
+def _numbers(node: str, files: Files, name: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for line in files.get(name, "").splitlines():
+        word, _, number = line.strip().partition(" ")
+        if not number.isascii() or not number.isdigit() or len(number) > _DIGITS_MAX:
+            rule = f"nodes/{node}/{name}: {line[:80]!r} is no word and its number"
+            raise WiringError(SOURCE, 1, rule)
+        found[word] = int(number)
+    return found

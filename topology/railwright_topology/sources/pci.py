@@ -1,0 +1,104 @@
+"""What PCI says of itself, whoever tells of it: addresses, classes, speeds, and who is how near.
+
+Classes are those of the PCI Code and ID Assignment Specification; speeds and line codes those of
+the PCI Express Base Specification.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from railwright_topology.parts import Distance, Kind, Pair, Part, pair
+
+NVIDIA, AMD = "10de", "1002"
+
+_ADDRESS = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.IGNORECASE)
+_ACCELERATING = ("0302", "0380", "1200")
+"""3D controllers, displays of no other kind, processing accelerators."""
+_DISPLAY = "0300"
+"""The chip that a server shows its console with is one too; of these makers it computes."""
+_NETWORK = "02"
+_SWITCH = "0680"
+"""A bridge of no other kind, which is what NVSwitches call themselves."""
+_GIGATRANSFERS = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,2})?) GT/s")
+
+LINE_CODES: Mapping[float, float] = {2.5: 8 / 10, 5.0: 8 / 10, 64.0: 236 / 256, 128.0: 236 / 256}
+"""Share of data by gigatransfers a second of a lane; 128b/130b where none is given."""
+
+
+def address(said: str) -> str:
+    """As ``0000:17:00.0``, whatever way it is written; empty if it is none."""
+    found = _ADDRESS.fullmatch(said.strip())
+    if found is None:
+        return ""
+    domain = (found[1] or "0000").lower().lstrip("0").rjust(4, "0")
+    return f"{domain}:{found[2].lower()}"
+
+
+def kind(class_code: str, vendor: str) -> Kind | None:
+    """What a part of this class (four digits or more, such as 0302) of this vendor is for."""
+    if class_code.startswith(_ACCELERATING):
+        return Kind.ACCELERATOR
+    if class_code.startswith(_DISPLAY) and vendor in (NVIDIA, AMD):
+        return Kind.ACCELERATOR
+    return Kind.ADAPTER if class_code.startswith(_NETWORK) else None
+
+
+def is_link_switch(class_code: str) -> bool:
+    """Whether accelerators' links go by way of it."""
+    return class_code.startswith(_SWITCH)
+
+
+def bytes_per_s(speed: str, width: int) -> int:
+    """What a slot carries one way, of a speed such as ``32.0 GT/s PCIe``; 0 if it is none."""
+    found = _GIGATRANSFERS.match(speed)
+    if found is None or not 0 < width <= 64:
+        return 0
+    rate = float(found[1])
+    return round(rate * 1e9 * LINE_CODES.get(rate, 128 / 130) * width / 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """From the processor to a part: NUMA node, host bridge, and the switches, the outermost first;
+    None and empty text are not known."""
+
+    numa: int | None
+    bridge: str
+    switches: tuple[str, ...]
+
+
+def switches(bridges: tuple[str, ...]) -> tuple[str, ...]:
+    """Of all bridges above a part, the outermost first, those that stand for a switch each. A root
+    port is one bridge, and each switch two: its port upwards, and the one that the part is on."""
+    return bridges[-2::-2][::-1]
+
+
+def distances(parts: Iterable[Part], ways: Mapping[str, Way]) -> dict[Pair, Distance]:
+    """How near accelerators are to each other and to adapters, where that is known."""
+    found: dict[Pair, Distance] = {}
+    for one, other in itertools.combinations(parts, 2):
+        distance = _distance(ways[one.id], ways[other.id])
+        if distance is not None and Kind.ACCELERATOR in (one.kind, other.kind):
+            found[pair(one.id, other.id)] = distance
+    return found
+
+
+def _distance(one: Way, other: Way) -> Distance | None:
+    common = _common(one.switches, other.switches)
+    if common:
+        deeper = max(len(one.switches), len(other.switches)) > common
+        return Distance.SWITCHES if deeper else Distance.SWITCH
+    if one.bridge and one.bridge == other.bridge:
+        return Distance.BRIDGE
+    if one.numa is None or other.numa is None:
+        return None
+    return Distance.NUMA if one.numa == other.numa else Distance.SYSTEM
+
+
+def _common(one: Iterable[str], other: Iterable[str]) -> int:
+    both = zip(one, other, strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], both))
