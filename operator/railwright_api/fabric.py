@@ -27,6 +27,7 @@ CONFLICTS_MAX = 16
 FAULTS_MAX = 16
 NETWORKS_MAX = 8
 SOURCES_MAX = 32
+INSIDES_MAX = 16
 
 LEVEL_LENGTH_MAX = 1024
 
@@ -145,13 +146,26 @@ class SourceFound(Part):
     """What it shows that nobody can use."""
 
 
+class InsideFound(Part):
+    """What nodes of one kind are inside."""
+
+    nodes: Count
+    """Number of nodes that are so."""
+    first: Name
+    """Name of the first of them."""
+    found: Sentence
+    """Accelerators and what links them, adapters that are rails, and those that are front-end."""
+    unknown: Annotated[tuple[Sentence, ...], Field(max_length=FAULTS_MAX)] = ()
+    """What no source says of the first of them."""
+
+
 class ConflictFound(Part):
-    """Two sources that have one node in different places."""
+    """Two sources that have one node in different places, or see different things inside of it."""
 
     node: Name
     """Name of the node, the first where there are more like it."""
     level: Level
-    """Level of the fabric that they differ at."""
+    """Level of the fabric that they differ at, or the fact of a part inside of the node."""
     source: Level
     """The source that does not count."""
     message: Sentence
@@ -184,10 +198,12 @@ class FabricStatus(Part):
     """Rails, speeds and faults, where a source knows of cables."""
     sources: Annotated[tuple[SourceFound, ...], Field(max_length=SOURCES_MAX)] = ()
     """Who tells what, the most trusted first."""
+    insides: Annotated[tuple[InsideFound, ...], Field(max_length=INSIDES_MAX)] = ()
+    """What nodes are inside, the most frequent kind first, where somebody has looked."""
     conflicts: Annotated[tuple[ConflictFound, ...], Field(max_length=CONFLICTS_MAX)] = ()
     """Where sources disagree; the first of them, if there are more."""
     conflict_count: Count | None = None
-    """Number of nodes in conflicts, at each level."""
+    """Number of nodes in conflicts, at each level, and of facts inside of nodes."""
     problems: Annotated[tuple[Problem, ...], Field(max_length=PROBLEMS_MAX)] = ()
     """What could not be made out of files and nodes; the first of them, if there are more."""
     problem_count: Count | None = None

@@ -11,6 +11,7 @@ from railwright_operator.report import fabric as report
 from railwright_topology import fabric, networks
 from railwright_topology.accounts import Account, Basis
 from railwright_topology.fabric import Fabric
+from railwright_topology.parts import Kind, Look, Looks, Part
 from railwright_topology.sources.formats import File
 from worlds.clos import wiring
 
@@ -47,6 +48,42 @@ def accepted(found: Fabric, *files: FileRead) -> None:
 @given(st.lists(accounts(), max_size=40))
 def test_any_accounts_give_a_status_that_is_taken(told: list[Account]) -> None:
     accepted(fabric.of(NODES, told))
+
+
+LOOKS = st.builds(
+    Look,
+    st.sampled_from(["one", "other"]),
+    st.sampled_from(Basis),
+    st.lists(
+        st.builds(
+            Part,
+            WORDS,
+            st.sampled_from(Kind),
+            st.sampled_from(["", "0000:17:00.0"]),
+            names=st.lists(WORDS, max_size=2).map(tuple),
+            numa=st.none() | st.integers(0, 9),
+        ),
+        max_size=3,
+        unique_by=lambda part: part.id,
+    ).map(tuple),
+    remarks=st.lists(WORDS, max_size=2).map(tuple),
+)
+
+
+@settings(max_examples=30)
+@given(
+    st.dictionaries(
+        st.sampled_from([*NODES[:3], "elsewhere"]),
+        st.lists(LOOKS, max_size=2, unique_by=lambda look: look.source).map(tuple),
+    ),
+    WORDS,
+)
+async def test_any_insides_of_nodes_give_a_status_that_is_taken(
+    by_host: dict[str, tuple[Look, ...]], source: str
+) -> None:
+    found = fabric.of(NODES, [Looks(source, by_host)])
+    accepted(found)
+    FabricStatus.model_validate(await report.problems(Found(found), {}, lambda: 0.0))
 
 
 @given(st.integers(1, 30))

@@ -9,6 +9,7 @@ from typing import Any
 from railwright_api.fabric import (
     CONFLICTS_MAX,
     FAULTS_MAX,
+    INSIDES_MAX,
     LEVELS_MAX,
     NETWORKS_MAX,
     PROBLEMS_MAX,
@@ -18,7 +19,7 @@ from railwright_operator.discovery import FileRead, Found
 from railwright_operator.report import bounds
 from railwright_operator.slices import Slice
 from railwright_operator.watch.records import NodeRecord
-from railwright_topology import agreement, speeds
+from railwright_topology import agreement, inside, outline, speeds
 from railwright_topology.accounts import Account
 from railwright_topology.agreement import Conflict
 from railwright_topology.fabric import UNKNOWN, Fabric
@@ -38,8 +39,13 @@ def standing(found: Found) -> Status:
         "summary": _summary(fabric),
         "networks": [_network(network) for network in fabric.networks[:NETWORKS_MAX]],
         "sources": [_source(fabric, each) for each in fabric.accounts[:SOURCES_MAX]],
-        "conflicts": [_conflict(its) for its in agreement.alike(conflicts)][:CONFLICTS_MAX],
-        "conflictCount": len(conflicts),
+        "insides": _insides(fabric)[:INSIDES_MAX],
+        "conflicts": [
+            *(_conflict(its) for its in agreement.alike(conflicts)),
+            *_inner_conflicts(fabric),
+        ][:CONFLICTS_MAX],
+        "conflictCount": len(conflicts)
+        + sum(len(inner.conflicts) for inner in fabric.insides.values()),
     }
 
 
@@ -51,6 +57,7 @@ async def problems(
     if found.problem:
         told.append({"key": "fabric", "message": bounds.sentence(found.problem)})
     told.extend(problem for read in found.files for problem in _of_file(read))
+    told.extend(_of_insides(found.fabric))
     shared = Slice(clock)
     for record in sorted(nodes.values(), key=lambda node: node.name):
         if shared.over:
@@ -128,6 +135,34 @@ def _source(fabric: Fabric, account: Account) -> Status:
     }
 
 
+def _insides(fabric: Fabric) -> list[Status]:
+    return [
+        {
+            "nodes": len(nodes),
+            "first": nodes[0],
+            "found": bounds.sentence(said),
+            "unknown": [bounds.sentence(its) for its in fabric.insides[nodes[0]].unknown],
+        }
+        for said, nodes in outline.kinds(fabric.insides)
+    ]
+
+
+def _inner_conflicts(fabric: Fabric) -> Iterator[Status]:
+    """What sources differ on inside of nodes; that of many nodes once."""
+    alike: dict[inside.Conflict, list[str]] = {}
+    for node, its in fabric.insides.items():
+        for conflict in its.conflicts:
+            alike.setdefault(conflict, []).append(node)
+    for conflict, nodes in alike.items():
+        more = f"; so it is of {len(nodes) - 1} more" if nodes[1:] else ""
+        yield {
+            "node": nodes[0],
+            "level": bounds.name(conflict.fact),
+            "source": bounds.name(conflict.source),
+            "message": bounds.sentence(f"{inside.told(conflict)}{more}"),
+        }
+
+
 def _conflict(alike: Sequence[Conflict]) -> Status:
     first, more = alike[0], len(alike) - 1
     return {
@@ -147,6 +182,19 @@ def _of_file(read: FileRead) -> Iterator[Status]:
             "key": bounds.name(str(read.file)),
             "message": bounds.sentence(f"{read.problem}{kept}"),
         }
+
+
+def _of_insides(fabric: Fabric) -> Iterator[Status]:
+    """Hosts that are no nodes, and what sources show inside of nodes that nobody can use."""
+    for said in fabric.strangers:
+        yield {"key": bounds.name(said.partition(":")[0]), "message": bounds.sentence(said)}
+    alike: dict[str, list[str]] = {}
+    for node, its in fabric.insides.items():
+        for remark in its.remarks:
+            alike.setdefault(remark, []).append(node)
+    for remark, nodes in alike.items():
+        more = f"; so it is of {len(nodes) - 1} more" if nodes[1:] else ""
+        yield {"node": nodes[0], "key": "inside", "message": bounds.sentence(f"{remark}{more}")}
 
 
 def _of_node(node: NodeRecord, fabric: Fabric) -> Iterator[Status]:
