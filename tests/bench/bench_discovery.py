@@ -1,11 +1,11 @@
 """What is found of networks that are known: told in every form, cabled, and told wrongly.
 
 Each source tells of the same uneven sites, under scrambled names; ``correct`` is the share of
-(node, tier) whose company is as it was planted. A three-layer Clos of eight rails is cabled in
-ibsim and looked at by the real ibnetdiscover. Then labels and a plan of that Clos are falsified;
-each false node must be told as a conflict, and no other. Last, agents in network namespaces behind
-shaped links probe each other: ``probe_ari`` is the adjusted Rand index of what they find, worst of
-the tiers.
+(node, tier) whose company is as it was planted, or of the facts inside of a node. A three-layer
+Clos of eight rails is cabled in ibsim and looked at by the real ibnetdiscover. Then labels and a
+plan of that Clos are falsified; each false node must be told as a conflict, and no other. Last,
+agents in network namespaces behind shaped links probe each other: ``probe_ari`` is the adjusted
+Rand index of what they find, worst of the tiers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from bench import told_sites
+from bench import told_machines, told_sites
 from bench.told_sites import Site
 from railwright_testbed import requirements
 from railwright_topology import fabric, networks
@@ -32,6 +32,7 @@ from worlds.planted_network import adjusted_rand_index
 from worlds.shaped_network import Speeds
 
 ROUNDS = 20
+MACHINES = 60
 CLOS = Clos(blocks=2, groups=4, hosts=16, rails=8, leaves=2, spines=4)
 FALSE = 5
 """Nodes that a source has elsewhere, of 128."""
@@ -49,7 +50,9 @@ def main() -> None:
             held = sources.setdefault(name, {"nodes": 0, "correct": 1.0})
             held["nodes"] += len(part.paths)
             held["correct"] = min(held["correct"], correct)
-    _say(f"{len(sources)} sources, {ROUNDS} sites")
+    for name, nodes, correct in told_machines.told(MACHINES):
+        sources[name] = {"nodes": nodes, "correct": correct}
+    _say(f"{len(sources)} sources, {ROUNDS} sites, {MACHINES} machines")
     network, hosts, rails = _cabled()
     sources["ibnetdiscover.txt"] = {
         "nodes": len(hosts),

@@ -1,0 +1,116 @@
+"""Machines of random shapes, told in each format that tells of the inside of a node, and read back.
+
+``correct`` is the share of facts that were planted and read, of all that were planted or read: what
+is invented counts against a source as what is missed does. sysfs is written as files and read from
+there by what an agent reads it with.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+from railwright_agent import kernel
+from railwright_topology import inside
+from railwright_topology.inside import Inside
+from railwright_topology.parts import Look, Looks
+from railwright_topology.sources import (
+    described,
+    formats,
+    hwloc,
+    insides,
+    kfd,
+    nccl_topology,
+    nvidia_smi,
+    sysfs,
+)
+from railwright_topology.sources.formats import File
+from railwright_topology.sources.insides import Document
+from worlds import inside_facts, machine_files, machines
+from worlds.machines import Machine
+from worlds.rank_tables import table
+
+
+def told(machines_count: int) -> Iterator[tuple[str, int, float]]:
+    """Each source by its name, how many nodes it told of, and its worst node."""
+    planted = [machines.planted(Random(number)) for number in range(machines_count)]
+    for name, (source, read) in READERS.items():
+        shares = [_share(source, machine, read(machine)) for machine in planted]
+        yield name, len(shares), min(shares)
+    yield "hccl.json", *_rank_tables(machines_count)
+
+
+def _share(source: str, machine: Machine, looks: list[Look]) -> float:
+    expected = inside_facts.expected(machine, source)
+    read = inside_facts.read(inside.of(looks), source)
+    return len(expected & read) / len(expected | read)
+
+
+def _from_files(machine: Machine) -> list[Look]:
+    with tempfile.TemporaryDirectory() as folder:
+        machine_files.write_sysfs(Path(folder), machine_files.sysfs(machine))
+        return [sysfs.parse(kernel.sections(Path(folder)))]
+
+
+def _matrix(machine: Machine) -> Look:
+    inventory = machine_files.nvidia_inventory(machine)
+    return nvidia_smi.parse(machine_files.nvidia_smi(machine), inventory)
+
+
+def _everything(machine: Machine) -> list[Look]:
+    """All sources of one machine in its agent's document, as the operator reads it of many."""
+    looks = [
+        *_from_files(machine),
+        _matrix(machine),
+        hwloc.parse(machine_files.hwloc(machine)),
+        nccl_topology.parse(machine_files.nccl_topology(machine)),
+    ]
+    text = json.dumps({"node": json.loads(insides.written(Document(tuple(looks))))})
+    (read,) = formats.read(File("", "inside.json", text))
+    assert isinstance(read, Looks)
+    return [*read.by_host["node"]]
+
+
+READERS: dict[str, tuple[str, Callable[[Machine], list[Look]]]] = {
+    "NCCL topology": (
+        "nccl",
+        lambda machine: [nccl_topology.parse(machine_files.nccl_topology(machine))],
+    ),
+    "nvidia-smi topo -m": ("nvidia-smi", lambda machine: [_matrix(machine)]),
+    "hwloc XML": ("hwloc", lambda machine: [hwloc.parse(machine_files.hwloc(machine))]),
+    "sysfs": ("sysfs", _from_files),
+    "KFD": ("KFD", lambda machine: [kfd.parse(machine_files.kfd(machine))]),
+    "description": (
+        "description",
+        lambda machine: [described.parse_own(machine_files.description(machine))],
+    ),
+    "inside.json": ("all", _everything),
+}
+
+
+def _rank_tables(count: int) -> tuple[int, float]:
+    """Servers of both versions; each accelerator has a port that is its rail."""
+    shares: list[float] = []
+    for number in range(count):
+        devices = Random(number).choice([4, 8, 16])
+        said = table(("1.0", "1.2")[number % 2], "server-0", "server-1", devices=devices)
+        looks, account = formats.read(File("", "hccl.json", json.dumps(said)))
+        assert isinstance(looks, Looks)
+        assert not isinstance(account, Looks)
+        expected = {(n, n, n) for n in range(devices)}
+        for host in ("server-0", "server-1"):
+            read = {*_ports(inside.of(looks.by_host[host]))}
+            shares.append(len(expected & read) / len(expected | read))
+    return len(shares), min(shares)
+
+
+def _ports(found: Inside) -> Iterator[tuple[int | None, int | None, int]]:
+    """Each adapter's accelerator, its rail, and the number in its name."""
+    numbers = {part.id: part.number for part in found.accelerators}
+    for part in found.adapters:
+        placed = found.placed[part.id]
+        name = part.names[0].removeprefix("npu").removesuffix(" port")
+        yield numbers[placed.near[0]], placed.rail, int(name)
