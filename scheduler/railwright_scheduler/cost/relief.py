@@ -44,7 +44,7 @@ the end."""
 
 
 PLACED = 256
-"""Pairs judged for ranks that have to change places."""
+"""Pairs judged at a time for ranks that have to change places; fewer of a large gang."""
 
 SHORTER = 1e-6
 """What an exchange has to save, beyond rounding."""
@@ -81,10 +81,12 @@ def placed(
 ) -> Indices:
     """The node of each rank after these ranks have changed places with others, one by one and each
     about once, as long as a step is shorter for it: all others stay."""
-    work = _Relief(sent, tiers, order)
+    work, left = _Relief(sent, tiers, order), WORK
     for _ in range(len(ranks)):
-        if not work.is_crowded or not work.place(ranks):
+        pairs = min(PLACED, left // work.size)
+        if not pairs or not work.is_crowded or not work.place(ranks, pairs):
             break
+        left -= pairs * work.size
     return work.best
 
 
@@ -144,10 +146,11 @@ class _Relief:
         """Judge some pairs, and exchange the best of them if that is not much longer."""
         self._exchange(*self._pairs(), self._cost * (1.0 + uphill))
 
-    def place(self, ranks: Indices) -> bool:
-        """Exchange one of these with any other, the best of them, if that is shorter."""
+    def place(self, ranks: Indices, pairs: int) -> bool:
+        """Exchange one of these with another, the best of about so many pairs, if that is
+        shorter."""
         others = np.arange(len(self._order))
-        others = others[:: -(-len(others) * len(ranks) // PLACED)]
+        others = others[:: -(-len(others) * len(ranks) // pairs)]
         one, other = np.repeat(ranks, len(others)), np.tile(others, len(ranks))
         apart = one != other
         limit = self._cost * (1.0 - SHORTER)
