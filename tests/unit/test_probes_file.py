@@ -25,6 +25,12 @@ def written(*tiers: dict[str, Any], **more: Any) -> str:
     return json.dumps({"version": 1, "tiers": [{"domains": tier} for tier in tiers], **more})
 
 
+def leaving(rooms: dict[str, Any]) -> str:
+    return json.dumps(
+        {"version": 1, "tiers": [{"domains": {"near a": ["a"]}, "leaving": rooms}]},
+    )
+
+
 def held(labelled: dict[str, str]) -> Fabric:
     """The six nodes by their probes and by labels of racks."""
     told = labels.accounts({node: {RACK: rack} for node, rack in labelled.items()})
@@ -46,6 +52,16 @@ def test_what_a_survey_found_is_read_again_as_it_was() -> None:
     told = json.loads(text)
     assert told["pairs"] == found.pairs
     assert [tier["pairs"] for tier in told["tiers"]] == [each.pairs for each in found.figures]
+
+
+def test_what_was_measured_of_uplinks_is_read_again_and_counts_where_no_cables_are_known() -> None:
+    text = json.loads(written(RACKS, BLOCKS))
+    text["tiers"][0]["leaving"] = {"near a": 0.5, "near c": 1.5}
+    account = probes.parse(json.dumps(text))
+    assert account.leaving == ({"near a": 0.5, "near c": 1.5}, {})
+    blocks, racks = fabric.of("abcdef", [account]).links
+    assert (blocks.leaving, blocks.oversubscription) == ({}, 2.0)
+    assert (racks.leaving, racks.oversubscription) == ({"near a": 0.5, "near c": 1.5}, 2.0)
 
 
 def test_a_survey_that_found_nothing_tells_nothing() -> None:
@@ -106,6 +122,9 @@ def test_a_node_that_was_not_placed_is_unknown() -> None:
         (json.dumps({"version": 1, "tiers": [{"pairs": 3}]}), "a tier has domains"),
         (written({"near a": ["a"], "near b": ["a"]}), "node 'a' is in both"),
         (written({"near a": "a"}), "a list of nodes stands here"),
+        (leaving({"near b": 1}), "'near b' is no domain of this tier"),
+        (leaving({"near a": 0}), "'0': how many nodes can leave at once"),
+        (leaving({"near a": "nan"}), "'nan': how many nodes"),
         (written({"near a": ["a", "c"]}, {"x": ["a"], "y": ["c"]}), "lies in 'x' and 'y'"),
     ],
 )

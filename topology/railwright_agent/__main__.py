@@ -54,6 +54,11 @@ def _arguments() -> argparse.Namespace:
     survey.add_argument(
         "--seconds", type=float, default=prober.SECONDS, help="how long bandwidth is measured"
     )
+    survey.add_argument(
+        "--uplinks",
+        action="store_true",
+        help="fill each domain's uplinks too: how many of its nodes can send out of it at once",
+    )
     own = commands.add_parser("inside", help="print what this machine shows of its inside")
     own.add_argument("--root", default="/", help="where the machine's file system is")
     own.add_argument("--description", help="a file in which its site describes it")
@@ -83,11 +88,19 @@ async def _serve(token: bytes, host: str, port: int) -> None:
 def _surveyed(token: bytes, arguments: argparse.Namespace) -> str:
     # Here alone numpy is needed: what runs on every node is kept small.
     from railwright_agent import surveyor
+    from railwright_topology.probing.findings import Findings
     from railwright_topology.sources import probes
 
     agents = surveyor.Agents(_addresses(Path(arguments.nodes)), arguments.port, token)
-    found = surveyor.run(agents, at_once=arguments.at_once, seconds=arguments.seconds, say=_say)
-    return probes.written(asyncio.run(found))
+    at_once, seconds = arguments.at_once, arguments.seconds
+
+    async def survey() -> Findings:
+        found = await surveyor.run(agents, at_once=at_once, seconds=seconds, say=_say)
+        if not arguments.uplinks:
+            return found
+        return await surveyor.uplinks(agents, found, say=_say)
+
+    return probes.written(asyncio.run(survey()))
 
 
 def _addresses(path: Path) -> dict[str, str]:

@@ -33,11 +33,13 @@ class ProbeError(Exception):
 
 
 class Kind(enum.StrEnum):
-    """What is measured, and by whom: on an errand an agent measures another one and tells."""
+    """What is measured, and by whom: on an errand an agent measures another one and tells. In a
+    crowd many are on errands at once, and bandwidth alone counts."""
 
     LATENCY = "latency"
     BANDWIDTH = "bandwidth"
     ERRAND = "errand"
+    CROWD = "crowd"
 
 
 @dataclass(frozen=True, slots=True)

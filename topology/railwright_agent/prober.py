@@ -38,20 +38,32 @@ class Measurement:
 
 
 async def measure(
-    host: str, port: int, token: bytes, *, seconds: float = SECONDS, streams: int = STREAMS
+    host: str,
+    port: int,
+    token: bytes,
+    *,
+    seconds: float = SECONDS,
+    streams: int = STREAMS,
+    trips: int = ROUND_TRIPS,
 ) -> Measurement:
     """Measure once how well this node reaches another; a ProbeError says why there is nothing."""
     async with _told_of(host, port, _longest_s(seconds)):
-        latency_s = await _latency_s(host, port, token, seconds)
+        latency_s = await _latency_s(host, port, token, seconds, trips)
         bytes_per_s = await _bytes_per_s(host, port, token, seconds, streams)
     return Measurement(latency_s, bytes_per_s)
 
 
 async def send(
-    source: str, target: str, port: int, token: bytes, *, seconds: float = SECONDS
+    source: str,
+    target: str,
+    port: int,
+    token: bytes,
+    *,
+    seconds: float = SECONDS,
+    kind: Kind = Kind.ERRAND,
 ) -> Measurement:
     """Let the agent at one address measure how well it reaches the one at another."""
-    errand = Request(Kind.ERRAND, seconds, target, port)
+    errand = Request(kind, seconds, target, port)
     async with (
         _told_of(source, port, HANDSHAKE_S + GRACE_S + _longest_s(seconds)),
         _connection(source, port, token, errand) as (reader, _),
@@ -79,12 +91,12 @@ async def _told_of(host: str, port: int, deadline_s: float) -> AsyncIterator[Non
         raise ProbeError(f"{host}:{port} cannot be reached: {error}") from error
 
 
-async def _latency_s(host: str, port: int, token: bytes, seconds: float) -> float:
+async def _latency_s(host: str, port: int, token: bytes, seconds: float, trips: int) -> float:
     clock = asyncio.get_running_loop().time
     best_s = math.inf
     async with _connection(host, port, token, Request(Kind.LATENCY, seconds)) as (reader, writer):
         end_s = clock() + seconds
-        for trip in range(ROUND_TRIPS):
+        for trip in range(trips):
             sent_s = clock()
             if trip and sent_s > end_s:
                 break

@@ -47,7 +47,7 @@ class Responder:
     async def _probe(self, reader: StreamReader, writer: StreamWriter) -> None:
         async with asyncio.timeout(handshake.HANDSHAKE_S):
             request = await handshake.answer(reader, writer, self._token)
-        if request.kind is Kind.ERRAND:
+        if request.kind in (Kind.ERRAND, Kind.CROWD):
             await self._run_errand(writer, request)
             return
         async with asyncio.timeout(request.seconds + handshake.GRACE_S):
@@ -59,7 +59,11 @@ class Responder:
     async def _run_errand(self, writer: StreamWriter, request: Request) -> None:
         try:
             found = await prober.measure(
-                request.host, request.port, self._token, seconds=request.seconds
+                request.host,
+                request.port,
+                self._token,
+                seconds=request.seconds,
+                trips=1 if request.kind is Kind.CROWD else prober.ROUND_TRIPS,
             )
         except ProbeError as error:
             await handshake.send(writer, {"refused": str(error)[:200]})

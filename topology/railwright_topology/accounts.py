@@ -33,7 +33,9 @@ class Account:
     is the source's own, unique within its tier, and every domain lies in one of the next tier.
     ``names`` are what the source calls its tiers, or empty where it has no names for them.
     ``capacity`` is how many bytes a second all its cables carry, where it knows of cables: of two
-    networks the larger one counts.
+    networks the larger one counts. ``leaving`` has of each tier the domains of which is known how
+    many of their nodes can send out of them at once, each as fast as all of its adapters go; it is
+    empty where the source knows nothing of that.
 
     ``islands`` are domains of device links (NVLink, XGMI, HCCS) that reach beyond one node.
     ``strange`` are what the source shows and nobody can use, each told as a sentence.
@@ -46,6 +48,7 @@ class Account:
     strange: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     capacity: int = 0
+    leaving: tuple[Mapping[str, float], ...] = ()
 
     def name(self, tier: int) -> str:
         """What a tier is called."""

@@ -80,7 +80,7 @@ def of(nodes: Collection[str], told: Iterable[Told], before: Fabric | None = Non
         agreed,
         known,
         tuple(sorted(wired, key=lambda network: network.wiring.source)),
-        _links(agreed, wired, nodes)[::-1],
+        _links(agreed, known, wired, nodes)[::-1],
         insides,
         looks,
         strangers,
@@ -145,27 +145,39 @@ def _rails_alone(network: Network, front: Collection[Nic], nodes: Collection[str
 
 
 def _links(
-    agreed: Agreement, networks: Iterable[Network], nodes: Collection[str]
+    agreed: Agreement,
+    known: Iterable[Account],
+    networks: Iterable[Network],
+    nodes: Collection[str],
 ) -> tuple[Links, ...]:
-    """Of each tier, the nearest first, as far as sources know of cables, the network with the most
-    of them first of all."""
-    ratios = [1.0] * len(agreed.tiers)
-    leaving: list[dict[str, float]] = [{} for _ in agreed.tiers]
-    summing: list[frozenset[str]] = [frozenset()] * len(agreed.tiers)
-    for network in sorted(networks, key=lambda each: (each.account.capacity, each.wiring.source)):
-        theirs = _of_the_cluster(network.account, nodes).tiers
-        narrowing, rooms, sums = network.narrowing(), network.leaving(), network.summing()
-        same = agreement.matched([tier.domains for tier in agreed.tiers], theirs)
+    """Of each tier, the nearest first: by what the most trusted source says of each domain's own
+    links, and by the network with the most cables."""
+    tiers = [tier.domains for tier in agreed.tiers]
+    leaving: list[dict[str, float]] = [{} for _ in tiers]
+    for account in sorted(known, key=lambda each: (each.basis, each.capacity, each.source)):
+        rooms = account.leaving
+        same = agreement.matched(tiers, account.tiers) if any(rooms) else {}
         for its, tier in same.items():
-            ours = agreed.tiers[tier].domains
-            ratios[tier] = narrowing.get(its + 1, ratios[tier])
-            names = agreement.counterparts(theirs[its], ours)
+            names = agreement.counterparts(account.tiers[its], tiers[tier])
             leaving[tier] |= {
                 names[name]: room for name, room in sorted(rooms[its].items()) if name in names
             }
-            summing[tier] |= _summing(ours, theirs[its], sums[its])
+    ratios = [_ratio(its, rooms) for its, rooms in zip(tiers, leaving, strict=True)]
+    summing: list[frozenset[str]] = [frozenset()] * len(tiers)
+    for network in sorted(networks, key=lambda each: (each.account.capacity, each.wiring.source)):
+        theirs = _of_the_cluster(network.account, nodes).tiers
+        narrowing, sums = network.narrowing(), network.summing()
+        for its, tier in agreement.matched(tiers, theirs).items():
+            ratios[tier] = narrowing.get(its + 1, ratios[tier])
+            summing[tier] |= _summing(tiers[tier], theirs[its], sums[its])
     never_less = itertools.accumulate(ratios, max)
     return tuple(map(Links, never_less, leaving, summing))
+
+
+def _ratio(domains: Mapping[str, str], rooms: Mapping[str, float]) -> float:
+    """Nodes over how many of them can leave their domains, of those that something is known of."""
+    within = sum(domain in rooms for domain in domains.values())
+    return max(1.0, within / sum(rooms.values())) if rooms else 1.0
 
 
 def _summing(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from railwright_topology import faults, layers
@@ -41,29 +42,6 @@ class Network:
         """By tier: the bytes a second that hosts can send, over those that can leave the tier."""
         down, up = self._capacities()
         return {tier: down[1] / up[tier] for tier in sorted(up) if up[tier]}
-
-    def leaving(self) -> tuple[dict[str, float], ...]:
-        """Of each tier the domains with cables that lead out of it: how many of their hosts can
-        send at once to others, each as fast as all of its adapters go."""
-        sent: dict[str, int] = {}
-        for uplink in self.wiring.uplinks:
-            sent[uplink.host] = sent.get(uplink.host, 0) + uplink.bytes_per_s
-        tiers = self.layers.tiers
-        upwards: dict[str, int] = {}
-        for trunk in self.wiring.trunks:
-            low, high = sorted(trunk.ends, key=lambda end: tiers.get(end, 0))
-            if 0 < tiers.get(low, 0) < tiers.get(high, 0):
-                upwards[low] = upwards.get(low, 0) + trunk.cables * trunk.bytes_per_s
-        found = []
-        for domains, called in zip(self.layers.domains, self.account.tiers, strict=True):
-            rooms: dict[str, float] = {}
-            for domain in domains:
-                up = sum(upwards.get(switch, 0) for switch in domain.switches)
-                down = sum(sent.get(host, 0) for host in domain.hosts)
-                if up and down:
-                    rooms[called[domain.hosts[0]]] = up * len(domain.hosts) / down
-            found.append(rooms)
-        return tuple(found)
 
     def _capacities(self) -> tuple[dict[int, int], dict[int, int]]:
         """By tier: bytes a second that its switches take from below, and upwards."""
@@ -122,5 +100,32 @@ def _account(wiring: Wiring, found: Layers) -> Account:
         tiers.append(domains)
     capacity = sum(uplink.bytes_per_s for uplink in wiring.uplinks)
     return Account(
-        wiring.source, Basis.SEEN, tuple(tiers), strange=wiring.strange, capacity=capacity
+        wiring.source,
+        Basis.SEEN,
+        tuple(tiers),
+        strange=wiring.strange,
+        capacity=capacity,
+        leaving=tuple(_leaving(wiring, found, tiers)),
     )
+
+
+def _leaving(
+    wiring: Wiring, found: Layers, tiers: Iterable[Mapping[str, str]]
+) -> Iterator[dict[str, float]]:
+    """Of each tier the domains with cables that lead out of it."""
+    sent: dict[str, int] = {}
+    for uplink in wiring.uplinks:
+        sent[uplink.host] = sent.get(uplink.host, 0) + uplink.bytes_per_s
+    upwards: dict[str, int] = {}
+    for trunk in wiring.trunks:
+        low, high = sorted(trunk.ends, key=lambda end: found.tiers.get(end, 0))
+        if 0 < found.tiers.get(low, 0) < found.tiers.get(high, 0):
+            upwards[low] = upwards.get(low, 0) + trunk.cables * trunk.bytes_per_s
+    for domains, called in zip(found.domains, tiers, strict=True):
+        rooms: dict[str, float] = {}
+        for domain in domains:
+            up = sum(upwards.get(switch, 0) for switch in domain.switches)
+            down = sum(sent.get(host, 0) for host in domain.hosts)
+            if up and down:
+                rooms[called[domain.hosts[0]]] = up * len(domain.hosts) / down
+        yield rooms

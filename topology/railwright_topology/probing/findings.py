@@ -32,12 +32,14 @@ class Findings:
     """``tiers`` give each node the first of those that it stands with, the nearest tier first, and
     ``figures`` has one entry for each; who was not placed is left out. ``strange`` are sentences:
     who is slow, who is silent, who could not be placed within the budget. ``pairs`` says how many
-    different ones were measured."""
+    different ones were measured. ``leaving`` has of each tier, by the first of its nodes, the
+    domains of which it was measured how many nodes can send out of them at once."""
 
     tiers: tuple[Mapping[str, str], ...]
     figures: tuple[Figures, ...]
     strange: tuple[str, ...]
     pairs: int
+    leaving: tuple[Mapping[str, float], ...] = ()
 
 
 def of(survey: Survey) -> Findings:

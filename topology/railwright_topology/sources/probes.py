@@ -2,16 +2,19 @@
 
     {"version": 1, "pairs": 42,
      "tiers": [{"domains": {"near node-1": ["node-1", "node-4"], "near node-2": ["node-2"]},
+                "leaving": {"near node-1": 1.5},
                 "pairs": 31, "latency_s": 6.1e-05, "bytes_per_s": 1.2e+10, "gap": null}, …],
      "strange": ["node-7: no probe of it reached anybody"]}
 
 Tiers are listed from the nearest outwards. How many pairs were measured, and what at each tier, is
-there for people; only who stands together is read. A domain has no name but that of its first node.
+there for people; read is who stands together, and how many nodes can send out of a domain at once,
+where that was measured. A domain has no name but that of its first node.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 
 from railwright_topology.accounts import Account, Basis
@@ -23,22 +26,27 @@ from railwright_topology.sources.trees import Switch
 SOURCE = "probes"
 VERSION = "1"
 
+ROOM_MAX = 1_000_000
+_ROOM = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?")
+
 _FIELDS = ("version", "pairs", "tiers", "strange")
 _REQUIRED = ("version", "tiers")
-_TIER_FIELDS = ("domains", "pairs", "latency_s", "bytes_per_s", "gap")
+_TIER_FIELDS = ("domains", "leaving", "pairs", "latency_s", "bytes_per_s", "gap")
 
 
 def written(found: Findings) -> str:
     """As it is read again."""
+    rooms = found.leaving or ({},) * len(found.tiers)
     tiers = [
         {
             "domains": _members(domains),
+            "leaving": {f"near {first}": round(room, 3) for first, room in leaving.items()},
             "pairs": figures.pairs,
             "latency_s": figures.latency_s,
             "bytes_per_s": figures.bytes_per_s,
             "gap": figures.gap,
         }
-        for domains, figures in zip(found.tiers, found.figures, strict=True)
+        for domains, figures, leaving in zip(found.tiers, found.figures, rooms, strict=True)
     ]
     survey = {"version": int(VERSION), "pairs": found.pairs, "tiers": tiers}
     return json.dumps({**survey, "strange": found.strange}, indent=1)
@@ -65,6 +73,7 @@ def parse(text: str) -> Account:
         Basis.MEASURED,
         tuple(tiers),
         strange=tuple(each.text("a sentence") for each in strange),
+        leaving=tuple(map(_leaving, said, tiers)),
     )
 
 
@@ -80,6 +89,21 @@ def _tier(value: Value) -> dict[str, str]:
     if "domains" not in fields:
         raise value.error("a tier has domains")
     return trees.members(SOURCE, _domains(fields["domains"]))
+
+
+def _leaving(value: Value, domains: Mapping[str, str]) -> dict[str, float]:
+    fields = value.fields("a tier", _TIER_FIELDS)
+    found: dict[str, float] = {}
+    for name, said in fields["leaving"].entries("domains").items() if "leaving" in fields else ():
+        if name not in domains.values():
+            raise said.error(f"{name[:80]!r} is no domain of this tier")
+        text = said.text("how many nodes")
+        if not _ROOM.fullmatch(text) or not 0 < float(text) <= ROOM_MAX:
+            raise said.error(
+                f"{text[:80]!r}: how many nodes can leave at once, 0.001 to {ROOM_MAX}"
+            )
+        found[name] = float(text)
+    return found
 
 
 def _domains(value: Value) -> Iterator[Switch]:

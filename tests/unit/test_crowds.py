@@ -1,0 +1,69 @@
+"""How many nodes can send out of a domain at once, of what they reach together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from railwright_topology.probing import crowds
+from railwright_topology.probing.crowds import Crowd
+from railwright_topology.probing.findings import Figures, Findings
+
+UNKNOWN = Figures(0, None, None, None)
+
+
+def found(*tiers: str) -> Findings:
+    """Each tier has a letter for each node: that of its domain."""
+    groupings: tuple[Mapping[str, str], ...] = tuple(
+        {f"n{at}": domain for at, domain in enumerate(tier)} for tier in tiers
+    )
+    return Findings(groupings, (UNKNOWN,) * len(tiers), (), 0)
+
+
+def test_every_node_of_a_domain_sends_to_another_one_and_these_are_spread() -> None:
+    first, second = crowds.of(found("aaabbc", "......"))
+    assert (first.domain, first.nodes, first.pairs) == (
+        "a",
+        3,
+        (("n0", "n3"), ("n1", "n5"), ("n2", "n4")),
+    )
+    assert (second.domain, second.pairs) == ("b", (("n3", "n0"), ("n4", "n5")))
+    assert (first.alone, second.alone) == (("n0", "n1"), ("n3", "n4"))
+
+
+def test_nodes_in_the_same_domain_of_the_next_tier_are_sent_to_first() -> None:
+    racks = [each for each in crowds.of(found("aabbcc", "xxxxyy")) if each.tier == 0]
+    assert [each.pairs for each in racks] == [
+        (("n0", "n2"), ("n1", "n3")),
+        (("n2", "n0"), ("n3", "n1")),
+        (("n4", "n0"), ("n5", "n2")),
+    ]
+
+
+def test_nobody_is_asked_of_a_domain_that_is_everything_or_one_node() -> None:
+    assert [*crowds.of(found("...."))] == []
+    assert [*crowds.of(found("abc", "..."))] == []
+    assert [*crowds.of(found())] == []
+
+
+@pytest.mark.parametrize(
+    ("nodes", "rates", "leaving"),
+    [
+        (4, [50.0, 50.0, 50.0, 50.0], 2.0),
+        (4, [100.0, 100.0, 100.0, 100.0], 4.0),
+        (4, [150.0, 100.0, 100.0, 100.0], 4.0),
+        (4, [10.0, 5.0, 5.0, 5.0], 0.25),
+        (4, [50.0, 50.0, 50.0, None], None),
+        (8, [50.0, 50.0, 50.0, 50.0], 2.0),
+        (8, [100.0, 90.0, 80.0, 90.0], None),
+    ],
+)
+def test_what_all_reach_together_is_what_the_uplinks_let_out(
+    nodes: int, rates: list[float | None], leaving: float | None
+) -> None:
+    """One alone reaches 100 bytes a second."""
+    pairs = tuple((f"a{at}", f"b{at}") for at in range(len(rates)))
+    crowd = Crowd(0, "a", nodes, pairs, ("a0", "a1"))
+    assert crowd.leaving(rates, 100.0) == leaving
+    assert crowd.leaving(rates, None) is None
