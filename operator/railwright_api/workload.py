@@ -97,8 +97,13 @@ class Method(Part):
     parameters."""
     gradient_bytes: Literal[2, 4] = 2
     """Bytes of each gradient that is reduced."""
+    fused_loss: bool = False
+    """The loss and its gradient come of fused kernels."""
     overlap: bool = False
-    """Data-parallel traffic goes on beside the backward pass."""
+    """Data-parallel traffic goes on beside the backward pass, and what interleaved stages hand on
+    beside another micro-batch."""
+    overlap_tensor: bool = False
+    """With sequenceParallel, tensor-parallel traffic goes on beside the products that it is for."""
     overlap_experts: bool = False
     """Tokens go to experts and back beside another micro-batch."""
     forwarded: bool = False

@@ -160,7 +160,10 @@ class Recipe:
 
     ``fused_attention``: scores are never written to memory. ``sequence_parallel``: between
     tensor-parallel products each rank has its part of the sequence. ``gradient_bytes`` of each
-    gradient that is reduced. ``overlap``: data-parallel traffic goes on beside the backward pass.
+    gradient that is reduced. ``fused_loss``: the loss and its gradient come of fused kernels.
+    ``overlap``: data-parallel traffic goes on beside the backward pass, and what interleaved stages
+    hand on beside another micro-batch. ``overlap_tensor``: so does tensor-parallel traffic beside
+    the products that it is for, where each rank has its part of the sequence.
     ``overlap_experts``: tokens go to experts and back beside another micro-batch's layers.
     ``forwarded``: they cross the network once for each node, whose ranks pass them on.
     """
@@ -174,7 +177,9 @@ class Recipe:
     sequence_parallel: bool = False
     sharding: Sharding = Sharding.NOTHING
     gradient_bytes: int = 2
+    fused_loss: bool = False
     overlap: bool = False
+    overlap_tensor: bool = False
     overlap_experts: bool = False
     forwarded: bool = False
     attention: Attention = Attention.RING

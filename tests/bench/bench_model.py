@@ -61,6 +61,9 @@ class Run(NamedTuple):
 DISPUTED = {Run("bridge-25.11", "GPT-OSS-120B"), Run("bridge-25.11", "Qwen3-30B-A3B")}
 """What was published of these contradicts itself: see tests/data/README.md."""
 
+MENDED = {Run("bridge-25.11", "GPT-OSS-120B"): {"micro_batch": "1"}}
+"""As the recipe of the time has it, where it cannot have been as published: see there too."""
+
 Row = Mapping[str, str]
 
 
@@ -70,7 +73,8 @@ def main() -> None:
     runs = _rows("training_runs.csv")
     exchanges = _rows("expert_exchange.csv")
     megatron = list(_megatron(runs))
-    bridge = dict(_bridge(runs))
+    bridge = dict(_bridge(runs, MENDED))
+    labelled = bridge | dict(_bridge([row for row in runs if _run(row) in MENDED], {}))
     experts = [error for run, error in bridge.items() if MODELS[run.model].experts]
     dense = [error for run, error in bridge.items() if not MODELS[run.model].experts]
     undisputed = [error for run, error in bridge.items() if run not in DISPUTED]
@@ -82,6 +86,7 @@ def main() -> None:
         "megatron_a100_mean_error": statistics.mean(megatron),
         "megatron_a100_max_error": max(megatron),
         "h100_runs_mean_error": statistics.mean(bridge.values()),
+        "h100_as_labelled_mean_error": statistics.mean(labelled.values()),
         "h100_dense_mean_error": statistics.mean(dense),
         "h100_experts_mean_error": statistics.mean(experts),
         "h100_undisputed_mean_error": statistics.mean(undisputed),
@@ -183,16 +188,24 @@ def _megatron_rate(row: Row) -> float:
     return operations / gpus / step.predict(model, split, recipe, DGX_A100).total / 1e12
 
 
-def _bridge(rows: Iterable[Row]) -> Iterator[tuple[Run, float]]:
+def _run(row: Row) -> Run:
+    return Run(row["source"], row["model"])
+
+
+def _bridge(
+    rows: Iterable[Row], mended: Mapping[Run, Mapping[str, str]]
+) -> Iterator[tuple[Run, float]]:
     for row in rows:
         if row["source"].startswith("bridge-"):
-            predicted, published = _bridge_rate(row), float(row["tokens_per_second_per_gpu"])
-            _say(f"{row['source']} {row['model']}", predicted, published)
-            yield Run(row["source"], row["model"]), abs(predicted / published - 1)
+            run, published = _run(row), float(row["tokens_per_second_per_gpu"])
+            predicted = _bridge_rate({**row, **mended.get(run, {})})
+            _say(f"{run.release} {run.model}", predicted, published)
+            yield run, abs(predicted / published - 1)
 
 
 def _bridge_rate(row: Row) -> float:
     """Tokens a second and GPU."""
+    model = MODELS[row["model"]]
     gpus, tensor, pipeline = int(row["gpus"]), int(row["tp"]), int(row["pp"])
     context, sharded = int(row["cp"]), int(row["fsdp"])
     split = Parallelism(
@@ -210,11 +223,14 @@ def _bridge_rate(row: Row) -> float:
         precision=Precision.FP8 if row["precision"] == "fp8" else Precision.HALF,
         sequence_parallel=tensor > 1,
         sharding=Sharding.PARAMETERS if sharded else Sharding.OPTIMIZER,
+        # Recipes of dense models overlap what tensor-parallel ranks send, those of experts do not.
+        overlap_tensor=not model.experts,
+        fused_loss=True,
         overlap=True,
         # Megatron can where the pipeline is interleaved, and these recipes do.
         overlap_experts=split.virtual > 1,
     )
-    found = step.predict(MODELS[row["model"]], split, recipe, DGX_H100)
+    found = step.predict(model, split, recipe, DGX_H100)
     parts = ", ".join(f"{name} {seconds / found.total:.0%}" for name, seconds in found.parts)
     print(f"  {parts}", file=sys.stderr)
     return recipe.global_batch * recipe.sequence / gpus / found.total

@@ -21,7 +21,14 @@ from railwright_scheduler.cost.hardware import (
     Link,
     Machine,
 )
-from railwright_scheduler.workload import Parallelism, Recipe, Routing, Transformer
+from railwright_scheduler.workload import (
+    Parallelism,
+    Precision,
+    Recipe,
+    Routing,
+    Transformer,
+)
+from worlds.models import MIXTURE
 
 Collective = Callable[[float, Group], float]
 
@@ -118,15 +125,59 @@ def test_a_collective_takes_no_longer_where_there_are_more_algorithms(
     tensor=ranks,
     pipeline=st.sampled_from([1, 2, 4]),
     data=st.sampled_from([1, 2, 8, 64]),
+    overlapped=st.booleans(),
     inside=factors,
     network=factors,
 )
 def test_a_step_shrinks_with_bandwidth(
-    machine: Machine, tensor: int, pipeline: int, data: int, inside: float, network: float
+    machine: Machine,
+    tensor: int,
+    pipeline: int,
+    data: int,
+    overlapped: bool,
+    inside: float,
+    network: float,
 ) -> None:
     model = Transformer(16, 2048, 16, 16, 128, 8192, 51_200)
-    recipe = Recipe(sequence=1024, micro_batch=1, global_batch=1024)
-    split = Parallelism(tensor=tensor, pipeline=pipeline, data=data)
+    recipe = Recipe(
+        sequence=1024,
+        micro_batch=1,
+        global_batch=1024,
+        sequence_parallel=overlapped,
+        overlap=overlapped,
+        overlap_tensor=overlapped,
+    )
+    split = Parallelism(tensor=tensor, pipeline=pipeline, virtual=1 + overlapped, data=data)
     slow = step.predict(model, split, recipe, machine)
     fast = step.predict(model, split, recipe, faster(machine, inside=inside, network=network))
+    assert fast.total <= slow.total * (1 + 1e-12)
+
+
+@given(
+    data=st.sampled_from([8, 16, 64]),
+    micro_batch=st.sampled_from([1, 4]),
+    overlapped=st.booleans(),
+    precision=st.sampled_from(Precision),
+    inside=factors,
+    network=factors,
+)
+def test_a_step_of_experts_shrinks_with_bandwidth(
+    data: int,
+    micro_batch: int,
+    overlapped: bool,
+    precision: Precision,
+    inside: float,
+    network: float,
+) -> None:
+    recipe = Recipe(
+        sequence=1024,
+        micro_batch=micro_batch,
+        global_batch=1024,
+        precision=precision,
+        overlap=overlapped,
+        overlap_experts=overlapped,
+    )
+    split = Parallelism(data=data, expert=data)
+    slow = step.predict(MIXTURE, split, recipe, DGX_H100)
+    fast = step.predict(MIXTURE, split, recipe, faster(DGX_H100, inside=inside, network=network))
     assert fast.total <= slow.total * (1 + 1e-12)

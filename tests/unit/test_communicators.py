@@ -7,12 +7,14 @@ from dataclasses import replace
 import pytest
 
 from railwright_scheduler.communication import derive, graph
+from railwright_scheduler.communication.graph import Overlap
 from railwright_scheduler.communication.grid import Axis, Grid, dense, experts
 from railwright_scheduler.workload import (
     Attention,
     Framework,
     Optimizer,
     Parallelism,
+    Precision,
     Recipe,
     Recompute,
     Sharding,
@@ -69,6 +71,14 @@ def test_tensor_parallel_ranks_reduce_four_times_a_layer() -> None:
 def test_of_a_sequence_shared_as_much_is_sent_and_inputs_once_more() -> None:
     found = sent(GPT, Parallelism(tensor=4), recipe(sequence_parallel=True))
     assert found == {"tensor": 32 * 16 * 2 * 5 * 3 * STREAM // 4}
+
+
+def test_what_is_multiplied_in_8_bits_is_gathered_in_8() -> None:
+    of = recipe(sequence_parallel=True, precision=Precision.FP8)
+    # Of the five a pair of products has, three are gathered.
+    assert sent(GPT, Parallelism(tensor=4), of) == {
+        "tensor": 32 * 16 * 2 * (3 * 3 * STREAM // 8 + 2 * 3 * STREAM // 4)
+    }
 
 
 def test_replicas_reduce_their_gradients_once() -> None:
@@ -188,6 +198,13 @@ def test_interleaved_stages_are_a_ring() -> None:
     ring = graph.pairs(derive.communicators(GPT, Parallelism(pipeline=4, virtual=2), recipe()))
     assert {*chain} == {(0, 1), (1, 2), (2, 3)}
     assert {*ring} == {*chain, (0, 3)}
+
+
+def test_stages_hand_on_beside_another_micro_batch_where_they_are_interleaved() -> None:
+    for virtual, expected in ((1, Overlap.NOTHING), (2, Overlap.MICRO_BATCH)):
+        split = Parallelism(pipeline=4, virtual=virtual)
+        (found,) = derive.communicators(GPT, split, recipe(overlap=True))
+        assert {each.overlap for each in found.traffic} == {expected}
 
 
 def test_tokens_go_to_their_experts_and_back_in_both_passes() -> None:

@@ -213,3 +213,18 @@ def test_attention_that_is_not_fused_is_shared_by_context_parallel_ranks(
         return float(answer["parts"]["memory"])
 
     assert memory(4) < 0.4 * memory(1)
+
+
+@pytest.mark.parametrize(
+    ("said_more", "part"), [("fusedLoss: true", "output"), ("overlapTensor: true", "tensor")]
+)
+def test_what_a_framework_does_at_once_takes_less(
+    said_more: str, part: str, small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def seconds(text: str) -> float:
+        small.write_text(text)
+        answer = json.loads(said(capsys, str(small), *DGX, "-o", "json"))
+        return float(answer["parts"][part])
+
+    more = SMALL.replace("globalBatch: 32", f"globalBatch: 32, {said_more}")
+    assert seconds(more) < 0.7 * seconds(SMALL)

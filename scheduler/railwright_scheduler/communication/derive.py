@@ -12,7 +12,13 @@ from collections.abc import Iterator
 from railwright_scheduler.communication import grid, replicas
 from railwright_scheduler.communication.graph import Collective, Communicator, Overlap, Traffic
 from railwright_scheduler.communication.grid import Axis
-from railwright_scheduler.workload import Attention, Parallelism, Recipe, Transformer
+from railwright_scheduler.workload import (
+    Attention,
+    Parallelism,
+    Precision,
+    Recipe,
+    Transformer,
+)
 
 HALF_BYTES = 2
 
@@ -54,9 +60,14 @@ def _tensor(model: Transformer, split: Parallelism, recipe: Recipe) -> Iterator[
             handed = 2 * recipe.micro_batches(split) * split.virtual
             yield Traffic("activations handed on", Collective.ALL_GATHER, size, handed)
         return
-    # Inputs are gathered once more for the gradients of weights, not kept.
-    yield Traffic("activations", Collective.ALL_GATHER, size, (recipe.passes + 1) * each)
-    yield Traffic("activations", Collective.REDUCE_SCATTER, size, recipe.passes * each)
+    overlap = Overlap.PRODUCTS if recipe.overlap_tensor else Overlap.NOTHING
+    # What is multiplied in 8 bits is made so first. Inputs are gathered once more for the gradients
+    # of weights, not kept.
+    gathered = size // HALF_BYTES if recipe.precision is Precision.FP8 else size
+    yield Traffic(
+        "activations", Collective.ALL_GATHER, gathered, (recipe.passes + 1) * each, overlap
+    )
+    yield Traffic("activations", Collective.REDUCE_SCATTER, size, recipe.passes * each, overlap)
 
 
 def _context(model: Transformer, split: Parallelism, recipe: Recipe) -> Iterator[Traffic]:
@@ -79,7 +90,9 @@ def _context(model: Transformer, split: Parallelism, recipe: Recipe) -> Iterator
 def _pipeline(model: Transformer, split: Parallelism, recipe: Recipe) -> Iterator[Traffic]:
     size = HALF_BYTES * recipe.tokens(split) * model.hidden // split.tensor
     count = 2 * recipe.micro_batches(split) * split.virtual
-    overlap = Overlap.MICRO_BATCH if recipe.overlap else Overlap.NOTHING
+    # Only in an interleaved schedule is there a micro-batch that waits for nothing of these.
+    beside = recipe.overlap and split.virtual > 1
+    overlap = Overlap.MICRO_BATCH if beside else Overlap.NOTHING
     # Of interleaved stages the last rank's is followed by one of the first's.
     collective = Collective.RING if split.virtual > 1 else Collective.SEND
     yield Traffic("activations and their gradients", collective, size, count, overlap)

@@ -35,6 +35,7 @@ class Overlap(StrEnum):
     NOTHING = "nothing"
     BACKWARD = "the last backward pass"
     ATTENTION = "attention"
+    PRODUCTS = "matrix products"
     MICRO_BATCH = "another micro-batch"
 
 

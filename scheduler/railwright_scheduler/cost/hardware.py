@@ -30,19 +30,32 @@ class Fact(float):
 
 
 @dataclass(frozen=True, slots=True)
+class Matmul:
+    """What a device holds, for as long as it is busy, on the product of an ``m`` by ``k`` with a
+    ``k`` by ``n`` matrix of normally distributed numbers: data sheets say what zeros reach, which
+    take less power."""
+
+    rate: Fact
+    m: int
+    n: int
+    k: int
+
+
+@dataclass(frozen=True, slots=True)
 class Device:
     """One accelerator.
 
-    ``matmul`` is what it reaches on large matrices of normally distributed numbers (data sheets say
-    what zeros reach), with one tile of a result on each of ``multiprocessors``; ``memory`` the
-    bandwidth of a copy; ``attention`` the rate of fused attention going forward.
+    ``matmul`` is measured with one tile of a result on each of ``multiprocessors``; ``memory`` is
+    the bandwidth of a copy; ``attention`` the rate of fused attention with a causal mask going
+    forward, ``attention_back`` going back.
     """
 
     name: str
-    matmul: Mapping[Precision, Fact]
+    matmul: Mapping[Precision, Matmul]
     multiprocessors: int
     memory: Fact
     attention: Fact
+    attention_back: Fact
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +155,13 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """How long a host of ``clock`` takes to issue all kernels of one layer of experts, forward and
-    backward, one by one; ``beside`` where another micro-batch's are issued in between."""
+    """How long a host of ``clock`` takes to issue all kernels of one layer of experts in 16 bits,
+    forward and backward: one by one, or with another micro-batch's ``beside``; and each ``cast``
+    to 8 bits."""
 
-    alone: Mapping[Precision, Fact]
-    beside: Mapping[Precision, Fact]
+    alone: Fact
+    beside: Fact
+    cast: Fact
     clock: Fact
 
 
@@ -158,9 +173,18 @@ def hops(tiers: int) -> int:
 _NCCL = "NVIDIA/nccl 5067397c, src/graph/tuning.cc"
 _STAS = "stas00/ml-engineering 744d01e, network/README.md"
 _COPIED = "copies reach 84 % (GPUInspector.jl: 1,219 of 1,448 GiB/s on a DGX A100 of 40 GB)"
-_MAMF = "stas00/ml-engineering, maximum achievable matmul FLOPS"
+_SUSTAINED = (
+    "stas00/ml-engineering 0359db89, compute/accelerator/README.md: most that the slowest of a "
+    "node's 8 H200 sustains while all are busy; H100 has its multiprocessors and limit of 700 W"
+)
+_CUDNN = "FlashAttention-3 (2407.08608), figures 5 and 6: cuDNN, heads of 128, 8k tokens"
 
 COLLECTIVE_S = Fact(8.4e-6, f"{_NCCL}: base latency of Simple, ring and tree")
+COLLECTIVE_BLOCKS = Fact(
+    16,
+    "NVIDIA/nccl, issue 689: a collective has 16 blocks on a DGX A100, each on a multiprocessor "
+    "that other kernels get nothing of",
+)
 NVLINK_STEP_S = Fact(3.4e-6, f"{_NCCL}: NVLink, ring, Simple")
 NETWORK_STEP_S = Fact(14e-6, f"{_NCCL}: network, ring and tree, Simple")
 TREE_SHARE = Fact(0.92, f"{_NCCL}: of a ring's bandwidth, trees")
@@ -173,20 +197,19 @@ LAUNCH_S = Fact(
 )
 MEMORY_TRIP_S = Fact(466.3 / 1.41e9, "Luo et al., 2402.13499: 466.3 cycles on A100 at 1.41 GHz")
 
-_PULL_1760 = "NVIDIA-NeMo/Megatron-Bridge, pull request 1760: Qwen3-235B on DGX B200"
+_PULL_1760 = (
+    "NVIDIA-NeMo/Megatron-Bridge, pull request 1760: Qwen3-235B on DGX B200, 12 layers a rank, "
+    "bound by the host"
+)
+_BESIDE_S, _BESIDE_CAST_S = 17.2 / 129.75 / 12, 20.1 / 131.5 / 12
 
 ISSUE = Issue(
-    alone=MappingProxyType(
-        {
-            Precision.HALF: Fact(16.0 / 129.75 / 12, f"{_PULL_1760}, 16.0 s a step of 12 layers"),
-            Precision.FP8: Fact(16.9 / 135 / 12, f"{_PULL_1760}, 16.9 s a step of 12 layers"),
-        }
-    ),
-    beside=MappingProxyType(
-        {
-            Precision.HALF: Fact(17.2 / 129.75 / 12, f"{_PULL_1760}, 17.2 s, bound by the host"),
-            Precision.FP8: Fact(20.1 / 131.5 / 12, f"{_PULL_1760}, 20.1 s, bound by the host"),
-        }
+    alone=Fact(16.0 / 129.75 / 12, f"{_PULL_1760}, 16.0 s a step"),
+    beside=Fact(_BESIDE_S, f"{_PULL_1760}, 17.2 s a step"),
+    cast=Fact(
+        (_BESIDE_CAST_S - _BESIDE_S) / (4 * (16 + 1)),
+        f"{_PULL_1760}: 20.1 s a step in MXFP8, which casts with one kernel what goes into each "
+        "product and comes back, of 16 experts and of attention",
     ),
     clock=Fact(4.0e9, "Intel ARK: Xeon Platinum 8570, max turbo, of DGX B200"),
 )
@@ -194,23 +217,40 @@ ISSUE = Issue(
 A100 = Device(
     "A100-SXM-80G",
     matmul=MappingProxyType(
-        {Precision.HALF: Fact(257e12, "thonking.ai, 2024: cuBLAS, 8192 cubed, normal numbers")}
+        {
+            Precision.HALF: Matmul(
+                Fact(257e12, "thonking.ai, 2024: cuBLAS, 8192 cubed, normal numbers"),
+                *(8192, 8192, 8192),
+            )
+        }
     ),
     multiprocessors=108,
     memory=Fact(0.84 * 2.039e12, f"NVIDIA data sheet; {_COPIED}"),
     attention=Fact(190e12, "FlashAttention-2 (2307.08691): forward, causal, heads of 128"),
+    attention_back=Fact(
+        63 / 73 * 190e12, "FlashAttention-2 (2307.08691): up to 73 % of the peak forward, 63 % back"
+    ),
 )
 H100 = Device(
     "H100-SXM",
     matmul=MappingProxyType(
         {
-            Precision.HALF: Fact(794.5e12, _MAMF),
-            Precision.FP8: Fact(1461e12, "tile-ai/tilelang, matmul_fp8: 8192 cubed, H800"),
+            Precision.HALF: Matmul(Fact(745e12, _SUSTAINED), 1536, 2816, 6144),
+            Precision.FP8: Matmul(
+                Fact(
+                    745 / 755 * 1354e12,
+                    f"{_SUSTAINED}; that of 8 bits is 1,354 in the median, in 16 bits 745 of 755",
+                ),
+                *(1536, 2816, 10_240),
+            ),
         }
     ),
     multiprocessors=132,
     memory=Fact(0.84 * 3.35e12, f"NVIDIA data sheet; {_COPIED}"),
-    attention=Fact(600e12, "FlashAttention-3 (2407.08608): forward, causal, heads of 128"),
+    attention=Fact(529e12, f"{_CUDNN}, forward, causal"),
+    attention_back=Fact(
+        518e12 * 529 / 600, f"{_CUDNN}: 518 back without a mask, where forward it is 600"
+    ),
 )
 
 INFINIBAND_HDR = Switches(

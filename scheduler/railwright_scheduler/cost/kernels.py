@@ -19,9 +19,6 @@ HALF_BYTES = 2
 FILL_S = 2 * MEMORY_TRIP_S
 """Of a wave nothing is multiplied before its first operands are there, or after its last."""
 
-REFERENCE = 8192
-"""Rates of devices are given for square matrices of this size."""
-
 
 @dataclass(frozen=True, slots=True)
 class Tile:
@@ -60,6 +57,10 @@ class Product:
         left = Product(self.m, self.k, self.n, self.batch)
         right = Product(self.k, self.n, self.m, self.batch)
         return left, right
+
+    def pieces(self, count: int) -> tuple[Product, ...]:
+        """The same, one part of its rows after the other."""
+        return (Product(self.m // count, self.n, self.k, self.batch),) * count
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +113,12 @@ def memory_s(size: float, device: Device) -> float:
 
 
 def _rate(device: Device, precision: Precision) -> float:
-    """The rate while tiles are multiplied, of what the whole reference product reaches."""
-    reference = Product(REFERENCE, REFERENCE, REFERENCE)
-    waves = _waves(reference, TILES[0], device)
-    whole_s = reference.operations / device.matmul[precision]
-    busy_s = whole_s - waves * _overhead_s(TILES[0], device)
-    return waves * _wave_operations(REFERENCE, TILES[0], device) / busy_s
+    """The rate while tiles are multiplied, of what the whole measured product reaches."""
+    measured = device.matmul[precision]
+    product = Product(measured.m, measured.n, measured.k)
+    waves = _waves(product, TILES[0], device)
+    busy_s = product.operations / measured.rate - waves * _overhead_s(TILES[0], device)
+    return waves * _wave_operations(product.k, TILES[0], device) / busy_s
 
 
 def _tiled_s(product: Product, tile: Tile, device: Device, rate: float) -> float:
@@ -140,6 +141,6 @@ def _overhead_s(tile: Tile, device: Device) -> float:
     return written / device.memory + FILL_S
 
 
-def attention_s(operations: float, device: Device) -> float:
+def attention_s(operations: float, rate: float) -> float:
     """How long fused attention takes."""
-    return operations / device.attention + LAUNCH_S
+    return operations / rate + LAUNCH_S

@@ -8,8 +8,14 @@ busy, as a balanced router makes them.
 
 from __future__ import annotations
 
+import math
+
 from railwright_scheduler.cost.kernels import HALF_BYTES, Layer, Pass, Product
 from railwright_scheduler.workload import Parallelism, Recipe, Transformer
+
+STREAMS = 4
+"""Products of so many experts go on at once (NVIDIA/TransformerEngine, transformer_engine/common/
+util/multi_stream.cpp)."""
 
 SCORE_BYTES = 12
 """A token's for each expert: a score of 32 bits, made a probability and a mask."""
@@ -21,23 +27,25 @@ def feed_forward(model: Transformer, split: Parallelism, recipe: Recipe) -> Laye
     copies = tokens * model.chosen
     router = Product(tokens, model.experts, model.hidden)
     wide = (2 if model.gated else 1) * model.feed_forward
+    together = math.gcd(experts, STREAMS)
+    rows, times = copies // experts, experts // together
     products = (
         router,
-        Product(copies // experts, wide, model.hidden, experts),
-        Product(copies // experts, model.hidden, model.feed_forward, experts),
+        *(Product(rows, wide, model.hidden, together),) * times,
+        *(Product(rows, model.hidden, model.feed_forward, together),) * times,
     )
-    stream, rows = HALF_BYTES * tokens * model.hidden, HALF_BYTES * copies * model.hidden
+    stream, sent = HALF_BYTES * tokens * model.hidden, HALF_BYTES * copies * model.hidden
     inner = HALF_BYTES * copies * model.feed_forward
     # Copied, put in order, put back, summed; going back the same kernels turned around.
-    moved = (SCORE_BYTES * tokens * model.experts, stream + rows, 2 * rows, 2 * rows, rows + stream)
+    moved = (SCORE_BYTES * tokens * model.experts, stream + sent, 2 * sent, 2 * sent, sent + stream)
     forward = [*moved, (3 if model.gated else 2) * inner]
     backward = [*moved, (5 if model.gated else 3) * inner]
     backward.append(3 * HALF_BYTES * experts * model.feed_forward_parameters)
     if model.biased:
         # An expert's bias is a kernel of its own: products of many experts at once add none.
         biased = HALF_BYTES * copies * wide
-        forward += [2 * biased, 2 * rows]
-        backward += [biased, rows]
+        forward += [2 * biased, 2 * sent]
+        backward += [biased, sent]
     return Layer(
         Pass(products, 0.0, tuple(forward)),
         Pass(

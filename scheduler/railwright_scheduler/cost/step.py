@@ -8,7 +8,7 @@ as nothing else goes on beside; of its groups the slowest decides.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -16,11 +16,12 @@ from railwright_scheduler.communication import derive, replicas
 from railwright_scheduler.communication.graph import Collective, Communicator, Overlap, Traffic
 from railwright_scheduler.cost import collectives, geometry, kernels, transformer
 from railwright_scheduler.cost.collectives import Group
-from railwright_scheduler.cost.hardware import ISSUE, LAUNCH_S, Machine
+from railwright_scheduler.cost.hardware import COLLECTIVE_BLOCKS, ISSUE, LAUNCH_S, Device, Machine
 from railwright_scheduler.cost.kernels import Pass, Product
 from railwright_scheduler.workload import (
     Optimizer,
     Parallelism,
+    Precision,
     Recipe,
     Sharding,
     Transformer,
@@ -37,7 +38,19 @@ bits; the weight written in 16 bits, in one pass (Ren et al., 2021)."""
 
 LOSS_BYTES = (2 + 4) + 4 + (4 + 4) + (4 + 4) + 4 + (4 + 4) + (4 + 4) + (4 + 2)
 """A logit's: widened, the largest found, taken off, exponentiated, summed, divided by the sum; its
-gradient; narrowed. Fused kernels, which some recipes use, read and write less."""
+gradient; narrowed."""
+
+FUSED_LOSS_BYTES = 2 + (2 + 2) + (2 + 2)
+"""A logit's: read for the largest and the sum; read, and its gradient written over it; that scaled
+(NVIDIA/TransformerEngine, transformer_engine/common/triton/cross_entropy.py)."""
+
+CASTS = 4
+"""To 8 bits, a layer's for attention and for each expert: of what goes into both products forward
+and of the gradients of what comes out (NVIDIA/TransformerEngine, pull request 1525)."""
+
+CAST_KERNELS = 3
+"""Of one cast: the largest is found, made a scale, and all are scaled by it (NVIDIA/
+TransformerEngine, Float8CurrentScalingQuantizer::quantize_impl)."""
 
 NOT_CROWDED: Mapping[str, float] = MappingProxyType({})
 
@@ -91,6 +104,7 @@ def predict(
     left = {
         Overlap.NOTHING: 0.0,
         Overlap.ATTENTION: micro_batches * layers.attention,
+        Overlap.PRODUCTS: micro_batches * layers.products,
         Overlap.BACKWARD: layers.backward
         * (micro_batches if recipe.sharding >= Sharding.GRADIENTS else 1),
         Overlap.MICRO_BATCH: micro_batches * layers.total,
@@ -100,7 +114,7 @@ def predict(
         its = machine.summing() if each.name in summed else machine
         exposed[each.name] = _exposed_s(each, left, its.crowded(crowding.get(each.name, 1.0)))
     waited_s = sum(exposed.get(name, 0.0) for name in MICRO_BATCHED) / micro_batches
-    host_s = max(0.0, _issued_s(model, split, recipe, machine) - layers.total - waited_s)
+    host_s = _host_s(model, split, recipe, machine, layers, waited_s)
     parts = {
         "matrix products": micro_batches * layers.products,
         "attention": micro_batches * layers.attention,
@@ -133,15 +147,19 @@ def misfit(workload: Workload, machine: Machine) -> str:
 
 
 def _exposed_s(communicator: Communicator, left: dict[Overlap, float], machine: Machine) -> float:
-    """What of it nothing else goes on beside; of what does, as much is no longer ``left``."""
+    """What of it nothing else goes on beside, and how much longer what does takes for the
+    multiprocessors it lacks; as much as goes on beside is no longer ``left``."""
     shapes = geometry.groups(communicator, machine)
+    # What a rank copies to its host needs none.
+    blocks = COLLECTIVE_BLOCKS if communicator.ranks > 1 else 0
+    lacking = blocks / machine.device.multiprocessors
     exposed_s = 0.0
     for overlap in left:
         traffic = [each for each in communicator.traffic if each.overlap is overlap]
         took_s = max(sum(_took_s(each, group, machine) for each in traffic) for group in shapes)
         hidden_s = min(took_s, left[overlap])
         left[overlap] -= hidden_s
-        exposed_s += took_s - hidden_s
+        exposed_s += took_s - hidden_s * (1 - lacking)
     return exposed_s
 
 
@@ -173,7 +191,9 @@ def _took_s(traffic: Traffic, group: Group, machine: Machine) -> float:
 
 def _layers(model: Transformer, split: Parallelism, recipe: Recipe, machine: Machine) -> _Layers:
     layer = transformer.layer(model, split, recipe)
-    forward, backward = (_pass(each, recipe, machine) for each in (layer.forward, layer.backward))
+    device = machine.device
+    forward = _pass(layer.forward, recipe, device, device.attention)
+    backward = _pass(layer.backward, recipe, device, device.attention_back)
     again = [forward] * (recipe.passes - 2)
     passes = [forward, backward, *again]
     count = derive.layers(model, split)
@@ -181,15 +201,33 @@ def _layers(model: Transformer, split: Parallelism, recipe: Recipe, machine: Mac
     return _Layers(products, attention, memory, count * sum(map(sum, [backward, *again])))
 
 
-def _pass(work: Pass, recipe: Recipe, machine: Machine) -> tuple[float, float, float]:
-    device, precision = machine.device, recipe.precision
-    products_s = sum(kernels.product_s(each, device, precision) for each in work.products)
-    attention_s = kernels.attention_s(work.attention, device) if work.attention else 0.0
-    return products_s, attention_s, _memory_s(work.traffic, machine)
+def _pass(
+    work: Pass, recipe: Recipe, device: Device, attention: float
+) -> tuple[float, float, float]:
+    products_s = sum(kernels.product_s(each, device, recipe.precision) for each in work.products)
+    attention_s = kernels.attention_s(work.attention, attention) if work.attention else 0.0
+    return products_s, attention_s, sum(kernels.memory_s(each, device) for each in work.traffic)
 
 
-def _memory_s(traffic: Iterable[float], machine: Machine) -> float:
-    return sum(kernels.memory_s(size, machine.device) for size in traffic)
+def _host_s(
+    model: Transformer,
+    split: Parallelism,
+    recipe: Recipe,
+    machine: Machine,
+    layers: _Layers,
+    waited_s: float,
+) -> float:
+    """How much longer the host takes for a micro-batch than the device.
+
+    It can be ahead of the device but for the passes forward, each of which it waits in for what the
+    router found, to know how much to send (NVIDIA/Megatron-LM, megatron/core/transformer/moe/
+    token_dispatcher.py: cuda_sync_point). As much is issued going forward as going back.
+    """
+    issued_s = _issued_s(model, split, recipe, machine)
+    if recipe.overlap_experts:
+        return max(0.0, issued_s - layers.total - waited_s)
+    busy = layers.total - layers.backward + waited_s / 2, layers.backward + waited_s / 2
+    return sum(max(0.0, issued_s / 2 - each) for each in busy)
 
 
 def _issued_s(model: Transformer, split: Parallelism, recipe: Recipe, machine: Machine) -> float:
@@ -199,19 +237,22 @@ def _issued_s(model: Transformer, split: Parallelism, recipe: Recipe, machine: M
     """
     if not model.experts:
         return 0.0
-    issue = ISSUE.beside if recipe.overlap_experts else ISSUE.alone
-    layer_s = issue[recipe.precision] * ISSUE.clock / machine.host.clock
-    return derive.layers(model, split) * layer_s
+    layer_s: float = ISSUE.beside if recipe.overlap_experts else ISSUE.alone
+    if recipe.precision is Precision.FP8:
+        layer_s += CASTS * (model.experts // split.expert + 1) * CAST_KERNELS * ISSUE.cast
+    return derive.layers(model, split) * layer_s * ISSUE.clock / machine.host.clock
 
 
 def _output_s(model: Transformer, split: Parallelism, recipe: Recipe, machine: Machine) -> float:
-    """The last stage's logits and loss, forward and backward."""
+    """The last stage's logits and loss, forward and backward: in 16 bits, whatever layers are in
+    (DeepSeek-V3 Technical Report, 2024, 3.3.1; so do Megatron Core and Transformer Engine)."""
     logits = Product(recipe.tokens(split), model.vocabulary // split.tensor, model.hidden)
     products_s = sum(
-        kernels.product_s(each, machine.device, recipe.precision)
+        kernels.product_s(each, machine.device, Precision.HALF)
         for each in (logits, *logits.gradients)
     )
-    return products_s + kernels.memory_s(LOSS_BYTES * logits.m * logits.n, machine.device)
+    each = FUSED_LOSS_BYTES if recipe.fused_loss else LOSS_BYTES
+    return products_s + kernels.memory_s(each * logits.m * logits.n, machine.device)
 
 
 def _optimizer_s(model: Transformer, split: Parallelism, recipe: Recipe, machine: Machine) -> float:

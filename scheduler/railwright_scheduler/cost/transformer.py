@@ -28,7 +28,7 @@ def layer(model: Transformer, split: Parallelism, recipe: Recipe) -> Layer:
     if model.experts:
         whole += mixture.feed_forward(model, split, recipe)
     else:
-        whole += _feed_forward(model, split, recipe.tokens(split), stream)
+        whole += _feed_forward(model, split, recipe, stream)
     return _with_casts(whole) if recipe.precision is Precision.FP8 else whole
 
 
@@ -36,11 +36,11 @@ def _attention(model: Transformer, split: Parallelism, recipe: Recipe, stream: S
     tokens = recipe.tokens(split)
     heads = recipe.micro_batch * model.heads // split.tensor
     joined = (model.heads + 2 * model.kv_heads) * model.head_size
-    products = [
+    products, back = _split(
         Product(tokens, joined // split.tensor, model.hidden),
         Product(tokens, model.hidden, model.heads * model.head_size // split.tensor),
-    ]
-    back = [gradient for product in products for gradient in product.gradients]
+        _pieces(split, recipe),
+    )
     rearranged = 2 * HALF_BYTES * tokens * model.heads * model.head_size / split.tensor
     inputs = HALF_BYTES * tokens * joined / split.tensor
     forward, backward = [rearranged, rearranged], [rearranged, rearranged, 2 * inputs]
@@ -69,11 +69,12 @@ def _attention(model: Transformer, split: Parallelism, recipe: Recipe, stream: S
     )
 
 
-def _feed_forward(model: Transformer, split: Parallelism, tokens: int, stream: Stream) -> Layer:
-    inner = model.feed_forward // split.tensor
-    products = (
+def _feed_forward(model: Transformer, split: Parallelism, recipe: Recipe, stream: Stream) -> Layer:
+    tokens, inner = recipe.tokens(split), model.feed_forward // split.tensor
+    products, back = _split(
         Product(tokens, (2 if model.gated else 1) * inner, model.hidden),
         Product(tokens, model.hidden, inner),
+        _pieces(split, recipe),
     )
     activated = HALF_BYTES * tokens * model.feed_forward / split.tensor
     backward = [
@@ -83,11 +84,26 @@ def _feed_forward(model: Transformer, split: Parallelism, tokens: int, stream: S
     if model.biased:
         backward += [activated, stream.whole]
     return Layer(
-        Pass(products, 0.0, ((3 if model.gated else 2) * activated,)),
-        Pass(
-            tuple(each for product in products for each in product.gradients), 0.0, tuple(backward)
-        ),
+        Pass(tuple(products), 0.0, ((3 if model.gated else 2) * activated,)),
+        Pass(tuple(back), 0.0, tuple(backward)),
     )
+
+
+def _pieces(split: Parallelism, recipe: Recipe) -> int:
+    return split.tensor if recipe.overlap_tensor and recipe.sequence_parallel else 1
+
+
+def _split(first: Product, second: Product, pieces: int) -> tuple[list[Product], list[Product]]:
+    """Going forward and back, two products that tensor-parallel ranks share.
+
+    Beside what they send, products go on in pieces, of what has come already or for what can be
+    sent already (Wang et al., ASPLOS 2023); but for those going back that need nothing of others,
+    beside which all is sent at once.
+    """
+    first_left, first_right = first.gradients
+    second_left, second_right = second.gradients
+    forward = [*first.pieces(pieces), *second.pieces(pieces)]
+    return forward, [first_left, first_right, *second_left.pieces(pieces), second_right]
 
 
 def _between(stream: Stream) -> Layer:
