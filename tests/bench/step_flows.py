@@ -10,8 +10,9 @@ What is taken for granted:
   a pipeline, activations go one way while gradients come the other.
 - Groups that go through the same nodes send as one, over all adapters of a node.
 - Messages cost no time of their own: their number is the same wherever ranks stand.
-- What stays inside of nodes, and what is computed, takes as long as the cost model says. Going
-  back takes twice as long as going forward.
+- What stays inside of nodes, and what is computed, takes as long as the cost model says, and so
+  much longer beside a collective as that has multiprocessors. Going back takes twice as long as
+  going forward.
 - Where switches add up what a group sends, each adapter sends its part once and gets the sum once:
   as around a ring, but half as much.
 - A step is its phases one after the other: for each micro-batch what ranks wait for, then what is
@@ -31,7 +32,7 @@ from railwright_scheduler.communication import derive
 from railwright_scheduler.communication.graph import Collective, Communicator, Overlap, Traffic
 from railwright_scheduler.communication.grid import Axis
 from railwright_scheduler.cost import step
-from railwright_scheduler.cost.hardware import Machine
+from railwright_scheduler.cost.hardware import COLLECTIVE_BLOCKS, Machine
 from railwright_scheduler.mapping.problem import Indices
 from railwright_scheduler.workload import Sharding, Workload
 
@@ -99,6 +100,7 @@ def step_s(workload: Workload, machine: Machine, took_s: Mapping[Phase, float]) 
     beside_s = {
         Overlap.NOTHING: 0.0,
         Overlap.ATTENTION: parts.get("attention", 0.0),
+        Overlap.PRODUCTS: parts["matrix products"],
         Overlap.MICRO_BATCH: layers_s,
         Overlap.BACKWARD: backward_s
         / (1 if recipe.sharding >= Sharding.GRADIENTS else micro_batches),
@@ -107,8 +109,9 @@ def step_s(workload: Workload, machine: Machine, took_s: Mapping[Phase, float]) 
     after_s = sum(
         its_s for name, its_s in inside.items() if name not in (*MICRO_BATCHES, "pipeline bubble")
     )
+    lacking = COLLECTIVE_BLOCKS / machine.device.multiprocessors
     for phase, its_s in took_s.items():
-        longer_s = max(0.0, its_s - beside_s[phase.overlap])
+        longer_s = its_s - min(its_s, beside_s[phase.overlap]) * (1 - lacking)
         if {*phase.names} <= {*step.MICRO_BATCHED}:
             waited_s += longer_s
         else:

@@ -77,13 +77,14 @@ def test_phases_that_take_as_long_as_predicted_add_up_to_what_is_predicted(
     assert step_flows.step_s(workload, DGX_H100, took_s) == pytest.approx(predicted.total)
 
 
-def test_what_is_hidden_does_not_count() -> None:
+def test_what_is_hidden_counts_by_the_multiprocessors_that_it_has() -> None:
     split = Parallelism(tensor=8, data=4)
     workload = Workload(GPT, split, replace(RECIPE, overlap=True))
     (phase,) = step_flows.phases(workload, 8)
     least_s = step_flows.step_s(workload, DGX_H100, {phase: 0.0})
     parts = dict(step.predict(*workload.parts, DGX_H100).parts)
     backward_s = sum(parts[name] for name in step_flows.LAYERS) / 2 * 2 / 3
-    for its_s, longer_s in ((backward_s / 2, 0.0), (backward_s + 1.0, 1.0)):
+    lacking_s = backward_s * 16 / 132
+    for its_s, longer_s in ((backward_s / 2, lacking_s / 2), (backward_s + 1.0, lacking_s + 1.0)):
         found_s = step_flows.step_s(workload, DGX_H100, {phase: its_s})
         assert found_s == pytest.approx(least_s + longer_s)
