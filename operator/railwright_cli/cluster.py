@@ -11,6 +11,8 @@ from urllib3.exceptions import HTTPError
 
 from kubernetes import client, config
 from railwright_api import names
+from railwright_cli import gang
+from railwright_cli.gang import Gang
 from railwright_topology.sources.formats import File
 
 NAMESPACE = os.environ.get("RAILWRIGHT_NAMESPACE", "railwright-system")
@@ -70,17 +72,24 @@ class Cluster:
             found += [File(each.metadata.name, *content) for content in sorted(contents.items())]
         return found
 
-    def nodes_of(self, namespace: str, name: str) -> tuple[str, ...]:
-        """The nodes of a job by node rank; none if it does not run."""
-        found: Any = self._kinds.get_namespaced_custom_object(
-            names.GROUP,
-            names.VERSION,
-            namespace,
-            names.TRAINING_JOBS,
-            name,
-            _request_timeout=DEADLINE_S,
+    def gang(self, namespace: str, name: str) -> Gang:
+        """A job as it runs; without nodes if it does not."""
+        job = self._namespaced(namespace, names.TRAINING_JOBS, name)
+        status = job.get("status") or {}
+        placement = None
+        if status.get("nodes"):
+            try:
+                placed = f"{name}-{status.get('attempt')}"
+                placement = self._namespaced(namespace, names.PLACEMENTS, placed)
+            except client.ApiException as error:
+                if error.status != 404:
+                    raise
+        return gang.of(job, placement)
+
+    def _namespaced(self, namespace: str, plural: str, name: str) -> Any:
+        return self._kinds.get_namespaced_custom_object(
+            names.GROUP, names.VERSION, namespace, plural, name, _request_timeout=DEADLINE_S
         )
-        return tuple((found.get("status") or {}).get("nodes") or ())
 
 
 def _all(page: Callable[..., Any]) -> Iterator[Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import networkx as nx
 
-from railwright_cli import workloads
+from railwright_cli import amounts, workloads
 from railwright_cli.asking import UsageError
 from railwright_reading import workloads as reading
 from railwright_scheduler.communication import derive, graph
@@ -163,7 +163,7 @@ def _text(case: Case, tokens: float | None) -> Iterator[str]:
     rate = case.tokens / took.total
     yield (
         f"{case.split.ranks:,} ranks on {case.nodes:,} × {case.machine.name}: a step of "
-        f"{case.tokens:,} tokens takes {_seconds(took.total)}"
+        f"{case.tokens:,} tokens takes {amounts.seconds(took.total)}"
     )
     yield f"{rate:,.0f} tokens/s, {rate / case.split.ranks:,.0f} a device"
     if tokens is not None:
@@ -172,13 +172,13 @@ def _text(case: Case, tokens: float | None) -> Iterator[str]:
         yield f"{case.latency_s * 1e6:.3g} us between the farthest two"
     yield ""
     for name, seconds in took.parts:
-        yield f"  {name:<18} {_seconds(seconds):>10} {seconds / took.total:>6.1%}"
+        yield f"  {name:<18} {amounts.seconds(seconds):>10} {seconds / took.total:>6.1%}"
     yield ""
     yield "sent by one rank in a step:"
     sending = (each for each in _communicators(case) if each.ranks > 1)
     for each in sorted(sending, key=lambda each: (-each.sent, each.name)):
         how = ", ".join(dict.fromkeys(traffic.collective.value for traffic in each.traffic))
-        yield f"  {each.name:<18} {_size(each.sent):>10} among {each.ranks:,}: {how}"
+        yield f"  {each.name:<18} {amounts.size(each.sent):>10} among {each.ranks:,}: {how}"
 
 
 def _scaling(cases: list[Case]) -> Iterator[str]:
@@ -190,7 +190,7 @@ def _scaling(cases: list[Case]) -> Iterator[str]:
     for case in cases:
         rate = _per_rank(case)
         yield (
-            f"  {case.nodes:>5,} {case.split.ranks:>7,} {_seconds(case.step.total):>10} "
+            f"  {case.nodes:>5,} {case.split.ranks:>7,} {amounts.seconds(case.step.total):>10} "
             f"{rate:>18,.0f} {rate / first:>11.1%}"
         )
 
@@ -227,13 +227,3 @@ def _per_rank(case: Case) -> float:
 
 def _days(case: Case, tokens: float) -> float:
     return tokens / case.tokens * case.step.total / DAY_S
-
-
-def _seconds(seconds: float) -> str:
-    return f"{seconds:,.3g} s" if seconds >= 1 else f"{seconds * 1e3:,.3g} ms"
-
-
-def _size(size: float) -> str:
-    units = ("B", "kB", "MB", "GB", "TB", "PB")
-    power = min(len(units) - 1, max(0, math.floor(math.log(max(size, 1), 1000))))
-    return f"{size / 1000**power:.3g} {units[power]}"

@@ -11,15 +11,16 @@ import dataclasses
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import networkx as nx
 
-from railwright_cli import cluster, picture, tree
+from railwright_cli import cluster, gang, picture, tree
 from railwright_cli.asking import UsageError
 from railwright_cli.cluster import Cluster
+from railwright_cli.gang import NOBODY, Gang
 from railwright_topology import fabric, graphs, outline
 from railwright_topology.fabric import Fabric, Told
 from railwright_topology.networks import Network
@@ -32,12 +33,11 @@ REFUSED = (UsageError, WiringError, OSError, UnicodeDecodeError, *cluster.FAILED
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What is shown: the fabric, what could not be read of it, and the nodes of a job."""
+    """What is shown: the fabric, what could not be read of it, and a job."""
 
     fabric: Fabric
     problems: tuple[str, ...] = ()
-    job: str = ""
-    ranks: dict[str, int] = field(default_factory=dict)
+    gang: Gang = NOBODY
 
 
 def add(commands: Any) -> None:
@@ -52,24 +52,29 @@ def add(commands: Any) -> None:
         "files", nargs="*", metavar="FILE", help=f"one of {', '.join(sorted(formats.READERS))}"
     )
     parser.add_argument("-o", "--output", choices=_FORMATS, default="tree")
-    parser.add_argument("--job", metavar="NAMESPACE/NAME", help="a job of the cluster to mark")
+    parser.add_argument(
+        "--job",
+        metavar="NAMESPACE/NAME",
+        help="a job of the cluster to show on it; with files, a file that has the job and its "
+        "Placement, as kubectl get -o yaml prints them",
+    )
     parser.set_defaults(answer=_answer)
 
 
 def _answer(asked: argparse.Namespace) -> str:
-    if asked.files and asked.job:
-        raise UsageError(
-            "--job is a job of the cluster, and files stand for no cluster: one of them"
-        )
-    view = _of_files(asked.files) if asked.files else _of_the_cluster(asked.job or "")
+    view = _of_files(asked.files, asked.job) if asked.files else _of_the_cluster(asked.job or "")
     return _FORMATS[asked.output](view)
 
 
-def _of_files(given: list[str]) -> View:
+def _of_files(given: list[str], job: str | None) -> View:
     told = [each for file in map(_file, given) for each in formats.read(file)]
     accounts = (each.account if isinstance(each, Network) else each for each in told)
     nodes = frozenset().union(*(account.nodes for account in accounts))
-    return View(fabric.of(nodes, told))
+    its = gang.read(Path(job)) if job else NOBODY
+    # A host that files call by its first name is the job's node of that name.
+    named = {node.partition(".")[0]: node for node in its.nodes}
+    every = {named.get(node, node) for node in nodes} | {*its.nodes}
+    return View(fabric.of(every, told), gang=its)
 
 
 def _file(given: str) -> File:
@@ -92,13 +97,14 @@ def _of_the_cluster(job: str) -> View:
         except WiringError as refused:
             problems.append(str(refused))
     namespace, _, name = job.rpartition("/")
-    ranks = enumerate(found.nodes_of(namespace or "default", name)) if job else ()
-    marked = {node: rank for rank, node in ranks}
-    return View(fabric.of(nodes.keys(), told), tuple(problems), job, marked)
+    its = found.gang(namespace or "default", name) if job else NOBODY
+    return View(fabric.of(nodes.keys(), told), tuple(problems), its)
 
 
 def _tree(view: View) -> str:
-    return "\n".join([*tree.lines(view.fabric, view.ranks), *_amiss(view), ""])
+    about = [f"job {view.gang.name}: {said}" for said in view.gang.about()]
+    told = tree.lines(view.fabric, view.gang.ranks)
+    return "\n".join([*told, *(["", *about] if about else []), *_amiss(view), ""])
 
 
 def _amiss(view: View) -> list[str]:
@@ -107,8 +113,8 @@ def _amiss(view: View) -> list[str]:
     told += [fault for network in view.fabric.networks for fault in network.faults]
     told += [f"{a.source}: {said}" for a in view.fabric.accounts for said in a.strange]
     told.extend(tree.inner_findings(view.fabric))
-    if view.job and not view.ranks:
-        told.append(f"job {view.job} has no nodes now")
+    if view.gang.name and not view.gang.nodes:
+        told.append(f"job {view.gang.name} has no nodes now")
     found = [tree.count(len(told), "finding") if told else "nothing is amiss"]
     return ["", *found, *(f"- {each}" for each in told)]
 
@@ -170,7 +176,7 @@ def _quoted(text: str) -> str:
 
 
 def _svg(view: View) -> str:
-    return picture.svg(view.fabric, view.ranks, title=view.job)
+    return picture.svg(view.fabric, view.gang)
 
 
 _FORMATS: dict[str, Callable[[View], str]] = {

@@ -18,7 +18,7 @@ def read(path: Path) -> Workload:
     source = str(path)
     document = documents.read(source, path.read_text(encoding="utf-8"))
     try:
-        return Workload.model_validate(_plain(document))
+        return Workload.model_validate(plain(document))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
@@ -26,13 +26,14 @@ def read(path: Path) -> Workload:
         raise WiringError(source, _line(document, first["loc"]), rule) from error
 
 
-def _plain(value: Value) -> object:
+def plain(value: Value) -> object:
+    """The same without lines: text, lists and mappings."""
     content = value.content
     if isinstance(content, str):
         return content
     if isinstance(content, tuple):
-        return [_plain(each) for each in content]
-    return {key: _plain(each) for key, each in content.items()}
+        return [plain(each) for each in content]
+    return {key: plain(each) for key, each in content.items()}
 
 
 def _line(value: Value, place: tuple[int | str, ...]) -> int:

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from railwright_scheduler import layouts
 from railwright_scheduler.cluster import Cluster, Ints
+from railwright_scheduler.communication import derive, exchanges
+from railwright_scheduler.cost import crowding
+from railwright_scheduler.cost.crowding import Uplinks
 from railwright_scheduler.cost.sharing import Use
 from railwright_scheduler.layouts import Layouts, Question, Uses
 from railwright_scheduler.mapping.problem import Weights
 from railwright_scheduler.snapshot import Running
+from railwright_scheduler.workload import Workload
 
 REMEMBERED = 4_096
 """Jobs whose traffic is kept: they run on for many decisions."""
@@ -75,6 +79,24 @@ class Traffic:
             for domain, use in zip(np.unique(tier.domains[nodes]).tolist(), its, strict=True):
                 if use.sending > 0.0:
                     uses.setdefault(domain, []).append(use)
+
+
+def crossing(
+    workload: Workload, ranks_per_node: int, levels: Sequence[Sequence[int]]
+) -> list[list[int]]:
+    """Bytes a step that cross the border of each domain of each level, in both directions;
+    ``levels`` have the domain of each node rank, numbered from 0."""
+    communicators = derive.communicators(*workload.parts)
+    sent = exchanges.together(
+        (exchanges.between_nodes(each, ranks_per_node) for each in communicators),
+        (len(levels[0]),) if levels else (),
+    )
+    found = []
+    for domains in levels:
+        tier = Uplinks(np.array(domains), np.ones(1), 1.0)
+        load = crowding.uplinks(sent, tier).round().astype(np.int64).tolist()
+        found.append([*load, *[0] * (max(domains) + 1 - len(load))])
+    return found
 
 
 @functools.lru_cache(maxsize=REMEMBERED)

@@ -8,14 +8,11 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from integration import operator_site
+from integration import command_line, operator_site
 from integration.operator_site import Floor, Json, Site
 from railwright_api import names
 from railwright_operator.kube.paths import NODES
@@ -105,15 +102,6 @@ def _until_told(site: Site, source: str, summary: str) -> Json:
     return _until(site, holds, f"{summary} by {source}")
 
 
-def _shown(site: Site, *arguments: str) -> str:
-    """What the command line prints of this cluster."""
-    command = [sys.executable, "-m", "railwright_cli", "topology", *arguments]
-    environment = {**os.environ, "KUBECONFIG": str(site.plane.kubeconfig)}
-    return subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=True, timeout=60
-    ).stdout
-
-
 def _conf(*racks: list[str]) -> str:
     leaves = (f"SwitchName=leaf-{at} Nodes={','.join(its)}\n" for at, its in enumerate(racks))
     return "".join(leaves)
@@ -191,14 +179,16 @@ def test_sources_that_differ_are_told_node_by_node_with_both_sides(
     assert first["source"] == "aws labels"
     assert first["message"] == "aws labels has it in nn-0, which is r0; r1 counts, by site/plan"
     assert bare.apply("gang", nodes=4).until_bound()["nodes"] in map(sorted, racks)
-    told = _shown(ground, "--job", f"{bare.name}/gang")
+    told = command_line.topology(ground, "--job", f"{bare.name}/gang")
     assert "16 nodes\n  rack: 4 domains of 4 nodes (site/plan)\n" in told
     assert "2 findings" in told
     assert f"- {first['node']}: {first['message']} (rack)" in told
     assert ", node ranks [0-3]\n" in told
-    picture = _shown(ground, "--job", f"{bare.name}/gang", "-o", "svg")
-    assert picture.count('class="job') == 4
-    assert picture.count("told") == 3  # Two nodes, and the style.
+    picture = command_line.topology(ground, "--job", f"{bare.name}/gang", "-o", "svg")
+    assert picture.count(", node rank ") == 4
+    assert f"{bare.name}/gang on 4 of 16 nodes" in picture
+    # Two nodes, and what it means.
+    assert command_line.topology(ground, "-o", "svg").count('class="told"') == 3
 
 
 def test_cables_show_rails_and_faults_and_come_compressed(ground: Site, bare: Floor) -> None:

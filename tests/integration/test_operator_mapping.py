@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from integration import operator_site
+from integration import command_line, operator_site
 from integration.operator_site import Floor, Site
 from railwright_api import names
 from railwright_api.placement import Placement
@@ -67,6 +67,18 @@ def test_ranks_that_send_each_other_the_most_come_to_stand_in_one_rack(
             assert 0 < predicted.step_seconds <= predicted.network_order_seconds
             listed = site.plane.kubectl("-n", floor.name, "get", "placements")
             assert f"laid-out-1   1         {predicted.step_seconds} " in listed
+        _is_drawn(site, floor)
+
+
+def _is_drawn(site: Site, floor: Floor) -> None:
+    """Each of its nodes once, and a line up from either rack."""
+    job = f"{floor.name}/laid-out"
+    told = command_line.topology(site, "--job", job)
+    assert f"job {job}: 64 ranks, 8 a node: tensor 8 × pipeline 4 × data 2\n" in told
+    picture = command_line.topology(site, "--job", job, "-o", "svg")
+    for node in floor.nodes:
+        assert picture.count(f"<title>{node}, node rank ") == 1
+    assert picture.count('class="up"') == 2 + 1  # And what it means.
 
 
 def test_a_job_that_says_nothing_is_placed_in_the_networks_order(site: Site) -> None:

@@ -1,0 +1,321 @@
+"""A fabric with a job on it as a picture: every node once, coloured by what it does, and as wide a
+line across each border as there are bytes."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from house import tree
+from railwright_cli import colors, crossing, drawing, gang, picture
+from railwright_cli.__main__ import main
+from railwright_cli.colors import FEW
+from railwright_cli.gang import NOBODY, Gang
+from railwright_operator.write import merits
+from railwright_scheduler import Node, Snapshot, decide
+from railwright_scheduler.merits import Merits, Predicted
+from railwright_scheduler.workload import Framework, Parallelism, Recipe, Transformer, Workload
+from railwright_topology import fabric
+from railwright_topology.accounts import Account, Basis
+from railwright_topology.fabric import Fabric
+from railwright_topology.links import Links
+from railwright_topology.sources import hostlist
+from worlds import job, node
+
+GPT = Transformer(96, 4096, 32, 32, 128, 4 * 4096, 51_200)
+MIXTURE = replace(GPT, experts=64, chosen=4, gated=True)
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def site(blocks: int, racks: int, nodes: int) -> Fabric:
+    """So many racks in each block, and nodes in each rack."""
+    names = [f"gpu-{at:04d}" for at in range(blocks * racks * nodes)]
+    rack = {name: f"rack-{at // nodes:03d}" for at, name in enumerate(names)}
+    block = {name: f"block-{at // (nodes * racks)}" for at, name in enumerate(names)}
+    return fabric.of(names, [Account("plan", Basis.DECLARED, (rack, block))])
+
+
+def running(split: Parallelism, on: Fabric, *, model: Transformer = GPT, each: int = 8) -> Gang:
+    """On the first nodes, in the network's order."""
+    recipe = Recipe(1024, 1, 4 * split.data, framework=Framework.MEGATRON_PIPELINE_FIRST)
+    count = (split.ranks + split.servers) // each
+    nodes = tuple(on.places)[:count]
+    return Gang("team/train", nodes, each, Workload(model, split, recipe))
+
+
+def drawn(on: Fabric, its: Gang) -> ElementTree.Element:
+    return ElementTree.fromstring(picture.svg(on, its))
+
+
+def pointed_at(svg: ElementTree.Element) -> Counter[str]:
+    """The nodes that cells are of, as often as they are."""
+    told = (title.text or "" for title in svg.iter(f"{SVG}title"))
+    folded = (words.partition(", node rank")[0] for words in told)
+    return Counter(name for each in folded for name in hostlist.expand(each, 10_000))
+
+
+def words(svg: ElementTree.Element) -> set[str]:
+    return {"".join(text.itertext()) for text in svg.iter(f"{SVG}text")}
+
+
+def boxes(svg: ElementTree.Element) -> list[ElementTree.Element]:
+    return [each for each in svg.iter(f"{SVG}rect") if each.get("class") == "box"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "split"),
+    [
+        ((1, 2, 3), Parallelism(tensor=8, data=5)),
+        ((2, 4, 8), Parallelism(tensor=8, pipeline=4, data=8)),
+        ((2, 8, 16), Parallelism(tensor=8, pipeline=8, data=16)),
+        ((5, 20, 20), Parallelism(tensor=8, pipeline=16, data=125)),
+        ((5, 20, 20), Parallelism(data=16_000)),
+    ],
+)
+def test_every_node_of_the_job_is_in_it_once_and_its_size_is_bounded(
+    shape: tuple[int, int, int], split: Parallelism
+) -> None:
+    on = site(*shape)
+    its = running(split, on)
+    text = picture.svg(on, its)
+    svg = ElementTree.fromstring(text)
+    found = pointed_at(svg)
+    assert found.keys() >= {*its.nodes}
+    assert max(found.values()) == 1
+    assert len(text) < 6_000 + 500 * len(its.nodes)
+    width, height = (float(svg.get(side, "")) for side in ("width", "height"))
+    assert 0.3 < width / height < 4
+    for box in svg.iter(f"{SVG}rect"):
+        x, y, wide, high = (float(box.get(side, "0")) for side in ("x", "y", "width", "height"))
+        assert 0 <= x <= x + wide <= width + 1
+        assert 0 <= y <= y + high <= height + 1
+
+
+def test_no_two_nodes_are_drawn_on_each_other() -> None:
+    on = site(2, 4, 8)
+    svg = drawn(on, running(Parallelism(tensor=8, pipeline=4, data=8), on))
+    cells = [each.find(f"{SVG}rect") for each in svg.iter(f"{SVG}g")]
+    drawn_at = [
+        [float(cell.get(side, "")) for side in ("x", "y", "width", "height")]
+        for cell in cells
+        if cell is not None
+    ]
+    assert len(drawn_at) == 32
+    for (x, y, width, height), (left, top, _, _) in itertools.permutations(drawn_at, 2):
+        assert not (x <= left < x + width and y <= top < y + height)
+
+
+def test_a_node_that_sources_disagree_on_is_outlined_and_nobody_beside_it() -> None:
+    calm = site(5, 20, 20)
+    odd = {name: f"r{at // 20}" for at, name in enumerate(calm.places)} | {"gpu-0005": "r1"}
+    on = fabric.of(calm.places.keys(), [*calm.accounts, Account("labels", Basis.TOLD, (odd,))])
+    assert [each.node for each in on.agreement.conflicts] == ["gpu-0005"]
+    svg = drawn(on, running(Parallelism(tensor=8, data=2000), on))
+    outlined = [
+        each.findtext(f"{SVG}title", "")
+        for each in svg.iter(f"{SVG}g")
+        if each.find(f"{SVG}rect[@class='told']") is not None
+    ]
+    assert [title.partition(",")[0] for title in outlined] == ["gpu-0005"]
+    assert "sources disagree where it stands" in words(svg)
+
+
+def test_a_large_job_is_put_together_by_rack_and_stage() -> None:
+    on = site(5, 20, 20)
+    svg = drawn(on, running(Parallelism(tensor=8, pipeline=16, data=125), on))
+    assert len([*svg.iter(f"{SVG}title")]) == 100 * 16  # Stages first: a rack has all of them.
+    laid = running(Parallelism(tensor=8, pipeline=16, data=125), on)
+    by_stage = tuple(laid.nodes[rank % 16 * 125 + rank // 16] for rank in range(2000))
+    svg = drawn(on, replace(laid, nodes=by_stage))
+    assert len([*svg.iter(f"{SVG}title")]) < 100 + 16
+    assert pointed_at(svg).keys() == on.places.keys()
+    assert "stage 0 to 15" in words(svg)
+
+
+def test_domains_without_a_node_of_the_job_are_one_box() -> None:
+    on = site(4, 4, 4)
+    svg = drawn(on, running(Parallelism(tensor=8, pipeline=2, data=4), on))
+    # All of it, a block with two of its racks, and the others of racks and of blocks.
+    assert len(boxes(svg)) == 1 + 1 + 2 + 1 + 1
+    assert {"rack-[002-003]8 other nodes", "block-[1-3]48 other nodes"} <= words(svg)
+
+
+def test_a_node_has_the_colour_of_its_stage_and_says_its_ranks() -> None:
+    on = site(1, 2, 4)
+    svg = drawn(on, running(Parallelism(tensor=8, pipeline=4, data=2), on))
+    fills = [each.get("fill") for each in svg.iter(f"{SVG}rect") if each.get("fill") in FEW]
+    assert fills == [*FEW[:4] * 2, *FEW[:4]]  # The last are what they mean.
+    assert {"0–7", "56–63", "stage 3"} <= words(svg)
+    titles = {title.text for title in svg.iter(f"{SVG}title")}
+    assert "gpu-0005, node rank 5, ranks 40–47, stage 1" in titles
+
+
+@pytest.mark.parametrize(
+    ("split", "what", "of"),
+    [
+        (Parallelism(tensor=4, pipeline=4, data=2), "stage", ((0, 1), (2, 3)) * 2),
+        (Parallelism(tensor=2, pipeline=4, data=4), "data-parallel rank", ((0,), (1,), (2,), (3,))),
+        (Parallelism(data=32, replicas=4), "copy", ((0,), (1,), (2,), (3,))),
+        (Parallelism(tensor=8, data=4), "data-parallel rank", ((0,), (1,), (2,), (3,))),
+        (
+            Parallelism(data=24, servers=8),
+            "data-parallel rank",
+            (tuple(range(8)), tuple(range(8, 16)), tuple(range(16, 24)), ()),
+        ),
+        (Parallelism(tensor=32), "", ((),) * 4),
+    ],
+)
+def test_nodes_are_told_apart_by_what_they_differ_in(
+    split: Parallelism, what: str, of: tuple[tuple[int, ...], ...]
+) -> None:
+    found = colors.parts(running(split, site(1, 1, 4)))
+    assert found.what == what
+    assert found.of == of
+    assert (found.told(3) == "parameter server") is (split.servers > 0)
+
+
+def test_ranks_that_share_experts_are_one_group() -> None:
+    its = running(Parallelism(data=32, expert=16), site(1, 1, 4), model=MIXTURE)
+    assert colors.parts(its).of == ((0,), (0,), (1,), (1,))
+    assert colors.parts(its).told(2) == "expert group 1"
+
+
+def test_what_crosses_is_what_the_placement_says_counted_at_both_ends() -> None:
+    on = site(2, 2, 4)
+    split = Parallelism(tensor=8, pipeline=4, data=4)
+    its = running(split, on)
+    asked = job("a", num_nodes=16, ranks_per_node=8, workload=its.workload)
+    nodes = tuple(Node(name, place, node().allocatable, {}) for name, place in on.places.items())
+    levels = ("block", "rack")
+    links = Links(8.0), Links(4.0)
+    (found,) = decide(Snapshot(levels, nodes, ("default",), (asked,), links)).admitted
+    assert found.merits is not None
+    sent = crossing.of(on, replace(its, nodes=found.nodes))
+    for level, told in enumerate(found.merits.crossing):
+        counted = sum(size for (at, _), size in sent.bytes.items() if at == level)
+        assert counted == pytest.approx(2 * told.placed, abs=8)
+    most = max(sent.bytes.values())
+    lines = drawn(on, replace(its, nodes=found.nodes)).iter(f"{SVG}line")
+    widths = {float(line.get("stroke-width", 0)) for line in lines if line.get("class") == "up"}
+    assert max(widths) == picture.WIDEST
+    assert len(widths) == len(
+        {round(picture.WIDEST * size / most, 1) for size in sent.bytes.values()}
+    )
+
+
+def test_whatever_things_are_called_the_picture_can_be_read() -> None:
+    odd = '<b>&"\x07'
+    on = fabric.of(["a", "b"], [Account(odd, Basis.DECLARED, ({"a": odd, "b": "]]>"},))])
+    svg = drawn(on, Gang(f"team/{odd}", ("a",)))
+    assert '<b>&"\ufffd1 node' in words(svg)
+    assert any(said.startswith('team/<b>&"\ufffd on 1 of 2') for said in words(svg))
+    assert drawing.said("\ud800\ufffe") == "\ufffd\ufffd"
+
+
+def test_nothing_is_told_of_what_a_job_does_that_does_not_say_it() -> None:
+    on = site(1, 2, 2)
+    svg = drawn(on, Gang("team/train", tuple(on.places)[1:3]))
+    assert {"the job", "other nodes", "0", "1"} <= words(svg)
+    assert not [*svg.iter(f"{SVG}line")]
+
+
+@pytest.mark.parametrize("count", [0, 3, 600])
+def test_a_fabric_without_a_job_is_drawn_as_well(count: int) -> None:
+    svg = drawn(site(1, 1, count), NOBODY)
+    assert len([*svg.iter(f"{SVG}title")]) == (count if count < 600 else 0)
+    assert len(boxes(svg)) == (2 if count else 1)
+
+
+def test_nodes_that_are_gone_or_that_nobody_knows_the_place_of_are_no_trouble() -> None:
+    on = site(1, 2, 2)
+    its = running(Parallelism(tensor=8, data=4), on)
+    lost = replace(its, nodes=(*its.nodes[:3], "gone"))
+    assert pointed_at(drawn(on, lost)) == Counter(on.places.keys())
+    nowhere = fabric.of(["x", *on.places], on.accounts)
+    svg = drawn(nowhere, replace(its, nodes=(*its.nodes[:3], "x")))
+    assert "no known domain1 node" in words(svg)
+
+
+def listed(its: Gang, workload: dict[str, Any]) -> str:
+    """As kubectl prints both objects, in JSON, which is YAML as well."""
+    nodes = [*its.nodes]
+    metadata = {"namespace": "team", "name": "train"}
+    told = Predicted(("DGX A100",), 2_500_000, 3_000_000, 2_600_000, 250_000)
+    return json.dumps(
+        {
+            "kind": "List",
+            "items": [
+                {
+                    "kind": "TrainingJob",
+                    "metadata": metadata,
+                    "spec": {"numProcPerNode": 8, "workload": workload},
+                    "status": {"nodes": nodes},
+                },
+                *(
+                    {
+                        "kind": "Placement",
+                        "metadata": {**metadata, "name": f"train-{attempt}"},
+                        "spec": {
+                            "attempt": attempt,
+                            "nodes": nodes if attempt == 10 else nodes[:1],
+                            "mapping": merits.render(Merits((), told)),
+                        },
+                    }
+                    for attempt in (9, 10)
+                ),
+            ],
+        }
+    )
+
+
+WORKLOAD = {
+    "model": {"layers": 8, "hidden": 1024, "heads": 16, "feedForward": 4096, "vocabulary": 32000},
+    "parallelism": {"tensor": 8, "pipeline": 2, "data": 2},
+    "training": {"sequence": 1024, "globalBatch": 8},
+}
+
+
+def test_a_job_is_read_from_the_objects_that_kubectl_prints(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on = site(1, 2, 2)
+    path = tmp_path / "train.yaml"
+    path.write_text(listed(running(Parallelism(tensor=8, data=4), on), WORKLOAD))
+    its = gang.read(path)
+    assert (its.name, its.nodes, its.ranks_per_node) == ("team/train", tuple(on.places), 8)
+    assert its.workload is not None
+    (tmp_path / "topology.conf").write_text("SwitchName=s Nodes=gpu-[0000-0003]\n")
+    arguments = ["topology", str(tmp_path / "topology.conf"), "--job", str(path)]
+    assert main(arguments) == 0
+    told = capsys.readouterr().out
+    assert "job team/train: 32 ranks, 8 a node: tensor 8 × pipeline 2 × data 2\n" in told
+    assert "job team/train: a step is predicted to take 2.5 s, in the network's order 3 s; " in told
+    assert "250 ms of it for what other jobs send\n" in told
+    assert main([*arguments, "-o", "svg"]) == 0
+    assert re.search("stage 1</text>", capsys.readouterr().out)
+
+
+def test_the_picture_in_the_docs_is_what_the_example_gives(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """If it is not: railwright topology PLAN --job JOB -o svg > docs/placed-job.svg."""
+    example = tree.ROOT / "examples/placed-job"
+    plan, its = str(example / "plan.yaml"), str(example / "train.yaml")
+    assert main(["topology", plan, "--job", its, "-o", "svg"]) == 0
+    drawn_there = (tree.ROOT / "docs/placed-job.svg").read_text(encoding="utf-8")
+    assert capsys.readouterr().out == drawn_there
+
+
+def test_a_job_that_was_changed_since_says_nothing_of_what_runs(tmp_path: Path) -> None:
+    path = tmp_path / "train.yaml"
+    other = {**WORKLOAD, "parallelism": {"tensor": 8, "data": 2}}
+    path.write_text(listed(running(Parallelism(tensor=8, data=4), site(1, 1, 4)), other))
+    assert gang.read(path).workload is None
