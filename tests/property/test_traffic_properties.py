@@ -47,6 +47,19 @@ def test_a_job_has_its_turns_and_never_more_than_there_is(
     assert found >= unused * (1 - 1e-9) - 1e-9
 
 
+@given(amounts, amounts, st.lists(uses, max_size=5))
+def test_it_is_the_fair_share_that_is_found_by_raising_all_shares_alike(
+    room: float, adapters: float, others: list[Use]
+) -> None:
+    """Of each adapter the same, until who wants no more drops out or the room is used up."""
+    low, high = 0.0, room / adapters
+    for _ in range(100):
+        share = (low + high) / 2
+        taken = sum(min(each.sending, share * each.adapters) for each in others)
+        low, high = (share, high) if taken + share * adapters < room else (low, share)
+    assert abs(sharing.left(room, adapters, others) - low * adapters) <= 1e-6 * room
+
+
 @given(amounts, amounts, st.lists(uses, min_size=1, max_size=5), st.floats(1.0, 16.0))
 def test_the_more_others_send_the_less_is_left(
     room: float, adapters: float, others: list[Use], times: float
