@@ -1,17 +1,18 @@
 """What is known of the network, put together again whenever something about it changes.
 
-Two kinds of sources: the labels of nodes, and the files that a site gives us. Files are read apart
-from the turns, as large ones take seconds; what labels and files say is put together between two
-turns, so that a turn sees the nodes as they are labelled by then. Both in a thread: the loop goes
-on meanwhile.
+Three kinds of sources: the labels of nodes, the files that a site gives us, and what agents tell of
+the inside of their nodes. Files and documents are read apart from the turns, as large ones take
+seconds; what all of them say is put together between two turns, so that a turn sees the nodes as
+they are labelled by then. All in threads: the loop goes on meanwhile.
 
 A file that cannot be used is refused with its line and the rule, and what it said before stays, as
-long as this process lives: a new leader knows only what it can read.
+long as this process lives: a new leader knows only what it can read, and what agents tell it anew.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +22,8 @@ from railwright_operator.watch.records import NodeRecord
 from railwright_operator.watch.site import Site
 from railwright_topology import fabric
 from railwright_topology.fabric import Fabric, Told
-from railwright_topology.sources import formats, labels
+from railwright_topology.parts import Look, Looks
+from railwright_topology.sources import formats, insides, labels
 from railwright_topology.sources.formats import File
 from railwright_topology.wiring import WiringError
 
@@ -29,6 +31,12 @@ logger = logging.getLogger(__name__)
 
 AGAIN_S = 60.0
 """The pause before it is tried again where it could not be put together."""
+
+GATHERED_S = 3.0
+"""What agents tell counts so much later: those of a whole site come one after the other."""
+
+AGENTS = "agents"
+"""What the source is called that they are together."""
 
 Labels = Mapping[str, str]
 
@@ -53,6 +61,14 @@ class Found:
     problem: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Inside:
+    """What an agent said last, by the digest of its document."""
+
+    digest: bytes
+    looks: tuple[Look, ...]
+
+
 class Discovery:
     """The fabric as of the last time that it was asked for anew."""
 
@@ -64,6 +80,8 @@ class Discovery:
         self._news = asyncio.Event()
         self._read: tuple[FileRead, ...] = ()
         self._configured: tuple[str, ...] = ()
+        self._insides: dict[str, _Inside] = {}
+        self._gathering: asyncio.TimerHandle | None = None
         self._stale = True
         self.found = Found(Fabric())
 
@@ -74,6 +92,8 @@ class Discovery:
         """A node changed; None stands for absence. Most changes say nothing of where it stands."""
         if old is not None:
             self._nodes.pop(old.uid, None)
+            if new is None:
+                self._insides.pop(old.name, None)
         if new is not None:
             self._nodes[new.uid] = new
         self._stale |= self._said(old) != self._said(new)
@@ -88,6 +108,27 @@ class Discovery:
         if new is not None:
             self._given[new.uid] = new
         self._news.set()
+
+    async def inside_told(self, node: str, document: str) -> bool:
+        """An agent told of its node; whether that node is known. Raises WiringError where the
+        document breaks a rule: then what it said before stays."""
+        digest = hashlib.sha256(document.encode()).digest()
+        if (held := self._insides.get(node)) is not None and held.digest == digest:
+            return True
+        # Nodes of one kind are mostly the same inside: they share one value.
+        same = next((each for each in self._insides.values() if each.digest == digest), None)
+        looks = same.looks if same else await asyncio.to_thread(_read_document, document)
+        if all(each.name != node for each in self._nodes.values()):
+            return False
+        self._insides[node] = _Inside(digest, looks)
+        if self._gathering is None:
+            loop = asyncio.get_running_loop()
+            self._gathering = loop.call_later(GATHERED_S, self._gathered)
+        return True
+
+    def _gathered(self) -> None:
+        self._gathering = None
+        self._again()
 
     async def run(self) -> None:
         """Read files as they change, until cancelled."""
@@ -112,9 +153,10 @@ class Discovery:
             return
         self._stale, self._configured = False, configured
         nodes, read = {node.name: node.labels for node in self._nodes.values()}, self._read
+        told = Looks(AGENTS, {node: each.looks for node, each in self._insides.items()})
         try:
             self.found = await asyncio.to_thread(
-                _put_together, nodes, read, configured=configured, before=self.found
+                _put_together, nodes, read, told, configured=configured, before=self.found
             )
         except Exception as error:
             logger.exception("fabric not put together", extra={"error": str(error)})
@@ -131,13 +173,19 @@ class Discovery:
 def _put_together(
     nodes: Mapping[str, Labels],
     read: tuple[FileRead, ...],
+    agents: Looks,
     *,
     configured: tuple[str, ...],
     before: Found,
 ) -> Found:
     told = [each for one in read for each in one.told]
-    found = fabric.of(nodes.keys(), [*labels.accounts(nodes, configured), *told])
+    everything = [*labels.accounts(nodes, configured), agents, *told]
+    found = fabric.of(nodes.keys(), everything, before.fabric)
     return Found(before.fabric if found == before.fabric else found, read)
+
+
+def _read_document(document: str) -> tuple[Look, ...]:
+    return insides.of(insides.parse(document))
 
 
 def _read_all(files: Sequence[File], before: Sequence[FileRead]) -> tuple[FileRead, ...]:

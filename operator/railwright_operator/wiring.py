@@ -4,9 +4,9 @@
     KopfThread   a thread: our kinds changed, look again
     Api          the one client to the API server
     reflectors   copies of Pods, Nodes, PriorityClasses, files about the network
-    Discovery    the fabric, put together from labels and files
+    Discovery    the fabric, put together from labels, files and what agents tell
     Kubelets     the Leases of suspected nodes
-    heartbeats   the server that launchers speak to
+    heartbeats   the server that launchers and agents speak to
     Cycle        observe, plan, ledger, act, tell
     reporters    statuses and events
     Endpoints    probes and metrics
@@ -29,6 +29,7 @@ from prometheus_client import CollectorRegistry
 from railwright_operator import metrics
 from railwright_operator.cycle import Cycle
 from railwright_operator.discovery import Discovery
+from railwright_operator.heartbeats.agents import Agents
 from railwright_operator.heartbeats.server import HeartbeatServer
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.tokens import Tokens
@@ -60,6 +61,9 @@ from railwright_operator.write.ledger import LedgerStore
 from railwright_operator.write.rendering import Rendering
 
 clock = time.monotonic
+
+AGENT = "railwright-agent"
+"""The service account that agents on nodes have, in the operator's namespace."""
 
 R = TypeVar("R", bound=Record)
 Changed = Callable[[R | None, R | None], None]
@@ -153,7 +157,7 @@ def assemble(
         clock=clock,
         rng=rng(),
     )
-    server = _server(api, copies, sessions, commits=commits, series=series, is_leader=is_leader)
+    server = _server(api, copies, settings, sessions, commits, series=series, is_leader=is_leader)
     return Parts(
         cycle=cycle,
         copies=copies,
@@ -275,20 +279,29 @@ def _actuator(
 def _server(
     api: Api,
     copies: Copies,
+    settings: Settings,
     sessions: Sessions,
-    *,
     commits: Commits,
+    *,
     series: metrics.Metrics,
     is_leader: Callable[[], bool],
 ) -> HeartbeatServer:
+    tokens = Tokens(api, metrics=series.heartbeats, clock=clock)
     return HeartbeatServer(
         sessions,
-        Tokens(api, metrics=series.heartbeats, clock=clock),
+        tokens,
         audience_of=pods.audience,
         pod_uid_of=copies.pod_index.uid_of,
         on_commit=commits.ask,
         is_leader=is_leader,
         metrics=series.heartbeats,
+        agents=Agents(
+            tokens,
+            account=f"system:serviceaccount:{settings.namespace}:{AGENT}",
+            on_inside=copies.discovery.inside_told,
+            is_leader=is_leader,
+            metrics=series.heartbeats,
+        ),
     )
 
 

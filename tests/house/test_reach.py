@@ -23,8 +23,8 @@ def test_the_operator_opens_connections_in_one_file_alone() -> None:
     assert found == {DOOR}, f"only {DOOR} may call out: {sorted(found)}"
 
 
-def test_agents_open_connections_to_each_other_in_one_file_alone() -> None:
-    assert _calling_out(AGENT) == {f"{AGENT}/prober.py"}
+def test_agents_open_connections_to_each_other_and_to_the_operator_in_one_file_each() -> None:
+    assert _calling_out(AGENT) == {f"{AGENT}/prober.py", f"{AGENT}/telling.py"}
 
 
 def test_no_field_of_ours_names_another_namespace_or_an_address() -> None:

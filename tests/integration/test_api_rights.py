@@ -100,7 +100,25 @@ def test_the_operator_may_not_do_what_it_has_no_need_of(
     assert not allowed, f"{allowed} {what}"
 
 
-def _may(client: ApiClient, verb: str, *, group: str, what: str, namespace: str) -> bool:
+def test_agents_are_taken_and_have_no_rights(may: May, control_plane: ControlPlane) -> None:
+    agents = str(ROOT / "deploy/agents")
+    answer = control_plane.kubectl("apply", "--dry-run=server", "-o", "name", "-f", agents)
+    assert answer.split() == ["serviceaccount/railwright-agent", "daemonset.apps/railwright-agent"]
+    with contextlib.closing(control_plane.client()) as client:
+        for verb, group, what in (
+            ("list", "", "nodes"),
+            ("get", "", "pods"),
+            ("get", OURS, "fabrics"),
+            ("create", "authentication.k8s.io", "tokenreviews"),
+        ):
+            user = f"system:serviceaccount:{OWN}:railwright-agent"
+            asked = _may(client, verb, group=group, what=what, namespace=OWN, user=user)
+            assert not asked, f"{verb} {what}"
+
+
+def _may(
+    client: ApiClient, verb: str, *, group: str, what: str, namespace: str, user: str = USER
+) -> bool:
     resource, _, subresource = what.partition("/")
     attributes = {
         "verb": verb,
@@ -112,6 +130,6 @@ def _may(client: ApiClient, verb: str, *, group: str, what: str, namespace: str)
     body = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
-        "spec": {"user": USER, "resourceAttributes": attributes},
+        "spec": {"user": user, "resourceAttributes": attributes},
     }
     return bool(client.post(REVIEWS, body)["status"]["allowed"])

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from railwright import wire
-from railwright_operator.heartbeats import server, tokens
+from railwright_operator.heartbeats import messages, server, tokens
 from railwright_operator.kube import errors
 from railwright_testbed import ControlPlane
 from worlds import heartbeats, shell
@@ -214,7 +214,7 @@ async def test_a_compressed_body_is_not_opened(world: Heartbeats) -> None:
 async def test_a_body_that_drips_is_given_up(
     world: Heartbeats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "BODY_DEADLINE_S", 0.2)
+    monkeypatch.setattr(messages, "BODY_DEADLINE_S", 0.2)
     reader, writer = await asyncio.open_connection(*world.address)
     writer.write(b"POST /v1/beat HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
     answer = await asyncio.wait_for(reader.readline(), shell.DEADLINE_S)

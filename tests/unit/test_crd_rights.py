@@ -7,6 +7,8 @@ from typing import Any
 import yaml
 
 from house import tree
+from railwright_api import names
+from railwright_operator.wiring import AGENT
 
 Document = dict[str, Any]
 
@@ -105,3 +107,26 @@ def test_every_role_is_bound_to_the_operator_alone() -> None:
         (one["kind"], one["metadata"]["name"], one["metadata"].get("namespace")) for one in roles()
     }
     assert bound == defined
+
+
+def test_agents_have_no_rights_and_a_token_for_the_operator_alone() -> None:
+    text = (tree.ROOT / "deploy/agents/agent.yaml").read_text(encoding="utf-8")
+    account, agents = yaml.safe_load_all(text)
+    assert account["kind"] == "ServiceAccount"
+    assert account["metadata"]["name"] == AGENT
+    assert account["automountServiceAccountToken"] is False
+    spec = agents["spec"]["template"]["spec"]
+    assert spec["serviceAccountName"] == AGENT
+    assert spec["automountServiceAccountToken"] is False
+    (token,) = [
+        source["serviceAccountToken"]
+        for volume in spec["volumes"]
+        for source in volume.get("projected", {}).get("sources", [])
+    ]
+    assert token["audience"] == names.GROUP
+    (container,) = spec["containers"]
+    context = container["securityContext"]
+    assert context["capabilities"] == {"drop": ["ALL"]}
+    assert not context["allowPrivilegeEscalation"]
+    assert not [volume for volume in spec["volumes"] if "hostPath" in volume]
+    assert not [each for each in DOCUMENTS if AGENT in str(each.get("subjects"))]

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 from dataclasses import replace
 
 import pytest
 
+from railwright_operator import discovery
 from railwright_operator.discovery import Discovery
 from railwright_operator.watch.files import FilesRecord
 from railwright_operator.watch.site import Site
-from railwright_topology.sources import labels
+from railwright_topology.accounts import Basis
+from railwright_topology.parts import Kind, Look, Part
+from railwright_topology.sources import insides, labels
 from railwright_topology.sources.formats import File
+from railwright_topology.sources.insides import Document
+from railwright_topology.wiring import WiringError
 from worlds import observing
 
 BLOCK, RACK = labels.OWN_LEVELS
@@ -24,7 +30,8 @@ class Site4:
     """Four nodes, and a ConfigMap named site."""
 
     def __init__(self, **labelled: str) -> None:
-        self.discovery = Discovery(Site(), wake=lambda: None)
+        self.awake = asyncio.Event()
+        self.discovery = Discovery(Site(), wake=self.awake.set)
         self.given: FilesRecord | None = None
         self.nodes = {name: observing.node_record(name) for name in ("n0", "n1", "n2", "n3")}
         for name in self.nodes:
@@ -41,6 +48,12 @@ class Site4:
         new = FilesRecord("uid", "site", (File("site", name, content),), rv=1)
         self.discovery.files_changed(self.given, new)
         self.given = new
+
+    async def gathered(self) -> None:
+        """Once what agents told counts."""
+        await self.awake.wait()
+        self.awake.clear()
+        await self.discovery.refresh()
 
     async def places(self) -> dict[str, tuple[str, ...]]:
         await self.discovery.read_files()
@@ -168,3 +181,70 @@ async def test_nothing_is_put_together_again_where_nothing_changed() -> None:
     site.discovery.node_changed(node, replace(node, ready=False))
     await site.places()
     assert site.discovery.found is before
+
+
+LOOK = Look("sysfs", Basis.SEEN, (Part("gpu", Kind.ACCELERATOR),))
+OTHER = Look("sysfs", Basis.SEEN, (Part("npu", Kind.ACCELERATOR),))
+
+
+def document(*looks: Look) -> str:
+    return insides.written(Document(looks))
+
+
+async def test_what_an_agent_tells_of_a_node_joins_the_fabric(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(discovery, "GATHERED_S", 0.0)
+    site = Site4()
+    await site.places()
+    for node in ("n0", "n1"):
+        assert await site.discovery.inside_told(node, document(LOOK))
+    await site.gathered()
+    found = site.discovery.found.fabric
+    assert [*found.insides] == ["n0", "n1"]
+    assert found.insides["n0"] is found.insides["n1"]
+    assert await site.discovery.inside_told("n1", document(OTHER))
+    await site.gathered()
+    after = site.discovery.found.fabric
+    assert after.insides["n0"] is found.insides["n0"]
+    assert after.insides["n1"].parts[0].id == "npu"
+
+
+async def test_a_node_that_is_not_there_is_not_told_of_and_one_that_goes_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(discovery, "GATHERED_S", 0.0)
+    site = Site4()
+    assert not await site.discovery.inside_told("elsewhere", document(LOOK))
+    assert await site.discovery.inside_told("n0", document(LOOK))
+    await site.gathered()
+    site.discovery.node_changed(site.nodes["n0"], None)
+    await site.discovery.refresh()
+    assert not site.discovery.found.fabric.insides
+    assert not site.discovery.found.fabric.strangers
+
+
+async def test_a_document_that_breaks_a_rule_leaves_what_was_said_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(discovery, "GATHERED_S", 0.0)
+    site = Site4()
+    await site.discovery.inside_told("n0", document(LOOK))
+    with pytest.raises(WiringError, match="agents, line 1: version: this is read: 1"):
+        await site.discovery.inside_told("n0", "{}")
+    await site.gathered()
+    assert site.discovery.found.fabric.insides["n0"].parts[0].id == "gpu"
+
+
+async def test_documents_that_come_one_after_the_other_count_together() -> None:
+    wakes: list[bool] = []
+    discovered = Discovery(Site(), wake=lambda: wakes.append(True))
+    for name in ("n0", "n1"):
+        discovered.node_changed(None, observing.node_record(name))
+    await discovered.refresh()
+    before = discovered.found
+    for name in ("n0", "n1"):
+        await discovered.inside_told(name, document(LOOK))
+    await discovered.refresh()
+    assert discovered.found is before
+    assert not wakes

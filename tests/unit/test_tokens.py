@@ -38,7 +38,7 @@ class Reviewer:
     async def beat(self, token: str, peer: str) -> int:
         """The status it is refused with, 200 if it is not."""
         try:
-            await self.tokens.pod_uid(token, audience=AUDIENCE, peer=peer)
+            await self.tokens.bearer(token, audience=AUDIENCE, peer=peer)
         except RefusedError as error:
             return error.status
         return 200

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,17 +17,25 @@ from prometheus_client import CollectorRegistry
 
 from railwright import wire
 from railwright_operator import metrics
+from railwright_operator.heartbeats.agents import Agents
 from railwright_operator.heartbeats.server import HeartbeatServer
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.tokens import Tokens
 from railwright_operator.kube import bodies, paths
 from railwright_operator.kube.client import Api
+from railwright_operator.kube.errors import AlreadyExistsError
+from railwright_topology.sources import insides
+from railwright_topology.sources.insides import Document
 from worlds import shell
 
+AGENT = "railwright-agent"
 JOB = "0b1f5a5e-0000-4000-8000-000000000001"
 ATTEMPT = 1
 TOKEN_LIFE_S = 600
 """The shortest that an API server gives."""
+
+
+_numbers = itertools.count(1)
 
 
 def audience(job_uid: str) -> str:
@@ -50,6 +60,9 @@ class Heartbeats:
     records: asyncio.Event = field(default_factory=asyncio.Event)
     revokes_while_committing: bool = False
     leads: bool = True
+    nodes: set[str] = field(default_factory=set)
+    insides: dict[str, Document] = field(default_factory=dict)
+    """Of nodes that are known, what their agents said."""
     address: tuple[str, int] = ("", 0)
 
     def pod_uid_of(self, job_uid: str, attempt: int, node_rank: int) -> str | None:
@@ -63,6 +76,36 @@ class Heartbeats:
             self.sessions.revoke(job_uid, attempt)
         self.commits.append((job_uid, attempt, step))
 
+    async def on_inside(self, node: str, text: str) -> bool:
+        document = insides.parse(text)
+        if node in self.nodes:
+            self.insides[node] = document
+        return node in self.nodes
+
+    @property
+    def account(self) -> str:
+        return f"system:serviceaccount:{self.namespace}:{AGENT}"
+
+    async def agents_token(
+        self, node: str, *, audience: str = "railwright.dev", account: str = AGENT
+    ) -> str:
+        """A token of an agent's pod on this node, as the kubelet would mount it."""
+        with contextlib.suppress(AlreadyExistsError):
+            await self.api.create(
+                f"/api/v1/namespaces/{self.namespace}/serviceaccounts",
+                {"metadata": {"name": account}},
+            )
+        pod = shell.pod(f"agent-{next(_numbers)}")
+        pod["spec"] |= {"serviceAccountName": account} | ({"nodeName": node} if node else {})
+        made = await self.api.create(paths.pods(self.namespace), pod)
+        name, uid = made["metadata"]["name"], made["metadata"]["uid"]
+        spec = {
+            "audiences": [audience],
+            "expirationSeconds": TOKEN_LIFE_S,
+            "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": name, "uid": uid},
+        }
+        return await self.token_of(spec, account=account)
+
     async def token(self, pod: str, uid: str, *, audience_of: str = JOB) -> str:
         """A token bound to this pod, as the kubelet would mount it."""
         spec = {
@@ -72,8 +115,8 @@ class Heartbeats:
         }
         return await self.token_of(spec)
 
-    async def token_of(self, spec: dict[str, Any]) -> str:
-        path = f"/api/v1/namespaces/{self.namespace}/serviceaccounts/default/token"
+    async def token_of(self, spec: dict[str, Any], *, account: str = "default") -> str:
+        path = f"/api/v1/namespaces/{self.namespace}/serviceaccounts/{account}/token"
         return str((await self.api.create(path, {"spec": spec}))["status"]["token"])
 
     async def make_pod(self, name: str) -> str:
@@ -120,14 +163,22 @@ async def listening(api: Api, namespace: str) -> AsyncIterator[Heartbeats]:
         world = Heartbeats(api, namespace, registry, sessions, http)
         world.records.set()
         world.pods = {rank: await world.make_pod(f"pod-{rank}") for rank in (0, 1)}
+        tokens = Tokens(api, metrics=series, clock=time.monotonic)
         server = HeartbeatServer(
             sessions,
-            Tokens(api, metrics=series, clock=time.monotonic),
+            tokens,
             audience_of=audience,
             pod_uid_of=world.pod_uid_of,
             on_commit=world.on_commit,
             is_leader=lambda: world.leads,
             metrics=series,
+            agents=Agents(
+                tokens,
+                account=world.account,
+                on_inside=world.on_inside,
+                is_leader=lambda: world.leads,
+                metrics=series,
+            ),
         )
         world.address = await server.start("127.0.0.1", 0)
         try:

@@ -1,6 +1,6 @@
 """`python -m railwright_agent serve` answers probes, `survey NODES` sends the agents to each other
-and prints where their nodes stand, as probes.json, and `inside` prints what this machine shows of
-its own inside.
+and prints where their nodes stand, as probes.json. `inside` prints what this machine shows of its
+own inside, and `tell` tells the operator, until it is stopped.
 """
 
 from __future__ import annotations
@@ -8,13 +8,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import functools
+import random
 import sys
+import time
 from pathlib import Path
 
-from railwright_agent import inside, prober
+from railwright_agent import inside, prober, telling
 from railwright_agent.handshake import ProbeError
 from railwright_agent.inside import Given
 from railwright_agent.responder import Responder
+from railwright_agent.telling import Teller, TellingError
 from railwright_topology.sources import insides
 
 PORT = 7946
@@ -30,12 +33,15 @@ def main() -> int:
         if arguments.command == "inside":
             print(insides.written(inside.gather(_given(arguments))))
             return 0
+        if arguments.command == "tell":
+            teller = Teller(arguments.operator, Path(arguments.token_file), _given(arguments))
+            telling.run(teller, pause=time.sleep, rng=random.Random(), say=_say)  # noqa: S311
         token = Path(arguments.token_file).read_bytes().strip()
         if arguments.command == "serve":
             asyncio.run(_serve(token, arguments.bind, arguments.port))
         else:
             print(_surveyed(token, arguments))
-    except (ProbeError, OSError) as error:
+    except (ProbeError, TellingError, OSError) as error:
         _say(error)
         return 1
     except KeyboardInterrupt:
@@ -60,9 +66,13 @@ def _arguments() -> argparse.Namespace:
         help="fill each domain's uplinks too: how many of its nodes can send out of it at once",
     )
     own = commands.add_parser("inside", help="print what this machine shows of its inside")
-    own.add_argument("--root", default="/", help="where the machine's file system is")
-    own.add_argument("--description", help="a file in which its site describes it")
-    own.add_argument("--nccl-topology", help="a file that NCCL wrote, or that a cloud gives")
+    tell = commands.add_parser("tell", help="tell the operator what it shows")
+    tell.add_argument("--operator", required=True, help="where it listens, http://ADDRESS:PORT")
+    tell.add_argument("--token-file", required=True, help="a token for the operator alone")
+    for command in (own, tell):
+        command.add_argument("--root", default="/", help="where the machine's file system is")
+        command.add_argument("--description", help="a file in which its site describes it")
+        command.add_argument("--nccl-topology", help="a file that NCCL wrote or a cloud gives")
     for command in (serve, survey):
         command.add_argument("--port", type=int, default=PORT)
         command.add_argument("--token-file", required=True, help="what all agents share")

@@ -1,4 +1,5 @@
-"""The HTTP server that launchers speak to: ``railwright.wire`` messages, one POST each.
+"""The HTTP server that launchers and agents speak to. Launchers send ``railwright.wire`` messages,
+one POST each; what agents send is in ``agents``.
 
 Everything that comes in is hostile until shown otherwise: bodies are read up to 16 KiB within a
 deadline and never decompressed, a connection that has not sent a whole head in time is closed, and
@@ -13,25 +14,22 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-import orjson
 from aiohttp import web
 
 from railwright import wire
-from railwright_operator.heartbeats import refusals
+from railwright_operator.heartbeats import agents, messages, refusals
+from railwright_operator.heartbeats.agents import Agents
 from railwright_operator.heartbeats.refusals import RefusedError
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.tokens import Tokens
 from railwright_operator.kube.errors import RequestFailed
-from railwright_operator.kube.lines import TooLargeError, bounded
 from railwright_operator.metrics import HeartbeatMetrics
 
 logger = logging.getLogger(__name__)
 
-BODY_DEADLINE_S = 5.0
 HEAD_DEADLINE_S = 15.0
 COMMIT_DEADLINE_S = 8.0
 AT_ONCE_MAX = 2048
-RETRY_AFTER_S = 1
 
 PodUidOf = Callable[[str, int, int], str | None]
 """The UID of the live pod of (job UID, attempt, node rank); None when there is none."""
@@ -45,7 +43,7 @@ Kind = TypeVar("Kind", wire.Register, wire.Beat, wire.Commit)
 
 
 class HeartbeatServer:
-    """Listens for launchers. ``audience_of`` names the audience of a job's tokens by its UID."""
+    """Listens for both. ``audience_of`` names the audience of a job's tokens by its UID."""
 
     def __init__(
         self,
@@ -57,6 +55,7 @@ class HeartbeatServer:
         on_commit: OnCommit,
         is_leader: Callable[[], bool],
         metrics: HeartbeatMetrics,
+        agents: Agents,
     ) -> None:
         self._sessions = sessions
         self._tokens = tokens
@@ -65,6 +64,7 @@ class HeartbeatServer:
         self._on_commit = on_commit
         self._is_leader = is_leader
         self._metrics = metrics
+        self._agents = agents
         self._at_once = 0
         self._runner: web.AppRunner | None = None
 
@@ -75,6 +75,7 @@ class HeartbeatServer:
         application.router.add_post("/v1/register", self._register)
         application.router.add_post("/v1/beat", self._beat)
         application.router.add_post("/v1/commit", self._commit)
+        application.router.add_post(agents.PATH, self._agents.handle)
         self._runner = web.AppRunner(
             application,
             access_log=None,
@@ -156,9 +157,9 @@ class HeartbeatServer:
                 raise RefusedError(refusals.LATER, "too many messages at once")
             if not self._is_leader():
                 raise RefusedError(refusals.LATER, "this operator is not the leader")
-            message = wire.decode(kind, await _body(request))
+            message = wire.decode(kind, await messages.body(request, wire.MESSAGE_BYTES_MAX))
             pod_uid = await self._identify(request, message.member)
-            return _json(200, wire.encode(await act(message, pod_uid)))
+            return messages.answer(200, wire.encode(await act(message, pod_uid)))
         except wire.WireError as error:
             return _refused(kind, RefusedError(refusals.MALFORMED, str(error)))
         except RefusedError as error:
@@ -167,54 +168,25 @@ class HeartbeatServer:
     async def _identify(self, request: web.Request, member: wire.Member) -> str:
         """The UID of the pod that speaks, which is the one that lives at this rank now."""
         self._sessions.admit(member)
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        if scheme.lower() != "bearer":
-            raise RefusedError(refusals.FORBIDDEN, "no bearer token")
-        shown = await self._tokens.pod_uid(
-            token.strip(),
+        bearer = await self._tokens.bearer(
+            messages.bearer_token(request),
             audience=self._audience_of(member.job_uid),
             peer=request.remote or "",
         )
+        shown = bearer.pod_uid
         if shown != self._pod_uid_of(member.job_uid, member.attempt, member.node_rank):
             raise RefusedError(refusals.FORBIDDEN, "the token is not of the pod of this rank")
         return shown
 
 
-async def _body(request: web.Request) -> bytes:
-    """The body, bounded in size and time; raises RefusedError."""
-    if request.headers.get("Content-Encoding", "identity") != "identity":
-        raise RefusedError(refusals.UNSUPPORTED, "Content-Encoding is not supported")
-    if (request.content_length or 0) > wire.MESSAGE_BYTES_MAX:
-        raise RefusedError(
-            refusals.TOO_LARGE,
-            f"{request.content_length} bytes, expected at most {wire.MESSAGE_BYTES_MAX}",
-        )
-    try:
-        async with asyncio.timeout(BODY_DEADLINE_S):
-            return await bounded(request.content, wire.MESSAGE_BYTES_MAX)
-    except TimeoutError as error:
-        reason = f"the body took longer than {BODY_DEADLINE_S} s"
-        raise RefusedError(refusals.TOO_SLOW, reason) from error
-    except TooLargeError as error:
-        raise RefusedError(refusals.TOO_LARGE, str(error)) from error
-
-
 def _refused(kind: type[Spoken], error: RefusedError) -> web.Response:
     """The refusal; one that means "stop" is the answer that this kind of message expects."""
     if error.status != refusals.STOP:
-        response = _json(error.status, orjson.dumps({"error": error.reason}))
-        if error.status in (refusals.LATER, refusals.TOO_EARLY):
-            response.headers["Retry-After"] = str(RETRY_AFTER_S)
-        # A launcher that reached a standby through a Service must get another chance to choose.
-        if error.status in (refusals.LATER, refusals.TOO_SLOW, refusals.TOO_LARGE):
-            response.force_close()
-        return response
+        return messages.refusal(error)
     if kind is wire.Register:
-        return _json(error.status, wire.encode(wire.Registered(wire.Order.STOP)))
-    if kind is wire.Beat:
-        return _json(error.status, wire.encode(wire.BeatAnswer(wire.Order.STOP, error.reason)))
-    return _json(error.status, wire.encode(wire.CommitAnswer(granted=False, reason=error.reason)))
-
-
-def _json(status: int, body: bytes) -> web.Response:
-    return web.Response(status=status, body=body, content_type="application/json")
+        stop = wire.encode(wire.Registered(wire.Order.STOP))
+    elif kind is wire.Beat:
+        stop = wire.encode(wire.BeatAnswer(wire.Order.STOP, error.reason))
+    else:
+        stop = wire.encode(wire.CommitAnswer(granted=False, reason=error.reason))
+    return messages.answer(error.status, stop)

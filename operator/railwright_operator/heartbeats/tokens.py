@@ -34,13 +34,24 @@ PEER_REVIEWS_AT_ONCE = 200.0
 PEERS_MAX = 65_536
 TOKEN_BYTES_MAX = 8192
 POD_UID = "authentication.kubernetes.io/pod-uid"
+NODE_NAME = "authentication.kubernetes.io/node-name"
 
 _Key = tuple[bytes, str]
 
 
 @dataclass(frozen=True, slots=True)
+class Bearer:
+    """Whose a token is: the pod that it is bound to, its account, and the node that the pod was
+    bound to when the token was made; empty where it was bound to none."""
+
+    pod_uid: str
+    user: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
 class _Answer:
-    pod_uid: str | None
+    bearer: Bearer | None
     until_s: float
 
 
@@ -66,8 +77,8 @@ class Tokens:
     def __repr__(self) -> str:
         return f"<Tokens answers={len(self._answers)} peers={len(self._peers)}>"
 
-    async def pod_uid(self, token: str, *, audience: str, peer: str) -> str:
-        """The UID of the pod that this token is bound to, if it is good for this audience.
+    async def bearer(self, token: str, *, audience: str, peer: str) -> Bearer:
+        """Whose this token is, if it is good for this audience and bound to a pod.
 
         ``peer`` is who connects. Raises RefusedError: FORBIDDEN, or LATER when nobody can say now.
         """
@@ -79,9 +90,9 @@ class Tokens:
             self._spend(peer)
             answer = await self._review(token, audience)
             self._keep(key, answer)
-        if answer.pod_uid is None:
-            raise RefusedError(refusals.FORBIDDEN, "the token is not good for this job")
-        return answer.pod_uid
+        if answer.bearer is None:
+            raise RefusedError(refusals.FORBIDDEN, "the token is not good for this")
+        return answer.bearer
 
     async def _review(self, token: str, audience: str) -> _Answer:
         try:
@@ -94,10 +105,10 @@ class Tokens:
         except (RequestFailed, TimeoutError) as error:
             self._metrics.token_reviews.labels("unanswered").inc()
             raise RefusedError(refusals.LATER, "the token cannot be checked now") from error
-        pod_uid = _bound_pod(raw, audience)
-        self._metrics.token_reviews.labels("refused" if pod_uid is None else "good").inc()
-        kept_s = REFUSAL_KEPT_S if pod_uid is None else KEPT_S
-        return _Answer(pod_uid, self._clock() + kept_s)
+        bearer = _bearer(raw, audience)
+        self._metrics.token_reviews.labels("refused" if bearer is None else "good").inc()
+        kept_s = REFUSAL_KEPT_S if bearer is None else KEPT_S
+        return _Answer(bearer, self._clock() + kept_s)
 
     def _keep(self, key: _Key, answer: _Answer) -> None:
         self._answers[key] = answer
@@ -119,10 +130,17 @@ class Tokens:
         held.left -= 1.0
 
 
-def _bound_pod(review: Any, audience: str) -> str | None:
-    """The pod's UID if the review says yes for this audience, and the token is bound to a pod."""
+def _bearer(review: Any, audience: str) -> Bearer | None:
+    """Whose it is, if the review says yes for this audience, and the token is bound to a pod."""
     status = review.get("status", {})
     if not status.get("authenticated") or audience not in (status.get("audiences") or ()):
         return None
-    uids: list[str] = (status.get("user", {}).get("extra") or {}).get(POD_UID) or []
-    return str(uids[0]) if len(uids) == 1 else None
+    user = status.get("user", {})
+    extra = user.get("extra") or {}
+    uids: list[str] = extra.get(POD_UID) or []
+    nodes: list[str] = extra.get(NODE_NAME) or []
+    if len(uids) != 1:
+        return None
+    return Bearer(
+        str(uids[0]), str(user.get("username") or ""), str(nodes[0]) if len(nodes) == 1 else ""
+    )

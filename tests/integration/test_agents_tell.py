@@ -1,0 +1,99 @@
+"""Agents tell of their nodes, with tokens that a real API server issues and reviews."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from railwright import wire
+from railwright_operator.heartbeats import agents
+from railwright_testbed import ControlPlane
+from railwright_topology.accounts import Basis
+from railwright_topology.parts import Kind, Look, Part
+from railwright_topology.sources import insides
+from railwright_topology.sources.insides import Document
+from worlds import heartbeats, shell
+from worlds.heartbeats import ATTEMPT, JOB, Heartbeats
+
+DOCUMENT = Document((Look("sysfs", Basis.SEEN, (Part("gpu", Kind.ACCELERATOR),)),))
+TEXT = insides.written(DOCUMENT).encode()
+
+
+@pytest.fixture
+async def world(control_plane: ControlPlane, namespace: str) -> AsyncIterator[Heartbeats]:
+    async with (
+        shell.api(shell.connect(control_plane)) as api,
+        heartbeats.listening(api, namespace) as listening,
+    ):
+        listening.nodes = {"n0", "n1"}
+        yield listening
+
+
+async def test_an_agent_tells_of_the_node_that_its_token_names(world: Heartbeats) -> None:
+    for node in ("n0", "n1"):
+        token = await world.agents_token(node)
+        assert await world.say(agents.PATH, token, TEXT) == (200, {})
+    assert world.insides == {"n0": DOCUMENT, "n1": DOCUMENT}
+
+
+async def test_who_is_no_agent_on_a_node_is_refused(world: Heartbeats) -> None:
+    refused = {
+        "of another account": await world.agents_token("n0", account="somebody"),
+        "for another audience": await world.agents_token("n0", audience=heartbeats.audience(JOB)),
+        "of a pod on no node": await world.agents_token(""),
+        "of a launcher": await world.token("pod-0", world.pods[0]),
+        "of no pod": await world.token_of({"audiences": ["railwright.dev"]}, account="somebody"),
+        "none": "nonsense",
+    }
+    for whose, token in refused.items():
+        assert (await world.say(agents.PATH, token, TEXT))[0] == 403, whose
+    assert (await world.post(agents.PATH, TEXT))[0] == 403
+    assert not world.insides
+
+
+async def test_an_agent_may_not_speak_for_a_launcher(world: Heartbeats) -> None:
+    token = await world.agents_token("n0")
+    beat = wire.Beat(wire.Member(JOB, ATTEMPT, 0), sequence=1, running=1, exited=0)
+    assert (await world.say("/v1/beat", token, beat))[0] == 403
+
+
+async def test_what_is_no_document_is_refused_with_its_rule(world: Heartbeats) -> None:
+    token = await world.agents_token("n0")
+    status, answer = await world.say(agents.PATH, token, b'{"version": 9}')
+    assert (status, answer["error"]) == (400, "agents, line 1: version: this is read: 1")
+    assert (await world.say(agents.PATH, token, b"\xff"))[0] == 400
+    large = b" " * (agents.BODY_BYTES_MAX + 1)
+    assert (await world.say(agents.PATH, token, large))[0] == 413
+    assert not world.insides
+
+
+async def test_a_standby_and_one_that_does_not_know_the_node_yet_ask_for_it_later(
+    world: Heartbeats,
+) -> None:
+    stranger = await world.agents_token("elsewhere")
+    assert (await world.say(agents.PATH, stranger, TEXT))[0] == 503
+    world.leads = False
+    token = await world.agents_token("n0")
+    assert (await world.say(agents.PATH, token, TEXT))[0] == 503
+    assert not world.insides
+
+
+async def test_the_real_agent_tells_of_this_machine(world: Heartbeats, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(await world.agents_token("n1"))
+    url = f"http://{world.address[0]}:{world.address[1]}"
+    command = [sys.executable, "-m", "railwright_agent", "tell"]
+    options = [f"--operator={url}", f"--token-file={file}"]
+    agent = await asyncio.create_subprocess_exec(*command, *options)
+    try:
+        await shell.until(lambda: world.insides, "the document of an agent")
+    finally:
+        agent.terminate()
+        await agent.wait()
+    assert {*world.insides} == {"n1"}
+    sources = {look.source for look in world.insides["n1"].looks}
+    assert sources <= {"sysfs", "hwloc", "nvidia-smi", "KFD"}

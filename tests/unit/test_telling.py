@@ -1,0 +1,114 @@
+"""An agent tells what it sees when it changes, now and then, and again after a refusal."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from railwright_agent import telling
+from railwright_agent.inside import Given
+from railwright_agent.telling import RefusedError, Teller, TellingError
+from railwright_topology.sources import insides
+from worlds import machine_files, machines
+
+
+class EnoughError(Exception):
+    """The test has seen what it wanted."""
+
+
+class Scripted(Teller):
+    """Takes documents, or refuses them, as it is told to."""
+
+    taken: list[str]
+    refusals: int
+
+    def __new__(cls, *_: object) -> Scripted:
+        made = super().__new__(cls)
+        object.__setattr__(made, "taken", [])
+        object.__setattr__(made, "refusals", 0)
+        return made
+
+    def tell(self, document: str) -> None:
+        if self.refusals:
+            object.__setattr__(self, "refusals", self.refusals - 1)
+            raise RefusedError("503 later")
+        self.taken.append(document)
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    machine_files.write_sysfs(tmp_path, machine_files.sysfs(machines.planted(Random(3))))
+    monkeypatch.setenv("PATH", "")
+    return tmp_path
+
+
+def run(
+    teller: Teller, rounds: int, each: Callable[[int], object] = lambda _: None
+) -> tuple[list[float], list[str]]:
+    """So many pauses, and what was said."""
+    pauses: list[float] = []
+    said: list[str] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        each(len(pauses))
+        if len(pauses) == rounds:
+            raise EnoughError
+
+    with pytest.raises(EnoughError):
+        telling.run(teller, pause=pause, rng=Random(0), say=said.append)
+    return pauses, said
+
+
+def test_what_does_not_change_is_told_every_few_looks(root: Path) -> None:
+    teller = Scripted("http://x", root / "token", Given(root))
+    pauses, said = run(teller, 2 * telling.TELL_EVERY + 1)
+    assert len(teller.taken) == 3
+    assert len({*teller.taken}) == 1
+    assert not said
+    assert all(0.5 * telling.LOOK_S <= pause <= 1.5 * telling.LOOK_S for pause in pauses)
+
+
+def test_what_changes_is_told_at_the_next_look(root: Path) -> None:
+    teller = Scripted("http://x", root / "token", Given(root))
+    port = next(iter((root / "sys/class/infiniband").iterdir())) / "ports/1/state"
+
+    def unplug(pause: int) -> None:
+        if pause == 1:
+            port.write_text("1: DOWN")
+
+    run(teller, 2, unplug)
+    before, after = (insides.parse(text).looks[0].parts for text in teller.taken)
+    assert [part.up for part in before].count(False) == 0
+    assert [part.up for part in after].count(False) == 1
+
+
+def test_after_a_refusal_it_is_tried_again_sooner_and_then_less_and_less_often(root: Path) -> None:
+    teller = Scripted("http://x", root / "token", Given(root))
+    object.__setattr__(teller, "refusals", 12)
+    pauses, said = run(teller, 13)
+    assert len(teller.taken) == 1
+    assert said == ["not told: 503 later"] * 12
+    assert pauses[0] <= 1.5 * telling.AGAIN_S
+    assert max(pauses) <= 1.5 * telling.AGAIN_S_MAX
+
+
+@pytest.mark.parametrize("operator", ["", "operator:8470", "ftp://x", "http://", "http://x:port"])
+def test_an_address_that_is_none_is_refused_at_once(operator: str, root: Path) -> None:
+    with pytest.raises(TellingError, match="expected http://ADDRESS:PORT"):
+        Teller(operator, root / "token", Given(root)).tell("{}")
+
+
+def test_an_operator_that_is_not_there_and_a_token_that_is_not_are_tried_again(root: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    teller = Teller(f"http://127.0.0.1:{port}", root / "token", Given(root))
+    with pytest.raises(RefusedError, match="FileNotFoundError"):
+        teller.tell("{}")
+    (root / "token").write_text("token")
+    with pytest.raises(RefusedError, match="ConnectionRefusedError"):
+        teller.tell("{}")

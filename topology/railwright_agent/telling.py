@@ -1,0 +1,103 @@
+"""The operator is told what this machine shows of its inside: when it changes, and now and then.
+
+It is told again though nothing changed, as an operator that begins knows nothing. Who it is of is
+not in what is sent: the token says on which node this runs.
+"""
+
+from __future__ import annotations
+
+import http.client
+import random
+import urllib.parse
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from railwright_agent import inside
+from railwright_agent.inside import Given
+from railwright_topology.sources import insides
+
+PATH = "/v1/inside"
+TIMEOUT_S = 10.0
+LOOK_S = 60.0
+"""Between two looks at the machine: cables and links come and go."""
+TELL_EVERY = 3
+"""Of so many looks one is told though nothing changed. 5,000 agents are 28 requests a second."""
+AGAIN_S = 5.0
+AGAIN_S_MAX = 60.0
+REASON_BYTES_MAX = 400
+
+
+class TellingError(Exception):
+    """Why nothing can ever be told, as a sentence."""
+
+
+class RefusedError(Exception):
+    """What kept the operator from taking it now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Teller:
+    """Where the operator listens, the file that the kubelet keeps a fresh token in, and where this
+    machine is looked at."""
+
+    operator: str
+    token_file: Path
+    given: Given
+
+    def tell(self, document: str) -> None:
+        """Raises RefusedError where it is not taken, TellingError where it cannot be sent at all.
+
+        A connection for each: the next may reach the replica that leads by then.
+        """
+        connection = _connection(self.operator)
+        try:
+            token = self.token_file.read_text(encoding="utf-8").strip()
+            headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+            connection.request("POST", PATH, document.encode(), headers)
+            response = connection.getresponse()
+            reason = response.read(REASON_BYTES_MAX).decode(errors="replace")
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise RefusedError(f"{type(error).__name__}: {error}") from error
+        finally:
+            connection.close()
+        if response.status != http.client.OK:
+            raise RefusedError(f"{response.status} {reason!r}")
+
+
+def _connection(operator: str) -> http.client.HTTPConnection:
+    try:
+        parts = urllib.parse.urlsplit(operator)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if host is None or parts.scheme not in ("http", "https"):
+        raise TellingError(f"--operator {operator!r}: expected http://ADDRESS:PORT")
+    secure = parts.scheme == "https"
+    kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+    return kind(host, port, timeout=TIMEOUT_S)
+
+
+def run(
+    teller: Teller,
+    *,
+    pause: Callable[[float], object],
+    rng: random.Random,
+    say: Callable[[str], object],
+) -> None:
+    """Look, tell, and ``pause`` for some seconds, for ever. Pauses are spread: agents start
+    together."""
+    told, looks, failures = "", 0, 0
+    while True:
+        document = insides.written(inside.gather(teller.given))
+        looks += 1
+        if document != told or looks >= TELL_EVERY:
+            try:
+                teller.tell(document)
+            except RefusedError as refused:
+                say(f"not told: {refused}")
+                failures += 1
+                pause(rng.uniform(0.5, 1.5) * min(AGAIN_S_MAX, AGAIN_S * 2 ** min(failures, 8) / 2))
+                continue
+            told, looks, failures = document, 0, 0
+        pause(rng.uniform(0.5, 1.5) * LOOK_S)
