@@ -3,9 +3,9 @@
 Each source tells of the same uneven sites, under scrambled names; ``correct`` is the share of
 (node, tier) whose company is as it was planted, or of the facts inside of a node. A three-layer
 Clos of eight rails is cabled in ibsim and looked at by the real ibnetdiscover. Then labels and a
-plan of that Clos are falsified; each false node must be told as a conflict, and no other. Last,
-agents in network namespaces behind shaped links probe each other: ``probe_ari`` is the adjusted
-Rand index of what they find, worst of the tiers.
+plan of that Clos are falsified, and descriptions of machines; each falsehood must be told as a
+conflict, and nothing else. Last, agents in network namespaces behind shaped links probe each other:
+``probe_ari`` is the adjusted Rand index of what they find, worst of the tiers.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ def main() -> None:
         "correct": _correct(_clos_site(), [network]),
     }
     _say(f"{len(hosts)} hosts cabled")
-    planted, found, invented = _falsified(network, sorted(hosts))
+    both = _falsified(network, sorted(hosts)), told_machines.falsified(MACHINES)
+    planted, found, invented = map(sum, zip(*both, strict=True))
     nodes, ari, fraction = _probed()
     print(
         json.dumps(

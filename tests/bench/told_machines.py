@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from railwright_agent import kernel
 from railwright_topology import inside
@@ -41,6 +42,41 @@ def told(machines_count: int) -> Iterator[tuple[str, int, float]]:
         shares = [_share(source, machine, read(machine)) for machine in planted]
         yield name, len(shares), min(shares)
     yield "hccl.json", *_rank_tables(machines_count)
+
+
+def falsified(count: int) -> tuple[int, int, int]:
+    """Conflicts that were planted into descriptions of machines, found, and invented."""
+    planted = found = invented = 0
+    for number in range(count):
+        chance = Random(number)
+        machine = machines.planted(chance)
+        said = machine_files.described(machine)
+        expected = {*_falsehoods(machine, said, chance)}
+        text = json.dumps({"version": 1, "kinds": [said]})
+        looks = [*_everything(machine), described.parse_own(text)]
+        conflicts = inside.of(looks).conflicts
+        seen = {(each.part, each.fact) for each in conflicts if each.source == described.SOURCE}
+        planted += len(expected)
+        found += len(seen & expected)
+        invented += len(conflicts) - len(seen & expected)
+    return planted, found, invented
+
+
+def _falsehoods(
+    machine: Machine, said: dict[str, Any], chance: Random
+) -> Iterator[tuple[str, str]]:
+    """Make a description false in a few facts, and name those."""
+    for at in chance.sample(range(len(machine.gpus)), 2):
+        said["accelerators"][at]["numa"] += 1
+        yield machine.gpus[at].address, "numa"
+    at = chance.randrange(len(machine.cards))
+    said["adapters"][at]["speed"] = "100 Gb/s"
+    yield machine.cards[at].address, "bytes_per_s"
+    if machine.links:
+        at = chance.randrange(len(machine.links))
+        said["links"][at]["count"] += 1
+        ends = sorted(machine.gpus[end].address for end in [*machine.links][at])
+        yield " and ".join(ends), "NVLink"
 
 
 def _share(source: str, machine: Machine, looks: list[Look]) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from railwright_topology import fabric, front_end, networks
 from railwright_topology.accounts import Basis
+from railwright_topology.fabric import Told
 from railwright_topology.networks import Network
 from railwright_topology.parts import Kind, Look, Looks, Part, Role
 from railwright_topology.wiring import Switch, Trunk, Uplink, Wiring
@@ -86,3 +87,11 @@ def test_an_inside_that_nobody_looked_into_anew_is_taken_over() -> None:
     after = fabric.of(HOSTS[:4], [told], before)
     assert after.insides == {host: before.insides[host] for host in HOSTS[:4]}
     assert after.insides[HOSTS[0]] is before.insides[HOSTS[0]]
+
+
+def test_a_network_whose_cables_did_not_change_is_not_derived_anew() -> None:
+    told: list[Told] = [networks.of(wiring()), looks(HOSTS)]
+    before = fabric.of(HOSTS, told)
+    after = fabric.of(HOSTS, told, before)
+    assert after.networks[0] is before.networks[0]
+    assert fabric.of(HOSTS, [told[0], looks(HOSTS[:1])], before).networks != before.networks

@@ -182,6 +182,11 @@ def test_a_matrix_without_an_inventory_names_parts_by_number_and_name() -> None:
     assert look.links == (Link(("GPU0", "GPU1"), Technology.NVLINK, 4),)
 
 
+def test_two_of_which_the_driver_does_not_know_how_near_they_are_are_left_out() -> None:
+    look = nvidia_smi.parse(MATRIX.replace("SYS", "N/A"))
+    assert look.distances == {("GPU0", "mlx5_0"): Distance.SWITCH}
+
+
 def test_older_drivers_head_their_columns_with_device_names() -> None:
     text = "\tGPU0\tmlx5_0\tCPU Affinity\nGPU0\t X \tSOC\t0-7\nmlx5_0\tSOC\t X \t\n"
     look = nvidia_smi.parse(text)

@@ -6,6 +6,7 @@ import itertools
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from worlds.machines import CONSOLE_MODEL, GPU_MODEL, LINK_MB_S, Card, Gpu, Machine, distance
 
@@ -280,7 +281,7 @@ def description(machine: Machine) -> str:
     return json.dumps({"version": 1, "kinds": [described(machine)]})
 
 
-def described(machine: Machine) -> dict[str, object]:
+def described(machine: Machine) -> dict[str, Any]:
     accelerators = [
         {"pci": g.address, "numa": g.slot.numa, "model": GPU_MODEL} for g in machine.gpus
     ]

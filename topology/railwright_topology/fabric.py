@@ -60,12 +60,13 @@ class Fabric:
 
 def of(nodes: Collection[str], told: Iterable[Told], before: Fabric | None = None) -> Fabric:
     """Put together what is told of these nodes. Pure, and the same for any order of either, and
-    for any fabric before: of that, the insides that nobody looked into anew are taken over."""
-    everything = tuple(told)
+    for any fabric before: of that, what is derived from what did not change is taken over."""
+    everything, before = tuple(told), before or Fabric()
     looks, strangers = _looks([each for each in everything if isinstance(each, Looks)], nodes)
-    insides = _insides(looks, before or Fabric())
+    insides = _insides(looks, before)
     front = _front_end(insides)
-    wired = [_rails_alone(each, front, nodes) for each in everything if isinstance(each, Network)]
+    found = (each for each in everything if isinstance(each, Network))
+    wired = [_rails_alone(each, front, nodes, before) for each in found]
     accounts = [each for each in everything if isinstance(each, Account)]
     accounts += (network.account for network in wired)
     known = _apart([_of_the_cluster(account, nodes) for account in accounts])
@@ -131,7 +132,9 @@ def _front_end(insides: Mapping[str, Inside]) -> set[Nic]:
     }
 
 
-def _rails_alone(network: Network, front: Collection[Nic], nodes: Collection[str]) -> Network:
+def _rails_alone(
+    network: Network, front: Collection[Nic], nodes: Collection[str], before: Fabric
+) -> Network:
     """Without the adapters that are known to be no rails."""
     wiring = network.wiring
     called = _called({uplink.host for uplink in wiring.uplinks}, nodes) if front else {}
@@ -141,7 +144,10 @@ def _rails_alone(network: Network, front: Collection[Nic], nodes: Collection[str
         if (called.get(uplink.host, ""), uplink.nic) in front
     }
     left = front_end.without(wiring, theirs)
-    return network if left is wiring else networks.of(left)
+    if left is wiring:
+        return network
+    same = next((each for each in before.networks if each.wiring == left), None)
+    return same or networks.of(left)
 
 
 def _links(

@@ -40,6 +40,7 @@ DISTANCES: Mapping[str, Distance] = {
     "SOC": Distance.SYSTEM,  # What older drivers call it.
 }
 
+_UNKNOWN = "N/A"
 _STEERING = re.compile(r"\x1b\[[0-9;]*m")
 _CALLED = re.compile(r"(GPU|NIC)([0-9]{1,3})|mlx[0-9]+_[0-9]+")
 _LEGEND = re.compile(r"\s+(NIC[0-9]{1,3}):\s+([\w.:-]{1,64})\s*")
@@ -160,7 +161,7 @@ def _pairs(
                 rule = f"{row.name} and {other} are {cell[:16]!r} here, and {back[:16]!r} there"
                 raise WiringError(SOURCE, row.line, rule)
             ends = pair(row.name, other)
-            if cell in DISTANCES and row.name[:3] != "GPU" != other[:3]:
+            if cell == _UNKNOWN or (cell in DISTANCES and row.name[:3] != "GPU" != other[:3]):
                 continue
             if cell in DISTANCES:
                 distances[ends] = DISTANCES[cell]
