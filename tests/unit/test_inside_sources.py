@@ -85,7 +85,7 @@ NCCL = """<system version="1">
             "line 3: <pci> has an attribute class",
         ),
         ('0000:17:00.0" class', '17" class', "line 3: busid='17': a PCI address stands here"),
-        ('0000:3d:00.0" class', '0000:17:00.0" class', "line 6: '0000:17:00.0' is described twice"),
+        ('0000:3d:00.0" class', '0000:17:00.0" class', "line 6: 0000:17:00.0 is described twice"),
         (
             'target="0000:17:00.0" count="2"',
             'target="0000:17:00.0" count="3"',
@@ -108,6 +108,29 @@ def test_a_topology_of_nccl_that_breaks_a_rule_is_refused(
     text = NCCL.replace(before, after, 1)
     assert text != NCCL
     assert rule in refusal(lambda: nccl_topology.parse(text))
+
+
+def test_amds_links_are_xgmi() -> None:
+    look = nccl_topology.parse(NCCL.replace("nvlink", "xgmi").replace("0x030200", "0x120000"))
+    assert [link.technology for link in look.links] == [Technology.XGMI]
+    assert look.tells == {Technology.XGMI}
+
+
+def test_adapters_that_are_used_as_one_are_there_once() -> None:
+    text = """<system version="1"><cpu numaid="0"><pci busid="0000:18:00.0" class="0x020700"><nic>
+      <net name="mlx5_0"/><net name="mlx5_0+mlx5_1"/></nic></pci></cpu></system>"""
+    look = nccl_topology.parse(text)
+    assert [part.names for part in look.parts] == [("mlx5_0",)]
+    assert look.remarks == ("mlx5_0+mlx5_1 is on an adapter that is there already",)
+
+
+def test_a_file_of_several_nodes_is_refused() -> None:
+    def of(first: str, second: str) -> str:
+        return f'<system version="1"><cpu numaid="0"{first}/><cpu numaid="1"{second}/></system>'
+
+    assert nccl_topology.parse(of("", ' host_hash="0x1"')).parts == ()
+    told = refusal(lambda: nccl_topology.parse(of(' host_hash="0x2"', ' host_hash="0x1"')))
+    assert told == "NCCL topology, line 1: 2 nodes are in it: one is read"
 
 
 def test_what_a_cloud_gives_has_no_names_and_no_links() -> None:

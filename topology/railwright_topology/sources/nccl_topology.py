@@ -17,13 +17,15 @@
 
 A bridge stands for a whole switch. An adapter of its own (``<nic>`` below ``<cpu>``) is on no PCI.
 A file that a cloud gives has the tree that its virtual machines do not show. Whose links go to a
-switch reaches every other one that is on a switch too. Elements and attributes that are not read
-are passed over: each version of NCCL writes more of them.
+switch reaches every other one that is on a switch too. AMD's RCCL writes ``<xgmi>`` for
+``<nvlink>``. Elements and attributes that are not read are passed over: each version writes more of
+them; so are adapters that are used as one (``mlx5_0+mlx5_1``) beside each of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from railwright_topology.accounts import Basis
@@ -36,6 +38,7 @@ from railwright_topology.wiring import WiringError
 SOURCE = "NCCL topology"
 VERSION = "1"
 
+LINKS: Mapping[str, Technology] = {"nvlink": Technology.NVLINK, "xgmi": Technology.XGMI}
 _INFINIBAND = "0207"
 _MEGABITS_BYTES = 1_000_000 // 8
 _RAIL_MAX = 1024
@@ -45,7 +48,10 @@ _RAIL_MAX = 1024
 class _Found:
     parts: dict[str, Part] = field(default_factory=dict)
     ways: dict[str, Way] = field(default_factory=dict)
-    ends: links.Ends = field(default_factory=links.Ends)
+    addresses: set[str] = field(default_factory=set)
+    ends: dict[Technology, links.Ends] = field(default_factory=dict)
+    seen: set[str] = field(default_factory=set)
+    """Accelerators whose links are shown."""
     remarks: list[str] = field(default_factory=list)
 
     def add(self, element: Element, part: Part, way: Way) -> None:
@@ -62,7 +68,7 @@ def parse(text: str) -> Look:
     system = strict_xml.read(SOURCE, text, "system")
     if system.said("version") != VERSION:
         raise system.error(f"this is read: version {VERSION}")
-    hosts = {cpu.attributes.get("host_hash", "") for cpu in system.each("cpu")}
+    hosts = {cpu.attributes.get("host_hash", "") for cpu in system.each("cpu")} - {""}
     if len(hosts) > 1:
         raise system.error(f"{len(hosts)} nodes are in it: one is read")
     found = _Found()
@@ -81,7 +87,7 @@ def parse(text: str) -> Look:
         tuple(found.parts[id_] for id_ in sorted(found.parts)),
         told,
         pci.distances(found.parts.values(), found.ways),
-        frozenset({Technology.NVLINK} if found.ends.seen else ()),
+        frozenset(found.ends or {Technology.NVLINK}) if found.seen else frozenset(),
         remarks=tuple(sorted({*found.remarks})),
     )
 
@@ -91,6 +97,9 @@ def _pci(element: Element, above: Way, found: _Found) -> None:
     address = pci.address(busid)
     if not address:
         raise element.error(f"busid={busid[:80]!r}: a PCI address stands here, 0000:17:00.0")
+    if address in found.addresses:
+        raise element.error(f"{address} is described twice")
+    found.addresses.add(address)
     class_code = element.said("class").removeprefix("0x")
     vendor = element.attributes.get("vendor", "").removeprefix("0x")
     device = element.attributes.get("device", "").removeprefix("0x")
@@ -135,30 +144,33 @@ def _end(element: Element, part: Part, way: Way, found: _Found) -> None:
     for gpu in gpus:
         number = gpu.number("dev", -1)
         part = replace(part, number=number if number >= 0 else None)
-        found.ends.seen.add(part.id)
-        for nvlink in gpu.each("nvlink"):
-            _nvlink(nvlink, part.id, found)
+        found.seen.add(part.id)
+        for link in gpu.children:
+            if link.name in LINKS:
+                ends = found.ends.setdefault(LINKS[link.name], links.Ends(found.seen))
+                _link(link, part.id, ends)
     found.add(element, part, way)
 
 
-def _nvlink(element: Element, end: str, found: _Found) -> None:
+def _link(element: Element, end: str, ends: links.Ends) -> None:
     target, count = element.said("target"), element.number("count")
     class_code = element.attributes.get("tclass", "").removeprefix("0x")
     if not 0 < count <= links.COUNT_MAX:
         raise element.error(f"count={count}: 1 to {links.COUNT_MAX} links stand here")
     # NCCL calls it so where a virtual machine does not see the other end.
     if pci.is_link_switch(class_code) or target == "fffffff:ffff:ff":
-        found.ends.to_switches(end, count=count)
+        ends.to_switches(end, count=count)
     elif address := pci.address(target):
-        found.ends.between(end, address, count=count)
+        ends.between(end, address, count=count)
     else:
         raise element.error(f"target={target[:80]!r}: a PCI address stands here")
 
 
 def _links(found: _Found) -> Iterator[Link]:
     accelerators = {part.id for part in found.parts.values() if part.kind == Kind.ACCELERATOR}
+    every = (ends.links(technology) for technology, ends in sorted(found.ends.items()))
     try:
-        for link in found.ends.links(Technology.NVLINK):
+        for link in itertools.chain.from_iterable(every):
             if accelerators.issuperset(link.ends):
                 yield link
             else:
@@ -178,11 +190,15 @@ def _nets(nic: Element, part: Part, way: Way, found: _Found) -> None:
         if not 0 <= speed <= 10_000_000 or not 0 <= port <= 64 or rail > _RAIL_MAX:
             raise net.error("a net has a speed in Mb/s, a port, and a rail where it is on one")
         called = name if port <= 1 else f"{name}/{port}"
+        id_ = called if port > 1 or not part.pci else part.id
+        if "+" in name or id_ in found.parts:
+            found.remarks.append(f"{called} is on an adapter that is there already")
+            continue
         found.add(
             net,
             replace(
                 part,
-                id=called if port > 1 or not part.pci else part.id,
+                id=id_,
                 names=(called,),
                 bytes_per_s=speed * _MEGABITS_BYTES,
                 rail=rail if rail >= 0 else None,
