@@ -8,13 +8,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from railwright_api.schema import RANKS_MAX, Part, Rule, rules
 
 Positive = Annotated[int, Field(ge=1, le=2**40)]
 EXPERTS_MAX = 16_384
 Parts = Annotated[int, Field(ge=1, le=RANKS_MAX)]
+
+
+def _number(said: object) -> object:
+    """A file's values are words until somebody knows better."""
+    return int(said) if isinstance(said, str) and said.isdecimal() else said
 
 
 class Model(Part):
@@ -37,7 +42,11 @@ class Model(Part):
     gated: bool = False
     """Feed-forward layers have three matrices instead of two, as SwiGLU does."""
     biased: bool = False
-    """Products add a vector."""
+    """Products add a vector, and so do norms."""
+    tied: bool = False
+    """The output is multiplied with the weights that tokens are looked up in."""
+    positions: Annotated[int, Field(ge=0, le=2**40)] = 0
+    """Positions that have a learned vector; 0 means that they are told in another way."""
     experts: Annotated[int, Field(ge=0, le=EXPERTS_MAX)] = 0
     """Experts of each layer; 0 means that there are none."""
     experts_per_token: Annotated[int, Field(ge=0, le=EXPERTS_MAX)] = 0
@@ -82,7 +91,7 @@ class Method(Part):
     """Sequences that pass through a rank at once."""
     global_batch: Positive
     """Sequences of a step, over all ranks."""
-    precision: Literal["bf16", "fp16", "fp8"] = "bf16"
+    precision: Literal["bf16", "fp16", "fp8", "fp32"] = "bf16"
     """What matrices are multiplied in."""
     recompute: Literal["none", "attention", "layers"] = "none"
     """What is computed again for the backward pass instead of kept."""
@@ -95,7 +104,7 @@ class Method(Part):
     sharding: Literal["none", "optimizer", "gradients", "parameters"] = "none"
     """What data-parallel ranks hold a part of instead of all, as ZeRO 0 to 3 do; FSDP shards
     parameters."""
-    gradient_bytes: Literal[2, 4] = 2
+    gradient_bytes: Annotated[Literal[2, 4], BeforeValidator(_number)] = 2
     """Bytes of each gradient that is reduced."""
     fused_loss: bool = False
     """The loss and its gradient come of fused kernels."""

@@ -19,7 +19,12 @@ from railwright_scheduler.workload import (
     Workload,
 )
 
-_PRECISION = {"bf16": Precision.HALF, "fp16": Precision.HALF, "fp8": Precision.FP8}
+_PRECISION = {
+    "bf16": Precision.HALF,
+    "fp16": Precision.HALF,
+    "fp8": Precision.FP8,
+    "fp32": Precision.SINGLE,
+}
 _RECOMPUTE = {
     "none": Recompute.NOTHING,
     "attention": Recompute.ATTENTION,
@@ -57,6 +62,8 @@ def workload(said: api.Workload) -> Workload:
             vocabulary=model.vocabulary,
             gated=model.gated,
             biased=model.biased,
+            tied=model.tied,
+            positions=model.positions,
             experts=model.experts,
             chosen=model.experts_per_token,
             chosen_nodes=model.nodes_per_token,

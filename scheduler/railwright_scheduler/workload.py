@@ -10,6 +10,7 @@ from enum import IntEnum, StrEnum
 class Precision(StrEnum):
     """What matrices are multiplied in."""
 
+    SINGLE = "32-bit"
     HALF = "16-bit"
     FP8 = "8-bit"
 
@@ -93,8 +94,9 @@ def _log_ways(count: int, chosen: int) -> float:
 @dataclass(frozen=True, slots=True)
 class Transformer:
     """A decoder. ``gated`` feed-forward layers have three matrices instead of two; ``biased``
-    products add a vector; of ``experts`` each token goes to ``chosen``, on ``chosen_nodes`` at
-    most where that is not 0."""
+    products add a vector, and norms one too; the output is ``tied`` to what tokens are looked up
+    in; so many ``positions`` have a learned vector; of ``experts`` each token goes to ``chosen``,
+    on ``chosen_nodes`` at most where that is not 0."""
 
     layers: int
     hidden: int
@@ -105,6 +107,8 @@ class Transformer:
     vocabulary: int
     gated: bool = False
     biased: bool = False
+    tied: bool = False
+    positions: int = 0
     experts: int = 0
     chosen: int = 0
     chosen_nodes: int = 0
@@ -187,9 +191,21 @@ class Recipe:
     framework: Framework = Framework.MEGATRON
 
     @property
+    def value_bytes(self) -> int:
+        """Of a value that flows between layers, and of a weight that others are told."""
+        return 4 if self.precision is Precision.SINGLE else 2
+
+    @property
     def passes(self) -> int:
         """Through each layer, forward, backward and forward again."""
         return 3 if self.recompute is Recompute.LAYERS else 2
+
+    @property
+    def shares_handed(self) -> bool:
+        """Whether tensor-parallel ranks each send a part of what goes to the next stage: where
+        each has only its part of the sequence, or as Megatron and DeepSpeed do (Narayanan et al.,
+        2021, 4.1); pipelines of PyTorch send all of it from each."""
+        return self.sequence_parallel or self.framework is not Framework.TORCH
 
     def micro_batches(self, split: Parallelism) -> int:
         """How many pass through the pipeline in a step."""

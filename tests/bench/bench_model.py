@@ -166,7 +166,16 @@ def _megatron_rate(row: Row) -> float:
     layers, hidden, heads = map(int, found.groups())
     gpus, tensor, pipeline = int(row["gpus"]), int(row["tp"]), int(row["pp"])
     model = Transformer(
-        layers, hidden, heads, heads, hidden // heads, 4 * hidden, 51_200, biased=True
+        layers,
+        hidden,
+        heads,
+        heads,
+        hidden // heads,
+        4 * hidden,
+        51_200,
+        biased=True,
+        tied=True,
+        positions=int(row["sequence"]),
     )
     split = Parallelism(
         tensor=tensor,

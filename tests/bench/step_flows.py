@@ -102,6 +102,7 @@ def step_s(workload: Workload, machine: Machine, took_s: Mapping[Phase, float]) 
         Overlap.ATTENTION: parts.get("attention", 0.0),
         Overlap.PRODUCTS: parts["matrix products"],
         Overlap.MICRO_BATCH: layers_s,
+        Overlap.OUTPUT: parts.get("output", 0.0),
         Overlap.BACKWARD: backward_s
         / (1 if recipe.sharding >= Sharding.GRADIENTS else micro_batches),
     }

@@ -157,7 +157,7 @@ def test_a_step_shrinks_with_bandwidth(
     data=st.sampled_from([8, 16, 64]),
     micro_batch=st.sampled_from([1, 4]),
     overlapped=st.booleans(),
-    precision=st.sampled_from(Precision),
+    precision=st.sampled_from([Precision.HALF, Precision.FP8]),
     inside=factors,
     network=factors,
 )

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from railwright_scheduler.communication import derive, graph
+from railwright_scheduler.communication import derive, graph, parameters
 from railwright_scheduler.communication.graph import Overlap
 from railwright_scheduler.communication.grid import Axis, Grid, dense, experts
 from railwright_scheduler.workload import (
@@ -33,6 +33,9 @@ GPT = Transformer(
 )
 STREAM = 2 * 2 * 2048 * 1024
 """Bytes of a micro-batch of two sequences."""
+
+HELD = 16 * (1024 * 64 * 2 * 20 + 2 * 1024 * 4096 + 2 * 1024) + 2 * 32_000 * 1024 + 1024
+"""Parameters: matrices and norms of layers, two tables of tokens, the last norm."""
 
 
 def recipe(**named: object) -> Recipe:
@@ -61,33 +64,74 @@ def test_a_grid_that_is_none_is_refused(axes: tuple[tuple[Axis, int], ...]) -> N
         Grid(axes)
 
 
-def test_tensor_parallel_ranks_reduce_four_times_a_layer() -> None:
+def test_tensor_parallel_ranks_reduce_four_times_a_layer_and_for_each_table_of_tokens() -> None:
     found = sent(GPT, Parallelism(tensor=4), recipe())
-    assert found == {"tensor": 32 * 16 * 4 * 2 * 3 * STREAM // 4}
+    assert found == {"tensor": 32 * (16 * 4 + 2) * 2 * 3 * STREAM // 4}
     again = sent(GPT, Parallelism(tensor=4), recipe(recompute=Recompute.LAYERS))
-    assert again["tensor"] == found["tensor"] * 6 // 4
+    assert again == {"tensor": 32 * (16 * 6 + 2) * 2 * 3 * STREAM // 4}
+    staged = sent(GPT, Parallelism(tensor=4, pipeline=2), recipe(framework=Framework.TORCH))
+    assert staged["tensor"] == 32 * (8 * 4 + 1) * 2 * 3 * STREAM // 4
 
 
-def test_of_a_sequence_shared_as_much_is_sent_and_inputs_once_more() -> None:
-    found = sent(GPT, Parallelism(tensor=4), recipe(sequence_parallel=True))
-    assert found == {"tensor": 32 * 16 * 2 * 5 * 3 * STREAM // 4}
+@pytest.mark.parametrize(
+    ("framework", "layer", "tables"), [(Framework.MEGATRON, 10, 5), (Framework.TORCH, 8, 4)]
+)
+def test_of_a_sequence_shared_as_much_is_sent_and_by_megatron_inputs_once_more(
+    framework: Framework, layer: int, tables: int
+) -> None:
+    shared = recipe(sequence_parallel=True, framework=framework)
+    found = sent(GPT, Parallelism(tensor=4), shared)
+    assert found == {"tensor": 32 * (16 * layer + tables) * 3 * STREAM // 4}
 
 
 def test_what_is_multiplied_in_8_bits_is_gathered_in_8() -> None:
     of = recipe(sequence_parallel=True, precision=Precision.FP8)
     # Of the five a pair of products has, three are gathered.
     assert sent(GPT, Parallelism(tensor=4), of) == {
-        "tensor": 32 * 16 * 2 * (3 * 3 * STREAM // 8 + 2 * 3 * STREAM // 4)
+        "tensor": 32 * (16 * 2 * (3 * 3 * STREAM // 8 + 2 * 3 * STREAM // 4) + 5 * 3 * STREAM // 4)
     }
 
 
 def test_replicas_reduce_their_gradients_once() -> None:
-    parameters = 16 * (1024 * 64 * 2 * 20 + 2 * 1024 * 4096) + 32_000 * 1024
     for sharding in (Sharding.NOTHING, Sharding.OPTIMIZER):
         found = sent(GPT, Parallelism(data=8), recipe(sharding=sharding))
-        assert found == {"data": 2 * 7 * 2 * parameters // 8}
+        assert found == {"data": 2 * 7 * 2 * HELD // 8}
     whole = sent(GPT, Parallelism(data=8), recipe(sharding=Sharding.PARAMETERS))
-    assert whole == {"data": 4 * 3 * 7 * 2 * parameters // 8}
+    assert whole == {"data": 4 * 3 * 7 * 2 * HELD // 8}
+
+
+def test_pytorch_gathers_once_what_is_in_no_layer() -> None:
+    of = recipe(sharding=Sharding.PARAMETERS, framework=Framework.TORCH)
+    outside = 2 * 32_000 * 1024 + 1024
+    found = sent(GPT, Parallelism(data=8), of)
+    assert found == {"data": 4 * 7 * 2 * (3 * HELD - outside) // 8}
+
+
+def test_what_is_added_and_learned_of_places_is_held_too() -> None:
+    split = Parallelism(tensor=2)
+    plain = replace(GPT, tied=True)
+    table = 32_000 * 1024 // 2
+    assert parameters.outside(plain, split) == table + 1024
+    assert parameters.outside(replace(plain, tied=False), split) == 2 * table + 1024
+    known = replace(plain, positions=2048)
+    assert parameters.outside(known, split) - parameters.outside(plain, split) == 2048 * 1024
+    # The first of two stages has the places, the last the norm.
+    stages = replace(split, pipeline=2)
+    assert parameters.outside(known, stages) == table + 2048 * 1024
+    assert parameters.outside(plain, stages) == table + 1024
+    dense, _ = parameters.held(plain, split)
+    biased, _ = parameters.held(replace(plain, biased=True), split)
+    shared, whole = (16 + 2 * 4) * 64 + 4096, 2 * 1024 + 2 * 1024
+    assert biased - dense == 16 * (shared // 2 + whole) + 1024
+
+
+def test_in_32_bits_twice_as_much_flows() -> None:
+    split = Parallelism(tensor=2, pipeline=2)
+    half, single = (
+        sent(GPT, split, recipe(precision=precision))
+        for precision in (Precision.HALF, Precision.SINGLE)
+    )
+    assert single == {name: 2 * size for name, size in half.items()}
 
 
 def test_stages_send_what_flows_between_layers_both_ways() -> None:
@@ -111,10 +155,9 @@ def test_heads_change_places_before_attention_and_after() -> None:
 
 def test_replicas_of_shards_reduce_what_a_shard_is() -> None:
     split = Parallelism(data=32, replicas=4)
-    parameters = 16 * (1024 * 64 * 2 * 20 + 2 * 1024 * 4096) + 32_000 * 1024
     found = sent(GPT, split, recipe(sharding=Sharding.PARAMETERS))
-    assert found["data"] == 3 * 7 * 2 * parameters // 8
-    assert found["data replicas"] == 2 * 3 * (2 * parameters // 8) // 4
+    assert found["data"] == 3 * 7 * 2 * HELD // 8
+    assert found["data replicas"] == 2 * 3 * (2 * HELD // 8) // 4
     shards, replicas = derive.communicators(GPT, split, recipe(sharding=Sharding.PARAMETERS))
     assert shards.grid.groups(*shards.axes).tolist()[1] == [*range(8, 16)]
     assert replicas.grid.groups(*replicas.axes).tolist()[1] == [1, 9, 17, 25]
@@ -129,22 +172,20 @@ def test_replicas_of_nothing_that_is_sharded_are_ranks_like_others() -> None:
 def test_an_optimizer_on_the_host_gets_gradients_and_gives_weights(
     optimizer: Optimizer, state: int
 ) -> None:
-    parameters = 16 * (1024 * 64 * 2 * 20 + 2 * 1024 * 4096) + 32_000 * 1024
     of = recipe(sharding=Sharding.GRADIENTS, optimizer=optimizer)
-    assert sent(GPT, Parallelism(data=8), of)["offload"] == (2 + 2 + state) * parameters // 8
+    assert sent(GPT, Parallelism(data=8), of)["offload"] == (2 + 2 + state) * HELD // 8
     alone = recipe(optimizer=optimizer)
-    assert sent(GPT, Parallelism(), alone) == {"offload": (2 + 2 + state) * parameters}
+    assert sent(GPT, Parallelism(), alone) == {"offload": (2 + 2 + state) * HELD}
 
 
 def test_every_rank_pushes_to_each_server_its_part_and_pulls_it() -> None:
     split = Parallelism(data=6, servers=2)
-    parameters = 16 * (1024 * 64 * 2 * 20 + 2 * 1024 * 4096) + 32_000 * 1024
     of = Recipe(sequence=2048, micro_batch=2, global_batch=48)
     (found,) = derive.communicators(GPT, split, of)
-    assert found.sent == 2 * parameters
+    assert found.sent == 2 * HELD
     pairs = graph.pairs((found,))
     assert {*pairs} == {(client, server) for client in range(6) for server in (6, 7)}
-    assert {*pairs.values()} == {(2 + 2) * parameters // 2}
+    assert {*pairs.values()} == {(2 + 2) * HELD // 2}
 
 
 @pytest.mark.parametrize(
@@ -193,11 +234,24 @@ def test_tensor_parallel_ranks_route_their_part_of_the_tokens_or_all() -> None:
     assert whole["expert"] == 2 * part["expert"]
 
 
-def test_interleaved_stages_are_a_ring() -> None:
+def test_pipelines_of_pytorch_send_all_of_it_from_each_tensor_parallel_rank() -> None:
+    split = Parallelism(tensor=4, pipeline=2)
+    each = 2 * 32 * STREAM
+    assert sent(GPT, split, recipe())["pipeline"] == each // 4
+    assert sent(GPT, split, recipe(framework=Framework.TORCH))["pipeline"] == each
+    shared = recipe(framework=Framework.TORCH, sequence_parallel=True)
+    assert sent(GPT, split, shared)["pipeline"] == each // 4
+
+
+def test_interleaved_stages_are_a_ring_that_the_last_one_does_not_close() -> None:
     chain = graph.pairs(derive.communicators(GPT, Parallelism(pipeline=4), recipe()))
     ring = graph.pairs(derive.communicators(GPT, Parallelism(pipeline=4, virtual=2), recipe()))
     assert {*chain} == {(0, 1), (1, 2), (2, 3)}
     assert {*ring} == {*chain, (0, 3)}
+    # Of four stages a rank, three are followed by one of the first rank's.
+    found = graph.pairs(derive.communicators(GPT, Parallelism(pipeline=4, virtual=4), recipe()))
+    assert found[0, 1] == 4 * chain[0, 1]
+    assert found[0, 3] == 3 * chain[0, 1]
 
 
 def test_stages_hand_on_beside_another_micro_batch_where_they_are_interleaved() -> None:

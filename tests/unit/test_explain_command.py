@@ -177,6 +177,9 @@ def test_what_the_machine_cannot_do_is_refused(
     fp8 = str(EXAMPLES / "llama3-70b.yaml")
     error = refused(capsys, fp8, "--machine", "DGX A100")
     assert "--machine DGX A100: multiplies in 16-bit, not 8-bit" in error
+    small.write_text(SMALL.replace("sequenceParallel: true", "precision: fp32, gradientBytes: 4"))
+    error = refused(capsys, str(small), *DGX)
+    assert "--machine DGX H100: multiplies in 16-bit, 8-bit, not 32-bit" in error
     limited = EXPERTS.replace("expertsPerToken: 8", "expertsPerToken: 40, nodesPerToken: 1")
     small.write_text(limited.replace("globalBatch: 32", "globalBatch: 32, forwarded: true"))
     assert "1 of 2 nodes have no more than 32 experts" in refused(capsys, str(small), *DGX)

@@ -8,6 +8,7 @@ import pytest
 
 from bench import step_flows
 from bench.step_flows import Phase
+from railwright_scheduler.communication import parameters
 from railwright_scheduler.cost import step
 from railwright_scheduler.cost.hardware import DGX_H100
 from railwright_scheduler.workload import Parallelism, Recipe, Sharding, Transformer, Workload
@@ -37,8 +38,8 @@ def test_a_ring_goes_around_once_for_all_ranks_of_a_node() -> None:
     workload = Workload(GPT, split, replace(RECIPE, global_batch=9))
     sent = only(step_flows.phases(workload, 8), "data")
     assert {*sent} == {(0, 1), (1, 2), (2, 0)}
-    held = 8 * (4 * 1024**2 + 2 * 4 * 1024**2) + 32_000 * 1024
-    assert [*sent.values()] == pytest.approx([4 / 3 * 2 * held] * 3, rel=1e-6)
+    held, _ = parameters.held(GPT, split)
+    assert [*sent.values()] == pytest.approx([4 / 3 * 2 * 8 * held] * 3, rel=1e-6)
 
 
 def test_a_ring_over_whole_nodes_leaves_each_of_them_once() -> None:

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from railwright_scheduler.communication import grid, replicas
+from railwright_scheduler.communication import grid, parameters, replicas
 from railwright_scheduler.communication.graph import Collective, Communicator, Overlap, Traffic
 from railwright_scheduler.communication.grid import Axis
 from railwright_scheduler.workload import (
     Attention,
+    Framework,
     Parallelism,
     Precision,
     Recipe,
     Transformer,
 )
-
-HALF_BYTES = 2
 
 
 def communicators(
@@ -34,45 +33,53 @@ def communicators(
         Communicator("context", dense, (Axis.CONTEXT,), tuple(_context(model, split, recipe))),
         Communicator("pipeline", dense, (Axis.PIPELINE,), pipeline),
     ]
-    held = parameters(model, split)
     if model.experts:
         experts = grid.experts(split, recipe.framework)
         tokens = tuple(_expert(model, split, recipe))
         found.append(Communicator("expert", experts, (Axis.EXPERT,), tokens))
     found = [each for each in found if each.ranks > 1]
-    return (*found, *replicas.communicators(held, split, recipe))
-
-
-def parameters(model: Transformer, split: Parallelism) -> tuple[int, int]:
-    """Those that a rank of the stage with an embedding holds: of all but experts, of experts."""
-    return _dense(model, split), _held(model, split)
+    held, outside = parameters.held(model, split), parameters.outside(model, split)
+    return (*found, *replicas.communicators(held, split, recipe, outside=outside))
 
 
 def _tensor(model: Transformer, split: Parallelism, recipe: Recipe) -> Iterator[Traffic]:
-    size = HALF_BYTES * recipe.tokens(split) * model.hidden
+    """Beside its layers', what it takes that tables of tokens are split: the last stage looks none
+    up, but tells the next ones, and its gradients are summed beside its products."""
+    size = recipe.value_bytes * recipe.tokens(split) * model.hidden
     # Experts are not split over tensor-parallel ranks: of their layers only attention is.
     blocks = 1 if model.experts else 2
-    each = blocks * layers(model, split) * recipe.micro_batches(split)
+    micro_batches = recipe.micro_batches(split)
+    each = blocks * parameters.layers(model, split) * micro_batches
+    looked_up = micro_batches if split.pipeline == 1 else 0
+    beside = Overlap.OUTPUT
     if not recipe.sequence_parallel:
-        yield Traffic("activations", Collective.ALL_REDUCE, size, recipe.passes * each)
-        if split.pipeline > 1:
+        count = recipe.passes * each + looked_up
+        yield Traffic("activations", Collective.ALL_REDUCE, size, count)
+        yield Traffic("gradients of the output", Collective.ALL_REDUCE, size, micro_batches, beside)
+        if split.pipeline > 1 and recipe.shares_handed:
             # Each rank sends its part to the next stage, which puts them together.
-            handed = 2 * recipe.micro_batches(split) * split.virtual
+            handed = 2 * micro_batches * split.virtual
             yield Traffic("activations handed on", Collective.ALL_GATHER, size, handed)
         return
-    overlap = Overlap.PRODUCTS if recipe.overlap_tensor else Overlap.NOTHING
-    # What is multiplied in 8 bits is made so first. Inputs are gathered once more for the gradients
-    # of weights, not kept.
-    gathered = size // HALF_BYTES if recipe.precision is Precision.FP8 else size
-    yield Traffic(
-        "activations", Collective.ALL_GATHER, gathered, (recipe.passes + 1) * each, overlap
-    )
-    yield Traffic("activations", Collective.REDUCE_SCATTER, size, recipe.passes * each, overlap)
+    # What is multiplied in 8 bits is made so first. Megatron gathers inputs once more for the
+    # gradients of weights, PyTorch has kept them.
+    again = 0 if recipe.framework is Framework.TORCH else 1
+    gathered = size // recipe.value_bytes if recipe.precision is Precision.FP8 else size
+    meanwhile = Overlap.PRODUCTS if recipe.overlap_tensor else Overlap.NOTHING
+    count = (recipe.passes + again) * each
+    yield Traffic("activations", Collective.ALL_GATHER, gathered, count, meanwhile)
+    yield Traffic("activations", Collective.REDUCE_SCATTER, size, recipe.passes * each, meanwhile)
+    yield Traffic("tables of tokens", Collective.ALL_GATHER, size, looked_up + micro_batches)
+    if looked_up:
+        yield Traffic("tables of tokens", Collective.REDUCE_SCATTER, size, looked_up)
+    if again:
+        yield Traffic("inputs of the output", Collective.ALL_GATHER, size, micro_batches, beside)
+    yield Traffic("gradients of the output", Collective.REDUCE_SCATTER, size, micro_batches, beside)
 
 
 def _context(model: Transformer, split: Parallelism, recipe: Recipe) -> Iterator[Traffic]:
-    rows = HALF_BYTES * recipe.tokens(split) * model.head_size // split.tensor
-    each = layers(model, split) * recipe.micro_batches(split)
+    rows = recipe.value_bytes * recipe.tokens(split) * model.head_size // split.tensor
+    each = parameters.layers(model, split) * recipe.micro_batches(split)
     if recipe.attention is Attention.RING:
         # Keys and values go around; going back their gradients go with them.
         size = 2 * rows * model.kv_heads
@@ -88,40 +95,27 @@ def _context(model: Transformer, split: Parallelism, recipe: Recipe) -> Iterator
 
 
 def _pipeline(model: Transformer, split: Parallelism, recipe: Recipe) -> Iterator[Traffic]:
-    size = HALF_BYTES * recipe.tokens(split) * model.hidden // split.tensor
-    count = 2 * recipe.micro_batches(split) * split.virtual
+    parts = split.tensor if recipe.shares_handed else 1
+    size = recipe.value_bytes * recipe.tokens(split) * model.hidden // parts
+    count = 2 * recipe.micro_batches(split)
     # Only in an interleaved schedule is there a micro-batch that waits for nothing of these.
     beside = recipe.overlap and split.virtual > 1
     overlap = Overlap.MICRO_BATCH if beside else Overlap.NOTHING
-    # Of interleaved stages the last rank's is followed by one of the first's.
-    collective = Collective.RING if split.virtual > 1 else Collective.SEND
-    yield Traffic("activations and their gradients", collective, size, count, overlap)
+    what = "activations and their gradients"
+    yield Traffic(what, Collective.SEND, size, count, overlap)
+    if split.virtual > 1:
+        # Of interleaved stages the last rank's is followed by one of the first's, but for the last.
+        around = count * (split.virtual - 1)
+        yield Traffic(what, Collective.RING, size, around, overlap)
 
 
 def _expert(model: Transformer, split: Parallelism, recipe: Recipe) -> Iterator[Traffic]:
     """Tokens go to their experts and come back, and so do gradients."""
-    size = HALF_BYTES * recipe.routed(split) * model.hidden
-    each = layers(model, split) * recipe.micro_batches(split)
+    size = recipe.value_bytes * recipe.routed(split) * model.hidden
+    each = parameters.layers(model, split) * recipe.micro_batches(split)
     overlap = Overlap.MICRO_BATCH if recipe.overlap_experts else Overlap.NOTHING
     count = 2 * recipe.passes * each
     if recipe.forwarded:
         yield Traffic("tokens", Collective.DISPATCH, size, count, overlap, model.routing)
     else:
         yield Traffic("tokens", Collective.ALL_TO_ALL, model.chosen * size, count, overlap)
-
-
-def layers(model: Transformer, split: Parallelism) -> int:
-    """Of the rank that has the most, in all its stages."""
-    return -(-model.layers // (split.pipeline * split.virtual)) * split.virtual
-
-
-def _dense(model: Transformer, split: Parallelism) -> int:
-    """Parameters that every data-parallel rank has, of the stage with an embedding."""
-    layer = model.attention_parameters + (0 if model.experts else model.feed_forward_parameters)
-    stage = layers(model, split) * layer + model.vocabulary * model.hidden
-    return stage // split.tensor
-
-
-def _held(model: Transformer, split: Parallelism) -> int:
-    """Parameters of the experts that a rank holds."""
-    return layers(model, split) * model.experts * model.feed_forward_parameters // split.expert

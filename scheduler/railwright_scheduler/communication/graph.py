@@ -37,6 +37,7 @@ class Overlap(StrEnum):
     ATTENTION = "attention"
     PRODUCTS = "matrix products"
     MICRO_BATCH = "another micro-batch"
+    OUTPUT = "the products that tell the next tokens"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,7 @@ from dataclasses import dataclass, replace
 from railwright_scheduler.communication import grid
 from railwright_scheduler.communication.graph import Collective, Communicator, Overlap, Traffic
 from railwright_scheduler.communication.grid import Axis, Grid
-from railwright_scheduler.workload import Optimizer, Parallelism, Recipe, Sharding
-
-HALF_BYTES = 2
+from railwright_scheduler.workload import Framework, Optimizer, Parallelism, Recipe, Sharding
 
 STATE_BYTES = 12
 """A parameter's: its weight, momentum and variance in 32 bits."""
@@ -25,10 +23,12 @@ STATE_BYTES = 12
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """So many ``parameters`` of a rank, which those that differ along ``axes`` have too."""
+    """So many ``parameters`` of a rank, which those that differ along ``axes`` have too; of these,
+    ``outside`` are in no layer."""
 
     name: str
     parameters: int
+    outside: int
     ranks: Grid
     axes: tuple[Axis, ...]
 
@@ -38,13 +38,14 @@ class _Held:
 
 
 def communicators(
-    parameters: tuple[int, int], split: Parallelism, recipe: Recipe
+    parameters: tuple[int, int], split: Parallelism, recipe: Recipe, *, outside: int
 ) -> Iterator[Communicator]:
-    """Those of the parameters that a rank holds, of all but experts and of experts."""
+    """Those of the parameters that a rank holds, of all but experts and of experts; of the former
+    so many are ``outside`` of layers."""
     if split.servers:
         yield _served(sum(parameters), split, recipe)
         return
-    for held in _held(parameters, split, recipe):
+    for held in _held(parameters, split, recipe, outside=outside):
         if recipe.sharding:
             yield from _sharded(held, split, recipe)
         else:
@@ -66,11 +67,13 @@ def updated(parameters: tuple[int, int], split: Parallelism, recipe: Recipe) -> 
     return sum(held.parameters // held.shards for held in _held(parameters, split, recipe))
 
 
-def _held(parameters: tuple[int, int], split: Parallelism, recipe: Recipe) -> Iterator[_Held]:
+def _held(
+    parameters: tuple[int, int], split: Parallelism, recipe: Recipe, *, outside: int = 0
+) -> Iterator[_Held]:
     dense, experts = grid.dense(split, recipe.framework), grid.experts(split, recipe.framework)
-    yield _Held("data", parameters[0], dense, (Axis.CONTEXT, Axis.DATA))
+    yield _Held("data", parameters[0], outside, dense, (Axis.CONTEXT, Axis.DATA))
     if parameters[1]:
-        yield _Held("expert data", parameters[1], experts, (Axis.DATA,))
+        yield _Held("expert data", parameters[1], 0, experts, (Axis.DATA,))
 
 
 def _whole(held: _Held, recipe: Recipe) -> Iterator[Communicator]:
@@ -83,15 +86,22 @@ def _whole(held: _Held, recipe: Recipe) -> Iterator[Communicator]:
 
 def _sharded(held: _Held, split: Parallelism, recipe: Recipe) -> Iterator[Communicator]:
     gradients = recipe.gradient_bytes * held.parameters
-    weights = HALF_BYTES * held.parameters
     # What is not kept whole is sent after each micro-batch, and gathered again for each pass.
     often = 1 if recipe.sharding is Sharding.OPTIMIZER else recipe.micro_batches(split)
     again = 2 * often if recipe.sharding is Sharding.PARAMETERS else 1
+    # PyTorch keeps those of the whole model, beside its layers, between forward and backward pass
+    # (fully_shard, reshard_after_forward).
+    kept = held.outside if recipe.framework is Framework.TORCH and again > 1 else 0
     beside = _beside(recipe)
     if held.shards > 1:
+        sizes = ((held.parameters - kept, again), (kept, often))
+        told = [
+            Traffic("weights", Collective.ALL_GATHER, recipe.value_bytes * size, count, beside)
+            for size, count in sizes
+            if size
+        ]
         summed = Traffic("gradients", Collective.REDUCE_SCATTER, gradients, often, beside)
-        told = Traffic("weights", Collective.ALL_GATHER, weights, again, beside)
-        yield Communicator(held.name, held.ranks, held.axes, (summed, told))
+        yield Communicator(held.name, held.ranks, held.axes, (summed, *told))
     if held.ranks.size(Axis.REPLICA) > 1:
         share = gradients // held.shards
         summed = Traffic("gradients", Collective.ALL_REDUCE, share, often, beside)
@@ -101,7 +111,7 @@ def _sharded(held: _Held, split: Parallelism, recipe: Recipe) -> Iterator[Commun
 def _served(parameters: int, split: Parallelism, recipe: Recipe) -> Communicator:
     """Every rank tells the servers its gradients, and asks them for the weights."""
     everyone = Grid(((Axis.RANK, split.ranks + split.servers),))
-    gradients, weights = recipe.gradient_bytes * parameters, HALF_BYTES * parameters
+    gradients, weights = recipe.gradient_bytes * parameters, recipe.value_bytes * parameters
     there = Traffic("gradients", Collective.PUSH, gradients, 1, _beside(recipe))
     back = Traffic("weights", Collective.PULL, weights, 1)
     served = (replace(each, clients=split.ranks, servers=split.servers) for each in (there, back))
@@ -109,7 +119,7 @@ def _served(parameters: int, split: Parallelism, recipe: Recipe) -> Communicator
 
 
 def _offloaded(parameters: int, recipe: Recipe) -> Iterator[Traffic]:
-    gradients, weights = recipe.gradient_bytes * parameters, HALF_BYTES * parameters
+    gradients, weights = recipe.gradient_bytes * parameters, recipe.value_bytes * parameters
     yield Traffic("gradients", Collective.COPY, gradients, 1, _beside(recipe))
     yield Traffic("weights", Collective.COPY, weights, 1)
     if recipe.optimizer is Optimizer.DISK:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from railwright_scheduler.communication import derive, replicas
+from railwright_scheduler.communication import derive, parameters, replicas
 from railwright_scheduler.communication.graph import Collective, Communicator, Overlap, Traffic
 from railwright_scheduler.cost import collectives, geometry, kernels, transformer
 from railwright_scheduler.cost.collectives import Group
@@ -108,6 +108,7 @@ def predict(
         Overlap.BACKWARD: layers.backward
         * (micro_batches if recipe.sharding >= Sharding.GRADIENTS else 1),
         Overlap.MICRO_BATCH: micro_batches * layers.total,
+        Overlap.OUTPUT: micro_batches * output_s,
     }
     exposed = {}
     for each in derive.communicators(model, split, recipe):
@@ -196,7 +197,7 @@ def _layers(model: Transformer, split: Parallelism, recipe: Recipe, machine: Mac
     backward = _pass(layer.backward, recipe, device, device.attention_back)
     again = [forward] * (recipe.passes - 2)
     passes = [forward, backward, *again]
-    count = derive.layers(model, split)
+    count = parameters.layers(model, split)
     products, attention, memory = (count * sum(part) for part in zip(*passes, strict=True))
     return _Layers(products, attention, memory, count * sum(map(sum, [backward, *again])))
 
@@ -240,7 +241,7 @@ def _issued_s(model: Transformer, split: Parallelism, recipe: Recipe, machine: M
     layer_s: float = ISSUE.beside if recipe.overlap_experts else ISSUE.alone
     if recipe.precision is Precision.FP8:
         layer_s += CASTS * (model.experts // split.expert + 1) * CAST_KERNELS * ISSUE.cast
-    return derive.layers(model, split) * layer_s * ISSUE.clock / machine.host.clock
+    return parameters.layers(model, split) * layer_s * ISSUE.clock / machine.host.clock
 
 
 def _output_s(model: Transformer, split: Parallelism, recipe: Recipe, machine: Machine) -> float:
@@ -256,8 +257,7 @@ def _output_s(model: Transformer, split: Parallelism, recipe: Recipe, machine: M
 
 
 def _optimizer_s(model: Transformer, split: Parallelism, recipe: Recipe, machine: Machine) -> float:
-    parameters = derive.parameters(model, split)
-    share = replicas.updated(parameters, split, recipe)
+    share = replicas.updated(parameters.held(model, split), split, recipe)
     if recipe.optimizer is Optimizer.DEVICE:
         return kernels.memory_s(OPTIMIZER_BYTES * share, machine.device)
     return HOST_OPTIMIZER_BYTES * machine.devices * share / machine.host.memory

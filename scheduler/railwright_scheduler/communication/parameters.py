@@ -1,0 +1,64 @@
+"""How many parameters a rank holds, of the stage of a pipeline that has the most.
+
+Matrices are split over tensor-parallel ranks, with the vectors that are added to what they share;
+norms, routers and what is added to sums are on each (Shoeybi et al., 2019). The first stage looks
+tokens up, the last one tells how likely each is; alone, a stage does both.
+"""
+
+from __future__ import annotations
+
+from railwright_scheduler.workload import Parallelism, Transformer
+
+
+def held(model: Transformer, split: Parallelism) -> tuple[int, int]:
+    """Of all but experts, and of experts."""
+    return layers(model, split) * _layer(model, split) + outside(model, split), _experts(
+        model, split
+    )
+
+
+def layers(model: Transformer, split: Parallelism) -> int:
+    """Of the rank that has the most, in all its stages."""
+    return -(-model.layers // (split.pipeline * split.virtual)) * split.virtual
+
+
+def outside(model: Transformer, split: Parallelism) -> int:
+    """Of these, those that are in no layer."""
+    table = model.vocabulary * model.hidden // split.tensor
+    places, norm = model.positions * model.hidden, _norm(model)
+    if split.pipeline > 1:
+        return table + max(places, norm)
+    return (1 if model.tied else 2) * table + places + norm
+
+
+def _layer(model: Transformer, split: Parallelism) -> int:
+    """Of a layer, experts apart: what is split, and what is not."""
+    shared, whole = model.attention_parameters, 2 * _norm(model)
+    if model.biased:
+        shared += (model.heads + 2 * model.kv_heads) * model.head_size
+        whole += model.hidden
+    if model.experts:
+        whole += model.hidden * model.experts
+    else:
+        shared += model.feed_forward_parameters
+        if model.biased:
+            shared += _inner(model)
+            whole += model.hidden
+    return shared // split.tensor + whole
+
+
+def _experts(model: Transformer, split: Parallelism) -> int:
+    each = model.feed_forward_parameters
+    if model.biased:
+        each += _inner(model) + model.hidden
+    return layers(model, split) * model.experts * each // split.expert
+
+
+def _inner(model: Transformer) -> int:
+    """Values inside a feed-forward layer, before they are gated."""
+    return (2 if model.gated else 1) * model.feed_forward
+
+
+def _norm(model: Transformer) -> int:
+    """Scales, and with vectors added also shifts."""
+    return (2 if model.biased else 1) * model.hidden
