@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from typing import SupportsFloat
 
-from railwright import channel, wire
+from railwright import channel, environment, wire
 
 FINITE_MAX = 1e300
 
@@ -59,6 +59,10 @@ def report(
             phase=wire.Phase.TRAINING,
         )
     )
+    if environment.PROFILE_STEPS in os.environ:
+        from railwright import prerun
+
+        prerun.step_done(int(step))
 
 
 @contextlib.contextmanager

@@ -1,0 +1,239 @@
+"""Records what this rank sends in a few steps, if its environment asks for it.
+
+torch calls hooks around every collective of a process group, whichever backend carries it out and
+whoever called it: the script, DDP, FSDP, a pipeline. They are there for the recorded steps alone;
+before and after them, and in a job that nobody asks, nothing of this runs. What is kept is one
+line for each kind of call, however many there are.
+
+The first steps are left out: frameworks set up in them what later steps use.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from railwright import environment, profile, strides
+from railwright.profile import Calls, Operation, Recorded
+
+if TYPE_CHECKING:
+    import torch
+    from torch.distributed import ProcessGroup
+
+SKIPPED_STEPS = 2
+
+HOOK = 0x7261696C
+"""Hooks of a process group are told apart by number; others count from 0 on."""
+
+_OPERATIONS: Mapping[str, tuple[Operation, bool]] = {
+    "ALLREDUCE": (Operation.ALL_REDUCE, True),
+    "ALLREDUCE_COALESCED": (Operation.ALL_REDUCE, True),
+    "REDUCE_SCATTER": (Operation.REDUCE_SCATTER, True),
+    "REDUCE_SCATTER_BASE": (Operation.REDUCE_SCATTER, True),
+    "REDUCE_SCATTER_TENSOR_COALESCED": (Operation.REDUCE_SCATTER, True),
+    "ALLGATHER": (Operation.ALL_GATHER, False),
+    "ALLGATHER_BASE": (Operation.ALL_GATHER, False),
+    "ALLGATHER_COALESCED": (Operation.ALL_GATHER, False),
+    "ALLGATHER_INTO_TENSOR_COALESCED": (Operation.ALL_GATHER, False),
+    "ALLTOALL": (Operation.ALL_TO_ALL, True),
+    "ALLTOALL_BASE": (Operation.ALL_TO_ALL, True),
+    "BROADCAST": (Operation.BROADCAST, True),
+    "REDUCE": (Operation.REDUCE, True),
+    "GATHER": (Operation.GATHER, False),
+    "SCATTER": (Operation.SCATTER, True),
+    "SEND": (Operation.SEND, True),
+}
+"""By torch's names, and whether the whole buffer is what goes in; else what comes out. A receiver
+does what its sender is asked for; a barrier carries nothing."""
+
+logger = logging.getLogger(__name__)
+
+
+def step_done(step: int) -> None:
+    """This optimiser step is done: begins to record after the first ones, ends after as many as
+    are asked for. What goes wrong is logged and stops the recording, never the training."""
+    global _recording
+    try:
+        if _recording is None:
+            _recording = _Recording(_steps(), Path(os.environ[environment.PROFILE_FOLDER]))
+        _recording.step_done(step)
+    except (AttributeError, KeyError, OSError, RuntimeError, ValueError) as error:
+        logger.warning("the pre-run is not recorded: %s", error)
+        os.environ.pop(environment.PROFILE_STEPS)
+        if _recording is not None:
+            _recording.close()
+
+
+def _steps() -> int:
+    text = os.environ[environment.PROFILE_STEPS]
+    steps = int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0
+    if not 1 <= steps <= profile.STEPS_MAX:
+        expected = f"a whole number from 1 to {profile.STEPS_MAX}"
+        raise ValueError(f"{environment.PROFILE_STEPS}: seen {text[:40]!r}, expected {expected}")
+    return steps
+
+
+@dataclass(slots=True)
+class _Sum:
+    """Of the calls of one kind; ``timed`` are those whose end is known."""
+
+    calls: int = 0
+    size: int = 0
+    timed: int = 0
+    seconds: float = 0.0
+
+
+Key = tuple[tuple[strides.Run, ...], Operation, str, int | None]
+
+
+class _Recording:
+    """Waits for the first steps to pass, then hears of all that this rank's groups do."""
+
+    def __init__(self, steps: int, folder: Path) -> None:
+        self._steps, self._folder = steps, folder
+        self._skipped = 0
+        self._first: int | None = None
+        self._sums: dict[Key, _Sum] = {}
+        self._open: dict[tuple[int, int], tuple[_Sum, float]] = {}
+        self._hooked: list[ProcessGroup] = []
+        self._lock = threading.Lock()
+        self._full = False
+        self._on_cpu = True
+        self._started_s = self._computed_s = 0.0
+
+    def step_done(self, step: int) -> None:
+        if self._first is None:
+            self._skipped += 1
+            if self._skipped >= SKIPPED_STEPS:
+                self._first = step
+                self._begin()
+        elif step - self._first >= self._steps:
+            took_s = time.monotonic() - self._started_s
+            computed_s = time.thread_time() - self._computed_s
+            self.close()
+            self._hand_over(step - self._first, took_s, computed_s)
+            os.environ.pop(environment.PROFILE_STEPS)
+
+    def close(self) -> None:
+        """Hears nothing more."""
+        for group in self._hooked:
+            group.unregister_pre_hook(HOOK)
+            group.unregister_post_hook(HOOK)
+        self._hooked.clear()
+
+    def _begin(self) -> None:
+        for number, (group, ranks) in enumerate(_groups().items()):
+            its = strides.folded(ranks)
+            group.register_pre_hook(HOOK, functools.partial(self._called, number, its, ranks))
+            group.register_post_hook(HOOK, functools.partial(self._under_way, number))
+            self._hooked.append(group)
+        self._started_s, self._computed_s = time.monotonic(), time.thread_time()
+
+    def _called(
+        self, number: int, group: tuple[strides.Run, ...], ranks: list[int], call: Any
+    ) -> None:
+        """``call`` says what the group of these ranks is about to do."""
+        if call.name.name not in _OPERATIONS:
+            return
+        operation, goes_in = _OPERATIONS[call.name.name]
+        buffers = (call.input_tensors, call.output_tensors)
+        whole, part = buffers if goes_in else buffers[::-1]
+        # Of a gather and a scatter only the root has the whole.
+        tensors = whole or part
+        to = ranks[call.root] if operation is Operation.SEND else None
+        element = str(tensors[0].dtype).removeprefix("torch.") if tensors else "nothing"
+        size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+        with self._lock:
+            self._on_cpu &= _is_on_cpu(tensors)
+            its = self._sum((group, operation, element, to))
+            its.calls += 1
+            its.size += size
+            self._open[number, call.op_id] = its, time.monotonic()
+
+    def _sum(self, key: Key) -> _Sum:
+        if key not in self._sums and len(self._sums) >= profile.CALLS_MAX:
+            self._full = True
+            return _Sum()
+        return self._sums.setdefault(key, _Sum())
+
+    def _under_way(self, number: int, call: Any) -> None:
+        with self._lock:
+            its, started_s = self._open.pop((number, call.op_id), (None, 0.0))
+        # On other devices a call ends for the host once it is queued.
+        if its is None or call.work is None or not self._on_cpu:
+            return
+        try:
+            future = call.work.get_future()
+        except RuntimeError:
+            # Not every kind of work has one: gloo's between two ranks do not.
+            return
+        future.add_done_callback(functools.partial(self._ended, its, started_s))
+
+    def _ended(self, its: _Sum, started_s: float, _: object) -> None:
+        took_s = time.monotonic() - started_s
+        with self._lock:
+            its.timed += 1
+            its.seconds += took_s
+
+    def _hand_over(self, steps: int, took_s: float, computed_s: float) -> None:
+        import torch.distributed as dist
+
+        if self._full:
+            raise ValueError(f"more than {profile.CALLS_MAX} kinds of calls")
+        with self._lock:
+            calls = tuple(
+                Calls(*key[:3], its.calls, its.size, _seconds(its), key[3])
+                for key, its in self._sums.items()
+            )
+        part = Recorded(
+            rank=dist.get_rank(),
+            ranks=dist.get_world_size(),
+            steps=steps,
+            step_s=took_s / steps,
+            compute_s=computed_s / steps if self._on_cpu else None,
+            calls=calls,
+        )
+        data = profile.encoded(part)
+        profile.recorded(data)
+        target = self._folder / f"rank-{part.rank}.json"
+        unfinished = target.with_suffix(".part")
+        unfinished.write_bytes(data)
+        unfinished.replace(target)
+
+
+_recording: _Recording | None = None
+
+
+def _groups() -> dict[ProcessGroup, list[int]]:
+    """This rank's process groups, each with its ranks. Raises ValueError where they cannot be
+    listened to."""
+    import torch
+    import torch.distributed as dist
+
+    if not dist.is_initialized():
+        raise ValueError("there are no process groups: seen none after the first steps")
+    if not hasattr(dist.ProcessGroup, "register_pre_hook"):
+        seen = torch.__version__
+        raise ValueError(f"seen torch {seen}, expected one whose process groups have hooks: 2.15")
+    known = dist.distributed_c10d._world.pg_group_ranks
+    return {
+        group: sorted(ranks, key=ranks.__getitem__)
+        for group, ranks in known.items()
+        if isinstance(group, dist.ProcessGroup)
+    }
+
+
+def _is_on_cpu(tensors: Iterable[torch.Tensor]) -> bool:
+    return all(tensor.device.type == "cpu" for tensor in tensors)
+
+
+def _seconds(its: _Sum) -> float | None:
+    """Of all calls; those that have not ended yet are taken to be like the others."""
+    return its.seconds * its.calls / its.timed if its.timed else None

@@ -1,0 +1,278 @@
+"""What a job's ranks sent each other in a few steps, and how long they computed.
+
+Each rank records its own part (``Recorded``); ``merged`` makes one document of all parts
+(``Profile``), in which groups of one kind, such as those of all tensor-parallel ranks, stand once.
+Both are JSON, read as strictly as the messages in ``railwright.wire``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Annotated
+
+from railwright import strides, wire
+from railwright.strides import Run, Runs
+
+VERSION = 1
+BYTES_MAX = 512 * 1024
+"""Of either document; a ConfigMap takes twice as much."""
+
+STEPS_MAX = 1_000
+CALLS_MAX = 1_024
+KINDS_MAX = 256
+TRAFFIC_MAX = 256
+SHOWN_MAX = 8
+
+Version = Annotated[int, wire.Between(VERSION, VERSION)]
+Steps = Annotated[int, wire.Between(1, STEPS_MAX)]
+World = Annotated[int, wire.Between(1, wire.RANKS_MAX)]
+Count = Annotated[int, wire.Between(1, wire.STEP_MAX)]
+Bytes = Annotated[int, wire.Between(0, 2**63 - 1)]
+
+
+class Operation(StrEnum):
+    """What ranks of a group did together, or one of them to another."""
+
+    ALL_REDUCE = "all-reduce"
+    REDUCE_SCATTER = "reduce-scatter"
+    ALL_GATHER = "all-gather"
+    ALL_TO_ALL = "all-to-all"
+    BROADCAST = "broadcast"
+    REDUCE = "reduce"
+    GATHER = "gather"
+    SCATTER = "scatter"
+    SEND = "send"
+
+
+class MismatchError(ValueError):
+    """Parts that are not of one recording: which, what was seen, what was expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """One rank's calls of one kind, in all recorded steps.
+
+    ``size`` is bytes of the whole buffer, of all calls: what is reduced, what is gathered in the
+    end, what is sent. ``seconds`` go from each call's start to its end, waiting for others
+    included; None where that cannot be known. ``to`` is whom it was sent to.
+    """
+
+    group: Runs
+    operation: Operation
+    element: wire.Name
+    calls: Count
+    size: Bytes
+    seconds: float | None = None
+    to: wire.Rank | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One rank's part. ``compute_s`` is what its processor computed, where that is the CPU."""
+
+    rank: wire.Rank
+    ranks: World
+    steps: Steps
+    step_s: float
+    compute_s: float | None
+    calls: Annotated[tuple[Calls, ...], wire.AtMost(CALLS_MAX)]
+    version: Version = VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What each rank of a group called, in all recorded steps, as in ``Calls``.
+
+    Of a send, ``hop`` says how many places further in the group the receiver stands, or, below 0,
+    nearer; of others it is 0. ``seconds`` are those of the rank that waited the least.
+    """
+
+    operation: Operation
+    element: wire.Name
+    calls: Count
+    size: Bytes
+    seconds: float | None = None
+    hop: Annotated[int, wire.Between(1 - wire.RANKS_MAX, wire.RANKS_MAX - 1)] = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Groups that are alike: ``group`` is one of them, and ``firsts`` the lowest rank of each.
+
+    Of unequal ones, such as stages that hold more than others, ``traffic`` has the most.
+    """
+
+    group: Runs
+    firsts: Runs
+    traffic: Annotated[tuple[Traffic, ...], wire.AtMost(TRAFFIC_MAX)]
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A job's communication, as recorded on so many ``ranks``.
+
+    ``step_s`` is the mean of all steps and ranks; ``compute_s`` that of the rank that computed
+    the longest, None where nothing is known of it. Raises WireError for ranks that there are not.
+    """
+
+    ranks: World
+    steps: Steps
+    step_s: float
+    compute_s: float | None
+    kinds: Annotated[tuple[Kind, ...], wire.AtMost(KINDS_MAX)]
+    version: Version = VERSION
+
+    def __post_init__(self) -> None:
+        for kind in self.kinds:
+            groups, members = (sum(run.count for run in runs) for runs in (kind.firsts, kind.group))
+            if not 0 < groups * members <= self.ranks * self.ranks:
+                raise wire.WireError(
+                    f"Profile.kinds: seen {groups} groups of {members} ranks, "
+                    f"expected at least one, among {self.ranks} ranks"
+                )
+
+
+def encoded(document: Recorded | Profile) -> bytes:
+    """As JSON. Raises WireError when it is larger than a reader takes."""
+    return wire.encode(document, bytes_max=BYTES_MAX)
+
+
+def recorded(data: bytes) -> Recorded:
+    """One rank's part. Raises WireError."""
+    return wire.decode(Recorded, data, bytes_max=BYTES_MAX)
+
+
+def profile(data: bytes) -> Profile:
+    """A whole profile. Raises WireError."""
+    return wire.decode(Profile, data, bytes_max=BYTES_MAX)
+
+
+def merged(parts: Iterable[Recorded]) -> Profile:
+    """One profile of all ranks' parts, in whatever order.
+
+    Raises MismatchError unless each rank of one recording is there once, WireError for a profile
+    that nobody could read.
+    """
+    found = sorted(parts, key=lambda part: part.rank)
+    _demand_one_recording(found)
+    computed = [part.compute_s for part in found if part.compute_s is not None]
+    whole = Profile(
+        ranks=found[0].ranks,
+        steps=found[0].steps,
+        step_s=sum(part.step_s for part in found) / len(found),
+        compute_s=max(computed) if len(computed) == len(found) else None,
+        kinds=tuple(_kinds([*_collectives(found), *_sends(found)])),
+    )
+    return profile(encoded(whole))
+
+
+def _demand_one_recording(parts: Sequence[Recorded]) -> None:
+    if not parts:
+        raise MismatchError("seen no rank's part, expected one of each rank")
+    world, steps = parts[0].ranks, parts[0].steps
+    for part in parts:
+        if (part.ranks, part.steps) != (world, steps):
+            raise MismatchError(
+                f"rank {part.rank}: seen {part.steps} steps of {part.ranks} ranks, expected "
+                f"{steps} of {world}, as rank {parts[0].rank} recorded"
+            )
+    counted = Counter(part.rank for part in parts)
+    odd = [rank for rank, count in counted.items() if count > 1 or rank >= world]
+    if odd:
+        raise MismatchError(f"rank {odd[0]}: expected once each of {world} ranks")
+    if missing := sorted({*range(world)} - counted.keys()):
+        shown = ", ".join(map(str, missing[:SHOWN_MAX]))
+        more = f" and {len(missing) - SHOWN_MAX} more" if len(missing) > SHOWN_MAX else ""
+        raise MismatchError(f"nothing is there of rank {shown}{more}, of {world} ranks")
+
+
+Group = tuple[int, ...]
+Name = tuple[Operation, str, int]
+"""Which calls are one: what was done, of which elements, and how many places further."""
+
+
+def _collectives(parts: Iterable[Recorded]) -> Iterator[tuple[Group, dict[Name, Traffic]]]:
+    """Each group with what its ranks called together: of those that differ the most."""
+    found: dict[tuple[Run, ...], dict[Name, Traffic]] = defaultdict(dict)
+    for part in parts:
+        for calls in part.calls:
+            if calls.to is None:
+                name = (calls.operation, calls.element, 0)
+                found[calls.group][name] = _most(found[calls.group].get(name), _traffic(calls))
+    for group, named in found.items():
+        yield strides.unfolded(group), named
+
+
+def _sends(parts: Iterable[Recorded]) -> Iterator[tuple[Group, dict[Name, Traffic]]]:
+    """Those who send to each other as groups, whichever process group they do it in: a pipeline's
+    stages may well use that of all ranks."""
+    senders: dict[tuple[Run, ...], list[tuple[int, int, Calls]]] = defaultdict(list)
+    for part in parts:
+        for calls in part.calls:
+            if calls.to is not None:
+                senders[calls.group].append((part.rank, calls.to, calls))
+    for edges in senders.values():
+        joined = _joined((source, target) for source, target, _ in edges)
+        named: dict[Group, dict[Name, Traffic]] = defaultdict(dict)
+        for source, target, calls in edges:
+            group, place = joined[source]
+            hop = joined[target][1] - place
+            name = (calls.operation, calls.element, hop)
+            traffic = replace(_traffic(calls), hop=hop)
+            named[group][name] = _most(named[group].get(name), traffic)
+        yield from named.items()
+
+
+def _joined(pairs: Iterable[tuple[int, int]]) -> Mapping[int, tuple[Group, int]]:
+    """Whom each belongs to of those who are joined by pairs, ascending, and its place there."""
+    homes: dict[int, list[int]] = {}
+    for pair in pairs:
+        one, other = (homes.setdefault(each, [each]) for each in pair)
+        if one is not other:
+            less, more = sorted((one, other), key=len)
+            more += less
+            homes.update(dict.fromkeys(less, more))
+    groups = {tuple(sorted(home)) for home in {id(home): home for home in homes.values()}.values()}
+    return {rank: (group, place) for group in groups for place, rank in enumerate(group)}
+
+
+def _kinds(groups: Sequence[tuple[Group, dict[Name, Traffic]]]) -> Iterator[Kind]:
+    """Groups of one shape that call the same, together; the largest groups first."""
+    alike: dict[object, list[tuple[Group, dict[Name, Traffic]]]] = defaultdict(list)
+    for group, named in groups:
+        shape = tuple(rank - group[0] for rank in group)
+        alike[shape, frozenset(named)].append((group, named))
+    for its in sorted(alike.values(), key=lambda its: (-len(its[0][0]), its[0][0])):
+        traffic = dict(its[0][1])
+        for _, named in its[1:]:
+            traffic = {name: _most(traffic[name], each) for name, each in named.items()}
+        firsts = strides.folded(group[0] for group, _ in its)
+        yield Kind(
+            strides.folded(its[0][0]), firsts, tuple(traffic[name] for name in sorted(traffic))
+        )
+
+
+def _traffic(calls: Calls) -> Traffic:
+    return Traffic(calls.operation, calls.element, calls.calls, calls.size, calls.seconds)
+
+
+def _most(one: Traffic | None, other: Traffic) -> Traffic:
+    """The larger of both; who came last waited for nobody."""
+    if one is None:
+        return other
+    times = [each.seconds for each in (one, other) if each.seconds is not None]
+    return replace(
+        max(one, other, key=lambda each: (each.size, each.calls)),
+        calls=max(one.calls, other.calls),
+        seconds=min(times, default=None),
+    )
+
+
+def groups(kind: Kind) -> Iterator[Group]:
+    """Each group of the kind, its ranks ascending."""
+    members = sorted(strides.unfolded(kind.group))
+    for first in sorted(strides.unfolded(kind.firsts)):
+        yield tuple(rank - members[0] + first for rank in members)
