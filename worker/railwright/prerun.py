@@ -15,7 +15,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -104,7 +104,7 @@ class _Recording:
         self._open: dict[tuple[int, int], tuple[_Sum, float]] = {}
         self._hooked: list[ProcessGroup] = []
         self._lock = threading.Lock()
-        self._full = False
+        self._trouble = ""
         self._on_cpu = True
         self._started_s = self._computed_s = 0.0
 
@@ -131,10 +131,19 @@ class _Recording:
     def _begin(self) -> None:
         for number, (group, ranks) in enumerate(_groups().items()):
             its = strides.folded(ranks)
-            group.register_pre_hook(HOOK, functools.partial(self._called, number, its, ranks))
-            group.register_post_hook(HOOK, functools.partial(self._under_way, number))
+            called = functools.partial(self._called, number, its, ranks)
+            under_way = functools.partial(self._under_way, number)
             self._hooked.append(group)
+            group.register_pre_hook(HOOK, functools.partial(self._heard, called))
+            group.register_post_hook(HOOK, functools.partial(self._heard, under_way))
         self._started_s, self._computed_s = time.monotonic(), time.thread_time()
+
+    def _heard(self, take_in: Callable[[Any], None], call: Any) -> None:
+        """What goes wrong with a call's recording is no matter of the call's."""
+        try:
+            take_in(call)
+        except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
+            self._trouble = f"{type(error).__name__}: {error}"
 
     def _called(
         self, number: int, group: tuple[strides.Run, ...], ranks: list[int], call: Any
@@ -159,8 +168,7 @@ class _Recording:
 
     def _sum(self, key: Key) -> _Sum:
         if key not in self._sums and len(self._sums) >= profile.CALLS_MAX:
-            self._full = True
-            return _Sum()
+            raise ValueError(f"more than {profile.CALLS_MAX} kinds of calls")
         return self._sums.setdefault(key, _Sum())
 
     def _under_way(self, number: int, call: Any) -> None:
@@ -185,8 +193,8 @@ class _Recording:
     def _hand_over(self, steps: int, took_s: float, computed_s: float) -> None:
         import torch.distributed as dist
 
-        if self._full:
-            raise ValueError(f"more than {profile.CALLS_MAX} kinds of calls")
+        if self._trouble:
+            raise ValueError(self._trouble)
         with self._lock:
             calls = tuple(
                 Calls(*key[:3], its.calls, its.size, _seconds(its), key[3])
