@@ -62,6 +62,9 @@ class RankMapping(Part):
     """What crosses the borders of each level's domains, the coarsest first."""
     predicted: Predicted | None = None
     """How long a step takes; none where the cost model does not know the machines."""
+    communication: Literal["derived", "measured"] = "derived"
+    """Whether what ranks send each other follows from what the job says of itself, or was seen in
+    a pre-run."""
     moved: Count = 0
     """Number of node ranks that are on other nodes than in the attempt before."""
 

@@ -14,6 +14,7 @@ from railwright_api.schema import RANKS_MAX, Part, Rule, rules
 
 Positive = Annotated[int, Field(ge=1, le=2**40)]
 EXPERTS_MAX = 16_384
+PROFILE_LENGTH_MAX = 64 * 1024
 Parts = Annotated[int, Field(ge=1, le=RANKS_MAX)]
 
 
@@ -245,6 +246,9 @@ class Workload(Part):
     """How it is split."""
     training: Method
     """How it is trained."""
+    profile: Annotated[str, Field(max_length=PROFILE_LENGTH_MAX)] | None = None
+    """What its ranks sent each other in a pre-run, as `railwright profile` prints it; none means
+    that it follows from all the rest."""
 
     @model_validator(mode="after")
     def _holds_together(self) -> Workload:

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from railwright_cli import explain, topology
+from railwright_cli import explain, profiles, topology
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -15,6 +15,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="railwright", description="Ask Railwright.")
     commands = parser.add_subparsers(title="commands", required=True)
     explain.add(commands)
+    profiles.add(commands)
     topology.add(commands)
     asked = parser.parse_args(arguments)
     try:

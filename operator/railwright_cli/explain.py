@@ -12,14 +12,15 @@ from typing import Any
 
 import networkx as nx
 
-from railwright_cli import amounts, workloads
+from railwright_cli import amounts, profiles, workloads
 from railwright_cli.asking import UsageError
 from railwright_reading import workloads as reading
-from railwright_scheduler.communication import derive, graph
+from railwright_scheduler.communication import graph, measured
 from railwright_scheduler.communication.graph import Communicator
 from railwright_scheduler.cost import step
 from railwright_scheduler.cost.hardware import MACHINES, NETWORKS, Machine, hops
 from railwright_scheduler.cost.step import StepTime
+from railwright_scheduler.profile import Profile
 from railwright_scheduler.workload import (
     Framework,
     Parallelism,
@@ -27,6 +28,7 @@ from railwright_scheduler.workload import (
     Transformer,
     Workload,
 )
+from railwright_topology.wiring import WiringError
 
 DAY_S = 86_400
 
@@ -34,13 +36,14 @@ DAY_S = 86_400
 @dataclass(frozen=True, slots=True)
 class Case:
     """A workload on machines of one kind, and its predicted step; ``latency_s`` of a small message
-    between the farthest two, where the network is told."""
+    between the farthest two, where the network is told; ``profile``, if it was recorded."""
 
     model: Transformer
     split: Parallelism
     recipe: Recipe
     machine: Machine
     latency_s: float = 0.0
+    profile: Profile | None = None
 
     @property
     def nodes(self) -> int:
@@ -50,7 +53,18 @@ class Case:
     @property
     def step(self) -> StepTime:
         """Of what a step takes how long."""
-        return step.predict(self.model, self.split, self.recipe, self.machine)
+        parts = self.model, self.split, self.recipe
+        return step.predict(*parts, self.machine, communicators=self.communicators)
+
+    @property
+    def communicators(self) -> tuple[Communicator, ...]:
+        """As recorded, or derived. Raises UsageError where the recorded ones are of another job."""
+        try:
+            return measured.communicators(
+                Workload(self.model, self.split, self.recipe, self.profile)
+            )
+        except measured.UnfitError as error:
+            raise UsageError(f"--profile: {error}") from error
 
     @property
     def tokens(self) -> int:
@@ -98,6 +112,9 @@ def add(commands: Any) -> None:
         "--tiers", type=int, choices=range(1, 7), metavar="N", help="so many tiers of them, 1 to 6"
     )
     parser.add_argument("--sharp", action="store_true", help="they add up what crosses them")
+    parser.add_argument(
+        "--profile", type=Path, metavar="FILE", help="what a pre-run sent, instead of what follows"
+    )
     parser.add_argument("--tokens", type=float, metavar="N", help="how many days N tokens take")
     parser.add_argument("--scale", metavar="NODES,…", help="the same on so many nodes each")
     parser.add_argument("-o", "--output", choices=("text", "json", "graphml"), default="text")
@@ -105,8 +122,8 @@ def add(commands: Any) -> None:
 
 
 def _answer(asked: argparse.Namespace) -> str:
-    workload = reading.workload(workloads.read(asked.file))
-    case = Case(*workload.parts, *_machine(asked))
+    workload = _workload(asked)
+    case = Case(*workload.parts, *_machine(asked), workload.profile)
     _check(case)
     if asked.tokens is not None and not 1 <= asked.tokens < 1e18:
         raise UsageError(f"--tokens {asked.tokens:g}: expected 1 to 1e18")
@@ -116,6 +133,17 @@ def _answer(asked: argparse.Namespace) -> str:
     if asked.output == "json":
         return json.dumps(_json(case, asked.tokens, scaled), indent=1) + "\n"
     return "\n".join([*_text(case, asked.tokens), *_scaling(scaled), ""])
+
+
+def _workload(asked: argparse.Namespace) -> Workload:
+    """The file's; what was recorded apart from it comes first."""
+    try:
+        workload = reading.workload(workloads.read(asked.file))
+    except WiringError:
+        raise
+    except ValueError as error:
+        raise UsageError(f"{asked.file}: profile: {error}") from error
+    return replace(workload, profile=profiles.read(asked.profile)) if asked.profile else workload
 
 
 def _machine(asked: argparse.Namespace) -> tuple[Machine, float]:
@@ -145,15 +173,11 @@ def _counts(said: str) -> list[int]:
     return [int(part) for part in counts]
 
 
-def _communicators(case: Case) -> tuple[Communicator, ...]:
-    return derive.communicators(case.model, case.split, case.recipe)
-
-
 def _graph(case: Case) -> nx.Graph:
     """Ranks, and the bytes that each two exchange in a step."""
     found = nx.Graph()
     found.add_nodes_from(range(case.split.ranks + case.split.servers))
-    for (one, other), size in graph.pairs(_communicators(case)).items():
+    for (one, other), size in graph.pairs(case.communicators).items():
         found.add_edge(one, other, bytes=size)
     return found
 
@@ -175,7 +199,7 @@ def _text(case: Case, tokens: float | None) -> Iterator[str]:
         yield f"  {name:<18} {amounts.seconds(seconds):>10} {seconds / took.total:>6.1%}"
     yield ""
     yield "sent by one rank in a step:"
-    sending = (each for each in _communicators(case) if each.ranks > 1)
+    sending = (each for each in case.communicators if each.ranks > 1)
     for each in sorted(sending, key=lambda each: (-each.sent, each.name)):
         how = ", ".join(dict.fromkeys(traffic.collective.value for traffic in each.traffic))
         yield f"  {each.name:<18} {amounts.size(each.sent):>10} among {each.ranks:,}: {how}"
@@ -206,7 +230,7 @@ def _json(case: Case, tokens: float | None, scaled: list[Case]) -> dict[str, Any
         "tokensPerSecond": case.tokens / took.total,
         "communicators": [
             {"name": each.name, "ranks": each.ranks, "sentBytes": each.sent}
-            for each in _communicators(case)
+            for each in case.communicators
         ],
         "scale": [
             {"nodes": each.nodes, "stepSeconds": each.step.total, "tokensPerRank": _per_rank(each)}

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from railwright_api import workload as api
+from railwright_reading import profiles
+from railwright_scheduler.communication import measured
 from railwright_scheduler.workload import (
     Attention,
     Framework,
@@ -49,9 +51,10 @@ _FRAMEWORK: Mapping[str, Framework] = MappingProxyType(
 
 
 def workload(said: api.Workload) -> Workload:
-    """The same, as the scheduler computes with it."""
+    """The same, as the scheduler computes with it. Raises ValueError for a profile that is none, or
+    not of such a job."""
     model, split, method = said.model, said.parallelism, said.training
-    return Workload(
+    found = Workload(
         Transformer(
             layers=model.layers,
             hidden=model.hidden,
@@ -97,4 +100,7 @@ def workload(said: api.Workload) -> Workload:
             optimizer=_OPTIMIZER[method.optimizer],
             framework=_FRAMEWORK[method.framework],
         ),
+        profiles.profile(said.profile.encode()) if said.profile else None,
     )
+    measured.communicators(found)
+    return found

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from railwright_scheduler.cluster import Cluster, Ints, Mask
-from railwright_scheduler.communication import derive, exchanges
+from railwright_scheduler.communication import exchanges, measured
 from railwright_scheduler.communication import grid as grids
 from railwright_scheduler.cost import crowding, relief, sharing, step
 from railwright_scheduler.cost.crowding import Uplinks
@@ -148,15 +148,15 @@ class Layouts:
     def __init__(self, question: Question) -> None:
         self._workload, self._segment = question.workload, question.segment
         self._budget = question.budget
-        model, split, recipe = self._workload.parts
-        communicators = derive.communicators(model, split, recipe)
+        _, split, recipe = self._workload.parts
+        self._communicators = measured.communicators(self._workload)
         per_node = question.ranks_per_node
         self._exchanges = {
-            each.name: exchanges.between_nodes(each, per_node) for each in communicators
+            each.name: exchanges.between_nodes(each, per_node) for each in self._communicators
         }
         # Who sends to all alike does so from anywhere.
         self._telling = tuple(
-            each.name for each in communicators if not exchanges.is_even(each, per_node)
+            each.name for each in self._communicators if not exchanges.is_even(each, per_node)
         )
         grid = grids.dense(split, recipe.framework)
         shape = exchanges.shape(grid, question.ranks_per_node)
@@ -174,7 +174,7 @@ class Layouts:
         summing = [
             Summing(np.array(each.domains), np.array(each.summing)) for each in question.tiers
         ]
-        self._sums = Sums(communicators, per_node, summing)
+        self._sums = Sums(self._communicators, per_node, summing)
         self.sent = self._together(self._exchanges)
         self.places = _places(self._tiers, count)
         self.machines = _machines(question)
@@ -310,7 +310,13 @@ class Layouts:
         return max(steps_s), self.machines[steps_s.index(max(steps_s))]
 
     def _predicted(self, machine: Machine, standing: _Standing) -> StepTime:
-        return step.predict(*self._workload.parts, machine, standing.crowded, standing.summed)
+        return step.predict(
+            *self._workload.parts,
+            machine,
+            standing.crowded,
+            standing.summed,
+            communicators=self._communicators,
+        )
 
 
 def _tier(uplinks: Uplinks, summing: Mask, *, nodes: Ints) -> Tier:

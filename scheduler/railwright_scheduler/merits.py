@@ -32,8 +32,10 @@ class Crossing:
 @dataclass(frozen=True, slots=True)
 class Merits:
     """``crossing`` has the coarsest level first. Nothing is ``predicted`` for machines that the
-    cost model does not know. Of the attempt before, ``moved`` node ranks are on other nodes."""
+    cost model does not know. Of the attempt before, ``moved`` node ranks are on other nodes. What
+    ranks send each other was ``measured``, or else derived."""
 
     crossing: tuple[Crossing, ...]
     predicted: Predicted | None = None
     moved: int = 0
+    measured: bool = False

@@ -86,7 +86,8 @@ def placed(job: Job, cluster: Cluster, choices: Iterable[Ints], *, uses: Uses = 
     told = tuple(Crossing(level, *sizes) for level, sizes in crossing)
     order = np.array(found.order)
     moved = int(np.count_nonzero(order != np.array(asked.before or found.order)))
-    return Placed(best[order], Merits(told, found.predicted, moved))
+    measured = job.workload.profile is not None
+    return Placed(best[order], Merits(told, found.predicted, moved, measured))
 
 
 def portions(job: Job, spanned: int) -> tuple[int, ...]:

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
+from railwright_scheduler.profile import Profile
+
 
 class Precision(StrEnum):
     """What matrices are multiplied in."""
@@ -224,11 +226,12 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """All that is known of what a job does in a step."""
+    """All that is known of what a job does in a step; ``profile``, if it was seen."""
 
     model: Transformer
     split: Parallelism
     recipe: Recipe
+    profile: Profile | None = None
 
     @property
     def parts(self) -> tuple[Transformer, Parallelism, Recipe]:

@@ -9,6 +9,8 @@ import pytest
 
 from integration import command_line, operator_site
 from integration.operator_site import Floor, Site
+from railwright import profile, strides
+from railwright.profile import Calls, Operation, Recorded
 from railwright_api import names
 from railwright_api.placement import Placement
 from railwright_operator.kube.paths import NODES
@@ -57,6 +59,7 @@ def test_ranks_that_send_each_other_the_most_come_to_stand_in_one_rack(
         found = placement(floor, "laid-out").spec
         assert list(found.nodes) == status["nodes"]
         assert found.mapping is not None
+        assert found.mapping.communication == "derived"
         rack = found.mapping.crossing[-1]
         assert rack.level == names.LABEL_RACK
         assert 0 < rack.bytes < rack.network_order_bytes
@@ -79,6 +82,42 @@ def _is_drawn(site: Site, floor: Floor) -> None:
     for node in floor.nodes:
         assert picture.count(f"<title>{node}, node rank ") == 1
     assert picture.count('class="up"') == 2 + 1  # And what it means.
+
+
+def test_what_a_pre_run_recorded_is_kept_with_the_job_and_laid_out_by(site: Site) -> None:
+    """Of stages that send each other far more than is derived: each replica gets a rack."""
+    with operator_site.floor_on(site, (4, 4)) as floor:
+        parts = [
+            Recorded(
+                rank,
+                64,
+                steps=1,
+                step_s=1.0,
+                compute_s=None,
+                calls=(
+                    Calls(
+                        strides.folded(range(64)),
+                        Operation.SEND,
+                        "bfloat16",
+                        calls=1,
+                        size=1 << 30,
+                        to=rank + 8,
+                    ),
+                ),
+            )
+            if rank % 32 < 24
+            else Recorded(rank, 64, steps=1, step_s=1.0, compute_s=None, calls=())
+            for rank in range(64)
+        ]
+        seen = profile.encoded(profile.merged(parts)).decode()
+        workload = STAGES_FIRST | {"profile": seen}
+        status = floor.apply("seen", nodes=8, numProcPerNode=8, workload=workload).until_bound()
+        racks = {name: at // 4 for at, name in enumerate(floor.nodes)}
+        where = [racks[name] for name in status["nodes"]]
+        assert (len({*where[:4]}), len({*where[4:]})) == (1, 1)
+        mapping = placement(floor, "seen").spec.mapping
+        assert mapping is not None
+        assert (mapping.communication, mapping.crossing[-1].bytes) == ("measured", 0)
 
 
 def test_a_job_that_says_nothing_is_placed_in_the_networks_order(site: Site) -> None:

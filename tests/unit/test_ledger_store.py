@@ -44,6 +44,7 @@ MERITS = st.builds(
     st.none()
     | st.builds(Predicted, st.lists(NAMES, max_size=2).map(tuple), STEP, STEP, STEP, STEP),
     st.integers(0, 9),
+    st.booleans(),
 )
 
 

@@ -10,6 +10,7 @@ from railwright_scheduler import Admit, GangsAhead, Job, Node, Snapshot, Terms, 
 from railwright_scheduler.cost import step
 from railwright_scheduler.cost.hardware import DGX_A100
 from railwright_scheduler.merits import Merits, Predicted
+from railwright_scheduler.profile import Operation, Profile
 from railwright_scheduler.workload import (
     Framework,
     Parallelism,
@@ -21,6 +22,7 @@ from railwright_scheduler.workload import (
 )
 from railwright_topology.links import Links
 from worlds import job, node
+from worlds import seen as profiles
 
 GPT = Transformer(
     layers=24,
@@ -87,6 +89,34 @@ def test_replicas_that_a_framework_numbers_apart_come_to_stand_together() -> Non
     assert told.machines == (KNOWN,)
     assert told.placed_us < told.network_order_us
     assert told.placed_us <= told.next_best_us
+
+
+def test_what_was_seen_decides_where_ranks_stand_and_is_said_to() -> None:
+    """Stages were seen to send each other what nobody would derive: they come to stand together."""
+    derived = gang(FOUR_BY_TWO)
+    assert derived.workload is not None
+    seen = profiles.profile(derived.workload)
+    for told, together in ((seen, [0, 4]), (with_large_sends(seen), [0, 1, 2, 3])):
+        workload = replace(derived.workload, profile=told)
+        found = admitted(replace(derived, workload=workload), racks(4, 4))
+        assert merits(found).measured
+        where = [name.partition("-")[0] for name in found.nodes]
+        assert len({where[rank] for rank in together}) == 1
+    assert not merits(admitted(derived, racks(4, 4))).measured
+
+
+def with_large_sends(seen: Profile) -> Profile:
+    kinds = tuple(
+        replace(
+            kind,
+            seen=tuple(
+                replace(each, size=10_000 * each.size) if each.operation is Operation.SEND else each
+                for each in kind.seen
+            ),
+        )
+        for kind in seen.kinds
+    )
+    return replace(seen, kinds=kinds)
 
 
 def test_a_step_is_predicted_as_it_is_where_no_link_is_crowded() -> None:

@@ -41,6 +41,28 @@ def test_whatever_is_wrong_is_one_line(jobs: Jobs, pod: reporting.Raw) -> None:
     assert len(why.encode()) <= 1024
 
 
+@pytest.mark.parametrize(
+    ("profile", "words"),
+    [
+        ("{}", "Profile.ranks: missing"),
+        (
+            '{"ranks": 3, "steps": 1, "step_s": 1, "compute_s": null, "kinds": []}',
+            "the profile is of 3 ranks, but replicas of the job have 2 ranks each",
+        ),
+    ],
+)
+def test_a_profile_that_is_of_no_such_job_is_told(jobs: Jobs, profile: str, words: str) -> None:
+    model = {"layers": 2, "hidden": 64, "heads": 4, "feedForward": 256, "vocabulary": 100}
+    workload = {
+        "model": model,
+        "parallelism": {"tensor": 2, "data": 2},
+        "training": {"sequence": 64, "globalBatch": 2},
+        "profile": profile,
+    }
+    jobs.absorb(reporting.raw_job("a", spec={"workload": workload, "numNodes": 4}))
+    assert words in (jobs.why_unreadable("a-uid") or "")
+
+
 def test_it_is_known_once_it_can_be_read_and_never_again_in_an_older_version(jobs: Jobs) -> None:
     jobs.absorb(reporting.raw_job("a", pod=BROKEN, metadata={"resourceVersion": "10"}))
     jobs.absorb(reporting.raw_job("a", metadata={"resourceVersion": "9"}))

@@ -9,11 +9,13 @@ from railwright_scheduler.merits import Crossing, Merits, Predicted
 
 _MICRO = 1_000_000
 _SECONDS = ("stepSeconds", "networkOrderSeconds", "nextBestSeconds", "otherJobsSeconds")
+_MEASURED, _DERIVED = "measured", "derived"
 
 
 def render(merits: Merits) -> dict[str, Any]:
     """The fields of an object."""
     fields: dict[str, Any] = {
+        "communication": _MEASURED if merits.measured else _DERIVED,
         "moved": merits.moved,
         "crossing": [
             {"level": each.level, "bytes": each.placed, "networkOrderBytes": each.network_order}
@@ -42,4 +44,5 @@ def parse(found: Mapping[str, Any]) -> Merits:
         tuple(told["machines"]),
         *(round(told[field] * _MICRO) for field in _SECONDS),
     )
-    return Merits(crossing, predicted, found.get("moved", 0))
+    measured = found.get("communication") == _MEASURED
+    return Merits(crossing, predicted, found.get("moved", 0), measured)

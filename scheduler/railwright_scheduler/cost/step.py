@@ -91,9 +91,12 @@ def predict(
     machine: Machine,
     crowding: Mapping[str, float] = NOT_CROWDED,
     summed: Collection[str] = (),
+    *,
+    communicators: tuple[Communicator, ...] | None = None,
 ) -> StepTime:
     """The step on machines of one kind, which ranks fill one after the other.
 
+    ``communicators`` are those that were measured; without them they are derived.
     ``crowding`` says of communicators how many times longer what they send takes between machines
     than their adapters need, for links that are shared. Of those ``summed`` the switches add up
     what crosses them, wherever it crosses.
@@ -110,8 +113,10 @@ def predict(
         Overlap.MICRO_BATCH: micro_batches * layers.total,
         Overlap.OUTPUT: micro_batches * output_s,
     }
+    if communicators is None:
+        communicators = derive.communicators(model, split, recipe)
     exposed = {}
-    for each in derive.communicators(model, split, recipe):
+    for each in communicators:
         its = machine.summing() if each.name in summed else machine
         exposed[each.name] = _exposed_s(each, left, its.crowded(crowding.get(each.name, 1.0)))
     waited_s = sum(exposed.get(name, 0.0) for name in MICRO_BATCHED) / micro_batches

@@ -1,0 +1,230 @@
+"""The communicators of a job as a pre-run recorded them, instead of those derived from its words.
+
+The gang of a pre-run may be smaller than the job's: it has fewer replicas, each with as much to do.
+What was seen is that of the job then but for what grows with replicas, which does so as the derived
+communicators do. Nothing else can be smaller: of a stage or a part that was not there nothing was
+seen.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations
+from types import MappingProxyType
+
+from railwright_scheduler.communication import derive, grid
+from railwright_scheduler.communication.graph import Collective, Communicator, Overlap, Traffic
+from railwright_scheduler.communication.grid import Axis, Grid
+from railwright_scheduler.profile import Kind, Operation, Profile, Seen
+from railwright_scheduler.workload import Parallelism, Workload
+
+_COLLECTIVES: Mapping[Operation, Collective] = MappingProxyType(
+    {
+        Operation.ALL_REDUCE: Collective.ALL_REDUCE,
+        Operation.REDUCE_SCATTER: Collective.REDUCE_SCATTER,
+        Operation.ALL_GATHER: Collective.ALL_GATHER,
+        Operation.ALL_TO_ALL: Collective.ALL_TO_ALL,
+        # Around a ring of ranks as many bytes go, past each of them, as of one with all parts.
+        Operation.BROADCAST: Collective.ALL_GATHER,
+        Operation.SCATTER: Collective.ALL_GATHER,
+        Operation.REDUCE: Collective.REDUCE_SCATTER,
+        Operation.GATHER: Collective.REDUCE_SCATTER,
+    }
+)
+
+_GROWING = frozenset({Operation.ALL_GATHER, Operation.ALL_TO_ALL, Operation.GATHER})
+"""What each rank brings a part to, where nothing says that the whole is shared instead."""
+
+SHOWN = 8
+
+
+class UnfitError(ValueError):
+    """A profile that cannot stand for a job, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Ranks that differ along ``axes`` of a grid: of the pre-run's, ``then``, and the job's."""
+
+    name: str
+    then: Grid
+    now: Grid
+    axes: tuple[Axis, ...]
+    derived_then: tuple[Traffic, ...] = ()
+    derived_now: tuple[Traffic, ...] = ()
+
+    def has(self, groups: tuple[tuple[int, ...], ...]) -> bool:
+        """Whether these are among the pre-run's."""
+        if self.then.size(*self.axes) != len(groups[0]):
+            return False
+        return {*groups} <= {*map(tuple, self.then.groups(*self.axes).tolist())}
+
+    def overlap(self, collective: Collective) -> Overlap:
+        """What the derived one goes on beside; nothing where there is none."""
+        found = (each.overlap for each in self.derived_now if each.collective is collective)
+        return next(found, Overlap.NOTHING)
+
+    def growth(self, operation: Operation) -> float:
+        """How many times larger a buffer is in the job than it was in the pre-run."""
+        collective = _COLLECTIVES[operation]
+        then, now = (
+            sum(each.size for each in traffic if each.collective is collective)
+            for traffic in (self.derived_then, self.derived_now)
+        )
+        if then:
+            return now / then
+        if operation in _GROWING:
+            return self.now.size(*self.axes) / self.then.size(*self.axes)
+        return 1.0
+
+
+def communicators(workload: Workload) -> tuple[Communicator, ...]:
+    """A workload's communicators, of its profile if it has one. Raises UnfitError."""
+    if workload.profile is None:
+        return derive.communicators(*workload.parts)
+    places = _places(workload, workload.profile)
+    found: dict[_Place, dict[tuple[str, Collective], Traffic]] = defaultdict(dict)
+    for kind in workload.profile.kinds:
+        for place, traffic in _traffic(kind, places, workload):
+            # Kinds are of other groups each: what one of them does the most of, counts.
+            named, name = found[place], (traffic.what, traffic.collective)
+            named[name] = max(named.get(name, traffic), traffic, key=_sent_bytes)
+    return tuple(
+        Communicator(place.name, place.now, place.axes, tuple(found[place].values()))
+        for place in places
+        if place in found
+    )
+
+
+def _sent_bytes(traffic: Traffic) -> int:
+    return traffic.count * traffic.size
+
+
+def _places(workload: Workload, profile: Profile) -> list[_Place]:
+    """Where groups of ranks may be: those of derived communicators, then any along axes."""
+    model, now, recipe = workload.parts
+    then = _then(now, profile.ranks)
+    batch = recipe.global_batch // now.data * then.data
+    ours = {each.name: each for each in derive.communicators(model, now, recipe)}
+    found = [
+        _Place(
+            each.name,
+            each.grid,
+            ours[each.name].grid,
+            each.axes,
+            each.traffic,
+            ours[each.name].traffic,
+        )
+        for each in derive.communicators(model, then, replace(recipe, global_batch=batch))
+        if each.ranks > 1
+    ]
+    grids = grid.dense(then, recipe.framework), grid.dense(now, recipe.framework)
+    axes = [axis for axis, size in grids[0].axes if size > 1]
+    for count in range(1, len(axes) + 1):
+        for some in combinations(axes, count):
+            name = "all ranks" if count == len(axes) else " and ".join(some)
+            if name in ours:
+                name = f"{name} alone"
+            found.append(_Place(name, *grids, some))
+    return found
+
+
+def _then(now: Parallelism, ranks: int) -> Parallelism:
+    """How a pre-run of so many ranks was split: as the job, into fewer replicas."""
+    if now.servers:
+        raise UnfitError("parallelism.servers: what ranks send to servers is not recorded")
+    whole = now.ranks // now.data
+    data = ranks // whole
+    if ranks > now.ranks or ranks % whole:
+        near = min(max(2, data), now.data) * whole
+        raise UnfitError(
+            f"the profile is of {ranks} ranks, but replicas of the job have {whole} ranks each and "
+            f"there are {now.data}: record it on {near}"
+        )
+    then = replace(now, data=data)
+    if data == 1 < now.data:
+        raise UnfitError(
+            f"the profile is of one replica, of the job's {now.data}: nothing was seen of what "
+            f"replicas send each other; record it on {2 * whole} ranks"
+        )
+    if data % now.replicas or (data == now.replicas) != (now.data == now.replicas):
+        near = now.replicas * (2 if now.data > now.replicas else 1) * whole
+        raise UnfitError(
+            f"parallelism.replicas is {now.replicas}: the profile's {data} data-parallel ranks "
+            f"were not sharded as the job's {now.data} are; record it on {near} ranks"
+        )
+    spread = now.expert * now.replicas
+    if then.stage % spread:
+        raise UnfitError(
+            f"parallelism.expert is {now.expert}: a stage of the profile had {then.stage} ranks, "
+            f"expected a multiple of {spread}"
+        )
+    return then
+
+
+def _traffic(
+    kind: Kind, places: Iterable[_Place], workload: Workload
+) -> Iterator[tuple[_Place, Traffic]]:
+    profile = workload.profile
+    assert profile is not None
+    there = [place for place in places if place.has(kind.groups)]
+    if not there:
+        shown = ", ".join(map(str, kind.groups[0][:SHOWN]))
+        more = ", …" if len(kind.groups[0]) > SHOWN else ""
+        split = workload.split
+        raise UnfitError(
+            f"ranks {shown}{more} are a group of the profile, but differ along no axes of "
+            f"tensor {split.tensor} × context {split.context} × data {split.data} × pipeline "
+            f"{split.pipeline}, numbered as by {workload.recipe.framework}"
+        )
+    sends = [seen for seen in kind.seen if seen.operation is Operation.SEND]
+    for seen in kind.seen:
+        if seen.operation is Operation.SEND or not seen.size:
+            continue
+        place = _best(there, (_COLLECTIVES[seen.operation],))
+        count = max(1, round(seen.calls / profile.steps))
+        size = round(seen.size / profile.steps / count * place.growth(seen.operation))
+        collective = _COLLECTIVES[seen.operation]
+        what = f"{seen.operation} of {seen.element}"
+        yield place, Traffic(what, collective, size, count, place.overlap(collective))
+    if sends:
+        place = _best(there, (Collective.RING, Collective.SEND))
+        virtual = workload.split.virtual if place.axes == (Axis.PIPELINE,) else 0
+        for traffic in _sent(sends, len(kind.groups[0]), profile.steps, virtual):
+            yield place, replace(traffic, overlap=place.overlap(traffic.collective))
+
+
+def _best(places: list[_Place], collectives: tuple[Collective, ...]) -> _Place:
+    """The one that is derived to do such, of several that are the same ranks."""
+    does = (
+        place
+        for place in places
+        if any(each.collective in collectives for each in place.derived_now)
+    )
+    return next(does, places[0])
+
+
+def _sent(sends: list[Seen], ranks: int, steps: int, virtual: int) -> Iterator[Traffic]:
+    """What neighbours send each other, and the last and the first."""
+    calls: dict[int, float] = defaultdict(float)
+    for seen in sends:
+        calls[abs(seen.hop)] += seen.calls / steps
+    if odd := sorted(calls.keys() - {1, ranks - 1}):
+        raise UnfitError(
+            f"ranks of a group of {ranks} send to those {odd[0]} places further: expected only "
+            f"neighbours, or the last and the first"
+        )
+    size = round(sum(seen.size for seen in sends) / sum(seen.calls for seen in sends))
+    around = calls[ranks - 1]
+    if ranks == 2:
+        # Its two ways around are the same two ranks: stages say how often each is gone.
+        around *= (virtual - 1) / (2 * virtual - 1) if virtual else 0.5
+        calls[1] -= around
+    around = min(around, calls[1])
+    elements = ", ".join(sorted({seen.element for seen in sends}))
+    ways = ((Collective.SEND, calls[1] - around), (Collective.RING, around))
+    for collective, count in ways:
+        if round(count):
+            yield Traffic(f"sends of {elements}", collective, size, round(count))

@@ -1,0 +1,50 @@
+"""What a job's ranks were seen to send each other in some steps, on a gang that may be smaller."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Operation(StrEnum):
+    """What ranks of a group did together, or one of them to another."""
+
+    ALL_REDUCE = "all-reduce"
+    REDUCE_SCATTER = "reduce-scatter"
+    ALL_GATHER = "all-gather"
+    ALL_TO_ALL = "all-to-all"
+    BROADCAST = "broadcast"
+    REDUCE = "reduce"
+    GATHER = "gather"
+    SCATTER = "scatter"
+    SEND = "send"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What each rank of a group called, in all recorded steps: so many ``calls`` and bytes of
+    their buffers, ``size``, as in ``communication.graph.Traffic``. Of a send, ``hop`` says how many
+    places further in the group the receiver stands, or, below 0, nearer."""
+
+    operation: Operation
+    element: str
+    calls: int
+    size: int
+    hop: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Groups of ranks that did the same, each ascending; of unequal ones ``seen`` has the most."""
+
+    groups: tuple[tuple[int, ...], ...]
+    seen: tuple[Seen, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What was recorded of so many ``ranks`` in so many ``steps``."""
+
+    ranks: int
+    steps: int
+    kinds: tuple[Kind, ...]

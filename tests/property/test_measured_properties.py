@@ -1,0 +1,94 @@
+"""Measured communicators send what was seen, also of a job with more replicas."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from railwright_scheduler.communication import derive, measured
+from railwright_scheduler.communication.graph import Collective, Communicator
+from railwright_scheduler.workload import (
+    Attention,
+    Framework,
+    Parallelism,
+    Precision,
+    Recipe,
+    Sharding,
+    Transformer,
+    Workload,
+)
+from worlds import seen
+
+GPT = Transformer(16, 256, 16, 16, 16, 1024, 1_000, biased=True)
+
+SHARED = st.sampled_from([1, 2, 4])
+
+
+@st.composite
+def workloads(draw: st.DrawFn) -> Workload:
+    """Of any split, with two replicas or more where shards have any."""
+    replicas = draw(st.sampled_from([1, 2]))
+    split = Parallelism(
+        tensor=draw(SHARED),
+        context=draw(SHARED),
+        pipeline=draw(SHARED),
+        data=replicas * draw(st.sampled_from([2, 3])),
+        replicas=replicas,
+    )
+    if split.pipeline > 1:
+        split = replace(split, virtual=draw(st.sampled_from([1, 2])))
+    recipe = Recipe(
+        sequence=64,
+        micro_batch=1,
+        global_batch=2 * split.data,
+        precision=draw(st.sampled_from([Precision.HALF, Precision.SINGLE])),
+        sequence_parallel=draw(st.booleans()),
+        sharding=draw(st.sampled_from(Sharding)),
+        attention=draw(st.sampled_from(Attention)),
+        framework=draw(st.sampled_from(Framework)),
+    )
+    return Workload(GPT, split, recipe)
+
+
+def sent(communicators: tuple[Communicator, ...]) -> dict[str, dict[Collective, int]]:
+    found: dict[str, dict[Collective, int]] = {}
+    for each in communicators:
+        its = found.setdefault(each.name, {})
+        for traffic in each.traffic:
+            size = traffic.sent(each.ranks)
+            its[traffic.collective] = its.get(traffic.collective, 0) + size
+    return found
+
+
+@given(workloads())
+def test_what_was_seen_of_the_whole_job_is_what_it_sends(workload: Workload) -> None:
+    known = replace(workload, profile=seen.profile(workload))
+    derived = derive.communicators(*workload.parts)
+    demand_as_much(measured.communicators(known), derived)
+    assert {(each.name, each.axes, each.grid) for each in measured.communicators(known)} == {
+        (each.name, each.axes, each.grid) for each in derived
+    }
+
+
+@given(workloads(), st.sampled_from([2, 8]))
+def test_a_job_of_more_replicas_sends_what_is_derived_of_it(workload: Workload, times: int) -> None:
+    split, recipe = workload.split, workload.recipe
+    job = replace(
+        workload,
+        split=replace(split, data=times * split.data),
+        recipe=replace(recipe, global_batch=times * recipe.global_batch),
+        profile=seen.profile(workload),
+    )
+    demand_as_much(measured.communicators(job), derive.communicators(*job.parts))
+
+
+def demand_as_much(found: tuple[Communicator, ...], derived: tuple[Communicator, ...]) -> None:
+    """Of each collective, but for bytes that calls of one size cannot be shared evenly over."""
+    ours, theirs = sent(found), sent(derived)
+    assert ours.keys() == theirs.keys()
+    for name, its in theirs.items():
+        assert ours[name].keys() == its.keys()
+        for collective, size in its.items():
+            assert abs(ours[name][collective] - size) <= 1e-3 * size

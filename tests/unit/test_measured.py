@@ -1,0 +1,114 @@
+"""What was seen of a pre-run becomes a job's communicators, or is refused with the reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from railwright_scheduler.communication import derive, graph, measured
+from railwright_scheduler.communication.graph import Collective, Overlap
+from railwright_scheduler.communication.grid import Axis
+from railwright_scheduler.communication.measured import UnfitError
+from railwright_scheduler.profile import Kind, Operation, Profile, Seen
+from railwright_scheduler.workload import Framework, Parallelism, Recipe, Transformer, Workload
+from worlds import seen
+
+GPT = Transformer(8, 256, 8, 8, 32, 1024, 1_000)
+
+
+def job(split: Parallelism, profile: Profile | None = None) -> Workload:
+    recipe = Recipe(64, 1, 4 * split.data, overlap=True, framework=Framework.TORCH)
+    return Workload(GPT, split, recipe, profile)
+
+
+def of(ranks: int, *kinds: Kind) -> Profile:
+    return Profile(ranks, steps=2, kinds=kinds)
+
+
+def everyone(ranks: int, *calls: Seen) -> Kind:
+    return Kind((tuple(range(ranks)),), calls)
+
+
+def test_a_job_that_nobody_profiled_does_what_is_derived() -> None:
+    plain = job(Parallelism(tensor=2, data=2))
+    assert measured.communicators(plain) == derive.communicators(*plain.parts)
+
+
+def test_calls_of_steps_become_those_of_one_and_are_hidden_as_derived_ones_are() -> None:
+    gradients = Seen(Operation.ALL_REDUCE, "float32", calls=6, size=6_000)
+    flags = Seen(Operation.BROADCAST, "int64", calls=1, size=10)
+    (found,) = measured.communicators(
+        job(Parallelism(data=4), of(4, everyone(4, gradients, flags)))
+    )
+    assert (found.name, found.axes) == ("data", (Axis.CONTEXT, Axis.DATA, Axis.REPLICA))
+    assert [(each.what, each.collective, each.count, each.size) for each in found.traffic] == [
+        ("all-reduce of float32", Collective.ALL_REDUCE, 3, 1_000),
+        ("broadcast of int64", Collective.ALL_GATHER, 1, 5),
+    ]
+    assert [each.overlap for each in found.traffic] == [Overlap.BACKWARD, Overlap.NOTHING]
+
+
+def test_what_all_ranks_do_is_not_taken_for_what_some_do() -> None:
+    loss = Seen(Operation.ALL_REDUCE, "float32", calls=2, size=8)
+    split = Parallelism(tensor=2, data=2)
+    (found,) = measured.communicators(job(split, of(4, everyone(4, loss))))
+    assert (found.name, found.ranks) == ("all ranks", 4)
+
+
+def test_of_stages_that_differ_the_one_that_sends_most_counts() -> None:
+    small, large = (Seen(Operation.ALL_REDUCE, "float32", 2, size) for size in (200, 400))
+    flags = Seen(Operation.ALL_REDUCE, "int32", 2, 8)
+    split = Parallelism(tensor=2, pipeline=2)
+    profile = of(4, Kind(((0, 1),), (small, flags)), Kind(((2, 3),), (large,)))
+    (found,) = measured.communicators(job(split, profile))
+    assert [(each.what, each.size) for each in found.traffic] == [
+        ("all-reduce of float32", 200),
+        ("all-reduce of int32", 4),
+    ]
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+@pytest.mark.parametrize("virtual", [1, 2, 3])
+def test_interleaved_stages_exchange_what_was_seen_of_each_two(ranks: int, virtual: int) -> None:
+    split = Parallelism(pipeline=ranks, virtual=virtual)
+    plain = job(split)
+    known = replace(plain, profile=seen.profile(plain))
+    found, derived = measured.communicators(known), derive.communicators(*plain.parts)
+    assert graph.pairs(found) == graph.pairs(derived)
+    assert [each.sent for each in found] == [each.sent for each in derived]
+
+
+def test_what_ranks_bring_a_part_to_grows_with_them() -> None:
+    times = Seen(Operation.ALL_GATHER, "float64", calls=2, size=2 * 4 * 8)
+    found = measured.communicators(job(Parallelism(data=8), of(4, everyone(4, times))))
+    (traffic,) = found[0].traffic
+    assert (traffic.size, found[0].ranks) == (8 * 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("split", "profile", "words"),
+    [
+        (Parallelism(tensor=2, data=4), of(3), "have 2 ranks each and there are 4: record it on 4"),
+        (Parallelism(tensor=2, data=4), of(7), "have 2 ranks each and there are 4: record it on 6"),
+        (Parallelism(data=2), of(4), "of 4 ranks, but replicas .* record it on 2"),
+        (Parallelism(tensor=2, data=4), of(2), "of one replica, of the job's 4: .* on 4 ranks"),
+        (Parallelism(data=8, replicas=2), of(2), "not sharded as the job's 8 are; record it on 4"),
+        (Parallelism(data=8, servers=1), of(4), "servers is not recorded"),
+        (
+            Parallelism(tensor=2, data=2),
+            of(4, Kind(((0, 3),), (Seen(Operation.ALL_REDUCE, "float32", 2, 8),))),
+            "ranks 0, 3 are a group of the profile, but differ along no axes of tensor 2 × ",
+        ),
+        (
+            Parallelism(pipeline=4),
+            of(4, everyone(4, Seen(Operation.SEND, "float32", 2, 8, hop=2))),
+            "send to those 2 places further",
+        ),
+    ],
+)
+def test_what_cannot_stand_for_the_job_is_refused(
+    split: Parallelism, profile: Profile, words: str
+) -> None:
+    with pytest.raises(UnfitError, match=words):
+        measured.communicators(job(split, profile))
