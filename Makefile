@@ -153,6 +153,10 @@ bench-discovery: $(SETUP) ## networks told in every form, cabled, told wrongly, 
 bench-model: $(SETUP) ## errors of the model of a step's time on published runs, as one JSON object
 	@$(PYTHON) tests/bench/bench_model.py
 
+.PHONY: bench-profile
+bench-profile: $(SETUP) ## bytes that real trainings send, derived beside recorded; about 2 minutes
+	@cd tests && ../$(PYTHON) -m bench.bench_profile
+
 .PHONY: bench-reference
 bench-reference: $(SETUP) ## a published cluster predicted, beside what it reached, as one JSON object
 	@cd tests && ../$(PYTHON) -m bench.bench_reference
