@@ -102,9 +102,10 @@ class _Picture:
         """What cells say."""
         if not self._ranks:
             return ""
+        ranks = "ranks" if self._gang.ranks_per_node else "node ranks"
         if self._layout.detail is not Detail.STRIP:
-            return "; in each cell a node's ranks"
-        return f"; in each strip {self._parts.what or 'node'}s and their ranks"
+            return f"; in each cell a node and its {ranks}"
+        return f"; in each strip {self._parts.what or 'node'}s and their {ranks}"
 
     def _box(self, box: Box, x: float, y: float) -> Iterator[str]:
         yield drawing.rectangle(x, y, box.width, box.height, 'class="box" rx="3"')
