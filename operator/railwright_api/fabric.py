@@ -199,7 +199,8 @@ class FabricStatus(Part):
     sources: Annotated[tuple[SourceFound, ...], Field(max_length=SOURCES_MAX)] = ()
     """Who tells what, the most trusted first."""
     insides: Annotated[tuple[InsideFound, ...], Field(max_length=INSIDES_MAX)] = ()
-    """What nodes are inside, the most frequent kind first, where somebody has looked."""
+    """What nodes are inside, where somebody has looked: the most frequent kinds, if there are
+    more."""
     conflicts: Annotated[tuple[ConflictFound, ...], Field(max_length=CONFLICTS_MAX)] = ()
     """Where sources disagree; the first of them, if there are more."""
     conflict_count: Count | None = None

@@ -161,6 +161,7 @@ def test_further_ports_and_rails_that_nccl_tells_of() -> None:
     parts = {part.id: part for part in nccl_topology.parse(text).parts}
     assert [*parts] == ["0000:18:00.0", "eth0", "mlx4_0/2"]
     assert parts["0000:18:00.0"].rail == 3
+    assert parts["0000:18:00.0"].numa is None
     assert parts["mlx4_0/2"].pci == "0000:18:00.0"
     assert parts["eth0"].bytes_per_s == 1_250_000_000
 

@@ -151,6 +151,17 @@ def test_without_a_tree_the_fastest_kind_as_many_as_accelerators_is_that_of_rail
     assert node.placed["mlx5_0"].why == ("8 alike for 8 accelerators, and faster than all others")
 
 
+def test_what_is_known_of_some_accelerators_alone_does_not_say_which_is_the_nearest() -> None:
+    node = Node(2).rails(2)
+    node.card("eth0", farther=None, speed=SLOW, layer=ETH)
+    node.distances[pair("eth0", "gpu0")] = Distance.NUMA
+    far = node.placed["eth0"]
+    assert (far.near, far.distance) == ((), None)
+    node.distances[pair("eth0", "gpu0")] = Distance.SWITCH
+    beside = node.placed["eth0"]
+    assert (beside.near, beside.distance) == (("gpu0",), Distance.SWITCH)
+
+
 def test_behind_root_ports_the_fastest_kind_that_is_shared_evenly_is_that_of_rails() -> None:
     node = Node(4)
     node.card("mlx5_0", farther=Distance.NUMA)

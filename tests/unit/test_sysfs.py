@@ -212,6 +212,19 @@ def test_amds_nodes_are_read_from_files(tmp_path: Path) -> None:
     assert not found.conflicts
 
 
+def test_accelerators_that_reach_each_other_by_pcie_alone_have_no_links() -> None:
+    machine = next(m for m in map(machines.planted, map(Random, range(99))) if m.links)
+    nodes = machine_files.kfd(machine)
+    by_pcie = {
+        node: {file: said.replace("type 11\n", "type 2\n") for file, said in files.items()}
+        for node, files in nodes.items()
+    }
+    look = kfd.parse(by_pcie)
+    assert len(look.parts) == len(machine.gpus)
+    assert not look.links
+    assert look.tells == {Technology.XGMI}
+
+
 @pytest.mark.parametrize(
     ("node", "file", "said", "rule"),
     [

@@ -65,7 +65,7 @@ def of(parts: Iterable[Part], distances: Mapping[Pair, Distance]) -> dict[str, P
 
 
 def _order(part: Part) -> tuple[object, ...]:
-    """Adapters by name, and accelerators by number; others by their addresses."""
+    """Adapters by their names, others by their addresses."""
     return natural(part.names[0]) if part.names else ((1 << 17, part.id),)
 
 

@@ -93,7 +93,7 @@ def _object(element: Element, way: Way, bridges: tuple[str, ...], found: _Found)
         else:
             bridges = (*bridges, _address(element))
     elif type_ == "PCIDev":
-        _part(element, Way(way.numa, way.bridge, pci.switches(bridges)), found)
+        _part(element, Way(way.numa, way.bridge, bridges[:-1]), found)
         if bridges:
             found.bridged.add(_address(element))
     for below in element.each("object"):

@@ -64,17 +64,12 @@ def bytes_per_s(speed: str, width: int) -> int:
 @dataclass(frozen=True, slots=True)
 class Way:
     """From the processor to a part: NUMA node, host bridge, and the switches, the outermost first;
-    None and empty text are not known."""
+    None and empty text are not known. A switch may stand there as its ports: all but the one that
+    the part itself is on, so that parts of one switch have the same way."""
 
     numa: int | None
     bridge: str
     switches: tuple[str, ...]
-
-
-def switches(bridges: tuple[str, ...]) -> tuple[str, ...]:
-    """Of all bridges above a part, the outermost first, those that stand for a switch each. A root
-    port is one bridge, and each switch two: its port upwards, and the one that the part is on."""
-    return bridges[-2::-2][::-1]
 
 
 def distances(parts: Iterable[Part], ways: Mapping[str, Way]) -> dict[Pair, Distance]:

@@ -106,7 +106,7 @@ def _way(address: str, files: Files) -> tuple[Way, tuple[str, ...]]:
     inner = steps[steps.index(bridge) + 1 :] if bridge else steps
     bridges = tuple(step for step in inner if pci.address(step) == step and step != address)
     numa = _number(address, files, "numa_node", -1)
-    return Way(numa if numa >= 0 else None, bridge, pci.switches(bridges)), bridges
+    return Way(numa if numa >= 0 else None, bridge, bridges[:-1]), bridges
 
 
 def _slot(address: str, files: Files, devices: Mapping[str, Files]) -> int:
