@@ -67,6 +67,14 @@ def test_hosts_that_share_storage_alone_are_in_no_common_domain_once_it_is_known
     assert after.networks[0].rails == 2
 
 
+def test_a_source_that_sees_the_front_end_alone_counts_as_it_is() -> None:
+    uplinks = tuple(uplink for uplink in wiring().uplinks if uplink.nic == "mlx5_2")
+    network = networks.of(Wiring("LLDP", (Switch("storage", "storage"),), uplinks))
+    found = fabric.of(HOSTS, [network, looks(HOSTS)])
+    assert found.networks == (network,)
+    assert [*found.sizes(HOSTS, 0).values()] == [8]
+
+
 def test_a_host_that_is_called_otherwise_is_known_by_its_first_name() -> None:
     network: Network = networks.of(wiring())
     nodes = [f"{host}.example.com" for host in HOSTS]

@@ -135,7 +135,8 @@ def _front_end(insides: Mapping[str, Inside]) -> set[Nic]:
 def _rails_alone(
     network: Network, front: Collection[Nic], nodes: Collection[str], before: Fabric
 ) -> Network:
-    """Without the adapters that are known to be no rails."""
+    """Without the adapters that are known to be no rails, unless it has none but those: who stands
+    beside whom can be seen by the front-end network too."""
     wiring = network.wiring
     called = _called({uplink.host for uplink in wiring.uplinks}, nodes) if front else {}
     theirs = {
@@ -144,7 +145,7 @@ def _rails_alone(
         if (called.get(uplink.host, ""), uplink.nic) in front
     }
     left = front_end.without(wiring, theirs)
-    if left is wiring:
+    if left is wiring or not left.uplinks:
         return network
     same = next((each for each in before.networks if each.wiring == left), None)
     return same or networks.of(left)
