@@ -29,11 +29,12 @@ from railwright_api.schema import (
     Time,
     rules,
 )
-from railwright_api.workload import Workload
+from railwright_api.workload import PROFILE_LENGTH_MAX, Workload
 
 CHECKPOINTS_MAX = 16
 LAST_LINES_LENGTH_MAX = 4096
 SIGNAL_LENGTH_MAX = 32
+PROFILE_STEPS_MAX = 1_000
 TEN_YEARS_S = 315_360_000
 
 Tier = Annotated[str, Field(min_length=1, max_length=LEVEL_LENGTH_MAX)]
@@ -192,6 +193,9 @@ class TrainingJobSpec(Part):
     workload: Workload | None = None
     """What the ranks train and how they share it, which says what they send each other: they are
     laid out on the network by that when the job is next started. None means that nobody knows."""
+    profile_steps: Annotated[int, Field(ge=0, le=PROFILE_STEPS_MAX)] = 0
+    """Steps of every attempt in which ranks record what they send each other, for scripts that
+    report them: the next attempt is laid out by it. 0 records nothing."""
     ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=TEN_YEARS_S)] | None = None
     """Delete the job this many seconds after it succeeded or failed; none keeps it."""
     template: PodTemplate
@@ -303,6 +307,9 @@ class TrainingJobStatus(Part):
     """How far the ranks say they are."""
     checkpoints: Annotated[tuple[Checkpoint, ...], Field(max_length=CHECKPOINTS_MAX)] = ()
     """The newest committed checkpoint of each attempt, the newest attempt first."""
+    profile: Annotated[str, Field(max_length=PROFILE_LENGTH_MAX)] | None = None
+    """What ranks recorded of each other in some steps; the job is laid out by it while it is of the
+    job's parallelism, and workload has no profile of its own."""
     last_end: LastEnd | None = None
     """How the last attempt that ended, ended."""
     started_at: Time | None = None

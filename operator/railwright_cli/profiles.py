@@ -29,7 +29,7 @@ def add(commands: Any) -> None:
 
 def _answer(asked: argparse.Namespace) -> str:
     folder: Path = asked.folder
-    parts = [_read(path, recorded.recorded) for path in sorted(folder.glob("rank-*.json"))]
+    parts = [_read(path, recorded.recorded) for path in sorted(folder.glob(recorded.FILES))]
     try:
         return recorded.encoded(recorded.merged(parts)).decode() + "\n"
     except ValueError as error:

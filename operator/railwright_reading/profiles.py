@@ -6,9 +6,12 @@ from railwright import profile as recorded
 from railwright_scheduler.profile import Kind, Operation, Profile, Seen
 
 
-def profile(data: bytes) -> Profile:
-    """The same for the scheduler. Raises ValueError, with the field, for what is no profile."""
+def profile(data: bytes, *, ranks_max: int = recorded.RANKS_MAX) -> Profile:
+    """The same for the scheduler. Raises ValueError, with the field, for what is no profile or of
+    more ranks."""
     said = recorded.profile(data)
+    if said.ranks > ranks_max:
+        raise ValueError(f"the profile is of {said.ranks} ranks, expected at most {ranks_max}")
     return Profile(said.ranks, said.steps, tuple(map(_kind, said.kinds)))
 
 

@@ -50,6 +50,10 @@ _FRAMEWORK: Mapping[str, Framework] = MappingProxyType(
 )
 
 
+PROFILED_RANKS_MAX = 1_024
+"""Of more, reading a job would keep others waiting; a pre-run takes few."""
+
+
 def workload(said: api.Workload) -> Workload:
     """The same, as the scheduler computes with it. Raises ValueError for a profile that is none, or
     not of such a job."""
@@ -100,7 +104,9 @@ def workload(said: api.Workload) -> Workload:
             optimizer=_OPTIMIZER[method.optimizer],
             framework=_FRAMEWORK[method.framework],
         ),
-        profiles.profile(said.profile.encode()) if said.profile else None,
+        profiles.profile(said.profile.encode(), ranks_max=PROFILED_RANKS_MAX)
+        if said.profile
+        else None,
     )
     measured.communicators(found)
     return found

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from railwright import profile
+from railwright.profile import Operation
 from worlds.clusters import Cluster
 from worlds.training import LiveJob, Training
 
@@ -16,6 +19,29 @@ Volume = Callable[[str], dict[str, str]]
 TRAIN = Path(__file__).resolve().parents[2] / "examples" / "fsdp" / "train.py"
 STEPS = 40
 EVERY = 10
+
+WORKLOAD: dict[str, Any] = {
+    "model": {
+        "layers": 2,
+        "hidden": 64,
+        "heads": 4,
+        "feedForward": 256,
+        "vocabulary": 128,
+        "biased": True,
+        "positions": 48,
+    },
+    "parallelism": {"data": 2},
+    "training": {
+        "sequence": 48,
+        "microBatch": 8,
+        "globalBatch": 16,
+        "precision": "fp32",
+        "gradientBytes": 4,
+        "sharding": "parameters",
+        "framework": "torch",
+    },
+}
+"""The example in the words of a job."""
 
 
 def test_a_sharded_training_that_lost_a_pod_ends_with_the_losses_of_one_that_did_not(
@@ -36,6 +62,34 @@ def test_a_sharded_training_that_lost_a_pod_ends_with_the_losses_of_one_that_did
     expected = _losses(whole, attempt=1)
     assert resumed == {step: expected[step] for step in resumed}
     assert float(expected[STEPS]) <= float(expected[1]) / 2
+
+
+def test_the_next_attempt_is_laid_out_by_what_the_first_was_seen_to_send(
+    cluster: Cluster, run: Run, checkpoints: Volume
+) -> None:
+    spec = {"profileSteps": 3, "workload": WORKLOAD}
+    job = run(replace(_fsdp("seen", checkpoints("seen")), spec=spec))
+    status = job.until(lambda status: "profile" in status, "what its ranks recorded")
+    found = profile.profile(status["profile"].encode())
+    assert (found.ranks, found.steps) == (2, 3)
+    gathered = {
+        each.operation: each.size // found.steps for kind in found.kinds for each in kind.traffic
+    }
+    # Of 119,552 parameters; 19,584 of them are in no layer, and gathered once.
+    assert gathered[Operation.REDUCE_SCATTER] == 4 * 119_552
+    assert gathered[Operation.ALL_GATHER] == 4 * (2 * 119_552 - 19_584)
+    plane = cluster.bed.control_plane
+    plane.kubectl("-n", job.namespace, "delete", "pod", "seen-1-1", "--wait=false")
+    job.until(lambda status: status["attempt"] == 2, "another attempt")
+    kept = {
+        attempt: plane.kubectl(
+            *("-n", job.namespace, "get", "placement", f"seen-{attempt}"),
+            "-o=jsonpath={.spec.mapping.communication}",
+        )
+        for attempt in (1, 2)
+    }
+    assert kept == {1: "derived", 2: "measured"}
+    job.delete()
 
 
 def _step(status: dict[str, Any]) -> int:

@@ -14,7 +14,8 @@ from bench import bench_profile, profile_cases
 from bench.profile_cases import Case
 from railwright import profile
 from railwright.profile import Operation, Profile
-from worlds import pre_runs
+from worlds import launchers, pre_runs
+from worlds.operator_endpoint import OperatorEndpoint
 
 WITHIN = 0.02
 
@@ -100,6 +101,24 @@ def test_groups_send_as_many_bytes_as_is_derived(case: Case) -> None:
     found = bench_profile.compared(case)
     assert {group["kind"] for group in found["groups"]} >= {"data"}
     assert max(group["error"] for group in found["groups"]) <= WITHIN, json.dumps(found, indent=1)
+
+
+def test_a_launcher_hands_over_what_its_ranks_recorded(tmp_path: Path) -> None:
+    script = str(profile_cases.EXAMPLES / "ddp" / "train.py")
+    command = [sys.executable, script, "--steps=7", f"--checkpoint-dir={tmp_path}"]
+    with OperatorEndpoint().listening() as operator:
+        environ = launchers.environment_of(operator.url, tmp_path)
+        environ |= {"RAILWRIGHT_NUM_PROCESSES": "2", "RAILWRIGHT_PROFILE_STEPS": "3"}
+        with launchers.launched(command, environ, tmp_path) as launcher:
+            _, errors = launcher.communicate(timeout=pre_runs.TIMEOUT_S)
+        assert launcher.returncode == 0, errors
+    assert sorted(part.rank for part in operator.parts) == [0, 1]
+    found = profile.merged(operator.parts)
+    gradients = [
+        (size, calls) for *_, element, calls, size, _ in lines(found) if element == "float32"
+    ]
+    # Of the 119,552 parameters, and of the loss.
+    assert gradients == [(3 * 4 * (119_552 + 1), 6)]
 
 
 @pytest.mark.parametrize(

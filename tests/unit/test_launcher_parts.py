@@ -50,6 +50,24 @@ def test_a_rank_keeps_the_pods_variables_and_gets_its_place(tmp_path: Path) -> N
     assert expected.items() <= seen.items()
 
 
+def test_what_ranks_record_is_left_with_the_launcher_unless_they_are_told_where(
+    tmp_path: Path,
+) -> None:
+    environ = launchers.environment_of("http://10.0.0.1:80", tmp_path)
+    pod = environment.pod(environ)
+
+    def left(**asked: str) -> str | None:
+        rank = environment.of_rank(
+            pod, WORLD, local_rank=0, channel=tmp_path, environ=environ | asked
+        )
+        return rank.get("RAILWRIGHT_PROFILE_FOLDER")
+
+    assert left() is None
+    assert left(RAILWRIGHT_PROFILE_STEPS="3") == str(tmp_path)
+    elsewhere = {"RAILWRIGHT_PROFILE_STEPS": "3", "RAILWRIGHT_PROFILE_FOLDER": "/shared"}
+    assert left(**elsewhere) == "/shared"
+
+
 def test_an_install_is_the_package_and_its_command(tmp_path: Path) -> None:
     install.install(tmp_path)
     install.install(tmp_path)

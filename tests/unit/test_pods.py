@@ -80,6 +80,12 @@ def test_the_launcher_learns_who_it_is_after_the_users_own_variables() -> None:
     assert env[-1]["valueFrom"] == {"fieldRef": {"fieldPath": "status.podIP"}}
 
 
+def test_ranks_are_asked_to_record_if_the_job_wants_it() -> None:
+    for steps, told in ((5, ["5"]), (0, [])):
+        env = main_of(rendered(job({"profileSteps": steps})))["env"]
+        assert [each["value"] for each in env if each["name"].endswith("PROFILE_STEPS")] == told
+
+
 def test_its_token_is_good_for_this_job_only() -> None:
     spec = rendered(job())["spec"]
     (volume,) = [each for each in spec["volumes"] if each["name"] == "railwright-token"]

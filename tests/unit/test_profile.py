@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 
@@ -114,16 +115,35 @@ def test_parts_that_are_not_of_one_recording_are_refused(parts: list[Recorded], 
         ({"version": 2}, "version: seen 2, expected a whole number from 1 to 1"),
         ({"ranks": 0}, "ranks: seen 0"),
         ({"steps": 1.5}, "steps: seen 1.5"),
+        (
+            {
+                "kinds": [
+                    {
+                        "group": [{"first": 0}],
+                        "firsts": [{"first": 0}],
+                        "traffic": [
+                            {
+                                "operation": "all-reduce",
+                                "element": "float\u202e",
+                                "calls": 1,
+                                "size": 1,
+                            }
+                        ],
+                    }
+                ]
+            },
+            r"element: seen 'float.u202e', expected a type's name",
+        ),
         ({"step_s": None}, "step_s: seen None, expected a finite number"),
         ({"more": 1}, "seen the field 'more'"),
         ({"kinds": [{}]}, "kinds.0..group: missing"),
         (
             {"kinds": [{"group": [], "firsts": [], "traffic": []}]},
-            "seen 0 groups of 0 ranks, expected at least one, among 2 ranks",
+            "kinds: seen 0 ranks, the last of them -1, expected some of 0 to 1",
         ),
         (
-            {"kinds": [{"group": [{"first": 0}], "firsts": [{"first": 2}] * 5, "traffic": []}]},
-            "seen 5 groups of 1 ranks",
+            {"kinds": [{"group": [{"first": 0}], "firsts": [{"first": 2}], "traffic": []}]},
+            "seen 1 ranks, the last of them 2, expected some of 0 to 1",
         ),
         (
             {
@@ -144,6 +164,28 @@ def test_what_is_no_profile_is_refused(change: dict[str, object], words: str) ->
     document |= {"ranks": 2}
     with pytest.raises(wire.WireError, match=words):
         profile.profile(json.dumps(document | change).encode())
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        Calls((), Operation.ALL_REDUCE, "float32", 1, 8),
+        Calls((Run(0), Run(4)), Operation.ALL_REDUCE, "float32", 1, 8),
+        Calls((Run(0, (Stride(1, 2), Stride(1, 3))),), Operation.ALL_REDUCE, "float32", 1, 8),
+        Calls((Run(0),), Operation.SEND, "float32", 1, 8, to=4),
+    ],
+)
+def test_a_part_about_ranks_that_there_are_not_is_refused(calls: Calls) -> None:
+    with pytest.raises(wire.WireError, match="expected some of 0 to 3"):
+        part(0, calls)
+
+
+def test_more_groups_than_ranks_can_be_in_are_refused() -> None:
+    """Who reads a profile has to look at each of them."""
+    groups = [group for size in range(2, 5) for group in itertools.combinations(range(6), size)]
+    parts = [part(rank, *(together(*group) for group in groups), ranks=6) for rank in range(6)]
+    with pytest.raises(MismatchError, match="seen 50 groups, expected fewer, of 6 ranks"):
+        profile.merged(parts)
 
 
 def test_one_that_is_too_large_is_refused() -> None:

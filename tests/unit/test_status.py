@@ -116,6 +116,15 @@ def test_other_numbers_are_a_wait_retold_and_another_reason_is_news() -> None:
     assert not status.is_retold({}, first)
 
 
+def test_what_was_recorded_outlives_its_attempt() -> None:
+    seen = replace(session(), profile="{}")
+    first = status.render(told(STARTING, session=seen))
+    assert first["profile"] == "{}"
+    assert status.render(told(STARTING, before=first, session=session()))["profile"] == "{}"
+    assert status.render(told(STARTING, before=first))["profile"] == "{}"
+    assert "profile" not in status.render(told(STARTING, session=session()))
+
+
 def test_a_wait_is_told_in_the_schedulers_words() -> None:
     wait = QueueMissing("team", ("default",))
     rendered = status.render(told(JobRecord(), wait=wait))

@@ -49,6 +49,10 @@ def test_whatever_is_wrong_is_one_line(jobs: Jobs, pod: reporting.Raw) -> None:
             '{"ranks": 3, "steps": 1, "step_s": 1, "compute_s": null, "kinds": []}',
             "the profile is of 3 ranks, but replicas of the job have 2 ranks each",
         ),
+        (
+            '{"ranks": 2000, "steps": 1, "step_s": 1, "compute_s": null, "kinds": []}',
+            "the profile is of 2000 ranks, expected at most 1024",
+        ),
     ],
 )
 def test_a_profile_that_is_of_no_such_job_is_told(jobs: Jobs, profile: str, words: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from railwright import wire
+from railwright import profile, wire
 
 TOKEN = "a-token"  # of this double only
 
@@ -32,6 +32,7 @@ class OperatorEndpoint:
     registered: dict[int, wire.Register] = field(default_factory=dict)
     beats: list[wire.Beat] = field(default_factory=list)
     commits: list[wire.Commit] = field(default_factory=list)
+    parts: list[profile.Recorded] = field(default_factory=list)
     tokens: list[str] = field(default_factory=list)
     port: int = 0
     is_up: bool = False
@@ -67,6 +68,9 @@ class OperatorEndpoint:
         if path == "/v1/beat":
             self.beats.append(wire.decode(wire.Beat, body))
             return 200, wire.BeatAnswer(self.order, reason="as the test wants it")
+        if path == "/v1/profile":
+            self.parts.append(wire.decode(profile.Handover, body).part)
+            return 200, wire.BeatAnswer(self.order)
         commit = wire.decode(wire.Commit, body)
         self.commits.append(commit)
         if commit.step in self.refused_steps:

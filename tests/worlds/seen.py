@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from railwright_scheduler.communication import derive
-from railwright_scheduler.communication.graph import Collective, Communicator, Traffic
+from railwright_scheduler.communication.graph import Collective, Traffic
 from railwright_scheduler.profile import Kind, Operation, Profile, Seen
 from railwright_scheduler.workload import Workload
 
@@ -14,19 +15,21 @@ STEPS = 3
 
 def profile(workload: Workload) -> Profile:
     """What all of its ranks send."""
+    traffic: dict[tuple[tuple[int, ...], ...], list[Traffic]] = defaultdict(list)
+    for each in derive.communicators(*workload.parts):
+        if each.ranks > 1:
+            traffic[tuple(map(tuple, each.grid.groups(*each.axes).tolist()))] += each.traffic
     kinds = tuple(
-        Kind(tuple(map(tuple, each.grid.groups(*each.axes).tolist())), tuple(_seen(each)))
-        for each in derive.communicators(*workload.parts)
-        if each.ranks > 1
+        Kind(groups, tuple(_seen(its, len(groups[0])))) for groups, its in traffic.items()
     )
     return Profile(workload.split.ranks, STEPS, kinds)
 
 
-def _seen(communicator: Communicator) -> Iterator[Seen]:
+def _seen(its: list[Traffic], ranks: int) -> Iterator[Seen]:
     """Calls of one operation are counted together, whatever they were for."""
     found: dict[tuple[Operation, int], tuple[int, int]] = {}
-    for traffic in communicator.traffic:
-        for operation, hop, calls in _calls(traffic, communicator.ranks):
+    for traffic in its:
+        for operation, hop, calls in _calls(traffic, ranks):
             before, sizes = found.get((operation, hop), (0, 0))
             found[operation, hop] = before + calls, sizes + calls * traffic.size
     for (operation, hop), (calls, size) in found.items():

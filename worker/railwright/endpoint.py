@@ -7,7 +7,7 @@ import urllib.parse
 from pathlib import Path
 from typing import TypeVar
 
-from railwright import wire
+from railwright import profile, wire
 
 TIMEOUT_S = 3.0
 
@@ -48,7 +48,12 @@ class Endpoint:
         self._token_file = token_file
 
     def post(
-        self, path: str, message: wire.Message, *, kind: type[Answer], timeout_s: float = TIMEOUT_S
+        self,
+        path: str,
+        message: wire.Message | profile.Handover,
+        *,
+        kind: type[Answer],
+        timeout_s: float = TIMEOUT_S,
     ) -> Answer:
         """The operator's answer of the given kind. Raises UnreachableError or RefusedError.
 

@@ -80,9 +80,12 @@ def of_rank(
     libraries = str(Path(__file__).resolve().parents[1])
     paths = [path for path in (environ.get("PYTHONPATH"), libraries) if path]
     # As torchrun does: the ranks of a pod would otherwise each take all of its cores.
+    # What they record, the launcher hands over, unless they are told to leave it elsewhere.
+    folder = {PROFILE_FOLDER: str(channel)} if PROFILE_STEPS in environ else {}
     threads = {"OMP_NUM_THREADS": "1"} if pod.num_processes > 1 else {}
     return {
         **threads,
+        **folder,
         **environ,
         "PYTHONPATH": os.pathsep.join(paths),
         "PYTHONUNBUFFERED": "1",

@@ -118,7 +118,7 @@ def _train(
     processes.follow()
     desk = reporting.CommitDesk(pod, standing)
     server.start(standing.report, desk.answer)
-    reporter = reporting.Reporter(pod, standing)
+    reporter = reporting.Reporter(pod, standing, server.folder)
     reporter.start()
     if failure is None:
         failure = _supervise(pod, processes, standing)

@@ -7,6 +7,7 @@ Both are JSON, read as strictly as the messages in ``railwright.wire``.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,15 +21,22 @@ VERSION = 1
 BYTES_MAX = 512 * 1024
 """Of either document; a ConfigMap takes twice as much."""
 
+FILES = "rank-*.json"
+"""What ranks leave in a folder."""
+
+RANKS_MAX = 16_384
 STEPS_MAX = 1_000
 CALLS_MAX = 1_024
-KINDS_MAX = 256
+KINDS_MAX = 64
 TRAFFIC_MAX = 256
+GROUPS_A_RANK = 8
 SHOWN_MAX = 8
+
+ELEMENT = re.compile("[a-z0-9_]{1,32}")
 
 Version = Annotated[int, wire.Between(VERSION, VERSION)]
 Steps = Annotated[int, wire.Between(1, STEPS_MAX)]
-World = Annotated[int, wire.Between(1, wire.RANKS_MAX)]
+World = Annotated[int, wire.Between(1, RANKS_MAX)]
 Count = Annotated[int, wire.Between(1, wire.STEP_MAX)]
 Bytes = Annotated[int, wire.Between(0, 2**63 - 1)]
 
@@ -68,10 +76,16 @@ class Calls:
     seconds: float | None = None
     to: wire.Rank | None = None
 
+    def __post_init__(self) -> None:
+        _check_element("Calls", self.element)
+
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One rank's part. ``compute_s`` is what its processor computed, where that is the CPU."""
+    """One rank's part. ``compute_s`` is what its processor computed, where that is the CPU.
+
+    Raises WireError for ranks that there are not.
+    """
 
     rank: wire.Rank
     ranks: World
@@ -80,6 +94,12 @@ class Recorded:
     compute_s: float | None
     calls: Annotated[tuple[Calls, ...], wire.AtMost(CALLS_MAX)]
     version: Version = VERSION
+
+    def __post_init__(self) -> None:
+        for calls in self.calls:
+            _check_ranks("Recorded.calls", calls.group, self.ranks)
+            if calls.to is not None:
+                _check_ranks("Recorded.calls", (Run(calls.to),), self.ranks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +116,9 @@ class Traffic:
     size: Bytes
     seconds: float | None = None
     hop: Annotated[int, wire.Between(1 - wire.RANKS_MAX, wire.RANKS_MAX - 1)] = 0
+
+    def __post_init__(self) -> None:
+        _check_element("Traffic", self.element)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +150,23 @@ class Profile:
 
     def __post_init__(self) -> None:
         for kind in self.kinds:
-            groups, members = (sum(run.count for run in runs) for runs in (kind.firsts, kind.group))
-            if not 0 < groups * members <= self.ranks * self.ranks:
+            groups, members = (
+                _check_ranks("Profile.kinds", runs, self.ranks)
+                for runs in (kind.firsts, kind.group)
+            )
+            if groups * members > GROUPS_A_RANK * self.ranks:
                 raise wire.WireError(
-                    f"Profile.kinds: seen {groups} groups of {members} ranks, "
-                    f"expected at least one, among {self.ranks} ranks"
+                    f"Profile.kinds: seen {groups} groups of {members} ranks each, "
+                    f"expected fewer, of {self.ranks} ranks"
                 )
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """A launcher tells the operator what one of its ranks recorded."""
+
+    member: wire.Member
+    part: Recorded
 
 
 def encoded(document: Recorded | Profile) -> bytes:
@@ -169,6 +203,22 @@ def merged(parts: Iterable[Recorded]) -> Profile:
     return profile(encoded(whole))
 
 
+def _check_ranks(where: str, runs: Sequence[Run], ranks: int) -> int:
+    """How many they are; raises WireError unless they are some of so many ranks."""
+    count = sum(run.count for run in runs)
+    last = max((run.last for run in runs), default=-1)
+    if not 0 < count <= ranks or last >= ranks:
+        seen = f"{count} ranks, the last of them {last}"
+        raise wire.WireError(f"{where}: seen {seen}, expected some of 0 to {ranks - 1}")
+    return count
+
+
+def _check_element(kind: str, element: str) -> None:
+    if not ELEMENT.fullmatch(element):
+        expected = "a type's name in small letters, such as bfloat16"
+        raise wire.WireError(f"{kind}.element: seen {ascii(element)[:60]}, expected {expected}")
+
+
 def _demand_one_recording(parts: Sequence[Recorded]) -> None:
     if not parts:
         raise MismatchError("seen no rank's part, expected one of each rank")
@@ -194,7 +244,7 @@ Name = tuple[Operation, str, int]
 """Which calls are one: what was done, of which elements, and how many places further."""
 
 
-def _collectives(parts: Iterable[Recorded]) -> Iterator[tuple[Group, dict[Name, Traffic]]]:
+def _collectives(parts: Sequence[Recorded]) -> Iterator[tuple[Group, dict[Name, Traffic]]]:
     """Each group with what its ranks called together: of those that differ the most."""
     found: dict[tuple[Run, ...], dict[Name, Traffic]] = defaultdict(dict)
     for part in parts:
@@ -202,11 +252,17 @@ def _collectives(parts: Iterable[Recorded]) -> Iterator[tuple[Group, dict[Name, 
             if calls.to is None:
                 name = (calls.operation, calls.element, 0)
                 found[calls.group][name] = _most(found[calls.group].get(name), _traffic(calls))
+    _demand_few(len(found), parts)
     for group, named in found.items():
         yield strides.unfolded(group), named
 
 
-def _sends(parts: Iterable[Recorded]) -> Iterator[tuple[Group, dict[Name, Traffic]]]:
+def _demand_few(groups: int, parts: Sequence[Recorded]) -> None:
+    if groups > GROUPS_A_RANK * len(parts):
+        raise MismatchError(f"seen {groups} groups, expected fewer, of {len(parts)} ranks")
+
+
+def _sends(parts: Sequence[Recorded]) -> Iterator[tuple[Group, dict[Name, Traffic]]]:
     """Those who send to each other as groups, whichever process group they do it in: a pipeline's
     stages may well use that of all ranks."""
     senders: dict[tuple[Run, ...], list[tuple[int, int, Calls]]] = defaultdict(list)
@@ -214,6 +270,7 @@ def _sends(parts: Iterable[Recorded]) -> Iterator[tuple[Group, dict[Name, Traffi
         for calls in part.calls:
             if calls.to is not None:
                 senders[calls.group].append((part.rank, calls.to, calls))
+    _demand_few(len(senders), parts)
     for edges in senders.values():
         joined = _joined((source, target) for source, target, _ in edges)
         named: dict[Group, dict[Name, Traffic]] = defaultdict(dict)

@@ -7,8 +7,9 @@ import logging
 import random
 import threading
 import time
+from pathlib import Path
 
-from railwright import channel, endpoint, environment, wire
+from railwright import channel, endpoint, environment, profile, wire
 
 LAST_BEAT_TIMEOUT_S = 10.0
 RETRY_S = 0.3
@@ -93,10 +94,11 @@ class Standing:
 
 
 class Reporter:
-    """The thread that sends beats."""
+    """The thread that sends beats, and what ranks have recorded into ``folder``."""
 
-    def __init__(self, pod: environment.Pod, standing: Standing) -> None:
+    def __init__(self, pod: environment.Pod, standing: Standing, folder: Path) -> None:
         self._operator = endpoint.Endpoint(pod.operator_url, pod.token_file)
+        self._member, self._folder = pod.member, folder
         self._standing = standing
         self._closing = threading.Event()
         self._heard = True
@@ -114,12 +116,14 @@ class Reporter:
 
     def _run(self) -> None:
         while not self._closing.is_set():
-            self._send()
+            if self._send():
+                self._hand_over()
             self._standing.changed.wait(wire.BEAT_INTERVAL_S)
             self._standing.changed.clear()
         deadline = time.monotonic() + LAST_BEAT_TIMEOUT_S
         while not self._send() and time.monotonic() < deadline:
             time.sleep(random.uniform(RETRY_S / 2, RETRY_S))  # noqa: S311  # spreads retries
+        self._hand_over()
 
     def _send(self) -> bool:
         """Whether the operator has the beat, or will never take it."""
@@ -139,6 +143,23 @@ class Reporter:
         if answer.order is wire.Order.STOP:
             self._standing.revoke(answer.reason)
         return True
+
+    def _hand_over(self) -> None:
+        """Each rank's recording is there once; one that is refused is dropped, and said."""
+        for path in sorted(self._folder.glob(profile.FILES)):
+            try:
+                part = profile.recorded(path.read_bytes())
+                handover = profile.Handover(self._member, part)
+                self._operator.post("/v1/profile", handover, kind=wire.BeatAnswer)
+            except endpoint.UnreachableError:
+                return
+            except endpoint.RefusedError as refused:
+                if not refused.is_final:
+                    return
+                logger.warning("a recording was not taken", extra={"error": str(refused)})
+            except (OSError, wire.WireError) as error:
+                logger.warning("a recording was dropped", extra={"error": str(error)})
+            path.unlink(missing_ok=True)
 
     def _note(self, *, heard: bool, why: str) -> None:
         if heard != self._heard:

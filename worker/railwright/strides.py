@@ -33,9 +33,14 @@ class Run:
     strides: Annotated[tuple[Stride, ...], wire.AtMost(DEPTH_MAX)] = ()
 
     def __post_init__(self) -> None:
-        last = self.first + sum(each.by * (each.times - 1) for each in self.strides)
-        if last >= wire.RANKS_MAX or self.count > wire.RANKS_MAX:
-            raise wire.WireError(f"Run: seen rank {last}, expected at most {wire.RANKS_MAX - 1}")
+        if self.last >= wire.RANKS_MAX or self.count > wire.RANKS_MAX:
+            expected = f"at most {wire.RANKS_MAX - 1}"
+            raise wire.WireError(f"Run: seen rank {self.last}, expected {expected}")
+
+    @property
+    def last(self) -> int:
+        """The highest of its ranks."""
+        return self.first + sum(each.by * (each.times - 1) for each in self.strides)
 
     @property
     def count(self) -> int:

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from aiohttp import web
 
-from railwright import wire
+from railwright import profile, wire
 from railwright_operator.heartbeats import agents, messages, refusals
 from railwright_operator.heartbeats.agents import Agents
 from railwright_operator.heartbeats.refusals import RefusedError
@@ -38,8 +38,8 @@ OnCommit = Callable[[str, int, int], Awaitable[None]]
 """Returns once (job UID, attempt, step) is durably recorded; raises RequestFailed if it is not."""
 
 Answer = wire.Registered | wire.BeatAnswer | wire.CommitAnswer
-Spoken = wire.Register | wire.Beat | wire.Commit
-Kind = TypeVar("Kind", wire.Register, wire.Beat, wire.Commit)
+Spoken = wire.Register | wire.Beat | wire.Commit | profile.Handover
+Kind = TypeVar("Kind", wire.Register, wire.Beat, wire.Commit, profile.Handover)
 
 
 class HeartbeatServer:
@@ -76,6 +76,7 @@ class HeartbeatServer:
         application.router.add_post("/v1/beat", self._beat)
         application.router.add_post("/v1/commit", self._commit)
         application.router.add_post(agents.PATH, self._agents.handle)
+        application.router.add_post("/v1/profile", self._profile)
         self._runner = web.AppRunner(
             application,
             access_log=None,
@@ -109,6 +110,12 @@ class HeartbeatServer:
 
     async def _commit(self, request: web.Request) -> web.Response:
         return await self._handle(request, wire.Commit, self._record)
+
+    async def _profile(self, request: web.Request) -> web.Response:
+        async def act(message: profile.Handover, pod_uid: str) -> Answer:
+            return self._sessions.profiled(message, pod_uid)
+
+        return await self._handle(request, profile.Handover, act)
 
     async def _record(self, message: wire.Commit, pod_uid: str) -> Answer:
         """Grant a commit once its step is durable, unless the attempt was revoked meanwhile."""
@@ -185,7 +192,7 @@ def _refused(kind: type[Spoken], error: RefusedError) -> web.Response:
         return messages.refusal(error)
     if kind is wire.Register:
         stop = wire.encode(wire.Registered(wire.Order.STOP))
-    elif kind is wire.Beat:
+    elif kind in (wire.Beat, profile.Handover):
         stop = wire.encode(wire.BeatAnswer(wire.Order.STOP, error.reason))
     else:
         stop = wire.encode(wire.CommitAnswer(granted=False, reason=error.reason))

@@ -15,8 +15,9 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from railwright import wire
+from railwright import profile, wire
 from railwright_operator.heartbeats import refusals
+from railwright_operator.heartbeats.recording import Recording
 from railwright_operator.heartbeats.refusals import RefusedError
 from railwright_operator.heartbeats.views import RankView, SessionView
 
@@ -48,6 +49,7 @@ class _Session:
     committing: bool = False
     granted_step: int = field(default=-1)
     shown: SessionView | None = None
+    recording: Recording = field(default_factory=Recording)
 
 
 class Sessions:
@@ -118,6 +120,7 @@ class Sessions:
                 missing=tuple(sorted(held.missing)),
                 started_at_s=held.started_at_s,
                 revoked=held.revoked,
+                profile=held.recording.profile,
             )
         return held.shown
 
@@ -244,6 +247,24 @@ class Sessions:
 
     def _hear(self, seat: _Seat) -> None:
         seat.view = replace(seat.view, heard_at_s=self._clock())
+
+    def profiled(self, message: profile.Handover, pod_uid: str) -> wire.BeatAnswer:
+        """Take in what a rank recorded; once all ranks have told, it is the job's profile.
+
+        Raises RefusedError.
+        """
+        session, seat = self._seated(message.member, pod_uid)
+        self._hear(seat)
+        first = message.member.node_rank * session.num_processes
+        if not first <= message.part.rank < first + session.num_processes:
+            raise RefusedError(
+                refusals.MALFORMED,
+                f"part.rank is {message.part.rank}, expected {first} to "
+                f"{first + session.num_processes - 1}",
+            )
+        if session.recording.take(message.part, ranks=len(session.nodes) * session.num_processes):
+            self._wake()
+        return wire.BeatAnswer(wire.Order.CONTINUE)
 
     def _heard_facts(self, before: RankView, message: wire.Beat) -> RankView:
         failure = before.failure or message.failure

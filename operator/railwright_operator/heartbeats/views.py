@@ -37,6 +37,7 @@ class SessionView:
     """One attempt. ``missing`` are the node ranks not at the start barrier yet, in order.
 
     ``started_at_s`` is when the barrier was passed, or when a beat first proved that it had been.
+    ``profile`` is what its ranks recorded, once all have told; empty before.
     """
 
     job_uid: str
@@ -46,6 +47,7 @@ class SessionView:
     missing: tuple[int, ...]
     started_at_s: float | None
     revoked: bool
+    profile: str = ""
 
     @property
     def progress(self) -> wire.Progress | None:

@@ -78,6 +78,7 @@ def render(told: Told) -> Status:
         "racks": told.racks if record.nodes else None,
         "progress": _progress(told),
         "checkpoints": [{"attempt": p.attempt, "step": p.step} for p in _newest(record)],
+        "profile": _profile(told),
         "lastEnd": _last_end(told),
         "startedAt": told.before.get("startedAt")
         or (told.now if record.phase is Phase.RUNNING else None),
@@ -86,6 +87,12 @@ def render(told: Told) -> Status:
         "conditions": _conditions(told, reason, message),
     }
     return {name: value for name, value in status.items() if value not in (None, [], "")}
+
+
+def _profile(told: Told) -> str | None:
+    """The newest that any attempt recorded."""
+    newest = told.session.profile if told.session is not None else ""
+    return newest or told.before.get("profile")
 
 
 def unreadable(before: Mapping[str, Any], *, generation: int, why: str) -> Status:

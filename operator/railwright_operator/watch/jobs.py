@@ -209,7 +209,10 @@ class Jobs:
         metadata = raw["metadata"]
         readable = metadata["uid"] not in self._unreadable
         if held is not None and readable and held.generation == int(metadata["generation"]):
-            return replace(held, raw=raw, record=record_of(raw))
+            found = replace(held, raw=raw, record=record_of(raw))
+            if _profile(raw) == _profile(held.raw):
+                return found
+            return replace(found, workload=_workload(found.job, _profile(raw)))
         if (size := len(orjson.dumps(raw["spec"]))) > JOB_BYTES_MAX:
             raise QuantityError(f"its spec has {size} bytes, at most {JOB_BYTES_MAX}")
         spec = self._render(raw)["spec"]
@@ -225,7 +228,7 @@ class Jobs:
             raw=raw,
             job=job,
             terms=terms.terms(job.spec.topology) if job.spec.topology else NO_TERMS,
-            workload=workloads.workload(job.spec.workload) if job.spec.workload else None,
+            workload=_workload(job, _profile(raw)),
             per_node=per_node,
             selector=spec.get("nodeSelector", {}),
             tolerations=_tolerations(spec),
@@ -233,6 +236,25 @@ class Jobs:
             shape=_shape(raw["spec"]),
             record=record_of(raw),
         )
+
+
+def _profile(raw: Raw) -> str:
+    """What the ranks of its attempts recorded; empty while they have not."""
+    return str((raw.get("status") or {}).get("profile", ""))
+
+
+def _workload(job: TrainingJob, recorded: str) -> Workload | None:
+    """What it does, as its user has it recorded; else as its own attempts did, if that still fits
+    its parallelism: if not, the next attempt records it again. Raises ValueError."""
+    said = job.spec.workload
+    if said is None:
+        return None
+    if recorded and not said.profile:
+        try:
+            return workloads.workload(said.model_copy(update={"profile": recorded}))
+        except ValueError as error:
+            logger.info("a recorded profile no longer fits", extra={"why": str(error)})
+    return workloads.workload(said)
 
 
 def _shape(spec: Raw) -> str:

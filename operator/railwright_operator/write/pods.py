@@ -164,6 +164,8 @@ def _environment(
         "RAILWRIGHT_NUM_PROCESSES": str(spec.get("numProcPerNode", 1)),
         "RAILWRIGHT_TOKEN_FILE": f"{TOKEN_DIRECTORY}/token",
     }
+    if steps := spec.get("profileSteps", 0):
+        values["RAILWRIGHT_PROFILE_STEPS"] = str(steps)
     fixed: list[Manifest] = [{"name": name, "value": value} for name, value in values.items()]
     pod_ip = {"fieldRef": {"fieldPath": "status.podIP"}}
     return [*fixed, {"name": "RAILWRIGHT_POD_IP", "valueFrom": pod_ip}]

@@ -1,0 +1,50 @@
+"""What ranks of one attempt recorded, until all of them have told."""
+
+from __future__ import annotations
+
+import logging
+
+from railwright import profile, wire
+from railwright.profile import MismatchError, Recorded
+from railwright_api.workload import PROFILE_LENGTH_MAX
+from railwright_operator.heartbeats import refusals
+from railwright_operator.heartbeats.refusals import RefusedError
+
+RANKS_MAX = 256
+"""Of more, putting all parts together would keep others waiting; a pre-run takes few."""
+
+logger = logging.getLogger(__name__)
+
+
+class Recording:
+    """Parts by rank, and the profile that they become; empty until then."""
+
+    def __init__(self) -> None:
+        self.profile = ""
+        self._parts: dict[int, Recorded] = {}
+
+    def __repr__(self) -> str:
+        return f"<Recording parts={len(self._parts)} profile={bool(self.profile)}>"
+
+    def take(self, part: Recorded, *, ranks: int) -> bool:
+        """Whether that was the last of so many. Raises RefusedError."""
+        if ranks > RANKS_MAX or part.ranks != ranks:
+            expected = f"{ranks} ranks" if ranks <= RANKS_MAX else f"a job of {RANKS_MAX} at most"
+            raise RefusedError(
+                refusals.MALFORMED, f"a part is of {part.ranks} ranks, expected {expected}"
+            )
+        self._parts[part.rank] = part
+        if len(self._parts) < ranks:
+            return False
+        parts = [*self._parts.values()]
+        self._parts.clear()
+        try:
+            found = profile.encoded(profile.merged(parts)).decode()
+        except (MismatchError, wire.WireError) as error:
+            logger.warning("ranks recorded what does not go together", extra={"error": str(error)})
+            return False
+        if len(found) > PROFILE_LENGTH_MAX:
+            logger.warning("a profile is too large to be kept", extra={"characters": len(found)})
+            return False
+        self.profile = found
+        return True

@@ -1,0 +1,143 @@
+"""What ranks recorded reaches the job's status and its next attempt, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from railwright import profile, strides, wire
+from railwright.profile import Calls, Handover, Operation, Recorded
+from railwright_operator.heartbeats import refusals
+from railwright_operator.heartbeats.recording import RANKS_MAX, Recording
+from railwright_operator.heartbeats.refusals import RefusedError
+from railwright_operator.heartbeats.sessions import Sessions
+from railwright_operator.watch.jobs import Jobs
+from railwright_operator.write import pods
+from railwright_scheduler.workload import Workload
+from worlds import reporting
+
+JOB = "job-uid"
+MODEL = {"layers": 2, "hidden": 64, "heads": 4, "feedForward": 256, "vocabulary": 100}
+
+
+def part(rank: int, *, ranks: int = 4, size: int = 64) -> Recorded:
+    calls = Calls(strides.folded(range(ranks)), Operation.ALL_REDUCE, "float32", 2, size)
+    return Recorded(rank, ranks, steps=2, step_s=0.5, compute_s=None, calls=(calls,))
+
+
+def recorded(ranks: int = 4) -> str:
+    return profile.encoded(
+        profile.merged(part(rank, ranks=ranks) for rank in range(ranks))
+    ).decode()
+
+
+@pytest.fixture
+def wakes() -> list[None]:
+    return []
+
+
+@pytest.fixture
+def sessions(wakes: list[None]) -> Sessions:
+    """Two nodes of two ranks each are expected."""
+    found = Sessions(clock=lambda: 0.0, wake=lambda: wakes.append(None))
+    found.expect(JOB, 1, nodes=("n0", "n1"), num_processes=2, resume=())
+    return found
+
+
+def handed_over(sessions: Sessions, node_rank: int, part: Recorded) -> str:
+    """The job's profile after a rank of this node told what it recorded."""
+    handover = Handover(wire.Member(JOB, 1, node_rank), part)
+    sessions.profiled(handover, f"pod-{node_rank}")
+    view = sessions.attempt(JOB, 1)
+    assert view is not None
+    return view.profile
+
+
+def test_all_parts_are_a_profile_and_fewer_are_none(sessions: Sessions, wakes: list[None]) -> None:
+    # Told twice makes no difference: an answer may have been lost.
+    for rank in (3, 0, 0, 2):
+        assert handed_over(sessions, rank // 2, part(rank)) == ""
+    assert not wakes
+    assert handed_over(sessions, 0, part(1)) == recorded()
+    assert len(wakes) == 1
+
+
+def test_parts_that_do_not_go_together_are_no_profile(sessions: Sessions) -> None:
+    other = Recorded(3, 4, steps=9, step_s=0.5, compute_s=None, calls=())
+    for rank in range(3):
+        handed_over(sessions, rank // 2, part(rank))
+    assert handed_over(sessions, 1, other) == ""
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        (part(2), "part.rank is 2, expected 0 to 1"),
+        (part(0, ranks=8), "a part is of 8 ranks, expected 4 ranks"),
+    ],
+)
+def test_who_tells_of_others_is_refused(sessions: Sessions, told: Recorded, words: str) -> None:
+    with pytest.raises(RefusedError, match=words) as refused:
+        handed_over(sessions, 0, told)
+    assert refused.value.status == refusals.MALFORMED
+
+
+def test_an_attempt_that_is_over_tells_nothing(sessions: Sessions) -> None:
+    sessions.revoke(JOB, 1)
+    with pytest.raises(RefusedError) as refused:
+        handed_over(sessions, 0, part(0))
+    assert refused.value.status == refusals.STOP
+
+
+def test_large_jobs_are_not_put_together_here() -> None:
+    with pytest.raises(RefusedError, match=f"a job of {RANKS_MAX} at most"):
+        Recording().take(part(0, ranks=RANKS_MAX + 1), ranks=RANKS_MAX + 1)
+
+
+def job(*, data: int = 4, own: str = "", seen: str = "", generation: int = 1) -> dict[str, Any]:
+    """A job of so many replicas; ``own`` is its user's profile, ``seen`` the status's."""
+    workload: dict[str, Any] = {
+        "model": MODEL,
+        "parallelism": {"data": data},
+        "training": {"sequence": 64, "globalBatch": data},
+    }
+    if own:
+        workload["profile"] = own
+    spec = {"workload": workload, "numNodes": data}
+    version = str(generation * 10 + bool(seen))
+    metadata = {"generation": generation, "resourceVersion": version}
+    return reporting.raw_job(
+        "a", spec=spec, metadata=metadata, status={"profile": seen} if seen else {}
+    )
+
+
+def workload(jobs: Jobs) -> Workload:
+    known = jobs.get("a-uid")
+    assert known is not None, jobs.why_unreadable("a-uid")
+    assert known.workload is not None
+    return known.workload
+
+
+def test_the_next_attempt_is_laid_out_by_what_the_one_before_recorded() -> None:
+    jobs = Jobs(lambda raw: pods.sample(raw, reporting.LAUNCHER))
+    jobs.absorb(job())
+    assert workload(jobs).profile is None
+    jobs.absorb(job(seen=recorded()))
+    found = workload(jobs).profile
+    assert found is not None
+    assert found.ranks == 4
+    # The user's own comes first; of another shape it is recorded again.
+    jobs.absorb(job(own=recorded(2), seen=recorded(), generation=2))
+    found = workload(jobs).profile
+    assert found is not None
+    assert found.ranks == 2
+    jobs.absorb(job(data=2, seen=recorded(), generation=3))
+    assert workload(jobs).profile is None
+
+
+def test_what_is_in_the_status_and_no_profile_changes_nothing() -> None:
+    jobs = Jobs(lambda raw: pods.sample(raw, reporting.LAUNCHER))
+    jobs.absorb(job(seen=json.dumps({"ranks": 4})))
+    assert workload(jobs).profile is None
