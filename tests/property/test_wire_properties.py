@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railwright import wire
+from railwright import profile, strides, wire
 
 KINDS = (
     wire.Register,
@@ -19,10 +19,20 @@ KINDS = (
     wire.Commit,
     wire.CommitAnswer,
     wire.Failure,
+    profile.Handover,
+    profile.Profile,
 )
-FIELDS = sorted(
-    {name for kind in (*KINDS, wire.World, wire.Progress) for name in kind.__annotations__}
+PARTS = (
+    wire.World,
+    wire.Progress,
+    profile.Recorded,
+    profile.Calls,
+    profile.Kind,
+    profile.Traffic,
+    strides.Run,
+    strides.Stride,
 )
+FIELDS = sorted({name for kind in (*KINDS, *PARTS) for name in kind.__annotations__})
 TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=40)
 STEPS = st.integers(0, wire.STEP_MAX)
 RANKS = st.integers(0, wire.RANKS_MAX - 1)

@@ -180,6 +180,24 @@ class Sessions:
             raise RefusedError(refusals.MALFORMED, unlikely)
         return wire.BeatAnswer(wire.Order.CONTINUE)
 
+    def profiled(self, message: profile.Handover, pod_uid: str) -> wire.BeatAnswer:
+        """Take in what a rank recorded; once all ranks have told, it is the job's profile.
+
+        Raises RefusedError.
+        """
+        session, seat = self._seated(message.member, pod_uid)
+        self._hear(seat)
+        first = message.member.node_rank * session.num_processes
+        if not first <= message.part.rank < first + session.num_processes:
+            raise RefusedError(
+                refusals.MALFORMED,
+                f"part.rank is {message.part.rank}, expected {first} to "
+                f"{first + session.num_processes - 1}",
+            )
+        if session.recording.take(message.part, ranks=len(session.nodes) * session.num_processes):
+            self._wake()
+        return wire.BeatAnswer(wire.Order.CONTINUE)
+
     def claim_commit(self, message: wire.Commit, pod_uid: str) -> None:
         """Check that a commit may be asked for now, one at a time; raises RefusedError."""
         session, seat = self._seated(message.member, pod_uid)
@@ -247,24 +265,6 @@ class Sessions:
 
     def _hear(self, seat: _Seat) -> None:
         seat.view = replace(seat.view, heard_at_s=self._clock())
-
-    def profiled(self, message: profile.Handover, pod_uid: str) -> wire.BeatAnswer:
-        """Take in what a rank recorded; once all ranks have told, it is the job's profile.
-
-        Raises RefusedError.
-        """
-        session, seat = self._seated(message.member, pod_uid)
-        self._hear(seat)
-        first = message.member.node_rank * session.num_processes
-        if not first <= message.part.rank < first + session.num_processes:
-            raise RefusedError(
-                refusals.MALFORMED,
-                f"part.rank is {message.part.rank}, expected {first} to "
-                f"{first + session.num_processes - 1}",
-            )
-        if session.recording.take(message.part, ranks=len(session.nodes) * session.num_processes):
-            self._wake()
-        return wire.BeatAnswer(wire.Order.CONTINUE)
 
     def _heard_facts(self, before: RankView, message: wire.Beat) -> RankView:
         failure = before.failure or message.failure
