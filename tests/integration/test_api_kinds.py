@@ -90,6 +90,7 @@ def test_what_is_not_said_is_filled_in(admin: ApiClient) -> None:
         "resourcesPerNode": {},
         "backoffLimit": 3,
         "suspend": False,
+        "profileSteps": 0,
     }
 
 
