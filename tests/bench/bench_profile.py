@@ -97,10 +97,9 @@ def _extras(derived: Iterable[Communicator], seen: Iterable[Communicator]) -> It
 
 
 def _is_meant(traffic: Traffic, derived: Communicator) -> bool:
-    """Whether it is of a kind that formulas are about: no model is in whole numbers, and what is
-    told to all by one is not gathered from all."""
+    """Whether it is of a kind that formulas are about: no model is in whole numbers."""
     known = {each.collective for each in derived.traffic}
-    return traffic.collective in known and not re.search(r"\bu?int|^broadcast", traffic.what)
+    return traffic.collective in known and not re.search(r"\bu?int", traffic.what)
 
 
 def _bytes(communicator: Communicator, traffic: Traffic) -> int:

@@ -87,10 +87,16 @@ def shaped(name: str, shape: Shape) -> Case:
         precision=Precision.HALF if shape.half else Precision.SINGLE,
         gradient_bytes=4,
         sequence_parallel=shape.sequence_parallel,
-        sharding=Sharding.PARAMETERS if shape.sharded else Sharding.NOTHING,
+        sharding=_sharding(shape),
         framework=Framework.TORCH,
     )
     return Case(name, tuple(shape.command), Workload(model, split, recipe))
+
+
+def _sharding(shape: Shape) -> Sharding:
+    if shape.optimizer_sharded:
+        return Sharding.OPTIMIZER
+    return Sharding.PARAMETERS if shape.sharded else Sharding.NOTHING
 
 
 SPLIT = shaped("tensor 2 × pipeline 2 × data 2", Shape(tensor=2, pipeline=2, data=2))
@@ -109,6 +115,7 @@ CASES = (
     ),
     shaped("pipeline 4 of 2 stages each", Shape(pipeline=4, virtual=2, layers=8)),
     shaped("shards 2 × replicas 2, in 16 bits", HYBRID),
+    shaped("optimizer shards 2", Shape(data=2, optimizer_sharded=True, micro_batches=1)),
     shaped("shards 2 × tensor 2", Shape(tensor=2, data=2, sharded=True, micro_batches=1)),
 )
 

@@ -107,6 +107,11 @@ def test_pytorch_gathers_once_what_is_in_no_layer() -> None:
     assert found == {"data": 4 * 7 * 2 * (3 * HELD - outside) // 8}
 
 
+def test_pytorch_sums_all_gradients_up_where_optimizers_have_a_part() -> None:
+    of = recipe(sharding=Sharding.OPTIMIZER, framework=Framework.TORCH)
+    assert sent(GPT, Parallelism(data=8), of) == {"data": 3 * 7 * 2 * HELD // 8}
+
+
 def test_what_is_added_and_learned_of_places_is_held_too() -> None:
     split = Parallelism(tensor=2)
     plain = replace(GPT, tied=True)

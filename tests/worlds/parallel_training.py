@@ -17,6 +17,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleInterleaved1F1B
 from torch.distributed.pipelining.stage import _PipelineStageBase
 from torch.distributed.tensor import Replicate, Shard
@@ -46,6 +47,7 @@ class Shape:
     data: int = 1
     replicas: int = 1
     sharded: bool = False
+    optimizer_sharded: bool = False
     half: bool = False
     sequence_parallel: bool = False
     micro_batches: int = 4
@@ -162,7 +164,12 @@ class Job:
         numbers = range(place, shape.pipeline * shape.virtual, shape.pipeline)
         self.stages = {number: spread(Stage(shape, number), shape, mesh) for number in numbers}
         parameters = [each for stage in self.stages.values() for each in stage.parameters()]
-        self.optimizer = torch.optim.AdamW(parameters, lr=1e-3, foreach=False)
+        self.optimizer: torch.optim.Optimizer
+        if shape.optimizer_sharded:
+            kind = torch.optim.AdamW
+            self.optimizer = ZeroRedundancyOptimizer(parameters, kind, lr=1e-3, foreach=False)
+        else:
+            self.optimizer = torch.optim.AdamW(parameters, lr=1e-3, foreach=False)
         self.schedule = self._schedule(mesh) if shape.pipeline > 1 else None
         self.is_first, self.is_last = place == 0, place == shape.pipeline - 1
 

@@ -100,7 +100,10 @@ def _sharded(held: _Held, split: Parallelism, recipe: Recipe) -> Iterator[Commun
             for size, count in sizes
             if size
         ]
-        summed = Traffic("gradients", Collective.REDUCE_SCATTER, gradients, often, beside)
+        # PyTorch's ZeroRedundancyOptimizer leaves gradients to DDP, which sums all of them up.
+        by_ddp = recipe.framework is Framework.TORCH and recipe.sharding is Sharding.OPTIMIZER
+        how = Collective.ALL_REDUCE if by_ddp else Collective.REDUCE_SCATTER
+        summed = Traffic("gradients", how, gradients, often, beside)
         yield Communicator(held.name, held.ranks, held.axes, (summed, *told))
     if held.ranks.size(Axis.REPLICA) > 1:
         share = gradients // held.shards
