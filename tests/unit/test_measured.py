@@ -11,7 +11,14 @@ from railwright_scheduler.communication.graph import Collective, Overlap
 from railwright_scheduler.communication.grid import Axis
 from railwright_scheduler.communication.measured import UnfitError
 from railwright_scheduler.profile import Kind, Operation, Profile, Seen
-from railwright_scheduler.workload import Framework, Parallelism, Recipe, Transformer, Workload
+from railwright_scheduler.workload import (
+    Framework,
+    Optimizer,
+    Parallelism,
+    Recipe,
+    Transformer,
+    Workload,
+)
 from worlds import seen
 
 GPT = Transformer(8, 256, 8, 8, 32, 1024, 1_000)
@@ -54,6 +61,16 @@ def test_what_all_ranks_do_is_not_taken_for_what_some_do() -> None:
     split = Parallelism(tensor=2, data=2)
     (found,) = measured.communicators(job(split, of(4, everyone(4, loss))))
     assert (found.name, found.ranks) == ("all ranks", 4)
+
+
+def test_what_a_rank_does_with_its_host_is_derived() -> None:
+    gradients = Seen(Operation.ALL_REDUCE, "float32", 2, 200)
+    plain = job(Parallelism(data=2), of(2, everyone(2, gradients)))
+    offloading = replace(plain, recipe=replace(plain.recipe, optimizer=Optimizer.HOST))
+    seen_then, host = measured.communicators(offloading)
+    assert seen_then.name == "data"
+    assert host == derive.communicators(*offloading.parts)[-1]
+    assert host.name == "offload"
 
 
 def test_of_stages_that_differ_the_one_that_sends_most_counts() -> None:

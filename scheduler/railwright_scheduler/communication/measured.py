@@ -81,9 +81,11 @@ class _Place:
 
 
 def communicators(workload: Workload) -> tuple[Communicator, ...]:
-    """A workload's communicators, of its profile if it has one. Raises UnfitError."""
+    """A workload's communicators, of its profile if it has one. What a rank does with its host
+    alone is derived: no process group sees it. Raises UnfitError."""
+    derived = derive.communicators(*workload.parts)
     if workload.profile is None:
-        return derive.communicators(*workload.parts)
+        return derived
     places = _places(workload, workload.profile)
     found: dict[_Place, dict[tuple[str, Collective], Traffic]] = defaultdict(dict)
     for kind in workload.profile.kinds:
@@ -91,11 +93,12 @@ def communicators(workload: Workload) -> tuple[Communicator, ...]:
             # Kinds are of other groups each: what one of them does the most of, counts.
             named, name = found[place], (traffic.what, traffic.collective)
             named[name] = max(named.get(name, traffic), traffic, key=_sent_bytes)
-    return tuple(
+    seen = (
         Communicator(place.name, place.now, place.axes, tuple(found[place].values()))
         for place in places
         if place in found
     )
+    return (*seen, *(each for each in derived if each.ranks == 1))
 
 
 def _sent_bytes(traffic: Traffic) -> int:
