@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from railwright_scheduler.workload import Workload
 from railwright_topology.links import Links
+from railwright_topology.pace import EVEN, Pace
 
 Amounts = Mapping[str, int]
 
@@ -74,7 +75,7 @@ class Node:
     ``domains`` runs from the coarsest level of the snapshot to the finest, as long as its
     ``levels``; UNKNOWN_DOMAIN where the node carries no label. ``used`` counts live pods and the
     pods that committed plans still owe it. ``machine`` is the kind that the cost model knows it as;
-    empty if it knows none like it.
+    empty if it knows none like it, and ``pace`` how fast it is beside most of that kind.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Node:
     taints: tuple[Taint, ...] = ()
     unavailable: Unavailable | None = None
     machine: str = ""
+    pace: Pace = EVEN
 
 
 NO_TERMS = Terms()
