@@ -231,6 +231,25 @@ def test_a_step_is_as_long_as_was_published(
     assert step.predict(model, split, part, DGX_A100).total == pytest.approx(part_s, rel=0.06)
 
 
+@pytest.mark.parametrize(
+    ("context", "data", "sequence", "batch", "rate"),
+    [(1, 64, 8192, 2048, 430e12), (1, 128, 8192, 2048, 400e12), (16, 8, 131_072, 128, 380e12)],
+)
+@pytest.mark.parametrize("virtual", [4, 7])
+def test_layers_that_do_not_come_out_even_are_shared_all_the_same(
+    context: int, data: int, sequence: int, batch: int, rate: float, virtual: int
+) -> None:
+    # The Llama 3 Herd of Models, 2024, table 4: how many stages a rank has is not said.
+    model = Transformer(126, 16_384, 128, 8, 128, 53_248, 128_256, gated=True)
+    split = Parallelism(tensor=8, context=context, pipeline=16, virtual=virtual, data=data)
+    recipe = Recipe(sequence, 1, batch, sequence_parallel=True, fused_loss=True, gradient_bytes=4)
+    recipe = replace(recipe, sharding=Sharding.OPTIMIZER, overlap=True)
+    tokens = batch * sequence
+    operations = 6 * 405e9 * tokens + 6 * 126 * 16_384 * sequence * tokens
+    found = operations / split.ranks / step.predict(model, split, recipe, DGX_H100).total
+    assert found == pytest.approx(rate, rel=0.1)
+
+
 def test_the_parts_are_the_whole_largest_first() -> None:
     found = step.predict(GPT, Parallelism(tensor=2, pipeline=4, data=4), RECIPE, DGX_A100)
     assert sum(seconds for _, seconds in found.parts) == pytest.approx(found.total)

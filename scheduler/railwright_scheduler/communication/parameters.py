@@ -18,8 +18,9 @@ def held(model: Transformer, split: Parallelism) -> tuple[int, int]:
 
 
 def layers(model: Transformer, split: Parallelism) -> int:
-    """Of the rank that has the most, in all its stages."""
-    return -(-model.layers // (split.pipeline * split.virtual)) * split.virtual
+    """Of the rank that has the most, in all its stages: one layer more or less in some of them is
+    shared evenly too."""
+    return -(-model.layers // split.pipeline)
 
 
 def outside(model: Transformer, split: Parallelism) -> int:
