@@ -42,7 +42,7 @@ class Predicted(Part):
     machines: Annotated[
         tuple[Annotated[str, Field(max_length=64)], ...], Field(max_length=MACHINES_MAX)
     ] = ()
-    """Kinds of the machines; the slowest of them counts."""
+    """Kinds of the machines."""
     step_seconds: Annotated[float, Field(ge=0)]
     """With ranks as they are placed."""
     network_order_seconds: Annotated[float, Field(ge=0)]
@@ -53,6 +53,9 @@ class Predicted(Part):
     other_jobs_seconds: Annotated[float, Field(ge=0)] = 0.0
     """How much of it, with ranks as they are placed, goes to what other jobs were known to send
     over the same links by then."""
+    slow_nodes_seconds: Annotated[float, Field(ge=0)] = 0.0
+    """How much of it, with ranks as they are placed, goes to nodes that were measured to be slower
+    than most of their kind."""
 
 
 class RankMapping(Part):
@@ -120,6 +123,7 @@ DEFINITION = Definition(
         Column("Reason", ".spec.reason"),
         AGE,
         Column("Others s", ".spec.mapping.predicted.otherJobsSeconds", "number", wide=True),
+        Column("Slow s", ".spec.mapping.predicted.slowNodesSeconds", "number", wide=True),
         Column("Nodes", ".spec.nodes", wide=True),
     ),
     has_status=False,

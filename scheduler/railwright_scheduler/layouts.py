@@ -2,30 +2,32 @@
 
 What ranks send each other follows from how the job is split, and links are the scarcer the further
 out they are. So ranks are laid out to send little far away (``mapping``), by bytes and by what
-these are worth to a step. An order is judged by the predicted step on the slowest kind of machine,
-and made better where links are crowded that this step waits for (``cost.relief``).
+these are worth to a step. An order is judged by the predicted step, and made better where links are
+crowded that this step waits for (``cost.relief``), and where nodes are slow (``cost.slack``).
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 
 import numpy as np
 
 from railwright_scheduler.cluster import Cluster, Ints, Mask
 from railwright_scheduler.communication import exchanges, measured
 from railwright_scheduler.communication import grid as grids
-from railwright_scheduler.cost import crowding, relief, sharing, step
+from railwright_scheduler.cost import crowding, relief, sharing, slack
 from railwright_scheduler.cost.crowding import Uplinks
-from railwright_scheduler.cost.hardware import MACHINES, Machine
-from railwright_scheduler.cost.relief import Sent
+from railwright_scheduler.cost.hardware import MACHINES
 from railwright_scheduler.cost.sharing import Use
-from railwright_scheduler.cost.step import StepTime
+from railwright_scheduler.cost.standing import Standing, Steps
 from railwright_scheduler.cost.summing import Summing, Sums
+from railwright_scheduler.cost.unlike import Gang
 from railwright_scheduler.mapping import mapper
 from railwright_scheduler.mapping.problem import Exchanges, Places, cost
+from railwright_scheduler.question import Question, Tier
 from railwright_scheduler.snapshot import Job
 from railwright_scheduler.workload import Workload
 
@@ -49,38 +51,16 @@ CAME = 64
 RELIEFS = 2
 """Often relieved again: what a step waits for may be another communicator then."""
 
+EASED, EASED_NODES = 128, 16_384
+"""Orders judged for where slow nodes are, of so many nodes in all: about a tenth of a second's
+worth."""
+
+BRIEFLY = 4
+"""One in so many of them where it is only asked which nodes to take."""
+
 
 Uses = Sequence[Mapping[int, Sequence[Use]]]
 """What others make of the uplinks of each domain, the coarsest level first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tier:
-    """``domains`` has that of each node, ``room`` how many may send out of each domain, and
-    ``left`` how many of those may while other jobs send as well; ``summing`` says of each domain
-    whether its switches add up what crosses them."""
-
-    domains: tuple[int, ...]
-    room: tuple[float, ...]
-    left: tuple[float, ...]
-    summing: tuple[bool, ...]
-    oversubscription: float
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """All that the order of ranks depends on; nodes are in the network's order, and the nearest
-    tier is the first. ``before`` has the node of each rank in the attempt before, -1 if it is none
-    of these; it is empty if there was none. ``budget`` is how many pairs may be judged."""
-
-    workload: Workload
-    nodes: int
-    ranks_per_node: int
-    segment: int
-    machines: tuple[str, ...]
-    tiers: tuple[Tier, ...]
-    before: tuple[int, ...]
-    budget: int
 
 
 def question(job: Job, cluster: Cluster, nodes: Ints, *, budget: int, uses: Uses = ()) -> Question:
@@ -88,7 +68,7 @@ def question(job: Job, cluster: Cluster, nodes: Ints, *, budget: int, uses: Uses
     what others make of the uplinks."""
     assert job.workload is not None, job.uid
     asked = unshared(job.workload, job.ranks_per_node, cluster, nodes)
-    if any(uses) and (share := _share(asked)):
+    if any(uses) and (share := asked.share):
         uplinks = zip(asked.tiers, reversed(cluster.uplinks), reversed(uses), strict=True)
         tiers = tuple(_beside(*each, nodes=nodes, share=share) for each in uplinks)
         asked = replace(asked, tiers=tiers)
@@ -98,10 +78,16 @@ def question(job: Job, cluster: Cluster, nodes: Ints, *, budget: int, uses: Uses
 
 def unshared(workload: Workload, ranks_per_node: int, cluster: Cluster, nodes: Ints) -> Question:
     """The same where nobody else sends, and nothing is searched for."""
-    machines = sorted({cluster.nodes[column].machine for column in nodes.tolist()})
+    its = [cluster.nodes[column] for column in nodes.tolist()]
+    found = {(node.machine, node.pace) for node in its}
+    kinds = sorted(found, key=lambda kind: (kind[0], astuple(kind[1])))
+    at = {kind: number for number, kind in enumerate(kinds)}
+    stands = tuple(at[node.machine, node.pace] for node in its) if len(kinds) > 1 else ()
     levels = zip(cluster.uplinks, cluster.summing, strict=True)
     tiers = tuple(_tier(*each, nodes=nodes) for each in levels)[::-1]
-    return Question(workload, len(nodes), ranks_per_node, 1, tuple(machines), tiers, (), 0)
+    return Question(
+        workload, len(nodes), ranks_per_node, 1, tuple(kinds), stands, tiers, (), budget=0
+    )
 
 
 def _before(job: Job, cluster: Cluster, nodes: Ints) -> tuple[int, ...]:
@@ -132,15 +118,6 @@ class Judged:
         return WORTH * self.distance <= best.distance
 
 
-@dataclass(frozen=True, slots=True)
-class _Standing:
-    """What an order of nodes does to communicators: how many times longer they take for links that
-    are shared, and of which the switches add up what crosses them."""
-
-    crowded: Mapping[str, float]
-    summed: frozenset[str]
-
-
 class Layouts:
     """Orders of one gang's nodes, which stand at ``places`` and send each other what is ``sent``
     in a step."""
@@ -149,14 +126,14 @@ class Layouts:
         self._workload, self._segment = question.workload, question.segment
         self._budget = question.budget
         _, split, recipe = self._workload.parts
-        self._communicators = measured.communicators(self._workload)
+        communicators = measured.communicators(self._workload)
         per_node = question.ranks_per_node
         self._exchanges = {
-            each.name: exchanges.between_nodes(each, per_node) for each in self._communicators
+            each.name: exchanges.between_nodes(each, per_node) for each in communicators
         }
         # Who sends to all alike does so from anywhere.
         self._telling = tuple(
-            each.name for each in self._communicators if not exchanges.is_even(each, per_node)
+            each.name for each in communicators if not exchanges.is_even(each, per_node)
         )
         grid = grids.dense(split, recipe.framework)
         shape = exchanges.shape(grid, question.ranks_per_node)
@@ -171,13 +148,27 @@ class Layouts:
             replace(tier, room=np.array(each.room))
             for tier, each in zip(self._tiers, question.tiers, strict=True)
         )
+        self.sent = self._together(self._exchanges)
+        self.places = _places(self._tiers, count)
         summing = [
             Summing(np.array(each.domains), np.array(each.summing)) for each in question.tiers
         ]
-        self._sums = Sums(self._communicators, per_node, summing)
-        self.sent = self._together(self._exchanges)
-        self.places = _places(self._tiers, count)
-        self.machines = _machines(question)
+        sums = Sums(communicators, per_node, summing)
+
+        def steps(its: Question) -> Steps:
+            stands = np.array(its.stands or [0] * count)
+            return Steps(
+                self._workload,
+                communicators,
+                its.machines,
+                stands,
+                between=self._exchanges,
+                sums=sums,
+            )
+
+        self._steps = steps(question)
+        self._even = steps(question.even) if question.even != question else self._steps
+        self.machines = self._even.machines
 
     def looked_at(self) -> Iterator[Ints]:
         """The network's own order, and those that send the least far away: of all bytes, and of
@@ -189,7 +180,7 @@ class Layouts:
         yield from self._mapped(self._together(self._telling))
         if self.machines:
             line = np.arange(count)
-            sent = dict(self._sent(self._standing(line)))
+            sent = dict(self._steps.sent(self._standing(line)))
             told = [each for name, each in sent.items() if name in self._telling]
             worth = [each.in_seconds for each in told if each.worth_s > 0.0]
             if count <= LAID_TWICE or len(worth) < len(told):
@@ -213,23 +204,29 @@ class Layouts:
 
     def judged(self, order: Ints) -> Judged:
         """What a step takes in this order."""
-        step_s, _ = self._slowest(self._standing(order))
+        step_s = self._steps.taken_s(self._standing(order))
         return Judged(order, round(step_s * 1e6), cost(self.sent, self.places, order))
 
     def others_us(self, judged: Judged) -> int:
         """How much of the step goes to what other jobs send over the same links."""
-        step_s, _ = self._slowest(self._standing(judged.order, self._unshared))
+        step_s = self._steps.taken_s(self._standing(judged.order, self._unshared))
         return judged.step_us - round(step_s * 1e6)
+
+    def slow_us(self, judged: Judged) -> int:
+        """How much of the step goes to nodes that are slower than most of their kind."""
+        step_s = self._even.taken_s(self._even.standing(judged.order, self._tiers))
+        return max(0, judged.step_us - round(step_s * 1e6))
 
     def uses(self, order: Ints) -> Iterator[list[Use]]:
         """What the gang makes of the uplinks of each domain that it stands in, the nearest tier
         first: as much as it sends where nobody else does, which no gang sends more than. Half of
         what crosses a border goes out."""
-        step_s, machine = self._slowest(self._standing(order, self._unshared))
-        if machine is None:
+        step_s = self._steps.taken_s(self._standing(order, self._unshared))
+        if not self.machines:
             return
-        devices = MACHINES[machine.name].devices
-        node_bytes = 2.0 * step_s * devices * machine.network.bandwidth
+        slowest = min(self.machines, key=lambda each: each.network.bandwidth)
+        devices = MACHINES[slowest.name].devices
+        node_bytes = 2.0 * step_s * devices * slowest.network.bandwidth
         for tier in self._unshared:
             below = np.bincount(tier.domains) * (self._per_node / devices)
             sending = np.zeros(len(below))
@@ -246,7 +243,7 @@ class Layouts:
             standing = self._standing(found.order)
             if max(standing.crowded.values(), default=1.0) == 1.0:
                 break
-            sent = [each for _, each in self._sent(standing)]
+            sent = [each for _, each in self._steps.sent(standing)]
             better = self.judged(relief.relieved(sent, self._tiers, found.order))
             if better.rank >= found.rank:
                 break
@@ -261,8 +258,37 @@ class Layouts:
         order[came] = np.setdiff1d(np.arange(len(order)), order)
         yield self.judged(order)
         if self._is_relieved and 0 < len(came) <= CAME:
-            sent = [each for _, each in self._sent(self._standing(order))]
+            sent = [each for _, each in self._steps.sent(self._standing(order))]
             yield self.judged(relief.placed(sent, self._tiers, order, came))
+        yield from self.eased([self.judged(order)])
+
+    def eased(self, judged: Iterable[Judged]) -> Iterator[Judged]:
+        """Those of them that are better with slow nodes exchanged to where they are waited for the
+        least."""
+        if gang := self._steps.unlike:
+            for each in judged:
+                better = min(self._eased(gang, each), key=lambda its: its.rank, default=each)
+                if better.rank < each.rank:
+                    yield better
+
+    def _eased(self, gang: Gang, judged: Judged) -> Iterator[Judged]:
+        """Others: all that there are of few nodes."""
+        stands, domains = self._steps.stands, self.places.domains
+        if self._budget and self._segment == 1:
+            _, alike = np.unique(np.vstack([stands, domains]), axis=1, return_inverse=True)
+            every = [*slack.arrangements(judged.order, alike.ravel())]
+            yield from map(self.judged, every)
+            if every:
+                return
+        left = min(EASED, EASED_NODES // len(stands)) // (1 if self._budget else BRIEFLY)
+        seats, slow = slack.seats(gang, len(stands)), gang.slowness[stands]
+        for tried in (slack.orders, slack.exchanges):
+            orders = tried(judged.order, seats, slow, domains, within=self._segment > 1)
+            for order in itertools.islice(orders, left):
+                left -= 1
+                found = self.judged(order)
+                judged = min(judged, found, key=lambda its: its.rank)
+                yield found
 
     @property
     def _is_relieved(self) -> bool:
@@ -270,22 +296,6 @@ class Layouts:
         if not self.machines or self._segment > 1 or not self._budget:
             return False
         return all(each.table <= TABLE_MAX for each in self._exchanges.values())
-
-    def _sent(self, standing: _Standing) -> Iterator[tuple[str, Sent]]:
-        """What each communicator's crowd costs a step, on the slowest machine: as it is, or if it
-        were twice as large, as what is hidden now may be waited for then."""
-        step_s, machine = self._slowest(standing)
-        assert machine is not None
-        for name, its in self._exchanges.items():
-            if len(its.weight):
-                times = standing.crowded[name]
-                others = (
-                    replace(standing, crowded={**standing.crowded, name: other})
-                    for other in (1.0, 2.0 * times)
-                )
-                less_s, more_s = (self._predicted(machine, each).total for each in others)
-                now_s = (step_s - less_s) / (times - 1.0) if times > 1.0 else 0.0
-                yield name, Sent(its, max(now_s, (more_s - step_s) / times))
 
     def crossing(self, judged: Judged) -> list[int]:
         """Bytes that cross the borders of each tier, the nearest first."""
@@ -297,26 +307,8 @@ class Layouts:
     def _together(self, names: Iterable[str]) -> Exchanges:
         return exchanges.together((self._exchanges[name] for name in names), self._shape)
 
-    def _standing(self, order: Ints, uplinks: tuple[Uplinks, ...] | None = None) -> _Standing:
-        tiers = tuple(tier.of(order) for tier in uplinks or self._tiers)
-        crowded = {name: crowding.crowding(its, tiers) for name, its in self._exchanges.items()}
-        return _Standing(crowded, self._sums.by_switches(order))
-
-    def _slowest(self, standing: _Standing) -> tuple[float, Machine | None]:
-        """Seconds of a step, and the kind of machine that takes so long; 0 where none is known."""
-        steps_s = [self._predicted(each, standing).total for each in self.machines]
-        if not steps_s:
-            return 0.0, None
-        return max(steps_s), self.machines[steps_s.index(max(steps_s))]
-
-    def _predicted(self, machine: Machine, standing: _Standing) -> StepTime:
-        return step.predict(
-            *self._workload.parts,
-            machine,
-            standing.crowded,
-            standing.summed,
-            communicators=self._communicators,
-        )
+    def _standing(self, order: Ints, uplinks: tuple[Uplinks, ...] | None = None) -> Standing:
+        return self._steps.standing(order, uplinks or self._tiers)
 
 
 def _tier(uplinks: Uplinks, summing: Mask, *, nodes: Ints) -> Tier:
@@ -340,26 +332,6 @@ def _beside(
         for domain, room, count in zip(named, tier.room, counts, strict=True)
     )
     return replace(tier, left=tuple(found))
-
-
-def _share(question: Question) -> float:
-    """Of a node's adapters those that a gang has; 0 where not all machines are known."""
-    devices = [MACHINES[name].devices if name in MACHINES else 0 for name in question.machines]
-    return question.ranks_per_node / max(devices) if all(devices) else 0.0
-
-
-def _machines(question: Question) -> tuple[Machine, ...]:
-    """The kinds of these nodes, with as many devices as a node has ranks; none unless all kinds are
-    known and can run the job."""
-    named = [MACHINES.get(name) for name in question.machines]
-    found = [
-        each.of(question.ranks_per_node)
-        for each in named
-        if each is not None and each.devices >= question.ranks_per_node
-    ]
-    if len(found) < len(named) or any(step.misfit(question.workload, each) for each in found):
-        return ()
-    return tuple(found)
 
 
 def _places(tiers: tuple[Uplinks, ...], count: int) -> Places:

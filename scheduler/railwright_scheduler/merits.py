@@ -10,13 +10,15 @@ from dataclasses import dataclass
 class Predicted:
     """Microseconds of a training step on these machines: with ranks as they are placed, in the
     network's order, and in the next best of the orders that were looked at; and how many of those
-    as placed go to what other jobs send over the same links."""
+    as placed go to what other jobs send over the same links, and to nodes that are slower than most
+    of their kind."""
 
     machines: tuple[str, ...]
     placed_us: int
     network_order_us: int
     next_best_us: int
     others_us: int = 0
+    slow_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ takes the least time.
 Idea: what ranks send each other follows from how the job is split, and links are the scarcer the
 further out they are. So ranks are laid out to send little far away (``mapping``), by bytes and by
 what these are worth to a step. The best of these layouts and the network's own order have nodes
-exchanged where a step waits for crowded links; the one with the least predicted step is taken, of
-equal ones that which sends the least far away. The nodes are those in the fewest domains, or, where
-it pays off, such as have an even share in each domain, or whole rings and planes of the grid of
-ranks.
+exchanged where a step waits for crowded links, or for slow nodes; the one with the least predicted
+step is taken, of equal ones that which sends the least far away. The nodes are those in the fewest
+domains, or, where it pays off, such as have an even share in each domain, or whole rings and planes
+of the grid of ranks.
 
 Ranks that were placed before stay where they were unless it pays off to move them; who comes for a
 node that went takes its ranks, or changes places with one that stays.
@@ -31,9 +31,10 @@ from railwright_scheduler import layouts
 from railwright_scheduler.cluster import Cluster, Ints
 from railwright_scheduler.communication import exchanges
 from railwright_scheduler.communication import grid as grids
-from railwright_scheduler.layouts import Layouts, Question, Uses
+from railwright_scheduler.layouts import Layouts, Uses
 from railwright_scheduler.mapping import mapper
 from railwright_scheduler.merits import Crossing, Merits, Predicted
+from railwright_scheduler.question import Question
 from railwright_scheduler.snapshot import Job
 
 REMEMBERED = 256
@@ -129,7 +130,7 @@ class _Answer:
 
     def is_shorter_than(self, other: _Answer) -> bool:
         """Whether a step is, by so much that it is worth to span more domains."""
-        return self.step_us < layouts.WORTH * other.step_us
+        return 0 < self.step_us < layouts.WORTH * other.step_us
 
     def sends_less_than(self, other: _Answer) -> bool:
         """Whether it sends less far away, and no step is longer for it by so much."""
@@ -144,7 +145,8 @@ def _answer(question: Question) -> _Answer:
     looked_at = sorted([network, *others], key=lambda each: each.rank)
     most = min(RELIEVED, RELIEVED_NODES // question.nodes)
     relieved = [gang.relieved(each) for each in looked_at[:most]]
-    best, *rest = sorted([*relieved, *looked_at], key=lambda each: each.rank)
+    eased = [*gang.eased([*relieved, *looked_at][: max(1, most)])]
+    best, *rest = sorted([*eased, *relieved, *looked_at], key=lambda each: each.rank)
     if question.before and question.segment == 1:
         for stayed in gang.stayed(question.before):
             if stayed.is_worth_keeping(best):
@@ -156,5 +158,5 @@ def _answer(question: Question) -> _Answer:
         next_best = rest[0] if rest else best
         machines = tuple(each.name for each in gang.machines)
         steps_us = best.step_us, network.step_us, next_best.step_us
-        predicted = Predicted(machines, *steps_us, gang.others_us(best))
+        predicted = Predicted(machines, *steps_us, gang.others_us(best), gang.slow_us(best))
     return _Answer(tuple(best.order.tolist()), crossing, best.distance, predicted)

@@ -19,8 +19,9 @@ from railwright_scheduler.communication import derive, exchanges
 from railwright_scheduler.cost import crowding
 from railwright_scheduler.cost.crowding import Uplinks
 from railwright_scheduler.cost.sharing import Use
-from railwright_scheduler.layouts import Layouts, Question, Uses
+from railwright_scheduler.layouts import Layouts, Uses
 from railwright_scheduler.mapping.problem import Weights
+from railwright_scheduler.question import Question
 from railwright_scheduler.snapshot import Running
 from railwright_scheduler.workload import Workload
 

@@ -41,8 +41,7 @@ STEP = st.integers(0, 10**10)
 MERITS = st.builds(
     Merits,
     st.lists(st.builds(Crossing, NAMES, SIZES, SIZES), max_size=3).map(tuple),
-    st.none()
-    | st.builds(Predicted, st.lists(NAMES, max_size=2).map(tuple), STEP, STEP, STEP, STEP),
+    st.none() | st.builds(Predicted, st.lists(NAMES, max_size=2).map(tuple), *[STEP] * 5),
     st.integers(0, 9),
     st.booleans(),
 )

@@ -8,7 +8,13 @@ from typing import Any
 from railwright_scheduler.merits import Crossing, Merits, Predicted
 
 _MICRO = 1_000_000
-_SECONDS = ("stepSeconds", "networkOrderSeconds", "nextBestSeconds", "otherJobsSeconds")
+_SECONDS = (
+    "stepSeconds",
+    "networkOrderSeconds",
+    "nextBestSeconds",
+    "otherJobsSeconds",
+    "slowNodesSeconds",
+)
 _MEASURED, _DERIVED = "measured", "derived"
 
 
@@ -29,6 +35,7 @@ def render(merits: Merits) -> dict[str, Any]:
             "networkOrderSeconds": predicted.network_order_us / _MICRO,
             "nextBestSeconds": predicted.next_best_us / _MICRO,
             "otherJobsSeconds": predicted.others_us / _MICRO,
+            "slowNodesSeconds": predicted.slow_us / _MICRO,
         }
     return fields
 

@@ -27,9 +27,11 @@ def groups(communicator: Communicator, machine: Machine) -> tuple[Group, ...]:
 def _shapes(ranks: Grid, axes: tuple[Axis, ...], devices: int) -> tuple[tuple[int, int], ...]:
     nodes = np.sort(ranks.groups(*axes) // devices, axis=1)
     rows, _ = grid.unlike(nodes - nodes[:, :1])
-    return tuple(sorted({_shape(row) for row in rows}))
+    return tuple(sorted({shape(row) for row in rows}))
 
 
-def _shape(row: np.ndarray) -> tuple[int, int]:
+def shape(row: np.ndarray) -> tuple[int, int]:
+    """How many nodes a group is on that has the nodes of its ranks in this row, and how many ranks
+    are on the fullest of them."""
     _, counts = np.unique(row, return_counts=True)
     return len(counts), int(counts.max())

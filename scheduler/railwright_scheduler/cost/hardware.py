@@ -13,6 +13,10 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from railwright_scheduler.workload import Precision
+from railwright_topology.pace import EVEN, Pace
+
+SLOWEST = 1 / 64
+"""What is measured slower than that counts as so slow: it could not take part."""
 
 
 class Fact(float):
@@ -47,7 +51,8 @@ class Device:
 
     ``matmul`` is measured with one tile of a result on each of ``multiprocessors``; ``memory`` is
     the bandwidth of a copy; ``attention`` the rate of fused attention with a causal mask going
-    forward, ``attention_back`` going back.
+    forward, ``attention_back`` going back. ``direct`` says who says that adapters of any maker
+    reach its memory; nobody, if it is empty. Of all of it this one does as much as ``pace`` says.
     """
 
     name: str
@@ -56,6 +61,9 @@ class Device:
     memory: Fact
     attention: Fact
     attention_back: Fact
+    maker: str
+    direct: str = ""
+    pace: Pace = EVEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +153,18 @@ class Machine:
         """The same with so many of its devices."""
         return replace(self, devices=devices)
 
+    def paced(self, pace: Pace) -> Machine:
+        """One like it that is so fast beside most: whose rail leads elsewhere sends by the others
+        of its node."""
+        if pace == EVEN:
+            return self
+        products, memory = (max(SLOWEST, each) for each in (pace.products, pace.memory))
+        rails = max(1 / self.devices, pace.rails)
+        its = self.network.bandwidth
+        bandwidth = Fact(its * rails, f"{its.source}, on {rails:.0%} of the rails")
+        device = replace(self.device, pace=Pace(products, memory, rails))
+        return replace(self, device=device, network=replace(self.network, bandwidth=bandwidth))
+
     def crowded(self, times: float) -> Machine:
         """The same where what leaves it takes so many times longer, as others send as well."""
         if times == 1.0:
@@ -176,6 +196,9 @@ _COPIED = "copies reach 84 % (GPUInspector.jl: 1,219 of 1,448 GiB/s on a DGX A10
 _SUSTAINED = (
     "stas00/ml-engineering 0359db89, compute/accelerator/README.md: most that the slowest of a "
     "node's 8 H200 sustains while all are busy; H100 has its multiprocessors and limit of 700 W"
+)
+_GPUDIRECT = (
+    "NVIDIA, GPUDirect RDMA: other makers' PCIe devices read and write its data center GPUs' memory"
 )
 _CUDNN = "FlashAttention-3 (2407.08608), figures 5 and 6: cuDNN, heads of 128, 8k tokens"
 
@@ -230,6 +253,8 @@ A100 = Device(
     attention_back=Fact(
         63 / 73 * 190e12, "FlashAttention-2 (2307.08691): up to 73 % of the peak forward, 63 % back"
     ),
+    maker="NVIDIA",
+    direct=_GPUDIRECT,
 )
 H100 = Device(
     "H100-SXM",
@@ -251,6 +276,8 @@ H100 = Device(
     attention_back=Fact(
         518e12 * 529 / 600, f"{_CUDNN}: 518 back without a mask, where forward it is 600"
     ),
+    maker="NVIDIA",
+    direct=_GPUDIRECT,
 )
 
 INFINIBAND_HDR = Switches(

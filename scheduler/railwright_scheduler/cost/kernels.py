@@ -101,30 +101,39 @@ class Stream:
 
 def product_s(product: Product, device: Device, precision: Precision) -> float:
     """How long a matrix product takes."""
-    rate = _rate(device, precision)
+    rate = _rate(device, precision) * device.pace.products
     busy_s = min(_tiled_s(product, tile, device, rate) for tile in TILES)
     values = product.m * product.k + product.k * product.n + product.m * product.n
-    return max(busy_s, HALF_BYTES * product.batch * values / device.memory) + LAUNCH_S
+    return max(busy_s, HALF_BYTES * product.batch * values / _memory(device)) + LAUNCH_S
 
 
 def memory_s(size: float, device: Device) -> float:
     """How long a kernel takes that reads and writes so many bytes and computes next to nothing."""
-    return size / device.memory + LAUNCH_S
+    return size / _memory(device) + LAUNCH_S
+
+
+def _memory(device: Device) -> float:
+    """Bytes a second of this one's."""
+    return device.memory * device.pace.memory
 
 
 def _rate(device: Device, precision: Precision) -> float:
-    """The rate while tiles are multiplied, of what the whole measured product reaches."""
+    """The rate while tiles are multiplied, of what the whole product reaches that was measured on
+    most of its kind."""
     measured = device.matmul[precision]
     product = Product(measured.m, measured.n, measured.k)
     waves = _waves(product, TILES[0], device)
-    busy_s = product.operations / measured.rate - waves * _overhead_s(TILES[0], device)
+    busy_s = product.operations / measured.rate - waves * _overhead_s(
+        TILES[0], device, device.memory
+    )
     return waves * _wave_operations(product.k, TILES[0], device) / busy_s
 
 
 def _tiled_s(product: Product, tile: Tile, device: Device, rate: float) -> float:
     slower = TILES[0].used / tile.used
     multiplied_s = _wave_operations(product.k, tile, device) / rate * slower
-    return _waves(product, tile, device) * (multiplied_s + _overhead_s(tile, device))
+    overhead_s = _overhead_s(tile, device, _memory(device))
+    return _waves(product, tile, device) * (multiplied_s + overhead_s)
 
 
 def _wave_operations(k: int, tile: Tile, device: Device) -> int:
@@ -136,11 +145,11 @@ def _waves(product: Product, tile: Tile, device: Device) -> int:
     return math.ceil(tiles / device.multiprocessors)
 
 
-def _overhead_s(tile: Tile, device: Device) -> float:
+def _overhead_s(tile: Tile, device: Device, memory: float) -> float:
     written = HALF_BYTES * tile.rows * tile.columns * device.multiprocessors
-    return written / device.memory + FILL_S
+    return written / memory + FILL_S
 
 
-def attention_s(operations: float, rate: float) -> float:
-    """How long fused attention takes."""
-    return operations / rate + LAUNCH_S
+def attention_s(operations: float, device: Device, rate: float) -> float:
+    """How long fused attention takes, at the ``rate`` that most of its kind reach."""
+    return operations / (rate * device.pace.products) + LAUNCH_S

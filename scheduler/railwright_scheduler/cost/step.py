@@ -8,49 +8,17 @@ as nothing else goes on beside; of its groups the slowest decides.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from railwright_scheduler.communication import derive, parameters, replicas
+from railwright_scheduler.communication import derive
 from railwright_scheduler.communication.graph import Collective, Communicator, Overlap, Traffic
-from railwright_scheduler.cost import collectives, geometry, kernels, transformer
+from railwright_scheduler.cost import collectives, geometry, work
 from railwright_scheduler.cost.collectives import Group
-from railwright_scheduler.cost.hardware import COLLECTIVE_BLOCKS, ISSUE, LAUNCH_S, Device, Machine
-from railwright_scheduler.cost.kernels import Pass, Product
-from railwright_scheduler.workload import (
-    Optimizer,
-    Parallelism,
-    Precision,
-    Recipe,
-    Sharding,
-    Transformer,
-    Workload,
-)
-
-OPTIMIZER_BYTES = (2 + 4) + (4 + 4) + 4 + (4 + 4) + (4 * 4 + 3 * 4) + (4 + 2)
-"""A parameter's: its gradient widened, unscaled, its norm taken, clipped; Adam's read of gradient,
-weight, momentum and variance in 32 bits and write of all but the gradient; the weight narrowed."""
-
-HOST_OPTIMIZER_BYTES = 28
-"""A parameter's: its gradient read; Adam's read and write of weight, momentum and variance in 32
-bits; the weight written in 16 bits, in one pass (Ren et al., 2021)."""
-
-LOSS_BYTES = (2 + 4) + 4 + (4 + 4) + (4 + 4) + 4 + (4 + 4) + (4 + 4) + (4 + 2)
-"""A logit's: widened, the largest found, taken off, exponentiated, summed, divided by the sum; its
-gradient; narrowed."""
-
-FUSED_LOSS_BYTES = 2 + (2 + 2) + (2 + 2)
-"""A logit's: read for the largest and the sum; read, and its gradient written over it; that scaled
-(NVIDIA/TransformerEngine, transformer_engine/common/triton/cross_entropy.py)."""
-
-CASTS = 4
-"""To 8 bits, a layer's for attention and for each expert: of what goes into both products forward
-and of the gradients of what comes out (NVIDIA/TransformerEngine, pull request 1525)."""
-
-CAST_KERNELS = 3
-"""Of one cast: the largest is found, made a scale, and all are scaled by it (NVIDIA/
-TransformerEngine, Float8CurrentScalingQuantizer::quantize_impl)."""
+from railwright_scheduler.cost.hardware import COLLECTIVE_BLOCKS, LAUNCH_S, Machine
+from railwright_scheduler.cost.work import Work
+from railwright_scheduler.workload import Parallelism, Recipe, Sharding, Transformer, Workload
 
 NOT_CROWDED: Mapping[str, float] = MappingProxyType({})
 
@@ -71,17 +39,12 @@ class StepTime:
 
 
 @dataclass(frozen=True, slots=True)
-class _Layers:
-    """Seconds of one micro-batch in all layers of a rank."""
+class Stood:
+    """A communicator, and the different groups of it: what links each has, and a machine of its
+    hosts."""
 
-    products: float
-    attention: float
-    memory: float
-    backward: float
-
-    @property
-    def total(self) -> float:
-        return self.products + self.attention + self.memory
+    communicator: Communicator
+    groups: tuple[tuple[Group, Machine], ...]
 
 
 def predict(
@@ -101,40 +64,53 @@ def predict(
     than their adapters need, for links that are shared. Of those ``summed`` the switches add up
     what crosses them, wherever it crosses.
     """
-    micro_batches = recipe.micro_batches(split)
-    layers = _layers(model, split, recipe, machine)
-    output_s = _output_s(model, split, recipe, machine)
-    left = {
-        Overlap.NOTHING: 0.0,
-        Overlap.ATTENTION: micro_batches * layers.attention,
-        Overlap.PRODUCTS: micro_batches * layers.products,
-        Overlap.BACKWARD: layers.backward
-        * (micro_batches if recipe.sharding >= Sharding.GRADIENTS else 1),
-        Overlap.MICRO_BATCH: micro_batches * layers.total,
-        Overlap.OUTPUT: micro_batches * output_s,
-    }
     if communicators is None:
         communicators = derive.communicators(model, split, recipe)
-    exposed = {}
+    stood = []
     for each in communicators:
         its = machine.summing() if each.name in summed else machine
-        exposed[each.name] = _exposed_s(each, left, its.crowded(crowding.get(each.name, 1.0)))
-    waited_s = sum(exposed.get(name, 0.0) for name in MICRO_BATCHED) / micro_batches
-    host_s = _host_s(model, split, recipe, machine, layers, waited_s)
+        its = its.crowded(crowding.get(each.name, 1.0))
+        groups = geometry.groups(each, its)
+        stood.append(Stood(each, tuple((group, its) for group in groups)))
+    return taken(work.of(model, split, recipe, machine), split, recipe, stood)
+
+
+def taken(
+    own: Work,
+    split: Parallelism,
+    recipe: Recipe,
+    stood: Iterable[Stood],
+    *,
+    filling_s: float | None = None,
+    tells: bool = True,
+) -> StepTime:
+    """The step for which a stage decides how fast micro-batches follow each other that does
+    ``own`` work, and ``tells`` the next tokens or not; the others take ``filling_s`` until all are
+    busy and until all have ended, or as long as this one."""
+    micro_batches = recipe.micro_batches(split)
+    exposed = _exposed(own, split, recipe, stood)
+    waited_s = _waited_s(exposed) / micro_batches
+    host_s = own.host_s(waited_s, recipe)
+    if filling_s is None:
+        filling_s = (split.pipeline - 1) / split.virtual * (own.layers + waited_s + host_s)
     parts = {
-        "matrix products": micro_batches * layers.products,
-        "attention": micro_batches * layers.attention,
-        "memory": micro_batches * layers.memory,
-        "output": micro_batches * output_s,
+        "matrix products": micro_batches * own.products,
+        "attention": micro_batches * own.attention,
+        "memory": micro_batches * own.memory,
+        "output": micro_batches * own.output if tells else 0.0,
         "host": micro_batches * host_s,
-        "pipeline bubble": (split.pipeline - 1)
-        / split.virtual
-        * (layers.total + waited_s + host_s),
-        "optimizer": _optimizer_s(model, split, recipe, machine),
+        "pipeline bubble": filling_s,
+        "optimizer": own.optimizer,
         **exposed,
     }
     found = sorted(parts.items(), key=lambda part: (-part[1], part[0]))
     return StepTime(tuple((name, seconds) for name, seconds in found if seconds))
+
+
+def micro_batch_s(own: Work, split: Parallelism, recipe: Recipe, stood: Iterable[Stood]) -> float:
+    """How long a micro-batch is on a rank, in all of its layers."""
+    waited_s = _waited_s(_exposed(own, split, recipe, stood)) / recipe.micro_batches(split)
+    return own.layers + waited_s + own.host_s(waited_s, recipe)
 
 
 def misfit(workload: Workload, machine: Machine) -> str:
@@ -152,17 +128,37 @@ def misfit(workload: Workload, machine: Machine) -> str:
     return ""
 
 
-def _exposed_s(communicator: Communicator, left: dict[Overlap, float], machine: Machine) -> float:
+def _exposed(
+    own: Work, split: Parallelism, recipe: Recipe, stood: Iterable[Stood]
+) -> dict[str, float]:
+    """What of each communicator nothing else goes on beside."""
+    micro_batches = recipe.micro_batches(split)
+    left = {
+        Overlap.NOTHING: 0.0,
+        Overlap.ATTENTION: micro_batches * own.attention,
+        Overlap.PRODUCTS: micro_batches * own.products,
+        Overlap.BACKWARD: own.backward
+        * (micro_batches if recipe.sharding >= Sharding.GRADIENTS else 1),
+        Overlap.MICRO_BATCH: micro_batches * own.layers,
+        Overlap.OUTPUT: micro_batches * own.output,
+    }
+    return {each.communicator.name: _exposed_s(each, left, own) for each in stood}
+
+
+def _waited_s(exposed: Mapping[str, float]) -> float:
+    return sum(exposed.get(name, 0.0) for name in MICRO_BATCHED)
+
+
+def _exposed_s(stood: Stood, left: dict[Overlap, float], own: Work) -> float:
     """What of it nothing else goes on beside, and how much longer what does takes for the
     multiprocessors it lacks; as much as goes on beside is no longer ``left``."""
-    shapes = geometry.groups(communicator, machine)
     # What a rank copies to its host needs none.
-    blocks = COLLECTIVE_BLOCKS if communicator.ranks > 1 else 0
-    lacking = blocks / machine.device.multiprocessors
+    blocks = COLLECTIVE_BLOCKS if stood.communicator.ranks > 1 else 0
+    lacking = blocks / own.multiprocessors
     exposed_s = 0.0
     for overlap in left:
-        traffic = [each for each in communicator.traffic if each.overlap is overlap]
-        took_s = max(sum(_took_s(each, group, machine) for each in traffic) for group in shapes)
+        traffic = [each for each in stood.communicator.traffic if each.overlap is overlap]
+        took_s = max(sum(_took_s(each, *its) for each in traffic) for its in stood.groups)
         hidden_s = min(took_s, left[overlap])
         left[overlap] -= hidden_s
         exposed_s += took_s - hidden_s * (1 - lacking)
@@ -193,76 +189,3 @@ def _took_s(traffic: Traffic, group: Group, machine: Machine) -> float:
         case Collective.STORE:
             once_s = machine.devices * traffic.size / machine.host.store
     return traffic.count * once_s
-
-
-def _layers(model: Transformer, split: Parallelism, recipe: Recipe, machine: Machine) -> _Layers:
-    layer = transformer.layer(model, split, recipe)
-    device = machine.device
-    forward = _pass(layer.forward, recipe, device, device.attention)
-    backward = _pass(layer.backward, recipe, device, device.attention_back)
-    again = [forward] * (recipe.passes - 2)
-    passes = [forward, backward, *again]
-    count = parameters.layers(model, split)
-    products, attention, memory = (count * sum(part) for part in zip(*passes, strict=True))
-    return _Layers(products, attention, memory, count * sum(map(sum, [backward, *again])))
-
-
-def _pass(
-    work: Pass, recipe: Recipe, device: Device, attention: float
-) -> tuple[float, float, float]:
-    products_s = sum(kernels.product_s(each, device, recipe.precision) for each in work.products)
-    attention_s = kernels.attention_s(work.attention, attention) if work.attention else 0.0
-    return products_s, attention_s, sum(kernels.memory_s(each, device) for each in work.traffic)
-
-
-def _host_s(
-    model: Transformer,
-    split: Parallelism,
-    recipe: Recipe,
-    machine: Machine,
-    layers: _Layers,
-    waited_s: float,
-) -> float:
-    """How much longer the host takes for a micro-batch than the device.
-
-    It can be ahead of the device but for the passes forward, each of which it waits in for what the
-    router found, to know how much to send (NVIDIA/Megatron-LM, megatron/core/transformer/moe/
-    token_dispatcher.py: cuda_sync_point). As much is issued going forward as going back.
-    """
-    issued_s = _issued_s(model, split, recipe, machine)
-    if recipe.overlap_experts:
-        return max(0.0, issued_s - layers.total - waited_s)
-    busy = layers.total - layers.backward + waited_s / 2, layers.backward + waited_s / 2
-    return sum(max(0.0, issued_s / 2 - each) for each in busy)
-
-
-def _issued_s(model: Transformer, split: Parallelism, recipe: Recipe, machine: Machine) -> float:
-    """How long the host takes to issue the kernels of one micro-batch's layers.
-
-    Those of layers without experts are few and large; experts' are many and small.
-    """
-    if not model.experts:
-        return 0.0
-    layer_s: float = ISSUE.beside if recipe.overlap_experts else ISSUE.alone
-    if recipe.precision is Precision.FP8:
-        layer_s += CASTS * (model.experts // split.expert + 1) * CAST_KERNELS * ISSUE.cast
-    return parameters.layers(model, split) * layer_s * ISSUE.clock / machine.host.clock
-
-
-def _output_s(model: Transformer, split: Parallelism, recipe: Recipe, machine: Machine) -> float:
-    """The last stage's logits and loss, forward and backward: in 16 bits, whatever layers are in
-    (DeepSeek-V3 Technical Report, 2024, 3.3.1; so do Megatron Core and Transformer Engine)."""
-    logits = Product(recipe.tokens(split), model.vocabulary // split.tensor, model.hidden)
-    products_s = sum(
-        kernels.product_s(each, machine.device, Precision.HALF)
-        for each in (logits, *logits.gradients)
-    )
-    each = FUSED_LOSS_BYTES if recipe.fused_loss else LOSS_BYTES
-    return products_s + kernels.memory_s(each * logits.m * logits.n, machine.device)
-
-
-def _optimizer_s(model: Transformer, split: Parallelism, recipe: Recipe, machine: Machine) -> float:
-    share = replicas.updated(parameters.held(model, split), split, recipe)
-    if recipe.optimizer is Optimizer.DEVICE:
-        return kernels.memory_s(OPTIMIZER_BYTES * share, machine.device)
-    return HOST_OPTIMIZER_BYTES * machine.devices * share / machine.host.memory

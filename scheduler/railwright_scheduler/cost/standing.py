@@ -1,0 +1,83 @@
+"""What the order of a gang's nodes does to a step: how crowded shared links are, whose sums
+switches take over, and which machine each rank is on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from railwright_scheduler.communication.graph import Communicator
+from railwright_scheduler.cost import crowding, step
+from railwright_scheduler.cost.crowding import Uplinks
+from railwright_scheduler.cost.hardware import Machine
+from railwright_scheduler.cost.relief import Sent
+from railwright_scheduler.cost.summing import Sums
+from railwright_scheduler.cost.unlike import Gang
+from railwright_scheduler.mapping.problem import Exchanges, Indices
+from railwright_scheduler.workload import Workload
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Standing:
+    """How many times longer communicators take for links that are shared, of which the switches
+    add up what crosses them, and the machine of each node rank."""
+
+    crowded: Mapping[str, float]
+    summed: frozenset[str]
+    stands: Indices
+
+
+class Steps:
+    """How long a step takes on these unlike machines, of which node ``n`` is number ``stands[n]``;
+    ``between`` has what the nodes of each communicator exchange. Nothing is predicted if there are
+    no machines."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        communicators: tuple[Communicator, ...],
+        machines: Sequence[Machine],
+        stands: Indices,
+        *,
+        between: Mapping[str, Exchanges],
+        sums: Sums,
+    ) -> None:
+        self.machines, self.stands = tuple(machines), stands
+        self._workload, self._communicators = workload, communicators
+        self._between, self._sums = between, sums
+        self.unlike = Gang(workload, machines, communicators) if len(machines) > 1 else None
+
+    def standing(self, order: Indices, tiers: tuple[Uplinks, ...]) -> Standing:
+        """With ``order[r]`` the node of node rank ``r``, below these uplinks."""
+        there = tuple(tier.of(order) for tier in tiers)
+        crowded = {name: crowding.crowding(its, there) for name, its in self._between.items()}
+        return Standing(crowded, self._sums.by_switches(order), self.stands[order])
+
+    def taken_s(self, standing: Standing) -> float:
+        """Seconds of a step; 0 if nothing is predicted."""
+        if not self.machines:
+            return 0.0
+        if self.unlike:
+            return self.unlike.predicted(standing.stands, standing.crowded, standing.summed).total
+        return step.predict(
+            *self._workload.parts,
+            self.machines[0],
+            standing.crowded,
+            standing.summed,
+            communicators=self._communicators,
+        ).total
+
+    def sent(self, standing: Standing) -> Iterator[tuple[str, Sent]]:
+        """What each communicator's crowd costs a step: as it is, or if it were twice as large, as
+        what is hidden now may be waited for then."""
+        step_s = self.taken_s(standing)
+        for name, its in self._between.items():
+            if len(its.weight):
+                times = standing.crowded[name]
+                others = (
+                    replace(standing, crowded={**standing.crowded, name: other})
+                    for other in (1.0, 2.0 * times)
+                )
+                less_s, more_s = (self.taken_s(each) for each in others)
+                now_s = (step_s - less_s) / (times - 1.0) if times > 1.0 else 0.0
+                yield name, Sent(its, max(now_s, (more_s - step_s) / times))

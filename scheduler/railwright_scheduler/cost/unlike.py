@@ -1,0 +1,221 @@
+"""How long a step takes on unlike machines: of several kinds, or slower than most of theirs.
+
+Problem: which rank stands on which machine decides what a slow one costs. All replicas wait for the
+slowest; but a stage of a pipeline that has less to do than others has time left.
+
+Idea: as long as micro-batches follow each other, the slowest stage decides how fast, and a stage is
+as slow as the slowest of its ranks. So each stage in turn is taken to decide, with the work of its
+slowest rank and what its own groups wait for; the longest of these steps is the one. To fill and
+drain the pipeline a micro-batch is on all other stages as long as on the slowest of their ranks.
+Only the last stage tells the next tokens, and stages may have fewer layers (``shares``): that is
+what time they have left. A group whose ranks stand on unlike machines communicates as ``joining``
+says.
+
+Cost: all is worked out once for each kind and pace of machine, not for each rank. On machines that
+are all alike it is what ``step.predict`` says: the last stage decides, as it is taken to have as
+many layers as any.
+
+Left out: that a stage with time left may hide what it sends in it; and that where the host decides,
+slower devices hide more of what is sent, which makes such a step a little shorter here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from railwright_scheduler.communication import grid
+from railwright_scheduler.communication.graph import Communicator
+from railwright_scheduler.communication.grid import Axis
+from railwright_scheduler.cost import geometry, joining, step, work
+from railwright_scheduler.cost.collectives import Group
+from railwright_scheduler.cost.hardware import Machine
+from railwright_scheduler.cost.step import StepTime, Stood
+from railwright_scheduler.cost.work import Work
+from railwright_scheduler.mapping.problem import Indices
+from railwright_scheduler.workload import Framework, Parallelism, Transformer, Workload
+
+DECIDING = 8
+"""Stages looked at, those with the most to do: any of them may decide how long a step takes."""
+
+_ANY = -1
+"""The stage of a group that is in all of them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Groups:
+    """The different groups of a communicator by the node rank of each of their ranks, a row each,
+    which are on so many ``nodes``, so many ranks ``per_node``; and the stage each is in."""
+
+    ranks: Indices
+    nodes: Indices
+    per_node: Indices
+    stage: Indices
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """One that may decide: what its slowest rank does, which is on machine ``machine``."""
+
+    stage: int
+    machine: int
+    own: Work
+
+
+class Gang:
+    """A job on these unlike machines, each with as many devices as a node has ranks. It has the
+    node ranks of each of its ``stages`` and what ``shares`` of layers these have; ``slowness``
+    numbers machines, beginning with the fastest."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        machines: Sequence[Machine],
+        communicators: tuple[Communicator, ...],
+    ) -> None:
+        self._split, self._recipe = workload.split, workload.recipe
+        self._machines, self._communicators = machines, communicators
+        self._works = [work.of(*workload.parts, each) for each in machines]
+        per_node = machines[0].devices
+        self.stages = stages(workload, per_node)
+        self.shares = shares(workload.model, workload.split, workload.recipe.framework)
+        self.slowness = _slowness(self._works, machines)
+        self._serving = np.arange(
+            self._split.ranks // per_node,
+            -(-(self._split.ranks + self._split.servers) // per_node),
+        )
+        self._groups = [_groups(each, per_node) for each in communicators]
+
+    def predicted(
+        self, stands: Indices, crowding: Mapping[str, float], summed: Collection[str]
+    ) -> StepTime:
+        """The step with node rank ``r`` on machine ``stands[r]``; for the rest see
+        ``step.predict``."""
+        groups = [
+            [*self._stood(at, stands, crowding.get(each.name, 1.0), each.name in summed)]
+            for at, each in enumerate(self._communicators)
+        ]
+        pairs = [*zip(self._communicators, groups, strict=True)]
+        stood = [
+            [Stood(each, _of_stage(each, its, stage)) for each, its in pairs]
+            for stage in range(len(self.stages))
+        ]
+        held = [tuple(np.unique(stands[ranks]).tolist()) for ranks in self.stages]
+        filling_s = [self._longest_s(*its) for its in zip(held, stood, strict=True)]
+        updating = stands[self._serving] if self._split.servers else stands
+        optimizer_s = max(self._works[at].optimizer for at in np.unique(updating).tolist())
+        steps = (
+            step.taken(
+                replace(each.own, optimizer=optimizer_s),
+                self._split,
+                self._recipe,
+                stood[each.stage],
+                filling_s=math.fsum(filling_s[: each.stage] + filling_s[each.stage + 1 :])
+                / self._split.virtual,
+                tells=each.stage == len(held) - 1,
+            )
+            for each in self._deciding(held)
+        )
+        return max(steps, key=lambda each: each.total)
+
+    def _longest_s(self, machines: Iterable[int], stood: Sequence[Stood]) -> float:
+        """How long a micro-batch is on the slowest rank of a stage."""
+        works = (self._works[at] for at in machines)
+        return max(step.micro_batch_s(its, self._split, self._recipe, stood) for its in works)
+
+    def _deciding(self, held: Sequence[tuple[int, ...]]) -> list[_Stage]:
+        """The stages with the most to do; of equal ones the last."""
+        found: dict[tuple[object, ...], tuple[float, _Stage]] = {}
+        for stage, (its, share) in enumerate(zip(held, self.shares, strict=True)):
+            last = stage == len(held) - 1
+            for machine in its:
+                own = self._works[machine].on(share) if share < 1.0 else self._works[machine]
+                busy_s = own.layers + (own.output if last else 0.0)
+                found[machine, share, last, *its] = busy_s, _Stage(stage, machine, own)
+        ranked = sorted(found.values(), key=lambda each: (-each[0], -each[1].stage))
+        return [each for _, each in ranked[:DECIDING]]
+
+    def _stood(
+        self, at: int, stands: Indices, times: float, adds: bool
+    ) -> Iterator[tuple[int, Group, Machine]]:
+        """The different groups of one communicator, each with its stage."""
+        groups = self._groups[at]
+        member = np.zeros((len(groups.ranks), len(self._machines)), dtype=np.int64)
+        member[np.arange(len(groups.ranks))[:, np.newaxis], stands[groups.ranks]] = 1
+        rows = np.column_stack([groups.stage, groups.nodes, groups.per_node, member])
+        unlike, _ = grid.unlike(rows)
+        for stage, nodes, per_node, *there in sorted(map(tuple, unlike.tolist())):
+            members = [
+                (its.summing() if adds else its).crowded(times)
+                for its, is_there in zip(self._machines, there, strict=True)
+                if is_there
+            ]
+            machine = joining.joined(members)
+            yield stage, Group.of(machine, nodes, per_node), machine
+
+
+def shares(model: Transformer, split: Parallelism, framework: Framework) -> tuple[float, ...]:
+    """Of the layers of the stage that has the most those of each, where they are not shared evenly.
+
+    The last stage is taken to have the most. DeepSpeed gives the first ones a layer more
+    (deepspeed/runtime/utils.py, partition_uniform). Elsewhere the first and the last have fewer,
+    for what else they do: the first one layer if two lack or more (as in Llama 3, Grattafiori et
+    al., 2024, 3.3.2).
+    """
+    parts = split.pipeline * split.virtual
+    most = -(-model.layers // parts)
+    lacking = parts * most - model.layers
+    lacks = [0] * split.pipeline
+    if framework is Framework.DEEPSPEED:
+        for part in range(parts - lacking, parts):
+            lacks[part % split.pipeline] += 1
+    elif lacking > 1:
+        lacks[0] = 1
+    lacks[-1] = 0
+    return tuple(1.0 - each / (most * split.virtual) for each in lacks)
+
+
+def stages(workload: Workload, per_node: int) -> tuple[Indices, ...]:
+    """The node ranks of each stage of the pipeline."""
+    ranks = grid.dense(workload.split, workload.recipe.framework)
+    inside = (axis for axis, _ in ranks.axes if axis is not Axis.PIPELINE)
+    return tuple(np.unique(row) for row in ranks.groups(*inside) // per_node)
+
+
+def _groups(communicator: Communicator, per_node: int) -> _Groups:
+    groups = communicator.grid.groups(*communicator.axes)
+    stage = _stages_of(groups[:, 0], communicator)
+    rows, _ = grid.unlike(np.column_stack([stage, np.sort(groups // per_node, axis=1)]))
+    shapes = np.array([geometry.shape(row) for row in rows[:, 1:]]).reshape(-1, 2)
+    return _Groups(rows[:, 1:], shapes[:, 0], shapes[:, 1], rows[:, 0])
+
+
+def _stages_of(ranks: NDArray[np.int64], communicator: Communicator) -> NDArray[np.int64]:
+    """The stage that each of these ranks is in, if groups are in one."""
+    before = 1
+    for axis, size in communicator.grid.axes:
+        if axis is Axis.PIPELINE and axis not in communicator.axes:
+            return ranks // before % size
+        before *= size
+    return np.full(len(ranks), _ANY)
+
+
+def _of_stage(
+    communicator: Communicator, stood: list[tuple[int, Group, Machine]], stage: int
+) -> tuple[tuple[Group, Machine], ...]:
+    """What a stage waits for with each micro-batch are its own groups; all wait for the rest."""
+    own = communicator.name in step.MICRO_BATCHED
+    return tuple(
+        (group, machine) for its, group, machine in stood if not own or its in (stage, _ANY)
+    )
+
+
+def _slowness(works: Sequence[Work], machines: Sequence[Machine]) -> Indices:
+    """By what they compute, then by what they send."""
+    layers_s = np.array([its.layers for its in works])
+    sent = np.array([float(each.network.bandwidth) for each in machines])
+    return np.argsort(np.lexsort((-sent, layers_s)))
