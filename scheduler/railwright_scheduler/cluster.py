@@ -6,6 +6,7 @@ level one contiguous range, and every answer the same for any order of the input
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,12 +19,16 @@ from railwright_scheduler.placement.domains import Domains
 from railwright_scheduler.placement.limits import UNLIMITED, Limits
 from railwright_scheduler.snapshot import UNKNOWN_DOMAIN, Amounts, Node, Snapshot
 from railwright_topology.links import Links
+from railwright_topology.pace import EVEN, Pace
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 AMOUNT_MAX = 2**52
 _ROOM_SCALE = 2**10  # AMOUNT_MAX * _ROOM_SCALE stays inside int64
+
+SLOWNESS = 32
+"""Degrees of it; the last is of a node that does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +38,7 @@ class Cluster:
     ``rows`` gives each resource its row in ``allocatable`` and ``free`` (shape resources x nodes).
     ``uplinks`` are those of each level, the coarsest first, and ``placed`` are the nodes whose
     domain of it is known. ``summing`` says of each level's domains whether their switches add up
-    what crosses them.
+    what crosses them. ``slowness`` has the degrees that each node is slower by than most like it.
     """
 
     nodes: tuple[Node, ...]
@@ -46,6 +51,7 @@ class Cluster:
     uplinks: tuple[Uplinks, ...]
     summing: tuple[Mask, ...]
     placed: tuple[Mask, ...]
+    slowness: Ints
 
     @property
     def summed(self) -> Mask:
@@ -89,6 +95,7 @@ def of(snapshot: Snapshot) -> Cluster:
         ),
         uplinks=tuple(_uplinks(links, nodes, tree)),
         summing=tuple(_summing(links, nodes, tree)),
+        slowness=np.array([_slowness(node.pace) for node in nodes], dtype=np.int64),
     )
 
 
@@ -124,6 +131,13 @@ class Capacity:
         shares: Ints = np.maximum(free, 0) * _ROOM_SCALE // self._most
         total: Ints = shares.sum(axis=0)
         return total
+
+
+def _slowness(pace: Pace) -> int:
+    """By what it is slowest at."""
+    if pace == EVEN:
+        return 0
+    return math.ceil(SLOWNESS * (1.0 - min(1.0, pace.products, pace.memory, pace.rails)))
 
 
 def _uplinks(links: tuple[Links, ...], nodes: tuple[Node, ...], tree: Domains) -> Iterator[Uplinks]:

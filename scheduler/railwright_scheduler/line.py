@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from railwright_scheduler import fit, placement, ranks
+from railwright_scheduler import fastest, fit, placement, ranks
 from railwright_scheduler.cluster import Capacity, Cluster, Ints, Mask
 from railwright_scheduler.decisions import Admit, Behind, GangsAhead, NotEnoughNodes
 from railwright_scheduler.fit import Shape
@@ -83,13 +83,13 @@ class Line:
     def _placed(self, job: Job, allowed: Mask, limits: Limits) -> Placed:
         """The nodes that suit the job best, and which ranks each of them gets."""
         domains, count, room = self._cluster.domains, job.num_nodes, self._room_beside(job)
-        first = placement.choose(domains, allowed, room, count=count, limits=limits)
+        first = fastest.chosen(self._cluster, allowed, room, count=count, limits=limits)
         if job.workload is None or count == 1 or domains.finest == 0:
             return ranks.placed(job, self._cluster, [first])
         busy = self._traffic.busy(first)
         if busy.any():
             room = self._room_beside(job, busy)
-            first = placement.choose(domains, allowed, room, count=count, limits=limits)
+            first = fastest.chosen(self._cluster, allowed, room, count=count, limits=limits)
         others = (
             placement.choose(domains, nodes, room, count=count, limits=its)
             for nodes, its in self._others(job, first, allowed, limits, busy=busy)
@@ -102,8 +102,8 @@ class Line:
         self, job: Job, first: Ints, allowed: Mask, limits: Limits, *, busy: Weights
     ) -> Iterator[tuple[Mask, Limits]]:
         """From where else to choose: portions of the job that are better for it in each domain;
-        domains whose switches add up what crosses them; and those whose uplinks others keep less
-        than half as busy."""
+        domains whose switches add up what crosses them; those whose uplinks others keep less than
+        half as busy; nodes of which none is slow; and those of one kind."""
         domains = self._cluster.domains
         if job.num_nodes > ranks.CHOSEN_NODES:
             return
@@ -120,12 +120,19 @@ class Line:
         busiest = float(busy[first].max())
         if busiest > 0.0:
             yield allowed & (busy < busiest / 2), limits
+        if self._cluster.slowness[first].any():
+            yield allowed & (self._cluster.slowness == 0), limits
+        if len(kinds := {self._cluster.nodes[column].machine for column in first.tolist()}) > 1:
+            machines = np.array([node.machine for node in self._cluster.nodes])
+            for kind in sorted(kinds - {""}):
+                yield allowed & (machines == kind), limits
 
     def _room_beside(self, job: Job, busy: Weights | None = None) -> Ints:
-        """As if nodes had the more room the busier others keep their uplinks, and those that it had
-        before less than any other: of equal domains those with the least go first."""
-        room = self._capacity.room
-        if busy is None and not job.before:
+        """As if nodes had the more room the slower they are, and the busier others keep their
+        uplinks, and those that it had before less than any other as fast: of equal domains those
+        with the least go first."""
+        room, slowness = self._capacity.room, self._cluster.slowness
+        if busy is None and not job.before and not slowness.any():
             return room
         more = np.zeros(len(room), dtype=np.int64)
         if busy is not None:
@@ -134,6 +141,7 @@ class Line:
             before = frozenset(job.before)
             had = np.array([node.name in before for node in self._cluster.nodes], dtype=np.bool_)
             more = np.where(had, 0, 1 + more)
+        more += (LOUDNESS + 2) * slowness
         return room + more * (int(room.max(initial=0)) + 1)
 
     def hold(self, job: Job, shape: Shape, limits: Limits) -> NotEnoughNodes | Behind:

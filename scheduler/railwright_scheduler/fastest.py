@@ -1,0 +1,52 @@
+"""Of the choices of nodes that span as few domains one with few slow nodes.
+
+A choice is looked for without the slow nodes that the best so far has, or without the slowest of
+them, and taken if it spans as few domains of each level. So nodes are left out that another can
+stand for, and domains that have more of them; who is told of nobody slow chooses once.
+
+Dropped: how slow nodes are as a price of domains. It would have to be weighed against leaving large
+domains whole, which small jobs need every day, where slow nodes are few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from railwright_scheduler import placement
+from railwright_scheduler.cluster import Cluster, Ints, Mask
+from railwright_scheduler.placement import Limits
+
+OFTEN = 4
+"""Looked for a better choice than the best so far."""
+
+
+def chosen(cluster: Cluster, allowed: Mask, room: Ints, *, count: int, limits: Limits) -> Ints:
+    """As ``placement.choose``; of equal domains, ``room`` tells those that are chosen first."""
+    domains, slowness = cluster.domains, cluster.slowness
+
+    def choice(nodes: Mask) -> Ints:
+        return placement.choose(domains, nodes, room, count=count, limits=limits)
+
+    def slow(nodes: Ints) -> tuple[int, int]:
+        return int(slowness[nodes].max()), int(slowness[nodes].sum())
+
+    best = choice(allowed)
+    for _ in range(OFTEN):
+        masks = _without_slow(best, allowed, slowness)
+        able = (mask for mask in masks if placement.capacity(domains, mask, limits) >= count)
+        others = [choice(mask) for mask in able]
+        as_near = [nodes for nodes in others if domains.spans(nodes) == domains.spans(best)]
+        found = min(as_near, key=slow, default=best)
+        if slow(found) >= slow(best):
+            break
+        best = found
+    return best
+
+
+def _without_slow(nodes: Ints, allowed: Mask, slowness: Ints) -> Iterator[Mask]:
+    """All that are allowed but the slow ones of these, and but the slowest of these."""
+    slow = slowness[nodes]
+    for left_out in (slow > 0, slow == slow.max()) if slow.any() else ():
+        mask = allowed.copy()
+        mask[nodes[left_out]] = False
+        yield mask

@@ -1,0 +1,182 @@
+"""Whatever machines a gang is of and whichever of its nodes are slow: slower ones make no step
+shorter, who is even is predicted as before, and few nodes are laid out as well as can be."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railwright_scheduler import Admit, Node, Snapshot, decide
+from railwright_scheduler.communication import derive
+from railwright_scheduler.cost import step
+from railwright_scheduler.cost.hardware import DGX_A100, DGX_H100, HGX_H800, MACHINES, Machine
+from railwright_scheduler.cost.unlike import Gang
+from railwright_scheduler.merits import Predicted
+from railwright_scheduler.workload import (
+    Framework,
+    Parallelism,
+    Recipe,
+    Sharding,
+    Transformer,
+    Workload,
+)
+from railwright_topology.links import Links
+from railwright_topology.pace import Pace
+from worlds import job, node
+
+PLAIN = Transformer(7, 1024, 16, 16, 64, 4096, 32_000)
+MIXTURE = replace(PLAIN, experts=16, chosen=2, gated=True, feed_forward=512)
+
+paces = st.builds(
+    Pace,
+    *[st.sampled_from([1.0, 0.95, 0.9, 0.7, 0.5, 0.1])] * 2,
+    st.sampled_from([1.0, 0.875, 0.5]),
+)
+kinds = st.sampled_from([DGX_A100, DGX_H100, HGX_H800])
+
+
+@st.composite
+def workloads(draw: st.DrawFn, nodes_max: int = 6) -> Workload:
+    """On whole nodes of eight devices. Experts have nothing go on beside what they send: where the
+    host decides, what slow devices hide more of is not made up for by how long they take."""
+    tensor = draw(st.sampled_from([4, 8]))
+    pipeline = draw(st.sampled_from([1, 2, 3]))
+    nodes = draw(st.integers(1, nodes_max // pipeline)) * pipeline
+    data = nodes * 8 // (tensor * pipeline)
+    virtual = draw(st.sampled_from([1, 2])) if pipeline > 1 else 1
+    split = Parallelism(tensor=tensor, pipeline=pipeline, virtual=virtual, data=data)
+    model = draw(st.sampled_from([PLAIN, MIXTURE]))
+    overlapped = draw(st.booleans()) and not model.experts
+    recipe = Recipe(
+        2048,
+        1,
+        data * draw(st.sampled_from([1, 8])),
+        sequence_parallel=overlapped,
+        overlap=overlapped,
+        overlap_tensor=overlapped,
+        sharding=draw(st.sampled_from([Sharding.NOTHING, Sharding.OPTIMIZER])),
+        framework=draw(st.sampled_from([*Framework])),
+    )
+    if model.experts:
+        share = 1 if recipe.framework is Framework.DEEPSPEED else tensor
+        split = replace(split, expert=2 if data * share % 2 == 0 else 1)
+    return Workload(model, split, recipe)
+
+
+def nodes_of(workload: Workload) -> int:
+    return workload.split.ranks // 8
+
+
+def took_s(workload: Workload, machines: list[Machine]) -> float:
+    """With a machine for each node rank."""
+    found = Gang(workload, machines, derive.communicators(*workload.parts))
+    return found.predicted(np.arange(len(machines)), {}, ()).total
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.data(), workloads())
+def test_a_slower_node_makes_no_step_shorter(data: st.DataObject, workload: Workload) -> None:
+    count = nodes_of(workload)
+    its = data.draw(st.lists(st.tuples(kinds, paces), min_size=count, max_size=count))
+    machines = [kind.paced(pace) for kind, pace in its]
+    before_s = took_s(workload, machines)
+    at = data.draw(st.integers(0, count - 1))
+    kind, pace = its[at]
+    more = data.draw(paces)
+    slower = Pace(
+        min(pace.products, more.products),
+        min(pace.memory, more.memory),
+        min(pace.rails, more.rails),
+    )
+    machines[at] = kind.paced(slower)
+    assert took_s(workload, machines) >= before_s * (1 - 1e-9)
+    if kind is DGX_H100:
+        for other in (HGX_H800, DGX_A100):
+            machines[at] = other.paced(slower)
+            assert took_s(workload, machines) >= before_s * (1 - 1e-9)
+
+
+@settings(deadline=None, max_examples=25)
+@given(workloads(), kinds, paces)
+def test_an_even_gang_is_predicted_as_one_machine_is(
+    workload: Workload, kind: Machine, pace: Pace
+) -> None:
+    machine = kind.paced(pace)
+    alone_s = step.predict(*workload.parts, machine).total
+    assert abs(took_s(workload, [machine] * nodes_of(workload)) - alone_s) <= 1e-9 * alone_s
+
+
+def racked(workload: Workload, its: list[tuple[str, Pace]], *names: str) -> Admit:
+    """The job on nodes of one rack, which are such machines."""
+    nodes = tuple(
+        node(name, "r0", machine=machine, pace=pace)
+        for name, (machine, pace) in zip(names or map("n{}".format, range(9)), its, strict=False)
+    )
+    return admitted(workload, nodes)
+
+
+def admitted(workload: Workload, nodes: tuple[Node, ...]) -> Admit:
+    asked = job("a", num_nodes=nodes_of(workload), ranks_per_node=8, workload=workload)
+    world = Snapshot(("rack",), nodes, ("default",), (asked,), links=(Links(4.0),))
+    (found,) = decide(world).admitted
+    return found
+
+
+def predicted(found: Admit) -> Predicted:
+    assert found.merits is not None
+    assert found.merits.predicted is not None
+    return found.merits.predicted
+
+
+stands = st.tuples(st.sampled_from(["DGX A100", "DGX H100"]), st.sampled_from([1.0, 0.7])).map(
+    lambda its: (its[0], Pace(products=its[1]))
+)
+
+
+@settings(deadline=None, max_examples=10)
+@given(st.data(), workloads())
+def test_few_nodes_are_laid_out_as_well_as_can_be(data: st.DataObject, workload: Workload) -> None:
+    """Three kinds at most, in every order."""
+    count = nodes_of(workload)
+    three = data.draw(st.lists(stands, min_size=1, max_size=3, unique=True))
+    its = data.draw(st.lists(st.sampled_from(three), min_size=count, max_size=count))
+    told = predicted(racked(workload, its))
+    machines = [MACHINES[name].paced(pace) for name, pace in its]
+    gang = Gang(workload, machines, derive.communicators(*workload.parts))
+    seen: dict[tuple[tuple[str, Pace], ...], float] = {}
+    for order in itertools.permutations(range(count)):
+        key = tuple(its[at] for at in order)
+        if key not in seen:
+            seen[key] = gang.predicted(np.array(order), {}, ()).total
+    assert abs(told.placed_us - 1e6 * min(seen.values())) <= 1.0
+    assert 0 <= told.slow_us < told.placed_us
+
+
+@settings(deadline=None, max_examples=8)
+@given(st.data(), workloads())
+def test_other_names_for_nodes_take_as_long(data: st.DataObject, workload: Workload) -> None:
+    count = nodes_of(workload)
+    three = data.draw(st.lists(stands, min_size=1, max_size=3, unique=True))
+    its = data.draw(st.lists(st.sampled_from(three), min_size=count, max_size=count))
+    names = [f"m{at}" for at in range(count)]
+    renamed = data.draw(st.permutations(names))
+    one, other = (predicted(racked(workload, its, *each)) for each in (names, renamed))
+    assert one.placed_us == other.placed_us
+    assert one.slow_us == other.slow_us
+
+
+@settings(deadline=None, max_examples=10)
+@given(st.data(), workloads(nodes_max=4))
+def test_a_free_node_more_that_is_fast_makes_no_step_longer(
+    data: st.DataObject, workload: Workload
+) -> None:
+    count = nodes_of(workload)
+    slow = data.draw(st.lists(paces, min_size=count, max_size=count + 2))
+    its = [("DGX H100", pace) for pace in slow]
+    before = predicted(racked(workload, its))
+    after = predicted(racked(workload, [*its, ("DGX H100", Pace())]))
+    assert after.placed_us <= before.placed_us + 1
