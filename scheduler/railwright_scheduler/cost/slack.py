@@ -33,7 +33,7 @@ SEATS = 16
 """Begun with, those with the least to do."""
 
 DEGREES = 4
-"""Of how slow nodes are: the slowest alone, with the next ones, …"""
+"""Of how slow nodes are: the slowest alone, with some others, with all that are not the fastest."""
 
 
 def arrangements(order: Indices, alike: Indices) -> Iterator[Indices]:
@@ -71,7 +71,9 @@ def orders(
     """With the slowest nodes, and those next to them, in one seat after the other. ``slow`` says
     how slow each node is, ``domains`` that of each at each tier, the nearest first; ``within``
     lets nodes change places within the nearest alone."""
-    for limit in np.unique(slow)[:0:-1][:DEGREES].tolist():
+    limits = np.unique(slow)[:0:-1]
+    spread = np.unique(np.linspace(0, len(limits) - 1, DEGREES).round().astype(np.int64))
+    for limit in limits[spread[: len(limits)]].tolist():
         is_slow = slow[order] >= limit
         there = [int(is_slow[ranks].sum()) for ranks in seats]
         every = range(len(seats))

@@ -8,7 +8,7 @@ as nothing else goes on beside; of its groups the slowest decides.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -39,12 +39,13 @@ class StepTime:
 
 
 @dataclass(frozen=True, slots=True)
-class Stood:
-    """A communicator, and the different groups of it: what links each has, and a machine of its
-    hosts."""
+class Sending:
+    """How long a communicator takes for what it sends beside each thing that goes on meanwhile; of
+    its groups, of so many ``ranks``, the slowest decides."""
 
-    communicator: Communicator
-    groups: tuple[tuple[Group, Machine], ...]
+    name: str
+    ranks: int
+    took_s: Mapping[Overlap, float]
 
 
 def predict(
@@ -66,20 +67,29 @@ def predict(
     """
     if communicators is None:
         communicators = derive.communicators(model, split, recipe)
-    stood = []
+    sent = []
     for each in communicators:
         its = machine.summing() if each.name in summed else machine
         its = its.crowded(crowding.get(each.name, 1.0))
         groups = geometry.groups(each, its)
-        stood.append(Stood(each, tuple((group, its) for group in groups)))
-    return taken(work.of(model, split, recipe, machine), split, recipe, stood)
+        sent.append(sending(each, [(group, its) for group in groups]))
+    return taken(work.of(model, split, recipe, machine), split, recipe, sent)
+
+
+def sending(communicator: Communicator, groups: Sequence[tuple[Group, Machine]]) -> Sending:
+    """What it takes a communicator that has these groups, each on such machines."""
+    took_s = {}
+    for overlap in Overlap:
+        traffic = [each for each in communicator.traffic if each.overlap is overlap]
+        took_s[overlap] = max(sum(_took_s(each, *its) for each in traffic) for its in groups)
+    return Sending(communicator.name, communicator.ranks, took_s)
 
 
 def taken(
     own: Work,
     split: Parallelism,
     recipe: Recipe,
-    stood: Iterable[Stood],
+    sent: Iterable[Sending],
     *,
     filling_s: float | None = None,
     tells: bool = True,
@@ -88,7 +98,7 @@ def taken(
     ``own`` work, and ``tells`` the next tokens or not; the others take ``filling_s`` until all are
     busy and until all have ended, or as long as this one."""
     micro_batches = recipe.micro_batches(split)
-    exposed = _exposed(own, split, recipe, stood)
+    exposed = _exposed(own, split, recipe, sent)
     waited_s = _waited_s(exposed) / micro_batches
     host_s = own.host_s(waited_s, recipe)
     if filling_s is None:
@@ -107,9 +117,9 @@ def taken(
     return StepTime(tuple((name, seconds) for name, seconds in found if seconds))
 
 
-def micro_batch_s(own: Work, split: Parallelism, recipe: Recipe, stood: Iterable[Stood]) -> float:
+def micro_batch_s(own: Work, split: Parallelism, recipe: Recipe, sent: Iterable[Sending]) -> float:
     """How long a micro-batch is on a rank, in all of its layers."""
-    waited_s = _waited_s(_exposed(own, split, recipe, stood)) / recipe.micro_batches(split)
+    waited_s = _waited_s(_exposed(own, split, recipe, sent)) / recipe.micro_batches(split)
     return own.layers + waited_s + own.host_s(waited_s, recipe)
 
 
@@ -129,7 +139,7 @@ def misfit(workload: Workload, machine: Machine) -> str:
 
 
 def _exposed(
-    own: Work, split: Parallelism, recipe: Recipe, stood: Iterable[Stood]
+    own: Work, split: Parallelism, recipe: Recipe, sent: Iterable[Sending]
 ) -> dict[str, float]:
     """What of each communicator nothing else goes on beside."""
     micro_batches = recipe.micro_batches(split)
@@ -142,23 +152,22 @@ def _exposed(
         Overlap.MICRO_BATCH: micro_batches * own.layers,
         Overlap.OUTPUT: micro_batches * own.output,
     }
-    return {each.communicator.name: _exposed_s(each, left, own) for each in stood}
+    return {each.name: _exposed_s(each, left, own) for each in sent}
 
 
 def _waited_s(exposed: Mapping[str, float]) -> float:
     return sum(exposed.get(name, 0.0) for name in MICRO_BATCHED)
 
 
-def _exposed_s(stood: Stood, left: dict[Overlap, float], own: Work) -> float:
+def _exposed_s(sent: Sending, left: dict[Overlap, float], own: Work) -> float:
     """What of it nothing else goes on beside, and how much longer what does takes for the
     multiprocessors it lacks; as much as goes on beside is no longer ``left``."""
     # What a rank copies to its host needs none.
-    blocks = COLLECTIVE_BLOCKS if stood.communicator.ranks > 1 else 0
+    blocks = COLLECTIVE_BLOCKS if sent.ranks > 1 else 0
     lacking = blocks / own.multiprocessors
     exposed_s = 0.0
     for overlap in left:
-        traffic = [each for each in stood.communicator.traffic if each.overlap is overlap]
-        took_s = max(sum(_took_s(each, *its) for each in traffic) for its in stood.groups)
+        took_s = sent.took_s[overlap]
         hidden_s = min(took_s, left[overlap])
         left[overlap] -= hidden_s
         exposed_s += took_s - hidden_s * (1 - lacking)

@@ -34,7 +34,7 @@ from railwright_scheduler.communication.grid import Axis
 from railwright_scheduler.cost import geometry, joining, step, work
 from railwright_scheduler.cost.collectives import Group
 from railwright_scheduler.cost.hardware import Machine
-from railwright_scheduler.cost.step import StepTime, Stood
+from railwright_scheduler.cost.step import Sending, StepTime
 from railwright_scheduler.cost.work import Work
 from railwright_scheduler.mapping.problem import Indices
 from railwright_scheduler.workload import Framework, Parallelism, Transformer, Workload
@@ -59,10 +59,9 @@ class _Groups:
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """One that may decide: what its slowest rank does, which is on machine ``machine``."""
+    """One that may decide, and what its slowest rank does."""
 
     stage: int
-    machine: int
     own: Work
 
 
@@ -84,6 +83,9 @@ class Gang:
         self.stages = stages(workload, per_node)
         self.shares = shares(workload.model, workload.split, workload.recipe.framework)
         self.slowness = _slowness(self._works, machines)
+        self._outdone = _outdone(self._works)
+        self._inside = _first([each.name for each in machines])
+        self._across = _first([(each.name, each.network.bandwidth) for each in machines])
         self._serving = np.arange(
             self._split.ranks // per_node,
             -(-(self._split.ranks + self._split.servers) // per_node),
@@ -95,17 +97,13 @@ class Gang:
     ) -> StepTime:
         """The step with node rank ``r`` on machine ``stands[r]``; for the rest see
         ``step.predict``."""
-        groups = [
-            [*self._stood(at, stands, crowding.get(each.name, 1.0), each.name in summed)]
+        sent = [
+            self._sent(at, stands, crowding.get(each.name, 1.0), each.name in summed)
             for at, each in enumerate(self._communicators)
         ]
-        pairs = [*zip(self._communicators, groups, strict=True)]
-        stood = [
-            [Stood(each, _of_stage(each, its, stage)) for each, its in pairs]
-            for stage in range(len(self.stages))
-        ]
-        held = [tuple(np.unique(stands[ranks]).tolist()) for ranks in self.stages]
-        filling_s = [self._longest_s(*its) for its in zip(held, stood, strict=True)]
+        by_stage = [*zip(*sent, strict=True)]
+        held = [self._slowest(np.unique(stands[ranks])) for ranks in self.stages]
+        filling_s = [self._longest_s(*its) for its in zip(held, by_stage, strict=True)]
         updating = stands[self._serving] if self._split.servers else stands
         optimizer_s = max(self._works[at].optimizer for at in np.unique(updating).tolist())
         steps = (
@@ -113,7 +111,7 @@ class Gang:
                 replace(each.own, optimizer=optimizer_s),
                 self._split,
                 self._recipe,
-                stood[each.stage],
+                by_stage[each.stage],
                 filling_s=math.fsum(filling_s[: each.stage] + filling_s[each.stage + 1 :])
                 / self._split.virtual,
                 tells=each.stage == len(held) - 1,
@@ -122,10 +120,15 @@ class Gang:
         )
         return max(steps, key=lambda each: each.total)
 
-    def _longest_s(self, machines: Iterable[int], stood: Sequence[Stood]) -> float:
+    def _slowest(self, machines: Indices) -> tuple[int, ...]:
+        """Those of them that none of the others is slower than in everything."""
+        outdone = self._outdone[np.ix_(machines, machines)].any(axis=1)
+        return tuple(machines[~outdone].tolist())
+
+    def _longest_s(self, machines: Iterable[int], sent: Sequence[Sending]) -> float:
         """How long a micro-batch is on the slowest rank of a stage."""
         works = (self._works[at] for at in machines)
-        return max(step.micro_batch_s(its, self._split, self._recipe, stood) for its in works)
+        return max(step.micro_batch_s(its, self._split, self._recipe, sent) for its in works)
 
     def _deciding(self, held: Sequence[tuple[int, ...]]) -> list[_Stage]:
         """The stages with the most to do; of equal ones the last."""
@@ -135,17 +138,37 @@ class Gang:
             for machine in its:
                 own = self._works[machine].on(share) if share < 1.0 else self._works[machine]
                 busy_s = own.layers + (own.output if last else 0.0)
-                found[machine, share, last, *its] = busy_s, _Stage(stage, machine, own)
+                found[machine, share, last, *its] = busy_s, _Stage(stage, own)
         ranked = sorted(found.values(), key=lambda each: (-each[0], -each[1].stage))
         return [each for _, each in ranked[:DECIDING]]
+
+    def _sent(self, at: int, stands: Indices, times: float, adds: bool) -> list[Sending]:
+        """What each stage waits for of one communicator: with each micro-batch for its own groups,
+        in the end for all."""
+        communicator = self._communicators[at]
+        stood = [*self._stood(at, stands, times, adds)]
+        if communicator.name not in step.MICRO_BATCHED:
+            every = [(group, machine) for _, group, machine in stood]
+            return [step.sending(communicator, every)] * len(self.stages)
+        return [
+            step.sending(
+                communicator,
+                [(group, machine) for its, group, machine in stood if its in (stage, _ANY)],
+            )
+            for stage in range(len(self.stages))
+        ]
 
     def _stood(
         self, at: int, stands: Indices, times: float, adds: bool
     ) -> Iterator[tuple[int, Group, Machine]]:
-        """The different groups of one communicator, each with its stage."""
+        """The different groups of one communicator, each with its stage: inside nodes those of
+        one kind are alike, and across them those whose adapters are."""
         groups = self._groups[at]
+        stand = stands[groups.ranks]
+        alone = groups.nodes[:, np.newaxis] == 1
+        stand = np.where(alone, self._inside[stand], self._across[stand])
         member = np.zeros((len(groups.ranks), len(self._machines)), dtype=np.int64)
-        member[np.arange(len(groups.ranks))[:, np.newaxis], stands[groups.ranks]] = 1
+        member[np.arange(len(groups.ranks))[:, np.newaxis], stand] = 1
         rows = np.column_stack([groups.stage, groups.nodes, groups.per_node, member])
         unlike, _ = grid.unlike(rows)
         for stage, nodes, per_node, *there in sorted(map(tuple, unlike.tolist())):
@@ -204,14 +227,24 @@ def _stages_of(ranks: NDArray[np.int64], communicator: Communicator) -> NDArray[
     return np.full(len(ranks), _ANY)
 
 
-def _of_stage(
-    communicator: Communicator, stood: list[tuple[int, Group, Machine]], stage: int
-) -> tuple[tuple[Group, Machine], ...]:
-    """What a stage waits for with each micro-batch are its own groups; all wait for the rest."""
-    own = communicator.name in step.MICRO_BATCHED
-    return tuple(
-        (group, machine) for its, group, machine in stood if not own or its in (stage, _ANY)
+def _first(keys: Sequence[object]) -> Indices:
+    """For each the first that has the same key."""
+    return np.array([keys.index(key) for key in keys])
+
+
+def _outdone(works: Sequence[Work]) -> NDArray[np.bool_]:
+    """Whether the machine of a column is slower than that of a row in everything; of equal ones the
+    first is."""
+    parts = np.array(
+        [
+            [its.products, its.attention, its.memory, its.backward, its.output, its.issued]
+            for its in works
+        ]
     )
+    many = np.array([its.multiprocessors for its in works])
+    slower = (parts[np.newaxis] >= parts[:, np.newaxis]).all(axis=2)
+    slower &= many[np.newaxis] <= many[:, np.newaxis]
+    return slower & (~slower.T | np.tri(len(works), k=-1, dtype=np.bool_))
 
 
 def _slowness(works: Sequence[Work], machines: Sequence[Machine]) -> Indices:
