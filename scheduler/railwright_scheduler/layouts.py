@@ -51,9 +51,9 @@ CAME = 64
 RELIEFS = 2
 """Often relieved again: what a step waits for may be another communicator then."""
 
-EASED, EASED_NODES = 128, 16_384
+EASED, EASED_NODES, KIND_NODES = 128, 16_384, 16
 """Orders judged for where slow nodes are, of so many nodes in all: about a tenth of a second's
-worth."""
+worth. Each kind and pace of machine is as much work as sixteen nodes."""
 
 BRIEFLY = 4
 """One in so many of them where it is only asked which nodes to take."""
@@ -280,7 +280,8 @@ class Layouts:
             yield from map(self.judged, every)
             if every:
                 return
-        left = min(EASED, EASED_NODES // len(stands)) // (1 if self._budget else BRIEFLY)
+        work = len(stands) + KIND_NODES * len(gang.slowness)
+        left = min(EASED, EASED_NODES // work) // (1 if self._budget else BRIEFLY)
         seats, slow = slack.seats(gang, len(stands)), gang.slowness[stands]
         for tried in (slack.orders, slack.exchanges):
             orders = tried(judged.order, seats, slow, domains, within=self._segment > 1)
