@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
 
 from railwright_cli import amounts, profiles, workloads
 from railwright_cli.asking import UsageError
@@ -20,6 +22,7 @@ from railwright_scheduler.communication.graph import Communicator
 from railwright_scheduler.cost import step
 from railwright_scheduler.cost.hardware import MACHINES, NETWORKS, Machine, hops
 from railwright_scheduler.cost.step import StepTime
+from railwright_scheduler.cost.unlike import Gang
 from railwright_scheduler.profile import Profile
 from railwright_scheduler.workload import (
     Framework,
@@ -35,34 +38,48 @@ DAY_S = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A workload on machines of one kind, and its predicted step; ``latency_s`` of a small message
-    between the farthest two, where the network is told; ``profile``, if it was recorded."""
+    """A workload on machines of these kinds, as many of each, one kind after the other, and its
+    predicted step; ``latency_s`` of a small message between the farthest two, where the network is
+    told; ``profile``, if it was recorded."""
 
     model: Transformer
     split: Parallelism
     recipe: Recipe
-    machine: Machine
+    machines: tuple[Machine, ...]
     latency_s: float = 0.0
     profile: Profile | None = None
 
     @property
     def nodes(self) -> int:
         """How many machines its ranks fill."""
-        return -(-self.split.ranks // self.machine.devices)
+        return -(-self.split.ranks // self.machines[0].devices)
+
+    @property
+    def stands(self) -> NDArray[np.int64]:
+        """The kind of each of them; servers of parameters fill more."""
+        ranks = self.split.ranks + self.split.servers
+        nodes = -(-ranks // self.machines[0].devices)
+        return np.arange(nodes) * len(self.machines) // nodes
 
     @property
     def step(self) -> StepTime:
         """Of what a step takes how long."""
-        parts = self.model, self.split, self.recipe
-        return step.predict(*parts, self.machine, communicators=self.communicators)
+        first, *others = self.machines
+        if others:
+            gang = Gang(self.workload, self.machines, self.communicators)
+            return gang.predicted(self.stands, step.NOT_CROWDED, ())
+        return step.predict(*self.workload.parts, first, communicators=self.communicators)
+
+    @property
+    def workload(self) -> Workload:
+        """What is trained, on as many ranks as these."""
+        return Workload(self.model, self.split, self.recipe, self.profile)
 
     @property
     def communicators(self) -> tuple[Communicator, ...]:
         """As recorded, or derived. Raises UsageError where the recorded ones are of another job."""
         try:
-            return measured.communicators(
-                Workload(self.model, self.split, self.recipe, self.profile)
-            )
+            return measured.communicators(self.workload)
         except measured.UnfitError as error:
             raise UsageError(f"--profile: {error}") from error
 
@@ -78,15 +95,15 @@ class Case:
         apart = split.tensor if self.recipe.framework is Framework.DEEPSPEED else 1
         whole = split.expert * split.replicas * apart if self.model.experts else split.replicas
         stage = math.lcm(split.tensor * split.context, whole)
-        return math.lcm(stage * split.pipeline, self.machine.devices)
+        return math.lcm(stage * split.pipeline, self.machines[0].devices)
 
     def on(self, nodes: int) -> Case:
         """The same with more replicas, each with as much to do as before. Raises UsageError where
         so many nodes are no whole number of replicas."""
         least = self._least
-        ranks = nodes * self.machine.devices
+        ranks = nodes * self.machines[0].devices
         if ranks % least:
-            near = max(least, round(ranks / least) * least) / self.machine.devices
+            near = max(least, round(ranks / least) * least) / self.machines[0].devices
             rule = f"replicas, with all that they share, come by {least:,} ranks"
             raise UsageError(f"--scale {nodes}: {rule}, such as {near:g} nodes")
         data = ranks // (self.split.ranks // self.split.data)
@@ -106,7 +123,13 @@ def add(commands: Any) -> None:
         description=__doc__,
     )
     parser.add_argument("file", type=Path, help="a workload: model, parallelism, training")
-    parser.add_argument("--machine", choices=sorted(MACHINES), required=True)
+    parser.add_argument(
+        "--machine",
+        action="append",
+        choices=sorted(MACHINES),
+        required=True,
+        help="what the nodes are; of several as many each, which follow each other",
+    )
     parser.add_argument("--network", choices=sorted(NETWORKS), help="the switches between machines")
     parser.add_argument(
         "--tiers", type=int, choices=range(1, 7), metavar="N", help="so many tiers of them, 1 to 6"
@@ -123,7 +146,7 @@ def add(commands: Any) -> None:
 
 def _answer(asked: argparse.Namespace) -> str:
     workload = _workload(asked)
-    case = Case(*workload.parts, *_machine(asked), workload.profile)
+    case = Case(*workload.parts, *_machines(asked), workload.profile)
     _check(case)
     if asked.tokens is not None and not 1 <= asked.tokens < 1e18:
         raise UsageError(f"--tokens {asked.tokens:g}: expected 1 to 1e18")
@@ -146,24 +169,29 @@ def _workload(asked: argparse.Namespace) -> Workload:
     return replace(workload, profile=profiles.read(asked.profile)) if asked.profile else workload
 
 
-def _machine(asked: argparse.Namespace) -> tuple[Machine, float]:
-    """The machine on its network, and the latency between the farthest two."""
-    machine = MACHINES[asked.machine]
+def _machines(asked: argparse.Namespace) -> tuple[tuple[Machine, ...], float]:
+    """The machines on their network, and the latency between the farthest two."""
+    found = tuple(MACHINES[name] for name in asked.machine)
     if asked.network is None:
         if asked.sharp or asked.tiers:
             raise UsageError(f"--tiers and --sharp are of a network: --network {min(NETWORKS)}")
-        return machine, 0.0
+        return found, 0.0
     switches, tiers = NETWORKS[asked.network], asked.tiers or 1
     if asked.sharp and not switches.sharp_s:
         raise UsageError(f"--sharp: switches of {switches.name} add nothing up")
-    return machine.behind(switches, tiers, sharp=asked.sharp), switches.latency_s(hops(tiers))
+    behind = tuple(each.behind(switches, tiers, sharp=asked.sharp) for each in found)
+    return behind, switches.latency_s(hops(tiers))
 
 
 def _check(case: Case) -> None:
     """Raises UsageError where the machines cannot do what the workload asks."""
-    why = step.misfit(Workload(case.model, case.split, case.recipe), case.machine)
-    if why:
-        raise UsageError(f"--machine {case.machine.name}: {why}")
+    for machine in case.machines:
+        if why := step.misfit(case.workload, machine):
+            raise UsageError(f"--machine {machine.name}: {why}")
+    if len(case.stands) < len(case.machines):
+        raise UsageError(
+            f"--machine: {len(case.machines)} for {len(case.stands)} nodes, expected no more"
+        )
 
 
 def _counts(said: str) -> list[int]:
@@ -185,8 +213,11 @@ def _graph(case: Case) -> nx.Graph:
 def _text(case: Case, tokens: float | None) -> Iterator[str]:
     took = case.step
     rate = case.tokens / took.total
+    counts = np.bincount(case.stands) if len(case.machines) > 1 else [case.nodes]
+    kinds = zip(counts, case.machines, strict=True)
+    nodes = " and ".join(f"{count:,} × {each.name}" for count, each in kinds)
     yield (
-        f"{case.split.ranks:,} ranks on {case.nodes:,} × {case.machine.name}: a step of "
+        f"{case.split.ranks:,} ranks on {nodes}: a step of "
         f"{case.tokens:,} tokens takes {amounts.seconds(took.total)}"
     )
     yield f"{rate:,.0f} tokens/s, {rate / case.split.ranks:,.0f} a device"
@@ -224,7 +255,7 @@ def _json(case: Case, tokens: float | None, scaled: list[Case]) -> dict[str, Any
     answer: dict[str, Any] = {
         "ranks": case.split.ranks,
         "nodes": case.nodes,
-        "machine": case.machine.name,
+        "machines": [each.name for each in case.machines],
         "stepSeconds": took.total,
         "parts": dict(took.parts),
         "tokensPerSecond": case.tokens / took.total,

@@ -231,3 +231,21 @@ def test_what_a_framework_does_at_once_takes_less(
 
     more = SMALL.replace("globalBatch: 32", f"globalBatch: 32, {said_more}")
     assert seconds(more) < 0.7 * seconds(SMALL)
+
+
+def test_of_several_machines_there_are_as_many_each_one_after_the_other(
+    small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ranks 0 to 7 are the first stage's: the last one is worse off with the slower kind."""
+    older = ("--machine", "DGX A100")
+    text = said(capsys, str(small), *older, *DGX)
+    assert text.startswith("16 ranks on 1 × DGX A100 and 1 × DGX H100: a step of")
+    took_s = [
+        json.loads(said(capsys, str(small), *each, "-o", "json"))["stepSeconds"]
+        for each in (DGX, (*older, *DGX), (*DGX, *older), older)
+    ]
+    assert took_s == sorted(took_s)
+    assert len({*took_s}) == 4
+    assert "--machine: 3 for 2 nodes, expected no more" in refused(
+        capsys, str(small), *older, *DGX, *older
+    )
