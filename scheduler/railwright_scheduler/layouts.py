@@ -285,8 +285,10 @@ class Layouts:
         seats, slow = slack.seats(gang, len(stands)), gang.slowness[stands]
         for tried in (slack.orders, slack.exchanges):
             orders = tried(judged.order, seats, slow, domains, within=self._segment > 1)
-            for order in itertools.islice(orders, left):
-                left -= 1
+            unlike = {each.tobytes(): each for each in itertools.islice(orders, left)}
+            unlike.pop(judged.order.tobytes(), None)
+            left -= len(unlike)
+            for order in unlike.values():
                 found = self.judged(order)
                 judged = min(judged, found, key=lambda its: its.rank)
                 yield found

@@ -166,7 +166,7 @@ def _mean_latency_s(site: Fabric) -> float:
 
 def _training(machine: Machine) -> dict[str, float]:
     said = workloads.read(EXAMPLES / "workloads/gpt3-175b.yaml")
-    case = Case(*reading.workload(said).parts, machine)
+    case = Case(*reading.workload(said).parts, (machine,))
     few, many = case.on(8), case.on(128)
     return {
         "scaling_efficiency_1024": few.step.total / many.step.total,

@@ -41,6 +41,8 @@ def arrangements(order: Indices, alike: Indices) -> Iterator[Indices]:
     there are too many. Of nodes that are alike those stay that can."""
     kinds = alike[order].tolist()
     counts = Counter(kinds)
+    if len(kinds) > ARRANGEMENTS:
+        return
     ways = math.factorial(len(kinds)) // math.prod(map(math.factorial, counts.values()))
     if ways <= ARRANGEMENTS:
         for wanted in _ways(counts, len(kinds)):
