@@ -129,6 +129,28 @@ class NetworkFound(Part):
     """Number of all faults."""
 
 
+class RailAstray(Part):
+    """A node's rail that does not lead where those of the nodes beside it do."""
+
+    node: Name
+    """Name of the node."""
+    rail: Count
+    """Number of the rail."""
+    message: Sentence
+    """By which adapter, and why."""
+
+
+class RailsFound(Part):
+    """Whether the rails of nodes lead where they should."""
+
+    nodes: Count
+    """Number of nodes whose rails are known."""
+    aligned: Count
+    """Number of those all of whose rails lead where those of their neighbours do."""
+    astray: Annotated[tuple[RailAstray, ...], Field(max_length=FAULTS_MAX)] = ()
+    """Rails that do not; the first of them, if there are more."""
+
+
 class SourceFound(Part):
     """One source of facts, and what it tells."""
 
@@ -196,6 +218,8 @@ class FabricStatus(Part):
     """Domains of device links that reach beyond one node."""
     networks: Annotated[tuple[NetworkFound, ...], Field(max_length=NETWORKS_MAX)] = ()
     """Rails, speeds and faults, where a source knows of cables."""
+    rails: RailsFound | None = None
+    """Whose rails lead where they should; none where no rails are known."""
     sources: Annotated[tuple[SourceFound, ...], Field(max_length=SOURCES_MAX)] = ()
     """Who tells what, the most trusted first."""
     insides: Annotated[tuple[InsideFound, ...], Field(max_length=INSIDES_MAX)] = ()

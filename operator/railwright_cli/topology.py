@@ -112,6 +112,7 @@ def _amiss(view: View) -> list[str]:
     told.extend(tree.conflicts(view.fabric))
     told += [fault for network in view.fabric.networks for fault in network.faults]
     told += [f"{a.source}: {said}" for a in view.fabric.accounts for said in a.strange]
+    told.extend(tree.rails(view.fabric))
     told.extend(tree.inner_findings(view.fabric))
     if view.gang.name and not view.gang.nodes:
         told.append(f"job {view.gang.name} has no nodes now")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from railwright_topology import agreement, inside, outline, speeds
+from railwright_topology import agreement, aligned, inside, outline, speeds
 from railwright_topology.fabric import UNKNOWN, Fabric, short
 from railwright_topology.folding import fold
 from railwright_topology.networks import Network
@@ -25,6 +25,9 @@ def lines(fabric: Fabric, ranks: Mapping[str, int]) -> Iterator[str]:
         yield f"  {found} of device links, {count(len(islands.domains), 'node')} ({islands.source})"
     for network in fabric.networks:
         yield from _network(network)
+    if fabric.rails:
+        sound = sum(not rails.astray for rails in fabric.rails.values())
+        yield f"  rails: aligned on {sound:,} of {count(len(fabric.rails), 'node')}"
     for said, nodes in outline.kinds(fabric.insides):
         yield f"  {fold(nodes)}: {said}"
     yield ""
@@ -38,6 +41,15 @@ def conflicts(fabric: Fabric) -> Iterator[str]:
         yield f"{nodes}: {agreement.told(its[0])} ({its[0].level})"
     for source, name in fabric.agreement.unmatched:
         yield f"{name} is not used: it fits between none of the tiers of sources before {source}"
+
+
+def rails(fabric: Fabric) -> Iterator[str]:
+    """Those that do not lead where they should; that of many nodes once."""
+    alike: dict[str, list[str]] = {}
+    for node, its in fabric.rails.items():
+        for each in its.astray:
+            alike.setdefault(aligned.told(each), []).append(node)
+    return (f"{fold(nodes)}: {said}" for said, nodes in alike.items())
 
 
 def inner_findings(fabric: Fabric) -> Iterator[str]:

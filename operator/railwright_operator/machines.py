@@ -15,6 +15,7 @@ from railwright_reading import machines
 from railwright_scheduler.cluster import AMOUNT_MAX
 from railwright_scheduler.snapshot import Amounts, Node, Taint, Unavailable
 from railwright_topology.fabric import Fabric
+from railwright_topology.pace import EVEN
 
 CONDITION_TAINTS = frozenset(
     {
@@ -66,12 +67,16 @@ class Machines:
         return self._racks[nodes]
 
     def _look_at(self, name: str) -> _Made:
-        record, used, place = self.by_name[name], self._pods.used(name), self.fabric.place(name)
+        record, used, fabric = self.by_name[name], self._pods.used(name), self.fabric
+        place, rails = fabric.place(name), fabric.rails.get(name)
+        pace = fabric.paces.get(name, EVEN)
         held = self._made.get(name)
         if held is None or held.record is not record or held.used is not used:
-            return _Made(record, used, _node(record, used, place))
-        if held.node.domains != place:
-            return replace(held, node=replace(held.node, domains=place))
+            found = replace(_node(record, used, place), rails=rails, pace=pace)
+            return _Made(record, used, found)
+        if (held.node.domains, held.node.rails, held.node.pace) != (place, rails, pace):
+            changed = replace(held.node, domains=place, rails=rails, pace=pace)
+            return replace(held, node=changed)
         return held
 
 

@@ -16,4 +16,5 @@ def terms(said: Topology) -> Terms:
         segment_tier=segment.tier if segment else "",
         spread=spread.nodes if spread else 0,
         spread_tier=spread.tier if spread else "",
+        aligned=said.rails is not None,
     )

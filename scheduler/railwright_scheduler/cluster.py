@@ -39,6 +39,8 @@ class Cluster:
     ``uplinks`` are those of each level, the coarsest first, and ``placed`` are the nodes whose
     domain of it is known. ``summing`` says of each level's domains whether their switches add up
     what crosses them. ``slowness`` has the degrees that each node is slower by than most like it.
+    what crosses them. ``aligned`` is how many adapters each node has on rails that all lead where
+    they should; 0 where any does not, or nobody knows.
     """
 
     nodes: tuple[Node, ...]
@@ -52,6 +54,7 @@ class Cluster:
     summing: tuple[Mask, ...]
     placed: tuple[Mask, ...]
     slowness: Ints
+    aligned: Ints
 
     @property
     def summed(self) -> Mask:
@@ -62,9 +65,11 @@ class Cluster:
         return found
 
     def meant(self, nodes: Mask, limits: Limits) -> Mask:
-        """Those of these nodes that may count: none of no known domain where they must be apart."""
-        apart = limits.spread < UNLIMITED and limits.spread_level
-        return nodes & self.placed[limits.spread_level - 1] if apart else nodes
+        """Those of these nodes that may count: none of no known domain where they must be apart,
+        nor one of other rails than are asked for."""
+        if limits.spread < UNLIMITED and limits.spread_level:
+            nodes = nodes & self.placed[limits.spread_level - 1]
+        return nodes & (self.aligned == limits.rails) if limits.rails else nodes
 
 
 def of(snapshot: Snapshot) -> Cluster:
@@ -93,6 +98,7 @@ def of(snapshot: Snapshot) -> Cluster:
             np.array([node.domains[level] != UNKNOWN_DOMAIN for node in nodes], dtype=np.bool_)
             for level in range(len(snapshot.levels))
         ),
+        aligned=np.array([_aligned(node) for node in nodes], dtype=np.int64),
         uplinks=tuple(_uplinks(links, nodes, tree)),
         summing=tuple(_summing(links, nodes, tree)),
         slowness=np.array([_slowness(node.pace) for node in nodes], dtype=np.int64),
@@ -138,6 +144,10 @@ def _slowness(pace: Pace) -> int:
     if pace == EVEN:
         return 0
     return math.ceil(SLOWNESS * (1.0 - min(1.0, pace.products, pace.memory, pace.rails)))
+
+
+def _aligned(node: Node) -> int:
+    return node.rails.adapters if node.rails is not None and not node.rails.astray else 0
 
 
 def _uplinks(links: tuple[Links, ...], nodes: tuple[Node, ...], tree: Domains) -> Iterator[Uplinks]:

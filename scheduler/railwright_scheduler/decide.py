@@ -54,9 +54,14 @@ def _judge(
     if isinstance(limits, TierMissing):
         return limits
     shape = shapes.of(job)
-    if shapes.capacity(shape, limits) < job.num_nodes:
-        return shapes.never_fits(job, shape, limits)
-    return line.start(job, shape, limits) or line.hold(job, shape, limits)
+    ways = terms.alike(limits, floor) if job.terms.aligned else [limits]
+    largest = max(ways, key=lambda way: shapes.capacity(shape, way))
+    if shapes.capacity(shape, largest) < job.num_nodes:
+        return shapes.never_fits(job, shape, largest)
+    for way in ways:
+        if started := line.start(job, shape, way):
+            return started
+    return line.hold(job, shape, largest)
 
 
 def _check(jobs: Iterable[Job]) -> None:

@@ -65,6 +65,15 @@ class Shortage:
 
 
 @dataclass(frozen=True, slots=True)
+class RailsShort:
+    """Why nodes that are large enough do not have their rails aligned: rails that are astray, each
+    with the number of ``nodes`` of which it is; and of how many nodes no rails are known."""
+
+    astray: tuple[tuple[int, int], ...]
+    unknown: int
+
+
+@dataclass(frozen=True, slots=True)
 class NeverFits:
     """The cluster as it stands could not run the job even empty and healthy.
 
@@ -72,7 +81,7 @@ class NeverFits:
     does not tolerate, ``candidates`` of those are large enough and can be had together on the job's
     ``terms``. ``shortages`` are the resources
     that fewer than ``need`` nodes have enough of; ``untolerated`` the taints that keep matched
-    nodes away.
+    nodes away; ``rails`` are there where they must be aligned.
     """
 
     need: int
@@ -84,6 +93,7 @@ class NeverFits:
     selector: Pairs
     untolerated: tuple[Taint, ...]
     terms: Terms = NO_TERMS
+    rails: RailsShort | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +111,7 @@ class NotEnoughNodes:
 
     ``best_domain`` is the domain with the most such nodes (``best_free``) of the finest level that
     nodes share, its labels from the coarsest level on joined by a slash; both names are empty where
-    nodes share none.
+    nodes share none. ``rails`` are there where they must be aligned.
     """
 
     need: int
@@ -113,6 +123,7 @@ class NotEnoughNodes:
     best_free: int
     excluded: tuple[Exclusion, ...]
     terms: Terms = NO_TERMS
+    rails: RailsShort | None = None
 
 
 @dataclass(frozen=True, slots=True)

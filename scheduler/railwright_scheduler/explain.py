@@ -16,6 +16,7 @@ from railwright_scheduler.decisions import (
     NotEnoughNodes,
     PriorityClassMissing,
     QueueMissing,
+    RailsShort,
     Reason,
     Shortage,
     TierMissing,
@@ -108,6 +109,7 @@ def _on(terms: Terms) -> str:
         f"all in one domain of {terms.required}" if terms.required else "",
         f"each {terms.segment} in one domain of {terms.segment_tier}" if terms.segment else "",
         f"at most {terms.spread} in any domain of {terms.spread_tier}" if terms.spread else "",
+        "all rails aligned" if terms.aligned else "",
     ]
     return "".join(f", {each}" for each in asked if each)
 
@@ -126,7 +128,19 @@ def _never(reason: NeverFits) -> str:
     most = reason.candidates - reason.candidates % max(1, reason.terms.segment)
     fix = f": numNodes <= {most}" if most else ""
     exist = "stand so" if reason.terms != NO_TERMS else "exist"
-    return f"at most {reason.candidates} such nodes {exist}{fix}{_outside(reason)}"
+    short = "".join(f"; {each}" for each in _rails_short(reason.rails))
+    return f"at most {reason.candidates} such nodes {exist}{fix}{short}{_outside(reason)}"
+
+
+def _rails_short(rails: RailsShort | None) -> list[str]:
+    """Which rails keep how many nodes away."""
+    if rails is None:
+        return []
+    on = [f"rail {rail} on {_count(nodes, 'node')}" for rail, nodes in rails.astray]
+    found = [f"astray: {_listed(tuple(on))}"] if on else []
+    if rails.unknown:
+        found.append(f"rails of {_count(rails.unknown, 'node')} are not known")
+    return found
 
 
 def _at_most(short: Shortage) -> str:
@@ -154,6 +168,7 @@ def _not_enough(reason: NotEnoughNodes) -> str:
     parts = [_needs(reason.need, reason.per_node) + _on(reason.terms), now]
     if reason.best_level and reason.best_free:
         parts.append(f"best {reason.best_level} {reason.best_domain} has {reason.best_free}")
+    parts += _rails_short(reason.rails)
     if reason.excluded:
         parts.append(", ".join(f"{each.nodes} {each.cause.value}" for each in reason.excluded))
     return "; ".join(parts)

@@ -6,6 +6,7 @@ nodes are made once a decision.
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -20,6 +21,7 @@ from railwright_scheduler.decisions import (
     ExclusionCause,
     NeverFits,
     NotEnoughNodes,
+    RailsShort,
     Shortage,
 )
 from railwright_scheduler.eligibility import Eligibility
@@ -97,6 +99,7 @@ class Shapes:
             selector=_pairs(job.selector),
             untolerated=self._eligibility.lasting(job.tolerations, among=shape.matched),
             terms=job.terms,
+            rails=_rails_short(self._cluster, shape, limits),
         )
 
     def _make(self, job: Job) -> Shape:
@@ -158,7 +161,19 @@ def not_enough_nodes(
         best_domain=domain,
         best_free=free,
         excluded=_excluded(cluster, shape, usable),
+        rails=_rails_short(cluster, shape, limits),
     )
+
+
+def _rails_short(cluster: Cluster, shape: Shape, limits: Limits) -> RailsShort | None:
+    if not limits.rails:
+        return None
+    told = [cluster.nodes[column].rails for column in np.flatnonzero(shape.candidates)]
+    known = [rails for rails in told if rails is not None]
+    counts = collections.Counter(
+        rail for rails in known for rail in {each.rail for each in rails.astray}
+    )
+    return RailsShort(tuple(sorted(counts.items())), len(told) - len(known))
 
 
 def _best_domain(cluster: Cluster, usable: Mask) -> tuple[str, str, int]:

@@ -42,7 +42,7 @@ class Line:
         self._capacity = Capacity(cluster)
         self._traffic = Traffic(cluster, running)
         self._claimed_by = np.full(len(cluster.nodes), _NOBODY, dtype=np.int64)
-        self._claimed: dict[int, bool] = {}
+        self._claimed: set[tuple[int, Limits]] = set()
         self._waiting: list[tuple[Job, int]] = []
         self._usable: dict[int, Mask] = {}
         self._missing: dict[tuple[int, Limits], NotEnoughNodes] = {}
@@ -148,12 +148,13 @@ class Line:
         """Let a job wait that could run but may not start; from here on it has its claims."""
         usable = self._usable_by(shape)
         free = self._free_for(shape, limits)
+        meant = self._cluster.meant(usable, limits)
         reason: NotEnoughNodes | Behind
         if free < job.num_nodes:
             missing = self._not_enough(shape, usable, limits)
             reason = replace(missing, need=job.num_nodes, terms=job.terms)
         else:
-            reason = self._behind(job, usable, free)
+            reason = self._behind(job, meant, free)
         self._claim(shape, job, limits)
         self._waiting.append((job, free))
         return reason
@@ -194,13 +195,13 @@ class Line:
         )
 
     def _claim(self, shape: Shape, job: Job, limits: Limits) -> None:
-        if not limits.within and shape.index in self._claimed:
+        if (shape.index, limits) in self._claimed:
             return
-        wanted = shape.candidates
+        wanted = self._cluster.meant(shape.candidates, limits)
         if limits.within:
             wanted = wanted & self._likeliest(shape, job, limits)
         else:
-            self._claimed[shape.index] = True
+            self._claimed.add((shape.index, limits))
         self._claimed_by[wanted & (self._claimed_by == _NOBODY)] = len(self._waiting)
 
     def _likeliest(self, shape: Shape, job: Job, limits: Limits) -> Mask:

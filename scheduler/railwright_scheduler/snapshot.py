@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from railwright_scheduler.workload import Workload
+from railwright_topology.aligned import Rails
 from railwright_topology.links import Links
 from railwright_topology.pace import EVEN, Pace
 
@@ -57,7 +58,8 @@ class Terms:
     All stand in one domain of the tier ``required``, and of ``preferred`` where one has room. Of
     each ``segment`` of node ranks all stand in one domain of ``segment_tier``; no domain of
     ``spread_tier`` has more than ``spread`` of them. A tier is a level, or one of ``TIERS``; empty
-    and 0 ask for nothing.
+    and 0 ask for nothing. ``aligned`` asks for nodes all of whose rails lead where they should, and
+    that have as many adapters on rails as each other.
     """
 
     required: str = ""
@@ -66,6 +68,7 @@ class Terms:
     segment_tier: str = ""
     spread: int = 0
     spread_tier: str = ""
+    aligned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,8 @@ class Node:
     ``domains`` runs from the coarsest level of the snapshot to the finest, as long as its
     ``levels``; UNKNOWN_DOMAIN where the node carries no label. ``used`` counts live pods and the
     pods that committed plans still owe it. ``machine`` is the kind that the cost model knows it as;
-    empty if it knows none like it, and ``pace`` how fast it is beside most of that kind.
+    empty if it knows none like it, and ``pace`` how fast it is beside most of that kind. ``rails``
+    are None where nobody knows of them.
     """
 
     name: str
@@ -87,6 +91,7 @@ class Node:
     unavailable: Unavailable | None = None
     machine: str = ""
     pace: Pace = EVEN
+    rails: Rails | None = None
 
 
 NO_TERMS = Terms()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from railwright_scheduler.cluster import Cluster
 from railwright_scheduler.decisions import TierMissing
 from railwright_scheduler.placement import Limits
@@ -32,9 +34,16 @@ def limits(terms: Terms, cluster: Cluster) -> Limits | TierMissing:
         asked.segment > 1 and levels[terms.segment_tier] > finest
     ):
         return replace(asked, spread=1, spread_level=finest)
-    if terms.spread and levels[terms.spread_tier] <= finest:
+    if terms.spread:
         return replace(asked, spread=terms.spread, spread_level=levels[terms.spread_tier])
     return asked
+
+
+def alike(limits: Limits, cluster: Cluster) -> list[Limits]:
+    """The same for each number of adapters on rails that nodes have: ranks of one number have one
+    rail only on nodes that have as many. Where no rails are known, no node has any."""
+    counts = np.unique(cluster.aligned[cluster.aligned > 0]).tolist()
+    return [replace(limits, rails=count) for count in counts or [1]]
 
 
 def _level(tier: str, cluster: Cluster) -> int | None:

@@ -3,18 +3,21 @@ and it is the best of those there are."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from railwright_scheduler import Snapshot
+from railwright_scheduler import UNKNOWN_DOMAIN, Snapshot, Terms, decide
 from railwright_scheduler.cluster import of
 from railwright_scheduler.placement import choose
 from railwright_scheduler.placement.domains import Domains
 from railwright_scheduler.placement.limits import ANYWHERE, UNLIMITED, Limits, capacity
+from railwright_topology.aligned import Astray, Rails
 from worlds import table
 from worlds.strategies import gangs
 
@@ -96,6 +99,37 @@ def test_what_is_rather_had_is_had_where_it_can_be(snapshot: Snapshot, data: st.
         if capacity(tree, usable, Limits(within=level)) >= count
     )
     assert len({int(tree.of_node[nearest][node]) for node in chosen}) == 1
+
+
+@settings(deadline=None)
+@given(gangs(nodes_max=7), st.data())
+def test_aligned_rails_are_had_if_any_choice_of_nodes_has_them(
+    snapshot: Snapshot, data: st.DataObject
+) -> None:
+    rails = st.sampled_from([None, Rails(4), Rails(4), Rails(8), Rails(8, (Astray(2, "", ""),))])
+    nodes = tuple(replace(node, rails=data.draw(rails)) for node in snapshot.nodes)
+    spread = data.draw(st.integers(0, 2)) if snapshot.levels else 0
+    asked = Terms(spread=spread, spread_tier=snapshot.levels[-1] if spread else "", aligned=True)
+    job = replace(snapshot.jobs[0], terms=asked)
+    (*found,) = decide(replace(snapshot, nodes=nodes, jobs=(job,))).admitted
+    able = [
+        each
+        for each in combinations(nodes, job.num_nodes)
+        if all(node.rails is not None and not node.rails.astray for node in each)
+        and len({node.rails for node in each}) == 1
+        and (not spread or _is_spread([node.domains for node in each], spread))
+    ]
+    note(f"{table(snapshot)}\n{[node.rails for node in nodes]}")
+    assert bool(found) == bool(able)
+    if found:
+        chosen = {*found[0].nodes}
+        assert chosen in [{node.name for node in each} for each in able]
+
+
+def _is_spread(paths: list[tuple[str, ...]], most: int) -> bool:
+    """Whether no more than so many are in one domain of the finest level, which all are known."""
+    known = all(path[-1] != UNKNOWN_DOMAIN for path in paths)
+    return known and max(Counter(paths).values()) <= most
 
 
 @given(gangs(nodes_max=9))

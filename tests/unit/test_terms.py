@@ -123,6 +123,63 @@ def test_who_is_behind_is_told_so_whatever_he_asks_for() -> None:
     assert "b waits, BehindOthers: needs 5 nodes and 5 can take one now" in found
 
 
+RAILS = """
+    node  rack  gpu   rails
+    n0    r0    8     4
+    n1    r0    8     4!2
+    n2    r0    8     4
+    n3    r1    8     4
+    n4    r1    8     4!0,2
+    n5    r1    8     2
+    n6    r1    8     2
+    n7    r1    8     -
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "nodes", "where"),
+    [
+        ("-", 5, "n3 n4 n5 n6 n7"),
+        ("rails=aligned", 2, "n5 n6"),
+        ("rails=aligned", 3, "n0 n2 n3"),
+        ("rails=aligned,spread=1@rack", 2, "n0 n3"),
+        ("rails=aligned,required=rack", 2, "n5 n6"),
+    ],
+)
+def test_aligned_rails_are_had_on_nodes_with_as_many_of_them(
+    asked: str, nodes: int, where: str
+) -> None:
+    assert placed(asked, nodes, racks=RAILS).partition(", ")[0] == f"a starts on {where}"
+
+
+def test_whose_rails_are_not_aligned_is_told_with_the_rails_and_how_many_nodes_lack_them() -> None:
+    assert placed("rails=aligned", 4, racks=RAILS) == (
+        "a waits, NeverFits: needs 4 nodes with 8 nvidia.com/gpu each, all rails aligned; at most "
+        "3 such nodes stand so: numNodes <= 3; astray: rail 0 on 1 node, rail 2 on 2 nodes; "
+        "rails of 1 node are not known"
+    )
+    busy = RAILS.replace("n3    r1    8 ", "n3    r1    0/8 ")
+    assert placed("rails=aligned", 3, racks=busy) == (
+        "a waits, NotEnoughNodes: needs 3 nodes with 8 nvidia.com/gpu each, all rails aligned; 2 "
+        "stand so now, 3 if all were free; best rack r1 has 4; astray: rail 0 on 1 node, rail 2 on "
+        "2 nodes; rails of 1 node are not known; 1 busy"
+    )
+
+
+def test_where_no_rails_are_known_none_are_aligned() -> None:
+    assert placed("rails=aligned", 2).endswith(
+        "at most 0 such nodes stand so; rails of 10 nodes are not known"
+    )
+
+
+def test_who_waits_for_aligned_rails_keeps_no_other_nodes_idle() -> None:
+    busy = RAILS.replace("n3    r1    8 ", "n3    r1    0/8 ")
+    table = f"{busy}\n job nodes gpu terms\n a 3 8 rails=aligned \n b 5 8 - \n c 1 8 -"
+    found = outcome(decide(world(table))).splitlines()
+    assert found[0] == "b starts on n1 n4 n5 n6 n7, spans (2,)"
+    assert found[2].startswith("c waits, BehindOthers: needs 1 node and 2 can take one now")
+
+
 def test_segments_that_do_not_come_out_even_are_no_snapshot() -> None:
     with pytest.raises(
         ValueError, match="num_nodes is 3, expected a multiple of its segments of 2"
@@ -149,6 +206,8 @@ def test_nodes_of_no_known_rack_are_not_taken_to_be_apart() -> None:
     racks = "node rack gpu\n n0 - 8\n n1 - 8\n n2 r0 8\n n3 r0 8\n n4 r1 8"
     assert placed("spread=1@rack", 2, racks=racks).startswith("a starts on n2 n4,")
     assert "at most 2 such nodes stand so" in placed("spread=1@rack", 3, racks=racks)
+    alone = "node rack gpu\n n0 - 8\n n1 r0 8\n n2 r1 8"
+    assert "at most 2 such nodes stand so" in placed("spread=1@rack", 3, racks=alone)
 
 
 def test_what_a_job_would_rather_have_and_can_is_not_given_up_for_a_shorter_step() -> None:

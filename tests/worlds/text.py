@@ -1,18 +1,19 @@
 """Worlds as tables: what a test of the scheduler reads and what its failure prints.
 
-    node  block  rack  gpu  cpu      state     taints        labels
-    n0    b0     r0    8    2/64     -         -             kind=h100
-    n1    b0     r0    3/8  64       cordoned  a=b:NoExecute -
+    node  block  rack  gpu  cpu      state     taints        labels     rails
+    n0    b0     r0    8    2/64     -         -             kind=h100  8
+    n1    b0     r0    3/8  64       cordoned  a=b:NoExecute -          8!0,3
 
     job      nodes  gpu  queue    priority  selector   tolerations
     red/a    2      8    default  0         kind=h100  a=b:NoExecute,c
 
-A node's column that is none of ``node state taints labels`` and names no resource is a level, the
-coarsest first. Resources are ``gpu cpu memory pods`` or any name with a slash; ``3/8`` is 3 free of
-8, ``8`` a node with nothing in use; CPU in cores or ``500m``, memory in bytes or with a binary
-unit. A job's ``terms`` are such as ``required=rack,segment=4@rack``. A job's ``nodes`` must be
-there; ``uid`` is the name, ``submitted`` its row. A dash leaves a cell empty. Lines ``levels a b``
-and ``queues a b`` replace what the header and ``default`` say.
+A node's column that is none of ``node state taints labels rails`` and names no resource is a
+level, the coarsest first. Resources are ``gpu cpu memory pods`` or any name with a slash; ``3/8``
+is 3 free of 8, ``8`` a node with nothing in use; CPU in cores or ``500m``, memory in bytes or with
+a binary unit. ``8!0,3`` are eight adapters on rails, two of which are astray. A job's ``terms`` are
+such as ``required=rack,segment=4@rack``. A job's ``nodes`` must be there; ``uid`` is the name,
+``submitted`` its row. A dash leaves a cell empty. Lines ``levels a b`` and ``queues a b`` replace
+what the header and ``default`` say.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from railwright_scheduler import (
     code,
     sentence,
 )
+from railwright_topology.aligned import Astray, Rails
 
 _SHORT = {"gpu": "nvidia.com/gpu"}
 _LONG = {long: short for short, long in _SHORT.items()}
@@ -97,7 +99,7 @@ def outcome(decisions: Decisions) -> str:
 
 
 def _is_level(column: str) -> bool:
-    return column not in ("node", "state", "taints", "labels") and not _is_resource(column)
+    return column not in ("node", "state", "taints", "labels", "rails") and not _is_resource(column)
 
 
 def _is_resource(column: str) -> bool:
@@ -121,7 +123,14 @@ def _node(row: Row, levels: tuple[str, ...]) -> Node:
         labels=_labels(row.get("labels", "")),
         taints=tuple(map(_taint, filter(None, row.get("taints", "").split(",")))),
         unavailable=Unavailable(row["state"]) if "state" in row else None,
+        rails=_rails(row["rails"]) if "rails" in row else None,
     )
+
+
+def _rails(said: str) -> Rails:
+    adapters, _, astray = said.partition("!")
+    rails = map(int, filter(None, astray.split(",")))
+    return Rails(int(adapters), tuple(Astray(rail, f"nic{rail}", "") for rail in rails))
 
 
 def _job(row: Row, turn: int) -> Job:
@@ -155,6 +164,7 @@ def _terms(said: dict[str, str]) -> Terms:
         segment_tier=segment_tier,
         spread=int(spread or 0),
         spread_tier=spread_tier,
+        aligned=said.get("rails") == "aligned",
     )
 
 
@@ -193,6 +203,9 @@ def _node_row(node: Node, levels: tuple[str, ...]) -> Row:
     row["state"] = node.unavailable.value if node.unavailable else ""
     row["taints"] = ",".join(_taint_text(taint) for taint in node.taints)
     row["labels"] = _pairs(node.labels)
+    if node.rails is not None:
+        astray = ",".join(str(each.rail) for each in node.rails.astray)
+        row["rails"] = f"{node.rails.adapters}{'!' if astray else ''}{astray}"
     return row
 
 

@@ -13,14 +13,16 @@ import itertools
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from railwright_topology import agreement, front_end, inside, networks
+from railwright_topology import agreement, aligned, front_end, inside, networks
 from railwright_topology.accounts import Account
 from railwright_topology.agreement import Agreement
+from railwright_topology.aligned import Rails
 from railwright_topology.front_end import Nic
 from railwright_topology.inside import Inside
 from railwright_topology.links import Links
 from railwright_topology.networks import Network
-from railwright_topology.parts import Look, Looks, Role
+from railwright_topology.pace import EVEN, Pace
+from railwright_topology.parts import Look, Looks, Part, Role
 
 UNKNOWN = ""
 
@@ -35,7 +37,8 @@ class Fabric:
     ``links`` has what is known of each level's; oversubscription is no less than further in.
 
     ``insides`` are of the nodes that somebody has looked into, by ``looks``. ``strangers`` says of
-    which hosts, that are no nodes of the cluster, somebody has.
+    which hosts, that are no nodes of the cluster, somebody has. ``rails`` are of the nodes whose
+    rails are known, and ``paces`` those of nodes that are not as most are.
     """
 
     levels: tuple[str, ...] = ()
@@ -47,6 +50,8 @@ class Fabric:
     insides: Mapping[str, Inside] = field(default_factory=dict)
     looks: Mapping[str, tuple[Look, ...]] = field(default_factory=dict)
     strangers: tuple[str, ...] = ()
+    rails: Mapping[str, Rails] = field(default_factory=dict)
+    paces: Mapping[str, Pace] = field(default_factory=dict)
 
     def place(self, node: str) -> tuple[str, ...]:
         """The node's domain at each level; nowhere known if nobody says anything of it."""
@@ -72,6 +77,7 @@ def of(nodes: Collection[str], told: Iterable[Told], before: Fabric | None = Non
     known = _apart([_of_the_cluster(account, nodes) for account in accounts])
     agreed = agreement.of(known)
     coarsest_first = agreed.tiers[::-1]
+    rails = _rails(wired, insides, nodes)
     return Fabric(
         tuple(tier.name for tier in coarsest_first),
         {
@@ -85,6 +91,8 @@ def of(nodes: Collection[str], told: Iterable[Told], before: Fabric | None = Non
         insides,
         looks,
         strangers,
+        rails,
+        {node: replace(EVEN, rails=its.share) for node, its in rails.items() if its.astray},
     )
 
 
@@ -149,6 +157,32 @@ def _rails_alone(
         return network
     same = next((each for each in before.networks if each.wiring == left), None)
     return same or networks.of(left)
+
+
+def _rails(
+    wired: Iterable[Network], insides: Mapping[str, Inside], nodes: Collection[str]
+) -> dict[str, Rails]:
+    """Of each node, by cables and by what is inside of it; of several networks that with the most
+    adapters counts."""
+    by_cables: dict[str, Rails] = {}
+    for network in wired:
+        for host, node in _called(network.led, nodes).items():
+            led, other = network.led[host], by_cables.get(node)
+            if other is None or (other.adapters, repr(other)) < (led.adapters, repr(led)):
+                by_cables[node] = led
+    adapters = {node: _numbered(its) for node, its in insides.items()}
+    by_adapters = aligned.by_adapters(adapters)
+    both = {
+        node: aligned.together(by_cables.get(node), by_adapters.get(node))
+        for node in sorted(by_cables.keys() | by_adapters.keys())
+    }
+    return {node: rails for node, rails in both.items() if rails is not None}
+
+
+def _numbered(its: Inside) -> tuple[tuple[int, Part], ...]:
+    """The adapters that are rails, each with its own."""
+    placed = ((its.placed[part.id].rail, part) for part in its.of_role(Role.RAIL))
+    return tuple((rail, part) for rail, part in placed if rail is not None)
 
 
 def _links(

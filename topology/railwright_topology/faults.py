@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import networkx as nx
 
-from railwright_topology import speeds
+from railwright_topology import plugs, speeds
 from railwright_topology.layers import Layers, peers
 from railwright_topology.plugs import Kind, natural
 from railwright_topology.wiring import Uplink, Wiring
@@ -59,15 +59,10 @@ def _missing_slots(layers: Layers) -> Iterator[str]:
     hosts: dict[Kind, list[str]] = {}
     for host, kind in layers.plugs.kinds.items():
         hosts.setdefault(kind, []).append(host)
+    counts = {kind: len(its) for kind, its in hosts.items()}
     for kind, its in sorted(hosts.items()):
-        larger = [
-            other
-            for other in hosts
-            if {*kind} < {*other} and 2 * len(kind) >= len(other) and len(hosts[other]) > len(its)
-        ]
-        if larger:
-            usual = max(larger, key=lambda other: (len(hosts[other]), other))
-            lacking = ", ".join(nic for nic in usual if nic not in kind)
+        if lacked := [nic for nic in plugs.whole(kind, counts) if nic not in kind]:
+            lacking = ", ".join(lacked)
             first = min(its, key=natural)
             yield (
                 f"hosts without a cable at {lacking}, where most with the same adapters have one: "

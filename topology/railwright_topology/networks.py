@@ -6,8 +6,9 @@ import collections
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from railwright_topology import faults, layers
+from railwright_topology import aligned, faults, layers
 from railwright_topology.accounts import Account, Basis
+from railwright_topology.aligned import Rails
 from railwright_topology.folding import fold
 from railwright_topology.layers import Layers
 from railwright_topology.wiring import Wiring
@@ -15,12 +16,14 @@ from railwright_topology.wiring import Wiring
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """What one source knows of cables, of which the rest is derived."""
+    """What one source knows of cables, of which the rest is derived; ``led`` says of each host on
+    rails whether these lead where they should."""
 
     wiring: Wiring
     layers: Layers
     account: Account
     faults: tuple[str, ...]
+    led: Mapping[str, Rails]
 
     @property
     def hosts(self) -> int:
@@ -79,7 +82,8 @@ class Network:
 def of(wiring: Wiring) -> Network:
     """Derive it. Pure, and the same for any order of the wiring's parts."""
     found = layers.of(wiring)
-    return Network(wiring, found, _account(wiring, found), faults.of(wiring, found))
+    led = aligned.by_cables(wiring, found)
+    return Network(wiring, found, _account(wiring, found), faults.of(wiring, found), led)
 
 
 def _account(wiring: Wiring, found: Layers) -> Account:

@@ -41,7 +41,7 @@ def of(uplinks: Iterable[Uplink]) -> Plugs:
     there: dict[str, dict[str, Uplink]] = {}
     for uplink in ordered:
         there.setdefault(uplink.host, {})[uplink.nic] = uplink
-    kinds = _kinds({host: tuple(nics) for host, nics in there.items()})
+    kinds = usual({host: tuple(nics) for host, nics in there.items()})
     odd = dict(_odd(there, kinds))
     return Plugs(kinds, tuple(uplink for uplink in ordered if uplink not in odd), odd)
 
@@ -59,17 +59,29 @@ def _counted(part: str) -> tuple[int, str]:
     return len(digits), digits
 
 
-def _kinds(names: Mapping[str, Kind]) -> dict[str, Kind]:
+def usual(names: Mapping[str, Kind]) -> dict[str, Kind]:
+    """The kind of each host by the names of its adapters, those included that it lacks."""
     counts = collections.Counter(names.values())
     frequent_first = sorted(counts, key=lambda kind: (-counts[kind], -len(kind), kind))
 
     def kind_of(own: Kind) -> Kind:
-        whole = (kind for kind in frequent_first if {*own} < {*kind} and 2 * len(own) >= len(kind))
-        usual = next(whole, own)
-        return usual if counts[usual] >= RARE * counts[own] else own
+        whole = next((kind for kind in frequent_first if _is_part(own, kind)), own)
+        return whole if counts[whole] >= RARE * counts[own] else own
 
     chosen = {own: kind_of(own) for own in counts}
     return {host: chosen[own] for host, own in names.items()}
+
+
+def whole(kind: Kind, hosts: Mapping[Kind, int]) -> Kind:
+    """The most frequent kind that has all of a kind's adapters and a few more, if it is more
+    frequent; else the kind itself. ``hosts`` says how many there are of each."""
+    larger = [other for other in hosts if _is_part(kind, other) and hosts[other] > hosts[kind]]
+    return max(larger, key=lambda other: (hosts[other], other), default=kind)
+
+
+def _is_part(kind: Kind, other: Kind) -> bool:
+    """Whether it has most of the other's adapters, and no others."""
+    return {*kind} < {*other} and 2 * len(kind) >= len(other)
 
 
 def _odd(

@@ -19,7 +19,7 @@ from railwright_operator.discovery import FileRead, Found
 from railwright_operator.report import bounds
 from railwright_operator.slices import Slice
 from railwright_operator.watch.records import NodeRecord
-from railwright_topology import agreement, inside, outline, speeds
+from railwright_topology import agreement, aligned, inside, outline, speeds
 from railwright_topology.accounts import Account
 from railwright_topology.agreement import Conflict
 from railwright_topology.fabric import UNKNOWN, Fabric
@@ -38,6 +38,7 @@ def standing(found: Found) -> Status:
         "islands": _islands(fabric),
         "summary": _summary(fabric),
         "networks": [_network(network) for network in fabric.networks[:NETWORKS_MAX]],
+        "rails": _rails(fabric),
         "sources": [_source(fabric, each) for each in fabric.accounts[:SOURCES_MAX]],
         "insides": _insides(fabric)[:INSIDES_MAX],
         "conflicts": [
@@ -116,6 +117,21 @@ def _network(network: Network) -> Status:
         "reducingSwitches": sum(switch.reduces for switch in network.wiring.switches),
         "faults": [bounds.sentence(fault) for fault in network.faults[:FAULTS_MAX]],
         "faultCount": len(network.faults),
+    }
+
+
+def _rails(fabric: Fabric) -> Status | None:
+    if not fabric.rails:
+        return None
+    astray = [
+        {"node": node, "rail": each.rail, "message": bounds.sentence(aligned.told(each))}
+        for node, rails in fabric.rails.items()
+        for each in rails.astray
+    ]
+    return {
+        "nodes": len(fabric.rails),
+        "aligned": sum(not rails.astray for rails in fabric.rails.values()),
+        "astray": astray[:FAULTS_MAX],
     }
 
 

@@ -25,7 +25,8 @@ UNLIMITED = 2**31
 class Limits:
     """All pods stand in one domain of level ``within``, and of level ``rather`` if one has room.
     Of each ``segment`` of node ranks all stand in one domain of ``segment_level``; no domain of
-    ``spread_level`` has more than ``spread`` of them."""
+    ``spread_level`` has more than ``spread`` of them. All have ``rails`` adapters on rails that all
+    lead where they should; 0 does not ask for that."""
 
     within: int = 0
     rather: int = 0
@@ -33,6 +34,7 @@ class Limits:
     segment_level: int = 0
     spread: int = UNLIMITED
     spread_level: int = 0
+    rails: int = 0
 
     def grain(self, level: int) -> int:
         """What the pods of each domain of a level are a multiple of."""

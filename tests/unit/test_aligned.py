@@ -1,0 +1,167 @@
+"""Which nodes have all of their rails lead where they should, by cables and by what is inside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railwright_topology import aligned, fabric, layers, networks
+from railwright_topology.accounts import Basis
+from railwright_topology.aligned import Rails
+from railwright_topology.pace import Pace
+from railwright_topology.parts import Kind, Look, Looks, Part, Role
+from worlds.clos import Cable, Clos, wiring
+
+CLOS = Clos(blocks=2, groups=2, hosts=8, rails=4, leaves=2, spines=4)
+SOUND = list(CLOS.cables())
+HOSTS = sorted({one.split()[0] for one, _ in SOUND if " " in one})
+
+
+def led(cables: Sequence[Cable]) -> dict[str, Rails]:
+    told = wiring(list(cables))
+    return aligned.by_cables(told, layers.of(told))
+
+
+def replugged(host: str, *plugs: tuple[int, str]) -> list[Cable]:
+    """Rails of a host into other switches; into none where that is empty."""
+    gone = {f"{host} mlx5_{rail}" for rail, _ in plugs}
+    more = [(f"{host} mlx5_{rail}", switch) for rail, switch in plugs if switch]
+    return [*(cable for cable in SOUND if cable[0] not in gone), *more]
+
+
+def astray(found: dict[str, Rails]) -> dict[str, list[int]]:
+    return {
+        node: [each.rail for each in rails.astray] for node, rails in found.items() if rails.astray
+    }
+
+
+def test_all_rails_of_a_sound_fabric_lead_where_they_should() -> None:
+    assert led(SOUND) == dict.fromkeys(HOSTS, Rails(4))
+    assert {rails.share for rails in led(SOUND).values()} == {1.0}
+
+
+@pytest.mark.parametrize(
+    ("plug", "why"),
+    [
+        ((1, ""), "it has no cable"),
+        ((1, "tor-0-0-2"), "it is plugged into tor-0-0-2, and those beside it into tor-0-0-1"),
+        ((1, "tor-1-1-1"), "it is plugged into tor-1-1-1, and those beside it into tor-0-0-1"),
+    ],
+)
+def test_a_rail_astray_is_told_with_its_adapter_and_why(plug: tuple[int, str], why: str) -> None:
+    found = led(replugged("node-0003", plug))
+    assert astray(found) == {"node-0003": [1]}
+    assert [*map(aligned.told, found["node-0003"].astray)] == [f"rail 1 is astray at mlx5_1: {why}"]
+    assert found["node-0003"].share == 0.75
+
+
+def test_a_host_all_of_whose_plugs_are_in_other_rails_switches_is_astray() -> None:
+    """So few are where those of its neighbours are that it stands beside nobody."""
+    turned = [(rail, f"tor-0-0-{(rail + 1) % 4}") for rail in range(4)]
+    found = led(replugged("node-0003", *turned))
+    assert astray(found) == {"node-0003": [0, 1, 2, 3]}
+    assert found["node-0003"].astray[3].why == "it is plugged into tor-0-0-0, which is of rail 0"
+
+
+def test_hosts_below_a_dead_tor_lack_its_rail() -> None:
+    found = led([cable for cable in SOUND if "tor-0-0-3" not in cable])
+    assert astray(found) == {host: [3] for host in HOSTS[:8]}
+
+
+def test_hosts_with_fewer_adapters_of_their_own_kind_are_sound() -> None:
+    small = [(f"old-{n} ib{rail}", f"tor-0-0-{rail}") for n in range(6) for rail in range(2)]
+    found = led([*SOUND, *small])
+    assert astray(found) == {}
+    assert found["old-3"] == Rails(2)
+
+
+def test_where_all_adapters_of_a_host_share_a_switch_there_are_no_rails() -> None:
+    assert led([(f"h{n} mlx5_{nic}", "tor") for n in range(8) for nic in range(4)]) == {}
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.data())
+def test_whose_plugs_are_moved_or_pulled_is_astray_and_nobody_else(data: st.DataObject) -> None:
+    """At most one host of a group, so that its neighbours are the rule."""
+    cables, planted = SOUND, {}
+    for first in range(0, len(HOSTS), CLOS.hosts):
+        host = data.draw(st.sampled_from(HOSTS[first : first + CLOS.hosts]))
+        rails = data.draw(st.sets(st.integers(0, 3), max_size=2))
+        where = [data.draw(st.sampled_from(["", *_tors(host, rail)])) for rail in sorted(rails)]
+        moved = replugged(host, *zip(sorted(rails), where, strict=True))
+        cables = [each for each in cables if each in moved] + [
+            each for each in moved if each not in SOUND
+        ]
+        if rails:
+            planted[host] = sorted(rails)
+    found = led(cables)
+    assert astray(found) == planted
+    assert found == led(cables[::-1])
+
+
+def _tors(host: str, rail: int) -> list[str]:
+    """Those that this adapter should not be plugged into."""
+    at = dict(SOUND)[f"{host} mlx5_{rail}"]
+    return sorted({end for one, end in SOUND if " " in one and end != at})
+
+
+def told(nodes: dict[str, Iterable[tuple[str, bool | None]]]) -> Looks:
+    """What is inside of nodes: rails by name, and whether their cables are up."""
+    by_host = {
+        node: (
+            Look(
+                "a description",
+                Basis.DECLARED,
+                tuple(
+                    Part(name, Kind.ADAPTER, names=(name,), role=Role.RAIL, up=up)
+                    for name, up in its
+                ),
+            ),
+        )
+        for node, its in nodes.items()
+    }
+    return Looks("site/inside.yaml", by_host)
+
+
+ALL_UP = [(f"mlx5_{rail}", True) for rail in range(4)]
+
+
+def inner(odd: dict[str, Iterable[tuple[str, bool | None]]], count: int = 12) -> dict[str, Rails]:
+    nodes: dict[str, Iterable[tuple[str, bool | None]]] = {f"n{at}": ALL_UP for at in range(count)}
+    nodes |= odd
+    return dict(fabric.of(nodes.keys(), [told(nodes)]).rails)
+
+
+def test_a_cable_that_is_down_and_an_adapter_that_is_not_there_are_astray() -> None:
+    found = inner({"a": [*ALL_UP[:2], ("mlx5_2", False), ALL_UP[3]], "b": [ALL_UP[0], *ALL_UP[2:]]})
+    assert astray(found) == {"a": [2], "b": [1]}
+    assert [aligned.told(each) for node in "ab" for each in found[node].astray] == [
+        "rail 2 is astray at mlx5_2: its cable is down",
+        "rail 1 is astray at mlx5_1: it is not there, and on a rail in others of the node's kind",
+    ]
+
+
+def test_a_cable_that_is_down_on_most_nodes_of_a_kind_is_meant_to_be() -> None:
+    pulled = [*ALL_UP[:3], ("mlx5_3", False)]
+    assert inner({f"n{at}": pulled for at in range(7)})["n11"] == Rails(3)
+    assert astray(inner({f"n{at}": pulled for at in range(5)})).keys() == {
+        f"n{at}" for at in range(5)
+    }
+
+
+def test_of_what_is_not_known_to_be_down_nothing_is_told() -> None:
+    assert astray(inner({"a": [(name, None) for name, _ in ALL_UP]})) == {}
+
+
+def test_both_are_told_together_and_nodes_have_the_pace_of_what_is_left() -> None:
+    down = told({"node-0003": [*ALL_UP[:3], ("mlx5_3", False)]})
+    sound = told(dict.fromkeys(HOSTS[8:], ALL_UP))
+    network = networks.of(wiring(replugged("node-0003", (1, ""))))
+    nodes = [f"{host}.example.com" for host in HOSTS]
+    found = fabric.of(nodes, [network, Looks("all", {**sound.by_host, **down.by_host})])
+    assert found.rails.keys() == {*nodes}
+    assert astray(dict(found.rails)) == {"node-0003.example.com": [1, 3]}
+    assert found.paces == {"node-0003.example.com": Pace(rails=0.5)}

@@ -1,0 +1,163 @@
+"""Whose rails lead where they should: each adapter of a node to the switches of its own rail, where
+those of the nodes beside it lead, so that the ranks of one number have one rail on all nodes.
+
+Nobody says how it was meant: a node is held against its kind, and a switch is of the rail that most
+adapters plugged into it are of.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from railwright_topology import plugs
+from railwright_topology.layers import Layers
+from railwright_topology.parts import Part
+from railwright_topology.plugs import Kind, natural
+from railwright_topology.wiring import Uplink, Wiring
+
+
+@dataclass(frozen=True, slots=True)
+class Astray:
+    """A rail that does not lead where it should, by which adapter, and why in words."""
+
+    rail: int
+    adapter: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rails:
+    """Of a node: how many adapters those of its kind have on rails, and what of its own is astray,
+    by rail."""
+
+    adapters: int
+    astray: tuple[Astray, ...] = ()
+
+    @property
+    def share(self) -> float:
+        """Of the adapters those that lead where they should."""
+        return max(0.0, 1.0 - len(self.astray) / self.adapters)
+
+
+def by_cables(wiring: Wiring, layers: Layers) -> dict[str, Rails]:
+    """What cables say of each host; nothing of one that is on no rails."""
+    there = {(uplink.host, uplink.nic): uplink for uplink in wiring.uplinks}
+    counts = collections.Counter(layers.plugs.kinds.values())
+    kinds = {kind: plugs.whole(kind, counts) for kind in counts}
+    why = _Why(layers, {switch.id: switch.name for switch in wiring.switches}, _of_switches(layers))
+    found: dict[str, Rails] = {}
+    for host, own in sorted(layers.plugs.kinds.items()):
+        kind = kinds[own]
+        known = ((nic, layers.rails.get((kind, nic))) for nic in kind)
+        rails = {nic: rail for nic, rail in known if rail is not None}
+        told = {nic: why.astray(there.get((host, nic)), rail) for nic, rail in rails.items()}
+        if rails:
+            found[host] = _rails(rails, told)
+    return found
+
+
+def _rails(rails: Mapping[str, int], told: Mapping[str, str]) -> Rails:
+    """``rails`` has the rail of each adapter, ``told`` why it is astray if it is."""
+    astray = [Astray(rails[adapter], adapter, why) for adapter, why in told.items() if why]
+    return Rails(len(rails), tuple(sorted(astray, key=_order)))
+
+
+def _order(astray: Astray) -> tuple[object, ...]:
+    return astray.rail, natural(astray.adapter)
+
+
+def _of_switches(layers: Layers) -> dict[str, int]:
+    """The rail of each switch; of equally many the first."""
+    counts: dict[str, collections.Counter[int]] = {}
+    for uplink in layers.plugs.sound:
+        rail = layers.rail(uplink)
+        if rail is not None and layers.tiers[uplink.switch] == 1:
+            counts.setdefault(uplink.switch, collections.Counter())[rail] += 1
+    return {switch: min(its, key=lambda rail: (-its[rail], rail)) for switch, its in counts.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Why:
+    """Why adapters are astray, by the names of switches and the rails that these are of."""
+
+    layers: Layers
+    names: Mapping[str, str]
+    rails: Mapping[str, int]
+
+    def astray(self, uplink: Uplink | None, rail: int) -> str:
+        """Why this one is, which should be on this rail; empty if it leads where it should."""
+        if uplink is None:
+            return "it has no cable"
+        at = f"it is plugged into {self.names[uplink.switch]}"
+        if beside := self.layers.plugs.odd.get(uplink):
+            return f"{at}, and those beside it into {self.names[beside]}"
+        if (tier := self.layers.tiers[uplink.switch]) > 1:
+            return f"{at}, a switch of tier {tier}"
+        its = self.rails[uplink.switch]
+        return "" if its == rail else f"{at}, which is of rail {its}"
+
+
+def by_adapters(rails: Mapping[str, Sequence[tuple[int, Part]]]) -> dict[str, Rails]:
+    """What the insides of nodes say, of each its adapters with their rails; nothing of one that has
+    none. A cable that is down on most of a kind is how it was meant."""
+    called = {
+        node: {_called(part): (rail, part) for rail, part in its}
+        for node, its in rails.items()
+        if its
+    }
+    ordered = {node: tuple(sorted(its, key=natural)) for node, its in called.items()}
+    kinds = plugs.usual(ordered)
+    numbers = {
+        kind: {name: called[node][name][0] for name in kind} for node, kind in ordered.items()
+    }
+    down = _down_as_a_rule((kinds[node], its) for node, its in called.items())
+    found: dict[str, Rails] = {}
+    for node, its in sorted(called.items()):
+        kind = kinds[node]
+        used = {name: numbers[kind][name] for name in kind if name not in down[kind]}
+        told = {name: _dead(its[name][1] if name in its else None) for name in used}
+        if used:
+            found[node] = _rails(used, told)
+    return found
+
+
+def _called(part: Part) -> str:
+    return part.names[0] if part.names else part.id
+
+
+def _dead(part: Part | None) -> str:
+    if part is None:
+        return "it is not there, and on a rail in others of the node's kind"
+    return "its cable is down" if part.up is False else ""
+
+
+def _down_as_a_rule(
+    nodes: Iterable[tuple[Kind, Mapping[str, tuple[int, Part]]]],
+) -> dict[Kind, set[str]]:
+    """Of each kind the adapters that are down on more than half of its nodes."""
+    counts: dict[Kind, collections.Counter[str]] = {}
+    having: collections.Counter[Kind] = collections.Counter()
+    for kind, its in nodes:
+        having[kind] += 1
+        dead = (name for name, (_, part) in its.items() if part.up is False)
+        counts.setdefault(kind, collections.Counter()).update(dead)
+    return {
+        kind: {name for name, count in its.items() if 2 * count > having[kind]}
+        for kind, its in counts.items()
+    }
+
+
+def together(cables: Rails | None, adapters: Rails | None) -> Rails | None:
+    """What both say of one node: a rail is astray if it is by either."""
+    if cables is None or adapters is None:
+        return cables or adapters
+    known = {each.rail for each in cables.astray}
+    more = tuple(each for each in adapters.astray if each.rail not in known)
+    return Rails(cables.adapters, tuple(sorted((*cables.astray, *more), key=_order)))
+
+
+def told(astray: Astray) -> str:
+    """It in words."""
+    return f"rail {astray.rail} is astray at {astray.adapter}: {astray.why}"
