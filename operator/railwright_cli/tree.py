@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from railwright_topology import agreement, aligned, inside, outline, speeds
+from railwright_topology.accounts import ISLAND
 from railwright_topology.fabric import UNKNOWN, Fabric, short
 from railwright_topology.folding import fold
 from railwright_topology.networks import Network
 from railwright_topology.plugs import natural
+
+NOWHERE = "in no known domain"
 
 
 def lines(fabric: Fabric, ranks: Mapping[str, int]) -> Iterator[str]:
@@ -20,7 +23,7 @@ def lines(fabric: Fabric, ranks: Mapping[str, int]) -> Iterator[str]:
         others = f"; {count(len(tier.filled), 'node')} by others" if tier.filled else ""
         domains = count(len(sizes), "domain")
         yield f"  {name}: {domains} of {_sizes(sizes.values())} ({tier.source}{others})"
-    if islands := fabric.agreement.islands:
+    if (islands := fabric.agreement.islands) and ISLAND not in fabric.levels:
         found = count(len({*islands.domains.values()}), "island")
         yield f"  {found} of device links, {count(len(islands.domains), 'node')} ({islands.source})"
     for network in fabric.networks:
@@ -40,7 +43,8 @@ def conflicts(fabric: Fabric) -> Iterator[str]:
         nodes = fold(conflict.node for conflict in its)
         yield f"{nodes}: {agreement.told(its[0])} ({its[0].level})"
     for source, name in fabric.agreement.unmatched:
-        yield f"{name} is not used: it fits between none of the tiers of sources before {source}"
+        fits = f"{name} is not used: it fits between none of the tiers of sources before {source}"
+        yield fits if name != ISLAND else f"{agreement.CROSSING}, by {source}"
 
 
 def rails(fabric: Fabric) -> Iterator[str]:
@@ -109,6 +113,7 @@ def _domains(fabric: Fabric, ranks: Mapping[str, int]) -> Iterator[str]:
     """Nodes of no known domain stand where the domain would."""
 
     def below(nodes: list[str], level: int, lead: str, above: str) -> Iterator[str]:
+        nowhere = "on no island" if fabric.levels[level] == ISLAND else NOWHERE
         inside: dict[str, list[str]] = {}
         for node in nodes:
             inside.setdefault(fabric.place(node)[level], []).append(node)
@@ -117,16 +122,16 @@ def _domains(fabric: Fabric, ranks: Mapping[str, int]) -> Iterator[str]:
             branch, inner = ("└─ ", "   ") if domain == last else ("├─ ", "│  ")
             if not level:
                 branch = inner = ""
-            yield f"{lead}{branch}{_domain(short(domain, above), its, ranks)}"
+            where = f"in {short(domain, above)}" if domain != UNKNOWN else nowhere
+            yield f"{lead}{branch}{_domain(where, its, ranks)}"
             if any(any(fabric.place(node)[level + 1 :]) for node in its):
                 yield from below(its, level + 1, lead + inner, domain)
 
     nodes = in_order(fabric)
-    yield from below(nodes, 0, "", "") if fabric.levels else [_domain(UNKNOWN, nodes, ranks)]
+    yield from below(nodes, 0, "", "") if fabric.levels else [_domain(NOWHERE, nodes, ranks)]
 
 
-def _domain(domain: str, nodes: list[str], ranks: Mapping[str, int]) -> str:
-    where = f"in {domain}" if domain != UNKNOWN else "in no known domain"
+def _domain(where: str, nodes: list[str], ranks: Mapping[str, int]) -> str:
     line = f"{count(len(nodes), 'node')} {fold(nodes)} {where}"
     mine = [str(ranks[node]) for node in nodes if node in ranks]
     return f"{line}, node ranks {fold(mine)}" if mine else line

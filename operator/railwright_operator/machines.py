@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from railwright_operator.watch.pod_index import PodIndex
 from railwright_operator.watch.records import NodeRecord
 from railwright_reading import machines
+from railwright_scheduler import islands
 from railwright_scheduler.cluster import AMOUNT_MAX
 from railwright_scheduler.snapshot import Amounts, Node, Taint, Unavailable
 from railwright_topology.fabric import Fabric
@@ -43,6 +44,7 @@ class Machines:
         self._pods = pods
         self._made: dict[str, _Made] = {}
         self._racks: dict[tuple[str, ...], int | None] = {}
+        self._stood: dict[str, tuple[str, ...]] = {}
         self.fabric = Fabric()
         self.by_name: dict[str, NodeRecord] = {}
 
@@ -55,20 +57,27 @@ class Machines:
         if fabric is not self.fabric:
             self.fabric = fabric
             self._racks.clear()
+            self._stood.clear()
         self._made = {name: self._look_at(name) for name in sorted(self.by_name)}
         return tuple(each.node for each in self._made.values())
 
     def racks(self, nodes: tuple[str, ...]) -> int | None:
-        """How many known domains of the finest level these nodes stand in."""
+        """How many known domains of the nearest level these nodes stand in."""
         if nodes not in self._racks:
-            finest = len(self.fabric.levels) - 1
-            stood_in = self.fabric.sizes(nodes, finest) if finest >= 0 else ()
+            nearest = self.fabric.nearest
+            stood_in = self.fabric.sizes(nodes, nearest) if nearest >= 0 else ()
             self._racks[nodes] = len(stood_in) or None
         return self._racks[nodes]
 
+    def _place(self, name: str) -> tuple[str, ...]:
+        """Where a node stands, as decisions have it."""
+        if name not in self._stood:
+            self._stood[name] = islands.stood(self.fabric.levels, self.fabric.place(name))
+        return self._stood[name]
+
     def _look_at(self, name: str) -> _Made:
         record, used, fabric = self.by_name[name], self._pods.used(name), self.fabric
-        place, rails = fabric.place(name), fabric.rails.get(name)
+        place, rails = self._place(name), fabric.rails.get(name)
         pace = fabric.paces.get(name, EVEN)
         held = self._made.get(name)
         if held is None or held.record is not record or held.used is not used:

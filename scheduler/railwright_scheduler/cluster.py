@@ -13,11 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from railwright_scheduler import islands
 from railwright_scheduler.cost.crowding import Uplinks
 from railwright_scheduler.placement import domains
 from railwright_scheduler.placement.domains import Domains
 from railwright_scheduler.placement.limits import UNLIMITED, Limits
-from railwright_scheduler.snapshot import UNKNOWN_DOMAIN, Amounts, Node, Snapshot
+from railwright_scheduler.snapshot import Amounts, Node, Snapshot
+from railwright_topology.accounts import ISLAND
 from railwright_topology.links import Links
 from railwright_topology.pace import EVEN, Pace
 
@@ -37,10 +39,10 @@ class Cluster:
 
     ``rows`` gives each resource its row in ``allocatable`` and ``free`` (shape resources x nodes).
     ``uplinks`` are those of each level, the coarsest first, and ``placed`` are the nodes whose
-    domain of it is known. ``summing`` says of each level's domains whether their switches add up
-    what crosses them. ``slowness`` has the degrees that each node is slower by than most like it.
-    what crosses them. ``aligned`` is how many adapters each node has on rails that all lead where
-    they should; 0 where any does not, or nobody knows.
+    domain of it is known, or which are on an island. ``summing`` says of each level's domains
+    whether their switches add up what crosses them. ``slowness`` has the degrees that each node is
+    slower by than most like it. ``aligned`` is how many adapters each node has on rails that all
+    lead where they should; 0 where any does not, or nobody knows.
     """
 
     nodes: tuple[Node, ...]
@@ -64,11 +66,18 @@ class Cluster:
             found |= adds[domain]
         return found
 
+    @property
+    def island(self) -> int:
+        """The level of islands in the tree, if there is one; else -1."""
+        return self.levels.index(ISLAND) + 1 if ISLAND in self.levels else -1
+
     def meant(self, nodes: Mask, limits: Limits) -> Mask:
         """Those of these nodes that may count: none of no known domain where they must be apart,
-        nor one of other rails than are asked for."""
+        none on no island where islands are asked for, nor one of other rails than are."""
         if limits.spread < UNLIMITED and limits.spread_level:
             nodes = nodes & self.placed[limits.spread_level - 1]
+        if limits.islands:
+            nodes = nodes & self.placed[self.island - 1]
         return nodes & (self.aligned == limits.rails) if limits.rails else nodes
 
 
@@ -95,7 +104,7 @@ def of(snapshot: Snapshot) -> Cluster:
         free=allocatable - used,
         available=np.array([node.unavailable is None for node in nodes], dtype=np.bool_),
         placed=tuple(
-            np.array([node.domains[level] != UNKNOWN_DOMAIN for node in nodes], dtype=np.bool_)
+            np.array([islands.is_known(node.domains[level]) for node in nodes], dtype=np.bool_)
             for level in range(len(snapshot.levels))
         ),
         aligned=np.array([_aligned(node) for node in nodes], dtype=np.int64),

@@ -22,6 +22,7 @@ from railwright_scheduler.decisions import (
     TierMissing,
 )
 from railwright_scheduler.snapshot import NO_TERMS, TIERS, Taint, Terms
+from railwright_topology.accounts import ISLAND
 
 _BINARY_UNITS = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
 _DIGITS_EXACT = 5
@@ -93,6 +94,11 @@ def _missing(kind: str, kinds: str, name: str, existing: tuple[str, ...]) -> str
 
 
 def _no_tier(reason: TierMissing) -> str:
+    if reason.tier == ISLAND:
+        return (
+            f"no tier {reason.tier!r}: no islands are known that lie in the network's levels, or "
+            "around them; the Fabric's status has what is known"
+        )
     if not reason.existing:
         return f"no tier {reason.tier!r}: of this network no levels are known"
     levels = _listed(reason.existing)

@@ -177,13 +177,14 @@ def _rails_short(cluster: Cluster, shape: Shape, limits: Limits) -> RailsShort |
 
 
 def _best_domain(cluster: Cluster, usable: Mask) -> tuple[str, str, int]:
-    finest = cluster.domains.finest
-    if finest == 0:
+    levels = [level for level in range(1, cluster.domains.finest + 1) if level != cluster.island]
+    if not levels:
         return "", "", int(np.count_nonzero(usable))
-    caps = cluster.domains.total(usable.astype(np.int64), finest)
+    nearest = levels[-1]
+    caps = cluster.domains.total(usable.astype(np.int64), nearest)
     best = int(np.argmax(caps))
-    node = cluster.nodes[cluster.domains.bounds[finest][best]]
-    return cluster.levels[finest - 1], _called(node, finest), int(caps[best])
+    node = cluster.nodes[cluster.domains.bounds[nearest][best]]
+    return cluster.levels[nearest - 1], _called(node, nearest), int(caps[best])
 
 
 def _called(node: Node, level: int) -> str:

@@ -65,7 +65,7 @@ class Line:
             return GangsAhead(need=job.num_nodes, pods=self._pods)
         self._effort += effort
         self._pods += job.num_nodes
-        placed = self._placed(job, allowed, limits)
+        placed = self._placed(job, self._rather(allowed, limits, job.num_nodes), limits)
         names = tuple(self._cluster.nodes[column].name for column in placed.nodes)
         if job.workload is not None and job.num_nodes > 1:
             self._traffic.add(Running(job.workload, job.ranks_per_node, names))
@@ -79,6 +79,16 @@ class Line:
             spans=self._cluster.domains.spans(np.sort(placed.nodes)),
             merits=placed.merits,
         )
+
+    def _rather(self, allowed: Mask, limits: Limits, count: int) -> Mask:
+        """The nodes on islands alone, where one of these is preferred and can hold the job."""
+        island = self._cluster.island
+        if limits.rather != island:
+            return allowed
+        within = replace(limits, within=max(limits.within, island), islands=True)
+        on_islands = self._cluster.meant(allowed, within)
+        held = placement.capacity(self._cluster.domains, on_islands, within) >= count
+        return on_islands if held else allowed
 
     def _placed(self, job: Job, allowed: Mask, limits: Limits) -> Placed:
         """The nodes that suit the job best, and which ranks each of them gets."""

@@ -21,7 +21,8 @@ Amounts = Mapping[str, int]
 UNKNOWN_DOMAIN = ""
 
 TIERS = ("nearest", "second", "third")
-"""What levels are called whatever their names, from the finest that nodes share outwards."""
+"""What levels are called whatever their names, from the finest that nodes share outwards; that of
+islands is none of them."""
 
 
 class Unavailable(StrEnum):
@@ -76,10 +77,10 @@ class Node:
     """One machine: where it stands, what it has, and what is taken.
 
     ``domains`` runs from the coarsest level of the snapshot to the finest, as long as its
-    ``levels``; UNKNOWN_DOMAIN where the node carries no label. ``used`` counts live pods and the
-    pods that committed plans still owe it. ``machine`` is the kind that the cost model knows it as;
-    empty if it knows none like it, and ``pace`` how fast it is beside most of that kind. ``rails``
-    are None where nobody knows of them.
+    ``levels``; UNKNOWN_DOMAIN where nobody says, and as ``islands`` has them where there are such.
+    ``used`` counts live pods and the pods that committed plans still owe it. ``machine`` is the
+    kind that the cost model knows it as; empty if it knows none like it, and ``pace`` how fast it
+    is beside most of that kind. ``rails`` are None where nobody knows of them.
     """
 
     name: str

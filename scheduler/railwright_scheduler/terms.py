@@ -28,6 +28,7 @@ def limits(terms: Terms, cluster: Cluster) -> Limits | TierMissing:
         rather=min(levels[terms.preferred], finest),
         segment=max(1, terms.segment),
         segment_level=min(levels[terms.segment_tier], finest),
+        islands=cluster.island in (levels[tier] for tier in _asked(terms)),
     )
     # Beyond the finest level of the tree every node is alone in its domain.
     if levels[terms.required] > finest or (
@@ -37,6 +38,12 @@ def limits(terms: Terms, cluster: Cluster) -> Limits | TierMissing:
     if terms.spread:
         return replace(asked, spread=terms.spread, spread_level=levels[terms.spread_tier])
     return asked
+
+
+def _asked(terms: Terms) -> tuple[str, ...]:
+    """The tiers of which nodes have to stand in a known domain, if it is that of islands."""
+    segment_tier = terms.segment_tier if terms.segment > 1 else ""
+    return terms.required, segment_tier, terms.spread_tier
 
 
 def alike(limits: Limits, cluster: Cluster) -> list[Limits]:
@@ -52,5 +59,7 @@ def _level(tier: str, cluster: Cluster) -> int | None:
         return 0
     if tier in cluster.levels:
         return cluster.levels.index(tier) + 1
-    level = cluster.domains.finest - TIERS.index(tier) if tier in TIERS else 0
-    return level if level > 0 else None
+    nearest_first = [
+        level for level in range(cluster.domains.finest, 0, -1) if level != cluster.island
+    ]
+    return dict(zip(TIERS, nearest_first, strict=False)).get(tier)

@@ -12,13 +12,16 @@ import numpy as np
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from railwright_scheduler import UNKNOWN_DOMAIN, Snapshot, Terms, decide
+from railwright_scheduler import UNKNOWN_DOMAIN, Node, Snapshot, Terms, decide, islands
 from railwright_scheduler.cluster import of
+from railwright_scheduler.islands import NO_ISLAND
 from railwright_scheduler.placement import choose
 from railwright_scheduler.placement.domains import Domains
 from railwright_scheduler.placement.limits import ANYWHERE, UNLIMITED, Limits, capacity
+from railwright_topology.accounts import ISLAND
 from railwright_topology.aligned import Astray, Rails
-from worlds import table
+from worlds import job, table
+from worlds.jobs import GPU
 from worlds.strategies import gangs
 
 
@@ -117,7 +120,7 @@ def test_aligned_rails_are_had_if_any_choice_of_nodes_has_them(
         for each in combinations(nodes, job.num_nodes)
         if all(node.rails is not None and not node.rails.astray for node in each)
         and len({node.rails for node in each}) == 1
-        and (not spread or _is_spread([node.domains for node in each], spread))
+        and (not spread or _is_spread(each, spread))
     ]
     note(f"{table(snapshot)}\n{[node.rails for node in nodes]}")
     assert bool(found) == bool(able)
@@ -126,10 +129,85 @@ def test_aligned_rails_are_had_if_any_choice_of_nodes_has_them(
         assert chosen in [{node.name for node in each} for each in able]
 
 
-def _is_spread(paths: list[tuple[str, ...]], most: int) -> bool:
-    """Whether no more than so many are in one domain of the finest level, which all are known."""
-    known = all(path[-1] != UNKNOWN_DOMAIN for path in paths)
+def _is_spread(nodes: Iterable[Node], most: int) -> bool:
+    """Whether no more than so many are in one domain of the finest level, which all are known. A
+    node of no known domain is alone there, and further in."""
+    paths = [
+        tuple((domain, domain == UNKNOWN_DOMAIN and node.name) for domain in node.domains)
+        for node in nodes
+    ]
+    known = all(path[-1][0] != UNKNOWN_DOMAIN for path in paths)
     return known and max(Counter(paths).values()) <= most
+
+
+@st.composite
+def islanders(draw: st.DrawFn) -> Snapshot:
+    """One gang that asks for islands, which are in racks or around some; some nodes are on none."""
+    inside = draw(st.booleans())
+    inner = [UNKNOWN_DOMAIN, "i0", "i1"] if inside else ["r0", "r1"]
+    outer = ["r0", "r1", UNKNOWN_DOMAIN] if inside else ["i0", "i1", UNKNOWN_DOMAIN]
+    paths = st.tuples(st.sampled_from(outer), st.sampled_from(inner))
+    levels = ("rack", ISLAND) if inside else (ISLAND, "rack")
+    known = paths.map(lambda path: islands.stood(levels, (path[0], path[1] and path[0] + path[1])))
+    domains = draw(st.lists(known, min_size=1, max_size=8))
+    count = draw(st.integers(1, len(domains)))
+    size = draw(st.sampled_from([each for each in (1, 2, 3) if count % each == 0]))
+    terms = draw(
+        st.sampled_from(
+            [
+                Terms(required=ISLAND),
+                Terms(segment=size, segment_tier=ISLAND),
+                Terms(spread=size, spread_tier=ISLAND),
+                Terms(segment=size, segment_tier=ISLAND, spread=2, spread_tier=ISLAND),
+                Terms(required="rack", segment=size, segment_tier=ISLAND),
+            ]
+        )
+    )
+    used = st.sampled_from([0, 0, 0, 8])
+    return Snapshot(
+        levels=levels,
+        nodes=tuple(
+            Node(f"n{at}", path, {GPU: 8}, {GPU: draw(used)}) for at, path in enumerate(domains)
+        ),
+        queues=("default",),
+        jobs=(job("gang", num_nodes=count, per_node={GPU: 8}, terms=terms),),
+    )
+
+
+@settings(deadline=None, max_examples=150)
+@given(islanders())
+def test_a_gang_that_asks_for_islands_has_them_if_any_choice_of_free_nodes_does(
+    snapshot: Snapshot,
+) -> None:
+    (asking,) = snapshot.jobs
+    rack, island = snapshot.levels.index("rack"), snapshot.levels.index(ISLAND)
+
+    def are_so(nodes: tuple[Node, ...]) -> bool:
+        terms, on = asking.terms, Counter(node.domains[island] for node in nodes)
+        if any(node.used[GPU] for node in nodes):
+            return False
+        if (terms.segment > 1 or terms.spread or terms.required == ISLAND) and NO_ISLAND in on:
+            return False
+        if terms.required == ISLAND and len(on) > 1:
+            return False
+        # Segments come out even, so islands of whole ones are enough.
+        if terms.segment > 1 and any(count % terms.segment for count in on.values()):
+            return False
+        if terms.spread and max(on.values()) > terms.spread:
+            return False
+        stands = {node.domains[: rack + 1] for node in nodes}
+        alone = len(nodes) > 1 and any(UNKNOWN_DOMAIN in node.domains[: rack + 1] for node in nodes)
+        return terms.required != "rack" or (len(stands) == 1 and not alone)
+
+    note(table(snapshot))
+    able = [
+        {node.name for node in each}
+        for each in combinations(snapshot.nodes, asking.num_nodes)
+        if are_so(each)
+    ]
+    (*found,) = decide(snapshot).admitted
+    assert bool(found) == bool(able)
+    assert not found or {*found[0].nodes} in able
 
 
 @given(gangs(nodes_max=9))

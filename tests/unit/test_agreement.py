@@ -7,7 +7,7 @@ import random
 import pytest
 
 from railwright_topology import agreement
-from railwright_topology.accounts import Account, Basis
+from railwright_topology.accounts import ISLAND, Account, Basis
 
 NODES = tuple(f"n{number:03d}" for number in range(64))
 
@@ -120,15 +120,54 @@ def test_a_domain_unheard_of_whose_name_another_has_is_told_apart() -> None:
     assert tier.domains == {"a": "r1", "b": "r1", "c": "labels r1", "d": "labels r1"}
 
 
-def test_islands_are_no_tier_and_their_conflicts_are_told() -> None:
+def test_islands_alone_are_the_one_tier_and_their_conflicts_are_told() -> None:
     one = Account("clique labels", Basis.TOLD, islands=grouped("nvl", 8))
     other = Account("plan", Basis.DECLARED, islands=grouped("island-", 8) | {"n009": "island-0"})
     found = agreement.of([one, other])
-    assert found.tiers == ()
+    assert found.tiers == (found.islands,)
     assert found.islands is not None
-    assert found.islands.source == "plan"
+    assert (found.islands.name, found.islands.source) == (ISLAND, "plan")
     (conflict,) = found.conflicts
-    assert (conflict.node, conflict.level, conflict.said) == ("n009", "islands", "nvl1")
+    assert (conflict.node, conflict.level, conflict.said) == ("n009", ISLAND, "nvl1")
+
+
+@pytest.mark.parametrize(
+    ("size", "place"), [(2, 0), (4, 0), (8, 1), (16, 1), (32, 2), (64, 3)], ids="{}".format
+)
+def test_islands_are_a_tier_as_near_as_they_can_be(size: int, place: int) -> None:
+    """In racks of 4 or equal to them, in leaves of 16 or spines of 32, and around all."""
+    islands = Account("nvl", Basis.TOLD, islands=grouped("nvl", size))
+    found = agreement.of([SEEN, islands])
+    assert [tier.name for tier in found.tiers].index(ISLAND) == place
+    assert found.tiers[place] == found.islands
+    assert (found.conflicts, found.unmatched) == ((), ())
+    assert lying(found)
+
+
+def test_an_island_that_reaches_into_another_rack_gives_way_where_few_do() -> None:
+    stray = Account("nvl", Basis.TOLD, islands=grouped("nvl", 4) | {"n003": "nvl5"})
+    found = agreement.of([SEEN, stray])
+    assert found.tiers[0].name == ISLAND
+    assert "n003" not in found.tiers[0].domains
+    (conflict,) = found.conflicts
+    assert agreement.told(conflict) == "nvl has it in nvl5; it stands in none of them, by cables"
+    assert lying(found)
+
+
+def test_islands_that_cross_racks_are_no_tier_and_that_is_told() -> None:
+    crossing = {node: f"nvl{at // 6}" for at, node in enumerate(NODES)}
+    found = agreement.of([SEEN, Account("nvl", Basis.TOLD, islands=crossing)])
+    assert ISLAND not in [tier.name for tier in found.tiers]
+    assert found.islands is not None
+    assert found.islands.domains == crossing
+    assert found.unmatched == (("nvl", ISLAND),)
+    assert found.conflicts == ()
+
+
+def test_no_sources_tier_is_called_what_islands_are() -> None:
+    plan = Account("plan", Basis.DECLARED, (grouped("r", 8),), names=(ISLAND,))
+    told = agreement.of([plan, Account("nvl", Basis.TOLD, islands=grouped("nvl", 4))])
+    assert [tier.name for tier in told.tiers] == [ISLAND, f"{ISLAND} (plan)"]
 
 
 def test_half_of_a_rack_is_not_the_rack() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from railwright_topology import fabric, networks
-from railwright_topology.accounts import Account, Basis
+from railwright_topology.accounts import ISLAND, Account, Basis
 from railwright_topology.fabric import UNKNOWN, Fabric, Told
+from railwright_topology.links import Links
 from railwright_topology.sources import labels
 from worlds.clos import Clos, wiring
 
@@ -60,6 +61,23 @@ def test_of_each_domain_it_is_known_how_many_of_its_nodes_can_send_out_of_it() -
         {"leaf-0-[0-3]-[0-1]": 4.0, "leaf-1-[0-3]-[0-1]": 4.0},
         {f"tor-{block}-{group}-[0-3]": 2.0 for block in range(2) for group in range(2)},
     )
+
+
+def test_as_many_leave_an_island_as_leave_what_lies_in_it() -> None:
+    around = Account("nvl", Basis.TOLD, islands={host: f"i{at // 8}" for at, host in _numbered()})
+    inside = Account("nvl", Basis.TOLD, islands={host: f"i{at // 2}" for at, host in _numbered()})
+    alone = fabric.of(HOSTS, [NETWORK])
+    for islands, at in ((around, 2), (inside, 3)):
+        found = fabric.of(HOSTS, [NETWORK, islands])
+        assert found.levels.index(ISLAND) == at
+        assert found.nearest == (3 if at == 2 else 2)
+        links = [*alone.links]
+        links.insert(at, Links(alone.links[at].oversubscription if at < 3 else 1.0))
+        assert found.links == tuple(links)
+
+
+def _numbered() -> list[tuple[int, str]]:
+    return [*enumerate(HOSTS)]
 
 
 def test_a_group_that_lost_a_cable_upwards_lets_out_less() -> None:

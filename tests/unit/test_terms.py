@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from railwright_scheduler import Terms, decide
-from railwright_scheduler.workload import Parallelism, Recipe, Transformer, Workload
+from railwright_scheduler.workload import Framework, Parallelism, Recipe, Transformer, Workload
+from railwright_topology.accounts import ISLAND
 from railwright_topology.links import Links
 from worlds import cluster, job, node, outcome, world
 
@@ -121,6 +122,114 @@ def test_who_is_behind_is_told_so_whatever_he_asks_for() -> None:
     table = f"{RACKS}\n job nodes gpu terms\n a 10 8 - \n b 5 8 required=block"
     found = outcome(decide(world(table.replace("n0    b0     r0    8", "n0  b0  r0  0/8"))))
     assert "b waits, BehindOthers: needs 5 nodes and 5 can take one now" in found
+
+
+ISLANDS = """
+    node  block  rack  island  gpu
+    n0    b0     r0    i0      8
+    n1    b0     r0    i0      8
+    n2    b0     r0    i1      8
+    n3    b0     r0    i1      8
+    n4    b0     r0    i1      8
+    n5    b0     r1    -       8
+    n6    b0     r1    -       8
+    n7    b0     r1    -       8
+    n8    b0     r1    -       8
+    n9    b1     r2    i2      8
+    nA    b1     r2    i2      8
+    nB    b1     r2    i3      8
+    nC    b1     r2    i3      8
+"""
+PODS = """
+    node  island  rack  gpu
+    n0    p0      r0    8
+    n1    p0      r0    8
+    n2    p0      r1    8
+    n3    p0      r1    8
+    n4    p1      r2    8
+    n5    p1      r2    8
+    n6    p1      r3    8
+    n7    -       r4    8
+    n8    -       r4    8
+    n9    -       r5    8
+    nA    -       r5    8
+    nB    -       r6    8
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "nodes", "where"),
+    [
+        ("required=island", 3, "n2 n3 n4"),
+        ("required=nearest", 4, "n5 n6 n7 n8"),
+        ("required=nearest,segment=2@island", 4, "n9 nA nB nC"),
+        ("required=second", 7, "n2 n3 n4 n5 n6 n7 n8"),
+        ("preferred=island", 3, "n2 n3 n4"),
+        ("preferred=island", 4, "n5 n6 n7 n8"),
+        ("segment=2@island", 8, "n0 n1 n2 n3 n9 nA nB nC"),
+        ("spread=1@island", 4, "n0 n2 n9 nB"),
+        ("spread=1@island,required=rack", 2, "n9 nB"),
+        ("-", 3, "n2 n3 n4"),
+    ],
+)
+def test_islands_inside_racks_are_a_tier(asked: str, nodes: int, where: str) -> None:
+    assert placed(asked, nodes, racks=ISLANDS).partition(", ")[0] == f"a starts on {where}"
+
+
+@pytest.mark.parametrize(
+    ("asked", "nodes", "where"),
+    [
+        ("required=island", 3, "n4 n5 n6"),
+        ("required=island", 4, "n0 n1 n2 n3"),
+        ("required=nearest", 2, "n7 n8"),
+        ("preferred=island", 5, "n7 n8 n9 nA nB"),
+        ("preferred=island", 4, "n0 n1 n2 n3"),
+        ("segment=3@island", 6, "n0 n2 n3 n4 n5 n6"),
+        ("spread=2@island", 4, "n0 n1 n4 n5"),
+    ],
+)
+def test_islands_around_racks_are_a_tier(asked: str, nodes: int, where: str) -> None:
+    assert placed(asked, nodes, racks=PODS).partition(", ")[0] == f"a starts on {where}"
+
+
+def test_nodes_on_no_island_do_not_count_where_one_is_asked_for() -> None:
+    assert placed("required=island", 4, racks=ISLANDS).endswith(
+        "all in one domain of island; at most 3 such nodes stand so: numNodes <= 3"
+    )
+    assert "at most 8 such nodes stand so" in placed("segment=2@island", 10, racks=ISLANDS)
+    assert "at most 4 such nodes stand so" in placed("spread=1@island", 5, racks=ISLANDS)
+    assert placed("required=nearest", 1, racks="node island gpu\n n0 i0 8\n n1 i0 8").startswith(
+        "a waits, TierNotFound: no tier 'nearest'"
+    )
+
+
+def test_ranks_that_send_the_most_share_islands_by_themselves() -> None:
+    """Stages first, so that replicas of a stage are apart in the network's order."""
+    nodes = tuple(node(f"n{at:02d}", "r0", f"i{at // 4}") for at in range(16))
+    model = Transformer(80, 8192, 64, 8, 128, 28_672, 128_256, gated=True)
+    recipe = Recipe(8192, 1, 256, framework=Framework.MEGATRON_PIPELINE_FIRST)
+    workload = Workload(model, Parallelism(tensor=8, pipeline=4, data=4), recipe)
+    asked = job("a", num_nodes=16, ranks_per_node=8, workload=workload)
+    (found,) = decide(cluster(*nodes, jobs=(asked,), levels=("rack", ISLAND))).admitted
+    assert found.merits is not None
+    assert [each.level for each in found.merits.crossing] == ["rack", ISLAND]
+    island = found.merits.crossing[-1]
+    assert 0 < island.placed < island.network_order / 2
+
+
+def test_where_no_islands_are_known_that_is_told() -> None:
+    assert placed("required=island", 2) == (
+        "a waits, TierNotFound: no tier 'island': no islands are known that lie in the network's "
+        "levels, or around them; the Fabric's status has what is known"
+    )
+
+
+def test_the_rack_that_has_the_most_is_told_and_no_island() -> None:
+    busy = ISLANDS.replace("nB    b1     r2    i3      8", "nB    b1     r2    i3    0/8")
+    table = f"{busy}\n job nodes gpu terms\n a 12 8 - \n b 13 8 -"
+    found = outcome(decide(world(table))).splitlines()
+    assert found[1].endswith("0 of 13 nodes can take one now; 13 busy")
+    assert "; best rack b0/r0 has 5; " in placed("-", 13, racks=busy)
 
 
 RAILS = """

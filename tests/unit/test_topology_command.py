@@ -25,18 +25,25 @@ domains:
     rack-[1-2]: gpu[01-08]
     rack-3: gpu[09-11],gpu13
 islands:
-  nvl-[1-2]: gpu[01-12]
+  nvl-[1-4]: gpu[01-08]
+  nvl-5: gpu09,gpu12
 """
 TREE = """\
 13 nodes
   row: 1 domain of 13 nodes (plan; 1 node by others)
   rack: 3 domains of 4 to 5 nodes (plan; 1 node by others)
-  2 islands of device links, 12 nodes (plan)
+  island: 5 domains of 2 nodes (plan)
 
 13 nodes gpu[01-13] in row-a
 ├─ 4 nodes gpu[01-04] in rack-1
+│  ├─ 2 nodes gpu[01-02] in nvl-1
+│  └─ 2 nodes gpu[03-04] in nvl-2
 ├─ 4 nodes gpu[05-08] in rack-2
+│  ├─ 2 nodes gpu[05-06] in nvl-3
+│  └─ 2 nodes gpu[07-08] in nvl-4
 └─ 5 nodes gpu[09-13] in rack-3
+   ├─ 2 nodes gpu[09,12] in nvl-5
+   └─ 3 nodes gpu[10-11,13] on no island
 
 nothing is amiss
 """
@@ -102,8 +109,8 @@ def test_a_picture_has_a_box_for_each_domain_and_a_cell_for_each_node(
     picture = ElementTree.fromstring(said(capsys, "plan.yaml", "-o", "svg"))
     boxes = [each for each in picture.iter(f"{SVG}rect") if each.get("class") == "box"]
     titles = {title.text for title in picture.iter(f"{SVG}title")}
-    # One node is on an island, and in no row.
-    assert len(boxes) == 1 + 2 + 3
+    # One node is said to be on an island alone, and stands in the rack of that island's other.
+    assert len(boxes) == 1 + 1 + 3 + 5
     assert titles == {f"gpu{number:02d}" for number in range(1, 14)}
 
 

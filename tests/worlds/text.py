@@ -31,6 +31,7 @@ from railwright_scheduler import (
     Toleration,
     Unavailable,
     code,
+    islands,
     sentence,
 )
 from railwright_topology.aligned import Astray, Rails
@@ -117,7 +118,7 @@ def _node(row: Row, levels: tuple[str, ...]) -> Node:
             used[resource] = allocatable[resource] - _amount(resource, free[0])
     return Node(
         name=row["node"],
-        domains=tuple(row.get(level, UNKNOWN_DOMAIN) for level in levels),
+        domains=islands.stood(levels, [row.get(level, UNKNOWN_DOMAIN) for level in levels]),
         allocatable=allocatable,
         used=used,
         labels=_labels(row.get("labels", "")),
@@ -194,7 +195,8 @@ def _toleration(text: str) -> Toleration:
 
 
 def _node_row(node: Node, levels: tuple[str, ...]) -> Row:
-    row = {"node": node.name, **dict(zip(levels, node.domains, strict=True))}
+    stands = zip(levels, node.domains, strict=True)
+    row = {"node": node.name, **{at: its for at, its in stands if islands.is_known(its)}}
     for resource, total in node.allocatable.items():
         text = _plain(resource, total)
         if resource in node.used:

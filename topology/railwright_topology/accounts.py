@@ -10,6 +10,9 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+ISLAND = "island"
+"""What the level of device links is called, whatever sources call it."""
+
 
 class Basis(enum.IntEnum):
     """How a source came to know, the most trusted last."""

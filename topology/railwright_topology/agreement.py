@@ -4,6 +4,9 @@ Sources name domains and count tiers in ways of their own, so their tiers are ma
 put together, in the same order outwards. The most trusted source counts, and the others where it
 knows nothing of a node. Where another says that a node stands with others than these, or apart from
 them, that is a conflict: it is told with both sides, and nothing is chosen silently.
+
+Islands of device links are a tier as well if they lie in the tiers, or these in them, but for a few
+nodes: in racks, or around some.
 """
 
 from __future__ import annotations
@@ -13,12 +16,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from railwright_topology import nesting
-from railwright_topology.accounts import Account
+from railwright_topology.accounts import ISLAND, Account
 from railwright_topology.nesting import Standing
 
 ALIKE = 0.7
 """From this likeness on two tiers are one, told by two, and what differs are mistakes. Racks and
 rail groups that have nothing to do with each other have none."""
+
+CROSSING = "islands are no tier: they lie in none of the network's, nor these in them"
+"""What is told where they are not."""
 
 ASTRAY = 0.1
 """So many nodes may stand outside of what the rest of their domain stands in; those are conflicts.
@@ -26,9 +32,6 @@ With more, a tier is none between its neighbours."""
 
 TIERS_MAX = 8
 """Beyond this many tiers, what nobody more trusted knows of is left unmatched."""
-
-ISLANDS = "islands"
-"""What the one level of device links is called."""
 
 Domains = Mapping[str, str]
 
@@ -60,8 +63,9 @@ class Tier:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """``tiers`` from the nearest outwards, each domain of one in one domain of the next;
-    ``unmatched`` are tiers of sources that are none of these, told as (source, tier's name)."""
+    """``tiers`` from the nearest outwards, each domain of one in one domain of the next; that of
+    ``islands``, if it is one of them, is called ISLAND, and no other is. ``unmatched`` are tiers of
+    sources that are none of these, told as (source, tier's name)."""
 
     tiers: tuple[Tier, ...]
     islands: Tier | None
@@ -75,10 +79,13 @@ def of(accounts: Iterable[Account]) -> Agreement:
     view = _View(tuple(account.source for account in heard))
     for trust, account in enumerate(heard):
         view.hear(account, trust)
+    view.place_islands()
     reasons = nesting.settle([held.standing for held in view.tiers])
     for held, its in zip(view.tiers, reasons, strict=True):
         held.reasons = its
-    levels = [*view.tiers, *([view.islands] if view.islands else [])]
+    levels = list(view.tiers)
+    if view.islands and view.islands not in levels:
+        levels.append(view.islands)
     return Agreement(
         tuple(view.tier(held) for held in view.tiers),
         view.tier(view.islands) if view.islands else None,
@@ -162,9 +169,14 @@ class _View:
             elif domains:
                 self.unmatched.append((account.source, account.name(its)))
         if account.islands and self.islands is None:
-            self.islands = _told_by(ISLANDS, trust, account.islands)
+            self.islands = _told_by(ISLAND, trust, account.islands)
         elif self.islands is not None:
             self.islands.hear(trust, account.source, account.islands)
+
+    def place_islands(self) -> None:
+        """Make them a tier once all others are, the nearest that they can be."""
+        if self.islands and not self._insert(self.islands, None, None):
+            self.unmatched.append((self._sources[self.islands.trust], ISLAND))
 
     def tier(self, held: _Held) -> Tier:
         """How a level came out."""
@@ -188,7 +200,7 @@ class _View:
 
     def _name(self, account: Account, tier: int) -> str:
         name = account.name(tier)
-        taken = {held.name for held in self.tiers}
+        taken = {ISLAND, *(held.name for held in self.tiers)}
         return f"{name} ({account.source})" if name in taken else name
 
     def _pairs(self, account: Account) -> dict[int, int]:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from railwright_topology import agreement, aligned, front_end, inside, networks
-from railwright_topology.accounts import Account
+from railwright_topology.accounts import ISLAND, Account
 from railwright_topology.agreement import Agreement
 from railwright_topology.aligned import Rails
 from railwright_topology.front_end import Nic
@@ -52,6 +52,12 @@ class Fabric:
     strangers: tuple[str, ...] = ()
     rails: Mapping[str, Rails] = field(default_factory=dict)
     paces: Mapping[str, Pace] = field(default_factory=dict)
+
+    @property
+    def nearest(self) -> int:
+        """The finest level of the network, which islands are none of; -1 if there is none."""
+        found = [level for level, name in enumerate(self.levels) if name != ISLAND]
+        return max(found, default=-1)
 
     def place(self, node: str) -> tuple[str, ...]:
         """The node's domain at each level; nowhere known if nobody says anything of it."""
@@ -192,8 +198,10 @@ def _links(
     nodes: Collection[str],
 ) -> tuple[Links, ...]:
     """Of each tier, the nearest first: by what the most trusted source says of each domain's own
-    links, and by the network with the most cables."""
-    tiers = [tier.domains for tier in agreed.tiers]
+    links, and by the network with the most cables. Islands have no cables of their own: as many
+    leave them as leave what lies in them."""
+    called = [tier.name for tier in agreed.tiers]
+    tiers = [tier.domains for tier in agreed.tiers if tier.name != ISLAND]
     leaving: list[dict[str, float]] = [{} for _ in tiers]
     for account in sorted(known, key=lambda each: (each.basis, each.capacity, each.source)):
         rooms = account.leaving
@@ -212,7 +220,11 @@ def _links(
             ratios[tier] = narrowing.get(its + 1, ratios[tier])
             summing[tier] |= _summing(tiers[tier], theirs[its], sums[its])
     never_less = itertools.accumulate(ratios, max)
-    return tuple(map(Links, never_less, leaving, summing))
+    links = [*map(Links, never_less, leaving, summing)]
+    if ISLAND in called:
+        at = called.index(ISLAND)
+        links.insert(at, Links(links[at - 1].oversubscription if at else 1.0))
+    return tuple(links)
 
 
 def _ratio(domains: Mapping[str, str], rooms: Mapping[str, float]) -> float:

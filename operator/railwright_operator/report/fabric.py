@@ -20,7 +20,7 @@ from railwright_operator.report import bounds
 from railwright_operator.slices import Slice
 from railwright_operator.watch.records import NodeRecord
 from railwright_topology import agreement, aligned, inside, outline, speeds
-from railwright_topology.accounts import Account
+from railwright_topology.accounts import ISLAND, Account
 from railwright_topology.agreement import Conflict
 from railwright_topology.fabric import UNKNOWN, Fabric
 from railwright_topology.networks import Network
@@ -68,9 +68,12 @@ async def problems(
 
 
 def _summary(fabric: Fabric) -> str:
-    """How many domains each level has, the coarsest first, and how many rails there are."""
-    counts = [len(fabric.sizes(fabric.places, level)) for level in range(len(fabric.levels))]
-    said = " > ".join(map(str, counts)) or "none"
+    """How many domains each level has, the coarsest first, and how many islands and rails there
+    are."""
+    sizes = ((name, fabric.sizes(fabric.places, at)) for at, name in enumerate(fabric.levels))
+    said = " > ".join(str(len(its)) for name, its in sizes if name != ISLAND) or "none"
+    if islands := fabric.agreement.islands:
+        said += f"; {len({*islands.domains.values()})} islands"
     rails = max((network.rails for network in fabric.networks), default=0)
     return f"{said}; {rails} rails" if rails else said
 
@@ -138,6 +141,8 @@ def _rails(fabric: Fabric) -> Status | None:
 def _source(fabric: Fabric, account: Account) -> Status:
     unused = [
         f"{tier} is not used: it fits between none of the tiers of more trusted sources"
+        if tier != ISLAND
+        else agreement.CROSSING
         for source, tier in fabric.agreement.unmatched
         if source == account.source
     ]
@@ -216,7 +221,7 @@ def _of_insides(fabric: Fabric) -> Iterator[Status]:
 def _of_node(node: NodeRecord, fabric: Fabric) -> Iterator[Status]:
     """Levels that this node stands in no known domain of, and amounts that are none."""
     for level, domain in zip(fabric.levels, fabric.place(node.name), strict=True):
-        if domain == UNKNOWN:
+        if domain == UNKNOWN and level != ISLAND:
             what = "no source says which domain of this level the node stands in"
             if level in node.labels and not node.labels[level]:
                 what = f"the label is empty: {what}"

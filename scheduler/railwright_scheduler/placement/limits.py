@@ -26,7 +26,7 @@ class Limits:
     """All pods stand in one domain of level ``within``, and of level ``rather`` if one has room.
     Of each ``segment`` of node ranks all stand in one domain of ``segment_level``; no domain of
     ``spread_level`` has more than ``spread`` of them. All have ``rails`` adapters on rails that all
-    lead where they should; 0 does not ask for that."""
+    lead where they should; 0 does not ask for that. ``islands`` takes only nodes on islands."""
 
     within: int = 0
     rather: int = 0
@@ -35,6 +35,7 @@ class Limits:
     spread: int = UNLIMITED
     spread_level: int = 0
     rails: int = 0
+    islands: bool = False
 
     def grain(self, level: int) -> int:
         """What the pods of each domain of a level are a multiple of."""
