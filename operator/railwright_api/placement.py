@@ -68,6 +68,11 @@ class RankMapping(Part):
     communication: Literal["derived", "measured"] = "derived"
     """Whether what ranks send each other follows from what the job says of itself, or was seen in
     a pre-run."""
+    other_devices: Annotated[
+        tuple[Annotated[str, Field(max_length=64)], ...], Field(max_length=MACHINES_MAX)
+    ] = ()
+    """Kinds of these nodes' devices that the job's profile was not taken on: for them it is left
+    aside until the job has one that was."""
     moved: Count = 0
     """Number of node ranks that are on other nodes than in the attempt before."""
 

@@ -315,6 +315,8 @@ class TrainingJobStatus(Part):
     profile: Annotated[str, Field(max_length=PROFILE_LENGTH_MAX)] | None = None
     """What ranks recorded of each other in some steps; the job is laid out by it while it is of the
     job's parallelism, and workload has no profile of its own."""
+    profile_aside: Sentence | None = None
+    """Why the job's profile does not count on the nodes of the live attempt; none if it does."""
     last_end: LastEnd | None = None
     """How the last attempt that ended, ended."""
     started_at: Time | None = None

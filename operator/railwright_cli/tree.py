@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from railwright_topology import agreement, aligned, inside, outline, speeds
+from railwright_topology import agreement, inside, outline, speeds
 from railwright_topology.accounts import ISLAND
 from railwright_topology.fabric import UNKNOWN, Fabric, short
 from railwright_topology.folding import fold
@@ -52,7 +52,7 @@ def rails(fabric: Fabric) -> Iterator[str]:
     alike: dict[str, list[str]] = {}
     for node, its in fabric.rails.items():
         for each in its.astray:
-            alike.setdefault(aligned.told(each), []).append(node)
+            alike.setdefault(each.told, []).append(node)
     return (f"{fold(nodes)}: {said}" for said, nodes in alike.items())
 
 

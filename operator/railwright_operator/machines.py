@@ -69,6 +69,11 @@ class Machines:
             self._racks[nodes] = len(stood_in) or None
         return self._racks[nodes]
 
+    def devices(self, nodes: tuple[str, ...]) -> frozenset[str]:
+        """The kinds of devices that these nodes have, as their labels say."""
+        records = (self.by_name[name] for name in nodes if name in self.by_name)
+        return frozenset(machines.device(record.labels) for record in records)
+
     def _place(self, name: str) -> tuple[str, ...]:
         """Where a node stands, as decisions have it."""
         if name not in self._stood:
@@ -104,6 +109,7 @@ def _node(record: NodeRecord, used: Amounts, place: tuple[str, ...]) -> Node:
         taints=tuple(taint for taint in record.taints if not _is_of_a_condition(taint)),
         unavailable=unavailable,
         machine=machines.known(record.labels),
+        device=machines.device(record.labels),
     )
 
 

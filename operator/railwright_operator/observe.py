@@ -122,6 +122,11 @@ class Observer:
         """How many known domains of the finest level these nodes stand in."""
         return self._machines.racks(nodes)
 
+    def unprofiled(self, known: Known, nodes: tuple[str, ...]) -> tuple[str, ...]:
+        """The kinds of these nodes' devices that the job's profile was not taken on."""
+        profile = known.workload.profile if known.workload is not None else None
+        return profile.lacks(self._machines.devices(nodes)) if profile is not None else ()
+
     def follow(self, plan: Turn) -> None:
         """Let launchers of live attempts speak, stop those of revoked ones, forget the others'."""
         in_flight = {entry.key for entry in plan.ledger.entries}

@@ -19,6 +19,11 @@ _BY_PRODUCT: Mapping[str, str] = MappingProxyType(
 )
 
 
+def device(labels: Mapping[str, str]) -> str:
+    """The kind of its devices as its labels have it; empty if they do not say."""
+    return labels.get(PRODUCT, "")
+
+
 def known(labels: Mapping[str, str]) -> str:
     """Its name in the cost model; empty if that knows none like it."""
-    return _BY_PRODUCT.get(labels.get(PRODUCT, ""), "")
+    return _BY_PRODUCT.get(device(labels), "")

@@ -12,7 +12,7 @@ def profile(data: bytes, *, ranks_max: int = recorded.RANKS_MAX) -> Profile:
     said = recorded.profile(data)
     if said.ranks > ranks_max:
         raise ValueError(f"the profile is of {said.ranks} ranks, expected at most {ranks_max}")
-    return Profile(said.ranks, said.steps, tuple(map(_kind, said.kinds)))
+    return Profile(said.ranks, said.steps, tuple(map(_kind, said.kinds)), said.devices)
 
 
 def _kind(said: recorded.Kind) -> Kind:

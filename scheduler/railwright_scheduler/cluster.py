@@ -71,6 +71,10 @@ class Cluster:
         """The level of islands in the tree, if there is one; else -1."""
         return self.levels.index(ISLAND) + 1 if ISLAND in self.levels else -1
 
+    def devices(self, nodes: Ints) -> frozenset[str]:
+        """The kinds of devices that these nodes (columns) have."""
+        return frozenset(self.nodes[column].device for column in nodes.tolist())
+
     def meant(self, nodes: Mask, limits: Limits) -> Mask:
         """Those of these nodes that may count: none of no known domain where they must be apart,
         none on no island where islands are asked for, nor one of other rails than are."""

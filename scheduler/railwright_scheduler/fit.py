@@ -171,7 +171,7 @@ def _rails_short(cluster: Cluster, shape: Shape, limits: Limits) -> RailsShort |
     told = [cluster.nodes[column].rails for column in np.flatnonzero(shape.candidates)]
     known = [rails for rails in told if rails is not None]
     counts = collections.Counter(
-        rail for rails in known for rail in {each.rail for each in rails.astray}
+        rail for rails in known for rail in dict.fromkeys(each.rail for each in rails.astray)
     )
     return RailsShort(tuple(sorted(counts.items())), len(told) - len(known))
 

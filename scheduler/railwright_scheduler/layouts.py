@@ -78,6 +78,7 @@ def question(job: Job, cluster: Cluster, nodes: Ints, *, budget: int, uses: Uses
 
 def unshared(workload: Workload, ranks_per_node: int, cluster: Cluster, nodes: Ints) -> Question:
     """The same where nobody else sends, and nothing is searched for."""
+    workload = measured.held(workload, cluster.devices(nodes))
     its = [cluster.nodes[column] for column in nodes.tolist()]
     found = {(node.machine, node.pace) for node in its}
     kinds = sorted(found, key=lambda kind: (kind[0], astuple(kind[1])))

@@ -35,9 +35,11 @@ class Crossing:
 class Merits:
     """``crossing`` has the coarsest level first. Nothing is ``predicted`` for machines that the
     cost model does not know. Of the attempt before, ``moved`` node ranks are on other nodes. What
-    ranks send each other was ``measured``, or else derived."""
+    ranks send each other was ``measured``, or else derived: it may have been measured on none of
+    these ``other_devices``."""
 
     crossing: tuple[Crossing, ...]
     predicted: Predicted | None = None
     moved: int = 0
     measured: bool = False
+    other_devices: tuple[str, ...] = ()

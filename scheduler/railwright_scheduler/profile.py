@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -43,8 +44,23 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What was recorded of so many ``ranks`` in so many ``steps``."""
+    """What was recorded of so many ``ranks`` in so many ``steps``, on these kinds of ``devices``;
+    these are empty where nobody knows."""
 
     ranks: int
     steps: int
     kinds: tuple[Kind, ...]
+    devices: tuple[str, ...] = ()
+
+    def lacks(self, devices: Iterable[str]) -> tuple[str, ...]:
+        """Those of these kinds, as nodes are labelled, that it was not taken on, sorted; an empty
+        one is not known."""
+        known = {_plain(device) for device in self.devices}
+        if not known:
+            return ()
+        return tuple(sorted(each for each in {*devices} if each and _plain(each) not in known))
+
+
+def _plain(device: str) -> str:
+    """Its letters and digits: labels have dashes for spaces, and say that a device is shared."""
+    return "".join(filter(str.isalnum, device.lower())).removesuffix("shared")

@@ -87,8 +87,9 @@ def placed(job: Job, cluster: Cluster, choices: Iterable[Ints], *, uses: Uses = 
     told = tuple(Crossing(level, *sizes) for level, sizes in crossing)
     order = np.array(found.order)
     moved = int(np.count_nonzero(order != np.array(asked.before or found.order)))
-    measured = job.workload.profile is not None
-    return Placed(best[order], Merits(told, found.predicted, moved, measured))
+    profile, measured = job.workload.profile, asked.workload.profile is not None
+    unlike = profile.lacks(cluster.devices(best)) if profile is not None else ()
+    return Placed(best[order], Merits(told, found.predicted, moved, measured, unlike))
 
 
 def portions(job: Job, spanned: int) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from railwright_scheduler.workload import Workload
-from railwright_topology.aligned import Rails
+from railwright_topology.astray import Rails
 from railwright_topology.links import Links
 from railwright_topology.pace import EVEN, Pace
 
@@ -80,7 +80,8 @@ class Node:
     ``levels``; UNKNOWN_DOMAIN where nobody says, and as ``islands`` has them where there are such.
     ``used`` counts live pods and the pods that committed plans still owe it. ``machine`` is the
     kind that the cost model knows it as; empty if it knows none like it, and ``pace`` how fast it
-    is beside most of that kind. ``rails`` are None where nobody knows of them.
+    is beside most of that kind. ``rails`` are None where nobody knows of them, and ``device``, the
+    kind of its devices, is empty then.
     """
 
     name: str
@@ -93,6 +94,7 @@ class Node:
     machine: str = ""
     pace: Pace = EVEN
     rails: Rails | None = None
+    device: str = ""
 
 
 NO_TERMS = Terms()

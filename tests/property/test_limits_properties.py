@@ -19,7 +19,7 @@ from railwright_scheduler.placement import choose
 from railwright_scheduler.placement.domains import Domains
 from railwright_scheduler.placement.limits import ANYWHERE, UNLIMITED, Limits, capacity
 from railwright_topology.accounts import ISLAND
-from railwright_topology.aligned import Astray, Rails
+from railwright_topology.astray import Astray, Rails
 from worlds import job, table
 from worlds.jobs import GPU
 from worlds.strategies import gangs

@@ -89,6 +89,7 @@ def tellings(draw: st.DrawFn) -> Told:
         now=NOW,
         num_nodes=draw(st.integers(1, wire.NODES_MAX)),
         racks=draw(st.none() | st.integers(0, 99)),
+        unprofiled=draw(st.lists(TEXT, max_size=2).map(tuple)),
         wait=draw(st.none() | st.builds(QueueMissing, TEXT, NODES)),
         assessment=draw(st.sampled_from([None, Ongoing(suspects)])),
         session=draw(st.none() | SESSIONS),

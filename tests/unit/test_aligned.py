@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from railwright_topology import aligned, fabric, layers, networks
 from railwright_topology.accounts import Basis
-from railwright_topology.aligned import Rails
+from railwright_topology.astray import Rails
 from railwright_topology.pace import Pace
 from railwright_topology.parts import Kind, Look, Looks, Part, Role
 from worlds.clos import Cable, Clos, wiring
@@ -54,7 +54,9 @@ def test_all_rails_of_a_sound_fabric_lead_where_they_should() -> None:
 def test_a_rail_astray_is_told_with_its_adapter_and_why(plug: tuple[int, str], why: str) -> None:
     found = led(replugged("node-0003", plug))
     assert astray(found) == {"node-0003": [1]}
-    assert [*map(aligned.told, found["node-0003"].astray)] == [f"rail 1 is astray at mlx5_1: {why}"]
+    assert [each.told for each in found["node-0003"].astray] == [
+        f"rail 1 is astray at mlx5_1: {why}"
+    ]
     assert found["node-0003"].share == 0.75
 
 
@@ -138,7 +140,7 @@ def inner(odd: dict[str, Iterable[tuple[str, bool | None]]], count: int = 12) ->
 def test_a_cable_that_is_down_and_an_adapter_that_is_not_there_are_astray() -> None:
     found = inner({"a": [*ALL_UP[:2], ("mlx5_2", False), ALL_UP[3]], "b": [ALL_UP[0], *ALL_UP[2:]]})
     assert astray(found) == {"a": [2], "b": [1]}
-    assert [aligned.told(each) for node in "ab" for each in found[node].astray] == [
+    assert [each.told for node in "ab" for each in found[node].astray] == [
         "rail 2 is astray at mlx5_2: its cable is down",
         "rail 1 is astray at mlx5_1: it is not there, and on a rail in others of the node's kind",
     ]

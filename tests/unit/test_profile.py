@@ -59,6 +59,20 @@ def test_groups_of_a_kind_stand_once_with_the_most_that_any_of_them_sends() -> N
     assert profile.profile(profile.encoded(found)) == found
 
 
+def test_the_kinds_of_devices_that_ranks_trained_on_are_kept() -> None:
+    kinds = ["B", "A", "B", ""]
+    found = profile.merged(
+        replace(part(rank, together(0, 1, 2, 3)), device=kind) for rank, kind in enumerate(kinds)
+    )
+    assert found.devices == ("A", "B")
+    assert profile.profile(profile.encoded(found)) == found
+    many = [f"kind {rank:02}" for rank in range(16)] + ["often"] * 16
+    parts = (replace(part(rank, ranks=32), device=kind) for rank, kind in enumerate(many))
+    most = profile.merged(parts).devices
+    assert (len(most), most[-1]) == (profile.DEVICES_MAX, "often")
+    assert profile.merged(part(rank) for rank in range(4)).devices == ()
+
+
 def test_who_send_to_each_other_are_a_group_in_whichever_group_they_do_it() -> None:
     everyone = range(6)
     sends = {0: [2], 2: [0, 4], 4: [2], 1: [3], 3: [1, 5], 5: [3]}

@@ -105,6 +105,25 @@ def test_what_was_seen_decides_where_ranks_stand_and_is_said_to() -> None:
     assert not merits(admitted(derived, racks(4, 4))).measured
 
 
+def test_what_was_seen_on_other_devices_is_left_aside_and_they_are_named() -> None:
+    derived = gang(FOUR_BY_TWO)
+    assert derived.workload is not None
+    taken = replace(profiles.profile(derived.workload), devices=("NVIDIA A100-SXM4-80GB",))
+    seen = replace(derived, workload=replace(derived.workload, profile=with_large_sends(taken)))
+    nodes = racks(4, 4)
+    for labelled, unlike in (
+        ("NVIDIA-A100-SXM4-80GB", ()),
+        ("NVIDIA-A100-SXM4-80GB-SHARED", ()),
+        ("", ()),
+        ("NVIDIA-H100-80GB-HBM3", ("NVIDIA-H100-80GB-HBM3",)),
+    ):
+        found = admitted(seen, tuple(replace(each, device=labelled) for each in nodes))
+        assert merits(found).other_devices == unlike
+        assert merits(found).measured is not bool(unlike)
+        if unlike:
+            assert found.nodes == admitted(derived, nodes).nodes
+
+
 def with_large_sends(seen: Profile) -> Profile:
     kinds = tuple(
         replace(

@@ -125,6 +125,14 @@ def test_what_was_recorded_outlives_its_attempt() -> None:
     assert "profile" not in status.render(told(STARTING, session=session()))
 
 
+def test_a_profile_that_is_left_aside_is_told_with_the_devices() -> None:
+    record = JobRecord(phase=Phase.RUNNING, attempt=1, nodes=("n0", "n1"))
+    assert "profileAside" not in status.render(told(record))
+    assert status.render(told(record, unprofiled=("GPU-A", "GPU-B")))["profileAside"] == (
+        "it was taken on other devices than GPU-A, GPU-B, which its nodes have"
+    )
+
+
 def test_a_wait_is_told_in_the_schedulers_words() -> None:
     wait = QueueMissing("team", ("default",))
     rendered = status.render(told(JobRecord(), wait=wait))

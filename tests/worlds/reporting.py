@@ -126,6 +126,9 @@ class Seen:
     def racks(self, nodes: tuple[str, ...]) -> int | None:
         return 1 if nodes else None
 
+    def unprofiled(self, known: Known, nodes: tuple[str, ...]) -> tuple[()]:
+        return ()
+
     def ranks(self, uid: str) -> tuple[()]:
         return ()
 

@@ -34,7 +34,7 @@ from railwright_scheduler import (
     islands,
     sentence,
 )
-from railwright_topology.aligned import Astray, Rails
+from railwright_topology.astray import Astray, Rails
 
 _SHORT = {"gpu": "nvidia.com/gpu"}
 _LONG = {long: short for short, long in _SHORT.items()}

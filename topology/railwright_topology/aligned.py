@@ -12,33 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from railwright_topology import plugs
+from railwright_topology.astray import Astray, Rails
 from railwright_topology.layers import Layers
 from railwright_topology.parts import Part
 from railwright_topology.plugs import Kind, natural
 from railwright_topology.wiring import Uplink, Wiring
-
-
-@dataclass(frozen=True, slots=True)
-class Astray:
-    """A rail that does not lead where it should, by which adapter, and why in words."""
-
-    rail: int
-    adapter: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Rails:
-    """Of a node: how many adapters those of its kind have on rails, and what of its own is astray,
-    by rail."""
-
-    adapters: int
-    astray: tuple[Astray, ...] = ()
-
-    @property
-    def share(self) -> float:
-        """Of the adapters those that lead where they should."""
-        return max(0.0, 1.0 - len(self.astray) / self.adapters)
 
 
 def by_cables(wiring: Wiring, layers: Layers) -> dict[str, Rails]:
@@ -156,8 +134,3 @@ def together(cables: Rails | None, adapters: Rails | None) -> Rails | None:
     known = {each.rail for each in cables.astray}
     more = tuple(each for each in adapters.astray if each.rail not in known)
     return Rails(cables.adapters, tuple(sorted((*cables.astray, *more), key=_order)))
-
-
-def told(astray: Astray) -> str:
-    """It in words."""
-    return f"rail {astray.rail} is astray at {astray.adapter}: {astray.why}"

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from railwright_topology import agreement, aligned, front_end, inside, networks
 from railwright_topology.accounts import ISLAND, Account
 from railwright_topology.agreement import Agreement
-from railwright_topology.aligned import Rails
+from railwright_topology.astray import Rails
 from railwright_topology.front_end import Nic
 from railwright_topology.inside import Inside
 from railwright_topology.links import Links

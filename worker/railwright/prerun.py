@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from railwright import environment, profile, strides
+from railwright import environment, profile, strides, wire
 from railwright.profile import Calls, Operation, Recorded
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
 SKIPPED_STEPS = 2
+
+CPU = "cpu"
 
 HOOK = 0x7261696C
 """Hooks of a process group are told apart by number; others count from 0 on."""
@@ -207,6 +209,7 @@ class _Recording:
             step_s=took_s / steps,
             compute_s=computed_s / steps if self._on_cpu else None,
             calls=calls,
+            device=_device(),
         )
         data = profile.encoded(part)
         profile.recorded(data)
@@ -236,6 +239,24 @@ def _groups() -> dict[ProcessGroup, list[int]]:
         for group, ranks in known.items()
         if isinstance(group, dist.ProcessGroup)
     }
+
+
+def _device() -> str:
+    """What this rank trains on, as torch calls it. A driver that nothing was asked of yet is left
+    alone: then it is the processor."""
+    import torch
+
+    kind = torch.accelerator.current_accelerator()
+    if kind is None:
+        return CPU
+    driver = torch.get_device_module(kind)
+    if not getattr(driver, "is_initialized", lambda: True)():
+        return CPU
+    try:
+        name = str(driver.get_device_name())
+    except (AttributeError, RuntimeError):
+        return ""
+    return wire.fitted(name, profile.DEVICE_BYTES_MAX)
 
 
 def _is_on_cpu(tensors: Iterable[torch.Tensor]) -> bool:

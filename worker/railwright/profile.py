@@ -31,6 +31,8 @@ KINDS_MAX = 64
 TRAFFIC_MAX = 256
 GROUPS_A_RANK = 8
 SHOWN_MAX = 8
+DEVICES_MAX = 8
+DEVICE_BYTES_MAX = 64
 
 ELEMENT = re.compile("[a-z0-9_]{1,32}")
 
@@ -39,6 +41,8 @@ Steps = Annotated[int, wire.Between(1, STEPS_MAX)]
 World = Annotated[int, wire.Between(1, RANKS_MAX)]
 Count = Annotated[int, wire.Between(1, wire.STEP_MAX)]
 Bytes = Annotated[int, wire.Between(0, 2**63 - 1)]
+Device = Annotated[str, wire.AtMost(DEVICE_BYTES_MAX)]
+"""What torch calls a kind of device, such as NVIDIA H100 80GB HBM3."""
 
 
 class Operation(StrEnum):
@@ -83,6 +87,7 @@ class Calls:
 @dataclass(frozen=True, slots=True)
 class Recorded:
     """One rank's part. ``compute_s`` is what its processor computed, where that is the CPU.
+    ``device`` is what it trained on; empty where that cannot be known.
 
     Raises WireError for ranks that there are not.
     """
@@ -93,6 +98,7 @@ class Recorded:
     step_s: float
     compute_s: float | None
     calls: Annotated[tuple[Calls, ...], wire.AtMost(CALLS_MAX)]
+    device: Device = ""
     version: Version = VERSION
 
     def __post_init__(self) -> None:
@@ -138,7 +144,8 @@ class Profile:
     """A job's communication, as recorded on so many ``ranks``.
 
     ``step_s`` is the mean of all steps and ranks; ``compute_s`` that of the rank that computed
-    the longest, None where nothing is known of it. Raises WireError for ranks that there are not.
+    the longest, None where nothing is known of it. ``devices`` are the kinds that ranks trained on,
+    the most frequent ones if there are more. Raises WireError for ranks that there are not.
     """
 
     ranks: World
@@ -146,6 +153,7 @@ class Profile:
     step_s: float
     compute_s: float | None
     kinds: Annotated[tuple[Kind, ...], wire.AtMost(KINDS_MAX)]
+    devices: Annotated[tuple[Device, ...], wire.AtMost(DEVICES_MAX)] = ()
     version: Version = VERSION
 
     def __post_init__(self) -> None:
@@ -193,12 +201,14 @@ def merged(parts: Iterable[Recorded]) -> Profile:
     found = sorted(parts, key=lambda part: part.rank)
     _demand_one_recording(found)
     computed = [part.compute_s for part in found if part.compute_s is not None]
+    devices = Counter(sorted(part.device for part in found if part.device))
     whole = Profile(
         ranks=found[0].ranks,
         steps=found[0].steps,
         step_s=sum(part.step_s for part in found) / len(found),
         compute_s=max(computed) if len(computed) == len(found) else None,
         kinds=tuple(_kinds([*_collectives(found), *_sends(found)])),
+        devices=tuple(sorted(device for device, _ in devices.most_common(DEVICES_MAX))),
     )
     return profile(encoded(whole))
 

@@ -19,7 +19,7 @@ from railwright_operator.discovery import FileRead, Found
 from railwright_operator.report import bounds
 from railwright_operator.slices import Slice
 from railwright_operator.watch.records import NodeRecord
-from railwright_topology import agreement, aligned, inside, outline, speeds
+from railwright_topology import agreement, inside, outline, speeds
 from railwright_topology.accounts import ISLAND, Account
 from railwright_topology.agreement import Conflict
 from railwright_topology.fabric import UNKNOWN, Fabric
@@ -126,15 +126,15 @@ def _network(network: Network) -> Status:
 def _rails(fabric: Fabric) -> Status | None:
     if not fabric.rails:
         return None
-    astray = [
-        {"node": node, "rail": each.rail, "message": bounds.sentence(aligned.told(each))}
+    found = [
+        {"node": node, "rail": each.rail, "message": bounds.sentence(each.told)}
         for node, rails in fabric.rails.items()
         for each in rails.astray
     ]
     return {
         "nodes": len(fabric.rails),
         "aligned": sum(not rails.astray for rails in fabric.rails.values()),
-        "astray": astray[:FAULTS_MAX],
+        "astray": found[:FAULTS_MAX],
     }
 
 

@@ -227,6 +227,7 @@ class Reporter:
             now=now.isoformat(timespec="seconds").replace("+00:00", "Z"),
             num_nodes=known.job.spec.num_nodes,
             racks=self._observer.racks(record.nodes),
+            unprofiled=self._observer.unprofiled(known, record.nodes),
             wait=plan.waits.get(known.uid),
             assessment=verdict if isinstance(verdict, Ongoing) else None,
             session=view,

@@ -40,6 +40,7 @@ Status = dict[str, Any]
 class Told:
     """One job after a turn: ``now`` is the time to write, RFC 3339; ``before`` the status held.
 
+    ``unprofiled`` are the kinds of its nodes' devices that its profile was not taken on.
     ``unreadable`` is why the job's newest version cannot be read; its record is then the last that
     could. Two that differ in nothing but ``now`` are equal: one has nothing to add to the other.
     """
@@ -50,6 +51,7 @@ class Told:
     now: str = field(compare=False)
     num_nodes: int
     racks: int | None = None
+    unprofiled: tuple[str, ...] = ()
     wait: Reason | None = None
     assessment: Ongoing | None = None
     session: SessionView | None = None
@@ -79,6 +81,7 @@ def render(told: Told) -> Status:
         "progress": _progress(told),
         "checkpoints": [{"attempt": p.attempt, "step": p.step} for p in _newest(record)],
         "profile": _profile(told),
+        "profileAside": _profile_aside(told),
         "lastEnd": _last_end(told),
         "startedAt": told.before.get("startedAt")
         or (told.now if record.phase is Phase.RUNNING else None),
@@ -93,6 +96,13 @@ def _profile(told: Told) -> str | None:
     """The newest that any attempt recorded."""
     newest = told.session.profile if told.session is not None else ""
     return newest or told.before.get("profile")
+
+
+def _profile_aside(told: Told) -> str | None:
+    if not told.unprofiled:
+        return None
+    devices = ", ".join(told.unprofiled)
+    return bounds.sentence(f"it was taken on other devices than {devices}, which its nodes have")
 
 
 def unreadable(before: Mapping[str, Any], *, generation: int, why: str) -> Status:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from railwright_api.placement import MACHINES_MAX
 from railwright_scheduler.merits import Crossing, Merits, Predicted
 
 _MICRO = 1_000_000
@@ -28,6 +29,8 @@ def render(merits: Merits) -> dict[str, Any]:
             for each in merits.crossing
         ],
     }
+    if merits.other_devices:
+        fields["otherDevices"] = list(merits.other_devices[:MACHINES_MAX])
     if (predicted := merits.predicted) is not None:
         fields["predicted"] = {
             "machines": list(predicted.machines),
@@ -52,4 +55,5 @@ def parse(found: Mapping[str, Any]) -> Merits:
         *(round(told[field] * _MICRO) for field in _SECONDS),
     )
     measured = found.get("communication") == _MEASURED
-    return Merits(crossing, predicted, found.get("moved", 0), measured)
+    others = tuple(found.get("otherDevices", ()))
+    return Merits(crossing, predicted, found.get("moved", 0), measured, others)

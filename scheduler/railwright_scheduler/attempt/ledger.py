@@ -69,7 +69,11 @@ class Entry:
         size = ENTRY_SIZE + sum(len(text.encode()) + TEXT_SIZE for text in texts)
         if self.merits is not None:
             size += ENTRY_SIZE + sum(
-                ENTRY_SIZE + len(each.level.encode()) for each in self.merits.crossing
+                ENTRY_SIZE + len(text.encode())
+                for text in (
+                    *(each.level for each in self.merits.crossing),
+                    *self.merits.other_devices,
+                )
             )
         if self.cause is None:
             return size

@@ -44,6 +44,14 @@ class UnfitError(ValueError):
     """A profile that cannot stand for a job, and why."""
 
 
+def held(workload: Workload, devices: Iterable[str]) -> Workload:
+    """The same on these kinds of devices: without its profile if that was taken on others."""
+    profile = workload.profile
+    if profile is None or not profile.lacks(devices):
+        return workload
+    return replace(workload, profile=None)
+
+
 @dataclass(frozen=True, slots=True)
 class _Place:
     """Ranks that differ along ``axes`` of a grid: of the pre-run's, ``then``, and the job's."""

@@ -1,0 +1,33 @@
+"""The rails of one node, and those that do not lead where they should, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Astray:
+    """A rail that does not lead where it should, by which adapter, and why in words."""
+
+    rail: int
+    adapter: str
+    why: str
+
+    @property
+    def told(self) -> str:
+        """It in words."""
+        return f"rail {self.rail} is astray at {self.adapter}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rails:
+    """Of a node: how many adapters those of its kind have on rails, and what of its own is astray,
+    by rail."""
+
+    adapters: int
+    astray: tuple[Astray, ...] = ()
+
+    @property
+    def share(self) -> float:
+        """Of the adapters those that lead where they should."""
+        return max(0.0, 1.0 - len(self.astray) / self.adapters)
