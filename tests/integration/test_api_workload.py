@@ -129,6 +129,10 @@ def test_segments_come_out_even(admin: ApiClient) -> None:
     assert accept(admin, manifests.job(spec={"numNodes": 6, "topology": topology}))
 
 
+def test_rails_can_be_asked_to_be_aligned(admin: ApiClient) -> None:
+    assert accept(admin, manifests.job(spec={"topology": {"rails": "Aligned"}}))
+
+
 @pytest.mark.parametrize(
     "topology",
     [
@@ -136,6 +140,7 @@ def test_segments_come_out_even(admin: ApiClient) -> None:
         {"spread": {"tier": "nearest"}},
         {"spread": {"tier": "nearest", "nodes": 0}},
         {"segment": {"nodes": 2}},
+        {"rails": "aligned"},
     ],
 )
 def test_half_a_wish_is_refused(admin: ApiClient, topology: Json) -> None:

@@ -209,6 +209,43 @@ def test_cables_show_rails_and_faults_and_come_compressed(ground: Site, bare: Fl
     assert network["adapters"] == [{"speed": "400 Gb/s", "count": 31}]
     groups = [bare.nodes[:8], bare.nodes[8:]]
     assert bare.apply("gang", nodes=8).until_bound()["nodes"] in groups
+    bare.clear()
+    why = "rail 1 is astray at mlx5_1: it has no cable"
+    odd = {"node": bare.nodes[9], "rail": 1, "message": why}
+    assert status["rails"] == {"nodes": 16, "aligned": 15, "astray": [odd]}
+    told = command_line.topology(ground)
+    assert "  rails: aligned on 15 of 16 nodes\n" in told
+    assert f"- {bare.nodes[9]}: {why}\n" in told
+    topology = {"rails": "Aligned"}
+    all_of_them = bare.apply("all", nodes=16, topology=topology)
+    all_of_them.until_said("at most 15 such nodes stand so: numNodes <= 15; astray: rail 1 on 1 no")
+    topology["required"] = "nearest"
+    jobs = (bare.apply(name, nodes=7, topology=topology) for name in ("one", "other"))
+    bound = [job.until_bound()["nodes"] for job in jobs]
+    assert sorted(bound)[1] == [node for node in bare.nodes[8:] if node != bare.nodes[9]]
+
+
+def test_islands_are_a_tier_that_jobs_can_name(ground: Site, bare: Floor) -> None:
+    """Two racks of two islands each, but for the last node."""
+    clique = "nvidia.com/gpu.clique"
+    for at, node in enumerate(bare.nodes):
+        labels: dict[str, str | None] = {names.LABEL_RACK: f"r{at // 8}"}
+        if at < 15:
+            labels[clique] = f"6f4a-07.{at // 4}"
+        _label(ground, node, labels)
+    status = _until(ground, lambda status: status.get("summary") == "2; 4 islands", "islands")
+    assert [each["level"] for each in status["domains"]] == [names.LABEL_RACK, "island"]
+    assert status["islands"]["smallest"] == 3
+    islands = [bare.nodes[at : at + 4] for at in (0, 4, 8)]
+    held = bare.apply("held", nodes=4, topology={"required": "island"}).until_bound()
+    assert held["nodes"] in islands
+    assert held["racks"] == 1
+    segment = {"tier": "island", "nodes": 4}
+    runs = bare.apply("runs", nodes=8, topology={"segment": segment}).until_bound()["nodes"]
+    assert sorted([held["nodes"], runs[:4], runs[4:]]) == islands
+    more = bare.apply("more", nodes=4, topology={"required": "island"})
+    more.until_said("all in one domain of island; 3 stand so now, 4 if all were free")
+    assert bare.apply("last", nodes=4).until_bound()["nodes"] == bare.nodes[12:]
 
 
 def _printed(cables: list[tuple[str, str]]) -> str:

@@ -84,32 +84,25 @@ def _is_drawn(site: Site, floor: Floor) -> None:
     assert picture.count('class="up"') == 2 + 1  # And what it means.
 
 
+def _recorded(device: str) -> str:
+    """Stages send each other far more than is derived."""
+    calls = [
+        (Calls(strides.folded(range(64)), Operation.SEND, "bfloat16", 1, 1 << 30, to=rank + 8),)
+        if rank % 32 < 24
+        else ()
+        for rank in range(64)
+    ]
+    parts = (
+        Recorded(rank, 64, steps=1, step_s=1.0, compute_s=None, calls=its, device=device)
+        for rank, its in enumerate(calls)
+    )
+    return profile.encoded(profile.merged(parts)).decode()
+
+
 def test_what_a_pre_run_recorded_is_kept_with_the_job_and_laid_out_by(site: Site) -> None:
-    """Of stages that send each other far more than is derived: each replica gets a rack."""
+    """Each replica gets a rack."""
     with operator_site.floor_on(site, (4, 4)) as floor:
-        parts = [
-            Recorded(
-                rank,
-                64,
-                steps=1,
-                step_s=1.0,
-                compute_s=None,
-                calls=(
-                    Calls(
-                        strides.folded(range(64)),
-                        Operation.SEND,
-                        "bfloat16",
-                        calls=1,
-                        size=1 << 30,
-                        to=rank + 8,
-                    ),
-                ),
-            )
-            if rank % 32 < 24
-            else Recorded(rank, 64, steps=1, step_s=1.0, compute_s=None, calls=())
-            for rank in range(64)
-        ]
-        seen = profile.encoded(profile.merged(parts)).decode()
+        seen = _recorded("")
         workload = STAGES_FIRST | {"profile": seen}
         status = floor.apply("seen", nodes=8, numProcPerNode=8, workload=workload).until_bound()
         racks = {name: at // 4 for at, name in enumerate(floor.nodes)}
@@ -118,6 +111,27 @@ def test_what_a_pre_run_recorded_is_kept_with_the_job_and_laid_out_by(site: Site
         mapping = placement(floor, "seen").spec.mapping
         assert mapping is not None
         assert (mapping.communication, mapping.crossing[-1].bytes) == ("measured", 0)
+
+
+@pytest.mark.parametrize("taken_on", ["NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3"])
+def test_a_profile_counts_on_devices_of_its_kinds_alone_and_why_not_is_told(
+    site: Site, taken_on: str
+) -> None:
+    product = "NVIDIA-H100-80GB-HBM3"
+    with operator_site.floor_on(site, (4, 4)) as floor:
+        for node in floor.nodes:
+            site.admin.patch(f"{NODES}/{node}", {"metadata": {"labels": {PRODUCT: product}}})
+        site.until_nodes_heard()
+        workload = STAGES_FIRST | {"profile": _recorded(taken_on)}
+        job = floor.apply("seen", nodes=8, numProcPerNode=8, workload=workload)
+        job.until_bound()
+        mapping = placement(floor, "seen").spec.mapping
+        assert mapping is not None
+        holds = "H100" in taken_on
+        assert mapping.communication == ("measured" if holds else "derived")
+        assert mapping.other_devices == (() if holds else (product,))
+        said = f"it was taken on other devices than {product}, which its nodes have"
+        assert job.status().get("profileAside") == (None if holds else said)
 
 
 def test_a_job_that_says_nothing_is_placed_in_the_networks_order(site: Site) -> None:

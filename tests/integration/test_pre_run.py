@@ -114,6 +114,7 @@ def test_a_launcher_hands_over_what_its_ranks_recorded(tmp_path: Path) -> None:
         assert launcher.returncode == 0, errors
     assert sorted(part.rank for part in operator.parts) == [0, 1]
     found = profile.merged(operator.parts)
+    assert found.devices == ("cpu",)
     gradients = [
         (size, calls) for *_, element, calls, size, _ in lines(found) if element == "float32"
     ]

@@ -54,9 +54,8 @@ def test_all_rails_of_a_sound_fabric_lead_where_they_should() -> None:
 def test_a_rail_astray_is_told_with_its_adapter_and_why(plug: tuple[int, str], why: str) -> None:
     found = led(replugged("node-0003", plug))
     assert astray(found) == {"node-0003": [1]}
-    assert [each.told for each in found["node-0003"].astray] == [
-        f"rail 1 is astray at mlx5_1: {why}"
-    ]
+    (only,) = found["node-0003"].astray
+    assert only.told == f"rail 1 is astray at mlx5_1: {why}"
     assert found["node-0003"].share == 0.75
 
 

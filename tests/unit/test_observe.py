@@ -13,12 +13,20 @@ from railwright_operator.heartbeats.refusals import RefusedError
 from railwright_operator.observe import FORGET_S, UNHEARD_S
 from railwright_operator.watch import kubelets, records
 from railwright_operator.write.actuate import UNDER_WAY_MAX
+from railwright_reading.machines import PRODUCT
+from railwright_scheduler import islands
 from railwright_scheduler.attempt.assessment import START_DEADLINE_S, Ongoing
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.gang import CreatePod
 from railwright_scheduler.attempt.ledger import Entry, EntryState
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.cluster import AMOUNT_MAX
+from railwright_scheduler.profile import Profile
+from railwright_scheduler.workload import Parallelism, Recipe, Transformer, Workload
+from railwright_topology.accounts import ISLAND
+from railwright_topology.astray import Astray, Rails
+from railwright_topology.fabric import Fabric
+from railwright_topology.pace import EVEN, Pace
 from worlds.observing import JOB, LEDGER, Watched
 
 DETECT_S_MAX = 30.0
@@ -56,6 +64,48 @@ def test_a_pod_that_asks_for_more_than_can_be_stops_no_decision() -> None:
     seen.pods.change(None, huge)
     assert seen.world().nodes[0].used["memory"] == AMOUNT_MAX
     assert isinstance(seen.verdict(), Ongoing)
+
+
+def test_a_node_is_seen_with_its_rails_its_pace_its_devices_and_its_island() -> None:
+    seen = Watched()
+    seen.nodes["uid-n1"] = replace(seen.nodes["uid-n1"], labels={PRODUCT: "GPU-A"})
+    before = seen.world().nodes
+    assert [(node.rails, node.pace, node.device) for node in before] == [
+        (None, EVEN, ""),
+        (None, EVEN, "GPU-A"),
+    ]
+    rails = Rails(4, (Astray(1, "mlx5_1", "it has no cable"),))
+    seen.fabric(
+        Fabric(
+            levels=("rack", ISLAND),
+            places={"n0": ("r0", ""), "n1": ("", "i0")},
+            rails={"n1": rails},
+            paces={"n1": Pace(rails=rails.share)},
+        )
+    )
+    first, second = seen.world().nodes
+    assert first.domains == ("r0", islands.NO_ISLAND)
+    assert not any(map(islands.is_known, second.domains[:1]))
+    assert second.domains[1] == "i0"
+    assert (second.rails, second.pace, second.device) == (rails, Pace(rails=0.75), "GPU-A")
+    assert (first.rails, first.pace) == (None, EVEN)
+    assert seen.observer.racks(("n0", "n1")) == 1
+    # Nodes that did not change are the same ones.
+    assert seen.world().nodes[0] is first
+
+
+def test_of_which_devices_a_jobs_profile_knows_nothing_is_seen() -> None:
+    seen = Watched()
+    seen.nodes["uid-n1"] = replace(seen.nodes["uid-n1"], labels={PRODUCT: "GPU-B"})
+    seen.world()
+    (known,) = seen.jobs.all()
+    model = Transformer(24, 4096, 32, 32, 128, 4 * 4096, 51_200)
+    profile = Profile(2, 1, (), devices=("GPU A",))
+    workload = Workload(model, Parallelism(data=2), Recipe(2048, 1, 64), profile)
+    assert seen.observer.unprofiled(known, ("n0", "n1")) == ()
+    held = replace(known, workload=workload)
+    assert seen.observer.unprofiled(held, ("n0", "n1", "gone")) == ("GPU-B",)
+    assert seen.observer.unprofiled(held, ("n0",)) == ()
 
 
 async def test_a_node_that_died_before_its_launcher_spoke_is_found_in_time() -> None:

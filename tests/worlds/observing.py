@@ -7,7 +7,7 @@ from random import Random
 from typing import Any, cast
 
 from railwright import wire
-from railwright_operator.discovery import Discovery
+from railwright_operator.discovery import Discovery, Found
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.machines import Machines
 from railwright_operator.observe import Observer
@@ -26,6 +26,7 @@ from railwright_scheduler.attempt.ledger import Ledger
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.turn import Turn
 from railwright_scheduler.world import World
+from railwright_topology.fabric import Fabric
 
 JOB = "11111111-1111-1111-1111-111111111111"
 LEDGER = Ledger(epoch=1, incarnation="x", holder="me")
@@ -74,11 +75,12 @@ class Watched:
             rng=Random(0),
         )
         site = Site()
+        self.discovery = Discovery(site, wake=lambda: None)
         self.observer = Observer(
             jobs=self.jobs,
             site=site,
             pods=self.pods,
-            discovery=Discovery(site, wake=lambda: None),
+            discovery=self.discovery,
             machines=Machines(self.nodes, self.pods),
             sessions=self.sessions,
             kubelets=self.kubelets,
@@ -92,6 +94,10 @@ class Watched:
     def clock(self) -> float:
         """The one clock of all parts."""
         return self.now_s
+
+    def fabric(self, fabric: Fabric) -> None:
+        """The network is found to be so."""
+        self.discovery.found = Found(fabric)
 
     def record(self, phase: Phase, *, attempt: int = 1) -> None:
         """The job's status is now this."""
