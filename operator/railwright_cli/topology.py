@@ -112,7 +112,6 @@ def _amiss(view: View) -> list[str]:
     told.extend(tree.conflicts(view.fabric))
     told += [fault for network in view.fabric.networks for fault in network.faults]
     told += [f"{a.source}: {said}" for a in view.fabric.accounts for said in a.strange]
-    told.extend(tree.rails(view.fabric))
     told.extend(tree.inner_findings(view.fabric))
     if view.gang.name and not view.gang.nodes:
         told.append(f"job {view.gang.name} has no nodes now")
@@ -126,6 +125,7 @@ def _json(view: View) -> str:
         "levels": list(found.levels),
         "nodes": {node: list(place) for node, place in found.places.items()},
         "islands": dict(found.agreement.islands.domains) if found.agreement.islands else {},
+        "rails": {node: dataclasses.asdict(rails) for node, rails in found.rails.items()},
         "sources": [account.source for account in found.accounts],
         "networks": [
             {"source": network.wiring.source, "hosts": network.hosts, "rails": network.rails}

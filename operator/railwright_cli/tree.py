@@ -28,9 +28,7 @@ def lines(fabric: Fabric, ranks: Mapping[str, int]) -> Iterator[str]:
         yield f"  {found} of device links, {count(len(islands.domains), 'node')} ({islands.source})"
     for network in fabric.networks:
         yield from _network(network)
-    if fabric.rails:
-        sound = sum(not rails.astray for rails in fabric.rails.values())
-        yield f"  rails: aligned on {sound:,} of {count(len(fabric.rails), 'node')}"
+    yield from _rails(fabric)
     for said, nodes in outline.kinds(fabric.insides):
         yield f"  {fold(nodes)}: {said}"
     yield ""
@@ -45,15 +43,6 @@ def conflicts(fabric: Fabric) -> Iterator[str]:
     for source, name in fabric.agreement.unmatched:
         fits = f"{name} is not used: it fits between none of the tiers of sources before {source}"
         yield fits if name != ISLAND else f"{agreement.CROSSING}, by {source}"
-
-
-def rails(fabric: Fabric) -> Iterator[str]:
-    """Those that do not lead where they should; that of many nodes once."""
-    alike: dict[str, list[str]] = {}
-    for node, its in fabric.rails.items():
-        for each in its.astray:
-            alike.setdefault(each.told, []).append(node)
-    return (f"{fold(nodes)}: {said}" for said, nodes in alike.items())
 
 
 def inner_findings(fabric: Fabric) -> Iterator[str]:
@@ -98,6 +87,19 @@ def _network(network: Network) -> Iterator[str]:
         yield line + (f", {reducing:,} reduce (SHARP)" if reducing else "")
     for speed, adapters in network.speeds().items():
         yield f"    {count(adapters, 'adapter')} at {speeds.told(speed) if speed else 'no speed'}"
+
+
+def _rails(fabric: Fabric) -> Iterator[str]:
+    """How many nodes have theirs aligned, and what is astray on others; that of many nodes once."""
+    if not fabric.rails:
+        return
+    sound = sum(not rails.astray for rails in fabric.rails.values())
+    yield f"  rails: aligned on {sound:,} of {count(len(fabric.rails), 'node')}"
+    alike: dict[str, list[str]] = {}
+    for node, its in fabric.rails.items():
+        for each in its.astray:
+            alike.setdefault(each.told, []).append(node)
+    yield from (f"    {fold(nodes)}: {said}" for said, nodes in alike.items())
 
 
 def in_order(fabric: Fabric) -> list[str]:

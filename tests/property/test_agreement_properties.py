@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railwright_topology import agreement
-from railwright_topology.accounts import Account, Basis
+from railwright_topology.accounts import ISLAND, Account, Basis
 from railwright_topology.agreement import Agreement
 
 NODES = [f"n{number:02d}" for number in range(16)]
@@ -17,12 +17,13 @@ NODES = [f"n{number:02d}" for number in range(16)]
 
 @st.composite
 def accounts(draw: st.DrawFn, source: str) -> Account:
-    """Nested tiers over some of the nodes, not quite those of the others."""
+    """Nested tiers over some of the nodes, not quite those of the others; and maybe islands."""
     size = draw(st.sampled_from((2, 3, 4)))
     heights = range(1, draw(st.integers(1, 3)) + 1)
     tiers = [{node: at // size**height for at, node in enumerate(NODES)} for height in heights]
     moved = draw(st.dictionaries(st.sampled_from(NODES), st.sampled_from(NODES), max_size=3))
     known = draw(st.sets(st.sampled_from(NODES), min_size=1))
+    island = draw(st.sampled_from((0, 0, 2, 3, 4, 8)))
     return Account(
         source,
         draw(st.sampled_from(Basis)),
@@ -30,6 +31,11 @@ def accounts(draw: st.DrawFn, source: str) -> Account:
             {node: f"{source}{tier[moved.get(node, node)]}" for node in sorted(known)}
             for tier in tiers
         ),
+        {
+            node: f"{source}{NODES.index(moved.get(node, node)) // island}"
+            for node in sorted(known)
+            if island
+        },
     )
 
 
@@ -80,7 +86,7 @@ def test_who_tells_of_nobody_else_is_believed_and_nobody_is_lost(
 @given(SITES)
 def test_a_conflict_tells_where_the_node_stands_in_the_end(site: tuple[Account, ...]) -> None:
     found = agreement.of(site)
-    tiers = {tier.name: tier for tier in found.tiers}
+    tiers = {tier.name: tier for tier in (*found.tiers, found.islands) if tier}
     for conflict in found.conflicts:
         assert tiers[conflict.level].domains.get(conflict.node, "") == conflict.held
         assert conflict.theirs != conflict.held
@@ -90,5 +96,7 @@ def test_a_conflict_tells_where_the_node_stands_in_the_end(site: tuple[Account, 
 def test_one_source_alone_is_taken_as_it_is(account: Account) -> None:
     found = agreement.of([account])
     if not found.conflicts:
-        assert [tier.domains for tier in found.tiers] == list(account.tiers)
+        network = [tier for tier in found.tiers if tier.name != ISLAND]
+        assert [tier.domains for tier in network] == list(account.tiers)
+        assert (found.islands.domains if found.islands else {}) == account.islands
     assert not any(tier.filled for tier in found.tiers)
