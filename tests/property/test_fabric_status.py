@@ -11,7 +11,7 @@ from railwright_operator.report import fabric as report
 from railwright_topology import fabric, networks
 from railwright_topology.accounts import Account, Basis
 from railwright_topology.fabric import Fabric
-from railwright_topology.parts import Kind, Look, Looks, Part
+from railwright_topology.parts import Kind, Look, Looks, Part, Role
 from railwright_topology.sources.formats import File
 from worlds.clos import wiring
 
@@ -62,6 +62,9 @@ LOOKS = st.builds(
             st.sampled_from(["", "0000:17:00.0"]),
             names=st.lists(WORDS, max_size=2).map(tuple),
             numa=st.none() | st.integers(0, 9),
+            up=st.none() | st.booleans(),
+            rail=st.none() | st.integers(0, 9),
+            role=st.none() | st.just(Role.RAIL),
         ),
         max_size=3,
         unique_by=lambda part: part.id,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,8 @@ from railwright_topology.accounts import Basis
 from railwright_topology.astray import Rails
 from railwright_topology.pace import Pace
 from railwright_topology.parts import Kind, Look, Looks, Part, Role
+from railwright_topology.sources import sysfs
+from worlds import machine_files, machines
 from worlds.clos import Cable, Clos, wiring
 
 CLOS = Clos(blocks=2, groups=2, hosts=8, rails=4, leaves=2, spines=4)
@@ -151,6 +154,24 @@ def test_a_cable_that_is_down_on_most_nodes_of_a_kind_is_meant_to_be() -> None:
     assert astray(inner({f"n{at}": pulled for at in range(5)})).keys() == {
         f"n{at}" for at in range(5)
     }
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_port_that_the_kernel_says_is_down_is_astray_on_whatever_machine(seed: int) -> None:
+    machine = machines.planted(Random(seed))
+    files = machine_files.sysfs(machine)
+    sound = (sysfs.parse(files),)
+    on_rails = [card.name for card in machine.cards if card.rail is not None]
+    at = seed % len(on_rails)
+    files["infiniband"][on_rails[at]]["ports/1/state"] = "1: DOWN"
+    nodes = {f"n{number}": sound for number in range(12)} | {"odd": (sysfs.parse(files),)}
+    found = fabric.of(nodes.keys(), [Looks("agents", nodes)])
+    count = len(on_rails)
+    assert {rails.adapters for rails in found.rails.values()} == {count}
+    ((node, rails),) = astray(dict(found.rails)).items()
+    assert (node, len(rails)) == ("odd", 1)
+    assert found.rails["odd"].astray[0].adapter == on_rails[at]
+    assert found.paces == {"odd": Pace(rails=1.0 - 1 / count)}
 
 
 def test_of_what_is_not_known_to_be_down_nothing_is_told() -> None:
