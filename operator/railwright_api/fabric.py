@@ -28,6 +28,7 @@ FAULTS_MAX = 16
 NETWORKS_MAX = 8
 SOURCES_MAX = 32
 INSIDES_MAX = 16
+SLOW_MAX = 16
 
 LEVEL_LENGTH_MAX = 1024
 
@@ -181,6 +182,15 @@ class InsideFound(Part):
     """What no source says of the first of them."""
 
 
+class SlowFound(Part):
+    """A device that is slower than most of its kind."""
+
+    node: Name
+    """Name of its node."""
+    message: Sentence
+    """What was measured of it, beside what is usual."""
+
+
 class ConflictFound(Part):
     """Two sources that have one node in different places, or see different things inside of it."""
 
@@ -225,6 +235,12 @@ class FabricStatus(Part):
     insides: Annotated[tuple[InsideFound, ...], Field(max_length=INSIDES_MAX)] = ()
     """What nodes are inside, where somebody has looked: the most frequent kinds, if there are
     more."""
+    measured_nodes: Count | None = None
+    """Number of nodes whose devices somebody measured."""
+    slow: Annotated[tuple[SlowFound, ...], Field(max_length=SLOW_MAX)] = ()
+    """Devices that are slower than most of their kind; the slowest, if there are more."""
+    slow_count: Count | None = None
+    """Number of all such devices."""
     conflicts: Annotated[tuple[ConflictFound, ...], Field(max_length=CONFLICTS_MAX)] = ()
     """Where sources disagree; the first of them, if there are more."""
     conflict_count: Count | None = None

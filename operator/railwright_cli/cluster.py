@@ -40,8 +40,19 @@ class Cluster:
 
     def levels(self) -> tuple[str, ...]:
         """The labels that the site chose itself; none if there is no Fabric."""
+        return tuple((self._fabric().get("spec") or {}).get("levels") or ())
+
+    def slow(self) -> list[str]:
+        """What the operator says of devices that are slow: agents tell it what they measure."""
+        status = self._fabric().get("status") or {}
+        told = [f"{each['node']}: {each['message']}" for each in status.get("slow") or ()]
+        if told and len(told) < (count := status.get("slowCount") or 0):
+            told.append(f"{count} devices are slow: these are the slowest")
+        return told
+
+    def _fabric(self) -> Any:
         try:
-            found: Any = self._kinds.get_cluster_custom_object(
+            return self._kinds.get_cluster_custom_object(
                 names.GROUP,
                 names.VERSION,
                 names.FABRICS,
@@ -50,9 +61,8 @@ class Cluster:
             )
         except client.ApiException as error:
             if error.status == 404:
-                return ()
+                return {}
             raise
-        return tuple((found.get("spec") or {}).get("levels") or ())
 
     def files(self) -> list[File]:
         """The files about the network that the operator is given."""

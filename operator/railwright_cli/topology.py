@@ -33,10 +33,11 @@ REFUSED = (UsageError, WiringError, OSError, UnicodeDecodeError, *cluster.FAILED
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What is shown: the fabric, what could not be read of it, and a job."""
+    """What is shown: the fabric, what could not be read of it, slow devices, and a job."""
 
     fabric: Fabric
     problems: tuple[str, ...] = ()
+    slow: tuple[str, ...] = ()
     gang: Gang = NOBODY
 
 
@@ -74,7 +75,8 @@ def _of_files(given: list[str], job: str | None) -> View:
     # A host that files call by its first name is the job's node of that name.
     named = {node.partition(".")[0]: node for node in its.nodes}
     every = {named.get(node, node) for node in nodes} | {*its.nodes}
-    return View(fabric.of(every, told), gang=its)
+    known = fabric.of(every, told)
+    return View(known, slow=tuple(tree.slow(known)), gang=its)
 
 
 def _file(given: str) -> File:
@@ -98,7 +100,10 @@ def _of_the_cluster(job: str) -> View:
             problems.append(str(refused))
     namespace, _, name = job.rpartition("/")
     its = found.gang(namespace or "default", name) if job else NOBODY
-    return View(fabric.of(nodes.keys(), told), tuple(problems), its)
+    known = fabric.of(nodes.keys(), told)
+    # The operator knows the files too, and besides what agents tell.
+    slow = found.slow() or tree.slow(known)
+    return View(known, tuple(problems), tuple(slow), its)
 
 
 def _tree(view: View) -> str:
@@ -109,6 +114,7 @@ def _tree(view: View) -> str:
 
 def _amiss(view: View) -> list[str]:
     told = [f"not read: {problem}" for problem in view.problems]
+    told.extend(view.slow)
     told.extend(tree.conflicts(view.fabric))
     told += [fault for network in view.fabric.networks for fault in network.faults]
     told += [f"{a.source}: {said}" for a in view.fabric.accounts for said in a.strange]
@@ -132,6 +138,10 @@ def _json(view: View) -> str:
             for network in found.networks
         ],
         "insides": [_inside(found, said, nodes) for said, nodes in outline.kinds(found.insides)],
+        "rates": {
+            node: [dataclasses.asdict(rates) for rates in its] for node, its in found.rates.items()
+        },
+        "paces": {node: dataclasses.asdict(pace) for node, pace in found.paces.items()},
         "findings": _amiss(view)[2:],
         "graph": nx.node_link_data(graphs.of(found), edges="edges"),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from railwright_topology import agreement, inside, outline, speeds
+from railwright_topology import agreement, inside, outline, paces, speeds
 from railwright_topology.accounts import ISLAND
 from railwright_topology.fabric import UNKNOWN, Fabric, short
 from railwright_topology.folding import fold
@@ -49,13 +49,19 @@ def inner_findings(fabric: Fabric) -> Iterator[str]:
     """What sources of one node disagree on, what they show that nobody can use, and what nobody
     says; that of many nodes once."""
     alike: dict[str, list[str]] = {}
+    for node, conflict in fabric.inner_conflicts():
+        alike.setdefault(inside.told(conflict), []).append(node)
     for node, its in fabric.insides.items():
-        said = [inside.told(conflict) for conflict in its.conflicts]
-        for each in (*said, *its.remarks, *(f"nobody says {what}" for what in its.unknown)):
+        for each in (*its.remarks, *(f"nobody says {what}" for what in its.unknown)):
             alike.setdefault(each, []).append(node)
     for each, nodes in sorted(alike.items()):
         yield f"{fold(nodes)}: {each}"
     yield from fabric.strangers
+
+
+def slow(fabric: Fabric) -> Iterator[str]:
+    """Devices that are slower than most of their kind, the slowest first."""
+    yield from (f"{each.node}: {paces.told(each)}" for each in fabric.slow)
 
 
 def count(number: int, what: str) -> str:

@@ -1,9 +1,9 @@
 """What is known of the network, put together again whenever something about it changes.
 
 Three kinds of sources: the labels of nodes, the files that a site gives us, and what agents tell of
-the inside of their nodes. Files and documents are read apart from the turns, as large ones take
-seconds; what all of them say is put together between two turns, so that a turn sees the nodes as
-they are labelled by then. All in threads: the loop goes on meanwhile.
+the inside of their nodes and measure there. Files and documents are read apart from the turns, as
+large ones take seconds; what all of them say is put together between two turns, so that a turn sees
+the nodes as they are labelled by then. All in threads: the loop goes on meanwhile.
 
 A file that cannot be used is refused with its line and the rule, and what it said before stays, as
 long as this process lives: a new leader knows only what it can read, and what agents tell it anew.
@@ -22,9 +22,10 @@ from railwright_operator.watch.records import NodeRecord
 from railwright_operator.watch.site import Site
 from railwright_topology import fabric
 from railwright_topology.fabric import Fabric, Told
-from railwright_topology.parts import Look, Looks
+from railwright_topology.parts import Look, Looks, Rates
 from railwright_topology.sources import formats, insides, labels
 from railwright_topology.sources.formats import File
+from railwright_topology.sources.insides import Document
 from railwright_topology.wiring import WiringError
 
 logger = logging.getLogger(__name__)
@@ -63,10 +64,12 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _Inside:
-    """What an agent said last, by the digest of its document."""
+    """What an agent said last, by the digests of its document, and of that without the rates."""
 
     digest: bytes
+    shared: bytes
     looks: tuple[Look, ...]
+    rates: tuple[Rates, ...]
 
 
 class Discovery:
@@ -112,15 +115,17 @@ class Discovery:
     async def inside_told(self, node: str, document: str) -> bool:
         """An agent told of its node; whether that node is known. Raises WiringError where the
         document breaks a rule: then what it said before stays."""
-        digest = hashlib.sha256(document.encode()).digest()
+        digest = _digest(document)
         if (held := self._insides.get(node)) is not None and held.digest == digest:
             return True
-        # Nodes of one kind are mostly the same inside: they share one value.
-        same = next((each for each in self._insides.values() if each.digest == digest), None)
-        looks = same.looks if same else await asyncio.to_thread(_read_document, document)
+        read = next((each for each in self._insides.values() if each.digest == digest), None)
+        if read is None:
+            read = await asyncio.to_thread(_read_document, document, digest)
         if all(each.name != node for each in self._nodes.values()):
             return False
-        self._insides[node] = _Inside(digest, looks)
+        # Nodes of one kind are mostly the same inside, and share one value; none is as fast.
+        alike = next((each for each in self._insides.values() if each.shared == read.shared), read)
+        self._insides[node] = replace(read, looks=alike.looks)
         if self._gathering is None:
             loop = asyncio.get_running_loop()
             self._gathering = loop.call_later(GATHERED_S, self._gathered)
@@ -153,7 +158,11 @@ class Discovery:
             return
         self._stale, self._configured = False, configured
         nodes, read = {node.name: node.labels for node in self._nodes.values()}, self._read
-        told = Looks(AGENTS, {node: each.looks for node, each in self._insides.items()})
+        told = Looks(
+            AGENTS,
+            {node: each.looks for node, each in self._insides.items()},
+            {node: each.rates for node, each in self._insides.items() if each.rates},
+        )
         try:
             self.found = await asyncio.to_thread(
                 _put_together, nodes, read, told, configured=configured, before=self.found
@@ -184,8 +193,14 @@ def _put_together(
     return Found(before.fabric if found == before.fabric else found, read)
 
 
-def _read_document(document: str) -> tuple[Look, ...]:
-    return insides.of(insides.parse(document))
+def _read_document(document: str, digest: bytes) -> _Inside:
+    read = insides.parse(document)
+    shared = _digest(insides.written(Document(read.looks, read.refused)))
+    return _Inside(digest, shared, insides.of(read), read.rates)
+
+
+def _digest(document: str) -> bytes:
+    return hashlib.sha256(document.encode()).digest()
 
 
 def _read_all(files: Sequence[File], before: Sequence[FileRead]) -> tuple[FileRead, ...]:

@@ -37,7 +37,7 @@ class _Made:
 
 
 class Machines:
-    """The nodes of a cluster by name, and the domains they stand in."""
+    """The nodes of a cluster by name, the domains they stand in, and how fast they are."""
 
     def __init__(self, nodes: Mapping[str, NodeRecord], pods: PodIndex) -> None:
         self._records = nodes
@@ -52,7 +52,7 @@ class Machines:
         return f"<Machines {len(self.by_name)} levels={self.fabric.levels}>"
 
     def look(self, fabric: Fabric) -> tuple[Node, ...]:
-        """All nodes by name, each where this fabric has it."""
+        """All nodes by name, each where this fabric has it and as fast as that says."""
         self.by_name = {record.name: record for record in self._records.values()}
         if fabric is not self.fabric:
             self.fabric = fabric
@@ -94,7 +94,7 @@ class Machines:
         return held
 
 
-def _node(record: NodeRecord, used: Amounts, place: tuple[str, ...]) -> Node:
+def _node(record: NodeRecord, used: Amounts, place: tuple[str, ...], pace: Pace) -> Node:
     unavailable = None
     if not record.ready:
         unavailable = Unavailable.UNREADY

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,7 +13,7 @@ from railwright_operator.report import fabric as report
 from railwright_topology import fabric, networks
 from railwright_topology.accounts import Account, Basis
 from railwright_topology.fabric import Fabric
-from railwright_topology.parts import Kind, Look, Looks, Part, Role
+from railwright_topology.parts import CPU, Kind, Look, Looks, Part, Rates, Role
 from railwright_topology.sources.formats import File
 from worlds.clos import wiring
 
@@ -87,6 +89,19 @@ async def test_any_insides_of_nodes_give_a_status_that_is_taken(
     found = fabric.of(NODES, [Looks(source, by_host)])
     accepted(found)
     FabricStatus.model_validate(await report.problems(Found(found), {}, lambda: 0.0))
+
+
+RATE = st.sampled_from([0, 1, 10**9, 2 * 10**15, 10**18 - 1])
+RATES = st.builds(Rates, st.just(CPU), WORDS, st.just("torch"), RATE, RATE)
+
+
+@settings(max_examples=30)
+@given(st.lists(RATES, min_size=len(NODES), max_size=len(NODES)), WORDS)
+def test_any_rates_of_devices_give_a_status_that_is_taken(rates: list[Rates], model: str) -> None:
+    its = (replace(each, model=model) for each in rates)
+    by_node = {node: (each,) for node, each in zip(NODES, its, strict=True)}
+    other = {NODES[0]: (Rates(CPU, model, "torch", 1, 1),)}
+    accepted(fabric.of(NODES, [Looks("agents", {}, by_node), Looks("site", {}, other)]))
 
 
 @given(st.integers(1, 30))

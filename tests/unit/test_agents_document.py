@@ -11,7 +11,7 @@ import pytest
 
 from railwright_topology import fabric
 from railwright_topology.accounts import Basis
-from railwright_topology.parts import Look, Looks
+from railwright_topology.parts import CPU, Look, Looks, Rates
 from railwright_topology.sources import formats, hwloc, insides, sysfs
 from railwright_topology.sources.formats import File
 from railwright_topology.sources.insides import Document
@@ -23,7 +23,13 @@ DOCUMENT = Document(
     (
         sysfs.parse(machine_files.sysfs(MACHINE)),
         hwloc.parse(machine_files.hwloc(MACHINE)),
-    )
+    ),
+    rates=(
+        Rates(MACHINE.gpus[0].address, "H100", "torch 9.9", 10**16, 3 * 10**12),
+        Rates(CPU, "Xeon", "torch 9.9", 10**12),
+        Rates("xpu:0", "Max 1550", "torch 9.9", memory_bytes_per_s=10**12),
+    ),
+    busy=(MACHINE.gpus[1].address,),
 )
 
 
@@ -41,6 +47,10 @@ def look(said: Any) -> Any:
 
 def part(said: Any) -> Any:
     return look(said)["parts"][0]
+
+
+def rates(said: Any) -> Any:
+    return said["rates"][0]
 
 
 @pytest.mark.parametrize(
@@ -76,6 +86,15 @@ def part(said: Any) -> Any:
             lambda d: look(d).update(links=[{"technology": "NVLink", "between": [[1]]}]),
             "between[0]: two parts stand here",
         ),
+        (lambda d: d.update(rates={}), "rates: a list of up to 256 stands here"),
+        (lambda d: d.update(rates=[rates(d)] * 2), "rates: each device is there once"),
+        (lambda d: rates(d).update(device="gpu 0"), "rates[0].device: 'gpu 0' is no PCI address"),
+        (lambda d: rates(d).update(model=""), "rates[0].model: a text stands here"),
+        (lambda d: rates(d).update(by=None), "rates[0].by: up to 1024 printable characters"),
+        (lambda d: rates(d).update(flop_per_s=1e12), "rates[0].flop_per_s: a whole number below"),
+        (lambda d: rates(d).update(flop_per_s=10**18), "rates[0].flop_per_s: a whole number below"),
+        (lambda d: rates(d).update(watts=700), "rates[0]: 'watts' is no field: device, model, by"),
+        (lambda d: d.update(busy=[""]), "busy[0]: a text stands here"),
     ],
 )
 def test_a_document_that_breaks_a_rule_is_refused_with_its_path(
@@ -101,6 +120,29 @@ def test_nodes_that_are_the_same_inside_are_read_once() -> None:
     found = fabric.of(looks.nodes, [looks])
     assert len(found.insides) == 4
     assert len({id(inside) for inside in found.insides.values()}) == 1
+
+
+def test_a_document_is_read_as_it_was_written() -> None:
+    assert insides.parse(insides.written(DOCUMENT)) == DOCUMENT
+
+
+def test_nodes_that_are_the_same_inside_and_not_as_fast_are_read_once() -> None:
+    said = json.loads(insides.written(DOCUMENT))
+    nodes = {f"node-{n}": {**said, "rates": [{**rates(said), "flop_per_s": n}]} for n in range(4)}
+    (looks,) = formats.read(File("site", "inside.json", json.dumps(nodes)))
+    assert isinstance(looks, Looks)
+    assert len({id(its) for its in looks.by_host.values()}) == 1
+    assert [its[0].flop_per_s for its in looks.rates.values()] == [0, 1, 2, 3]
+
+
+def test_rates_that_were_measured_apart_say_nothing_of_what_is_inside() -> None:
+    text = json.dumps(
+        {"node-1": {"version": 1, "rates": [rates(json.loads(insides.written(DOCUMENT)))]}}
+    )
+    (looks,) = formats.read(File("site", "rates.json", text))
+    found = fabric.of(["node-1"], [looks])
+    assert found.rates == {"node-1": DOCUMENT.rates[:1]}
+    assert not found.insides
 
 
 def test_what_an_agent_could_not_read_is_a_remark_on_its_node() -> None:

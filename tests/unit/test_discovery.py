@@ -13,7 +13,8 @@ from railwright_operator.discovery import Discovery
 from railwright_operator.watch.files import FilesRecord
 from railwright_operator.watch.site import Site
 from railwright_topology.accounts import Basis
-from railwright_topology.parts import Kind, Look, Part
+from railwright_topology.pace import Pace
+from railwright_topology.parts import CPU, Kind, Look, Part, Rates
 from railwright_topology.sources import insides, labels
 from railwright_topology.sources.formats import File
 from railwright_topology.sources.insides import Document
@@ -185,10 +186,11 @@ async def test_nothing_is_put_together_again_where_nothing_changed() -> None:
 
 LOOK = Look("sysfs", Basis.SEEN, (Part("gpu", Kind.ACCELERATOR),))
 OTHER = Look("sysfs", Basis.SEEN, (Part("npu", Kind.ACCELERATOR),))
+PLAIN = Look("sysfs", Basis.SEEN, (Part("nic", Kind.ADAPTER),))
 
 
-def document(*looks: Look) -> str:
-    return insides.written(Document(looks))
+def document(*looks: Look, rates: tuple[Rates, ...] = ()) -> str:
+    return insides.written(Document(looks, rates=rates))
 
 
 async def test_what_an_agent_tells_of_a_node_joins_the_fabric(
@@ -208,6 +210,25 @@ async def test_what_an_agent_tells_of_a_node_joins_the_fabric(
     after = site.discovery.found.fabric
     assert after.insides["n0"] is found.insides["n0"]
     assert after.insides["n1"].parts[0].id == "npu"
+
+
+async def test_nodes_that_are_the_same_inside_and_not_as_fast_share_what_is_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(discovery, "GATHERED_S", 0.0)
+    site = Site4()
+    await site.places()
+    speeds = {"n0": 100, "n1": 101, "n2": 50, "n3": 102}
+    for node, speed in speeds.items():
+        rates = (Rates(CPU, "Xeon", "torch 9.9", speed * 10**9),)
+        assert await site.discovery.inside_told(node, document(PLAIN, rates=rates))
+    await site.gathered()
+    found = site.discovery.found.fabric
+    assert len({id(inside) for inside in found.insides.values()}) == 1
+    assert found.paces == {"n2": Pace(products=0.5)}
+    assert await site.discovery.inside_told("n2", document(PLAIN))
+    await site.gathered()
+    assert not site.discovery.found.fabric.paces
 
 
 async def test_a_node_that_is_not_there_is_not_told_of_and_one_that_goes_is_forgotten(

@@ -10,6 +10,7 @@ import pytest
 from railwright import wire
 from railwright_operator.heartbeats import refusals
 from railwright_operator.heartbeats.refusals import RefusedError
+from railwright_operator.machines import Machines
 from railwright_operator.observe import FORGET_S, UNHEARD_S
 from railwright_operator.watch import kubelets, records
 from railwright_operator.write.actuate import UNDER_WAY_MAX
@@ -44,6 +45,17 @@ async def ask_all(seen: Watched) -> None:
         await asyncio.sleep(0)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+def test_a_node_is_as_fast_as_the_fabric_says_and_made_again_only_where_that_changed() -> None:
+    seen = Watched()
+    machines = Machines(seen.nodes, seen.pods)
+    before = machines.look(Fabric())
+    after = machines.look(Fabric(paces={"n1": Pace(products=0.61)}))
+    assert [node.pace for node in after] == [EVEN, Pace(products=0.61)]
+    assert after[0] is before[0]
+    assert machines.look(Fabric(paces={"n1": Pace(products=0.61)}))[1] is after[1]
+    assert machines.look(Fabric())[1].pace == EVEN
 
 
 def test_a_pod_that_claims_a_rank_beyond_the_gang_is_none_of_it() -> None:

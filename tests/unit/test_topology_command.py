@@ -58,6 +58,23 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def rates(site: Path, **slow: int) -> None:
+    """Written for these tests: 13 nodes that multiply at 100 TFLOP/s, all but some."""
+    names = [f"gpu{number:02}" for number in range(1, 14)]
+    device = {"device": "0000:17:00.0", "model": "H100", "by": "torch 9.9"}
+    (site / "rates.json").write_text(
+        json.dumps(
+            {
+                name: {
+                    "version": 1,
+                    "rates": [{**device, "flop_per_s": slow.get(name, 100) * 10**12}],
+                }
+                for name in names
+            }
+        )
+    )
+
+
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert main(["topology", *arguments]) == 0
     return capsys.readouterr().out
@@ -91,6 +108,23 @@ def test_domains_are_drawn_in_the_order_that_people_count_in(
     lines = said(capsys, "topology.conf").splitlines()
     drawn = [line.rpartition(" ")[2] for line in lines if " in leaf" in line]
     assert drawn == ["leaf-1", "leaf-2", "leaf-10"]
+
+
+def test_devices_that_are_slow_are_told_the_slowest_first(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rates(site, gpu02=61, gpu07=30)
+    told = said(capsys, "topology.conf", "rates.json")
+    assert told.endswith(
+        "2 findings\n"
+        "- gpu07: 0000:17:00.0 multiplies at 30 % of what most H100 do:"
+        " 30 TFLOP/s of 100 TFLOP/s\n"
+        "- gpu02: 0000:17:00.0 multiplies at 61 % of what most H100 do:"
+        " 61 TFLOP/s of 100 TFLOP/s\n"
+    )
+    answer = json.loads(said(capsys, "topology.conf", "rates.json", "-o", "json"))
+    assert answer["paces"]["gpu07"] == {"products": 0.3, "memory": 1.0, "rails": 1.0}
+    assert answer["rates"]["gpu01"][0]["flop_per_s"] == 100 * 10**12
 
 
 def test_graphs_are_for_other_tools(site: Path, capsys: pytest.CaptureFixture[str]) -> None:

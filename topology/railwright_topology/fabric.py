@@ -1,5 +1,5 @@
 """The fabric as one value: what all sources say together, where each node stands by that, what is
-inside of each, and what they disagree on.
+inside of each, how fast that is, and what they disagree on.
 
 Sources call hosts what they call themselves, and clusters call nodes what they were joined as: a
 host ``gpu-1`` is the node ``gpu-1.example.com``, where no other has that first name. What cannot be
@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import collections
 import itertools
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from railwright_topology import agreement, aligned, front_end, inside, networks
+from railwright_topology import agreement, aligned, front_end, inside, networks, paces
 from railwright_topology.accounts import ISLAND, Account
 from railwright_topology.agreement import Agreement
 from railwright_topology.astray import Rails
@@ -22,7 +22,8 @@ from railwright_topology.inside import Inside
 from railwright_topology.links import Links
 from railwright_topology.networks import Network
 from railwright_topology.pace import EVEN, Pace
-from railwright_topology.parts import Look, Looks, Part, Role
+from railwright_topology.paces import Slow
+from railwright_topology.parts import CPU, Look, Looks, Part, Rates, Role
 
 UNKNOWN = ""
 
@@ -38,7 +39,11 @@ class Fabric:
 
     ``insides`` are of the nodes that somebody has looked into, by ``looks``. ``strangers`` says of
     which hosts, that are no nodes of the cluster, somebody has. ``rails`` are of the nodes whose
-    rails are known, and ``paces`` those of nodes that are not as most are.
+    rails are known.
+
+    ``rates`` are of the nodes whose devices somebody measured, ``rate_conflicts`` of those where
+    another measured others, ``slow`` the devices that are slower than most of their kind, and
+    ``paces`` of the nodes that are so, or whose rails are astray.
     """
 
     levels: tuple[str, ...] = ()
@@ -51,6 +56,9 @@ class Fabric:
     looks: Mapping[str, tuple[Look, ...]] = field(default_factory=dict)
     strangers: tuple[str, ...] = ()
     rails: Mapping[str, Rails] = field(default_factory=dict)
+    rates: Mapping[str, tuple[Rates, ...]] = field(default_factory=dict)
+    rate_conflicts: Mapping[str, tuple[inside.Conflict, ...]] = field(default_factory=dict)
+    slow: tuple[Slow, ...] = ()
     paces: Mapping[str, Pace] = field(default_factory=dict)
 
     @property
@@ -68,6 +76,13 @@ class Fabric:
         domains = (self.place(node)[level] for node in nodes)
         return collections.Counter(domain for domain in domains if domain != UNKNOWN)
 
+    def inner_conflicts(self) -> Iterator[tuple[str, inside.Conflict]]:
+        """What sources disagree on inside of nodes, each after its node."""
+        for node, its in self.insides.items():
+            yield from ((node, conflict) for conflict in its.conflicts)
+        for node, conflicts in self.rate_conflicts.items():
+            yield from ((node, conflict) for conflict in conflicts)
+
 
 def of(nodes: Collection[str], told: Iterable[Told], before: Fabric | None = None) -> Fabric:
     """Put together what is told of these nodes. Pure, and the same for any order of either, and
@@ -75,6 +90,8 @@ def of(nodes: Collection[str], told: Iterable[Told], before: Fabric | None = Non
     everything, before = tuple(told), before or Fabric()
     looks, strangers = _looks([each for each in everything if isinstance(each, Looks)], nodes)
     insides = _insides(looks, before)
+    rates, rate_conflicts = paces.settled(_rates(everything, nodes))
+    slow = paces.slow(rates)
     front = _front_end(insides)
     found = (each for each in everything if isinstance(each, Network))
     wired = [_rails_alone(each, front, nodes, before) for each in found]
@@ -98,7 +115,10 @@ def of(nodes: Collection[str], told: Iterable[Told], before: Fabric | None = Non
         looks,
         strangers,
         rails,
-        {node: replace(EVEN, rails=its.share) for node, its in rails.items() if its.astray},
+        rates,
+        rate_conflicts,
+        slow,
+        _paces(paces.of(slow, _accelerated(insides, rates)), rails),
     )
 
 
@@ -109,16 +129,47 @@ def _looks(
     found: dict[str, list[Look]] = {}
     strangers: list[str] = []
     for each in told:
-        called = _called(each.by_host, nodes)
-        for host, node in called.items():
-            found.setdefault(node, []).extend(each.by_host[host])
-        if others := sorted(each.by_host.keys() - called.keys()):
-            count = f"{len(others)} of {len(each.by_host)}, the first is {others[0]}"
+        told_of = each.nodes
+        called = _called(told_of, nodes)
+        for host, looks in each.by_host.items():
+            if host in called:
+                found.setdefault(called[host], []).extend(looks)
+        if others := sorted(told_of - called.keys()):
+            count = f"{len(others)} of {len(told_of)}, the first is {others[0]}"
             strangers.append(f"{each.source}: no node of the cluster: {count}")
     ordered = {
         node: tuple(sorted(found[node], key=lambda look: look.source)) for node in sorted(found)
     }
     return ordered, tuple(sorted(strangers))
+
+
+def _rates(
+    told: Iterable[Told], nodes: Collection[str]
+) -> dict[str, list[tuple[str, tuple[Rates, ...]]]]:
+    """What each source measured of each node, by the name that it has in the cluster."""
+    found: dict[str, list[tuple[str, tuple[Rates, ...]]]] = {}
+    for each in told:
+        if isinstance(each, Looks) and each.rates:
+            called = _called(each.nodes, nodes)
+            for host, its in each.rates.items():
+                if host in called:
+                    found.setdefault(called[host], []).append((each.source, its))
+    return found
+
+
+def _accelerated(insides: Mapping[str, Inside], rates: Mapping[str, tuple[Rates, ...]]) -> set[str]:
+    """The nodes that have accelerators, whether those were measured or not."""
+    seen = {node for node, its in insides.items() if its.accelerators}
+    return seen.union(node for node, its in rates.items() if any(r.device != CPU for r in its))
+
+
+def _paces(measured: Mapping[str, Pace], rails: Mapping[str, Rails]) -> dict[str, Pace]:
+    """The same with the rails that lead where they should."""
+    shares = {node: its.share for node, its in rails.items() if its.astray}
+    return {
+        node: replace(measured.get(node, EVEN), rails=shares.get(node, EVEN.rails))
+        for node in sorted({*measured, *shares})
+    }
 
 
 def _insides(looks: Mapping[str, tuple[Look, ...]], before: Fabric) -> dict[str, Inside]:

@@ -19,6 +19,9 @@ NAMES_MAX = 16
 LINKS_MAX = 4096
 """Pairs of one node's accelerators that are linked; all pairs of 64 are half of it."""
 
+CPU = "cpu"
+"""The device that the processors of a node are together."""
+
 
 class Kind(enum.StrEnum):
     """What a part is for."""
@@ -141,13 +144,32 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
+class Rates:
+    """How fast one device was measured to be; 0 is not known.
+
+    ``device`` is its PCI address, CPU, or what its tool calls it where that says no address
+    (``xpu:0``), and ``by`` the tool that measured it: what two tools reach on one device can not be
+    compared. ``flop_per_s`` are those of products of matrices, in bf16 on accelerators and in f32
+    on processors, and ``memory_bytes_per_s`` those that a large copy reads and writes.
+    """
+
+    device: str
+    model: str
+    by: str
+    flop_per_s: int = 0
+    memory_bytes_per_s: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Looks:
-    """What one file shows of the insides of nodes, by the names that it has for them."""
+    """What one file shows of the insides of nodes, and what was measured there, by the names that
+    it has for them."""
 
     source: str
-    by_host: Mapping[str, tuple[Look, ...]]
+    by_host: Mapping[str, tuple[Look, ...]] = field(default_factory=dict)
+    rates: Mapping[str, tuple[Rates, ...]] = field(default_factory=dict)
 
     @property
     def nodes(self) -> frozenset[str]:
         """All nodes that it knows of."""
-        return frozenset(self.by_host)
+        return frozenset(self.by_host) | frozenset(self.rates)

@@ -13,13 +13,14 @@ from railwright_api.fabric import (
     LEVELS_MAX,
     NETWORKS_MAX,
     PROBLEMS_MAX,
+    SLOW_MAX,
     SOURCES_MAX,
 )
 from railwright_operator.discovery import FileRead, Found
 from railwright_operator.report import bounds
 from railwright_operator.slices import Slice
 from railwright_operator.watch.records import NodeRecord
-from railwright_topology import agreement, inside, outline, speeds
+from railwright_topology import agreement, inside, outline, paces, speeds
 from railwright_topology.accounts import ISLAND, Account
 from railwright_topology.agreement import Conflict
 from railwright_topology.fabric import UNKNOWN, Fabric
@@ -41,12 +42,17 @@ def standing(found: Found) -> Status:
         "rails": _rails(fabric),
         "sources": [_source(fabric, each) for each in fabric.accounts[:SOURCES_MAX]],
         "insides": _insides(fabric)[:INSIDES_MAX],
+        "measuredNodes": len(fabric.rates),
+        "slow": [
+            {"node": each.node, "message": bounds.sentence(paces.told(each))}
+            for each in fabric.slow[:SLOW_MAX]
+        ],
+        "slowCount": len({(each.node, each.device) for each in fabric.slow}),
         "conflicts": [
             *(_conflict(its) for its in agreement.alike(conflicts)),
             *_inner_conflicts(fabric),
         ][:CONFLICTS_MAX],
-        "conflictCount": len(conflicts)
-        + sum(len(inner.conflicts) for inner in fabric.insides.values()),
+        "conflictCount": len(conflicts) + sum(1 for _ in fabric.inner_conflicts()),
     }
 
 
@@ -171,9 +177,8 @@ def _insides(fabric: Fabric) -> list[Status]:
 def _inner_conflicts(fabric: Fabric) -> Iterator[Status]:
     """What sources differ on inside of nodes; that of many nodes once."""
     alike: dict[inside.Conflict, list[str]] = {}
-    for node, its in fabric.insides.items():
-        for conflict in its.conflicts:
-            alike.setdefault(conflict, []).append(node)
+    for node, conflict in fabric.inner_conflicts():
+        alike.setdefault(conflict, []).append(node)
     for conflict, nodes in alike.items():
         more = f"; so it is of {len(nodes) - 1} more" if nodes[1:] else ""
         yield {

@@ -42,6 +42,7 @@ READERS: Mapping[str, Callable[[str], tuple[Told, ...]]] = MappingProxyType(
         "lldp.json": lambda text: (networks.of(lldp.parse(text)),),
         "plan.yaml": lambda text: (plan.parse(text),),
         "probes.json": lambda text: (probes.parse(text),),
+        "rates.json": lambda text: (insides.parse_all(text),),
         "topograph.json": lambda text: (topograph.parse_graph(text),),
         "topograph.yaml": lambda text: (topograph.parse_model(text),),
         "topology.conf": lambda text: (slurm.parse_conf(text),),
@@ -104,7 +105,7 @@ def _called(place: str, told: Told) -> Told:
             account=replace(told.account, source=f"{place}/{told.account.source}"),
         )
     if isinstance(told, Looks):
-        return Looks(f"{place}/{told.source}", dict(_placed(place, told)))
+        return Looks(f"{place}/{told.source}", dict(_placed(place, told)), told.rates)
     return replace(told, source=f"{place}/{told.source}")
 
 

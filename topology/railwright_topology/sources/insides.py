@@ -5,24 +5,31 @@
        "parts": [{"id": "0000:17:00.0", "kind": "accelerator", "pci": "0000:17:00.0", …}],
        "links": [{"technology": "NVLink", "count": 18, "between": [[0, 2], [0, 4], [2, 4]]}],
        "near": ["", "1", "55", "551"], "remarks": []}],
+     "rates": [{"device": "0000:17:00.0", "model": "NVIDIA H100 80GB HBM3", "by": "torch 2.15.0",
+                "flop_per_s": 700000000000000, "memory_bytes_per_s": 2900000000000}],
+     "busy": ["cpu"],
      "refused": ["NCCL topology, line 7: …"]}
 
 One such document is of one node. A file of many holds them in an object, each under its node's
 name. Parts are named by their places in the list of them; a row of ``near`` says of a part how near
 each one before it is, 1 the nearest and 5 the farthest, 0 where it is not known. What is not known
-is left out. ``refused`` are the sources that the agent could not read.
+is left out. ``rates`` are those of devices that were measured, and ``busy`` are devices that were
+not, as they worked or nobody could say whether they did. ``refused`` are the sources that the agent
+could not read.
 """
 
 from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 from railwright_topology.accounts import Basis
 from railwright_topology.parts import (
+    CPU,
     LINKS_MAX,
     NAMES_MAX,
     PARTS_MAX,
@@ -34,6 +41,7 @@ from railwright_topology.parts import (
     Looks,
     Pair,
     Part,
+    Rates,
     Role,
     Technology,
     pair,
@@ -50,6 +58,8 @@ TEXT_MAX = 1024
 NODES_MAX = 1 << 14
 INTEGER_MAX = 1 << 53
 """Beyond it JSON's readers disagree on what a number is."""
+RATE_MAX = 10**18
+"""Devices of 2026 come near to the other; nobody minds what a reader does to the last digits."""
 
 T = TypeVar("T")
 
@@ -59,20 +69,31 @@ _LOOK_FIELDS = (
     *("parts", "links", "near", "remarks"),
 )
 _LINK_FIELDS = ("technology", "count", "bytes_per_s", "switched", "between")
+_DOCUMENT_FIELDS = ("version", "looks", "rates", "busy", "refused")
+_NUMBERED = re.compile(r"[a-z]{1,16}:[0-9]{1,3}")
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
     """What an agent has to say of its node."""
 
-    looks: tuple[Look, ...]
+    looks: tuple[Look, ...] = ()
     refused: tuple[str, ...] = ()
+    rates: tuple[Rates, ...] = ()
+    busy: tuple[str, ...] = ()
 
 
 def written(document: Document) -> str:
     """As it is read again, and the same for equal documents."""
-    looks = [_written_look(look) for look in document.looks]
-    return json.dumps({"version": VERSION, "looks": looks, "refused": _few(document.refused)})
+    return json.dumps(
+        {
+            "version": VERSION,
+            "looks": [_written_look(look) for look in document.looks],
+            "rates": [_known(rates) for rates in document.rates],
+            "busy": list(document.busy),
+            "refused": _few(document.refused),
+        }
+    )
 
 
 def parse(text: str) -> Document:
@@ -87,16 +108,21 @@ def parse_all(text: str) -> Looks:
         rule = f"the documents of up to {NODES_MAX} nodes stand in an object, each under its name"
         raise WiringError(SOURCE, 1, rule)
     by_host: dict[str, tuple[Look, ...]] = {}
+    rates: dict[str, tuple[Rates, ...]] = {}
     read: dict[str, tuple[Look, ...]] = {}
     for node, said in nodes.items():
         if not 0 < len(node) <= 253 or not node.isprintable():
             raise WiringError(SOURCE, 1, f"{node[:80]!r} is no name of a node")
-        # Nodes of one kind are mostly the same inside.
-        content = json.dumps(said)
+        reader = _Reader(f"{SOURCE} of {node}")
+        if its := reader.rates(said):
+            rates[node] = its
+        # Nodes of one kind are mostly the same inside, and no two are equally fast.
+        content = json.dumps({**said, "rates": []} if isinstance(said, dict) else said)
         if content not in read:
-            read[content] = of(_Reader(f"{SOURCE} of {node}").document(said))
-        by_host[node] = read[content]
-    return Looks(SOURCE, by_host)
+            read[content] = of(reader.document(said))
+        if read[content] or not its:
+            by_host[node] = read[content]
+    return Looks(SOURCE, by_host, rates)
 
 
 def of(document: Document) -> tuple[Look, ...]:
@@ -138,7 +164,7 @@ def _few(said: Sequence[str]) -> list[str]:
     return [its[:TEXT_MAX] for its in printable]
 
 
-def _known(value: Part | Link) -> dict[str, object]:
+def _known(value: Part | Link | Rates) -> dict[str, object]:
     """Its fields as far as they are known."""
     said = ((each, getattr(value, each.name)) for each in fields(value))
     return {each.name: its for each, its in said if each.name != "ends" and its != each.default}
@@ -151,7 +177,7 @@ class _Reader:
         self._source = source
 
     def document(self, said: object) -> Document:
-        found = self._object("the document", said, ("version", "looks", "refused"))
+        found = self._object("the document", said, _DOCUMENT_FIELDS)
         if found.get("version") != VERSION or isinstance(found.get("version"), bool):
             raise self._error("version", f"this is read: {VERSION}")
         looks = self._each("looks", found.get("looks", []), LOOKS_MAX, self._look)
@@ -159,7 +185,33 @@ class _Reader:
         if len({*sources}) < len(sources):
             raise self._error("looks", "each source is there once")
         refused = self._each("refused", found.get("refused", []), REMARKS_MAX, self._text)
-        return Document(tuple(looks), tuple(refused))
+        busy = self._each("busy", found.get("busy", []), PARTS_MAX, self._device)
+        return Document(tuple(looks), tuple(refused), self.rates(found), tuple(busy))
+
+    def rates(self, said: object) -> tuple[Rates, ...]:
+        """Those that stand in a document."""
+        found = self._object("the document", said, _DOCUMENT_FIELDS)
+        rates = self._each("rates", found.get("rates", []), PARTS_MAX, self._rates)
+        if len({each.device for each in rates}) < len(rates):
+            raise self._error("rates", "each device is there once")
+        return tuple(rates)
+
+    def _rates(self, path: str, said: object) -> Rates:
+        found = self._object(path, said, tuple(each.name for each in fields(Rates)))
+        return Rates(
+            self._device(f"{path}.device", found.get("device")),
+            self._text(f"{path}.model", found.get("model")),
+            self._text(f"{path}.by", found.get("by")),
+            self._rate(f"{path}.flop_per_s", found.get("flop_per_s", 0)),
+            self._rate(f"{path}.memory_bytes_per_s", found.get("memory_bytes_per_s", 0)),
+        )
+
+    def _device(self, path: str, said: object) -> str:
+        name = self._text(path, said)
+        if name != CPU and pci.address(name) != name and not _NUMBERED.fullmatch(name):
+            rule = f"{name[:80]!r} is no PCI address, and neither {CPU} nor such as xpu:0"
+            raise self._error(path, rule)
+        return name
 
     def _look(self, path: str, said: object) -> Look:
         found = self._object(path, said, _LOOK_FIELDS)
@@ -266,10 +318,13 @@ class _Reader:
             raise self._error(path, "a text stands here, and not an empty one")
         return said
 
-    def _whole(self, path: str, said: object) -> int:
-        if not isinstance(said, int) or isinstance(said, bool) or not 0 <= said < INTEGER_MAX:
-            raise self._error(path, f"a whole number below {INTEGER_MAX} stands here")
+    def _whole(self, path: str, said: object, most: int = INTEGER_MAX) -> int:
+        if not isinstance(said, int) or isinstance(said, bool) or not 0 <= said < most:
+            raise self._error(path, f"a whole number below {most} stands here")
         return said
+
+    def _rate(self, path: str, said: object) -> int:
+        return self._whole(path, said, RATE_MAX)
 
     def _truth(self, path: str, said: object) -> bool | None:
         if said is not None and not isinstance(said, bool):

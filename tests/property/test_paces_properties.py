@@ -1,0 +1,110 @@
+"""Paces follow from what devices reach beside their kind, and from nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railwright_topology import paces
+from railwright_topology.pace import EVEN, Pace
+from railwright_topology.parts import Rates
+
+NODES = [f"n{number}" for number in range(6)]
+Told = dict[str, tuple[Rates, ...]]
+
+RATE = st.one_of(st.just(0), st.integers(1, 10**16), st.integers(90, 110).map(lambda n: n * 10**12))
+
+
+@st.composite
+def rates(draw: st.DrawFn) -> Told:
+    """Devices of two models on some nodes."""
+
+    def device(at: int) -> Rates:
+        model = draw(st.sampled_from(["one", "other"]))
+        return Rates(f"xpu:{at}", model, "torch", draw(RATE), draw(RATE))
+
+    counts = draw(st.dictionaries(st.sampled_from(NODES), st.integers(1, 4)))
+    return {node: tuple(map(device, range(count))) for node, count in counts.items()}
+
+
+def of(told: Told) -> dict[str, Pace]:
+    return paces.of(paces.slow(told), NODES)
+
+
+@given(rates())
+def test_a_pace_is_never_above_one_and_never_nothing(told: Told) -> None:
+    for pace in of(told).values():
+        assert pace != EVEN
+        assert 0 < pace.products <= 1
+        assert 0 < pace.memory <= 1
+        assert pace.rails == 1
+
+
+@given(rates(), st.randoms(use_true_random=False))
+def test_the_order_and_the_names_of_nodes_change_nothing(told: Told, random: object) -> None:
+    shuffled = [*told.items()]
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    names = dict(zip(NODES, reversed(NODES), strict=True))
+    renamed = {names[node]: its[::-1] for node, its in shuffled}
+    assert of(renamed) == {names[node]: pace for node, pace in of(told).items()}
+
+
+@given(rates(), st.integers(1, 1000))
+def test_a_kind_that_is_so_many_times_as_fast_is_as_even(told: Told, factor: int) -> None:
+    def scaled(each: Rates) -> Rates:
+        if each.model != "one":
+            return each
+        flop_per_s, memory_bytes_per_s = each.flop_per_s, each.memory_bytes_per_s
+        return replace(
+            each, flop_per_s=factor * flop_per_s, memory_bytes_per_s=factor * memory_bytes_per_s
+        )
+
+    assert of({node: tuple(map(scaled, its)) for node, its in told.items()}) == of(told)
+
+
+@given(
+    st.integers(4, 6),
+    st.integers(1, 8),
+    st.integers(1000, 10**15),
+    st.floats(0.02, 0.9),
+    st.data(),
+)
+def test_one_slower_device_makes_just_its_node_slower(
+    nodes: int, devices: int, rate: int, share: float, data: st.DataObject
+) -> None:
+    noise = st.floats(0.98, 1.02)
+    node = data.draw(st.integers(0, nodes - 1))
+    told = {
+        NODES[n]: [
+            Rates(f"xpu:{at}", "one", "torch", int(rate * data.draw(noise)), rate)
+            for at in range(devices)
+        ]
+        for n in range(nodes)
+    }
+    told[NODES[node]][0] = replace(told[NODES[node]][0], flop_per_s=max(1, int(rate * share)))
+    found = of({name: tuple(its) for name, its in told.items()})
+    assert [*found] == [NODES[node]]
+    assert abs(found[NODES[node]].products - share) <= 0.04
+    assert found[NODES[node]].memory == 1
+
+
+SOURCES = st.sampled_from(["agents", "a/agents", "site/agents"])
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(SOURCES, rates()), max_size=4), st.randoms(use_true_random=False))
+def test_the_order_of_sources_changes_neither_what_counts_nor_what_differs(
+    told: list[tuple[str, Told]], random: object
+) -> None:
+    def together(sources: list[tuple[str, Told]]) -> dict[str, list[paces.Measured]]:
+        return {
+            node: [(source, its[node]) for source, its in sources if node in its] for node in NODES
+        }
+
+    shuffled = [*told]
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    known = {node: its for node, its in together(told).items() if its}
+    again = {node: its for node, its in together(shuffled).items() if its}
+    assert paces.settled(again) == paces.settled(known)

@@ -1,0 +1,129 @@
+"""Who is slow beside most others of a kind, in numbers and in words; who counts for a node."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from railwright_topology import fabric, paces
+from railwright_topology.accounts import Basis
+from railwright_topology.pace import Pace
+from railwright_topology.paces import Slow
+from railwright_topology.parts import CPU, Kind, Look, Looks, Part, Rates
+
+H100 = Rates("0000:17:00.0", "H100", "torch 9.9", 660 * 10**12, 29 * 10**11)
+XEON = Rates(CPU, "Xeon", "torch 9.9", 2 * 10**12, 3 * 10**11)
+NODES = [f"n{number}" for number in range(8)]
+
+
+def site(**other: Rates) -> dict[str, tuple[Rates, ...]]:
+    """A device on each of eight nodes, some of them others."""
+    return {node: (other.get(node, H100),) for node in NODES}
+
+
+def test_a_slow_device_makes_its_node_slow_in_what_it_is_slow_at() -> None:
+    found = paces.slow(site(n3=replace(H100, flop_per_s=403 * 10**12)))
+    assert found == (Slow("n3", H100.device, "H100", "flop_per_s", 403 * 10**12, H100.flop_per_s),)
+    assert paces.of(found, NODES) == {"n3": Pace(products=0.61)}
+    assert paces.told(found[0]) == (
+        "0000:17:00.0 multiplies at 61 % of what most H100 do: 400 TFLOP/s of 660 TFLOP/s"
+    )
+
+
+def test_the_slowest_of_a_nodes_devices_counts() -> None:
+    others = (
+        replace(H100, device="0000:18:00.0", memory_bytes_per_s=10**12),
+        replace(H100, device="0000:19:00.0", memory_bytes_per_s=2 * 10**12),
+    )
+    rates = site() | {"n1": (H100, *others)}
+    found = paces.slow(rates)
+    assert [each.device for each in found] == ["0000:18:00.0", "0000:19:00.0"]
+    assert paces.of(found, NODES) == {"n1": Pace(memory=0.34)}
+    assert paces.told(found[0]).endswith(
+        "copies at 34 % of what most H100 do: 1 Tbytes/s of 2.9 Tbytes/s"
+    )
+
+
+@pytest.mark.parametrize(("share", "expected"), [(96, {}), (94, {"n5": Pace(products=0.94)})])
+def test_what_differs_by_no_more_than_two_looks_is_no_slower(
+    share: int, expected: dict[str, Pace]
+) -> None:
+    rates = site(n5=replace(H100, flop_per_s=H100.flop_per_s * share // 100))
+    assert paces.of(paces.slow(rates), NODES) == expected
+
+
+def test_one_that_is_faster_than_most_makes_nobody_slow() -> None:
+    assert not paces.slow(site(n5=replace(H100, flop_per_s=2 * H100.flop_per_s)))
+
+
+def test_half_of_a_kind_is_not_most_of_it() -> None:
+    half = replace(H100, flop_per_s=H100.flop_per_s // 2)
+    assert not paces.slow(site(**dict.fromkeys(NODES[:4], half)))
+    assert len(paces.slow(site(**dict.fromkeys(NODES[:3], half)))) == 3
+
+
+def test_few_devices_and_few_nodes_are_no_rule() -> None:
+    slow = replace(H100, flop_per_s=H100.flop_per_s // 2)
+    four = {"n0": (slow,), "n1": (H100,), "n2": (H100,), "n3": (H100,)}
+    assert len(paces.slow(four)) == 1
+    assert not paces.slow({node: four[node] for node in ("n0", "n1", "n2")})
+    devices = tuple(replace(H100, device=f"0000:{bus}:00.0") for bus in range(20, 28))
+    assert not paces.slow({"n0": (slow,), "n1": devices})
+
+
+def test_devices_of_other_models_and_other_tools_are_no_rule() -> None:
+    slow = replace(H100, flop_per_s=H100.flop_per_s // 2)
+    assert not paces.slow(site(n3=replace(slow, model="H100 PCIe")))
+    assert not paces.slow(site(n3=replace(slow, by="numpy 2.0")))
+
+
+def test_what_was_not_measured_is_not_slow() -> None:
+    assert not paces.slow(site(n3=replace(H100, memory_bytes_per_s=0)))
+
+
+def test_what_hardly_moves_still_moves() -> None:
+    (found,) = paces.slow(site(n3=replace(H100, flop_per_s=1)))
+    assert found.pace == paces.PACE_MIN
+
+
+def told(rates: dict[str, tuple[Rates, ...]], *accelerated: str) -> fabric.Fabric:
+    gpu = Part("0000:17:00.0", Kind.ACCELERATOR, "0000:17:00.0")
+    looks = {node: (Look("sysfs", Basis.SEEN, (gpu,)),) for node in accelerated}
+    return fabric.of(NODES, [Looks("agents", looks, rates)])
+
+
+def test_the_processor_counts_where_there_is_no_accelerator() -> None:
+    slow = replace(XEON, flop_per_s=10**12)
+    rates = {node: (XEON,) for node in NODES} | {"n1": (slow,), "n2": (slow,), "n3": (slow, H100)}
+    found = told(rates, "n2")
+    assert found.paces == {"n1": Pace(products=0.5)}
+    assert [each.node for each in found.slow] == ["n1", "n2", "n3"]
+
+
+def test_a_host_is_the_node_of_its_first_name_and_a_stranger_is_told() -> None:
+    rates = {
+        f"{node}.example.com": its for node, its in site(n3=replace(H100, flop_per_s=1)).items()
+    }
+    found = told(rates | {"elsewhere": (H100,)})
+    assert [*found.paces] == ["n3"]
+    assert found.strangers == ("agents: no node of the cluster: 1 of 9, the first is elsewhere",)
+
+
+def test_two_sources_that_measured_a_device_unlike_are_a_conflict() -> None:
+    before = replace(H100, flop_per_s=800 * 10**12)
+    file = Looks("site/agents", {}, {"n3": (before, XEON)})
+    found = fabric.of(NODES, [file, Looks("agents", {}, site())])
+    assert found.rates["n3"] == (H100, XEON)
+    ((node, conflict),) = found.inner_conflicts()
+    assert (node, conflict.part, conflict.fact) == ("n3", H100.device, "flop_per_s")
+    assert (conflict.source, conflict.said) == ("site/agents", "800 TFLOP/s")
+    assert (conflict.by, conflict.held) == ("agents", "660 TFLOP/s")
+
+
+def test_two_sources_that_measured_alike_or_by_other_tools_are_none() -> None:
+    for other in (replace(H100, flop_per_s=650 * 10**12), replace(H100, by="numpy", flop_per_s=1)):
+        file = Looks("site/agents", {}, {"n3": (other,)})
+        found = fabric.of(NODES, [file, Looks("agents", {}, site())])
+        assert not [*found.inner_conflicts()]
+        assert found.rates["n3"] == (H100,)
