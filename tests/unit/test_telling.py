@@ -9,10 +9,13 @@ from random import Random
 
 import pytest
 
-from railwright_agent import telling
+from railwright_agent import rates, telling
 from railwright_agent.inside import Given
+from railwright_agent.rates import Kept
 from railwright_agent.telling import RefusedError, Teller, TellingError
+from railwright_topology.parts import CPU, Rates
 from railwright_topology.sources import insides
+from railwright_topology.sources.insides import Document
 from worlds import machine_files, machines
 
 
@@ -47,7 +50,10 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(
-    teller: Teller, rounds: int, each: Callable[[int], object] = lambda _: None
+    teller: Teller,
+    rounds: int,
+    each: Callable[[int], object] = lambda _: None,
+    measuring: Kept | None = None,
 ) -> tuple[list[float], list[str]]:
     """So many pauses, and what was said."""
     pauses: list[float] = []
@@ -60,7 +66,7 @@ def run(
             raise EnoughError
 
     with pytest.raises(EnoughError):
-        telling.run(teller, pause=pause, rng=Random(0), say=said.append)
+        telling.run(teller, pause=pause, rng=Random(0), say=said.append, rates=measuring)
     return pauses, said
 
 
@@ -85,6 +91,25 @@ def test_what_changes_is_told_at_the_next_look(root: Path) -> None:
     before, after = (insides.parse(text).looks[0].parts for text in teller.taken)
     assert [part.up for part in before].count(False) == 0
     assert [part.up for part in after].count(False) == 1
+
+
+def test_rates_are_told_beside_what_is_seen_and_again_once_they_are_others(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    teller = Scripted("http://x", root / "token", Given(root))
+    found = [Document(rates=(Rates(CPU, "Xeon", "torch 9.9", speed),)) for speed in (7, 8)]
+    monkeypatch.setattr(rates, "_apart", lambda root: found.pop(0))
+    now_s = 0.0
+
+    def pass_by(pause: int) -> None:
+        nonlocal now_s
+        now_s += rates.EVERY_S / 2
+
+    kept = Kept(root, clock=lambda: now_s, say=lambda _: None)
+    run(teller, 3, pass_by, kept)
+    told = [insides.parse(text) for text in teller.taken]
+    assert [each.rates[0].flop_per_s for each in told] == [7, 8]
+    assert [each.looks[0].source for each in told] == ["sysfs", "sysfs"]
 
 
 def test_after_a_refusal_it_is_tried_again_sooner_and_then_less_and_less_often(root: Path) -> None:

@@ -1,6 +1,7 @@
 """`python -m railwright_agent serve` answers probes, `survey NODES` sends the agents to each other
 and prints where their nodes stand, as probes.json. `inside` prints what this machine shows of its
-own inside, and `tell` tells the operator, until it is stopped.
+own inside, `rates` how fast its idle devices are, and `tell` tells the operator, until it is
+stopped.
 """
 
 from __future__ import annotations
@@ -8,13 +9,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import functools
+import os
 import random
 import signal
 import sys
 import time
 from pathlib import Path
 
-from railwright_agent import inside, prober, telling
+from railwright_agent import inside, prober, rates, telling
 from railwright_agent.handshake import ProbeError
 from railwright_agent.inside import Given
 from railwright_agent.responder import Responder
@@ -34,11 +36,15 @@ def main() -> int:
         if arguments.command == "inside":
             print(insides.written(inside.gather(_given(arguments))))
             return 0
+        if arguments.command == "rates":
+            print(insides.written(rates.measured(Path(arguments.root))), flush=True)
+            # A device that hangs would keep this process from ending.
+            os._exit(0)
         if arguments.command == "tell":
             # Nobody else ends the first process of a container when it is asked to end.
             signal.signal(signal.SIGTERM, signal.default_int_handler)
             teller = Teller(arguments.operator, Path(arguments.token_file), _given(arguments))
-            telling.run(teller, pause=time.sleep, rng=random.Random(), say=_say)  # noqa: S311
+            _tell(teller, Path(arguments.root) if arguments.rates else None)
         token = Path(arguments.token_file).read_bytes().strip()
         if arguments.command == "serve":
             asyncio.run(_serve(token, arguments.bind, arguments.port))
@@ -72,8 +78,13 @@ def _arguments() -> argparse.Namespace:
     tell = commands.add_parser("tell", help="tell the operator what it shows")
     tell.add_argument("--operator", required=True, help="where it listens, http://ADDRESS:PORT")
     tell.add_argument("--token-file", required=True, help="a token for the operator alone")
-    for command in (own, tell):
+    tell.add_argument(
+        "--rates", action="store_true", help="measure devices that are idle, and tell their rates"
+    )
+    measure = commands.add_parser("rates", help="print how fast this machine's idle devices are")
+    for command in (own, tell, measure):
         command.add_argument("--root", default="/", help="where the machine's file system is")
+    for command in (own, tell):
         command.add_argument("--description", help="a file in which its site describes it")
         command.add_argument("--nccl-topology", help="a file that NCCL wrote or a cloud gives")
     for command in (serve, survey):
@@ -89,6 +100,12 @@ def _given(arguments: argparse.Namespace) -> Given:
         Path(description) if description else None,
         Path(topology) if topology else None,
     )
+
+
+def _tell(teller: Teller, measured: Path | None) -> None:
+    kept = rates.Kept(measured, clock=time.monotonic, say=_say) if measured else None
+    chance = random.Random()  # noqa: S311
+    telling.run(teller, pause=time.sleep, rng=chance, say=_say, rates=kept)
 
 
 async def _serve(token: bytes, host: str, port: int) -> None:

@@ -67,7 +67,7 @@ def _sources(given: Given, deadline_s: float) -> Iterator[Callable[[], Look]]:
         yield lambda: _nvidia_smi(deadline_s)
     if shutil.which("lstopo-no-graphics"):
         tool = ["lstopo-no-graphics", "--of", "xml"]
-        yield lambda: hwloc.parse(_output(tool, deadline_s))
+        yield lambda: hwloc.parse(output(tool, deadline_s))
     told = given.nccl_topology or given.root / VIRTUAL_TOPOLOGY
     if given.nccl_topology or told.exists():
         yield lambda: nccl_topology.parse(_file(told))
@@ -84,11 +84,11 @@ def _described(path: Path) -> Look:
 
 def _nvidia_smi(deadline_s: float) -> Look:
     inventory = ["nvidia-smi", "--query-gpu=index,pci.bus_id", "--format=csv,noheader"]
-    addresses = _output(inventory, deadline_s)
-    return nvidia_smi.parse(_output(["nvidia-smi", "topo", "-m"], deadline_s), addresses)
+    addresses = output(inventory, deadline_s)
+    return nvidia_smi.parse(output(["nvidia-smi", "topo", "-m"], deadline_s), addresses)
 
 
-def _output(command: Sequence[str], deadline_s: float) -> str:
+def output(command: Sequence[str], deadline_s: float) -> str:
     """What a tool prints. Raises SilentError where it fails, or not in time."""
     called = " ".join(command)
     with tempfile.TemporaryFile() as out:

@@ -45,6 +45,21 @@ def accelerators(root: Path) -> dict[str, Files]:
     }
 
 
+def devices(root: Path, names: Iterable[str]) -> Iterator[tuple[str, Files]]:
+    """Each device on PCI by its address, with these of its files."""
+    for device in _entries(root / "sys/bus/pci/devices"):
+        yield device.name, _read(device, names)
+
+
+def processor(root: Path) -> str:
+    """What the processor calls itself; empty where it does not, as on Arm."""
+    for line in _text(root / "proc/cpuinfo", 1 << 16).splitlines():
+        what, _, said = line.partition(":")
+        if what.strip() == "model name":
+            return said.strip()
+    return ""
+
+
 def _pci(sys: Path) -> Iterator[tuple[str, Files]]:
     for device in _entries(sys / "bus/pci/devices"):
         files = _read(device, _PCI)

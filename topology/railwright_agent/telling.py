@@ -15,6 +15,7 @@ from pathlib import Path
 
 from railwright_agent import inside
 from railwright_agent.inside import Given
+from railwright_agent.rates import Kept
 from railwright_topology.sources import insides
 
 PATH = "/v1/inside"
@@ -84,12 +85,14 @@ def run(
     pause: Callable[[float], object],
     rng: random.Random,
     say: Callable[[str], object],
+    rates: Kept | None = None,
 ) -> None:
     """Look, tell, and ``pause`` for some seconds, for ever. Pauses are spread: agents start
-    together."""
+    together. ``rates`` are told too, if it is given."""
     told, looks, failures = "", 0, 0
     while True:
-        document = insides.written(inside.gather(teller.given))
+        seen = inside.gather(teller.given)
+        document = insides.written(rates.beside(seen) if rates else seen)
         looks += 1
         if document != told or looks >= TELL_EVERY:
             try:

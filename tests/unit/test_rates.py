@@ -1,0 +1,359 @@
+"""How an agent measures devices: the best of several rounds, and none that works.
+
+The nvidia-smi and the torch here are written for these tests: what they print and offer are the
+documented formats, and a GPU is a little memory of this machine.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import threading
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from railwright_agent import load, rates
+from railwright_agent.rates import Kept
+from railwright_topology.parts import CPU, Rates
+from railwright_topology.sources import insides
+from railwright_topology.sources.insides import Document
+from worlds import machine_files, machines
+
+MACHINE = next(m for m in map(machines.planted, map(Random, range(99))) if len(m.gpus) == 4)
+ADDRESSES = [gpu.address for gpu in MACHINE.gpus]
+IDLE = "0, 4, 81559"
+
+
+class Tensor:
+    """Numbers of this machine's memory, wherever they are said to be."""
+
+    def __init__(self, numbers: Any) -> None:
+        self.numbers = numbers
+
+    def copy_(self, source: Tensor) -> None:
+        np.copyto(self.numbers, source.numbers)
+
+
+class Module:
+    """What torch has of one kind of accelerators."""
+
+    def __init__(self, addresses: list[str], *, taken: float = 0.0) -> None:
+        self.addresses = addresses
+        self.taken = taken
+        self.waited: list[int] = []
+        self.broken: set[int] = set()
+        self.hanging: set[int] = set()
+        self.released = threading.Event()
+
+    def is_available(self) -> bool:
+        return True
+
+    def device_count(self) -> int:
+        return len(self.addresses)
+
+    def get_device_properties(self, at: int) -> Any:
+        known: dict[str, Any] = {"name": "GPU of a test", "total_memory": 80 << 30}
+        if self.addresses[at]:
+            domain, bus, rest = self.addresses[at].split(":")
+            numbers = int(domain, 16), int(bus, 16), int(rest.partition(".")[0], 16)
+            known |= dict(
+                zip(("pci_domain_id", "pci_bus_id", "pci_device_id"), numbers, strict=True)
+            )
+        return SimpleNamespace(**known)
+
+    def mem_get_info(self, at: int) -> tuple[int, int]:
+        return int((1 - self.taken) * (80 << 30)), 80 << 30
+
+    def synchronize(self, at: int) -> None:
+        if at in self.broken:
+            raise RuntimeError("CUDA error: an illegal memory access\nwas encountered")
+        if at in self.hanging:
+            self.released.wait(60)
+        self.waited.append(at)
+
+
+def torch(**kinds: Module) -> Any:
+    """Such a torch; its matrices are as small as can be."""
+
+    def randn(*shape: int, **_: object) -> Tensor:
+        return Tensor(np.ones([min(32, rows) for rows in shape], np.float32))
+
+    return SimpleNamespace(
+        __spec__=ModuleSpec("torch", None),
+        __version__="9.9",
+        float32="f32",
+        bfloat16="bf16",
+        randn=randn,
+        empty_like=lambda like: Tensor(np.empty_like(like.numbers)),
+        mm=lambda one, other, out: np.matmul(one.numbers, other.numbers, out=out.numbers),
+        **kinds,
+    )
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Little is measured, and the processors do nothing."""
+    monkeypatch.setattr(rates, "SIDE_MAX", {2: 128, 4: 128})
+    monkeypatch.setattr(rates, "COPY_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(rates, "PRODUCTS_S", 0.0)
+    monkeypatch.setattr(rates, "COPIES_S", 0.0)
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file system of a machine with four GPUs, and no program that can be called."""
+    machine_files.write_sysfs(tmp_path, machine_files.sysfs(MACHINE))
+    (tmp_path / "tools").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "tools"))
+    return tmp_path
+
+
+def nvidia_smi(root: Path, *gpus: str, on: str = "", status: int = 0) -> None:
+    """Says of each GPU how busy it is, and on which a process runs."""
+    said = "\n".join(
+        f"0000{address.upper()}, {gpu}" for address, gpu in zip(ADDRESSES, gpus, strict=True)
+    )
+    tool = root / "tools/nvidia-smi"
+    tool.write_text(
+        f"#!/bin/sh\ncase $1 in --query-gpu=pci.bus_id,*) echo '{said}';; "
+        f"--query-compute-apps=*) {f'echo 0000{on.upper()}' if on else ':'};; esac\nexit {status}\n"
+    )
+    tool.chmod(0o755)
+
+
+@pytest.fixture
+def use(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
+    return lambda module: monkeypatch.setitem(sys.modules, "torch", module)
+
+
+def devices(document: Document) -> list[str]:
+    return [each.device for each in document.rates]
+
+
+def test_every_idle_device_is_measured(root: Path, use: Callable[[Any], None]) -> None:
+    nvidia_smi(root, IDLE, IDLE, IDLE, IDLE)
+    cuda = Module(ADDRESSES)
+    use(torch(cuda=cuda))
+    document = rates.measured(root)
+    assert devices(document) == [CPU, *ADDRESSES]
+    assert not document.busy
+    assert not document.refused
+    assert {each.by for each in document.rates} == {"torch 9.9"}
+    assert {each.model for each in document.rates[1:]} == {"GPU of a test"}
+    assert all(each.flop_per_s and each.memory_bytes_per_s for each in document.rates)
+    assert {*cuda.waited} == {0, 1, 2, 3}
+    assert insides.parse(insides.written(document)) == document
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["6, 4, 81559", "0, 9000, 81559", "[N/A], [N/A], 81559", "100, 70000, 81559", "0, 4"],
+    ids=["computes", "holds memory", "is split", "trains", "less is said"],
+)
+def test_a_device_that_works_or_may_work_is_not_measured(
+    root: Path, use: Callable[[Any], None], said: str
+) -> None:
+    nvidia_smi(root, IDLE, said, IDLE, IDLE)
+    cuda = Module(ADDRESSES)
+    use(torch(cuda=cuda))
+    document = rates.measured(root)
+    assert devices(document) == [CPU, ADDRESSES[0], *ADDRESSES[2:]]
+    assert document.busy == (ADDRESSES[1],)
+    assert 1 not in cuda.waited
+    assert not document.refused
+
+
+def test_a_device_that_a_process_is_on_is_not_measured(
+    root: Path, use: Callable[[Any], None]
+) -> None:
+    nvidia_smi(root, IDLE, IDLE, IDLE, IDLE, on=ADDRESSES[3])
+    use(torch(cuda=Module(ADDRESSES)))
+    assert rates.measured(root).busy == (ADDRESSES[3],)
+
+
+def test_a_training_that_begins_meanwhile_is_seen(
+    root: Path, use: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = itertools.chain([{}, {ADDRESSES[0]: False}], itertools.repeat({ADDRESSES[1]: True}))
+    monkeypatch.setattr(load, "accelerators", lambda root: next(answers))
+    use(torch(cuda=Module(ADDRESSES)))
+    document = rates.measured(root)
+    assert document.busy == (ADDRESSES[1],)
+    assert devices(document) == [CPU, ADDRESSES[0], *ADDRESSES[2:]]
+
+
+def test_where_everything_works_not_even_torch_is_loaded(
+    root: Path, use: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nvidia_smi(root, *["99, 70000, 81559"] * 4)
+    monkeypatch.setattr(os, "getloadavg", lambda: (99.0, 0.0, 0.0))
+    use(SimpleNamespace())  # It would break.
+    assert rates.measured(root) == Document(busy=(*sorted(ADDRESSES), CPU))
+
+
+def test_a_tool_that_does_not_say_who_works_keeps_all_from_being_measured(root: Path) -> None:
+    nvidia_smi(root, IDLE, IDLE, IDLE, IDLE, status=9)
+    (refused,) = rates.measured(root).refused
+    assert refused.startswith("nothing is measured: nvidia-smi --query-gpu=")
+    assert refused.endswith("ended with 9")
+
+
+def test_amds_driver_says_who_works(root: Path, use: Callable[[Any], None]) -> None:
+    for address, percent in zip(ADDRESSES, ["0", "0", "40", "0"], strict=True):
+        device = root / "sys/bus/pci/devices" / address
+        (device / "gpu_busy_percent").write_text(percent)
+        (device / "mem_info_vram_used").write_text(str(1 << 20))
+        (device / "mem_info_vram_total").write_text(str(64 << 30))
+    use(torch(cuda=Module(ADDRESSES)))
+    assert rates.measured(root).busy == (ADDRESSES[2],)
+
+
+@pytest.mark.parametrize(("taken", "busy"), [(0.02, ()), (0.5, ("xpu:0",))])
+def test_where_no_driver_says_it_memory_that_is_taken_does(
+    root: Path, use: Callable[[Any], None], taken: float, busy: tuple[str, ...]
+) -> None:
+    use(torch(xpu=Module([""], taken=taken)))
+    document = rates.measured(root)
+    assert document.busy == busy
+    assert devices(document) == [CPU] + ["xpu:0"] * (not busy)
+
+
+def test_a_device_that_breaks_is_told_and_the_others_are_measured(
+    root: Path, use: Callable[[Any], None]
+) -> None:
+    cuda = Module([*ADDRESSES, ADDRESSES[0]])
+    cuda.broken = {1}
+    use(torch(cuda=cuda))
+    document = rates.measured(root)
+    assert devices(document) == [CPU, ADDRESSES[0], *ADDRESSES[2:]]
+    assert document.refused == (
+        f"{ADDRESSES[1]} is not measured: RuntimeError: CUDA error: an illegal memory access",
+    )
+
+
+def test_a_device_that_hangs_is_left_behind(
+    root: Path, use: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rates, "DEVICE_S", 1.0)
+    cuda = Module(ADDRESSES)
+    cuda.hanging = {0}
+    use(torch(cuda=cuda))
+    document = rates.measured(root)
+    cuda.released.set()
+    assert devices(document) == [CPU, *ADDRESSES[1:]]
+    assert document.refused == (f"{ADDRESSES[0]} is not measured: no answer in 1 s",)
+
+
+def test_without_torch_numpy_measures_the_processors_and_the_rest_is_told(
+    root: Path, use: Callable[[Any], None]
+) -> None:
+    use(None)
+    document = rates.measured(root)
+    assert devices(document) == [CPU]
+    assert document.rates[0].by.startswith("numpy ")
+    first = min(ADDRESSES)
+    assert document.refused == (
+        f"{first} and 3 more is not measured: torch is not there, or does not see it",
+    )
+
+
+def test_where_nothing_is_there_to_measure_with_that_is_told(
+    root: Path, use: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(None)
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    assert "neither torch nor numpy is there" in rates.measured(root).refused[0]
+
+
+def test_the_fastest_round_counts_and_the_first_does_not() -> None:
+    # Seconds of each round's work; a round of several has the time of all of them.
+    times = [9.0, 0.5, 0.4, 0.3, 0.6, 0.4]
+    now = [0.0]
+    began: list[float] = []
+
+    def work() -> None:
+        now[0] += times[min(len(began), len(times) - 1)]
+        began.append(now[0])
+
+    assert rates.fastest(work, lambda: None, 1.5, lambda: now[0]) == pytest.approx(0.3)
+    assert len(began) == 6
+
+
+def test_work_that_is_short_is_done_again_and_again_within_a_round() -> None:
+    now = [0.0]
+    waits: list[float] = []
+
+    def work() -> None:
+        now[0] += 0.001
+
+    took = rates.fastest(work, lambda: waits.append(now[0]), 0.1, lambda: now[0])
+    assert took == pytest.approx(0.001)
+    assert len(waits) == 4
+
+
+RATES = Rates(CPU, "a processor", "torch 9.9", 10**12, 10**10)
+
+
+class Clock:
+    """Seconds that a test lets pass, and what is measured by then."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
+        self.now_s = 0.0
+        self.finds = Document()
+        self.measured = 0
+        self.said: list[str] = []
+        monkeypatch.setattr(rates, "_apart", self._apart)
+        self.kept = Kept(root, clock=lambda: self.now_s, say=self.said.append)
+
+    def _apart(self, root: Path) -> Document:
+        self.measured += 1
+        return self.finds
+
+    def told(self, *, after_s: float = 0.0) -> Document:
+        self.now_s += after_s
+        return self.kept.beside(Document(refused=("of others",)))
+
+
+def test_rates_are_measured_once_and_again_after_a_day(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    clock = Clock(monkeypatch, tmp_path)
+    clock.finds = Document(rates=(RATES,), refused=("a GPU is broken",))
+    told = clock.told()
+    assert told.rates == (RATES,)
+    assert told.refused == ("of others", "a GPU is broken")
+    assert clock.told(after_s=rates.EVERY_S - 1) == told
+    assert clock.measured == 1
+    clock.told(after_s=1)
+    assert clock.measured == 2
+
+
+def test_what_is_busy_keeps_its_rates_and_is_looked_at_again_sooner(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    clock = Clock(monkeypatch, tmp_path)
+    clock.finds = Document(rates=(RATES,))
+    clock.told()
+    clock.finds = Document(busy=(CPU,))
+    assert clock.told(after_s=rates.EVERY_S).rates == (RATES,)
+    assert clock.said == ["not measured while busy: cpu"]
+    clock.finds = Document(rates=(Rates(CPU, "a processor", "torch 9.9", 10**11),))
+    assert clock.told(after_s=rates.BUSY_S).rates == clock.finds.rates
+
+
+def test_another_process_measures_and_what_keeps_it_from_that_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "none"))
+    told = Kept(tmp_path, clock=lambda: 0.0, say=lambda _: None).beside(Document())
+    (refused,) = told.refused
+    assert "No such file" in refused

@@ -1,0 +1,67 @@
+"""Which devices of this machine work now: those are not measured, as nothing may slow a training.
+
+Nothing is asked of a device itself, which would take some of its memory: its driver knows.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from railwright_agent import inside, kernel
+from railwright_topology.sources import pci
+
+TOOL_S = 20.0
+
+IDLE_SHARE = 0.05
+"""Of its time, or of its memory: a device from which nobody wants anything may have as much taken.
+A training takes memory before it computes."""
+IDLE_LOAD = 0.2
+"""Processes that run or wait, for each processor, over a minute."""
+
+_GPUS = "--query-gpu=pci.bus_id,utilization.gpu,memory.used,memory.total"
+_PROCESSES = "--query-compute-apps=gpu_bus_id"
+
+
+def accelerators(root: Path) -> dict[str, bool]:
+    """Whether each one works, by PCI address; those of which nobody here tells are left out.
+    Raises SilentError where a tool that is there does not say."""
+    found = dict(_amd(root))
+    if shutil.which("nvidia-smi"):
+        found |= _nvidia()
+    return found
+
+
+def processors() -> bool:
+    """Whether they work, and not just look after their machine."""
+    load, _, _ = os.getloadavg()
+    return load > IDLE_LOAD * (os.cpu_count() or 1)
+
+
+def _nvidia() -> dict[str, bool]:
+    gpus = _asked(_GPUS)
+    found = {pci.address(address): _works(said) for address, *said in gpus}
+    return found | {pci.address(address): True for address, *_ in _asked(_PROCESSES)}
+
+
+def _asked(query: str) -> list[list[str]]:
+    command = ["nvidia-smi", query, "--format=csv,noheader,nounits"]
+    said = inside.output(command, TOOL_S)
+    return [[cell.strip() for cell in line.split(",")] for line in said.splitlines() if line]
+
+
+def _works(said: list[str]) -> bool:
+    """What does not tell, such as a GPU that is split (MIG), may work."""
+    if len(said) != 3 or not all(each.isascii() and each.isdigit() for each in said):
+        return True
+    percent, used, total = map(int, said)
+    return percent > 100 * IDLE_SHARE or used > IDLE_SHARE * total
+
+
+def _amd(root: Path) -> Iterator[tuple[str, bool]]:
+    files = ("gpu_busy_percent", "mem_info_vram_used", "mem_info_vram_total")
+    for address, said in kernel.devices(root, files):
+        if "gpu_busy_percent" in said:
+            yield address, _works([said.get(file, "") for file in files])

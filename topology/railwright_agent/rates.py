@@ -1,0 +1,302 @@
+"""How fast the devices of this machine are: products of matrices, and memory.
+
+A device that works is left alone. Others are measured one after the other, for two or three seconds
+and with a hundredth of their memory, as the best of several rounds: whatever disturbs one makes it
+slower. How large matrices are depends on a device's memory alone, so that what is measured of two
+alike can be compared. They hold random numbers, as zeros take less power and so go faster.
+
+torch measures, where it is installed; without it, numpy measures the processors.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.util
+import math
+import os
+import platform
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from railwright_agent import inside, kernel, load
+from railwright_agent.inside import SilentError
+from railwright_topology.parts import CPU, Kind, Rates
+from railwright_topology.sources import insides, pci, sysfs
+from railwright_topology.sources.insides import Document
+from railwright_topology.wiring import WiringError
+
+PRODUCTS_S = 1.0
+COPIES_S = 0.5
+ROUND_S = 0.05
+"""What it takes to start some work and to wait for it is little beside as much."""
+DEVICE_S = 20.0
+"""One that does not answer by then is left behind."""
+MACHINE_S = 300.0
+"""For loading torch, and 16 devices."""
+
+MEMORY_SHARE = 0.01
+SIDE_MAX = {2: 8192, 4: 2048}
+"""Rows of a matrix, by bytes of a number: a millisecond's work for a GPU, 0.1 s for two CPUs."""
+SIDE_STEP = 128
+COPY_BYTES_MAX = 1 << 29
+MEMORY_TAKEN = 0.1
+"""More of an accelerator's than this is taken by who trains on it, if nothing else says so; what
+asks takes some too."""
+
+EVERY_S = 24 * 3600.0
+BUSY_S = 1800.0
+"""What worked is looked at again, after as long."""
+
+KINDS = ("cuda", "xpu", "npu")
+"""What torch calls accelerators; AMD's are cuda too."""
+
+
+class UnmeasuredError(Exception):
+    """Why a device was not measured, as a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    """A device that can be measured: ``products(side)`` and ``copies(bytes)`` return what is to be
+    done again and again, and ``wait`` comes back when all of it is done."""
+
+    device: str
+    model: str
+    by: str
+    memory_bytes: int
+    number_bytes: int
+    products: Callable[[int], Callable[[], object]]
+    copies: Callable[[int], Callable[[], object]]
+    wait: Callable[[], object]
+    taken_bytes: Callable[[], int] = int
+
+
+def measured(root: Path) -> Document:
+    """The rates of all devices that do nothing now, and which were not measured."""
+    refused: list[str] = []
+    try:
+        own = sysfs.parse(kernel.sections(root))
+        there = {part.pci for part in own.parts if part.kind == Kind.ACCELERATOR}
+        working = load.accelerators(root)
+    except (WiringError, SilentError) as error:
+        return Document(refused=(f"nothing is measured: {error}",))
+    busy = {address for address in there if working.get(address, False)}
+    if load.processors():
+        busy.add(CPU)
+    if busy >= there | {CPU}:
+        # Loading torch alone takes seconds of a processor.
+        return Document(busy=tuple(sorted(busy)))
+    rates: list[Rates] = []
+    seen: set[str] = set()
+    for bench in _benches(root, refused):
+        if bench.device in seen:
+            continue  # Another part of one that is split: the first stands for it.
+        seen.add(bench.device)
+        try:
+            if bench.device in busy or _works(bench, root):
+                busy.add(bench.device)
+            else:
+                rates.append(_in_time(bench))
+        except (UnmeasuredError, SilentError) as error:
+            refused.append(f"{bench.device} is not measured: {error}")
+    unseen = sorted(there - busy - seen)
+    if unseen and all(device == CPU or pci.address(device) for device in seen):
+        more = f" and {len(unseen) - 1} more" if unseen[1:] else ""
+        refused.append(f"{unseen[0]}{more} is not measured: torch is not there, or does not see it")
+    return Document((), tuple(refused), tuple(rates), tuple(sorted(busy)))
+
+
+def _works(bench: _Bench, root: Path) -> bool:
+    """Whether a training has begun since, or there was one that its driver does not tell of."""
+    if bench.device == CPU:
+        return False
+    says = load.accelerators(root).get(bench.device)
+    return bench.taken_bytes() > MEMORY_TAKEN * bench.memory_bytes if says is None else says
+
+
+def _benches(root: Path, refused: list[str]) -> Iterator[_Bench]:
+    name = kernel.processor(root) or platform.machine()
+    processors = f"{name}, {len(os.sched_getaffinity(0))} CPUs"
+    memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if importlib.util.find_spec("torch"):
+        yield from _by_torch(importlib.import_module("torch"), processors, memory_bytes, refused)
+    elif importlib.util.find_spec("numpy"):
+        yield _by_numpy(importlib.import_module("numpy"), processors, memory_bytes)
+    else:
+        refused.append("nothing is measured: neither torch nor numpy is there")
+
+
+def _by_torch(
+    torch: Any, processors: str, memory_bytes: int, refused: list[str]
+) -> Iterator[_Bench]:
+    """The processors come first: what is measured later makes them work."""
+
+    def bench(device: str, at: str, **known: Any) -> _Bench:
+        number = torch.float32 if at == CPU else torch.bfloat16
+
+        def products(side: int) -> Callable[[], object]:
+            one, other = (torch.randn(side, side, dtype=number, device=at) for _ in range(2))
+            into = torch.empty_like(one)
+            return lambda: torch.mm(one, other, out=into)
+
+        def copies(size_bytes: int) -> Callable[[], object]:
+            source = torch.randn(size_bytes // 4, dtype=torch.float32, device=at)
+            target = torch.empty_like(source)
+            return lambda: target.copy_(source)
+
+        by = f"torch {torch.__version__}"
+        return _Bench(device, by=by, products=products, copies=copies, **known)
+
+    yield bench(
+        CPU, CPU, model=processors, memory_bytes=memory_bytes, number_bytes=4, wait=lambda: None
+    )
+    for kind in KINDS:
+        module = getattr(torch, kind, None)
+        if module is None or not module.is_available():
+            continue
+        for at in range(module.device_count()):
+            properties = module.get_device_properties(at)
+            address = _address(properties)
+            if kind == "cuda" and not address:
+                refused.append(f"cuda:{at} is not measured: torch does not say where it is")
+                continue
+            yield bench(
+                address or f"{kind}:{at}",
+                f"{kind}:{at}",
+                model=str(properties.name),
+                memory_bytes=int(properties.total_memory),
+                number_bytes=2,
+                wait=lambda module=module, at=at: module.synchronize(at),
+                taken_bytes=lambda module=module, at=at: _taken(*module.mem_get_info(at)),
+            )
+
+
+def _taken(free_bytes: int, total_bytes: int) -> int:
+    return total_bytes - free_bytes
+
+
+def _address(properties: Any) -> str:
+    """Where a device is on PCI; empty where torch does not say."""
+    said = [getattr(properties, f"pci_{part}_id", None) for part in ("domain", "bus", "device")]
+    if not all(isinstance(number, int) for number in said):
+        return ""
+    domain, bus, device = said
+    return f"{domain:04x}:{bus:02x}:{device:02x}.0"
+
+
+def _by_numpy(numpy: Any, processors: str, memory_bytes: int) -> _Bench:
+    random = numpy.random.default_rng(0)
+
+    def products(side: int) -> Callable[[], object]:
+        one, other = (random.standard_normal((side, side), numpy.float32) for _ in range(2))
+        into = numpy.empty_like(one)
+        return lambda: numpy.matmul(one, other, out=into)
+
+    def copies(size_bytes: int) -> Callable[[], object]:
+        source = random.standard_normal(size_bytes // 4, numpy.float32)
+        target = numpy.empty_like(source)
+        return lambda: numpy.copyto(target, source)
+
+    by = f"numpy {numpy.__version__}"
+    return _Bench(CPU, processors, by, memory_bytes, 4, products, copies, lambda: None)
+
+
+def _in_time(bench: _Bench) -> Rates:
+    """Its rates. Raises UnmeasuredError where it fails, or does not answer."""
+    found: list[Rates] = []
+    failed: list[str] = []
+
+    def measure() -> None:
+        try:
+            found.append(_rates(bench))
+        except (RuntimeError, MemoryError) as error:
+            failed.append(f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
+
+    # Whoever waits for a broken device may wait for ever.
+    waiting = threading.Thread(target=measure, daemon=True)
+    waiting.start()
+    waiting.join(DEVICE_S)
+    if not found:
+        raise UnmeasuredError(failed[0] if failed else f"no answer in {DEVICE_S:g} s")
+    return found[0]
+
+
+def _rates(bench: _Bench) -> Rates:
+    taken = MEMORY_SHARE * bench.memory_bytes
+    side = math.isqrt(int(taken / 3 / bench.number_bytes)) // SIDE_STEP * SIDE_STEP
+    side = max(SIDE_STEP, min(side, SIDE_MAX[bench.number_bytes]))
+    product_s = fastest(bench.products(side), bench.wait, PRODUCTS_S)
+    copied = max(1 << 20, min(int(taken / 2) // 4 * 4, COPY_BYTES_MAX))
+    copy_s = fastest(bench.copies(copied), bench.wait, COPIES_S)
+    # Each number of a product is the sum of as many products, and a copy reads and writes.
+    flop_per_s, memory_bytes_per_s = round(2 * side**3 / product_s), round(2 * copied / copy_s)
+    return Rates(bench.device, bench.model, bench.by, flop_per_s, memory_bytes_per_s)
+
+
+def fastest(
+    work: Callable[[], object],
+    wait: Callable[[], object],
+    budget_s: float,
+    clock: Callable[[], float] = time.perf_counter,
+) -> float:
+    """Seconds that some work takes, in the fastest of the rounds that fit into a time."""
+
+    def each(times: int) -> float:
+        began_s = clock()
+        for _ in range(times):
+            work()
+        wait()
+        return (clock() - began_s) / times
+
+    each(1)  # What is done once: kernels are chosen, and pages touched.
+    best = each(1)
+    end_s = clock() + budget_s
+    while clock() < end_s:
+        best = min(best, each(max(1, math.ceil(ROUND_S / best))))
+    return best
+
+
+class Kept:
+    """What was measured last of each device of this machine, and when it is time again.
+
+    Another process measures: torch takes half a gigabyte, and a broken driver holds whoever asks.
+    """
+
+    def __init__(
+        self, root: Path, *, clock: Callable[[], float], say: Callable[[str], object]
+    ) -> None:
+        self._root = root
+        self._clock = clock
+        self._say = say
+        self._due_s = clock()
+        self._rates: dict[str, Rates] = {}
+        self._refused: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Kept rates={len(self._rates)} due_s={self._due_s:.0f}>"
+
+    def beside(self, document: Document) -> Document:
+        """With what was measured of its node's devices, which is measured first if it is time."""
+        if self._clock() >= self._due_s:
+            now = _apart(self._root)
+            if now.busy:
+                self._say(f"not measured while busy: {', '.join(now.busy)}")
+            self._rates |= {each.device: each for each in now.rates}
+            self._refused = now.refused
+            self._due_s = self._clock() + (BUSY_S if now.busy else EVERY_S)
+        rates = tuple(self._rates[device] for device in sorted(self._rates))
+        return dataclasses.replace(document, rates=rates, refused=document.refused + self._refused)
+
+
+def _apart(root: Path) -> Document:
+    command = [sys.executable, "-m", "railwright_agent", "rates", f"--root={root}"]
+    try:
+        return insides.parse(inside.output(command, MACHINE_S))
+    except (SilentError, WiringError) as error:
+        return Document(refused=(str(error),))
