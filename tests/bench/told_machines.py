@@ -2,7 +2,7 @@
 
 ``correct`` is the share of facts that were planted and read, of all that were planted or read: what
 is invented counts against a source as what is missed does. sysfs is written as files and read from
-there by what an agent reads it with.
+there by what an agent reads it with. Of rates, who is slow has to follow besides.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from railwright_agent import kernel
-from railwright_topology import inside
+from railwright_topology import fabric, inside
 from railwright_topology.inside import Inside
-from railwright_topology.parts import Look, Looks
+from railwright_topology.parts import Look, Looks, Rates
 from railwright_topology.sources import (
     described,
     formats,
@@ -42,6 +43,7 @@ def told(machines_count: int) -> Iterator[tuple[str, int, float]]:
         shares = [_share(source, machine, read(machine)) for machine in planted]
         yield name, len(shares), min(shares)
     yield "hccl.json", *_rank_tables(machines_count)
+    yield "rates.json", *_rates(machines_count)
 
 
 def falsified(count: int) -> tuple[int, int, int]:
@@ -141,6 +143,43 @@ def _rank_tables(count: int) -> tuple[int, float]:
             read = {*_ports(inside.of(looks.by_host[host]))}
             shares.append(len(expected & read) / len(expected | read))
     return len(shares), min(shares)
+
+
+def _rates(count: int) -> tuple[int, float]:
+    """Servers of eight devices that differ by 3 %, and one in each eighth server that is slow."""
+    chance = Random(0)
+    planted: dict[str, tuple[Rates, ...]] = {}
+    slow: set[tuple[str, str, str]] = set()
+    for number in range(count):
+        node, devices = f"node-{number}", list(_devices(chance))
+        if number % 8 == 0:
+            at, share = chance.randrange(8), chance.uniform(0.3, 0.9)
+            usual = devices[at]
+            if number % 16:
+                devices[at] = replace(usual, flop_per_s=int(share * usual.flop_per_s))
+                slow.add((node, usual.device, "flop_per_s"))
+            else:
+                reached = int(share * usual.memory_bytes_per_s)
+                devices[at] = replace(usual, memory_bytes_per_s=reached)
+                slow.add((node, usual.device, "memory_bytes_per_s"))
+        planted[node] = tuple(devices)
+    documents = {
+        node: json.loads(insides.written(Document(rates=its))) for node, its in planted.items()
+    }
+    found = fabric.of([*planted], formats.read(File("", "rates.json", json.dumps(documents))))
+    seen = {(each.node, each.device, each.fact) for each in found.slow}
+    shares: list[float] = []
+    for node, its in planted.items():
+        expected = {*its, *(each for each in slow if each[0] == node)}
+        read = {*found.rates[node], *(each for each in seen if each[0] == node)}
+        shares.append(len(expected & read) / len(expected | read))
+    return len(shares), min(shares)
+
+
+def _devices(chance: Random) -> Iterator[Rates]:
+    for bus in chance.sample(range(0x10, 0xF0), 8):
+        rates = (int(usual * chance.uniform(0.985, 1.015)) for usual in (660 * 10**12, 29 * 10**11))
+        yield Rates(f"0000:{bus:02x}:00.0", "H100", "torch", *rates)
 
 
 def _ports(found: Inside) -> Iterator[tuple[int | None, int | None, int]]:

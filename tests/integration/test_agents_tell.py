@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from railwright import wire
+from railwright_agent import telling
+from railwright_agent.inside import Given
+from railwright_agent.rates import Kept
+from railwright_agent.telling import Teller
 from railwright_operator.heartbeats import agents
 from railwright_testbed import ControlPlane
 from railwright_topology.accounts import Basis
-from railwright_topology.parts import Kind, Look, Part
+from railwright_topology.parts import CPU, Kind, Look, Part
 from railwright_topology.sources import insides
 from railwright_topology.sources.insides import Document
 from worlds import heartbeats, shell
@@ -83,11 +90,9 @@ async def test_a_standby_and_one_that_does_not_know_the_node_yet_ask_for_it_late
 
 
 async def test_the_real_agent_tells_of_this_machine(world: Heartbeats, tmp_path: Path) -> None:
-    file = tmp_path / "token"
-    file.write_text(await world.agents_token("n1"))
-    url = f"http://{world.address[0]}:{world.address[1]}"
+    teller = await _teller(world, tmp_path)
     command = [sys.executable, "-m", "railwright_agent", "tell"]
-    options = [f"--operator={url}", f"--token-file={file}"]
+    options = [f"--operator={teller.operator}", f"--token-file={teller.token_file}"]
     agent = await asyncio.create_subprocess_exec(*command, *options)
     try:
         await shell.until(lambda: world.insides, "the document of an agent")
@@ -97,3 +102,36 @@ async def test_the_real_agent_tells_of_this_machine(world: Heartbeats, tmp_path:
     assert {*world.insides} == {"n1"}
     sources = {look.source for look in world.insides["n1"].looks}
     assert sources <= {"sysfs", "hwloc", "nvidia-smi", "KFD"}
+
+
+async def test_an_agent_tells_how_fast_this_machine_is_unless_that_is_busy(
+    world: Heartbeats, tmp_path: Path
+) -> None:
+    teller = await _teller(world, tmp_path)
+    said: list[str] = []
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        """The second look measures."""
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            raise KeyboardInterrupt
+
+    def agent() -> None:
+        kept = Kept(Path("/"), clock=time.monotonic, say=said.append)
+        with contextlib.suppress(KeyboardInterrupt):
+            telling.run(teller, pause=pause, rng=Random(0), say=said.append, rates=kept)
+
+    await asyncio.to_thread(agent)
+    told = world.insides["n1"].rates
+    busy = " ".join(said).replace(",", " ").split()
+    assert (CPU in {rates.device for rates in told}) != (CPU in busy)
+    assert all(rates.flop_per_s > 0 < rates.memory_bytes_per_s for rates in told)
+
+
+async def _teller(world: Heartbeats, folder: Path) -> Teller:
+    """An agent's on n1."""
+    file = folder / "token"
+    file.write_text(await world.agents_token("n1"))
+    url = f"http://{world.address[0]}:{world.address[1]}"
+    return Teller(url, file, Given(Path("/")))

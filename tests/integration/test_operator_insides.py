@@ -1,4 +1,4 @@
-"""The inside of nodes as agents tell a real operator: on the Fabric, and what sources differ on."""
+"""The inside of nodes as agents tell a real operator: what sources differ on, and who is slow."""
 
 from __future__ import annotations
 
@@ -6,17 +6,24 @@ import contextlib
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
+from integration import command_line
 from integration.operator_site import Floor, Json, Site
+from railwright_agent.inside import Given
+from railwright_agent.telling import Teller
 from railwright_api import names
 from railwright_operator.wiring import AGENT
 from railwright_testbed import waiting
 from railwright_testbed.operator_process import NAMESPACE
+from railwright_topology.parts import Rates
+from railwright_topology.sources import insides
+from railwright_topology.sources.insides import Document
 from worlds import machine_files, machines, shell
 from worlds.machines import Machine
 
@@ -45,6 +52,13 @@ class Agents:
             command.append(f"--description={root / 'own.yaml'}")
         # What this machine itself has is none of the simulated nodes'.
         self._running.append(subprocess.Popen(command, env={"PATH": ""}))
+
+    def tell(self, node: str, document: Document) -> None:
+        """As its agent tells it, though nobody measured that."""
+        file = self._folder / f"{node}.token"
+        if not file.exists():
+            file.write_text(self._token(node))
+        Teller(self._site.operator.url, file, Given(self._folder)).tell(insides.written(document))
 
     def stop(self) -> None:
         for agent in self._running:
@@ -103,3 +117,31 @@ def test_what_agents_see_is_on_the_fabric_and_so_is_what_they_contradict(
     assert conflict["level"] == "numa"
     assert conflict["source"] == "description"
     assert f"by description its numa is {false}" in conflict["message"]
+
+
+def test_a_node_whose_device_is_slower_than_most_is_on_the_fabric(
+    site: Site, floor: Floor, agents: Agents
+) -> None:
+    usual = Rates("0000:17:00.0", "H100", "torch 9.9", 660 * 10**12, 29 * 10**11)
+    slow = replace(usual, flop_per_s=403 * 10**12)
+    name = floor.nodes[2]
+    for node in floor.nodes:
+        agents.tell(node, Document(rates=(slow if node == name else usual,)))
+    waiting.until(
+        lambda: _status(site).get("slow"),
+        "a slow node",
+        deadline_s=40,
+        evidence=lambda: str(_status(site)),
+    )
+    status = _status(site)
+    told = "0000:17:00.0 multiplies at 61 % of what most H100 do: 400 TFLOP/s of 660 TFLOP/s"
+    assert status["slow"] == [{"node": name, "message": told}]
+    assert (status["slowCount"], status["measuredNodes"]) == (1, 4)
+    assert f"- {name}: {told}\n" in command_line.topology(site)
+    agents.tell(name, Document(rates=(usual,)))
+    waiting.until(
+        lambda: _status(site)["slowCount"] == 0,
+        "nobody slow any more",
+        deadline_s=40,
+        evidence=lambda: str(_status(site)),
+    )

@@ -11,7 +11,6 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -87,7 +86,6 @@ def torch(**kinds: Module) -> Any:
         return Tensor(np.ones([min(32, rows) for rows in shape], np.float32))
 
     return SimpleNamespace(
-        __spec__=ModuleSpec("torch", None),
         __version__="9.9",
         float32="f32",
         bfloat16="bf16",
@@ -348,6 +346,17 @@ def test_what_is_busy_keeps_its_rates_and_is_looked_at_again_sooner(
     assert clock.said == ["not measured while busy: cpu"]
     clock.finds = Document(rates=(Rates(CPU, "a processor", "torch 9.9", 10**11),))
     assert clock.told(after_s=rates.BUSY_S).rates == clock.finds.rates
+
+
+def test_another_process_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = tmp_path / "python"
+    own.write_text(f"#!/bin/sh\n[ \"$*\" = '-m railwright_agent rates --root={tmp_path}' ] && ")
+    with own.open("a") as script:
+        script.write(f"echo '{insides.written(Document(rates=(RATES,)))}'\n")
+    own.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(own))
+    told = Kept(tmp_path, clock=lambda: 0.0, say=lambda _: None).beside(Document())
+    assert told == Document(rates=(RATES,))
 
 
 def test_another_process_measures_and_what_keeps_it_from_that_is_told(

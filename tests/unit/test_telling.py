@@ -106,10 +106,11 @@ def test_rates_are_told_beside_what_is_seen_and_again_once_they_are_others(
         now_s += rates.EVERY_S / 2
 
     kept = Kept(root, clock=lambda: now_s, say=lambda _: None)
-    run(teller, 3, pass_by, kept)
+    run(teller, 4, pass_by, kept)
     told = [insides.parse(text) for text in teller.taken]
-    assert [each.rates[0].flop_per_s for each in told] == [7, 8]
-    assert [each.looks[0].source for each in told] == ["sysfs", "sysfs"]
+    speeds = [[rates.flop_per_s for rates in each.rates] for each in told]
+    assert speeds == [[], [7], [8]]
+    assert [each.looks[0].source for each in told] == ["sysfs", "sysfs", "sysfs"]
 
 
 def test_after_a_refusal_it_is_tried_again_sooner_and_then_less_and_less_often(root: Path) -> None:

@@ -11,8 +11,6 @@ torch measures, where it is installed; without it, numpy measures the processors
 from __future__ import annotations
 
 import dataclasses
-import importlib
-import importlib.util
 import math
 import os
 import platform
@@ -124,12 +122,28 @@ def _benches(root: Path, refused: list[str]) -> Iterator[_Bench]:
     name = kernel.processor(root) or platform.machine()
     processors = f"{name}, {len(os.sched_getaffinity(0))} CPUs"
     memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if importlib.util.find_spec("torch"):
-        yield from _by_torch(importlib.import_module("torch"), processors, memory_bytes, refused)
-    elif importlib.util.find_spec("numpy"):
-        yield _by_numpy(importlib.import_module("numpy"), processors, memory_bytes)
+    if (torch := _torch()) is not None:
+        yield from _by_torch(torch, processors, memory_bytes, refused)
+    elif (numpy := _numpy()) is not None:
+        yield _by_numpy(numpy, processors, memory_bytes)
     else:
         refused.append("nothing is measured: neither torch nor numpy is there")
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError:
+        return None
+    return torch
+
+
+def _numpy() -> Any:
+    try:
+        import numpy
+    except ImportError:
+        return None
+    return numpy
 
 
 def _by_torch(

@@ -1,0 +1,57 @@
+"""How fast this machine's own processors are, by the real torch and the real numpy.
+
+They differ from machine to machine, and so does what both reach; that both count alike does not.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from railwright_agent import rates
+from railwright_topology.parts import CPU, Rates
+from railwright_topology.sources import insides
+
+ROOT = Path("/")
+APART = 30
+"""Times: a mistaken unit is further off, and no two tools on one busy machine are."""
+
+
+@pytest.fixture
+def idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing else works here, as far as one asks."""
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+
+
+def processors(by: str) -> Rates:
+    """What is measured of them now."""
+    (found,) = [each for each in rates.measured(ROOT).rates if each.device == CPU]
+    assert found.by.split()[0] == by
+    return found
+
+
+def test_torch_and_numpy_measure_the_same_processors_in_the_same_units(
+    idle: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_torch = processors("torch")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    by_numpy = processors("numpy")
+    assert by_torch.model == by_numpy.model
+    for fact in ("flop_per_s", "memory_bytes_per_s"):
+        both = getattr(by_torch, fact), getattr(by_numpy, fact)
+        assert min(both) > 0
+        assert max(both) < APART * min(both)
+
+
+def test_the_command_prints_what_can_be_read_again_and_each_device_once() -> None:
+    command = [sys.executable, "-m", "railwright_agent", "rates"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    document = insides.parse(answer.stdout)
+    told = [*(each.device for each in document.rates), *document.busy]
+    assert told.count(CPU) == 1
+    assert len({*told}) == len(told)
+    assert not document.looks
