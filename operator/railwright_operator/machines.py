@@ -94,7 +94,7 @@ class Machines:
         return held
 
 
-def _node(record: NodeRecord, used: Amounts, place: tuple[str, ...], pace: Pace) -> Node:
+def _node(record: NodeRecord, used: Amounts, place: tuple[str, ...]) -> Node:
     unavailable = None
     if not record.ready:
         unavailable = Unavailable.UNREADY

@@ -225,6 +225,14 @@ def test_where_no_driver_says_it_memory_that_is_taken_does(
     assert devices(document) == [CPU] + ["xpu:0"] * (not busy)
 
 
+def test_a_device_of_which_nobody_can_say_whether_it_works_may_work(
+    root: Path, use: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(Module, "mem_get_info")
+    use(torch(npu=Module([""])))
+    assert rates.measured(root).busy == ("npu:0",)
+
+
 def test_a_device_that_breaks_is_told_and_the_others_are_measured(
     root: Path, use: Callable[[Any], None]
 ) -> None:
@@ -345,7 +353,17 @@ def test_what_is_busy_keeps_its_rates_and_is_looked_at_again_sooner(
     assert clock.told(after_s=rates.EVERY_S).rates == (RATES,)
     assert clock.said == ["not measured while busy: cpu"]
     clock.finds = Document(rates=(Rates(CPU, "a processor", "torch 9.9", 10**11),))
-    assert clock.told(after_s=rates.BUSY_S).rates == clock.finds.rates
+    assert clock.told(after_s=rates.AGAIN_S).rates == clock.finds.rates
+
+
+def test_what_could_not_be_measured_at_all_is_tried_again_sooner(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    clock = Clock(monkeypatch, tmp_path)
+    clock.finds = Document(refused=("nvidia-smi: no answer",))
+    assert clock.told().refused == ("of others", "nvidia-smi: no answer")
+    clock.finds = Document(rates=(RATES,))
+    assert clock.told(after_s=rates.AGAIN_S) == Document(refused=("of others",), rates=(RATES,))
 
 
 def test_another_process_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

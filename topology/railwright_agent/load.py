@@ -1,6 +1,6 @@
 """Which devices of this machine work now: those are not measured, as nothing may slow a training.
 
-Nothing is asked of a device itself, which would take some of its memory: its driver knows.
+Its driver knows. To ask a device itself would take some of its memory.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from pathlib import Path
 
 from railwright_agent import inside, kernel
 from railwright_topology.sources import pci
-
-TOOL_S = 20.0
 
 IDLE_SHARE = 0.05
 """Of its time, or of its memory: a device from which nobody wants anything may have as much taken.
@@ -48,7 +46,7 @@ def _nvidia() -> dict[str, bool]:
 
 def _asked(query: str) -> list[list[str]]:
     command = ["nvidia-smi", query, "--format=csv,noheader,nounits"]
-    said = inside.output(command, TOOL_S)
+    said = inside.output(command, inside.TOOL_S)
     return [[cell.strip() for cell in line.split(",")] for line in said.splitlines() if line]
 
 

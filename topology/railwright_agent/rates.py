@@ -1,7 +1,7 @@
 """How fast the devices of this machine are: products of matrices, and memory.
 
 A device that works is left alone. Others are measured one after the other, for two or three seconds
-and with a hundredth of their memory, as the best of several rounds: whatever disturbs one makes it
+and with a small part of their memory, as the best of several rounds: whatever disturbs one makes it
 slower. How large matrices are depends on a device's memory alone, so that what is measured of two
 alike can be compared. They hold random numbers, as zeros take less power and so go faster.
 
@@ -39,6 +39,7 @@ MACHINE_S = 300.0
 """For loading torch, and 16 devices."""
 
 MEMORY_SHARE = 0.01
+"""What matrices take of it, and what is copied; a cache of torch's may hold both."""
 SIDE_MAX = {2: 8192, 4: 2048}
 """Rows of a matrix, by bytes of a number: a millisecond's work for a GPU, 0.1 s for two CPUs."""
 SIDE_STEP = 128
@@ -48,8 +49,8 @@ MEMORY_TAKEN = 0.1
 asks takes some too."""
 
 EVERY_S = 24 * 3600.0
-BUSY_S = 1800.0
-"""What worked is looked at again, after as long."""
+AGAIN_S = 1800.0
+"""Until it is tried again, where something worked or nothing could be measured."""
 
 KINDS = ("cuda", "xpu", "npu")
 """What torch calls accelerators; AMD's are cuda too."""
@@ -187,12 +188,15 @@ def _by_torch(
                 memory_bytes=int(properties.total_memory),
                 number_bytes=2,
                 wait=lambda module=module, at=at: module.synchronize(at),
-                taken_bytes=lambda module=module, at=at: _taken(*module.mem_get_info(at)),
+                taken_bytes=lambda module=module, at=at: _taken(module, at),
             )
 
 
-def _taken(free_bytes: int, total_bytes: int) -> int:
-    return total_bytes - free_bytes
+def _taken(module: Any, at: int) -> int:
+    """All of its memory, where torch does not say."""
+    ask = getattr(module, "mem_get_info", None)
+    free, total = ask(at) if ask else (0, module.get_device_properties(at).total_memory)
+    return int(total - free)
 
 
 def _address(properties: Any) -> str:
@@ -303,7 +307,8 @@ class Kept:
                 self._say(f"not measured while busy: {', '.join(now.busy)}")
             self._rates |= {each.device: each for each in now.rates}
             self._refused = now.refused
-            self._due_s = self._clock() + (BUSY_S if now.busy else EVERY_S)
+            again_s = AGAIN_S if now.busy or not now.rates else EVERY_S
+            self._due_s = self._clock() + again_s
         rates = tuple(self._rates[device] for device in sorted(self._rates))
         return dataclasses.replace(document, rates=rates, refused=document.refused + self._refused)
 

@@ -91,7 +91,7 @@ def of(nodes: Collection[str], told: Iterable[Told], before: Fabric | None = Non
     looks, strangers = _looks([each for each in everything if isinstance(each, Looks)], nodes)
     insides = _insides(looks, before)
     rates, rate_conflicts = paces.settled(_rates(everything, nodes))
-    slow = paces.slow(rates)
+    slow = before.slow if rates == before.rates else paces.slow(rates)
     front = _front_end(insides)
     found = (each for each in everything if isinstance(each, Network))
     wired = [_rails_alone(each, front, nodes, before) for each in found]

@@ -120,6 +120,7 @@ def parse_all(text: str) -> Looks:
         content = json.dumps({**said, "rates": []} if isinstance(said, dict) else said)
         if content not in read:
             read[content] = of(reader.document(said))
+        # Where rates alone are told, nobody looked inside.
         if read[content] or not its:
             by_host[node] = read[content]
     return Looks(SOURCE, by_host, rates)
