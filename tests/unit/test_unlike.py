@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from railwright_scheduler.communication import derive
-from railwright_scheduler.cost import collectives, joining, kernels, step, unlike
+from railwright_scheduler.cost import collectives, joining, kernels, step, unlike, work
 from railwright_scheduler.cost.collectives import Group
 from railwright_scheduler.cost.hardware import (
     DGX_A100,
@@ -210,3 +210,59 @@ def test_a_node_with_several_stages_is_in_all_of_them() -> None:
     found = gang(DGX_H100, DGX_H100.paced(Pace(products=0.5)), workload=workload)
     assert [ranks.tolist() for ranks in found.stages] == [[0, 1]] * 4
     assert took_s(found, 0, nodes=2) == pytest.approx(took_s(found, 0, 1, nodes=2))
+
+
+def scheduled_s(forward_s: list[float], backward_s: list[float], micro_batches: int) -> float:
+    """What a pipeline takes whose stages do one micro-batch forward, one back, each as soon as it
+    can: worked out task by task."""
+    stages = len(forward_s)
+    orders = []
+    for stage in range(stages):
+        ahead = min(stages - stage - 1, micro_batches)
+        tasks = [("forward", at) for at in range(ahead)]
+        for at in range(micro_batches - ahead):
+            tasks += [("forward", ahead + at), ("back", at)]
+        orders.append(tasks + [("back", at) for at in range(micro_batches - ahead, micro_batches)])
+    ended: dict[tuple[str, int, int], float] = {}
+    free_s = [0.0] * stages
+    while any(orders):
+        for stage, tasks in enumerate(orders):
+            while tasks:
+                way, at = tasks[0]
+                first = stage == (0 if way == "forward" else stages - 1)
+                before = way, stage + (-1 if way == "forward" else 1), at
+                if not first and before not in ended:
+                    break
+                took_s = (forward_s if way == "forward" else backward_s)[stage]
+                began_s = max(free_s[stage], 0.0 if first else ended[before])
+                free_s[stage] = ended[way, stage, at] = began_s + took_s
+                tasks.pop(0)
+    return max(free_s)
+
+
+@pytest.mark.parametrize("products", [0.97, 0.9, 0.7, 0.4])
+@pytest.mark.parametrize("rank", range(4))
+@pytest.mark.parametrize("micro_batches", [4, 32])
+def test_stages_that_wait_for_each_other_take_as_long_as_predicted(
+    products: float, rank: int, micro_batches: int
+) -> None:
+    """Held against a schedule in which each task waits for what it needs. Where there are as few
+    micro-batches as stages, and one is very slow, others are done meanwhile: then it is less."""
+    recipe = replace(RECIPE, global_batch=2 * micro_batches)
+    workload = replace(FOUR_BY_TWO, model=replace(GPT, layers=32), recipe=recipe)
+    slow = DGX_H100.paced(Pace(products=products))
+    its = [work.of(*workload.parts, slow if at == rank else DGX_H100) for at in range(4)]
+    forward_s = [each.layers - each.backward for each in its]
+    backward_s = [each.backward for each in its]
+    # The last stage's output is a product forward and two back.
+    forward_s[3] += its[3].output / 3
+    backward_s[3] += its[3].output * 2 / 3
+    found = gang(DGX_H100, slow, workload=workload)
+    parts = dict(found.predicted((np.arange(8) == rank).astype(np.int64), {}, ()).parts)
+    computed = ("matrix products", "attention", "memory", "output", "pipeline bubble")
+    told_s = sum(parts.get(name, 0.0) for name in computed)
+    # To fill and drain it each stage waits for the others' messages too.
+    told_s -= 3 * (parts["tensor"] + parts["pipeline"]) / micro_batches
+    takes_s = scheduled_s(forward_s, backward_s, micro_batches)
+    assert told_s > 0.97 * takes_s
+    assert told_s < (1.03 if products >= 0.9 or micro_batches > 4 else 1.2) * takes_s
