@@ -162,8 +162,8 @@ class Topology(Part):
     """How many nodes one domain may hold at most."""
     rails: Literal["Aligned"] | None = None
     """Aligned takes only nodes all of whose rails lead where those of their neighbours do, and that
-    have as many adapters on rails as each other, so that ranks of one number have one rail on all
-    nodes; nodes of which no rails are known do not count."""
+    have their adapters on the same rails in the same order, so that ranks of one number have one
+    rail on all nodes; nodes of which no rails are known do not count."""
 
 
 class TrainingJobSpec(Part):

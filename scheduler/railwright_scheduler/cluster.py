@@ -41,8 +41,9 @@ class Cluster:
     ``uplinks`` are those of each level, the coarsest first, and ``placed`` are the nodes whose
     domain of it is known, or which are on an island. ``summing`` says of each level's domains
     whether their switches add up what crosses them. ``slowness`` has the degrees that each node is
-    slower by than most like it. ``aligned`` is how many adapters each node has on rails that all
-    lead where they should; 0 where any does not, or nobody knows.
+    slower by than most like it. ``aligned`` numbers the ways in which adapters are on rails: nodes
+    of one number have all of theirs alike, and lead where they should. It is 0 of nodes that do
+    not, or of which nobody knows.
     """
 
     nodes: tuple[Node, ...]
@@ -111,7 +112,7 @@ def of(snapshot: Snapshot) -> Cluster:
             np.array([islands.is_known(node.domains[level]) for node in nodes], dtype=np.bool_)
             for level in range(len(snapshot.levels))
         ),
-        aligned=np.array([_aligned(node) for node in nodes], dtype=np.int64),
+        aligned=_aligned(nodes),
         uplinks=tuple(_uplinks(links, nodes, tree)),
         summing=tuple(_summing(links, nodes, tree)),
         slowness=np.array([_slowness(node.pace) for node in nodes], dtype=np.int64),
@@ -159,8 +160,10 @@ def _slowness(pace: Pace) -> int:
     return math.ceil(SLOWNESS * (1.0 - min(1.0, pace.products, pace.memory, pace.rails)))
 
 
-def _aligned(node: Node) -> int:
-    return node.rails.adapters if node.rails is not None and not node.rails.astray else 0
+def _aligned(nodes: tuple[Node, ...]) -> Ints:
+    sound = [node.rails.order if node.rails and not node.rails.astray else () for node in nodes]
+    ways = {order: at for at, order in enumerate(sorted({*sound} - {()}), 1)}
+    return np.array([ways.get(order, 0) for order in sound], dtype=np.int64)
 
 
 def _uplinks(links: tuple[Links, ...], nodes: tuple[Node, ...], tree: Domains) -> Iterator[Uplinks]:

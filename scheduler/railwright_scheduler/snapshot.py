@@ -60,7 +60,7 @@ class Terms:
     each ``segment`` of node ranks all stand in one domain of ``segment_tier``; no domain of
     ``spread_tier`` has more than ``spread`` of them. A tier is a level, or one of ``TIERS``; empty
     and 0 ask for nothing. ``aligned`` asks for nodes all of whose rails lead where they should, and
-    that have as many adapters on rails as each other.
+    that have their adapters on the same rails in the same order.
     """
 
     required: str = ""

@@ -47,10 +47,10 @@ def _asked(terms: Terms) -> tuple[str, ...]:
 
 
 def alike(limits: Limits, cluster: Cluster) -> list[Limits]:
-    """The same for each number of adapters on rails that nodes have: ranks of one number have one
-    rail only on nodes that have as many. Where no rails are known, no node has any."""
-    counts = np.unique(cluster.aligned[cluster.aligned > 0]).tolist()
-    return [replace(limits, rails=count) for count in counts or [1]]
+    """The same for each way in which nodes have their adapters on rails: ranks of one number have
+    one rail only on nodes that have them alike. Where none do, the first way is that of no node."""
+    ways = np.unique(cluster.aligned[cluster.aligned > 0]).tolist()
+    return [replace(limits, rails=way) for way in ways or [1]]
 
 
 def _level(tier: str, cluster: Cluster) -> int | None:

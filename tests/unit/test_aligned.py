@@ -42,7 +42,7 @@ def astray(found: dict[str, Rails]) -> dict[str, list[int]]:
 
 
 def test_all_rails_of_a_sound_fabric_lead_where_they_should() -> None:
-    assert led(SOUND) == dict.fromkeys(HOSTS, Rails(4))
+    assert led(SOUND) == dict.fromkeys(HOSTS, Rails((0, 1, 2, 3)))
     assert {rails.share for rails in led(SOUND).values()} == {1.0}
 
 
@@ -75,11 +75,18 @@ def test_hosts_below_a_dead_tor_lack_its_rail() -> None:
     assert astray(found) == {host: [3] for host in HOSTS[:8]}
 
 
+def test_hosts_whose_adapters_are_in_another_order_have_their_rails_in_it() -> None:
+    turned = [(f"new-{n} ib{rail}", f"tor-0-0-{3 - rail}") for n in range(6) for rail in range(4)]
+    found = led([*SOUND, *turned])
+    assert astray(found) == {}
+    assert found["new-3"] == Rails((3, 2, 1, 0))
+
+
 def test_hosts_with_fewer_adapters_of_their_own_kind_are_sound() -> None:
     small = [(f"old-{n} ib{rail}", f"tor-0-0-{rail}") for n in range(6) for rail in range(2)]
     found = led([*SOUND, *small])
     assert astray(found) == {}
-    assert found["old-3"] == Rails(2)
+    assert found["old-3"] == Rails((0, 1))
 
 
 def test_where_all_adapters_of_a_host_share_a_switch_there_are_no_rails() -> None:
@@ -150,7 +157,7 @@ def test_a_cable_that_is_down_and_an_adapter_that_is_not_there_are_astray() -> N
 
 def test_a_cable_that_is_down_on_most_nodes_of_a_kind_is_meant_to_be() -> None:
     pulled = [*ALL_UP[:3], ("mlx5_3", False)]
-    assert inner({f"n{at}": pulled for at in range(7)})["n11"] == Rails(3)
+    assert inner({f"n{at}": pulled for at in range(7)})["n11"] == Rails((0, 1, 2))
     assert astray(inner({f"n{at}": pulled for at in range(5)})).keys() == {
         f"n{at}" for at in range(5)
     }
@@ -167,7 +174,7 @@ def test_a_port_that_the_kernel_says_is_down_is_astray_on_whatever_machine(seed:
     nodes = {f"n{number}": sound for number in range(12)} | {"odd": (sysfs.parse(files),)}
     found = fabric.of(nodes.keys(), [Looks("agents", nodes)])
     count = len(on_rails)
-    assert {rails.adapters for rails in found.rails.values()} == {count}
+    assert {len(rails.order) for rails in found.rails.values()} == {count}
     ((node, rails),) = astray(dict(found.rails)).items()
     assert (node, len(rails)) == ("odd", 1)
     assert found.rails["odd"].astray[0].adapter == on_rails[at]

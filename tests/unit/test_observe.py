@@ -86,7 +86,7 @@ def test_a_node_is_seen_with_its_rails_its_pace_its_devices_and_its_island() -> 
         (None, EVEN, ""),
         (None, EVEN, "GPU-A"),
     ]
-    rails = Rails(4, (Astray(1, "mlx5_1", "it has no cable"),))
+    rails = Rails((0, 1, 2, 3), (Astray(1, "mlx5_1", "it has no cable"),))
     seen.fabric(
         Fabric(
             levels=("rack", ISLAND),

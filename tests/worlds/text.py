@@ -130,8 +130,9 @@ def _node(row: Row, levels: tuple[str, ...]) -> Node:
 
 def _rails(said: str) -> Rails:
     adapters, _, astray = said.partition("!")
+    order = tuple(range(int(adapters)))
     rails = map(int, filter(None, astray.split(",")))
-    return Rails(int(adapters), tuple(Astray(rail, f"nic{rail}", "") for rail in rails))
+    return Rails(order, tuple(Astray(rail, f"nic{rail}", "") for rail in rails))
 
 
 def _job(row: Row, turn: int) -> Job:
@@ -207,7 +208,7 @@ def _node_row(node: Node, levels: tuple[str, ...]) -> Row:
     row["labels"] = _pairs(node.labels)
     if node.rails is not None:
         astray = ",".join(str(each.rail) for each in node.rails.astray)
-        row["rails"] = f"{node.rails.adapters}{'!' if astray else ''}{astray}"
+        row["rails"] = f"{len(node.rails.order)}{'!' if astray else ''}{astray}"
     return row
 
 

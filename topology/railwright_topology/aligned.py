@@ -37,9 +37,10 @@ def by_cables(wiring: Wiring, layers: Layers) -> dict[str, Rails]:
 
 
 def _rails(rails: Mapping[str, int], told: Mapping[str, str]) -> Rails:
-    """``rails`` has the rail of each adapter, ``told`` why it is astray if it is."""
+    """``rails`` has the rail of each adapter, in their order, and ``told`` why it is astray if it
+    is."""
     astray = [Astray(rails[adapter], adapter, why) for adapter, why in told.items() if why]
-    return Rails(len(rails), tuple(sorted(astray, key=_order)))
+    return Rails(tuple(rails.values()), tuple(sorted(astray, key=_order)))
 
 
 def _order(astray: Astray) -> tuple[object, ...]:
@@ -133,4 +134,4 @@ def together(cables: Rails | None, adapters: Rails | None) -> Rails | None:
         return cables or adapters
     known = {each.rail for each in cables.astray}
     more = tuple(each for each in adapters.astray if each.rail not in known)
-    return Rails(cables.adapters, tuple(sorted((*cables.astray, *more), key=_order)))
+    return Rails(cables.order, tuple(sorted((*cables.astray, *more), key=_order)))

@@ -21,13 +21,13 @@ class Astray:
 
 @dataclass(frozen=True, slots=True)
 class Rails:
-    """Of a node: how many adapters those of its kind have on rails, and what of its own is astray,
-    by rail."""
+    """Of a node: the rails of the adapters that those of its kind have, in the adapters' order, and
+    what of its own is astray, by rail."""
 
-    adapters: int
+    order: tuple[int, ...]
     astray: tuple[Astray, ...] = ()
 
     @property
     def share(self) -> float:
         """Of the adapters those that lead where they should."""
-        return max(0.0, 1.0 - len(self.astray) / self.adapters)
+        return max(0.0, 1.0 - len(self.astray) / len(self.order))

@@ -225,7 +225,7 @@ def _rails(
     for network in wired:
         for host, node in _called(network.led, nodes).items():
             led, other = network.led[host], by_cables.get(node)
-            if other is None or (other.adapters, repr(other)) < (led.adapters, repr(led)):
+            if other is None or (len(other.order), repr(other)) < (len(led.order), repr(led)):
                 by_cables[node] = led
     adapters = {node: _numbered(its) for node, its in insides.items()}
     by_adapters = aligned.by_adapters(adapters)

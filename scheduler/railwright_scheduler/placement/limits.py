@@ -25,8 +25,9 @@ UNLIMITED = 2**31
 class Limits:
     """All pods stand in one domain of level ``within``, and of level ``rather`` if one has room.
     Of each ``segment`` of node ranks all stand in one domain of ``segment_level``; no domain of
-    ``spread_level`` has more than ``spread`` of them. All have ``rails`` adapters on rails that all
-    lead where they should; 0 does not ask for that. ``islands`` takes only nodes on islands."""
+    ``spread_level`` has more than ``spread`` of them. All have their adapters on rails in the way
+    of number ``rails``, and lead where they should; 0 does not ask for that. ``islands`` takes only
+    nodes on islands."""
 
     within: int = 0
     rather: int = 0
