@@ -11,18 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import networkx as nx
-import numpy as np
-from numpy.typing import NDArray
 
 from railwright_cli import amounts, profiles, workloads
 from railwright_cli.asking import UsageError
 from railwright_reading import workloads as reading
 from railwright_scheduler.communication import graph, measured
 from railwright_scheduler.communication.graph import Communicator
-from railwright_scheduler.cost import step
+from railwright_scheduler.cost import step, unlike
 from railwright_scheduler.cost.hardware import MACHINES, NETWORKS, Machine, hops
 from railwright_scheduler.cost.step import StepTime
-from railwright_scheduler.cost.unlike import Gang
 from railwright_scheduler.profile import Profile
 from railwright_scheduler.workload import (
     Framework,
@@ -55,19 +52,18 @@ class Case:
         return -(-self.split.ranks // self.machines[0].devices)
 
     @property
-    def stands(self) -> NDArray[np.int64]:
+    def stands(self) -> list[int]:
         """The kind of each of them; servers of parameters fill more."""
         ranks = self.split.ranks + self.split.servers
         nodes = -(-ranks // self.machines[0].devices)
-        return np.arange(nodes) * len(self.machines) // nodes
+        return [node * len(self.machines) // nodes for node in range(nodes)]
 
     @property
     def step(self) -> StepTime:
         """Of what a step takes how long."""
         first, *others = self.machines
         if others:
-            gang = Gang(self.workload, self.machines, self.communicators)
-            return gang.predicted(self.stands, step.NOT_CROWDED, ())
+            return unlike.predict(self.workload, self.machines, self.stands, self.communicators)
         return step.predict(*self.workload.parts, first, communicators=self.communicators)
 
     @property
@@ -213,9 +209,11 @@ def _graph(case: Case) -> nx.Graph:
 def _text(case: Case, tokens: float | None) -> Iterator[str]:
     took = case.step
     rate = case.tokens / took.total
-    counts = np.bincount(case.stands) if len(case.machines) > 1 else [case.nodes]
-    kinds = zip(counts, case.machines, strict=True)
-    nodes = " and ".join(f"{count:,} × {each.name}" for count, each in kinds)
+    nodes = f"{case.nodes:,} × {case.machines[0].name}"
+    if len(case.machines) > 1:
+        counts = (case.stands.count(kind) for kind in range(len(case.machines)))
+        kinds = zip(counts, case.machines, strict=True)
+        nodes = " and ".join(f"{count:,} × {each.name}" for count, each in kinds)
     yield (
         f"{case.split.ranks:,} ranks on {nodes}: a step of "
         f"{case.tokens:,} tokens takes {amounts.seconds(took.total)}"

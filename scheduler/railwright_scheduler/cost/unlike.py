@@ -67,6 +67,17 @@ class _Stage:
     own: Work
 
 
+def predict(
+    workload: Workload,
+    machines: Sequence[Machine],
+    stands: Sequence[int],
+    communicators: tuple[Communicator, ...],
+) -> StepTime:
+    """The step with node rank ``r`` on ``machines[stands[r]]``, where no link is shared."""
+    found = Gang(workload, machines, communicators)
+    return found.predicted(np.array(stands), step.NOT_CROWDED, ())
+
+
 class Gang:
     """A job on these unlike machines, each with as many devices as a node has ranks. It has the
     node ranks of each of its ``stages`` and what ``shares`` of layers these have; ``slowness``
