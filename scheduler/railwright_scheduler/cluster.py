@@ -7,7 +7,7 @@ level one contiguous range, and every answer the same for any order of the input
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,7 @@ from railwright_topology.pace import EVEN, Pace
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+Floats = NDArray[np.float64]
 
 AMOUNT_MAX = 2**52
 _ROOM_SCALE = 2**10  # AMOUNT_MAX * _ROOM_SCALE stays inside int64
@@ -75,6 +76,16 @@ class Cluster:
     def devices(self, nodes: Ints) -> frozenset[str]:
         """The kinds of devices that these nodes (columns) have."""
         return frozenset(self.nodes[column].device for column in nodes.tolist())
+
+    def wide(self, spans: Sequence[int]) -> Floats:
+        """For each node how much its domain's uplinks let out, as a share of what those of the
+        level's domains do: the least of the levels of which several domains are spanned."""
+        found = np.ones(len(self.nodes))
+        for tier, spanned in zip(self.uplinks, spans, strict=True):
+            if spanned > 1:
+                common = np.maximum(1.0, np.bincount(tier.domains) / tier.oversubscription)
+                found = np.minimum(found, (tier.room / common)[tier.domains])
+        return found
 
     def meant(self, nodes: Mask, limits: Limits) -> Mask:
         """Those of these nodes that may count: none of no known domain where they must be apart,

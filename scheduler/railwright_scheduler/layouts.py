@@ -253,15 +253,19 @@ class Layouts:
 
     def stayed(self, before: tuple[int, ...]) -> Iterator[Judged]:
         """Every rank where it was, and the others on the nodes that came, in the network's order;
-        then with these changing places with others where a step waits for crowded uplinks."""
+        then with these, or if none came any two, changing places where a step waits for crowded
+        uplinks."""
         order = np.array(before)
         came = np.flatnonzero(order < 0)
         order[came] = np.setdiff1d(np.arange(len(order)), order)
-        yield self.judged(order)
-        if self._is_relieved and 0 < len(came) <= CAME:
+        stays = self.judged(order)
+        yield stays
+        if not len(came):
+            yield self.relieved(stays)
+        elif self._is_relieved and len(came) <= CAME:
             sent = [each for _, each in self._steps.sent(self._standing(order))]
             yield self.judged(relief.placed(sent, self._tiers, order, came))
-        yield from self.eased([self.judged(order)])
+        yield from self.eased([stays])
 
     def eased(self, judged: Iterable[Judged]) -> Iterator[Judged]:
         """Those of them that are better with slow nodes exchanged to where they are waited for the

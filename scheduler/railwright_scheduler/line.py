@@ -112,8 +112,9 @@ class Line:
         self, job: Job, first: Ints, allowed: Mask, limits: Limits, *, busy: Weights
     ) -> Iterator[tuple[Mask, Limits]]:
         """From where else to choose: portions of the job that are better for it in each domain;
-        domains whose switches add up what crosses them; those whose uplinks others keep less than
-        half as busy; nodes of which none is slow; and those of one kind."""
+        domains whose switches add up what crosses them; those whose uplinks are known to let out
+        twice as much; those whose uplinks others keep less than half as busy; nodes of which none
+        is slow; and those of one kind."""
         domains = self._cluster.domains
         if job.num_nodes > ranks.CHOSEN_NODES:
             return
@@ -127,6 +128,10 @@ class Line:
         summed = self._cluster.summed
         if summed.any() and not summed[first].all():
             yield allowed & summed, limits
+        wide = self._cluster.wide(domains.spans(first))
+        narrowest = float(wide[first].min())
+        if narrowest < 1.0:
+            yield allowed & (wide >= 2.0 * narrowest), limits
         busiest = float(busy[first].max())
         if busiest > 0.0:
             yield allowed & (busy < busiest / 2), limits
@@ -155,7 +160,7 @@ class Line:
         return room + more * (int(room.max(initial=0)) + 1)
 
     def hold(self, job: Job, shape: Shape, limits: Limits) -> NotEnoughNodes | Behind:
-        """Let a job wait that could run but may not start; from here on it has its claims."""
+        """Let a job wait that could run but may not start, with its claims."""
         usable = self._usable_by(shape)
         free = self._free_for(shape, limits)
         meant = self._cluster.meant(usable, limits)
@@ -165,9 +170,14 @@ class Line:
             reason = replace(missing, need=job.num_nodes, terms=job.terms)
         else:
             reason = self._behind(job, meant, free)
+        self.keep(job, shape, limits)
+        return reason
+
+    def keep(self, job: Job, shape: Shape, limits: Limits) -> None:
+        """From here on the job has its claims on what it could use."""
+        free = self._free_for(shape, limits)
         self._claim(shape, job, limits)
         self._waiting.append((job, free))
-        return reason
 
     def _usable_by(self, shape: Shape) -> Mask:
         """The nodes that could take a pod of this shape now, whoever has a claim on them."""

@@ -316,6 +316,34 @@ def test_a_rack_with_fewer_cables_than_others_is_waited_for() -> None:
     assert predicted(found).placed_us > predicted(even).placed_us
 
 
+def test_racks_whose_uplinks_let_out_more_are_chosen_where_a_step_waits_for_them() -> None:
+    rings = gang(Parallelism(tensor=8, data=8))
+    links = (Links(leaving={"n0": 4.0, "n1": 0.25, "n2": 4.0}),)
+    world = Snapshot(("rack",), named(4, 4, 4), ("default",), (rings,), links)
+    (found,) = decide(world).admitted
+    assert {name[:2] for name in found.nodes} == {"n0", "n2"}
+    (full,) = decide(replace(world, nodes=named(4, 4))).admitted
+    assert predicted(found).placed_us < predicted(full).placed_us
+
+
+def test_ranks_that_are_laid_out_anew_stay_where_racks_are_equal() -> None:
+    """A stage of the middle leaves the rack that got narrow; only the last one's have to move."""
+    stages = gang(FOUR_BY_TWO)
+    world = Snapshot(("rack",), named(2, 2, 2, 2), ("default",), (stages,), (Links(),))
+    (first,) = decide(world).admitted
+    again = replace(stages, before=first.nodes)
+    narrow = (Links(leaving={first.nodes[1][:2]: 0.1}),)
+    (found,) = decide(replace(world, jobs=(again,), links=narrow)).admitted
+    assert merits(found).moved == 4
+    (anew,) = decide(replace(world, links=narrow)).admitted
+    assert predicted(found).placed_us == predicted(anew).placed_us
+
+
+def named(*sizes: int) -> tuple[Node, ...]:
+    """Racks that are called as their nodes begin."""
+    return tuple(replace(each, domains=(each.name[:2],)) for each in racks(*sizes))
+
+
 def test_a_rack_of_which_one_node_joined_lets_out_what_it_sends() -> None:
     alone = predicted(admitted(gang(FOUR_BY_TWO), racks(7, 1)))
     assert alone.placed_us < 1.5 * predicted(admitted(gang(FOUR_BY_TWO), racks(8))).placed_us
