@@ -28,7 +28,7 @@ from railwright_api.schema import (
     Sentence,
     rules,
 )
-from railwright_api.training_job import LAST_LINES_LENGTH_MAX, Shape
+from railwright_api.training_job import LAST_LINES_LENGTH_MAX, Digest, Shape
 
 ENTRIES_MAX = 4096
 
@@ -77,6 +77,8 @@ class Entry(Part):
     """What the order of ranks is good for."""
     shape: Shape = ""
     """Digest of what its pods are made from."""
+    known: Digest = ""
+    """Digest of what was known of links and of the pace of nodes when they were chosen."""
     cause: EntryCause | None = None
     """Why it is being aborted."""
 

@@ -40,6 +40,7 @@ TEN_YEARS_S = 315_360_000
 Tier = Annotated[str, Field(min_length=1, max_length=LEVEL_LENGTH_MAX)]
 
 Shape = Annotated[str, Field(max_length=64)]
+Digest = Annotated[str, Field(max_length=64)]
 """Digest of what the pods of a job are made from."""
 
 
@@ -295,6 +296,8 @@ class TrainingJobStatus(Part):
     """Newest attempt that has ended."""
     restarts: Count = 0
     """How often the job was started again after it had run."""
+    moves: Count = 0
+    """How often of these it was ended to run where a step takes less time."""
     failures: Count = 0
     """Ends that count against backoffLimit."""
     early_ends: Count = 0
@@ -304,6 +307,9 @@ class TrainingJobStatus(Part):
     shape: Shape | None = None
     """Digest of what the current attempt was made from: numNodes, numProcPerNode,
     priorityClassName, resourcesPerNode, template and topology."""
+    known: Digest | None = None
+    """Digest of what was known of links and of the pace of nodes when the current attempt was last
+    judged to stand well: with other knowledge it is judged again."""
     nodes_summary: Annotated[str, Field(max_length=1100)] | None = None
     """The nodes in short: their names if they are few, else their number."""
     racks: Annotated[int, Field(ge=0, le=NODES_MAX)] | None = None

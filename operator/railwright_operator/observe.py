@@ -12,6 +12,7 @@ from railwright import wire
 from railwright_operator.discovery import Discovery
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.views import SessionView
+from railwright_operator.knowledge import Knowledge
 from railwright_operator.machines import Machines
 from railwright_operator.watch.ages import Ages
 from railwright_operator.watch.jobs import Jobs, Known
@@ -29,7 +30,7 @@ from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.snapshot import Job
 from railwright_scheduler.turn import Turn
-from railwright_scheduler.world import AttemptSeen, JobSeen, World
+from railwright_scheduler.world import AttemptSeen, JobSeen, Progress, World
 
 SUSPECT_S = SILENT_S - wire.BEAT_INTERVAL_S
 """From here on the kubelet is asked; the verdict needs SILENT_S and the kubelet's silence too."""
@@ -66,6 +67,7 @@ class Observer:
         self._sessions = sessions
         self._kubelets = kubelets
         self._actuator = actuator
+        self._knowledge = Knowledge()
         self._ages = Ages(clock)
         self._witnesses = Witnesses(kubelets, ages=self._ages, clock=clock)
         self._ranks: dict[str, tuple[RankSeen, ...]] = {}
@@ -97,6 +99,7 @@ class Observer:
         self._ranks = {seen.job.uid: seen.ranks for seen in jobs if seen.ranks}
         self._witnesses.forget_all_but(self._ranks)
         self._asked = {uid: asked for uid, asked in self._asked.items() if uid in self._known}
+        digest = self._knowledge.digest(self._machines.fabric, nodes)
         world = World(
             ledger=ledger,
             levels=self._machines.fabric.levels,
@@ -105,6 +108,8 @@ class Observer:
             jobs=tuple(jobs),
             attempts=attempts,
             links=self._machines.fabric.links,
+            known=digest,
+            known_age_s=self._ages.of("known", digest),
         )
         self._kubelets.suspect(_silent(jobs), _unheard(jobs))
         self._ages.turn_over()
@@ -223,6 +228,7 @@ class Observer:
             ended_age_s=self._ages.of("ended", uid, record.ended),
             held=self._site.missing_class(known.job.spec.priority_class_name),
             shape=known.shape,
+            progress=_progress(view),
         )
 
     def _job_of(self, known: Known) -> Job:
@@ -270,6 +276,11 @@ def _gang_pod(record: PodRecord) -> Pod:
 
 def _has_started(view: SessionView | None) -> bool:
     return view is not None and view.started_at_s is not None
+
+
+def _progress(view: SessionView | None) -> Progress | None:
+    said = None if view is None else view.progress
+    return None if said is None else Progress(said.step, said.total_steps)
 
 
 def _silent(jobs: Iterable[JobSeen]) -> set[str]:

@@ -29,25 +29,27 @@ def decide(snapshot: Snapshot) -> Decisions:
     Raises ValueError, with the field and the value, for a snapshot that cannot be: two nodes or
     jobs of one name, a gang of no nodes, amounts out of range, domains that miss a level.
     """
-    _check(snapshot.jobs)
+    _check((*snapshot.jobs, *snapshot.returning))
     floor = cluster.of(snapshot)
     shapes = Shapes(floor)
     line = Line(floor, snapshot.running)
     queues = tuple(sorted(set(snapshot.queues)))
+    returning = frozenset(job.uid for job in snapshot.returning)
     admitted: list[Admit] = []
     waiting: list[Wait] = []
-    for job in order.by_turn(snapshot.jobs):
-        verdict = _judge(job, queues, floor=floor, shapes=shapes, line=line)
+    for job in order.by_turn((*snapshot.jobs, *snapshot.returning)):
+        returns = job.uid in returning
+        verdict = _judge(job, queues, floor=floor, shapes=shapes, line=line, returns=returns)
         if isinstance(verdict, Admit):
             admitted.append(verdict)
-        else:
+        elif verdict is not None:
             waiting.append(Wait(job.uid, verdict))
     return Decisions(admitted=tuple(admitted), waiting=tuple(waiting))
 
 
 def _judge(
-    job: Job, queues: tuple[str, ...], *, floor: Cluster, shapes: Shapes, line: Line
-) -> Admit | Reason:
+    job: Job, queues: tuple[str, ...], *, floor: Cluster, shapes: Shapes, line: Line, returns: bool
+) -> Admit | Reason | None:
     if job.queue not in queues:
         return QueueMissing(queue=job.queue, existing=queues)
     limits = terms.limits(job.terms, floor)
@@ -58,6 +60,9 @@ def _judge(
     largest = max(ways, key=lambda way: shapes.capacity(shape, way))
     if shapes.capacity(shape, largest) < job.num_nodes:
         return shapes.never_fits(job, shape, largest)
+    if returns:
+        line.keep(job, shape, largest)
+        return None
     for way in ways:
         if started := line.start(job, shape, way):
             return started

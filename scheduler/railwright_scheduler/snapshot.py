@@ -143,7 +143,8 @@ class Snapshot:
     """The world as one value; ``levels`` names the domains, the coarsest first: block, rack.
 
     ``links`` has what is known of each level's; it is empty where nothing is. ``running`` are the
-    jobs on several nodes of which it is known what they do.
+    jobs on several nodes of which it is known what they do. ``returning`` wait for pods of their
+    own to go before they start again: what they could use is for nobody behind them.
     """
 
     levels: tuple[str, ...]
@@ -152,3 +153,4 @@ class Snapshot:
     jobs: tuple[Job, ...]
     links: tuple[Links, ...] = ()
     running: tuple[Running, ...] = ()
+    returning: tuple[Job, ...] = ()

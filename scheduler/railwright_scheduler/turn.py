@@ -3,6 +3,7 @@
     attempts in the ledger   one step each (gang)
     running attempts         judged; one that ended is revoked: an aborting entry (assessment)
     jobs without an attempt  decided: a gang that fits gets a committing entry (decide)
+    other links than before  one running job at a time is ended to run where it is faster (moving)
     every job                its record, derived from the entries (record)
 
 The caller writes ``ledger`` first if it changed, then carries out ``actions``, then writes the
@@ -15,19 +16,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from railwright_scheduler import debts, intent, order, refit
+from railwright_scheduler import asking, debts, intent, moving, order, refit
 from railwright_scheduler.attempt import assessment, gang, record
 from railwright_scheduler.attempt import ledger as ledgers
 from railwright_scheduler.attempt.assessment import Assessment, Ended, Succeeded
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.gang import Action, GangSeen, Pod
 from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
-from railwright_scheduler.attempt.phases import FINAL, Phase
+from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.decide import decide
 from railwright_scheduler.decisions import GangsAhead, Reason
 from railwright_scheduler.refit import Misfits
-from railwright_scheduler.snapshot import Job, Snapshot, Unavailable
+from railwright_scheduler.snapshot import Snapshot
 from railwright_scheduler.world import AttemptKey, AttemptSeen, JobSeen, World, running
 
 SIDECAR_S = 30.0
@@ -77,17 +78,22 @@ def take(world: World) -> Turn:
     for uid, verdict in judged.items():
         plan.revoke(jobs[uid], verdict)
     plan.sweep(jobs)
-    waits = _queue(world, plan, jobs)
+    alive = asking.alive(world.nodes)
+    waits = _queue(world, plan, jobs, before, alive)
+    moves = moving.judged(
+        world, jobs, verdicts=judged, waits=waits, entries=plan.entries, pods=_pods(world)
+    )
+    for uid, cause in moves.causes.items():
+        plan.end(jobs[uid], cause)
     ledger = world.ledger.with_entries(plan.entries)
     after = ledgers.by_job(ledger.entries)
-    dead = (Unavailable.UNREADY, Unavailable.LOST)
-    alive = frozenset(node.name for node in world.nodes if node.unavailable not in dead)
     records = {
         uid: _record(
             seen,
             after.get(uid, ()),
             judged[uid],
-            waits=uid in waits and not _drains(after.get(uid, ()), world.attempts, alive),
+            waits=uid in waits and not asking.drains(after.get(uid, ()), world.attempts, alive),
+            known=world.known if uid in moves.judged else "",
         )
         for uid, seen in jobs.items()
     }
@@ -218,7 +224,11 @@ class _Plan:
         if verdict is not None and not isinstance(verdict, Succeeded):
             cause = intent.against_run(seen) or cause
         if cause is not None:
-            self.add(_entry(seen, seen.record.nodes, seen.record.attempt, cause), seen)
+            self.end(seen, cause)
+
+    def end(self, seen: JobSeen, cause: Cause) -> None:
+        """Revoke the live attempt for this cause, if the ledger has room for it."""
+        self.add(_entry(seen, seen.record.nodes, seen.record.attempt, cause), seen)
 
     def sweep(self, jobs: Mapping[str, JobSeen]) -> None:
         """Delete pods of attempts that are over and settled.
@@ -277,14 +287,24 @@ def _judge(seen: JobSeen, entries: tuple[Entry, ...]) -> Assessment | None:
     return assessment.assess(ranks, started=seen.started, age_s=seen.bound_age_s)
 
 
-def _queue(world: World, plan: _Plan, jobs: Mapping[str, JobSeen]) -> dict[str, Reason]:
-    """Decide about every job that wants to start; admitted ones get their entry and first step."""
+def _queue(
+    world: World,
+    plan: _Plan,
+    jobs: Mapping[str, JobSeen],
+    before: Mapping[str, tuple[Entry, ...]],
+    alive: frozenset[str],
+) -> dict[str, Reason]:
+    """Decide about every job that wants to start; admitted ones get their entry and first step.
+    ``before`` are the entries that the turn began with: those that left it say where jobs ran."""
     entries = ledgers.by_job(plan.entries)
-    waiting = [
-        _asking(seen, entries.get(uid, ()))
-        for uid, seen in jobs.items()
-        if _wants_to_start(seen, entries.get(uid, ()), world.attempts)
-    ]
+    waiting, returning = (
+        tuple(
+            asking.again(seen, before.get(uid, ()))
+            for uid, seen in jobs.items()
+            if wanted(seen, entries.get(uid, ()), world.attempts, alive)
+        )
+        for wanted in (asking.wants_to_start, asking.returns)
+    )
     if not waiting:
         return {}
     held = {seen.job.uid: seen.held for seen in jobs.values() if seen.held is not None}
@@ -295,6 +315,7 @@ def _queue(world: World, plan: _Plan, jobs: Mapping[str, JobSeen]) -> dict[str, 
         jobs=tuple(job for job in waiting if job.uid not in held),
         links=world.links,
         running=tuple(running(jobs.values(), entries)),
+        returning=returning,
     )
     decisions = decide(snapshot)
     reasons = {wait.job_uid: wait.reason for wait in decisions.waiting}
@@ -303,42 +324,12 @@ def _queue(world: World, plan: _Plan, jobs: Mapping[str, JobSeen]) -> dict[str, 
         seen = jobs[admit.job_uid]
         spans = tuple(zip(world.levels, admit.spans, strict=True))
         entry = _entry(seen, admit.nodes, admit.attempt, None, spans)
-        if not plan.admit(replace(entry, merits=admit.merits), seen):
+        entry = replace(entry, merits=admit.merits, known=world.known)
+        if not plan.admit(entry, seen):
             # Nobody goes before the first that has to wait, however small.
             behind = [admit, *line]
             reasons |= {each.job_uid: GangsAhead(len(each.nodes), plan.unbound) for each in behind}
     return reasons | {job.uid: held[job.uid] for job in waiting if job.uid in held}
-
-
-def _wants_to_start(
-    seen: JobSeen, entries: Iterable[Entry], attempts: Mapping[AttemptKey, AttemptSeen]
-) -> bool:
-    """Whether it may have a new attempt: the last one is over, and every pod of it told to go.
-
-    An attempt that is over on the record and still committing here says that another leader ended
-    it: this one is to find that out, not to stumble over it.
-    """
-    if seen.suspend or seen.record.live or seen.record.phase in FINAL:
-        return False
-    if seen.ended_age_s < seen.record.backoff_s:
-        return False
-    for entry in entries:
-        pods = attempts.get(entry.key, AttemptSeen()).pods
-        staying = any(not pod.terminal and not pod.deleting for pod in pods)
-        if entry.attempt > seen.record.ended or entry.cause is None or staying:
-            return False
-    return True
-
-
-def _asking(seen: JobSeen, entries: tuple[Entry, ...]) -> Job:
-    """The job with the number of its next attempt. All before it are over, so its record has them
-    all, also those that are still in the ledger."""
-    last = max(entries, key=lambda entry: entry.attempt, default=None)
-    before = () if last is None else last.nodes
-    if last is not None and last.cause is not None:
-        blamed = (*last.cause.nodes, last.cause.node)
-        before = tuple("" if name in blamed else name for name in before)
-    return replace(seen.job, attempt=seen.record.attempt + 1, before=before)
 
 
 def _entry(
@@ -363,26 +354,18 @@ def _entry(
 
 
 def _record(
-    seen: JobSeen, entries: tuple[Entry, ...], verdict: Assessment | None, *, waits: bool
+    seen: JobSeen,
+    entries: tuple[Entry, ...],
+    verdict: Assessment | None,
+    *,
+    waits: bool,
+    known: str,
 ) -> JobRecord:
     now = record.fold(seen.record, entries, backoff_limit=seen.backoff_limit)
     if isinstance(verdict, Succeeded) and now.live:
         return record.succeeded(now)
     if now.live and seen.started and now.phase is Phase.STARTING and verdict is not None:
         now = record.started(now)
+    if now.live and known:
+        now = replace(now, known=known)
     return record.wanted(now, suspend=seen.suspend, waits=waits)
-
-
-def _drains(
-    entries: Iterable[Entry],
-    attempts: Mapping[AttemptKey, AttemptSeen],
-    alive: frozenset[str],
-) -> bool:
-    """Whether an old attempt still has live pods where they can stop: not on a dead node."""
-    return any(
-        not pod.terminal
-        and (not pod.node or (pod.node in alive and pod.node not in entry.cause.nodes))
-        for entry in entries
-        if entry.cause is not None
-        for pod in attempts.get(entry.key, AttemptSeen()).pods
-    )

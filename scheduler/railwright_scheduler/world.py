@@ -17,13 +17,22 @@ AttemptKey = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an attempt says it is: steps done, and steps to do, if that is known."""
+
+    step: int
+    total_steps: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class JobSeen:
     """One job as the API shows it, and its live attempt as all witnesses show it.
 
     ``record`` is what its status is known to carry. ``held`` keeps it out of the queue whatever
     fits. ``ranks`` has one row for each node rank of the live attempt; ``bound_age_s`` counts since
     its gang was first seen bound, ``ended_age_s`` since the last attempt's end was first seen.
-    ``shape`` (version-digest) is another whenever its pods would be made otherwise.
+    ``shape`` (version-digest) is another whenever its pods would be made otherwise. ``progress`` is
+    what the live attempt's ranks said last; None before.
     """
 
     job: Job
@@ -36,6 +45,7 @@ class JobSeen:
     ended_age_s: float = 0.0
     held: Reason | None = None
     shape: str = ""
+    progress: Progress | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +72,9 @@ class World:
     those whose pods should not be there. What a leader sees must begin with lists that it asked for
     after it wrote its epoch, and never go back: a pod that it has not seen by then can be bound by
     nobody but itself.
+
+    ``known`` is another word whenever something else is known of links or of how fast nodes are;
+    empty where nobody looks. ``known_age_s`` counts since this leader has known no other.
     """
 
     ledger: Ledger
@@ -71,6 +84,8 @@ class World:
     jobs: tuple[JobSeen, ...]
     attempts: Mapping[AttemptKey, AttemptSeen]
     links: tuple[Links, ...] = ()
+    known: str = ""
+    known_age_s: float = 0.0
 
 
 def running(jobs: Iterable[JobSeen], entries: Mapping[str, tuple[Entry, ...]]) -> Iterator[Running]:

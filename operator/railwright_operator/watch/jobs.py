@@ -287,6 +287,8 @@ def record_of(raw: Raw) -> JobRecord:
         ended=status.get("endedAttempt", 0),
         nodes=tuple(status.get("nodes", ())),
         shape=status.get("shape", ""),
+        known=status.get("known", ""),
+        moves=status.get("moves", 0),
         restarts=status.get("restarts", 0),
         failures=status.get("failures", 0),
         early_ends=status.get("earlyEnds", 0),

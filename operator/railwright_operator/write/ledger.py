@@ -134,6 +134,7 @@ def _entry(found: Mapping[str, Any]) -> Entry:
         cause=None if cause is None else causes.parse(cause),
         spans=tuple((span["level"], span["domains"]) for span in found.get("spans", ())),
         shape=found.get("shape", ""),
+        known=found.get("known", ""),
         merits=merits.parse(found["mapping"]) if "mapping" in found else None,
     )
 
@@ -164,6 +165,7 @@ def _entry_fields(entry: Entry) -> dict[str, Any]:
         "perNode": dict(entry.per_node),
         "spans": [{"level": level, "domains": count} for level, count in entry.spans],
         "shape": entry.shape,
+        "known": entry.known,
     }
     if entry.merits is not None:
         fields["mapping"] = merits.render(entry.merits)

@@ -14,6 +14,7 @@ class CauseCode(StrEnum):
     NODE_LOST = "NodeLost"
     POD_EVICTED = "PodEvicted"
     POD_DELETED = "PodDeleted"
+    REMAPPED = "Remapped"
     OUT_OF_MEMORY = "OutOfMemory"
     RANK_FAILED = "RankFailed"
     START_TIMED_OUT = "StartTimedOut"

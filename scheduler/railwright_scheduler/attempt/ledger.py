@@ -38,7 +38,8 @@ class Entry:
     """One in-flight attempt: ``nodes[r]`` owes ``per_node`` until rank r's pod is bound to it.
 
     ``spans`` counts the domains it was planned to use, by level, and ``merits`` says what its order
-    of ranks is good for. All of its pods are made from the job of this ``shape``.
+    of ranks is good for, by what was ``known`` of links and nodes. All of its pods are made from
+    the job of this ``shape``.
     """
 
     job_uid: str
@@ -52,6 +53,7 @@ class Entry:
     spans: tuple[tuple[str, int], ...] = ()
     shape: str = ""
     merits: Merits | None = None
+    known: str = ""
 
     def __post_init__(self) -> None:
         assert (self.state is EntryState.ABORTING) == (self.cause is not None), self

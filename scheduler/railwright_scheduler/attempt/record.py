@@ -18,7 +18,9 @@ from railwright_scheduler.attempt.phases import FINAL, Phase, move
 BACKOFF_S_FIRST = 5
 BACKOFF_S_MAX = 300
 
-AT_ONCE = frozenset({CauseCode.NODE_LOST, CauseCode.SUSPENDED, CauseCode.JOB_DELETED})
+AT_ONCE = frozenset(
+    {CauseCode.NODE_LOST, CauseCode.REMAPPED, CauseCode.SUSPENDED, CauseCode.JOB_DELETED}
+)
 """Causes after which the next attempt does not wait."""
 
 NEVER_COMMITTING = FINAL | {Phase.RUNNING}
@@ -40,9 +42,11 @@ class JobRecord:
     """``attempt`` is the newest ever committed, ``ended`` the newest that is over.
 
     ``nodes[r]`` is the node of node rank r in ``attempt``, ``shape`` that of the job its pods were
-    made from; empty where that is not known. ``restarts`` counts ended attempts that
-    had run, ``failures`` those that count against the budget, ``early_ends`` those in a row that
-    ended before every rank was there. ``checkpoints`` runs from the newest attempt to the oldest.
+    made from, ``known`` what was known of links and nodes when they were judged to be the best for
+    it last; empty where that is not known. ``restarts`` counts ended attempts that
+    had run, ``moves`` those that were ended for a better place, ``failures`` those that count
+    against the budget, ``early_ends`` those in a row that ended before every rank was there.
+    ``checkpoints`` runs from the newest attempt to the oldest.
     """
 
     phase: Phase = Phase.QUEUED
@@ -50,7 +54,9 @@ class JobRecord:
     ended: int = 0
     nodes: tuple[str, ...] = ()
     shape: str = ""
+    known: str = ""
     restarts: int = 0
+    moves: int = 0
     failures: int = 0
     early_ends: int = 0
     last_end: Cause | None = None
@@ -91,7 +97,9 @@ def agreed(record: JobRecord, entries: Sequence[Entry]) -> JobRecord:
         return record
     if record.ended > before and newest.state is EntryState.ABORTING:
         return record
-    return replace(record, phase=Phase.QUEUED, attempt=before, ended=before, nodes=(), shape="")
+    return replace(
+        record, phase=Phase.QUEUED, attempt=before, ended=before, nodes=(), shape="", known=""
+    )
 
 
 def fold(record: JobRecord, entries: Iterable[Entry], *, backoff_limit: int) -> JobRecord:
@@ -152,7 +160,14 @@ def _began(record: JobRecord, entry: Entry) -> JobRecord:
     suspended = record.phase is Phase.SUSPENDED
     source = move(record.phase, Phase.QUEUED) if suspended else record.phase
     phase = move(source, Phase.STARTING)
-    return replace(record, phase=phase, attempt=entry.attempt, nodes=entry.nodes, shape=entry.shape)
+    return replace(
+        record,
+        phase=phase,
+        attempt=entry.attempt,
+        nodes=entry.nodes,
+        shape=entry.shape,
+        known=entry.known,
+    )
 
 
 def _revoked(record: JobRecord, attempt: int, cause: Cause, *, backoff_limit: int) -> JobRecord:
@@ -171,7 +186,9 @@ def _revoked(record: JobRecord, attempt: int, cause: Cause, *, backoff_limit: in
         ended=attempt,
         nodes=(),
         shape="",
+        known="",
         restarts=record.restarts + (ran and phase is not Phase.FAILED),
+        moves=record.moves + (cause.code is CauseCode.REMAPPED),
         failures=failures,
         early_ends=record.early_ends + 1 if record.phase is Phase.STARTING and not stopped else 0,
         last_end=cause,

@@ -1,0 +1,85 @@
+"""Which jobs ask for an attempt now, and as what they ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from railwright_scheduler.attempt.causes import CauseCode
+from railwright_scheduler.attempt.ledger import Entry
+from railwright_scheduler.attempt.phases import FINAL
+from railwright_scheduler.snapshot import Job, Node, Unavailable
+from railwright_scheduler.world import AttemptKey, AttemptSeen, JobSeen
+
+_DEAD = (Unavailable.UNREADY, Unavailable.LOST)
+
+
+def alive(nodes: Iterable[Node]) -> frozenset[str]:
+    """The names of those nodes on which pods can stop."""
+    return frozenset(node.name for node in nodes if node.unavailable not in _DEAD)
+
+
+def wants_to_start(
+    seen: JobSeen,
+    entries: Iterable[Entry],
+    attempts: Mapping[AttemptKey, AttemptSeen],
+    alive: frozenset[str],
+) -> bool:
+    """Whether it may have a new attempt: the last one is over, and every pod of it told to go; or
+    gone, where it was ended to run again on the same nodes.
+
+    An attempt that is over on the record and still committing here says that another leader ended
+    it: this one is to find that out, not to stumble over it.
+    """
+    if seen.suspend or seen.record.live or seen.record.phase in FINAL:
+        return False
+    if seen.ended_age_s < seen.record.backoff_s:
+        return False
+    for entry in entries:
+        pods = attempts.get(entry.key, AttemptSeen()).pods
+        staying = any(not pod.terminal and not pod.deleting for pod in pods)
+        if entry.attempt > seen.record.ended or entry.cause is None or staying:
+            return False
+        if entry.cause.code is CauseCode.REMAPPED and drains([entry], attempts, alive):
+            return False
+    return True
+
+
+def returns(
+    seen: JobSeen,
+    entries: Sequence[Entry],
+    attempts: Mapping[AttemptKey, AttemptSeen],
+    alive: frozenset[str],
+) -> bool:
+    """Whether it was ended to run again elsewhere, and is only kept by its own pods."""
+    causes = [entry.cause for entry in entries if entry.cause is not None]
+    if len(causes) < len(entries) or seen.suspend:
+        return False
+    moved = any(cause.code is CauseCode.REMAPPED for cause in causes[-1:])
+    return moved and not wants_to_start(seen, entries, attempts, alive)
+
+
+def again(seen: JobSeen, entries: Sequence[Entry]) -> Job:
+    """The job with the number of its next attempt, and where the last of ``entries`` ran. All
+    before it are over, so its record has them all, also those that are still in the ledger."""
+    last = max(entries, key=lambda entry: entry.attempt, default=None)
+    before = () if last is None else last.nodes
+    if last is not None and last.cause is not None:
+        blamed = (*last.cause.nodes, last.cause.node)
+        before = tuple("" if name in blamed else name for name in before)
+    return replace(seen.job, attempt=seen.record.attempt + 1, before=before)
+
+
+def drains(
+    entries: Iterable[Entry],
+    attempts: Mapping[AttemptKey, AttemptSeen],
+    alive: frozenset[str],
+) -> bool:
+    """Whether an old attempt still has live pods where they can stop: not on a dead node."""
+    return any(
+        not pod.terminal
+        and (not pod.node or (pod.node in alive and pod.node not in entry.cause.nodes))
+        for entry in entries
+        if entry.cause is not None
+        for pod in attempts.get(entry.key, AttemptSeen()).pods
+    )

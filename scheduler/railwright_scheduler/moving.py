@@ -1,0 +1,338 @@
+"""Whether a job that runs is to be ended and started again where a step takes less time.
+
+Problem: a job was placed by what was known then. Links turn out to let out less since, or nodes to
+be slower, and it may be better off on other nodes, or with its ranks in another order. But a start
+costs minutes, and the work since the last checkpoint is done again.
+
+Idea: it is asked what the job would get if it asked now, its own nodes with what is free, of the
+very decision that it would then get. What remains of it takes so much less time; that must be worth
+``PAYS`` times what the move costs. One restart costs the same however many ranks move, so the order
+with the shortest step is the best one, and of equal ones that which moves the fewest. A move that
+pays waits for a checkpoint, for as long as waiting costs less than the work that would be done
+again.
+
+It must not go to and fro: a job is judged once by what is known, whatever comes out of it; and what
+is known must have been so for a while, one job moves at a time, each pauses longer after each of
+its moves, and none moves that would have to stand in line behind others.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from railwright_scheduler import cluster, debts, layouts, order, ranks
+from railwright_scheduler.attempt import ledger as ledgers
+from railwright_scheduler.attempt.assessment import Assessment, Ongoing
+from railwright_scheduler.attempt.causes import Cause, CauseCode
+from railwright_scheduler.attempt.gang import Pod
+from railwright_scheduler.attempt.ledger import Entry
+from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.cluster import Cluster, Ints
+from railwright_scheduler.decide import decide
+from railwright_scheduler.decisions import Behind, GangsAhead, NotEnoughNodes, Reason
+from railwright_scheduler.layouts import Layouts, Question
+from railwright_scheduler.snapshot import Amounts, Job, Node, Running, Snapshot
+from railwright_scheduler.traffic import Traffic
+from railwright_scheduler.world import AttemptKey, JobSeen, World, running
+
+SETTLED_S = 30.0
+"""What is known must have been so for so long: files and agents tell one after the other, and a new
+leader begins with nothing."""
+
+RESTART_S = 180.0
+"""What a start is taken to cost: pods go and come, ranks connect and load their checkpoint."""
+
+PAYS = 2.0
+"""A move must save so many times what it costs: steps are predicted, not known."""
+
+WORTH = 0.95
+"""And a step must be so much shorter."""
+
+HORIZON_S = 86_400.0
+"""What is taken to remain of a job that does not say how many steps it has."""
+
+RECENT_S = 30.0
+"""So much work may be lost without waiting for another checkpoint."""
+
+PAUSE_S, PAUSE_S_MAX = 600.0, 86_400.0
+"""How long a job that was moved runs before it may be moved again; it doubles with each move."""
+
+EFFORT_MAX = 256
+"""What it may take to judge jobs in one turn, in nodes; one alone may take more. About a second's
+worth."""
+
+REMEMBERED = 256
+
+_NAMED_MAX = 4
+_CLAIMS = (NotEnoughNodes, Behind, GangsAhead)
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """The job that is to be ended and why, at most one; and those that are well where they are, by
+    what is known now."""
+
+    causes: Mapping[str, Cause]
+    judged: frozenset[str]
+
+
+STAY = Moves({}, frozenset())
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """What a move has in it: seconds of a step as the job stands and as it would, the steps that it
+    has yet to do, and those that it did since its last checkpoint."""
+
+    now_s: float
+    then_s: float
+    left: float
+    since: int
+
+    @property
+    def saved_s(self) -> float:
+        """What the rest of the job takes less."""
+        return self.left * (self.now_s - self.then_s)
+
+    @property
+    def again_s(self) -> float:
+        """How long it takes to do again what no checkpoint has."""
+        return self.since * self.then_s
+
+    @property
+    def cost_s(self) -> float:
+        """What the move costs now."""
+        return RESTART_S + self.again_s
+
+    @property
+    def gain_s(self) -> float:
+        """What it brings now, with its cost."""
+        return self.saved_s - self.cost_s
+
+    @property
+    def pays_at_best(self) -> bool:
+        """Whether it would pay right after a checkpoint."""
+        return self.then_s <= WORTH * self.now_s and self.saved_s > PAYS * RESTART_S
+
+    @property
+    def pays(self) -> bool:
+        """Whether it does now."""
+        return self.pays_at_best and self.saved_s > PAYS * self.cost_s
+
+    def is_timely(self, waited_s: float) -> bool:
+        """Whether waiting for a checkpoint has cost as much by now as the work that is lost."""
+        return self.again_s <= max(RECENT_S, waited_s * (1.0 - self.then_s / self.now_s))
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """One job's, with the words to end it by."""
+
+    job: Job
+    prospect: Prospect
+    message: str
+
+
+def judged(
+    world: World,
+    jobs: Mapping[str, JobSeen],
+    *,
+    verdicts: Mapping[str, Assessment | None],
+    waits: Mapping[str, Reason],
+    entries: Sequence[Entry],
+    pods: Mapping[AttemptKey, Sequence[Pod]],
+) -> Moves:
+    """Judge running jobs that were placed when other was known than now, as many as a turn may.
+
+    ``waits`` are the jobs that this turn leaves in line, ``entries`` what is in flight after it.
+    """
+    in_flight = ledgers.by_job(entries)
+    stale = [
+        seen
+        for uid, seen in jobs.items()
+        if uid not in in_flight and _is_stale(seen, verdicts[uid], world.known)
+    ]
+    if not stale:
+        return STAY
+    # By what a job was placed is not known after an upgrade: it is taken to be well where it is.
+    well = {seen.job.uid for seen in stale if not seen.record.known}
+    moves: list[_Move] = []
+    if world.known_age_s >= SETTLED_S and not _is_under_way(jobs, entries):
+        ahead = order.by_turn(
+            jobs[uid].job for uid, why in waits.items() if isinstance(why, _CLAIMS)
+        )
+        ready = [seen for seen in stale if seen.job.uid not in well and _is_ready(seen, ahead[:1])]
+        nodes = debts.with_debts(world.nodes, entries, pods=pods) if ready else ()
+        for seen in _in_one_turn(ready):
+            others = running((each for each in jobs.values() if each is not seen), in_flight)
+            move = _move(_alone(world, nodes, seen, tuple(others)), seen)
+            if move is None or not move.prospect.pays_at_best:
+                well.add(seen.job.uid)
+            elif move.prospect.pays and move.prospect.is_timely(world.known_age_s):
+                moves.append(move)
+    best = max(moves, key=lambda move: (move.prospect.gain_s, move.job.uid), default=None)
+    causes = {best.job.uid: Cause(CauseCode.REMAPPED, best.message)} if best else {}
+    return Moves(causes, frozenset(well))
+
+
+def pause_s(moves: int) -> float:
+    """How long a job that was moved so often has to run before it may be moved again."""
+    return min(PAUSE_S * 2.0 ** (min(moves, 16) - 1), PAUSE_S_MAX) if moves else 0.0
+
+
+def _is_stale(seen: JobSeen, verdict: Assessment | None, known: str) -> bool:
+    """Whether it runs well, and was last judged by what is no longer all that is known."""
+    return (
+        seen.record.known != known
+        and known != ""
+        and seen.job.workload is not None
+        and seen.record.phase is Phase.RUNNING
+        and isinstance(verdict, Ongoing)
+        and not verdict.suspects
+    )
+
+
+def _is_under_way(jobs: Mapping[str, JobSeen], entries: Sequence[Entry]) -> bool:
+    """Whether a job was ended to be moved, and does not run again yet."""
+    for entry in entries:
+        if entry.cause is not None and entry.cause.code is CauseCode.REMAPPED:
+            seen = jobs.get(entry.job_uid)
+            if seen is not None and seen.record.ended < entry.attempt:
+                return True
+    return any(
+        seen.record.phase in (Phase.RECOVERING, Phase.STARTING)
+        and seen.record.last_end is not None
+        and seen.record.last_end.code is CauseCode.REMAPPED
+        for seen in jobs.values()
+    )
+
+
+def _is_ready(seen: JobSeen, ahead: Sequence[Job]) -> bool:
+    """Whether it may be moved now, if that pays: nobody who is ``ahead`` in line would get what it
+    leaves."""
+    return (
+        seen.progress is not None
+        and seen.bound_age_s >= pause_s(seen.record.moves)
+        and order.by_turn([*ahead, seen.job])[0] is seen.job
+    )
+
+
+def _in_one_turn(ready: Sequence[JobSeen]) -> Iterator[JobSeen]:
+    """As many as may be judged in a turn. Those that would lose the least work go first: who waits
+    for a checkpoint keeps nobody from being judged."""
+    effort = 0
+    for seen in sorted(ready, key=lambda seen: (_since(seen), seen.job.uid)):
+        its = ranks.effort(seen.job)
+        if effort and effort + its > EFFORT_MAX:
+            return
+        effort += its
+        yield seen
+
+
+def _since(seen: JobSeen) -> int:
+    """Steps since the newest checkpoint."""
+    newest = seen.record.checkpoints[0].step if seen.record.checkpoints else 0
+    return max(0, seen.progress.step - newest) if seen.progress else 0
+
+
+def _alone(
+    world: World, nodes: tuple[Node, ...], seen: JobSeen, others: tuple[Running, ...]
+) -> Snapshot:
+    """What would be decided about if this job asked, and no other, with its own pods gone."""
+    job, own = seen.job, frozenset(seen.record.nodes)
+    asking = replace(job, attempt=seen.record.attempt + 1, before=seen.record.nodes)
+    return Snapshot(
+        levels=world.levels,
+        nodes=tuple(_without(node, job.per_node) if node.name in own else node for node in nodes),
+        queues=world.queues,
+        jobs=(asking,),
+        links=world.links,
+        running=others,
+    )
+
+
+def _without(node: Node, amounts: Amounts) -> Node:
+    used = {name: max(0, has - amounts.get(name, 0)) for name, has in node.used.items()}
+    return replace(node, used=used)
+
+
+def _move(alone: Snapshot, seen: JobSeen) -> _Move | None:
+    """What the job would get; None where nothing is predicted, or it would stay."""
+    assert seen.progress is not None, seen.job.uid
+    floor = cluster.of(alone)
+    columns = {node.name: at for at, node in enumerate(floor.nodes)}
+    if len(seen.record.nodes) != seen.job.num_nodes or not columns.keys() >= {*seen.record.nodes}:
+        return None
+    admitted = decide(alone).admitted
+    if not admitted or admitted[0].nodes == seen.record.nodes:
+        return None
+    (admit,) = admitted
+    nodes = np.sort(np.array([columns[name] for name in seen.record.nodes], dtype=np.int64))
+    uses = Traffic(floor, alone.running).uses()
+    now_us = _as_it_stands(layouts.question(alone.jobs[0], floor, nodes, budget=0, uses=uses))
+    if not now_us or admit.merits is None or admit.merits.predicted is None:
+        return None
+    now_s, then_s = now_us / 1e6, admit.merits.predicted.placed_us / 1e6
+    total, done = seen.progress.total_steps, seen.progress.step
+    left = HORIZON_S / now_s if total is None else max(0, total - done)
+    prospect = Prospect(now_s, then_s, left, _since(seen))
+    return _Move(
+        seen.job,
+        prospect,
+        _message(prospect, _why(floor, nodes), before=seen.record.nodes, nodes=admit.nodes),
+    )
+
+
+@functools.lru_cache(maxsize=REMEMBERED)
+def _as_it_stands(question: Question) -> int:
+    """Microseconds of a step with every rank where it was before; 0 where none is predicted."""
+    return Layouts(question).judged(np.array(question.before, dtype=np.int64)).step_us
+
+
+def _message(
+    prospect: Prospect, why: str, *, before: tuple[str, ...], nodes: tuple[str, ...]
+) -> str:
+    moved = [rank for rank, pair in enumerate(zip(before, nodes, strict=True)) if len({*pair}) > 1]
+    named = ", ".join(f"{rank} to {nodes[rank]}" for rank in moved[:_NAMED_MAX])
+    more = ", …" if len(moved) > _NAMED_MAX else ""
+    return (
+        f"{why}; a step is predicted to take {prospect.now_s:.3g} s as ranks stand, and "
+        f"{prospect.then_s:.3g} s if {len(moved)} of {len(nodes)} node ranks move ({named}{more}): "
+        f"of {_time(prospect.left * prospect.now_s)} left {_time(prospect.saved_s)} are saved for "
+        f"{_time(prospect.cost_s)}"
+    )
+
+
+def _why(floor: Cluster, nodes: Ints) -> str:
+    """The narrowest border between its nodes, and the slowest of them."""
+    found = [*_narrowest(floor, nodes)][-1:]
+    slowest = min((floor.nodes[at] for at in nodes.tolist()), key=_rate)
+    if _rate(slowest) < WORTH:
+        found.append(f"{slowest.name} runs at {_rate(slowest):.2g} of the rate of its kind")
+    return " and ".join(found) or "other is known of links and nodes than when it was placed"
+
+
+def _narrowest(floor: Cluster, nodes: Ints) -> Iterator[str]:
+    """The borders that let out less than its nodes send, each narrower than those before."""
+    least = 1.0
+    for level, tier in enumerate(floor.uplinks):
+        here, counts = np.unique(tier.domains[nodes], return_counts=True)
+        shares = tier.room[here] / counts
+        if len(here) > 1 and shares.min() < least:
+            at = int(shares.argmin())
+            least = float(shares[at])
+            inside = nodes[tier.domains[nodes] == here[at]]
+            name, room = floor.nodes[int(inside[0])].domains[level], float(tier.room[here[at]])
+            yield f"the uplinks of {name} let out {room:.3g} of its {len(inside)} nodes there"
+
+
+def _rate(node: Node) -> float:
+    return min(node.pace.products, node.pace.memory)
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.1f} min"

@@ -1,0 +1,287 @@
+"""When a running job is ended to run where a step takes less time: it has to pay, and to wait."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from railwright_scheduler import Job, Node, moving, turn
+from railwright_scheduler.attempt.causes import Cause, CauseCode
+from railwright_scheduler.attempt.ledger import EntryState
+from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.attempt.record import JobRecord, ResumePoint
+from railwright_scheduler.moving import Prospect
+from railwright_scheduler.snapshot import Unavailable
+from railwright_scheduler.workload import Parallelism, Recipe, Transformer, Workload
+from railwright_scheduler.world import AttemptSeen, JobSeen, Progress, World
+from railwright_topology.links import Links
+from railwright_topology.pace import Pace
+from worlds import GPU, job, node
+from worlds.attempts import pods, rank, seen, world_of
+
+HOUR_S = 3600.0
+GPT = Transformer(
+    layers=8,
+    hidden=2048,
+    heads=16,
+    kv_heads=16,
+    head_size=128,
+    feed_forward=8192,
+    vocabulary=51_200,
+)
+WORKLOAD = Workload(GPT, Parallelism(tensor=8, data=4), Recipe(2048, 1, 8))
+"""Four nodes that sum up gradients in one ring."""
+
+NARROW = {"r0": 2.0, "r1": 0.1, "r2": 2.0}
+HERE = ("r0a", "r0b", "r1a", "r1b")
+THERE = ("r0a", "r0b", "r2a", "r2b")
+
+
+def racks(*taken: str) -> tuple[Node, ...]:
+    """Three racks of two machines."""
+    names = [f"r{rack}{at}" for rack in range(3) for at in "ab"]
+    return tuple(
+        node(name, name[:2], machine="DGX A100", used={GPU: 8} if name in taken else {})
+        for name in names
+    )
+
+
+def training(name: str = "a", **changes: Any) -> Job:
+    return job(name, num_nodes=4, ranks_per_node=8, workload=WORKLOAD, **changes)
+
+
+def running(nodes: tuple[str, ...] = HERE, **changes: Any) -> JobSeen:
+    """A job that runs since long on two racks, and has just written a checkpoint."""
+    record = JobRecord(
+        phase=Phase.RUNNING,
+        attempt=1,
+        nodes=nodes,
+        known="before",
+        checkpoints=(ResumePoint(1, 1000),),
+    )
+    record = replace(record, **changes.pop("record", {}))
+    plain = seen(record, name=changes.pop("name", "a"))
+    plain = replace(
+        plain,
+        job=training(plain.job.name),
+        bound_age_s=1e6,
+        progress=Progress(1000, total_steps=1_000_000),
+    )
+    return replace(plain, **changes)
+
+
+def world(*jobs: JobSeen, links: dict[str, float] | None = None, **changes: Any) -> World:
+    """What is known has been so for a minute: the uplinks of the second rack are narrow."""
+    taken = [name for each in jobs for name in each.record.nodes]
+    plain = world_of(*jobs, nodes=racks(*taken), levels=("rack",))
+    plain = replace(
+        plain,
+        links=(Links(leaving=NARROW if links is None else links),),
+        known="now",
+        known_age_s=60.0,
+    )
+    return replace(plain, **changes)
+
+
+def moved(seen_now: World) -> str:
+    """Why the one entry of this turn's ledger ends its attempt; empty if there is none."""
+    entries = turn.take(seen_now).ledger.entries
+    if not entries:
+        return ""
+    (entry,) = entries
+    assert entry.cause is not None
+    assert entry.cause.code is CauseCode.REMAPPED
+    return entry.cause.message
+
+
+def known(seen_now: World, uid: str = "a") -> str:
+    return turn.take(seen_now).records[uid].known
+
+
+@pytest.mark.parametrize(
+    ("left_s", "since", "pays"),
+    [
+        # 2 s a step become 1 s; a start costs 180 s, and twice that must be saved.
+        (10 * HOUR_S, 0, True),  # 18,000 s saved for 180 s
+        (120.0, 0, False),  # 60 s saved
+        (721.0, 0, True),  # 360.5 s saved for 180 s
+        (719.0, 0, False),  # 359.5 s saved
+        (10 * HOUR_S, 8_000, True),  # 18,000 s saved for 8,180 s
+        (10 * HOUR_S, 9_000, False),  # 18,000 s saved for 9,180 s
+    ],
+)
+def test_a_move_must_save_twice_what_it_costs(left_s: float, since: int, pays: bool) -> None:
+    assert Prospect(2.0, 1.0, left=left_s / 2.0, since=since).pays is pays
+
+
+def test_a_step_must_be_a_twentieth_shorter_however_long_the_job_goes_on() -> None:
+    assert not Prospect(2.0, 1.91, left=1e9, since=0).pays
+    assert Prospect(2.0, 1.89, left=1e9, since=0).pays
+
+
+def test_a_job_without_a_checkpoint_would_lose_all_it_did() -> None:
+    """Half done, at twice the speed: to begin anew takes as long as to go on."""
+    halfway = Prospect(2.0, 1.0, left=10_000, since=10_000)
+    assert (halfway.saved_s, halfway.again_s) == (10_000, 10_000)
+    assert halfway.pays_at_best
+    assert not halfway.pays
+    assert Prospect(2.0, 1.0, left=10_000, since=1_000).pays
+
+
+@pytest.mark.parametrize(
+    ("since", "waited_s", "timely"),
+    [
+        (30, 0.0, True),  # half a minute
+        (31, 0.0, False),
+        (500, 999.0, False),  # 499.5 s were lost by waiting, 500 s would be done again
+        (500, 1001.0, True),
+    ],
+)
+def test_a_move_waits_for_a_checkpoint_while_that_costs_less(
+    since: int, waited_s: float, timely: bool
+) -> None:
+    assert Prospect(2.0, 1.0, left=1e9, since=since).is_timely(waited_s) is timely
+
+
+def test_a_job_moves_when_the_uplinks_it_waits_for_got_narrow() -> None:
+    message = moved(world(running()))
+    assert message.startswith("the uplinks of r1 let out 0.1 of its 2 nodes there; a step is ")
+    assert "if 2 of 4 node ranks move (2 to r2a, 3 to r2b)" in message
+    record = turn.take(world(running())).records["a"]
+    assert (record.phase, record.moves, record.restarts, record.failures) == (
+        Phase.RECOVERING,
+        1,
+        1,
+        0,
+    )
+    assert record.backoff_s == 0
+
+
+def test_it_gets_what_it_was_promised_once_its_pods_are_gone() -> None:
+    first = turn.take(world(running()))
+    draining = {("a", 1): AttemptSeen(pods=pods("r0a~ r0b! r1a! r1b!"))}
+    over = replace(running(), record=first.records["a"], ranks=(), progress=None)
+    waits = world(over, ledger=first.ledger, attempts=draining)
+    waits = replace(waits, nodes=racks("r0a"))
+    second = turn.take(waits)
+    assert [entry.state for entry in second.ledger.entries] == [EntryState.ABORTING]
+    assert second.records["a"].phase is Phase.RECOVERING
+    gone = {("a", 1): AttemptSeen(pods=pods("r0a! r0b! r1a! r1b!"))}
+    (entry,) = turn.take(replace(waits, nodes=racks(), attempts=gone)).ledger.entries
+    assert (entry.state, entry.attempt, entry.nodes) == (EntryState.COMMITTING, 2, THERE)
+    assert entry.known == "now"
+    assert entry.merits is not None
+    assert entry.merits.moved == 2
+
+
+def test_a_node_that_died_under_a_move_does_not_hold_it_up() -> None:
+    first = turn.take(world(running()))
+    stuck = {("a", 1): AttemptSeen(pods=pods("r0a~ r0b! r1a! r1b!"))}
+    over = replace(running(), record=first.records["a"], ranks=(), progress=None)
+    dead, *others = racks("r0a")
+    nodes = (replace(dead, unavailable=Unavailable.UNREADY), *others)
+    taken = turn.take(world(over, ledger=first.ledger, attempts=stuck, nodes=nodes))
+    (entry,) = (each for each in taken.ledger.entries if each.attempt == 2)
+    assert "r0a" not in entry.nodes
+
+
+def test_nobody_behind_gets_what_a_job_could_use_whose_pods_are_yet_to_go() -> None:
+    first = turn.take(world(running()))
+    draining = {("a", 1): AttemptSeen(pods=pods("r0a~ r0b! r1a! r1b!"))}
+    over = replace(running(), record=first.records["a"], ranks=(), progress=None)
+    behind = seen(name="b", job=job("b", num_nodes=1, submitted_s=1))
+    ahead = seen(name="b", job=job("b", num_nodes=1, priority=1))
+    for other, starts in ((behind, False), (ahead, True)):
+        both = world(over, other, ledger=first.ledger, attempts=draining, nodes=racks("r0a"))
+        taken = turn.take(both)
+        assert any(entry.job_uid == "b" for entry in taken.ledger.entries) is starts
+
+
+def test_a_job_that_stays_is_judged_once() -> None:
+    wide = {"r0": 2.0, "r1": 2.0, "r2": 2.0}
+    assert (moved(world(running(), links=wide)), known(world(running(), links=wide))) == ("", "now")
+    soon_done = running(progress=Progress(1000, total_steps=1100))
+    assert (moved(world(soon_done)), known(world(soon_done))) == ("", "now")
+    judged = running(record={"known": "now"})
+    assert moved(world(judged)) == ""
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"progress": None},
+        {"record": {"moves": 1}, "bound_age_s": 599.0},
+        {"record": {"moves": 3}, "bound_age_s": 2399.0},
+        {"progress": Progress(5000, total_steps=1_000_000)},
+        {"ranks": tuple(rank(at, node=name, silent_s=8.0) for at, name in enumerate(HERE))},
+    ],
+)
+def test_a_job_whose_time_to_move_has_not_come_is_judged_later(changes: dict[str, Any]) -> None:
+    """Nothing was heard of it, it moved not long ago, it would lose work, or some are silent."""
+    waits = world(running(**changes))
+    assert (moved(waits), known(waits)) == ("", "before")
+
+
+@pytest.mark.parametrize(("moves", "pause_s"), [(0, 0.0), (1, 600.0), (3, 2400.0), (40, 86_400.0)])
+def test_each_move_makes_the_next_one_wait_longer(moves: int, pause_s: float) -> None:
+    assert moving.pause_s(moves) == pause_s
+
+
+def test_what_is_known_counts_once_it_has_been_so_for_a_while() -> None:
+    fresh = world(running(), known_age_s=moving.SETTLED_S - 1.0)
+    assert (moved(fresh), known(fresh)) == ("", "before")
+
+
+def test_a_job_of_which_is_not_known_by_what_it_was_placed_is_taken_to_be_well() -> None:
+    upgraded = world(running(record={"known": ""}))
+    assert (moved(upgraded), known(upgraded)) == ("", "now")
+
+
+def test_no_job_moves_that_would_stand_in_line_behind_others() -> None:
+    large = seen(name="b", job=job("b", num_nodes=6, priority=1))
+    assert moved(world(running(), large)) == ""
+    never = seen(name="b", job=job("b", num_nodes=7, priority=1))
+    assert moved(world(running(), never))
+    younger = seen(name="b", job=job("b", num_nodes=6, submitted_s=1))
+    assert moved(world(running(), younger))
+
+
+def test_one_job_moves_at_a_time() -> None:
+    other = running(("r2a", "r2b"), name="b")
+    other = replace(other, job=job("b", num_nodes=2))
+    for phase in (Phase.RECOVERING, Phase.STARTING):
+        live = phase is Phase.STARTING
+        record = replace(
+            other.record,
+            phase=phase,
+            attempt=2,
+            ended=2 - live,
+            nodes=other.record.nodes if live else (),
+            last_end=Cause(CauseCode.REMAPPED, "it moved"),
+        )
+        between = replace(other, record=record, ranks=other.ranks if live else (), suspend=False)
+        taken = turn.take(world(running(), between))
+        assert taken.records["a"].phase is Phase.RUNNING
+        assert taken.records["a"].known == "before"
+
+
+def test_a_slow_node_is_named() -> None:
+    """How much slower a step gets is the cost model's; here it is only said."""
+    slow = tuple(
+        replace(each, pace=Pace(products=0.5)) if each.name == "r1a" else each
+        for each in racks(*HERE)
+    )
+    message = moved(world(running(), nodes=slow))
+    assert " and r1a runs at 0.5 of the rate of its kind; " in message
+
+
+def test_a_job_on_machines_that_nobody_knows_stays() -> None:
+    nodes = tuple(replace(each, machine="") for each in racks(*HERE))
+    unknown = world(running(), nodes=nodes)
+    assert (moved(unknown), known(unknown)) == ("", "now")
+
+
+def test_an_unknown_end_is_taken_to_be_a_day_away() -> None:
+    assert " of 24.0 h left " in moved(world(running(progress=Progress(1000))))
