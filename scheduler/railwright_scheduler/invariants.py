@@ -16,6 +16,7 @@ write between two. Numbers are those of the design.
     I14  epochs rise, entries keep to their life, and what is done is in the ledger first
     I15  the abort of an attempt is written before the first delete of its pods
     I17  at rest, a copy equals what it is a copy of
+    I18  a job is moved no more often than something else was found out
     I20  without faults an attempt costs three requests a pod and one for its Placement
 
 I5, that everything comes to rest once faults stop, and I20's other half, that a leader at rest asks
@@ -84,7 +85,8 @@ class Facts:
     pod is bound), and what was promised before that could be known is not ours to answer for: until
     it is given back, it counts as there. ``down`` are nodes whose kubelets do not act.
 
-    Of the history: ``whole`` are the attempts that were wholly bound at one time, ``revoked`` those
+    Of the history: ``news`` is how often something else was found out of links, if that is known,
+    ``whole`` are the attempts that were wholly bound at one time, ``revoked`` those
     that were ever aborted.
     """
 
@@ -97,6 +99,7 @@ class Facts:
     revoked: Mapping[AttemptKey, Cause]
     placements: Collection[AttemptKey] = ()
     down: Collection[str] = ()
+    news: int | None = None
 
 
 def check(facts: Facts) -> None:
@@ -341,5 +344,8 @@ def _budgets(facts: Facts) -> Iterator[str]:
         counted = sum(cause.counted for cause in causes)
         if record.failures > min(counted, facts.limits[uid] + 1):
             yield f"I7: {uid} has {record.failures} failures, {counted} of its attempts counted"
+        moves = sum(cause.code is CauseCode.REMAPPED for cause in causes)
+        if facts.news is not None and moves > facts.news:
+            yield f"I18: {uid} was moved {moves} times, and {facts.news} times there was news"
         if record.restarts > len(causes):
             yield f"I7: {uid} has {record.restarts} restarts, {len(causes)} attempts were revoked"

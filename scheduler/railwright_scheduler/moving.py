@@ -174,7 +174,7 @@ def judged(
                 well.add(seen.job.uid)
             elif move.prospect.pays and move.prospect.is_timely(world.known_age_s):
                 moves.append(move)
-    best = max(moves, key=lambda move: (move.prospect.gain_s, move.job.uid), default=None)
+    best = max(moves, key=lambda move: move.prospect.gain_s, default=None)
     causes = {best.job.uid: Cause(CauseCode.REMAPPED, best.message)} if best else {}
     return Moves(causes, frozenset(well))
 

@@ -27,8 +27,8 @@ def orders(draw: st.DrawFn) -> tuple[list[int], list[int], list[int], list[int]]
 def resembling(
     order: list[int], before: list[int], domains: list[int], kinds: list[int]
 ) -> list[int]:
-    arrays = (np.array(each, dtype=np.int64) for each in (order, before, domains))
-    found: list[int] = resemblance.resembling(*arrays, kinds).tolist()
+    new, old, where = (np.array(each, dtype=np.int64) for each in (order, before, domains))
+    found: list[int] = resemblance.resembling(new, old, where, kinds).tolist()
     return found
 
 

@@ -62,6 +62,7 @@ def entries(draw: st.DrawFn, uid: str) -> Entry:
         cause=cause,
         spans=tuple(draw(st.dictionaries(NAMES, st.integers(0, 2**31), max_size=2)).items()),
         shape=draw(WORDS),
+        known=draw(WORDS),
         merits=draw(st.none() | MERITS),
     )
 

@@ -39,9 +39,9 @@ HERE = ("r0a", "r0b", "r1a", "r1b")
 THERE = ("r0a", "r0b", "r2a", "r2b")
 
 
-def racks(*taken: str) -> tuple[Node, ...]:
-    """Three racks of two machines."""
-    names = [f"r{rack}{at}" for rack in range(3) for at in "ab"]
+def racks(*taken: str, count: int = 3) -> tuple[Node, ...]:
+    """Racks of two machines."""
+    names = [f"r{rack}{at}" for rack in range(count) for at in "ab"]
     return tuple(
         node(name, name[:2], machine="DGX A100", used={GPU: 8} if name in taken else {})
         for name in names
@@ -285,3 +285,34 @@ def test_a_job_on_machines_that_nobody_knows_stays() -> None:
 
 def test_an_unknown_end_is_taken_to_be_a_day_away() -> None:
     assert " of 24.0 h left " in moved(world(running(progress=Progress(1000))))
+
+
+def spread(count: int, **changes: Any) -> list[JobSeen]:
+    """Jobs on two racks each."""
+    return [
+        running(tuple(f"r{2 * at + rack}{side}" for rack in (0, 1) for side in "ab"), **its)
+        for at in range(count)
+        for its in [{"name": f"j{at}", **changes}]
+    ]
+
+
+def test_so_many_jobs_are_judged_in_one_turn_and_the_others_later() -> None:
+    jobs = spread(5)
+    nodes = racks(*(name for each in jobs for name in each.record.nodes), count=10)
+    first = world(*jobs, links={f"r{rack}": 2.0 for rack in range(10)}, nodes=nodes)
+    judged = [uid for uid, record in turn.take(first).records.items() if record.known == "now"]
+    # Each is 64 and its nodes.
+    assert judged == ["j0", "j1", "j2"]
+    jobs = [replace(each, record=turn.take(first).records[each.job.uid]) for each in jobs]
+    records = turn.take(replace(first, jobs=tuple(jobs))).records.values()
+    assert {record.known for record in records} == {"now"}
+
+
+def test_the_job_that_gains_the_most_moves_first() -> None:
+    jobs = spread(2)
+    longer = replace(jobs[1], progress=Progress(1000, total_steps=2_000_000))
+    nodes = racks(*(name for each in jobs for name in each.record.nodes), count=5)
+    narrow = {f"r{rack}": 0.1 if rack in (1, 3) else 2.0 for rack in range(5)}
+    for seen_now, moves in ((jobs, "j0"), ([jobs[0], longer], "j1"), ([jobs[0]], "j0")):
+        (entry,) = turn.take(world(*seen_now, links=narrow, nodes=nodes)).ledger.entries
+        assert entry.job_uid == moves

@@ -20,6 +20,7 @@ from railwright_scheduler.attempt.ledger import Entry, Ledger
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.invariants import AttemptKey, Facts, PodFact
 from railwright_scheduler.simulator import room
+from railwright_scheduler.simulator.network import Network
 from railwright_scheduler.simulator.objects import (
     FOREIGN,
     Answer,
@@ -59,6 +60,7 @@ class Api:
         self.whole: dict[AttemptKey, bool] = {}
         self.revoked: dict[AttemptKey, Cause] = {}
         self.room = Room()
+        self.network = Network()
         self.made: dict[AttemptKey, int] = {}
         self._ranks_made: dict[AttemptKey, dict[int, bool]] = {}
         self._ranks_bound: dict[AttemptKey, dict[int, bool]] = {}
@@ -82,6 +84,7 @@ class Api:
             revoked=self.revoked,
             placements=[placement.key for placement in self.placements.objects.values()],
             down=self.down.keys(),
+            news=self.network.changes,
         )
         if self.room.is_tight:
             return replace(facts, allocatable=self.room.of(facts, free))

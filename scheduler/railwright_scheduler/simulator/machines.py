@@ -96,7 +96,9 @@ class Machines:
         self._api.pods.put(pod.uid, replace(pod, phase=phase, exit_code=exit_code))
 
     def _may_end(self, pod: PodFact) -> bool:
-        return pod.key in self.passed or pod.job_uid == FOREIGN
+        if pod.job_uid == FOREIGN:
+            return True
+        return pod.key in self.passed and not self._api.network.lasts
 
     def _has_room(self, pod: PodFact) -> bool:
         """Whether the node can take it beside what runs there."""

@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from railwright_scheduler import invariants
+from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.invariants import ViolationError
 from railwright_scheduler.simulator.api import Api
@@ -26,22 +27,28 @@ from railwright_scheduler.simulator.chance import Chance, Wheel
 from railwright_scheduler.simulator.contenders import Contenders
 from railwright_scheduler.simulator.disturbances import Disturbances
 from railwright_scheduler.simulator.machines import Machines
+from railwright_scheduler.simulator.network import Network
 from railwright_scheduler.snapshot import Amounts
 
 ROUNDS_MAX = 300
 ROUND_S = 5
 PROMPT_ROUNDS = 3
 """From here on every leader has read the ledger, and the next one has taken a turn."""
+CHANGED_ROUNDS = 40
+CHANGED_ROUND_S = 40
+"""While jobs run in peace, and only what is known of links changes."""
 LONG_S = 10_000
 """Longer than any deadline: what rests is not waiting for one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run went through: its steps, the writes that landed, and how often what was done."""
+    """What a run went through: its steps, the writes that landed, the jobs that were moved, and how
+    often what was done."""
 
     steps: int
     writes: int
+    moves: int
     succeeded: int
     counts: dict[str, int]
 
@@ -50,9 +57,13 @@ class RunError(AssertionError):
     """A run that broke an invariant; the message ends with the last things that happened."""
 
 
-def run(seed: int, *, steps: int) -> Outcome:
-    """One whole run. Raises RunError, with the seed and the trace, when an invariant breaks."""
-    simulation = _Simulation(Chance(seed))
+def run(seed: int, *, steps: int, links: bool = False) -> Outcome:
+    """One whole run. Raises RunError, with the seed and the trace, when an invariant breaks.
+
+    With ``links`` there are jobs that wait for links, of which something else is found out now and
+    then, by a chance of its own.
+    """
+    simulation = _Simulation(Chance(seed), Network(Chance(~seed)) if links else Network())
     try:
         simulation.disturb(steps)
         simulation.settle()
@@ -63,9 +74,10 @@ def run(seed: int, *, steps: int) -> Outcome:
 
 
 class _Simulation:
-    def __init__(self, chance: Chance) -> None:
+    def __init__(self, chance: Chance, network: Network) -> None:
         self._chance = chance
         self._api = Api()
+        self._api.network = network
         self._machines = Machines(self._api)
         self._disturbances = Disturbances(chance, self._api, self._machines)
         self._contenders = Contenders(self._api, self._machines, chance, self._disturbances.faults)
@@ -80,6 +92,7 @@ class _Simulation:
         return Outcome(
             steps=self._steps,
             writes=self._api.writes,
+            moves=sum(cause.code is CauseCode.REMAPPED for cause in self._api.revoked.values()),
             succeeded=phases.count(Phase.SUCCEEDED),
             counts=self._counts,
         )
@@ -95,6 +108,10 @@ class _Simulation:
         self._disturbances.end()
         for told in self._contenders.flush():
             self._note(f"late {told}")
+        for _ in range(CHANGED_ROUNDS if self._api.network.lasts else 0):
+            self._round(CHANGED_ROUND_S)
+            self._note(self._pass_time())
+        self._api.network.lasts = False
         for number in range(ROUNDS_MAX):
             if number == PROMPT_ROUNDS:
                 invariants.check_wanted(self._api.ledger, self._wanted())
@@ -121,7 +138,7 @@ class _Simulation:
             done = contenders.hold_up(event)
         elif event == "time":
             self._now_s += 1 if self._chance.below(20) else 1 + self._chance.below(40)
-            done = ""
+            done = self._pass_time()
         else:
             done = self._disturbances.act(event, now_s=self._now_s)
         self._contenders.now_s = self._now_s
@@ -129,6 +146,9 @@ class _Simulation:
         self._counts[event] = self._counts.get(event, 0) + 1
         if done:
             self._note(f"{event} {done}")
+
+    def _pass_time(self) -> str:
+        return self._api.network.pass_time([*self._api.nodes.objects], now_s=self._now_s)
 
     def _is_still(self, time_s: int) -> bool:
         """Whether nothing is asked for and nothing changes in the round after so long.

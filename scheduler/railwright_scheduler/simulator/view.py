@@ -20,12 +20,13 @@ from railwright_scheduler.invariants import AttemptKey, PodFact
 from railwright_scheduler.simulator.actuator import Actuator
 from railwright_scheduler.simulator.api import Api
 from railwright_scheduler.simulator.machines import Machines
+from railwright_scheduler.simulator.network import RANKS_PER_NODE
 from railwright_scheduler.simulator.objects import FOREIGN, JobObject
 from railwright_scheduler.simulator.room import free
 from railwright_scheduler.simulator.tables import Copy
 from railwright_scheduler.snapshot import Amounts, Job, Node, Unavailable
 from railwright_scheduler.turn import Turn
-from railwright_scheduler.world import AttemptSeen, JobSeen, World
+from railwright_scheduler.world import AttemptSeen, JobSeen, Progress, World
 
 LEASE_STALE_S = 10
 
@@ -38,6 +39,7 @@ class View:
 
     def __init__(self, api: Api, machines: Machines, *, behind: int = 0) -> None:
         self._machines = machines
+        self._network = api.network
         self.jobs = Copy(api.jobs)
         self.pods = Copy(api.pods, lasting=_still_bound)
         self.nodes = Copy(api.nodes, behind=behind)
@@ -66,6 +68,7 @@ class View:
             now_s,
             *(copy.changes for copy in self.kinds.values()),
             self._machines.changes,
+            self._network.changes,
             len(actuator.placed),
             len(actuator.refusals),
         )
@@ -85,7 +88,7 @@ class View:
         gangs = {key: tuple(map(_pod, pods.get(key, ()))) for key in {**pods, **in_ledger}}
         return World(
             ledger=ledger,
-            levels=(),
+            levels=self._network.levels,
             nodes=self._nodes(),
             queues=("default",),
             jobs=tuple(
@@ -103,6 +106,9 @@ class View:
                 )
                 for key, its in gangs.items()
             },
+            links=self._network.links,
+            known=self._network.known,
+            known_age_s=now_s - self._network.changed_s,
         )
 
     def _nodes(self) -> tuple[Node, ...]:
@@ -115,10 +121,11 @@ class View:
         return tuple(
             Node(
                 name=node.name,
-                domains=(),
+                domains=self._network.place(node.name),
                 allocatable=node.allocatable,
                 used=used.get(node.name, {}),
                 unavailable=None if node.ready else Unavailable.UNREADY,
+                machine=self._network.machine,
             )
             for node in self.nodes.objects.values()
         )
@@ -145,6 +152,8 @@ class View:
                 attempt=job.record.attempt + 1,
                 num_nodes=job.num_nodes,
                 per_node=job.per_node,
+                ranks_per_node=RANKS_PER_NODE,
+                workload=self._network.workload(job.num_nodes),
             ),
             suspend=job.suspend,
             backoff_limit=job.backoff_limit,
@@ -157,6 +166,7 @@ class View:
             bound_age_s=self._age_s("bound", key, now_s) if running else 0,
             ended_age_s=self._age_s("ended", (job.uid, job.record.ended), now_s),
             shape=job.shape,
+            progress=Progress(0) if running else None,
         )
 
     def _hears_start(self, key: AttemptKey, pods: Mapping[int, PodFact]) -> bool:

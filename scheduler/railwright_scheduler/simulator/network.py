@@ -1,0 +1,91 @@
+"""What is known of the links between nodes, and jobs that send over them: in the runs that ask for
+it. In others nothing is known, and no job says what it does.
+
+Two nodes share a rack. What its uplinks let out changes, and with it what every leader knows, at
+once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from railwright_scheduler.simulator.chance import Chance
+from railwright_scheduler.workload import Parallelism, Recipe, Transformer, Workload
+from railwright_topology.links import Links
+
+CHANGES_PERMILLE = 300
+ROOMS = (2.0, 2.0, 0.05)
+MACHINE = "DGX A100"
+RANKS_PER_NODE = 8
+
+_MODEL = Transformer(
+    layers=8,
+    hidden=2048,
+    heads=16,
+    kv_heads=16,
+    head_size=128,
+    feed_forward=8192,
+    vocabulary=51_200,
+)
+
+
+class Network:
+    """How much each rack's uplinks let out, drawn from a chance of its own; none knows of none.
+
+    While it ``lasts`` no job comes to its end, or hardly any would run for long enough to be moved.
+    """
+
+    def __init__(self, chance: Chance | None = None) -> None:
+        self._chance = chance
+        self._rooms: dict[str, float] = {}
+        self.lasts = chance is not None
+        self.changes = 0
+        self.changed_s = 0
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """The names of its levels."""
+        return () if self._chance is None else ("rack",)
+
+    @property
+    def machine(self) -> str:
+        """The kind of all nodes."""
+        return "" if self._chance is None else MACHINE
+
+    @property
+    def links(self) -> tuple[Links, ...]:
+        """What is known of each level."""
+        return tuple(Links(leaving=dict(self._rooms)) for _ in self.levels)
+
+    @property
+    def known(self) -> str:
+        """Another word after each change."""
+        return "" if self._chance is None else f"after {self.changes}"
+
+    def place(self, node: str) -> tuple[str, ...]:
+        """The domains of a node."""
+        return tuple(_rack(node) for _ in self.levels)
+
+    def workload(self, num_nodes: int) -> Workload | None:
+        """What a job of so many nodes does, as far as it says."""
+        if self._chance is None or num_nodes == 1:
+            return None
+        split = Parallelism(tensor=RANKS_PER_NODE, data=num_nodes)
+        return Workload(_MODEL, split, Recipe(2048, 1, num_nodes))
+
+    def pass_time(self, nodes: Sequence[str], *, now_s: int) -> str:
+        """The uplinks of one rack may turn out to let out more or less; what they do now."""
+        if self._chance is None or not nodes or not self._chance.happens(CHANGES_PERMILLE):
+            return ""
+        rack, room = _rack(self._chance.pick(nodes)), self._chance.pick(ROOMS)
+        if self._rooms.get(rack) == room:
+            return ""
+        self._rooms[rack] = room
+        self.changes += 1
+        self.changed_s = now_s
+        return f"{rack} lets out {room}"
+
+
+def _rack(node: str) -> str:
+    """Two nodes that follow each other share one: n0 and n1, n2 and n3."""
+    return f"r{int(node[1:]) // 2}"

@@ -1,0 +1,64 @@
+"""One word for what is known of links and of the pace of nodes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from railwright import wire
+from railwright_operator.knowledge import Knowledge
+from railwright_scheduler import Node
+from railwright_topology.fabric import Fabric
+from railwright_topology.links import Links
+from railwright_topology.pace import Pace
+from worlds import GPU, node
+from worlds.observing import Watched
+
+LINKS = Links(2.0, leaving={"r0": 1.0, "r1": 2.0}, summing=frozenset({"r0", "r1"}))
+FABRIC = Fabric(("rack",), {"n0": ("r0",)}, links=(LINKS,))
+NODES = (node("n0", "r0"), node("n1", "r1"))
+
+
+def digest(fabric: Fabric = FABRIC, nodes: tuple[Node, ...] = NODES) -> str:
+    return Knowledge().digest(fabric, nodes)
+
+
+def test_it_is_the_same_word_for_the_same_knowledge_in_any_order() -> None:
+    other = replace(LINKS, leaving={"r1": 2.0, "r0": 1.0}, summing=frozenset({"r1", "r0"}))
+    assert digest(replace(FABRIC, links=(other,))) == digest()
+    busy = (replace(NODES[0], used={GPU: 8}), NODES[1], node("n2", "r1"))
+    assert digest(replace(FABRIC, places={}), busy) == digest()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"leaving": {"r0": 1.0, "r1": 1.5}},
+        {"leaving": {"r0": 1.0}},
+        {"oversubscription": 4.0},
+        {"summing": frozenset({"r0"})},
+    ],
+)
+def test_other_links_are_another_word(changes: dict[str, object]) -> None:
+    other = replace(FABRIC, links=(replace(LINKS, **changes),))  # type: ignore[arg-type]
+    assert digest(other) != digest()
+
+
+def test_another_pace_is_another_word_until_it_is_gone() -> None:
+    knowledge = Knowledge()
+    slow = (replace(NODES[0], pace=Pace(products=0.5)), NODES[1])
+    words = [knowledge.digest(FABRIC, nodes) for nodes in (NODES, slow, NODES)]
+    assert words[0] == words[2] != words[1]
+
+
+def test_a_turn_knows_how_long_it_has_known_that_and_how_far_a_job_is() -> None:
+    seen = Watched()
+    seen.turn()
+    seen.beat(0, progress=wire.Progress(7, total_steps=9))
+    seen.now_s += 40.0
+    world = seen.world()
+    assert (world.known, world.known_age_s) == (digest(Fabric(), ()), 40.0)
+    (job,) = world.jobs
+    assert job.progress is not None
+    assert (job.progress.step, job.progress.total_steps) == (7, 9)
