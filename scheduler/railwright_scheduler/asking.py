@@ -11,6 +11,10 @@ from railwright_scheduler.attempt.phases import FINAL
 from railwright_scheduler.snapshot import Job, Node, Unavailable
 from railwright_scheduler.world import AttemptKey, AttemptSeen, JobSeen
 
+DRAINED_S = 120.0
+"""How long a job that was moved waits for its own pods to go. One that will not go must not keep it
+from running: then it starts wherever it can."""
+
 _DEAD = (Unavailable.UNREADY, Unavailable.LOST)
 
 
@@ -40,7 +44,8 @@ def wants_to_start(
         staying = any(not pod.terminal and not pod.deleting for pod in pods)
         if entry.attempt > seen.record.ended or entry.cause is None or staying:
             return False
-        if entry.cause.code is CauseCode.REMAPPED and drains([entry], attempts, alive):
+        waits = entry.cause.code is CauseCode.REMAPPED and seen.ended_age_s < DRAINED_S
+        if waits and drains([entry], attempts, alive):
             return False
     return True
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from railwright_scheduler import Job, Node, moving, turn
+from railwright_scheduler import Job, Node, asking, moving, turn
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.ledger import EntryState
 from railwright_scheduler.attempt.phases import Phase
@@ -83,6 +83,11 @@ def world(*jobs: JobSeen, links: dict[str, float] | None = None, **changes: Any)
         known_age_s=60.0,
     )
     return replace(plain, **changes)
+
+
+def ended(taken: turn.Turn, *, ago_s: float = 1.0) -> JobSeen:
+    """The job that this turn ended, so long ago."""
+    return replace(running(), record=taken.records["a"], ranks=(), progress=None, ended_age_s=ago_s)
 
 
 def moved(seen_now: World) -> str:
@@ -162,7 +167,7 @@ def test_a_job_moves_when_the_uplinks_it_waits_for_got_narrow() -> None:
 def test_it_gets_what_it_was_promised_once_its_pods_are_gone() -> None:
     first = turn.take(world(running()))
     draining = {("a", 1): AttemptSeen(pods=pods("r0a~ r0b! r1a! r1b!"))}
-    over = replace(running(), record=first.records["a"], ranks=(), progress=None)
+    over = ended(first)
     waits = world(over, ledger=first.ledger, attempts=draining)
     waits = replace(waits, nodes=racks("r0a"))
     second = turn.take(waits)
@@ -179,7 +184,7 @@ def test_it_gets_what_it_was_promised_once_its_pods_are_gone() -> None:
 def test_a_node_that_died_under_a_move_does_not_hold_it_up() -> None:
     first = turn.take(world(running()))
     stuck = {("a", 1): AttemptSeen(pods=pods("r0a~ r0b! r1a! r1b!"))}
-    over = replace(running(), record=first.records["a"], ranks=(), progress=None)
+    over = ended(first)
     dead, *others = racks("r0a")
     nodes = (replace(dead, unavailable=Unavailable.UNREADY), *others)
     taken = turn.take(world(over, ledger=first.ledger, attempts=stuck, nodes=nodes))
@@ -187,10 +192,19 @@ def test_a_node_that_died_under_a_move_does_not_hold_it_up() -> None:
     assert "r0a" not in entry.nodes
 
 
+def test_a_pod_that_will_not_go_keeps_a_moved_job_waiting_only_for_so_long() -> None:
+    first = turn.take(world(running()))
+    stuck = {("a", 1): AttemptSeen(pods=pods("r0a~ r0b! r1a! r1b!"))}
+    for ago_s, starts in ((asking.DRAINED_S - 1.0, False), (asking.DRAINED_S + 1.0, True)):
+        waits = world(ended(first, ago_s=ago_s), ledger=first.ledger, attempts=stuck)
+        taken = turn.take(replace(waits, nodes=racks("r0a")))
+        assert any(entry.attempt == 2 for entry in taken.ledger.entries) is starts
+
+
 def test_nobody_behind_gets_what_a_job_could_use_whose_pods_are_yet_to_go() -> None:
     first = turn.take(world(running()))
     draining = {("a", 1): AttemptSeen(pods=pods("r0a~ r0b! r1a! r1b!"))}
-    over = replace(running(), record=first.records["a"], ranks=(), progress=None)
+    over = ended(first)
     behind = seen(name="b", job=job("b", num_nodes=1, submitted_s=1))
     ahead = seen(name="b", job=job("b", num_nodes=1, priority=1))
     for other, starts in ((behind, False), (ahead, True)):
