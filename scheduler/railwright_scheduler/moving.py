@@ -5,11 +5,9 @@ be slower, and it may be better off on other nodes, or with its ranks in another
 costs minutes, and the work since the last checkpoint is done again.
 
 Idea: it is asked what the job would get if it asked now, its own nodes with what is free, of the
-very decision that it would then get. What remains of it takes so much less time; that must be worth
-``PAYS`` times what the move costs. One restart costs the same however many ranks move, so the order
-with the shortest step is the best one, and of equal ones that which moves the fewest. A move that
-pays waits for a checkpoint, for as long as waiting costs less than the work that would be done
-again.
+very decision that it would then get. What remains of it takes so much less time, and that must be
+worth what the move costs (``prospect``). One restart costs the same however many ranks move, so the
+order with the shortest step is the best one, and of equal ones that which moves the fewest.
 
 It must not go to and fro: a job is judged once by what is known, whatever comes out of it; and what
 is known must have been so for a while, one job moves at a time, each pauses longer after each of
@@ -35,6 +33,7 @@ from railwright_scheduler.cluster import Cluster, Ints
 from railwright_scheduler.decide import decide
 from railwright_scheduler.decisions import Behind, GangsAhead, NotEnoughNodes, Reason
 from railwright_scheduler.layouts import Layouts, Question
+from railwright_scheduler.prospect import WORTH, Prospect
 from railwright_scheduler.snapshot import Amounts, Job, Node, Running, Snapshot
 from railwright_scheduler.traffic import Traffic
 from railwright_scheduler.world import AttemptKey, JobSeen, World, running
@@ -43,20 +42,8 @@ SETTLED_S = 30.0
 """What is known must have been so for so long: files and agents tell one after the other, and a new
 leader begins with nothing."""
 
-RESTART_S = 180.0
-"""What a start is taken to cost: pods go and come, ranks connect and load their checkpoint."""
-
-PAYS = 2.0
-"""A move must save so many times what it costs: steps are predicted, not known."""
-
-WORTH = 0.95
-"""And a step must be so much shorter."""
-
 HORIZON_S = 86_400.0
 """What is taken to remain of a job that does not say how many steps it has."""
-
-RECENT_S = 30.0
-"""So much work may be lost without waiting for another checkpoint."""
 
 PAUSE_S, PAUSE_S_MAX = 600.0, 86_400.0
 """How long a job that was moved runs before it may be moved again; it doubles with each move."""
@@ -81,51 +68,6 @@ class Moves:
 
 
 STAY = Moves({}, frozenset())
-
-
-@dataclass(frozen=True, slots=True)
-class Prospect:
-    """What a move has in it: seconds of a step as the job stands and as it would, the steps that it
-    has yet to do, and those that it did since its last checkpoint."""
-
-    now_s: float
-    then_s: float
-    left: float
-    since: int
-
-    @property
-    def saved_s(self) -> float:
-        """What the rest of the job takes less."""
-        return self.left * (self.now_s - self.then_s)
-
-    @property
-    def again_s(self) -> float:
-        """How long it takes to do again what no checkpoint has."""
-        return self.since * self.then_s
-
-    @property
-    def cost_s(self) -> float:
-        """What the move costs now."""
-        return RESTART_S + self.again_s
-
-    @property
-    def gain_s(self) -> float:
-        """What it brings now, with its cost."""
-        return self.saved_s - self.cost_s
-
-    @property
-    def pays_at_best(self) -> bool:
-        """Whether it would pay right after a checkpoint."""
-        return self.then_s <= WORTH * self.now_s and self.saved_s > PAYS * RESTART_S
-
-    @property
-    def pays(self) -> bool:
-        """Whether it does now."""
-        return self.pays_at_best and self.saved_s > PAYS * self.cost_s
-
-    def is_timely(self, waited_s: float) -> bool:
-        """Whether waiting for a checkpoint has cost as much by now as the work that is lost."""
-        return self.again_s <= max(RECENT_S, waited_s * (1.0 - self.then_s / self.now_s))
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,10 +154,13 @@ def _is_under_way(jobs: Mapping[str, JobSeen], entries: Sequence[Entry]) -> bool
 
 
 def _is_ready(seen: JobSeen, ahead: Sequence[Job]) -> bool:
-    """Whether it may be moved now, if that pays: nobody who is ``ahead`` in line would get what it
-    leaves."""
+    """Whether it may be moved now, if that pays: it would be started again as it is, and nobody who
+    is ``ahead`` in line would get what it leaves."""
+    readable = seen.shape != "" or seen.record.shape == ""
     return (
         seen.progress is not None
+        and seen.held is None
+        and readable
         and seen.bound_age_s >= pause_s(seen.record.moves)
         and order.by_turn([*ahead, seen.job])[0] is seen.job
     )

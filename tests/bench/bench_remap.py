@@ -1,5 +1,5 @@
 """Steps of a job as it is placed by chance, in the network's order and by us, on real links; then
-after a node is replaced.
+after a node is replaced; and after a rack's uplinks got slow, where it stands and where we move it.
 
 Nodes are network namespaces behind ToRs and a spine that the kernel shapes. The job is Llama 3 70B
 in small steps: what its nodes would send is sent by torch.distributed in bytes of the same ratios,
@@ -41,6 +41,9 @@ RACKS = (4, 4, 4, 4, 2, 2)
 RACK, SPEEDS = 4, Speeds(node=60, rack=60, block=1000)
 GOODPUT = SPEEDS.node * 1e6 / 8 * 1448 / 1514
 """Bytes a second of what is sent, without the headers of Ethernet, IP and TCP."""
+RATIO = RACK * SPEEDS.node / SPEEDS.rack
+SLOWED = 20
+"""Megabits a second of the uplinks of one rack, later."""
 SLOWER = 4.0
 STEPS = 3
 BLIND = range(5)
@@ -66,7 +69,11 @@ def main() -> None:
         orders = [*site.orders()]
         _say(f"{len(network.paths)} nodes in {len(RACKS)} racks; {len(orders)} orders")
         began_s, began = time.monotonic(), _processor_s()
-        took = _trained(network, orders)
+        took = _trained(network, orders, "whole")
+        slowed = [*site.slowed_orders()]
+        network.slow(site.slow_rack, SLOWED)
+        took += _trained(network, slowed, "slowed")
+        orders += slowed
         busy = (_processor_s() - began) / (time.monotonic() - began_s) / _cores()
     measured_s: dict[str, list[float]] = {}
     errors = []
@@ -84,11 +91,14 @@ def main() -> None:
                 "remap_speedup_after_replacement": round(
                     mean_s["replaced by default"] / mean_s["replaced by us"], 3
                 ),
+                "move_speedup_after_slowdown": round(
+                    mean_s["slowed"] / mean_s["slowed, moved by us"], 3
+                ),
                 "prediction_mean_error": round(statistics.mean(errors), 4),
                 "prediction_max_error": round(max(errors), 4),
                 "processor_busy": round(busy, 3),
                 "nodes": NODES,
-                "adapters_to_uplink": RACK * SPEEDS.node / SPEEDS.rack,
+                "adapters_to_uplink": RATIO,
                 "steps_s": {whose: round(each, 4) for whose, each in mean_s.items()},
             }
         )
@@ -102,13 +112,14 @@ class _Site:
         nodes = [
             small_steps.node(name, (block, rack)) for name, (rack, block) in network.paths.items()
         ]
-        ratio = RACK * SPEEDS.node / SPEEDS.rack
         self._job = JOB
         self._world = Snapshot(
-            ("block", "rack"), tuple(nodes), ("default",), (self._job,), (Links(), Links(ratio))
+            ("block", "rack"), tuple(nodes), ("default",), (self._job,), (Links(), Links(RATIO))
         )
         self._hall = cluster.of(self._world)
         self._names = [node.name for node in self._hall.nodes]
+        self._ours = self._decided(self._world)
+        self.slow_rack = network.paths[self._ours[0]][0]
 
     def orders(self) -> Iterator[Order]:
         """By chance, sorted by the network, and ours; then after the loss that hurts most if the
@@ -116,7 +127,7 @@ class _Site:
         for seed in BLIND:
             yield self._order("blind", random.Random(seed).sample(self._names, NODES))
         yield self._order("default", self._names[:NODES])
-        ours = self._decided(self._world)
+        ours = self._ours
         yield self._order("ours", ours)
         spare = min(name for name in self._names if name not in ours)
         replaced = [
@@ -134,6 +145,19 @@ class _Site:
         _say(f"rank {worst} is lost; we move {moved} ranks, its own among them")
         yield self._order("replaced by us", mapped)
 
+    def slowed_orders(self) -> Iterator[Order]:
+        """With the uplinks of our first rank's rack slowed: as we stand, and where we would be if
+        we asked again, which is what running jobs are moved by."""
+        links = (Links(), Links(RATIO, leaving={self.slow_rack: SLOWED / SPEEDS.node}))
+        again = replace(self._job, attempt=2, before=tuple(self._ours))
+        slowed = replace(self._world, links=links, jobs=(again,))
+        self._hall = cluster.of(slowed)
+        yield self._order("slowed", self._ours)
+        moved = self._decided(slowed)
+        count = sum(one != other for one, other in zip(self._ours, moved, strict=True))
+        _say(f"{self.slow_rack} gets slow; we move {count} ranks")
+        yield self._order("slowed, moved by us", moved)
+
     def _decided(self, world: Snapshot) -> list[str]:
         (admitted,) = decide(world).admitted
         return [*admitted.nodes]
@@ -142,9 +166,9 @@ class _Site:
         return Order(whose, tuple(nodes), small_steps.predicted_s(self._job, self._hall, nodes))
 
 
-def _trained(network: ShapedNetwork, orders: Sequence[Order]) -> list[list[float]]:
+def _trained(network: ShapedNetwork, orders: Sequence[Order], run: str) -> list[list[float]]:
     """Seconds of the steps in each order."""
-    plan = network.folder.path / "plan.json"
+    plan = network.folder.path / f"{run}.json"
     addresses = {name: network.address(name) for name in network.paths}
     told = {"orders": [order.nodes for order in orders], "addresses": addresses, **_plan()}
     plan.write_text(json.dumps(told))
@@ -152,7 +176,7 @@ def _trained(network: ShapedNetwork, orders: Sequence[Order]) -> list[list[float
         processes = []
         for name in network.paths:
             command = [sys.executable, "-m", "bench.waited_training", name, str(plan)]
-            log = network.folder.logs / f"{name}.log"
+            log = network.folder.logs / f"{run}-{name}.log"
             process = Process(
                 name,
                 network.inside(name, *command),

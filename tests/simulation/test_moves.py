@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from railwright_scheduler import moving
-from railwright_scheduler.moving import Prospect
+from railwright_scheduler.prospect import Prospect
 from railwright_scheduler.simulator.run import Outcome, RunError, run
 from railwright_scheduler.snapshot import Snapshot
 from railwright_scheduler.world import JobSeen

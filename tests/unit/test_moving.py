@@ -12,7 +12,8 @@ from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.ledger import EntryState
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord, ResumePoint
-from railwright_scheduler.moving import Prospect
+from railwright_scheduler.decisions import PriorityClassMissing
+from railwright_scheduler.prospect import Prospect
 from railwright_scheduler.snapshot import Unavailable
 from railwright_scheduler.workload import Parallelism, Recipe, Transformer, Workload
 from railwright_scheduler.world import AttemptSeen, JobSeen, Progress, World
@@ -230,10 +231,13 @@ def test_a_job_that_stays_is_judged_once() -> None:
         {"record": {"moves": 3}, "bound_age_s": 2399.0},
         {"progress": Progress(5000, total_steps=1_000_000)},
         {"ranks": tuple(rank(at, node=name, silent_s=8.0) for at, name in enumerate(HERE))},
+        {"held": PriorityClassMissing("gone", ())},
+        {"record": {"shape": "2-before"}, "shape": ""},
     ],
 )
 def test_a_job_whose_time_to_move_has_not_come_is_judged_later(changes: dict[str, Any]) -> None:
-    """Nothing was heard of it, it moved not long ago, it would lose work, or some are silent."""
+    """Nothing was heard of it, it moved not long ago, it would lose work, some are silent, or it
+    could not be started again."""
     waits = world(running(**changes))
     assert (moved(waits), known(waits)) == ("", "before")
 
@@ -330,3 +334,13 @@ def test_the_job_that_gains_the_most_moves_first() -> None:
     for seen_now, moves in ((jobs, "j0"), ([jobs[0], longer], "j1"), ([jobs[0]], "j0")):
         (entry,) = turn.take(world(*seen_now, links=narrow, nodes=nodes)).ledger.entries
         assert entry.job_uid == moves
+
+
+def test_who_moves_does_not_depend_on_the_order_in_which_all_is_listed() -> None:
+    jobs = spread(2)
+    nodes = racks(*(name for each in jobs for name in each.record.nodes), count=5)
+    narrow = {f"r{rack}": 0.1 if rack in (1, 3) else 2.0 for rack in range(5)}
+    one = world(*jobs, links=narrow, nodes=nodes)
+    links = (Links(leaving=dict(reversed(narrow.items()))),)
+    other = replace(one, jobs=one.jobs[::-1], nodes=one.nodes[::-1], links=links)
+    assert turn.take(one) == turn.take(other)

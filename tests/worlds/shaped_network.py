@@ -88,6 +88,13 @@ class ShapedNetwork:
             network.batch(own, namespace=self._namespace(name))
         self._shape(speeds, above)
 
+    def slow(self, rack: str, mbit: int) -> None:
+        """Let a rack's uplinks carry no more than this from now on, either way."""
+        lines = [
+            _shaping(f"{rack}-{end}", mbit).replace("add", "change", 1) for end in ("up", "down")
+        ]
+        network.batch(lines, namespace=self._namespace(FABRIC), program="tc")
+
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
         """With an agent in each node that answers."""
