@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from railwright_scheduler import cluster, debts, layouts, order, ranks
+from railwright_scheduler.attempt import assessment
 from railwright_scheduler.attempt import ledger as ledgers
 from railwright_scheduler.attempt.assessment import Assessment, Ongoing
 from railwright_scheduler.attempt.causes import Cause, CauseCode
@@ -32,8 +33,9 @@ from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.cluster import Cluster, Ints
 from railwright_scheduler.decide import decide
 from railwright_scheduler.decisions import Behind, GangsAhead, NotEnoughNodes, Reason
-from railwright_scheduler.layouts import Layouts, Question
+from railwright_scheduler.layouts import Layouts
 from railwright_scheduler.prospect import WORTH, Prospect
+from railwright_scheduler.question import Question
 from railwright_scheduler.snapshot import Amounts, Job, Node, Running, Snapshot
 from railwright_scheduler.traffic import Traffic
 from railwright_scheduler.world import AttemptKey, JobSeen, World, running
@@ -72,11 +74,11 @@ STAY = Moves({}, frozenset())
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """One job's, with the words to end it by."""
+    """One job's, and what it would be ended by."""
 
     job: Job
     prospect: Prospect
-    message: str
+    cause: Cause
 
 
 def judged(
@@ -117,7 +119,7 @@ def judged(
             elif move.prospect.pays and move.prospect.is_timely(world.known_age_s):
                 moves.append(move)
     best = max(moves, key=lambda move: move.prospect.gain_s, default=None)
-    causes = {best.job.uid: Cause(CauseCode.REMAPPED, best.message)} if best else {}
+    causes = {} if best is None else {best.job.uid: best.cause}
     return Moves(causes, frozenset(well))
 
 
@@ -225,11 +227,9 @@ def _move(alone: Snapshot, seen: JobSeen) -> _Move | None:
     total, done = seen.progress.total_steps, seen.progress.step
     left = HORIZON_S / now_s if total is None else max(0, total - done)
     prospect = Prospect(now_s, then_s, left, _since(seen))
-    return _Move(
-        seen.job,
-        prospect,
-        _message(prospect, _why(floor, nodes), before=seen.record.nodes, nodes=admit.nodes),
-    )
+    message = _message(prospect, _why(floor, nodes), before=seen.record.nodes, nodes=admit.nodes)
+    cause = assessment.bounded(Cause(CauseCode.REMAPPED, message))
+    return _Move(seen.job, prospect, cause)
 
 
 @functools.lru_cache(maxsize=REMEMBERED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from railwright_scheduler import moving
+from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.prospect import Prospect
 from railwright_scheduler.simulator.run import Outcome, RunError, run
 from railwright_scheduler.snapshot import Snapshot
@@ -19,7 +20,8 @@ def ran(seeds: range) -> list[Outcome]:
 
 def always_better(_: Snapshot, seen: JobSeen) -> moving._Move:
     """Whatever is known, a step would take half the time elsewhere."""
-    return moving._Move(seen.job, Prospect(2.0, 1.0, left=1e9, since=0), "it is better elsewhere")
+    cause = Cause(CauseCode.REMAPPED, "it is better elsewhere")
+    return moving._Move(seen.job, Prospect(2.0, 1.0, left=1e9, since=0), cause)
 
 
 def test_jobs_that_move_hold_every_invariant_and_come_to_rest() -> None:

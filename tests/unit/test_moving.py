@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from railwright_scheduler import Job, Node, asking, moving, turn
+from railwright_scheduler.attempt.assessment import MESSAGE_LENGTH_MAX
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.ledger import EntryState
 from railwright_scheduler.attempt.phases import Phase
@@ -344,3 +345,11 @@ def test_who_moves_does_not_depend_on_the_order_in_which_all_is_listed() -> None
     links = (Links(leaving=dict(reversed(narrow.items()))),)
     other = replace(one, jobs=one.jobs[::-1], nodes=one.nodes[::-1], links=links)
     assert turn.take(one) == turn.take(other)
+
+
+def test_what_is_said_of_a_move_fits_the_ledger_however_long_names_are() -> None:
+    long = {f"r{rack}": f"r{rack}" + "x" * 5000 for rack in range(3)}
+    nodes = tuple(replace(each, domains=(long[each.name[:2]],)) for each in racks(*HERE))
+    links = {long[rack]: room for rack, room in NARROW.items()}
+    message = moved(world(running(), links=links, nodes=nodes))
+    assert len(message) == MESSAGE_LENGTH_MAX

@@ -135,18 +135,18 @@ def assess(ranks: Sequence[RankSeen], *, started: bool, age_s: float) -> Assessm
         return Succeeded()
     lost = [rank for rank in ranks if _is_lost(rank)]
     if lost:
-        return Ended(_bounded(_node_lost(lost)))
+        return Ended(bounded(_node_lost(lost)))
     gone = next((rank for rank in ranks if _pod_is_gone(rank)), None)
     if gone is not None:
-        return Ended(_bounded(_pod_gone(gone)))
+        return Ended(bounded(_pod_gone(gone)))
     suspects = _suspects(ranks)
     first = _first_crash(ranks)
     if first is not None:
         settled = not suspects and not _may_be_removed(ranks)
         if settled or first[1].age_s > VERDICT_S:
-            return Ended(_bounded(_crashed(*first)))
+            return Ended(bounded(_crashed(*first)))
     if not started and age_s > START_DEADLINE_S:
-        return Ended(_bounded(_start_timed_out(ranks)))
+        return Ended(bounded(_start_timed_out(ranks)))
     return Ongoing(tuple(rank.node_rank for rank in suspects))
 
 
@@ -281,7 +281,7 @@ def _start_timed_out(ranks: Sequence[RankSeen]) -> Cause:
     )
 
 
-def _bounded(cause: Cause) -> Cause:
+def bounded(cause: Cause) -> Cause:
     """The cause with its texts cut: a message keeps its beginning, an output its end."""
     message = _sound(cause.message)
     if len(message) > MESSAGE_LENGTH_MAX:
