@@ -1,6 +1,7 @@
 """What is known of links and of the pace of nodes, as one word that is another whenever it changes.
 
-A job is placed by it, and judged again by what is known later.
+A job is placed by it, and judged again by what is known later. Numbers are taken as exactly as they
+can be measured twice: two digits of what uplinks let out, twentieths of a pace.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ import orjson
 
 from railwright_scheduler.snapshot import Node
 from railwright_topology.fabric import Fabric
+from railwright_topology.links import Links
 from railwright_topology.pace import EVEN, Pace
+
+TWENTIETHS = 20
 
 
 class Knowledge:
@@ -26,7 +30,9 @@ class Knowledge:
 
     def digest(self, fabric: Fabric, nodes: Iterable[Node]) -> str:
         """Of all links, and of the nodes, by name, that are not as most of their kind are."""
-        paces = tuple((node.name, node.pace) for node in nodes if node.pace != EVEN)
+        paces = tuple(
+            (node.name, node.pace) for node in nodes if node.pace is not EVEN and node.pace != EVEN
+        )
         if fabric is not self._fabric or paces != self._paces:
             self._fabric, self._paces = fabric, paces
             self._digest = _digest(fabric, paces)
@@ -35,8 +41,19 @@ class Knowledge:
 
 def _digest(fabric: Fabric, paces: tuple[tuple[str, Pace], ...]) -> str:
     links = [
-        [level, its.oversubscription, sorted(its.leaving.items()), sorted(its.summing)]
+        [level, _rough(its.oversubscription), _rooms(its), sorted(its.summing)]
         for level, its in zip(fabric.levels, fabric.links, strict=bool(fabric.links))
     ]
-    uneven = [[name, *dataclasses.astuple(pace)] for name, pace in paces]
+    uneven = [
+        [name, *(round(TWENTIETHS * share) for share in dataclasses.astuple(pace))]
+        for name, pace in paces
+    ]
     return hashlib.blake2b(orjson.dumps([links, uneven]), digest_size=8).hexdigest()
+
+
+def _rooms(links: Links) -> list[tuple[str, str]]:
+    return sorted((domain, _rough(room)) for domain, room in links.leaving.items())
+
+
+def _rough(number: float) -> str:
+    return f"{number:.2g}"

@@ -31,6 +31,13 @@ def test_it_is_the_same_word_for_the_same_knowledge_in_any_order() -> None:
     assert digest(replace(FABRIC, places={}), busy) == digest()
 
 
+def test_what_differs_as_two_measurements_do_is_the_same_word() -> None:
+    again = replace(LINKS, oversubscription=2.01, leaving={"r0": 0.996, "r1": 2.02})
+    assert digest(replace(FABRIC, links=(again,))) == digest()
+    one, other = ((replace(NODES[0], pace=Pace(products=share)), NODES[1]) for share in (0.5, 0.51))
+    assert digest(nodes=one) == digest(nodes=other) != digest()
+
+
 @pytest.mark.parametrize(
     "changes",
     [
