@@ -282,7 +282,7 @@ class Layouts:
         if self._budget and self._segment == 1:
             _, alike = np.unique(np.vstack([stands, domains]), axis=1, return_inverse=True)
             every = [*slack.arrangements(judged.order, alike.ravel())]
-            yield from (self.judged(each) for each in every)
+            yield from map(self.judged, every)
             if every:
                 return
         work = len(stands) + KIND_NODES * len(gang.slowness)

@@ -66,7 +66,7 @@ class Moves:
     what is known now."""
 
     causes: Mapping[str, Cause]
-    judged: frozenset[str]
+    well: frozenset[str]
 
 
 STAY = Moves({}, frozenset())

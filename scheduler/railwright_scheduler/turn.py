@@ -93,7 +93,7 @@ def take(world: World) -> Turn:
             after.get(uid, ()),
             judged[uid],
             waits=uid in waits and not asking.drains(after.get(uid, ()), world.attempts, alive),
-            known=world.known if uid in moves.judged else "",
+            known=world.known if uid in moves.well else "",
         )
         for uid, seen in jobs.items()
     }
