@@ -122,6 +122,32 @@ def test_a_launcher_hands_over_what_its_ranks_recorded(tmp_path: Path) -> None:
     assert gradients == [(3 * 4 * (119_552 + 1), 6)]
 
 
+def test_a_pre_run_is_over_once_all_ranks_have_told_and_keeps_nothing(tmp_path: Path) -> None:
+    """Though the operator forgets what it was told first; and whoever's peers end, is done too."""
+    script = str(profile_cases.EXAMPLES / "ddp" / "train.py")
+    kept = tmp_path / "checkpoints"
+    command = [sys.executable, script, "--steps=1000000", f"--checkpoint-dir={kept}"]
+    command += ["--checkpoint-every=1", "--min-step-seconds=0.05"]
+    asked = {"RAILWRIGHT_PROFILE_STEPS": "3", "RAILWRIGHT_PRE_RUN": "true"}
+    with OperatorEndpoint(num_nodes=2, parts_lost=3).listening() as operator:
+        environs = [
+            launchers.environment_of(operator.url, tmp_path, node_rank=node) | asked
+            for node in range(2)
+        ]
+        with (
+            launchers.launched(command, environs[0], tmp_path) as first,
+            launchers.launched(command, environs[1], tmp_path) as second,
+        ):
+            errors = [each.communicate(timeout=pre_runs.TIMEOUT_S)[1] for each in (first, second)]
+        assert (first.returncode, second.returncode) == (0, 0), errors
+    assert profile.merged([part for part in operator.parts[:2] if part]).steps == 3
+    assert len(operator.parts) > 3
+    last = {beat.member.node_rank: beat for beat in operator.beats}
+    for beat in last.values():
+        assert (beat.running, beat.exited, beat.failure) == (0, 1, None)
+    assert not kept.exists()
+
+
 @pytest.mark.parametrize(
     ("steps", "words"),
     [("many", "seen 'many', expected a whole number from 1 to 1000"), ("3", "no process groups")],

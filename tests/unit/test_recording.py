@@ -49,9 +49,10 @@ def sessions(wakes: list[None]) -> Sessions:
 def handed_over(sessions: Sessions, node_rank: int, part: Recorded) -> str:
     """The job's profile after a rank of this node told what it recorded."""
     handover = Handover(wire.Member(JOB, 1, node_rank), part)
-    sessions.profiled(handover, f"pod-{node_rank}")
+    answer = sessions.profiled(handover, f"pod-{node_rank}")
     view = sessions.attempt(JOB, 1)
     assert view is not None
+    assert (answer.order is wire.Order.GO) is bool(view.profile)
     return view.profile
 
 
@@ -61,6 +62,8 @@ def test_all_parts_are_a_profile_and_fewer_are_none(sessions: Sessions, wakes: l
         assert handed_over(sessions, rank // 2, part(rank)) == ""
     assert not wakes
     assert handed_over(sessions, 0, part(1)) == recorded()
+    for rank in range(4):
+        assert handed_over(sessions, rank // 2, part(rank, size=128)) == recorded()
     assert len(wakes) == 1
 
 
@@ -69,6 +72,8 @@ def test_parts_that_do_not_go_together_are_no_profile(sessions: Sessions) -> Non
     for rank in range(3):
         handed_over(sessions, rank // 2, part(rank))
     assert handed_over(sessions, 1, other) == ""
+    with pytest.raises(RefusedError, match="what ranks recorded does not go together: "):
+        handed_over(sessions, 0, part(0))
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ class OperatorEndpoint:
     """What it answers, and what it has heard.
 
     ``status`` other than 200 is the answer to everything; ``refused_steps`` are commits refused.
+    Of so many messages with what ranks recorded, ``parts_lost``, it remembers nothing.
     """
 
     num_nodes: int = 1
@@ -29,6 +30,7 @@ class OperatorEndpoint:
     status: int = 200
     order: wire.Order = wire.Order.CONTINUE
     refused_steps: tuple[int, ...] = ()
+    parts_lost: int = 0
     registered: dict[int, wire.Register] = field(default_factory=dict)
     beats: list[wire.Beat] = field(default_factory=list)
     commits: list[wire.Commit] = field(default_factory=list)
@@ -69,13 +71,17 @@ class OperatorEndpoint:
             self.beats.append(wire.decode(wire.Beat, body))
             return 200, wire.BeatAnswer(self.order, reason="as the test wants it")
         if path == "/v1/profile":
-            self.parts.append(wire.decode(profile.Handover, body).part)
-            return 200, wire.BeatAnswer(self.order)
+            return 200, wire.BeatAnswer(self._told(wire.decode(profile.Handover, body).part))
         commit = wire.decode(wire.Commit, body)
         self.commits.append(commit)
         if commit.step in self.refused_steps:
             return 409, wire.CommitAnswer(granted=False, reason="attempt 2 has begun")
         return 200, wire.CommitAnswer(granted=True)
+
+    def _told(self, part: profile.Recorded) -> wire.Order:
+        self.parts.append(part)
+        told = {part.rank for part in self.parts[self.parts_lost :]}
+        return wire.Order.GO if len(told) == part.ranks else wire.Order.CONTINUE
 
     def _registered(self, register: wire.Register) -> wire.Registered:
         missing = tuple(node for node in range(self.num_nodes) if node not in self.registered)

@@ -43,7 +43,8 @@ class Checkpointer:
     ``directory`` is on a volume that all ranks share. ``others`` are the script's own objects with
     ``state_dict`` and ``load_state_dict``, each saved for each rank: its place in the data, a
     learning rate schedule. The newest ``keep`` checkpoints stay. Outside a Railwright job the
-    checkpoints are those of the job "local", and each run that saves is an attempt.
+    checkpoints are those of the job "local", and each run that saves is an attempt. In a pre-run
+    nothing is loaded or saved.
 
     Raises ValueError when ``keep`` is below 1.
     """
@@ -75,6 +76,8 @@ class Checkpointer:
         """
         from railwright import agreement, training_state
 
+        if environment.PRE_RUN in os.environ:
+            return 0
         chosen = agreement.from_rank_zero(self._choose)
         if chosen is None:
             return 0
@@ -104,7 +107,7 @@ class Checkpointer:
         """
         from railwright import agreement, training_state
 
-        if step == self._saved_step:
+        if step == self._saved_step or environment.PRE_RUN in os.environ:
             return
         with progress.phase(wire.Phase.CHECKPOINTING):
             folder = agreement.from_rank_zero(lambda: self._begin(step))

@@ -16,6 +16,9 @@ CHANNEL = "RAILWRIGHT_CHANNEL"
 RESUME = "RAILWRIGHT_RESUME"
 PROFILE_STEPS = "RAILWRIGHT_PROFILE_STEPS"
 PROFILE_FOLDER = "RAILWRIGHT_PROFILE_FOLDER"
+PRE_RUN = "RAILWRIGHT_PRE_RUN"
+"""Set where ranks are to record and no more: what they would keep of themselves is not wanted."""
+
 JOB_UID = "RAILWRIGHT_JOB_UID"
 ATTEMPT = "RAILWRIGHT_ATTEMPT"
 TERMINATION_FILE = "/dev/termination-log"
@@ -35,6 +38,7 @@ class Pod:
     job_name: str
     num_processes: int
     address: str
+    pre_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,7 @@ def pod(environ: Mapping[str, str]) -> Pod:
             environ, "RAILWRIGHT_NUM_PROCESSES", wire.Between(1, wire.PROCESSES_MAX)
         ),
         address=_address(environ),
+        pre_run=PRE_RUN in environ,
     )
 
 

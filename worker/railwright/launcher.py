@@ -34,6 +34,10 @@ EXIT_NOT_FOUND = 127
 TERMINATED_GRACE_S = 20.0
 FAILED_GRACE_S = 10.0
 REVOKED_POLL_S = 0.5
+RECORDED_GRACE_S = 10.0
+"""Ranks of a pre-run fail when those of another node are ended before them: in so long this node
+hears that it is over, too."""
+
 OUTPUT_SETTLE_S = 0.3
 OUTPUT_END_S = 2.0
 
@@ -158,6 +162,10 @@ def _supervise(
     """Waits for the end of the ranks, and stops the others when one has failed."""
     while processes.running:
         number = ranks.wait(REVOKED_POLL_S)
+        if _is_recorded(pod, standing, within_s=0.0):
+            processes.stop(signal.SIGTERM, grace_s=FAILED_GRACE_S)
+            standing.ended(running=0)
+            return None
         if standing.revoked is not None:
             processes.stop(signal.SIGTERM, grace_s=FAILED_GRACE_S)
             return _own_end(pod, EXIT_REVOKED, standing.revoked)
@@ -165,13 +173,19 @@ def _supervise(
             processes.stop(number, grace_s=TERMINATED_GRACE_S)
             return _own_end(pod, 128 + number, _TerminatedError(number))
         for exit_ in processes.ended():
-            if exit_.code != 0:
+            failed = exit_.code != 0
+            if failed and not _is_recorded(pod, standing, within_s=RECORDED_GRACE_S):
                 failure = _failure(processes, exit_)
                 standing.ended(running=processes.running, failure=failure)
                 processes.stop(signal.SIGTERM, grace_s=FAILED_GRACE_S)
                 return failure
             standing.ended(running=processes.running)
     return None
+
+
+def _is_recorded(pod: environment.Pod, standing: reporting.Standing, *, within_s: float) -> bool:
+    """Whether this is a pre-run, and all that it is for is done; or it is before so long."""
+    return pod.pre_run and standing.recorded.wait(within_s)
 
 
 def _failure(processes: ranks.Ranks, exit_: ranks.Exit) -> wire.Failure:

@@ -18,10 +18,12 @@ logger = logging.getLogger(__name__)
 
 
 class Standing:
-    """How this node stands, filled from several threads; ``changed`` asks for a beat at once."""
+    """How this node stands, filled from several threads; ``changed`` asks for a beat at once, and
+    ``recorded`` says that the operator has what all ranks of the job recorded."""
 
     def __init__(self, member: wire.Member, world: wire.World, *, ranks: range) -> None:
         self.changed = threading.Event()
+        self.recorded = threading.Event()
         self._lock = threading.Lock()
         self._beat = wire.Beat(
             member=member,
@@ -99,6 +101,7 @@ class Reporter:
     def __init__(self, pod: environment.Pod, standing: Standing, folder: Path) -> None:
         self._operator = endpoint.Endpoint(pod.operator_url, pod.token_file)
         self._member, self._folder = pod.member, folder
+        self._pre_run = pod.pre_run
         self._standing = standing
         self._closing = threading.Event()
         self._heard = True
@@ -145,12 +148,20 @@ class Reporter:
         return True
 
     def _hand_over(self) -> None:
-        """Each rank's recording is there once; one that is refused is dropped, and said."""
+        """Each rank's recording is there once; one that is refused is dropped, and said.
+
+        A pre-run is for nothing else: there it is told until the operator has those of all ranks,
+        as one that restarts meanwhile has forgotten it.
+        """
         for path in sorted(self._folder.glob(profile.FILES)):
             try:
                 part = profile.recorded(path.read_bytes())
                 handover = profile.Handover(self._member, part)
-                self._operator.post("/v1/profile", handover, kind=wire.BeatAnswer)
+                answer = self._operator.post("/v1/profile", handover, kind=wire.BeatAnswer)
+                if answer.order is wire.Order.GO:
+                    self._standing.recorded.set()
+                elif self._pre_run:
+                    continue
             except endpoint.UnreachableError:
                 return
             except endpoint.RefusedError as refused:

@@ -22,17 +22,22 @@ class Recording:
     def __init__(self) -> None:
         self.profile = ""
         self._parts: dict[int, Recorded] = {}
+        self._unfit = ""
 
     def __repr__(self) -> str:
         return f"<Recording parts={len(self._parts)} profile={bool(self.profile)}>"
 
     def take(self, part: Recorded, *, ranks: int) -> bool:
-        """Whether that was the last of so many. Raises RefusedError."""
+        """Whether that was the last of so many; what is told again is not. Raises RefusedError."""
         if ranks > RANKS_MAX or part.ranks != ranks:
             expected = f"{ranks} ranks" if ranks <= RANKS_MAX else f"a job of {RANKS_MAX} at most"
             raise RefusedError(
                 refusals.MALFORMED, f"a part is of {part.ranks} ranks, expected {expected}"
             )
+        if self._unfit:
+            raise RefusedError(refusals.MALFORMED, self._unfit)
+        if self.profile:
+            return False
         self._parts[part.rank] = part
         if len(self._parts) < ranks:
             return False
@@ -41,10 +46,14 @@ class Recording:
         try:
             found = profile.encoded(profile.merged(parts)).decode()
         except (MismatchError, wire.WireError) as error:
-            logger.warning("ranks recorded what does not go together", extra={"error": str(error)})
-            return False
+            return self._refuse(f"what ranks recorded does not go together: {error}")
         if len(found) > PROFILE_LENGTH_MAX:
-            logger.warning("a profile is too large to be kept", extra={"characters": len(found)})
-            return False
+            told = f"the profile has {len(found)} characters"
+            return self._refuse(f"{told}, expected at most {PROFILE_LENGTH_MAX}")
         self.profile = found
         return True
+
+    def _refuse(self, why: str) -> bool:
+        self._unfit = why
+        logger.warning("what ranks recorded is not kept", extra={"error": why})
+        return False

@@ -181,7 +181,8 @@ class Sessions:
         return wire.BeatAnswer(wire.Order.CONTINUE)
 
     def profiled(self, message: profile.Handover, pod_uid: str) -> wire.BeatAnswer:
-        """Take in what a rank recorded; once all ranks have told, it is the job's profile.
+        """Take in what a rank recorded; once all ranks have told, it is the job's profile, and the
+        answer is "go".
 
         Raises RefusedError.
         """
@@ -196,7 +197,8 @@ class Sessions:
             )
         if session.recording.take(message.part, ranks=len(session.nodes) * session.num_processes):
             self._wake()
-        return wire.BeatAnswer(wire.Order.CONTINUE)
+        whole = bool(session.recording.profile)
+        return wire.BeatAnswer(wire.Order.GO if whole else wire.Order.CONTINUE)
 
     def claim_commit(self, message: wire.Commit, pod_uid: str) -> None:
         """Check that a commit may be asked for now, one at a time; raises RefusedError."""
