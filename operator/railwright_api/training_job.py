@@ -108,6 +108,14 @@ _RANKS = Rule(
 )
 
 
+_PRE_RUN = Rule(
+    "!self.preRun || (has(self.workload) && self.workload.parallelism.servers == 0)",
+    "preRun is true: expected a workload without parameter servers, which says how few ranks can "
+    "stand for all; give one, or remove preRun",
+    field=".preRun",
+)
+
+
 class Phase(StrEnum):
     """Where the job stands."""
 
@@ -170,7 +178,7 @@ class Topology(Part):
 class TrainingJobSpec(Part):
     """What to run, on how many nodes, and how often to try again."""
 
-    model_config = ConfigDict(json_schema_extra=rules(*_SHAPE, _SEGMENTS, _RANKS))
+    model_config = ConfigDict(json_schema_extra=rules(*_SHAPE, _SEGMENTS, _RANKS, _PRE_RUN))
 
     queue: Annotated[str, Field(min_length=1, max_length=63)] = names.SINGLETON
     """Queue the job waits in. Can change only while the job is suspended."""
@@ -202,6 +210,10 @@ class TrainingJobSpec(Part):
     profile_steps: Annotated[int, Field(ge=0, le=PROFILE_STEPS_MAX)] = 0
     """Steps of every attempt in which ranks record what they send each other, for scripts that
     report them: the next attempt is laid out by it. 0 records nothing."""
+    pre_run: bool = False
+    """Before the job starts, and as long as no profile of its parallelism is held, some steps of
+    the same template are recorded on as few nodes as can stand for all, by a job of its own that
+    ends once they are: this one is laid out by it. Needs a workload."""
     ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=TEN_YEARS_S)] | None = None
     """Delete the job this many seconds after it succeeded or failed; none keeps it."""
     template: PodTemplate
@@ -221,6 +233,8 @@ class TrainingJobSpec(Part):
                 f"workload.parallelism has {split.ranks} ranks and {split.servers} servers, but "
                 f"{self.num_nodes} nodes of {self.num_proc_per_node} processes each"
             )
+        if self.pre_run and (split is None or split.servers):
+            raise ValueError(_PRE_RUN.message)
         return self
 
 
@@ -277,6 +291,15 @@ class LastEnd(Part):
     """When it was noticed."""
 
 
+class PreRunEnd(Part):
+    """A pre-run that brought no profile."""
+
+    of: Shape
+    """Digest of what it was made from: of anything else another one is made."""
+    message: Sentence
+    """Why it brought none."""
+
+
 class TrainingJobStatus(Part):
     """How the job is doing."""
 
@@ -323,6 +346,8 @@ class TrainingJobStatus(Part):
     job's parallelism, and workload has no profile of its own."""
     profile_aside: Sentence | None = None
     """Why the job's profile does not count on the nodes of the live attempt; none if it does."""
+    pre_run: PreRunEnd | None = None
+    """How the pre-run ended without which the job starts; none if it brought a profile."""
     last_end: LastEnd | None = None
     """How the last attempt that ended, ended."""
     started_at: Time | None = None

@@ -20,6 +20,7 @@ from random import Random
 from railwright_operator import backoff
 from railwright_operator.kube import errors
 from railwright_operator.observe import Observer
+from railwright_operator.pre_runs import PreRuns
 from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.report.reporter import Reporter
 from railwright_operator.slices import Slice
@@ -54,6 +55,7 @@ class Cycle:
         *,
         ledger: LedgerStore,
         actuator: Actuator,
+        pre_runs: PreRuns,
         reporter: Reporter,
         metrics: CycleMetrics,
         awake: asyncio.Event,
@@ -63,6 +65,7 @@ class Cycle:
         self._observer = observer
         self._ledger = ledger
         self._actuator = actuator
+        self._pre_runs = pre_runs
         self._reporter = reporter
         self._metrics = metrics
         self._clock = clock
@@ -117,6 +120,7 @@ class Cycle:
             self._sure_s = self._clock()
         self._observer.follow(plan)
         self._actuator.start(plan.actions)
+        self._pre_runs.act()
         await self._reporter.report(plan)
         self._actuator.forget_all_but(entry.key for entry in plan.ledger.entries)
         self._metrics.observe(plan)

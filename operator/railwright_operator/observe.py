@@ -14,6 +14,7 @@ from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.knowledge import Knowledge
 from railwright_operator.machines import Machines
+from railwright_operator.pre_runs import PreRuns, Standing
 from railwright_operator.watch.ages import Ages
 from railwright_operator.watch.jobs import Jobs, Known
 from railwright_operator.watch.kubelets import Kubelets
@@ -57,6 +58,7 @@ class Observer:
         sessions: Sessions,
         kubelets: Kubelets,
         actuator: Actuator,
+        pre_runs: PreRuns,
         clock: Callable[[], float],
     ) -> None:
         self._jobs = jobs
@@ -68,6 +70,7 @@ class Observer:
         self._kubelets = kubelets
         self._actuator = actuator
         self._knowledge = Knowledge()
+        self._pre_runs = pre_runs
         self._ages = Ages(clock)
         self._witnesses = Witnesses(kubelets, ages=self._ages, clock=clock)
         self._ranks: dict[str, tuple[RankSeen, ...]] = {}
@@ -90,6 +93,7 @@ class Observer:
         self._ages.turn_begins()
         nodes = self._machines.look(self._discovery.found.fabric)
         self._known = {known.uid: known for known in self._jobs.all()}
+        self._pre_runs.look(self._known)
         in_flight = frozenset(entry.key for entry in ledger.entries)
         attempts = self._attempts(ledger, in_flight)
         jobs: list[JobSeen] = []
@@ -122,6 +126,10 @@ class Observer:
     def ranks(self, job_uid: str) -> tuple[RankSeen, ...]:
         """The live attempt's ranks of a job, as of the last world."""
         return self._ranks.get(job_uid, ())
+
+    def pre_run(self, job_uid: str) -> Standing:
+        """How a job stands with its pre-run, as of the last world."""
+        return self._pre_runs.of(job_uid)
 
     def racks(self, nodes: tuple[str, ...]) -> int | None:
         """How many known domains of the finest level these nodes stand in."""
@@ -226,7 +234,8 @@ class Observer:
             started=record.phase is Phase.RUNNING or _has_started(view),
             bound_age_s=bound_age_s,
             ended_age_s=self._ages.of("ended", uid, record.ended),
-            held=self._site.missing_class(known.job.spec.priority_class_name),
+            held=self._site.missing_class(known.job.spec.priority_class_name)
+            or self._pre_runs.of(uid).held,
             shape=known.shape,
             progress=_progress(view),
         )
@@ -244,7 +253,8 @@ class Observer:
             name=metadata["name"],
             queue=spec.queue,
             priority=priority,
-            submitted_s=known.submitted_s,
+            # A pre-run has the place in line of the job that waits for it.
+            submitted_s=self._known.get(known.ahead_of, known).submitted_s,
             attempt=known.record.attempt + 1,
             num_nodes=spec.num_nodes,
             per_node=known.per_node,

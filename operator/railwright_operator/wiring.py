@@ -6,6 +6,7 @@
     reflectors   copies of Pods, Nodes, PriorityClasses, files about the network
     Discovery    the fabric, put together from labels, files and what agents tell
     Kubelets     the Leases of suspected nodes
+    PreRuns      the small gangs ahead of large jobs
     heartbeats   the server that launchers and agents speak to
     Cycle        observe, plan, ledger, act, tell
     reporters    statuses and events
@@ -37,6 +38,7 @@ from railwright_operator.kube import errors, paths
 from railwright_operator.kube.client import Api
 from railwright_operator.machines import Machines
 from railwright_operator.observe import Observer
+from railwright_operator.pre_runs import PreRuns
 from railwright_operator.report import loop_lag
 from railwright_operator.report.commits import Commits
 from railwright_operator.report.cycle_metrics import CycleMetrics
@@ -123,16 +125,9 @@ def assemble(
     ledger = LedgerStore(api, holder=settings.identity)
     actuator = _actuator(api, copies, ledger=ledger, launcher=launcher, wake=awake.set)
     kubelets = Kubelets(_lease_of(api), clock=clock, wake=awake.set)
-    observer = Observer(
-        jobs=copies.jobs,
-        site=copies.site,
-        pods=copies.pod_index,
-        discovery=copies.discovery,
-        machines=Machines(copies.nodes.records, copies.pod_index),
-        sessions=sessions,
-        kubelets=kubelets,
-        actuator=actuator,
-        clock=clock,
+    pre_runs = PreRuns(api, jobs=copies.jobs, wake=awake.set, clock=clock, rng=rng())
+    observer = _observer(
+        copies, sessions=sessions, kubelets=kubelets, actuator=actuator, pre_runs=pre_runs
     )
     events = Events(api, instance=settings.identity, dropped=counts.events_dropped, clock=clock)
     reporter = Reporter(
@@ -151,6 +146,7 @@ def assemble(
         observer,
         ledger=ledger,
         actuator=actuator,
+        pre_runs=pre_runs,
         reporter=reporter,
         metrics=counts,
         awake=awake,
@@ -273,6 +269,28 @@ def _actuator(
         wake=wake,
         clock=clock,
         rng=rng(),
+    )
+
+
+def _observer(
+    copies: Copies,
+    *,
+    sessions: Sessions,
+    kubelets: Kubelets,
+    actuator: Actuator,
+    pre_runs: PreRuns,
+) -> Observer:
+    return Observer(
+        jobs=copies.jobs,
+        site=copies.site,
+        pods=copies.pod_index,
+        discovery=copies.discovery,
+        machines=Machines(copies.nodes.records, copies.pod_index),
+        sessions=sessions,
+        kubelets=kubelets,
+        actuator=actuator,
+        pre_runs=pre_runs,
+        clock=clock,
     )
 
 

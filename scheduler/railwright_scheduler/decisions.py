@@ -152,9 +152,24 @@ class GangsAhead:
     pods: int
 
 
+@dataclass(frozen=True, slots=True)
+class PreRunAhead:
+    """The job ``name``, on ``nodes`` nodes, records first what this one's ranks will send.
+
+    ``phase`` is where it stands, empty as long as it is not made, and ``detail`` its step, or why
+    it waits. Whoever runs it gives this reason.
+    """
+
+    name: str
+    nodes: int
+    phase: str
+    detail: str
+
+
 Reason = (
     QueueMissing
     | PriorityClassMissing
+    | PreRunAhead
     | TierMissing
     | NeverFits
     | NotEnoughNodes

@@ -14,6 +14,7 @@ from railwright_scheduler.decisions import (
     GangsAhead,
     NeverFits,
     NotEnoughNodes,
+    PreRunAhead,
     PriorityClassMissing,
     QueueMissing,
     RailsShort,
@@ -39,6 +40,7 @@ class Code(StrEnum):
     NOT_ENOUGH_NODES = "NotEnoughNodes"
     BEHIND_OTHERS = "BehindOthers"
     GANGS_AHEAD = "GangsAhead"
+    PRE_RUN = "PreRun"
 
 
 def code(reason: Reason) -> str:
@@ -58,6 +60,8 @@ def code(reason: Reason) -> str:
             return Code.BEHIND_OTHERS.value
         case GangsAhead():
             return Code.GANGS_AHEAD.value
+        case PreRunAhead():
+            return Code.PRE_RUN.value
 
 
 def sentence(reason: Reason) -> str:
@@ -80,6 +84,12 @@ def sentence(reason: Reason) -> str:
             return (
                 f"there is room for its {_count(reason.need, 'pod')}; {reason.pods} of gangs "
                 "decided before it are made and bound first"
+            )
+        case PreRunAhead():
+            stands = ", ".join(part for part in (reason.phase, reason.detail) if part)
+            return (
+                f"its pre-run {reason.name} on {_count(reason.nodes, 'node')} records first what "
+                f"ranks send: {stands or 'to be made'}"
             )
 
 

@@ -3,8 +3,9 @@
 A pod on a simulated node runs nothing, so nobody would register, beat or commit, and no gang would
 ever pass its barrier. For each such pod one launcher is played here, over the real protocol and
 with a token bound to that pod. Training is played too: a gang makes one step after the other as
-long as all of its launchers live, as an all-reduce would have it, and commits every so many. One
-thread plays all of them in turn, which is enough for some tens.
+long as all of its launchers live, as an all-reduce would have it, and commits every so many; one
+that is a pre-run hands over a recording of that all-reduce, and ends. One thread plays all of them
+in turn, which is enough for some tens.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from railwright import endpoint, environment, wire
+from railwright import endpoint, environment, strides, wire
+from railwright.profile import Calls, Handover, Operation, Recorded
 from railwright_api import names
 from railwright_testbed.api_client import ApiClient, ApiError, Json
 from railwright_testbed.control_plane import ControlPlane
@@ -30,6 +32,8 @@ logger = logging.getLogger(__name__)
 TURN_S = 0.25
 TOKEN_SECONDS = 3600
 MASTER_PORT = 29_500
+RECORDED_STEP = 5
+GRADIENTS_BYTES = 1 << 20
 END_DEADLINE_S = 30.0
 PODS = f"/api/v1/pods?labelSelector={names.LABEL_JOB_UID}"
 
@@ -167,6 +171,11 @@ class SimulatedLaunchers:
             gang.step = gang.resumed_from.step if gang.resumed_from is not None else 0
             gang.first_step = gang.step + 1
         gang.step += 1
+        if members[0].pod.pre_run:
+            # Each is told of by its own node alone, and all have to be asked.
+            if gang.step >= RECORDED_STEP and any([_is_recorded(member) for member in members]):
+                self._end(gang)
+            return
         if gang.step % self._played.checkpoint_interval_steps == 0:
             _commit(gang)
         if gang.step == self._played.steps:
@@ -246,6 +255,22 @@ def _register(launcher: _Launcher) -> None:
         answer = launcher.operator.post("/v1/register", register, kind=wire.Registered)
         launcher.world = answer.world
         launcher.over |= answer.order is wire.Order.STOP
+
+
+def _is_recorded(launcher: _Launcher) -> bool:
+    """Hand over what this node's rank recorded; whether that of all ranks is there now."""
+    member, world = launcher.pod.member, launcher.world
+    assert world is not None, launcher.path
+    ranks = strides.folded(range(world.world_size))
+    gradients = Calls(ranks, Operation.ALL_REDUCE, "float32", calls=1, size=GRADIENTS_BYTES)
+    part = Recorded(
+        world.first_rank, world.world_size, steps=1, step_s=1.0, compute_s=None, calls=(gradients,)
+    )
+    with _answered(launcher):
+        handover = Handover(member, part)
+        answer = launcher.operator.post("/v1/profile", handover, kind=wire.BeatAnswer)
+        return answer.order is wire.Order.GO
+    return False
 
 
 def _commit(gang: _Gang) -> None:

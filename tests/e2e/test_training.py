@@ -92,6 +92,33 @@ def test_the_next_attempt_is_laid_out_by_what_the_first_was_seen_to_send(
     job.delete()
 
 
+def test_a_training_of_four_ranks_is_laid_out_by_what_two_recorded_before_it(
+    cluster: Cluster, run: Run, checkpoints: Volume
+) -> None:
+    workload = WORKLOAD | {
+        "parallelism": {"data": 4},
+        "training": WORKLOAD["training"] | {"globalBatch": 32},
+    }
+    spec = {"preRun": True, "workload": workload}
+    volume = checkpoints("four")
+    job = run(replace(_fsdp("four", volume), nodes=4, spec=spec))
+    job.until(lambda status: status.get("reason") == "PreRun", "a pre-run ahead of it")
+    status = job.until(lambda status: _step(status) >= EVERY, "steps, and a checkpoint")
+    found = profile.profile(status["profile"].encode())
+    assert (found.ranks, found.steps) == (2, 3)
+    assert (status["attempt"], "preRun" in status) == (1, False)
+    assert job.placement(1)["mapping"]["communication"] == "measured"
+    plane = cluster.bed.control_plane
+    ahead = LiveJob(plane, job.namespace, "four-pre-run")
+    ended = ahead.status()
+    assert (ended["phase"], ended["attempt"], ended["failures"]) == ("Succeeded", 1, 0)
+    # Two nodes trained for it, and nothing of that was kept.
+    assert min(_losses(ahead, attempt=1)) == 1
+    uid = plane.kubectl("-n", job.namespace, "get", "tj", "four", "-o=jsonpath={.metadata.uid}")
+    assert [path.name for path in Path(volume["/checkpoints"]).iterdir()] == [uid]
+    job.delete()
+
+
 def _step(status: dict[str, Any]) -> int:
     return int(status.get("progress", {}).get("step", 0))
 

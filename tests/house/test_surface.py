@@ -28,6 +28,7 @@ SURFACES: dict[str, list[str]] = {
         "NeverFits",
         "Node",
         "NotEnoughNodes",
+        "PreRunAhead",
         "PriorityClassMissing",
         "QueueMissing",
         "Reason",

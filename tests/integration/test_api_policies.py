@@ -74,6 +74,13 @@ def _security(**context: Any) -> Changes:
     return {"securityContext": context}
 
 
+PARALLEL = {
+    "model": {"layers": 2, "hidden": 64, "heads": 4, "feedForward": 256, "vocabulary": 128},
+    "parallelism": {"data": 4},
+    "training": {"sequence": 64, "globalBatch": 16},
+}
+"""Of four replicas, two of which can stand for all."""
+
 SECRETS = "it reads secrets, and you may not get all of them yourself: theirs"
 KEY = {"name": "theirs", "key": "k"}
 MINE = {"name": "mine", "key": "k"}
@@ -235,3 +242,44 @@ def test_a_pod_that_looks_like_ours_is_made_by_the_operator_alone(
         with pytest.raises(ApiError, match=refused):
             site.admin.patch(f"{pods}/job-1-0", {"metadata": {"labels": change}})
     site.admin.patch(f"{pods}/job-1-0", {"metadata": {"labels": {"team": "blue"}}})
+
+
+def test_a_pre_run_is_made_by_the_operator_alone(
+    site: Site, floor: Floor, alice: ApiClient
+) -> None:
+    refused = "the operator alone makes pre-runs"
+    forged = manifests.job("large-pre-run")
+    forged["metadata"]["labels"] = {names.LABEL_PRE_RUN_OF: "large"}
+    assert refused in _answer(alice, forged)
+    alice.post(JOBS, manifests.job("plain", spec={"suspend": True}))
+    with pytest.raises(ApiError, match=refused):
+        alice.patch(f"{JOBS}/plain", {"metadata": {"labels": forged["metadata"]["labels"]}})
+    large = floor.apply("large", nodes=4, preRun=True, workload=PARALLEL)
+    large.until_reason("PreRun")
+    ahead = f"{floor.path(names.TRAINING_JOBS)}/large-pre-run"
+    _until_made(site, floor.name, "large-pre-run")
+    for change in (
+        {"metadata": {"labels": {names.LABEL_PRE_RUN_OF: None}}},
+        {"metadata": {"annotations": {names.ANNOTATION_PRE_RUN: "other"}}},
+        {"spec": {"suspend": True}},
+    ):
+        with pytest.raises(ApiError, match=refused):
+            site.admin.patch(ahead, change, content_type=MERGE_PATCH)
+
+
+def test_a_tenants_job_has_its_pre_run_also_where_it_reads_secrets(
+    site: Site, alice: ApiClient
+) -> None:
+    """It is the operator that asks for it, and that may read none."""
+    spec = {"numNodes": 4, "preRun": True, "workload": PARALLEL}
+    job = manifests.job(
+        "secretive", spec=spec, container={"envFrom": [{"secretRef": {"name": "mine"}}]}
+    )
+    alice.post(JOBS, job)
+    _until_made(site, TENANT, "secretive-pre-run")
+    alice.delete(f"{JOBS}/secretive")
+
+
+def _until_made(site: Site, namespace: str, name: str) -> None:
+    job = Job(site.plane, site.admin, namespace, name)
+    waiting.until(job.object, f"a job {name}", deadline_s=20, evidence=job.story)

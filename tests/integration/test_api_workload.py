@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from integration import manifests
 from integration.manifests import accept, refusal
+from railwright_api.training_job import TrainingJob
 from railwright_api.workload import Workload
 from railwright_testbed.api_client import ApiClient
 
@@ -120,6 +121,26 @@ def test_ranks_are_as_many_as_the_job_has(admin: ApiClient) -> None:
     ) in answer
     served = changed("parallelism.servers", 8)
     assert accept(admin, manifests.job(spec=spec(served) | {"numNodes": 3}))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"numNodes": 2},
+        spec(changed("parallelism.servers", 8)) | {"numNodes": 3},
+    ],
+    ids=["no workload", "servers"],
+)
+def test_a_pre_run_needs_to_know_how_few_ranks_can_stand_for_all(
+    admin: ApiClient, asked: Json
+) -> None:
+    job = manifests.job(spec=asked | {"preRun": True})
+    words = "preRun is true: expected a workload without parameter servers"
+    assert words in refusal(admin, job)
+    with pytest.raises(ValidationError, match=words):
+        TrainingJob.model_validate(job)
+    assert accept(admin, manifests.job(spec=asked))["spec"]["preRun"] is False
+    assert accept(admin, manifests.job(spec=spec(SOUND, preRun=True)))["spec"]["preRun"] is True
 
 
 def test_segments_come_out_even(admin: ApiClient) -> None:

@@ -40,7 +40,8 @@ CONFLICT = errors.ConflictError(409, "Conflict", message="the UID is another")
 def raw_pod(*, uid: str = "u10", owner: str = "a", node: str = "", gpus: str = "8") -> Any:
     """Rank 0 of attempt 1 as the API server answers it."""
     container = {"name": "m", "command": ["train"]}
-    job = {"spec": {"numNodes": 2, "template": {"spec": {"containers": [container]}}}}
+    spec = {"numNodes": 2, "template": {"spec": {"containers": [container]}}}
+    job = {"metadata": {"name": "a"}, "spec": spec}
     entry = attempts.entry(job_uid=owner)
     made = copy.deepcopy(dict(pods.render(job, entry, node_rank=0, launcher=LAUNCHER)))
     made["metadata"] |= {"uid": uid, "resourceVersion": "7"}

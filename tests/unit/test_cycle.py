@@ -60,6 +60,7 @@ async def test_a_leader_that_was_replaced_without_noticing_binds_nothing(gang: s
         part,
         ledger=part,
         actuator=part,
+        pre_runs=part,
         reporter=part,
         metrics=CycleMetrics(CollectorRegistry()),
         awake=asyncio.Event(),

@@ -10,6 +10,7 @@ from railwright_scheduler import (
     GangsAhead,
     NeverFits,
     NotEnoughNodes,
+    PreRunAhead,
     PriorityClassMissing,
     QueueMissing,
     Reason,
@@ -32,6 +33,7 @@ def test_the_codes_are_a_closed_set() -> None:
         NotEnoughNodes(1, (), 1, 0, "", "", 0, ()),
         Behind(2, "team/a", first_need=1, first_free=0, need=1, free=1),
         GangsAhead(need=1, pods=2048),
+        PreRunAhead("a-pre-run", nodes=1, phase="", detail=""),
     ]
     assert [code(reason) for reason in reasons] == list(Code)
 
@@ -125,6 +127,18 @@ def test_a_resource_no_node_has_is_said_so() -> None:
         a     1      8
     """)
         == "needs 1 node with 8 amd.com/gpu; no node has any amd.com/gpu"
+    )
+
+
+@pytest.mark.parametrize(
+    ("phase", "detail", "words"),
+    [("", "", "to be made"), ("Running", "", "Running"), ("Running", "step 3", "Running, step 3")],
+)
+def test_a_pre_run_is_told_by_its_name_and_how_far_it_is(
+    phase: str, detail: str, words: str
+) -> None:
+    assert sentence(PreRunAhead("train-pre-run", 2, phase, detail)) == (
+        f"its pre-run train-pre-run on 2 nodes records first what ranks send: {words}"
     )
 
 

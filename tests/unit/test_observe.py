@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from railwright import wire
+from railwright_api import names
 from railwright_operator.heartbeats import refusals
 from railwright_operator.heartbeats.refusals import RefusedError
 from railwright_operator.machines import Machines
@@ -28,6 +29,7 @@ from railwright_topology.accounts import ISLAND
 from railwright_topology.astray import Astray, Rails
 from railwright_topology.fabric import Fabric
 from railwright_topology.pace import EVEN, Pace
+from worlds import observing
 from worlds.observing import JOB, LEDGER, Watched
 
 DETECT_S_MAX = 30.0
@@ -232,3 +234,16 @@ def test_a_failed_job_is_remembered_as_revoked_while_its_pods_may_live() -> None
     with pytest.raises(RefusedError) as refused:
         seen.beat(0)
     assert refused.value.status == refusals.STOP
+
+
+def test_a_pre_run_has_the_place_in_line_of_the_job_that_waits_for_it() -> None:
+    seen = Watched(phase=Phase.QUEUED)
+    owner = {"uid": JOB, "controller": True}
+    ahead = {"labels": {names.LABEL_PRE_RUN_OF: "job"}, "ownerReferences": [owner]}
+    for uid, marks in (("ahead", ahead), ("behind", {})):
+        raw = observing.raw_job(2, 2, {})
+        raw["metadata"] |= {"uid": uid, "name": uid, "creationTimestamp": "2026-03-02T03:04:05Z"}
+        raw["metadata"] |= marks
+        seen.jobs.absorb(raw)
+    place = {each.job.uid: each.job.submitted_s for each in seen.world().jobs}
+    assert place["ahead"] == place[JOB] < place["behind"]

@@ -25,8 +25,8 @@ def job(spec: dict[str, Any] | None = None, **container: Any) -> dict[str, Any]:
     }
 
 
-def rendered(raw: dict[str, Any], *, node_rank: int = 1) -> dict[str, Any]:
-    return pods.render(raw, ENTRY, node_rank=node_rank, launcher=LAUNCHER)
+def rendered(raw: dict[str, Any], *, profile_steps: int = 0) -> dict[str, Any]:
+    return pods.render(raw, ENTRY, node_rank=1, launcher=LAUNCHER, profile_steps=profile_steps)
 
 
 def requested(pod: dict[str, Any]) -> dict[str, int]:
@@ -80,10 +80,18 @@ def test_the_launcher_learns_who_it_is_after_the_users_own_variables() -> None:
     assert env[-1]["valueFrom"] == {"fieldRef": {"fieldPath": "status.podIP"}}
 
 
-def test_ranks_are_asked_to_record_if_the_job_wants_it() -> None:
-    for steps, told in ((5, ["5"]), (0, [])):
-        env = main_of(rendered(job({"profileSteps": steps})))["env"]
-        assert [each["value"] for each in env if each["name"].endswith("PROFILE_STEPS")] == told
+def test_ranks_are_asked_to_record_and_in_a_pre_run_no_more() -> None:
+    def asked(raw: dict[str, Any], steps: int) -> dict[str, str]:
+        env = main_of(rendered(raw, profile_steps=steps))["env"]
+        about = ("PROFILE_STEPS", "PRE_RUN")
+        return {each["name"]: each["value"] for each in env if each["name"].endswith(about)}
+
+    plain, ahead = job(), job()
+    ahead["metadata"]["labels"] = {"railwright.dev/pre-run-of": "large"}
+    assert asked(plain, 0) == {}
+    assert asked(plain, 5) == {"RAILWRIGHT_PROFILE_STEPS": "5"}
+    both = {"RAILWRIGHT_PROFILE_STEPS": "3", "RAILWRIGHT_PRE_RUN": "true"}
+    assert asked(ahead, 3) == both
 
 
 def test_its_token_is_good_for_this_job_only() -> None:

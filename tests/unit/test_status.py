@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from railwright import wire
 from railwright_api.training_job import TrainingJobStatus
 from railwright_operator.heartbeats.views import RankView, SessionView
+from railwright_operator.pre_runs import End, Standing
 from railwright_operator.report import status
 from railwright_operator.report.status import Told
 from railwright_operator.watch.jobs import record_of
@@ -256,3 +257,13 @@ def test_many_nodes_are_summed_up() -> None:
     rendered = status.render(told(replace(attempts.RUNNING, nodes=nodes), racks=38))
     assert (rendered["nodesSummary"], rendered["racks"]) == ("1,200 nodes", 38)
     assert len(rendered["nodes"]) == 1200
+
+
+def test_what_a_pre_run_brought_is_the_jobs_or_why_it_brought_nothing() -> None:
+    brought = told(JobRecord(), pre_run=Standing(profile="seen"), before={"preRun": {"of": "1"}})
+    assert status.render(brought)["profile"] == "seen"
+    assert "preRun" not in status.render(brought)
+    ended = told(JobRecord(), pre_run=Standing(end=End("2", "failed\x1b[1m")))
+    shown = status.render(ended)["preRun"]
+    assert shown == {"of": "2", "message": "failed\\x1b[1m"}
+    assert TrainingJobStatus.model_validate(status.render(ended)).pre_run is not None

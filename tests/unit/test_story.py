@@ -119,3 +119,12 @@ def test_the_barrier_and_a_suspension_are_told() -> None:
     assert reasons(tell(STARTING, attempts.RUNNING, reason="Running")) == ["Running"]
     suspended = replace(JobRecord(), phase=Phase.SUSPENDED)
     assert reasons(tell(JobRecord(), suspended, reason="Suspended")) == ["Suspended"]
+
+
+def test_a_pre_run_that_brought_nothing_is_told_once() -> None:
+    after = {"preRun": {"of": "1f", "message": "the pre-run a-pre-run failed: rank 1 failed"}}
+    (told,) = story.tell_pre_run(WHO, before={}, after=after)
+    assert (told.reason, told.warning) == ("PreRunGivenUp", True)
+    assert told.note.startswith("the pre-run a-pre-run failed: rank 1 failed; the job starts")
+    for before, now in ((after, after), (after, {}), ({}, {})):
+        assert not list(story.tell_pre_run(WHO, before=before, after=now))

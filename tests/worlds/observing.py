@@ -11,6 +11,7 @@ from railwright_operator.discovery import Discovery, Found
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.machines import Machines
 from railwright_operator.observe import Observer
+from railwright_operator.pre_runs import PreRuns
 from railwright_operator.watch import records
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.kubelets import Kubelets
@@ -74,6 +75,9 @@ class Watched:
             clock=self.clock,
             rng=Random(0),
         )
+        self.pre_runs = PreRuns(
+            nothing, jobs=self.jobs, wake=lambda: None, clock=self.clock, rng=Random(0)
+        )
         site = Site()
         self.discovery = Discovery(site, wake=lambda: None)
         self.observer = Observer(
@@ -85,6 +89,7 @@ class Watched:
             sessions=self.sessions,
             kubelets=self.kubelets,
             actuator=self.actuator,
+            pre_runs=self.pre_runs,
             clock=self.clock,
         )
         self.record(phase)

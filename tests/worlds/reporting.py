@@ -21,6 +21,7 @@ from railwright_operator.kube import errors, paths
 from railwright_operator.kube.client import Api
 from railwright_operator.kube.errors import RequestFailed
 from railwright_operator.observe import Observer
+from railwright_operator.pre_runs import NOTHING, Standing
 from railwright_operator.report.commits import Commits
 from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.report.events import Events
@@ -119,9 +120,13 @@ class Seen:
     """What a reporter asks of the observer: the jobs as the plan knew them."""
 
     jobs: Mapping[str, Known] = field(default_factory=dict)
+    standing: Mapping[str, Standing] = field(default_factory=dict)
 
     def known(self, uid: str) -> Known | None:
         return self.jobs.get(uid)
+
+    def pre_run(self, uid: str) -> Standing:
+        return self.standing.get(uid, NOTHING)
 
     def racks(self, nodes: tuple[str, ...]) -> int | None:
         return 1 if nodes else None

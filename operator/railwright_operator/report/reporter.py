@@ -233,6 +233,7 @@ class Reporter:
             session=view,
             ranks=self._observer.ranks(known.uid) if record.phase is Phase.STARTING else (),
             unreadable=self._jobs.why_unreadable(known.uid),
+            pre_run=self._observer.pre_run(known.uid),
         )
 
     def _is_due_again(self, uid: str) -> bool:
@@ -279,6 +280,8 @@ class Reporter:
             self._metrics.ended(cause.code)
         who = _subject(known.raw)
         for told in story.tell(who, before=known.record, after=record, status=after):
+            self._events.tell(told)
+        for told in story.tell_pre_run(who, before=before, after=after):
             self._events.tell(told)
         unfit = status.skipped(after)
         for told in story.tell_skipped(who, before=status.skipped(before), after=unfit):

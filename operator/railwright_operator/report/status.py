@@ -13,6 +13,7 @@ from typing import Any
 from railwright import wire
 from railwright_api import schema, training_job
 from railwright_operator.heartbeats.views import SessionView
+from railwright_operator.pre_runs import NOTHING, Standing
 from railwright_operator.report import bounds
 from railwright_scheduler import explain
 from railwright_scheduler.attempt.assessment import Ongoing, RankSeen
@@ -57,6 +58,7 @@ class Told:
     session: SessionView | None = None
     ranks: Sequence[RankSeen] = field(default=())
     unreadable: str | None = None
+    pre_run: Standing = NOTHING
 
 
 def render(told: Told) -> Status:
@@ -84,6 +86,7 @@ def render(told: Told) -> Status:
         "checkpoints": [{"attempt": p.attempt, "step": p.step} for p in _newest(record)],
         "profile": _profile(told),
         "profileAside": _profile_aside(told),
+        "preRun": _pre_run(told),
         "lastEnd": _last_end(told),
         "startedAt": told.before.get("startedAt")
         or (told.now if record.phase is Phase.RUNNING else None),
@@ -95,9 +98,14 @@ def render(told: Told) -> Status:
 
 
 def _profile(told: Told) -> str | None:
-    """The newest that any attempt recorded."""
+    """The newest that any attempt recorded, or that was recorded ahead of the next."""
     newest = told.session.profile if told.session is not None else ""
-    return newest or told.before.get("profile")
+    return told.pre_run.profile or newest or told.before.get("profile")
+
+
+def _pre_run(told: Told) -> Status | None:
+    end = told.pre_run.end
+    return {"of": end.of, "message": bounds.sentence(end.message)} if end else None
 
 
 def _profile_aside(told: Told) -> str | None:

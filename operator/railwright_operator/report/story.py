@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from railwright_operator.report.events import Story, Subject
 from railwright_operator.report.status import AT_BARRIER, BINDING, QUEUED, Status
@@ -37,6 +38,14 @@ def tell_skipped(job: Subject, *, before: str, after: str) -> Iterator[Story]:
     """
     if after and after != before:
         yield _story(job, "CheckpointSkipped", after, warning=True)
+
+
+def tell_pre_run(job: Subject, *, before: Mapping[str, Any], after: Status) -> Iterator[Story]:
+    """The story of a pre-run that brought nothing, when a status is the first to say it."""
+    end = after.get("preRun")
+    if end and end != before.get("preRun"):
+        note = f"{end['message']}; the job starts without, by what is derived of its workload"
+        yield _story(job, "PreRunGivenUp", note, warning=True)
 
 
 def _entered(job: Subject, before: JobRecord, after: JobRecord, status: Status) -> Iterator[Story]:

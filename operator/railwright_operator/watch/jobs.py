@@ -17,6 +17,7 @@ from typing import Any
 import orjson
 
 from railwright import wire
+from railwright_api import names
 from railwright_api.quantities import QuantityError
 from railwright_api.training_job import TrainingJob
 from railwright_operator.watch import amounts, causes, excerpts
@@ -47,6 +48,16 @@ class Known:
     terms: Terms
     shape: str
     record: JobRecord
+
+    @property
+    def ahead_of(self) -> str:
+        """UID of the job whose pre-run this is; empty if it is none's."""
+        metadata = self.raw["metadata"]
+        if names.LABEL_PRE_RUN_OF not in metadata.get("labels", {}):
+            return ""
+        owners = metadata.get("ownerReferences", ())
+        its = (owner["uid"] for owner in owners if owner.get("controller"))
+        return str(next(its, ""))
 
     @property
     def version(self) -> str:

@@ -30,7 +30,7 @@ def render(
                 names.LABEL_JOB_UID: entry.job_uid,
                 names.LABEL_ATTEMPT: str(entry.attempt),
             },
-            "ownerReferences": [pods.owner_reference(entry)],
+            "ownerReferences": [pods.owner_reference(entry.job_name, uid=entry.job_uid)],
         },
         "spec": {
             "jobUID": entry.job_uid,

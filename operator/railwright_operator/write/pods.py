@@ -36,8 +36,16 @@ def audience(job_uid: str) -> str:
     return f"{names.GROUP}/{job_uid}"
 
 
-def render(job: Mapping[str, Any], entry: Entry, *, node_rank: int, launcher: Launcher) -> Manifest:
-    """The pod of one node rank. ``job`` is the TrainingJob as the API server holds it."""
+def render(
+    job: Mapping[str, Any],
+    entry: Entry,
+    *,
+    node_rank: int,
+    launcher: Launcher,
+    profile_steps: int = 0,
+) -> Manifest:
+    """The pod of one node rank. ``job`` is the TrainingJob as the API server holds it, whose ranks
+    record so many steps."""
     template = job["spec"]["template"]
     spec = copy.deepcopy(dict(template["spec"]))
     spec.update(schedulerName=names.SCHEDULER, restartPolicy="Never", enableServiceLinks=False)
@@ -47,7 +55,8 @@ def render(job: Mapping[str, Any], entry: Entry, *, node_rank: int, launcher: La
     spec["volumes"] = [*spec.get("volumes", []), *_volumes(entry.job_uid)]
     spec["initContainers"] = [_install(job["spec"], launcher), *spec.get("initContainers", [])]
     spec["containers"] = list(spec["containers"])
-    spec["containers"][0] = _main(job["spec"], entry, spec["containers"][0], node_rank, launcher)
+    told = _environment(job, entry, launcher, node_rank=node_rank, profile_steps=profile_steps)
+    spec["containers"][0] = _main(job["spec"], spec["containers"][0], told)
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -87,17 +96,17 @@ def _metadata(template: Mapping[str, Any], entry: Entry, node_rank: int) -> Mani
         "namespace": entry.namespace,
         "labels": labels,
         "annotations": dict(template.get("annotations", {})),
-        "ownerReferences": [owner_reference(entry)],
+        "ownerReferences": [owner_reference(entry.job_name, uid=entry.job_uid)],
     }
 
 
-def owner_reference(entry: Entry) -> Manifest:
-    """What makes the job the owner of its pods and placements, by UID."""
+def owner_reference(job_name: str, *, uid: str) -> Manifest:
+    """What makes the job the owner of its pods, its placements and its pre-run, by UID."""
     return {
         "apiVersion": f"{names.GROUP}/{names.VERSION}",
         "kind": "TrainingJob",
-        "name": entry.job_name,
-        "uid": entry.job_uid,
+        "name": job_name,
+        "uid": uid,
         "controller": True,
         "blockOwnerDeletion": False,
     }
@@ -132,18 +141,14 @@ def _install(spec: Mapping[str, Any], launcher: Launcher) -> Manifest:
 
 
 def _main(
-    spec: Mapping[str, Any],
-    entry: Entry,
-    container: Mapping[str, Any],
-    node_rank: int,
-    launcher: Launcher,
+    spec: Mapping[str, Any], container: Mapping[str, Any], environment: list[Manifest]
 ) -> Manifest:
     main = dict(container)
     command = [*main["command"], *main.pop("args", [])]
     main["command"] = ["python3", f"{LAUNCHER_DIRECTORY}/launch.py", "--", *command]
     amounts = {name: str(amount) for name, amount in spec.get("resourcesPerNode", {}).items()}
     main["resources"] = {"requests": amounts, "limits": amounts}
-    main["env"] = [*main.get("env", []), *_environment(spec, entry, node_rank, launcher)]
+    main["env"] = [*main.get("env", []), *environment]
     main["volumeMounts"] = [
         *main.get("volumeMounts", []),
         {"name": "railwright", "mountPath": LAUNCHER_DIRECTORY, "readOnly": True},
@@ -153,7 +158,7 @@ def _main(
 
 
 def _environment(
-    spec: Mapping[str, Any], entry: Entry, node_rank: int, launcher: Launcher
+    job: Mapping[str, Any], entry: Entry, launcher: Launcher, *, node_rank: int, profile_steps: int
 ) -> list[Manifest]:
     values = {
         "RAILWRIGHT_OPERATOR_URL": launcher.operator_url,
@@ -161,11 +166,13 @@ def _environment(
         "RAILWRIGHT_JOB_NAME": entry.job_name,
         "RAILWRIGHT_ATTEMPT": str(entry.attempt),
         "RAILWRIGHT_NODE_RANK": str(node_rank),
-        "RAILWRIGHT_NUM_PROCESSES": str(spec.get("numProcPerNode", 1)),
+        "RAILWRIGHT_NUM_PROCESSES": str(job["spec"].get("numProcPerNode", 1)),
         "RAILWRIGHT_TOKEN_FILE": f"{TOKEN_DIRECTORY}/token",
     }
-    if steps := spec.get("profileSteps", 0):
-        values["RAILWRIGHT_PROFILE_STEPS"] = str(steps)
+    if profile_steps:
+        values["RAILWRIGHT_PROFILE_STEPS"] = str(profile_steps)
+    if names.LABEL_PRE_RUN_OF in job["metadata"].get("labels", {}):
+        values["RAILWRIGHT_PRE_RUN"] = "true"
     fixed: list[Manifest] = [{"name": name, "value": value} for name, value in values.items()]
     pod_ip = {"fieldRef": {"fieldPath": "status.podIP"}}
     return [*fixed, {"name": "RAILWRIGHT_POD_IP", "valueFrom": pod_ip}]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from railwright_operator.watch.jobs import Jobs
-from railwright_operator.write import placements, pods
+from railwright_operator.write import placements, pods, pre_runs
 from railwright_scheduler.attempt.ledger import Entry
 from railwright_scheduler.attempt.record import JobRecord
 
@@ -25,7 +25,13 @@ class Rendering:
         known = self._jobs.get(entry.job_uid)
         if known is None or known.shape != entry.shape:
             return None
-        return pods.render(known.raw, entry, node_rank=node_rank, launcher=self._launcher)
+        return pods.render(
+            known.raw,
+            entry,
+            node_rank=node_rank,
+            launcher=self._launcher,
+            profile_steps=pre_runs.steps(known),
+        )
 
     def placement(self, entry: Entry, *, epoch: int) -> Manifest | None:
         """The attempt's Placement; None when the job is gone."""

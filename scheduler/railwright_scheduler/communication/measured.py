@@ -8,6 +8,7 @@ seen.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from railwright_scheduler.communication import derive, grid
 from railwright_scheduler.communication.graph import Collective, Communicator, Overlap, Traffic
 from railwright_scheduler.communication.grid import Axis, Grid
 from railwright_scheduler.profile import Kind, Operation, Profile, Seen
-from railwright_scheduler.workload import Parallelism, Workload
+from railwright_scheduler.workload import Framework, Parallelism, Workload
 
 _COLLECTIVES: Mapping[Operation, Collective] = MappingProxyType(
     {
@@ -173,6 +174,22 @@ def _then(now: Parallelism, ranks: int) -> Parallelism:
             f"expected a multiple of {spread}"
         )
     return then
+
+
+def smallest(workload: Workload, *, multiple: int) -> Parallelism:
+    """How the smallest pre-run that can stand for the job is split, of a multiple of so many ranks;
+    as the job itself, if no smaller one can. Raises UnfitError."""
+    now = workload.split
+    whole, rows = now.ranks // now.data, now.tensor * now.context
+    # DeepSpeed's experts are on all tensor-parallel ranks alike.
+    kept = now.tensor if workload.recipe.framework is Framework.DEEPSPEED else 1
+    spread = now.expert * now.replicas * kept
+    data = math.lcm(
+        now.replicas, spread // math.gcd(spread, rows), multiple // math.gcd(multiple, whole)
+    )
+    if data == 1 or data == now.replicas:
+        data *= 2
+    return now if data >= now.data else _then(now, data * whole)
 
 
 def _traffic(

@@ -1,0 +1,331 @@
+"""Small gangs ahead of large jobs: asked for, waited for, and what they brought.
+
+A pre-run is a job of its own: it waits in its queue, runs and ends as any other, and belongs to the
+job that it runs ahead of. What is known of it stands in its own object and in that job's status, so
+a leader that begins goes on from there. A pre-run never loses a job its start: one that fails, is
+refused, is deleted or does not record in time is given up, with the reason and once; its job then
+starts as if it had asked for none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from railwright_api import names
+from railwright_operator.backoff import Pauses
+from railwright_operator.heartbeats.recording import RANKS_MAX
+from railwright_operator.kube import bodies, errors, paths
+from railwright_operator.kube.client import Api
+from railwright_operator.watch.ages import Ages
+from railwright_operator.watch.jobs import Jobs, Known
+from railwright_operator.write import pre_runs
+from railwright_operator.write.actuate import FOR_GOOD
+from railwright_operator.write.pre_runs import Plan
+from railwright_reading import workloads
+from railwright_scheduler.attempt.phases import FINAL, Phase
+from railwright_scheduler.decisions import PreRunAhead
+
+logger = logging.getLogger(__name__)
+
+RECORDS_S = 1500.0
+"""How long after its first attempt was begun a pre-run may take to record: a start may take ten
+minutes, and two steps come before those that are recorded. Before that it waits as long as its job,
+which asks for more of the same, would have to."""
+
+MADE_S = 120.0
+"""How long is tried to make one."""
+
+UNDER_WAY_MAX = 16
+
+PAUSE_BASE_S = 0.5
+PAUSE_CAP_S = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a pre-run ended that brought no profile; ``of`` is the digest of what made it."""
+
+    of: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What its pre-run means to a job by now: why it is ``held``; the ``profile`` that is to be its
+    own; and the ``end`` of the one that it has to do without."""
+
+    held: PreRunAhead | None = None
+    profile: str = ""
+    end: End | None = None
+
+
+NOTHING = Standing()
+
+Request = Callable[[], Awaitable[None]]
+
+
+class PreRuns:
+    """How each job stands with its pre-run, and the requests that follow."""
+
+    def __init__(
+        self,
+        api: Api,
+        *,
+        jobs: Jobs,
+        wake: Callable[[], None],
+        clock: Callable[[], float],
+        rng: Random,
+    ) -> None:
+        self._api = api
+        self._jobs = jobs
+        self._wake = wake
+        self._ages = Ages(clock)
+        self._pauses: Pauses[str] = Pauses(
+            base_s=PAUSE_BASE_S, cap_s=PAUSE_CAP_S, clock=clock, rng=rng
+        )
+        self._standing: dict[str, Standing] = {}
+        self._due: dict[str, Request] = {}
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._plans: dict[str, tuple[int, Plan | None]] = {}
+        self._made: dict[str, str] = {}
+        self._leaving: set[str] = set()
+        self._refusals: dict[str, End] = {}
+        self._troubles: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"<PreRuns jobs={len(self._standing)} under way={len(self._under_way)}>"
+
+    def of(self, job_uid: str) -> Standing:
+        """How a job stood at the last look."""
+        return self._standing.get(job_uid, NOTHING)
+
+    def look(self, jobs: Mapping[str, Known]) -> None:
+        """These are the jobs by UID: see how each stands, and what is to be done about it."""
+        self._ages.turn_begins()
+        self._leaving.intersection_update(jobs)
+        ahead = {known.ahead_of: known for known in jobs.values() if _is_ahead(known, jobs)}
+        self._due.clear()
+        self._standing = {
+            job.uid: self._judge(job, ahead.get(job.uid))
+            for job in jobs.values()
+            if job.job.spec.pre_run or job.uid in ahead
+        }
+        self._forget_all_but(self._standing.keys())
+        self._ages.turn_over()
+
+    def act(self) -> None:
+        """Begin what is due and neither under way nor paused, up to ``UNDER_WAY_MAX``."""
+        for uid, request in self._due.items():
+            if len(self._under_way) >= UNDER_WAY_MAX:
+                return
+            if uid not in self._under_way and self._pauses.over(uid):
+                task = asyncio.create_task(self._one(uid, request))
+                self._under_way[uid] = task
+                task.add_done_callback(functools.partial(self._done, uid))
+
+    def _forget_all_but(self, uids: Collection[str]) -> None:
+        self._plans = {uid: plan for uid, plan in self._plans.items() if uid in uids}
+        self._made = {uid: made for uid, made in self._made.items() if uid in uids}
+        self._refusals = {uid: end for uid, end in self._refusals.items() if uid in uids}
+        self._troubles = {uid: why for uid, why in self._troubles.items() if uid in uids}
+        self._pauses.forget_unless(uids.__contains__)
+
+    def _judge(self, job: Known, ahead: Known | None) -> Standing:
+        if self._jobs.why_unreadable(job.uid) is not None:
+            return self.of(job.uid)
+        end = _end(job)
+        plan = self._plan(job) if _is_wanted(job) else None
+        if plan is None or (end is not None and end.of == plan.of):
+            return Standing(end=self._let_go(job, ahead, end))
+        held = PreRunAhead(plan.name, plan.nodes, *_stands(ahead))
+        if ahead is None:
+            return self._missing(job, plan, held)
+        if _digest(ahead) != plan.of or ahead.uid in self._leaving:
+            self._made.pop(job.uid, None)
+            self._remove(job, ahead)
+            return Standing(held)
+        self._made[job.uid] = ahead.uid
+        if not self._is_over(ahead):
+            return Standing(held)
+        recorded = str((ahead.raw.get("status") or {}).get("profile", ""))
+        why = _unfit(job, recorded) if recorded else _why_nothing(ahead)
+        if why:
+            return Standing(held, end=End(plan.of, f"the pre-run {plan.name} {why}"))
+        return Standing(held, recorded)
+
+    def _let_go(self, job: Known, ahead: Known | None, end: End | None) -> End | None:
+        """The job wants none now; what is left of the end of its last one."""
+        self._made.pop(job.uid, None)
+        asked = job.job.spec.pre_run
+        # One that is over is kept for its logs, as long as its job wants any.
+        if ahead is not None and not (asked and ahead.record.phase in FINAL):
+            self._remove(job, ahead)
+        return end if asked and not _is_recorded(job) else None
+
+    def _missing(self, job: Known, plan: Plan, held: PreRunAhead) -> Standing:
+        """There is none: it is to be made, unless it cannot be, or somebody deleted it."""
+        refused, trouble = self._refusals.get(job.uid), self._troubles.get(job.uid, "")
+        unmade_s = self._ages.of("unmade", job.uid)
+        if refused is not None and refused.of == plan.of:
+            return Standing(held, end=refused)
+        why = ""
+        if plan.ranks > RANKS_MAX:
+            why = f"would have {plan.ranks} ranks: at most {RANKS_MAX} can be recorded"
+        elif job.uid in self._made:
+            why = "was deleted"
+        elif trouble and unmade_s > MADE_S:
+            why = f"could not be made in {MADE_S:.0f} s: {trouble}"
+        if why:
+            return Standing(held, end=End(plan.of, f"the pre-run {plan.name} {why}"))
+        self._due[job.uid] = functools.partial(self._make, job, plan)
+        return Standing(held)
+
+    def _is_over(self, ahead: Known) -> bool:
+        """Whether nothing more is waited for; one that never began waits as its job would."""
+        if ahead.record.phase in FINAL or ahead.job.spec.suspend:
+            return True
+        return ahead.record.attempt > 0 and self._ages.of("begun", ahead.uid) > RECORDS_S
+
+    def _plan(self, job: Known) -> Plan | None:
+        held = self._plans.get(job.uid)
+        if held is not None and held[0] == job.generation:
+            return held[1]
+        plan = pre_runs.plan(job)
+        self._plans[job.uid] = job.generation, plan
+        return plan
+
+    def _remove(self, job: Known, ahead: Known) -> None:
+        self._leaving.add(ahead.uid)
+        self._due[job.uid] = functools.partial(self._delete, ahead)
+
+    def _done(self, uid: str, task: asyncio.Task[None]) -> None:
+        del self._under_way[uid]
+        self._wake()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._pauses.failed(uid)
+            logger.error("a pre-run's request broke", exc_info=error, extra={"job_uid": uid})
+
+    async def _one(self, uid: str, request: Request) -> None:
+        try:
+            await request()
+        except errors.RequestFailed as error:
+            self._troubles[uid] = str(error)
+            self._pauses.failed(uid)
+            logger.warning("to be tried again", extra={"job_uid": uid, "error": str(error)})
+        else:
+            self._troubles.pop(uid, None)
+            self._pauses.succeeded(uid)
+
+    async def _make(self, job: Known, plan: Plan) -> None:
+        namespace = job.raw["metadata"]["namespace"]
+        path = paths.one(names.TRAINING_JOBS, plan.name, namespace=namespace)
+        try:
+            made = await self._api.create(paths.kind(names.TRAINING_JOBS, namespace), plan.manifest)
+        except (errors.AlreadyExistsError, errors.OutcomeUnknown):
+            made = await self._api.get(path)
+        except (*FOR_GOOD, errors.RightsError) as error:
+            self._refuse(job, plan, error.message)
+            return
+        if not _is_owned(made, job.uid):
+            self._refuse(job, plan, "another job has its name")
+            return
+        if "deletionTimestamp" in made["metadata"]:
+            raise errors.Unreachable("the one before it is not gone yet")
+        self._jobs.absorb(made)
+        if why := self._jobs.why_unreadable(made["metadata"]["uid"]):
+            self._refuse(job, plan, why)
+
+    def _refuse(self, job: Known, plan: Plan, why: str) -> None:
+        message = f"the pre-run {plan.name} was refused: {why}"
+        self._refusals[job.uid] = End(plan.of, message)
+
+    async def _delete(self, ahead: Known) -> None:
+        metadata = ahead.raw["metadata"]
+        path = paths.one(names.TRAINING_JOBS, metadata["name"], namespace=metadata["namespace"])
+        try:
+            await self._api.delete(path, bodies.deletion(ahead.uid))
+        except (errors.ConflictError, errors.NotFoundError):
+            self._jobs.discard(ahead.uid)
+
+
+def _is_ahead(known: Known, jobs: Mapping[str, Known]) -> bool:
+    """Whether this is the pre-run of one of these jobs, by UID, and no other job that says so."""
+    job = jobs.get(known.ahead_of)
+    if job is None:
+        return False
+    mine, its = known.raw["metadata"], job.raw["metadata"]
+    place = its["namespace"], names.pre_run_name(its["name"])
+    return (mine["namespace"], mine["name"]) == place
+
+
+def _is_owned(made: Mapping[str, Any], job_uid: str) -> bool:
+    owners = made["metadata"].get("ownerReferences", ())
+    return any(owner["uid"] == job_uid and owner.get("controller") for owner in owners)
+
+
+def _is_wanted(job: Known) -> bool:
+    """Whether the job is about to start, and nothing is recorded of what it does."""
+    spec, record = job.job.spec, job.record
+    if not spec.pre_run or spec.suspend or record.live or record.phase in FINAL:
+        return False
+    return job.workload is not None and not _is_recorded(job)
+
+
+def _is_recorded(job: Known) -> bool:
+    return job.workload is not None and job.workload.profile is not None
+
+
+def _digest(ahead: Known) -> str:
+    annotations = ahead.raw["metadata"].get("annotations", {})
+    return str(annotations.get(names.ANNOTATION_PRE_RUN, ""))
+
+
+def _end(job: Known) -> End | None:
+    """That of the last pre-run which brought nothing, as the job's status has it."""
+    told = (job.raw.get("status") or {}).get("preRun")
+    return End(told["of"], told["message"]) if told else None
+
+
+def _stands(ahead: Known | None) -> tuple[str, str]:
+    """The pre-run's phase, and its step or what its status says."""
+    if ahead is None:
+        return "", ""
+    status = ahead.raw.get("status") or {}
+    if ahead.record.phase is not Phase.RUNNING:
+        return ahead.record.phase.value, str(status.get("message", ""))
+    step = status.get("progress", {}).get("step")
+    return ahead.record.phase.value, "" if step is None else f"step {step}"
+
+
+def _unfit(job: Known, recorded: str) -> str:
+    """Why what was recorded cannot be what the job does; empty if it can."""
+    said = job.job.spec.workload
+    assert said is not None, job.uid
+    try:
+        workloads.workload(said.model_copy(update={"profile": recorded}))
+    except ValueError as error:
+        return f"recorded what cannot stand for the job: {error}"
+    return ""
+
+
+def _why_nothing(ahead: Known) -> str:
+    status = ahead.raw.get("status") or {}
+    match ahead.record.phase:
+        case Phase.SUCCEEDED:
+            steps = ahead.job.spec.profile_steps
+            return f"ended before all of its ranks had recorded {steps} steps"
+        case Phase.FAILED:
+            return f"failed: {status.get('message', '')}"
+        case _ if ahead.job.spec.suspend:
+            return "was suspended"
+        case phase:
+            return (
+                f"has not recorded within {RECORDS_S / 60:.0f} min, and is {phase}: only scripts "
+                "that report their steps can be recorded"
+            )

@@ -1,0 +1,112 @@
+"""Job -> pre-run: a small job of the same template that records what the large one will send.
+
+It has the job's tensor, context, pipeline and expert parallelism and as few replicas as can stand
+for all of them, each with as much to do. Where nodes stand matters little to what is sent, so it
+asks nothing of the network.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from railwright_api import names
+from railwright_operator.watch.jobs import Known
+from railwright_operator.write import pods
+from railwright_scheduler.communication import measured
+from railwright_scheduler.workload import Workload
+
+STEPS = 3
+"""As many as are recorded if the job does not say."""
+
+KEPT_S = 3600
+"""How long one that is over is kept, for its logs."""
+
+Manifest = dict[str, Any]
+Raw = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The pre-run of a job as it stands: ``of`` is the digest of its spec."""
+
+    name: str
+    of: str
+    nodes: int
+    ranks: int
+    manifest: Manifest
+
+
+def steps(known: Known) -> int:
+    """How many steps ranks of the job's next attempt record: as many as it asks for, or some where
+    it wants a pre-run, is no larger than that would be, and nothing is recorded yet."""
+    spec, workload = known.job.spec, known.workload
+    if spec.profile_steps or not spec.pre_run or workload is None or workload.profile is not None:
+        return spec.profile_steps
+    return 0 if _data(known, workload) < workload.split.data else STEPS
+
+
+def plan(known: Known) -> Plan | None:
+    """What would have to run ahead of this job; None if it is no larger itself."""
+    assert known.workload is not None, known.uid
+    data, whole = _data(known, known.workload), known.workload.split.data
+    if data == whole:
+        return None
+    spec = known.job.spec
+    nodes = spec.num_nodes * data // whole
+    name = names.pre_run_name(known.raw["metadata"]["name"])
+    asked = _spec(known.raw["spec"], data=data, nodes=nodes)
+    digest = hashlib.blake2b(
+        orjson.dumps(asked, option=orjson.OPT_SORT_KEYS), digest_size=8
+    ).hexdigest()
+    return Plan(
+        name=name,
+        of=digest,
+        nodes=nodes,
+        ranks=nodes * spec.num_proc_per_node,
+        manifest={
+            "apiVersion": names.API_VERSION,
+            "kind": "TrainingJob",
+            "metadata": _metadata(known.raw["metadata"], name, digest),
+            "spec": asked,
+        },
+    )
+
+
+def _data(known: Known, workload: Workload) -> int:
+    """Data-parallel ranks of the smallest gang, of whole nodes, that can stand for the job."""
+    return measured.smallest(workload, multiple=known.job.spec.num_proc_per_node).data
+
+
+def _spec(spec: Raw, *, data: int, nodes: int) -> Manifest:
+    asked = copy.deepcopy(dict(spec))
+    workload = asked["workload"]
+    workload.pop("profile", None)
+    parallelism, training = workload["parallelism"], workload["training"]
+    training["globalBatch"] = training["globalBatch"] // parallelism.get("data", 1) * data
+    parallelism["data"] = data
+    asked.pop("topology", None)
+    asked.update(
+        numNodes=nodes,
+        profileSteps=spec.get("profileSteps") or STEPS,
+        preRun=False,
+        suspend=False,
+        backoffLimit=0,
+        ttlSecondsAfterFinished=KEPT_S,
+    )
+    return asked
+
+
+def _metadata(job: Raw, name: str, digest: str) -> Manifest:
+    return {
+        "name": name,
+        "namespace": job["namespace"],
+        "labels": {names.LABEL_PRE_RUN_OF: job["name"]},
+        "annotations": {names.ANNOTATION_PRE_RUN: digest},
+        "ownerReferences": [pods.owner_reference(job["name"], uid=job["uid"])],
+    }

@@ -1,0 +1,361 @@
+"""A job waits for its pre-run as long as that can bring something, and never longer."""
+
+from __future__ import annotations
+
+import itertools
+from random import Random
+from typing import Any, cast
+
+import pytest
+
+from railwright import profile, strides
+from railwright.profile import Calls, Operation, Recorded
+from railwright_api.training_job import TrainingJob
+from railwright_operator import pre_runs
+from railwright_operator.kube import errors
+from railwright_operator.kube.client import Api
+from railwright_operator.pre_runs import PreRuns, Standing
+from railwright_operator.watch.jobs import Jobs
+from railwright_operator.write import pods
+from railwright_scheduler import PreRunAhead
+from worlds import reporting
+from worlds.reporting import Raw, Store
+
+LARGE = "large-uid"
+NAME = "large-pre-run"
+PATH = "/apis/railwright.dev/v1alpha1/namespaces/team/trainingjobs"
+REPLICAS = 8
+
+
+def large(*, data: int = REPLICAS, version: int = 1, **parts: Any) -> Raw:
+    """A job of so many replicas, one a node, that wants a pre-run."""
+    model = {"layers": 2, "hidden": 64, "heads": 4, "feedForward": 256, "vocabulary": 100}
+    workload = {
+        "model": model,
+        "parallelism": {"data": data},
+        "training": {"sequence": 64, "globalBatch": 3 * data},
+    }
+    spec = {"workload": workload, "numNodes": data, "preRun": True} | parts.pop("spec", {})
+    metadata = {"generation": version} | parts.pop("metadata", {})
+    return reporting.raw_job("large", version=version, spec=spec, metadata=metadata, **parts)
+
+
+SPLIT = {
+    "workload": large()["spec"]["workload"] | {"parallelism": {"tensor": 2, "data": 4}},
+}
+"""The same job, with each replica on two nodes."""
+
+
+def recorded(ranks: int) -> str:
+    calls = Calls(strides.folded(range(ranks)), Operation.ALL_REDUCE, "float32", 2, 64)
+    parts = (Recorded(rank, ranks, 2, 0.5, None, (calls,)) for rank in range(ranks))
+    return profile.encoded(profile.merged(parts)).decode()
+
+
+class Made(Store):
+    """Fills in what an API server does."""
+
+    numbers = itertools.count(1_000)
+
+    async def create(self, path: str, body: Raw) -> Raw:
+        if f"{path}/{body['metadata']['name']}" in self.objects:
+            raise errors.AlreadyExistsError(409, "AlreadyExists", message="the name is taken")
+        number = next(self.numbers)
+        filled = {
+            "uid": f"uid-{number}",
+            "resourceVersion": str(number),
+            "generation": 1,
+            "creationTimestamp": "2026-01-02T04:00:00Z",
+        }
+        TrainingJob.model_validate(body)
+        return await super().create(path, body | {"metadata": body["metadata"] | filled})
+
+
+class Ahead:
+    """The operator's pre-runs over jobs that a test changes."""
+
+    def __init__(self) -> None:
+        self.now_s, self.store = 1_000.0, Made()
+        self.jobs = Jobs(lambda raw: pods.sample(raw, reporting.LAUNCHER))
+        self.pre_runs = self.new()
+
+    def new(self) -> PreRuns:
+        """Those of a leader that has just begun."""
+        return PreRuns(
+            cast("Api", self.store),
+            jobs=self.jobs,
+            wake=lambda: None,
+            clock=lambda: self.now_s,
+            rng=Random(0),
+        )
+
+    async def turn(self, *, after_s: float = 0.0) -> Standing:
+        """How the large job stands, this much later; its requests are answered."""
+        self.now_s += after_s
+        self.pre_runs.look({known.uid: known for known in self.jobs.all()})
+        self.pre_runs.act()
+        await reporting_idle(self.pre_runs)
+        return self.pre_runs.of(LARGE)
+
+    def ahead(self) -> Raw:
+        return self.store.objects[f"{PATH}/{NAME}"]
+
+    def stands(self, phase: str, *, suspend: bool = False, **status: Any) -> None:
+        """The status of the pre-run is now this."""
+        raw = self.ahead()
+        live = phase in ("Starting", "Running")
+        nodes = {"nodes": ["n0", "n1"]} if live else {}
+        facts = {"phase": phase, "attempt": 1, "endedAttempt": 1 - live} | nodes
+        if phase == "Queued":
+            facts = {"phase": phase}
+        version = next(Made.numbers)
+        metadata = raw["metadata"] | {"resourceVersion": str(version), "generation": version}
+        spec = raw["spec"] | {"suspend": suspend}
+        changed = {"metadata": metadata, "spec": spec, "status": facts | status}
+        self.store.objects[f"{PATH}/{NAME}"] = raw | changed
+        self.jobs.absorb(self.ahead())
+
+    def change(self, **parts: Any) -> None:
+        """The large job is now this."""
+        self.jobs.absorb(large(version=next(Made.numbers), **parts))
+
+    def vanishes(self) -> None:
+        """Somebody deletes the pre-run."""
+        self.jobs.discard(self.store.objects.pop(f"{PATH}/{NAME}")["metadata"]["uid"])
+
+
+async def reporting_idle(parts: PreRuns) -> None:
+    for task in list(parts._under_way.values()):
+        await task
+
+
+@pytest.fixture
+async def site() -> Ahead:
+    """A large job was applied, and its pre-run is made."""
+    found = Ahead()
+    found.jobs.absorb(large())
+    standing = await found.turn()
+    assert standing.held is not None
+    return found
+
+
+def given_up(standing: Standing) -> str:
+    """Why; the job is held until its status says so."""
+    assert standing.held is not None
+    assert standing.profile == ""
+    assert standing.end is not None
+    return standing.end.message
+
+
+async def test_a_large_job_waits_for_a_small_one_of_the_same_template(site: Ahead) -> None:
+    made, job = site.ahead(), large()
+    metadata, spec = made["metadata"], made["spec"]
+    assert metadata["labels"] == {"railwright.dev/pre-run-of": "large"}
+    (owner,) = metadata["ownerReferences"]
+    assert (owner["uid"], owner["controller"]) == (LARGE, True)
+    assert (spec["numNodes"], spec["workload"]["parallelism"]["data"]) == (2, 2)
+    assert spec["workload"]["training"]["globalBatch"] == 3 * 2
+    assert (spec["profileSteps"], spec["preRun"], spec["backoffLimit"]) == (3, False, 0)
+    assert spec["template"] == job["spec"]["template"]
+    site.stands("Running", progress={"step": 3})
+    standing = await site.turn()
+    assert standing.held == PreRunAhead(NAME, 2, "Running", "step 3")
+    assert site.store.count("create") == 1
+
+
+async def test_what_it_recorded_is_the_jobs_once_it_is_over(site: Ahead) -> None:
+    site.stands("Running", profile=recorded(2))
+    assert (await site.turn()).profile == ""
+    site.stands("Succeeded", profile=recorded(2))
+    standing = await site.turn()
+    assert (standing.profile, standing.end) == (recorded(2), None)
+    assert standing.held is not None
+    site.change(status={"profile": recorded(2)})
+    assert await site.turn() == pre_runs.NOTHING
+    assert site.store.count("delete") == 0
+
+
+@pytest.mark.parametrize(
+    ("phase", "status", "words"),
+    [
+        ("Failed", {"message": "rank 1 failed"}, "failed: rank 1 failed"),
+        ("Succeeded", {}, "ended before all of its ranks had recorded 3 steps"),
+        ("Succeeded", {"profile": "{}"}, "recorded what cannot stand for the job: Profile."),
+        ("Succeeded", {"profile": recorded(1)}, "of one replica, of the job's 8: "),
+    ],
+)
+async def test_one_that_brings_nothing_is_given_up_and_told(
+    site: Ahead, phase: str, status: Raw, words: str
+) -> None:
+    site.stands(phase, **status)
+    standing = await site.turn()
+    assert words in given_up(standing)
+    assert standing.end is not None
+    told = {"of": standing.end.of, "message": standing.end.message}
+    site.change(status={"preRun": told})
+    site.pre_runs = site.new()
+    assert await site.turn() == Standing(end=standing.end)
+    # Of anything else it is tried again.
+    site.change(spec=SPLIT, status={"preRun": told})
+    standing = await site.turn()
+    assert standing.held is not None
+    assert standing.end is None
+
+
+async def test_one_that_does_not_record_in_time_is_ended(site: Ahead) -> None:
+    site.stands("Running")
+    await site.turn()
+    standing = await site.turn(after_s=pre_runs.RECORDS_S)
+    assert standing.end is None
+    standing = await site.turn(after_s=1.0)
+    assert "has not recorded within 25 min, and is Running" in given_up(standing)
+    assert standing.end is not None
+    site.change(status={"preRun": {"of": standing.end.of, "message": "as told"}})
+    assert (await site.turn()).held is None
+    assert f"{PATH}/{NAME}" not in site.store.objects
+
+
+async def test_one_that_never_had_its_turn_waits_as_its_job_would(site: Ahead) -> None:
+    site.stands("Queued", message="needs 2 nodes")
+    standing = await site.turn(after_s=10 * pre_runs.RECORDS_S)
+    assert standing == Standing(PreRunAhead(NAME, 2, "Queued", "needs 2 nodes"))
+
+
+async def test_one_that_somebody_deletes_is_given_up(site: Ahead) -> None:
+    await site.turn()
+    site.vanishes()
+    assert "was deleted" in given_up(await site.turn())
+
+
+async def test_one_that_somebody_suspends_is_given_up(site: Ahead) -> None:
+    site.stands("Queued", suspend=True)
+    assert "was suspended" in given_up(await site.turn())
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        errors.ForbiddenError(403, "Forbidden", message="exceeded quota"),
+        errors.RightsError(403, "Forbidden", message="exceeded quota"),
+        errors.InvalidError(422, "Invalid", message="exceeded quota"),
+    ],
+)
+async def test_one_that_is_refused_is_given_up_with_the_servers_words(
+    refusal: errors.ApiError,
+) -> None:
+    site = Ahead()
+    site.store.refusals["create", PATH] = refusal
+    site.jobs.absorb(large())
+    await site.turn()
+    assert f"the pre-run {NAME} was refused: exceeded quota" in given_up(await site.turn())
+    assert site.store.count("create") == 1
+    # Who takes the wish back, and has it again, tries again.
+    site.change(spec={"preRun": False})
+    assert await site.turn() == pre_runs.NOTHING
+    site.change()
+    assert (await site.turn()).end is None
+    assert site.store.count("create") == 2
+
+
+async def test_a_server_that_is_away_is_asked_again_and_not_for_ever() -> None:
+    site = Ahead()
+    site.store.refusals["create", PATH] = errors.Unreachable("no route")
+    site.jobs.absorb(large())
+    assert (await site.turn()).end is None
+    assert (await site.turn()).end is None
+    assert site.store.count("create") == 1
+    assert (await site.turn(after_s=60.0)).end is None
+    assert site.store.count("create") == 2
+    assert "could not be made in 120 s: no route" in given_up(await site.turn(after_s=61.0))
+
+
+async def test_a_strangers_job_of_that_name_is_none() -> None:
+    site = Ahead()
+    stranger = reporting.raw_job(NAME, status={"phase": "Succeeded", "profile": recorded(2)})
+    stranger["metadata"]["labels"] = {"railwright.dev/pre-run-of": "large"}
+    site.jobs.absorb(site.store.put(f"{PATH}/{NAME}", stranger))
+    site.jobs.absorb(large())
+    assert (await site.turn()).profile == ""
+    assert "another job has its name" in given_up(await site.turn())
+
+
+async def test_another_leader_goes_on_with_what_is_there(site: Ahead) -> None:
+    site.stands("Running", progress={"step": 1})
+    site.pre_runs = site.new()
+    standing = await site.turn()
+    assert standing.held is not None
+    assert standing.held.phase == "Running"
+    assert site.store.count("create") == 1
+    # One that was made, and whose answer nobody heard.
+    site.jobs.discard(site.ahead()["metadata"]["uid"])
+    site.ahead()["metadata"]["uid"] = "uid-unheard"
+    site.pre_runs = site.new()
+    await site.turn()
+    assert site.jobs.get("uid-unheard") is not None
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [{"suspend": True}, {"preRun": False}],
+    ids=str,
+)
+async def test_a_job_that_wants_none_any_more_ends_it(site: Ahead, spec: Raw) -> None:
+    site.stands("Running")
+    await site.turn()
+    site.change(spec=spec)
+    assert (await site.turn()).held is None
+    assert not site.store.objects
+    # It was we who did: when it is wanted again, another is made.
+    site.jobs.discard_unlisted({LARGE}, version=next(Made.numbers))
+    site.change()
+    await site.turn()
+    standing = await site.turn()
+    assert standing.end is None
+    assert standing.held is not None
+    assert f"{PATH}/{NAME}" in site.store.objects
+
+
+async def test_another_parallelism_makes_another(site: Ahead) -> None:
+    before = site.ahead()["metadata"]["uid"]
+    site.stands("Succeeded", profile=recorded(2))
+    site.change(spec=SPLIT)
+    assert (await site.turn()).profile == ""
+    site.jobs.discard(before)
+    standing = await site.turn()
+    assert standing.held == PreRunAhead(NAME, 4, "", "")
+    assert site.ahead()["spec"]["numNodes"] == 4
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"data": 2},
+        {"status": {"profile": recorded(2)}},
+        {"status": {"phase": "Succeeded", "attempt": 1, "endedAttempt": 1}},
+        {"spec": {"preRun": False}},
+    ],
+    ids=str,
+)
+async def test_a_job_that_needs_none_is_not_kept(parts: Raw) -> None:
+    site = Ahead()
+    site.jobs.absorb(large(**parts))
+    assert await site.turn() == pre_runs.NOTHING
+    assert not site.store.requests
+
+
+async def test_what_is_too_large_to_be_recorded_is_not_tried() -> None:
+    site = Ahead()
+    workload = large()["spec"]["workload"]
+    workload["parallelism"] = {"tensor": 4, "context": 64, "data": 4}
+    spec = {"workload": workload, "numNodes": 128, "numProcPerNode": 8}
+    site.jobs.absorb(large(spec=spec))
+    assert "would have 512 ranks: at most 256 can be recorded" in given_up(await site.turn())
+    assert not site.store.requests
+
+
+async def test_a_job_that_cannot_be_read_any_more_stands_as_before(site: Ahead) -> None:
+    before = await site.turn()
+    site.change(spec={"numNodes": 3, "workload": None})
+    assert site.jobs.why_unreadable(LARGE) is not None
+    assert await site.turn() == before
+    assert site.store.count("delete") == 0
