@@ -164,6 +164,7 @@ class Observer:
                     for point in record.checkpoints
                     if point.attempt < record.attempt
                 ),
+                profiled=self._known[uid].profile != "",
             )
         for uid in self._sessions.jobs() - kept:
             self._sessions.forget(uid)

@@ -153,11 +153,10 @@ class PreRuns:
         self._made[job.uid] = ahead.uid
         if not self._is_over(ahead):
             return Standing(held)
-        recorded = str((ahead.raw.get("status") or {}).get("profile", ""))
-        why = _unfit(job, recorded) if recorded else _why_nothing(ahead)
+        why = _unfit(job, ahead.profile) if ahead.profile else _why_nothing(ahead)
         if why:
             return Standing(held, end=End(plan.of, f"the pre-run {plan.name} {why}"))
-        return Standing(held, recorded)
+        return Standing(held, ahead.profile)
 
     def _let_go(self, job: Known, ahead: Known | None, end: End | None) -> End | None:
         """The job wants none now; what is left of the end of its last one."""

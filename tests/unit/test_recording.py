@@ -50,9 +50,9 @@ def handed_over(sessions: Sessions, node_rank: int, part: Recorded) -> str:
     """The job's profile after a rank of this node told what it recorded."""
     handover = Handover(wire.Member(JOB, 1, node_rank), part)
     answer = sessions.profiled(handover, f"pod-{node_rank}")
+    assert answer.order is wire.Order.CONTINUE
     view = sessions.attempt(JOB, 1)
     assert view is not None
-    assert (answer.order is wire.Order.GO) is bool(view.profile)
     return view.profile
 
 
@@ -65,6 +65,14 @@ def test_all_parts_are_a_profile_and_fewer_are_none(sessions: Sessions, wakes: l
     for rank in range(4):
         assert handed_over(sessions, rank // 2, part(rank, size=128)) == recorded()
     assert len(wakes) == 1
+
+
+def test_who_told_may_end_once_it_is_kept_for_good(sessions: Sessions) -> None:
+    """Though an operator that has begun since knows nothing of what was told before."""
+    handover = Handover(wire.Member(JOB, 1, 0), part(0))
+    assert sessions.profiled(handover, "pod-0").order is wire.Order.CONTINUE
+    sessions.expect(JOB, 1, nodes=("n0", "n1"), num_processes=2, resume=(), profiled=True)
+    assert sessions.profiled(handover, "pod-0").order is wire.Order.GO
 
 
 def test_parts_that_do_not_go_together_are_no_profile(sessions: Sessions) -> None:

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 class Standing:
     """How this node stands, filled from several threads; ``changed`` asks for a beat at once, and
-    ``recorded`` says that the operator has what all ranks of the job recorded."""
+    ``recorded`` says that the operator keeps what all ranks of the job recorded."""
 
     def __init__(self, member: wire.Member, world: wire.World, *, ranks: range) -> None:
         self.changed = threading.Event()
@@ -150,8 +150,8 @@ class Reporter:
     def _hand_over(self) -> None:
         """Each rank's recording is there once; one that is refused is dropped, and said.
 
-        A pre-run is for nothing else: there it is told until the operator has those of all ranks,
-        as one that restarts meanwhile has forgotten it.
+        A pre-run is for nothing else: there it is told until the operator keeps those of all ranks
+        for good, as one that restarts before has forgotten it.
         """
         for path in sorted(self._folder.glob(profile.FILES)):
             try:

@@ -4,7 +4,7 @@ JSON over HTTP, one POST a message, a bearer token in the header (a projected se
 bound to the pod). Three paths: ``/v1/register`` until the answer says "go", ``/v1/beat`` every
 ``BEAT_INTERVAL_S``, ``/v1/commit`` before a checkpoint's manifest is renamed into place. A fourth,
 ``/v1/profile``, takes what ranks have recorded (``railwright.profile``); the answer is "go" once
-all have told.
+what all have told is kept for good.
 
 Statuses a launcher must know: 200; 400 malformed; 403 the token is not this rank's; 409 the attempt
 was revoked (stop, write nothing more); 413 too large; 425 the operator does not know this attempt

@@ -50,6 +50,7 @@ class _Session:
     granted_step: int = field(default=-1)
     shown: SessionView | None = None
     recording: Recording = field(default_factory=Recording)
+    profiled: bool = False
 
 
 class Sessions:
@@ -75,14 +76,17 @@ class Sessions:
         nodes: tuple[str, ...],
         num_processes: int,
         resume: tuple[wire.Checkpoint, ...],
+        profiled: bool = False,
     ) -> None:
-        """Take messages of this attempt from now on; ``nodes`` by node rank.
+        """Take messages of this attempt from now on; ``nodes`` by node rank. A job is ``profiled``
+        once what ranks recorded is kept with it for good.
 
-        The attempts before it are over. Saying it again changes nothing, nor does it bring a
+        The attempts before it are over. Saying it again changes nothing else, nor does it bring a
         revoked attempt back.
         """
         held = self._sessions.get(job_uid)
         if held is not None and held.attempt >= attempt:
+            held.profiled = profiled
             return
         seats = [_Seat(RankView(rank, node)) for rank, node in enumerate(nodes)]
         self._sessions[job_uid] = _Session(
@@ -181,8 +185,8 @@ class Sessions:
         return wire.BeatAnswer(wire.Order.CONTINUE)
 
     def profiled(self, message: profile.Handover, pod_uid: str) -> wire.BeatAnswer:
-        """Take in what a rank recorded; once all ranks have told, it is the job's profile, and the
-        answer is "go".
+        """Take in what a rank recorded; once all ranks have told, it is the job's profile. The
+        answer is "go" when that is kept for good.
 
         Raises RefusedError.
         """
@@ -197,8 +201,7 @@ class Sessions:
             )
         if session.recording.take(message.part, ranks=len(session.nodes) * session.num_processes):
             self._wake()
-        whole = bool(session.recording.profile)
-        return wire.BeatAnswer(wire.Order.GO if whole else wire.Order.CONTINUE)
+        return wire.BeatAnswer(wire.Order.GO if session.profiled else wire.Order.CONTINUE)
 
     def claim_commit(self, message: wire.Commit, pod_uid: str) -> None:
         """Check that a commit may be asked for now, one at a time; raises RefusedError."""

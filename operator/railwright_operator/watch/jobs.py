@@ -50,6 +50,11 @@ class Known:
     record: JobRecord
 
     @property
+    def profile(self) -> str:
+        """What ranks of its attempts recorded; empty while they have not."""
+        return _profile(self.raw)
+
+    @property
     def ahead_of(self) -> str:
         """UID of the job whose pre-run this is; empty if it is none's."""
         metadata = self.raw["metadata"]
