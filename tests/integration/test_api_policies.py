@@ -74,13 +74,6 @@ def _security(**context: Any) -> Changes:
     return {"securityContext": context}
 
 
-PARALLEL = {
-    "model": {"layers": 2, "hidden": 64, "heads": 4, "feedForward": 256, "vocabulary": 128},
-    "parallelism": {"data": 4},
-    "training": {"sequence": 64, "globalBatch": 16},
-}
-"""Of four replicas, two of which can stand for all."""
-
 SECRETS = "it reads secrets, and you may not get all of them yourself: theirs"
 KEY = {"name": "theirs", "key": "k"}
 MINE = {"name": "mine", "key": "k"}
@@ -254,7 +247,7 @@ def test_a_pre_run_is_made_by_the_operator_alone(
     alice.post(JOBS, manifests.job("plain", spec={"suspend": True}))
     with pytest.raises(ApiError, match=refused):
         alice.patch(f"{JOBS}/plain", {"metadata": {"labels": forged["metadata"]["labels"]}})
-    large = floor.apply("large", nodes=4, preRun=True, workload=PARALLEL)
+    large = floor.apply("large", nodes=4, preRun=True, workload=manifests.PARALLEL)
     large.until_reason("PreRun")
     ahead = f"{floor.path(names.TRAINING_JOBS)}/large-pre-run"
     _until_made(site, floor.name, "large-pre-run")
@@ -271,7 +264,7 @@ def test_a_tenants_job_has_its_pre_run_also_where_it_reads_secrets(
     site: Site, alice: ApiClient
 ) -> None:
     """It is the operator that asks for it, and that may read none."""
-    spec = {"numNodes": 4, "preRun": True, "workload": PARALLEL}
+    spec = {"numNodes": 4, "preRun": True, "workload": manifests.PARALLEL}
     job = manifests.job(
         "secretive", spec=spec, container={"envFrom": [{"secretRef": {"name": "mine"}}]}
     )

@@ -12,17 +12,12 @@ from railwright_api import names
 from railwright_testbed import waiting
 from railwright_testbed.simulated_launchers import Played, SimulatedLaunchers
 
-WORKLOAD: dict[str, Any] = {
-    "model": {"layers": 2, "hidden": 64, "heads": 4, "feedForward": 256, "vocabulary": 128},
-    "parallelism": {"data": 4},
-    "training": {"sequence": 64, "globalBatch": 16},
-}
 PLAYED = Played(steps=1_000_000, checkpoint_interval_steps=100)
 
 
 def applied(floor: Floor, **spec: Any) -> tuple[Job, Job]:
     """A job of all nodes of the floor that wants a pre-run, and that."""
-    job = floor.apply("large", nodes=4, preRun=True, workload=WORKLOAD, **spec)
+    job = floor.apply("large", nodes=4, preRun=True, workload=manifests.PARALLEL, **spec)
     return job, ahead_of(floor)
 
 
@@ -100,7 +95,7 @@ def test_a_pre_run_goes_with_its_job_and_while_that_is_suspended(floor: Floor) -
 
 
 def test_a_job_no_larger_than_its_pre_run_would_be_records_itself(floor: Floor) -> None:
-    workload = WORKLOAD | {"parallelism": {"data": 2}}
+    workload = manifests.PARALLEL | {"parallelism": {"data": 2}}
     job = floor.apply("small", nodes=2, preRun=True, workload=workload)
     job.until_bound()
     (env,) = {

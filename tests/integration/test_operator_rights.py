@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from integration import manifests
 from integration.operator_site import Floor, Site
 from railwright_api import names
 from railwright_testbed import audit, waiting
@@ -17,11 +18,6 @@ ROOT = Path(__file__).resolve().parents[2]
 ANYWHERE = "any namespace"
 DRIVEN_S = 40.0
 CHANGES = 50
-LARGE = {
-    "model": {"layers": 2, "hidden": 64, "heads": 4, "feedForward": 256, "vocabulary": 128},
-    "parallelism": {"data": 4},
-    "training": {"sequence": 64, "globalBatch": 16},
-}
 PLAYED = Played(steps=12, checkpoint_interval_steps=4)
 
 
@@ -37,7 +33,8 @@ def test_every_right_is_used_and_nothing_is_asked_without_one(site: Site, floor:
     _name_taken_by_a_pod(floor)
     _name_taken_by_a_placement(floor)
     floor.apply("restless", suspend=True)
-    floor.apply("large", nodes=4, preRun=True, workload=LARGE).until_reason("PreRun")
+    large = floor.apply("large", nodes=4, preRun=True, workload=manifests.PARALLEL)
+    large.until_reason("PreRun")
     waiting.until(
         lambda: _changed_under_it(floor) and not granted - _used(site, granted),
         "every right used",

@@ -10,6 +10,7 @@ import pytest
 
 from railwright import profile, strides
 from railwright.profile import Calls, Operation, Recorded
+from railwright_api import names
 from railwright_api.training_job import TrainingJob
 from railwright_operator import pre_runs
 from railwright_operator.kube import errors
@@ -359,3 +360,11 @@ async def test_a_job_that_cannot_be_read_any_more_stands_as_before(site: Ahead) 
     assert site.jobs.why_unreadable(LARGE) is not None
     assert await site.turn() == before
     assert site.store.count("delete") == 0
+
+
+def test_pre_runs_of_jobs_with_long_names_have_names_of_their_own() -> None:
+    longest = names.JOB_NAME_LENGTH_MAX
+    assert names.pre_run_name("train") == "train-pre-run"
+    told = [names.pre_run_name("a" * (longest - 1) + end) for end in "abc"]
+    assert len({*told}) == 3
+    assert {len(name) for name in told} == {longest}
