@@ -99,7 +99,7 @@ def test_false_labels_are_conflicts_and_no_other_is_told(nodes: int, seed: int, 
     for node in random.sample(sorted(racks), wrong):
         said[node] = random.choice(sorted({*racks.values()} - {racks[node]}))
     told = labels.accounts({node: {labels.OWN_LEVELS[-1]: rack} for node, rack in said.items()})
-    account = probes.parse(probes.written(findings.of(survey(network, seed=seed))))
+    account = probes.parse(probes.written(findings.of(survey(network, seed=seed)), {}))
     found = fabric.of(network.paths, [account, *told]).agreement
     (level,) = (tier for tier in found.tiers if tier.name == labels.OWN_LEVELS[-1])
     assert {each.node for each in found.conflicts if each.level == level.name} == {

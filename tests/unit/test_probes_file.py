@@ -41,7 +41,7 @@ def test_what_a_survey_found_is_read_again_as_it_was() -> None:
     network = planted(48, (2, 3), seed=3)
     network.dead = frozenset({"node-5"})
     found = findings.of(survey(network))
-    text = probes.written(found)
+    text = probes.written(found, {})
     (account,) = formats.read(File("", "probes.json", text))
     assert isinstance(account, Account)
     assert account.basis == Basis.MEASURED
@@ -52,6 +52,18 @@ def test_what_a_survey_found_is_read_again_as_it_was() -> None:
     told = json.loads(text)
     assert told["pairs"] == found.pairs
     assert [tier["pairs"] for tier in told["tiers"]] == [each.pairs for each in found.figures]
+
+
+def test_when_each_node_was_measured_is_read_again() -> None:
+    network = planted(12, (2,), seed=3)
+    found = findings.of(survey(network))
+    times = {"node-1": 1_800_000_000, "node-2": 1_800_000_060, "node-3": 1_800_000_000}
+    text = probes.written(found, times)
+    assert json.loads(text)["measured"] == {
+        "2027-01-15T08:00:00Z": ["node-1", "node-3"],
+        "2027-01-15T08:01:00Z": ["node-2"],
+    }
+    assert probes.parse(text).times == times
 
 
 def test_what_was_measured_of_uplinks_is_read_again_and_counts_where_no_cables_are_known() -> None:
@@ -67,14 +79,14 @@ def test_what_was_measured_of_uplinks_is_read_again_and_counts_where_no_cables_a
 def test_a_survey_that_found_nothing_tells_nothing() -> None:
     network = planted(4, (), seed=0)
     network.dead = frozenset(network.paths)
-    account = probes.parse(probes.written(findings.of(survey(network))))
+    account = probes.parse(probes.written(findings.of(survey(network)), {}))
     assert account.nodes == frozenset()
     assert len(account.strange) == 4
 
 
 def test_where_nobody_says_anything_tiers_are_those_of_the_probes() -> None:
     network = planted(48, (2, 3), seed=3)
-    account = probes.parse(probes.written(findings.of(survey(network))))
+    account = probes.parse(probes.written(findings.of(survey(network)), {}))
     found = fabric.of(network.paths, [account])
     assert found.levels == ("probes tier 3", "probes tier 2", "probes tier 1")
     for level, truth in enumerate(reversed(truths(network))):
@@ -115,6 +127,8 @@ def test_a_node_that_was_not_placed_is_unknown() -> None:
     ("text", "rule"),
     [
         ("[]", "a mapping of a survey stands here"),
+        (written(measured={"2026-1-1": []}), "'2026-1-1' is no time such as 2026-11-22T20:00:00Z"),
+        (written(measured={"2026-01-01T00:00:00Z": "a"}), "a list of nodes stands here"),
         ("{}", "a survey has version, tiers; version is not there"),
         (json.dumps({"version": 2, "tiers": []}), "this is read: version 1"),
         (written(RACKS, figures=1), "'figures' is no field of a survey"),

@@ -130,7 +130,9 @@ def _surveyed(token: bytes, arguments: argparse.Namespace) -> str:
             return found
         return await surveyor.uplinks(agents, found, say=_say)
 
-    return probes.written(asyncio.run(survey()))
+    found = asyncio.run(survey())
+    placed = {node for tier in found.tiers for node in tier}
+    return probes.written(found, dict.fromkeys(placed, int(time.time())))
 
 
 def _addresses(path: Path) -> dict[str, str]:

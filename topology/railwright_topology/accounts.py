@@ -41,6 +41,7 @@ class Account:
     empty where the source knows nothing of that.
 
     ``islands`` are domains of device links (NVLink, XGMI, HCCS) that reach beyond one node.
+    ``times`` has when it learned of a node, as seconds since 1970, where it says so.
     ``strange`` are what the source shows and nobody can use, each told as a sentence.
     """
 
@@ -52,6 +53,7 @@ class Account:
     names: tuple[str, ...] = ()
     capacity: int = 0
     leaving: tuple[Mapping[str, float], ...] = ()
+    times: Mapping[str, int] = field(default_factory=dict)
 
     def name(self, tier: int) -> str:
         """What a tier is called."""

@@ -12,6 +12,7 @@ import collections
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from railwright_topology import agreement, aligned, front_end, inside, networks, paces
 from railwright_topology.accounts import ISLAND, Account
@@ -26,6 +27,7 @@ from railwright_topology.paces import Slow
 from railwright_topology.parts import CPU, Look, Looks, Part, Rates, Role
 
 UNKNOWN = ""
+Said = TypeVar("Said")
 
 Told = Account | Network | Looks
 """What a source says: where nodes stand, how they are wired, or what is inside of them."""
@@ -334,13 +336,14 @@ def _of_the_cluster(account: Account, nodes: Collection[str]) -> Account:
         count = f"{len(strangers)} of {len(told)}"
         strange += (f"no node of the cluster: {count}, the first is {strangers[0]}",)
 
-    def renamed(domains: Mapping[str, str]) -> dict[str, str]:
-        return {called[host]: its for host, its in domains.items() if host in called}
+    def renamed(said: Mapping[str, Said]) -> dict[str, Said]:
+        return {called[host]: its for host, its in said.items() if host in called}
 
     return replace(
         account,
         tiers=tuple(map(renamed, account.tiers)),
         islands=renamed(account.islands),
+        times=renamed(account.times),
         strange=strange,
     )
 

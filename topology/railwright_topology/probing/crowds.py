@@ -14,6 +14,9 @@ from railwright_topology.probing.findings import Findings
 
 Pair = tuple[str, str]
 
+CROWD_S = 3.0
+"""Long, as those that begin first have the links to themselves until the others are there."""
+
 SATURATED = 0.8
 """Where only some of a domain's nodes found one outside to send to, and reach more than this part
 of what they could, it is not known what all would."""

@@ -4,11 +4,12 @@
      "tiers": [{"domains": {"near node-1": ["node-1", "node-4"], "near node-2": ["node-2"]},
                 "leaving": {"near node-1": 1.5},
                 "pairs": 31, "latency_s": 6.1e-05, "bytes_per_s": 1.2e+10, "gap": null}, …],
-     "strange": ["node-7: no probe of it reached anybody"]}
+     "strange": ["node-7: no probe of it reached anybody"],
+     "measured": {"2026-11-22T20:00:00Z": ["node-1", "node-4"]}}
 
 Tiers are listed from the nearest outwards. How many pairs were measured, and what at each tier, is
-there for people; read is who stands together, and how many nodes can send out of a domain at once,
-where that was measured. A domain has no name but that of its first node.
+there for people; read is who stands together, how many nodes can send out of a domain at once where
+that was measured, and when each node was. A domain has no name but that of its first node.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 
 from railwright_topology.accounts import Account, Basis
 from railwright_topology.probing.findings import Findings
@@ -26,16 +28,17 @@ from railwright_topology.sources.trees import Switch
 SOURCE = "probes"
 VERSION = "1"
 
+TIME = "%Y-%m-%dT%H:%M:%SZ"
 ROOM_MAX = 1_000_000
 _ROOM = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?")
 
-_FIELDS = ("version", "pairs", "tiers", "strange")
+_FIELDS = ("version", "pairs", "tiers", "strange", "measured")
 _REQUIRED = ("version", "tiers")
 _TIER_FIELDS = ("domains", "leaving", "pairs", "latency_s", "bytes_per_s", "gap")
 
 
-def written(found: Findings) -> str:
-    """As it is read again."""
+def written(found: Findings, times: Mapping[str, int]) -> str:
+    """As it is read again, with when each node was measured, in seconds since 1970."""
     rooms = found.leaving or ({},) * len(found.tiers)
     tiers = [
         {
@@ -49,7 +52,11 @@ def written(found: Findings) -> str:
         for domains, figures, leaving in zip(found.tiers, found.figures, rooms, strict=True)
     ]
     survey = {"version": int(VERSION), "pairs": found.pairs, "tiers": tiers}
-    return json.dumps({**survey, "strange": found.strange}, indent=1)
+    measured: dict[str, list[str]] = {}
+    for node, at_s in sorted(times.items()):
+        said = datetime.fromtimestamp(at_s, UTC).strftime(TIME)
+        measured.setdefault(said, []).append(node)
+    return json.dumps({**survey, "strange": found.strange, "measured": measured}, indent=1)
 
 
 def parse(text: str) -> Account:
@@ -74,6 +81,7 @@ def parse(text: str) -> Account:
         tuple(tiers),
         strange=tuple(each.text("a sentence") for each in strange),
         leaving=tuple(map(_leaving, said, tiers)),
+        times=dict(_times(fields["measured"])) if "measured" in fields else {},
     )
 
 
@@ -104,6 +112,16 @@ def _leaving(value: Value, domains: Mapping[str, str]) -> dict[str, float]:
             )
         found[name] = float(text)
     return found
+
+
+def _times(value: Value) -> Iterator[tuple[str, int]]:
+    for said, nodes in value.entries("times and the nodes that were measured then").items():
+        try:
+            at_s = int(datetime.strptime(said, TIME).replace(tzinfo=UTC).timestamp())
+        except ValueError:
+            rule = f"{said[:80]!r} is no time such as 2026-11-22T20:00:00Z"
+            raise nodes.error(rule) from None
+        yield from ((node.text("a node"), at_s) for node in nodes.each("nodes"))
 
 
 def _domains(value: Value) -> Iterator[Switch]:
