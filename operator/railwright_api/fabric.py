@@ -18,6 +18,7 @@ from railwright_api.schema import (
     Resource,
     Rule,
     Sentence,
+    Time,
     rules,
 )
 
@@ -165,8 +166,20 @@ class SourceFound(Part):
     """Number of the cluster's nodes that it knows of."""
     tiers: Annotated[tuple[Level, ...], Field(max_length=LEVELS_MAX)] = ()
     """What it calls its tiers, from the nodes outwards."""
+    time: Time | None = None
+    """When its file was written last, or for probes when the node that waits longest was measured;
+    not there where nobody knows."""
     remarks: Annotated[tuple[Sentence, ...], Field(max_length=FAULTS_MAX)] = ()
     """What it shows that nobody can use."""
+
+
+class AgentsHeard(Part):
+    """How many agents told of their nodes since this operator leads."""
+
+    nodes: Count
+    """Number of nodes whose agent was heard."""
+    silent: Count = 0
+    """Number of those of which nothing was heard for fifteen minutes."""
 
 
 class InsideFound(Part):
@@ -232,6 +245,8 @@ class FabricStatus(Part):
     """Whose rails lead where they should; none where no rails are known."""
     sources: Annotated[tuple[SourceFound, ...], Field(max_length=SOURCES_MAX)] = ()
     """Who tells what, the most trusted first."""
+    agents: AgentsHeard | None = None
+    """Who tells what is inside of nodes."""
     insides: Annotated[tuple[InsideFound, ...], Field(max_length=INSIDES_MAX)] = ()
     """What nodes are inside, where somebody has looked: the most frequent kinds, if there are
     more."""

@@ -38,19 +38,8 @@ class Cluster:
         nodes = _all(self._core.list_node)
         return {node.metadata.name: node.metadata.labels or {} for node in nodes}
 
-    def levels(self) -> tuple[str, ...]:
-        """The labels that the site chose itself; none if there is no Fabric."""
-        return tuple((self._fabric().get("spec") or {}).get("levels") or ())
-
-    def slow(self) -> list[str]:
-        """What the operator says of devices that are slow: agents tell it what they measure."""
-        status = self._fabric().get("status") or {}
-        told = [f"{each['node']}: {each['message']}" for each in status.get("slow") or ()]
-        if told and len(told) < (count := status.get("slowCount") or 0):
-            told.append(f"{count} devices are slow: these are the slowest")
-        return told
-
-    def _fabric(self) -> Any:
+    def fabric(self) -> Any:
+        """The Fabric as the operator tells of it; empty if there is none."""
         try:
             return self._kinds.get_cluster_custom_object(
                 names.GROUP,

@@ -10,7 +10,7 @@ import argparse
 import dataclasses
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,12 +33,14 @@ REFUSED = (UsageError, WiringError, OSError, UnicodeDecodeError, *cluster.FAILED
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What is shown: the fabric, what could not be read of it, slow devices, and a job."""
+    """What is shown: the fabric, what could not be read of it, slow devices, a job, and how fresh
+    the operator says that its sources are."""
 
     fabric: Fabric
     problems: tuple[str, ...] = ()
     slow: tuple[str, ...] = ()
     gang: Gang = NOBODY
+    sources: tuple[str, ...] = ()
 
 
 def add(commands: Any) -> None:
@@ -91,7 +93,9 @@ def _file(given: str) -> File:
 def _of_the_cluster(job: str) -> View:
     found = Cluster()
     nodes = found.labels()
-    told: list[Told] = list(labels.accounts(nodes, found.levels()))
+    said = found.fabric()
+    levels = tuple((said.get("spec") or {}).get("levels") or ())
+    told: list[Told] = list(labels.accounts(nodes, levels))
     problems = []
     for file in found.files():
         try:
@@ -100,16 +104,35 @@ def _of_the_cluster(job: str) -> View:
             problems.append(str(refused))
     namespace, _, name = job.rpartition("/")
     its = found.gang(namespace or "default", name) if job else NOBODY
-    known = fabric.of(nodes.keys(), told)
+    known, status = fabric.of(nodes.keys(), told), said.get("status") or {}
     # The operator knows the files too, and besides what agents tell.
-    slow = found.slow() or tree.slow(known)
-    return View(known, tuple(problems), tuple(slow), its)
+    slow = _slow(status) or tree.slow(known)
+    return View(known, tuple(problems), tuple(slow), its, tuple(_sources(status)))
+
+
+def _slow(status: Mapping[str, Any]) -> list[str]:
+    """What the operator says of devices that are slow: agents tell it what they measure."""
+    told = [f"{each['node']}: {each['message']}" for each in status.get("slow") or ()]
+    if told and len(told) < (count := status.get("slowCount") or 0):
+        told.append(f"{count} devices are slow: these are the slowest")
+    return told
+
+
+def _sources(status: Mapping[str, Any]) -> Iterator[str]:
+    for each in status.get("sources") or ():
+        since = f" {each['time']}" if each.get("time") else ""
+        nodes = tree.count(each["nodes"], "node")
+        yield f"{each['source']}: {nodes}, {each['basis'].lower()}{since}"
+    if agents := status.get("agents"):
+        silent = f", {agents['silent']:,} of them silent" if agents.get("silent") else ""
+        yield f"agents: {tree.count(agents['nodes'], 'node')}{silent}"
 
 
 def _tree(view: View) -> str:
     about = [f"job {view.gang.name}: {said}" for said in view.gang.about()]
     told = tree.lines(view.fabric, view.gang.ranks)
-    return "\n".join([*told, *(["", *about] if about else []), *_amiss(view), ""])
+    sources = ["", "sources", *(f"  {each}" for each in view.sources)] if view.sources else []
+    return "\n".join([*told, *sources, *(["", *about] if about else []), *_amiss(view), ""])
 
 
 def _amiss(view: View) -> list[str]:

@@ -36,6 +36,9 @@ AGAIN_S = 60.0
 GATHERED_S = 3.0
 """What agents tell counts so much later: those of a whole site come one after the other."""
 
+SILENT_S = 900.0
+"""An agent that has not told for so long is silent: it tells every three minutes or so."""
+
 AGENTS = "agents"
 """What the source is called that they are together."""
 
@@ -44,12 +47,14 @@ Labels = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class FileRead:
-    """A file as it is now. ``told`` is what its newest content that could be read says, and
-    ``problem`` why the content that it has cannot; empty if it can."""
+    """A file as it is now. ``told`` is what its newest content that could be read says, ``time``
+    when that was written, and ``problem`` why the content that it has cannot be read; each is empty
+    where there is none."""
 
     file: File
     told: tuple[Told, ...] = ()
     problem: str = ""
+    time: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,14 @@ class Found:
     fabric: Fabric
     files: tuple[FileRead, ...] = ()
     problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Agents:
+    """How many were heard since this process leads, and the nodes of those that fell silent."""
+
+    heard: int
+    silent: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +88,11 @@ class _Inside:
 class Discovery:
     """The fabric as of the last time that it was asked for anew."""
 
-    def __init__(self, site: Site, wake: Callable[[], None]) -> None:
+    def __init__(self, site: Site, wake: Callable[[], None], *, clock: Callable[[], float]) -> None:
         self._site = site
         self._wake = wake
+        self._clock = clock
+        self._heard: dict[str, float] = {}
         self._nodes: dict[str, NodeRecord] = {}
         self._given: dict[str, FilesRecord] = {}
         self._news = asyncio.Event()
@@ -97,6 +112,7 @@ class Discovery:
             self._nodes.pop(old.uid, None)
             if new is None:
                 self._insides.pop(old.name, None)
+                self._heard.pop(old.name, None)
         if new is not None:
             self._nodes[new.uid] = new
         self._stale |= self._said(old) != self._said(new)
@@ -117,6 +133,7 @@ class Discovery:
         document breaks a rule: then what it said before stays."""
         digest = _digest(document)
         if (held := self._insides.get(node)) is not None and held.digest == digest:
+            self._heard[node] = self._clock()
             return True
         read = next((each for each in self._insides.values() if each.digest == digest), None)
         if read is None:
@@ -126,10 +143,17 @@ class Discovery:
         # Nodes of one kind are mostly the same inside, and share one value; none is as fast.
         alike = next((each for each in self._insides.values() if each.shared == read.shared), read)
         self._insides[node] = replace(read, looks=alike.looks)
+        self._heard[node] = self._clock()
         if self._gathering is None:
             loop = asyncio.get_running_loop()
             self._gathering = loop.call_later(GATHERED_S, self._gathered)
         return True
+
+    def agents(self) -> Agents:
+        """Who told of the inside of nodes, as of now."""
+        oldest_s = self._clock() - SILENT_S
+        silent = (node for node, heard_s in self._heard.items() if heard_s < oldest_s)
+        return Agents(len(self._heard), tuple(sorted(silent)))
 
     def _gathered(self) -> None:
         self._gathering = None
@@ -145,7 +169,7 @@ class Discovery:
     async def read_files(self) -> None:
         """Read what is new of files."""
         self._news.clear()
-        files = [file for record in self._given.values() for file in record.files]
+        files = [(file, record.time) for record in self._given.values() for file in record.files]
         read = await asyncio.to_thread(_read_all, files, self._read)
         self._stale |= read != self._read
         self._read = read
@@ -203,20 +227,23 @@ def _digest(document: str) -> bytes:
     return hashlib.sha256(document.encode()).digest()
 
 
-def _read_all(files: Sequence[File], before: Sequence[FileRead]) -> tuple[FileRead, ...]:
+def _read_all(
+    files: Sequence[tuple[File, str]], before: Sequence[FileRead]
+) -> tuple[FileRead, ...]:
     held = {str(read.file): read for read in before}
-    return tuple(_read(file, held.get(str(file))) for file in sorted(files, key=str))
+    ordered = sorted(files, key=lambda each: str(each[0]))
+    return tuple(_read(file, time, held.get(str(file))) for file, time in ordered)
 
 
-def _read(file: File, held: FileRead | None) -> FileRead:
+def _read(file: File, time: str, held: FileRead | None) -> FileRead:
     """Read it if it is news; what it said before stays where it cannot be read."""
     if held is not None and held.file == file:
         return held
-    said = held.told if held is not None else ()
+    kept = held or FileRead(file)
     try:
-        return FileRead(file, formats.read(file))
+        return FileRead(file, formats.read(file), time=time)
     except WiringError as refused:
-        return FileRead(file, said, str(refused))
+        return replace(kept, file=file, problem=str(refused))
     except Exception as error:
         logger.exception("file not read", extra={"file": str(file), "error": str(error)})
-        return FileRead(file, said, f"could not be read: {type(error).__name__}")
+        return replace(kept, file=file, problem=f"could not be read: {type(error).__name__}")

@@ -211,7 +211,7 @@ def _copies(
     jobs, chosen, nodes = Jobs(lambda raw: pods.sample(raw, launcher)), Site(), Nodes()
     pod_index = PodIndex(jobs.namespace_of)
 
-    discovery = Discovery(chosen, wake)
+    discovery = Discovery(chosen, wake, clock=clock)
     return Copies(
         jobs=jobs,
         site=chosen,

@@ -9,6 +9,7 @@ import base64
 import gzip
 import json
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -129,7 +130,10 @@ def test_a_file_says_where_nodes_stand_and_a_new_one_counts_within_seconds(
     halves = [bare.nodes[0::2], bare.nodes[1::2]]
     _give(ground, topology_conf=_conf(*halves))
     status = _until(ground, lambda status: status.get("summary") == "2", "two leaves")
-    assert status["sources"] == [
+    (source,) = status["sources"]
+    written = datetime.fromisoformat(source.pop("time"))
+    assert abs(datetime.now(UTC) - written) < timedelta(minutes=5)
+    assert [source] == [
         {
             "source": "site/topology.conf",
             "basis": "Told",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railwright_api.fabric import FabricStatus
-from railwright_operator.discovery import FileRead, Found
+from railwright_operator.discovery import Agents, FileRead, Found
 from railwright_operator.report import fabric as report
 from railwright_topology import fabric, networks
 from railwright_topology.accounts import Account, Basis
@@ -17,6 +18,7 @@ from railwright_topology.parts import CPU, Kind, Look, Looks, Part, Rates, Role
 from railwright_topology.sources.formats import File
 from worlds.clos import wiring
 
+HEARD_NONE = Agents(0, ())
 NODES = [f"n{number}" for number in range(12)]
 WORDS = st.one_of(st.text(max_size=12), st.integers(1, 3).map(lambda many: "x" * 1100 * many))
 TIERS = st.lists(st.dictionaries(st.sampled_from(NODES), st.sampled_from("abcd")), max_size=10)
@@ -88,7 +90,12 @@ async def test_any_insides_of_nodes_give_a_status_that_is_taken(
 ) -> None:
     found = fabric.of(NODES, [Looks(source, by_host)])
     accepted(found)
-    FabricStatus.model_validate(await report.problems(Found(found), {}, lambda: 0.0))
+    FabricStatus.model_validate(await problems(Found(found)))
+
+
+async def problems(found: Found, agents: Agents = HEARD_NONE) -> Any:
+    """What is told of it, of no nodes."""
+    return await report.problems(found, {}, lambda: 0.0, agents=agents)
 
 
 RATE = st.sampled_from([0, 1, 10**9, 2 * 10**15, 10**18 - 1])
@@ -112,5 +119,5 @@ def test_any_way_of_switches_gives_a_status_that_is_taken(length: int) -> None:
 @given(WORDS, WORDS)
 async def test_any_problem_of_a_file_is_taken(name: str, problem: str) -> None:
     read = FileRead(File("site", name, ""), problem=problem)
-    told = await report.problems(Found(Fabric(), (read,), problem), {}, lambda: 0.0)
+    told = await problems(Found(Fabric(), (read,), problem), Agents(9, (name,) * 5))
     FabricStatus.model_validate(told)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import time
 from dataclasses import replace
 
 import pytest
 
 from railwright_operator import discovery
-from railwright_operator.discovery import Discovery
+from railwright_operator.discovery import Agents, Discovery
 from railwright_operator.watch.files import FilesRecord
 from railwright_operator.watch.site import Site
 from railwright_topology.accounts import Basis
@@ -32,7 +33,8 @@ class Site4:
 
     def __init__(self, **labelled: str) -> None:
         self.awake = asyncio.Event()
-        self.discovery = Discovery(Site(), wake=self.awake.set)
+        self.now_s = 0.0
+        self.discovery = Discovery(Site(), wake=self.awake.set, clock=lambda: self.now_s)
         self.given: FilesRecord | None = None
         self.nodes = {name: observing.node_record(name) for name in ("n0", "n1", "n2", "n3")}
         for name in self.nodes:
@@ -259,7 +261,7 @@ async def test_a_document_that_breaks_a_rule_leaves_what_was_said_before(
 
 async def test_documents_that_come_one_after_the_other_count_together() -> None:
     wakes: list[bool] = []
-    discovered = Discovery(Site(), wake=lambda: wakes.append(True))
+    discovered = Discovery(Site(), wake=lambda: wakes.append(True), clock=time.monotonic)
     for name in ("n0", "n1"):
         discovered.node_changed(None, observing.node_record(name))
     await discovered.refresh()
@@ -269,3 +271,26 @@ async def test_documents_that_come_one_after_the_other_count_together() -> None:
     await discovered.refresh()
     assert discovered.found is before
     assert not wakes
+
+
+async def test_agents_are_heard_and_those_that_fell_silent_are_named() -> None:
+    site = Site4()
+    for node in ("n0", "n1", "n2"):
+        await site.discovery.inside_told(node, document(LOOK))
+    site.now_s = discovery.SILENT_S + 1
+    await site.discovery.inside_told("n1", document(LOOK))
+    await site.discovery.inside_told("n2", document(OTHER))
+    assert site.discovery.agents() == Agents(3, ("n0",))
+    site.discovery.node_changed(site.nodes["n0"], None)
+    assert site.discovery.agents() == Agents(2, ())
+
+
+async def test_a_file_is_of_the_time_at_which_what_counts_of_it_was_written() -> None:
+    site = Site4()
+    for content, written in ((CONF, "first"), (BROKEN, "second"), (SWAPPED, "third")):
+        record = FilesRecord("uid", "site", (File("site", "topology.conf", content),), 1, written)
+        site.discovery.files_changed(site.given, record)
+        site.given = record
+        await site.places()
+        (read,) = site.discovery.found.files
+        assert read.time == ("first" if content == BROKEN else written)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,15 +11,21 @@ from typing import Any, cast
 import pytest
 
 from railwright_api import names
-from railwright_operator.discovery import Discovery
+from railwright_operator.discovery import SILENT_S, Discovery
 from railwright_operator.kube import errors, paths
 from railwright_operator.kube.client import Api
 from railwright_operator.kube.errors import RequestFailed
 from railwright_operator.report.site import SiteReporter
+from railwright_operator.watch.files import FilesRecord
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.kinds import Kinds
 from railwright_operator.watch.records import NodeRecord
 from railwright_operator.watch.site import Site
+from railwright_topology.accounts import Basis
+from railwright_topology.parts import Kind, Look, Part
+from railwright_topology.sources import insides
+from railwright_topology.sources.formats import File
+from railwright_topology.sources.insides import Document
 from worlds import observing, reporting
 from worlds.reporting import Raw, Store
 
@@ -36,7 +43,8 @@ class Office:
         self.store, self.site = Store(), Site()
         self.jobs = Jobs(lambda raw: raw)
         self.nodes: dict[str, NodeRecord] = {}
-        self.discovery = Discovery(self.site, wake=lambda: None)
+        self.now_s = 0.0
+        self.discovery = Discovery(self.site, wake=lambda: None, clock=lambda: self.now_s)
         self.reporter = SiteReporter(
             cast("Api", self.store),
             site=self.site,
@@ -197,3 +205,52 @@ async def test_a_whole_list_drops_queues_and_fabrics_that_are_gone() -> None:
     await Kinds(lists, jobs=jobs, site=site, wake=lambda: None, clock=time.monotonic).sync()
     assert site.queues == ("kept", "younger")
     assert site.fabric is None
+
+
+async def test_silent_agents_are_told_once_and_written_once() -> None:
+    office = Office()
+    look = Look("sysfs", Basis.SEEN, (Part("gpu", Kind.ACCELERATOR),))
+    for name in ("n1", "n2", "n3", "n4", "n5"):
+        office.node(name)
+        await office.discovery.inside_told(name, insides.written(Document((look,))))
+    status = await office.report()
+    assert status["agents"] == {"nodes": 5, "silent": 0}
+    office.now_s = SILENT_S + 1
+    await office.discovery.inside_told("n1", insides.written(Document((look,))))
+    status = await office.report()
+    assert status["agents"] == {"nodes": 5, "silent": 4}
+    assert status["problems"] == [
+        {
+            "key": "agents",
+            "message": "4 of 5 agents told nothing for 15 minutes, what they said before stays: "
+            "n2, n3, n4 and 1 more",
+        }
+    ]
+    before = office.store.count("patch")
+    office.now_s += 60
+    await office.discovery.inside_told("n1", insides.written(Document((look,))))
+    await office.report()
+    assert office.store.count("patch") == before
+
+
+async def test_each_source_is_told_with_its_time() -> None:
+    office = Office()
+    for name in ("a", "b", "c"):
+        office.node(name, old="r")
+    tiers = [{"domains": {"near a": ["a", "b"], "near c": ["c"]}}]
+    measured = {"2026-01-02T03:04:05Z": ["a"], "2026-01-01T00:00:00Z": ["b", "c"]}
+    survey = json.dumps({"version": 1, "tiers": tiers, "measured": measured})
+    files = (
+        File("site", "probes.json", survey),
+        File("site", "topology.conf", "SwitchName=s Nodes=a,b,c"),
+    )
+    time = "2026-03-03T03:03:03Z"
+    office.discovery.files_changed(None, FilesRecord("uid", "site", files, 1, time))
+    await office.discovery.read_files()
+    status = await office.report()
+    assert {each["source"]: each.get("time") for each in status["sources"]} == {
+        "configured labels": None,
+        "site/topology.conf": time,
+        "site/probes": "2026-01-01T00:00:00Z",
+    }
+    assert None not in [value for each in status["sources"] for value in each.values()]

@@ -79,7 +79,7 @@ class Watched:
             nothing, jobs=self.jobs, wake=lambda: None, clock=self.clock, rng=Random(0)
         )
         site = Site()
-        self.discovery = Discovery(site, wake=lambda: None)
+        self.discovery = Discovery(site, wake=lambda: None, clock=self.clock)
         self.observer = Observer(
             jobs=self.jobs,
             site=site,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from railwright_api.fabric import (
@@ -16,7 +17,7 @@ from railwright_api.fabric import (
     SLOW_MAX,
     SOURCES_MAX,
 )
-from railwright_operator.discovery import FileRead, Found
+from railwright_operator.discovery import SILENT_S, Agents, FileRead, Found
 from railwright_operator.report import bounds
 from railwright_operator.slices import Slice
 from railwright_operator.watch.records import NodeRecord
@@ -25,8 +26,12 @@ from railwright_topology.accounts import ISLAND, Account
 from railwright_topology.agreement import Conflict
 from railwright_topology.fabric import UNKNOWN, Fabric
 from railwright_topology.networks import Network
+from railwright_topology.sources import probes
 
 Status = dict[str, Any]
+
+NAMED = 3
+"""Of many nodes so many are named."""
 
 
 def standing(found: Found) -> Status:
@@ -40,7 +45,7 @@ def standing(found: Found) -> Status:
         "summary": _summary(fabric),
         "networks": [_network(network) for network in fabric.networks[:NETWORKS_MAX]],
         "rails": _rails(fabric),
-        "sources": [_source(fabric, each) for each in fabric.accounts[:SOURCES_MAX]],
+        "sources": [_source(found, each) for each in fabric.accounts[:SOURCES_MAX]],
         "insides": _insides(fabric)[:INSIDES_MAX],
         "measuredNodes": len(fabric.rates),
         "slow": [
@@ -56,11 +61,29 @@ def standing(found: Found) -> Status:
     }
 
 
+def heard(agents: Agents) -> Status:
+    """Who tells of the inside of nodes."""
+    counts = {"nodes": agents.heard, "silent": len(agents.silent)}
+    return {"agents": counts if agents.heard else None}
+
+
 async def problems(
-    found: Found, nodes: Mapping[str, NodeRecord], clock: Callable[[], float]
+    found: Found,
+    nodes: Mapping[str, NodeRecord],
+    clock: Callable[[], float],
+    *,
+    agents: Agents,
 ) -> Status:
-    """What could not be made out of files and nodes."""
+    """What could not be made out of files and nodes, and who fell silent."""
     told: list[Status] = []
+    if agents.silent:
+        first, more = agents.silent[:NAMED], len(agents.silent) - NAMED
+        named = ", ".join(first) + (f" and {more} more" if more > 0 else "")
+        message = (
+            f"{len(agents.silent)} of {agents.heard} agents told nothing for "
+            f"{SILENT_S / 60:.0f} minutes, what they said before stays: {named}"
+        )
+        told.append({"key": "agents", "message": bounds.sentence(message)})
     if found.problem:
         told.append({"key": "fabric", "message": bounds.sentence(found.problem)})
     told.extend(problem for read in found.files for problem in _of_file(read))
@@ -144,7 +167,8 @@ def _rails(fabric: Fabric) -> Status | None:
     }
 
 
-def _source(fabric: Fabric, account: Account) -> Status:
+def _source(found: Found, account: Account) -> Status:
+    fabric = found.fabric
     unused = [
         f"{tier} is not used: it fits between none of the tiers of more trusted sources"
         if tier != ISLAND
@@ -159,7 +183,22 @@ def _source(fabric: Fabric, account: Account) -> Status:
         "nodes": len(account.nodes),
         "tiers": [bounds.name(tier) for tier in tiers][:LEVELS_MAX],
         "remarks": [bounds.sentence(said) for said in (*unused, *account.strange)][:FAULTS_MAX],
+        # The API server keeps no null within a list: it would be written again and again.
+        **({"time": time} if (time := _time(found, account)) else {}),
     }
+
+
+def _time(found: Found, account: Account) -> str:
+    """Of what says when it learned of nodes, when that was of the first of them; empty where nobody
+    knows."""
+    if account.times:
+        return datetime.fromtimestamp(min(account.times.values()), UTC).strftime(probes.TIME)
+    for read in found.files:
+        for each in read.told:
+            its = each.account if isinstance(each, Network) else each
+            if its.source == account.source:
+                return read.time
+    return ""
 
 
 def _insides(fabric: Fabric) -> list[Status]:

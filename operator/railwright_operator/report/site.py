@@ -83,7 +83,9 @@ class SiteReporter:
         if found is not self._told_of:
             self._standing = await asyncio.to_thread(fabric.standing, found)
             self._told_of = found
-        return self._standing | await fabric.problems(found, self._nodes, self._clock)
+        agents = self._discovery.agents()
+        problems = await fabric.problems(found, self._nodes, self._clock, agents=agents)
+        return self._standing | fabric.heard(agents) | problems
 
     async def _one(self, plural: str, raw: Mapping[str, Any] | None, status: Status) -> None:
         if raw is None:

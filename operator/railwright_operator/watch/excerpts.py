@@ -172,10 +172,22 @@ class PriorityClass(Struct, frozen=True):
     value: int
 
 
+class Write(Struct, frozen=True):
+    """Somebody's last write of an object."""
+
+    time: str = ""
+
+
+class Stamped(Identity, rename="camel", frozen=True):
+    """Which object it is, and when it was written by whom."""
+
+    managed_fields: tuple[Write, ...] = ()
+
+
 class ConfigMap(Struct, rename="camel", frozen=True):
     """A ConfigMap."""
 
-    metadata: Identity
+    metadata: Stamped
     data: dict[str, str] = {}
     binary_data: dict[str, str] = {}
 

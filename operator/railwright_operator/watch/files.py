@@ -20,12 +20,13 @@ SELECTOR = {"labelSelector": f"{names.LABEL_FABRIC}={names.SINGLETON}"}
 
 @dataclass(frozen=True, slots=True)
 class FilesRecord:
-    """A ConfigMap's files, in the order of their names."""
+    """A ConfigMap's files, in the order of their names. ``time`` is when it was written last."""
 
     uid: str
     name: str
     files: tuple[File, ...]
     rv: int = field(compare=False)
+    time: str = field(default="", compare=False)
 
 
 def record(found: ConfigMap) -> FilesRecord:
@@ -36,4 +37,10 @@ def record(found: ConfigMap) -> FilesRecord:
     }
     contents |= found.data
     files = (File(metadata.name, name, content) for name, content in sorted(contents.items()))
-    return FilesRecord(metadata.uid, metadata.name, tuple(files), rv=int(metadata.resource_version))
+    return FilesRecord(
+        metadata.uid,
+        metadata.name,
+        tuple(files),
+        rv=int(metadata.resource_version),
+        time=max((write.time for write in metadata.managed_fields), default=""),
+    )
