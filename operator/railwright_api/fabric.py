@@ -30,6 +30,7 @@ NETWORKS_MAX = 8
 SOURCES_MAX = 32
 INSIDES_MAX = 16
 SLOW_MAX = 16
+AGE_HOURS_MAX = 8760
 
 LEVEL_LENGTH_MAX = 1024
 
@@ -45,6 +46,19 @@ Level = Annotated[str, Field(min_length=1, max_length=LEVEL_LENGTH_MAX)]
 """What a level of the fabric is called: the node label that tells of it, or the source's name."""
 
 
+class Probing(Part):
+    """Whether agents on the nodes measure how well these reach each other."""
+
+    mode: Literal["Never", "WhenUntold", "Always"] = "WhenUntold"
+    """Never; only where no other source says where a node stands; or of every node, to hold what is
+    told against it. Nodes that jobs run on are not measured."""
+    max_age_hours: Annotated[int, Field(ge=1, le=AGE_HOURS_MAX)] = 168
+    """How old what was measured of a node may become before it is measured again, in hours."""
+    uplinks: bool = False
+    """Whether the links that lead out of each domain are filled too, for a few seconds, to see how
+    many nodes can send out of it at once; only while no job runs."""
+
+
 class FabricSpec(Part):
     """What the site says of its network; more of it in files (ConfigMaps)."""
 
@@ -57,6 +71,8 @@ class FabricSpec(Part):
     ] = ()
     """Node labels of the site's own choice whose values name the domains that a node stands in, the
     coarsest first. Labels that clusters commonly carry are found without being named here."""
+    probing: Probing = Probing()
+    """Whether agents on the nodes measure how well these reach each other."""
 
 
 class Span(Part):

@@ -39,6 +39,9 @@ LABEL_PRE_RUN_OF = f"{GROUP}/pre-run-of"
 ANNOTATION_PRE_RUN = f"{GROUP}/pre-run"
 """On it, too: the digest of what it was made from."""
 
+PROBES = "railwright-probes"
+"""The ConfigMap beside the operator in which it keeps what surveys by probes found."""
+
 JOB_NAME_LENGTH_MAX = 52
 POD_NAME_LENGTH_MAX = 63
 

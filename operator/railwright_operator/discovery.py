@@ -128,6 +128,10 @@ class Discovery:
             self._given[new.uid] = new
         self._news.set()
 
+    def is_given(self, name: str) -> bool:
+        """Whether there is a ConfigMap of this name for files."""
+        return any(record.name == name for record in self._given.values())
+
     async def inside_told(self, node: str, document: str) -> bool:
         """An agent told of its node; whether that node is known. Raises WiringError where the
         document breaks a rule: then what it said before stays."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 SECONDS_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+SURVEY_BUCKETS = (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +43,24 @@ class HeartbeatMetrics:
 
 
 @dataclass(frozen=True, slots=True)
+class SurveyMetrics:
+    """Series of what is measured of the network."""
+
+    due: Gauge
+    surveys: Counter
+    seconds: Histogram
+    pairs: Counter
+    probes: Counter
+
+
+@dataclass(frozen=True, slots=True)
 class Metrics:
     """All series of these parts, one set a registry."""
 
     api: ApiMetrics
     watch: WatchMetrics
     heartbeats: HeartbeatMetrics
+    surveys: SurveyMetrics
     loop_lag_s: Histogram
 
 
@@ -57,6 +70,7 @@ def build(registry: CollectorRegistry) -> Metrics:
         api=_api(registry),
         watch=_watch(registry),
         heartbeats=_heartbeats(registry),
+        surveys=_surveys(registry),
         loop_lag_s=Histogram(
             "railwright_loop_lag_seconds",
             "How late the event loop woke a sleeper: everything waits this long.",
@@ -136,6 +150,39 @@ def _heartbeats(registry: CollectorRegistry) -> HeartbeatMetrics:
         token_reviews=Counter(
             "railwright_token_reviews_total",
             "TokenReviews asked of the API server, by outcome; cached answers are not counted.",
+            ("outcome",),
+            registry=registry,
+        ),
+    )
+
+
+def _surveys(registry: CollectorRegistry) -> SurveyMetrics:
+    return SurveyMetrics(
+        due=Gauge(
+            "railwright_survey_due_nodes",
+            "Nodes that are to be measured and that no survey has.",
+            registry=registry,
+        ),
+        surveys=Counter(
+            "railwright_surveys_total",
+            "Surveys of the network by probes; those that placed no node failed.",
+            ("outcome",),
+            registry=registry,
+        ),
+        seconds=Histogram(
+            "railwright_survey_seconds",
+            "Time that a survey took.",
+            buckets=SURVEY_BUCKETS,
+            registry=registry,
+        ),
+        pairs=Counter(
+            "railwright_survey_pairs_total",
+            "Different pairs of nodes that surveys measured.",
+            registry=registry,
+        ),
+        probes=Counter(
+            "railwright_probes_total",
+            "Errands that agents were sent on, by outcome.",
             ("outcome",),
             registry=registry,
         ),

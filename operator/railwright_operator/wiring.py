@@ -8,6 +8,7 @@
     Kubelets     the Leases of suspected nodes
     PreRuns      the small gangs ahead of large jobs
     heartbeats   the server that launchers and agents speak to
+    Surveyor     sends agents to each other where nobody says how nodes stand
     Cycle        observe, plan, ledger, act, tell
     reporters    statuses and events
     Endpoints    probes and metrics
@@ -31,6 +32,7 @@ from railwright_operator import metrics
 from railwright_operator.cycle import Cycle
 from railwright_operator.discovery import Discovery
 from railwright_operator.heartbeats.agents import Agents
+from railwright_operator.heartbeats.errands import Errands
 from railwright_operator.heartbeats.server import HeartbeatServer
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.tokens import Tokens
@@ -46,6 +48,8 @@ from railwright_operator.report.events import Events
 from railwright_operator.report.reporter import Reporter
 from railwright_operator.report.site import SiteReporter
 from railwright_operator.settings import Settings
+from railwright_operator.surveys import busy
+from railwright_operator.surveys.surveyor import Clocks, Surveyor
 from railwright_operator.watch import files, protobuf, records, site
 from railwright_operator.watch.excerpts import Excerpt, F
 from railwright_operator.watch.files import FilesRecord
@@ -57,7 +61,7 @@ from railwright_operator.watch.pod_index import PodIndex
 from railwright_operator.watch.records import NodeRecord, PodRecord
 from railwright_operator.watch.reflector import Record, Reflector
 from railwright_operator.watch.site import PriorityClassRecord, Site
-from railwright_operator.write import pods
+from railwright_operator.write import pods, probes
 from railwright_operator.write.actuate import Actuator
 from railwright_operator.write.ledger import LedgerStore
 from railwright_operator.write.rendering import Rendering
@@ -120,7 +124,8 @@ def assemble(
     launcher = pods.Launcher(settings.launcher_image, settings.heartbeat_url)
     copies = _copies(api, settings, launcher=launcher, series=series.watch, wake=awake.set)
     sessions = Sessions(clock=clock, wake=awake.set)
-    commits, sites = Commits(awake.set), _sites(api, copies)
+    commits, errands = Commits(awake.set), Errands(clock)
+    surveyor = _surveyor(api, copies, settings, errands, series.surveys)
     counts = CycleMetrics(registry)
     ledger = LedgerStore(api, holder=settings.identity)
     actuator = _actuator(api, copies, ledger=ledger, launcher=launcher, wake=awake.set)
@@ -153,13 +158,22 @@ def assemble(
         clock=clock,
         rng=rng(),
     )
-    server = _server(api, copies, settings, sessions, commits, series=series, is_leader=is_leader)
+    server = _server(
+        api, copies, settings, sessions, commits, errands, series=series, is_leader=is_leader
+    )
     return Parts(
         cycle=cycle,
         copies=copies,
         server=server,
         tasks=(*(copy.run for copy in copies.warm), lambda: loop_lag.observe(series, clock)),
-        leading=(kubelets.run, events.run, copies.kinds.run, copies.discovery.run, sites.run),
+        leading=(
+            kubelets.run,
+            events.run,
+            copies.kinds.run,
+            copies.discovery.run,
+            _sites(api, copies, surveyor).run,
+            surveyor.run,
+        ),
     )
 
 
@@ -241,12 +255,30 @@ def _copies(
     )
 
 
-def _sites(api: Api, copies: Copies) -> SiteReporter:
+def _surveyor(
+    api: Api, copies: Copies, settings: Settings, errands: Errands, series: metrics.SurveyMetrics
+) -> Surveyor:
+    nodes = copies.nodes.records
+    return Surveyor(
+        errands,
+        site=copies.site,
+        discovery=copies.discovery,
+        nodes=nodes,
+        busy=lambda: busy.of((node.name for node in nodes.values()), copies.jobs, copies.pod_index),
+        keep=lambda text: probes.keep(api, settings.namespace, text),
+        metrics=series,
+        clocks=Clocks(clock, time.time),
+        rng=rng(),
+    )
+
+
+def _sites(api: Api, copies: Copies, surveyor: Surveyor) -> SiteReporter:
     return SiteReporter(
         api,
         site=copies.site,
         jobs=copies.jobs,
         discovery=copies.discovery,
+        unsurveyed=lambda: surveyor.problems,
         nodes=copies.nodes.records,
         clock=clock,
     )
@@ -300,6 +332,7 @@ def _server(
     settings: Settings,
     sessions: Sessions,
     commits: Commits,
+    errands: Errands,
     *,
     series: metrics.Metrics,
     is_leader: Callable[[], bool],
@@ -317,6 +350,7 @@ def _server(
             tokens,
             account=f"system:serviceaccount:{settings.namespace}:{AGENT}",
             on_inside=copies.discovery.inside_told,
+            errands=errands,
             is_leader=is_leader,
             metrics=series.heartbeats,
         ),

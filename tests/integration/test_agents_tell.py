@@ -17,7 +17,7 @@ from railwright_agent import telling
 from railwright_agent.inside import Given
 from railwright_agent.rates import Kept
 from railwright_agent.telling import Teller
-from railwright_operator.heartbeats import agents
+from railwright_operator.heartbeats import agents, errands
 from railwright_testbed import ControlPlane
 from railwright_topology.accounts import Basis
 from railwright_topology.parts import CPU, Kind, Look, Part
@@ -43,7 +43,7 @@ async def world(control_plane: ControlPlane, namespace: str) -> AsyncIterator[He
 async def test_an_agent_tells_of_the_node_that_its_token_names(world: Heartbeats) -> None:
     for node in ("n0", "n1"):
         token = await world.agents_token(node)
-        assert await world.say(agents.PATH, token, TEXT) == (200, {})
+        assert await world.say(agents.PATH, token, TEXT) == (200, {"standBy": False})
     assert world.insides == {"n0": DOCUMENT, "n1": DOCUMENT}
 
 
@@ -76,6 +76,43 @@ async def test_what_is_no_document_is_refused_with_its_rule(world: Heartbeats) -
     large = b" " * (agents.BODY_BYTES_MAX + 1)
     assert (await world.say(agents.PATH, token, large))[0] == 413
     assert not world.insides
+
+
+async def test_an_agent_that_is_wanted_is_called_and_gets_the_key_and_its_errand(
+    world: Heartbeats,
+) -> None:
+    world.errands.wanted = frozenset({"n0", "n1"})
+    tokens = {node: await world.agents_token(node) for node in ("n0", "n1")}
+    assert await world.say(agents.PATH, tokens["n0"], TEXT) == (200, {"standBy": True})
+    asking = {}
+    for at, node in enumerate(tokens):
+        status, known = await world.say(agents.ERRANDS_PATH, tokens[node], b"{}")
+        assert (status, {*known}) == (200, {"key"})
+        place = b'{"host": "10.0.0.%d", "port": 7946}' % at
+        asking[node] = asyncio.create_task(world.say(agents.ERRANDS_PATH, tokens[node], place))
+    await shell.until(lambda: world.errands.there() == {"n0", "n1"}, "two that stand by")
+    sent = asyncio.create_task(world.errands.send(("n0", "n1"), seconds=0.1))
+    status, errand = await asking["n0"]
+    assert (errand["host"], errand["key"]) == ("10.0.0.1", known["key"])
+    sent.cancel()
+    asking["n1"].cancel()
+
+
+async def test_who_is_no_agent_gets_no_key(world: Heartbeats) -> None:
+    world.errands.wanted = frozenset({"n0", ""})
+    for token in (
+        await world.agents_token("n0", account="somebody"),
+        await world.agents_token("n0", audience=heartbeats.audience(JOB)),
+        await world.agents_token(""),
+        await world.token("pod-0", world.pods[0]),
+        "nonsense",
+    ):
+        status, answer = await world.say(agents.ERRANDS_PATH, token, b"{}")
+        assert (status, "key" in answer) == (403, False)
+    token = await world.agents_token("n0")
+    assert (await world.say(agents.ERRANDS_PATH, token, b'{"host": "a", "port": 1}'))[0] == 400
+    large = b" " * (errands.BODY_BYTES_MAX + 1)
+    assert (await world.say(agents.ERRANDS_PATH, token, large))[0] == 413
 
 
 async def test_a_standby_and_one_that_does_not_know_the_node_yet_ask_for_it_later(

@@ -71,6 +71,7 @@ def test_every_kind_is_served_without_complaint(admin: ApiClient, plural: str) -
         ("tj.status.progress.percent", ["such as 42%"]),
         ("queues", ["waits in the queue default"]),
         ("fabrics.spec.levels", ["the coarsest first"]),
+        ("fabrics.spec.probing.mode", ["Never", "Nodes that jobs run on are not measured"]),
     ],
 )
 def test_kubectl_explain_tells_what_a_field_means(
@@ -153,6 +154,7 @@ def test_a_fabric_starts_without_labels_of_the_sites_own_and_there_is_one(admin:
     path = manifests.path(names.FABRICS) + manifests.ASK
     stored = Fabric.model_validate(admin.post(path, fabric))
     assert stored.spec.levels == ()
+    assert stored.spec.probing.mode == "WhenUntold"
     with pytest.raises(ApiError, match=r"other.* is not .*default.*a cluster has one Fabric"):
         admin.post(path, manifests.cluster_object("Fabric", "other"))
     for levels, words in (
@@ -162,6 +164,14 @@ def test_a_fabric_starts_without_labels_of_the_sites_own_and_there_is_one(admin:
     ):
         with pytest.raises(ApiError, match=words):
             admin.post(path, manifests.cluster_object("Fabric", levels=levels))
+    for probing, words in (
+        ({"mode": "Sometimes"}, '"Never", "WhenUntold", "Always"'.replace('"', r'\\"')),
+        ({"maxAgeHours": 0}, "greater than or equal to 1"),
+        ({"maxAgeHours": 8761}, "less than or equal to 8760"),
+        ({"uplinks": "yes"}, "must be of type boolean"),
+    ):
+        with pytest.raises(ApiError, match=words):
+            admin.post(path, manifests.cluster_object("Fabric", probing=probing))
 
 
 def test_a_queue_has_a_name_that_jobs_can_say(admin: ApiClient) -> None:

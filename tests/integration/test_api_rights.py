@@ -76,6 +76,7 @@ def test_the_operator_may_do_its_work(
     [
         ("get list watch create update patch delete", "", "secrets", OWN),
         ("get list create update delete", "", "configmaps", "default"),
+        ("get create update patch delete", "", "configmaps", OWN),
         ("update patch deletecollection", "", "pods", "default"),
         ("create get", "", "pods/exec", "default"),
         ("create", "", "pods/ephemeralcontainers", "default"),

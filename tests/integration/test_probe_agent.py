@@ -44,6 +44,14 @@ async def test_an_agent_measures_another_for_whoever_asks() -> None:
     assert found.bytes_per_s > 1e6
 
 
+async def test_an_agent_that_runs_no_errands_refuses_them_and_is_measured() -> None:
+    server = await Responder(TOKEN, runs_errands=False).start(HOST, 0)
+    async with server, _responding(host=OTHER, port=server.sockets[0].getsockname()[1]) as port:
+        with pytest.raises(ProbeError, match="errands are the operator's to give"):
+            await prober.send(HOST, OTHER, port, TOKEN, seconds=0.1)
+        assert (await prober.measure(HOST, port, TOKEN, seconds=0.1)).latency_s > 0
+
+
 async def test_an_agent_that_cannot_reach_another_says_so() -> None:
     async with _responding() as port:
         with pytest.raises(ProbeError, match=f"{HOST} could not measure {OTHER}: .*cannot be reac"):

@@ -93,9 +93,9 @@ async def test_any_insides_of_nodes_give_a_status_that_is_taken(
     FabricStatus.model_validate(await problems(Found(found)))
 
 
-async def problems(found: Found, agents: Agents = HEARD_NONE) -> Any:
+async def problems(found: Found, agents: Agents = HEARD_NONE, *unsurveyed: str) -> Any:
     """What is told of it, of no nodes."""
-    return await report.problems(found, {}, lambda: 0.0, agents=agents)
+    return await report.problems(found, {}, lambda: 0.0, agents=agents, unsurveyed=unsurveyed)
 
 
 RATE = st.sampled_from([0, 1, 10**9, 2 * 10**15, 10**18 - 1])
@@ -119,5 +119,5 @@ def test_any_way_of_switches_gives_a_status_that_is_taken(length: int) -> None:
 @given(WORDS, WORDS)
 async def test_any_problem_of_a_file_is_taken(name: str, problem: str) -> None:
     read = FileRead(File("site", name, ""), problem=problem)
-    told = await problems(Found(Fabric(), (read,), problem), Agents(9, (name,) * 5))
+    told = await problems(Found(Fabric(), (read,), problem), Agents(9, (name,) * 5), problem)
     FabricStatus.model_validate(told)

@@ -44,12 +44,14 @@ class Office:
         self.jobs = Jobs(lambda raw: raw)
         self.nodes: dict[str, NodeRecord] = {}
         self.now_s = 0.0
+        self.unsurveyed: tuple[str, ...] = ()
         self.discovery = Discovery(self.site, wake=lambda: None, clock=lambda: self.now_s)
         self.reporter = SiteReporter(
             cast("Api", self.store),
             site=self.site,
             jobs=self.jobs,
             discovery=self.discovery,
+            unsurveyed=lambda: self.unsurveyed,
             nodes=self.nodes,
             clock=time.monotonic,
         )
@@ -231,6 +233,13 @@ async def test_silent_agents_are_told_once_and_written_once() -> None:
     await office.discovery.inside_told("n1", insides.written(Document((look,))))
     await office.report()
     assert office.store.count("patch") == before
+
+
+async def test_what_keeps_nodes_from_being_measured_is_told() -> None:
+    office = Office()
+    office.unsurveyed = ("nobody is measured",)
+    status = await office.report()
+    assert status["problems"] == [{"key": "probing", "message": "nobody is measured"}]
 
 
 async def test_each_source_is_told_with_its_time() -> None:

@@ -66,7 +66,14 @@ def run(
             raise EnoughError
 
     with pytest.raises(EnoughError):
-        telling.run(teller, pause=pause, rng=Random(0), say=said.append, rates=measuring)
+        telling.run(
+            teller,
+            on_call=lambda *_: None,
+            pause=pause,
+            rng=Random(0),
+            say=said.append,
+            rates=measuring,
+        )
     return pauses, said
 
 

@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry
 from railwright import wire
 from railwright_operator import metrics
 from railwright_operator.heartbeats.agents import Agents
+from railwright_operator.heartbeats.errands import Errands
 from railwright_operator.heartbeats.server import HeartbeatServer
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.tokens import Tokens
@@ -61,6 +62,7 @@ class Heartbeats:
     revokes_while_committing: bool = False
     leads: bool = True
     nodes: set[str] = field(default_factory=set)
+    errands: Errands = field(default_factory=lambda: Errands(time.monotonic))
     insides: dict[str, Document] = field(default_factory=dict)
     """Of nodes that are known, what their agents said."""
     address: tuple[str, int] = ("", 0)
@@ -176,6 +178,7 @@ async def listening(api: Api, namespace: str) -> AsyncIterator[Heartbeats]:
                 tokens,
                 account=world.account,
                 on_inside=world.on_inside,
+                errands=world.errands,
                 is_leader=lambda: world.leads,
                 metrics=series,
             ),

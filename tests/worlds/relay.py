@@ -1,13 +1,19 @@
-"""A TCP relay that can stand still: what is sent either way waits, and no connection breaks."""
+"""A TCP relay that can stand still: what is sent either way waits, and no connection breaks.
+
+As a program it listens in whatever network namespace it is started in, and leads to a socket of the
+file system, which all namespaces see: ``python -m worlds.relay ADDRESS PORT SOCKET``.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from pathlib import Path
 
 DEADLINE_S = 20.0
 CHUNK = 65_536
@@ -37,6 +43,19 @@ class Relay:
 @contextmanager
 def in_front_of(target: int) -> Iterator[Relay]:
     """A relay to this port of this machine, in a thread of its own."""
+    with _serving(target, None) as relay:
+        yield relay
+
+
+@contextmanager
+def behind(path: Path, target: int) -> Iterator[None]:
+    """A socket of the file system that leads to this port of this machine."""
+    with _serving(target, path):
+        yield
+
+
+@contextmanager
+def _serving(target: int, path: Path | None) -> Iterator[Relay]:
     opened: Future[tuple[Relay, Callable[[], object]]] = Future()
 
     async def serve() -> None:
@@ -46,8 +65,12 @@ def in_front_of(target: int) -> Iterator[Relay]:
             far, forth = await asyncio.open_connection("127.0.0.1", target)
             await asyncio.gather(_pump(near, forth, flows), _pump(far, back, flows))
 
-        server = await asyncio.start_server(relay, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
+        port = 0
+        if path is not None:
+            server = await asyncio.start_unix_server(relay, path)
+        else:
+            server = await asyncio.start_server(relay, "127.0.0.1", 0)
+            port = server.sockets[0].getsockname()[1]
         opened.set_result((Relay(port, loop, flows), lambda: loop.call_soon_threadsafe(done.set)))
         await done.wait()
         server.close()
@@ -71,3 +94,20 @@ async def _pump(
             await flows.wait()
             sink.write(chunk)
             await sink.drain()
+
+
+async def _lead(host: str, port: int, path: str) -> None:
+    flows = asyncio.Event()
+    flows.set()
+
+    async def relay(near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+        far, forth = await asyncio.open_unix_connection(path)
+        await asyncio.gather(_pump(near, forth, flows), _pump(far, back, flows))
+
+    server = await asyncio.start_server(relay, host, port)
+    print("ready", flush=True)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(_lead(sys.argv[1], int(sys.argv[2]), sys.argv[3]))

@@ -1,7 +1,7 @@
 """`python -m railwright_agent serve` answers probes, `survey NODES` sends the agents to each other
 and prints where their nodes stand, as probes.json. `inside` prints what this machine shows of its
-own inside, `rates` how fast its idle devices are, and `tell` tells the operator, until it is
-stopped.
+own inside, `rates` how fast its idle devices are. `tell` tells the operator, until it is stopped,
+and measures other nodes when told to.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import sys
 import time
 from pathlib import Path
 
-from railwright_agent import inside, prober, rates, telling
+from railwright_agent import inside, prober, rates, standing_by, telling
 from railwright_agent.handshake import ProbeError
 from railwright_agent.inside import Given
 from railwright_agent.responder import Responder
-from railwright_agent.telling import Teller, TellingError
+from railwright_agent.standing_by import Standby
+from railwright_agent.telling import Call, Teller, TellingError
 from railwright_topology.sources import insides
+from railwright_topology.sources.insides import Document
 
 PORT = 7946
 AT_ONCE = 1
@@ -43,8 +45,7 @@ def main() -> int:
         if arguments.command == "tell":
             # Nobody else ends the first process of a container when it is asked to end.
             signal.signal(signal.SIGTERM, signal.default_int_handler)
-            teller = Teller(arguments.operator, Path(arguments.token_file), _given(arguments))
-            _tell(teller, Path(arguments.root) if arguments.rates else None)
+            _tell(arguments)
         token = Path(arguments.token_file).read_bytes().strip()
         if arguments.command == "serve":
             asyncio.run(_serve(token, arguments.bind, arguments.port))
@@ -78,6 +79,7 @@ def _arguments() -> argparse.Namespace:
     tell = commands.add_parser("tell", help="tell the operator what it shows")
     tell.add_argument("--operator", required=True, help="where it listens, http://ADDRESS:PORT")
     tell.add_argument("--token-file", required=True, help="a token for the operator alone")
+    tell.add_argument("--bind", help="where to answer probes, if not at a rail's address")
     tell.add_argument(
         "--rates", action="store_true", help="measure devices that are idle, and tell their rates"
     )
@@ -87,8 +89,9 @@ def _arguments() -> argparse.Namespace:
     for command in (own, tell):
         command.add_argument("--description", help="a file in which its site describes it")
         command.add_argument("--nccl-topology", help="a file that NCCL wrote or a cloud gives")
+    for command in (serve, survey, tell):
+        command.add_argument("--port", type=int, default=PORT, help="where probes are answered")
     for command in (serve, survey):
-        command.add_argument("--port", type=int, default=PORT)
         command.add_argument("--token-file", required=True, help="what all agents share")
     return parser.parse_args()
 
@@ -102,10 +105,19 @@ def _given(arguments: argparse.Namespace) -> Given:
     )
 
 
-def _tell(teller: Teller, measured: Path | None) -> None:
-    kept = rates.Kept(measured, clock=time.monotonic, say=_say) if measured else None
+def _tell(arguments: argparse.Namespace) -> None:
+    """Until interrupted. Probes go over the first rail that has an address, as trainings do."""
+    teller = Teller(arguments.operator, Path(arguments.token_file), _given(arguments))
+    standby = Standby(teller, arguments.port, _say)
+    kept = None
+    if arguments.rates:
+        kept = rates.Kept(Path(arguments.root), clock=time.monotonic, say=_say)
+
+    def on_call(call: Call, seen: Document) -> None:
+        standby.called(arguments.bind or standing_by.rail(seen.looks) or call.host)
+
     chance = random.Random()  # noqa: S311
-    telling.run(teller, pause=time.sleep, rng=chance, say=_say, rates=kept)
+    telling.run(teller, on_call=on_call, pause=time.sleep, rng=chance, say=_say, rates=kept)
 
 
 async def _serve(token: bytes, host: str, port: int) -> None:

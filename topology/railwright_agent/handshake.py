@@ -92,6 +92,11 @@ async def answer(reader: StreamReader, writer: StreamWriter, token: bytes) -> Re
     return request
 
 
+def errand(said: dict[str, Any]) -> Request:
+    """What the operator sends an agent on, as bounded as what an agent asks of another."""
+    return Request(Kind.ERRAND, _seconds(said), _text(said, "host"), _port(said))
+
+
 async def send(writer: StreamWriter, message: dict[str, Any]) -> None:
     """One message."""
     body = json.dumps(message).encode()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import math
 import socket
 import struct
@@ -25,6 +26,8 @@ SECONDS = 0.3
 FORGETTING = struct.pack("ii", 1, 0)
 """What is still to be sent when a connection ends is not: it would be in the next probe's way."""
 _CHUNK = bytes(64 * 1024)
+_SIOCGIFADDR = 0x8915
+_NAME_BYTES_MAX = 15
 
 Connection = contextlib.AbstractAsyncContextManager[tuple[StreamReader, StreamWriter]]
 
@@ -72,6 +75,17 @@ async def send(
     if "refused" in found:
         raise ProbeError(f"{source} could not measure {target}: {found['refused']}")
     return Measurement(handshake.number(found, "latency_s"), handshake.number(found, "bytes_per_s"))
+
+
+def address_of(interface: str) -> str | None:
+    """The IPv4 address of a network interface of this machine; None if it has none."""
+    name = interface.encode()[:_NAME_BYTES_MAX]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        try:
+            found = fcntl.ioctl(any_socket, _SIOCGIFADDR, struct.pack("256s", name))
+        except OSError:
+            return None
+    return socket.inet_ntoa(found[20:24])
 
 
 def _longest_s(seconds: float) -> float:

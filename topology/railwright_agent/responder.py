@@ -19,14 +19,15 @@ _CHUNK_BYTES = 256 * 1024
 
 
 class Responder:
-    """Serves probes of those who know the token."""
+    """Serves probes of those who know the token, and runs errands for them if it may."""
 
-    def __init__(self, token: bytes) -> None:
+    def __init__(self, token: bytes, *, runs_errands: bool = True) -> None:
         if len(token) < handshake.TOKEN_BYTES_MIN:
             raise ProbeError(
                 f"The token has {len(token)} bytes; {handshake.TOKEN_BYTES_MIN} are the least."
             )
-        self._token = token
+        self.token = token
+        self._runs_errands = runs_errands
         self._connections = 0
 
     async def start(self, host: str, port: int) -> Server:
@@ -46,9 +47,12 @@ class Responder:
 
     async def _probe(self, reader: StreamReader, writer: StreamWriter) -> None:
         async with asyncio.timeout(handshake.HANDSHAKE_S):
-            request = await handshake.answer(reader, writer, self._token)
+            request = await handshake.answer(reader, writer, self.token)
         if request.kind in (Kind.ERRAND, Kind.CROWD):
-            await self._run_errand(writer, request)
+            if self._runs_errands:
+                await self._run_errand(writer, request)
+            else:
+                await handshake.send(writer, {"refused": "errands are the operator's to give."})
             return
         async with asyncio.timeout(request.seconds + handshake.GRACE_S):
             if request.kind is Kind.LATENCY:
@@ -61,7 +65,7 @@ class Responder:
             found = await prober.measure(
                 request.host,
                 request.port,
-                self._token,
+                self.token,
                 seconds=request.seconds,
                 trips=1 if request.kind is Kind.CROWD else prober.ROUND_TRIPS,
             )

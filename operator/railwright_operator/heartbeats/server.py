@@ -75,7 +75,8 @@ class HeartbeatServer:
         application.router.add_post("/v1/register", self._register)
         application.router.add_post("/v1/beat", self._beat)
         application.router.add_post("/v1/commit", self._commit)
-        application.router.add_post(agents.PATH, self._agents.handle)
+        application.router.add_post(agents.PATH, self._agents.inside)
+        application.router.add_post(agents.ERRANDS_PATH, self._agents.errand)
         application.router.add_post("/v1/profile", self._profile)
         self._runner = web.AppRunner(
             application,

@@ -37,6 +37,11 @@ def config_maps(namespace: str) -> str:
     return f"/api/v1/namespaces/{_part(namespace)}/configmaps"
 
 
+def config_map(namespace: str, name: str) -> str:
+    """One ConfigMap."""
+    return f"{config_maps(namespace)}/{_part(name)}"
+
+
 def kubelet_lease(node: str) -> str:
     """The Lease that a node's kubelet renews."""
     return f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{_part(node)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -73,9 +73,11 @@ async def problems(
     clock: Callable[[], float],
     *,
     agents: Agents,
+    unsurveyed: Iterable[str],
 ) -> Status:
-    """What could not be made out of files and nodes, and who fell silent."""
-    told: list[Status] = []
+    """What could not be made out of files and nodes, who fell silent, and what keeps nodes from
+    being measured."""
+    told = [{"key": "probing", "message": bounds.sentence(said)} for said in unsurveyed]
     if agents.silent:
         first, more = agents.silent[:NAMED], len(agents.silent) - NAMED
         named = ", ".join(first) + (f" and {more} more" if more > 0 else "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from railwright_api import names
@@ -27,7 +27,8 @@ Status = dict[str, Any]
 
 
 class SiteReporter:
-    """Writes these statuses when they change, now and then, apart from the jobs' own turn."""
+    """Writes these statuses when they change, now and then, apart from the jobs' own turn.
+    ``unsurveyed`` says what keeps nodes from being measured."""
 
     def __init__(
         self,
@@ -36,6 +37,7 @@ class SiteReporter:
         site: Site,
         jobs: Jobs,
         discovery: Discovery,
+        unsurveyed: Callable[[], Iterable[str]],
         nodes: Mapping[str, NodeRecord],
         clock: Callable[[], float],
     ) -> None:
@@ -43,6 +45,7 @@ class SiteReporter:
         self._site = site
         self._jobs = jobs
         self._discovery = discovery
+        self._unsurveyed = unsurveyed
         self._nodes = nodes
         self._clock = clock
         self._told_of: Found | None = None
@@ -84,7 +87,9 @@ class SiteReporter:
             self._standing = await asyncio.to_thread(fabric.standing, found)
             self._told_of = found
         agents = self._discovery.agents()
-        problems = await fabric.problems(found, self._nodes, self._clock, agents=agents)
+        problems = await fabric.problems(
+            found, self._nodes, self._clock, agents=agents, unsurveyed=self._unsurveyed()
+        )
         return self._standing | fabric.heard(agents) | problems
 
     async def _one(self, plural: str, raw: Mapping[str, Any] | None, status: Status) -> None:

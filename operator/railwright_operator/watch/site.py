@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from railwright_api import names
+from railwright_api.fabric import Probing
 from railwright_operator.watch import excerpts
 from railwright_operator.watch.excerpts import PriorityClass
 from railwright_scheduler.decisions import PriorityClassMissing
@@ -105,6 +106,13 @@ class Site:
     def levels(self) -> tuple[str, ...]:
         """The node labels of the site's own choice that name domains, the coarsest first."""
         return tuple((self.fabric or {}).get("spec", {}).get("levels") or ())
+
+    @property
+    def probing(self) -> Probing:
+        """Whether nodes are measured; never where there is no Fabric to say so."""
+        if self.fabric is None:
+            return Probing(mode="Never")
+        return Probing.model_validate(self.fabric.get("spec", {}).get("probing") or {})
 
     @property
     def fabric(self) -> Raw | None:

@@ -95,6 +95,10 @@ class Survey:
         else:
             self._place()
 
+    def leave_out(self, node: str, why: str) -> None:
+        """Measure it no more: it is told as lost."""
+        self.lost.setdefault(self.nodes.index(node), why)
+
     def _read_anew(self) -> None:
         """Find out anew what is near and what is far."""
         self._read, self._unread = self._read + self._unread, 0

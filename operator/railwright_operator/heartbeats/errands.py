@@ -1,0 +1,221 @@
+"""Agents that stand by, and the errands that they are sent on: to measure another node.
+
+The operator opens no connection to anybody: an agent asks for its next errand, and is answered when
+there is one, or after a while that there is none. Who stands by is told a key that this process
+made up when it began, keeps in memory and gives to agents alone: by it they know each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import math
+import secrets
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import orjson
+
+from railwright_operator.heartbeats import refusals
+from railwright_operator.heartbeats.refusals import RefusedError
+from railwright_topology.probing.readings import Reading
+
+HOLD_S = 40.0
+"""So long an agent waits for an answer at most: 5,000 that stand by are 125 requests a second."""
+ABSENT_S = HOLD_S + 20.0
+"""An agent that has not asked for so long is not there any more."""
+OVERHEAD_S = 25.0
+"""What an errand may take beyond twice the time that bandwidth is measured for: the agents' own
+deadlines are within it."""
+KEY_BYTES = 32
+BODY_BYTES_MAX = 2048
+REASON_MAX = 200
+PORT_MAX = 65535
+BYTES_PER_S_MAX = 1e15
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """For the agent of one node: measure the one at this address. In a ``crowd`` many do at once,
+    and bandwidth alone counts."""
+
+    number: int
+    host: str
+    port: int
+    seconds: float
+    crowd: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """What an agent says when it asks: where it answers probes (nowhere yet: empty), or why it
+    cannot (``unfit``), and what came of its last errand."""
+
+    host: str = ""
+    port: int = 0
+    unfit: str = ""
+    number: int = 0
+    reading: Reading = field(default_factory=Reading)
+
+
+@dataclass(slots=True)
+class _Standing:
+    """An agent that stands by. ``called`` ends its waiting for an errand, ``told`` that of who
+    sent it on the one that it has."""
+
+    heard_s: float
+    host: str = ""
+    port: int = 0
+    errand: Errand | None = None
+    called: asyncio.Future[None] | None = None
+    told: asyncio.Future[Reading] | None = None
+
+
+class Errands:
+    """Who stands by, by the name of the node. ``wanted`` are those who are to."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._key = secrets.token_hex(KEY_BYTES)
+        self._standing: dict[str, _Standing] = {}
+        self._unfit: dict[str, str] = {}
+        self._number = 0
+        self.wanted: frozenset[str] = frozenset()
+
+    def __repr__(self) -> str:
+        return f"<Errands wanted={len(self.wanted)} there={len(self._standing)}>"
+
+    @property
+    def unfit(self) -> Mapping[str, str]:
+        """Nodes whose agent cannot answer probes, and why."""
+        return MappingProxyType(self._unfit)
+
+    def there(self) -> frozenset[str]:
+        """The nodes whose agents answer probes and wait to be sent."""
+        oldest_s = self._clock() - ABSENT_S
+        return frozenset(
+            node for node, its in self._standing.items() if its.host and its.heard_s > oldest_s
+        )
+
+    async def ask(self, node: str, asking: Asking) -> Json:
+        """What the agent of this node is to do; nothing more where it need not stand by."""
+        self._unfit.pop(node, None)
+        if node not in self.wanted or asking.unfit:
+            if asking.unfit:
+                self._unfit[node] = asking.unfit
+            self._standing.pop(node, None)
+            return {}
+        held = self._standing.get(node)
+        known = {"key": self._key}
+        if held is None or not asking.host:
+            # It is there once it asks again: then it knows the key.
+            self._standing[node] = _Standing(self._clock())
+            return known
+        held.heard_s, held.host, held.port = self._clock(), asking.host, asking.port
+        self._hear(held, asking)
+        if held.called is not None and not held.called.done():
+            held.called.set_result(None)
+        if held.errand is None:
+            await self._wait(held)
+        if held.errand is not None:
+            errand = held.errand
+            return known | {
+                "errand": errand.number,
+                "host": errand.host,
+                "port": errand.port,
+                "seconds": errand.seconds,
+                "crowd": errand.crowd,
+            }
+        return known
+
+    async def send(self, pair: tuple[str, str], *, seconds: float, crowd: bool = False) -> Reading:
+        """Let the agent of the first node measure how well it reaches the second; an empty reading
+        where it does not come to that."""
+        source, target = (self._standing.get(node) for node in pair)
+        if source is None or target is None or not target.host or source.told is not None:
+            return Reading()
+        self._number += 1
+        source.errand = Errand(self._number, target.host, target.port, seconds, crowd)
+        source.told = asyncio.get_running_loop().create_future()
+        if source.called is not None and not source.called.done():
+            source.called.set_result(None)
+        try:
+            async with asyncio.timeout(2 * seconds + OVERHEAD_S):
+                return await source.told
+        except TimeoutError:
+            return Reading()
+        finally:
+            source.errand = source.told = None
+
+    def forget_all_but(self, nodes: Collection[str]) -> None:
+        """Nodes that are gone are not there any more."""
+        self._standing = {node: its for node, its in self._standing.items() if node in nodes}
+        self._unfit = {node: why for node, why in self._unfit.items() if node in nodes}
+
+    def _hear(self, held: _Standing, asking: Asking) -> None:
+        """What came of its errand. Who asks again without having told never got it."""
+        if held.errand is None or held.told is None or held.told.done():
+            return
+        if asking.number == held.errand.number:
+            held.told.set_result(asking.reading)
+            held.errand = None
+
+    async def _wait(self, held: _Standing) -> None:
+        held.called = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(HOLD_S):
+                await held.called
+        except TimeoutError:
+            pass
+        finally:
+            held.heard_s = self._clock()
+
+
+def read(body: bytes) -> Asking:
+    """What an agent sent. Raises RefusedError for what is none of it."""
+    try:
+        said = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise RefusedError(refusals.MALFORMED, "no JSON") from error
+    if not isinstance(said, dict):
+        raise RefusedError(refusals.MALFORMED, "no JSON object")
+    unfit = said.get("unfit", "")
+    if not isinstance(unfit, str):
+        raise RefusedError(refusals.MALFORMED, "`unfit`: a sentence is expected")
+    return Asking(
+        *_address(said.get("host", ""), said.get("port", 0)),
+        unfit[:REASON_MAX],
+        int(_number(said, "errand", 2**53)),
+        Reading(
+            _number(said, "latency_s", 60.0) or None,
+            _number(said, "bytes_per_s", BYTES_PER_S_MAX) or None,
+        ),
+    )
+
+
+def _address(host: object, port: object) -> tuple[str, int]:
+    """An address and a port, never a name: nobody is to look one up."""
+    if host == "":
+        return "", 0
+    try:
+        address = ipaddress.ip_address(host) if isinstance(host, str) else None
+    except ValueError:
+        address = None
+    if address is None or isinstance(port, bool) or not isinstance(port, int):
+        raise RefusedError(refusals.MALFORMED, "`host` and `port`: an IP address and a port")
+    if address.is_multicast or address.is_unspecified or not 0 < port <= PORT_MAX:
+        raise RefusedError(refusals.MALFORMED, f"`host`, `port`: {address}:{port} is no node's")
+    return str(address), port
+
+
+def _number(said: Json, key: str, most: float) -> float:
+    value = said.get(key, 0)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise RefusedError(refusals.MALFORMED, f"`{key}` is no number")
+    if not math.isfinite(value) or not 0 <= value <= most:
+        raise RefusedError(refusals.MALFORMED, f"`{key}` is out of range")
+    return float(value)

@@ -1,0 +1,1 @@
+"""The network measured by itself: which nodes, when, and by whom."""

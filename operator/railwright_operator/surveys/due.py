@@ -1,0 +1,57 @@
+"""Which nodes are to be measured, and beside which others. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from railwright_api.fabric import Probing
+from railwright_topology.accounts import Basis
+from railwright_topology.fabric import UNKNOWN, Fabric
+
+NEVER, WHEN_UNTOLD = "Never", "WhenUntold"
+
+BESIDE = 2
+"""Of each nearest domain that is known so many nodes are measured too: what is found can then be
+held beside what is known, and a domain seen as one."""
+ENOUGH = 8
+"""Fewer show no tiers; where fewer are to be measured, those are enough."""
+HOUR_S = 3600
+
+
+def of(fabric: Fabric, probing: Probing, now_s: float) -> frozenset[str]:
+    """The nodes that the site wants to be measured and that no survey has, or none that is young
+    enough. What says no time, such as a survey that a person gave, is always young enough."""
+    nodes = fabric.places.keys()
+    if probing.mode == NEVER or len(nodes) < 2:
+        return frozenset()
+    oldest_s = now_s - probing.max_age_hours * HOUR_S
+    known: set[str] = set()
+    for account in fabric.accounts:
+        placed = frozenset().union(*account.tiers)
+        if account.basis is Basis.MEASURED:
+            known |= {node for node in placed if account.times.get(node, now_s) > oldest_s}
+        elif probing.mode == WHEN_UNTOLD:
+            known |= placed
+    return frozenset(nodes - known)
+
+
+def enough(wanted: Collection[str]) -> int:
+    """How many have to be measured together, where all these are to be."""
+    return max(2, min(ENOUGH, len(wanted)))
+
+
+def chosen(
+    fabric: Fabric, due: Collection[str], ready: Collection[str], *, least: int
+) -> tuple[str, ...]:
+    """Of the nodes that are ready to be measured, those that are due and some beside them; none
+    where they are fewer than the ``least`` that find anything out."""
+    found = {node for node in due if node in ready}
+    if not found:
+        return ()
+    beside: dict[str, list[str]] = {}
+    for node in sorted(ready):
+        domain = fabric.place(node)[-1] if fabric.levels else UNKNOWN
+        if node not in due and domain != UNKNOWN:
+            beside.setdefault(domain, []).append(node)
+    found.update(node for its in beside.values() for node in its[:BESIDE])
+    return tuple(sorted(found)) if len(found) >= least else ()

@@ -1,0 +1,302 @@
+"""Surveys, whenever nodes are due and can be measured without disturbing anybody.
+
+Agents are sent to each other; this only says whom to whom. What was found joins what is held, goes
+into the ConfigMap that is kept for it, and comes back as a source like any other: so whoever leads
+next knows it, and does not measure again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from random import Random
+
+from railwright_api import names
+from railwright_api.fabric import Probing
+from railwright_operator.backoff import Pauses
+from railwright_operator.discovery import Discovery
+from railwright_operator.heartbeats.errands import Errands
+from railwright_operator.kube.errors import RequestFailed
+from railwright_operator.metrics import SurveyMetrics
+from railwright_operator.surveys import due
+from railwright_operator.watch.records import NodeRecord
+from railwright_operator.watch.site import Site
+from railwright_operator.write.probes import TooLargeError
+from railwright_topology import surveys
+from railwright_topology.accounts import Account
+from railwright_topology.probing import findings, rounds
+from railwright_topology.probing.crowds import CROWD_S
+from railwright_topology.probing.findings import Findings
+from railwright_topology.probing.readings import Reading
+from railwright_topology.probing.survey import Survey
+from railwright_topology.sources import probes
+
+logger = logging.getLogger(__name__)
+
+LOOK_S = 5.0
+SETTLED_S = 15.0
+"""A survey begins once all who are due have been there, and the same, for so long: nodes come one
+after the other."""
+PATIENCE_S = 300.0
+"""Or once some have been there for so long: agents tell every three minutes or so, and then hear
+that they are to stand by."""
+BETWEEN_S = 300.0
+"""From the end of one survey to the beginning of the next."""
+SURVEY_S_MAX = 3600.0
+"""What is known by then is what it found."""
+PROBE_S = 0.3
+NODES_PER_PAIR, AT_ONCE_MAX = 16, 8
+"""Of so many nodes one pair is measured at a time: two that share a link see a part of it each."""
+AGAIN_S, AGAIN_S_MAX = 600.0, 43_200.0
+"""Who was measured in vain is tried again after ten minutes, then less often, down to twice a
+day."""
+NAMED = 3
+BUSY_S = 1.0
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """``monotonic`` seconds for all that waits, and ``since_1970`` for how old a survey is, which
+    another leader made."""
+
+    monotonic: Callable[[], float]
+    since_1970: Callable[[], float]
+
+
+class Surveyor:
+    """``busy`` are the nodes that must not be disturbed; ``keep`` puts a survey where all leaders
+    find it. ``problems`` are what keeps nodes from being measured, for people."""
+
+    def __init__(
+        self,
+        errands: Errands,
+        *,
+        site: Site,
+        discovery: Discovery,
+        nodes: Mapping[str, NodeRecord],
+        busy: Callable[[], Collection[str]],
+        keep: Callable[[str], Awaitable[object]],
+        metrics: SurveyMetrics,
+        clocks: Clocks,
+        rng: Random,
+    ) -> None:
+        self._errands = errands
+        self._site = site
+        self._discovery = discovery
+        self._nodes = nodes
+        self._busy = busy
+        self._keep = keep
+        self._metrics = metrics
+        self._clocks = clocks
+        self._vain: Pauses[str] = Pauses(
+            base_s=AGAIN_S, cap_s=AGAIN_S_MAX, clock=clocks.monotonic, rng=rng
+        )
+        self._keeping: Pauses[str] = Pauses(
+            base_s=LOOK_S, cap_s=BETWEEN_S, clock=clocks.monotonic, rng=rng
+        )
+        self._unkept = self._failed = ""
+        self._seen: frozenset[str] = frozenset()
+        self._wanted_s: float | None = None
+        self._chosen: tuple[str, ...] = ()
+        self._first_s = self._changed_s = self._next_s = clocks.monotonic()
+        self._busy_seen: tuple[float, Collection[str]] = (self._next_s - BUSY_S, ())
+        self.problems: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Surveyor {len(self._chosen)} nodes chosen, {len(self.problems)} problems>"
+
+    async def run(self) -> None:
+        """Look whether a survey is due, and carry it out, until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            try:
+                await self.look()
+            except Exception as error:
+                # It may be asked again; whatever it was must not end the leader.
+                logger.exception("no survey", extra={"error": str(error)})
+                self._metrics.surveys.labels("failed").inc()
+                self._over(f"the last survey ended with {type(error).__name__}")
+
+    async def look(self) -> None:
+        """Carry out a survey if one is due and may begin."""
+        fabric, probing = self._discovery.found.fabric, self._site.probing
+        ready = {node.name for node in self._nodes.values() if node.ready}
+        if fabric.places.keys() != {node.name for node in self._nodes.values()}:
+            return  # The fabric of these nodes is not put together yet.
+        wanted = await asyncio.to_thread(due.of, fabric, probing, self._clocks.since_1970())
+        self._metrics.due.set(len(wanted))
+        self._errands.forget_all_but(fabric.places)
+        self._vain.forget_unless(lambda node: node in wanted)
+        self._see(wanted)
+        if self._unkept and not (self._keeping.over("") and await self._kept()):
+            return
+        if not wanted:
+            self._errands.wanted, self._chosen, self.problems = frozenset(), (), ()
+            return
+        busy = self._busy()
+        free = ready - {*busy}
+        idle = {node for node in wanted if self._vain.over(node)} & free
+        least = due.enough(wanted)
+        self._errands.wanted = frozenset(due.chosen(fabric, idle, free, least=least))
+        there = self._errands.there()
+        self.problems = tuple(self._hindrances(wanted, idle, busy))
+        chosen = due.chosen(fabric, idle, there & free, least=least)
+        # Who was there and is not any more is not waited for.
+        if self._may_begin(chosen, all_there=idle <= there | self._seen):
+            await self._survey(chosen, probing)
+
+    def _see(self, wanted: Collection[str]) -> None:
+        """Who was there since somebody is wanted."""
+        if not wanted:
+            self._seen, self._wanted_s = frozenset(), None
+            return
+        if self._wanted_s is None:
+            self._wanted_s = self._clocks.monotonic()
+        self._seen |= self._errands.there()
+
+    def _may_begin(self, chosen: tuple[str, ...], *, all_there: bool) -> bool:
+        """Whether those who are chosen have waited long enough for others."""
+        now_s = self._clocks.monotonic()
+        if not self._chosen:
+            self._first_s = now_s
+        if chosen != self._chosen:
+            self._chosen, self._changed_s = chosen, now_s
+        if not chosen or now_s < self._next_s:
+            return False
+        settled = all_there and now_s - self._changed_s >= SETTLED_S
+        return settled or now_s - self._first_s >= PATIENCE_S
+
+    def _hindrances(
+        self, wanted: Collection[str], idle: Collection[str], busy: Collection[str]
+    ) -> Iterable[str]:
+        if self._failed:
+            yield self._failed
+        for node, why in sorted(self._errands.unfit.items()):
+            if node in wanted:
+                yield f"{node}: {why}"
+        if not self._discovery.agents().heard or self._wanted_s is None:
+            return  # Nobody runs agents here, or nobody is needed.
+        there, of = self._errands.there(), f"of {len(wanted)} nodes that are to be measured"
+        early = self._clocks.monotonic() - self._wanted_s < PATIENCE_S
+        if not self._discovery.is_given(names.PROBES):
+            yield f"nobody is measured: the ConfigMap {names.PROBES} is not there to keep it in"
+        expected = self._seen if early else idle
+        if absent := [node for node in idle if node in expected and node not in there]:
+            yield f"{len(absent)} {of} have no agent that answers: {_named(absent)}"
+        if waiting := [node for node in wanted if node in busy]:
+            yield f"{len(waiting)} {of} wait until no job runs on them: {_named(waiting)}"
+
+    async def _survey(self, chosen: tuple[str, ...], probing: Probing) -> None:
+        """Measure, join what was found to what is held, and have it kept."""
+        if not self._discovery.is_given(names.PROBES):
+            return
+        started_s = self._clocks.monotonic()
+        logger.info("survey begins", extra={"nodes": len(chosen)})
+        found = await self._measured(chosen, probing)
+        took_s = self._clocks.monotonic() - started_s
+        placed = {node for tier in found.tiers for node in tier}
+        self._over("" if placed else f"the last survey placed none of its {len(chosen)} nodes")
+        if not self._goes_on():
+            return
+        for node in chosen:
+            if node in placed:
+                self._vain.succeeded(node)
+            elif node not in self._busy():
+                self._vain.failed(node)
+        said = {"placed": len(placed), "pairs": found.pairs, "took_s": round(took_s, 1)}
+        logger.info("survey over", extra={"nodes": len(chosen), **said})
+        self._metrics.seconds.observe(took_s)
+        self._metrics.pairs.inc(found.pairs)
+        self._metrics.surveys.labels("done" if placed else "failed").inc()
+        if placed:
+            self._unkept = await asyncio.to_thread(self._joined, found, placed)
+            await self._kept()
+
+    async def _measured(self, chosen: tuple[str, ...], probing: Probing) -> Findings:
+        at_once = max(1, min(AT_ONCE_MAX, len(chosen) // NODES_PER_PAIR))
+        survey = Survey(chosen, at_once=at_once)
+        end_s = self._clocks.monotonic() + SURVEY_S_MAX
+
+        async def ask(pair: Pair) -> Reading:
+            for node in pair:
+                if node in self._busy_lately():
+                    survey.leave_out(node, "a job began on it before it was measured")
+            return await self._reading(pair, seconds=PROBE_S)
+
+        await rounds.carry_out(
+            survey, ask, goes_on=lambda: self._goes_on() and self._clocks.monotonic() < end_s
+        )
+        found = await asyncio.to_thread(findings.of, survey)
+        if probing.uplinks and self._goes_on():
+            found = await rounds.with_uplinks(found, self._crowded)
+        return found
+
+    def _goes_on(self) -> bool:
+        return bool(self._site.probing.mode != due.NEVER)
+
+    async def _crowded(self, pair: Pair) -> Reading:
+        """One of many at once. A job's traffic crosses any uplink."""
+        if self._busy_lately():
+            return Reading()
+        return await self._reading(pair, seconds=CROWD_S, crowd=True)
+
+    async def _reading(self, pair: Pair, *, seconds: float, crowd: bool = False) -> Reading:
+        if not {*pair}.isdisjoint(self._busy_lately()):
+            return Reading()
+        reading = await self._errands.send(pair, seconds=seconds, crowd=crowd)
+        self._metrics.probes.labels("failed" if reading == Reading() else "done").inc()
+        return reading
+
+    def _busy_lately(self) -> Collection[str]:
+        """Those a moment ago: hundreds ask."""
+        seen_s, busy = self._busy_seen
+        now_s = self._clocks.monotonic()
+        if now_s - seen_s >= BUSY_S:
+            busy = frozenset(self._busy())
+            self._busy_seen = now_s, busy
+        return busy
+
+    def _joined(self, found: Findings, placed: Collection[str]) -> str:
+        fabric = self._discovery.found.fabric
+        source = f"{names.PROBES}/{probes.SOURCE}"
+        held = next((each for each in fabric.accounts if each.source == source), None)
+        now_s = int(self._clocks.since_1970())
+        if held is None:
+            return probes.written(found, dict.fromkeys(placed, now_s))
+        joined = surveys.joined(found, held, fabric.places.keys())
+        return probes.written(joined, _times(held, joined) | dict.fromkeys(placed, now_s))
+
+    async def _kept(self) -> bool:
+        """Whether what was found could be put where it is kept; tried again at the next look."""
+        try:
+            await self._keep(self._unkept)
+        except RequestFailed as error:
+            logger.warning("survey not kept", extra={"error": str(error)})
+            self.problems = (f"what was measured cannot be kept: {error}",)
+            self._keeping.failed("")
+            return False
+        except TooLargeError as error:
+            self._over(f"what was measured is not kept: {error}")
+        self._unkept = ""
+        self._keeping.succeeded("")
+        return True
+
+    def _over(self, failed: str) -> None:
+        """A survey came to its end, or to none."""
+        self._failed = failed
+        self._chosen, self._next_s = (), self._clocks.monotonic() + BETWEEN_S
+
+
+def _times(held: Account, joined: Findings) -> dict[str, int]:
+    """When those were measured that are still placed; what says no time is as old as can be."""
+    return {node: held.times.get(node, 0) for tier in joined.tiers for node in tier}
+
+
+def _named(nodes: Collection[str]) -> str:
+    first = sorted(nodes)[:NAMED]
+    more = len(nodes) - len(first)
+    return ", ".join(first) + (f" and {more} more" if more else "")

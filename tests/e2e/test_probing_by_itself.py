@@ -1,0 +1,87 @@
+"""An operator finds the racks of nodes that nobody told it of, by real traffic over shaped links.
+
+The nodes are simulated but for their agents: each of those is in a network namespace of its own,
+from where a relay leads to the operator.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from integration import command_line, operator_site
+from integration.node_agents import NodeAgents
+from integration.operator_site import Site
+from railwright_api import names
+from railwright_testbed import waiting
+from railwright_testbed.processes import Process
+from worlds import relay, shaped_network
+from worlds.planted_network import adjusted_rand_index
+from worlds.shaped_network import OUTSIDE, ShapedNetwork, Speeds
+
+SPEEDS = Speeds(node=120, rack=30, block=30)
+PORT = 8470
+
+
+def test_racks_that_nobody_tells_of_are_found_by_agents_that_the_operator_sends(
+    tmp_path: Path,
+) -> None:
+    with (
+        operator_site.opened() as site,
+        operator_site.floor_on(site, (6,)) as floor,
+        shaped_network.opened(((3, 3),), SPEEDS) as network,
+    ):
+        for node in floor.nodes:
+            labels = {"metadata": {"labels": {names.LABEL_RACK: None}}}
+            site.admin.patch(f"/api/v1/nodes/{node}", labels)
+        due = "railwright_survey_due_nodes"
+        waiting.until(lambda: site.metrics(due) == {due: 6}, "all nodes due", deadline_s=30)
+        places = dict(zip(network.paths, floor.nodes, strict=True))
+        with _agents(site, network, places, tmp_path):
+            waiting.until(
+                lambda: _summary(site) == "1 > 2",
+                "two racks",
+                deadline_s=300,
+                evidence=lambda: f"{_summary(site)} {site.operator.log()}",
+            )
+        told = json.loads(command_line.topology(site, "-o", "json"))
+    found = {node: told["nodes"][its][-1] for node, its in places.items()}
+    assert adjusted_rand_index(network.tiers[0], found) == 1.0
+    assert told["sources"] == [f"{names.PROBES}/probes"]
+
+
+def _summary(site: Site) -> str:
+    path = f"/apis/{names.API_VERSION}/{names.FABRICS}/{names.SINGLETON}"
+    return str(site.admin.get(path).get("status", {}).get("summary"))
+
+
+@contextlib.contextmanager
+def _agents(
+    site: Site, network: ShapedNetwork, places: Mapping[str, str], folder: Path
+) -> Iterator[None]:
+    """One in each namespace, for the node that stands there."""
+    tokens, logs = NodeAgents(site, folder), network.folder.logs
+    socket, operator = folder / "operator", int(site.operator.url.rpartition(":")[2])
+    outside = network.address(OUTSIDE)
+    command = [sys.executable, "-m", "worlds.relay", outside, str(PORT), str(socket)]
+    commands = {"relay": network.inside(OUTSIDE, *command)}
+    for name, node in places.items():
+        (folder / name).mkdir()
+        (folder / name / "token").write_text(tokens.token(node))
+        command = [sys.executable, "-m", "railwright_agent", "tell", f"--root={folder / name}"]
+        command += [f"--operator=http://{outside}:{PORT}", f"--token-file={folder / name}/token"]
+        commands[name] = network.inside(name, *command)
+    running: list[Process] = []
+    try:
+        with relay.behind(socket, operator):
+            for name, each in commands.items():
+                log = logs / f"{name}.log"
+                running.append(Process(name, each, log=log, records=network.folder.records))
+            yield
+    finally:
+        for process in running:
+            process.end()
+        tokens.clear()

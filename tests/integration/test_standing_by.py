@@ -1,0 +1,150 @@
+"""An agent that is called stands by: it answers probes, goes on errands, and gives up when it is
+not needed, or cannot. The operator is scripted; sockets and probes are real."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from railwright_agent import handshake, prober, standing_by
+from railwright_agent.handshake import ProbeError
+from railwright_agent.inside import Given
+from railwright_agent.responder import Responder
+from railwright_agent.standing_by import Standby
+from railwright_agent.telling import RefusedError, Teller
+from railwright_testbed import waiting
+from railwright_testbed.ports import PortReservation
+
+HOST, OTHER = "127.78.0.1", "127.78.0.2"
+KEY = "a key of this test alone"
+
+Json = dict[str, Any]
+
+
+class Scripted(Teller):
+    """An operator that answers by ``answers``, one after the other; its last one for good."""
+
+    heard: list[Json]
+    answers: list[Json | Exception]
+
+    def __new__(cls, *_: object) -> Scripted:
+        made = super().__new__(cls)
+        object.__setattr__(made, "heard", [])
+        object.__setattr__(made, "answers", [])
+        return made
+
+    def ask(self, path: str, message: Json, deadline_s: float) -> Json:
+        self.heard.append(message)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.fixture
+def teller(tmp_path: Path) -> Scripted:
+    return Scripted("http://x", tmp_path / "token", Given(tmp_path))
+
+
+@contextlib.contextmanager
+def port_of_both() -> Iterator[int]:
+    reservation = PortReservation(HOST)
+    try:
+        yield reservation.port
+    finally:
+        reservation.release()
+
+
+def stood_by(teller: Scripted, port: int, *, host: str = HOST) -> list[str]:
+    """What is said until it stands by no more."""
+    said: list[str] = []
+    Standby(teller, port, said.append).called(host)
+    waiting.until(
+        lambda: all(each.name != "errands" for each in threading.enumerate()),
+        "it gave up",
+        deadline_s=30,
+    )
+    return said
+
+
+def test_who_is_not_needed_does_nothing(teller: Scripted) -> None:
+    teller.answers[:] = [{}]
+    with port_of_both() as port:
+        assert stood_by(teller, port) == []
+    assert teller.heard == [{}]
+
+
+async def test_it_goes_on_its_errand_and_tells_what_it_measured(teller: Scripted) -> None:
+    with port_of_both() as port:
+        errand = {"key": KEY, "errand": 7, "host": OTHER, "port": port, "seconds": 0.05}
+        teller.answers[:] = [{"key": KEY}, errand | {"crowd": False}, {}]
+        async with await Responder(KEY.encode()).start(OTHER, port):
+            said = await asyncio.to_thread(stood_by, teller, port)
+    assert said == [f"probes are answered at {HOST}:{port}"]
+    assert teller.heard[:2] == [{}, {"host": HOST, "port": port}]
+    (told,) = teller.heard[2:]
+    assert told["errand"] == 7
+    assert 0 < told["latency_s"] < 0.1
+    assert told["bytes_per_s"] > 1e6
+
+
+def test_an_errand_that_comes_to_nothing_is_told_as_such(teller: Scripted) -> None:
+    with port_of_both() as port:
+        errand = {"key": KEY, "errand": 7, "host": OTHER, "port": port, "seconds": 0.05}
+        beyond = {**errand, "errand": 8, "seconds": handshake.SECONDS_MAX + 1}
+        teller.answers[:] = [{"key": KEY}, errand, beyond, {}]
+        stood_by(teller, port)
+    place = {"host": HOST, "port": port}
+    assert teller.heard[2:] == [place | {"errand": 7}, place | {"errand": 8}]
+
+
+def test_a_port_that_is_taken_is_told_with_the_reason(teller: Scripted) -> None:
+    teller.answers[:] = [{"key": KEY}, {}]
+    with port_of_both() as port:
+        said = stood_by(teller, port, host="192.0.2.1")
+    assert said[0].startswith(f"probes cannot be answered at 192.0.2.1:{port}: ")
+    assert teller.heard == [{}, {"unfit": said[0]}]
+
+
+def test_an_operator_that_does_not_answer_is_asked_again_and_then_left(
+    teller: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standing_by, "AGAIN_S", 0.0)
+    teller.answers[:] = [RefusedError("503 later")]
+    with port_of_both() as port:
+        said = stood_by(teller, port)
+    assert said == ["no errand: 503 later"] * standing_by.FAILURES_MAX
+
+
+async def test_whose_key_is_an_older_one_is_refused(teller: Scripted) -> None:
+    with port_of_both() as port:
+        asked: list[str] = []
+
+        def probes(key: str) -> Callable[[], None]:
+            def probe() -> None:
+                try:
+                    asyncio.run(prober.measure(HOST, port, key.encode(), seconds=0.05))
+                    asked.append("measured")
+                except ProbeError as error:
+                    asked.append(str(error))
+
+            return probe
+
+        class Probed(Scripted):
+            def ask(self, path: str, message: Json, deadline_s: float) -> Json:
+                if len(self.heard) == 2:
+                    probes(KEY)()
+                    probes("a newer key of this test")()
+                return super().ask(path, message, deadline_s)
+
+        probed = Probed("http://x", teller.token_file, teller.given)
+        probed.answers[:] = [{"key": KEY}, {"key": "a newer key of this test"}, {}]
+        await asyncio.to_thread(stood_by, probed, port)
+    assert "the token is not the one known here" in asked[0]
+    assert asked[1] == "measured"

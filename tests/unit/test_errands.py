@@ -1,0 +1,141 @@
+"""Agents that stand by are sent on errands; what they send is read strictly."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from railwright_operator.heartbeats import errands
+from railwright_operator.heartbeats.errands import Asking, Errands
+from railwright_operator.heartbeats.refusals import RefusedError
+from railwright_topology.probing.readings import Reading
+
+PLACE = {"host": "10.0.0.1", "port": 7946}
+SEEN = Reading(1e-5, 1e9)
+
+
+class Office:
+    """Errands on a clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.errands = Errands(lambda: self.now_s)
+        self.errands.wanted = frozenset({"a", "b"})
+
+    async def there(self, *nodes: str) -> dict[str, asyncio.Task[dict[str, Any]]]:
+        """Agents that stand by, each of which waits for an errand."""
+        asking = {}
+        for at, node in enumerate(nodes):
+            place = Asking(f"10.0.0.{at + 1}", 7946)
+            await self.errands.ask(node, place)
+            asking[node] = asyncio.create_task(self.errands.ask(node, place))
+        await asyncio.sleep(0)
+        return asking
+
+
+async def test_an_agent_is_there_once_it_knows_the_key_and_waits() -> None:
+    office = Office()
+    first = await office.errands.ask("a", Asking())
+    assert {*first} == {"key"}
+    assert not office.errands.there()
+    asking = asyncio.create_task(office.errands.ask("a", Asking("10.0.0.1", 7946)))
+    await asyncio.sleep(0)
+    assert office.errands.there() == {"a"}
+    office.now_s = errands.ABSENT_S + 1
+    assert not office.errands.there()
+    asking.cancel()
+
+
+async def test_who_is_there_is_sent_and_what_it_tells_is_the_reading() -> None:
+    office = Office()
+    asking = await office.there("a", "b")
+    sent = asyncio.create_task(office.errands.send(("a", "b"), seconds=0.3))
+    told = await asking["a"]
+    assert {key: told[key] for key in ("host", "port", "seconds", "crowd")} == {
+        "host": "10.0.0.2",
+        "port": 7946,
+        "seconds": 0.3,
+        "crowd": False,
+    }
+    # An answer that was lost on its way is given again.
+    assert await office.errands.ask("a", Asking("10.0.0.1", 7946)) == told
+    done = Asking("10.0.0.1", 7946, number=told["errand"], reading=SEEN)
+    again = asyncio.create_task(office.errands.ask("a", done))
+    assert await sent == SEEN
+    again.cancel()
+    asking["b"].cancel()
+
+
+async def test_nobody_is_sent_who_is_not_there_or_to_who_is_not() -> None:
+    office = Office()
+    asking = await office.there("a")
+    assert await office.errands.send(("a", "b"), seconds=0.3) == Reading()
+    assert await office.errands.send(("b", "a"), seconds=0.3) == Reading()
+    asking["a"].cancel()
+
+
+async def test_an_agent_that_never_tells_costs_an_empty_reading(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(errands, "OVERHEAD_S", 0.0)
+    office = Office()
+    asking = await office.there("a", "b")
+    assert await office.errands.send(("a", "b"), seconds=0.01) == Reading()
+    for each in asking.values():
+        each.cancel()
+
+
+async def test_who_waits_longer_than_it_is_held_asks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(errands, "HOLD_S", 0.0)
+    office = Office()
+    asking = await office.there("a")
+    assert {*await asking["a"]} == {"key"}
+
+
+async def test_who_is_not_wanted_any_more_or_cannot_stands_down() -> None:
+    office = Office()
+    asking = await office.there("a", "b")
+    assert await office.errands.ask("a", Asking(unfit="no port")) == {}
+    assert office.errands.unfit == {"a": "no port"}
+    assert office.errands.there() == {"b"}
+    office.errands.wanted = frozenset()
+    assert await office.errands.ask("b", Asking("10.0.0.2", 7946)) == {}
+    office.errands.forget_all_but(())
+    assert not office.errands.unfit
+    for each in asking.values():
+        each.cancel()
+
+
+def test_what_an_agent_sends_is_read() -> None:
+    said = {**PLACE, "errand": 3, "latency_s": 1e-5, "bytes_per_s": 1e9}
+    assert errands.read(json.dumps(said).encode()) == Asking("10.0.0.1", 7946, "", 3, SEEN)
+    assert errands.read(b"{}") == Asking()
+    assert errands.read(b'{"unfit": "x"}').unfit == "x"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"{",
+        b"[]",
+        b'{"unfit": 1}',
+        b'{"host": "node-1", "port": 7946}',
+        b'{"host": "10.0.0.1"}',
+        b'{"host": "10.0.0.1", "port": 0}',
+        b'{"host": "10.0.0.1", "port": 65536}',
+        b'{"host": "10.0.0.1", "port": true}',
+        b'{"host": "224.0.0.1", "port": 7946}',
+        b'{"host": "0.0.0.0", "port": 7946}',
+        b'{"errand": -1}',
+        b'{"latency_s": "1"}',
+        b'{"latency_s": 61}',
+        b'{"bytes_per_s": 1e16}',
+        b'{"bytes_per_s": true}',
+    ],
+)
+def test_what_no_agent_sends_is_refused(said: bytes) -> None:
+    with pytest.raises(RefusedError, match="400"):
+        errands.read(said)

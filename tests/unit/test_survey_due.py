@@ -1,0 +1,70 @@
+"""Which nodes are to be measured: a function of what is told and held, the mode and the time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pytest
+
+from railwright_api.fabric import Probing
+from railwright_operator.surveys import due
+from railwright_topology import fabric
+from railwright_topology.accounts import Account, Basis
+from railwright_topology.fabric import Fabric
+
+HOUR_S = 3600
+NOW_S = 1_000_000 * HOUR_S
+ALWAYS, WHEN_UNTOLD, NEVER = (
+    Probing(mode="Always"),
+    Probing(mode="WhenUntold"),
+    Probing(mode="Never"),
+)
+
+
+def told(racks: Mapping[str, str], basis: Basis = Basis.TOLD, **times: int) -> Account:
+    return Account("a source", basis, (racks,), times=times)
+
+
+def of(accounts: Iterable[Account], nodes: str = "abcd") -> Fabric:
+    return fabric.of(nodes, accounts)
+
+
+def test_nodes_that_nobody_places_are_due_and_all_are_where_all_are_to_be_held_against_it() -> None:
+    labelled = of([told({"a": "r", "b": "r"})])
+    assert due.of(labelled, WHEN_UNTOLD, NOW_S) == {*"cd"}
+    assert due.of(labelled, ALWAYS, NOW_S) == {*"abcd"}
+    assert due.of(labelled, NEVER, NOW_S) == set()
+
+
+def test_what_only_links_devices_says_nothing_of_the_network() -> None:
+    islands = Account("cliques", Basis.TOLD, islands={"a": "i", "b": "i"})
+    assert due.of(of([islands]), WHEN_UNTOLD, NOW_S) == {*"abcd"}
+
+
+@pytest.mark.parametrize("mode", [WHEN_UNTOLD, ALWAYS])
+def test_what_a_survey_placed_is_due_again_once_that_is_too_old(mode: Probing) -> None:
+    old, young = NOW_S - 169 * HOUR_S, NOW_S - 167 * HOUR_S
+    held = of([told(dict.fromkeys("abc", "r"), Basis.MEASURED, a=old, b=young)])
+    assert due.of(held, mode, NOW_S) == {*"ad"}
+
+
+def test_one_node_alone_is_never_due() -> None:
+    assert due.of(of([], "a"), ALWAYS, NOW_S) == set()
+
+
+def test_the_idle_are_chosen_and_two_of_each_domain_that_is_known_beside_them() -> None:
+    racks = dict.fromkeys("abcd", "r1") | dict.fromkeys("efg", "r2")
+    known = of([told(racks)], "abcdefgxyz")
+    assert due.chosen(known, {*"xyz"}, {*"abcdefgxy"}, least=3) == tuple("abefxy")
+    assert due.chosen(known, {*"xyz"}, {*"dxyz"}, least=3) == tuple("dxyz")
+
+
+def test_too_few_to_find_anything_out_are_not_chosen() -> None:
+    nodes = "abcdefghijklmnop"
+    bare, least = of([], nodes), due.enough(nodes)
+    assert due.chosen(bare, {*nodes}, {*nodes[:7]}, least=least) == ()
+    assert due.chosen(bare, {*nodes[:7]}, {*nodes}, least=least) == ()
+    assert due.chosen(bare, {*nodes}, {*nodes[:8]}, least=least) == tuple(nodes[:8])
+    assert due.chosen(bare, {*"ab"}, {*"ab"}, least=due.enough("ab")) == ("a", "b")
+    assert due.chosen(bare, {"a"}, {"a"}, least=due.enough("a")) == ()
+    assert due.chosen(bare, {"a"}, {"b"}, least=due.enough("a")) == ()

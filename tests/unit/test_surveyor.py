@@ -1,0 +1,316 @@
+"""The operator surveys when it should, keeps what it found, and tells what hinders it.
+
+The network is planted; errands are answered by it at once, on a clock that the test moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from railwright_api import names
+from railwright_operator import metrics
+from railwright_operator.discovery import Discovery
+from railwright_operator.heartbeats.errands import Asking, Errands
+from railwright_operator.kube.errors import RequestFailed, Unreachable
+from railwright_operator.surveys import surveyor
+from railwright_operator.surveys.surveyor import Clocks, Surveyor
+from railwright_operator.watch.files import FilesRecord
+from railwright_operator.watch.site import Site
+from railwright_topology.probing.readings import Reading
+from railwright_topology.sources import insides
+from railwright_topology.sources.formats import File
+from railwright_topology.sources.insides import Document
+from worlds import observing, reporting
+from worlds.planted_network import adjusted_rand_index, planted, truths
+
+HOUR_S = 3600.0
+DOCUMENT = insides.written(Document(()))
+
+
+class PlantedErrands(Errands):
+    """Agents of a planted network: who is there measures, and is told where it stands."""
+
+    def __init__(self, office: Office) -> None:
+        super().__init__(lambda: office.now_s)
+        self.office = office
+        self.present: set[str] = set()
+        self.sent: list[tuple[str, str]] = []
+        self.meanwhile: Callable[[], None] = lambda: None
+
+    def there(self) -> frozenset[str]:
+        return frozenset(self.present)
+
+    async def send(self, pair: tuple[str, str], *, seconds: float, crowd: bool = False) -> Reading:
+        self.sent.append(pair)
+        self.meanwhile()
+        self.office.now_s += seconds
+        return self.office.network.probe(pair) if self.present.issuperset(pair) else Reading()
+
+
+class Office:
+    """Twelve nodes in three racks that nobody tells of, each with an agent that stands by."""
+
+    def __init__(self, **probing: Any) -> None:
+        self.now_s = self.wall_s = 1e9
+        self.network = planted(12, (3,), seed=4, noise=0.03)
+        self.site = Site()
+        spec = {"levels": [], "probing": probing}
+        self.site.seen(names.FABRICS, reporting.raw_object("default", spec=spec))
+        self.discovery = Discovery(self.site, wake=lambda: None, clock=lambda: self.now_s)
+        self.nodes = {name: observing.node_record(name) for name in self.network.paths}
+        for node in self.nodes.values():
+            self.discovery.node_changed(None, node)
+        self.given: FilesRecord | None = None
+        self.give()
+        self.errands = PlantedErrands(self)
+        self.errands.present = {*self.nodes}
+        self.busy: set[str] = set()
+        self.refusal: RequestFailed | None = None
+        self.surveyor = self.leader()
+
+    def leader(self) -> Surveyor:
+        """One that knows only what is kept."""
+        return Surveyor(
+            self.errands,
+            site=self.site,
+            discovery=self.discovery,
+            nodes=self.nodes,
+            busy=lambda: self.busy,
+            keep=self.keep,
+            metrics=metrics.build(CollectorRegistry()).surveys,
+            clocks=Clocks(lambda: self.now_s, lambda: self.wall_s),
+            rng=Random(0),
+        )
+
+    def give(self, *files: File) -> None:
+        record = FilesRecord("uid", names.PROBES, files, rv=1)
+        self.discovery.files_changed(self.given, record)
+        self.given = record
+
+    async def keep(self, text: str) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        self.give(File(names.PROBES, "probes.json", text))
+
+    async def look(self, looks: int = 1) -> int:
+        """So many looks later; how many probes were sent meanwhile."""
+        before = len(self.errands.sent)
+        for node in self.errands.present:
+            await self.discovery.inside_told(node, DOCUMENT)
+        for _ in range(looks):
+            self.now_s += surveyor.LOOK_S
+            await self.discovery.read_files()
+            await self.discovery.refresh()
+            await self.surveyor.look()
+        await self.discovery.read_files()
+        await self.discovery.refresh()
+        return len(self.errands.sent) - before
+
+    def placed(self, nodes: Iterable[str]) -> bool:
+        """Whether these, and no others, stand in the racks that they were planted in."""
+        rack = {
+            node: place[-1]
+            for node, place in self.discovery.found.fabric.places.items()
+            if place and place[-1]
+        }
+        truth = {node: its for node, its in truths(self.network)[0].items() if node in nodes}
+        return rack.keys() == truth.keys() and adjusted_rand_index(truth, rack) == 1.0
+
+
+SETTLED = int(surveyor.SETTLED_S / surveyor.LOOK_S) + 1
+PATIENCE = int(surveyor.PATIENCE_S / surveyor.LOOK_S) + 1
+BETWEEN = int(surveyor.BETWEEN_S / surveyor.LOOK_S) + 1
+
+
+async def test_who_is_due_is_measured_once_all_have_settled_and_never_again() -> None:
+    office = Office()
+    assert not await office.look(SETTLED - 1)
+    assert await office.look(2)
+    assert office.placed(office.nodes)
+    assert not office.surveyor.problems
+    assert not await office.look(2 * BETWEEN)
+    assert not office.errands.wanted
+    office.surveyor = office.leader()
+    assert not await office.look(2 * BETWEEN)
+
+
+async def test_where_it_is_to_be_never_nobody_is_wanted() -> None:
+    office = Office(mode="Never")
+    assert not await office.look(PATIENCE)
+    assert not office.errands.wanted
+
+
+async def test_those_that_jobs_run_on_are_measured_later_and_join_the_others() -> None:
+    office = Office()
+    office.busy = {*sorted(office.nodes)[:4]}
+    assert await office.look(SETTLED + 1)
+    assert not {node for pair in office.errands.sent for node in pair} & office.busy
+    assert office.placed(office.nodes.keys() - office.busy)
+    await office.look()
+    (waiting,) = office.surveyor.problems
+    assert waiting.startswith("4 of 4 nodes that are to be measured wait until no job runs on them")
+    office.busy = set()
+    assert await office.look(BETWEEN + SETTLED)
+    assert office.placed(office.nodes)
+
+
+async def test_a_node_that_a_job_takes_meanwhile_is_left_alone() -> None:
+    office = Office()
+    taken, after = sorted(office.nodes)[0], 5
+
+    def a_job_begins() -> None:
+        if len(office.errands.sent) == after:
+            office.busy = {taken}
+
+    office.errands.meanwhile = a_job_begins
+    assert await office.look(SETTLED + 1) > after
+    # Who is busy is looked at anew every second, in which a few more are sent.
+    late = after + int(surveyor.BUSY_S / surveyor.PROBE_S) + 1
+    assert not [pair for pair in office.errands.sent[late:] if taken in pair]
+    assert office.placed(office.nodes.keys() - {taken})
+
+
+async def test_agents_that_never_come_are_waited_for_and_told() -> None:
+    office = Office()
+    missing = {*sorted(office.nodes)[:3]}
+    office.errands.present -= missing
+    assert not await office.look(PATIENCE - 1)
+    assert await office.look(2)
+    await office.look()
+    first = ", ".join(sorted(missing))
+    assert office.surveyor.problems == (
+        f"3 of 3 nodes that are to be measured have no agent that answers: {first}",
+    )
+    assert office.placed(office.nodes.keys() - missing)
+
+
+async def test_an_agent_that_was_there_and_is_gone_is_told_at_once_and_not_waited_for() -> None:
+    office = Office()
+    await office.look()
+    gone = sorted(office.nodes)[0]
+    office.errands.present.remove(gone)
+    await office.look()
+    assert office.surveyor.problems == (
+        f"1 of 12 nodes that are to be measured have no agent that answers: {gone}",
+    )
+    assert await office.look(SETTLED + 1)
+
+
+async def test_where_nobody_runs_agents_nothing_is_told() -> None:
+    office = Office()
+    office.errands.present.clear()
+    assert not await office.look(2 * PATIENCE)
+    assert not office.surveyor.problems
+
+
+async def test_an_agent_that_cannot_answer_probes_is_told_with_its_reason() -> None:
+    office = Office()
+    await office.look()
+    node = sorted(office.nodes)[0]
+    office.errands.present.remove(node)
+    await office.errands.ask(node, Asking(unfit="10.0.0.1:7946 is taken"))
+    await office.look()
+    assert f"{node}: 10.0.0.1:7946 is taken" in office.surveyor.problems
+
+
+async def test_what_is_too_old_is_measured_again() -> None:
+    office = Office(maxAgeHours=24)
+    await office.look(SETTLED + 1)
+    assert not await office.look(BETWEEN)
+    office.wall_s += 25 * HOUR_S
+    assert await office.look(SETTLED + 1)
+    assert office.placed(office.nodes)
+
+
+async def test_who_was_measured_in_vain_is_tried_again_less_and_less_often() -> None:
+    office = Office()
+    silent = sorted(office.nodes)[0]
+    office.network.dead = frozenset({silent})
+    assert await office.look(SETTLED + 1)
+    assert office.placed(office.nodes.keys() - {silent})
+    hours = []
+    for _ in range(24):
+        office.now_s += HOUR_S
+        hours.append(await office.look(SETTLED + 1) > 0)
+    assert hours[0]
+    assert 3 <= sum(hours) <= 8
+    assert office.placed(office.nodes.keys() - {silent})
+
+
+async def test_what_cannot_be_kept_is_kept_later_and_measured_once() -> None:
+    office = Office()
+    office.refusal = Unreachable("no server")
+    assert await office.look(SETTLED + 1)
+    assert not await office.look(BETWEEN)
+    assert office.surveyor.problems == ("what was measured cannot be kept: no server",)
+    office.refusal = None
+    assert not await office.look(BETWEEN)
+    assert office.placed(office.nodes)
+
+
+async def test_without_the_place_to_keep_it_nobody_is_measured() -> None:
+    office = Office()
+    office.discovery.files_changed(office.given, None)
+    assert not await office.look(PATIENCE)
+    assert office.surveyor.problems == (
+        "nobody is measured: the ConfigMap railwright-probes is not there to keep it in",
+    )
+
+
+async def test_uplinks_are_filled_where_the_site_wants_it_and_no_job_runs() -> None:
+    office = Office(uplinks=True)
+    assert await office.look(SETTLED + 1)
+    rooms = office.discovery.found.fabric.links[-1].leaving
+    assert len(rooms) == 3
+    busy = Office(uplinks=True)
+    name = sorted(busy.nodes)[0]
+    busy.busy = {name}
+    assert await busy.look(SETTLED + 1)
+    assert not busy.discovery.found.fabric.links[-1].leaving
+
+
+async def test_only_those_stand_by_who_may_be_measured() -> None:
+    office = Office()
+    name = sorted(office.nodes)[0]
+    office.busy = {name}
+    await office.look()
+    assert office.errands.wanted == office.nodes.keys() - {name}
+    await office.look(SETTLED + 1)
+    assert not office.errands.wanted
+
+
+async def test_all_busy_nodes_are_told_to_wait() -> None:
+    office = Office()
+    office.busy = {*office.nodes}
+    assert not await office.look(PATIENCE)
+    assert not office.errands.wanted
+    (waiting,) = office.surveyor.problems
+    assert waiting.startswith("12 of 12 nodes that are to be measured wait until no job runs")
+
+
+async def test_a_survey_that_places_nobody_is_told_and_tried_again_later() -> None:
+    office = Office()
+    office.network.dead = frozenset(office.nodes)
+    assert await office.look(SETTLED + 1)
+    assert not await office.look(BETWEEN)
+    assert office.surveyor.problems == ("the last survey placed none of its 12 nodes",)
+    office.network.dead = frozenset()
+    office.now_s += HOUR_S
+    assert await office.look(SETTLED + 1)
+    assert office.placed(office.nodes)
+    await office.look()
+    assert not office.surveyor.problems
+
+
+async def test_a_node_that_is_not_ready_is_not_waited_for() -> None:
+    office = Office()
+    name = sorted(office.nodes)[0]
+    office.nodes[name] = replace(office.nodes[name], ready=False)
+    office.errands.present.remove(name)
+    assert await office.look(SETTLED + 1)
+    assert office.placed(office.nodes.keys() - {name})

@@ -1,0 +1,74 @@
+"""A survey of some nodes joins what is held of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from random import Random
+
+from railwright_topology import surveys
+from railwright_topology.accounts import Account, Basis
+from railwright_topology.probing import findings
+from railwright_topology.probing.findings import Figures, Findings
+from worlds import planted_network
+from worlds.planted_network import PlantedNetwork, adjusted_rand_index, planted, truths
+
+SEEN = Figures(3, 1e-5, 1e9, None)
+
+
+def found(*tiers: Mapping[str, str], leaving: tuple[Mapping[str, float], ...] = ()) -> Findings:
+    return Findings(tiers, (SEEN,) * len(tiers), (), 7, leaving)
+
+
+def held(*tiers: Mapping[str, str], leaving: tuple[Mapping[str, float], ...] = ()) -> Account:
+    return Account("held", Basis.MEASURED, tiers, leaving=leaving)
+
+
+def racks(**domains: str) -> dict[str, str]:
+    """Each domain's nodes, a letter for each, by their domain."""
+    return {node: domain for domain, nodes in domains.items() for node in nodes}
+
+
+def test_nodes_that_were_not_measured_stand_as_they_did_beside_those_that_both_have() -> None:
+    before = held(racks(p="abcd", q="efgh"))
+    joined = surveys.joined(found(racks(a="abx", e="efy")), before, "abcdefghxy")
+    assert joined.tiers == (racks(a="abcdx", e="efghy"),)
+    assert joined.figures == (SEEN,)
+
+
+def test_what_was_measured_last_counts_and_who_is_gone_is_left_out() -> None:
+    before = held(racks(p="abcd", q="efgh"))
+    joined = surveys.joined(found(racks(a="ab", e="efd")), before, "abdefgh")
+    assert joined.tiers == (racks(a="ab", d="defgh"),)
+
+
+def test_nodes_that_have_none_in_common_with_those_before_are_domains_of_their_own() -> None:
+    joined = surveys.joined(found(racks(x="xy")), held(racks(p="ab", q="cd")), "abcdxy")
+    assert joined.tiers == (racks(a="ab", c="cd", x="xy"),)
+
+
+def test_what_is_known_of_uplinks_stays_unless_more_nodes_share_them_than_were_measured() -> None:
+    before = held(racks(p="abcd", q="efgh"), leaving=({"p": 1.5, "q": 4.0},))
+    joined = surveys.joined(found(racks(a="abx", e="efy")), before, "abcdefghxy")
+    assert joined.leaving == ({"a": 1.5},)
+    newer = found(racks(a="abx", e="efy"), leaving=({"a": 3.0, "e": 2.0},))
+    assert surveys.joined(newer, before, "abcdefghxy").leaving == ({"a": 1.5, "e": 2.0},)
+    assert surveys.joined(newer, before, "abxefy").leaving == ({"a": 3.0, "e": 2.0},)
+
+
+def test_nodes_that_come_later_stand_where_they_were_planted() -> None:
+    network = planted(96, (2, 3), seed=5)
+    names = sorted(network.paths)
+    late = {*Random(1).sample(names, 12)}
+    first = _of(network, [name for name in names if name not in late])
+    account = held(*first.tiers)
+    beside: dict[str, list[str]] = {}
+    for node, domain in sorted(first.tiers[0].items()):
+        beside.setdefault(domain, []).append(node)
+    chosen = [*late, *(node for its in beside.values() for node in its[:2])]
+    joined = surveys.joined(_of(network, chosen), account, names)
+    for truth, tier in zip(truths(network), joined.tiers, strict=True):
+        assert adjusted_rand_index(truth, tier) == 1.0
+
+
+def _of(network: PlantedNetwork, nodes: Iterable[str]) -> Findings:
+    return findings.of(planted_network.survey(network, sorted(nodes)))

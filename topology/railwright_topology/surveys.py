@@ -1,0 +1,75 @@
+"""What a survey found, together with what is held of those before it.
+
+Nodes come one by one, and those that jobs run on are not measured. So a survey is mostly of some
+nodes; the others stand as they did, beside those that both have.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+
+from railwright_topology import agreement
+from railwright_topology.accounts import Account, Basis
+from railwright_topology.probing.crowds import SATURATED
+from railwright_topology.probing.findings import Figures, Findings
+
+Domains = Mapping[str, str]
+
+NOT_NOW = Figures(0, None, None, None)
+
+
+def joined(found: Findings, held: Account, nodes: Collection[str]) -> Findings:
+    """Of these nodes of the cluster. What was measured last counts; a tier that it did not show has
+    no figures, and of each domain the newest that is known of its uplinks is kept."""
+    rooms = found.leaving or ({},) * len(found.tiers)
+    # What says the same the more trusted account says first: that with more capacity.
+    new = Account("new", Basis.MEASURED, found.tiers, capacity=1, leaving=rooms)
+    tiers = tuple(
+        {node: domain for node, domain in tier.items() if node in nodes} for tier in held.tiers
+    )
+    old = Account("held", Basis.MEASURED, tiers, leaving=held.leaving)
+    agreed = [tier.domains for tier in agreement.of((new, old)).tiers]
+    figures = [NOT_NOW] * len(agreed)
+    for its, tier in agreement.matched(agreed, found.tiers).items():
+        figures[tier] = found.figures[its]
+    leaving: list[dict[str, float]] = [{} for _ in agreed]
+    for account in (old, new):
+        for tier, domain, room in _rooms(account, agreed):
+            leaving[tier][domain] = room
+    firsts = [_firsts(domains) for domains in agreed]
+    return Findings(
+        tuple(
+            {node: first[domain] for node, domain in domains.items()}
+            for domains, first in zip(agreed, firsts, strict=True)
+        ),
+        tuple(figures),
+        found.strange,
+        found.pairs,
+        tuple(
+            {first[domain]: room for domain, room in its.items()}
+            for its, first in zip(leaving, firsts, strict=True)
+        ),
+    )
+
+
+def _rooms(account: Account, agreed: list[Domains]) -> Iterator[tuple[int, str, float]]:
+    """What an account says of uplinks, by the tiers and domains that were agreed on. Where it knows
+    but a part of a domain, only what fills its uplinks counts: all would reach no more."""
+    for its, tier in agreement.matched(agreed, account.tiers).items():
+        names = agreement.counterparts(account.tiers[its], agreed[tier])
+        whole, part = Counter(agreed[tier].values()), Counter(account.tiers[its].values())
+        for domain, room in account.leaving[its].items() if account.leaving else ():
+            if domain not in names:
+                continue
+            all_there = part[domain] >= whole[names[domain]]
+            if all_there or room <= SATURATED * part[domain]:
+                yield tier, names[domain], room
+
+
+def _firsts(domains: Domains) -> dict[str, str]:
+    """The first node of each domain."""
+    found: dict[str, str] = {}
+    for node in sorted(domains):
+        found.setdefault(domains[node], node)
+    return found
