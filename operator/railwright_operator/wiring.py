@@ -161,19 +161,14 @@ def assemble(
     server = _server(
         api, copies, settings, sessions, commits, errands, series=series, is_leader=is_leader
     )
+    watching = [copy.run for copy in copies.warm]
+    network = copies.discovery.run, _sites(api, copies, surveyor).run, surveyor.run
     return Parts(
         cycle=cycle,
         copies=copies,
         server=server,
-        tasks=(*(copy.run for copy in copies.warm), lambda: loop_lag.observe(series, clock)),
-        leading=(
-            kubelets.run,
-            events.run,
-            copies.kinds.run,
-            copies.discovery.run,
-            _sites(api, copies, surveyor).run,
-            surveyor.run,
-        ),
+        tasks=(*watching, lambda: loop_lag.observe(series, clock)),
+        leading=(kubelets.run, events.run, copies.kinds.run, *network),
     )
 
 

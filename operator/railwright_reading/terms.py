@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railwright_api.training_job import Topology
+from railwright_api.topology import Topology
 from railwright_scheduler.snapshot import Terms
 
 

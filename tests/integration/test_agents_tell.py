@@ -157,7 +157,14 @@ async def test_an_agent_tells_how_fast_this_machine_is_unless_that_is_busy(
     def agent() -> None:
         kept = Kept(Path("/"), clock=time.monotonic, say=said.append)
         with contextlib.suppress(KeyboardInterrupt):
-            telling.run(teller, pause=pause, rng=Random(0), say=said.append, rates=kept)
+            telling.run(
+                teller,
+                on_call=lambda *_: None,
+                pause=pause,
+                rng=Random(0),
+                say=said.append,
+                rates=kept,
+            )
 
     await asyncio.to_thread(agent)
     told = world.insides["n1"].rates
