@@ -28,6 +28,9 @@ EFFORT_MAX = 512
 """What it may take to place the gangs of one decision, in nodes; one alone may take more. About two
 seconds' worth."""
 
+FASTER = 2
+"""Degrees of the slowest nodes that a gang is looked at without, beside without any slow ones."""
+
 LOUDNESS = 64
 """So many degrees of how busy uplinks are tell equal domains apart."""
 
@@ -101,7 +104,7 @@ class Line:
             room = self._room_beside(job, busy)
             first = fastest.chosen(self._cluster, allowed, room, count=count, limits=limits)
         others = (
-            placement.choose(domains, nodes, room, count=count, limits=its)
+            fastest.chosen(self._cluster, nodes, room, count=count, limits=its)
             for nodes, its in self._others(job, first, allowed, limits, busy=busy)
             if placement.capacity(domains, nodes, its) >= count
         )
@@ -113,9 +116,9 @@ class Line:
     ) -> Iterator[tuple[Mask, Limits]]:
         """From where else to choose: portions of the job that are better for it in each domain;
         domains whose switches add up what crosses them; those whose uplinks are known to let out
-        twice as much; those whose uplinks others keep less than half as busy; nodes of which none
-        is slow; and those of one kind."""
-        domains = self._cluster.domains
+        twice as much; those whose uplinks others keep less than half as busy; nodes none of which
+        is slow, or as slow as the slowest; and those of one kind."""
+        domains, slowness = self._cluster.domains, self._cluster.slowness
         if job.num_nodes > ranks.CHOSEN_NODES:
             return
         spans = (1, *domains.spans(first))
@@ -135,8 +138,9 @@ class Line:
         busiest = float(busy[first].max())
         if busiest > 0.0:
             yield allowed & (busy < busiest / 2), limits
-        if self._cluster.slowness[first].any():
-            yield allowed & (self._cluster.slowness == 0), limits
+        degrees = [degree for degree in np.unique(slowness[first]).tolist() if degree > 0]
+        for degree in sorted({*degrees[:1], *degrees[-FASTER:]}):
+            yield allowed & (slowness < degree), limits
         if len(kinds := {self._cluster.nodes[column].machine for column in first.tolist()}) > 1:
             machines = np.array([node.machine for node in self._cluster.nodes])
             for kind in sorted(kinds - {""}):

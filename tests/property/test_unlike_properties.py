@@ -119,9 +119,9 @@ def racked(workload: Workload, its: list[tuple[str, Pace]], *names: str) -> Admi
     return admitted(workload, nodes)
 
 
-def admitted(workload: Workload, nodes: tuple[Node, ...]) -> Admit:
+def admitted(workload: Workload, nodes: tuple[Node, ...], *, times: float = 4.0) -> Admit:
     asked = job("a", num_nodes=nodes_of(workload), ranks_per_node=8, workload=workload)
-    world = Snapshot(("rack",), nodes, ("default",), (asked,), links=(Links(4.0),))
+    world = Snapshot(("rack",), nodes, ("default",), (asked,), links=(Links(times),))
     (found,) = decide(world).admitted
     return found
 
@@ -180,3 +180,22 @@ def test_a_free_node_more_that_is_fast_makes_no_step_longer(
     before = predicted(racked(workload, its))
     after = predicted(racked(workload, [*its, ("DGX H100", Pace())]))
     assert after.placed_us <= before.placed_us + 1
+
+
+@settings(deadline=None, max_examples=10)
+@given(st.data(), workloads(nodes_max=4))
+def test_nor_does_one_in_any_rack_by_more_than_a_percent(
+    data: st.DataObject, workload: Workload
+) -> None:
+    """By so much a step may be longer to span fewer racks."""
+    count = nodes_of(workload)
+    racks = st.sampled_from(["r0", "r1", "r2"])
+    its = data.draw(st.lists(st.tuples(racks, paces), min_size=count, max_size=count + 6))
+    nodes = [
+        node(f"n{at}", rack, machine="DGX H100", pace=pace) for at, (rack, pace) in enumerate(its)
+    ]
+    more = node("more", data.draw(racks), machine="DGX H100")
+    before, after = (
+        predicted(admitted(workload, tuple(each), times=1.0)) for each in (nodes, [*nodes, more])
+    )
+    assert 0.99 * after.placed_us <= before.placed_us + 1

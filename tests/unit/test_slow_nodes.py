@@ -137,6 +137,13 @@ def test_a_rack_more_is_worth_a_step_that_is_shorter_by_it() -> None:
     assert admitted(gang(), nodes).spans == (1,)
 
 
+def test_nodes_none_of_which_is_slow_are_found_among_many_degrees() -> None:
+    paces = iter([0.5, 0.6, 0.7, 0.8, 0.9])
+    slow = {f"n0-{at}": Pace(memory=next(paces)) for at in range(5)}
+    nodes = [replace(each, pace=slow.get(each.name, each.pace)) for each in racks(8, 4, 4)]
+    assert not {*admitted(gang(), tuple(nodes)).nodes} & {*slow}
+
+
 def test_a_node_that_became_slow_is_not_given_back_to_its_job() -> None:
     before = tuple(f"n0-{at}" for at in range(4))
     asked = job("a", num_nodes=4, before=before)
