@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
 import railwright_testbed
 
 E2E = Path(__file__).parent / "e2e"
+# How fast inputs are made says how busy the machine is, and nothing of the product.
+settings.register_profile("here", suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("here")
+
 NOT_ROOT = "NOT RUN: REAL NODES NEED ROOT (RUN THIS AS ROOT, OR IN CI)"
 
 
