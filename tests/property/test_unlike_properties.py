@@ -166,7 +166,9 @@ def test_other_names_for_nodes_take_as_long(data: st.DataObject, workload: Workl
     renamed = data.draw(st.permutations(names))
     one, other = (predicted(racked(workload, its, *each)) for each in (names, renamed))
     assert one.placed_us == other.placed_us
-    assert one.slow_us == other.slow_us
+    if len({machine for machine, _ in its}) == 1:
+        # Of several kinds orders that take as long now may differ if none were slow.
+        assert one.slow_us == other.slow_us
 
 
 @settings(deadline=None, max_examples=10)
