@@ -93,7 +93,7 @@ class PreRuns:
         self._due: dict[str, Request] = {}
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._plans: dict[str, tuple[int, Plan | None]] = {}
-        self._made: dict[str, str] = {}
+        self._made: set[str] = set()
         self._leaving: set[str] = set()
         self._refusals: dict[str, End] = {}
         self._troubles: dict[str, str] = {}
@@ -131,7 +131,7 @@ class PreRuns:
 
     def _forget_all_but(self, uids: Collection[str]) -> None:
         self._plans = {uid: plan for uid, plan in self._plans.items() if uid in uids}
-        self._made = {uid: made for uid, made in self._made.items() if uid in uids}
+        self._made.intersection_update(uids)
         self._refusals = {uid: end for uid, end in self._refusals.items() if uid in uids}
         self._troubles = {uid: why for uid, why in self._troubles.items() if uid in uids}
         self._pauses.forget_unless(uids.__contains__)
@@ -147,10 +147,10 @@ class PreRuns:
         if ahead is None:
             return self._missing(job, plan, held)
         if _digest(ahead) != plan.of or ahead.uid in self._leaving:
-            self._made.pop(job.uid, None)
+            self._made.discard(job.uid)
             self._remove(job, ahead)
             return Standing(held)
-        self._made[job.uid] = ahead.uid
+        self._made.add(job.uid)
         if not self._is_over(ahead):
             return Standing(held)
         why = _unfit(job, ahead.profile) if ahead.profile else _why_nothing(ahead)
@@ -160,7 +160,7 @@ class PreRuns:
 
     def _let_go(self, job: Known, ahead: Known | None, end: End | None) -> End | None:
         """The job wants none now; what is left of the end of its last one."""
-        self._made.pop(job.uid, None)
+        self._made.discard(job.uid)
         asked = job.job.spec.pre_run
         # One that is over is kept for its logs, as long as its job wants any.
         if ahead is not None and not (asked and ahead.record.phase in FINAL):
