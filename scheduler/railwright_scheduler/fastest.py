@@ -13,16 +13,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from railwright_scheduler import placement
-from railwright_scheduler.cluster import Cluster, Ints, Mask
+from railwright_scheduler.cluster import Ints, Mask
 from railwright_scheduler.placement import Limits
+from railwright_scheduler.placement.domains import Domains
 
 OFTEN = 4
 """Looked for a better choice than the best so far."""
 
 
-def chosen(cluster: Cluster, allowed: Mask, room: Ints, *, count: int, limits: Limits) -> Ints:
-    """As ``placement.choose``; of equal domains, ``room`` tells those that are chosen first."""
-    domains, slowness = cluster.domains, cluster.slowness
+def chosen(
+    domains: Domains, allowed: Mask, room: Ints, slowness: Ints, *, count: int, limits: Limits
+) -> Ints:
+    """As ``placement.choose``; of equal domains, ``room`` tells those that are chosen first, and
+    ``slowness`` how slow nodes are."""
 
     def choice(nodes: Mask) -> Ints:
         return placement.choose(domains, nodes, room, count=count, limits=limits)

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from railwright_scheduler import fastest, fit, placement, ranks
+from railwright_scheduler import fastest, fit, placement, ranks, slowness
 from railwright_scheduler.cluster import Capacity, Cluster, Ints, Mask
 from railwright_scheduler.decisions import Admit, Behind, GangsAhead, NotEnoughNodes
 from railwright_scheduler.fit import Shape
@@ -95,30 +95,32 @@ class Line:
 
     def _placed(self, job: Job, allowed: Mask, limits: Limits) -> Placed:
         """The nodes that suit the job best, and which ranks each of them gets."""
-        domains, count, room = self._cluster.domains, job.num_nodes, self._room_beside(job)
-        first = fastest.chosen(self._cluster, allowed, room, count=count, limits=limits)
+        domains, count = self._cluster.domains, job.num_nodes
+        slow = slowness.of(job, self._cluster)
+        room = self._room_beside(job, slow)
+        first = fastest.chosen(domains, allowed, room, slow, count=count, limits=limits)
         if job.workload is None or count == 1 or domains.finest == 0:
             return ranks.placed(job, self._cluster, [first])
         busy = self._traffic.busy(first)
         if busy.any():
-            room = self._room_beside(job, busy)
-            first = fastest.chosen(self._cluster, allowed, room, count=count, limits=limits)
+            room = self._room_beside(job, slow, busy)
+            first = fastest.chosen(domains, allowed, room, slow, count=count, limits=limits)
         others = (
-            fastest.chosen(self._cluster, nodes, room, count=count, limits=its)
-            for nodes, its in self._others(job, first, allowed, limits, busy=busy)
+            fastest.chosen(domains, nodes, room, slow, count=count, limits=its)
+            for nodes, its in self._others(job, first, allowed, limits, slow=slow, busy=busy)
             if placement.capacity(domains, nodes, its) >= count
         )
         choices = itertools.chain([first], others)
         return ranks.placed(job, self._cluster, choices, uses=self._traffic.uses())
 
     def _others(
-        self, job: Job, first: Ints, allowed: Mask, limits: Limits, *, busy: Weights
+        self, job: Job, first: Ints, allowed: Mask, limits: Limits, *, slow: Ints, busy: Weights
     ) -> Iterator[tuple[Mask, Limits]]:
         """From where else to choose: portions of the job that are better for it in each domain;
         domains whose switches add up what crosses them; those whose uplinks are known to let out
         twice as much; those whose uplinks others keep less than half as busy; nodes none of which
         is slow, or as slow as the slowest; and those of one kind."""
-        domains, slowness = self._cluster.domains, self._cluster.slowness
+        domains = self._cluster.domains
         if job.num_nodes > ranks.CHOSEN_NODES:
             return
         spans = (1, *domains.spans(first))
@@ -138,20 +140,20 @@ class Line:
         busiest = float(busy[first].max())
         if busiest > 0.0:
             yield allowed & (busy < busiest / 2), limits
-        degrees = [degree for degree in np.unique(slowness[first]).tolist() if degree > 0]
+        degrees = [degree for degree in np.unique(slow[first]).tolist() if degree > 0]
         for degree in sorted({*degrees[:1], *degrees[-FASTER:]}):
-            yield allowed & (slowness < degree), limits
+            yield allowed & (slow < degree), limits
         if len(kinds := {self._cluster.nodes[column].machine for column in first.tolist()}) > 1:
             machines = np.array([node.machine for node in self._cluster.nodes])
             for kind in sorted(kinds - {""}):
                 yield allowed & (machines == kind), limits
 
-    def _room_beside(self, job: Job, busy: Weights | None = None) -> Ints:
+    def _room_beside(self, job: Job, slow: Ints, busy: Weights | None = None) -> Ints:
         """As if nodes had the more room the slower they are, and the busier others keep their
         uplinks, and those that it had before less than any other as fast: of equal domains those
         with the least go first."""
-        room, slowness = self._capacity.room, self._cluster.slowness
-        if busy is None and not job.before and not slowness.any():
+        room = self._capacity.room
+        if busy is None and not job.before and not slow.any():
             return room
         more = np.zeros(len(room), dtype=np.int64)
         if busy is not None:
@@ -160,7 +162,7 @@ class Line:
             before = frozenset(job.before)
             had = np.array([node.name in before for node in self._cluster.nodes], dtype=np.bool_)
             more = np.where(had, 0, 1 + more)
-        more += (LOUDNESS + 2) * slowness
+        more += (LOUDNESS + 2) * slow
         return room + more * (int(room.max(initial=0)) + 1)
 
     def hold(self, job: Job, shape: Shape, limits: Limits) -> NotEnoughNodes | Behind:
