@@ -1,8 +1,9 @@
 """Of the choices of nodes that span as few domains one with few slow nodes.
 
-A choice is looked for without the slow nodes that the best so far has, or without the slowest of
-them, and taken if it spans as few domains of each level. So nodes are left out that another can
-stand for, and domains that have more of them; who is told of nobody slow chooses once.
+A choice is looked for without the slow nodes that the best so far has, without the slowest of them,
+or without all that are as slow, and taken if it spans as few domains of each level. So nodes are
+left out that another can stand for, and domains that have more of them; who is told of nobody slow
+chooses once.
 
 Dropped: how slow nodes are as a price of domains. It would have to be weighed against leaving large
 domains whole, which small jobs need every day, where slow nodes are few.
@@ -47,9 +48,13 @@ def chosen(
 
 
 def _without_slow(nodes: Ints, allowed: Mask, slowness: Ints) -> Iterator[Mask]:
-    """All that are allowed but the slow ones of these, and but the slowest of these."""
+    """All that are allowed but the slow ones of these, and but the slowest of these; and all that
+    are not as slow as the slowest of these."""
     slow = slowness[nodes]
-    for left_out in (slow > 0, slow == slow.max()) if slow.any() else ():
+    if not slow.any():
+        return
+    for left_out in (slow > 0, slow == slow.max()):
         mask = allowed.copy()
         mask[nodes[left_out]] = False
         yield mask
+    yield allowed & (slowness < slow.max())
