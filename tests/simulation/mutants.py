@@ -19,7 +19,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
-from railwright_scheduler import debts, intent, turn
+from railwright_scheduler import asking, debts, intent, turn
 from railwright_scheduler.attempt import gang, record
 from railwright_scheduler.attempt.gang import BindPod, CreatePod, DeletePod, GangSeen, Pod, Step
 from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
@@ -210,12 +210,17 @@ def debts_forgotten(original: Original) -> Original:
 
 
 def does_not_wait_for_deletes(original: Original) -> Original:
-    return lambda seen, entries, attempts: original(seen, entries, dict[Any, AttemptSeen]())
+    return lambda seen, entries, attempts, alive: original(
+        seen, entries, dict[Any, AttemptSeen](), alive
+    )
 
 
 def retries_at_once(original: Original) -> Original:
-    return lambda seen, entries, attempts: original(
-        replace(seen, record=replace(seen.record, ended=seen.record.attempt)), entries, attempts
+    return lambda seen, entries, attempts, alive: original(
+        replace(seen, record=replace(seen.record, ended=seen.record.attempt)),
+        entries,
+        attempts,
+        alive,
     )
 
 
@@ -270,17 +275,15 @@ def stale_lists(original: Original) -> Original:
 def takes_final(original: Original) -> Original:
     """Forget that a job has ended when its line is made."""
 
-    def wants(seen: JobSeen, entries: Any, attempts: Any) -> bool:
-        phase = Phase.QUEUED
-        return bool(
-            original(replace(seen, record=replace(seen.record, phase=phase)), entries, attempts)
-        )
+    def wants(seen: JobSeen, entries: Any, attempts: Any, alive: Any) -> bool:
+        queued = replace(seen, record=replace(seen.record, phase=Phase.QUEUED))
+        return bool(original(queued, entries, attempts, alive))
 
     return wants
 
 
 def suspended_starts(original: Original) -> Original:
-    return lambda seen, entries, attempts: original(replace(seen, suspend=False), entries, attempts)
+    return lambda seen, *given: original(replace(seen, suspend=False), *given)
 
 
 def running_is_not_judged(original: Original) -> Original:
@@ -329,14 +332,14 @@ MUTANTS = (
     Mutant("nodes look empty", debts, "with_debts", nodes_look_empty),
     Mutant(
         "an attempt begins before the old pods are told to go",
-        turn,
-        "_wants_to_start",
+        asking,
+        "wants_to_start",
         does_not_wait_for_deletes,
     ),
-    Mutant("an attempt begins beside a live one", turn, "_wants_to_start", retries_at_once),
-    Mutant("a job that ended starts again", turn, "_wants_to_start", takes_final),
-    Mutant("a suspended job starts", turn, "_wants_to_start", suspended_starts),
-    Mutant("an attempt's number is used again", turn, "_asking", number_reused),
+    Mutant("an attempt begins beside a live one", asking, "wants_to_start", retries_at_once),
+    Mutant("a job that ended starts again", asking, "wants_to_start", takes_final),
+    Mutant("a suspended job starts", asking, "wants_to_start", suspended_starts),
+    Mutant("an attempt's number is used again", asking, "again", number_reused),
     Mutant("live attempts are swept", turn._Plan, "sweep", sweeps_living),
     Mutant("nothing is swept", turn._Plan, "sweep", never),
     Mutant("a failure is counted twice", record, "fold", counts_twice),
