@@ -112,6 +112,7 @@ def test_what_ranks_bring_a_part_to_grows_with_them() -> None:
         (Parallelism(tensor=2, data=4), of(2), "of one replica, of the job's 4: .* on 4 ranks"),
         (Parallelism(data=8, replicas=2), of(2), "not sharded as the job's 8 are; record it on 4"),
         (Parallelism(data=8, servers=1), of(4), "servers is not recorded"),
+        (Parallelism(data=4), of(4), "nothing was seen of what 4 ranks send each other"),
         (
             Parallelism(tensor=2, data=2),
             of(4, Kind(((0, 3),), (Seen(Operation.ALL_REDUCE, "float32", 2, 8),))),

@@ -186,6 +186,7 @@ def test_a_stage_with_fewer_layers_has_time_left_for_a_slow_node() -> None:
         (31, 1, Framework.MEGATRON, (1.0, 1.0, 1.0, 1.0)),
         (30, 1, Framework.MEGATRON, (7 / 8, 1.0, 1.0, 1.0)),
         (29, 1, Framework.TORCH, (7 / 8, 1.0, 1.0, 1.0)),
+        (10, 2, Framework.MEGATRON, (2 / 3, 1.0, 1.0, 1.0)),
     ],
 )
 def test_stages_share_layers_as_their_framework_does(
@@ -193,6 +194,11 @@ def test_stages_share_layers_as_their_framework_does(
 ) -> None:
     split = Parallelism(pipeline=4, virtual=virtual)
     assert unlike.shares(replace(GPT, layers=layers), split, framework) == pytest.approx(expected)
+
+
+def test_where_nothing_is_sent_the_slowest_still_decides() -> None:
+    found = Gang(FOUR_BY_TWO, (DGX_H100, DGX_H100.paced(Pace(products=0.5))), ())
+    assert took_s(found, 0) > took_s(found)
 
 
 def test_what_serves_parameters_multiplies_nothing() -> None:

@@ -118,6 +118,11 @@ def _places(workload: Workload, profile: Profile) -> list[_Place]:
     """Where groups of ranks may be: those of derived communicators, then any along axes."""
     model, now, recipe = workload.parts
     then = _then(now, profile.ranks)
+    if then.ranks > 1 and not profile.kinds:
+        raise UnfitError(
+            f"nothing was seen of what {then.ranks} ranks send each other: record steps in which "
+            "they train"
+        )
     batch = recipe.global_batch // now.data * then.data
     ours = {each.name: each for each in derive.communicators(model, now, recipe)}
     found = [

@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from railwright_scheduler.communication import grid
+from railwright_scheduler.communication import grid, parameters
 from railwright_scheduler.communication.graph import Communicator
 from railwright_scheduler.communication.grid import Axis
 from railwright_scheduler.cost import geometry, joining, step, work
@@ -114,7 +114,7 @@ class Gang:
             self._sent(at, stands, crowding.get(each.name, 1.0), each.name in summed)
             for at, each in enumerate(self._communicators)
         ]
-        by_stage = [*zip(*sent, strict=True)]
+        by_stage = [*zip(*sent, strict=True)] or [()] * len(self.stages)
         held = [self._slowest(np.unique(stands[ranks])) for ranks in self.stages]
         filling_s = [self._longest_s(*its) for its in zip(held, by_stage, strict=True)]
         updating = stands[self._serving] if self._split.servers else stands
@@ -202,17 +202,15 @@ def shares(model: Transformer, split: Parallelism, framework: Framework) -> tupl
     for what else they do: the first one layer if two lack or more (as in Llama 3, Grattafiori et
     al., 2024, 3.3.2).
     """
-    parts = split.pipeline * split.virtual
-    most = -(-model.layers // parts)
-    lacking = parts * most - model.layers
+    most = parameters.layers(model, split)
+    lacking = split.pipeline * most - model.layers
     lacks = [0] * split.pipeline
     if framework is Framework.DEEPSPEED:
-        for part in range(parts - lacking, parts):
-            lacks[part % split.pipeline] += 1
+        lacks[split.pipeline - lacking :] = [1] * lacking
     elif lacking > 1:
         lacks[0] = 1
     lacks[-1] = 0
-    return tuple(1.0 - each / (most * split.virtual) for each in lacks)
+    return tuple(1.0 - each / most for each in lacks)
 
 
 def stages(workload: Workload, per_node: int) -> tuple[Indices, ...]:
