@@ -63,10 +63,8 @@ def _judge(
     if returns:
         line.keep(job, shape, largest)
         return None
-    for way in ways:
-        if started := line.start(job, shape, way):
-            return started
-    return line.hold(job, shape, largest)
+    started = line.start(job, shape, line.nearest(job, shape, ways))
+    return started or line.hold(job, shape, largest)
 
 
 def _check(jobs: Iterable[Job]) -> None:

@@ -9,7 +9,7 @@ while a big job gathers its own.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -54,11 +54,30 @@ class Line:
         self._pods = 0
         self._is_full = False
 
+    def nearest(self, job: Job, shape: Shape, ways: Sequence[Limits]) -> Limits:
+        """Of these ways in which a job could start that in which it spans the fewest domains; of
+        equal ones that without slow nodes, then that in which it has the most of the nodes that it
+        had. The first one, if it can start in none."""
+        if len(ways) == 1:
+            return ways[0]
+        domains, slow = self._cluster.domains, slowness.of(job, self._cluster)
+        had, room = frozenset(job.before), self._room_beside(job, slow)
+
+        def rank(limits: Limits) -> tuple[bool, tuple[int, ...], int, int]:
+            allowed = self._allowed(shape, limits)
+            if placement.capacity(domains, allowed, limits) < job.num_nodes:
+                return True, (), 0, 0
+            rather = self._rather(allowed, limits, job.num_nodes)
+            nodes = fastest.chosen(domains, rather, room, slow, count=job.num_nodes, limits=limits)
+            kept = sum(self._cluster.nodes[column].name in had for column in nodes.tolist())
+            return False, domains.spans(nodes), int(slow[nodes].max()), -kept
+
+        return min(ways, key=rank)
+
     def start(self, job: Job, shape: Shape, limits: Limits) -> Admit | GangsAhead | None:
         """Give the job its nodes, if enough of them are free and unclaimed; in a later decision, if
         it was much work to place those before it."""
-        allowed = self._usable_by(shape) & (self._claimed_by == _NOBODY)
-        allowed = self._cluster.meant(allowed, limits)
+        allowed = self._allowed(shape, limits)
         if placement.capacity(self._cluster.domains, allowed, limits) < job.num_nodes:
             return None
         effort = ranks.effort(job)
@@ -82,6 +101,11 @@ class Line:
             spans=self._cluster.domains.spans(np.sort(placed.nodes)),
             merits=placed.merits,
         )
+
+    def _allowed(self, shape: Shape, limits: Limits) -> Mask:
+        """The nodes that it could have now, on these terms."""
+        unclaimed = self._usable_by(shape) & (self._claimed_by == _NOBODY)
+        return self._cluster.meant(unclaimed, limits)
 
     def _rather(self, allowed: Mask, limits: Limits, count: int) -> Mask:
         """The nodes on islands alone, where one of these is preferred and can hold the job."""

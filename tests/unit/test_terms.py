@@ -261,6 +261,17 @@ def test_aligned_rails_are_had_on_nodes_with_as_many_of_them(
     assert placed(asked, nodes, racks=RAILS).partition(", ")[0] == f"a starts on {where}"
 
 
+def test_of_several_ways_to_have_rails_aligned_the_nearest_is_taken() -> None:
+    racks = """
+        node  rack  gpu   rails
+        n0    r0    8     2
+        n1    r1    8     2
+        n2    r2    8     4
+        n3    r2    8     4
+    """
+    assert placed("rails=aligned", 2, racks=racks).partition(", ")[0] == "a starts on n2 n3"
+
+
 def test_whose_rails_are_not_aligned_is_told_with_the_rails_and_how_many_nodes_lack_them() -> None:
     assert placed("rails=aligned", 4, racks=RAILS) == (
         "a waits, NeverFits: needs 4 nodes with 8 nvidia.com/gpu each, all rails aligned; at most "
