@@ -238,7 +238,8 @@ class Observer:
             held=self._site.missing_class(known.job.spec.priority_class_name)
             or self._pre_runs.of(uid).held,
             shape=known.shape,
-            progress=_progress(view),
+            # A pre-run is over too soon for a move to pay.
+            progress=None if known.ahead_of else _progress(view),
         )
 
     def _job_of(self, known: Known) -> Job:

@@ -28,6 +28,7 @@ from railwright_operator.write import pre_runs
 from railwright_operator.write.actuate import FOR_GOOD
 from railwright_operator.write.pre_runs import Plan
 from railwright_reading import workloads
+from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.decisions import PreRunAhead
 
@@ -269,11 +270,13 @@ def _is_owned(made: Mapping[str, Any], job_uid: str) -> bool:
 
 
 def _is_wanted(job: Known) -> bool:
-    """Whether the job is about to start, and nothing is recorded of what it does."""
+    """Whether the job is about to start, and nothing is recorded of what it does. One that lost its
+    nodes, or is to move, goes on at once."""
     spec, record = job.job.spec, job.record
     if not spec.pre_run or spec.suspend or record.live or record.phase in FINAL:
         return False
-    return job.workload is not None and not _is_recorded(job)
+    goes_on = record.last_end is not None and record.last_end.code is not CauseCode.SUSPENDED
+    return job.workload is not None and not goes_on and not _is_recorded(job)
 
 
 def _is_recorded(job: Known) -> bool:

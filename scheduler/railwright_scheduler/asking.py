@@ -44,8 +44,8 @@ def wants_to_start(
         staying = any(not pod.terminal and not pod.deleting for pod in pods)
         if entry.attempt > seen.record.ended or entry.cause is None or staying:
             return False
-        waits = entry.cause.code is CauseCode.REMAPPED and seen.ended_age_s < DRAINED_S
-        if waits and drains([entry], attempts, alive):
+        moves = entry.cause.code is CauseCode.REMAPPED and entry.attempt == seen.record.ended
+        if moves and seen.ended_age_s < DRAINED_S and drains([entry], attempts, alive):
             return False
     return True
 

@@ -17,7 +17,7 @@ its moves, and none moves that would have to stand in line behind others.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,11 +28,12 @@ from railwright_scheduler.attempt import ledger as ledgers
 from railwright_scheduler.attempt.assessment import Assessment, Ongoing
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.gang import Pod
-from railwright_scheduler.attempt.ledger import Entry
-from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.attempt.ledger import Entry, EntryState
+from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.cluster import Cluster, Ints
+from railwright_scheduler.communication import measured
 from railwright_scheduler.decide import decide
-from railwright_scheduler.decisions import Behind, GangsAhead, NotEnoughNodes, Reason
+from railwright_scheduler.decisions import Behind, GangsAhead, NotEnoughNodes, PreRunAhead, Reason
 from railwright_scheduler.layouts import Layouts
 from railwright_scheduler.prospect import WORTH, Prospect
 from railwright_scheduler.question import Question
@@ -57,7 +58,7 @@ worth."""
 REMEMBERED = 256
 
 _NAMED_MAX = 4
-_CLAIMS = (NotEnoughNodes, Behind, GangsAhead)
+_CLAIMS = (NotEnoughNodes, Behind, GangsAhead, PreRunAhead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +107,7 @@ def judged(
     well = {seen.job.uid for seen in stale if not seen.record.known}
     moves: list[_Move] = []
     if world.known_age_s >= SETTLED_S and not _is_under_way(jobs, entries):
-        ahead = order.by_turn(
-            jobs[uid].job for uid, why in waits.items() if isinstance(why, _CLAIMS)
-        )
+        ahead = order.by_turn(seen.job for seen in _ahead(jobs.values(), waits, in_flight))
         ready = [seen for seen in stale if seen.job.uid not in well and _is_ready(seen, ahead[:1])]
         nodes = debts.with_debts(world.nodes, entries, pods=pods) if ready else ()
         for seen in _in_one_turn(ready):
@@ -126,6 +125,23 @@ def judged(
 def pause_s(moves: int) -> float:
     """How long a job that was moved so often has to run before it may be moved again."""
     return min(PAUSE_S * 2.0 ** (min(moves, 16) - 1), PAUSE_S_MAX) if moves else 0.0
+
+
+def _ahead(
+    jobs: Iterable[JobSeen],
+    waits: Mapping[str, Reason],
+    in_flight: Mapping[str, Sequence[Entry]],
+) -> Iterator[JobSeen]:
+    """The jobs that will have a claim on nodes when a job that is ended now asks for its own: those
+    in line, and those that come back to it when their pre-run, their pause or their pods are gone.
+    """
+    for seen in jobs:
+        its = in_flight.get(seen.job.uid, ())
+        starts = seen.record.live or any(each.state is EntryState.COMMITTING for each in its)
+        if not (starts or seen.suspend or seen.record.phase in FINAL):
+            why = waits.get(seen.job.uid, seen.held)
+            if why is None or isinstance(why, _CLAIMS):
+                yield seen
 
 
 def _is_stale(seen: JobSeen, verdict: Assessment | None, known: str) -> bool:
@@ -173,7 +189,7 @@ def _in_one_turn(ready: Sequence[JobSeen]) -> Iterator[JobSeen]:
     for a checkpoint keeps nobody from being judged."""
     effort = 0
     for seen in sorted(ready, key=lambda seen: (_since(seen), seen.job.uid)):
-        its = ranks.effort(seen.job)
+        its = max(ranks.JOB, ranks.effort(seen.job))
         if effort and effort + its > EFFORT_MAX:
             return
         effort += its
@@ -218,12 +234,22 @@ def _move(alone: Snapshot, seen: JobSeen) -> _Move | None:
     if not admitted or admitted[0].nodes == seen.record.nodes:
         return None
     (admit,) = admitted
-    nodes = np.sort(np.array([columns[name] for name in seen.record.nodes], dtype=np.int64))
+    stands = (seen.record.nodes, admit.nodes)
+    nodes, others = (np.sort(np.array([columns[name] for name in its])) for its in stands)
+    assert seen.job.workload is not None, seen.job.uid
+    # What was recorded of some devices and what is derived for others do not compare.
+    workload = measured.held(seen.job.workload, floor.devices(np.union1d(nodes, others)))
     uses = Traffic(floor, alone.running).uses()
-    now_us = _as_it_stands(layouts.question(alone.jobs[0], floor, nodes, budget=0, uses=uses))
-    if not now_us or admit.merits is None or admit.merits.predicted is None:
+    now_s, then_s = (
+        _as_it_stands(
+            layouts.question(
+                replace(seen.job, workload=workload, before=names), floor, its, budget=0, uses=uses
+            )
+        )
+        for names, its in zip(stands, (nodes, others), strict=True)
+    )
+    if not now_s or not then_s:
         return None
-    now_s, then_s = now_us / 1e6, admit.merits.predicted.placed_us / 1e6
     total, done = seen.progress.total_steps, seen.progress.step
     left = HORIZON_S / now_s if total is None else max(0, total - done)
     prospect = Prospect(now_s, then_s, left, _since(seen))
@@ -233,9 +259,9 @@ def _move(alone: Snapshot, seen: JobSeen) -> _Move | None:
 
 
 @functools.lru_cache(maxsize=REMEMBERED)
-def _as_it_stands(question: Question) -> int:
-    """Microseconds of a step with every rank where it was before; 0 where none is predicted."""
-    return Layouts(question).judged(np.array(question.before, dtype=np.int64)).step_us
+def _as_it_stands(question: Question) -> float:
+    """Seconds of a step with every rank where it was before; 0 where none is predicted."""
+    return Layouts(question).judged(np.array(question.before, dtype=np.int64)).step_us / 1e6
 
 
 def _message(

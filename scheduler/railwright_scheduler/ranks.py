@@ -24,13 +24,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from railwright_scheduler import layouts
 from railwright_scheduler.cluster import Cluster, Ints
-from railwright_scheduler.communication import exchanges
+from railwright_scheduler.communication import exchanges, measured
 from railwright_scheduler.communication import grid as grids
 from railwright_scheduler.layouts import Judged, Layouts, Uses
 from railwright_scheduler.mapping import mapper, resemblance
@@ -78,9 +78,12 @@ def placed(job: Job, cluster: Cluster, choices: Iterable[Ints], *, uses: Uses = 
     if job.workload is None:
         return Placed(best)
     if others:
-        found = _answer(layouts.question(job, cluster, best, budget=0, uses=uses))
+        # What was recorded of some devices and what is derived for others do not compare.
+        together = cluster.devices(np.unique(np.concatenate([best, *others])))
+        alike = replace(job, workload=measured.held(job.workload, together))
+        found = _answer(layouts.question(alike, cluster, best, budget=0, uses=uses))
         for nodes in others:
-            answer = _answer(layouts.question(job, cluster, nodes, budget=0, uses=uses))
+            answer = _answer(layouts.question(alike, cluster, nodes, budget=0, uses=uses))
             as_near = cluster.domains.spans(nodes) == cluster.domains.spans(best)
             if answer.is_shorter_than(found) or (as_near and answer.sends_less_than(found)):
                 best, found = nodes, answer
@@ -91,9 +94,9 @@ def placed(job: Job, cluster: Cluster, choices: Iterable[Ints], *, uses: Uses = 
     told = tuple(Crossing(level, *sizes) for level, sizes in crossing)
     order = np.array(found.order)
     moved = int(np.count_nonzero(order != np.array(asked.before or found.order)))
-    profile, measured = job.workload.profile, asked.workload.profile is not None
+    profile, is_measured = job.workload.profile, asked.workload.profile is not None
     unlike = profile.lacks(cluster.devices(best)) if profile is not None else ()
-    return Placed(best[order], Merits(told, found.predicted, moved, measured, unlike))
+    return Placed(best[order], Merits(told, found.predicted, moved, is_measured, unlike))
 
 
 def portions(job: Job, spanned: int) -> tuple[int, ...]:

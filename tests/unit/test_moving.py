@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from railwright_scheduler import Job, Node, asking, moving, turn
+from railwright_scheduler import Job, Node, PreRunAhead, asking, moving, ranks, turn
 from railwright_scheduler.attempt.assessment import MESSAGE_LENGTH_MAX
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.ledger import EntryState
@@ -21,6 +21,7 @@ from railwright_scheduler.world import AttemptSeen, JobSeen, Progress, World
 from railwright_topology.links import Links
 from railwright_topology.pace import Pace
 from worlds import GPU, job, node
+from worlds import seen as profiles
 from worlds.attempts import pods, rank, seen, world_of
 
 HOUR_S = 3600.0
@@ -203,6 +204,18 @@ def test_a_pod_that_will_not_go_keeps_a_moved_job_waiting_only_for_so_long() -> 
         assert any(entry.attempt == 2 for entry in taken.ledger.entries) is starts
 
 
+def test_who_was_moved_and_then_lost_a_node_waits_for_no_pods_of_before() -> None:
+    first = turn.take(world(running()))
+    (moves,) = first.ledger.entries
+    lost = replace(moves, attempt=2, cause=Cause(CauseCode.NODE_LOST, "r2a is lost"))
+    record = replace(first.records["a"], attempt=2, ended=2, last_end=lost.cause)
+    over = replace(ended(first), record=record)
+    ledger = replace(first.ledger, entries=(moves, lost))
+    stuck = {("a", 1): AttemptSeen(pods=pods("r0a~ r0b! r1a! r1b!"))}
+    taken = turn.take(world(over, ledger=ledger, attempts=stuck, nodes=racks("r0a")))
+    assert any(entry.attempt == 3 for entry in taken.ledger.entries)
+
+
 def test_nobody_behind_gets_what_a_job_could_use_whose_pods_are_yet_to_go() -> None:
     first = turn.take(world(running()))
     draining = {("a", 1): AttemptSeen(pods=pods("r0a~ r0b! r1a! r1b!"))}
@@ -263,6 +276,16 @@ def test_no_job_moves_that_would_stand_in_line_behind_others() -> None:
     assert moved(world(running(), large)) == ""
     never = seen(name="b", job=job("b", num_nodes=7, priority=1))
     assert moved(world(running(), never))
+    records_first = replace(large, held=PreRunAhead("b-pre-run", 2, "Running", "step 1"))
+    assert moved(world(running(), records_first)) == ""
+    failed = Cause(CauseCode.RANK_FAILED, "it failed")
+    over = JobRecord(attempt=1, ended=1, failures=1, last_end=failed)
+    assert moved(world(running(), replace(large, record=over, ended_age_s=1.0))) == ""
+    for gone in (
+        replace(large, suspend=True),
+        replace(large, record=replace(over, phase=Phase.FAILED)),
+    ):
+        assert moved(world(running(), gone))
     younger = seen(name="b", job=job("b", num_nodes=6, submitted_s=1))
     assert moved(world(running(), younger))
 
@@ -325,6 +348,41 @@ def test_so_many_jobs_are_judged_in_one_turn_and_the_others_later() -> None:
     jobs = [replace(each, record=turn.take(first).records[each.job.uid]) for each in jobs]
     records = turn.take(replace(first, jobs=tuple(jobs))).records.values()
     assert {record.known for record in records} == {"now"}
+
+
+def test_jobs_on_one_node_are_work_to_judge_too() -> None:
+    alone = replace(WORKLOAD, split=Parallelism(tensor=8), recipe=Recipe(2048, 1, 2))
+    nodes = racks(count=3)
+    jobs = [
+        replace(its, job=replace(its.job, num_nodes=1, workload=alone))
+        for each in nodes
+        for its in [running((each.name,), name=each.name)]
+    ]
+    wide = {"r0": 2.0, "r1": 2.0, "r2": 2.0}
+    records = turn.take(world(*jobs, links=wide)).records.values()
+    assert [record.known for record in records].count("now") == moving.EFFORT_MAX // ranks.JOB
+
+
+def test_a_job_does_not_move_for_what_was_not_recorded_of_other_devices() -> None:
+    """Recorded, a step is far longer than derived, and on other devices only the latter is known.
+    The uplinks that got narrow are not narrow enough for a move to pay."""
+    recorded = profiles.profile(WORKLOAD)
+    large = tuple(
+        replace(kind, seen=tuple(replace(each, size=8 * each.size) for each in kind.seen))
+        for kind in recorded.kinds
+    )
+    recorded = replace(recorded, devices=("ours",), kinds=large)
+    job_seen = running()
+    workload = replace(WORKLOAD, profile=recorded)
+    job_seen = replace(job_seen, job=replace(job_seen.job, workload=workload))
+    nodes = tuple(
+        replace(each, device="other" if each.name.startswith("r2") else "ours")
+        for each in racks(*HERE)
+    )
+    for room, message in ((0.1, "the uplinks of r1 let out 0.1 "), (0.9, "")):
+        seen_now = world(job_seen, nodes=nodes, links=NARROW | {"r1": room})
+        assert moved(seen_now).startswith(message)
+        assert bool(moved(seen_now)) is bool(message)
 
 
 def test_the_job_that_gains_the_most_moves_first() -> None:

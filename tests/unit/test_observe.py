@@ -247,3 +247,16 @@ def test_a_pre_run_has_the_place_in_line_of_the_job_that_waits_for_it() -> None:
         seen.jobs.absorb(raw)
     place = {each.job.uid: each.job.submitted_s for each in seen.world().jobs}
     assert place["ahead"] == place[JOB] < place["behind"]
+
+
+def test_a_pre_run_is_over_too_soon_to_be_moved() -> None:
+    for labels, said in (({}, 7), ({names.LABEL_PRE_RUN_OF: "job"}, None)):
+        seen = Watched()
+        raw = observing.raw_job(9, 2, {"phase": "Running", "attempt": 1, "nodes": ["n0", "n1"]})
+        owner = {"uid": "whose", "controller": True}
+        raw["metadata"] |= {"labels": labels, "ownerReferences": [owner]}
+        seen.jobs.absorb(raw)
+        seen.turn()
+        seen.beat(0, running=1, progress=wire.Progress(step=7))
+        (job,) = seen.world().jobs
+        assert (job.progress and job.progress.step) == said

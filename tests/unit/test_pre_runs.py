@@ -344,6 +344,24 @@ async def test_a_job_that_needs_none_is_not_kept(parts: Raw) -> None:
     assert not site.store.requests
 
 
+@pytest.mark.parametrize(
+    ("cause", "is_held"),
+    [("NodeLost", False), ("Remapped", False), ("RankFailed", False), ("Suspended", True)],
+)
+async def test_a_job_that_ran_goes_on_at_once_unless_it_was_suspended(
+    cause: str, *, is_held: bool
+) -> None:
+    site = Ahead()
+    status = {
+        "phase": "Queued",
+        "attempt": 1,
+        "endedAttempt": 1,
+        "lastEnd": {"attempt": 1, "cause": cause, "message": "as told"},
+    }
+    site.jobs.absorb(large(status=status))
+    assert ((await site.turn()).held is not None) is is_held
+
+
 async def test_what_is_too_large_to_be_recorded_is_not_tried() -> None:
     site = Ahead()
     workload = large()["spec"]["workload"]

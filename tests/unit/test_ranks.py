@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from railwright_scheduler import Admit, GangsAhead, Job, Node, Snapshot, Terms, decide
+from railwright_scheduler import (
+    Admit,
+    GangsAhead,
+    Job,
+    Node,
+    Snapshot,
+    Terms,
+    cluster,
+    decide,
+    ranks,
+)
 from railwright_scheduler.cost import step
 from railwright_scheduler.cost.hardware import DGX_A100
 from railwright_scheduler.merits import Merits, Predicted
@@ -122,6 +133,25 @@ def test_what_was_seen_on_other_devices_is_left_aside_and_they_are_named() -> No
         assert merits(found).measured is not bool(unlike)
         if unlike:
             assert found.nodes == admitted(derived, nodes).nodes
+
+
+def test_nodes_are_not_chosen_for_what_was_not_recorded_of_them() -> None:
+    """What was recorded is longer than what is derived; on other devices only the latter is known,
+    which says nothing of them."""
+    derived = gang(FOUR_BY_TWO)
+    assert derived.workload is not None
+    taken = replace(profiles.profile(derived.workload), devices=("A100",))
+    seen = replace(derived, workload=replace(derived.workload, profile=with_large_sends(taken)))
+    ours, others = racks(8, 8)[:8], racks(8, 8)[8:]
+    nodes = (
+        *(replace(each, device="A100") for each in ours),
+        *(replace(each, device="other") for each in others),
+    )
+    floor = cluster.of(Snapshot(("rack",), nodes, ("default",), (seen,), links=(Links(8.0),)))
+    found = ranks.placed(seen, floor, [np.arange(8), np.arange(8, 16)])
+    assert sorted(found.nodes.tolist()) == [*range(8)]
+    assert found.merits is not None
+    assert found.merits.measured
 
 
 def with_large_sends(seen: Profile) -> Profile:
