@@ -96,6 +96,7 @@ class PreRuns:
         self._plans: dict[str, tuple[int, Plan | None]] = {}
         self._made: set[str] = set()
         self._leaving: set[str] = set()
+        self._rested: set[str] = set()
         self._refusals: dict[str, End] = {}
         self._troubles: dict[str, str] = {}
 
@@ -133,6 +134,7 @@ class PreRuns:
     def _forget_all_but(self, uids: Collection[str]) -> None:
         self._plans = {uid: plan for uid, plan in self._plans.items() if uid in uids}
         self._made.intersection_update(uids)
+        self._rested.intersection_update(uids)
         self._refusals = {uid: end for uid, end in self._refusals.items() if uid in uids}
         self._troubles = {uid: why for uid, why in self._troubles.items() if uid in uids}
         self._pauses.forget_unless(uids.__contains__)
@@ -141,7 +143,7 @@ class PreRuns:
         if self._jobs.why_unreadable(job.uid) is not None:
             return self.of(job.uid)
         end = _end(job)
-        plan = self._plan(job) if _is_wanted(job) else None
+        plan = self._plan(job) if self._is_wanted(job, ahead) else None
         if plan is None or (end is not None and end.of == plan.of):
             return Standing(end=self._let_go(job, ahead, end))
         held = PreRunAhead(plan.name, plan.nodes, *_stands(ahead))
@@ -150,6 +152,10 @@ class PreRuns:
         if _digest(ahead) != plan.of or ahead.uid in self._leaving:
             self._made.discard(job.uid)
             self._remove(job, ahead)
+            trouble, leaving_s = self._troubles.get(job.uid), self._ages.of("leaving", ahead.uid)
+            if trouble and leaving_s > MADE_S:
+                why = f"could not be made anew in {MADE_S:.0f} s: {trouble}"
+                return Standing(held, end=End(plan.of, f"the pre-run {plan.name} {why}"))
             return Standing(held)
         self._made.add(job.uid)
         if not self._is_over(ahead):
@@ -158,6 +164,21 @@ class PreRuns:
         if why:
             return Standing(held, end=End(plan.of, f"the pre-run {plan.name} {why}"))
         return Standing(held, ahead.profile)
+
+    def _is_wanted(self, job: Known, ahead: Known | None) -> bool:
+        """Whether the job is about to start, and nothing is recorded of what it does. One that lost
+        its nodes, or is to move, goes on at once."""
+        spec, record = job.job.spec, job.record
+        if spec.suspend:
+            self._rested.add(job.uid)
+        elif record.live:
+            self._rested.discard(job.uid)
+        if not spec.pre_run or spec.suspend or record.live or record.phase in FINAL:
+            return False
+        ran = record.last_end is not None and record.last_end.code is not CauseCode.SUSPENDED
+        if ran and job.uid not in self._rested and ahead is None:
+            return False
+        return job.workload is not None and not _is_recorded(job)
 
     def _let_go(self, job: Known, ahead: Known | None, end: End | None) -> End | None:
         """The job wants none now; what is left of the end of its last one."""
@@ -229,13 +250,15 @@ class PreRuns:
             made = await self._api.create(paths.kind(names.TRAINING_JOBS, namespace), plan.manifest)
         except (errors.AlreadyExistsError, errors.OutcomeUnknown):
             made = await self._api.get(path)
-        except (*FOR_GOOD, errors.RightsError) as error:
+        except FOR_GOOD as error:
             self._refuse(job, plan, error.message)
             return
-        if not _is_owned(made, job.uid):
+        metadata = made["metadata"]
+        if names.LABEL_PRE_RUN_OF not in metadata.get("labels", {}):
             self._refuse(job, plan, "another job has its name")
             return
-        if "deletionTimestamp" in made["metadata"]:
+        # Only the operator makes such. One of a job that was of this name before is yet to go.
+        if "deletionTimestamp" in metadata or not _is_owned(made, job.uid):
             raise errors.Unreachable("the one before it is not gone yet")
         self._jobs.absorb(made)
         if why := self._jobs.why_unreadable(made["metadata"]["uid"]):
@@ -267,16 +290,6 @@ def _is_ahead(known: Known, jobs: Mapping[str, Known]) -> bool:
 def _is_owned(made: Mapping[str, Any], job_uid: str) -> bool:
     owners = made["metadata"].get("ownerReferences", ())
     return any(owner["uid"] == job_uid and owner.get("controller") for owner in owners)
-
-
-def _is_wanted(job: Known) -> bool:
-    """Whether the job is about to start, and nothing is recorded of what it does. One that lost its
-    nodes, or is to move, goes on at once."""
-    spec, record = job.job.spec, job.record
-    if not spec.pre_run or spec.suspend or record.live or record.phase in FINAL:
-        return False
-    goes_on = record.last_end is not None and record.last_end.code is not CauseCode.SUSPENDED
-    return job.workload is not None and not goes_on and not _is_recorded(job)
 
 
 def _is_recorded(job: Known) -> bool:
@@ -329,5 +342,6 @@ def _why_nothing(ahead: Known) -> str:
         case phase:
             return (
                 f"has not recorded within {RECORDS_S / 60:.0f} min, and is {phase}: only scripts "
-                "that report their steps can be recorded"
+                "that report their steps can be recorded; what else keeps torch from it is in its "
+                "logs"
             )

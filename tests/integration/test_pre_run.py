@@ -13,6 +13,7 @@ import pytest
 from bench import bench_profile, profile_cases
 from bench.profile_cases import Case
 from railwright import profile
+from railwright.launcher import EXIT_UNRECORDED
 from railwright.profile import Operation, Profile
 from worlds import launchers, pre_runs
 from worlds.operator_endpoint import OperatorEndpoint
@@ -147,6 +148,21 @@ def test_a_pre_run_is_over_once_all_ranks_have_told_and_keeps_nothing(tmp_path: 
     for beat in last.values():
         assert (beat.running, beat.exited, beat.failure) == (0, 1, None)
     assert not kept.exists()
+
+
+def test_a_pre_run_whose_recording_is_refused_fails_with_the_reason(tmp_path: Path) -> None:
+    script = str(profile_cases.EXAMPLES / "ddp" / "train.py")
+    command = [sys.executable, script, "--steps=1000000", f"--checkpoint-dir={tmp_path}"]
+    asked = {"RAILWRIGHT_PROFILE_STEPS": "3", "RAILWRIGHT_PRE_RUN": "true"}
+    with OperatorEndpoint(parts_refused=True).listening() as operator:
+        environ = launchers.environment_of(operator.url, tmp_path) | asked
+        with launchers.launched(command, environ, tmp_path) as launcher:
+            launcher.communicate(timeout=pre_runs.TIMEOUT_S)
+    failure = operator.beats[-1].failure
+    assert failure is not None
+    assert (launcher.returncode, failure.exit_code) == (EXIT_UNRECORDED, EXIT_UNRECORDED)
+    assert "what was recorded was not taken: " in failure.message
+    assert "parts do not go together" in failure.message
 
 
 @pytest.mark.parametrize(

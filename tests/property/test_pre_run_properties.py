@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from railwright_api.training_job import TrainingJob
 from railwright_api.workload import Workload as Said
+from railwright_operator.heartbeats.recording import RANKS_MAX
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.write import pods, pre_runs
 from railwright_reading import workloads
 from railwright_scheduler.communication import measured
 from railwright_scheduler.communication.measured import UnfitError
-from railwright_scheduler.profile import Profile
+from railwright_scheduler.profile import Kind, Operation, Profile, Seen
 from railwright_scheduler.workload import Framework, Workload
 from worlds import reporting, seen
 
@@ -69,6 +70,12 @@ def recorded(workload: Workload, profile: Profile) -> bool:
     return True
 
 
+def of_all(ranks: int) -> Profile:
+    """All of them summed up something."""
+    calls = (Seen(Operation.ALL_REDUCE, "float32", calls=1, size=4),)
+    return Profile(ranks, 1, (Kind((tuple(range(ranks)),), calls),))
+
+
 @given(jobs())
 def test_a_pre_run_is_a_sound_job_and_what_it_records_is_the_jobs(raw: dict[str, Any]) -> None:
     store = Jobs(lambda raw: pods.sample(raw, reporting.LAUNCHER))
@@ -80,8 +87,9 @@ def test_a_pre_run_is_a_sound_job_and_what_it_records_is_the_jobs(raw: dict[str,
     ranks = asked.num_nodes * asked.num_proc_per_node if plan is None else plan.ranks
     if known.workload.recipe.framework is not Framework.DEEPSPEED:
         fewer = range(asked.num_proc_per_node, ranks, asked.num_proc_per_node)
-        assert not [few for few in fewer if recorded(known.workload, Profile(few, 1, ()))]
-    assert pre_runs.steps(known) == (pre_runs.STEPS if plan is None else 0)
+        assert not [few for few in fewer if recorded(known.workload, of_all(few))]
+    itself = asked.num_nodes * asked.num_proc_per_node
+    assert pre_runs.steps(known) == (pre_runs.STEPS if itself <= RANKS_MAX else 0)
     if plan is None:
         return
     ahead = TrainingJob.model_validate(plan.manifest).spec

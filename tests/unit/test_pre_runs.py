@@ -237,7 +237,6 @@ async def test_one_that_somebody_suspends_is_given_up(site: Ahead) -> None:
     "refusal",
     [
         errors.ForbiddenError(403, "Forbidden", message="exceeded quota"),
-        errors.RightsError(403, "Forbidden", message="exceeded quota"),
         errors.InvalidError(422, "Invalid", message="exceeded quota"),
     ],
 )
@@ -274,10 +273,50 @@ async def test_a_strangers_job_of_that_name_is_none() -> None:
     site = Ahead()
     stranger = reporting.raw_job(NAME, status={"phase": "Succeeded", "profile": recorded(2)})
     stranger["metadata"]["labels"] = {"railwright.dev/pre-run-of": "large"}
+    for label in ({"railwright.dev/pre-run-of": "large"}, {}):
+        site = Ahead()
+        stranger["metadata"]["labels"] = label
+        site.jobs.absorb(site.store.put(f"{PATH}/{NAME}", stranger))
+        site.jobs.absorb(large())
+        assert (await site.turn()).profile == ""
+    assert "another job has its name" in given_up(await site.turn())
+
+
+async def test_a_job_that_only_says_whose_it_is_is_no_pre_run() -> None:
+    """Nobody but the operator can make one with its label."""
+    site = Ahead()
+    owner = {"uid": LARGE, "controller": True}
+    stranger = reporting.raw_job(NAME, metadata={"ownerReferences": [owner]})
     site.jobs.absorb(site.store.put(f"{PATH}/{NAME}", stranger))
     site.jobs.absorb(large())
-    assert (await site.turn()).profile == ""
+    await site.turn()
     assert "another job has its name" in given_up(await site.turn())
+
+
+async def test_that_of_a_job_of_the_same_name_before_is_waited_for() -> None:
+    site = Ahead()
+    owner = {"uid": "before", "controller": True}
+    metadata = {"labels": {names.LABEL_PRE_RUN_OF: "large"}, "ownerReferences": [owner]}
+    site.store.put(f"{PATH}/{NAME}", reporting.raw_job(NAME, metadata=metadata))
+    site.jobs.absorb(large())
+    await site.turn()
+    del site.store.objects[f"{PATH}/{NAME}"]
+    await site.turn(after_s=60.0)
+    standing = await site.turn()
+    assert (standing.end, site.ahead()["metadata"]["ownerReferences"][0]["uid"]) == (None, LARGE)
+
+
+async def test_one_that_cannot_be_deleted_keeps_no_job_waiting_for_ever(site: Ahead) -> None:
+    uid = site.ahead()["metadata"]["uid"]
+    site.store.refusals["delete", f"{PATH}/{NAME}"] = errors.ForbiddenError(
+        403, "Forbidden", message="a policy denies it"
+    )
+    site.change(spec=SPLIT)
+    for _ in range(4):
+        standing = await site.turn(after_s=60.0)
+    assert site.jobs.get(uid) is not None
+    assert "could not be made anew in 120 s: " in given_up(standing)
+    assert "a policy denies it" in given_up(standing)
 
 
 async def test_another_leader_goes_on_with_what_is_there(site: Ahead) -> None:
@@ -360,6 +399,11 @@ async def test_a_job_that_ran_goes_on_at_once_unless_it_was_suspended(
     }
     site.jobs.absorb(large(status=status))
     assert ((await site.turn()).held is not None) is is_held
+    # Whatever ended it: who suspends it then has time.
+    site.change(status=status, spec={"suspend": True})
+    assert (await site.turn()).held is None
+    site.change(status=status)
+    assert (await site.turn()).held is not None
 
 
 async def test_what_is_too_large_to_be_recorded_is_not_tried() -> None:

@@ -21,7 +21,7 @@ from railwright_scheduler.attempt.assessment import Ongoing, PodState
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import JobRecord, ResumePoint
-from railwright_scheduler.decisions import PriorityClassMissing, QueueMissing
+from railwright_scheduler.decisions import PreRunAhead, PriorityClassMissing, QueueMissing
 from worlds import attempts
 
 NOW = "2026-01-02T03:04:05Z"
@@ -126,6 +126,15 @@ def test_what_was_recorded_outlives_its_attempt() -> None:
     assert status.render(told(STARTING, before=first, session=session()))["profile"] == "{}"
     assert status.render(told(STARTING, before=first))["profile"] == "{}"
     assert "profile" not in status.render(told(STARTING, session=session()))
+
+
+def test_what_was_recorded_ahead_is_not_replaced_by_what_an_older_attempt_recorded() -> None:
+    queued = JobRecord(phase=Phase.QUEUED, attempt=1, ended=1)
+    older = replace(session(), profile='{"older": 1}')
+    ahead = Standing(PreRunAhead("a-pre-run", 2, "Succeeded", ""), '{"ahead": 1}')
+    first = status.render(told(queued, session=older, pre_run=ahead))
+    assert first["profile"] == '{"ahead": 1}'
+    assert status.render(told(queued, session=older, before=first))["profile"] == '{"ahead": 1}'
 
 
 def test_a_profile_that_is_left_aside_is_told_with_the_devices() -> None:

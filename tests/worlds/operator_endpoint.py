@@ -31,6 +31,7 @@ class OperatorEndpoint:
     order: wire.Order = wire.Order.CONTINUE
     refused_steps: tuple[int, ...] = ()
     parts_lost: int = 0
+    parts_refused: bool = False
     registered: dict[int, wire.Register] = field(default_factory=dict)
     beats: list[wire.Beat] = field(default_factory=list)
     commits: list[wire.Commit] = field(default_factory=list)
@@ -70,6 +71,8 @@ class OperatorEndpoint:
         if path == "/v1/beat":
             self.beats.append(wire.decode(wire.Beat, body))
             return 200, wire.BeatAnswer(self.order, reason="as the test wants it")
+        if path == "/v1/profile" and self.parts_refused:
+            return 400, wire.BeatAnswer(wire.Order.STOP, reason="parts do not go together")
         if path == "/v1/profile":
             return 200, wire.BeatAnswer(self._told(wire.decode(profile.Handover, body).part))
         commit = wire.decode(wire.Commit, body)

@@ -27,6 +27,7 @@ from railwright import (
 
 EXIT_REVOKED = 80
 EXIT_BAD_ENVIRONMENT = 81
+EXIT_UNRECORDED = 82
 EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
 
@@ -166,6 +167,9 @@ def _supervise(
             processes.stop(signal.SIGTERM, grace_s=FAILED_GRACE_S)
             standing.ended(running=0)
             return None
+        if pod.pre_run and standing.unrecorded:
+            processes.stop(signal.SIGTERM, grace_s=FAILED_GRACE_S)
+            return _own_end(pod, EXIT_UNRECORDED, standing.unrecorded)
         if standing.revoked is not None:
             processes.stop(signal.SIGTERM, grace_s=FAILED_GRACE_S)
             return _own_end(pod, EXIT_REVOKED, standing.revoked)

@@ -18,12 +18,14 @@ logger = logging.getLogger(__name__)
 
 
 class Standing:
-    """How this node stands, filled from several threads; ``changed`` asks for a beat at once, and
-    ``recorded`` says that the operator keeps what all ranks of the job recorded."""
+    """How this node stands, filled from several threads; ``changed`` asks for a beat at once;
+    ``recorded`` says that the operator keeps what all ranks of the job recorded, ``unrecorded`` why
+    it never will."""
 
     def __init__(self, member: wire.Member, world: wire.World, *, ranks: range) -> None:
         self.changed = threading.Event()
         self.recorded = threading.Event()
+        self.unrecorded = ""
         self._lock = threading.Lock()
         self._beat = wire.Beat(
             member=member,
@@ -168,8 +170,10 @@ class Reporter:
                 if not refused.is_final:
                     return
                 logger.warning("a recording was not taken", extra={"error": str(refused)})
+                self._standing.unrecorded = f"what was recorded was not taken: {refused}"
             except (OSError, wire.WireError) as error:
                 logger.warning("a recording was dropped", extra={"error": str(error)})
+                self._standing.unrecorded = f"what was recorded cannot be told: {error}"
             path.unlink(missing_ok=True)
 
     def _note(self, *, heard: bool, why: str) -> None:

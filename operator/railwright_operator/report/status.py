@@ -99,7 +99,9 @@ def render(told: Told) -> Status:
 
 def _profile(told: Told) -> str | None:
     """The newest that any attempt recorded, or that was recorded ahead of the next."""
-    newest = told.session.profile if told.session is not None else ""
+    # What an attempt recorded was told while it ran: once another is to come it may no longer fit.
+    is_next = not told.record.live and told.record.phase not in FINAL
+    newest = "" if told.session is None or is_next else told.session.profile
     return told.pre_run.profile or newest or told.before.get("profile")
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 
 from railwright_api import names
+from railwright_operator.heartbeats.recording import RANKS_MAX
 from railwright_operator.watch.jobs import Known
 from railwright_operator.write import pods
 from railwright_scheduler.communication import measured
@@ -44,11 +45,11 @@ class Plan:
 
 def steps(known: Known) -> int:
     """How many steps ranks of the job's next attempt record: as many as it asks for, or some where
-    it wants a pre-run, is no larger than that would be, and nothing is recorded yet."""
+    it wants a pre-run and starts without what one would have recorded."""
     spec, workload = known.job.spec, known.workload
     if spec.profile_steps or not spec.pre_run or workload is None or workload.profile is not None:
         return spec.profile_steps
-    return 0 if _data(known, workload) < workload.split.data else STEPS
+    return STEPS if spec.num_nodes * spec.num_proc_per_node <= RANKS_MAX else 0
 
 
 def plan(known: Known) -> Plan | None:
