@@ -211,3 +211,21 @@ async def _refusal(port: int, sent: bytes) -> str:
     refusal = await handshake.receive(reader)
     writer.close()
     return str(refusal["refused"])
+
+
+async def test_what_answers_with_no_text_that_can_be_is_no_agent_that_knows_the_token() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await handshake.send(writer, {"challenge": "x"})
+        await handshake.receive(reader)
+        await handshake.send(writer, {"proof": "\ud800"})
+        writer.close()
+
+    async with await asyncio.start_server(answer, HOST, 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(ProbeError, match="does not know the token"):
+            await prober.measure(HOST, port, TOKEN, seconds=0.1)
+
+
+async def test_an_address_that_none_can_be_cannot_be_reached() -> None:
+    with pytest.raises(ProbeError, match="cannot be reached"):
+        await prober.measure("fe80::1%" + 80 * "a", 7946, TOKEN, seconds=0.1)

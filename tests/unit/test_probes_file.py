@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -74,6 +75,13 @@ def test_what_was_measured_of_uplinks_is_read_again_and_counts_where_no_cables_a
     blocks, racks = fabric.of("abcdef", [account]).links
     assert (blocks.leaving, blocks.oversubscription) == ({}, 2.0)
     assert (racks.leaving, racks.oversubscription) == ({"near a": 0.5, "near c": 1.5}, 2.0)
+
+
+def test_an_uplink_that_lets_out_next_to_nothing_can_be_read_again() -> None:
+    found = findings.of(survey(planted(12, (3,), seed=4)))
+    first = next(iter(found.tiers[0].values()))
+    found = replace(found, leaving=({first: 0.0002}, *({} for _ in found.tiers[1:])))
+    assert probes.parse(probes.written(found, {})).leaving[0] == {f"near {first}": 0.001}
 
 
 def test_a_survey_that_found_nothing_tells_nothing() -> None:

@@ -5,11 +5,14 @@ The network is planted; errands are answered by it at once, on a clock that the 
 
 from __future__ import annotations
 
+import collections
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from random import Random
 from typing import Any
 
+import pytest
 from prometheus_client import CollectorRegistry
 
 from railwright_api import names
@@ -22,7 +25,7 @@ from railwright_operator.surveys.surveyor import Clocks, Surveyor
 from railwright_operator.watch.files import FilesRecord
 from railwright_operator.watch.site import Site
 from railwright_topology.probing.readings import Reading
-from railwright_topology.sources import insides
+from railwright_topology.sources import documents, insides
 from railwright_topology.sources.formats import File
 from railwright_topology.sources.insides import Document
 from worlds import observing, reporting
@@ -70,6 +73,7 @@ class Office:
         self.errands = PlantedErrands(self)
         self.errands.present = {*self.nodes}
         self.busy: set[str] = set()
+        self.asked: collections.Counter[float] = collections.Counter()
         self.refusal: RequestFailed | None = None
         self.surveyor = self.leader()
 
@@ -80,12 +84,16 @@ class Office:
             site=self.site,
             discovery=self.discovery,
             nodes=self.nodes,
-            busy=lambda: self.busy,
+            busy=self.ask_busy,
             keep=self.keep,
             metrics=metrics.build(CollectorRegistry()).surveys,
             clocks=Clocks(lambda: self.now_s, lambda: self.wall_s),
             rng=Random(0),
         )
+
+    def ask_busy(self) -> set[str]:
+        self.asked[self.now_s] += 1
+        return self.busy
 
     def give(self, *files: File) -> None:
         record = FilesRecord("uid", names.PROBES, files, rv=1)
@@ -251,6 +259,26 @@ async def test_what_cannot_be_kept_is_kept_later_and_measured_once() -> None:
     office.refusal = None
     assert not await office.look(BETWEEN)
     assert office.placed(office.nodes)
+
+
+async def test_what_nobody_could_read_again_is_not_kept_and_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(documents, "CHARACTERS_MAX", 500)
+    office = Office()
+    assert await office.look(SETTLED + 1)
+    assert not await office.look(2 * BETWEEN)
+    (problem,) = office.surveyor.problems
+    assert re.match(r"what was measured cannot be read again: .* has \d+ char", problem), problem
+    assert not office.given or not office.given.files
+
+
+async def test_who_is_busy_is_asked_once_for_all_who_were_measured_in_vain() -> None:
+    """It is looked up for every node of the cluster."""
+    office = Office()
+    office.network.dead = frozenset(office.nodes)
+    assert await office.look(SETTLED + 1)
+    assert max(office.asked.values()) <= 3
 
 
 async def test_without_the_place_to_keep_it_nobody_is_measured() -> None:

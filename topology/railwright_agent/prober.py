@@ -101,7 +101,7 @@ async def _told_of(host: str, port: int, deadline_s: float) -> AsyncIterator[Non
             yield
     except TimeoutError as error:
         raise ProbeError(f"{host}:{port} took too long to answer.") from error
-    except (OSError, asyncio.IncompleteReadError) as error:
+    except (OSError, asyncio.IncompleteReadError, UnicodeError) as error:
         raise ProbeError(f"{host}:{port} cannot be reached: {error}") from error
 
 

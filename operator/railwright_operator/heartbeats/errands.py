@@ -33,7 +33,7 @@ KEY_BYTES = 32
 BODY_BYTES_MAX = 2048
 REASON_MAX = 200
 PORT_MAX = 65535
-BYTES_PER_S_MAX = 1e15
+LATENCY_S_MAX, BYTES_PER_S_MAX = 60.0, 1e15
 
 Json = dict[str, Any]
 
@@ -191,8 +191,8 @@ def read(body: bytes) -> Asking:
         unfit[:REASON_MAX],
         int(_number(said, "errand", 2**53)),
         Reading(
-            _number(said, "latency_s", 60.0) or None,
-            _number(said, "bytes_per_s", BYTES_PER_S_MAX) or None,
+            _measured(said, "latency_s", LATENCY_S_MAX),
+            _measured(said, "bytes_per_s", BYTES_PER_S_MAX),
         ),
     )
 
@@ -202,7 +202,8 @@ def _address(host: object, port: object) -> tuple[str, int]:
     if host == "":
         return "", 0
     try:
-        address = ipaddress.ip_address(host) if isinstance(host, str) else None
+        # The name of an interface means nothing on another node.
+        address = ipaddress.ip_address(host) if isinstance(host, str) and "%" not in host else None
     except ValueError:
         address = None
     if address is None or isinstance(port, bool) or not isinstance(port, int):
@@ -210,6 +211,12 @@ def _address(host: object, port: object) -> tuple[str, int]:
     if address.is_multicast or address.is_unspecified or not 0 < port <= PORT_MAX:
         raise RefusedError(refusals.MALFORMED, f"`host`, `port`: {address}:{port} is no node's")
     return str(address), port
+
+
+def _measured(said: Json, key: str, most: float) -> float | None:
+    """What cannot be is no reading: the other node may have lied to the one that says so."""
+    value = _number(said, key, math.inf)
+    return value if 0 < value <= most else None
 
 
 def _number(said: Json, key: str, most: float) -> float:

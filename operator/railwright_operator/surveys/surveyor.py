@@ -32,6 +32,7 @@ from railwright_topology.probing.findings import Findings
 from railwright_topology.probing.readings import Reading
 from railwright_topology.probing.survey import Survey
 from railwright_topology.sources import probes
+from railwright_topology.wiring import WiringError
 
 logger = logging.getLogger(__name__)
 
@@ -202,10 +203,11 @@ class Surveyor:
         self._over("" if placed else f"the last survey placed none of its {len(chosen)} nodes")
         if not self._goes_on():
             return
+        busy = self._busy()
         for node in chosen:
             if node in placed:
                 self._vain.succeeded(node)
-            elif node not in self._busy():
+            elif node not in busy:
                 self._vain.failed(node)
         said = {"placed": len(placed), "pairs": found.pairs, "took_s": round(took_s, 1)}
         logger.info("survey over", extra={"nodes": len(chosen), **said})
@@ -213,8 +215,12 @@ class Surveyor:
         self._metrics.pairs.inc(found.pairs)
         self._metrics.surveys.labels("done" if placed else "failed").inc()
         if placed:
-            self._unkept = await asyncio.to_thread(self._joined, found, placed)
-            await self._kept()
+            try:
+                self._unkept = await asyncio.to_thread(self._joined, found, placed)
+            except WiringError as refused:
+                self._over(f"what was measured cannot be read again: {refused}", AGAIN_S_MAX)
+            else:
+                await self._kept()
 
     async def _measured(self, chosen: tuple[str, ...], probing: Probing) -> Findings:
         at_once = max(1, min(AT_ONCE_MAX, len(chosen) // NODES_PER_PAIR))
@@ -261,14 +267,19 @@ class Surveyor:
         return busy
 
     def _joined(self, found: Findings, placed: Collection[str]) -> str:
+        """To be kept. Raises WiringError where it has more of what can be read again."""
         fabric = self._discovery.found.fabric
         source = f"{names.PROBES}/{probes.SOURCE}"
         held = next((each for each in fabric.accounts if each.source == source), None)
         now_s = int(self._clocks.since_1970())
-        if held is None:
-            return probes.written(found, dict.fromkeys(placed, now_s))
-        joined = surveys.joined(found, held, fabric.places.keys())
-        return probes.written(joined, _times(held, joined) | dict.fromkeys(placed, now_s))
+        joined, times = found, dict.fromkeys(placed, now_s)
+        if held is not None:
+            joined = surveys.joined(found, held, fabric.places.keys())
+            times = _times(held, joined) | times
+        text = probes.written(joined, times)
+        # What nobody could read would be measured again and again.
+        probes.parse(text)
+        return text
 
     async def _kept(self) -> bool:
         """Whether what was found could be put where it is kept; tried again at the next look."""
@@ -280,15 +291,15 @@ class Surveyor:
             self._keeping.failed("")
             return False
         except TooLargeError as error:
-            self._over(f"what was measured is not kept: {error}")
+            self._over(f"what was measured is not kept: {error}", AGAIN_S_MAX)
         self._unkept = ""
         self._keeping.succeeded("")
         return True
 
-    def _over(self, failed: str) -> None:
+    def _over(self, failed: str, pause_s: float = BETWEEN_S) -> None:
         """A survey came to its end, or to none."""
         self._failed = failed
-        self._chosen, self._next_s = (), self._clocks.monotonic() + BETWEEN_S
+        self._chosen, self._next_s = (), self._clocks.monotonic() + pause_s
 
 
 def _times(held: Account, joined: Findings) -> dict[str, int]:

@@ -29,7 +29,7 @@ SOURCE = "probes"
 VERSION = "1"
 
 TIME = "%Y-%m-%dT%H:%M:%SZ"
-ROOM_MAX = 1_000_000
+ROOM_MIN, ROOM_MAX = 0.001, 1_000_000
 _ROOM = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?")
 
 _FIELDS = ("version", "pairs", "tiers", "strange", "measured")
@@ -43,7 +43,9 @@ def written(found: Findings, times: Mapping[str, int]) -> str:
     tiers = [
         {
             "domains": _members(domains),
-            "leaving": {f"near {first}": round(room, 3) for first, room in leaving.items()},
+            "leaving": {
+                f"near {first}": max(ROOM_MIN, round(room, 3)) for first, room in leaving.items()
+            },
             "pairs": figures.pairs,
             "latency_s": figures.latency_s,
             "bytes_per_s": figures.bytes_per_s,
