@@ -39,6 +39,9 @@ GATHERED_S = 3.0
 SILENT_S = 900.0
 """An agent that has not told for so long is silent: it tells every three minutes or so."""
 
+CAUGHT_UP_S = 300.0
+"""So long a new leader waits for those that told the one before it."""
+
 AGENTS = "agents"
 """What the source is called that they are together."""
 
@@ -101,6 +104,8 @@ class Discovery:
         self._insides: dict[str, _Inside] = {}
         self._gathering: asyncio.TimerHandle | None = None
         self._stale = True
+        self._began_s: float | None = None
+        self._expected = 0
         self.found = Found(Fabric())
 
     def __repr__(self) -> str:
@@ -159,6 +164,14 @@ class Discovery:
         silent = (node for node, heard_s in self._heard.items() if heard_s < oldest_s)
         return Agents(len(self._heard), tuple(sorted(silent)))
 
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether as many agents told this process, since it leads, as told the one before; or had
+        the time to."""
+        if self._began_s is None:
+            return False
+        return len(self._heard) >= self._expected or self._clock() - self._began_s > CAUGHT_UP_S
+
     def _gathered(self) -> None:
         self._gathering = None
         self._again()
@@ -181,6 +194,8 @@ class Discovery:
     async def refresh(self) -> None:
         """Put it together again if anything changed since. What goes wrong leaves the fabric as it
         was, and is told."""
+        if self._began_s is None:
+            self._began_s, self._expected = self._clock(), self._site.agents
         configured = self._site.levels
         if not self._stale and self._configured == configured:
             return

@@ -113,7 +113,8 @@ class Observer:
             attempts=attempts,
             links=self._machines.fabric.links,
             known=digest,
-            known_age_s=self._ages.of("known", digest),
+            # Before agents told a new leader how fast nodes are, all look as fast.
+            known_age_s=self._ages.of("known", digest) if self._discovery.is_caught_up else 0.0,
         )
         self._kubelets.suspect(_silent(jobs), _unheard(jobs))
         self._ages.turn_over()

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from railwright_api import names
 from railwright_operator import discovery
 from railwright_operator.discovery import Agents, Discovery
 from railwright_operator.watch.files import FilesRecord
@@ -20,7 +21,7 @@ from railwright_topology.sources import insides, labels
 from railwright_topology.sources.formats import File
 from railwright_topology.sources.insides import Document
 from railwright_topology.wiring import WiringError
-from worlds import observing
+from worlds import observing, reporting
 
 BLOCK, RACK = labels.OWN_LEVELS
 CONF = "SwitchName=s1 Nodes=n[0-1]\nSwitchName=s2 Nodes=n[2-3]\n"
@@ -34,7 +35,8 @@ class Site4:
     def __init__(self, **labelled: str) -> None:
         self.awake = asyncio.Event()
         self.now_s = 0.0
-        self.discovery = Discovery(Site(), wake=self.awake.set, clock=lambda: self.now_s)
+        self.site = Site()
+        self.discovery = Discovery(self.site, wake=self.awake.set, clock=lambda: self.now_s)
         self.given: FilesRecord | None = None
         self.nodes = {name: observing.node_record(name) for name in ("n0", "n1", "n2", "n3")}
         for name in self.nodes:
@@ -283,6 +285,27 @@ async def test_agents_are_heard_and_those_that_fell_silent_are_named() -> None:
     assert site.discovery.agents() == Agents(3, ("n0",))
     site.discovery.node_changed(site.nodes["n0"], None)
     assert site.discovery.agents() == Agents(2, ())
+
+
+async def test_a_new_leader_waits_for_the_agents_that_told_the_one_before() -> None:
+    for told, expected in ((None, True), ({"nodes": 2, "silent": 0}, False)):
+        site = Site4()
+        raw = reporting.raw_object("default", spec={"levels": []}, status={"agents": told})
+        site.site.seen(names.FABRICS, raw)
+        assert not site.discovery.is_caught_up
+        await site.discovery.refresh()
+        assert site.discovery.is_caught_up is expected
+        await site.discovery.inside_told("n0", document(LOOK))
+        assert site.discovery.is_caught_up is expected
+        site.now_s += discovery.CAUGHT_UP_S
+        assert site.discovery.is_caught_up is expected
+        await site.discovery.inside_told("n1", document(LOOK))
+        assert site.discovery.is_caught_up
+    site = Site4()
+    site.site.seen(names.FABRICS, raw)
+    await site.discovery.refresh()
+    site.now_s += discovery.CAUGHT_UP_S + 1
+    assert site.discovery.is_caught_up
 
 
 async def test_a_file_is_of_the_time_at_which_what_counts_of_it_was_written() -> None:

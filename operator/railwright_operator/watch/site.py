@@ -108,6 +108,12 @@ class Site:
         return tuple((self.fabric or {}).get("spec", {}).get("levels") or ())
 
     @property
+    def agents(self) -> int:
+        """How many agents the Fabric's status says were heard."""
+        status = (self.fabric or {}).get("status") or {}
+        return int((status.get("agents") or {}).get("nodes", 0))
+
+    @property
     def probing(self) -> Probing:
         """Whether nodes are measured; never where there is no Fabric to say so."""
         if self.fabric is None:
