@@ -18,8 +18,8 @@ from random import Random
 from typing import Any
 
 from railwright_api import names
+from railwright_api.workload import RECORDED_RANKS_MAX
 from railwright_operator.backoff import Pauses
-from railwright_operator.heartbeats.recording import RANKS_MAX
 from railwright_operator.kube import bodies, errors, paths
 from railwright_operator.kube.client import Api
 from railwright_operator.watch.ages import Ages
@@ -196,8 +196,8 @@ class PreRuns:
         if refused is not None and refused.of == plan.of:
             return Standing(held, end=refused)
         why = ""
-        if plan.ranks > RANKS_MAX:
-            why = f"would have {plan.ranks} ranks: at most {RANKS_MAX} can be recorded"
+        if plan.ranks > RECORDED_RANKS_MAX:
+            why = f"would have {plan.ranks} ranks: at most {RECORDED_RANKS_MAX} can be recorded"
         elif job.uid in self._made:
             why = "was deleted"
         elif trouble and unmade_s > MADE_S:

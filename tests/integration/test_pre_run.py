@@ -161,8 +161,8 @@ def test_a_pre_run_whose_recording_is_refused_fails_with_the_reason(tmp_path: Pa
     failure = operator.beats[-1].failure
     assert failure is not None
     assert (launcher.returncode, failure.exit_code) == (EXIT_UNRECORDED, EXIT_UNRECORDED)
-    assert "what was recorded was not taken: " in failure.message
-    assert "parts do not go together" in failure.message
+    assert "what was recorded was not taken: " in str(failure.message)
+    assert "parts do not go together" in str(failure.message)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from railwright_api.training_job import TrainingJob
+from railwright_api.workload import RECORDED_RANKS_MAX
 from railwright_api.workload import Workload as Said
-from railwright_operator.heartbeats.recording import RANKS_MAX
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.write import pods, pre_runs
 from railwright_reading import workloads
@@ -89,7 +89,7 @@ def test_a_pre_run_is_a_sound_job_and_what_it_records_is_the_jobs(raw: dict[str,
         fewer = range(asked.num_proc_per_node, ranks, asked.num_proc_per_node)
         assert not [few for few in fewer if recorded(known.workload, of_all(few))]
     itself = asked.num_nodes * asked.num_proc_per_node
-    assert pre_runs.steps(known) == (pre_runs.STEPS if itself <= RANKS_MAX else 0)
+    assert pre_runs.steps(known) == (pre_runs.STEPS if itself <= RECORDED_RANKS_MAX else 0)
     if plan is None:
         return
     ahead = TrainingJob.model_validate(plan.manifest).spec

@@ -9,8 +9,9 @@ import pytest
 
 from railwright import profile, strides, wire
 from railwright.profile import Calls, Handover, Operation, Recorded
+from railwright_api.workload import RECORDED_RANKS_MAX
 from railwright_operator.heartbeats import refusals
-from railwright_operator.heartbeats.recording import RANKS_MAX, Recording
+from railwright_operator.heartbeats.recording import Recording
 from railwright_operator.heartbeats.refusals import RefusedError
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.watch.jobs import Jobs
@@ -105,8 +106,8 @@ def test_an_attempt_that_is_over_tells_nothing(sessions: Sessions) -> None:
 
 
 def test_large_jobs_are_not_put_together_here() -> None:
-    with pytest.raises(RefusedError, match=f"a job of {RANKS_MAX} at most"):
-        Recording().take(part(0, ranks=RANKS_MAX + 1), ranks=RANKS_MAX + 1)
+    with pytest.raises(RefusedError, match=f"a job of {RECORDED_RANKS_MAX} at most"):
+        Recording().take(part(0, ranks=RECORDED_RANKS_MAX + 1), ranks=RECORDED_RANKS_MAX + 1)
 
 
 def job(*, data: int = 4, own: str = "", seen: str = "", generation: int = 1) -> dict[str, Any]:

@@ -6,12 +6,9 @@ import logging
 
 from railwright import profile, wire
 from railwright.profile import MismatchError, Recorded
-from railwright_api.workload import PROFILE_LENGTH_MAX
+from railwright_api.workload import PROFILE_LENGTH_MAX, RECORDED_RANKS_MAX
 from railwright_operator.heartbeats import refusals
 from railwright_operator.heartbeats.refusals import RefusedError
-
-RANKS_MAX = 256
-"""Of more, putting all parts together would keep others waiting; a pre-run takes few."""
 
 logger = logging.getLogger(__name__)
 
@@ -29,8 +26,12 @@ class Recording:
 
     def take(self, part: Recorded, *, ranks: int) -> bool:
         """Whether that was the last of so many; what is told again is not. Raises RefusedError."""
-        if ranks > RANKS_MAX or part.ranks != ranks:
-            expected = f"{ranks} ranks" if ranks <= RANKS_MAX else f"a job of {RANKS_MAX} at most"
+        if ranks > RECORDED_RANKS_MAX or part.ranks != ranks:
+            expected = (
+                f"{ranks} ranks"
+                if ranks <= RECORDED_RANKS_MAX
+                else f"a job of {RECORDED_RANKS_MAX} at most"
+            )
             raise RefusedError(
                 refusals.MALFORMED, f"a part is of {part.ranks} ranks, expected {expected}"
             )

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from railwright_api import names
-from railwright_operator.heartbeats.recording import RANKS_MAX
+from railwright_api.workload import RECORDED_RANKS_MAX
 from railwright_operator.watch.jobs import Known
 from railwright_operator.write import pods
 from railwright_scheduler.communication import measured
@@ -49,7 +49,7 @@ def steps(known: Known) -> int:
     spec, workload = known.job.spec, known.workload
     if spec.profile_steps or not spec.pre_run or workload is None or workload.profile is not None:
         return spec.profile_steps
-    return STEPS if spec.num_nodes * spec.num_proc_per_node <= RANKS_MAX else 0
+    return STEPS if spec.num_nodes * spec.num_proc_per_node <= RECORDED_RANKS_MAX else 0
 
 
 def plan(known: Known) -> Plan | None:
