@@ -26,6 +26,7 @@ STATUS: dict[str, Any] = {
     "attempt": 2,
     "endedAttempt": 1,
     "restarts": 1,
+    "moves": 0,
     "failures": 0,
     "earlyEnds": 0,
     "nodes": ["node-a1", "node-a2"],
@@ -91,6 +92,7 @@ def test_what_is_not_said_is_filled_in(admin: ApiClient) -> None:
         "resourcesPerNode": {},
         "backoffLimit": 3,
         "suspend": False,
+        "preRun": False,
         "profileSteps": 0,
     }
 
@@ -212,6 +214,7 @@ def test_the_ledger_is_one_and_a_stale_write_of_it_fails(admin: ApiClient) -> No
         "perNode": {"memory": 2**62, "cpu": 8000},
         "spans": [{"level": "railwright.dev/rack", "domains": 1}],
         "shape": "7d8a",
+        "known": "",
         "cause": cause,
     }
     spec: dict[str, Any] = {"epoch": 1, "incarnation": "i", "holder": "h", "entries": [entry]}

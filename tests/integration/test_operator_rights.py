@@ -12,18 +12,23 @@ from integration.operator_site import Floor, Site
 from railwright_api import names
 from railwright_testbed import audit, waiting
 from railwright_testbed.audit import Right
+from railwright_testbed.operator_process import NAMESPACE
 from railwright_testbed.simulated_launchers import Played, SimulatedLaunchers
 
 ROOT = Path(__file__).resolve().parents[2]
 ANYWHERE = "any namespace"
 DRIVEN_S = 40.0
 CHANGES = 50
+KEEPING_SURVEYS = Right("patch", "", "configmaps", "", NAMESPACE)
 PLAYED = Played(steps=12, checkpoint_interval_steps=4)
 
 
 def test_every_right_is_used_and_nothing_is_asked_without_one(site: Site, floor: Floor) -> None:
-    """The shared operator's whole account, once this test has sent it down its rarer ways."""
+    """The shared operator's whole account, once this test has sent it down its rarer ways. What it
+    measures is of all nodes, so there is an operator for that alone (``test_operator_surveys``)."""
     granted = rights(ROOT / "deploy/operator.yaml")
+    assert KEEPING_SURVEYS in granted
+    granted.remove(KEEPING_SURVEYS)
     with SimulatedLaunchers(site.plane, PLAYED) as launchers:
         finished = floor.apply("finished", ttlSecondsAfterFinished=1)
         lost = floor.apply("lost", nodes=1)

@@ -17,7 +17,8 @@ from integration.node_agents import NodeAgents
 from integration.operator_site import Floor, Json, Site
 from railwright_agent.__main__ import PORT
 from railwright_api import names
-from railwright_testbed import waiting
+from railwright_testbed import audit, waiting
+from railwright_testbed.audit import Right
 from railwright_testbed.operator_process import NAMESPACE
 from worlds import machines
 
@@ -114,6 +115,8 @@ def test_nodes_that_nobody_tells_of_are_measured_once_and_it_is_kept(
     assert source["time"].endswith("Z")
     assert status["problems"] == []
     assert ground.admin.get(KEPT)["binaryData"].keys() == {"probes.json.gz"}
+    kept = Right("patch", "", "configmaps", "", NAMESPACE)
+    assert kept in audit.used(ground.plane.audit_log, audit.OPERATOR)
     assert _probes(ground) >= NODES * (NODES - 1) / 2
     assert f"{SOURCE}: {NODES} nodes, measured {source['time']}" in command_line.topology(ground)
     agents.stop()
