@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -25,7 +26,7 @@ HOSTS = sorted({one.split()[0] for one, _ in SOUND if " " in one})
 
 def led(cables: Sequence[Cable]) -> dict[str, Rails]:
     told = wiring(list(cables))
-    return aligned.by_cables(told, layers.of(told))
+    return {host: its.whole for host, its in aligned.by_cables(told, layers.of(told)).items()}
 
 
 def replugged(host: str, *plugs: tuple[int, str]) -> list[Cable]:
@@ -194,3 +195,75 @@ def test_both_are_told_together_and_nodes_have_the_pace_of_what_is_left() -> Non
     assert found.rails.keys() == {*nodes}
     assert astray(dict(found.rails)) == {"node-0003.example.com": [1, 3]}
     assert found.paces == {"node-0003.example.com": Pace(rails=0.5)}
+
+
+def paired(*dead: str, called: str = "mlx5_{}") -> list[Cable]:
+    """Hosts with four adapters on two rails, two on each; some of those of h3 have no cable."""
+    cables = [
+        (f"h{host} {called.format(nic)}", f"tor-{host // 8}-{nic // 2}")
+        for host in range(24)
+        for nic in range(4)
+    ]
+    return [cable for cable in cables if cable[0] not in {f"h3 {nic}" for nic in dead}]
+
+
+def of_both(cables: Sequence[Cable], inner: Looks) -> Rails:
+    """The rails of h3."""
+    hosts = {one.partition(" ")[0] for one, _ in cables}
+    return fabric.of(hosts, [networks.of(wiring(list(cables))), inner]).rails["h3"]
+
+
+def down(*adapters: str, rails: Sequence[int] = (), more: Sequence[str] = ()) -> Looks:
+    """What an agent sees in h3; ``more`` names follow those of the adapters."""
+    parts = tuple(
+        Part(
+            f"pci-{at}",
+            Kind.ADAPTER,
+            names=(f"mlx5_{at}", *more[at : at + 1]),
+            role=Role.RAIL,
+            rail=rails[at] if rails else None,
+            up=f"mlx5_{at}" not in adapters,
+        )
+        for at in range(4)
+    )
+    sound = tuple(replace(part, up=True) for part in parts)
+    looks = {f"h{at}": (Look("agent", Basis.SEEN, sound),) for at in range(24)}
+    return Looks("agents", looks | {"h3": (Look("agent", Basis.SEEN, parts),)})
+
+
+def test_one_adapter_that_both_tell_of_is_told_once_on_the_rail_of_its_cables() -> None:
+    found = of_both(paired("mlx5_2"), down("mlx5_2"))
+    assert [each.told for each in found.astray] == ["rail 1 is astray at mlx5_2: it has no cable"]
+    assert (found.order, found.share) == ((0, 0, 1, 1), 0.75)
+    found = of_both(paired(), down("mlx5_2"))
+    assert [each.told for each in found.astray] == ["rail 1 is astray at mlx5_2: its cable is down"]
+
+
+def test_two_adapters_whose_rails_have_one_number_are_two() -> None:
+    found = of_both(paired("mlx5_2"), down("mlx5_1"))
+    assert [(each.rail, each.adapter) for each in found.astray] == [(0, "mlx5_1"), (1, "mlx5_2")]
+    found = of_both(paired("mlx5_2"), down("mlx5_3", rails=(0, 0, 1, 1)))
+    assert [(each.rail, each.adapter) for each in found.astray] == [(1, "mlx5_2"), (1, "mlx5_3")]
+    assert found.share == 0.5
+
+
+def test_cables_may_call_an_adapter_by_any_of_its_names() -> None:
+    names = [f"ib{at}" for at in (3, 2, 1, 0)]
+    found = of_both(paired("ib1", called="ib{}"), down("mlx5_2", more=names))
+    assert [each.told for each in found.astray] == ["rail 0 is astray at ib1: it has no cable"]
+    found = of_both(paired(called="ib{}"), down("mlx5_2", more=names))
+    assert [each.told for each in found.astray] == ["rail 0 is astray at mlx5_2: its cable is down"]
+
+
+def test_of_adapters_that_share_no_name_one_rail_is_one_if_both_number_alike() -> None:
+    alike = down("mlx5_2", "mlx5_3", rails=(0, 0, 1, 1))
+    found = of_both(paired("ib2", called="ib{}"), alike)
+    assert [(each.rail, each.adapter) for each in found.astray] == [(1, "ib2"), (1, "mlx5_3")]
+    found = of_both(paired("ib2", called="ib{}"), down("mlx5_1"))
+    assert [(each.rail, each.adapter) for each in found.astray] == [(1, "ib2"), (1, "mlx5_1")]
+
+
+def test_an_adapter_that_the_cables_do_not_know_counts_beside_those_that_they_do() -> None:
+    cables = [cable for cable in paired() if not cable[0].endswith("_3")]
+    found = of_both(cables, down("mlx5_3"))
+    assert (astray({"h3": found}), found.share) == ({"h3": [3]}, 0.75)

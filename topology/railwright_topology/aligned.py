@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from railwright_topology import plugs
 from railwright_topology.astray import Astray, Rails
@@ -19,28 +19,42 @@ from railwright_topology.plugs import Kind, natural
 from railwright_topology.wiring import Uplink, Wiring
 
 
-def by_cables(wiring: Wiring, layers: Layers) -> dict[str, Rails]:
+@dataclass(frozen=True, slots=True)
+class Led:
+    """What is said of one node: the rail of each adapter that it should have, in the adapters'
+    order, and which are astray. ``parts`` are its adapters as they are seen from inside, and those
+    that it should have as others do."""
+
+    rails: Mapping[str, int]
+    astray: tuple[Astray, ...] = ()
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def whole(self) -> Rails:
+        """It without the names of those that lead where they should."""
+        return Rails(tuple(self.rails.values()), tuple(sorted(self.astray, key=_order)))
+
+
+def by_cables(wiring: Wiring, layers: Layers) -> dict[str, Led]:
     """What cables say of each host; nothing of one that is on no rails."""
     there = {(uplink.host, uplink.nic): uplink for uplink in wiring.uplinks}
     counts = collections.Counter(layers.plugs.kinds.values())
     kinds = {kind: plugs.whole(kind, counts) for kind in counts}
     why = _Why(layers, {switch.id: switch.name for switch in wiring.switches}, _of_switches(layers))
-    found: dict[str, Rails] = {}
+    found: dict[str, Led] = {}
     for host, own in sorted(layers.plugs.kinds.items()):
         kind = kinds[own]
         known = ((nic, layers.rails.get((kind, nic))) for nic in kind)
         rails = {nic: rail for nic, rail in known if rail is not None}
         told = {nic: why.astray(there.get((host, nic)), rail) for nic, rail in rails.items()}
         if rails:
-            found[host] = _rails(rails, told)
+            found[host] = Led(rails, _astray(rails, told))
     return found
 
 
-def _rails(rails: Mapping[str, int], told: Mapping[str, str]) -> Rails:
-    """``rails`` has the rail of each adapter, in their order, and ``told`` why it is astray if it
-    is."""
-    astray = [Astray(rails[adapter], adapter, why) for adapter, why in told.items() if why]
-    return Rails(tuple(rails.values()), tuple(sorted(astray, key=_order)))
+def _astray(rails: Mapping[str, int], told: Mapping[str, str]) -> tuple[Astray, ...]:
+    """``rails`` has the rail of each adapter, and ``told`` why it is astray if it is."""
+    return tuple(Astray(rails[adapter], adapter, why) for adapter, why in told.items() if why)
 
 
 def _order(astray: Astray) -> tuple[object, ...]:
@@ -78,27 +92,25 @@ class _Why:
         return "" if its == rail else f"{at}, which is of rail {its}"
 
 
-def by_adapters(rails: Mapping[str, Sequence[tuple[int, Part]]]) -> dict[str, Rails]:
-    """What the insides of nodes say, of each its adapters with their rails; nothing of one that has
-    none. A cable that is down on most of a kind is how it was meant."""
+def by_adapters(adapters: Mapping[str, Sequence[tuple[int | None, Part]]]) -> dict[str, Led]:
+    """What the insides of nodes say, of each its adapters, with their rails if they are on any. A
+    cable that is down on most of a kind is how it was meant."""
     called = {
-        node: {_called(part): (rail, part) for rail, part in its}
-        for node, its in rails.items()
-        if its
+        node: {_called(part): (rail, part) for rail, part in its if rail is not None}
+        for node, its in adapters.items()
     }
     ordered = {node: tuple(sorted(its, key=natural)) for node, its in called.items()}
     kinds = plugs.usual(ordered)
-    numbers = {
-        kind: {name: called[node][name][0] for name in kind} for node, kind in ordered.items()
-    }
+    whole = {kind: called[node] for node, kind in ordered.items()}
     down = _down_as_a_rule((kinds[node], its) for node, its in called.items())
-    found: dict[str, Rails] = {}
+    found: dict[str, Led] = {}
     for node, its in sorted(called.items()):
         kind = kinds[node]
-        used = {name: numbers[kind][name] for name in kind if name not in down[kind]}
+        used = {name: whole[kind][name][0] for name in kind if name not in down[kind]}
         told = {name: _dead(its[name][1] if name in its else None) for name in used}
-        if used:
-            found[node] = _rails(used, told)
+        own = (part for _, part in adapters[node])
+        parts = (*own, *(whole[kind][name][1] for name in used if name not in its))
+        found[node] = Led(used, _astray(used, told), parts)
     return found
 
 
@@ -128,10 +140,28 @@ def _down_as_a_rule(
     }
 
 
-def together(cables: Rails | None, adapters: Rails | None) -> Rails | None:
-    """What both say of one node: a rail is astray if it is by either."""
-    if cables is None or adapters is None:
-        return cables or adapters
-    known = {each.rail for each in cables.astray}
-    more = tuple(each for each in adapters.astray if each.rail not in known)
-    return Rails(cables.order, tuple(sorted((*cables.astray, *more), key=_order)))
+def together(cables: Led | None, adapters: Led | None) -> Rails | None:
+    """What both say of one node: an adapter is astray if it is by either, on the rail that it has
+    by its cables."""
+    if cables is None:
+        return adapters.whole if adapters is not None and adapters.rails else None
+    if adapters is None or not adapters.astray:
+        return cables.whole
+    names = {name: _called(part) for part in adapters.parts for name in part.names or (part.id,)}
+    nics = {names[nic]: nic for nic in cables.rails if nic in names}
+    known = {names.get(each.adapter) for each in cables.astray}
+    # One that both have by names of their own is the same if it is on the same rail.
+    same = cables.whole.order == adapters.whole.order
+    unnamed = [each.rail for each in cables.astray if same and each.adapter not in names]
+    rails, astray = {**cables.rails}, [*cables.astray]
+    for each in adapters.astray:
+        nic = nics.get(each.adapter)
+        if nic is None and each.rail in unnamed:
+            unnamed.remove(each.rail)
+        elif nic is None:
+            astray.append(each)
+            rails |= {each.adapter: each.rail} if nics else {}
+        elif each.adapter not in known:
+            astray.append(replace(each, rail=rails[nic]))
+    ordered = {nic: rails[nic] for nic in sorted(rails, key=natural)}
+    return Led(ordered, tuple(astray)).whole

@@ -17,6 +17,7 @@ from typing import TypeVar
 from railwright_topology import agreement, aligned, front_end, inside, networks, paces
 from railwright_topology.accounts import ISLAND, Account
 from railwright_topology.agreement import Agreement
+from railwright_topology.aligned import Led
 from railwright_topology.astray import Rails
 from railwright_topology.front_end import Nic
 from railwright_topology.inside import Inside
@@ -223,11 +224,11 @@ def _rails(
 ) -> dict[str, Rails]:
     """Of each node, by cables and by what is inside of it; of several networks that with the most
     adapters counts."""
-    by_cables: dict[str, Rails] = {}
+    by_cables: dict[str, Led] = {}
     for network in wired:
         for host, node in _called(network.led, nodes).items():
             led, other = network.led[host], by_cables.get(node)
-            if other is None or (len(other.order), repr(other)) < (len(led.order), repr(led)):
+            if other is None or (len(other.rails), repr(other)) < (len(led.rails), repr(led)):
                 by_cables[node] = led
     adapters = {node: _numbered(its) for node, its in insides.items()}
     by_adapters = aligned.by_adapters(adapters)
@@ -238,10 +239,10 @@ def _rails(
     return {node: rails for node, rails in both.items() if rails is not None}
 
 
-def _numbered(its: Inside) -> tuple[tuple[int, Part], ...]:
-    """The adapters that are rails, each with its own."""
-    placed = ((its.placed[part.id].rail, part) for part in its.of_role(Role.RAIL))
-    return tuple((rail, part) for rail, part in placed if rail is not None)
+def _numbered(its: Inside) -> tuple[tuple[int | None, Part], ...]:
+    """The adapters that are not known to be no rails, each with its own if it is one."""
+    placed = ((its.placed[part.id], part) for part in its.adapters)
+    return tuple((at.rail, part) for at, part in placed if at.role != Role.FRONT_END)
 
 
 def _links(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from railwright_topology import aligned, faults, layers
 from railwright_topology.accounts import Account, Basis
-from railwright_topology.astray import Rails
+from railwright_topology.aligned import Led
 from railwright_topology.folding import fold
 from railwright_topology.layers import Layers
 from railwright_topology.wiring import Wiring
@@ -23,7 +23,7 @@ class Network:
     layers: Layers
     account: Account
     faults: tuple[str, ...]
-    led: Mapping[str, Rails]
+    led: Mapping[str, Led]
 
     @property
     def hosts(self) -> int:
