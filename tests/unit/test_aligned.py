@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -17,7 +16,7 @@ from railwright_topology.pace import Pace
 from railwright_topology.parts import Kind, Look, Looks, Part, Role
 from railwright_topology.sources import sysfs
 from worlds import machine_files, machines
-from worlds.clos import Cable, Clos, wiring
+from worlds.clos import Cable, Clos, plugged, upwards, wiring
 
 CLOS = Clos(blocks=2, groups=2, hosts=8, rails=4, leaves=2, spines=4)
 SOUND = list(CLOS.cables())
@@ -92,6 +91,53 @@ def test_hosts_with_fewer_adapters_of_their_own_kind_are_sound() -> None:
 
 def test_where_all_adapters_of_a_host_share_a_switch_there_are_no_rails() -> None:
     assert led([(f"h{n} mlx5_{nic}", "tor") for n in range(8) for nic in range(4)]) == {}
+
+
+@pytest.mark.parametrize("large", [30, 40, 120])
+@pytest.mark.parametrize("tors", ["old", "new"])
+@pytest.mark.parametrize("joined", [False, True])
+def test_another_kind_of_machine_with_half_the_adapters_is_sound(
+    large: int, tors: str, *, joined: bool
+) -> None:
+    """On switches of its own or not; cables do not say that it has no more adapters."""
+    cables = plugged("big", large, "new", 8) + plugged("small", 20, tors, 4)
+    found = led(upwards(cables) if joined else cables)
+    assert astray(found) == {}
+    assert found["big-0"] == Rails(tuple(range(8)))
+    assert {found[f"small-{at}"] for at in range(20)} == {Rails((0, 1, 2, 3))}
+
+
+@pytest.mark.parametrize("tors", ["old", "new"])
+@pytest.mark.parametrize("storage", [1, 2])
+def test_hosts_without_storage_adapters_beside_hosts_with_them_are_sound(
+    tors: str, storage: int
+) -> None:
+    cables = plugged("with", 30, "new", 8) + plugged("bare", 20, tors, 8)
+    cables += [
+        (f"with-{at} mlx5_{8 + nic}", f"storage-{nic}")
+        for at in range(30)
+        for nic in range(storage)
+    ]
+    found = led(upwards(cables))
+    assert astray(found) == {}
+    assert {found[f"bare-{at}"] for at in range(20)} == {Rails(tuple(range(8)))}
+
+
+@pytest.mark.parametrize(
+    "pulled", [{"h3": [1]}, {"h3": [1, 2]}, {"h2": [1], "h3": [1]}, {"h2": [0], "h3": [1, 2]}]
+)
+def test_cables_missing_on_few_hosts_of_a_small_fabric_are_astray(
+    pulled: dict[str, list[int]],
+) -> None:
+    gone = {f"{host} mlx5_{nic}" for host, nics in pulled.items() for nic in nics}
+    cables = [(f"h{host} mlx5_{nic}", f"tor-{nic}") for host in range(6) for nic in range(4)]
+    assert astray(led([cable for cable in cables if cable[0] not in gone])) == pulled
+
+
+def test_a_cable_missing_below_a_dead_tor_is_astray_too() -> None:
+    cables = [cable for cable in SOUND if "tor-0-0-3" not in cable]
+    cables.remove(("node-0003 mlx5_1", "tor-0-0-1"))
+    assert astray(led(cables)) == {host: [3] for host in HOSTS[:8]} | {"node-0003": [1, 3]}
 
 
 @settings(deadline=None, max_examples=25)
@@ -195,75 +241,3 @@ def test_both_are_told_together_and_nodes_have_the_pace_of_what_is_left() -> Non
     assert found.rails.keys() == {*nodes}
     assert astray(dict(found.rails)) == {"node-0003.example.com": [1, 3]}
     assert found.paces == {"node-0003.example.com": Pace(rails=0.5)}
-
-
-def paired(*dead: str, called: str = "mlx5_{}") -> list[Cable]:
-    """Hosts with four adapters on two rails, two on each; some of those of h3 have no cable."""
-    cables = [
-        (f"h{host} {called.format(nic)}", f"tor-{host // 8}-{nic // 2}")
-        for host in range(24)
-        for nic in range(4)
-    ]
-    return [cable for cable in cables if cable[0] not in {f"h3 {nic}" for nic in dead}]
-
-
-def of_both(cables: Sequence[Cable], inner: Looks) -> Rails:
-    """The rails of h3."""
-    hosts = {one.partition(" ")[0] for one, _ in cables}
-    return fabric.of(hosts, [networks.of(wiring(list(cables))), inner]).rails["h3"]
-
-
-def down(*adapters: str, rails: Sequence[int] = (), more: Sequence[str] = ()) -> Looks:
-    """What an agent sees in h3; ``more`` names follow those of the adapters."""
-    parts = tuple(
-        Part(
-            f"pci-{at}",
-            Kind.ADAPTER,
-            names=(f"mlx5_{at}", *more[at : at + 1]),
-            role=Role.RAIL,
-            rail=rails[at] if rails else None,
-            up=f"mlx5_{at}" not in adapters,
-        )
-        for at in range(4)
-    )
-    sound = tuple(replace(part, up=True) for part in parts)
-    looks = {f"h{at}": (Look("agent", Basis.SEEN, sound),) for at in range(24)}
-    return Looks("agents", looks | {"h3": (Look("agent", Basis.SEEN, parts),)})
-
-
-def test_one_adapter_that_both_tell_of_is_told_once_on_the_rail_of_its_cables() -> None:
-    found = of_both(paired("mlx5_2"), down("mlx5_2"))
-    assert [each.told for each in found.astray] == ["rail 1 is astray at mlx5_2: it has no cable"]
-    assert (found.order, found.share) == ((0, 0, 1, 1), 0.75)
-    found = of_both(paired(), down("mlx5_2"))
-    assert [each.told for each in found.astray] == ["rail 1 is astray at mlx5_2: its cable is down"]
-
-
-def test_two_adapters_whose_rails_have_one_number_are_two() -> None:
-    found = of_both(paired("mlx5_2"), down("mlx5_1"))
-    assert [(each.rail, each.adapter) for each in found.astray] == [(0, "mlx5_1"), (1, "mlx5_2")]
-    found = of_both(paired("mlx5_2"), down("mlx5_3", rails=(0, 0, 1, 1)))
-    assert [(each.rail, each.adapter) for each in found.astray] == [(1, "mlx5_2"), (1, "mlx5_3")]
-    assert found.share == 0.5
-
-
-def test_cables_may_call_an_adapter_by_any_of_its_names() -> None:
-    names = [f"ib{at}" for at in (3, 2, 1, 0)]
-    found = of_both(paired("ib1", called="ib{}"), down("mlx5_2", more=names))
-    assert [each.told for each in found.astray] == ["rail 0 is astray at ib1: it has no cable"]
-    found = of_both(paired(called="ib{}"), down("mlx5_2", more=names))
-    assert [each.told for each in found.astray] == ["rail 0 is astray at mlx5_2: its cable is down"]
-
-
-def test_of_adapters_that_share_no_name_one_rail_is_one_if_both_number_alike() -> None:
-    alike = down("mlx5_2", "mlx5_3", rails=(0, 0, 1, 1))
-    found = of_both(paired("ib2", called="ib{}"), alike)
-    assert [(each.rail, each.adapter) for each in found.astray] == [(1, "ib2"), (1, "mlx5_3")]
-    found = of_both(paired("ib2", called="ib{}"), down("mlx5_1"))
-    assert [(each.rail, each.adapter) for each in found.astray] == [(1, "ib2"), (1, "mlx5_1")]
-
-
-def test_an_adapter_that_the_cables_do_not_know_counts_beside_those_that_they_do() -> None:
-    cables = [cable for cable in paired() if not cable[0].endswith("_3")]
-    found = of_both(cables, down("mlx5_3"))
-    assert (astray({"h3": found}), found.share) == ({"h3": [3]}, 0.75)

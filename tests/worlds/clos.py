@@ -7,7 +7,7 @@ rail r of one block meet in its leaves, and all leaves in the spine.
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from railwright_topology.wiring import Switch, Trunk, Uplink, Wiring
@@ -45,6 +45,20 @@ class Clos:
         """The hosts of a group."""
         first = (block * self.groups + group) * self.hosts
         return tuple(f"node-{number:04d}" for number in range(first, first + self.hosts))
+
+
+def plugged(kind: str, hosts: int, tors: str, nics: int) -> list[Cable]:
+    """So many hosts of a kind, eight on the same switches, each adapter in one of its own."""
+    return [
+        (f"{kind}-{host} mlx5_{nic}", f"tor-{tors}-{host // 8}-{nic}")
+        for host in range(hosts)
+        for nic in range(nics)
+    ]
+
+
+def upwards(cables: Sequence[Cable]) -> list[Cable]:
+    """All switches that hosts are plugged into have a cable to the same spine."""
+    return [*cables, *((switch, "spine") for switch in sorted({end for _, end in cables}))]
 
 
 def netfile(cables: list[Cable]) -> str:

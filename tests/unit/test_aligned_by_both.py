@@ -1,0 +1,157 @@
+"""Rails of nodes that cables tell of, and agents that see the same adapters from inside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from railwright_topology import fabric, networks
+from railwright_topology.accounts import Basis
+from railwright_topology.astray import Rails
+from railwright_topology.fabric import Fabric
+from railwright_topology.parts import Kind, Look, Looks, Part, Role
+from worlds.clos import Cable, plugged, upwards, wiring
+
+
+def paired(*dead: str, called: str = "mlx5_{}") -> list[Cable]:
+    """Hosts with four adapters on two rails, two on each; some of those of h3 have no cable."""
+    cables = [
+        (f"h{host} {called.format(nic)}", f"tor-{host // 8}-{nic // 2}")
+        for host in range(24)
+        for nic in range(4)
+    ]
+    return [cable for cable in cables if cable[0] not in {f"h3 {nic}" for nic in dead}]
+
+
+def of_both(cables: Sequence[Cable], inner: Looks) -> Rails:
+    """The rails of h3."""
+    hosts = {one.partition(" ")[0] for one, _ in cables}
+    return fabric.of(hosts, [networks.of(wiring(list(cables))), inner]).rails["h3"]
+
+
+def down(*adapters: str, rails: Sequence[int] = (), more: Sequence[str] = ()) -> Looks:
+    """What an agent sees in h3; ``more`` names follow those of the adapters."""
+    parts = tuple(
+        Part(
+            f"pci-{at}",
+            Kind.ADAPTER,
+            names=(f"mlx5_{at}", *more[at : at + 1]),
+            role=Role.RAIL,
+            rail=rails[at] if rails else None,
+            up=f"mlx5_{at}" not in adapters,
+        )
+        for at in range(4)
+    )
+    sound = tuple(replace(part, up=True) for part in parts)
+    looks = {f"h{at}": (Look("agent", Basis.SEEN, sound),) for at in range(24)}
+    return Looks("agents", looks | {"h3": (Look("agent", Basis.SEEN, parts),)})
+
+
+def test_one_adapter_that_both_tell_of_is_told_once_on_the_rail_of_its_cables() -> None:
+    found = of_both(paired("mlx5_2"), down("mlx5_2"))
+    assert [each.told for each in found.astray] == ["rail 1 is astray at mlx5_2: it has no cable"]
+    assert (found.order, found.share) == ((0, 0, 1, 1), 0.75)
+    found = of_both(paired(), down("mlx5_2"))
+    assert [each.told for each in found.astray] == ["rail 1 is astray at mlx5_2: its cable is down"]
+
+
+def test_two_adapters_whose_rails_have_one_number_are_two() -> None:
+    found = of_both(paired("mlx5_2"), down("mlx5_1"))
+    assert [(each.rail, each.adapter) for each in found.astray] == [(0, "mlx5_1"), (1, "mlx5_2")]
+    found = of_both(paired("mlx5_2"), down("mlx5_3", rails=(0, 0, 1, 1)))
+    assert [(each.rail, each.adapter) for each in found.astray] == [(1, "mlx5_2"), (1, "mlx5_3")]
+    assert found.share == 0.5
+
+
+def test_cables_may_call_an_adapter_by_any_of_its_names() -> None:
+    names = [f"ib{at}" for at in (3, 2, 1, 0)]
+    found = of_both(paired("ib1", called="ib{}"), down("mlx5_2", more=names))
+    assert [each.told for each in found.astray] == ["rail 0 is astray at ib1: it has no cable"]
+    found = of_both(paired(called="ib{}"), down("mlx5_2", more=names))
+    assert [each.told for each in found.astray] == ["rail 0 is astray at mlx5_2: its cable is down"]
+
+
+def test_of_adapters_that_share_no_name_one_rail_is_one_if_both_number_alike() -> None:
+    alike = down("mlx5_2", "mlx5_3", rails=(0, 0, 1, 1))
+    found = of_both(paired("ib2", called="ib{}"), alike)
+    assert [(each.rail, each.adapter) for each in found.astray] == [(1, "ib2"), (1, "mlx5_3")]
+    found = of_both(paired("ib2", called="ib{}"), down("mlx5_1"))
+    assert [(each.rail, each.adapter) for each in found.astray] == [(1, "ib2"), (1, "mlx5_1")]
+
+
+def test_an_adapter_that_the_cables_do_not_know_counts_beside_those_that_they_do() -> None:
+    cables = [cable for cable in paired() if not cable[0].endswith("_3")]
+    found = of_both(cables, down("mlx5_3"))
+    assert ([each.rail for each in found.astray], found.share) == ([3], 0.75)
+
+
+def astray(found: Fabric) -> dict[str, list[int]]:
+    return {
+        node: [each.rail for each in rails.astray]
+        for node, rails in found.rails.items()
+        if rails.astray
+    }
+
+
+def seen(hosts: dict[str, int], storage: Sequence[str] = ()) -> Looks:
+    """Agents in these hosts see so many adapters, all up; those for storage are front-end ones."""
+    by_host = {
+        host: (
+            Look(
+                "agent",
+                Basis.SEEN,
+                tuple(
+                    Part(name, Kind.ADAPTER, names=(name,), role=role, up=True)
+                    for role, names in (
+                        (Role.RAIL, [f"mlx5_{at}" for at in range(count)]),
+                        (Role.FRONT_END, storage),
+                    )
+                    for name in names
+                ),
+            ),
+        )
+        for host, count in hosts.items()
+    }
+    return Looks("agents", by_host)
+
+
+def test_machines_of_two_kinds_that_cables_and_agents_tell_of_are_sound() -> None:
+    cables = upwards(plugged("big", 30, "new", 8) + plugged("small", 20, "old", 4))
+    counts = {f"big-{at}": 8 for at in range(30)} | {f"small-{at}": 4 for at in range(20)}
+    found = fabric.of(counts, [networks.of(wiring(cables)), seen(counts)])
+    assert {rails.order for rails in found.rails.values()} == {(0, 1, 2, 3), tuple(range(8))}
+    assert (astray(found), found.paces) == ({}, {})
+
+
+def test_of_an_adapter_that_a_machine_does_not_have_no_cable_is_missing() -> None:
+    """By cables alone, one among six with fewer adapters has lost two cables."""
+    counts = {f"n{at}": 4 for at in range(6)} | {"n3": 2}
+    cables = [
+        (f"{host} mlx5_{nic}", f"t{nic}") for host, its in counts.items() for nic in range(its)
+    ]
+    network = networks.of(wiring(cables))
+    assert astray(fabric.of(counts, [network])) == {"n3": [2, 3]}
+    found = fabric.of(counts, [network, seen(counts)])
+    assert (astray(found), found.rails["n3"]) == ({}, Rails((0, 1)))
+    elsewhere = fabric.of(counts, [network, seen({"n3": 4})])
+    assert astray(elsewhere) == {"n3": [2, 3]}
+
+
+def test_an_adapter_that_is_not_there_and_is_in_most_is_told_so_on_the_rail_of_its_cables() -> None:
+    network = networks.of(wiring(paired("mlx5_3")))
+    counts = {f"h{at}": 4 for at in range(24)} | {"h3": 3}
+    (only,) = fabric.of(counts, [network, seen(counts)]).rails["h3"].astray
+    assert only.told == (
+        "rail 1 is astray at mlx5_3: it is not there, and on a rail in others of the node's kind"
+    )
+
+
+def test_where_agents_run_on_few_nodes_their_storage_adapters_are_no_rails_without_cables() -> None:
+    cables = plugged("n", 24, "new", 4)
+    cables += [(f"n-{at} mlx5_4", "storage") for at in range(24)]
+    few = {f"n-{at}": 4 for at in range(8)}
+    nodes = [f"n-{at}" for at in range(24)]
+    network = networks.of(wiring(upwards(cables)))
+    found = fabric.of(nodes, [network, seen(few, ["mlx5_4"])])
+    assert astray(found) == {}
+    assert found.rails["n-3"] == Rails((0, 1, 2, 3))
