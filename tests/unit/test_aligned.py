@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 
 import pytest
@@ -218,6 +218,29 @@ def test_a_cable_that_is_down_on_most_nodes_of_a_kind_is_meant_to_be() -> None:
     assert astray(inner({f"n{at}": pulled for at in range(5)})).keys() == {
         f"n{at}" for at in range(5)
     }
+
+
+def numbered(declared: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
+    """The orders of nodes on which somebody says the rail of each adapter."""
+    by_host = {
+        node: tuple(
+            Part(f"mlx5_{at}", Kind.ADAPTER, names=(f"mlx5_{at}",), role=Role.RAIL, rail=rail)
+            for at, rail in enumerate(its)
+        )
+        for node, its in declared.items()
+    }
+    looks = {node: (Look("said", Basis.DECLARED, parts),) for node, parts in by_host.items()}
+    found = fabric.of(declared.keys(), [Looks("site/inside.yaml", looks)]).rails
+    return {node: rails.order for node, rails in found.items()}
+
+
+def test_the_rails_of_a_kind_are_numbered_as_on_most_of_its_nodes() -> None:
+    declared = {f"n{at}": (0, 1, 2, 3) for at in range(12)}
+    assert numbered({**declared, "z": (7, 7, 7, 7)}) == dict.fromkeys(
+        [*declared, "z"], (0, 1, 2, 3)
+    )
+    halves = {"a": (1, 0), "b": (0, 1), "c": (0, 1), "d": (1, 0)}
+    assert numbered(halves) == dict.fromkeys(halves, (0, 1))
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -171,15 +171,32 @@ def by_adapters(adapters: Mapping[str, Sequence[tuple[int | None, Part]]]) -> di
     ordered = {node: tuple(sorted(its, key=natural)) for node, its in called.items()}
     kinds = plugs.usual(ordered)
     whole = {kind: called[node] for node, kind in ordered.items()}
+    numbers = _usual_numbers((ordered[node], its) for node, its in called.items())
     down = _down_as_a_rule((kinds[node], its) for node, its in called.items())
     found: dict[str, Led] = {}
     for node, its in sorted(called.items()):
         kind = kinds[node]
-        used = {name: whole[kind][name][0] for name in kind if name not in down[kind]}
+        used = {name: rail for name, rail in numbers[kind].items() if name not in down[kind]}
         told = {name: _dead(its[name][1] if name in its else None) for name in used}
         own = (part for _, part in adapters[node])
         parts = (*own, *(whole[kind][name][1] for name in used if name not in its))
         found[node] = Led(used, _astray(used, told), parts)
+    return found
+
+
+def _usual_numbers(
+    nodes: Iterable[tuple[Kind, Mapping[str, tuple[int, Part]]]],
+) -> dict[Kind, dict[str, int]]:
+    """Of each kind its adapters with the rails that they are of on most nodes that have them all;
+    of what is equally frequent the smallest."""
+    counts: dict[Kind, collections.Counter[tuple[int, ...]]] = {}
+    for kind, its in nodes:
+        numbers = tuple(its[name][0] for name in kind)
+        counts.setdefault(kind, collections.Counter())[numbers] += 1
+    found: dict[Kind, dict[str, int]] = {}
+    for kind, ways in counts.items():
+        _, usual = min((-count, numbers) for numbers, count in ways.items())
+        found[kind] = dict(zip(kind, usual, strict=True))
     return found
 
 
