@@ -63,13 +63,28 @@ def test_half_of_a_kind_is_not_most_of_it() -> None:
     assert len(paces.slow(site(**dict.fromkeys(NODES[:3], half)))) == 3
 
 
-def test_few_devices_and_few_nodes_are_no_rule() -> None:
+def test_few_nodes_are_no_rule_however_many_devices_they_have() -> None:
     slow = replace(H100, flop_per_s=H100.flop_per_s // 2)
-    four = {"n0": (slow,), "n1": (H100,), "n2": (H100,), "n3": (H100,)}
-    assert len(paces.slow(four)) == 1
-    assert not paces.slow({node: four[node] for node in ("n0", "n1", "n2")})
+    three = {"n0": (slow,), "n1": (H100,), "n2": (H100,)}
+    assert len(paces.slow(three)) == 1
     devices = tuple(replace(H100, device=f"0000:{bus}:00.0") for bus in range(20, 28))
     assert not paces.slow({"n0": (slow,), "n1": devices})
+
+
+@pytest.mark.parametrize("rate", [1, 10**17])
+def test_one_agent_that_makes_up_devices_has_one_vote(rate: int) -> None:
+    """31 nodes with eight devices each, one of them slow, and one that tells of 256."""
+
+    def devices(count: int, flop_per_s: int) -> tuple[Rates, ...]:
+        return tuple(
+            replace(H100, device=f"xpu:{at}", flop_per_s=flop_per_s) for at in range(count)
+        )
+
+    honest = {f"n{number}": devices(8, H100.flop_per_s) for number in range(30)}
+    rates = honest | {"slow": devices(8, H100.flop_per_s // 2), "liar": devices(256, rate)}
+    found = paces.of(paces.slow(rates), rates)
+    assert found.pop("slow") == Pace(products=0.5)
+    assert not {*found} - {"liar"}
 
 
 def test_devices_of_other_models_and_other_tools_are_no_rule() -> None:

@@ -1,7 +1,8 @@
 """How fast nodes are beside most others of their kind, by what was measured of their devices.
 
 What a device should reach nobody says, so what most of its kind reach is the rule: devices of one
-model, measured by one tool, over all nodes. Where few were measured, nobody can say.
+model, measured by one tool, over all nodes. Each node has one vote, whatever it tells of however
+many devices, so that no agent outvotes others. Where few nodes were measured, nobody can say.
 """
 
 from __future__ import annotations
@@ -17,9 +18,8 @@ from railwright_topology.parts import CPU, Rates
 
 TOLERANCE = 0.05
 """Two looks at one device, and two devices of one kind, differ by as much."""
-DEVICES_MIN = 4
 NODES_MIN = 3
-"""With fewer of a kind, one of two has no rule to be held against."""
+"""With fewer that have a kind, one of two has no rule to be held against."""
 PACE_MIN = 0.01
 """Nothing stands still: times are divided by it."""
 
@@ -98,10 +98,13 @@ def slow(rates: Mapping[str, Iterable[Rates]]) -> tuple[Slow, ...]:
 
 def _slow(kind: Iterable[tuple[str, Rates]], fact: str) -> Iterator[Slow]:
     known = [(node, its, rate) for node, its in kind if (rate := getattr(its, fact))]
-    if len(known) < DEVICES_MIN or len({node for node, _, _ in known}) < NODES_MIN:
+    by_node: dict[str, list[int]] = {}
+    for node, _, rate in known:
+        by_node.setdefault(node, []).append(rate)
+    if len(by_node) < NODES_MIN:
         return
-    # More than half of them reach it, whatever their number.
-    usual = statistics.median_low(rate for _, _, rate in known)
+    # More than half reach it, whatever their number: of the nodes, and on each of its devices.
+    usual = statistics.median_low(statistics.median_low(its) for its in by_node.values())
     for node, its, rate in known:
         if rate / usual < 1 - TOLERANCE:
             yield Slow(node, its.device, its.model, fact, rate, usual)
