@@ -126,6 +126,13 @@ def test_a_document_is_read_as_it_was_written() -> None:
     assert insides.parse(insides.written(DOCUMENT)) == DOCUMENT
 
 
+def test_a_document_has_no_field_that_says_nothing() -> None:
+    """Who does not know rates yet reads the documents of agents that measure nothing."""
+    plain = json.loads(insides.written(Document(DOCUMENT.looks)))
+    assert {*plain} == {"version", "looks"}
+    assert insides.parse(insides.written(Document())) == Document()
+
+
 def test_nodes_that_are_the_same_inside_and_not_as_fast_are_read_once() -> None:
     said = json.loads(insides.written(DOCUMENT))
     nodes = {f"node-{n}": {**said, "rates": [{**rates(said), "flop_per_s": n}]} for n in range(4)}

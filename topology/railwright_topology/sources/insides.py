@@ -84,16 +84,15 @@ class Document:
 
 
 def written(document: Document) -> str:
-    """As it is read again, and the same for equal documents."""
-    return json.dumps(
-        {
-            "version": VERSION,
-            "looks": [_written_look(look) for look in document.looks],
-            "rates": [_known(rates) for rates in document.rates],
-            "busy": list(document.busy),
-            "refused": _few(document.refused),
-        }
-    )
+    """As it is read again, and the same for equal documents. Fields with nothing in them are left
+    out: a reader that does not know one of them reads the rest."""
+    said: dict[str, list[Any]] = {
+        "looks": [_written_look(look) for look in document.looks],
+        "rates": [_known(rates) for rates in document.rates],
+        "busy": list(document.busy),
+        "refused": _few(document.refused),
+    }
+    return json.dumps({"version": VERSION, **{field: its for field, its in said.items() if its}})
 
 
 def parse(text: str) -> Document:
