@@ -6,6 +6,7 @@ documented formats, and a GPU is a little memory of this machine.
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import os
 import sys
@@ -49,6 +50,8 @@ class Module:
         self.taken = taken
         self.waited: list[int] = []
         self.broken: set[int] = set()
+        self.unreadable: set[int] = set()
+        self.unasked: set[int] = set()
         self.hanging: set[int] = set()
         self.released = threading.Event()
 
@@ -59,6 +62,8 @@ class Module:
         return len(self.addresses)
 
     def get_device_properties(self, at: int) -> Any:
+        if at in self.unreadable:
+            raise RuntimeError("CUDA error: uncorrectable ECC error encountered")
         known: dict[str, Any] = {"name": "GPU of a test", "total_memory": 80 << 30}
         if self.addresses[at]:
             domain, bus, rest = self.addresses[at].split(":")
@@ -69,6 +74,8 @@ class Module:
         return SimpleNamespace(**known)
 
     def mem_get_info(self, at: int) -> tuple[int, int]:
+        if at in self.unasked:
+            raise RuntimeError("CUDA error: CUDA-capable device(s) is/are busy or unavailable")
         return int((1 - self.taken) * (80 << 30)), 80 << 30
 
     def synchronize(self, at: int) -> None:
@@ -246,6 +253,90 @@ def test_a_device_that_breaks_is_told_and_the_others_are_measured(
     )
 
 
+def test_a_device_whose_properties_nobody_can_read_is_told_and_the_others_are_measured(
+    root: Path, use: Callable[[Any], None]
+) -> None:
+    nvidia_smi(root, IDLE, IDLE, IDLE, IDLE)
+    cuda = Module(ADDRESSES)
+    cuda.unreadable = {1}
+    use(torch(cuda=cuda))
+    document = rates.measured(root)
+    assert devices(document) == [CPU, ADDRESSES[0], *ADDRESSES[2:]]
+    assert document.refused[0] == (
+        "cuda:1 is not measured: RuntimeError: CUDA error: uncorrectable ECC error encountered"
+    )
+
+
+def test_a_device_that_lets_nobody_ask_for_its_memory_is_told_and_the_others_are_measured(
+    root: Path, use: Callable[[Any], None]
+) -> None:
+    cuda = Module(ADDRESSES)
+    cuda.unasked = {0}
+    use(torch(cuda=cuda))
+    document = rates.measured(root)
+    assert devices(document) == [CPU, *ADDRESSES[1:]]
+    (refused,) = document.refused
+    assert refused.startswith(f"{ADDRESSES[0]} is not measured: RuntimeError: CUDA error: CUDA-cap")
+
+
+def test_a_kind_of_devices_whose_driver_fails_is_told_and_others_are_measured(
+    root: Path, use: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> int:
+        raise OSError("libascendcl.so: cannot open shared object file")
+
+    npu = Module([""])
+    monkeypatch.setattr(npu, "device_count", fail)
+    use(torch(cuda=Module(ADDRESSES), npu=npu))
+    document = rates.measured(root)
+    assert devices(document) == [CPU, *ADDRESSES]
+    assert document.refused == (
+        "no npu device is measured: OSError: libascendcl.so: cannot open shared object file",
+    )
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError("libcudart.so.12: cannot open shared object file"),
+        ImportError("libcudnn.so.9: cannot open shared object file"),
+        ModuleNotFoundError("No module named 'typing_extensions'", name="typing_extensions"),
+    ],
+)
+def test_a_torch_that_cannot_be_loaded_is_told(
+    root: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    load_module = importlib.import_module
+
+    def load_no_torch(name: str) -> Any:
+        if name == "torch":
+            raise error
+        return load_module(name)
+
+    monkeypatch.setattr(importlib, "import_module", load_no_torch)
+    document = rates.measured(root)
+    assert document.refused[0] == (
+        f"torch is there and cannot be loaded: {type(error).__name__}: {error}"
+    )
+    assert document.rates[0].by.startswith("numpy ")
+
+
+def test_what_goes_wrong_with_a_device_is_told_whatever_it_is(
+    root: Path, use: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cuda = Module(ADDRESSES)
+
+    def fail(at: int) -> None:
+        raise TypeError(f"no device {at}")
+
+    monkeypatch.setattr(cuda, "synchronize", fail)
+    use(torch(cuda=cuda))
+    assert rates.measured(root).refused == tuple(
+        f"{address} is not measured: TypeError: no device {at}"
+        for at, address in enumerate(ADDRESSES)
+    )
+
+
 def test_a_device_that_hangs_is_left_behind(
     root: Path, use: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -277,7 +368,7 @@ def test_where_nothing_is_there_to_measure_with_that_is_told(
 ) -> None:
     use(None)
     monkeypatch.setitem(sys.modules, "numpy", None)
-    assert "neither torch nor numpy is there" in rates.measured(root).refused[0]
+    assert "neither torch nor numpy can be loaded" in rates.measured(root).refused[0]
 
 
 def test_the_fastest_round_counts_and_the_first_does_not() -> None:

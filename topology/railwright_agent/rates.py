@@ -11,6 +11,8 @@ torch measures, where it is installed; without it, numpy measures the processors
 from __future__ import annotations
 
 import dataclasses
+import functools
+import importlib
 import math
 import os
 import platform
@@ -20,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from railwright_agent import inside, kernel, load
 from railwright_agent.inside import SilentError
@@ -56,6 +58,9 @@ KINDS = ("cuda", "xpu", "npu")
 """What torch calls accelerators; AMD's are cuda too."""
 
 
+T = TypeVar("T")
+
+
 class UnmeasuredError(Exception):
     """Why a device was not measured, as a sentence."""
 
@@ -76,6 +81,10 @@ class _Bench:
     taken_bytes: Callable[[], int] = int
 
 
+_Device = tuple[str, Callable[[], _Bench]]
+"""What a tool calls it, and what looks at it."""
+
+
 def measured(root: Path) -> Document:
     """The rates of all devices that do nothing now, and which were not measured."""
     refused: list[str] = []
@@ -93,17 +102,19 @@ def measured(root: Path) -> Document:
         return Document(busy=tuple(sorted(busy)))
     rates: list[Rates] = []
     seen: set[str] = set()
-    for bench in _benches(root, refused):
-        if bench.device in seen:
-            continue  # Another part of one that is split: the first stands for it.
-        seen.add(bench.device)
+    for device, looked_at in _devices(root, refused):
         try:
-            if bench.device in busy or _works(bench, root):
-                busy.add(bench.device)
+            bench = _in_time(looked_at)
+            device = bench.device
+            if device in seen:
+                continue  # Another part of one that is split: the first stands for it.
+            seen.add(device)
+            if device in busy or _works(bench, root):
+                busy.add(device)
             else:
-                rates.append(_in_time(bench))
+                rates.append(_in_time(functools.partial(_rates, bench)))
         except (UnmeasuredError, SilentError) as error:
-            refused.append(f"{bench.device} is not measured: {error}")
+            refused.append(f"{device} is not measured: {error}")
     unseen = sorted(there - busy - seen)
     if unseen and all(device == CPU or pci.address(device) for device in seen):
         more = f" and {len(unseen) - 1} more" if unseen[1:] else ""
@@ -116,80 +127,95 @@ def _works(bench: _Bench, root: Path) -> bool:
     if bench.device == CPU:
         return False
     says = load.accelerators(root).get(bench.device)
-    return bench.taken_bytes() > MEMORY_TAKEN * bench.memory_bytes if says is None else says
+    if says is not None:
+        return says
+    return _in_time(bench.taken_bytes) > MEMORY_TAKEN * bench.memory_bytes
 
 
-def _benches(root: Path, refused: list[str]) -> Iterator[_Bench]:
+def _devices(root: Path, refused: list[str]) -> Iterator[_Device]:
+    """The processors come first: what is measured later makes them work."""
     name = kernel.processor(root) or platform.machine()
     processors = f"{name}, {len(os.sched_getaffinity(0))} CPUs"
     memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if (torch := _torch()) is not None:
-        yield from _by_torch(torch, processors, memory_bytes, refused)
-    elif (numpy := _numpy()) is not None:
-        yield _by_numpy(numpy, processors, memory_bytes)
+    if (torch := _loaded("torch", refused)) is not None:
+        yield CPU, lambda: _processors_by_torch(torch, processors, memory_bytes)
+        yield from _accelerators(torch, refused)
+    elif (numpy := _loaded("numpy", refused)) is not None:
+        yield CPU, lambda: _processors_by_numpy(numpy, processors, memory_bytes)
     else:
-        refused.append("nothing is measured: neither torch nor numpy is there")
+        refused.append("nothing is measured: neither torch nor numpy can be loaded")
 
 
-def _torch() -> Any:
+def _loaded(tool: str, refused: list[str]) -> Any:
+    """None where it is not there, or cannot be loaded, as a library that it needs is not."""
     try:
-        import torch
-    except ImportError:
+        return importlib.import_module(tool)
+    except Exception as error:  # noqa: BLE001 Whatever keeps it from that is told.
+        if not isinstance(error, ModuleNotFoundError) or error.name != tool:
+            refused.append(f"{tool} is there and cannot be loaded: {_said(error)}")
         return None
-    return torch
 
 
-def _numpy() -> Any:
-    try:
-        import numpy
-    except ImportError:
-        return None
-    return numpy
-
-
-def _by_torch(
-    torch: Any, processors: str, memory_bytes: int, refused: list[str]
-) -> Iterator[_Bench]:
-    """The processors come first: what is measured later makes them work."""
-
-    def bench(device: str, at: str, **known: Any) -> _Bench:
-        number = torch.float32 if at == CPU else torch.bfloat16
-
-        def products(side: int) -> Callable[[], object]:
-            one, other = (torch.randn(side, side, dtype=number, device=at) for _ in range(2))
-            into = torch.empty_like(one)
-            return lambda: torch.mm(one, other, out=into)
-
-        def copies(size_bytes: int) -> Callable[[], object]:
-            source = torch.randn(size_bytes // 4, dtype=torch.float32, device=at)
-            target = torch.empty_like(source)
-            return lambda: target.copy_(source)
-
-        by = f"torch {torch.__version__}"
-        return _Bench(device, by=by, products=products, copies=copies, **known)
-
-    yield bench(
-        CPU, CPU, model=processors, memory_bytes=memory_bytes, number_bytes=4, wait=lambda: None
-    )
+def _accelerators(torch: Any, refused: list[str]) -> Iterator[_Device]:
     for kind in KINDS:
-        module = getattr(torch, kind, None)
-        if module is None or not module.is_available():
+        if (module := getattr(torch, kind, None)) is None:
             continue
-        for at in range(module.device_count()):
-            properties = module.get_device_properties(at)
-            address = _address(properties)
-            if kind == "cuda" and not address:
-                refused.append(f"cuda:{at} is not measured: torch does not say where it is")
-                continue
-            yield bench(
-                address or f"{kind}:{at}",
-                f"{kind}:{at}",
-                model=str(properties.name),
-                memory_bytes=int(properties.total_memory),
-                number_bytes=2,
-                wait=lambda module=module, at=at: module.synchronize(at),
-                taken_bytes=lambda module=module, at=at: _taken(module, at),
-            )
+        try:
+            count = _in_time(functools.partial(_count, module))
+        except UnmeasuredError as error:
+            refused.append(f"no {kind} device is measured: {error}")
+            continue
+        for at in range(count):
+            yield f"{kind}:{at}", functools.partial(_accelerator, torch, module, f"{kind}:{at}", at)
+
+
+def _count(module: Any) -> int:
+    return int(module.device_count()) if module.is_available() else 0
+
+
+def _accelerator(torch: Any, module: Any, called: str, at: int) -> _Bench:
+    properties = module.get_device_properties(at)
+    address = _address(properties)
+    if called.startswith("cuda") and not address:
+        raise UnmeasuredError("torch does not say where it is")
+    return _by_torch(
+        torch,
+        called,
+        torch.bfloat16,
+        device=address or called,
+        model=str(properties.name),
+        memory_bytes=int(properties.total_memory),
+        number_bytes=2,
+        wait=lambda: module.synchronize(at),
+        taken_bytes=lambda: _taken(module, at),
+    )
+
+
+def _processors_by_torch(torch: Any, model: str, memory_bytes: int) -> _Bench:
+    return _by_torch(
+        torch,
+        CPU,
+        torch.float32,
+        device=CPU,
+        model=model,
+        memory_bytes=memory_bytes,
+        number_bytes=4,
+        wait=lambda: None,
+    )
+
+
+def _by_torch(torch: Any, at: str, number: Any, **known: Any) -> _Bench:
+    def products(side: int) -> Callable[[], object]:
+        one, other = (torch.randn(side, side, dtype=number, device=at) for _ in range(2))
+        into = torch.empty_like(one)
+        return lambda: torch.mm(one, other, out=into)
+
+    def copies(size_bytes: int) -> Callable[[], object]:
+        source = torch.randn(size_bytes // 4, dtype=torch.float32, device=at)
+        target = torch.empty_like(source)
+        return lambda: target.copy_(source)
+
+    return _Bench(by=f"torch {torch.__version__}", products=products, copies=copies, **known)
 
 
 def _taken(module: Any, at: int) -> int:
@@ -208,7 +234,7 @@ def _address(properties: Any) -> str:
     return f"{domain:04x}:{bus:02x}:{device:02x}.0"
 
 
-def _by_numpy(numpy: Any, processors: str, memory_bytes: int) -> _Bench:
+def _processors_by_numpy(numpy: Any, model: str, memory_bytes: int) -> _Bench:
     random = numpy.random.default_rng(0)
 
     def products(side: int) -> Callable[[], object]:
@@ -222,27 +248,33 @@ def _by_numpy(numpy: Any, processors: str, memory_bytes: int) -> _Bench:
         return lambda: numpy.copyto(target, source)
 
     by = f"numpy {numpy.__version__}"
-    return _Bench(CPU, processors, by, memory_bytes, 4, products, copies, lambda: None)
+    return _Bench(CPU, model, by, memory_bytes, 4, products, copies, lambda: None)
 
 
-def _in_time(bench: _Bench) -> Rates:
-    """Its rates. Raises UnmeasuredError where it fails, or does not answer."""
-    found: list[Rates] = []
-    failed: list[str] = []
+def _in_time(step: Callable[[], T]) -> T:
+    """What a step with a device comes to. Raises UnmeasuredError where it fails, or not in time."""
+    found: list[T] = []
+    failed: list[BaseException] = []
 
-    def measure() -> None:
+    def take() -> None:
         try:
-            found.append(_rates(bench))
-        except (RuntimeError, MemoryError) as error:
-            failed.append(f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
+            found.append(step())
+        except BaseException as error:  # noqa: BLE001 Told below, whatever it is.
+            failed.append(error)
 
     # Whoever waits for a broken device may wait for ever.
-    waiting = threading.Thread(target=measure, daemon=True)
+    waiting = threading.Thread(target=take, daemon=True)
     waiting.start()
     waiting.join(DEVICE_S)
-    if not found:
-        raise UnmeasuredError(failed[0] if failed else f"no answer in {DEVICE_S:g} s")
-    return found[0]
+    if found:
+        return found[0]
+    raise UnmeasuredError(_said(failed[0]) if failed else f"no answer in {DEVICE_S:g} s")
+
+
+def _said(error: BaseException) -> str:
+    """In one line: drivers write many."""
+    first = str(error).partition("\n")[0]
+    return first if isinstance(error, UnmeasuredError) else f"{type(error).__name__}: {first}"
 
 
 def _rates(bench: _Bench) -> Rates:
