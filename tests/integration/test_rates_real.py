@@ -16,30 +16,33 @@ from railwright_agent import rates
 from railwright_topology.parts import CPU, Rates
 from railwright_topology.sources import insides
 
-ROOT = Path("/")
 APART = 30
 """Times: a mistaken unit is further off, and no two tools on one busy machine are."""
 
 
 @pytest.fixture
-def idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing else works here, as far as one asks."""
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file system of a machine on which nothing works and which has no accelerators, as far as
+    one asks."""
     monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+    monkeypatch.setattr(rates, "KINDS", ())
+    return tmp_path
 
 
-def processors(by: str) -> Rates:
+def processors(root: Path, by: str) -> Rates:
     """What is measured of them now."""
-    (found,) = [each for each in rates.measured(ROOT).rates if each.device == CPU]
+    (found,) = rates.measured(root).rates
+    assert found.device == CPU
     assert found.by.split()[0] == by
     return found
 
 
 def test_torch_and_numpy_measure_the_same_processors_in_the_same_units(
-    idle: None, monkeypatch: pytest.MonkeyPatch
+    alone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    by_torch = processors("torch")
+    by_torch = processors(alone, "torch")
     monkeypatch.setitem(sys.modules, "torch", None)
-    by_numpy = processors("numpy")
+    by_numpy = processors(alone, "numpy")
     assert by_torch.model == by_numpy.model
     for fact in ("flop_per_s", "memory_bytes_per_s"):
         both = getattr(by_torch, fact), getattr(by_numpy, fact)
@@ -52,6 +55,7 @@ def test_the_command_prints_what_can_be_read_again_and_each_device_once() -> Non
     answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     document = insides.parse(answer.stdout)
     told = [*(each.device for each in document.rates), *document.busy]
-    assert told.count(CPU) == 1
+    assert told == [CPU] or CPU not in told
+    assert told
     assert len({*told}) == len(told)
     assert not document.looks

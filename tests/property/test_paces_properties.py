@@ -30,7 +30,7 @@ def rates(draw: st.DrawFn) -> Told:
 
 
 def of(told: Told) -> dict[str, Pace]:
-    return paces.of(paces.slow(told), NODES)
+    return paces.of(paces.slow(told, NODES))
 
 
 @given(rates())

@@ -22,10 +22,15 @@ def site(**other: Rates) -> dict[str, tuple[Rates, ...]]:
     return {node: (other.get(node, H100),) for node in NODES}
 
 
+def slow_of(rates: dict[str, tuple[Rates, ...]]) -> tuple[Slow, ...]:
+    """Who is slow of nodes that all have accelerators."""
+    return paces.slow(rates, rates)
+
+
 def test_a_slow_device_makes_its_node_slow_in_what_it_is_slow_at() -> None:
-    found = paces.slow(site(n3=replace(H100, flop_per_s=403 * 10**12)))
+    found = slow_of(site(n3=replace(H100, flop_per_s=403 * 10**12)))
     assert found == (Slow("n3", H100.device, "H100", "flop_per_s", 403 * 10**12, H100.flop_per_s),)
-    assert paces.of(found, NODES) == {"n3": Pace(products=0.61)}
+    assert paces.of(found) == {"n3": Pace(products=0.61)}
     assert paces.told(found[0]) == (
         "0000:17:00.0 multiplies at 61 % of what most H100 do: 400 TFLOP/s of 660 TFLOP/s"
     )
@@ -37,9 +42,9 @@ def test_the_slowest_of_a_nodes_devices_counts() -> None:
         replace(H100, device="0000:19:00.0", memory_bytes_per_s=2 * 10**12),
     )
     rates = site() | {"n1": (H100, *others)}
-    found = paces.slow(rates)
+    found = slow_of(rates)
     assert [each.device for each in found] == ["0000:18:00.0", "0000:19:00.0"]
-    assert paces.of(found, NODES) == {"n1": Pace(memory=0.34)}
+    assert paces.of(found) == {"n1": Pace(memory=0.34)}
     assert paces.told(found[0]).endswith(
         "copies at 34 % of what most H100 do: 1 Tbytes/s of 2.9 Tbytes/s"
     )
@@ -50,25 +55,25 @@ def test_what_differs_by_no_more_than_two_looks_is_no_slower(
     share: int, expected: dict[str, Pace]
 ) -> None:
     rates = site(n5=replace(H100, flop_per_s=H100.flop_per_s * share // 100))
-    assert paces.of(paces.slow(rates), NODES) == expected
+    assert paces.of(slow_of(rates)) == expected
 
 
 def test_one_that_is_faster_than_most_makes_nobody_slow() -> None:
-    assert not paces.slow(site(n5=replace(H100, flop_per_s=2 * H100.flop_per_s)))
+    assert not slow_of(site(n5=replace(H100, flop_per_s=2 * H100.flop_per_s)))
 
 
 def test_half_of_a_kind_is_not_most_of_it() -> None:
     half = replace(H100, flop_per_s=H100.flop_per_s // 2)
-    assert not paces.slow(site(**dict.fromkeys(NODES[:4], half)))
-    assert len(paces.slow(site(**dict.fromkeys(NODES[:3], half)))) == 3
+    assert not slow_of(site(**dict.fromkeys(NODES[:4], half)))
+    assert len(slow_of(site(**dict.fromkeys(NODES[:3], half)))) == 3
 
 
 def test_few_nodes_are_no_rule_however_many_devices_they_have() -> None:
     slow = replace(H100, flop_per_s=H100.flop_per_s // 2)
     three = {"n0": (slow,), "n1": (H100,), "n2": (H100,)}
-    assert len(paces.slow(three)) == 1
+    assert len(slow_of(three)) == 1
     devices = tuple(replace(H100, device=f"0000:{bus}:00.0") for bus in range(20, 28))
-    assert not paces.slow({"n0": (slow,), "n1": devices})
+    assert not slow_of({"n0": (slow,), "n1": devices})
 
 
 @pytest.mark.parametrize("rate", [1, 10**17])
@@ -82,23 +87,23 @@ def test_one_agent_that_makes_up_devices_has_one_vote(rate: int) -> None:
 
     honest = {f"n{number}": devices(8, H100.flop_per_s) for number in range(30)}
     rates = honest | {"slow": devices(8, H100.flop_per_s // 2), "liar": devices(256, rate)}
-    found = paces.of(paces.slow(rates), rates)
+    found = paces.of(slow_of(rates))
     assert found.pop("slow") == Pace(products=0.5)
     assert not {*found} - {"liar"}
 
 
 def test_devices_of_other_models_and_other_tools_are_no_rule() -> None:
     slow = replace(H100, flop_per_s=H100.flop_per_s // 2)
-    assert not paces.slow(site(n3=replace(slow, model="H100 PCIe")))
-    assert not paces.slow(site(n3=replace(slow, by="numpy 2.0")))
+    assert not slow_of(site(n3=replace(slow, model="H100 PCIe")))
+    assert not slow_of(site(n3=replace(slow, by="numpy 2.0")))
 
 
 def test_what_was_not_measured_is_not_slow() -> None:
-    assert not paces.slow(site(n3=replace(H100, memory_bytes_per_s=0)))
+    assert not slow_of(site(n3=replace(H100, memory_bytes_per_s=0)))
 
 
 def test_what_hardly_moves_still_moves() -> None:
-    (found,) = paces.slow(site(n3=replace(H100, flop_per_s=1)))
+    (found,) = slow_of(site(n3=replace(H100, flop_per_s=1)))
     assert found.pace == paces.PACE_MIN
 
 
@@ -113,7 +118,22 @@ def test_the_processor_counts_where_there_is_no_accelerator() -> None:
     rates = {node: (XEON,) for node in NODES} | {"n1": (slow,), "n2": (slow,), "n3": (slow, H100)}
     found = told(rates, "n2")
     assert found.paces == {"n1": Pace(products=0.5)}
-    assert [each.node for each in found.slow] == ["n1", "n2", "n3"]
+    assert [each.node for each in found.slow] == ["n1"]
+
+
+def test_an_accelerator_that_is_seen_later_makes_its_processor_count_no_more() -> None:
+    rates = {node: (XEON,) for node in NODES} | {"n1": (replace(XEON, flop_per_s=10**12),)}
+    before = told(rates)
+    assert [*before.paces] == ["n1"]
+    gpu = Look("sysfs", Basis.SEEN, (Part("0000:17:00.0", Kind.ACCELERATOR, "0000:17:00.0"),))
+    after = fabric.of(NODES, [Looks("agents", {"n1": (gpu,)}, rates)], before)
+    assert (after.slow, after.paces) == ((), {})
+
+
+def test_processors_beside_accelerators_are_no_rule_for_those_that_stand_alone() -> None:
+    """They wait for accelerators, or for whoever trains there."""
+    rates = {node: (XEON,) for node in NODES} | {"n1": (replace(XEON, flop_per_s=10**12),)}
+    assert not told(rates, *NODES[2:]).slow
 
 
 def test_a_host_is_the_node_of_its_first_name_and_a_stranger_is_told() -> None:

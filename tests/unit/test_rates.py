@@ -122,6 +122,13 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file system of a machine without accelerators, and no program that can be called."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return tmp_path
+
+
 def nvidia_smi(root: Path, *gpus: str, on: str = "", status: int = 0) -> None:
     """Says of each GPU how busy it is, and on which a process runs."""
     said = "\n".join(
@@ -149,11 +156,11 @@ def test_every_idle_device_is_measured(root: Path, use: Callable[[Any], None]) -
     cuda = Module(ADDRESSES)
     use(torch(cuda=cuda))
     document = rates.measured(root)
-    assert devices(document) == [CPU, *ADDRESSES]
+    assert devices(document) == ADDRESSES
     assert not document.busy
     assert not document.refused
     assert {each.by for each in document.rates} == {"torch 9.9"}
-    assert {each.model for each in document.rates[1:]} == {"GPU of a test"}
+    assert {each.model for each in document.rates} == {"GPU of a test"}
     assert all(each.flop_per_s and each.memory_bytes_per_s for each in document.rates)
     assert {*cuda.waited} == {0, 1, 2, 3}
     assert insides.parse(insides.written(document)) == document
@@ -171,7 +178,7 @@ def test_a_device_that_works_or_may_work_is_not_measured(
     cuda = Module(ADDRESSES)
     use(torch(cuda=cuda))
     document = rates.measured(root)
-    assert devices(document) == [CPU, ADDRESSES[0], *ADDRESSES[2:]]
+    assert devices(document) == [ADDRESSES[0], *ADDRESSES[2:]]
     assert document.busy == (ADDRESSES[1],)
     assert 1 not in cuda.waited
     assert not document.refused
@@ -193,16 +200,40 @@ def test_a_training_that_begins_meanwhile_is_seen(
     use(torch(cuda=Module(ADDRESSES)))
     document = rates.measured(root)
     assert document.busy == (ADDRESSES[1],)
-    assert devices(document) == [CPU, ADDRESSES[0], *ADDRESSES[2:]]
+    assert devices(document) == [ADDRESSES[0], *ADDRESSES[2:]]
 
 
-def test_where_everything_works_not_even_torch_is_loaded(
-    root: Path, use: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("waiting", [0.0, 10.0])
+def test_where_all_accelerators_work_not_even_torch_is_loaded(
+    root: Path, use: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch, waiting: float
 ) -> None:
+    """Whether their processors have much to do, or wait for them."""
     nvidia_smi(root, *["99, 70000, 81559"] * 4)
-    monkeypatch.setattr(os, "getloadavg", lambda: (99.0, 0.0, 0.0))
+    monkeypatch.setattr(os, "getloadavg", lambda: (waiting, 0.0, 0.0))
     use(SimpleNamespace())  # It would break.
-    assert rates.measured(root) == Document(busy=(*sorted(ADDRESSES), CPU))
+    assert rates.measured(root) == Document(busy=tuple(sorted(ADDRESSES)))
+
+
+def test_processors_that_work_are_not_measured_and_torch_is_not_loaded(
+    bare: Path, use: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: (999.0, 0.0, 0.0))
+    use(SimpleNamespace())
+    assert rates.measured(bare) == Document(busy=(CPU,))
+
+
+def test_processors_that_stand_alone_are_measured(bare: Path, use: Callable[[Any], None]) -> None:
+    use(torch())
+    document = rates.measured(bare)
+    assert devices(document) == [CPU]
+    assert not document.refused
+
+
+def test_accelerators_that_torch_alone_knows_of_are_some(
+    bare: Path, use: Callable[[Any], None]
+) -> None:
+    use(torch(npu=Module(["", ""])))
+    assert devices(rates.measured(bare)) == ["npu:0", "npu:1"]
 
 
 def test_a_tool_that_does_not_say_who_works_keeps_all_from_being_measured(root: Path) -> None:
@@ -229,7 +260,7 @@ def test_where_no_driver_says_it_memory_that_is_taken_does(
     use(torch(xpu=Module([""], taken=taken)))
     document = rates.measured(root)
     assert document.busy == busy
-    assert devices(document) == [CPU] + ["xpu:0"] * (not busy)
+    assert devices(document) == ["xpu:0"] * (not busy)
 
 
 def test_a_device_of_which_nobody_can_say_whether_it_works_may_work(
@@ -247,7 +278,7 @@ def test_a_device_that_breaks_is_told_and_the_others_are_measured(
     cuda.broken = {1}
     use(torch(cuda=cuda))
     document = rates.measured(root)
-    assert devices(document) == [CPU, ADDRESSES[0], *ADDRESSES[2:]]
+    assert devices(document) == [ADDRESSES[0], *ADDRESSES[2:]]
     assert document.refused == (
         f"{ADDRESSES[1]} is not measured: RuntimeError: CUDA error: an illegal memory access",
     )
@@ -261,7 +292,7 @@ def test_a_device_whose_properties_nobody_can_read_is_told_and_the_others_are_me
     cuda.unreadable = {1}
     use(torch(cuda=cuda))
     document = rates.measured(root)
-    assert devices(document) == [CPU, ADDRESSES[0], *ADDRESSES[2:]]
+    assert devices(document) == [ADDRESSES[0], *ADDRESSES[2:]]
     assert document.refused[0] == (
         "cuda:1 is not measured: RuntimeError: CUDA error: uncorrectable ECC error encountered"
     )
@@ -274,7 +305,7 @@ def test_a_device_that_lets_nobody_ask_for_its_memory_is_told_and_the_others_are
     cuda.unasked = {0}
     use(torch(cuda=cuda))
     document = rates.measured(root)
-    assert devices(document) == [CPU, *ADDRESSES[1:]]
+    assert devices(document) == ADDRESSES[1:]
     (refused,) = document.refused
     assert refused.startswith(f"{ADDRESSES[0]} is not measured: RuntimeError: CUDA error: CUDA-cap")
 
@@ -289,7 +320,7 @@ def test_a_kind_of_devices_whose_driver_fails_is_told_and_others_are_measured(
     monkeypatch.setattr(npu, "device_count", fail)
     use(torch(cuda=Module(ADDRESSES), npu=npu))
     document = rates.measured(root)
-    assert devices(document) == [CPU, *ADDRESSES]
+    assert devices(document) == ADDRESSES
     assert document.refused == (
         "no npu device is measured: OSError: libascendcl.so: cannot open shared object file",
     )
@@ -304,7 +335,7 @@ def test_a_kind_of_devices_whose_driver_fails_is_told_and_others_are_measured(
     ],
 )
 def test_a_torch_that_cannot_be_loaded_is_told(
-    root: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+    bare: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     load_module = importlib.import_module
 
@@ -314,7 +345,7 @@ def test_a_torch_that_cannot_be_loaded_is_told(
         return load_module(name)
 
     monkeypatch.setattr(importlib, "import_module", load_no_torch)
-    document = rates.measured(root)
+    document = rates.measured(bare)
     assert document.refused[0] == (
         f"torch is there and cannot be loaded: {type(error).__name__}: {error}"
     )
@@ -346,17 +377,26 @@ def test_a_device_that_hangs_is_left_behind(
     use(torch(cuda=cuda))
     document = rates.measured(root)
     cuda.released.set()
-    assert devices(document) == [CPU, *ADDRESSES[1:]]
+    assert devices(document) == ADDRESSES[1:]
     assert document.refused == (f"{ADDRESSES[0]} is not measured: no answer in 1 s",)
 
 
-def test_without_torch_numpy_measures_the_processors_and_the_rest_is_told(
+def test_without_torch_numpy_measures_processors_that_stand_alone(
+    bare: Path, use: Callable[[Any], None]
+) -> None:
+    use(None)
+    document = rates.measured(bare)
+    assert devices(document) == [CPU]
+    assert document.rates[0].by.startswith("numpy ")
+    assert not document.refused
+
+
+def test_without_torch_no_accelerator_is_measured_which_is_told(
     root: Path, use: Callable[[Any], None]
 ) -> None:
     use(None)
     document = rates.measured(root)
-    assert devices(document) == [CPU]
-    assert document.rates[0].by.startswith("numpy ")
+    assert not document.rates
     first = min(ADDRESSES)
     assert document.refused == (
         f"{first} and 3 more is not measured: torch is not there, or does not see it",
@@ -364,11 +404,12 @@ def test_without_torch_numpy_measures_the_processors_and_the_rest_is_told(
 
 
 def test_where_nothing_is_there_to_measure_with_that_is_told(
-    root: Path, use: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+    bare: Path, use: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(None)
     monkeypatch.setitem(sys.modules, "numpy", None)
-    assert "neither torch nor numpy can be loaded" in rates.measured(root).refused[0]
+    (refused,) = rates.measured(bare).refused
+    assert refused == "nothing is measured: neither torch nor numpy can be loaded"
 
 
 def test_the_fastest_round_counts_and_the_first_does_not() -> None:

@@ -2,7 +2,8 @@
 
 A device that works is left alone. Others are measured one after the other, for two or three seconds
 and with a small part of their memory, as the best of several rounds: whatever disturbs one makes it
-slower. How large matrices are depends on a device's memory alone, so that what is measured of two
+slower. Processors are measured where there are no accelerators: who trains on those needs them, and
+their pace is what counts there. How large matrices are depends on a device's memory alone, so that what is measured of two
 alike can be compared. They hold random numbers, as zeros take less power and so go faster.
 
 torch measures, where it is installed; without it, numpy measures the processors.
@@ -86,7 +87,8 @@ _Device = tuple[str, Callable[[], _Bench]]
 
 
 def measured(root: Path) -> Document:
-    """The rates of all devices that do nothing now, and which were not measured."""
+    """The rates of all devices that do nothing now, and which were not measured: of accelerators,
+    or of the processors where there are none."""
     refused: list[str] = []
     try:
         own = sysfs.parse(kernel.sections(root))
@@ -95,14 +97,14 @@ def measured(root: Path) -> Document:
     except (WiringError, SilentError) as error:
         return Document(refused=(f"nothing is measured: {error}",))
     busy = {address for address in there if working.get(address, False)}
-    if load.processors():
+    if not there and load.processors():
         busy.add(CPU)
-    if busy >= there | {CPU}:
+    if busy >= (there or {CPU}):
         # Loading torch alone takes seconds of a processor.
         return Document(busy=tuple(sorted(busy)))
     rates: list[Rates] = []
     seen: set[str] = set()
-    for device, looked_at in _devices(root, refused):
+    for device, looked_at in _devices(root, refused, accelerated=bool(there)):
         try:
             bench = _in_time(looked_at)
             device = bench.device
@@ -132,14 +134,20 @@ def _works(bench: _Bench, root: Path) -> bool:
     return _in_time(bench.taken_bytes) > MEMORY_TAKEN * bench.memory_bytes
 
 
-def _devices(root: Path, refused: list[str]) -> Iterator[_Device]:
-    """The processors come first: what is measured later makes them work."""
+def _devices(root: Path, refused: list[str], *, accelerated: bool) -> Iterator[_Device]:
+    torch = _loaded("torch", refused)
+    accelerators = [*_accelerators(torch, refused)] if torch is not None else []
+    if not accelerated and not accelerators:
+        yield from _processors(root, torch, refused)
+    yield from accelerators
+
+
+def _processors(root: Path, torch: Any, refused: list[str]) -> Iterator[_Device]:
     name = kernel.processor(root) or platform.machine()
     processors = f"{name}, {len(os.sched_getaffinity(0))} CPUs"
     memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if (torch := _loaded("torch", refused)) is not None:
+    if torch is not None:
         yield CPU, lambda: _processors_by_torch(torch, processors, memory_bytes)
-        yield from _accelerators(torch, refused)
     elif (numpy := _loaded("numpy", refused)) is not None:
         yield CPU, lambda: _processors_by_numpy(numpy, processors, memory_bytes)
     else:

@@ -94,7 +94,7 @@ def of(nodes: Collection[str], told: Iterable[Told], before: Fabric | None = Non
     looks, strangers = _looks([each for each in everything if isinstance(each, Looks)], nodes)
     insides = _insides(looks, before)
     rates, rate_conflicts = paces.settled(_rates(everything, nodes))
-    slow = before.slow if rates == before.rates else paces.slow(rates)
+    slow = _slow(rates, _accelerated(insides, rates), before)
     front = _front_end(insides)
     found = (each for each in everything if isinstance(each, Network))
     wired = [_rails_alone(each, front, nodes, before) for each in found]
@@ -121,7 +121,7 @@ def of(nodes: Collection[str], told: Iterable[Told], before: Fabric | None = Non
         rates,
         rate_conflicts,
         slow,
-        _paces(paces.of(slow, _accelerated(insides, rates)), rails),
+        _paces(paces.of(slow), rails),
     )
 
 
@@ -158,6 +158,14 @@ def _rates(
                 if host in called:
                     found.setdefault(called[host], []).append((each.source, its))
     return found
+
+
+def _slow(
+    rates: Mapping[str, tuple[Rates, ...]], accelerated: set[str], before: Fabric
+) -> tuple[Slow, ...]:
+    if rates == before.rates and accelerated == _accelerated(before.insides, before.rates):
+        return before.slow
+    return paces.slow(rates, accelerated)
 
 
 def _accelerated(insides: Mapping[str, Inside], rates: Mapping[str, tuple[Rates, ...]]) -> set[str]:

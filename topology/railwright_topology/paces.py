@@ -86,11 +86,14 @@ def _differing(source: str, said: Rates, by: str, held: Rates) -> Iterator[Confl
             yield Conflict(said.device, fact, source, one, other, by)
 
 
-def slow(rates: Mapping[str, Iterable[Rates]]) -> tuple[Slow, ...]:
-    """Devices that are slower than most of their kind, the slowest first."""
+def slow(rates: Mapping[str, Iterable[Rates]], accelerated: Collection[str]) -> tuple[Slow, ...]:
+    """Devices that are slower than most of their kind, the slowest first; of nodes with
+    accelerators these alone."""
     kinds: dict[tuple[str, str], list[tuple[str, Rates]]] = {}
     for node, its in rates.items():
         for each in its:
+            if each.device == CPU and node in accelerated:
+                continue
             kinds.setdefault((each.model, each.by), []).append((node, each))
     found = (slow for its in kinds.values() for fact in _FACTS for slow in _slow(its, fact))
     return tuple(sorted(found, key=lambda each: (each.pace, each.node, each.device, each.fact)))
@@ -110,13 +113,12 @@ def _slow(kind: Iterable[tuple[str, Rates]], fact: str) -> Iterator[Slow]:
             yield Slow(node, its.device, its.model, fact, rate, usual)
 
 
-def of(found: Iterable[Slow], accelerated: Collection[str]) -> dict[str, Pace]:
-    """The paces of nodes that slow devices make slow: of those with accelerators, these alone."""
+def of(found: Iterable[Slow]) -> dict[str, Pace]:
+    """The paces of nodes that slow devices make slow."""
     slowest: dict[str, dict[str, float]] = {}
     for each in found:
-        if each.device != CPU or each.node not in accelerated:
-            its = slowest.setdefault(each.node, {})
-            its[each.fact] = min(each.pace, its.get(each.fact, 1.0))
+        its = slowest.setdefault(each.node, {})
+        its[each.fact] = min(each.pace, its.get(each.fact, 1.0))
     return {
         node: Pace(its.get("flop_per_s", 1.0), its.get("memory_bytes_per_s", 1.0))
         for node, its in sorted(slowest.items())
