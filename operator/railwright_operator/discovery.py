@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from railwright_operator.watch.files import FilesRecord
 from railwright_operator.watch.records import NodeRecord
 from railwright_operator.watch.site import Site
-from railwright_topology import fabric
+from railwright_topology import fabric, measured
 from railwright_topology.fabric import Fabric, Told
 from railwright_topology.parts import Look, Looks, Rates
 from railwright_topology.sources import formats, insides, labels
@@ -80,7 +80,8 @@ class Agents:
 
 @dataclass(frozen=True, slots=True)
 class _Inside:
-    """What an agent said last, by the digests of its document, and of that without the rates."""
+    """What an agent said last, by the digests of its document, and of that without the rates.
+    ``rates`` are those that stand in it."""
 
     digest: bytes
     shared: bytes
@@ -102,6 +103,7 @@ class Discovery:
         self._read: tuple[FileRead, ...] = ()
         self._configured: tuple[str, ...] = ()
         self._insides: dict[str, _Inside] = {}
+        self._rates: dict[str, tuple[Rates, ...]] = {}
         self._gathering: asyncio.TimerHandle | None = None
         self._stale = True
         self._began_s: float | None = None
@@ -117,6 +119,7 @@ class Discovery:
             self._nodes.pop(old.uid, None)
             if new is None:
                 self._insides.pop(old.name, None)
+                self._rates.pop(old.name, None)
                 self._heard.pop(old.name, None)
         if new is not None:
             self._nodes[new.uid] = new
@@ -152,6 +155,7 @@ class Discovery:
         # Nodes of one kind are mostly the same inside, and share one value; none is as fast.
         alike = next((each for each in self._insides.values() if each.shared == read.shared), read)
         self._insides[node] = replace(read, looks=alike.looks)
+        self._rates[node] = measured.held(self._rates.get(node, ()), read.rates, read.looks)
         self._heard[node] = self._clock()
         if self._gathering is None:
             loop = asyncio.get_running_loop()
@@ -204,7 +208,7 @@ class Discovery:
         told = Looks(
             AGENTS,
             {node: each.looks for node, each in self._insides.items()},
-            {node: each.rates for node, each in self._insides.items() if each.rates},
+            {node: its for node, its in self._rates.items() if its},
         )
         try:
             self.found = await asyncio.to_thread(

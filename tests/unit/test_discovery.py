@@ -230,9 +230,29 @@ async def test_nodes_that_are_the_same_inside_and_not_as_fast_share_what_is_the_
     found = site.discovery.found.fabric
     assert len({id(inside) for inside in found.insides.values()}) == 1
     assert found.paces == {"n2": Pace(products=0.5)}
-    assert await site.discovery.inside_told("n2", document(PLAIN))
+
+
+async def test_an_agent_that_begins_anew_leaves_its_nodes_rates_as_they_were(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What it tells first has none, and is the same on all nodes."""
+    monkeypatch.setattr(discovery, "GATHERED_S", 0.0)
+    site = Site4()
+    await site.places()
+    for node, speed in {"n0": 100, "n1": 101, "n2": 50, "n3": 102}.items():
+        rates = (Rates(CPU, "Xeon", "torch 9.9", speed * 10**9),)
+        await site.discovery.inside_told(node, document(PLAIN, rates=rates))
+    for node in ("n2", "n1", "n0"):
+        await site.discovery.inside_told(node, document(PLAIN))
+    await site.gathered()
+    assert site.discovery.found.fabric.paces == {"n2": Pace(products=0.5)}
+    rates = (Rates(CPU, "Xeon", "torch 9.9", 99 * 10**9),)
+    await site.discovery.inside_told("n2", document(PLAIN, rates=rates))
     await site.gathered()
     assert not site.discovery.found.fabric.paces
+    site.discovery.node_changed(site.nodes["n2"], None)
+    await site.places()
+    assert {*site.discovery.found.fabric.rates} == {"n0", "n1", "n3"}
 
 
 async def test_a_node_that_is_not_there_is_not_told_of_and_one_that_goes_is_forgotten(
