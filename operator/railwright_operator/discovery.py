@@ -154,9 +154,12 @@ class Discovery:
             return False
         # Nodes of one kind are mostly the same inside, and share one value; none is as fast.
         alike = next((each for each in self._insides.values() if each.shared == read.shared), read)
+        last, before = self._insides.get(node), self._rates.get(node)
         self._insides[node] = replace(read, looks=alike.looks)
-        self._rates[node] = measured.held(self._rates.get(node, ()), read.rates, read.looks)
+        self._rates[node] = measured.held(before or (), read.rates, read.looks)
         self._heard[node] = self._clock()
+        if last is not None and last.shared == read.shared and self._rates[node] == before:
+            return True
         if self._gathering is None:
             loop = asyncio.get_running_loop()
             self._gathering = loop.call_later(GATHERED_S, self._gathered)

@@ -255,6 +255,28 @@ async def test_an_agent_that_begins_anew_leaves_its_nodes_rates_as_they_were(
     assert {*site.discovery.found.fabric.rates} == {"n0", "n1", "n3"}
 
 
+async def test_a_device_that_is_measured_as_good_as_before_is_no_news(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(discovery, "GATHERED_S", 0.0)
+    site = Site4()
+    await site.places()
+    for speed in (1000, 1005):
+        rates = (Rates(CPU, "Xeon", "torch 9.9", speed * 10**9),)
+        await site.discovery.inside_told("n0", document(PLAIN, rates=rates))
+        if speed == 1000:
+            await site.gathered()
+            before = site.discovery.found
+    for _ in range(3):  # What is due at once is done by then.
+        await asyncio.sleep(0)
+    assert not site.awake.is_set()
+    await site.discovery.refresh()
+    assert site.discovery.found is before
+    await site.discovery.inside_told("n0", document(OTHER, rates=rates))
+    await site.gathered()
+    assert site.discovery.found.fabric.insides["n0"].parts[0].id == "npu"
+
+
 async def test_a_node_that_is_not_there_is_not_told_of_and_one_that_goes_is_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

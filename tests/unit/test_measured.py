@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
-from railwright_topology import measured
+import pytest
+
+from railwright_topology import measured, paces
 from railwright_topology.accounts import Basis
 from railwright_topology.parts import CPU, PARTS_MAX, Kind, Look, Part, Rates
 
@@ -47,6 +50,48 @@ def test_an_agent_is_believed_about_devices_that_its_looks_show() -> None:
     adapter = replace(GPUS[0], device="0000:99:00.0")
     told = (*GPUS, made_up, adapter, XEON, XPU)
     assert measured.held((), told, BOTH) == (*GPUS, XEON, XPU)
+
+
+def scaled(its: Rates, share: float) -> Rates:
+    return replace(its, flop_per_s=round(its.flop_per_s * share))
+
+
+def test_what_is_measured_as_good_as_before_is_as_before() -> None:
+    again = tuple(scaled(each, share) for each, share in zip(GPUS, (0.985, 1.015), strict=True))
+    assert measured.held(GPUS, again, BOTH) == GPUS
+    other = replace(again[0], memory_bytes_per_s=10**12)
+    assert measured.held(GPUS, (other,), BOTH)[0] == replace(GPUS[0], memory_bytes_per_s=10**12)
+
+
+def test_what_becomes_slower_bit_by_bit_is_found_out() -> None:
+    held: tuple[Rates, ...] = GPUS[:1]
+    for percent in range(99, 89, -1):
+        told = scaled(GPUS[0], percent / 100)
+        held = measured.held(held, (told,), ())
+        assert held[0].flop_per_s <= told.flop_per_s * (1 + 1.1 * measured.NOISE)
+
+
+@pytest.mark.parametrize("change", [{"by": "torch 10.0"}, {"model": "H200"}])
+def test_what_cannot_be_compared_with_before_is_taken_as_it_is(change: dict[str, str]) -> None:
+    told = scaled(replace(GPUS[0], **change), 1.01)  # type: ignore[arg-type]
+    assert measured.held(GPUS[:1], (told,), ()) == (told,)
+
+
+def test_noise_at_the_border_of_what_is_slow_is_no_news() -> None:
+    """1,000 nodes that differ by some percent, each measured ten times."""
+    chance = Random(0)
+    true = {f"n{at}": scaled(GPUS[0], chance.uniform(0.9, 1.0)) for at in range(1000)}
+
+    def seen(its: Rates) -> tuple[Rates, ...]:
+        return (scaled(its, chance.uniform(0.991, 1.009)),)
+
+    held = {node: seen(its) for node, its in true.items()}
+    slow = paces.slow(held, held)
+    assert 0 < len(slow) < 500
+    for _ in range(10):
+        for node, its in true.items():
+            held[node] = measured.held(held[node], seen(its), ())
+        assert paces.slow(held, held) == slow
 
 
 def test_no_more_is_held_than_a_document_tells_and_the_newest_of_it() -> None:
