@@ -72,10 +72,12 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Agents:
-    """How many were heard since this process leads, and the nodes of those that fell silent."""
+    """How many were heard since this process leads, the nodes of those that fell silent, and of
+    those whose last document was refused, with the rule that it broke."""
 
     heard: int
     silent: tuple[str, ...]
+    refused: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,7 @@ class Discovery:
         self._wake = wake
         self._clock = clock
         self._heard: dict[str, float] = {}
+        self._refused: dict[str, str] = {}
         self._nodes: dict[str, NodeRecord] = {}
         self._given: dict[str, FilesRecord] = {}
         self._news = asyncio.Event()
@@ -121,6 +124,7 @@ class Discovery:
                 self._insides.pop(old.name, None)
                 self._rates.pop(old.name, None)
                 self._heard.pop(old.name, None)
+                self._refused.pop(old.name, None)
         if new is not None:
             self._nodes[new.uid] = new
         self._stale |= self._said(old) != self._said(new)
@@ -143,13 +147,21 @@ class Discovery:
     async def inside_told(self, node: str, document: str) -> bool:
         """An agent told of its node; whether that node is known. Raises WiringError where the
         document breaks a rule: then what it said before stays."""
+        if all(each.name != node for each in self._nodes.values()):
+            return False
+        self._heard[node] = self._clock()
         digest = _digest(document)
         if (held := self._insides.get(node)) is not None and held.digest == digest:
-            self._heard[node] = self._clock()
+            self._refused.pop(node, None)
             return True
         read = next((each for each in self._insides.values() if each.digest == digest), None)
-        if read is None:
-            read = await asyncio.to_thread(_read_document, document, digest)
+        try:
+            read = read or await asyncio.to_thread(_read_document, document, digest)
+        except WiringError as refused:
+            self._refused[node] = str(refused)
+            raise
+        self._refused.pop(node, None)
+        # It may have gone while its document was read.
         if all(each.name != node for each in self._nodes.values()):
             return False
         # Nodes of one kind are mostly the same inside, and share one value; none is as fast.
@@ -157,7 +169,6 @@ class Discovery:
         last, before = self._insides.get(node), self._rates.get(node)
         self._insides[node] = replace(read, looks=alike.looks)
         self._rates[node] = measured.held(before or (), read.rates, read.looks)
-        self._heard[node] = self._clock()
         if last is not None and last.shared == read.shared and self._rates[node] == before:
             return True
         if self._gathering is None:
@@ -169,7 +180,7 @@ class Discovery:
         """Who told of the inside of nodes, as of now."""
         oldest_s = self._clock() - SILENT_S
         silent = (node for node, heard_s in self._heard.items() if heard_s < oldest_s)
-        return Agents(len(self._heard), tuple(sorted(silent)))
+        return Agents(len(self._heard), tuple(sorted(silent)), tuple(sorted(self._refused.items())))
 
     @property
     def is_caught_up(self) -> bool:

@@ -1,104 +1,132 @@
-"""What is held of a node's rates while its agent begins anew, measures again, and tells of others."""
+"""What was seen of a pre-run becomes a job's communicators, or is refused with the reason."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from random import Random
 
 import pytest
 
-from railwright_topology import measured, paces
-from railwright_topology.accounts import Basis
-from railwright_topology.parts import CPU, PARTS_MAX, Kind, Look, Part, Rates
-
-GPUS = tuple(
-    Rates(f"0000:{bus}:00.0", "H100", "torch 9.9", 660 * 10**12, 29 * 10**11) for bus in (17, 18)
+from railwright_scheduler.communication import derive, graph, measured
+from railwright_scheduler.communication.graph import Collective, Overlap
+from railwright_scheduler.communication.grid import Axis
+from railwright_scheduler.communication.measured import UnfitError
+from railwright_scheduler.profile import Kind, Operation, Profile, Seen
+from railwright_scheduler.workload import (
+    Framework,
+    Optimizer,
+    Parallelism,
+    Recipe,
+    Transformer,
+    Workload,
 )
-XPU = replace(GPUS[0], device="xpu:0")
-XEON = Rates(CPU, "Xeon", "torch 9.9", 2 * 10**12, 3 * 10**11)
+from worlds import seen
+
+GPT = Transformer(8, 256, 8, 8, 32, 1024, 1_000)
 
 
-def look(*addresses: str) -> tuple[Look, ...]:
-    parts = (Part(address, Kind.ACCELERATOR, address) for address in addresses)
-    adapter = Part("0000:99:00.0", Kind.ADAPTER, "0000:99:00.0")
-    return (Look("sysfs", Basis.SEEN, (*parts, adapter)),)
+def job(split: Parallelism, profile: Profile | None = None) -> Workload:
+    recipe = Recipe(64, 1, 4 * split.data, overlap=True, framework=Framework.TORCH)
+    return Workload(GPT, split, recipe, profile)
 
 
-BOTH = look(*(each.device for each in GPUS))
+def of(ranks: int, *kinds: Kind) -> Profile:
+    return Profile(ranks, steps=2, kinds=kinds)
 
 
-def test_what_was_told_stays_while_an_agent_has_not_measured_yet() -> None:
-    assert measured.held(GPUS, (), BOTH) == GPUS
-    assert measured.held((*GPUS, XEON), (), ()) == (*GPUS, XEON)
+def everyone(ranks: int, *calls: Seen) -> Kind:
+    return Kind((tuple(range(ranks)),), calls)
 
 
-def test_rates_that_are_told_anew_count_for_their_device_alone() -> None:
-    slow = replace(GPUS[1], flop_per_s=403 * 10**12)
-    assert measured.held(GPUS, (slow,), BOTH) == (GPUS[0], slow)
+def test_a_job_that_nobody_profiled_does_what_is_derived() -> None:
+    plain = job(Parallelism(tensor=2, data=2))
+    assert measured.communicators(plain) == derive.communicators(*plain.parts)
 
 
-def test_a_device_that_a_node_shows_no_more_has_no_rates() -> None:
-    assert measured.held(GPUS, (), look(GPUS[1].device)) == GPUS[1:]
-
-
-def test_where_nobody_looks_at_accelerators_none_is_gone() -> None:
-    assert measured.held(GPUS, (), look()) == GPUS
-
-
-def test_an_agent_is_believed_about_devices_that_its_looks_show() -> None:
-    made_up = replace(GPUS[0], device="0000:aa:00.0")
-    adapter = replace(GPUS[0], device="0000:99:00.0")
-    told = (*GPUS, made_up, adapter, XEON, XPU)
-    assert measured.held((), told, BOTH) == (*GPUS, XEON, XPU)
-
-
-def scaled(its: Rates, share: float) -> Rates:
-    return replace(its, flop_per_s=round(its.flop_per_s * share))
-
-
-def test_what_is_measured_as_good_as_before_is_as_before() -> None:
-    again = tuple(scaled(each, share) for each, share in zip(GPUS, (0.985, 1.015), strict=True))
-    assert measured.held(GPUS, again, BOTH) == GPUS
-    other = replace(again[0], memory_bytes_per_s=10**12)
-    assert measured.held(GPUS, (other,), BOTH)[0] == replace(GPUS[0], memory_bytes_per_s=10**12)
-
-
-def test_what_becomes_slower_bit_by_bit_is_found_out() -> None:
-    held: tuple[Rates, ...] = GPUS[:1]
-    for percent in range(99, 89, -1):
-        told = scaled(GPUS[0], percent / 100)
-        held = measured.held(held, (told,), ())
-        assert held[0].flop_per_s <= told.flop_per_s * (1 + 1.1 * measured.NOISE)
-
-
-@pytest.mark.parametrize("change", [{"by": "torch 10.0"}, {"model": "H200"}])
-def test_what_cannot_be_compared_with_before_is_taken_as_it_is(change: dict[str, str]) -> None:
-    told = scaled(replace(GPUS[0], **change), 1.01)  # type: ignore[arg-type]
-    assert measured.held(GPUS[:1], (told,), ()) == (told,)
-
-
-def test_noise_at_the_border_of_what_is_slow_is_no_news() -> None:
-    """1,000 nodes that differ by some percent, each measured ten times."""
-    chance = Random(0)
-    true = {f"n{at}": scaled(GPUS[0], chance.uniform(0.9, 1.0)) for at in range(1000)}
-
-    def seen(its: Rates) -> tuple[Rates, ...]:
-        return (scaled(its, chance.uniform(0.991, 1.009)),)
-
-    held = {node: seen(its) for node, its in true.items()}
-    slow = paces.slow(held, held)
-    assert 0 < len(slow) < 500
-    for _ in range(10):
-        for node, its in true.items():
-            held[node] = measured.held(held[node], seen(its), ())
-        assert paces.slow(held, held) == slow
-
-
-def test_no_more_is_held_than_a_document_tells_and_the_newest_of_it() -> None:
-    before, now = (
-        tuple(replace(XPU, device=f"{kind}:{at}") for at in range(PARTS_MAX))
-        for kind in ("npu", "xpu")
+def test_calls_of_steps_become_those_of_one_and_are_hidden_as_derived_ones_are() -> None:
+    gradients = Seen(Operation.ALL_REDUCE, "float32", calls=6, size=6_000)
+    flags = Seen(Operation.BROADCAST, "int64", calls=1, size=10)
+    (found,) = measured.communicators(
+        job(Parallelism(data=4), of(4, everyone(4, gradients, flags)))
     )
-    found = measured.held(before, now[1:], ())
-    assert len(found) == PARTS_MAX
-    assert {*now[1:]} < {*found}
+    assert (found.name, found.axes) == ("data", (Axis.CONTEXT, Axis.DATA, Axis.REPLICA))
+    assert [(each.what, each.collective, each.count, each.size) for each in found.traffic] == [
+        ("all-reduce of float32", Collective.ALL_REDUCE, 3, 1_000),
+        ("broadcast of int64", Collective.ALL_GATHER, 1, 5),
+    ]
+    assert [each.overlap for each in found.traffic] == [Overlap.BACKWARD, Overlap.NOTHING]
+
+
+def test_what_all_ranks_do_is_not_taken_for_what_some_do() -> None:
+    loss = Seen(Operation.ALL_REDUCE, "float32", calls=2, size=8)
+    split = Parallelism(tensor=2, data=2)
+    (found,) = measured.communicators(job(split, of(4, everyone(4, loss))))
+    assert (found.name, found.ranks) == ("all ranks", 4)
+
+
+def test_what_a_rank_does_with_its_host_is_derived() -> None:
+    gradients = Seen(Operation.ALL_REDUCE, "float32", 2, 200)
+    plain = job(Parallelism(data=2), of(2, everyone(2, gradients)))
+    offloading = replace(plain, recipe=replace(plain.recipe, optimizer=Optimizer.HOST))
+    seen_then, host = measured.communicators(offloading)
+    assert seen_then.name == "data"
+    assert host == derive.communicators(*offloading.parts)[-1]
+    assert host.name == "offload"
+
+
+def test_of_stages_that_differ_the_one_that_sends_most_counts() -> None:
+    small, large = (Seen(Operation.ALL_REDUCE, "float32", 2, size) for size in (200, 400))
+    flags = Seen(Operation.ALL_REDUCE, "int32", 2, 8)
+    split = Parallelism(tensor=2, pipeline=2)
+    profile = of(4, Kind(((0, 1),), (small, flags)), Kind(((2, 3),), (large,)))
+    (found,) = measured.communicators(job(split, profile))
+    assert [(each.what, each.size) for each in found.traffic] == [
+        ("all-reduce of float32", 200),
+        ("all-reduce of int32", 4),
+    ]
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+@pytest.mark.parametrize("virtual", [1, 2, 3])
+def test_interleaved_stages_exchange_what_was_seen_of_each_two(ranks: int, virtual: int) -> None:
+    split = Parallelism(pipeline=ranks, virtual=virtual)
+    plain = job(split)
+    known = replace(plain, profile=seen.profile(plain))
+    found, derived = measured.communicators(known), derive.communicators(*plain.parts)
+    assert graph.pairs(found) == graph.pairs(derived)
+    assert [each.sent for each in found] == [each.sent for each in derived]
+
+
+def test_what_ranks_bring_a_part_to_grows_with_them() -> None:
+    times = Seen(Operation.ALL_GATHER, "float64", calls=2, size=2 * 4 * 8)
+    found = measured.communicators(job(Parallelism(data=8), of(4, everyone(4, times))))
+    (traffic,) = found[0].traffic
+    assert (traffic.size, found[0].ranks) == (8 * 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("split", "profile", "words"),
+    [
+        (Parallelism(tensor=2, data=4), of(3), "have 2 ranks each and there are 4: record it on 4"),
+        (Parallelism(tensor=2, data=4), of(7), "have 2 ranks each and there are 4: record it on 6"),
+        (Parallelism(data=2), of(4), "of 4 ranks, but replicas .* record it on 2"),
+        (Parallelism(tensor=2, data=4), of(2), "of one replica, of the job's 4: .* on 4 ranks"),
+        (Parallelism(data=8, replicas=2), of(2), "not sharded as the job's 8 are; record it on 4"),
+        (Parallelism(data=8, servers=1), of(4), "servers is not recorded"),
+        (Parallelism(data=4), of(4), "nothing was seen of what 4 ranks send each other"),
+        (
+            Parallelism(tensor=2, data=2),
+            of(4, Kind(((0, 3),), (Seen(Operation.ALL_REDUCE, "float32", 2, 8),))),
+            "ranks 0, 3 are a group of the profile, but differ along no axes of tensor 2 × ",
+        ),
+        (
+            Parallelism(pipeline=4),
+            of(4, everyone(4, Seen(Operation.SEND, "float32", 2, 8, hop=2))),
+            "send to those 2 places further",
+        ),
+    ],
+)
+def test_what_cannot_stand_for_the_job_is_refused(
+    split: Parallelism, profile: Profile, words: str
+) -> None:
+    with pytest.raises(UnfitError, match=words):
+        measured.communicators(job(split, profile))

@@ -26,6 +26,7 @@ from railwright_topology.parts import Kind, Look, Part
 from railwright_topology.sources import insides
 from railwright_topology.sources.formats import File
 from railwright_topology.sources.insides import Document
+from railwright_topology.wiring import WiringError
 from worlds import observing, reporting
 from worlds.reporting import Raw, Store
 
@@ -233,6 +234,25 @@ async def test_silent_agents_are_told_once_and_written_once() -> None:
     await office.discovery.inside_told("n1", insides.written(Document((look,))))
     await office.report()
     assert office.store.count("patch") == before
+
+
+async def test_an_agent_whose_documents_are_not_read_is_not_silent_and_told_with_the_rule() -> None:
+    office = Office()
+    for name in ("n1", "n2"):
+        office.node(name)
+        with pytest.raises(WiringError):
+            await office.discovery.inside_told(name, "{}")
+    assert not await office.discovery.inside_told("gone", "{}")
+    office.now_s = SILENT_S - 1
+    status = await office.report()
+    assert status["agents"] == {"nodes": 2, "silent": 0}
+    ((key, message),) = (each.values() for each in status["problems"])
+    assert key == "agents"
+    assert message.startswith("n1 told what is not read: agents, line 1: ")
+    assert message.endswith("; 1 more do")
+    for name in ("n1", "n2"):
+        await office.discovery.inside_told(name, insides.written(Document(())))
+    assert not (await office.report())["problems"]
 
 
 async def test_what_keeps_nodes_from_being_measured_is_told() -> None:

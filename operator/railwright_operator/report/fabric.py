@@ -86,6 +86,10 @@ async def problems(
             f"{SILENT_S / 60:.0f} minutes, what they said before stays: {named}"
         )
         told.append({"key": "agents", "message": bounds.sentence(message)})
+    if agents.refused:
+        (node, why), more = agents.refused[0], len(agents.refused) - 1
+        message = f"{node} told what is not read: {why}" + (f"; {more} more do" if more else "")
+        told.append({"key": "agents", "message": bounds.sentence(message)})
     if found.problem:
         told.append({"key": "fabric", "message": bounds.sentence(found.problem)})
     told.extend(problem for read in found.files for problem in _of_file(read))
