@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -22,7 +23,7 @@ def site(**other: Rates) -> dict[str, tuple[Rates, ...]]:
     return {node: (other.get(node, H100),) for node in NODES}
 
 
-def slow_of(rates: dict[str, tuple[Rates, ...]]) -> tuple[Slow, ...]:
+def slow_of(rates: Mapping[str, tuple[Rates, ...]]) -> tuple[Slow, ...]:
     """Who is slow of nodes that all have accelerators."""
     return paces.slow(rates, rates)
 
@@ -107,7 +108,7 @@ def test_what_hardly_moves_still_moves() -> None:
     assert found.pace == paces.PACE_MIN
 
 
-def told(rates: dict[str, tuple[Rates, ...]], *accelerated: str) -> fabric.Fabric:
+def told(rates: Mapping[str, tuple[Rates, ...]], *accelerated: str) -> fabric.Fabric:
     gpu = Part("0000:17:00.0", Kind.ACCELERATOR, "0000:17:00.0")
     looks = {node: (Look("sysfs", Basis.SEEN, (gpu,)),) for node in accelerated}
     return fabric.of(NODES, [Looks("agents", looks, rates)])

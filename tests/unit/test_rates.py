@@ -1,7 +1,7 @@
 """How an agent measures devices: the best of several rounds, and none that works.
 
 The nvidia-smi and the torch here are written for these tests: what they print and offer are the
-documented formats, and a GPU is a little memory of this machine.
+documented formats.
 """
 
 from __future__ import annotations
@@ -10,97 +10,24 @@ import importlib
 import itertools
 import os
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from railwright_agent import load, rates
-from railwright_agent.rates import Kept
-from railwright_topology.parts import CPU, Rates
+from railwright_topology.parts import CPU
 from railwright_topology.sources import insides
 from railwright_topology.sources.insides import Document
 from worlds import machine_files, machines
+from worlds.devices import Module, torch
 
 MACHINE = next(m for m in map(machines.planted, map(Random, range(99))) if len(m.gpus) == 4)
 ADDRESSES = [gpu.address for gpu in MACHINE.gpus]
 IDLE = "0, 4, 81559"
-
-
-class Tensor:
-    """Numbers of this machine's memory, wherever they are said to be."""
-
-    def __init__(self, numbers: Any) -> None:
-        self.numbers = numbers
-
-    def copy_(self, source: Tensor) -> None:
-        np.copyto(self.numbers, source.numbers)
-
-
-class Module:
-    """What torch has of one kind of accelerators."""
-
-    def __init__(self, addresses: list[str], *, taken: float = 0.0) -> None:
-        self.addresses = addresses
-        self.taken = taken
-        self.waited: list[int] = []
-        self.broken: set[int] = set()
-        self.unreadable: set[int] = set()
-        self.unasked: set[int] = set()
-        self.hanging: set[int] = set()
-        self.released = threading.Event()
-
-    def is_available(self) -> bool:
-        return True
-
-    def device_count(self) -> int:
-        return len(self.addresses)
-
-    def get_device_properties(self, at: int) -> Any:
-        if at in self.unreadable:
-            raise RuntimeError("CUDA error: uncorrectable ECC error encountered")
-        known: dict[str, Any] = {"name": "GPU of a test", "total_memory": 80 << 30}
-        if self.addresses[at]:
-            domain, bus, rest = self.addresses[at].split(":")
-            numbers = int(domain, 16), int(bus, 16), int(rest.partition(".")[0], 16)
-            known |= dict(
-                zip(("pci_domain_id", "pci_bus_id", "pci_device_id"), numbers, strict=True)
-            )
-        return SimpleNamespace(**known)
-
-    def mem_get_info(self, at: int) -> tuple[int, int]:
-        if at in self.unasked:
-            raise RuntimeError("CUDA error: CUDA-capable device(s) is/are busy or unavailable")
-        return int((1 - self.taken) * (80 << 30)), 80 << 30
-
-    def synchronize(self, at: int) -> None:
-        if at in self.broken:
-            raise RuntimeError("CUDA error: an illegal memory access\nwas encountered")
-        if at in self.hanging:
-            self.released.wait(60)
-        self.waited.append(at)
-
-
-def torch(**kinds: Module) -> Any:
-    """Such a torch; its matrices are as small as can be."""
-
-    def randn(*shape: int, **_: object) -> Tensor:
-        return Tensor(np.ones([min(32, rows) for rows in shape], np.float32))
-
-    return SimpleNamespace(
-        __version__="9.9",
-        float32="f32",
-        bfloat16="bf16",
-        randn=randn,
-        empty_like=lambda like: Tensor(np.empty_like(like.numbers)),
-        mm=lambda one, other, out: np.matmul(one.numbers, other.numbers, out=out.numbers),
-        **kinds,
-    )
 
 
 @pytest.fixture(autouse=True)
@@ -436,83 +363,3 @@ def test_work_that_is_short_is_done_again_and_again_within_a_round() -> None:
     took = rates.fastest(work, lambda: waits.append(now[0]), 0.1, lambda: now[0])
     assert took == pytest.approx(0.001)
     assert len(waits) == 4
-
-
-RATES = Rates(CPU, "a processor", "torch 9.9", 10**12, 10**10)
-
-
-class Clock:
-    """Seconds that a test lets pass, and what is measured by then."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
-        self.now_s = 0.0
-        self.finds = Document()
-        self.measured = 0
-        self.said: list[str] = []
-        monkeypatch.setattr(rates, "_apart", self._apart)
-        self.kept = Kept(root, clock=lambda: self.now_s, say=self.said.append)
-
-    def _apart(self, root: Path) -> Document:
-        self.measured += 1
-        return self.finds
-
-    def told(self, *, after_s: float = 0.0) -> Document:
-        self.now_s += after_s
-        return self.kept.beside(Document(refused=("of others",)))
-
-
-def test_rates_are_measured_once_and_again_after_a_day(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    clock = Clock(monkeypatch, tmp_path)
-    clock.finds = Document(rates=(RATES,), refused=("a GPU is broken",))
-    told = clock.told()
-    assert told.rates == (RATES,)
-    assert told.refused == ("of others", "a GPU is broken")
-    assert clock.told(after_s=rates.EVERY_S - 1) == told
-    assert clock.measured == 1
-    clock.told(after_s=1)
-    assert clock.measured == 2
-
-
-def test_what_is_busy_keeps_its_rates_and_is_looked_at_again_sooner(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    clock = Clock(monkeypatch, tmp_path)
-    clock.finds = Document(rates=(RATES,))
-    clock.told()
-    clock.finds = Document(busy=(CPU,))
-    assert clock.told(after_s=rates.EVERY_S).rates == (RATES,)
-    assert clock.said == ["not measured while busy: cpu"]
-    clock.finds = Document(rates=(Rates(CPU, "a processor", "torch 9.9", 10**11),))
-    assert clock.told(after_s=rates.AGAIN_S).rates == clock.finds.rates
-
-
-def test_what_could_not_be_measured_at_all_is_tried_again_sooner(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    clock = Clock(monkeypatch, tmp_path)
-    clock.finds = Document(refused=("nvidia-smi: no answer",))
-    assert clock.told().refused == ("of others", "nvidia-smi: no answer")
-    clock.finds = Document(rates=(RATES,))
-    assert clock.told(after_s=rates.AGAIN_S) == Document(refused=("of others",), rates=(RATES,))
-
-
-def test_another_process_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = tmp_path / "python"
-    own.write_text(f"#!/bin/sh\n[ \"$*\" = '-m railwright_agent rates --root={tmp_path}' ] && ")
-    with own.open("a") as script:
-        script.write(f"echo '{insides.written(Document(rates=(RATES,)))}'\n")
-    own.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(own))
-    told = Kept(tmp_path, clock=lambda: 0.0, say=lambda _: None).beside(Document())
-    assert told == Document(rates=(RATES,))
-
-
-def test_another_process_measures_and_what_keeps_it_from_that_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "none"))
-    told = Kept(tmp_path, clock=lambda: 0.0, say=lambda _: None).beside(Document())
-    (refused,) = told.refused
-    assert "No such file" in refused

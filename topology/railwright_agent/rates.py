@@ -3,8 +3,9 @@
 A device that works is left alone. Others are measured one after the other, for two or three seconds
 and with a small part of their memory, as the best of several rounds: whatever disturbs one makes it
 slower. Processors are measured where there are no accelerators: who trains on those needs them, and
-their pace is what counts there. How large matrices are depends on a device's memory alone, so that what is measured of two
-alike can be compared. They hold random numbers, as zeros take less power and so go faster.
+their pace is what counts there. How large matrices are depends on a device's memory alone, so that
+what is measured of two alike can be compared. They hold random numbers, as zeros take less power
+and so go faster.
 
 torch measures, where it is installed; without it, numpy measures the processors.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
+import logging
 import math
 import os
 import platform
@@ -31,6 +33,8 @@ from railwright_topology.parts import CPU, Kind, Rates
 from railwright_topology.sources import insides, pci, sysfs
 from railwright_topology.sources.insides import Document
 from railwright_topology.wiring import WiringError
+
+logger = logging.getLogger(__name__)
 
 PRODUCTS_S = 1.0
 COPIES_S = 0.5
@@ -158,8 +162,9 @@ def _loaded(tool: str, refused: list[str]) -> Any:
     """None where it is not there, or cannot be loaded, as a library that it needs is not."""
     try:
         return importlib.import_module(tool)
-    except Exception as error:  # noqa: BLE001 Whatever keeps it from that is told.
+    except Exception as error:
         if not isinstance(error, ModuleNotFoundError) or error.name != tool:
+            logger.exception("not loaded", extra={"tool": tool})
             refused.append(f"{tool} is there and cannot be loaded: {_said(error)}")
         return None
 
@@ -262,12 +267,14 @@ def _processors_by_numpy(numpy: Any, model: str, memory_bytes: int) -> _Bench:
 def _in_time(step: Callable[[], T]) -> T:
     """What a step with a device comes to. Raises UnmeasuredError where it fails, or not in time."""
     found: list[T] = []
-    failed: list[BaseException] = []
+    failed: list[Exception] = []
 
     def take() -> None:
         try:
             found.append(step())
-        except BaseException as error:  # noqa: BLE001 Told below, whatever it is.
+        except Exception as error:
+            if not isinstance(error, UnmeasuredError):
+                logger.exception("device not measured")
             failed.append(error)
 
     # Whoever waits for a broken device may wait for ever.
@@ -279,7 +286,7 @@ def _in_time(step: Callable[[], T]) -> T:
     raise UnmeasuredError(_said(failed[0]) if failed else f"no answer in {DEVICE_S:g} s")
 
 
-def _said(error: BaseException) -> str:
+def _said(error: Exception) -> str:
     """In one line: drivers write many."""
     first = str(error).partition("\n")[0]
     return first if isinstance(error, UnmeasuredError) else f"{type(error).__name__}: {first}"

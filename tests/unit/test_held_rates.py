@@ -1,4 +1,4 @@
-"""What is held of a node's rates while its agent begins anew and measures again."""
+"""What is held of a node's rates while its agent begins anew, measures again, or tells more."""
 
 from __future__ import annotations
 

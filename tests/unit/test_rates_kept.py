@@ -1,0 +1,93 @@
+"""When an agent measures the devices of its machine, and what it tells of them until then."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from railwright_agent import rates
+from railwright_agent.rates import Kept
+from railwright_topology.parts import CPU, Rates
+from railwright_topology.sources import insides
+from railwright_topology.sources.insides import Document
+
+RATES = Rates(CPU, "a processor", "torch 9.9", 10**12, 10**10)
+
+
+class Clock:
+    """Seconds that a test lets pass, and what is measured by then."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
+        self.now_s = 0.0
+        self.finds = Document()
+        self.measured = 0
+        self.said: list[str] = []
+        monkeypatch.setattr(rates, "_apart", self._apart)
+        self.kept = Kept(root, clock=lambda: self.now_s, say=self.said.append)
+
+    def _apart(self, root: Path) -> Document:
+        self.measured += 1
+        return self.finds
+
+    def told(self, *, after_s: float = 0.0) -> Document:
+        self.now_s += after_s
+        return self.kept.beside(Document(refused=("of others",)))
+
+
+def test_rates_are_measured_once_and_again_after_a_day(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    clock = Clock(monkeypatch, tmp_path)
+    clock.finds = Document(rates=(RATES,), refused=("a GPU is broken",))
+    told = clock.told()
+    assert told.rates == (RATES,)
+    assert told.refused == ("of others", "a GPU is broken")
+    assert clock.told(after_s=rates.EVERY_S - 1) == told
+    assert clock.measured == 1
+    clock.told(after_s=1)
+    assert clock.measured == 2
+
+
+def test_what_is_busy_keeps_its_rates_and_is_looked_at_again_sooner(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    clock = Clock(monkeypatch, tmp_path)
+    clock.finds = Document(rates=(RATES,))
+    clock.told()
+    clock.finds = Document(busy=(CPU,))
+    assert clock.told(after_s=rates.EVERY_S).rates == (RATES,)
+    assert clock.said == ["not measured while busy: cpu"]
+    clock.finds = Document(rates=(Rates(CPU, "a processor", "torch 9.9", 10**11),))
+    assert clock.told(after_s=rates.AGAIN_S).rates == clock.finds.rates
+
+
+def test_what_could_not_be_measured_at_all_is_tried_again_sooner(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    clock = Clock(monkeypatch, tmp_path)
+    clock.finds = Document(refused=("nvidia-smi: no answer",))
+    assert clock.told().refused == ("of others", "nvidia-smi: no answer")
+    clock.finds = Document(rates=(RATES,))
+    assert clock.told(after_s=rates.AGAIN_S) == Document(refused=("of others",), rates=(RATES,))
+
+
+def test_another_process_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = tmp_path / "python"
+    own.write_text(f"#!/bin/sh\n[ \"$*\" = '-m railwright_agent rates --root={tmp_path}' ] && ")
+    with own.open("a") as script:
+        script.write(f"echo '{insides.written(Document(rates=(RATES,)))}'\n")
+    own.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(own))
+    told = Kept(tmp_path, clock=lambda: 0.0, say=lambda _: None).beside(Document())
+    assert told == Document(rates=(RATES,))
+
+
+def test_another_process_measures_and_what_keeps_it_from_that_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "none"))
+    told = Kept(tmp_path, clock=lambda: 0.0, say=lambda _: None).beside(Document())
+    (refused,) = told.refused
+    assert "No such file" in refused
