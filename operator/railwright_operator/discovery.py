@@ -147,7 +147,7 @@ class Discovery:
     async def inside_told(self, node: str, document: str) -> bool:
         """An agent told of its node; whether that node is known. Raises WiringError where the
         document breaks a rule: then what it said before stays."""
-        if all(each.name != node for each in self._nodes.values()):
+        if not self._is_known(node):
             return False
         self._heard[node] = self._clock()
         digest = _digest(document)
@@ -155,15 +155,15 @@ class Discovery:
             self._refused.pop(node, None)
             return True
         read = next((each for each in self._insides.values() if each.digest == digest), None)
-        try:
-            read = read or await asyncio.to_thread(_read_document, document, digest)
-        except WiringError as refused:
-            self._refused[node] = str(refused)
-            raise
-        self._refused.pop(node, None)
-        # It may have gone while its document was read.
-        if all(each.name != node for each in self._nodes.values()):
+        if read is None:
+            try:
+                read = await asyncio.to_thread(_read_document, document, digest)
+            except WiringError as refused:
+                self._refused[node] = str(refused)
+                raise
+        if not self._is_known(node):  # It went while its document was read.
             return False
+        self._refused.pop(node, None)
         # Nodes of one kind are mostly the same inside, and share one value; none is as fast.
         alike = next((each for each in self._insides.values() if each.shared == read.shared), read)
         last, before = self._insides.get(node), self._rates.get(node)
@@ -175,6 +175,9 @@ class Discovery:
             loop = asyncio.get_running_loop()
             self._gathering = loop.call_later(GATHERED_S, self._gathered)
         return True
+
+    def _is_known(self, node: str) -> bool:
+        return any(each.name == node for each in self._nodes.values())
 
     def agents(self) -> Agents:
         """Who told of the inside of nodes, as of now."""

@@ -94,6 +94,11 @@ NCCL = """<system version="1">
         ('<nvlink target="0000:17:00.0" count="2" tclass="0x030200"/>', "", "not to 0000:17:00.0"),
         ('count="2"', 'count="0"', "line 4: count=0: 1 to 1024 links stand here"),
         ('count="2"', 'count="two"', "line 4: count='two': a whole number stands here"),
+        (
+            'class="0x030200">',
+            'class="0x030200" vendor="0x10\x7fde">',
+            "line 3: vendor='10\\x7fde': four hexadecimal digits stand here",
+        ),
         ('numaid="0"', "", "line 2: numaid='': a whole number stands here"),
     ],
 )

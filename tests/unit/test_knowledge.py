@@ -59,8 +59,9 @@ def test_another_pace_is_another_word_until_it_is_gone() -> None:
     assert words[0] == words[2] != words[1]
 
 
-def test_a_turn_knows_how_long_it_has_known_that_and_how_far_a_job_is() -> None:
+async def test_a_turn_knows_how_long_it_has_known_that_and_how_far_a_job_is() -> None:
     seen = Watched()
+    await seen.observer.hear()
     seen.turn()
     seen.beat(0, progress=wire.Progress(7, total_steps=9))
     seen.now_s += 40.0

@@ -25,6 +25,7 @@ them; so are adapters that are used as one (``mlx5_0+mlx5_1``) beside each of th
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -39,6 +40,7 @@ SOURCE = "NCCL topology"
 VERSION = "1"
 
 LINKS: Mapping[str, Technology] = {"nvlink": Technology.NVLINK, "xgmi": Technology.XGMI}
+_HEXADECIMAL = re.compile(r"[0-9a-fA-F]{0,4}")
 _INFINIBAND = "0207"
 _MEGABITS_BYTES = 1_000_000 // 8
 _RAIL_MAX = 1024
@@ -101,8 +103,7 @@ def _pci(element: Element, above: Way, found: _Found) -> None:
         raise element.error(f"{address} is described twice")
     found.addresses.add(address)
     class_code = element.said("class").removeprefix("0x")
-    vendor = element.attributes.get("vendor", "").removeprefix("0x")
-    device = element.attributes.get("device", "").removeprefix("0x")
+    vendor, device = _hexadecimal(element, "vendor"), _hexadecimal(element, "device")
     kind = pci.kind(class_code, vendor)
     if any(element.each("gpu")):
         kind = Kind.ACCELERATOR
@@ -123,6 +124,13 @@ def _pci(element: Element, above: Way, found: _Found) -> None:
     switch = Way(above.numa, "", (*above.switches, address))
     for below in element.each("pci"):
         _pci(below, switch, found)
+
+
+def _hexadecimal(element: Element, attribute: str) -> str:
+    digits = element.attributes.get(attribute, "").removeprefix("0x")
+    if _HEXADECIMAL.fullmatch(digits) is None:
+        raise element.error(f"{attribute}={digits[:80]!r}: four hexadecimal digits stand here")
+    return digits
 
 
 def _slot(element: Element) -> int:
