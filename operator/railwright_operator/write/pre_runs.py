@@ -43,12 +43,15 @@ class Plan:
     manifest: Manifest
 
 
-def steps(known: Known) -> int:
+def steps(known: Known, *, aside: bool = False) -> int:
     """How many steps ranks of the job's next attempt record: as many as it asks for, or some where
-    it wants a pre-run and starts without what one would have recorded."""
+    it wants a pre-run and starts without what one would have recorded, or with what was recorded
+    left ``aside``."""
     spec, workload = known.job.spec, known.workload
-    if spec.profile_steps or not spec.pre_run or workload is None or workload.profile is not None:
+    if spec.profile_steps or not spec.pre_run or workload is None or spec.workload is None:
         return spec.profile_steps
+    if spec.workload.profile or (workload.profile is not None and not aside):
+        return 0
     return STEPS if spec.num_nodes * spec.num_proc_per_node <= RECORDED_RANKS_MAX else 0
 
 

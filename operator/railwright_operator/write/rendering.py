@@ -30,7 +30,7 @@ class Rendering:
             entry,
             node_rank=node_rank,
             launcher=self._launcher,
-            profile_steps=pre_runs.steps(known),
+            profile_steps=pre_runs.steps(known, aside=_is_aside(entry)),
         )
 
     def placement(self, entry: Entry, *, epoch: int) -> Manifest | None:
@@ -45,6 +45,11 @@ class Rendering:
             resume=tuple(point for point in points if point.attempt < entry.attempt),
             why=_why(known.record),
         )
+
+
+def _is_aside(entry: Entry) -> bool:
+    """Whether what was recorded was taken on other devices than its nodes have."""
+    return entry.merits is not None and entry.merits.other_devices != ()
 
 
 def _why(record: JobRecord) -> str:

@@ -1,0 +1,43 @@
+"""What a pod of an attempt is asked to record follows from what is known of its job by then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from railwright_operator.watch.jobs import Jobs
+from railwright_operator.write import pods, pre_runs
+from railwright_operator.write.rendering import Rendering
+from railwright_scheduler.merits import Merits
+from worlds import attempts, reporting
+from worlds.ahead import LARGE, large, recorded
+
+OTHERS = Merits((), None, 0, measured=False, other_devices=("other",))
+STEPS = "RAILWRIGHT_PROFILE_STEPS"
+
+
+@pytest.mark.parametrize(
+    ("parts", "merits", "steps"),
+    [
+        ({}, None, pre_runs.STEPS),
+        ({"status": {"profile": recorded(2)}}, None, None),
+        ({"status": {"profile": recorded(2)}}, OTHERS, pre_runs.STEPS),
+        ({"status": {"profile": recorded(2)}, "spec": {"preRun": False}}, OTHERS, None),
+        ({"data": 2 * 256}, None, None),
+    ],
+    ids=["nothing known", "recorded", "recorded on others", "not asked for", "too large"],
+)
+def test_a_job_that_wants_a_pre_run_and_has_nothing_of_it_records_itself(
+    parts: dict[str, Any], merits: Merits | None, steps: int | None
+) -> None:
+    jobs = Jobs(lambda raw: pods.sample(raw, reporting.LAUNCHER))
+    jobs.absorb(large(**parts))
+    known = jobs.get(LARGE)
+    assert known is not None, jobs.why_unreadable(LARGE)
+    entry = attempts.entry(job_uid=LARGE, job_name="large", shape=known.shape, merits=merits)
+    pod = Rendering(jobs, launcher=reporting.LAUNCHER).pod(entry, 0)
+    assert pod is not None
+    (main,) = pod["spec"]["containers"]
+    asked = {each["name"]: each.get("value") for each in main["env"]}
+    assert asked.get(STEPS) == (None if steps is None else str(steps))
