@@ -112,6 +112,8 @@ class PreRuns:
         self._ages.turn_begins()
         self._leaving.intersection_update(jobs)
         ahead = {known.ahead_of: known for known in jobs.values() if _is_ahead(known, jobs)}
+        self._rested |= {known.uid for known in jobs.values() if known.job.spec.suspend}
+        self._rested -= {known.uid for known in jobs.values() if known.record.live}
         self._due.clear()
         self._standing = {
             job.uid: self._judge(job, ahead.get(job.uid))
@@ -167,12 +169,8 @@ class PreRuns:
 
     def _is_wanted(self, job: Known, ahead: Known | None) -> bool:
         """Whether the job is about to start, and nothing is recorded of what it does. One that lost
-        its nodes, or is to move, goes on at once."""
+        its nodes, or is to move, goes on at once, unless it was suspended since."""
         spec, record = job.job.spec, job.record
-        if spec.suspend:
-            self._rested.add(job.uid)
-        elif record.live:
-            self._rested.discard(job.uid)
         if not spec.pre_run or spec.suspend or record.live or record.phase in FINAL:
             return False
         ran = record.last_end is not None and record.last_end.code is not CauseCode.SUSPENDED

@@ -29,6 +29,21 @@ SWAPPED = "SwitchName=s1 Nodes=n0,n2\nSwitchName=s2 Nodes=n1,n3\n"
 BROKEN = "SwitchName=s1 Nodes=n[0-1]\nSwitchName=s1 Nodes=n[2-3]\n"
 
 
+LOOK = Look("sysfs", Basis.SEEN, (Part("gpu", Kind.ACCELERATOR),))
+OTHER = Look("sysfs", Basis.SEEN, (Part("npu", Kind.ACCELERATOR),))
+PLAIN = Look("sysfs", Basis.SEEN, (Part("nic", Kind.ADAPTER),))
+
+
+def document(*looks: Look, rates: tuple[Rates, ...] = ()) -> str:
+    return insides.written(Document(looks, rates=rates))
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What agents tell counts at once."""
+    monkeypatch.setattr(discovery, "GATHERED_S", 0.0)
+
+
 class Site4:
     """Four nodes, and a ConfigMap named site."""
 
@@ -64,6 +79,12 @@ class Site4:
         await self.discovery.read_files()
         await self.discovery.refresh()
         return dict(self.discovery.found.fabric.places)
+
+    async def told_rates(self, look: Look = PLAIN, /, **speeds: int) -> None:
+        """Agents tell how many billion operations a second their processors reach."""
+        for node, speed in speeds.items():
+            rates = (Rates(CPU, "Xeon", "torch 9.9", speed * 10**9),)
+            assert await self.discovery.inside_told(node, document(look, rates=rates))
 
     @property
     def problem(self) -> str:
@@ -188,19 +209,8 @@ async def test_nothing_is_put_together_again_where_nothing_changed() -> None:
     assert site.discovery.found is before
 
 
-LOOK = Look("sysfs", Basis.SEEN, (Part("gpu", Kind.ACCELERATOR),))
-OTHER = Look("sysfs", Basis.SEEN, (Part("npu", Kind.ACCELERATOR),))
-PLAIN = Look("sysfs", Basis.SEEN, (Part("nic", Kind.ADAPTER),))
-
-
-def document(*looks: Look, rates: tuple[Rates, ...] = ()) -> str:
-    return insides.written(Document(looks, rates=rates))
-
-
-async def test_what_an_agent_tells_of_a_node_joins_the_fabric(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(discovery, "GATHERED_S", 0.0)
+@pytest.mark.usefixtures("at_once")
+async def test_what_an_agent_tells_of_a_node_joins_the_fabric() -> None:
     site = Site4()
     await site.places()
     for node in ("n0", "n1"):
@@ -216,38 +226,28 @@ async def test_what_an_agent_tells_of_a_node_joins_the_fabric(
     assert after.insides["n1"].parts[0].id == "npu"
 
 
-async def test_nodes_that_are_the_same_inside_and_not_as_fast_share_what_is_the_same(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(discovery, "GATHERED_S", 0.0)
+@pytest.mark.usefixtures("at_once")
+async def test_nodes_that_are_the_same_inside_and_not_as_fast_share_what_is_the_same() -> None:
     site = Site4()
     await site.places()
-    speeds = {"n0": 100, "n1": 101, "n2": 50, "n3": 102}
-    for node, speed in speeds.items():
-        rates = (Rates(CPU, "Xeon", "torch 9.9", speed * 10**9),)
-        assert await site.discovery.inside_told(node, document(PLAIN, rates=rates))
+    await site.told_rates(n0=100, n1=101, n2=50, n3=102)
     await site.gathered()
     found = site.discovery.found.fabric
     assert len({id(inside) for inside in found.insides.values()}) == 1
     assert found.paces == {"n2": Pace(products=0.5)}
 
 
-async def test_an_agent_that_begins_anew_leaves_its_nodes_rates_as_they_were(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.mark.usefixtures("at_once")
+async def test_an_agent_that_begins_anew_leaves_its_nodes_rates_as_they_were() -> None:
     """What it tells first has none, and is the same on all nodes."""
-    monkeypatch.setattr(discovery, "GATHERED_S", 0.0)
     site = Site4()
     await site.places()
-    for node, speed in {"n0": 100, "n1": 101, "n2": 50, "n3": 102}.items():
-        rates = (Rates(CPU, "Xeon", "torch 9.9", speed * 10**9),)
-        await site.discovery.inside_told(node, document(PLAIN, rates=rates))
+    await site.told_rates(n0=100, n1=101, n2=50, n3=102)
     for node in ("n2", "n1", "n0"):
         await site.discovery.inside_told(node, document(PLAIN))
     await site.gathered()
     assert site.discovery.found.fabric.paces == {"n2": Pace(products=0.5)}
-    rates = (Rates(CPU, "Xeon", "torch 9.9", 99 * 10**9),)
-    await site.discovery.inside_told("n2", document(PLAIN, rates=rates))
+    await site.told_rates(n2=99)
     await site.gathered()
     assert not site.discovery.found.fabric.paces
     site.discovery.node_changed(site.nodes["n2"], None)
@@ -255,32 +255,26 @@ async def test_an_agent_that_begins_anew_leaves_its_nodes_rates_as_they_were(
     assert {*site.discovery.found.fabric.rates} == {"n0", "n1", "n3"}
 
 
-async def test_a_device_that_is_measured_as_good_as_before_is_no_news(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(discovery, "GATHERED_S", 0.0)
+@pytest.mark.usefixtures("at_once")
+async def test_a_device_that_is_measured_as_good_as_before_is_no_news() -> None:
     site = Site4()
     await site.places()
-    for speed in (1000, 1005):
-        rates = (Rates(CPU, "Xeon", "torch 9.9", speed * 10**9),)
-        await site.discovery.inside_told("n0", document(PLAIN, rates=rates))
-        if speed == 1000:
-            await site.gathered()
-            before = site.discovery.found
+    await site.told_rates(n0=1000)
+    await site.gathered()
+    before = site.discovery.found
+    await site.told_rates(n0=1005)
     for _ in range(3):  # What is due at once is done by then.
         await asyncio.sleep(0)
     assert not site.awake.is_set()
     await site.discovery.refresh()
     assert site.discovery.found is before
-    await site.discovery.inside_told("n0", document(OTHER, rates=rates))
+    await site.told_rates(OTHER, n0=1005)
     await site.gathered()
     assert site.discovery.found.fabric.insides["n0"].parts[0].id == "npu"
 
 
-async def test_a_node_that_is_not_there_is_not_told_of_and_one_that_goes_is_forgotten(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(discovery, "GATHERED_S", 0.0)
+@pytest.mark.usefixtures("at_once")
+async def test_a_node_that_is_not_there_is_not_told_of_and_one_that_goes_is_forgotten() -> None:
     site = Site4()
     assert not await site.discovery.inside_told("elsewhere", document(LOOK))
     assert await site.discovery.inside_told("n0", document(LOOK))
@@ -291,10 +285,8 @@ async def test_a_node_that_is_not_there_is_not_told_of_and_one_that_goes_is_forg
     assert not site.discovery.found.fabric.strangers
 
 
-async def test_a_document_that_breaks_a_rule_leaves_what_was_said_before(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(discovery, "GATHERED_S", 0.0)
+@pytest.mark.usefixtures("at_once")
+async def test_a_document_that_breaks_a_rule_leaves_what_was_said_before() -> None:
     site = Site4()
     await site.discovery.inside_told("n0", document(LOOK))
     with pytest.raises(WiringError, match="agents, line 1: version: this is read: 1"):
