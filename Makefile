@@ -92,7 +92,8 @@ simulation: $(SETUP) ## the simulator's scenarios
 	@$(PYTEST) tests/simulation
 
 .PHONY: soak
-soak: $(SETUP) ## ten million steps of the simulator on all cores; minutes
+soak: binaries ## generated objects before an API server, ten million steps of the simulator; an hour
+	@cd tests && ../$(PYTHON) -m worlds.generated_report --accepted 10000
 	@$(PYTHON) tests/simulation/soak.py
 
 .PHONY: mutants
@@ -145,6 +146,11 @@ cluster-down: $(SETUP) ## take that Kubernetes away
 bench-decide: $(SETUP) ## CPU time of one decision, as one JSON object on stdout
 	@$(PYTHON) tests/bench/bench_decide.py
 
+.PHONY: bench-planning
+bench-planning: $(SETUP) ## what planning one job costs at the bounds of its schema; minutes
+	$(call say,counted work and CPU time of generated jobs)
+	@cd tests && ../$(PYTHON) -m bench.bench_planning
+
 .PHONY: bench-discovery
 bench-discovery: $(SETUP) ## networks told in every form, cabled, told wrongly, and probed; minutes, needs root
 	@cd tests && ../$(PYTHON) -m bench.bench_discovery
@@ -172,6 +178,14 @@ bench-gang: binaries ## seconds until gangs run, beside a plain client's; about 
 .PHONY: bench-scale
 bench-scale: binaries ## memory, restart and idle load at 5,000 nodes and 50,000 pods; about 20 minutes
 	@cd tests && ../$(PYTHON) -m bench.bench_scale
+
+.PHONY: bench-bulk
+bench-bulk: binaries ## a leader that takes over 1,000 large jobs, and one that loses 2,000 attempts at once
+	@cd tests && ../$(PYTHON) -m bench.bench_bulk
+
+.PHONY: bench-heartbeats
+bench-heartbeats: $(SETUP) ## CPU of heartbeats, failover and floods of connections; about 3 minutes
+	@cd tests && ../$(PYTHON) -m bench.bench_heartbeats
 
 .PHONY: bench-mapping
 bench-mapping: $(SETUP) ## our mappings beside those of Scotch and others, by cost and time of a step; about 12 minutes

@@ -14,8 +14,8 @@ from xdist.scheduler import LoadFileScheduling
 import railwright_testbed
 
 E2E = Path(__file__).parent / "e2e"
-# How fast inputs are made says how busy the machine is, and nothing of the product.
-settings.register_profile("here", suppress_health_check=[HealthCheck.too_slow])
+# How fast inputs are made and tests run says how busy the machine is, and nothing of the product.
+settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("here")
 
 NOT_ROOT = "NOT RUN: REAL NODES NEED ROOT (RUN THIS AS ROOT, OR IN CI)"

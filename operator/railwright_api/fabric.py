@@ -33,6 +33,7 @@ SLOW_MAX = 16
 AGE_HOURS_MAX = 8760
 
 LEVEL_LENGTH_MAX = 1024
+CIDR_LENGTH_MAX = 43
 
 LabelKey = Annotated[
     str,
@@ -57,6 +58,21 @@ class Probing(Part):
     uplinks: bool = False
     """Whether the links that lead out of each domain are filled too, for a few seconds, to see how
     many nodes can send out of it at once; only while no job runs."""
+    networks: Annotated[
+        tuple[Annotated[str, Field(max_length=CIDR_LENGTH_MAX)], ...],
+        Field(
+            max_length=NETWORKS_MAX,
+            json_schema_extra={"x-kubernetes-list-type": "set"}
+            | rules(
+                Rule(
+                    "self.all(network, isCIDR(network))",
+                    "networks: each is an address and a length, such as 10.10.0.0/16",
+                )
+            ),
+        ),
+    ] = ()
+    """Networks of the nodes' rails, such as 10.10.0.0/16. Agents answer probes at the address of a
+    rail in one of them, else at an address of the node's status, and at no other."""
 
 
 class FabricSpec(Part):

@@ -15,13 +15,13 @@ from railwright_api.fabric import LEVELS_MAX, Span
 from railwright_api.placement import RankMapping
 from railwright_api.schema import (
     AGE,
+    NODES_MAX,
     RANKS_MAX,
     Code,
     Column,
     Count,
     Definition,
     Name,
-    NodeList,
     Part,
     Resource,
     Rule,
@@ -30,7 +30,12 @@ from railwright_api.schema import (
 )
 from railwright_api.training_job import LAST_LINES_LENGTH_MAX, Digest, Shape
 
-ENTRIES_MAX = 4096
+ENTRIES_MAX = 8192
+"""More than fit in what the scheduler gives them: each takes more than 170 bytes."""
+
+PATTERN_LENGTH_MAX = 1_200_000
+NodePattern = Annotated[str, Field(max_length=PATTERN_LENGTH_MAX)]
+NodeRank = Annotated[int, Field(ge=0, lt=NODES_MAX)]
 
 
 class EntryCause(Part):
@@ -38,10 +43,13 @@ class EntryCause(Part):
 
     code: Code
     """What ended it, as one word."""
-    message: Sentence
-    """What ended it, as a sentence."""
-    lost_nodes: NodeList | None = None
-    """Nodes that were found lost."""
+    message: Sentence | None = None
+    """What ended it, as a sentence. None if the job's status has it and the ledger is short of
+    room."""
+    lost_node_ranks: Annotated[
+        tuple[NodeRank, ...], Field(default_factory=tuple, max_length=NODES_MAX)
+    ]
+    """Node ranks whose nodes were found lost."""
     node: Name | None = None
     """Node it happened on."""
     rank: Annotated[int, Field(ge=0, lt=RANKS_MAX)] | None = None
@@ -67,17 +75,18 @@ class Entry(Part):
     """Number of the attempt."""
     state: Literal["Committing", "Aborting"]
     """Committing until all pods are bound; Aborting until all pods are gone."""
-    nodes: NodeList
-    """Node of each node rank, in order."""
-    per_node: Annotated[dict[str, Count], Field(max_length=32)]
-    """What each node gives: cpu in millicores, memory and storage in bytes, all else in pieces."""
-    spans: Annotated[tuple[Span, ...], Field(max_length=LEVELS_MAX)] = ()
+    nodes: Annotated[tuple[NodePattern, ...], Field(max_length=NODES_MAX)]
+    """Node of each node rank, in order. a{b,c}d stands for abd and acd."""
+    per_node: Annotated[dict[str, Count], Field(default_factory=dict, max_length=32)]
+    """What each node gives: cpu in millicores, memory and storage in bytes, all else in pieces.
+    Nothing for an attempt whose pods were all bound before it was aborted."""
+    spans: Annotated[tuple[Span, ...], Field(default_factory=tuple, max_length=LEVELS_MAX)]
     """How far the nodes spread at each level of the fabric when they were chosen."""
     mapping: RankMapping | None = None
     """What the order of ranks is good for."""
-    shape: Shape = ""
+    shape: Annotated[Shape, Field(default_factory=str)]
     """Digest of what its pods are made from."""
-    known: Digest = ""
+    known: Annotated[Digest, Field(default_factory=str)]
     """Digest of what was known of links and of the pace of nodes when they were chosen."""
     cause: EntryCause | None = None
     """Why it is being aborted."""

@@ -10,6 +10,7 @@ from railwright_api import names
 from railwright_api.fabric import LEVELS_MAX, Level, Span
 from railwright_api.schema import (
     AGE,
+    Code,
     Column,
     Count,
     Definition,
@@ -75,6 +76,10 @@ class RankMapping(Part):
     aside until the job has one that was."""
     moved: Count = 0
     """Number of node ranks that are on other nodes than in the attempt before."""
+    truncated: Code | None = None
+    """Why the search for nodes and an order of ranks ended early. WorkBudgetExceeded: planning the
+    job would take more work than one job may take in a scheduling cycle. The best order found by
+    then is used, and the network's order where there is no prediction. None if it was complete."""
 
 
 class PlacementSpec(Part):

@@ -8,15 +8,25 @@ default is filled in by the API server, except below ``status``.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+)
 from pydantic.alias_generators import to_camel
 
 from railwright_api import names
 
 Json = dict[str, Any]
+Read = TypeVar("Read", bound=BaseModel)
+_NOT_OF_THE_ENUM = frozenset({"literal_error", "enum"})
 
 NODES_MAX = 16_384
 PROCESSES_MAX = 64
@@ -72,6 +82,32 @@ class Resource(Part):
     api_version: str = names.API_VERSION
     kind: str
     metadata: Metadata
+
+
+def read(model: type[Read], raw: Json) -> Read:
+    """The object as its model; a value that an enum of the model does not have is left out.
+
+    A later version wrote it: the field's default holds, or that of the field around it. Raises
+    ValidationError for anything else that does not fit.
+    """
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        places = [each["loc"] for each in error.errors() if each["type"] in _NOT_OF_THE_ENUM]
+        if len(places) < error.error_count():
+            raise
+        known = copy.deepcopy(raw)
+        for *parents, name in places:
+            holder: Any = known
+            for parent in parents:
+                holder = holder[parent]
+            del holder[name]
+        return model.model_validate(known)
+
+
+def field_names(model: type[Part]) -> frozenset[str]:
+    """The fields of a model as objects spell them."""
+    return frozenset(field.alias or name for name, field in model.model_fields.items())
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,8 @@ LAST_LINES_LENGTH_MAX = 4096
 SIGNAL_LENGTH_MAX = 32
 PROFILE_STEPS_MAX = 1_000
 TEN_YEARS_S = 315_360_000
+PROGRESS_TIMEOUT_S_MIN = 10
+"""Five heartbeats: what is shorter would end attempts whose heartbeats are late."""
 
 Shape = Annotated[str, Field(max_length=64)]
 Digest = Annotated[str, Field(max_length=64)]
@@ -158,6 +160,13 @@ class TrainingJobSpec(Part):
     backoff_limit: Annotated[int, Field(ge=0, le=100)] = 3
     """How many failures of the job's own making are retried, such as a rank that exits with an
     error. Lost nodes and evictions are always retried and do not count."""
+    progress_timeout_seconds: (
+        Annotated[int, Field(ge=PROGRESS_TIMEOUT_S_MIN, le=TEN_YEARS_S)] | None
+    ) = None
+    """How many seconds may pass without a further step of any rank before the attempt ends as Hung,
+    whatever ranks do: checkpoints, evaluations and the first step included, also for scripts that
+    report nothing. None: 5 times what 99 % of its steps took, at least 60 seconds, longer in other
+    phases, and never for scripts that report no steps."""
     suspend: bool = False
     """True stops the job and frees its nodes; false queues it again, and it resumes from its newest
     checkpoint."""
@@ -260,6 +269,17 @@ class PreRunEnd(Part):
     """Why it brought none."""
 
 
+class SetAside(Part):
+    """What of the job is left out for a while, since an operator hung on it."""
+
+    stage: Code
+    """The stage of a scheduling cycle."""
+    generation: Count
+    """The metadata.generation that it hung on; another one is tried at once."""
+    hangs: Count
+    """How often in a row; the wait doubles with each."""
+
+
 class TrainingJobStatus(Part):
     """How the job is doing."""
 
@@ -285,6 +305,9 @@ class TrainingJobStatus(Part):
     """Ends that count against backoffLimit."""
     early_ends: Count = 0
     """Attempts in a row that ended before every rank was there; the wait doubles with each."""
+    hangs: Count = 0
+    """Attempts that hung since a checkpoint further than all before was committed; from the fourth
+    on each counts against backoffLimit."""
     nodes: NodeList = ()
     """Node of each node rank of the current attempt."""
     shape: Shape | None = None
@@ -308,6 +331,8 @@ class TrainingJobStatus(Part):
     """Why the job's profile does not count on the nodes of the live attempt; none if it does."""
     pre_run: PreRunEnd | None = None
     """How the pre-run ended without which the job starts; none if it brought a profile."""
+    set_aside: SetAside | None = None
+    """What of the job is left out, since an operator hung on it; none if nothing is."""
     last_end: LastEnd | None = None
     """How the last attempt that ended, ended."""
     started_at: Time | None = None

@@ -20,6 +20,7 @@ from railwright_cli.tree import count
 from railwright_reading import workloads as reading
 from railwright_scheduler import workload as core
 from railwright_topology.sources import documents
+from railwright_topology.sources.documents import Value
 
 PIECES = 2
 """Of ranks that do not follow each other so many pieces are told."""
@@ -78,6 +79,8 @@ class Gang:
             if step.other_jobs_seconds:
                 told += f"; {seconds(step.other_jobs_seconds)} of it for what other jobs send"
             yield told
+        if self.mapping is not None and self.mapping.truncated is not None:
+            yield f"the search for an order of ranks ended early: {self.mapping.truncated}"
 
 
 NOBODY = Gang("")
@@ -115,8 +118,10 @@ def read(path: Path) -> Gang:
     """The job that a file has, as ``kubectl get tj/NAME placement/NAME-1 -o yaml`` prints it. Of
     several Placements the newest attempt's counts."""
     source = str(path)
-    content = workloads.plain(documents.read(source, path.read_text(encoding="utf-8")))
-    objects = [*_objects(content)]
+    document = documents.read(source, path.read_text(encoding="utf-8"))
+    for workload in _workloads(document):
+        workloads.refuse_unknown(workload)
+    objects = [*_objects(workloads.plain(document))]
     jobs = [each for each in objects if each.get("kind") == "TrainingJob"]
     placements = [each for each in objects if each.get("kind") == "Placement"]
     if len(jobs) > 1 or not (jobs or placements):
@@ -124,6 +129,19 @@ def read(path: Path) -> Gang:
         raise UsageError(f"{source} has {kinds}: expected one TrainingJob, its Placement, or both")
     newest = max(placements, key=_attempt, default=None)
     return of(jobs[0] if jobs else None, newest)
+
+
+def _workloads(document: Value) -> Iterator[Value]:
+    """The ``spec.workload`` of each object in a file."""
+    items = _entry(document, "items")
+    for each in items.content if items and isinstance(items.content, tuple) else (document,):
+        spec = _entry(each, "spec")
+        if spec and (workload := _entry(spec, "workload")):
+            yield workload
+
+
+def _entry(value: Value, key: str) -> Value | None:
+    return value.content.get(key) if isinstance(value.content, Mapping) else None
 
 
 def _objects(content: object) -> Iterable[Mapping[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import logging
 import os
@@ -13,7 +14,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from railwright_operator import backoff, connection, garbage, metrics, settings, wiring
+from railwright_operator import backoff, connection, garbage, metrics, settings, watchdog, wiring
 from railwright_operator.endpoints import Endpoints
 from railwright_operator.handlers import KopfThread
 from railwright_operator.kube.client import Api
@@ -21,13 +22,16 @@ from railwright_operator.kube.errors import RequestFailed
 from railwright_operator.leadership import Leadership
 from railwright_operator.settings import Settings, SettingsError
 from railwright_operator.wiring import Parts
-from railwright_operator.write import defaults
+from railwright_operator.write import defaults, hang_mark
 
 logger = logging.getLogger("railwright_operator")
 
 LEASE = "railwright-operator"
 STUCK_S = 60.0
 """A leader whose turns have not come to an end for so long is better restarted."""
+
+RELEASE_S, GIVE_UP_S = 20.0, 2.0
+"""How long giving the Lease back may take when the process stops, and when its cycle hangs."""
 
 BACKOFF_BASE_S = 0.5
 BACKOFF_CAP_S = 10.0
@@ -69,7 +73,13 @@ async def _run(chosen: Settings) -> int:
         source, may_write=leadership.held, metrics=series.api, clock=wiring.clock, rng=wiring.rng()
     ) as api:
         parts = wiring.assemble(
-            api, chosen, registry=registry, series=series, is_leader=leadership.held
+            api,
+            chosen,
+            registry=registry,
+            series=series,
+            is_leader=leadership.held,
+            mark_hung=functools.partial(hang_mark.write, source),
+            give_up_lease=functools.partial(leadership.stop, deadline_s=GIVE_UP_S),
         )
         kopf = KopfThread(
             source,
@@ -85,12 +95,15 @@ async def _run(chosen: Settings) -> int:
         await probes.start(*chosen.probe_address)
         await parts.server.start(*chosen.heartbeat_address)
         leadership.start()
+        parts.watchdog.start()
         try:
             return await _until(stop, lost, _work(api, parts, kopf, leading))
         finally:
+            parts.watchdog.stop()
+            watchdog.end_in_time()
             await parts.server.stop()
             await probes.stop()
-            await asyncio.to_thread(leadership.stop)
+            await asyncio.to_thread(leadership.stop, deadline_s=RELEASE_S)
             await asyncio.to_thread(kopf.stop, deadline_s=5.0)
 
 
@@ -106,7 +119,8 @@ def _from_thread(loop: asyncio.AbstractEventLoop, act: Callable[..., None]) -> C
 async def _work(api: Api, parts: Parts, kopf: KopfThread, leading: asyncio.Event) -> None:
     """Watch nodes from the start; the rest, and turn, once this process leads.
 
-    The first turn has lists of our own. kopf begins after them: it lists anew whatever they have,
+    The first turn has lists of our own: an attempt in the ledger whose job was not read yet would
+    look like one whose job was deleted. kopf begins after them: it lists anew whatever they have,
     and would only keep them from being read.
     """
     async with asyncio.TaskGroup() as tasks:
@@ -115,9 +129,10 @@ async def _work(api: Api, parts: Parts, kopf: KopfThread, leading: asyncio.Event
         await leading.wait()
         await _persist(lambda: defaults.ensure(api))
         await _persist(parts.cycle.take_over)
-        tasks.create_task(parts.copies.pods.run())
+        for copy in parts.copies.leading:
+            tasks.create_task(copy.run())
         await _persist(parts.copies.kinds.sync)
-        for copy in (parts.copies.pods, *parts.copies.warm):
+        for copy in (*parts.copies.leading, *parts.copies.warm):
             await copy.wait_synced()
         await parts.copies.discovery.read_files()
         garbage.keep_for_good()
@@ -168,7 +183,10 @@ def _stuck(parts: Parts, leadership: Leadership) -> list[str]:
 
 
 def _unready(parts: Parts) -> list[str]:
-    return [f"{copy!r} has no whole list yet" for copy in parts.copies.warm if not copy.synced]
+    unread = [] if parts.keys.known else ["the signing keys of tokens have not been read yet"]
+    return unread + [
+        f"{copy!r} has no whole list yet" for copy in parts.copies.warm if not copy.synced
+    ]
 
 
 class _JsonLines(logging.Formatter):

@@ -7,7 +7,8 @@ is read once more first.
 
 Events merely wake it; it goes at its own pace, and at least once a tick, since silence is an event
 that nobody sends. A turn that fails is logged, counted and taken again from what is; only a ledger
-written by another leader ends it.
+written by another leader ends it. A job whose handling raises fails no turn (``faults``), and a
+turn that hangs ends the process (``watchdog``).
 """
 
 from __future__ import annotations
@@ -18,15 +19,18 @@ from collections.abc import Callable
 from random import Random
 
 from railwright_operator import backoff
+from railwright_operator.faults import JobFaults
 from railwright_operator.kube import errors
 from railwright_operator.observe import Observer
 from railwright_operator.pre_runs import PreRuns
 from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.report.reporter import Reporter
 from railwright_operator.slices import Slice
+from railwright_operator.watchdog import CycleWatchdog
 from railwright_operator.write.actuate import Actuator
 from railwright_operator.write.ledger import DeposedError, LedgerStore
 from railwright_scheduler import turn
+from railwright_scheduler.isolation import Isolation
 from railwright_scheduler.world import World
 
 logger = logging.getLogger(__name__)
@@ -57,6 +61,8 @@ class Cycle:
         actuator: Actuator,
         pre_runs: PreRuns,
         reporter: Reporter,
+        faults: JobFaults,
+        watchdog: CycleWatchdog,
         metrics: CycleMetrics,
         awake: asyncio.Event,
         clock: Callable[[], float],
@@ -67,6 +73,8 @@ class Cycle:
         self._actuator = actuator
         self._pre_runs = pre_runs
         self._reporter = reporter
+        self._faults = faults
+        self._watchdog = watchdog
         self._metrics = metrics
         self._clock = clock
         self._rng = rng
@@ -106,9 +114,13 @@ class Cycle:
     async def _turn(self) -> None:
         started_s = self._clock()
         self._actuator.turn_begins()
-        world = await self._look()
-        # A value goes in and a value comes out: the loop need not stand still meanwhile.
-        plan = await asyncio.to_thread(turn.take, world)
+        await self._observer.hear()
+        isolation = Isolation(self._faults.set_aside(self._ledger.ledger))
+        with self._watchdog.watch(isolation):
+            world = await self._look(isolation)
+            self._metrics.judged(world.breaker)
+            # A value goes in and a value comes out: the loop need not stand still meanwhile.
+            plan = await asyncio.to_thread(turn.take, world, isolation)
         self._busy_s = self._clock() - started_s
         self._metrics.turn_s.observe(self._busy_s)
         if plan.ledger != self._ledger.ledger:
@@ -118,18 +130,19 @@ class Cycle:
         elif plan.confirms or self._clock() - self._sure_s >= SURE_S:
             await self._ledger.confirm()
             self._sure_s = self._clock()
-        self._observer.follow(plan)
-        self._actuator.start(plan.actions)
-        self._pre_runs.act()
+        with self._watchdog.watch(isolation):
+            self._observer.follow(plan, isolation)
+            self._faults.record(isolation)
+            self._actuator.start(plan.actions)
+            self._pre_runs.act()
         await self._reporter.report(plan)
         self._actuator.forget_all_but(entry.key for entry in plan.ledger.entries)
         self._metrics.observe(plan)
         self._turned_s = self._clock()
 
-    async def _look(self) -> World:
-        await self._observer.hear()
+    async def _look(self, isolation: Isolation) -> World:
         shared = Slice(self._clock)
-        for world in self._observer.look(self._ledger.ledger):
+        for world in self._observer.look(self._ledger.ledger, isolation):
             if world is not None:
                 return world
             if shared.over:

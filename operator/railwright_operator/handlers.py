@@ -1,9 +1,10 @@
-"""kopf brings our kinds: each handler says "this changed, look again" and nothing else.
+"""kopf brings queues and fabrics: each handler says "this changed, look again" and nothing else.
 
 No handler decides, writes or waits, so kopf adds no finalizer and no annotation to anything. Its
 peering is off: leadership is a Lease and the ledger's epoch. It runs in a thread of its own, where
 it takes no signal handlers and blocks nothing of ours; when it gives up (any watch error but 410 is
-fatal to it) it is started again.
+fatal to it) it is started again. Jobs are not its work: it asks for all objects of a kind in one
+answer, and users make as many of them, and as large, as they like.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class KopfThread:
         if self._stop.is_set():
             return
         registry = kopf.OperatorRegistry()
-        for plural in (names.TRAINING_JOBS, names.QUEUES, names.FABRICS):
+        for plural in (names.QUEUES, names.FABRICS):
             kopf.on.event(names.GROUP, names.VERSION, plural, id=plural, registry=registry)(
                 self._handler(plural)
             )

@@ -86,7 +86,8 @@ class Machines:
         pace = fabric.paces.get(name, EVEN)
         held = self._made.get(name)
         if held is None or held.record is not record or held.used is not used:
-            found = replace(_node(record, used, place), rails=rails, pace=pace)
+            foreign = _capped(self._pods.foreign(name))
+            found = replace(_node(record, used, place), foreign=foreign, rails=rails, pace=pace)
             return _Made(record, used, found)
         if (held.node.domains, held.node.rails, held.node.pace) != (place, rails, pace):
             changed = replace(held.node, domains=place, rails=rails, pace=pace)

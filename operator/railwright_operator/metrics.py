@@ -39,7 +39,8 @@ class HeartbeatMetrics:
     """Series of the server launchers talk to."""
 
     requests: Counter
-    token_reviews: Counter
+    token_checks: Counter
+    evictions: Counter
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +148,15 @@ def _heartbeats(registry: CollectorRegistry) -> HeartbeatMetrics:
             ("path", "code"),
             registry=registry,
         ),
-        token_reviews=Counter(
-            "railwright_token_reviews_total",
-            "TokenReviews asked of the API server, by outcome; cached answers are not counted.",
+        token_checks=Counter(
+            "railwright_token_checks_total",
+            "Tokens verified or refused, by outcome; good ones that are remembered do not count.",
             ("outcome",),
+            registry=registry,
+        ),
+        evictions=Counter(
+            "railwright_heartbeat_evictions_total",
+            "Connections closed to make room: newcomers without a token, or too many of one pod.",
             registry=registry,
         ),
     )

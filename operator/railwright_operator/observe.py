@@ -1,12 +1,15 @@
 """The world as one value: the only place where what Kubernetes and launchers say becomes ours.
 
 Reads the copies that the watches keep and the sessions of the launchers; writes to nothing but the
-list of suspected nodes and the sessions' list of attempts. Ages are taken here, on one clock.
+list of suspected nodes and the sessions' list of attempts. Ages are taken here, on one clock: it
+stands still while the operator takes in no messages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+import functools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from railwright import wire
 from railwright_operator.discovery import Discovery
@@ -15,30 +18,27 @@ from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.knowledge import Knowledge
 from railwright_operator.machines import Machines
 from railwright_operator.pre_runs import PreRuns, Standing
+from railwright_operator.suspects import Suspects
 from railwright_operator.watch.ages import Ages
 from railwright_operator.watch.jobs import Jobs, Known
 from railwright_operator.watch.kubelets import Kubelets
 from railwright_operator.watch.pod_index import PodIndex
+from railwright_operator.watch.pulls import Pulls
 from railwright_operator.watch.records import PodRecord
 from railwright_operator.watch.site import Site
 from railwright_operator.witnesses import Witnesses
 from railwright_operator.write.actuate import Actuator
 from railwright_scheduler.attempt import gang
-from railwright_scheduler.attempt.assessment import SILENT_S, RankSeen
+from railwright_scheduler.attempt.assessment import Assessment, Ongoing, RankSeen
 from railwright_scheduler.attempt.gang import Pod
 from railwright_scheduler.attempt.ledger import EntryState, Ledger
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import JobRecord
-from railwright_scheduler.snapshot import Job
+from railwright_scheduler.decisions import PodNamesTaken
+from railwright_scheduler.isolation import Isolation, Stage
+from railwright_scheduler.snapshot import LOST_GRACE_S, Job, Node, Unavailable
 from railwright_scheduler.turn import Turn
 from railwright_scheduler.world import AttemptSeen, JobSeen, Progress, World
-
-SUSPECT_S = SILENT_S - wire.BEAT_INTERVAL_S
-"""From here on the kubelet is asked; the verdict needs SILENT_S and the kubelet's silence too."""
-
-UNHEARD_S = SILENT_S + 4.0
-"""From here on, after its gang was bound, a launcher never heard of is looked into: it may be that
-its image is being pulled, and it may be that its node died first."""
 
 FORGET_S = 60.0
 """How long after its end a job's launchers are still listened to, for their last beats."""
@@ -55,11 +55,13 @@ class Observer:
         pods: PodIndex,
         discovery: Discovery,
         machines: Machines,
+        pulls: Pulls,
         sessions: Sessions,
         kubelets: Kubelets,
         actuator: Actuator,
         pre_runs: PreRuns,
         clock: Callable[[], float],
+        hearing: Callable[[], float],
     ) -> None:
         self._jobs = jobs
         self._site = site
@@ -67,14 +69,22 @@ class Observer:
         self._discovery = discovery
         self._machines = machines
         self._sessions = sessions
-        self._kubelets = kubelets
         self._actuator = actuator
         self._knowledge = Knowledge()
         self._pre_runs = pre_runs
         self._ages = Ages(clock)
-        self._witnesses = Witnesses(kubelets, ages=self._ages, clock=clock)
+        self._heard_ages = Ages(hearing)
+        self._witnesses = Witnesses(
+            kubelets,
+            pulls=pulls,
+            ages=self._ages,
+            heard_ages=self._heard_ages,
+            hearing=hearing,
+        )
+        self._suspects = Suspects(kubelets, clock=clock)
         self._ranks: dict[str, tuple[RankSeen, ...]] = {}
         self._known: dict[str, Known] = {}
+        self._reservations: Mapping[str, tuple[str, ...]] = {}
         self._furthest: dict[tuple[str, int], int] = {}
         self._kept_waiting: dict[tuple[str, int], int] = {}
         self._asked: dict[str, tuple[Known, int, Job]] = {}
@@ -83,23 +93,28 @@ class Observer:
         """Put together what is new of the network. To be awaited before a look."""
         await self._discovery.refresh()
 
-    def look(self, ledger: Ledger) -> Iterator[World | None]:
+    def look(self, ledger: Ledger, isolation: Isolation) -> Iterator[World | None]:
         """What is known now, under this ledger, in steps: others may go on between two of them,
         each of which brings None, and the last the world.
 
         What the nodes hold and what the attempts show is of one moment, as room is reckoned from
-        both. What is heard of ranks may be a little newer.
+        both. What is heard of ranks may be a little newer. A job that cannot be observed is left
+        out, and is a fault of ``isolation``.
         """
         self._ages.turn_begins()
-        nodes = self._machines.look(self._discovery.found.fabric)
+        self._heard_ages.turn_begins()
+        nodes = self._with_grace(self._machines.look(self._discovery.found.fabric))
         self._known = {known.uid: known for known in self._jobs.all()}
-        self._pre_runs.look(self._known)
+        self._pre_runs.look(self._known, isolation)
         in_flight = frozenset(entry.key for entry in ledger.entries)
         attempts = self._attempts(ledger, in_flight)
         jobs: list[JobSeen] = []
         for known in self._known.values():
             yield None
-            jobs.append(self._job(known, in_flight))
+            observe = functools.partial(self._job, known, in_flight)
+            seen = isolation.run(Stage.OBSERVATION, known.uid, observe, otherwise=None)
+            if seen is not None:
+                jobs.append(seen)
         self._ranks = {seen.job.uid: seen.ranks for seen in jobs if seen.ranks}
         self._witnesses.forget_all_but(self._ranks)
         self._asked = {uid: asked for uid, asked in self._asked.items() if uid in self._known}
@@ -115,9 +130,11 @@ class Observer:
             known=digest,
             # Before agents told a new leader how fast nodes are, all look as fast.
             known_age_s=self._ages.of("known", digest) if self._discovery.is_caught_up else 0.0,
+            reservations=self._reservations,
+            breaker=self._suspects.judge(jobs, self._machines.by_name),
         )
-        self._kubelets.suspect(_silent(jobs), _unheard(jobs))
         self._ages.turn_over()
+        self._heard_ages.turn_over()
         yield world
 
     def known(self, job_uid: str) -> Known | None:
@@ -141,11 +158,12 @@ class Observer:
         profile = known.workload.profile if known.workload is not None else None
         return profile.lacks(self._machines.devices(nodes)) if profile is not None else ()
 
-    def follow(self, plan: Turn) -> None:
+    def follow(self, plan: Turn, isolation: Isolation) -> None:
         """Let launchers of live attempts speak, stop those of revoked ones, forget the others'."""
+        self._reservations = plan.reservations
         in_flight = {entry.key for entry in plan.ledger.entries}
         revoked = {entry.key for entry in plan.ledger.entries if entry.state is EntryState.ABORTING}
-        kept = set()
+        kept = set(plan.unobserved)
         for uid, record in plan.records.items():
             if self._is_forgotten(uid, record, in_flight):
                 continue
@@ -155,20 +173,38 @@ class Observer:
             if not record.live or (uid, record.attempt) in revoked:
                 self._sessions.revoke(uid, record.attempt)
                 continue
-            self._sessions.expect(
-                uid,
-                record.attempt,
-                nodes=record.nodes,
-                num_processes=self._known[uid].job.spec.num_proc_per_node,
-                resume=tuple(
-                    wire.Checkpoint(point.attempt, point.step)
-                    for point in record.checkpoints
-                    if point.attempt < record.attempt
-                ),
-                profiled=self._known[uid].profile != "",
-            )
+            expect = functools.partial(self._expect, uid, record, plan.assessments.get(uid))
+            isolation.run(Stage.OBSERVATION, uid, expect, otherwise=None)
         for uid in self._sessions.jobs() - kept:
             self._sessions.forget(uid)
+
+    def _expect(self, uid: str, record: JobRecord, verdict: Assessment | None) -> None:
+        self._sessions.expect(
+            uid,
+            record.attempt,
+            nodes=record.nodes,
+            num_processes=self._known[uid].job.spec.num_proc_per_node,
+            resume=tuple(
+                wire.Checkpoint(point.attempt, point.step)
+                for point in record.checkpoints
+                if point.attempt < record.attempt
+            ),
+            profiled=self._known[uid].profile != "",
+        )
+        wanted = isinstance(verdict, Ongoing) and verdict.wants_stacks
+        self._sessions.want_stacks(uid, record.attempt, wanted=wanted)
+
+    def _with_grace(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        """The nodes, each marked that became unready a short time ago."""
+        return tuple(
+            replace(node, recently_lost=self._unready_s(node) < LOST_GRACE_S)
+            if node.unavailable is Unavailable.UNREADY
+            else node
+            for node in nodes
+        )
+
+    def _unready_s(self, node: Node) -> float:
+        return self._ages.of("unready", self._machines.by_name[node.name].uid)
 
     def _is_forgotten(
         self, uid: str, record: JobRecord, in_flight: Collection[tuple[str, int]]
@@ -224,7 +260,7 @@ class Observer:
         ranks: tuple[RankSeen, ...] = ()
         bound_age_s = 0.0
         if record.live and (uid, record.attempt) not in in_flight:
-            bound_age_s = self._ages.of("bound", uid, record.attempt)
+            bound_age_s = self._heard_ages.of("bound", uid, record.attempt)
             pods = self._pods.of((uid, record.attempt))
             ranks = self._witnesses.ranks(known, pods=pods, view=view, nodes=self._machines.by_name)
         return JobSeen(
@@ -236,12 +272,29 @@ class Observer:
             started=record.phase is Phase.RUNNING or _has_started(view),
             bound_age_s=bound_age_s,
             ended_age_s=self._ages.of("ended", uid, record.ended),
-            held=self._site.missing_class(known.job.spec.priority_class_name)
+            held=known.too_large
+            or self._site.missing_class(known.job.spec.priority_class_name)
+            or self._taken_names(known)
             or self._pre_runs.of(uid).held,
             shape=known.shape,
             # A pre-run is over too soon for a move to pay.
             progress=None if known.ahead_of else _progress(view),
+            watch=self._witnesses.watch(known, view),
         )
+
+    def _taken_names(self, known: Known) -> PodNamesTaken | None:
+        """Why no pod of the next attempt can be made yet: a job deleted and applied again finds the
+        pods of the one before it."""
+        if known.record.live:
+            return None
+        metadata, need = known.raw["metadata"], known.job.spec.num_nodes
+        taken = self._pods.strangers(
+            known.uid,
+            namespace=metadata["namespace"],
+            job_name=metadata["name"],
+            attempt=known.record.attempt + 1,
+        )
+        return PodNamesTaken(need, len(taken), taken[0]) if taken else None
 
     def _job_of(self, known: Known) -> Job:
         """What its user asks for; made again only when the job or its class changed."""
@@ -294,23 +347,3 @@ def _has_started(view: SessionView | None) -> bool:
 def _progress(view: SessionView | None) -> Progress | None:
     said = None if view is None else view.progress
     return None if said is None else Progress(said.step, said.total_steps)
-
-
-def _silent(jobs: Iterable[JobSeen]) -> set[str]:
-    return {
-        rank.node
-        for seen in jobs
-        for rank in seen.ranks
-        if rank.silent_s is not None and rank.silent_s > SUSPECT_S and not rank.done
-    }
-
-
-def _unheard(jobs: Iterable[JobSeen]) -> set[str]:
-    """Nodes of launchers that have not spoken though their gang was bound some time ago."""
-    return {
-        rank.node
-        for seen in jobs
-        if seen.bound_age_s > UNHEARD_S
-        for rank in seen.ranks
-        if rank.silent_s is None and not rank.done and rank.crash is None
-    }

@@ -31,6 +31,7 @@ from railwright_reading import workloads
 from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.decisions import PreRunAhead
+from railwright_scheduler.isolation import Isolation, Stage
 
 logger = logging.getLogger(__name__)
 
@@ -107,7 +108,7 @@ class PreRuns:
         """How a job stood at the last look."""
         return self._standing.get(job_uid, NOTHING)
 
-    def look(self, jobs: Mapping[str, Known]) -> None:
+    def look(self, jobs: Mapping[str, Known], isolation: Isolation) -> None:
         """These are the jobs by UID: see how each stands, and what is to be done about it."""
         self._ages.turn_begins()
         self._leaving.intersection_update(jobs)
@@ -116,7 +117,12 @@ class PreRuns:
         self._rested -= {known.uid for known in jobs.values() if known.record.live}
         self._due.clear()
         self._standing = {
-            job.uid: self._judge(job, ahead.get(job.uid))
+            job.uid: isolation.run(
+                Stage.OBSERVATION,
+                job.uid,
+                functools.partial(self._judge, job, ahead.get(job.uid)),
+                otherwise=self.of(job.uid),
+            )
             for job in jobs.values()
             if job.job.spec.pre_run or job.uid in ahead
         }

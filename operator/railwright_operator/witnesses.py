@@ -8,20 +8,37 @@ Nothing that a launcher or a pod says can be wrong enough to raise.
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from railwright import wire
+from railwright_api import quantities
 from railwright_operator.heartbeats.views import RankView, SessionView
 from railwright_operator.watch.ages import Ages
 from railwright_operator.watch.jobs import Known
 from railwright_operator.watch.kubelets import Kubelets
-from railwright_operator.watch.records import NodeRecord, PodRecord
+from railwright_operator.watch.pulls import Pulls
+from railwright_operator.watch.records import NodeRecord, PodRecord, Waiting
 from railwright_scheduler.attempt.assessment import Crash, PodState, RankSeen
+from railwright_scheduler.attempt.hang import Activity, StackSeen, StepsSeen, Watch
 from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.attempt.starting import IMAGE_REASONS, NO_REPORT, ImagesSeen
 
 OOM_KILLED = "OOMKilled"
+INVALID_NAME = "InvalidImageName"
+BACK_OFF = "ImagePullBackOff"
+NOT_FOUND = re.compile(r"code = NotFound|: not found\b|manifest unknown|repository does not exist")
+"""What containerd, CRI-O and Docker say if the registry answered that it has no such image; the
+last is Docker Hub's answer. That a registry cannot be reached is reported in other words."""
+ERROR = re.compile(r"ErrImagePull|code = |[Ee]rror")
+"""In newer kubelets the pause repeats the last error."""
+
 POD_STATES = {state.value: state for state in PodState}
+ACTIVITIES = {phase: Activity(phase.value) for phase in wire.Phase}
+
+MISSING_S = 10.0
+"""How long a node must be missing from the API until it counts as deleted."""
 
 REASON_LENGTH_MAX = 64
 WAITING_LENGTH_MAX = 512
@@ -40,17 +57,30 @@ class _Made:
 
 
 class Witnesses:
-    """What there is to ask about ranks; ages are taken on the clock that the sessions use.
+    """What there is to ask about ranks; what launchers say is aged on the clock of the sessions,
+    ``hearing``, which stands still while the operator could not hear them.
 
     While gangs start, turns come as fast as their pods change, and most gangs stand still in each.
     So ranks are kept as long as nothing about them changed or ages.
     """
 
-    def __init__(self, kubelets: Kubelets, *, ages: Ages, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        kubelets: Kubelets,
+        *,
+        pulls: Pulls,
+        ages: Ages,
+        heard_ages: Ages,
+        hearing: Callable[[], float],
+    ) -> None:
         self._kubelets = kubelets
+        self._pulls = pulls
+        self._unfound: set[tuple[str, str]] = set()
         self._ages = ages
-        self._clock = clock
+        self._heard_ages = heard_ages
+        self._hearing = hearing
         self._held: dict[str, _Made] = {}
+        self._present: dict[tuple[str, int], frozenset[str]] = {}
 
     def __repr__(self) -> str:
         return f"<Witnesses {self._kubelets!r}>"
@@ -65,12 +95,14 @@ class Witnesses:
     ) -> tuple[RankSeen, ...]:
         """The live attempt's ranks; of several pods of one rank the last counts."""
         names = known.record.nodes
-        sources = (known, pods, view, *map(nodes.get, names))
+        pulls = (self._pulls.of(pod.uid) for pod in pods)
+        sources = (known, pods, view, *pulls, *map(nodes.get, names))
         held = self._held.get(known.uid)
         if held and held.is_of(sources) and not self._kubelets.stale_among(names):
             return held.ranks
         heard = view.ranks if view is not None else ()
         by_rank = {pod.node_rank: pod for pod in pods}
+        gone = self._gone(known, nodes)
         ranks = tuple(
             self._rank(
                 known,
@@ -78,18 +110,46 @@ class Witnesses:
                 pod=by_rank.get(rank),
                 heard=heard[rank] if rank < len(heard) else None,
                 node=nodes.get(name),
+                gone=name in gone and self._is_gone(known, name),
             )
             for rank, name in enumerate(names)
         )
-        if any(map(_ages, ranks)):
+        if gone or any(map(_ages, ranks)):
             self._held.pop(known.uid, None)
         else:
             self._held[known.uid] = _Made(sources, ranks)
         return ranks
 
+    def watch(self, known: Known, view: SessionView | None) -> Watch:
+        """What the live attempt's steps are judged by, beside what its launchers say of them."""
+        timeout_s = known.job.spec.progress_timeout_seconds
+        if view is None:
+            return Watch(timeout_s)
+        now_s = self._hearing()
+        asked_s = None if view.asked_at_s is None else now_s - view.asked_at_s
+        return Watch(timeout_s, training_s=now_s - view.training_since_s, asked_s=asked_s)
+
     def forget_all_but(self, job_uids: Collection[str]) -> None:
         """Drop what is kept of other jobs."""
         self._held = {uid: made for uid, made in self._held.items() if uid in job_uids}
+        self._unfound = {key for key in self._unfound if key[0] in job_uids}
+        self._present = {key: its for key, its in self._present.items() if key[0] in job_uids}
+
+    def _gone(self, known: Known, nodes: Mapping[str, NodeRecord]) -> frozenset[str]:
+        """The attempt's nodes that were seen and are there no more. A node that was never seen may
+        be one that a lagging watch has yet to show."""
+        key = known.uid, known.record.attempt
+        present = frozenset(name for name in known.record.nodes if name in nodes)
+        before = self._present.get(key, frozenset())
+        if not present <= before:
+            self._present[key] = before | present
+        return before - present
+
+    def _is_gone(self, known: Known, node: str) -> bool:
+        """Whether the node is gone for good. One that is deleted and registered anew is missing for
+        a moment, or for as long as the watch lags; its kubelet renews."""
+        missing_s = self._ages.of("missing", known.uid, known.record.attempt, node)
+        return missing_s > MISSING_S and not self._kubelets.renews(node)
 
     def _rank(
         self,
@@ -99,6 +159,7 @@ class Witnesses:
         pod: PodRecord | None,
         heard: RankView | None,
         node: NodeRecord | None,
+        gone: bool,
     ) -> RankSeen:
         name = known.record.nodes[node_rank]
         processes = known.job.spec.num_proc_per_node
@@ -110,40 +171,105 @@ class Witnesses:
             pod=_pod_state(pod),
             deleting=pod is not None and pod.deleting,
             done=done,
-            crash=None if done else self._crash(pod, heard, first_rank=first_rank),
+            crash=None if done else self._crash(known, pod, heard, first_rank=first_rank),
             silent_s=self._silent_s(known, heard),
             lease_stale=self._kubelets.stale(name),
-            node_gone=node is None,
-            unready_s=None if node is None or node.ready else self._ages.of("unready", node.uid),
+            node_gone=gone,
+            unready_s=self._unready_s(node),
+            out_of_service=node is not None and node.out_of_service,
             waiting=_waiting(pod),
             evicted=_evicted(pod),
+            steps=None if heard is None else steps_seen(heard),
+            images=NO_REPORT if pod is None else self._images(pod, known.uid),
         )
+
+    def _images(self, pod: PodRecord, job_uid: str) -> ImagesSeen:
+        key = job_uid, pod.uid
+        if _is_not_found(pod.waiting, before=key in self._unfound):
+            self._unfound.add(key)
+            return ImagesSeen(missing_s=self._ages.of("image missing", pod.uid))
+        self._unfound.discard(key)
+        pull = self._pulls.of(pod.uid)
+        if pull is None or pod.waiting is not None:
+            return NO_REPORT
+        if pull.image:
+            return ImagesSeen(pull.image, pull.since, pulled_s=0.0)
+        return ImagesSeen(pulled_s=None if pull.ended_s is None else self._hearing() - pull.ended_s)
+
+    def _unready_s(self, node: NodeRecord | None) -> float | None:
+        """Since the node was seen not Ready. That its kubelet stopped renewing is old news of a
+        watch that lags, if the kubelet was seen to renew in the last seconds."""
+        if node is None or node.ready:
+            return None
+        unready_s = self._ages.of("unready", node.uid)
+        return None if node.unreachable and self._kubelets.renews(node.name) else unready_s
 
     def _silent_s(self, known: Known, heard: RankView | None) -> float | None:
         """Since the launcher spoke; one that must have spoken to an earlier leader counts from
         when this one began to listen."""
         if heard is not None and heard.heard_at_s is not None:
-            return self._clock() - heard.heard_at_s
+            return self._hearing() - heard.heard_at_s
         if known.record.phase is Phase.RUNNING:
-            return self._ages.of("listening", known.uid, known.record.attempt)
+            return self._heard_ages.of("listening", known.uid, known.record.attempt)
         return None
 
     def _crash(
-        self, pod: PodRecord | None, heard: RankView | None, *, first_rank: int
+        self, known: Known, pod: PodRecord | None, heard: RankView | None, *, first_rank: int
     ) -> Crash | None:
         """What the launcher said; or its termination message; or the bare exit code."""
         told = _failure(heard)
         if told is not None and heard is not None and heard.failed_at_s is not None:
-            return _crash_of(told, pod, age_s=self._clock() - heard.failed_at_s)
+            age_s = self._hearing() - heard.failed_at_s
+            return _crash_of(told, pod, known, age_s=age_s)
         left = _left(pod, first_rank)
         if pod is None or left is None:
             return None
-        return _crash_of(left, pod, age_s=self._ages.of("crashed", pod.uid))
+        age_s = self._ages.of("crashed", pod.uid)
+        return _crash_of(left, pod, known, age_s=age_s)
 
 
 def _ages(rank: RankSeen) -> bool:
-    timed = rank.silent_s is not None or rank.unready_s is not None
+    timed = rank.silent_s is not None or rank.unready_s is not None or rank.images != NO_REPORT
     return timed or rank.lease_stale or rank.crash is not None
+
+
+def steps_seen(heard: RankView) -> StepsSeen | None:
+    """How far the ranks of a launcher are, as it last said."""
+    said = heard.steps
+    if said is None:
+        return None
+    stacks = heard.stacks
+    return StepsSeen(
+        newest=said.newest,
+        slowest=said.slowest,
+        ranks=said.ranks,
+        behind=said.behind,
+        reporting=said.reporting,
+        still_s=said.still_s,
+        lag_s=said.lag_s,
+        timed=said.timed,
+        p99_s=said.p99_s,
+        lag_p99_s=said.lag_p99_s,
+        activity=ACTIVITIES[said.phase],
+        finishing=said.finishing,
+        stacks=None
+        if stacks is None
+        else tuple(StackSeen(s.ranks, s.count, s.answered, s.text) for s in stacks),
+    )
+
+
+def _is_not_found(waiting: Waiting | None, *, before: bool) -> bool:
+    """Whether the registry says that it has no such image, or its name is none. While a kubelet
+    pauses between two tries it may say no more than that; then it is as it was ``before``."""
+    if waiting is None:
+        return False
+    if waiting.reason == INVALID_NAME:
+        return True
+    if waiting.reason not in IMAGE_REASONS:
+        return False
+    if NOT_FOUND.search(waiting.message):
+        return True
+    return before and waiting.reason == BACK_OFF and not ERROR.search(waiting.message)
 
 
 def _ended_well(pod: PodRecord | None, heard: RankView | None, processes: int) -> bool:
@@ -175,7 +301,16 @@ def _left(pod: PodRecord | None, first_rank: int) -> wire.Failure | None:
     return told if told.exit_code != 0 else wire.Failure(told.rank, pod.exit.code)
 
 
-def _crash_of(told: wire.Failure, pod: PodRecord | None, *, age_s: float) -> Crash:
+def _memory_limit(known: Known) -> int | None:
+    """What the job sets for the ranks of one node, in bytes."""
+    limit = known.job.spec.resources_per_node.get("memory")
+    return None if limit is None else quantities.bytes_of(str(limit))
+
+
+def _crash_of(told: wire.Failure, pod: PodRecord | None, known: Known, *, age_s: float) -> Crash:
+    """Where the kernel kills a whole container, its launcher reports nothing: its kubelet says so,
+    and the job what the limit is."""
+    killed = pod is not None and pod.exit is not None and pod.exit.reason == OOM_KILLED
     return Crash(
         rank=told.rank,
         exit_code=told.exit_code,
@@ -183,7 +318,8 @@ def _crash_of(told: wire.Failure, pod: PodRecord | None, *, age_s: float) -> Cra
         signal=told.signal,
         message=told.message or "",
         last_lines=told.last_lines,
-        out_of_memory=pod is not None and pod.exit is not None and pod.exit.reason == OOM_KILLED,
+        out_of_memory=told.out_of_memory or killed,
+        memory_limit=_memory_limit(known) if killed else told.memory_limit,
     )
 
 

@@ -12,12 +12,14 @@ def profile(data: bytes, *, ranks_max: int = recorded.RANKS_MAX) -> Profile:
     said = recorded.profile(data)
     if said.ranks > ranks_max:
         raise ValueError(f"the profile is of {said.ranks} ranks, expected at most {ranks_max}")
-    return Profile(said.ranks, said.steps, tuple(map(_kind, said.kinds)), said.devices)
+    kinds = tuple(kind for kind in map(_kind, said.kinds) if kind.seen)
+    return Profile(said.ranks, said.steps, kinds, said.devices)
 
 
 def _kind(said: recorded.Kind) -> Kind:
     seen = tuple(
         Seen(Operation(each.operation), each.element, each.calls, each.size, each.hop)
         for each in said.traffic
+        if each.operation is not recorded.Operation.OTHER
     )
     return Kind(tuple(recorded.groups(said)), seen)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.ledger import Entry
 from railwright_scheduler.attempt.phases import FINAL
+from railwright_scheduler.decisions import Reason
 from railwright_scheduler.snapshot import Job, Node, Unavailable
-from railwright_scheduler.world import AttemptKey, AttemptSeen, JobSeen
+from railwright_scheduler.world import AttemptKey, AttemptSeen, JobSeen, World
 
 DRAINED_S = 120.0
 """How long a job that was moved waits for its own pods to go. One that will not go must not keep it
@@ -21,6 +22,37 @@ _DEAD = (Unavailable.UNREADY, Unavailable.LOST)
 def alive(nodes: Iterable[Node]) -> frozenset[str]:
     """The names of those nodes on which pods can stop."""
     return frozenset(node.name for node in nodes if node.unavailable not in _DEAD)
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A job that asks for an attempt; it only ``returns`` while its own pods have yet to go, and
+    does not join the queue while it is ``held``."""
+
+    job: Job
+    returns: bool
+    held: Reason | None
+
+
+def pending(
+    seen: JobSeen,
+    before: Sequence[Entry],
+    entries: Sequence[Entry],
+    world: World,
+    alive: frozenset[str],
+) -> Pending | None:
+    """What the job asks for in this cycle; None if it asks for nothing. ``before`` are its ledger
+    entries as the cycle began, ``entries`` those that are left."""
+    if wants_to_start(seen, entries, world.attempts, alive):
+        return Pending(again(seen, before), returns=False, held=seen.held)
+    if returns(seen, entries, world.attempts, alive):
+        return Pending(again(seen, before), returns=True, held=None)
+    return None
+
+
+def is_idle(seen: JobSeen) -> bool:
+    """Whether the job has no live attempt and is to have one."""
+    return not (seen.suspend or seen.record.live or seen.record.phase in FINAL)
 
 
 def wants_to_start(
@@ -35,7 +67,7 @@ def wants_to_start(
     An attempt that is over on the record and still committing here says that another leader ended
     it: this one is to find that out, not to stumble over it.
     """
-    if seen.suspend or seen.record.live or seen.record.phase in FINAL:
+    if not is_idle(seen):
         return False
     if seen.ended_age_s < seen.record.backoff_s:
         return False

@@ -53,7 +53,9 @@ class Cluster:
     rows: dict[str, int]
     allocatable: Ints
     free: Ints
+    foreign: Ints
     available: Mask
+    recently_lost: Mask
     uplinks: tuple[Uplinks, ...]
     summing: tuple[Mask, ...]
     placed: tuple[Mask, ...]
@@ -118,7 +120,9 @@ def of(snapshot: Snapshot) -> Cluster:
         rows=rows,
         allocatable=allocatable,
         free=allocatable - used,
+        foreign=_matrix(rows, [node.foreign for node in nodes]),
         available=np.array([node.unavailable is None for node in nodes], dtype=np.bool_),
+        recently_lost=np.array([node.recently_lost for node in nodes], dtype=np.bool_),
         placed=tuple(
             np.array([islands.is_known(node.domains[level]) for node in nodes], dtype=np.bool_)
             for level in range(len(snapshot.levels))
@@ -131,37 +135,57 @@ def of(snapshot: Snapshot) -> Cluster:
 
 
 class Capacity:
-    """What is free, as the jobs of one cycle take it; ``version`` grows with each of them.
+    """What is free and what is reserved, as the jobs of one cycle take and reserve it.
 
     ``room[n]`` is how much of node n is free over all resources, each as a share of the largest
     such amount on any node: what best fit compares.
     """
 
     def __init__(self, cluster: Cluster) -> None:
-        self.version = 0
         self._free = cluster.free.copy()
+        self._beside = cluster.free.copy()
+        self._reservable = cluster.allocatable - cluster.foreign
         self._most = np.maximum(cluster.allocatable.max(axis=1, initial=0), 1)[:, np.newaxis]
         self.room = self._room_of(self._free)
 
     def holds(self, rows: Ints, need: Ints) -> Mask:
         """Which nodes have ``need[i]`` of the resource in row ``rows[i]`` free, for every i."""
-        mask = np.ones(self._free.shape[1], dtype=np.bool_)
-        for row, amount in zip(rows, need, strict=True):
-            mask &= self._free[row] >= amount
-        return mask
+        return _hold(self._free, rows, need)
+
+    def holds_beside(self, rows: Ints, need: Ints) -> Mask:
+        """The same, where all that is reserved were taken."""
+        return _hold(self._beside, rows, need)
+
+    def could_hold(self, rows: Ints, need: Ints) -> Mask:
+        """The same, where all pods of jobs had ended."""
+        return _hold(self._reservable, rows, need)
+
+    def reserve(self, nodes: Ints, rows: Ints, need: Ints) -> None:
+        """Keep room for one pod of ``need`` on each of the nodes."""
+        at = np.ix_(rows, nodes)
+        self._beside[at] -= need[:, np.newaxis]
+        self._reservable[at] -= need[:, np.newaxis]
 
     def take(self, nodes: Ints, rows: Ints, need: Ints) -> None:
         """Let one pod have ``need`` on each of the nodes."""
-        self._free[np.ix_(rows, nodes)] -= need[:, np.newaxis]
+        at = np.ix_(rows, nodes)
+        self._free[at] -= need[:, np.newaxis]
+        self._beside[at] -= need[:, np.newaxis]
         left = self._free[:, nodes]
         assert (left[rows] >= 0).all(), f"over-committed: {left[rows].min()} left"
         self.room[nodes] = self._room_of(left)
-        self.version += 1
 
     def _room_of(self, free: Ints) -> Ints:
         shares: Ints = np.maximum(free, 0) * _ROOM_SCALE // self._most
         total: Ints = shares.sum(axis=0)
         return total
+
+
+def _hold(amounts: Ints, rows: Ints, need: Ints) -> Mask:
+    mask = np.ones(amounts.shape[1], dtype=np.bool_)
+    for row, amount in zip(rows, need, strict=True):
+        mask &= amounts[row] >= amount
+    return mask
 
 
 def _slowness(pace: Pace) -> int:

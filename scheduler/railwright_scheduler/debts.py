@@ -7,15 +7,14 @@ before this one may still be binding it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from railwright_scheduler.attempt.gang import Pod
 from railwright_scheduler.attempt.ledger import Entry, EntryState
 from railwright_scheduler.cluster import AMOUNT_MAX
-from railwright_scheduler.snapshot import Amounts, Node, Unavailable
-
-AttemptKey = tuple[str, int]
+from railwright_scheduler.snapshot import LOST_GRACE_S, Amounts, Node, Unavailable
+from railwright_scheduler.world import AttemptSeen, World
 
 
 def unbound(entry: Entry, pods: Sequence[Pod]) -> list[str]:
@@ -27,34 +26,43 @@ def unbound(entry: Entry, pods: Sequence[Pod]) -> list[str]:
     return [node for rank, node in enumerate(entry.nodes) if rank not in running]
 
 
-def with_debts(
-    nodes: Iterable[Node], entries: Iterable[Entry], *, pods: Mapping[AttemptKey, Sequence[Pod]]
-) -> tuple[Node, ...]:
+def with_debts(world: World, entries: Iterable[Entry]) -> tuple[Node, ...]:
     """The nodes with what in-flight attempts are still owed, and without those found lost.
 
     A node is lost as long as a pod of the attempt that lost it is left there: one that is back has
     let go of its own, although others that died with it have not.
     """
     owed: dict[str, dict[str, int]] = {}
-    lost: set[str] = set()
+    lost: dict[str, bool] = {}
     for entry in entries:
-        seen = pods.get(entry.key, ())
-        if entry.cause is not None:
-            left = {pod.node for pod in seen if not pod.terminal}
-            lost.update(node for node in entry.cause.nodes if node in left)
-        for node in unbound(entry, seen):
+        seen = world.attempts.get(entry.key, AttemptSeen())
+        lost |= _lost(entry, seen)
+        for node in unbound(entry, seen.pods):
             debts = owed.setdefault(node, {})
             for resource, amount in entry.per_node.items():
                 debts[resource] = debts.get(resource, 0) + amount
-    return tuple(_indebted(node, owed.get(node.name, {}), node.name in lost) for node in nodes)
+    return tuple(
+        _indebted(node, owed.get(node.name, {}), lost.get(node.name)) for node in world.nodes
+    )
 
 
-def _indebted(node: Node, debts: Amounts, lost: bool) -> Node:
-    if not debts and not lost:
+def _lost(entry: Entry, seen: AttemptSeen) -> dict[str, bool]:
+    """The nodes that the entry lost, each with whether that was a short time ago."""
+    if entry.cause is None:
+        return {}
+    left = {pod.node for pod in seen.pods if not pod.terminal}
+    recently = seen.age_s < LOST_GRACE_S
+    return dict.fromkeys((node for node in entry.cause.nodes if node in left), recently)
+
+
+def _indebted(node: Node, debts: Amounts, lost: bool | None) -> Node:
+    """The node with these debts; ``lost`` says whether recently, and is None if it is not."""
+    if not debts and lost is None:
         return node
     names = sorted({*node.used, *debts})
     return replace(
         node,
         used={name: min(node.used.get(name, 0) + debts.get(name, 0), AMOUNT_MAX) for name in names},
-        unavailable=node.unavailable or (Unavailable.LOST if lost else None),
+        unavailable=node.unavailable or (None if lost is None else Unavailable.LOST),
+        recently_lost=node.recently_lost or (lost is True and node.unavailable is None),
     )

@@ -6,68 +6,89 @@ are listed in it, and the hash seed of the process, do not reach the answer.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from railwright_scheduler import cluster, order, terms
 from railwright_scheduler.cluster import Cluster
 from railwright_scheduler.decisions import (
     Admit,
     Decisions,
+    InternalError,
     QueueMissing,
     Reason,
     TierMissing,
     Wait,
 )
 from railwright_scheduler.fit import Shapes
-from railwright_scheduler.line import Line
+from railwright_scheduler.isolation import Isolation, Stage
+from railwright_scheduler.line import Hold, Line, Start
 from railwright_scheduler.snapshot import Job, Snapshot
 
 
-def decide(snapshot: Snapshot) -> Decisions:
+def decide(snapshot: Snapshot, isolation: Isolation | None = None) -> Decisions:
     """Decide for every job of the snapshot whether it starts now, and where.
 
-    Raises ValueError, with the field and the value, for a snapshot that cannot be: two nodes or
-    jobs of one name, a gang of no nodes, amounts out of range, domains that miss a level.
+    A job whose evaluation raises waits as InternalError; the others are decided as if it were not
+    there. ``isolation`` collects such faults. Raises ValueError, with the field and the value, for
+    a snapshot that cannot be: two nodes or jobs of one name, a node's amounts out of range, domains
+    that miss a level.
     """
-    _check((*snapshot.jobs, *snapshot.returning))
+    isolation = Isolation() if isolation is None else isolation
+    _check_unique((*snapshot.jobs, *snapshot.returning))
     floor = cluster.of(snapshot)
-    shapes = Shapes(floor)
-    line = Line(floor, snapshot.running)
+    line = Line(floor, snapshot.running, reserved=snapshot.reserved, isolation=isolation)
     queues = tuple(sorted(set(snapshot.queues)))
+    evaluation = _Evaluation(queues, floor, Shapes(floor), line)
     returning = frozenset(job.uid for job in snapshot.returning)
     admitted: list[Admit] = []
     waiting: list[Wait] = []
     for job in order.by_turn((*snapshot.jobs, *snapshot.returning)):
         returns = job.uid in returning
-        verdict = _judge(job, queues, floor=floor, shapes=shapes, line=line, returns=returns)
-        if isinstance(verdict, Admit):
-            admitted.append(verdict)
-        elif verdict is not None:
-            waiting.append(Wait(job.uid, verdict))
-    return Decisions(admitted=tuple(admitted), waiting=tuple(waiting))
+        evaluate = functools.partial(evaluation.evaluate, job, returns=returns)
+        verdict = isolation.run(Stage.DECISION, job.uid, evaluate, otherwise=None)
+        if isinstance(verdict, Start):
+            admitted.append(verdict.admit)
+        elif not returns:
+            waiting.append(Wait(job.uid, _reason(verdict, job, isolation)))
+        if isinstance(verdict, Start | Hold):
+            line.apply(verdict)
+    return Decisions(tuple(admitted), tuple(waiting), line.reservations)
 
 
-def _judge(
-    job: Job, queues: tuple[str, ...], *, floor: Cluster, shapes: Shapes, line: Line, returns: bool
-) -> Admit | Reason | None:
-    if job.queue not in queues:
-        return QueueMissing(queue=job.queue, existing=queues)
-    limits = terms.limits(job.terms, floor)
-    if isinstance(limits, TierMissing):
-        return limits
-    shape = shapes.of(job)
-    ways = terms.alike(limits, floor) if job.terms.aligned else [limits]
-    largest = max(ways, key=lambda way: shapes.capacity(shape, way))
-    if shapes.capacity(shape, largest) < job.num_nodes:
-        return shapes.never_fits(job, shape, largest)
-    if returns:
-        line.keep(job, shape, largest)
-        return None
-    started = line.start(job, shape, line.nearest(job, shape, ways))
-    return started or line.hold(job, shape, largest)
+def _reason(verdict: Hold | Reason | None, job: Job, isolation: Isolation) -> Reason:
+    reason = verdict.reason if isinstance(verdict, Hold) else verdict
+    return reason or InternalError(isolation.error(Stage.DECISION, job.uid))
 
 
-def _check(jobs: Iterable[Job]) -> None:
+@dataclass(frozen=True, slots=True)
+class _Evaluation:
+    """What one job after the other is evaluated against."""
+
+    queues: tuple[str, ...]
+    floor: Cluster
+    shapes: Shapes
+    line: Line
+
+    def evaluate(self, job: Job, *, returns: bool) -> Start | Hold | Reason | None:
+        _check(job)
+        if job.queue not in self.queues:
+            return QueueMissing(queue=job.queue, existing=self.queues)
+        limits = terms.limits(job.terms, self.floor)
+        if isinstance(limits, TierMissing):
+            return limits
+        shape = self.shapes.of(job)
+        ways = terms.alike(limits, self.floor) if job.terms.aligned else [limits]
+        largest = max(ways, key=lambda way: self.shapes.capacity(shape, way))
+        if self.shapes.capacity(shape, largest) < job.num_nodes:
+            return self.shapes.never_fits(job, shape, largest)
+        if returns:
+            return self.line.hold(job, shape, ways, largest, reason=None)
+        return self.line.evaluate(job, shape, ways, largest)
+
+
+def _check_unique(jobs: Iterable[Job]) -> None:
     seen: dict[str, Job] = {}
     for job in jobs:
         if job.uid in seen:
@@ -77,12 +98,15 @@ def _check(jobs: Iterable[Job]) -> None:
                 f"{job.namespace}/{job.name}), expected unique uids"
             )
         seen[job.uid] = job
-        if job.num_nodes < 1:
-            raise ValueError(
-                f"job {job.namespace}/{job.name}: num_nodes is {job.num_nodes}, expected at least 1"
-            )
-        if job.terms.segment and job.num_nodes % job.terms.segment:
-            raise ValueError(
-                f"job {job.namespace}/{job.name}: num_nodes is {job.num_nodes}, expected a "
-                f"multiple of its segments of {job.terms.segment}"
-            )
+
+
+def _check(job: Job) -> None:
+    if job.num_nodes < 1:
+        raise ValueError(
+            f"job {job.namespace}/{job.name}: num_nodes is {job.num_nodes}, expected at least 1"
+        )
+    if job.terms.segment and job.num_nodes % job.terms.segment:
+        raise ValueError(
+            f"job {job.namespace}/{job.name}: num_nodes is {job.num_nodes}, expected a "
+            f"multiple of its segments of {job.terms.segment}"
+        )

@@ -6,7 +6,8 @@ are plain tuples, strings and exact integers, so that two equal decisions print 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from railwright_scheduler.merits import Merits
@@ -43,6 +44,17 @@ class PriorityClassMissing:
 
     name: str
     existing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PodNamesTaken:
+    """Pods that are not this job's have ``taken`` of the ``need`` names that its next attempt would
+    use, ``first`` among them. The shell, which knows the pods, gives this reason.
+    """
+
+    need: int
+    taken: int
+    first: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,15 +178,36 @@ class PreRunAhead:
     detail: str
 
 
+@dataclass(frozen=True, slots=True)
+class InternalError:
+    """Handling the job raised this ``error``; it is handled again after a back-off."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class TooLarge:
+    """The job's spec has ``size`` bytes of JSON, more than ``limit``; ``part`` of it, a path, has
+    ``part_size``. The operator gives this reason."""
+
+    size: int
+    limit: int
+    part: str
+    part_size: int
+
+
 Reason = (
     QueueMissing
+    | InternalError
     | PriorityClassMissing
+    | PodNamesTaken
     | PreRunAhead
     | TierMissing
     | NeverFits
     | NotEnoughNodes
     | Behind
     | GangsAhead
+    | TooLarge
 )
 
 
@@ -204,7 +237,11 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """What to do about every job of the snapshot: each in exactly one list, in queue order."""
+    """What to do about every job of the snapshot: each in exactly one list, in queue order.
+
+    ``reservations`` has the names of the nodes that waiting jobs have reserved, by their UID.
+    """
 
     admitted: tuple[Admit, ...]
     waiting: tuple[Wait, ...]
+    reservations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -12,8 +12,10 @@ from railwright_scheduler.decisions import (
     AmountPairs,
     Behind,
     GangsAhead,
+    InternalError,
     NeverFits,
     NotEnoughNodes,
+    PodNamesTaken,
     PreRunAhead,
     PriorityClassMissing,
     QueueMissing,
@@ -21,6 +23,7 @@ from railwright_scheduler.decisions import (
     Reason,
     Shortage,
     TierMissing,
+    TooLarge,
 )
 from railwright_scheduler.snapshot import NO_TERMS, TIERS, Taint, Terms
 from railwright_topology.accounts import ISLAND
@@ -35,21 +38,28 @@ class Code(StrEnum):
 
     QUEUE_NOT_FOUND = "QueueNotFound"
     PRIORITY_CLASS_NOT_FOUND = "PriorityClassNotFound"
+    POD_NAMES_TAKEN = "PodNamesTaken"
     TIER_NOT_FOUND = "TierNotFound"
     NEVER_FITS = "NeverFits"
     NOT_ENOUGH_NODES = "NotEnoughNodes"
     BEHIND_OTHERS = "BehindOthers"
     GANGS_AHEAD = "GangsAhead"
     PRE_RUN = "PreRun"
+    INTERNAL_ERROR = "InternalError"
+    TOO_LARGE = "TooLarge"
 
 
 def code(reason: Reason) -> str:
     """The reason's name, one of ``Code``."""
     match reason:
+        case InternalError():
+            return Code.INTERNAL_ERROR.value
         case QueueMissing():
             return Code.QUEUE_NOT_FOUND.value
         case PriorityClassMissing():
             return Code.PRIORITY_CLASS_NOT_FOUND.value
+        case PodNamesTaken():
+            return Code.POD_NAMES_TAKEN.value
         case TierMissing():
             return Code.TIER_NOT_FOUND.value
         case NeverFits():
@@ -62,15 +72,27 @@ def code(reason: Reason) -> str:
             return Code.GANGS_AHEAD.value
         case PreRunAhead():
             return Code.PRE_RUN.value
+        case TooLarge():
+            return Code.TOO_LARGE.value
 
 
 def sentence(reason: Reason) -> str:
     """The reason for a person, on one line."""
     match reason:
+        case InternalError():
+            return (
+                f"the operator failed to handle this job: {reason.error}; it tries again with "
+                "back-off, and other jobs are not affected"
+            )
         case QueueMissing():
             return _missing("queue", "queues", reason.queue, reason.existing)
         case PriorityClassMissing():
             return _missing("PriorityClass", "classes", reason.name, reason.existing)
+        case PodNamesTaken():
+            return (
+                f"{reason.taken} of its {_count(reason.need, 'pod name')} taken by pods of another "
+                f"job of this name, or of none; first {reason.first}: it starts once they are gone"
+            )
         case TierMissing():
             return _no_tier(reason)
         case NeverFits():
@@ -90,6 +112,12 @@ def sentence(reason: Reason) -> str:
             return (
                 f"its pre-run {reason.name} on {_count(reason.nodes, 'node')} records first what "
                 f"ranks send: {stands or 'to be made'}"
+            )
+        case TooLarge():
+            return (
+                f"the job's spec has {reason.size:,} bytes as JSON, at most {reason.limit:,} are "
+                f"taken: {reason.part} has {reason.part_size:,} of them; move what it holds to a "
+                "ConfigMap, a volume or the image"
             )
 
 

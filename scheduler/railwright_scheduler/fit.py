@@ -37,8 +37,9 @@ class Shape:
 
     ``need[i]`` is asked of the resource in row ``rows[i]`` of the cluster. Each mask is part of the
     one before: nodes ``matched`` by the selector; without a lasting taint that is not
-    ``tolerated``; ``candidates``, large enough, healthy or not; ``open``, available and without
-    any untolerated taint now. ``index`` numbers the shapes of a decision.
+    ``tolerated``; ``candidates``, large enough, healthy or not; ``healthy``, available or lost a
+    moment ago, and without any untolerated taint now; ``open``, of these the available ones.
+    ``index`` numbers the shapes of a decision.
     """
 
     index: int
@@ -49,6 +50,7 @@ class Shape:
     tolerated: Mask
     candidates: Mask
     candidates_count: int
+    healthy: Mask
     open: Mask
 
 
@@ -118,6 +120,7 @@ class Shapes:
         tolerated = matched & self._eligibility.tolerated_ever(job.tolerations)
         large = (cluster.allocatable[rows] >= need[:, np.newaxis]).all(axis=0)
         candidates = tolerated & large & (len(known) == len(asked))
+        untainted = candidates & self._eligibility.tolerated(job.tolerations)
         return Shape(
             index=len(self._shapes),
             per_node=tuple(asked),
@@ -127,7 +130,8 @@ class Shapes:
             tolerated=tolerated,
             candidates=candidates,
             candidates_count=int(np.count_nonzero(candidates)),
-            open=candidates & cluster.available & self._eligibility.tolerated(job.tolerations),
+            healthy=untainted & (cluster.available | cluster.recently_lost),
+            open=untainted & cluster.available,
         )
 
     def _shortage(self, resource: str, need: int, shape: Shape) -> Shortage:

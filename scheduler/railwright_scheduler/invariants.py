@@ -17,7 +17,9 @@ write between two. Numbers are those of the design.
     I15  the abort of an attempt is written before the first delete of its pods
     I17  at rest, a copy equals what it is a copy of
     I18  a job is moved no more often than something else was found out
+    I21  an attempt ends as hung only if a rank of it hangs
     I20  without faults an attempt costs three requests a pod and one for its Placement
+    I22  no attempt ends as NodeLost because a node that lives was not heard
 
 I5, that everything comes to rest once faults stop, and I20's other half, that a leader at rest asks
 for nothing, are a matter of time: the simulator's last phase. I16, that a plan does not depend on
@@ -30,7 +32,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from railwright_scheduler.attempt.assessment import PodState
-from railwright_scheduler.attempt.causes import Cause, CauseCode
+from railwright_scheduler.attempt.causes import HANGS_FREE, Cause, CauseCode
 from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
 from railwright_scheduler.attempt.phases import FINAL
 from railwright_scheduler.attempt.record import JobRecord
@@ -87,7 +89,7 @@ class Facts:
 
     Of the history: ``news`` is how often something else was found out of links, if that is known,
     ``whole`` are the attempts that were wholly bound at one time, ``revoked`` those
-    that were ever aborted.
+    that were ever aborted, ``hung`` those of which a rank ever hung, if that is known.
     """
 
     allocatable: Mapping[str, Amounts]
@@ -100,6 +102,7 @@ class Facts:
     placements: Collection[AttemptKey] = ()
     down: Collection[str] = ()
     news: int | None = None
+    hung: Collection[AttemptKey] | None = None
 
 
 def check(facts: Facts) -> None:
@@ -140,10 +143,7 @@ def check_ledger(old: Ledger, new: Ledger) -> None:
         was = before.get(entry.key, entry)
         if (was.nodes, was.per_node) != (entry.nodes, entry.per_node):
             raise ViolationError(f"I14: the plan of {entry.key} went from {was} to {entry}")
-        if was.state is EntryState.ABORTING and (was.state, was.cause) != (
-            entry.state,
-            entry.cause,
-        ):
+        if was.state is EntryState.ABORTING and entry not in (was, was.brief):
             raise ViolationError(f"I14: the abort of {entry.key} went from {was} to {entry}")
 
 
@@ -152,6 +152,11 @@ def check_entries(facts: Facts, new: Ledger) -> None:
     before = {entry.key: entry for entry in facts.ledger.entries}
     after = {entry.key for entry in new.entries}
     for entry in new.entries:
+        was = before.get(entry.key, entry)
+        record = facts.records.get(entry.job_uid)
+        shrank = was.state is EntryState.ABORTING and was != entry
+        if shrank and record is not None and record.ended < entry.attempt:
+            raise ViolationError(f"I14: {entry.key} loses its cause before its job's record has it")
         if entry.key not in before and entry.state is EntryState.COMMITTING:
             for finding in _beginning(facts, entry):
                 raise ViolationError(finding)
@@ -163,6 +168,16 @@ def check_entries(facts: Facts, new: Ledger) -> None:
         if key not in after:
             for finding in _settling(facts, entry):
                 raise ViolationError(finding)
+
+
+def check_lost(entry: Entry, *, living: Collection[str]) -> None:
+    """I22, of one abort that is written; ``living`` are the nodes that have been alive all the time
+    since the attempt began."""
+    if entry.cause is None or entry.cause.code is not CauseCode.NODE_LOST:
+        return
+    missed = [node for node in entry.cause.nodes if node in living]
+    if missed:
+        raise ViolationError(f"I22: {missed} live, and {entry.key} ends: {entry.cause.message}")
 
 
 def check_create(facts: Facts, pod: PodFact) -> None:
@@ -341,9 +356,13 @@ def _distinct_ranks(facts: Facts) -> Iterator[str]:
 def _budgets(facts: Facts) -> Iterator[str]:
     for uid, record in facts.records.items():
         causes = [cause for key, cause in facts.revoked.items() if key[0] == uid]
-        counted = sum(cause.counted for cause in causes)
+        hangs = sum(cause.code is CauseCode.HUNG for cause in causes)
+        counted = sum(cause.counted for cause in causes) + max(0, hangs - HANGS_FREE)
         if record.failures > min(counted, facts.limits[uid] + 1):
             yield f"I7: {uid} has {record.failures} failures, {counted} of its attempts counted"
+        for key, cause in facts.revoked.items():
+            if cause.code is CauseCode.HUNG and facts.hung is not None and key not in facts.hung:
+                yield f"I21: {key} ended as hung, and made steps: {cause.message}"
         moves = sum(cause.code is CauseCode.REMAPPED for cause in causes)
         if facts.news is not None and moves > facts.news:
             yield f"I18: {uid} was moved {moves} times, and {facts.news} times there was news"

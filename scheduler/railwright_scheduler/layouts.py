@@ -15,6 +15,7 @@ from dataclasses import astuple, dataclass, replace
 
 import numpy as np
 
+from railwright_scheduler.budget import CALL, ELEMENT, SORTED, UNLIMITED, WorkBudget
 from railwright_scheduler.cluster import Cluster, Ints, Mask
 from railwright_scheduler.communication import exchanges, measured
 from railwright_scheduler.communication import grid as grids
@@ -54,6 +55,9 @@ RELIEFS = 2
 EASED, EASED_NODES, KIND_NODES = 128, 16_384, 16
 """Orders judged for where slow nodes are, of so many nodes in all: about a tenth of a second's
 worth. Each kind and pace of machine is as much work as sixteen nodes."""
+
+KIND, SEATED = 50_000, 2_000
+"""Work for each kind and pace of machine, and for each stage of each node."""
 
 BRIEFLY = 4
 """One in so many of them where it is only asked which nodes to take."""
@@ -121,16 +125,21 @@ class Judged:
 
 class Layouts:
     """Orders of one gang's nodes, which stand at ``places`` and send each other what is ``sent``
-    in a step."""
+    in a step. Whatever is asked of them may raise OverBudgetError."""
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: Question, work: WorkBudget = UNLIMITED) -> None:
+        self._work = work
+        work.spend(CALL * (1 + len(question.tiers)) + KIND * len(question.kinds))
+        work.spend(2 * ELEMENT * question.nodes * (1 + len(question.tiers)))
         self._workload, self._segment = question.workload, question.segment
         self._budget = question.budget
         _, split, recipe = self._workload.parts
+        work.spend(measured.work(self._workload))
         communicators = measured.communicators(self._workload)
+        work.spend(2 * ELEMENT * sum(each.grid.ranks for each in communicators))
         per_node = question.ranks_per_node
         self._exchanges = {
-            each.name: exchanges.between_nodes(each, per_node) for each in communicators
+            each.name: exchanges.between_nodes(each, per_node, work) for each in communicators
         }
         # Who sends to all alike does so from anywhere.
         self._telling = tuple(
@@ -154,7 +163,7 @@ class Layouts:
         summing = [
             Summing(np.array(each.domains), np.array(each.summing)) for each in question.tiers
         ]
-        sums = Sums(communicators, per_node, summing)
+        sums = Sums(communicators, per_node, summing, work)
 
         def steps(its: Question) -> Steps:
             stands = np.array(its.stands or [0] * count)
@@ -165,6 +174,7 @@ class Layouts:
                 stands,
                 between=self._exchanges,
                 sums=sums,
+                work=work,
             )
 
         self._steps = steps(question)
@@ -185,7 +195,7 @@ class Layouts:
             told = [each for name, each in sent.items() if name in self._telling]
             worth = [each.in_seconds for each in told if each.worth_s > 0.0]
             if count <= LAID_TWICE or len(worth) < len(told):
-                yield from self._mapped(exchanges.together(worth, self._shape))
+                yield from self._mapped(exchanges.together(worth, self._shape, self._work))
 
     def _mapped(self, exchanged: Exchanges) -> Iterator[Ints]:
         """The order that sends the least of this far away, if anything is told of far and near and
@@ -196,15 +206,18 @@ class Layouts:
     def _laid(self, exchanged: Exchanges) -> Ints:
         """Segments stand where they stand together: whole ones are laid out."""
         if self._segment == 1:
-            return mapper.mapped(exchanged, self.places, budget=self._budget).where
+            found = mapper.mapped(exchanged, self.places, budget=self._budget, work=self._work)
+            return found.where
+        self._work.spend(CALL + 2 * SORTED * len(exchanged.weight))
         ranks = np.arange(exchanged.ranks)
         merged = exchanged.merged(ranks // self._segment, (len(ranks) // self._segment,))
         places = self.places.only(ranks[:: self._segment])
-        where = mapper.mapped(merged, places, budget=self._budget).where
+        where = mapper.mapped(merged, places, budget=self._budget, work=self._work).where
         return (where[:, np.newaxis] * self._segment + ranks[: self._segment]).ravel()
 
     def judged(self, order: Ints) -> Judged:
         """What a step takes in this order."""
+        self._work.spend(CALL + ELEMENT * len(self.sent.weight) * (1 + len(self._tiers)))
         step_s = self._steps.taken_s(self._standing(order))
         return Judged(order, round(step_s * 1e6), cost(self.sent, self.places, order))
 
@@ -228,6 +241,7 @@ class Layouts:
         slowest = min(self.machines, key=lambda each: each.network.bandwidth)
         devices = MACHINES[slowest.name].devices
         node_bytes = 2.0 * step_s * devices * slowest.network.bandwidth
+        self._work.spend(len(self._unshared) * (4 * CALL + 2 * ELEMENT * len(self.sent.weight)))
         for tier in self._unshared:
             below = np.bincount(tier.domains) * (self._per_node / devices)
             sending = np.zeros(len(below))
@@ -245,7 +259,7 @@ class Layouts:
             if max(standing.crowded.values(), default=1.0) == 1.0:
                 break
             sent = [each for _, each in self._steps.sent(standing)]
-            better = self.judged(relief.relieved(sent, self._tiers, found.order))
+            better = self.judged(relief.relieved(sent, self._tiers, found.order, self._work))
             if better.rank >= found.rank:
                 break
             found = better
@@ -264,7 +278,7 @@ class Layouts:
             yield self.relieved(stays)
         elif self._is_relieved and len(came) <= CAME:
             sent = [each for _, each in self._steps.sent(self._standing(order))]
-            yield self.judged(relief.placed(sent, self._tiers, order, came))
+            yield self.judged(relief.placed(sent, self._tiers, order, came, self._work))
         yield from self.eased([stays])
 
     def eased(self, judged: Iterable[Judged]) -> Iterator[Judged]:
@@ -279,6 +293,8 @@ class Layouts:
     def _eased(self, gang: Gang, judged: Judged) -> Iterator[Judged]:
         """Others: all that there are of few nodes."""
         stands, domains = self._steps.stands, self.places.domains
+        stood = sum(map(len, gang.stages))
+        self._work.spend(CALL + SORTED * domains.size + SEATED * (len(stands) + stood))
         if self._budget and self._segment == 1:
             _, alike = np.unique(np.vstack([stands, domains]), axis=1, return_inverse=True)
             every = [*slack.arrangements(judged.order, alike.ravel())]
@@ -289,7 +305,9 @@ class Layouts:
         left = min(EASED, EASED_NODES // work) // (1 if self._budget else BRIEFLY)
         seats, slow = slack.seats(gang, len(stands)), gang.slowness[stands]
         for tried in (slack.orders, slack.exchanges):
-            orders = tried(judged.order, seats, slow, domains, within=self._segment > 1)
+            orders = tried(
+                judged.order, seats, slow, domains, within=self._segment > 1, work=self._work
+            )
             unlike = {each.tobytes(): each for each in itertools.islice(orders, left)}
             unlike.pop(judged.order.tobytes(), None)
             left -= len(unlike)
@@ -313,7 +331,8 @@ class Layouts:
         ]
 
     def _together(self, names: Iterable[str]) -> Exchanges:
-        return exchanges.together((self._exchanges[name] for name in names), self._shape)
+        parts = (self._exchanges[name] for name in names)
+        return exchanges.together(parts, self._shape, self._work)
 
     def _standing(self, order: Ints, uplinks: tuple[Uplinks, ...] | None = None) -> Standing:
         return self._steps.standing(order, uplinks or self._tiers)

@@ -36,10 +36,12 @@ class Merits:
     """``crossing`` has the coarsest level first. Nothing is ``predicted`` for machines that the
     cost model does not know. Of the attempt before, ``moved`` node ranks are on other nodes. What
     ranks send each other was ``measured``, or else derived: it may have been measured on none of
-    these ``other_devices``."""
+    these ``other_devices``. Where planning the job was ``over_budget`` the search ended early: if
+    nothing was judged by then, ranks are in the network's order, and all else is empty."""
 
     crossing: tuple[Crossing, ...]
     predicted: Predicted | None = None
     moved: int = 0
     measured: bool = False
     other_devices: tuple[str, ...] = ()
+    over_budget: bool = False

@@ -17,7 +17,7 @@ its moves, and none moves that would have to stand in line behind others.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,19 +27,21 @@ from railwright_scheduler.attempt import assessment
 from railwright_scheduler.attempt import ledger as ledgers
 from railwright_scheduler.attempt.assessment import Assessment, Ongoing
 from railwright_scheduler.attempt.causes import Cause, CauseCode
-from railwright_scheduler.attempt.gang import Pod
 from railwright_scheduler.attempt.ledger import Entry, EntryState
 from railwright_scheduler.attempt.phases import FINAL, Phase
+from railwright_scheduler.budget import OverBudgetError, WorkBudget
 from railwright_scheduler.cluster import Cluster, Ints
 from railwright_scheduler.communication import measured
 from railwright_scheduler.decide import decide
 from railwright_scheduler.decisions import Behind, GangsAhead, NotEnoughNodes, PreRunAhead, Reason
+from railwright_scheduler.isolation import Isolation, Stage
 from railwright_scheduler.layouts import Layouts
 from railwright_scheduler.prospect import WORTH, Prospect
 from railwright_scheduler.question import Question
+from railwright_scheduler.remembered import Key, remembered
 from railwright_scheduler.snapshot import Amounts, Job, Node, Running, Snapshot
 from railwright_scheduler.traffic import Traffic
-from railwright_scheduler.world import AttemptKey, JobSeen, World, running
+from railwright_scheduler.world import JobSeen, World, running
 
 SETTLED_S = 30.0
 """What is known must have been so for so long: files and agents tell one after the other, and a new
@@ -55,7 +57,8 @@ EFFORT_MAX = 256
 """What it may take to judge jobs in one turn, in nodes; one alone may take more. About a second's
 worth."""
 
-REMEMBERED = 256
+KEPT_BYTES_MAX = 32 << 20
+"""Steps that are kept, each with the order that it takes so long in."""
 
 _NAMED_MAX = 4
 _CLAIMS = (NotEnoughNodes, Behind, GangsAhead, PreRunAhead)
@@ -63,21 +66,23 @@ _CLAIMS = (NotEnoughNodes, Behind, GangsAhead, PreRunAhead)
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """The job that is to be ended and why, at most one; and those that are well where they are, by
-    what is known now."""
+    """The job that is to be ended and why, at most one, and the nodes it is to have next; and those
+    that are well where they are, by what is known now."""
 
     causes: Mapping[str, Cause]
+    targets: Mapping[str, tuple[str, ...]]
     well: frozenset[str]
 
 
-STAY = Moves({}, frozenset())
+STAY = Moves({}, {}, frozenset())
 
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """One job's, and what it would be ended by."""
+    """One job's, the nodes it would have next, and what it would be ended by."""
 
     job: Job
+    target: tuple[str, ...]
     prospect: Prospect
     cause: Cause
 
@@ -89,17 +94,19 @@ def judged(
     verdicts: Mapping[str, Assessment | None],
     waits: Mapping[str, Reason],
     entries: Sequence[Entry],
-    pods: Mapping[AttemptKey, Sequence[Pod]],
+    isolation: Isolation,
 ) -> Moves:
     """Judge running jobs that were placed when other was known than now, as many as a turn may.
 
-    ``waits`` are the jobs that this turn leaves in line, ``entries`` what is in flight after it.
+    ``waits`` are the jobs that this turn leaves in line, ``entries`` what is in flight after it. A
+    job for which this raises stays where it is.
     """
     in_flight = ledgers.by_job(entries)
     stale = [
         seen
         for uid, seen in jobs.items()
-        if uid not in in_flight and _is_stale(seen, verdicts[uid], world.known)
+        if uid not in in_flight
+        and _holds(isolation, uid, functools.partial(_is_stale, seen, verdicts[uid], world.known))
     ]
     if not stale:
         return STAY
@@ -108,18 +115,33 @@ def judged(
     moves: list[_Move] = []
     if world.known_age_s >= SETTLED_S and not _is_under_way(jobs, entries):
         ahead = order.by_turn(seen.job for seen in _ahead(jobs.values(), waits, in_flight))
-        ready = [seen for seen in stale if seen.job.uid not in well and _is_ready(seen, ahead[:1])]
-        nodes = debts.with_debts(world.nodes, entries, pods=pods) if ready else ()
+        ready = [
+            seen
+            for seen in stale
+            if seen.job.uid not in well
+            and _holds(isolation, seen.job.uid, functools.partial(_is_ready, seen, ahead[:1]))
+        ]
+        nodes = debts.with_debts(world, entries) if ready else ()
         for seen in _in_one_turn(ready):
             others = running((each for each in jobs.values() if each is not seen), in_flight)
-            move = _move(_alone(world, nodes, seen, tuple(others)), seen)
+            alone = _alone(world, nodes, seen, tuple(others))
+            weigh = functools.partial(_move, alone, seen, isolation)
+            move = isolation.run(Stage.MIGRATION, seen.job.uid, weigh, otherwise=None)
+            if isolation.error(Stage.MIGRATION, seen.job.uid):
+                continue
             if move is None or not move.prospect.pays_at_best:
                 well.add(seen.job.uid)
             elif move.prospect.pays and move.prospect.is_timely(world.known_age_s):
                 moves.append(move)
     best = max(moves, key=lambda move: move.prospect.gain_s, default=None)
-    causes = {} if best is None else {best.job.uid: best.cause}
-    return Moves(causes, frozenset(well))
+    if best is None:
+        return Moves({}, {}, frozenset(well))
+    uid = best.job.uid
+    return Moves({uid: best.cause}, {uid: tuple(sorted(best.target))}, frozenset(well))
+
+
+def _holds(isolation: Isolation, job_uid: str, condition: Callable[[], bool]) -> bool:
+    return isolation.run(Stage.MIGRATION, job_uid, condition, otherwise=False)
 
 
 def pause_s(moves: int) -> float:
@@ -152,7 +174,7 @@ def _is_stale(seen: JobSeen, verdict: Assessment | None, known: str) -> bool:
         and seen.job.workload is not None
         and seen.record.phase is Phase.RUNNING
         and isinstance(verdict, Ongoing)
-        and not verdict.suspects
+        and not (verdict.suspects or verdict.wants_stacks)
     )
 
 
@@ -223,14 +245,18 @@ def _without(node: Node, amounts: Amounts) -> Node:
     return replace(node, used=used)
 
 
-def _move(alone: Snapshot, seen: JobSeen) -> _Move | None:
+def _move(alone: Snapshot, seen: JobSeen, isolation: Isolation) -> _Move | None:
     """What the job would get; None where nothing is predicted, or it would stay."""
     assert seen.progress is not None, seen.job.uid
     floor = cluster.of(alone)
     columns = {node.name: at for at, node in enumerate(floor.nodes)}
     if len(seen.record.nodes) != seen.job.num_nodes or not columns.keys() >= {*seen.record.nodes}:
         return None
-    admitted = decide(alone).admitted
+    inner = isolation.nested()
+    admitted = decide(alone, inner).admitted
+    for fault in inner.faults:
+        if fault.stage is Stage.DECISION:
+            raise fault.exception
     if not admitted or admitted[0].nodes == seen.record.nodes:
         return None
     (admit,) = admitted
@@ -239,15 +265,24 @@ def _move(alone: Snapshot, seen: JobSeen) -> _Move | None:
     assert seen.job.workload is not None, seen.job.uid
     # What was recorded of some devices and what is derived for others do not compare.
     workload = measured.held(seen.job.workload, floor.devices(np.union1d(nodes, others)))
-    uses = Traffic(floor, alone.running).uses()
-    now_s, then_s = (
-        _as_it_stands(
-            layouts.question(
-                replace(seen.job, workload=workload, before=names), floor, its, budget=0, uses=uses
+    uses = Traffic(floor, alone.running, isolation).uses()
+    work = WorkBudget()
+    try:
+        now_s, then_s = (
+            _as_it_stands(
+                work,
+                layouts.question(
+                    replace(seen.job, workload=workload, before=names),
+                    floor,
+                    its,
+                    budget=0,
+                    uses=uses,
+                ),
             )
+            for names, its in zip(stands, (nodes, others), strict=True)
         )
-        for names, its in zip(stands, (nodes, others), strict=True)
-    )
+    except OverBudgetError:
+        return None
     if not now_s or not then_s:
         return None
     total, done = seen.progress.total_steps, seen.progress.step
@@ -255,13 +290,18 @@ def _move(alone: Snapshot, seen: JobSeen) -> _Move | None:
     prospect = Prospect(now_s, then_s, left, _since(seen))
     message = _message(prospect, _why(floor, nodes), before=seen.record.nodes, nodes=admit.nodes)
     cause = assessment.bounded(Cause(CauseCode.REMAPPED, message))
-    return _Move(seen.job, prospect, cause)
+    return _Move(seen.job, admit.nodes, prospect, cause)
 
 
-@functools.lru_cache(maxsize=REMEMBERED)
-def _as_it_stands(question: Question) -> float:
+def _key(question: Question) -> Key:
+    return question.key
+
+
+@remembered(KEPT_BYTES_MAX, _key)
+def _as_it_stands(work: WorkBudget, question: Question) -> float:
     """Seconds of a step with every rank where it was before; 0 where none is predicted."""
-    return Layouts(question).judged(np.array(question.before, dtype=np.int64)).step_us / 1e6
+    order = np.array(question.before, dtype=np.int64)
+    return Layouts(question, work).judged(order).step_us / 1e6
 
 
 def _message(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -45,12 +46,18 @@ class Kind:
 @dataclass(frozen=True, slots=True)
 class Profile:
     """What was recorded of so many ``ranks`` in so many ``steps``, on these kinds of ``devices``;
-    these are empty where nobody knows."""
+    these are empty where nobody knows. Of its ``kinds``, which may have all ranks hundreds of
+    times, profiles are compared and looked up by their ``digest``."""
 
     ranks: int
     steps: int
-    kinds: tuple[Kind, ...]
+    kinds: tuple[Kind, ...] = field(compare=False)
     devices: tuple[str, ...] = ()
+    digest: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        digest = hashlib.blake2b(repr(self.kinds).encode(), digest_size=16)
+        object.__setattr__(self, "digest", digest.hexdigest())
 
     def lacks(self, devices: Iterable[str]) -> tuple[str, ...]:
         """Those of these kinds, as nodes are labelled, that it was not taken on, sorted; an empty

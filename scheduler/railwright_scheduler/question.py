@@ -6,8 +6,12 @@ from dataclasses import dataclass, replace
 
 from railwright_scheduler.cost import step
 from railwright_scheduler.cost.hardware import MACHINES, Machine
+from railwright_scheduler.remembered import Key
 from railwright_scheduler.workload import Workload
 from railwright_topology.pace import EVEN, Pace
+
+KEPT_BYTES, KEPT_NODE_BYTES = 8_192, 64
+"""Of a question and its answer, and of each node at each tier: numbers in tuples, twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,13 @@ class Question:
     tiers: tuple[Tier, ...]
     before: tuple[int, ...]
     budget: int
+
+    @property
+    def key(self) -> Key:
+        """What answers to it are kept by."""
+        size = KEPT_BYTES + KEPT_NODE_BYTES * self.nodes * (len(self.tiers) + 2)
+        asked = replace(self, workload=replace(self.workload, profile=None))
+        return Key((asked, self.workload.key), size)
 
     @property
     def machines(self) -> tuple[Machine, ...]:

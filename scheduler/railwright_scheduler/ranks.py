@@ -21,14 +21,14 @@ ranks follow each other, stays true, and all it sees is another node rank.
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from railwright_scheduler import layouts
+from railwright_scheduler.budget import CHOSEN, OverBudgetError, WorkBudget
 from railwright_scheduler.cluster import Cluster, Ints
 from railwright_scheduler.communication import exchanges, measured
 from railwright_scheduler.communication import grid as grids
@@ -36,10 +36,15 @@ from railwright_scheduler.layouts import Judged, Layouts, Uses
 from railwright_scheduler.mapping import mapper, resemblance
 from railwright_scheduler.merits import Crossing, Merits, Predicted
 from railwright_scheduler.question import Question
+from railwright_scheduler.remembered import Key, remembered
 from railwright_scheduler.snapshot import Job
+from railwright_scheduler.workload import Workload
 
-REMEMBERED = 256
+KEPT_BYTES_MAX = 32 << 20
 """Answers kept: what waits for others to be bound is asked again at every turn."""
+
+CHOICE = 2_000
+"""Work for another choice of nodes, for each node of the cluster."""
 
 CHOSEN_NODES = 1_024
 """Larger gangs get the nodes in the fewest domains: other choices would take seconds to look at."""
@@ -73,35 +78,64 @@ class Placed:
 
 def placed(job: Job, cluster: Cluster, choices: Iterable[Ints], *, uses: Uses = ()) -> Placed:
     """One of these ``choices`` of nodes (columns, ascending), the first of which spans the fewest
-    domains; another must be worth it. ``uses`` is what others make of the uplinks meanwhile."""
-    best, *others = choices
+    domains; another must be worth it. ``uses`` is what others make of the uplinks meanwhile. It is
+    the first in the network's order if finding a better one would be too much work."""
+    first, *others = choices
     if job.workload is None:
-        return Placed(best)
-    if others:
-        # What was recorded of some devices and what is derived for others do not compare.
-        together = cluster.devices(np.unique(np.concatenate([best, *others])))
-        alike = replace(job, workload=measured.held(job.workload, together))
-        found = _answer(layouts.question(alike, cluster, best, budget=0, uses=uses))
+        return Placed(first)
+    work = WorkBudget()
+    try:
+        best = _best(job, cluster, first, others, uses=uses, work=work) if others else first
+        return _ordered(job, cluster, best, uses=uses, work=work)
+    except OverBudgetError:
+        unlike = _other_devices(job.workload, cluster, first)
+        return Placed(first, Merits((), other_devices=unlike, over_budget=True))
+
+
+def _best(
+    job: Job, cluster: Cluster, best: Ints, others: list[Ints], *, uses: Uses, work: WorkBudget
+) -> Ints:
+    """The choice of nodes that is worth it, of as many as there is work for."""
+    assert job.workload is not None, job.uid
+    # What was recorded of some devices and what is derived for others do not compare.
+    together = cluster.devices(np.unique(np.concatenate([best, *others])))
+    alike = replace(job, workload=measured.held(job.workload, together))
+    with work.search(CHOSEN):
+        work.spend(CHOICE * len(others) * len(cluster.nodes))
+        found = _answer(work, layouts.question(alike, cluster, best, budget=0, uses=uses))
         for nodes in others:
-            answer = _answer(layouts.question(alike, cluster, nodes, budget=0, uses=uses))
+            its = _answer(work, layouts.question(alike, cluster, nodes, budget=0, uses=uses))
             as_near = cluster.domains.spans(nodes) == cluster.domains.spans(best)
-            if answer.is_shorter_than(found) or (as_near and answer.sends_less_than(found)):
-                best, found = nodes, answer
-    budget = min(mapper.BUDGET, BUDGET_A_NODE * len(best), BUDGET_A_PAIR * len(best) ** 2)
-    asked = layouts.question(job, cluster, best, budget=budget, uses=uses)
-    found = _answer(asked)
+            if its.is_shorter_than(found) or (as_near and its.sends_less_than(found)):
+                best, found = nodes, its
+    return best
+
+
+def _ordered(job: Job, cluster: Cluster, nodes: Ints, *, uses: Uses, work: WorkBudget) -> Placed:
+    """These nodes with the ranks on them that make a step short."""
+    assert job.workload is not None, job.uid
+    budget = min(mapper.BUDGET, BUDGET_A_NODE * len(nodes), BUDGET_A_PAIR * len(nodes) ** 2)
+    asked = layouts.question(job, cluster, nodes, budget=budget, uses=uses)
+    found = _answer(work, asked)
     crossing = zip(cluster.levels, found.crossing[::-1], strict=True)
     told = tuple(Crossing(level, *sizes) for level, sizes in crossing)
     order = np.array(found.order)
     moved = int(np.count_nonzero(order != np.array(asked.before or found.order)))
-    profile, is_measured = job.workload.profile, asked.workload.profile is not None
-    unlike = profile.lacks(cluster.devices(best)) if profile is not None else ()
-    return Placed(best[order], Merits(told, found.predicted, moved, is_measured, unlike))
+    is_measured = asked.workload.profile is not None
+    unlike = _other_devices(job.workload, cluster, nodes)
+    merits = Merits(told, found.predicted, moved, is_measured, unlike, found.is_cut or work.is_cut)
+    return Placed(nodes[order], merits)
+
+
+def _other_devices(workload: Workload, cluster: Cluster, nodes: Ints) -> tuple[str, ...]:
+    """Those of these nodes' that the job's profile was not taken on."""
+    return workload.profile.lacks(cluster.devices(nodes)) if workload.profile is not None else ()
 
 
 def portions(job: Job, spanned: int) -> tuple[int, ...]:
-    """How many nodes it may pay off to have in each domain, or multiples of them: an even share of
-    those ``spanned``, and rings and planes of the job's grid, the largest first."""
+    """Numbers of nodes that are worth keeping in one domain: an even share of those ``spanned``,
+    and rings and planes of the job's grid. Each divides the gang; the largest comes first. Servers
+    beside the grid make gangs that a ring does not divide."""
     if job.workload is None or spanned == 1:
         return ()
     _, split, recipe = job.workload.parts
@@ -110,7 +144,10 @@ def portions(job: Job, spanned: int) -> tuple[int, ...]:
     found = {math.prod(part) for part in (*((size,) for size in sizes), *_prefixes(sizes))}
     if job.num_nodes % spanned == 0:
         found.add(job.num_nodes // spanned)
-    return tuple(sorted((each for each in found if each < job.num_nodes), reverse=True))[:PORTIONS]
+    largest_first = sorted(found, reverse=True)
+    return tuple(
+        size for size in largest_first if size < job.num_nodes and job.num_nodes % size == 0
+    )[:PORTIONS]
 
 
 def _prefixes(sizes: list[int]) -> list[list[int]]:
@@ -130,6 +167,7 @@ class _Answer:
     crossing: tuple[tuple[int, int], ...]
     distance: float
     predicted: Predicted | None
+    is_cut: bool
 
     @property
     def step_us(self) -> int:
@@ -145,22 +183,30 @@ class _Answer:
         return self.distance < other.distance and not other.is_shorter_than(self)
 
 
-@functools.lru_cache(maxsize=REMEMBERED)
-def _answer(question: Question) -> _Answer:
-    gang = Layouts(question)
-    found = {order.tobytes(): order for order in gang.looked_at()}
-    network, *others = (gang.judged(order) for order in found.values())
-    looked_at = sorted([network, *others], key=lambda each: each.rank)
-    most = min(RELIEVED, RELIEVED_NODES // question.nodes)
-    relieved = [gang.relieved(each) for each in looked_at[:most]]
-    eased = [*gang.eased([*relieved, *looked_at][: max(1, most)])]
+def _key(question: Question) -> Key:
+    return question.key
+
+
+@remembered(KEPT_BYTES_MAX, _key)
+def _answer(work: WorkBudget, question: Question) -> _Answer:
+    gang = Layouts(question, work)
+    orders = gang.looked_at()
+    network = gang.judged(next(orders))
+    looked_at, relieved, eased = [network], list[Judged](), list[Judged]()
+    with work.search():
+        looked_at += map(gang.judged, _others(orders, network.order))
+        looked_at.sort(key=lambda each: each.rank)
+        most = min(RELIEVED, RELIEVED_NODES // question.nodes)
+        relieved += (gang.relieved(each) for each in looked_at[:most])
+        eased += gang.eased([*relieved, *looked_at][: max(1, most)])
     best, *rest = sorted([*eased, *relieved, *looked_at], key=lambda each: each.rank)
     if question.before and question.segment == 1:
-        for stayed in gang.stayed(question.before):
-            if stayed.is_worth_keeping(best):
-                best, rest = stayed, [best, *rest]
-                break
-        best = _resembling(gang, question, best)
+        with work.search():
+            for stayed in gang.stayed(question.before):
+                if stayed.is_worth_keeping(best):
+                    best, rest = stayed, [best, *rest]
+                    break
+            best = _resembling(gang, question, best)
     crossing = tuple(zip(gang.crossing(best), gang.crossing(network), strict=True))
     predicted = None
     if gang.machines:
@@ -168,7 +214,17 @@ def _answer(question: Question) -> _Answer:
         machines = tuple(each.name for each in gang.machines)
         steps_us = best.step_us, network.step_us, next_best.step_us
         predicted = Predicted(machines, *steps_us, gang.others_us(best), gang.slow_us(best))
-    return _Answer(tuple(best.order.tolist()), crossing, best.distance, predicted)
+    nodes = tuple(best.order.tolist())
+    return _Answer(nodes, crossing, best.distance, predicted, work.is_cut)
+
+
+def _others(orders: Iterable[Ints], first: Ints) -> Iterator[Ints]:
+    """Each that is neither this one nor one of those before."""
+    found = {first.tobytes()}
+    for order in orders:
+        if order.tobytes() not in found:
+            found.add(order.tobytes())
+            yield order
 
 
 def _resembling(gang: Layouts, question: Question, judged: Judged) -> Judged:

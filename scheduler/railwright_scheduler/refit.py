@@ -7,16 +7,21 @@ this is asked again at every turn, until the last pod is bound.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from railwright_scheduler import eligibility
 from railwright_scheduler.attempt.ledger import Entry, EntryState
+from railwright_scheduler.isolation import Isolation, Stage
 from railwright_scheduler.placement import domains
 from railwright_scheduler.snapshot import Amounts, Job, Node
 
 AttemptKey = tuple[str, int]
 Misfits = Mapping[str, str]
 """Nodes that cannot take their rank any more, each with why: "is cordoned"."""
+
+FITTING: Misfits = MappingProxyType({})
 
 
 def misfits(
@@ -25,24 +30,25 @@ def misfits(
     nodes: Iterable[Node],
     unbound: Mapping[AttemptKey, Sequence[str]],
     jobs: Mapping[str, Job],
+    isolation: Isolation,
 ) -> dict[AttemptKey, Misfits]:
     """What no longer fits of each committing entry; those that fit are left out.
 
     ``unbound`` are the nodes that an entry still has to bind pods to, or may have to. Where two
-    entries and what is used do not fit on one node together, the earlier one keeps its place.
+    entries and what is used do not fit on one node together, the earlier one keeps its place. An
+    entry whose check raises is taken to fit: what it holds stays accounted for.
     """
     by_name = {node.name: node for node in nodes}
     owed: dict[str, dict[str, int]] = {}
     found: dict[AttemptKey, Misfits] = {}
     for entry in sorted(entries, key=lambda each: (each.state is EntryState.COMMITTING, each.key)):
         if entry.state is EntryState.COMMITTING:
-            job = jobs.get(entry.job_uid)
-            whys = {
-                name: _why(by_name.get(name), entry.per_node, owed.get(name, {}), job)
-                for name in unbound[entry.key]
-            }
-            if any(whys.values()):
-                found[entry.key] = {name: why for name, why in whys.items() if why}
+            check = functools.partial(
+                _misfits, entry, unbound[entry.key], by_name, owed, jobs.get(entry.job_uid)
+            )
+            whys = isolation.run(Stage.COMMIT, entry.job_uid, check, otherwise=FITTING)
+            if whys:
+                found[entry.key] = whys
                 continue
         for name in unbound[entry.key]:
             debts = owed.setdefault(name, {})
@@ -64,6 +70,19 @@ def scattered(entry: Entry, nodes: Mapping[str, Node], levels: Sequence[str]) ->
         if count > planned:
             return f"its nodes stand in {count} domains of {level} now, planned was {planned}"
     return ""
+
+
+def _misfits(
+    entry: Entry,
+    unbound: Iterable[str],
+    nodes: Mapping[str, Node],
+    owed: Mapping[str, Amounts],
+    job: Job | None,
+) -> Misfits:
+    whys = {
+        name: _why(nodes.get(name), entry.per_node, owed.get(name, {}), job) for name in unbound
+    }
+    return {name: why for name, why in whys.items() if why}
 
 
 def _why(node: Node | None, per_node: Amounts, owed: Amounts, job: Job | None) -> str:

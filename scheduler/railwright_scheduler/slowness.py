@@ -7,14 +7,15 @@ that is as most are. Elsewhere what it is slowest at counts.
 
 from __future__ import annotations
 
-import functools
 import math
 
 import numpy as np
 
+from railwright_scheduler.budget import ELEMENT, OverBudgetError, WorkBudget
 from railwright_scheduler.cluster import SLOWNESS, Cluster, Ints
 from railwright_scheduler.cost import step
 from railwright_scheduler.cost.hardware import MACHINES
+from railwright_scheduler.remembered import Key, remembered
 from railwright_scheduler.snapshot import Job
 from railwright_scheduler.workload import Workload
 from railwright_topology.pace import EVEN, Pace
@@ -22,7 +23,12 @@ from railwright_topology.pace import EVEN, Pace
 KINDS_MAX = 64
 """Where slow nodes are of more kinds, predicting a step on each would take a tenth of a second."""
 
-REMEMBERED = 1_024
+KEPT_BYTES_MAX, KEPT_BYTES = 4 << 20, 4_096
+"""Degrees that are kept, and about what each of them takes."""
+
+WORK, PREDICTED = 2_000_000, 500_000
+"""What it may take to tell them of one kind, and what it takes to predict a step beside what grows
+with ranks."""
 
 ROUNDED = 1e-6
 """Of a degree: what rounding alone makes longer is as fast."""
@@ -35,18 +41,28 @@ def of(job: Job, cluster: Cluster) -> Ints:
     slow = {(node.machine, node.pace): 0 for node in cluster.nodes if node.pace != EVEN}
     if len(slow) > KINDS_MAX or any(name not in MACHINES for name, _ in slow):
         return cluster.slowness
-    for name, pace in slow:
-        degrees = _degrees(job.workload, job.ranks_per_node, name, pace)
-        if degrees is None:
-            return cluster.slowness
-        slow[name, pace] = degrees
+    try:
+        for name, pace in slow:
+            degrees = _degrees(WorkBudget(WORK), job.workload, job.ranks_per_node, name, pace)
+            if degrees is None:
+                return cluster.slowness
+            slow[name, pace] = degrees
+    except OverBudgetError:
+        return cluster.slowness
     its = (slow.get((node.machine, node.pace), 0) for node in cluster.nodes)
     return np.fromiter(its, dtype=np.int64, count=len(cluster.nodes))
 
 
-@functools.lru_cache(maxsize=REMEMBERED)
-def _degrees(workload: Workload, ranks_per_node: int, name: str, pace: Pace) -> int | None:
+def _key(workload: Workload, ranks_per_node: int, name: str, pace: Pace) -> Key:
+    return Key((workload.key, ranks_per_node, name, pace), KEPT_BYTES)
+
+
+@remembered(KEPT_BYTES_MAX, _key)
+def _degrees(
+    work: WorkBudget, workload: Workload, ranks_per_node: int, name: str, pace: Pace
+) -> int | None:
     """None where no step can be predicted on such machines."""
+    work.spend(PREDICTED + ELEMENT * workload.split.ranks)
     kind = MACHINES[name]
     if kind.devices < ranks_per_node or step.misfit(workload, kind.of(ranks_per_node)):
         return None

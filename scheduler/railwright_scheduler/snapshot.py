@@ -25,6 +25,11 @@ TIERS = ("nearest", "second", "third")
 islands is none of them."""
 
 
+LOST_GRACE_S = 300.0
+"""Most nodes that are lost come back within minutes: so long a waiting job keeps what it reserved
+for a gang that cannot start without them."""
+
+
 class Unavailable(StrEnum):
     """Why a node takes no new pods, whatever the job."""
 
@@ -78,10 +83,12 @@ class Node:
 
     ``domains`` runs from the coarsest level of the snapshot to the finest, as long as its
     ``levels``; UNKNOWN_DOMAIN where nobody says, and as ``islands`` has them where there are such.
-    ``used`` counts live pods and the pods that committed plans still owe it. ``machine`` is the
+    ``used`` counts live pods and the pods that committed plans still owe it; of these, ``foreign``
+    are pods of no job, which may never end. ``machine`` is the
     kind that the cost model knows it as; empty if it knows none like it, and ``pace`` how fast it
     is beside most of that kind. ``rails`` are None where nobody knows of them, and ``device``, the
-    kind of its devices, is empty then.
+    kind of its devices, is empty then. ``recently_lost``: it became unavailable by itself less than
+    ``LOST_GRACE_S`` ago, so waiting jobs still count on it.
     """
 
     name: str
@@ -95,6 +102,8 @@ class Node:
     pace: Pace = EVEN
     rails: Rails | None = None
     device: str = ""
+    recently_lost: bool = False
+    foreign: Amounts = field(default_factory=dict)
 
 
 NO_TERMS = Terms()
@@ -136,6 +145,7 @@ class Running:
     workload: Workload
     ranks_per_node: int
     nodes: tuple[str, ...]
+    job_uid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +154,8 @@ class Snapshot:
 
     ``links`` has what is known of each level's; it is empty where nothing is. ``running`` are the
     jobs on several nodes of which it is known what they do. ``returning`` wait for pods of their
-    own to go before they start again: what they could use is for nobody behind them.
+    own to go before they start again; they reserve nodes as waiting jobs do. ``reserved`` has the
+    nodes that jobs had reserved in the last cycle, by their UID.
     """
 
     levels: tuple[str, ...]
@@ -154,3 +165,4 @@ class Snapshot:
     links: tuple[Links, ...] = ()
     running: tuple[Running, ...] = ()
     returning: tuple[Job, ...] = ()
+    reserved: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

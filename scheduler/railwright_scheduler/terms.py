@@ -28,7 +28,7 @@ def limits(terms: Terms, cluster: Cluster) -> Limits | TierMissing:
         rather=min(levels[terms.preferred], finest),
         segment=max(1, terms.segment),
         segment_level=min(levels[terms.segment_tier], finest),
-        islands=cluster.island in (levels[tier] for tier in _asked(terms)),
+        islands=cluster.island in (levels[tier] for tier in _restrictive_tiers(terms)),
     )
     # Beyond the finest level of the tree every node is alone in its domain.
     if levels[terms.required] > finest or (
@@ -40,10 +40,10 @@ def limits(terms: Terms, cluster: Cluster) -> Limits | TierMissing:
     return asked
 
 
-def _asked(terms: Terms) -> tuple[str, ...]:
-    """The tiers of which nodes have to stand in a known domain, if it is that of islands."""
-    segment_tier = terms.segment_tier if terms.segment > 1 else ""
-    return terms.required, segment_tier, terms.spread_tier
+def _restrictive_tiers(terms: Terms) -> list[str]:
+    """The tiers that restrict which nodes a job may have; a segment of one node restricts none."""
+    tiers = [terms.required, terms.spread_tier, terms.segment_tier if terms.segment > 1 else ""]
+    return [tier for tier in tiers if tier]
 
 
 def alike(limits: Limits, cluster: Cluster) -> list[Limits]:

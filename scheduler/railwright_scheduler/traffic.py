@@ -9,32 +9,41 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from railwright_scheduler import layouts
+from railwright_scheduler.budget import OverBudgetError, WorkBudget
 from railwright_scheduler.cluster import Cluster, Ints
 from railwright_scheduler.communication import derive, exchanges
 from railwright_scheduler.cost import crowding
 from railwright_scheduler.cost.crowding import Uplinks
 from railwright_scheduler.cost.sharing import Use
+from railwright_scheduler.isolation import Isolation, Stage
 from railwright_scheduler.layouts import Layouts, Uses
 from railwright_scheduler.mapping.problem import Weights
 from railwright_scheduler.question import Question
+from railwright_scheduler.remembered import Key, remembered
 from railwright_scheduler.snapshot import Running
 from railwright_scheduler.workload import Workload
 
-REMEMBERED = 4_096
-"""Jobs whose traffic is kept: they run on for many decisions."""
+KEPT_BYTES_MAX = 64 << 20
+"""Traffic that is kept: jobs run on for many decisions. All nodes of a cluster of 16,384, each with
+the ranks of eight jobs, fit."""
+
+WORK, WORK_A_NODE = 20_000_000, 500_000
+"""What it may take to know what a job sends, once. A job that takes more is taken to send nothing:
+all jobs that run are reckoned in one decision when something changes."""
 
 
 class Traffic:
     """What these jobs make of the uplinks of each level, the coarsest first. It is reckoned when it
     is first asked for, as many decisions place nobody who would ask."""
 
-    def __init__(self, cluster: Cluster, running: Iterable[Running]) -> None:
+    def __init__(self, cluster: Cluster, running: Iterable[Running], isolation: Isolation) -> None:
         self._cluster = cluster
+        self._isolation = isolation
         self._new = [*running]
         self._uses: tuple[dict[int, list[Use]], ...] = tuple({} for _ in cluster.levels)
         # Where all that nodes send may leave, nobody is in anybody's way.
@@ -50,10 +59,15 @@ class Traffic:
         """Of each domain whose uplinks anybody sends through."""
         if self._new and self._is_scarce:
             columns = {node.name: at for at, node in enumerate(self._cluster.nodes)}
-            for job in self._new:
-                # A job that lost a node is about to end.
-                if all(name in columns for name in job.nodes):
-                    self._take(job, np.array([columns[name] for name in job.nodes]))
+            while self._new:
+                reckon = functools.partial(self._uses_of, self._new[0], columns)
+                uid = self._new[0].job_uid
+                none: list[tuple[int, int, Use]] = []
+                found = self._isolation.run(Stage.TRAFFIC, uid, reckon, otherwise=none)
+                # Nothing is called from here on: a job is counted once, whatever raises.
+                for level, domain, use in found:
+                    self._uses[level].setdefault(domain, []).append(use)
+                del self._new[0]
         self._new.clear()
         return self._uses
 
@@ -71,15 +85,26 @@ class Traffic:
                 found = np.maximum(found, share[tier.domains])
         return np.minimum(found, 1.0)
 
-    def _take(self, job: Running, ranked: Ints) -> None:
+    def _uses_of(self, job: Running, columns: Mapping[str, int]) -> list[tuple[int, int, Use]]:
+        """What the job makes of uplinks: level, domain, and its use of that domain's. A job that
+        lost a node is about to end: it uses none."""
+        if not all(name in columns for name in job.nodes):
+            return []
+        ranked = np.array([columns[name] for name in job.nodes])
         nodes = np.sort(ranked)
         asked = layouts.unshared(job.workload, job.ranks_per_node, self._cluster, nodes)
-        sent = _sent(asked, tuple(np.searchsorted(nodes, ranked).tolist()))
-        levels = zip(self._uses, self._cluster.uplinks, reversed(sent), strict=bool(sent))
-        for uses, tier, its in levels:
-            for domain, use in zip(np.unique(tier.domains[nodes]).tolist(), its, strict=True):
-                if use.sending > 0.0:
-                    uses.setdefault(domain, []).append(use)
+        work = WorkBudget(WORK + WORK_A_NODE * len(nodes))
+        try:
+            sent = _sent(work, asked, tuple(np.searchsorted(nodes, ranked).tolist()))
+        except OverBudgetError:
+            return []
+        levels = zip(self._cluster.uplinks, reversed(sent), strict=bool(sent))
+        return [
+            (level, domain, use)
+            for level, (tier, its) in enumerate(levels)
+            for domain, use in zip(np.unique(tier.domains[nodes]).tolist(), its, strict=True)
+            if use.sending > 0.0
+        ]
 
 
 def crossing(
@@ -100,8 +125,15 @@ def crossing(
     return found
 
 
-@functools.lru_cache(maxsize=REMEMBERED)
-def _sent(question: Question, order: tuple[int, ...]) -> tuple[tuple[Use, ...], ...]:
+def _key(question: Question, order: tuple[int, ...]) -> Key:
+    key = question.key
+    return Key((key.value, order), key.size)
+
+
+@remembered(KEPT_BYTES_MAX, _key)
+def _sent(
+    work: WorkBudget, question: Question, order: tuple[int, ...]
+) -> tuple[tuple[Use, ...], ...]:
     """What a gang makes of its domains' uplinks, the nearest tier first; nothing where its machines
     are not known."""
-    return tuple(map(tuple, Layouts(question).uses(np.array(order))))
+    return tuple(map(tuple, Layouts(question, work).uses(np.array(order))))

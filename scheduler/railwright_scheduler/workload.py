@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
@@ -232,6 +233,12 @@ class Workload:
     split: Parallelism
     recipe: Recipe
     profile: Profile | None = None
+
+    @property
+    def key(self) -> tuple[Hashable, ...]:
+        """What results are kept by that follow from it: as good as all of it, and small."""
+        seen = self.profile
+        return (*self.parts, seen and (seen.ranks, seen.steps, seen.devices, seen.digest))
 
     @property
     def parts(self) -> tuple[Transformer, Parallelism, Recipe]:

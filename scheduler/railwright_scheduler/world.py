@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from railwright_scheduler.attempt.assessment import RankSeen
+from railwright_scheduler.attempt.breaker import CLOSED, Breaker
 from railwright_scheduler.attempt.gang import Pod
+from railwright_scheduler.attempt.hang import UNWATCHED, Watch
 from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.decisions import Reason
@@ -32,7 +34,8 @@ class JobSeen:
     fits. ``ranks`` has one row for each node rank of the live attempt; ``bound_age_s`` counts since
     its gang was first seen bound, ``ended_age_s`` since the last attempt's end was first seen.
     ``shape`` (version-digest) is another whenever its pods would be made otherwise. ``progress`` is
-    what the live attempt's ranks said last; None before.
+    what the live attempt's ranks said last; None before. ``watch`` is what else its steps are
+    judged by.
     """
 
     job: Job
@@ -46,6 +49,7 @@ class JobSeen:
     held: Reason | None = None
     shape: str = ""
     progress: Progress | None = None
+    watch: Watch = UNWATCHED
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,9 @@ class World:
 
     ``known`` is another word whenever something else is known of links or of how fast nodes are;
     empty where nobody looks. ``known_age_s`` counts since this leader has known no other.
+
+    ``reservations`` are those of the last cycle, by job UID.
+    ``breaker`` says whether the silence of nodes proves anything now.
     """
 
     ledger: Ledger
@@ -86,6 +93,8 @@ class World:
     links: tuple[Links, ...] = ()
     known: str = ""
     known_age_s: float = 0.0
+    reservations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    breaker: Breaker = CLOSED
 
 
 def running(jobs: Iterable[JobSeen], entries: Mapping[str, tuple[Entry, ...]]) -> Iterator[Running]:
@@ -100,4 +109,4 @@ def running(jobs: Iterable[JobSeen], entries: Mapping[str, tuple[Entry, ...]]) -
                 nodes = ()
         # Another number of nodes than it asks for now says that it is to end.
         if job.workload is not None and job.num_nodes == len(nodes) > 1:
-            yield Running(job.workload, job.ranks_per_node, nodes)
+            yield Running(job.workload, job.ranks_per_node, nodes, job.uid)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -66,6 +67,7 @@ class ControlPlane:
         self._parts: dict[str, Process] = {}
         self._kwoks: list[Kwok] = []
         self._admin = identity.new_admin()
+        self._simulated_nodes = identity.new_simulated_nodes()
         self._node_tokens = {name: identity.new_node(name) for name in options.node_names}
         self.directory: Path = folder.path / "control-plane"
         self.url: str = f"https://{options.address}:{self._ports['kube-apiserver'].port}"
@@ -106,7 +108,8 @@ class ControlPlane:
         """Start the three parts and wait until a pod could be created."""
         self.directory.mkdir(parents=True)
         controller_manager = identity.new_controller_manager()
-        tokens = [self._admin, controller_manager, *self._node_tokens.values()]
+        nodes = [self._simulated_nodes, *self._node_tokens.values()]
+        tokens = [self._admin, controller_manager, *nodes]
         identity.write_tokens(self.directory / "tokens.csv", tokens)
         identity.write_signing_key(self.signing_key)
         self._start("etcd", self._etcd_flags())
@@ -222,14 +225,22 @@ class ControlPlane:
         """A kubeconfig with a fresh token of a service account, so with its rights only."""
         entrance = through or self.entrance
         port = entrance.url.rpartition(":")[2]
-        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
-        with contextlib.closing(self.client()) as client:
-            answer = client.post(path, {"spec": {"expirationSeconds": _TOKEN_LIFE_S}})
         return identity.write_kubeconfig(
             self.directory / "service-accounts" / f"{namespace}-{name}-{port}.kubeconfig",
             entrance,
-            token=str(answer["status"]["token"]),
+            token=self._service_account_token(namespace, name),
         )
+
+    def service_account_client(self, namespace: str, name: str) -> ApiClient:
+        """A new connection to the API server as a service account."""
+        token = self._service_account_token(namespace, name)
+        return ApiClient(self.url, ca_file=self.ca_file, token=token)
+
+    def _service_account_token(self, namespace: str, name: str) -> str:
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+        with contextlib.closing(self.client()) as client:
+            answer = client.post(path, {"spec": {"expirationSeconds": _TOKEN_LIFE_S}})
+        return str(answer["status"]["token"])
 
     def run(self, name: str, command: Sequence[str], *, environment: Mapping[str, str]) -> Process:
         """A process that lives no longer than this testbed, with its log beside the others'."""
@@ -243,11 +254,16 @@ class ControlPlane:
 
     def kwok(self, nodes: Sequence[NodeSpec] = ()) -> Kwok:
         """Simulated nodes on this control plane."""
+        kubeconfig = identity.write_kubeconfig(
+            self.directory / "kwok.kubeconfig", self.entrance, token=self._simulated_nodes.token
+        )
         kwok = Kwok(
             self._folder,
-            kubeconfig=self.kubeconfig,
+            kubeconfig=kubeconfig,
             certificates=self.ca_file.parent,
-            new_client=self.client,
+            new_client=functools.partial(
+                ApiClient, self.url, ca_file=self.ca_file, token=self._simulated_nodes.token
+            ),
             lease_s=self._options.node_lease_s,
         )
         self._kwoks.append(kwok)

@@ -40,6 +40,13 @@ def new_controller_manager() -> StaticToken:
     )
 
 
+def new_simulated_nodes() -> StaticToken:
+    """What kwok plays kubelets as: admission policies know them by their group."""
+    return StaticToken(
+        secrets.token_urlsafe(24), "railwright-kwok", ("system:masters", "system:nodes")
+    )
+
+
 def new_node(name: str) -> StaticToken:
     """What a kubelet needs so that the Node authorizer knows it."""
     return StaticToken(secrets.token_urlsafe(24), f"system:node:{name}", ("system:nodes",))

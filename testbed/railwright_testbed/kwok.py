@@ -131,6 +131,13 @@ class Kwok:
             path = f"/api/v1/namespaces/{namespace}/pods/{name}"
             client.patch(path, {"metadata": {"annotations": annotations}})
 
+    def report_pod(self, namespace: str, name: str, status: Json) -> None:
+        """Write a pod's status as its kubelet would, once it has said that the pod runs."""
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+        with self._client() as client:
+            self._until(lambda: client.get(path)["status"]["phase"] == "Running", f"{name} running")
+            client.patch(f"{path}/status", {"status": status})
+
     def freeze(self) -> None:
         """All simulated nodes go silent: no lease, no status, and no pod is ever confirmed gone."""
         assert self._process is not None, "started before it is frozen"

@@ -27,7 +27,8 @@ def install(plane: ControlPlane, repository: Path) -> None:
 class OperatorProcess:
     """One replica. ``host`` is the address that pods reach; ``launcher_image`` what they pull.
 
-    ``through`` is where it reaches the API server, when not at the server itself.
+    ``through`` is where it reaches the API server, when not at the server itself; ``module`` is
+    what Python runs, the operator itself or one with a fault planted.
     """
 
     def __init__(
@@ -38,8 +39,10 @@ class OperatorProcess:
         host: str,
         launcher_image: str,
         through: Entrance | None = None,
+        module: str = "railwright_operator",
     ) -> None:
         self._plane = plane
+        self._module = module
         self._name = name
         self._host = host
         self._launcher_image = launcher_image
@@ -81,7 +84,7 @@ class OperatorProcess:
             "RAILWRIGHT_NAMESPACE": NAMESPACE,
             "RAILWRIGHT_IDENTITY": self._name,
         }
-        command = [sys.executable, "-m", "railwright_operator"]
+        command = [sys.executable, "-m", self._module]
         self._process = self._plane.run(self._name, command, environment=environment)
         self._process.until(
             lambda: self.probe("/readyz")[0] == 200, "ready", deadline_s=READY_DEADLINE_S

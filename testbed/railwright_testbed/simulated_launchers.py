@@ -90,6 +90,10 @@ class SimulatedLaunchers:
         """The launchers on this node say nothing from now on, and their gangs stand still."""
         self._silent |= {node}
 
+    def resume(self, node: str) -> None:
+        """The launchers on this node speak again."""
+        self._silent -= {node}
+
     def steps(self, attempt: int) -> tuple[int, int] | None:
         """The first and the newest step that this attempt of any job made; None before."""
         made = [

@@ -117,6 +117,10 @@ READERS: dict[str, tuple[str, Callable[[Machine], list[Look]]]] = {
         "nccl",
         lambda machine: [nccl_topology.parse(machine_files.nccl_topology(machine))],
     ),
+    "RCCL topology": (
+        "rccl",
+        lambda machine: [nccl_topology.parse(machine_files.rccl_topology(machine))],
+    ),
     "nvidia-smi topo -m": ("nvidia-smi", lambda machine: [_matrix(machine)]),
     "hwloc XML": ("hwloc", lambda machine: [hwloc.parse(machine_files.hwloc(machine))]),
     "sysfs": ("sysfs", _from_files),

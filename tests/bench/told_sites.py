@@ -95,12 +95,12 @@ def told(site: Site) -> Iterator[tuple[str, Site, list[Told]]]:
         yield f"{family} labels", part, list(read)
     racks = site.up_to(1)
     for name, part, text in (
-        ("topology.conf", site, _conf(site)),
-        ("topology.yaml", site, _yaml(site)),
-        ("topograph.yaml", site, _model(site)),
-        ("topograph.json", site, _graph(site)),
-        ("plan.yaml", site, _plan(site)),
-        ("topology.conf", racks, _blocks(racks)),
+        ("topology.conf", site, conf(site)),
+        ("topology.yaml", site, yaml(site)),
+        ("topograph.yaml", site, model(site)),
+        ("topograph.json", site, graph(site)),
+        ("plan.yaml", site, plan_of(site)),
+        ("topology.conf", racks, blocks(racks)),
     ):
         called = name if part is site else f"{name} of blocks"
         yield called, part, list(formats.read(File("", name, text)))
@@ -127,25 +127,29 @@ def _racks(site: Site) -> dict[str, list[str]]:
     return racks
 
 
-def _conf(site: Site) -> str:
+def conf(site: Site) -> str:
+    """Slurm's tree, a line a switch."""
     lines = [f"SwitchName={name} Switches={','.join(its)}" for name, its in _below(site).items()]
     lines += [f"SwitchName={name} Nodes={','.join(its)}" for name, its in _racks(site).items()]
     return "\n".join(lines)
 
 
-def _blocks(site: Site) -> str:
+def blocks(site: Site) -> str:
+    """Slurm's blocks."""
     return "\n".join(
         f"BlockName={name} Nodes={','.join(its)}" for name, its in _racks(site).items()
     )
 
 
-def _yaml(site: Site) -> str:
+def yaml(site: Site) -> str:
+    """Slurm's tree as YAML."""
     switches = [{"switch": name, "children": ",".join(its)} for name, its in _below(site).items()]
     switches += [{"switch": name, "nodes": ",".join(its)} for name, its in _racks(site).items()]
     return json.dumps([{"topology": "t", "tree": {"switches": switches}}])
 
 
-def _model(site: Site) -> str:
+def model(site: Site) -> str:
+    """Topograph's model of 1.0."""
     racks = _racks(site)
     switches = {name: {"switches": its} for name, its in _below(site).items()}
     switches |= {name: {} for name in racks}
@@ -153,7 +157,8 @@ def _model(site: Site) -> str:
     return json.dumps({"switches": switches, "blocks": blocks})
 
 
-def _graph(site: Site) -> str:
+def graph(site: Site) -> str:
+    """What Topograph's graph engine answers."""
     return json.dumps(
         {
             "instances": [
@@ -163,7 +168,8 @@ def _graph(site: Site) -> str:
     )
 
 
-def _plan(site: Site) -> str:
+def plan_of(site: Site) -> str:
+    """A plan of the site."""
     domains: dict[str, dict[str, dict[str, str]]] = {}
     for (hall, row, rack), its in ((site.paths[its[0]], its) for its in _racks(site).values()):
         domains.setdefault(hall, {}).setdefault(row, {})[rack] = ",".join(its)

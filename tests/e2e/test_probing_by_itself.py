@@ -24,6 +24,7 @@ from worlds.shaped_network import OUTSIDE, ShapedNetwork, Speeds
 
 SPEEDS = Speeds(node=120, rack=30, block=30)
 PORT = 8470
+FABRIC = f"/apis/{names.API_VERSION}/{names.FABRICS}/{names.SINGLETON}"
 
 
 def test_racks_that_nobody_tells_of_are_found_by_agents_that_the_operator_sends(
@@ -37,6 +38,8 @@ def test_racks_that_nobody_tells_of_are_found_by_agents_that_the_operator_sends(
         for node in floor.nodes:
             labels = {"metadata": {"labels": {names.LABEL_RACK: None}}}
             site.admin.patch(f"/api/v1/nodes/{node}", labels)
+        rails = [f"{network.address(OUTSIDE)}/24"]
+        site.admin.patch(FABRIC, {"spec": {"probing": {"networks": rails}}})
         due = "railwright_survey_due_nodes"
         waiting.until(lambda: site.metrics(due) == {due: 6}, "all nodes due", deadline_s=30)
         places = dict(zip(network.paths, floor.nodes, strict=True))
@@ -54,8 +57,7 @@ def test_racks_that_nobody_tells_of_are_found_by_agents_that_the_operator_sends(
 
 
 def _summary(site: Site) -> str:
-    path = f"/apis/{names.API_VERSION}/{names.FABRICS}/{names.SINGLETON}"
-    return str(site.admin.get(path).get("status", {}).get("summary"))
+    return str(site.admin.get(FABRIC).get("status", {}).get("summary"))
 
 
 @contextlib.contextmanager

@@ -15,9 +15,12 @@ _BROAD = frozenset({"Exception", "BaseException"})
 
 def unsafe_calls(module: ast.Module) -> Iterator[Breach]:
     """Loaders that run what they load, and shells."""
+    restricted = _restricts_pickle(module)
     for node in ast.walk(module):
         if isinstance(node, ast.Import):
             for alias in node.names:
+                if alias.name == "pickle" and restricted:
+                    continue
                 if alias.name.partition(".")[0] in _MODULES_UNSAFE:
                     yield node.lineno, f"imports {alias.name}"
         elif isinstance(node, ast.ImportFrom):
@@ -25,6 +28,26 @@ def unsafe_calls(module: ast.Module) -> Iterator[Breach]:
                 yield node.lineno, f"imports from {node.module}"
         elif isinstance(node, ast.Call):
             yield from _unsafe_call(node)
+
+
+def _restricts_pickle(module: ast.Module) -> bool:
+    """Whether a module uses of ``pickle`` only the base of a class with a ``find_class``."""
+    used = [
+        node
+        for node in ast.walk(module)
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "pickle"
+    ]
+    bases = {
+        id(base)
+        for each in ast.walk(module)
+        if isinstance(each, ast.ClassDef)
+        and any(
+            isinstance(part, ast.FunctionDef) and part.name == "find_class" for part in each.body
+        )
+        for base in each.bases
+        if ast.unparse(base) == "pickle.Unpickler"
+    }
+    return bool(used) and all(id(node) in bases for node in used)
 
 
 def _unsafe_call(call: ast.Call) -> Iterator[Breach]:
@@ -46,13 +69,18 @@ def _is_true(node: ast.expr | None) -> bool:
 
 
 def broad_handlers(module: ast.Module) -> Iterator[Breach]:
-    """Handlers that catch everything and neither raise it again nor log it with its trace.
+    """Handlers that catch everything and neither raise it again, log it with its trace, nor keep it
+    as a ``Fault``.
 
-    The second is for what must outlive any error: a thread or a watch that starts over.
+    The second is for what must outlive any error: a thread or a watch that starts over. The third
+    is for the core, which logs nothing: the operator logs the faults of a plan.
     """
     for node in ast.walk(module):
         if isinstance(node, ast.ExceptHandler):
-            kept = any(_raises_again(part) or _logs_trace(part) for part in ast.walk(node))
+            kept = any(
+                _raises_again(part) or _logs_trace(part) or _keeps_fault(part, node.name)
+                for part in ast.walk(node)
+            )
             if node.type is None or (_is_broad(node.type) and not kept):
                 yield node.lineno, "catches everything"
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("suppress"):
@@ -65,6 +93,12 @@ def _raises_again(node: ast.AST) -> bool:
 
 def _logs_trace(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and ast.unparse(node.func) == "logger.exception"
+
+
+def _keeps_fault(node: ast.AST, exception: str | None) -> bool:
+    if not (isinstance(node, ast.Call) and ast.unparse(node.func) == "Fault"):
+        return False
+    return any(isinstance(part, ast.Name) and part.id == exception for part in node.args)
 
 
 def _is_broad(node: ast.expr) -> bool:

@@ -22,6 +22,10 @@ _MUTABLE_CALLS = frozenset(
     | {"array", "zeros", "ones", "empty", "full", "arange"}
 )
 
+_SUMMED_BY_THREADS = frozenset({"dot", "vdot", "inner", "matmul", "tensordot", "einsum", "linalg"})
+"""BLAS shares these out among threads: how sums are rounded depends on how many a machine has, and
+a decision's CPU time on what else runs there."""
+
 Breach = tuple[int, str]
 
 
@@ -34,6 +38,10 @@ def banned_calls(module: ast.Module) -> Iterator[Breach]:
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             if node.value.id in ("np", "numpy") and node.attr in _NUMPY_BANNED:
                 yield node.lineno, f"uses {node.value.id}.{node.attr}"
+            elif node.value.id in ("np", "numpy") and node.attr in _SUMMED_BY_THREADS:
+                yield node.lineno, f"sums with {node.value.id}.{node.attr} (write out the sum)"
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+            yield node.lineno, "sums with @ (write out the sum)"
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("numpy"):
             if node.module == "numpy.random" or any(a.name in _NUMPY_BANNED for a in node.names):
                 yield node.lineno, f"imports from {node.module} what is not pure"

@@ -135,6 +135,16 @@ def test_a_planted_unsafe_call_is_found(source: str) -> None:
     assert list(bans.unsafe_calls(ast.parse(source)))
 
 
+def test_restricted_unpickler_is_allowed() -> None:
+    restricted = (
+        "import pickle\nclass Reader(pickle.Unpickler):\n"
+        "    def find_class(self, module, name):\n        raise KeyError(name)"
+    )
+    assert not list(bans.unsafe_calls(ast.parse(restricted)))
+    assert list(bans.unsafe_calls(ast.parse(restricted + "\npickle.loads(x)")))
+    assert list(bans.unsafe_calls(ast.parse(restricted.replace("find_class", "load"))))
+
+
 def test_planted_handlers_and_sleeps_are_found() -> None:
     bare = "try:\n    f()\nexcept:\n    pass"
     assert list(bans.broad_handlers(ast.parse(bare)))

@@ -61,6 +61,8 @@ def test_amounts_are_exact_integers() -> None:
         (impurities.banned_calls, "def f(): return open('x')"),
         (impurities.banned_calls, "import numpy as np\nnp.random.default_rng(1)"),
         (impurities.banned_calls, "from numpy.random import default_rng"),
+        (impurities.banned_calls, "def f(a, b): return a @ b"),
+        (impurities.banned_calls, "import numpy as np\ndef f(a, b): return np.dot(a, b)"),
         (impurities.banned_calls, "def f(x): return hash(x)"),
         (impurities.banned_calls, "def f():\n    global x\n    x = 1"),
         (impurities.module_state, "seen = []"),

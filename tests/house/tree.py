@@ -51,6 +51,10 @@ def python_files(*folders: str) -> tuple[Path, ...]:
     )
 
 
+_WORKTREE_LINK = ".git"
+"""A file in a worktree, a folder elsewhere."""
+
+
 @functools.cache
 def text_files() -> tuple[Path, ...]:
     """Every file of the repository that a person writes or reads; no build output, no locks."""
@@ -62,7 +66,7 @@ def _walk(folder: Path) -> Iterator[Path]:
         if path.is_dir():
             if path.name in _DOT_FOLDERS_READ or not _is_skipped(path):
                 yield from _walk(path)
-        elif path.suffix in _TEXT_SUFFIXES:
+        elif path.suffix in _TEXT_SUFFIXES and path.name != _WORKTREE_LINK:
             yield path
 
 

@@ -308,7 +308,13 @@ def start_again(site: Site) -> None:
     site.operator.start()
 
 
-def replica(plane: ControlPlane, name: str, *, through: FaultProxy) -> OperatorProcess:
+def replica(
+    plane: ControlPlane,
+    name: str,
+    *,
+    through: FaultProxy,
+    module: str = "railwright_operator",
+) -> OperatorProcess:
     """One more operator process, not started yet."""
     return OperatorProcess(
         plane,
@@ -316,6 +322,7 @@ def replica(plane: ControlPlane, name: str, *, through: FaultProxy) -> OperatorP
         host="127.0.0.1",
         launcher_image=LAUNCHER_IMAGE,
         through=through.entrance,
+        module=module,
     )
 
 

@@ -1,4 +1,4 @@
-"""Agents tell of their nodes, with tokens that a real API server issues and reviews."""
+"""Agents tell of their nodes, with tokens and keys of a real API server."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from railwright_operator.heartbeats import agents, errands
 from railwright_testbed import ControlPlane
 from railwright_topology.accounts import Basis
 from railwright_topology.parts import CPU, Kind, Look, Part
+from railwright_topology.probing import keys
 from railwright_topology.sources import insides
 from railwright_topology.sources.insides import Document
 from worlds import heartbeats, shell
@@ -70,8 +71,8 @@ async def test_an_agent_may_not_speak_for_a_launcher(world: Heartbeats) -> None:
 
 async def test_what_is_no_document_is_refused_with_its_rule(world: Heartbeats) -> None:
     token = await world.agents_token("n0")
-    status, answer = await world.say(agents.PATH, token, b'{"version": 9}')
-    assert (status, answer["error"]) == (400, "agents, line 1: version: this is read: 1")
+    status, answer = await world.say(agents.PATH, token, b'{"version": 0}')
+    assert (status, answer["error"]) == (400, "agents: version: this is read, and later ones: 1")
     assert (await world.say(agents.PATH, token, b"\xff"))[0] == 400
     large = b" " * (agents.BODY_BYTES_MAX + 1)
     assert (await world.say(agents.PATH, token, large))[0] == 413
@@ -81,25 +82,28 @@ async def test_what_is_no_document_is_refused_with_its_rule(world: Heartbeats) -
 async def test_an_agent_that_is_wanted_is_called_and_gets_the_key_and_its_errand(
     world: Heartbeats,
 ) -> None:
-    world.errands.wanted = frozenset({"n0", "n1"})
+    world.errands.wanted = {"n0": ("10.0.0.0",), "n1": ("10.0.0.1",)}
+    world.errands.networks = ("10.9.0.0/16",)
     tokens = {node: await world.agents_token(node) for node in ("n0", "n1")}
-    assert await world.say(agents.PATH, tokens["n0"], TEXT) == (200, {"standBy": True})
-    asking = {}
+    called = {"standBy": True, "networks": ["10.9.0.0/16"]}
+    assert await world.say(agents.PATH, tokens["n0"], TEXT) == (200, called)
+    asking, known = {}, {}
     for at, node in enumerate(tokens):
-        status, known = await world.say(agents.ERRANDS_PATH, tokens[node], b"{}")
-        assert (status, {*known}) == (200, {"key"})
+        status, known[node] = await world.say(agents.ERRANDS_PATH, tokens[node], b"{}")
+        assert (status, {*known[node]}) == (200, {"key"})
         place = b'{"host": "10.0.0.%d", "port": 7946}' % at
         asking[node] = asyncio.create_task(world.say(agents.ERRANDS_PATH, tokens[node], place))
     await shell.until(lambda: world.errands.there() == {"n0", "n1"}, "two that stand by")
     sent = asyncio.create_task(world.errands.send(("n0", "n1"), seconds=0.1))
     status, errand = await asking["n0"]
-    assert (errand["host"], errand["key"]) == ("10.0.0.1", known["key"])
+    assert (errand["host"], errand["key"]) == ("10.0.0.1", known["n0"]["key"])
+    assert errand["pairKey"] == keys.pair_key(known["n1"]["key"], "n0")
     sent.cancel()
     asking["n1"].cancel()
 
 
 async def test_who_is_no_agent_gets_no_key(world: Heartbeats) -> None:
-    world.errands.wanted = frozenset({"n0", ""})
+    world.errands.wanted = {"n0": (), "": ()}
     for token in (
         await world.agents_token("n0", account="somebody"),
         await world.agents_token("n0", audience=heartbeats.audience(JOB)),

@@ -27,6 +27,7 @@ STATUS: dict[str, Any] = {
     "endedAttempt": 1,
     "restarts": 1,
     "moves": 0,
+    "hangs": 0,
     "failures": 0,
     "earlyEnds": 0,
     "nodes": ["node-a1", "node-a2"],

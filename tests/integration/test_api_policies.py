@@ -4,6 +4,8 @@ tenant's job may ask for."""
 from __future__ import annotations
 
 import contextlib
+import json
+import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,8 +24,9 @@ JOBS = manifests.path(names.TRAINING_JOBS, TENANT)
 
 
 @pytest.fixture(scope="module")
-def token(site: Site) -> str:
-    """Of one who may do anything to our objects in a tenant's namespace, and read one secret."""
+def alice(site: Site) -> Iterator[ApiClient]:
+    """A user with the policies in force, who may do anything to our objects in a tenant's
+    namespace, and read one secret."""
     kubectl = site.plane.kubectl
     kubectl("create", "namespace", TENANT)
     kubectl("label", "namespace", TENANT, f"{names.GROUP}/tenant=restricted")
@@ -32,15 +35,7 @@ def token(site: Site) -> str:
     edits = (f"{kind}.{names.GROUP}{part}" for kind in _KINDS for part in ("", "/status"))
     _allow(site, "jobs", "--verb=*", f"--resource=pods,{','.join(edits)}")
     _allow(site, "secret", "--verb=get", "--resource=secrets", "--resource-name=mine")
-    path = f"/api/v1/namespaces/{TENANT}/serviceaccounts/alice/token"
-    return str(site.admin.post(path, {"spec": {"expirationSeconds": 3600}})["status"]["token"])
-
-
-@pytest.fixture
-def alice(site: Site, token: str) -> Iterator[ApiClient]:
-    """A connection as that somebody, with the policies in force."""
-    plane = site.plane
-    with contextlib.closing(ApiClient(plane.url, ca_file=plane.ca_file, token=token)) as client:
+    with contextlib.closing(site.plane.service_account_client(TENANT, "alice")) as client:
         hostile = manifests.job(pod={"hostNetwork": True})
         waiting.until(
             lambda: "hostNetwork" in _answer(client, hostile), "the policies", deadline_s=30
@@ -235,6 +230,81 @@ def test_a_pod_that_looks_like_ours_is_made_by_the_operator_alone(
         with pytest.raises(ApiError, match=refused):
             site.admin.patch(f"{pods}/job-1-0", {"metadata": {"labels": change}})
     site.admin.patch(f"{pods}/job-1-0", {"metadata": {"labels": {"team": "blue"}}})
+
+
+@pytest.mark.parametrize(
+    ("change", "subresource", "words"),
+    [
+        ({"metadata": {"ownerReferences": None}}, "", "metadata.ownerReferences: the TrainingJob"),
+        ({"metadata": {"finalizers": ["example.com/kept"]}}, "", "metadata.finalizers: a finaliz"),
+        ({"metadata": {"finalizers": ["example.com/kept"]}}, "/status", "metadata.finalizers: a f"),
+        ({"metadata": {"labels": {names.LABEL_JOB_UID: None}}}, "/status", "is reserved, the oper"),
+        ({"status": {"phase": "Succeeded"}}, "/status", "the kubelet alone writes the status"),
+        ({"status": {"phase": "Failed"}}, "/status", "the kubelet alone writes the status"),
+    ],
+    ids=str,
+)
+def test_pod_of_a_job_is_guarded(
+    site: Site, floor: Floor, change: Changes, subresource: str, words: str
+) -> None:
+    """Without its owner an old pod would run beside the next attempt; held by a finalizer, its
+    devices would stay reserved."""
+    floor.apply("job", nodes=1).until_bound()
+    with pytest.raises(ApiError, match=words):
+        site.admin.patch(f"/api/v1/namespaces/{floor.name}/pods/job-1-0{subresource}", change)
+
+
+def test_pod_of_a_job_keeps_its_user_metadata_free(site: Site, floor: Floor) -> None:
+    floor.apply("job", nodes=1).until_bound()
+    path = f"/api/v1/namespaces/{floor.name}/pods/job-1-0"
+    site.admin.patch(path, {"metadata": {"annotations": {"note": "mine"}}})
+
+
+CONTROLLERS = "system:serviceaccount:kube-system:"
+WRITERS = (
+    f"{CONTROLLERS}pod-garbage-collector",
+    f"{CONTROLLERS}node-controller",
+    f"{CONTROLLERS}device-taint-eviction-controller",
+    f"{CONTROLLERS}disruption-controller",
+    f"{CONTROLLERS}resource-claim-controller",
+    "system:kube-scheduler",
+    "system:kube-controller-manager",
+)
+COLLECTOR = f"{CONTROLLERS}generic-garbage-collector"
+OF_JOBS = f"{CONTROLLERS}job-controller"
+
+
+def _refusal(site: Site, namespace: str, user: str, change: Changes, *more: str) -> str:
+    """What the API server says to this user, who has the rights; empty if the change is taken."""
+    asked = ("patch", "pod", "job-1-0", "--dry-run=server", "-p", json.dumps(change), *more)
+    groups = ("--as-group=system:masters", "--as-group=system:authenticated")
+    try:
+        site.plane.kubectl("-n", namespace, *asked, f"--as={user}", *groups)
+    except subprocess.CalledProcessError as error:
+        return str(error)
+    return ""
+
+
+def test_pod_status_writers_are_excepted(site: Site, floor: Floor) -> None:
+    """Each account that the policy lists, and no other."""
+    floor.apply("job", nodes=1).until_bound()
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": "Tested"}
+
+    def refusal(user: str) -> str:
+        change = {"status": {"conditions": [condition]}}
+        return _refusal(site, floor.name, user, change, "--subresource=status")
+
+    assert [user for user in WRITERS if refusal(user)] == []
+    for user in (OF_JOBS, COLLECTOR, f"system:serviceaccount:{TENANT}:node-controller"):
+        assert "the kubelet alone writes the status" in refusal(user), user
+
+
+def test_pod_owners_are_the_garbage_collectors(site: Site, floor: Floor) -> None:
+    floor.apply("job", nodes=1).until_bound()
+    change: Changes = {"metadata": {"ownerReferences": None}}
+    assert _refusal(site, floor.name, COLLECTOR, change) == ""
+    for user in (*WRITERS[:-1], OF_JOBS, "system:node:any"):
+        assert "ownerReferences: the TrainingJob" in _refusal(site, floor.name, user, change), user
 
 
 def test_a_pre_run_is_made_by_the_operator_alone(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from railwright_operator.kube import paths
 from railwright_testbed import ControlPlane, waiting
 from railwright_testbed.api_client import ApiClient
 
@@ -24,7 +26,8 @@ May = Callable[..., bool]
 @pytest.fixture(scope="module")
 def may(control_plane: ControlPlane) -> Iterator[May]:
     """Asks the API server what the operator may: verb, group, resource, namespace."""
-    control_plane.kubectl("apply", "-f", str(ROOT / "deploy/operator.yaml"))
+    for name in ("operator.yaml", "all-namespaces.yaml"):
+        control_plane.kubectl("apply", "-f", str(ROOT / "deploy" / name))
     with contextlib.closing(control_plane.client()) as client:
 
         def ask(verb: str, group: str, what: str, namespace: str = "default") -> bool:
@@ -59,7 +62,7 @@ def may(control_plane: ControlPlane) -> Iterator[May]:
         ("list watch", "", "nodes", ""),
         ("list watch", "scheduling.k8s.io", "priorityclasses", ""),
         ("create", "events.k8s.io", "events", "default"),
-        ("create", "authentication.k8s.io", "tokenreviews", ""),
+        ("list watch", "", "events", "default"),
         ("get create update", LEASES, "leases", OWN),
         ("get", LEASES, "leases", "kube-node-lease"),
     ],
@@ -81,6 +84,7 @@ def test_the_operator_may_do_its_work(
         ("create get", "", "pods/exec", "default"),
         ("create", "", "pods/ephemeralcontainers", "default"),
         ("get update patch delete", "", "nodes", ""),
+        ("create update patch delete", "", "events", "default"),
         ("update patch", OURS, "trainingjobs", "default"),
         ("list watch update patch delete", OURS, "placements", "default"),
         ("delete patch", OURS, "ledgers", ""),
@@ -101,10 +105,26 @@ def test_the_operator_may_not_do_what_it_has_no_need_of(
     assert not allowed, f"{allowed} {what}"
 
 
+def test_operator_may_read_signing_keys(may: May, control_plane: ControlPlane) -> None:
+    with contextlib.closing(control_plane.client()) as client:
+        for path, verb, expected in (
+            (paths.OPENID_CONFIGURATION, "get", True),
+            (paths.SIGNING_KEYS, "get", True),
+            ("/metrics", "get", False),
+            (paths.SIGNING_KEYS, "delete", False),
+        ):
+            asked = {"nonResourceAttributes": {"path": path, "verb": verb}}
+            assert _is_allowed(client, asked) is expected, f"{verb} {path}"
+
+
 def test_agents_are_taken_and_have_no_rights(may: May, control_plane: ControlPlane) -> None:
     agents = str(ROOT / "deploy/agents")
     answer = control_plane.kubectl("apply", "--dry-run=server", "-o", "name", "-f", agents)
-    assert answer.split() == ["serviceaccount/railwright-agent", "daemonset.apps/railwright-agent"]
+    assert answer.split() == [
+        "serviceaccount/railwright-agent",
+        "daemonset.apps/railwright-agent",
+        "networkpolicy.networking.k8s.io/railwright-agents",
+    ]
     with contextlib.closing(control_plane.client()) as client:
         for verb, group, what in (
             ("list", "", "nodes"),
@@ -128,9 +148,13 @@ def _may(
         "subresource": subresource,
         "namespace": namespace,
     }
+    return _is_allowed(client, {"resourceAttributes": attributes}, user=user)
+
+
+def _is_allowed(client: ApiClient, asked: dict[str, Any], *, user: str = USER) -> bool:
     body = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
-        "spec": {"user": user, "resourceAttributes": attributes},
+        "spec": {"user": user} | asked,
     }
     return bool(client.post(REVIEWS, body)["status"]["allowed"])

@@ -41,8 +41,8 @@ def standing(
     world = wire.World(
         world_size=1, num_nodes=1, first_rank=0, master_address="127.0.0.1", master_port=29500
     )
-    standing = reporting.Standing(pod.member, world, ranks=range(1))
     server = channel_server.ChannelServer()
+    standing = reporting.Standing(pod.member, world, ranks=range(1), folder=server.folder)
     desk = reporting.CommitDesk(pod, standing)
     server.start(standing.report, desk.answer)
     of_job = {

@@ -1,4 +1,4 @@
-"""Launchers' messages over HTTP, with tokens that a real API server issues and reviews."""
+"""Launchers' messages over HTTP, with tokens and keys of a real API server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from railwright import wire
-from railwright_operator.heartbeats import messages, server, tokens
+from railwright_operator.heartbeats import connections, server
 from railwright_operator.kube import errors
 from railwright_testbed import ControlPlane
 from worlds import heartbeats, shell
@@ -54,12 +54,12 @@ async def test_launchers_wait_for_each_other_then_get_the_world(world: Heartbeat
     assert answer["world"]["master_address"] == "10.0.0.0"
 
 
-async def test_a_token_is_reviewed_once_for_many_beats(world: Heartbeats) -> None:
+async def test_token_is_verified_once_for_many_beats(world: Heartbeats) -> None:
     token = (await tokens_of(world))[0]
     for sequence in range(20):
         status, answer = await world.say("/v1/beat", token, beat(sequence=sequence))
         assert (status, answer["order"]) == (200, "continue")
-    assert world.reviews("good") == 1.0
+    assert world.checks("good") == 1.0
 
 
 async def test_the_token_of_another_pod_is_refused(world: Heartbeats) -> None:
@@ -91,27 +91,17 @@ async def test_an_expired_token_is_refused(world: Heartbeats, control_plane: Con
     assert (await world.say("/v1/beat", expired, beat(0, sequence=2)))[0] == 403
 
 
-async def test_what_is_no_token_is_refused_and_asked_about_once(
-    world: Heartbeats, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tokens, "REFUSAL_KEPT_S", 600.0)
-    for _ in range(3):
-        assert (await world.say("/v1/beat", "nonsense", beat(0)))[0] == 403
-    assert world.reviews("refused") == 1.0
+async def test_message_without_token_is_refused(world: Heartbeats) -> None:
+    assert (await world.say("/v1/beat", "nonsense", beat(0)))[0] == 403
     assert (await world.post("/v1/beat", wire.encode(beat(0))))[0] == 403
 
 
-async def test_the_token_of_a_deleted_pod_is_refused_also_while_it_is_remembered(
-    world: Heartbeats,
-) -> None:
+async def test_token_of_deleted_pod_is_refused(world: Heartbeats) -> None:
     remembered, fresh = [await world.token("pod-0", world.pods[0]) for _ in range(2)]
     assert (await world.say("/v1/beat", remembered, beat(0)))[0] == 200
-    old = world.pods.pop(0)
-    await world.delete_pod("pod-0", old)
-    assert (await world.say("/v1/beat", remembered, beat(0, sequence=2)))[0] == 403
-    await world.is_refused_by_server(fresh)
-    world.pods[0] = old
-    assert (await world.say("/v1/beat", fresh, beat(0, sequence=3)))[0] == 403
+    await world.delete_pod("pod-0", world.pods[0])
+    for token in (remembered, fresh):
+        assert (await world.say("/v1/beat", token, beat(0, sequence=2)))[0] == 403
 
 
 async def test_a_revoked_attempt_is_told_to_stop_by_every_path(world: Heartbeats) -> None:
@@ -129,7 +119,6 @@ async def test_a_revoked_attempt_is_told_to_stop_by_every_path(world: Heartbeats
 async def test_an_attempt_not_known_yet_may_come_back(world: Heartbeats) -> None:
     token = (await tokens_of(world))[0]
     assert (await world.say("/v1/beat", token, beat(attempt=ATTEMPT + 1)))[0] == 425
-    assert world.reviews("good") == 0.0
 
 
 async def test_a_commit_is_granted_once_recorded_and_refused_if_revoked_meanwhile(
@@ -163,18 +152,17 @@ async def test_an_operator_that_does_not_lead_sends_launchers_away(world: Heartb
     assert (await world.say("/v1/beat", token, beat()))[0] == 503
 
 
-async def test_the_api_server_away_costs_known_launchers_nothing(
-    world: Heartbeats, control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
+async def test_api_outage_does_not_affect_heartbeats(
+    world: Heartbeats, control_plane: ControlPlane
 ) -> None:
     known, unknown = await tokens_of(world)
     assert (await world.say("/v1/beat", known, beat()))[0] == 200
     await asyncio.to_thread(control_plane.stop_api_server)
     try:
         assert (await world.say("/v1/beat", known, beat(sequence=2)))[0] == 200
-        assert (await world.say("/v1/beat", unknown, beat(1)))[0] == 503
+        assert (await world.say("/v1/beat", unknown, beat(1)))[0] == 200
     finally:
         await asyncio.to_thread(control_plane.start_api_server)
-    assert (await world.say("/v1/beat", unknown, beat(1)))[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -191,48 +179,42 @@ async def test_the_api_server_away_costs_known_launchers_nothing(
     ids=["empty", "list", "cut", "NaN", "deep", "long number", "not UTF-8"],
 )
 async def test_a_malformed_body_is_refused(world: Heartbeats, body: bytes) -> None:
-    assert (await world.say("/v1/beat", "any", body))[0] == 400
+    token = (await tokens_of(world))[0]
+    assert (await world.say("/v1/beat", token, body))[0] == 400
 
 
-async def test_a_body_that_is_too_large_is_refused_with_and_without_a_length(
-    world: Heartbeats,
-) -> None:
+async def test_body_too_large_or_without_length_is_refused(world: Heartbeats) -> None:
     async def chunks() -> AsyncIterator[bytes]:
         for _ in range(40):
             yield b" " * 1024
 
+    token = f"Bearer {(await tokens_of(world))[0]}"
     large = b" " * (wire.MESSAGE_BYTES_MAX + 1)
-    assert (await world.post("/v1/beat", large))[0] == 413
-    assert (await world.post("/v1/beat", chunks()))[0] == 413
+    assert (await world.post("/v1/beat", large, Authorization=token))[0] == 413
+    assert (await world.post("/v1/beat", chunks(), Authorization=token))[0] == 411
 
 
-async def test_a_compressed_body_is_not_opened(world: Heartbeats) -> None:
+async def test_compressed_body_is_not_opened(world: Heartbeats) -> None:
     headers = {"Content-Encoding": "gzip"}
     assert (await world.post("/v1/beat", b"\x1f\x8b", **headers))[0] == 415
 
 
-async def test_a_body_that_drips_is_given_up(
-    world: Heartbeats, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(messages, "BODY_DEADLINE_S", 0.2)
+async def test_slow_body_is_given_up(world: Heartbeats, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "BODY_DEADLINE_S", 0.2)
+    token = (await tokens_of(world))[0]
     reader, writer = await asyncio.open_connection(*world.address)
-    writer.write(b"POST /v1/beat HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+    head = f"POST /v1/beat HTTP/1.1\r\nAuthorization: Bearer {token}\r\nContent-Length: 100"
+    writer.write(f"{head}\r\n\r\n{{".encode())
     answer = await asyncio.wait_for(reader.readline(), shell.DEADLINE_S)
     assert answer.split()[1] == b"408"
     writer.close()
     await writer.wait_closed()
 
 
-async def test_a_head_that_drips_is_cut_off(
-    control_plane: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(server, "HEAD_DEADLINE_S", 0.3)
-    async with (
-        shell.api(shell.connect(control_plane)) as api,
-        heartbeats.listening(api, namespace) as world,
-    ):
-        reader, writer = await asyncio.open_connection(*world.address)
-        writer.write(b"POST /v1/beat HTTP/1.1\r\nHost: x\r\nX-Slow:")
-        assert await asyncio.wait_for(reader.read(), shell.DEADLINE_S) == b""
-        writer.close()
-        await writer.wait_closed()
+async def test_slow_head_is_cut_off(world: Heartbeats, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HEAD_DEADLINE_S", 0.3)
+    reader, writer = await asyncio.open_connection(*world.address)
+    writer.write(b"POST /v1/beat HTTP/1.1\r\nHost: x\r\nX-Slow:")
+    assert await asyncio.wait_for(reader.read(), shell.DEADLINE_S) == b""
+    writer.close()
+    await writer.wait_closed()

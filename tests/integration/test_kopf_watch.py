@@ -44,13 +44,13 @@ async def followed(source: Connection) -> AsyncIterator[list[str]]:
         gc.collect()
 
 
-async def apply(plane: ControlPlane, namespace: str, name: str) -> None:
+async def apply(plane: ControlPlane, name: str) -> None:
     async with shell.api(shell.connect(plane)) as api:
-        await api.create(paths.kind(names.TRAINING_JOBS, namespace), manifests.job(name))
+        await api.create(paths.kind(names.QUEUES), manifests.cluster_object("Queue", name))
 
 
 async def test_a_watch_of_kopfs_that_fell_silent_is_left_for_another(
-    control_plane: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyPatch
+    control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usual = handlers._settings
 
@@ -65,26 +65,24 @@ async def test_a_watch_of_kopfs_that_fell_silent_is_left_for_another(
         proxy.in_front_of(control_plane) as between,
         followed(shell.connect(control_plane, through=between.entrance)) as seen,
     ):
-        await shell.until(lambda: between.count("watch trainingjobs"), "a watch")
-        silent = between.fail("event trainingjobs", Fault.SILENCE, times=None)
-        await apply(control_plane, namespace, "unheard")
+        await shell.until(lambda: between.count("watch queues"), "a watch")
+        silent = between.fail("event queues", Fault.SILENCE, times=None)
+        await apply(control_plane, "unheard")
         await shell.until(lambda: silent.met, "silence")
-        watches = between.count("watch trainingjobs")
-        await shell.until(lambda: between.count("watch trainingjobs") > watches, "another")
+        watches = between.count("watch queues")
+        await shell.until(lambda: between.count("watch queues") > watches, "another")
         silent.lift()
         await shell.until(lambda: "unheard" in seen, "the news")
 
 
-async def test_kopf_is_started_again_when_an_error_ended_it(
-    control_plane: ControlPlane, namespace: str
-) -> None:
+async def test_kopf_is_started_again_when_an_error_ended_it(control_plane: ControlPlane) -> None:
     async with (
         proxy.in_front_of(control_plane) as between,
         followed(shell.connect(control_plane, through=between.entrance)) as seen,
     ):
-        await shell.until(lambda: between.count("watch trainingjobs"), "a watch")
-        fatal = between.fail("event trainingjobs", Reply(500))
-        await apply(control_plane, namespace, "first")
+        await shell.until(lambda: between.count("watch queues"), "a watch")
+        fatal = between.fail("event queues", Reply(500))
+        await apply(control_plane, "first")
         await shell.until(lambda: fatal.met, "the error")
-        await apply(control_plane, namespace, "second")
+        await apply(control_plane, "second")
         await shell.until(lambda: {"first", "second"} <= set(seen), "the news")

@@ -18,7 +18,7 @@ from railwright_operator.leadership import Leadership, Terms
 from railwright_operator.write.ledger import DeposedError, LedgerStore
 from railwright_testbed import ControlPlane
 from worlds import proxy, shell
-from worlds.api_faults import Fault, Reply
+from worlds.api_faults import Fault, Late, Reply
 
 TERMS = Terms(duration_s=10.0, renew_deadline_s=7.0, retry_s=0.3)
 
@@ -54,7 +54,7 @@ class Candidate:
 
 async def stop(*candidates: Candidate) -> None:
     for candidate in candidates:
-        await asyncio.to_thread(candidate.leadership.stop)
+        await asyncio.to_thread(candidate.leadership.stop, deadline_s=20.0)
 
 
 async def _last_held_s(candidate: Candidate) -> float:
@@ -273,3 +273,26 @@ async def test_a_process_that_stood_still_over_its_lease_sends_nothing(
             assert len(one.gained_s) == 1
         finally:
             await stop(one)
+
+
+async def test_slow_api_server_costs_no_leadership(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """Requests of 4 s, with the terms that the operator has: it may write all the time."""
+    async with proxy.in_front_of(control_plane) as between:
+        source = shell.connect(control_plane, through=between.entrance)
+        one, two = (Candidate(source, namespace, name, terms=Terms()) for name in ("one", "two"))
+        try:
+            one.leadership.start()
+            await shell.until(one.held, "the first leads")
+            two.leadership.start()
+            between.fail("get *", Late(4.0), times=None)
+            between.fail("update *", Late(4.0), times=None)
+            end_s = time.monotonic() + 2 * Terms().duration_s
+            while time.monotonic() < end_s:
+                assert one.held()
+                assert not two.held()
+                await asyncio.sleep(0.05)
+        finally:
+            between.lift_all()
+            await stop(one, two)

@@ -153,7 +153,7 @@ def test_the_operator_leaves_no_mark_on_objects_that_are_not_its_own(
     site: Site, floor: Floor
 ) -> None:
     """No finalizer, and no copy of the object in an annotation."""
-    values = [{"name": f"V{number}", "value": "x" * 30_000} for number in range(20)]
+    values = [{"name": f"V{number}", "value": "x" * 30_000} for number in range(8)]
     main = {"name": "train", "image": "i", "command": ["c"], "env": values}
     job = floor.apply("large", nodes=1, template={"spec": {"containers": [main]}})
     job.until_bound()

@@ -150,17 +150,27 @@ def test_a_file_says_where_nodes_stand_and_a_new_one_counts_within_seconds(
     assert bare.apply("second", nodes=4).until_bound()["nodes"] in quarters
 
 
-def test_a_file_that_breaks_a_rule_is_refused_with_its_line_and_the_old_fabric_stays(
+def test_node_below_two_switches_is_a_remark_on_its_file(ground: Site, bare: Floor) -> None:
+    lost, *others = bare.nodes
+    _give(ground, topology_conf=_conf(bare.nodes[0::2], [*bare.nodes[1::2], lost]))
+    status = _until(ground, lambda status: status.get("summary") == "2", "two leaves")
+    (source,) = status["sources"]
+    assert source["nodes"] == len(others)
+    rule = f"line 2: node {lost!r} is in both 'leaf-0' and 'leaf-1': it is left out"
+    assert source["remarks"] == [rule]
+
+
+def test_a_file_that_cannot_be_read_is_refused_and_the_old_fabric_stays(
     ground: Site, bare: Floor
 ) -> None:
     halves = [bare.nodes[0::2], bare.nodes[1::2]]
     _give(ground, topology_conf=_conf(*halves))
     before = _until(ground, lambda status: status.get("summary") == "2", "two leaves")
-    _give(ground, topology_conf=_conf(bare.nodes, bare.nodes[:1]))
+    _give(ground, topology_conf="no topology\nat all\n")
     status = _until(ground, lambda status: bool(status.get("problems")), "a problem")
     (problem,) = status["problems"]
     assert problem["key"] == "site/topology.conf"
-    assert "topology.conf, line 2: node " in problem["message"]
+    assert "topology.conf, line 1: 'no topology' is no Key=value" in problem["message"]
     assert "what it said before stays" in problem["message"]
     assert status["domains"] == before["domains"]
     assert bare.apply("gang", nodes=8).until_bound()["nodes"] in halves

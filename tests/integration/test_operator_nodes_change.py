@@ -9,6 +9,7 @@ from functools import partial
 
 from integration import operator_site
 from integration.operator_site import Floor, Job, Json, Site
+from oracle import stored
 from railwright_api import names
 from railwright_testbed import waiting
 from railwright_testbed.api_client import ApiError
@@ -118,7 +119,7 @@ def _committed(floor: Floor, name: str) -> str:
         mine = [
             each for each in entries if (each["namespace"], each["jobName"]) == (floor.name, name)
         ]
-        return str(mine[0]["nodes"][1]) if mine else None
+        return stored.node_names(mine[0]["nodes"])[1] if mine else None
 
     return waiting.until(node, f"{name} in the ledger", deadline_s=20)
 

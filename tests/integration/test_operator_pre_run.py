@@ -61,7 +61,16 @@ def test_a_job_whose_pre_run_fails_starts_without_it_and_says_so(site: Site, flo
     assert "the pre-run large-pre-run failed: " in status["preRun"]["message"]
     assert "exited with 3" in status["preRun"]["message"]
     assert communication(floor) == "derived"
-    job.until_events("PreRun", "PreRunGivenUp", "Scheduled")
+    # Until the pods of the pre-run are gone, the job may wait for their nodes.
+    waiting.until(
+        lambda: (
+            [each for each in job.events() if each != "NotEnoughNodes"]
+            == ["PreRun", "PreRunGivenUp", "Scheduled"]
+        ),
+        "it starts without",
+        deadline_s=20,
+        evidence=lambda: str(job.events()),
+    )
     # Nor does its next attempt wait for another.
     site.kwok.fail_pod(floor.name, "large-1-0", exit_code=3)
     job.until_bound(2)

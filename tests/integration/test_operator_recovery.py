@@ -8,7 +8,6 @@ from typing import Any
 from integration import operator_site
 from integration.operator_site import Floor, Job, Site
 from railwright_scheduler.attempt.record import BACKOFF_S_FIRST
-from railwright_testbed import waiting
 
 NEVER_READY = {"image": "none", "imageID": "", "ready": False, "restartCount": 0}
 
@@ -72,16 +71,20 @@ def test_a_pod_killed_for_its_memory_is_told_as_such(site: Site, floor: Floor) -
     job.until_bound()
     killed = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
     container = {"name": "train", "state": killed} | NEVER_READY
-    _say(site, floor, "job-1-1", {"phase": "Failed", "containerStatuses": [container]})
+    site.kwok.report_pod(
+        floor.name, "job-1-1", {"phase": "Failed", "containerStatuses": [container]}
+    )
     end = job.until_phase("Failed")["lastEnd"]
     assert (end["cause"], end["exitCode"], end["rank"]) == ("OutOfMemory", 137, 1)
-    assert "out of memory" in end["message"]
+    assert "killed it for memory" in end["message"]
 
 
 def test_an_evicted_pod_costs_no_failure(site: Site, floor: Floor) -> None:
     job = floor.apply("job", backoffLimit=0)
     job.until_bound()
-    _say(site, floor, "job-1-0", {"phase": "Failed", "reason": "Evicted", "containerStatuses": []})
+    site.kwok.report_pod(
+        floor.name, "job-1-0", {"phase": "Failed", "reason": "Evicted", "containerStatuses": []}
+    )
     status = job.until_bound(2)
     assert status["lastEnd"]["cause"] == "PodEvicted"
     assert (status["failures"], status["restarts"]) == (0, 1)
@@ -90,12 +93,3 @@ def test_an_evicted_pod_costs_no_failure(site: Site, floor: Floor) -> None:
 def _scheduled(job: Job) -> dict[str, Any]:
     conditions = job.status()["conditions"]
     return next(condition for condition in conditions if condition["type"] == "Scheduled")
-
-
-def _say(site: Site, floor: Floor, pod: str, status: dict[str, Any]) -> None:
-    """Say of a pod what its kubelet would, once that one has said that it runs."""
-    path = f"/api/v1/namespaces/{floor.name}/pods/{pod}"
-    waiting.until(
-        lambda: site.admin.get(path)["status"]["phase"] == "Running", "it runs", deadline_s=30
-    )
-    site.admin.patch(f"{path}/status", {"status": status})

@@ -111,7 +111,8 @@ def test_a_finished_job_goes_when_its_time_is_over(
     assert len(kept.pods()) == 1
 
 
-def test_a_job_made_again_under_its_name_never_takes_over_old_pods(site: Site) -> None:
+def test_job_made_again_waits_for_the_old_pods(site: Site) -> None:
+    """No name that a pod has is planned, so nothing is refused, and nothing is taken over."""
     with operator_site.floor_on(site, (2, 2)) as floor:
         old = floor.apply("again", nodes=2)
         old.until_bound()
@@ -121,21 +122,26 @@ def test_a_job_made_again_under_its_name_never_takes_over_old_pods(site: Site) -
             old.delete()
             waiting.until(lambda: not old.object(), "the old job is gone", deadline_s=20)
             new = floor.apply("again", nodes=2)
-            uid = new.object()["metadata"]["uid"]
-            status = new.until(
-                lambda status: len(_pods_of(new, uid)) == 2 and bool(status.get("nodes")),
-                "pods of the new job",
-            )
-            assert not uids & {pod["metadata"]["uid"] for pod in _pods_of(new, uid)}
-            assert set(status["nodes"]) == set(floor.nodes[2:])
+            message = new.until_reason("PodNamesTaken")["message"]
+            assert "2 of its 2 pod names" in message
+            assert {pod["metadata"]["uid"] for pod in new.pods()} == uids
         finally:
             site.kwok.thaw()
-        waiting.until(lambda: len(new.pods()) == 2, "old pods gone", deadline_s=60)
+        new.until_bound(1)
+        assert not uids & {pod["metadata"]["uid"] for pod in new.pods()}
+        assert "CommitRefused" not in new.events()
 
 
-def _pods_of(job: Job, uid: str) -> list[operator_site.Json]:
-    return [
-        pod
-        for pod in job.pods()
-        if pod["metadata"]["ownerReferences"][0]["uid"] == uid and pod["spec"].get("nodeName")
-    ]
+def test_pods_of_a_removed_node_are_collected(site: Site) -> None:
+    """No kubelet is left that could end them. Pod garbage collection writes a status first."""
+    with operator_site.floor_on(site, (1,)) as floor:
+        job = floor.apply("job", nodes=1)
+        (node,) = job.until_bound()["nodes"]
+        waiting.until(
+            lambda: [pod["status"]["phase"] for pod in job.pods()] == ["Running"],
+            "it runs",
+            deadline_s=30,
+        )
+        site.plane.kubectl("delete", "node", node)
+        waiting.until(lambda: not job.pods(), "collected", deadline_s=150, evidence=job.story)
+        floor.nodes.clear()

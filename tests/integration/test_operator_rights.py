@@ -14,6 +14,7 @@ from railwright_testbed import audit, waiting
 from railwright_testbed.audit import Right
 from railwright_testbed.operator_process import NAMESPACE
 from railwright_testbed.simulated_launchers import Played, SimulatedLaunchers
+from worlds.api_faults import Fault
 
 ROOT = Path(__file__).resolve().parents[2]
 ANYWHERE = "any namespace"
@@ -35,7 +36,7 @@ def test_every_right_is_used_and_nothing_is_asked_without_one(site: Site, floor:
         launchers.silence(lost.until_phase("Running")["nodes"][0])
         waiting.until(lambda: not finished.object(), "its time is over", deadline_s=DRIVEN_S)
         lost.until_reason("LauncherSilent")
-    _name_taken_by_a_pod(floor)
+    _answer_to_a_create_lost(floor)
     _name_taken_by_a_placement(floor)
     floor.apply("restless", suspend=True)
     large = floor.apply("large", nodes=4, preRun=True, workload=manifests.PARALLEL)
@@ -58,7 +59,7 @@ def rights(manifests: Path) -> set[Right]:
         for role in documents
         if role["kind"] in ("Role", "ClusterRole")
         for rule in role["rules"]
-        for group in rule["apiGroups"]
+        for group in rule.get("apiGroups", ())  # The keys of tokens are no resource.
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
@@ -83,13 +84,12 @@ def _changed_under_it(floor: Floor) -> bool:
     return True
 
 
-def _name_taken_by_a_pod(floor: Floor) -> None:
-    """The first pod of a gang has a name that a stranger's has: it is looked at, the other goes."""
-    container = {"name": "main", "image": "none"}
-    spec = {"schedulerName": "nobody", "containers": [container]}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "taken-1-0"}, "spec": spec}
-    floor.create(pod)
-    floor.apply("taken", nodes=2, gpus=0).until_reason("CommitRefused")
+def _answer_to_a_create_lost(floor: Floor) -> None:
+    """Whether the pod was made is not known: it is looked at."""
+    floor.site.proxy.fail("create pods", Fault.REPLY_LOST, namespace=floor.name)
+    uncertain = floor.apply("uncertain", nodes=1, gpus=0)
+    uncertain.until_bound()
+    uncertain.patch({"suspend": True})
 
 
 def _name_taken_by_a_placement(floor: Floor) -> None:
@@ -100,5 +100,11 @@ def _name_taken_by_a_placement(floor: Floor) -> None:
     placement = floor.site.admin.get(f"{path}/kept-1")
     placement["metadata"] = {"name": "other-1"}
     floor.site.forge(lambda: floor.site.admin.post(path, placement))
-    floor.apply("other", nodes=1, gpus=0).until_reason("CommitRefused")
+    other = floor.apply("other", nodes=1, gpus=0)
+    waiting.until(
+        lambda: floor.site.proxy.count("get placements", namespace=floor.name) > 0,
+        "it is looked at",
+        deadline_s=20,
+    )
     floor.site.admin.delete(f"{path}/other-1")
+    other.until_bound()

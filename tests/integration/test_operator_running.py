@@ -118,6 +118,10 @@ def test_one_witness_alone_never_makes_a_node_lost(
         assert (status["attempt"], status["phase"]) == (1, "Running"), status
         time.sleep(0.5)
     launchers.silence(unready)
+    job.until_said(unready)
+    assert job.status()["attempt"] == 1, "it was not Ready before its launcher fell silent"
+    site.kwok.set_ready(unready, True)
+    site.kwok.set_ready(unready, False)
     end = job.until(lambda status: "lastEnd" in status, "a verdict")["lastEnd"]
     assert (end["cause"], end["lostNodes"]) == ("NodeLost", [unready])
     assert "it is not Ready" in end["message"]

@@ -1,5 +1,5 @@
 """The network measured by itself: a real operator sends real agents to each other, and keeps what
-they find. All agents are on this machine's loopback interface, so all nodes are near each other.
+they find. All agents are on this machine, so all nodes are near each other.
 
 It runs an operator of its own: what it measures is of all nodes.
 """
@@ -7,6 +7,7 @@ It runs an operator of its own: what it measures is of all nodes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
@@ -20,7 +21,7 @@ from railwright_api import names
 from railwright_testbed import audit, waiting
 from railwright_testbed.audit import Right
 from railwright_testbed.operator_process import NAMESPACE
-from worlds import machines
+from worlds import local_network, machines
 
 FABRIC = f"/apis/{names.API_VERSION}/{names.FABRICS}/{names.SINGLETON}"
 KEPT = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{names.PROBES}"
@@ -55,13 +56,34 @@ def _unlabel(site: Site, node: str) -> None:
     site.admin.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": {names.LABEL_RACK: None}}})
 
 
-def _host(floor: Floor, node: str) -> str:
-    return f"127.77.0.{floor.nodes.index(node) + 1}"
+@pytest.fixture(scope="module")
+def network() -> Iterator[str]:
+    """The network of the nodes' rails."""
+    with local_network.opened() as opened:
+        yield opened
 
 
-def _start(agents: NodeAgents, floor: Floor) -> None:
-    for node in floor.nodes:
-        agents.start(node, MACHINE, bind=_host(floor, node))
+@dataclass(frozen=True, slots=True)
+class Rails:
+    """Where each node's agent answers probes."""
+
+    floor: Floor
+    network: str
+
+    def host(self, node: str) -> str:
+        return local_network.address(self.network, self.floor.nodes.index(node) + 1)
+
+    def start(self, agents: NodeAgents) -> None:
+        for node in self.floor.nodes:
+            agents.start(node, MACHINE, bind=self.host(node))
+
+    def listens(self, node: str) -> bool:
+        return node_agents.listens(self.host(node), PORT)
+
+
+@pytest.fixture
+def rails(floor: Floor, network: str) -> Rails:
+    return Rails(floor, network)
 
 
 def _status(site: Site) -> Json:
@@ -94,15 +116,15 @@ def _probes(site: Site) -> float:
 
 
 def test_nodes_that_nobody_tells_of_are_measured_once_and_it_is_kept(
-    ground: Site, floor: Floor, agents: NodeAgents
+    ground: Site, rails: Rails, agents: NodeAgents
 ) -> None:
-    _never(ground, floor, agents)
+    _never(ground, rails, agents)
     agents.stop()
 
     # When untold: they stand by, are sent to each other, and what they find is on the Fabric.
     ground.admin.patch(FABRIC, {"spec": {"probing": {"mode": "WhenUntold"}}})
     _until_due(ground, NODES)
-    _start(agents, floor)
+    rails.start(agents)
     status = _until(
         ground,
         lambda status: [each["source"] for each in status.get("sources", [])] == [SOURCE],
@@ -121,39 +143,39 @@ def test_nodes_that_nobody_tells_of_are_measured_once_and_it_is_kept(
     assert f"{SOURCE}: {NODES} nodes, measured {source['time']}" in command_line.topology(ground)
     agents.stop()
 
-    _another_leader(ground, floor, agents)
-    _an_agent_dies(ground, floor, agents)
+    _another_leader(ground, rails, agents)
+    _an_agent_dies(ground, rails, agents)
 
 
-def _never(ground: Site, floor: Floor, agents: NodeAgents) -> None:
+def _never(ground: Site, rails: Rails, agents: NodeAgents) -> None:
     """Agents tell of their nodes, and nothing of theirs listens."""
-    ground.admin.patch(FABRIC, {"spec": {"probing": {"mode": "Never"}}})
+    ground.admin.patch(
+        FABRIC, {"spec": {"probing": {"mode": "Never", "networks": [rails.network]}}}
+    )
     _until_due(ground, 0)
-    _start(agents, floor)
+    rails.start(agents)
     _until(ground, lambda status: _heard(status) == NODES, "all agents", 60)
-    assert not any(node_agents.listens(_host(floor, node), PORT) for node in floor.nodes)
+    assert not any(map(rails.listens, rails.floor.nodes))
     assert not _probes(ground)
 
 
-def _another_leader(ground: Site, floor: Floor, agents: NodeAgents) -> None:
+def _another_leader(ground: Site, rails: Rails, agents: NodeAgents) -> None:
     """It knows what was measured, and measures nothing again."""
     operator_site.start_again(ground)
-    _start(agents, floor)
+    rails.start(agents)
     status = _until(ground, lambda status: _heard(status) == NODES, "all agents again", 60)
     assert [each["source"] for each in status["sources"]] == [SOURCE]
-    assert not any(node_agents.listens(_host(floor, node), PORT) for node in floor.nodes)
+    assert not any(map(rails.listens, rails.floor.nodes))
     assert not _probes(ground)
 
 
-def _an_agent_dies(ground: Site, floor: Floor, agents: NodeAgents) -> None:
+def _an_agent_dies(ground: Site, rails: Rails, agents: NodeAgents) -> None:
     """That of one more node, once it stands by and before it is measured."""
-    (more,) = floor.add(f"{floor.name}-rack-0", 1)
+    (more,) = rails.floor.add(f"{rails.floor.name}-rack-0", 1)
     _unlabel(ground, more)
     _until_due(ground, 1)
-    agents.start(more, MACHINE, bind=_host(floor, more))
-    waiting.until(
-        lambda: node_agents.listens(_host(floor, more), PORT), "it stands by", deadline_s=60
-    )
+    agents.start(more, MACHINE, bind=rails.host(more))
+    waiting.until(lambda: rails.listens(more), "it stands by", deadline_s=60)
     agents.kill(more)
     message = f"1 of 1 nodes that are to be measured have no agent that answers: {more}"
     _until(
@@ -163,7 +185,5 @@ def _an_agent_dies(ground: Site, floor: Floor, agents: NodeAgents) -> None:
         120,
     )
     # One that waits for an errand ends at once when it is asked to, which the fixture does.
-    agents.start(more, MACHINE, bind=_host(floor, more))
-    waiting.until(
-        lambda: node_agents.listens(_host(floor, more), PORT), "it stands by again", deadline_s=60
-    )
+    agents.start(more, MACHINE, bind=rails.host(more))
+    waiting.until(lambda: rails.listens(more), "it stands by again", deadline_s=60)

@@ -18,7 +18,8 @@ from railwright_operator import metrics
 from railwright_operator.kube.client import Api
 from railwright_operator.watch import excerpts
 from railwright_operator.watch.excerpts import Identity
-from railwright_operator.watch.reflector import PAGE_OBJECTS, Reflector
+from railwright_operator.watch.pages import OBJECTS_MAX
+from railwright_operator.watch.reflector import Reflector
 from railwright_testbed import ControlPlane
 from worlds import proxy, shell
 from worlds.api_faults import Reply
@@ -103,7 +104,7 @@ async def write(api: Api, namespace: str, **texts: str) -> None:
 async def test_a_list_of_several_pages_is_taken_in_whole_and_then_followed(
     control_plane: ControlPlane, namespace: str
 ) -> None:
-    count = PAGE_OBJECTS + 7
+    count = OBJECTS_MAX + 7
     async with shell.api(shell.connect(control_plane)) as api:
         names = [f"n{number}" for number in range(count)]
         await asyncio.gather(*(write(api, namespace, **{name: "a"}) for name in names))
@@ -219,7 +220,7 @@ async def test_an_answer_that_forbids_to_go_on_leads_to_a_new_list(
         shell.api(shell.connect(control_plane)) as api,
         shell.api(shell.connect(control_plane, through=between.entrance)) as watching,
     ):
-        names = [f"n{number}" for number in range(PAGE_OBJECTS + 1)]
+        names = [f"n{number}" for number in range(OBJECTS_MAX + 1)]
         await asyncio.gather(*(write(api, namespace, **{name: "a"}) for name in names))
         times = 2 if verb == "continue" else 1
         between.fail(f"{verb} configmaps", Reply(code), times=times)

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
-from railwright_agent import handshake, prober, standing_by
+from railwright_agent import handshake, inside, prober, standing_by
 from railwright_agent.handshake import ProbeError
 from railwright_agent.inside import Given
 from railwright_agent.responder import Responder
@@ -20,9 +22,13 @@ from railwright_agent.standing_by import Standby
 from railwright_agent.telling import RefusedError, Teller
 from railwright_testbed import waiting
 from railwright_testbed.ports import PortReservation
+from railwright_topology.probing import addresses, keys
+from worlds import machine_files, machines
 
 HOST, OTHER = "127.78.0.1", "127.78.0.2"
-KEY = "a key of this test alone"
+KEY = "a token of this test alone"
+THEIRS = "a token of the other agent"
+PAIR = {"source": "node-1", "pairKey": keys.pair_key(THEIRS, "node-1")}
 
 Json = dict[str, Any]
 
@@ -73,6 +79,19 @@ def stood_by(teller: Scripted, port: int, *, host: str = HOST) -> list[str]:
     return said
 
 
+def test_rail_is_chosen_in_a_declared_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without one, the agent answers at the address from which it speaks to the operator."""
+    machine_files.write_sysfs(tmp_path, machine_files.sysfs(machines.planted(Random(3))))
+    monkeypatch.setenv("PATH", "")
+    looks = inside.gather(Given(tmp_path)).looks
+    monkeypatch.setattr(prober, "address_of", lambda _: "10.10.3.4")
+    assert standing_by.rail(looks, ("10.10.0.0/16",)) == "10.10.3.4"
+    assert standing_by.rail(looks, ("10.11.0.0/16",)) is None
+    assert standing_by.rail(looks, ()) is None
+
+
 def test_who_is_not_needed_does_nothing(teller: Scripted) -> None:
     teller.answers[:] = [{}]
     with port_of_both() as port:
@@ -80,11 +99,14 @@ def test_who_is_not_needed_does_nothing(teller: Scripted) -> None:
     assert teller.heard == [{}]
 
 
-async def test_it_goes_on_its_errand_and_tells_what_it_measured(teller: Scripted) -> None:
+async def test_it_goes_on_its_errand_and_tells_what_it_measured(
+    teller: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(addresses, "refusal", lambda _: "")  # All agents are on this machine.
     with port_of_both() as port:
-        errand = {"key": KEY, "errand": 7, "host": OTHER, "port": port, "seconds": 0.05}
+        errand = {"key": KEY, "errand": 7, "host": OTHER, "port": port, "seconds": 0.05} | PAIR
         teller.answers[:] = [{"key": KEY}, errand | {"crowd": False}, {}]
-        async with await Responder(KEY.encode()).start(OTHER, port):
+        async with await Responder(THEIRS).start(OTHER, port):
             said = await asyncio.to_thread(stood_by, teller, port)
     assert said == [f"probes are answered at {HOST}:{port}"]
     assert teller.heard[:2] == [{}, {"host": HOST, "port": port}]
@@ -96,12 +118,25 @@ async def test_it_goes_on_its_errand_and_tells_what_it_measured(teller: Scripted
 
 def test_an_errand_that_comes_to_nothing_is_told_as_such(teller: Scripted) -> None:
     with port_of_both() as port:
-        errand = {"key": KEY, "errand": 7, "host": OTHER, "port": port, "seconds": 0.05}
+        errand = {"key": KEY, "errand": 7, "host": OTHER, "port": port, "seconds": 0.05} | PAIR
         beyond = {**errand, "errand": 8, "seconds": handshake.SECONDS_MAX + 1}
         teller.answers[:] = [{"key": KEY}, errand, beyond, {}]
         stood_by(teller, port)
     place = {"host": HOST, "port": port}
     assert teller.heard[2:] == [place | {"errand": 7}, place | {"errand": 8}]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "169.254.169.254", "localhost", "::1", "0.0.0.0"])
+def test_agent_goes_nowhere_but_to_nodes(teller: Scripted, host: str) -> None:
+    """Whatever the operator says, or someone in its place: nothing is connected to."""
+    with port_of_both() as port, socket.create_server(("127.0.0.1", 0)) as service:
+        service.settimeout(0.2)
+        errand = {"key": KEY, "errand": 7, "host": host, "seconds": 0.05} | PAIR
+        teller.answers[:] = [{"key": KEY}, errand | {"port": service.getsockname()[1]}, {}]
+        stood_by(teller, port)
+        with pytest.raises(TimeoutError):
+            service.accept()
+    assert teller.heard[2:] == [{"host": HOST, "port": port, "errand": 7}]
 
 
 def test_a_port_that_is_taken_is_told_with_the_reason(teller: Scripted) -> None:
@@ -129,7 +164,9 @@ async def test_whose_key_is_an_older_one_is_refused(teller: Scripted) -> None:
         def probes(key: str) -> Callable[[], None]:
             def probe() -> None:
                 try:
-                    asyncio.run(prober.measure(HOST, port, key.encode(), seconds=0.05))
+                    asyncio.run(
+                        prober.measure(HOST, port, handshake.pair_key(key, "x"), seconds=0.05)
+                    )
                     asked.append("measured")
                 except ProbeError as error:
                     asked.append(str(error))
@@ -146,5 +183,5 @@ async def test_whose_key_is_an_older_one_is_refused(teller: Scripted) -> None:
         probed = Probed("http://x", teller.token_file, teller.given)
         probed.answers[:] = [{"key": KEY}, {"key": "a newer key of this test"}, {}]
         await asyncio.to_thread(stood_by, probed, port)
-    assert "the token is not the one known here" in asked[0]
+    assert "the key is not that of this pair" in asked[0]
     assert asked[1] == "measured"

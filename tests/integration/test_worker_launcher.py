@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from railwright import wire
+from railwright import memory, wire
+from railwright.launcher import TERMINATED_GRACE_S
 from worlds import launchers, operator_endpoint
 from worlds.launchers import environment_of, launched, python, termination_of
 from worlds.operator_endpoint import OperatorEndpoint, until
 
 TIMEOUT_S = 30
+LIMIT_BYTES = 2**27
 WAITS = "import time; print('up', flush=True); time.sleep(600)"
 WRITES_PID = "import os, sys; open(sys.argv[1], 'w').write(str(os.getpid()));"
 
@@ -46,6 +48,63 @@ def test_the_exit_code_says_how_the_rank_ended(
     told = failures(operator)[-1]
     assert (told.rank, told.exit_code, told.signal) == (0, code, name)
     assert termination_of(tmp_path) == told
+
+
+@pytest.fixture
+def cgroup() -> Iterator[Path]:
+    """A memory cgroup of the kernel's with little room."""
+    own = memory.find_files()
+    folder = own.events.parent / f"railwright-test-{os.getpid()}" if own is not None else None
+    try:
+        assert folder is not None
+        folder.mkdir()
+    except (AssertionError, OSError) as error:
+        pytest.skip(f"NOT RUN: NO MEMORY CGROUP CAN BE MADE HERE: {error}")
+    try:
+        limit = "memory.max" if (folder / "memory.max").exists() else "memory.limit_in_bytes"
+        (folder / limit).write_text(str(LIMIT_BYTES))
+        yield folder
+    finally:
+        until(lambda: not (folder / "cgroup.procs").read_text())
+        folder.rmdir()
+
+
+def test_rank_killed_for_memory_is_reported_with_the_limit(
+    operator: OperatorEndpoint, tmp_path: Path, cgroup: Path
+) -> None:
+    enter = ["sh", "-c", f'echo $$ > {cgroup}/cgroup.procs; exec "$@"', "sh"]
+    grows = python(f"held = b'x' * {4 * LIMIT_BYTES}; print(len(held))")
+    environ = environment_of(operator.url, tmp_path)
+    with launched(grows, environ, tmp_path, through=enter) as launcher:
+        assert launcher.wait(TIMEOUT_S) == 137
+    told = failures(operator)[-1]
+    assert (told.signal, told.out_of_memory, told.memory_limit) == ("SIGKILL", True, LIMIT_BYTES)
+    assert termination_of(tmp_path) == told
+
+
+def test_rank_that_loses_a_process_to_the_kernel_says_so(
+    operator: OperatorEndpoint, tmp_path: Path, cgroup: Path
+) -> None:
+    """As a rank does whose data is loaded by a process of its own."""
+    enter = ["sh", "-c", f'echo $$ > {cgroup}/cgroup.procs; exec "$@"', "sh"]
+    loader = f"import sys, subprocess as s; grows = \"held = b'x' * {4 * LIMIT_BYTES}\";"
+    loses = python(loader + "raise SystemExit(s.call([sys.executable, '-c', grows]) != 0)")
+    environ = environment_of(operator.url, tmp_path)
+    with launched(loses, environ, tmp_path, through=enter) as launcher:
+        assert launcher.wait(TIMEOUT_S) == 1
+    told = failures(operator)[-1]
+    assert (told.exit_code, told.out_of_memory) == (1, False)
+    assert told.message == "since the start the kernel killed processes of its pod for memory: 1"
+
+
+def test_rank_killed_by_another_is_no_matter_of_memory(
+    operator: OperatorEndpoint, tmp_path: Path
+) -> None:
+    killed = python("import os; os.kill(os.getpid(), 9)")
+    with launched(killed, environment_of(operator.url, tmp_path), tmp_path) as launcher:
+        assert launcher.wait(TIMEOUT_S) == 137
+    told = failures(operator)[-1]
+    assert (told.signal, told.out_of_memory, told.message) == ("SIGKILL", False, None)
 
 
 def test_a_rank_that_succeeds_is_told_with_the_last_beat(
@@ -215,3 +274,41 @@ def test_every_message_carries_the_token_as_the_file_holds_it_now(
         until(lambda: operator.tokens[-1] == "Bearer the next token")
         assert operator.tokens[0] == f"Bearer {operator_endpoint.TOKEN}"
         assert launcher.poll() is None
+
+
+def test_stacks_come_when_asked_and_a_stopped_rank_is_told_apart(
+    operator: OperatorEndpoint, tmp_path: Path
+) -> None:
+    source = """if 1:
+        import os, railwright, threading
+        railwright.report(7)
+        print(os.environ["RANK"], os.getpid(), flush=True)
+        threading.Event().wait(600)
+    """
+    environ = environment_of(operator.url, tmp_path) | {"RAILWRIGHT_NUM_PROCESSES": "2"}
+    with launched(python(source), environ, tmp_path) as launcher:
+        assert launcher.stdout is not None
+        lines = [launcher.stdout.readline().split() for _ in range(2)]
+        pids = {int(rank): int(pid) for *_, rank, pid in lines}
+        until(lambda: reporting(operator) == 2)
+        assert operator.beats[-1].stacks is None
+        os.kill(pids[1], signal.SIGSTOP)
+        operator.wants_stacks = True
+        until(lambda: operator.beats[-1].stacks is not None)
+        shown = operator.beats[-1].stacks
+        assert shown is not None
+        stopped, waits = shown
+        assert (stopped.ranks, stopped.text) == ((1,), "its process is stopped")
+        assert (waits.ranks, waits.answered) == ((0,), True)
+        assert "<module> <string>:5" in waits.text
+        operator.wants_stacks = False
+        until(lambda: operator.beats[-1].stacks is None)
+        assert launcher.poll() is None
+        # The stopped rank ends by the signal too, long before the grace is over.
+        launcher.send_signal(signal.SIGTERM)
+        assert launcher.wait(TERMINATED_GRACE_S / 2) == 128 + signal.SIGTERM
+
+
+def reporting(operator: OperatorEndpoint) -> int:
+    steps = operator.beats[-1].steps if operator.beats else None
+    return 0 if steps is None else steps.reporting

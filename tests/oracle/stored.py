@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -80,6 +80,7 @@ def job(value: Json) -> Job:
             restarts=status.get("restarts", 0),
             failures=status.get("failures", 0),
             early_ends=status.get("earlyEnds", 0),
+            hangs=status.get("hangs", 0),
         ),
         status=status,
         told=_without_times(status),
@@ -133,10 +134,24 @@ def _entry(raw: Json) -> Entry:
         job_name=raw["jobName"],
         attempt=raw["attempt"],
         state=EntryState(raw["state"]),
-        nodes=tuple(raw["nodes"]),
-        per_node=dict(raw["perNode"]),
-        cause=None if cause is None else Cause(CauseCode(cause["code"]), cause["message"]),
+        nodes=node_names(raw["nodes"]),
+        per_node=dict(raw.get("perNode", {})),
+        cause=None if cause is None else Cause(CauseCode(cause["code"]), cause.get("message", "")),
     )
+
+
+def node_names(patterns: Iterable[str]) -> tuple[str, ...]:
+    """The names of the nodes of an entry, in the order of ranks."""
+    return tuple(name for pattern in patterns for name in _names(pattern))
+
+
+def _names(pattern: str) -> Iterator[str]:
+    """``a{b,c}d`` is abd and acd."""
+    before, brace, rest = pattern.partition("{")
+    middles, _, after = rest.partition("}")
+    yield from (before + middle + after for middle in middles.split(",") if brace)
+    if not brace:
+        yield pattern
 
 
 def _without_times(part: object) -> object:

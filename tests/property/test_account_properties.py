@@ -172,7 +172,8 @@ def test_nodes_are_together_from_the_height_of_the_nearest_switch_above_both(
     parents, leaves = written(tree)
     used = {leaf: nodes for leaf, nodes in leaves.items() if nodes}
     ways = {node: way(leaf, parents) for leaf, nodes in used.items() for node in nodes}
-    found = slurm.parse_conf(conf(parents, leaves)).tiers
+    (account,) = slurm.parse_conf(conf(parents, leaves))
+    found = account.tiers
     for one, other in itertools.combinations(ways, 2):
         nearest = next(switch for switch in ways[one] if switch in ways[other])
         height = max(its.index(nearest) for its in ways.values() if nearest in its)
@@ -186,8 +187,10 @@ def test_one_tree_is_the_same_in_every_form_and_order(
 ) -> None:
     parents, leaves = written(tree)
     lines = conf(parents, leaves).splitlines()
-    expected = slurm.parse_conf("\n".join(lines)).tiers
-    assert slurm.parse_conf("\n".join(random.sample(lines, len(lines)))).tiers == expected
+    (account,) = slurm.parse_conf("\n".join(lines))
+    (shuffled,) = slurm.parse_conf("\n".join(random.sample(lines, len(lines))))
+    expected = account.tiers
+    assert shuffled.tiers == expected
     below: dict[str, list[str]] = {}
     for child, above in parents.items():
         below.setdefault(above, []).append(child)

@@ -70,8 +70,10 @@ def test_each_job_is_judged_as_a_model_with_loops_judges_it(snapshot: Snapshot) 
         verdict = _verdict(decisions, job)
         candidates = [node for node in snapshot.nodes if _could_ever(job, node)]
         usable = [node.name for node in candidates if _can_now(job, node, free[node.name])]
-        claimed = {n.name for ahead in waiting for n in snapshot.nodes if _could_ever(ahead, n)}
-        allowed = set(usable) - claimed
+        beside = {name: {**amounts} for name, amounts in free.items()}
+        for ahead in waiting:
+            _take(beside, decisions.reservations.get(ahead.uid, ()), ahead.per_node)
+        allowed = {node.name for node in candidates if _can_now(job, node, beside[node.name])}
         if job.queue not in snapshot.queues:
             assert isinstance(verdict, QueueMissing)
         elif len(candidates) < job.num_nodes:
@@ -83,6 +85,7 @@ def test_each_job_is_judged_as_a_model_with_loops_judges_it(snapshot: Snapshot) 
             assert set(verdict.nodes) <= allowed
             _take(free, verdict.nodes, job.per_node)
         else:
+            _assert_reservation(decisions, job, snapshot, waiting)
             waiting.append(job)
             _assert_numbers(verdict, job, usable=len(usable), position=len(waiting))
     assert all(left >= 0 for amounts in free.values() for left in amounts.values())
@@ -196,6 +199,24 @@ def _assert_numbers(verdict: object, job: Job, *, usable: int, position: int) ->
         assert isinstance(verdict, Behind)
         assert verdict.position == position
     assert (verdict.need, verdict.free) == (job.num_nodes, usable)
+
+
+def _assert_reservation(
+    decisions: Decisions, job: Job, snapshot: Snapshot, ahead: list[Job]
+) -> None:
+    """As many nodes as it needs, of those that could take it once others end; none if too few."""
+    left = {node.name: dict(node.allocatable) for node in snapshot.nodes}
+    for each in ahead:
+        _take(left, decisions.reservations.get(each.uid, ()), each.per_node)
+    eligible = {node.name for node in snapshot.nodes if _could_hold(job, node, left[node.name])}
+    reserved = decisions.reservations.get(job.uid, ())
+    assert len(set(reserved)) == len(reserved)
+    assert len(reserved) == (job.num_nodes if len(eligible) >= job.num_nodes else 0)
+    assert set(reserved) <= eligible
+
+
+def _could_hold(job: Job, node: Node, left: Mapping[str, int]) -> bool:
+    return _could_ever(job, node) and _can_now(job, node, left)
 
 
 def _free(node: Node) -> dict[str, int]:

@@ -41,6 +41,7 @@ def claims(draw: DrawFn) -> JobRecord:
         restarts=draw(st.integers(0, 9)),
         failures=draw(st.integers(0, 9)),
         early_ends=draw(st.integers(0, 9)),
+        hangs=draw(st.integers(0, 9)),
         last_end=draw(st.none() | CAUSES),
     )
 

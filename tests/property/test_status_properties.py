@@ -6,13 +6,14 @@ import math
 import re
 
 import orjson
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railwright import wire
 from railwright_api import structural
 from railwright_api.training_job import TrainingJob, TrainingJobStatus
 from railwright_operator.heartbeats.views import RankView, SessionView
+from railwright_operator.kube import bodies
 from railwright_operator.report import status
 from railwright_operator.report.status import Told
 from railwright_scheduler.attempt.assessment import Ongoing, PodState, RankSeen
@@ -20,7 +21,7 @@ from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord, ResumePoint
 from railwright_scheduler.decisions import QueueMissing
-from worlds import schemas
+from worlds import merging, schemas
 
 SCHEMA = structural.structural_schema(TrainingJob)["properties"]["status"]
 REASON = re.compile(r"[A-Z][A-Za-z0-9]{0,127}")
@@ -102,6 +103,15 @@ def tellings(draw: st.DrawFn) -> Told:
 def test_every_status_is_one_that_the_api_server_takes(first: Told, second: Told) -> None:
     before = _checked(status.render(first))
     _checked(status.render(_after(second, before)))
+
+
+@settings(deadline=None)
+@given(tellings(), tellings())
+def test_status_patch_leaves_nothing_old(first: Told, second: Told) -> None:
+    """What a status held before never shows in the values of the next one."""
+    before = _checked(status.render(first))
+    after = _checked(status.render(_after(second, before)))
+    assert merging.merged(before, bodies.merge_patch(before, after)) == after
 
 
 def _after(told: Told, before: status.Status) -> Told:

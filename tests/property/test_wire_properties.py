@@ -25,6 +25,8 @@ KINDS = (
 PARTS = (
     wire.World,
     wire.Progress,
+    wire.Steps,
+    wire.Stack,
     profile.Recorded,
     profile.Calls,
     profile.Kind,
@@ -47,6 +49,18 @@ PROGRESS = st.builds(
 FAILURES = st.builds(
     wire.Failure, RANKS, st.integers(0, 255), st.none() | TEXT, st.none() | TEXT, TEXT
 )
+NAMED = st.lists(RANKS, max_size=wire.RANKS_NAMED_MAX).map(tuple)
+PROCESSES = st.integers(0, wire.PROCESSES_MAX)
+TIMES = st.floats(-1e300, 1e300)
+STEPS_OF_RANKS = st.builds(
+    wire.Steps,
+    *(STEPS, STEPS, NAMED, PROCESSES, PROCESSES, TIMES, TIMES, STEPS, TIMES, TIMES),
+    st.sampled_from(wire.Phase),
+    st.booleans(),
+)
+STACKS = st.lists(
+    st.builds(wire.Stack, NAMED, PROCESSES, st.booleans(), TEXT), max_size=wire.STACKS_MAX
+).map(tuple)
 BEATS = st.builds(
     wire.Beat,
     MEMBERS,
@@ -58,6 +72,8 @@ BEATS = st.builds(
     st.none() | CHECKPOINTS,
     st.none() | CHECKPOINTS,
     st.lists(TEXT, max_size=wire.SKIPPED_MAX).map(tuple),
+    steps=st.none() | STEPS_OF_RANKS,
+    stacks=st.none() | STACKS,
 )
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(string.printable)
 NEARLY = st.recursive(

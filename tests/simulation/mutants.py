@@ -19,8 +19,9 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
-from railwright_scheduler import asking, debts, intent, turn
-from railwright_scheduler.attempt import gang, record
+from railwright_scheduler import asking, commit_plan, debts, intent, turn
+from railwright_scheduler.attempt import breaker, gang, record
+from railwright_scheduler.attempt.breaker import CLOSED
 from railwright_scheduler.attempt.gang import BindPod, CreatePod, DeletePod, GangSeen, Pod, Step
 from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
 from railwright_scheduler.attempt.phases import Phase
@@ -45,6 +46,7 @@ class Mutant:
     owner: Any
     attribute: str
     change: Callable[[Original], Original]
+    cuts: bool = False
 
     @contextlib.contextmanager
     def planted(self) -> Iterator[None]:
@@ -70,7 +72,7 @@ def hunt(mutant: Mutant, seeds: Iterable[int]) -> Caught | None:
     with mutant.planted():
         for count, seed in enumerate(seeds, 1):
             try:
-                run(seed, steps=STEPS)
+                run(seed, steps=STEPS, cuts=mutant.cuts)
             except RunError as broken:
                 return Caught(count, str(broken).partition("\n")[0])
     return None
@@ -202,11 +204,11 @@ def ended_ranks_give_back(original: Original) -> Original:
 
 
 def nodes_look_empty(original: Original) -> Original:
-    return lambda nodes, entries, *, pods: tuple(replace(node, used={}) for node in nodes)
+    return lambda world, entries: tuple(replace(node, used={}) for node in world.nodes)
 
 
 def debts_forgotten(original: Original) -> Original:
-    return lambda nodes, entries, *, pods: tuple(nodes)
+    return lambda world, entries: tuple(world.nodes)
 
 
 def does_not_wait_for_deletes(original: Original) -> Original:
@@ -287,7 +289,7 @@ def suspended_starts(original: Original) -> Original:
 
 
 def running_is_not_judged(original: Original) -> Original:
-    return lambda seen, ledger: None
+    return lambda seen, ledger, *, cut: None
 
 
 MUTANTS = (
@@ -340,12 +342,13 @@ MUTANTS = (
     Mutant("a job that ended starts again", asking, "wants_to_start", takes_final),
     Mutant("a suspended job starts", asking, "wants_to_start", suspended_starts),
     Mutant("an attempt's number is used again", asking, "again", number_reused),
-    Mutant("live attempts are swept", turn._Plan, "sweep", sweeps_living),
-    Mutant("nothing is swept", turn._Plan, "sweep", never),
+    Mutant("live attempts are swept", commit_plan.CommitPlan, "sweep", sweeps_living),
+    Mutant("nothing is swept", commit_plan.CommitPlan, "sweep", never),
     Mutant("a failure is counted twice", record, "fold", counts_twice),
     Mutant("a suspended commit goes on", intent, "against_commit", ignores_suspend),
     Mutant("the commit of a deleted job goes on", intent, "against_commit", ignores_deletion),
     Mutant("a commit goes on though its job changed", intent, "against_commit", ignores_changes),
+    Mutant("a cut is taken for dead nodes", breaker, "judge", constant(CLOSED), cuts=True),
     Mutant("running attempts are not judged", turn, "_judge", running_is_not_judged),
 )
 

@@ -1,5 +1,7 @@
 """Seed after seed on all cores, until so many steps are done or one seed breaks an invariant.
 
+The odd ones cut the control plane off from all nodes now and then.
+
 ``python soak.py`` tells on stderr how far it is; the last line on stdout is one JSON object. A seed
 that broke something is printed with what happened, and the exit code is 1: it belongs in seeds.txt.
 """
@@ -44,7 +46,7 @@ def soak(first: int, count: int) -> Total:
     for seed in range(first, first + count):
         total.seeds += 1
         try:
-            outcome = run(seed, steps=STEPS)
+            outcome = run(seed, steps=STEPS, cuts=seed % 2 == 1)
         except RunError as broken:
             total.broken[seed] = str(broken)
             break

@@ -27,6 +27,13 @@ def test_hundreds_of_seeds_hold_every_invariant_and_come_to_rest() -> None:
     assert set().union(*(outcome.counts for outcome in outcomes)) >= {"late", *SOMETIMES}
 
 
+def test_cuts_of_the_control_plane_lose_no_living_node() -> None:
+    """Invariant I22: beside all other faults, and whoever leads."""
+    outcomes = [run(seed, steps=STEPS, cuts=True) for seed in range(SEEDS // 2)]
+    assert sum(outcome.counts.get("cut", 0) for outcome in outcomes) > SEEDS // 2
+    assert sum(outcome.succeeded for outcome in outcomes) > SEEDS // 4
+
+
 def test_chance_is_splitmix64() -> None:
     # The numbers that Rosetta Code publishes for this seed.
     chance = Chance(1234567)

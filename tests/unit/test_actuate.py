@@ -334,8 +334,12 @@ async def test_a_placement_of_the_same_name_counts_only_if_it_is_this_jobs() -> 
     shell.server.answers |= {"create": taken, "get": {"spec": {"jobUID": "another"}}}
     await shell.do(WritePlacement(ENTRY))
     assert not shell.actuator.placed(ENTRY.key)
-    assert shell.told[0] == "taken"
+    assert shell.told == (
+        None,
+        "409 AlreadyExists: a-1 is still there, of another job of this name",
+    )
     shell.server.answers["get"] = {"spec": {"jobUID": "a"}}
+    shell.now_s += PAUSE_CAP_S
     await shell.do(WritePlacement(ENTRY))
     assert shell.actuator.placed(ENTRY.key)
 

@@ -80,7 +80,7 @@ def test_a_tool_that_fails_or_does_not_answer_or_says_nonsense_is_told_and_the_r
     assert document.refused == (
         "nvidia-smi --query-gpu=index,pci.bus_id --format=csv,noheader: no answer in 0.2 s",
         "lstopo-no-graphics --of xml: ended with 3",
-        "NCCL topology, line 1: <system> has an attribute version",
+        "NCCL topology, line 1: no <cpu> is in it",
         f"{root / 'none.yaml'}: No such file or directory",
     )
 

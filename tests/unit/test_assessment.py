@@ -185,10 +185,10 @@ def test_a_pod_that_went_is_no_fault_of_its_rank(
 
 
 def test_a_start_that_takes_too_long_names_who_is_missing() -> None:
-    mute = rank(1, silent_s=None, pod=PodState.PENDING, waiting="ImagePullBackOff: no such image")
+    mute = rank(1, silent_s=None, pod=PodState.PENDING, waiting="CreateContainerError: no secret")
     assert judge(rank(0), mute, started=False, age_s=600.0) == Ongoing()
     found = cause(rank(0), mute, started=False, age_s=600.5)
     assert (found.code, found.counted) == (CauseCode.START_TIMED_OUT, True)
     assert found.message == (
-        "1 of 2 node ranks never reached the barrier in 600 s: 1 (ImagePullBackOff: no such image)"
+        "1 of 2 node ranks never reached the barrier in 600 s: 1 (CreateContainerError: no secret)"
     )

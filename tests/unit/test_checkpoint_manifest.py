@@ -41,6 +41,20 @@ def test_a_checkpoint_counts_only_with_its_manifest(tmp_path: Path) -> None:
         manifest.verified(tmp_path, Checkpoint(1, 10))
 
 
+def test_attempt_number_used_again_moves_the_old_folder_aside(tmp_path: Path) -> None:
+    """As after a restore of the cluster's store: the number comes twice, the checkpoints do not."""
+    for _ in range(2):
+        manifest.claim(tmp_path, 2, run="10.0.0.1:20001")
+    committed(tmp_path, 2, 10)
+    manifest.claim(tmp_path, 2, run="10.0.0.1:20001")
+    assert manifest.steps(tmp_path, 2) == [10]
+    manifest.claim(tmp_path, 2, run="10.0.0.2:20007")
+    assert (manifest.attempts(tmp_path), manifest.steps(tmp_path, 2)) == ([2], [])
+    committed(tmp_path, 2, 10)
+    (aside,) = tmp_path.glob("void-attempt-2-*")
+    assert (aside / "step-10" / manifest.NAME).exists()
+
+
 @pytest.mark.parametrize(
     ("damage", "complaint"),
     [

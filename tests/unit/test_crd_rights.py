@@ -8,15 +8,26 @@ import yaml
 
 from house import tree
 from railwright_api import names
+from railwright_operator.kube import paths
 from railwright_operator.wiring import AGENT
 
 Document = dict[str, Any]
 
-DOCUMENTS: list[Document] = list(
-    yaml.safe_load_all((tree.ROOT / "deploy/operator.yaml").read_text(encoding="utf-8"))
-)
+DEPLOY = tree.ROOT / "deploy"
+
+
+def documents(name: str) -> list[Document]:
+    """The objects of a file that an administrator applies."""
+    return list(yaml.safe_load_all((DEPLOY / name).read_text(encoding="utf-8")))
+
+
+DOCUMENTS = documents("operator.yaml")
+JOBS = "railwright-operator-jobs"
+READING = {"get", "list", "watch"}
 
 VERBS = {"get", "list", "watch", "create", "update", "patch", "delete"}
+HEARTBEAT_PORT = 8470
+KEY_PATHS = [paths.OPENID_CONFIGURATION, paths.SIGNING_KEYS]
 RESOURCES_NEVER = {
     "secrets",
     "namespaces",
@@ -46,7 +57,7 @@ def rights() -> list[tuple[str, str, str]]:
         (group, resource, verb)
         for role in roles()
         for rule in role["rules"]
-        for group in rule["apiGroups"]
+        for group in rule.get("apiGroups", ())
         for resource in rule["resources"]
         for verb in rule["verbs"]
     ]
@@ -56,7 +67,8 @@ def test_rights_are_named_one_by_one() -> None:
     assert rights()
     assert not [right for right in rights() if "*" in "".join(right)]
     assert {verb for _, _, verb in rights()} <= VERBS
-    assert not [rule for role in roles() for rule in role["rules"] if "nonResourceURLs" in rule]
+    rules = [rule for role in roles() for rule in role["rules"] if "nonResourceURLs" in rule]
+    assert [(rule["nonResourceURLs"], rule["verbs"]) for rule in rules] == [(KEY_PATHS, ["get"])]
 
 
 def test_nothing_is_granted_that_leads_to_more_rights() -> None:
@@ -68,7 +80,7 @@ def test_files_are_read_in_its_own_namespace_alone_and_only_its_own_is_changed()
         (role["kind"], role["metadata"].get("namespace"), rule.get("resourceNames"), rule["verbs"])
         for role in roles()
         for rule in role["rules"]
-        if "configmaps" in rule["resources"]
+        if "configmaps" in rule.get("resources", ())
     ]
     assert rules == [
         ("Role", "railwright-system", None, ["list", "watch"]),
@@ -91,15 +103,16 @@ def test_no_right_is_written_twice() -> None:
     for role in roles():
         seen: set[tuple[str, str]] = set()
         for rule in role["rules"]:
-            if "resourceNames" in rule:
-                continue  # One object of a kind whose others it has less of.
+            if "resourceNames" in rule or "nonResourceURLs" in rule:
+                continue  # One object of a kind whose others it has less of, or of no kind.
             pairs = {(group, name) for group in rule["apiGroups"] for name in rule["resources"]}
             assert not seen & pairs, role["metadata"]
             seen |= pairs
 
 
 def test_every_role_is_bound_to_the_operator_alone() -> None:
-    bindings = [one for one in DOCUMENTS if one["kind"] in ("RoleBinding", "ClusterRoleBinding")]
+    applied = [*DOCUMENTS, *documents("all-namespaces.yaml")]
+    bindings = [one for one in applied if one["kind"] in ("RoleBinding", "ClusterRoleBinding")]
     assert len(bindings) == len(roles())
     account = {
         "kind": "ServiceAccount",
@@ -117,9 +130,41 @@ def test_every_role_is_bound_to_the_operator_alone() -> None:
     assert bound == defined
 
 
+def test_rights_of_one_namespace_are_those_of_all() -> None:
+    (everywhere,) = documents("all-namespaces.yaml")
+    (one,) = documents("namespaces/rights.yaml")
+    assert (everywhere["kind"], one["kind"]) == ("ClusterRoleBinding", "RoleBinding")
+    assert "namespace" not in one["metadata"], "kubectl apply -n names it"
+    assert one["roleRef"] == everywhere["roleRef"]
+    assert one["subjects"] == everywhere["subjects"]
+    assert one["roleRef"]["name"] == JOBS
+
+
+def test_rights_in_all_namespaces_only_read_what_is_of_users() -> None:
+    """So that the rights of single namespaces are all that there are to write in any."""
+    (role,) = [
+        role
+        for role in roles()
+        if role["metadata"]["name"] == "railwright-operator" and role["kind"] == "ClusterRole"
+    ]
+    written = {
+        resource
+        for rule in role["rules"]
+        for resource in rule.get("resources", ())
+        if not set(rule["verbs"]) <= READING
+    }
+    assert written == {
+        "queues",
+        "fabrics",
+        "queues/status",
+        "fabrics/status",
+        "ledgers",
+    }
+
+
 def test_agents_have_no_rights_and_a_token_for_the_operator_alone() -> None:
     text = (tree.ROOT / "deploy/agents/agent.yaml").read_text(encoding="utf-8")
-    account, agents = yaml.safe_load_all(text)
+    account, agents, _ = yaml.safe_load_all(text)
     assert account["kind"] == "ServiceAccount"
     assert account["metadata"]["name"] == AGENT
     assert account["automountServiceAccountToken"] is False
@@ -138,3 +183,21 @@ def test_agents_have_no_rights_and_a_token_for_the_operator_alone() -> None:
     assert not context["allowPrivilegeEscalation"]
     assert not [volume for volume in spec["volumes"] if "hostPath" in volume]
     assert not [each for each in DOCUMENTS if AGENT in str(each.get("subjects"))]
+
+
+def test_network_policies_admit_jobs_and_agents_only() -> None:
+    policies = [
+        *(document for document in DOCUMENTS if document["kind"] == "NetworkPolicy"),
+        [*yaml.safe_load_all((tree.ROOT / "deploy/agents/agent.yaml").read_text("utf-8"))][-1],
+    ]
+    for policy in policies:
+        assert policy["kind"] == "NetworkPolicy"
+        assert policy["metadata"]["namespace"] == "railwright-system"
+        assert policy["spec"]["podSelector"] == {"matchLabels": {"app": "railwright-operator"}}
+        assert policy["spec"]["policyTypes"] == ["Ingress"]
+        (rule,) = policy["spec"]["ingress"]
+        assert rule["ports"] == [{"protocol": "TCP", "port": HEARTBEAT_PORT}]
+    launchers, agents = (policy["spec"]["ingress"][0]["from"] for policy in policies)
+    ours = {"matchExpressions": [{"key": names.LABEL_JOB_UID, "operator": "Exists"}]}
+    assert launchers == [{"namespaceSelector": {}, "podSelector": ours}]
+    assert [{*peer} for peer in agents] == [{"ipBlock"}]

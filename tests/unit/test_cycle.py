@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from random import Random
 from typing import Any, cast
 
@@ -33,7 +34,13 @@ class Replaced:
     async def hear(self) -> None:
         """There is no news of the network."""
 
-    def look(self, ledger: object) -> Iterator[World | None]:
+    def set_aside(self, ledger: object) -> dict[Any, str]:
+        return {}
+
+    def watch(self, isolation: object) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def look(self, ledger: object, isolation: object) -> Iterator[World | None]:
         yield None
         yield self._world
 
@@ -62,6 +69,8 @@ async def test_a_leader_that_was_replaced_without_noticing_binds_nothing(gang: s
         actuator=part,
         pre_runs=part,
         reporter=part,
+        faults=part,
+        watchdog=part,
         metrics=CycleMetrics(CollectorRegistry()),
         awake=asyncio.Event(),
         clock=lambda: 0.0,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from railwright_scheduler import (
     Behind,
     Decisions,
+    InternalError,
     NeverFits,
     NotEnoughNodes,
     QueueMissing,
@@ -72,7 +76,7 @@ def test_being_behind_names_the_first_job_with_a_claim_on_the_same_nodes() -> No
     assert reason == Behind(3, "team/b", first_need=2, first_free=1, need=1, free=1)
 
 
-def test_a_job_with_room_but_for_others_claims_has_claims_of_its_own() -> None:
+def test_a_job_reserves_beside_the_jobs_ahead_of_it() -> None:
     decisions = _decide("""
         node  gpu  labels
         n0    0/8  kind=a
@@ -84,21 +88,21 @@ def test_a_job_with_room_but_for_others_claims_has_claims_of_its_own() -> None:
         late  1      8    kind=b
         last  1      8    kind=a
     """)
+    assert [admit.job_uid for admit in decisions.admitted] == ["late"]
+    assert decisions.reservations == {"a": ("n0", "n1")}
     firsts = [(w.job_uid, w.reason.first) for w in decisions.waiting if type(w.reason) is Behind]
-    assert firsts == [("any", "team/a"), ("late", "team/any"), ("last", "team/a")]
+    assert firsts == [("any", "team/a"), ("last", "team/a")]
 
 
-def test_a_claim_covers_a_node_that_only_jobs_behind_could_use_now() -> None:
-    """Else a stream of tolerant jobs could keep the node busy after its taint has passed."""
-    (wait, behind) = _decide("""
+def test_unusable_node_is_not_reserved() -> None:
+    (wait,) = _decide("""
         node  gpu  taints
         n0    8    node.kubernetes.io/memory-pressure:NoSchedule
         job   nodes  gpu  tolerations
         a     1      8    -
         b     1      8    *
     """).waiting
-    assert isinstance(wait.reason, NotEnoughNodes)
-    assert isinstance(behind.reason, Behind)
+    assert (wait.job_uid, type(wait.reason)) == ("a", NotEnoughNodes)
 
 
 def test_jobs_that_can_never_run_hold_up_nobody() -> None:
@@ -249,8 +253,6 @@ def test_a_request_beyond_any_machine_never_fits_and_harms_no_one() -> None:
         (cluster(node("n0", used={GPU: -1})), "used.*is -1, expected 0 to"),
         (cluster(node("n0", allocatable={"memory": 2**63})), r"allocatable\['memory'\] is 92"),
         (cluster(jobs=(job("a"), job("a"))), r"uid 'a' is there twice \(team/a and team/a\)"),
-        (cluster(jobs=(job("a", num_nodes=0),)), "num_nodes is 0, expected at least 1"),
-        (cluster(jobs=(job("a", per_node={GPU: -8}),)), "is -8, expected at least 0"),
     ],
 )
 def test_a_snapshot_that_cannot_be_is_refused_with_field_and_value(
@@ -258,6 +260,98 @@ def test_a_snapshot_that_cannot_be_is_refused_with_field_and_value(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         decide(snapshot)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"num_nodes": 0}, "num_nodes is 0, expected at least 1"),
+        ({"per_node": {GPU: -8}}, "is -8, expected at least 0"),
+    ],
+)
+def test_impossible_job_waits_alone_as_internal_error(changes: dict[str, Any], error: str) -> None:
+    decisions = decide(cluster(node(), jobs=(job("a", **changes), job("b", submitted_s=1))))
+    assert [admit.job_uid for admit in decisions.admitted] == ["b"]
+    (wait,) = decisions.waiting
+    assert isinstance(wait.reason, InternalError)
+    assert error in wait.reason.error
+
+
+def test_cordoned_node_keeps_no_job_behind_from_starting() -> None:
+    """A gang that the healthy nodes could never hold reserves nothing."""
+    nodes = [node(f"n{i:02}") for i in range(99)]
+    nodes.append(node("n99", unavailable=Unavailable.CORDONED))
+    small = [job(f"s{i:02}", num_nodes=1, submitted_s=1) for i in range(50)]
+    decisions = decide(cluster(*nodes, jobs=(job("big", num_nodes=100), *small)))
+    assert len(decisions.admitted) == 50
+    assert [wait.job_uid for wait in decisions.waiting] == ["big"]
+
+
+def test_recently_lost_node_counts_for_reservations() -> None:
+    lost = node("n2", unavailable=Unavailable.UNREADY, recently_lost=True)
+    for recently, reserved in ((True, {"big": ("n0", "n1", "n2")}), (False, {})):
+        nodes = (node("n0"), node("n1"), replace(lost, recently_lost=recently))
+        decisions = decide(cluster(*nodes, jobs=(job("big", num_nodes=3), job("s", submitted_s=1))))
+        assert decisions.reservations == reserved
+        assert len(decisions.admitted) == (0 if reserved else 1)
+
+
+def test_reservation_fills_up_and_keeps_what_it_has() -> None:
+    """A node that became free replaces one that is still busy, and is not given away again."""
+    busy = {f"n{i}": node(f"n{i}", used={GPU: 8}) for i in range(6)}
+    waits = cluster(*busy.values(), jobs=(job("big", num_nodes=3),))
+    first = decide(waits).reservations
+    assert first == {"big": ("n0", "n1", "n2")}
+    freed = busy | {"n4": node("n4")}
+    second = replace(waits, nodes=tuple(freed.values()), reserved=first)
+    assert decide(second).reservations == {"big": ("n0", "n1", "n4")}
+    freed |= {"n3": node("n3")}
+    small = job("small", submitted_s=1)
+    third = replace(second, nodes=tuple(freed.values()), reserved={"big": ("n0", "n1", "n4")})
+    decisions = decide(replace(third, jobs=(*waits.jobs, small)))
+    assert decisions.reservations["big"] == ("n0", "n3", "n4")
+    assert decisions.admitted == ()
+
+
+@pytest.mark.parametrize("terms", ["required=rack", "segment=3@rack"])
+def test_constrained_reservation_takes_the_domain_that_fills_up(terms: str) -> None:
+    decisions = _decide(f"""
+        node  rack  gpu
+        a0    r0    0/8
+        a1    r0    0/8
+        a2    r0    0/8
+        b0    r1    8
+        b1    r1    8
+        b2    r1    0/8
+        b3    r1    0/8
+        job   nodes gpu terms
+        big   3     8   {terms}
+        small 1     8   -
+    """)
+    assert decisions.admitted == ()
+    assert decisions.reservations["big"] == ("b0", "b1", "b2")
+
+
+def test_pods_of_no_job_are_not_expected_to_end() -> None:
+    """A job that asks for all that a node has, beside daemons, keeps no other waiting."""
+    nodes = [
+        node(f"n{i}", allocatable={"cpu": 64, GPU: 8}, used={"cpu": 1}, foreign={"cpu": 1})
+        for i in range(4)
+    ]
+    greedy = job("greedy", num_nodes=4, per_node={"cpu": 64})
+    small = job("small", per_node={GPU: 1}, submitted_s=1)
+    decisions = decide(cluster(*nodes, jobs=(greedy, small)))
+    assert decisions.reservations == {}
+    assert [admit.job_uid for admit in decisions.admitted] == ["small"]
+
+
+def test_jobs_share_a_node_beside_a_reservation() -> None:
+    nodes = (node("n0", used={GPU: 2}), node("n1", used={GPU: 7}))
+    wide = job("wide", num_nodes=2, per_node={GPU: 4})
+    fits, more = (job(name, per_node={GPU: 2}, submitted_s=1) for name in ("fits", "more"))
+    decisions = decide(cluster(*nodes, jobs=(wide, fits, more)))
+    assert [(admit.job_uid, admit.nodes) for admit in decisions.admitted] == [("fits", ("n0",))]
+    assert {wait.job_uid for wait in decisions.waiting} == {"wide", "more"}
 
 
 def _decide(text: str) -> Decisions:

@@ -7,6 +7,7 @@ import yaml
 
 from railwright_topology.sources import documents
 from railwright_topology.sources.documents import Value
+from railwright_topology.sources.omissions import Omissions
 from railwright_topology.wiring import WiringError
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -77,7 +78,9 @@ def test_a_value_of_another_kind_is_refused_where_it_stands() -> None:
         found["d"].each("names")
     with pytest.raises(WiringError, match="line 1: a mapping of names stands here"):
         found["a"].entries("names")
-    with pytest.raises(WiringError, match="line 2: 'c' is no field of it: f, g"):
-        found["b"].fields("it", ("f", "g"))
+    omissions = Omissions("test")
+    assert not found["b"].fields("it", ("f", "g"), omissions)
+    (said,) = omissions.sentences
+    assert said.startswith("line 2: 'c' is no field of it, the nearest is ")
     assert not found["e"].each("names")
     assert not found["e"].entries("names")

@@ -11,6 +11,7 @@ import pytest
 from railwright_operator.heartbeats import errands
 from railwright_operator.heartbeats.errands import Asking, Errands
 from railwright_operator.heartbeats.refusals import RefusedError
+from railwright_topology.probing import keys
 from railwright_topology.probing.readings import Reading
 
 PLACE = {"host": "10.0.0.1", "port": 7946}
@@ -23,7 +24,7 @@ class Office:
     def __init__(self) -> None:
         self.now_s = 0.0
         self.errands = Errands(lambda: self.now_s)
-        self.errands.wanted = frozenset({"a", "b"})
+        self.errands.wanted = {"a": ("10.0.0.1",), "b": ("10.0.0.2",)}
 
     async def there(self, *nodes: str) -> dict[str, asyncio.Task[dict[str, Any]]]:
         """Agents that stand by, each of which waits for an errand."""
@@ -69,6 +70,48 @@ async def test_who_is_there_is_sent_and_what_it_tells_is_the_reading() -> None:
     asking["b"].cancel()
 
 
+async def test_errand_has_a_key_of_its_own_pair() -> None:
+    """A compromised agent has its token and the keys of its own errands, and none of others."""
+    office = Office()
+    asking = await office.there("a", "b")
+    sent = [
+        asyncio.create_task(office.errands.send(pair, seconds=0.3))
+        for pair in (("a", "b"), ("b", "a"))
+    ]
+    told = {node: await task for node, task in asking.items()}
+    tokens = {node: each["key"] for node, each in told.items()}
+    assert {node: each["source"] for node, each in told.items()} == {"a": "a", "b": "b"}
+    assert told["a"]["pairKey"] == keys.pair_key(tokens["b"], "a")
+    assert told["b"]["pairKey"] == keys.pair_key(tokens["a"], "b")
+    assert len({*tokens.values(), told["a"]["pairKey"], told["b"]["pairKey"]}) == 4
+    for each in sent:
+        each.cancel()
+
+
+@pytest.mark.parametrize(
+    "host", ["10.0.0.2", "192.0.2.1", "168.63.129.16", "100.100.100.200", "fd00:ec2::254"]
+)
+async def test_agent_at_a_strange_address_is_unfit(host: str) -> None:
+    """Another node's address, or one at which some cloud serves metadata."""
+    office = Office()
+    assert await office.errands.ask("a", Asking(host, 7946)) == {}
+    assert "neither an address of the node's status nor in spec.prob" in office.errands.unfit["a"]
+    assert not office.errands.there()
+
+
+async def test_agent_at_a_declared_network_is_there() -> None:
+    office = Office()
+    office.errands.networks = ("192.0.2.0/24",)
+    at_a_rail = Asking("192.0.2.77", 7946)
+    await office.errands.ask("a", at_a_rail)
+    asking = asyncio.create_task(office.errands.ask("a", at_a_rail))
+    await asyncio.sleep(0)
+    assert office.errands.there() == {"a"}
+    asking.cancel()
+    await office.errands.ask("a", Asking("192.0.3.77", 7946))
+    assert not office.errands.there()
+
+
 async def test_nobody_is_sent_who_is_not_there_or_to_who_is_not() -> None:
     office = Office()
     asking = await office.there("a")
@@ -101,7 +144,7 @@ async def test_who_is_not_wanted_any_more_or_cannot_stands_down() -> None:
     assert await office.errands.ask("a", Asking(unfit="no port")) == {}
     assert office.errands.unfit == {"a": "no port"}
     assert office.errands.there() == {"b"}
-    office.errands.wanted = frozenset()
+    office.errands.wanted = {}
     assert await office.errands.ask("b", Asking("10.0.0.2", 7946)) == {}
     office.errands.forget_all_but(())
     assert not office.errands.unfit
@@ -137,6 +180,12 @@ def test_what_cannot_have_been_measured_is_no_reading(said: bytes) -> None:
         b'{"host": "10.0.0.1", "port": true}',
         b'{"host": "224.0.0.1", "port": 7946}',
         b'{"host": "0.0.0.0", "port": 7946}',
+        b'{"host": "127.0.0.1", "port": 6443}',
+        b'{"host": "169.254.169.254", "port": 80}',
+        b'{"host": "::1", "port": 7946}',
+        b'{"host": "::ffff:127.0.0.1", "port": 7946}',
+        b'{"host": "fe80::1", "port": 7946}',
+        b'{"host": "255.255.255.255", "port": 7946}',
         b'{"errand": -1}',
         b'{"latency_s": "1"}',
         b'{"host": "fe80::1%eth0", "port": 7946}',

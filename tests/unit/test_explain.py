@@ -8,14 +8,17 @@ from railwright_scheduler import (
     Behind,
     Code,
     GangsAhead,
+    InternalError,
     NeverFits,
     NotEnoughNodes,
+    PodNamesTaken,
     PreRunAhead,
     PriorityClassMissing,
     QueueMissing,
     Reason,
     Shortage,
     TierMissing,
+    TooLarge,
     amount,
     code,
     decide,
@@ -28,12 +31,15 @@ def test_the_codes_are_a_closed_set() -> None:
     reasons: list[Reason] = [
         QueueMissing("q", ()),
         PriorityClassMissing("c", ()),
+        PodNamesTaken(need=2, taken=1, first="train-1-0"),
         TierMissing("t", ()),
         NeverFits(1, (), 0, 0, 0, (), (), ()),
         NotEnoughNodes(1, (), 1, 0, "", "", 0, ()),
         Behind(2, "team/a", first_need=1, first_free=0, need=1, free=1),
         GangsAhead(need=1, pods=2048),
         PreRunAhead("a-pre-run", nodes=1, phase="", detail=""),
+        InternalError("ValueError: no"),
+        TooLarge(2, 1, "spec", 2),
     ]
     assert [code(reason) for reason in reasons] == list(Code)
 
@@ -48,6 +54,13 @@ def test_a_missing_queue_is_named_beside_those_that_exist() -> None:
     )
     many = QueueMissing("q", tuple("abcdefgh"))
     assert sentence(many).endswith("existing queues: a, b, c, d, e and 3 more")
+
+
+def test_taken_pod_names_are_counted_and_named() -> None:
+    assert sentence(PodNamesTaken(need=2, taken=1, first="train-1-0")) == (
+        "1 of its 2 pod names taken by pods of another job of this name, or of none; first "
+        "train-1-0: it starts once they are gone"
+    )
 
 
 def test_too_few_free_nodes_come_with_the_best_rack_and_the_causes() -> None:

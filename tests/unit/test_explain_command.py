@@ -92,6 +92,14 @@ def test_the_graph_has_every_rank_and_the_bytes_between_them(
         ("feedForward: 4096", "feedForward: 4096, experts: 8", "expertsPerToken is 0 of 8"),
         ("sequenceParallel: true", "precision: int4", "line 3: training.precision: Input should"),
         ("model:", "model: &m", "line 1: anchors and aliases are not read"),
+        (
+            "globalBatch: 32",
+            "globalBatch: 32, recomput: layers",
+            "training.recomput: unknown field",
+        ),
+        ("tensor: 2", "tensr: 2", "line 2: parallelism.tensr: unknown field, the nearest is"),
+        ("training:", "trainning: {}\ntraining:", "line 3: trainning: unknown field, the nearest"),
+        ("vocabulary: 32000", "vocabulary: 32000, xyzzy: 1", "line 1: model.xyzzy: unknown field"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_line_and_what_would_do(
@@ -101,6 +109,14 @@ def test_what_cannot_be_is_refused_with_the_line_and_what_would_do(
     error = refused(capsys, str(small), *DGX)
     assert f"{small}, line " in error
     assert rule in error
+
+
+def test_unknown_key_names_nearest_known(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """``recomput`` was ignored once, and the predicted step was 30 % too short."""
+    small.write_text(SMALL.replace("globalBatch: 32", "globalBatch: 32, recomput: layers"))
+    error = refused(capsys, str(small), *DGX)
+    rule = "training.recomput: unknown field, the nearest is training.recompute"
+    assert error == f"railwright: {small}, line 3: {rule}\n"
 
 
 @pytest.mark.parametrize(

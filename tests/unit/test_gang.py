@@ -11,7 +11,7 @@ from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.gang import BindPod, CreatePod, DeletePod, Step, WritePlacement
 from railwright_scheduler.attempt.ledger import EntryState
 from worlds import GPU
-from worlds.attempts import FAILED, SUSPENDED, entry, gang_seen
+from worlds.attempts import FAILED, LOST, SUSPENDED, entry, gang_seen
 
 
 def done(step: Step) -> list[str]:
@@ -160,3 +160,13 @@ def test_an_abort_is_never_taken_back() -> None:
     aborting = entry(cause=FAILED)
     step = gang.step(aborting, gang_seen("n0 n1", stop=SUSPENDED, recorded_attempt=1))
     assert step.entry == aborting
+
+
+def test_a_recorded_abort_is_cut_short_in_a_crowded_ledger() -> None:
+    aborted = entry(cause=LOST)
+    crowded = gang_seen("n0~ n1~", recorded_attempt=1, crowded=True)
+    assert gang.step(aborted, crowded).entry == aborted
+    recorded = replace(crowded, recorded_end=1)
+    assert gang.step(aborted, recorded).entry == aborted.brief != aborted
+    assert gang.step(aborted, replace(recorded, crowded=False)).entry == aborted
+    assert gang.step(aborted, replace(recorded, pods=())).entry is None

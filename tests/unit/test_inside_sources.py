@@ -5,6 +5,7 @@ read in tests/integration/test_inside_real.py."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from random import Random
 
@@ -24,9 +25,11 @@ from railwright_topology.sources import (
 from railwright_topology.wiring import WiringError
 from worlds import inside_facts, machine_files, machines
 from worlds.machines import Machine
+from worlds.remarks import remarks
 
 READ: dict[str, Callable[[Machine], Look]] = {
     "nccl": lambda machine: nccl_topology.parse(machine_files.nccl_topology(machine)),
+    "rccl": lambda machine: nccl_topology.parse(machine_files.rccl_topology(machine)),
     "nvidia-smi": lambda machine: nvidia_smi.parse(
         machine_files.nvidia_smi(machine), machine_files.nvidia_inventory(machine)
     ),
@@ -48,16 +51,10 @@ def test_what_is_planted_is_read(source: str) -> None:
 def test_all_sources_of_one_machine_agree() -> None:
     for seed in range(20):
         machine = machines.planted(Random(seed))
-        looks = [read(machine) for source, read in READ.items() if source != "KFD"]
+        looks = [read(machine) for source, read in READ.items() if source not in ("KFD", "rccl")]
         found = inside.of(looks)
         assert not found.conflicts, seed
         assert inside_facts.read(found, "all") == inside_facts.expected(machine, "all"), seed
-
-
-def refusal(read: Callable[[], object]) -> str:
-    with pytest.raises(WiringError) as refused:
-        read()
-    return str(refused.value)
 
 
 NCCL = """<system version="1">
@@ -77,13 +74,9 @@ NCCL = """<system version="1">
     ("before", "after", "rule"),
     [
         ("", "", ""),
-        ('version="1"', 'version="2"', "line 1: this is read: version 1"),
+        ('version="1"', 'version="3"', "line 1: version '3' is read as version 2"),
         ("<system", "<graphs", "line 10: is not XML: mismatched tag"),
-        (
-            'class="0x030200">\n<gpu dev="0"',
-            '>\n<gpu dev="0"',
-            "line 3: <pci> has an attribute class",
-        ),
+        ('class="0x030200">\n<gpu dev="0"', 'class="gpu">\n<gpu dev="0"', "line 3: class='gpu'"),
         ('0000:17:00.0" class', '17" class', "line 3: busid='17': a PCI address stands here"),
         ('0000:3d:00.0" class', '0000:17:00.0" class', "line 6: 0000:17:00.0 is described twice"),
         (
@@ -97,14 +90,12 @@ NCCL = """<system version="1">
         (
             'class="0x030200">',
             'class="0x030200" vendor="0x10\x7fde">',
-            "line 3: vendor='10\\x7fde': four hexadecimal digits stand here",
+            "line 3: vendor='0x10\\x7fde': hexadecimal digits stand here",
         ),
-        ('numaid="0"', "", "line 2: numaid='': a whole number stands here"),
+        ('numaid="0"', 'numaid="x"', "line 2: numaid='x': a whole number stands here"),
     ],
 )
-def test_a_topology_of_nccl_that_breaks_a_rule_is_refused(
-    before: str, after: str, rule: str
-) -> None:
+def test_nccl_omission_has_its_rule(before: str, after: str, rule: str) -> None:
     if not rule:
         assert nccl_topology.parse(NCCL).links == (
             Link(("0000:17:00.0", "0000:3d:00.0"), Technology.NVLINK, 2, switched=False),
@@ -112,7 +103,7 @@ def test_a_topology_of_nccl_that_breaks_a_rule_is_refused(
         return
     text = NCCL.replace(before, after, 1)
     assert text != NCCL
-    assert rule in refusal(lambda: nccl_topology.parse(text))
+    assert rule in remarks(lambda: nccl_topology.parse(text))
 
 
 def test_amds_links_are_xgmi() -> None:
@@ -126,7 +117,7 @@ def test_adapters_that_are_used_as_one_are_there_once() -> None:
       <net name="mlx5_0"/><net name="mlx5_0+mlx5_1"/></nic></pci></cpu></system>"""
     look = nccl_topology.parse(text)
     assert [part.names for part in look.parts] == [("mlx5_0",)]
-    assert look.remarks == ("mlx5_0+mlx5_1 is on an adapter that is there already",)
+    assert look.remarks == ("line 2: mlx5_0+mlx5_1 is on an adapter that is there already",)
 
 
 def test_a_file_of_several_nodes_is_refused() -> None:
@@ -134,7 +125,7 @@ def test_a_file_of_several_nodes_is_refused() -> None:
         return f'<system version="1"><cpu numaid="0"{first}/><cpu numaid="1"{second}/></system>'
 
     assert nccl_topology.parse(of("", ' host_hash="0x1"')).parts == ()
-    told = refusal(lambda: nccl_topology.parse(of(' host_hash="0x2"', ' host_hash="0x1"')))
+    told = remarks(lambda: nccl_topology.parse(of(' host_hash="0x2"', ' host_hash="0x1"')))
     assert told == "NCCL topology, line 1: 2 nodes are in it: one is read"
 
 
@@ -186,7 +177,8 @@ def test_further_ports_and_rails_that_nccl_tells_of() -> None:
     ],
 )
 def test_xml_that_is_none_or_too_much_is_refused(text: str, rule: str) -> None:
-    assert rule in refusal(lambda: strict_xml.read("x", text, "t"))
+    with pytest.raises(WiringError, match=re.escape(rule)):
+        strict_xml.read("x", text, "t")
 
 
 MATRIX = """\tGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID
@@ -227,7 +219,7 @@ def test_older_drivers_head_their_columns_with_device_names() -> None:
     ("before", "after", "rule"),
     [
         (MATRIX, "", "line 1: the matrix starts with its columns"),
-        ("GPU1\tNV4\t X \tSYS\t32-63\t0-1\t\tN/A\n", "", "line 3: 'NIC0' stands where GPU1 is due"),
+        ("GPU1\tNV4\t X \tSYS\t32-63\t0-1\t\tN/A\n", "", "line 1: GPU1 has a column and no row"),
         ("NIC0\tPIX\tSYS\t X \t\t\n", "", "line 1: NIC0 has a column and no row"),
         ("NIC0\tPIX\tSYS", "NIC0\tPIX", "line 4: 2 of 3 columns are there"),
         ("NIC0\tPIX", "NIC0\tPXB", "line 4: NIC0 and GPU0 are 'PXB' here, and 'PIX' there"),
@@ -236,20 +228,20 @@ def test_older_drivers_head_their_columns_with_device_names() -> None:
         ("\tGPU0\tGPU1", "\tGPU0\tGPU0", "line 1: each of at most 256 GPUs and adapters"),
     ],
 )
-def test_a_matrix_that_breaks_a_rule_is_refused(before: str, after: str, rule: str) -> None:
-    assert rule in refusal(lambda: nvidia_smi.parse(MATRIX.replace(before, after, 1)))
+def test_matrix_omission_has_its_rule(before: str, after: str, rule: str) -> None:
+    assert rule in remarks(lambda: nvidia_smi.parse(MATRIX.replace(before, after, 1)))
 
 
 @pytest.mark.parametrize("inventory", ["0, 17", "zero, 00000000:17:00.0", "0, 0:0\n"])
-def test_an_inventory_that_is_none_is_refused(inventory: str) -> None:
-    assert "each line has a GPU's number and its PCI address" in refusal(
+def test_an_inventory_that_is_none_is_left_out(inventory: str) -> None:
+    assert "each line has a GPU's number and its PCI address" in remarks(
         lambda: nvidia_smi.parse(MATRIX, inventory)
     )
 
 
-def test_what_is_no_distance_is_refused() -> None:
+def test_what_is_no_distance_is_left_out() -> None:
     text = MATRIX.replace("PIX", "FAR")
-    assert "'FAR': one of these stands here, or NV and a number" in refusal(
+    assert "'FAR': one of these stands here, or NV and a number" in remarks(
         lambda: nvidia_smi.parse(text)
     )
 
@@ -260,27 +252,25 @@ HWLOC = machine_files.hwloc(machines.planted(Random(5)))
 @pytest.mark.parametrize(
     ("before", "after", "rule"),
     [
-        ('version="2.0"', 'version="3.0"', "line 3: version '3.0' of the format"),
+        ('version="2.0"', 'version="4.0"', "line 3: version '4.0' is read as version 2"),
         ('nodeset="0x00000003"', 'nodeset="all"', "line 4: nodeset='all': a set of NUMA nodes"),
         (' pci_type="0302 [10de', ' pci_type="0302 10de', "class and ids stand here"),
         (' bridge_pci="', ' bridge="', "has an attribute bridge_pci"),
         (' type="PCIDev"', "", "<object> has an attribute type"),
     ],
 )
-def test_an_output_of_hwloc_that_breaks_a_rule_is_refused(
-    before: str, after: str, rule: str
-) -> None:
+def test_hwloc_omission_has_its_rule(before: str, after: str, rule: str) -> None:
     assert before in HWLOC
-    assert rule in refusal(lambda: hwloc.parse(HWLOC.replace(before, after, 1)))
+    assert rule in remarks(lambda: hwloc.parse(HWLOC.replace(before, after, 1)))
 
 
 def test_a_matrix_of_hwloc_has_as_many_values_as_objects_squared() -> None:
     machine = next(m for m in map(machines.planted, map(Random, range(99))) if m.links)
     text = machine_files.hwloc(machine)
     values = text[text.index("<u64values") : text.index("</distances2hetero>")]
-    assert "values: n and n² up to 256" in refusal(lambda: hwloc.parse(text.replace(values, "")))
+    assert "values: n and n² up to 256" in remarks(lambda: hwloc.parse(text.replace(values, "")))
     odd = text.replace(" 1000000 ", " lots ").replace(">1000000 ", ">lots ")
-    assert "'lots': megabytes a second stand here" in refusal(lambda: hwloc.parse(odd))
+    assert "'lots': megabytes a second stand here" in remarks(lambda: hwloc.parse(odd))
 
 
 def test_accelerators_on_switches_of_links_reach_each_other_with_what_the_slower_has() -> None:
@@ -323,7 +313,6 @@ kinds:
     [
         ("{accelerators: [], links: []}", "nodes is not there"),
         ("{nodes: a, wheels: 4}", "'wheels' is no field of a kind of node"),
-        ("{nodes: 'a,b,a'}", "'a' is described twice"),
         ("{nodes: a, accelerators: [{pci: x}]}", "'x': a PCI address stands here"),
         ("{nodes: a, accelerators: [{numa: -1}]}", "'-1': a number up to 1024 stands here"),
         ("{nodes: a, accelerators: [{model: H100}]}", "'H100': PCI vendor and device stand here"),
@@ -339,15 +328,13 @@ kinds:
         ("{nodes: a, adapters: [{name: n}, {name: n}]}", "'n' is described twice"),
     ],
 )
-def test_a_description_that_breaks_a_rule_is_refused(kind: str, rule: str) -> None:
+def test_description_omission_has_its_rule(kind: str, rule: str) -> None:
     text = f"version: 1\nkinds:\n- {kind}\n"
-    told = refusal(lambda: described.parse(text))
-    assert rule in told
-    assert told.startswith("description, line 3: ")
+    assert re.search(f"line 3: .*{re.escape(rule)}", remarks(lambda: described.parse(text)))
 
 
 def test_on_a_node_itself_no_nodes_are_named() -> None:
     text = json.dumps({"version": 1, "kinds": [{"nodes": "a"}]})
-    assert "one kind is described, and no nodes are named" in refusal(
+    assert "one kind is described, and no nodes are named" in remarks(
         lambda: described.parse_own(text)
     )

@@ -14,6 +14,9 @@ from railwright_operator.watch import kubelets
 from railwright_operator.watch.kubelets import Kubelets
 
 DURATION_S = 40
+WELL = "well"
+"""A node whose kubelet renews for comparison, unless the test says other."""
+
 LIMIT_S = DURATION_S / kubelets.RENEWALS_PER_LEASE + kubelets.SLACK_S
 
 
@@ -25,12 +28,17 @@ class Leases:
     silent: bool = False
     late: Callable[[], None] = lambda: None
     asked: list[str] = field(default_factory=list)
+    well: bool = True
+    renewals: int = 0
 
     async def ask(self, node: str) -> dict[str, Any] | None:
         self.asked.append(node)
         self.late()
         if self.silent:
             raise Unreachable("no answer")
+        if node == WELL and self.well:
+            self.renewals += 1
+            return {"spec": {"renewTime": str(self.renewals), "leaseDurationSeconds": DURATION_S}}
         if node not in self.renewed:
             return None
         spec = {"renewTime": self.renewed[node], "leaseDurationSeconds": DURATION_S}
@@ -73,9 +81,11 @@ class Room:
         self.asked_max = max(self.asked_max, len(self.leases.asked))
         self.leases.asked.clear()
 
-    def suspect(self, *nodes: str, unheard: tuple[str, ...] = ()) -> None:
+    def suspect(
+        self, *nodes: str, unheard: tuple[str, ...] = (), others: tuple[str, ...] = (WELL,)
+    ) -> None:
         self.suspects = frozenset(nodes)
-        self.kubelets.suspect(nodes, unheard)
+        self.kubelets.suspect(nodes, unheard, others)
 
 
 @pytest.fixture
@@ -170,7 +180,7 @@ async def test_who_is_no_suspect_is_not_asked_and_not_remembered(room: Room) -> 
     room.suspect("n1")
     assert not room.kubelets.stale("n0")
     await room.look(after_s=1)
-    assert repr(room.kubelets) == "<Kubelets suspects=1 sightings=1>"
+    assert repr(room.kubelets) == "<Kubelets suspects=1 sightings=2>"
 
 
 async def test_a_node_that_was_never_heard_of_is_looked_into_as_fast(room: Room) -> None:
@@ -196,7 +206,7 @@ async def test_of_thousands_never_heard_of_few_are_asked_at_a_time_and_all_in_tu
         if room.kubelets.stale(names[-1]):
             break
     assert room.kubelets.stale(names[-1])
-    assert room.asked_max == kubelets.UNHEARD_PER_ROUND_MAX + 1
+    assert room.asked_max == kubelets.UNHEARD_PER_ROUND_MAX + 2
 
 
 async def test_nodes_whose_lease_cannot_be_read_keep_no_others_waiting() -> None:
@@ -209,3 +219,52 @@ async def test_nodes_whose_lease_cannot_be_read_keep_no_others_waiting() -> None
     await room.look(after_s=2)
     await room.watch(for_s=LIMIT_S + 1)
     assert [name for name in names if room.kubelets.stale(name)] == list(names[len(names) // 2 :])
+
+
+async def test_lease_is_not_stale_while_no_other_is_renewed(room: Room) -> None:
+    """An API server that answers reads and takes no writes, or that no kubelet reaches."""
+    room.leases.well = False
+    room.leases.renewed[WELL] = "t0"
+    room.suspect("n0")
+    await room.look()
+    await room.watch(for_s=10 * LIMIT_S)
+    assert not room.kubelets.stale("n0")
+    room.leases.renewed[WELL] = "t1"
+    await room.look(after_s=2)
+    assert room.kubelets.stale("n0")
+
+
+async def test_renewal_before_the_row_of_answers_proves_nothing(room: Room) -> None:
+    """It was made before the network failed."""
+    room.suspect("n1")
+    await room.watch(for_s=10)
+    room.leases.well = False
+    room.leases.renewed[WELL] = "t0"
+    room.suspect("n0", "n1")
+    await room.watch(for_s=2)
+    await room.watch(for_s=2 * LIMIT_S)
+    assert not room.kubelets.stale("n0")
+
+
+async def test_renewing_kubelets_are_those_seen_to_renew_lately(room: Room) -> None:
+    room.suspect("n0", "n1")
+    for renewal in range(4):
+        room.leases.renewed["n1"] = f"t{renewal}"
+        await room.watch(for_s=LIMIT_S - 3)
+    assert room.kubelets.renewing() == {WELL, "n1"}
+    room.leases.silent = True
+    await room.watch(for_s=LIMIT_S + 2)
+    assert room.kubelets.renewing() == frozenset()
+
+
+async def test_controls_are_few_and_from_all_over_the_cluster(room: Room) -> None:
+    others = tuple(f"o{number:03}" for number in range(160))
+    room.suspect("n0", others=others)
+    await room.look()
+    room.suspect("n0", others=others)
+    assert room.asked_max == 1 + kubelets.CONTROLS_MIN
+    assert repr(room.kubelets) == f"<Kubelets suspects=1 sightings={room.asked_max}>"
+    room.suspect(others=others)
+    await room.look()
+    assert room.asked_max == 1 + kubelets.CONTROLS_MIN
+    assert repr(room.kubelets) == "<Kubelets suspects=0 sightings=0>"

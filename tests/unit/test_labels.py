@@ -155,6 +155,12 @@ def test_a_clique_of_no_cluster_is_no_island(value: str) -> None:
     assert found.strange == (f"{CLIQUE} of no cluster: 2 of 3 nodes, the first is a",)
 
 
+def test_placeholder_label_is_no_shared_rack() -> None:
+    found = only({node: {f"{TIER}0": "no-topology"} for node in "ab"} | {"c": {f"{TIER}0": "leaf"}})
+    assert found.tiers == ({"c": "leaf"},)
+    assert found.strange == (f"no {TIER}0: 2 of 3 nodes, the first is a",)
+
+
 def test_the_label_of_the_machine_itself_is_a_tier_only_where_nodes_share_one() -> None:
     block, host = "cloud.google.com/gce-topology-block", "cloud.google.com/gce-topology-host"
     alone = only({"a": {block: "b", host: "h1"}, "c": {block: "b", host: "h2"}})

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from dataclasses import dataclass, field
+import json
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
@@ -28,7 +29,6 @@ CAUSES = st.builds(
     Cause,
     code=st.sampled_from(CauseCode),
     message=WORDS,
-    nodes=st.lists(NAMES, max_size=3).map(tuple),
     node=st.none() | NAMES,
     rank=st.none() | st.integers(0, 1023),
     exit_code=st.none() | st.integers(-255, 255),
@@ -51,13 +51,17 @@ MERITS = st.builds(
 def entries(draw: st.DrawFn, uid: str) -> Entry:
     """An attempt of the job with this UID."""
     cause = draw(st.none() | CAUSES)
+    nodes = draw(st.lists(NAMES, min_size=1, max_size=4))
+    if cause is not None:
+        lost = draw(st.sets(st.sampled_from(nodes)))
+        cause = replace(cause, nodes=tuple(sorted(lost)))
     return Entry(
         job_uid=uid,
         namespace=draw(NAMES),
         job_name=draw(NAMES),
         attempt=draw(st.integers(1, 10_000)),
         state=EntryState.COMMITTING if cause is None else EntryState.ABORTING,
-        nodes=tuple(draw(st.lists(NAMES, min_size=1, max_size=4))),
+        nodes=tuple(nodes),
         per_node=draw(st.dictionaries(NAMES, st.integers(0, 2**52), max_size=3)),
         cause=cause,
         spans=tuple(draw(st.dictionaries(NAMES, st.integers(0, 2**31), max_size=2)).items()),
@@ -141,6 +145,28 @@ def test_every_ledger_is_a_valid_object_and_reads_back_the_same(ledger: Ledger) 
     assert store.parse(server.held) == ledger
 
 
+@given(entries("job"))
+def test_an_entry_is_stored_in_no_more_than_its_size(entry: Entry) -> None:
+    ledger = Ledger(1, "i", "h")
+    server = OneObject()
+
+    async def written(ledger: Ledger) -> int:
+        server.held = None
+        await (await leader(server, "one")).write(ledger)
+        assert server.held is not None
+        return len(as_stored(server.held["spec"]["entries"]))
+
+    assert asyncio.run(written(ledger.with_entries([entry]))) - len("[]") <= entry.size
+
+
+def as_stored(value: Any) -> bytes:
+    """JSON as the API server writes it: what HTML gives a meaning to is escaped."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text.encode()
+
+
 async def test_each_leader_raises_the_epoch_and_keeps_the_entries_and_the_incarnation() -> None:
     server = OneObject()
     one = await leader(server, "one")
@@ -206,11 +232,22 @@ async def test_a_write_that_arrived_late_is_found_when_the_ledger_is_confirmed()
     server = OneObject()
     one, planned = await gave_up(server)
     await one.confirm()
-    await server.replace(store.PATH, store._manifest(planned, str(server.version)))
+    await server.replace(store.PATH, one._manifest(planned))
     with pytest.raises(errors.OutcomeUnknown):
         await one.confirm()
     assert one.ledger == planned
     await one.write(one.ledger.with_entries([]))
+
+
+async def test_ledger_of_a_restored_backup_deposes_its_leader() -> None:
+    """It has the same incarnation, epoch and holder as the leader that goes on."""
+    server = OneObject()
+    one = await leader(server, "one")
+    backup, version = copy.deepcopy(server.held), server.version
+    await one.write(one.ledger.with_entries([attempts.entry()]))
+    server.held, server.version = backup, version
+    with pytest.raises(DeposedError, match="went back from version"):
+        await one.confirm()
 
 
 async def test_another_leader_found_after_a_lost_reply_is_no_success() -> None:

@@ -169,16 +169,23 @@ def test_who_was_moved_and_then_lost_a_node_waits_for_no_pods_of_before() -> Non
     assert any(entry.attempt == 3 for entry in taken.ledger.entries)
 
 
-def test_nobody_behind_gets_what_a_job_could_use_whose_pods_are_yet_to_go() -> None:
+def test_migration_target_is_reserved_until_its_pods_are_gone() -> None:
     first = turn.take(world(running()))
+    assert first.reservations == {"a": THERE}
     draining = {("a", 1): AttemptSeen(pods=pods("r0a~ r0b! r1a! r1b!"))}
-    over = ended(first)
     behind = seen(name="b", job=job("b", num_nodes=1, submitted_s=1))
-    ahead = seen(name="b", job=job("b", num_nodes=1, priority=1))
-    for other, starts in ((behind, False), (ahead, True)):
-        both = world(over, other, ledger=first.ledger, attempts=draining, nodes=racks("r0a"))
-        taken = turn.take(both)
-        assert any(entry.job_uid == "b" for entry in taken.ledger.entries) is starts
+    large = seen(name="b", job=job("b", num_nodes=3, submitted_s=1))
+    for other, nodes in ((behind, ["r1a"]), (large, [])):
+        both = world(
+            ended(first),
+            other,
+            ledger=first.ledger,
+            attempts=draining,
+            nodes=racks("r0a"),
+            reservations=first.reservations,
+        )
+        entries = [entry for entry in turn.take(both).ledger.entries if entry.job_uid == "b"]
+        assert [name for entry in entries for name in entry.nodes] == nodes
 
 
 def test_a_job_that_stays_is_judged_once() -> None:

@@ -12,17 +12,20 @@ from railwright_api import names
 from railwright_operator.heartbeats import refusals
 from railwright_operator.heartbeats.refusals import RefusedError
 from railwright_operator.machines import Machines
-from railwright_operator.observe import FORGET_S, UNHEARD_S
+from railwright_operator.observe import FORGET_S
+from railwright_operator.suspects import UNHEARD_S
 from railwright_operator.watch import kubelets, records
 from railwright_operator.write.actuate import UNDER_WAY_MAX
 from railwright_reading.machines import PRODUCT
 from railwright_scheduler import islands
-from railwright_scheduler.attempt.assessment import START_DEADLINE_S, Ongoing
+from railwright_scheduler.attempt.assessment import Assessment, Ended, Ongoing
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.gang import CreatePod
 from railwright_scheduler.attempt.ledger import Entry, EntryState
 from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.attempt.starting import START_DEADLINE_S
 from railwright_scheduler.cluster import AMOUNT_MAX
+from railwright_scheduler.decisions import PodNamesTaken, QueueMissing
 from railwright_scheduler.profile import Profile
 from railwright_scheduler.workload import Parallelism, Recipe, Transformer, Workload
 from railwright_topology.accounts import ISLAND
@@ -66,6 +69,22 @@ def test_a_pod_that_claims_a_rank_beyond_the_gang_is_none_of_it() -> None:
     attempt = seen.world(LEDGER.with_entries([entry()])).attempts[JOB, 1]
     assert [pod.node_rank for pod in attempt.pods] == [0, 1]
     assert [rank.node_rank for rank in seen.world().jobs[0].ranks] == [0, 1]
+
+
+def test_job_waits_while_its_pod_names_are_taken() -> None:
+    """A job that was deleted and applied again finds the pods of the one before it."""
+    seen = Watched(phase=Phase.QUEUED)
+    (pod,) = (each for each in seen.pods.of((JOB, 1)) if each.node_rank == 1)
+    for each in seen.pods.of((JOB, 1)):
+        seen.pods.change(each, None)
+    seen.record(Phase.QUEUED, attempt=0)
+    terminating = replace(pod, job_uid="old", deleting=True)
+    seen.pods.change(None, terminating)
+    plan = seen.turn()
+    assert plan.waits[JOB] == PodNamesTaken(need=2, taken=1, first="job-1-1")
+    assert not plan.ledger.entries
+    seen.pods.change(terminating, None)
+    assert seen.turn().waits[JOB] == QueueMissing("default", ())
 
 
 def test_a_pod_that_asks_for_more_than_can_be_stops_no_decision() -> None:
@@ -136,6 +155,52 @@ async def test_a_node_that_died_before_its_launcher_spoke_is_found_in_time() -> 
     assert found.message.endswith("its launcher was never heard and its kubelet missed its renewal")
 
 
+class Cluster(Watched):
+    """One job on many nodes, second by second: launchers beat and kubelets renew unless they are
+    cut off or dead."""
+
+    def __init__(self, num_nodes: int) -> None:
+        super().__init__(num_nodes=num_nodes)
+        self.dead: set[int] = set()
+        self.turn()
+
+    async def pass_time(self, for_s: int, *, cut: bool = False) -> Assessment:
+        """One cycle a second, until the attempt ends; the last verdict."""
+        for _ in range(for_s):
+            self.now_s += 1.0
+            for rank in range(0 if cut else self.num_nodes):
+                if rank not in self.dead:
+                    self.beat(rank)
+                    self.leases.renewed[f"n{rank}"] = f"t{(self.now_s + rank) // 10}"
+            if self.now_s % kubelets.ASK_INTERVAL_S == 0:
+                await ask_all(self)
+            verdict = self.verdict()
+            if isinstance(verdict, Ended):
+                break
+        return verdict
+
+
+async def test_cut_control_plane_ends_no_attempt_and_dead_nodes_are_found() -> None:
+    cluster = Cluster(40)
+    assert await cluster.pass_time(30) == Ongoing()
+    verdict = await cluster.pass_time(60, cut=True)
+    assert verdict == Ongoing(suspects=tuple(range(40)), held=True)
+    cluster.dead = {7, 11}
+    assert isinstance(await cluster.pass_time(25), Ongoing)
+    verdict = await cluster.pass_time(35)
+    assert isinstance(verdict, Ended)
+    assert verdict.cause.nodes == ("n11", "n7")
+
+
+async def test_one_dead_node_of_many_is_found_in_20_s() -> None:
+    cluster = Cluster(40)
+    await cluster.pass_time(30)
+    cluster.dead = {7}
+    verdict = await cluster.pass_time(20)
+    assert isinstance(verdict, Ended)
+    assert verdict.cause.nodes == ("n7",)
+
+
 async def test_a_slow_start_on_a_node_whose_kubelet_renews_goes_on_to_its_deadline() -> None:
     seen = Watched(phase=Phase.STARTING)
     seen.turn()
@@ -144,6 +209,25 @@ async def test_a_slow_start_on_a_node_whose_kubelet_renews_goes_on_to_its_deadli
         seen.leases.renewed = dict.fromkeys(("n0", "n1"), f"t{seen.now_s // 10}")
         await ask_all(seen)
     assert seen.cause(after_s=1.0).code is CauseCode.START_TIMED_OUT
+
+
+def test_time_without_hearing_is_not_counted_against_a_start() -> None:
+    seen = Watched(phase=Phase.STARTING)
+    seen.turn()
+    seen.deaf_s = START_DEADLINE_S
+    assert isinstance(seen.verdict(after_s=START_DEADLINE_S + 1), Ongoing)
+    assert seen.cause(after_s=START_DEADLINE_S).code is CauseCode.START_TIMED_OUT
+
+
+def test_time_without_hearing_is_no_silence() -> None:
+    seen = Watched()
+    seen.turn()
+    seen.beat(0)
+    seen.deaf_s = 60.0
+    seen.now_s += 60.0
+    assert [seen.rank(0).silent_s, seen.rank(1).silent_s] == [0.0, 0.0]
+    seen.now_s += 5.0
+    assert [seen.rank(0).silent_s, seen.rank(1).silent_s] == [5.0, 5.0]
 
 
 def test_a_commit_stalls_from_when_it_last_came_further() -> None:

@@ -46,6 +46,24 @@ def test_pods_of_an_attempt_come_by_rank() -> None:
     assert set(index.attempts()) == {("a", 1)}
 
 
+def test_pods_of_others_with_an_attempts_names_are_found() -> None:
+    index = PodIndex(lambda uid: None)
+    mine, other = record("u0"), replace(record("u1", rank=1), job_uid="old")
+    bystander = replace(record("u2"), job_uid=None, name="a-12-0")
+    elsewhere = replace(other, uid="u3", namespace="else")
+    for each in (mine, other, bystander, elsewhere):
+        index.change(None, each)
+
+    def strangers(attempt: int) -> tuple[str, ...]:
+        return index.strangers("a", namespace="team", job_name="a", attempt=attempt)
+
+    assert (strangers(1), strangers(12), strangers(2)) == (("a-1-1",), ("a-12-0",), ())
+    index.change(other, replace(other, deleting=True))
+    assert strangers(1) == ("a-1-1",)
+    index.change(replace(other, deleting=True), None)
+    assert strangers(1) == ()
+
+
 @pytest.mark.parametrize("order", [("a9", "a1"), ("a1", "a9")])
 def test_of_two_pods_that_seem_to_be_one_ranks_the_newest_comes_last(
     order: tuple[str, str],

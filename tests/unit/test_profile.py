@@ -126,7 +126,7 @@ def test_parts_that_are_not_of_one_recording_are_refused(parts: list[Recorded], 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"version": 2}, "version: seen 2, expected a whole number from 1 to 1"),
+        ({"version": 0}, "version: seen 0, expected a whole number from 1"),
         ({"ranks": 0}, "ranks: seen 0"),
         ({"steps": 1.5}, "steps: seen 1.5"),
         (
@@ -149,7 +149,6 @@ def test_parts_that_are_not_of_one_recording_are_refused(parts: list[Recorded], 
             r"element: seen 'float.u202e', expected a type's name",
         ),
         ({"step_s": None}, "step_s: seen None, expected a finite number"),
-        ({"more": 1}, "seen the field 'more'"),
         ({"kinds": [{}]}, "kinds.0..group: missing"),
         (
             {"kinds": [{"group": [], "firsts": [], "traffic": []}]},

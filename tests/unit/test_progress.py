@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import socket
 import tempfile
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,6 +56,82 @@ def test_a_phase_lasts_as_long_as_its_block(reports: list[channel.Report]) -> No
     until(lambda: len(reports) == 3)
     assert [heard.progress.phase for heard in reports] == ["Training", "Evaluating", "Training"]
     assert [heard.progress.step for heard in reports] == [7, 7, 7]
+
+
+def test_report_in_a_phase_keeps_the_phase(reports: list[channel.Report]) -> None:
+    """An evaluation may report its own steps, and save in between."""
+    railwright.report(7)
+    with railwright.phase(railwright.Phase.EVALUATING):
+        railwright.report(8)
+        with railwright.phase(railwright.Phase.CHECKPOINTING):
+            railwright.report(9)
+        railwright.report(10)
+    railwright.report(11)
+    until(lambda: len(reports) == 9)
+    evaluates, saves, trains = "Evaluating", "Checkpointing", "Training"
+    assert [(heard.progress.step, heard.progress.phase) for heard in reports] == [
+        (7, trains),
+        (7, evaluates),
+        (8, evaluates),
+        (8, saves),
+        (9, saves),
+        (9, evaluates),
+        (10, evaluates),
+        (10, trains),
+        (11, trains),
+    ]
+
+
+def test_phase_of_a_thread_outlasts_another_in_main(reports: list[channel.Report]) -> None:
+    """A save in the background ends while the main thread evaluates."""
+    railwright.report(7)
+    saves = railwright.phase(railwright.Phase.CHECKPOINTING)
+    saves.__enter__()
+    with railwright.phase(railwright.Phase.EVALUATING):
+        saves.__exit__(None, None, None)
+        railwright.report(8)
+    until(lambda: len(reports) == 6)
+    assert [heard.progress.phase for heard in reports][-3:] == [
+        "Evaluating",
+        "Evaluating",
+        "Training",
+    ]
+
+
+@pytest.fixture
+def full(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[socket.socket]:
+    """A launcher's socket that takes no more."""
+    reporter = progress._Reporter()
+    monkeypatch.setattr(progress, "_reporter", reporter)
+    monkeypatch.setenv(environment.CHANNEL, str(tmp_path))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as launcher:
+        launcher.bind(str(tmp_path / channel.REPORTS))
+        launcher.settimeout(5.0)
+        while not reporter._dropped:
+            railwright.report(7)
+        yield launcher
+
+
+def test_phase_waits_for_a_launcher_that_is_behind(full: socket.socket) -> None:
+    def evaluate() -> None:
+        with railwright.phase(railwright.Phase.EVALUATING):
+            pass
+
+    script = threading.Thread(target=evaluate)
+    script.start()
+    script.join(0.2)
+    heard = wire.Phase.TRAINING
+    while heard is not wire.Phase.EVALUATING:
+        heard = wire.decode(channel.Report, full.recv(wire.MESSAGE_BYTES_MAX)).progress.phase
+    script.join()
+
+
+def test_phase_gives_up_on_a_launcher_that_is_stopped(full: socket.socket) -> None:
+    started_s = time.monotonic()
+    with railwright.phase(railwright.Phase.EVALUATING):
+        entered_s = time.monotonic() - started_s
+    assert channel.PHASE_TIMEOUT_S / 2 < entered_s < 2 * channel.PHASE_TIMEOUT_S
+    assert full.recv(wire.MESSAGE_BYTES_MAX)
 
 
 def test_a_full_socket_drops_reports_and_counts_them(

@@ -12,8 +12,8 @@ from railwright_topology.accounts import Account
 from railwright_topology.parts import Looks, Role, Technology
 from railwright_topology.sources import formats
 from railwright_topology.sources.formats import File
-from railwright_topology.wiring import WiringError
 from worlds.rank_tables import Table, table
+from worlds.remarks import remarks
 
 
 def read(said: Table) -> tuple[Looks, Account]:
@@ -58,18 +58,16 @@ def test_an_accelerator_without_an_address_has_no_port() -> None:
 def edited(edit: Callable[[Table], object], version: str = "1.2") -> str:
     said = table(version, "a", "b")
     edit(said)
-    with pytest.raises(WiringError) as refused:
-        read(said)
-    return str(refused.value)
+    return remarks(lambda: read(said))
 
 
 @pytest.mark.parametrize(
     ("edit", "rule"),
     [
-        (lambda t: t.update(version="0.9"), "these are read: version 1.0 and 1.2"),
+        (lambda t: t.update(version="0.9"), "version '0.9' is read as 1.2"),
         (lambda t: t.update(status="initializing"), "the table is 'initializing'"),
         (lambda t: t.pop("server_list"), "server_list is not there"),
-        (lambda t: t.update(server_count="3"), "3 servers are said, and 2 listed"),
+        (lambda t: t.update(server_count="3"), "3 servers are said, and 2 read"),
         (lambda t: t["server_list"][1].update(server_id="a"), "a server has an id of its own"),
         (lambda t: t["server_list"][0].pop("device"), "device is not there"),
         (
@@ -96,5 +94,5 @@ def edited(edit: Callable[[Table], object], version: str = "1.2") -> str:
         ),
     ],
 )
-def test_a_table_that_breaks_a_rule_is_refused(edit: Callable[[Table], object], rule: str) -> None:
+def test_table_omission_has_its_rule(edit: Callable[[Table], object], rule: str) -> None:
     assert rule in edited(edit)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from railwright_scheduler.attempt import record
-from railwright_scheduler.attempt.causes import Cause, CauseCode
+from railwright_scheduler.attempt.causes import HANGS_FREE, Cause, CauseCode
 from railwright_scheduler.attempt.ledger import Entry
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord, ResumePoint
@@ -23,6 +23,7 @@ from worlds.attempts import (
 )
 
 QUEUED = JobRecord()
+HUNG = Cause(CauseCode.HUNG, "no rank has made a step for 61 s")
 DELETED = Cause(CauseCode.POD_DELETED, "the pod of node rank 1 on n1 was deleted")
 
 
@@ -188,3 +189,27 @@ def test_a_record_that_the_ledger_contradicts_gives_way_to_it(
 )
 def test_a_record_that_goes_with_the_ledger_stays(held: JobRecord, entries: list[Entry]) -> None:
     assert record.agreed(held, entries) is held
+
+
+def test_hangs_spend_budget_once_they_bring_no_further_checkpoint() -> None:
+    now = JobRecord()
+    spent = []
+    for attempt in range(1, HANGS_FREE + 3):
+        if attempt == 2:
+            now = record.committed(now, attempt=1, step=10)
+        entries = [entry(attempt, cause=HUNG)]
+        now = record.fold(replace(now, phase=Phase.QUEUED), entries, backoff_limit=100)
+        spent.append((now.hangs, now.failures))
+        assert record.fold(now, entries, backoff_limit=100) == now
+    assert spent == [(1, 0), (1, 0), (2, 0), (3, 0), (4, 1)]
+    assert replace(now, early_ends=0).backoff_s == 40
+    # One that was committed before brings the job no further.
+    again = record.committed(now, attempt=5, step=10)
+    assert (again.hangs, record.committed(again, attempt=5, step=11).hangs) == (4, 0)
+
+
+def test_job_that_hangs_for_ever_fails() -> None:
+    hanging = replace(RUNNING, hangs=HANGS_FREE)
+    assert record.fold(hanging, [entry(cause=HUNG)], backoff_limit=0).phase is Phase.FAILED
+    first = record.fold(RUNNING, [entry(cause=HUNG)], backoff_limit=0)
+    assert (first.phase, first.restarts, first.failures) == (Phase.RECOVERING, 1, 0)

@@ -307,6 +307,7 @@ FULL = {
         "status": {
             "allocatable": {"nvidia.com/gpu": "8"},
             "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
+            "addresses": [{"address": "10.0.0.7"}],
         },
     },
 }
@@ -333,6 +334,7 @@ def _structs(hint: Any) -> Iterator[type[Struct]]:
 def test_of_an_object_with_every_field_that_is_declared_all_is_read() -> None:
     assert undeclared_or_unset(Pod, FULL["Pod"]) == set()
     assert undeclared_or_unset(Node, FULL["Node"]) == set()
+    assert read_node(FULL["Node"]).addresses == ("10.0.0.7",)
     pod = read_pod(FULL["Pod"])
     assert (pod.deleting, pod.reason, pod.disruption) == (True, "Evicted", CONDITION["reason"])
     assert (pod.exit, pod.waiting) == (

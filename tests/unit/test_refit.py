@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from railwright_scheduler import refit, turn
+from railwright_scheduler.isolation import Isolation
 from railwright_scheduler.snapshot import Taint, Toleration, Unavailable
 from railwright_scheduler.world import AttemptSeen
 from worlds import GPU, node
@@ -25,6 +26,7 @@ def whys(*nodes: Any, unbound: tuple[str, ...] = ("n0", "n1"), **asked: Any) -> 
         nodes=nodes,
         unbound={("a", 1): unbound},
         jobs={"a": job(num_nodes=2, **asked)},
+        isolation=Isolation(),
     )
     return dict(found.get(("a", 1), {}))
 
@@ -66,14 +68,16 @@ def test_of_two_gangs_that_no_longer_fit_together_the_first_stays() -> None:
     both = [entry(per_node={GPU: 4}), replace(entry(per_node={GPU: 4}), job_uid="b")]
     unbound = {each.key: each.nodes for each in both}
     nodes = (node("n0"), node("n1", used={GPU: 2}))
-    found = refit.misfits(both, nodes=nodes, unbound=unbound, jobs={})
+    found = refit.misfits(both, nodes=nodes, unbound=unbound, jobs={}, isolation=Isolation())
     assert found == {("b", 1): {"n1": f"has 2 {GPU} left and not 4"}}
 
 
 def test_what_an_aborting_gang_may_still_be_given_counts() -> None:
     gangs = [entry(), replace(entry(cause=LOST), job_uid="b")]
     unbound = {gangs[0].key: ("n0", "n1"), gangs[1].key: ("n1",)}
-    found = refit.misfits(gangs, nodes=(node("n0"), node("n1")), unbound=unbound, jobs={})
+    found = refit.misfits(
+        gangs, nodes=(node("n0"), node("n1")), unbound=unbound, jobs={}, isolation=Isolation()
+    )
     assert list(found) == [("a", 1)]
 
 

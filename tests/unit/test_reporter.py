@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -58,9 +58,8 @@ async def test_one_job_whose_request_fails_keeps_no_other_from_being_told(
 
 async def test_a_surprise_in_one_job_keeps_no_other_from_being_told() -> None:
     desk = Desk()
-    odd = reporting.raw_job("bad")
-    del odd["metadata"]["generation"]
-    bad = desk.add(odd)
+    bad = desk.add(reporting.raw_job("bad"))
+    desk.seen.standing = {"bad-uid": cast(Any, "no standing")}
     good = desk.add(reporting.raw_job("good"))
     await desk.turn(waits=short(1))
     assert "status" not in desk.store.objects[bad]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -265,3 +266,53 @@ def test_what_is_known_is_the_same_object_until_there_is_news() -> None:
     assert world.view().ranks[0].heard_at_s == world.now_s
     world.sessions.revoke(JOB, 2)
     assert world.view().revoked
+
+
+def steps(rank: int, sequence: int, **changes: Any) -> wire.Beat:
+    plain = wire.Steps(5, 5, (4 * rank,), 0, 4, 1.0, 1.0, 9, 0.1, 0.1, wire.Phase.TRAINING, False)
+    return replace(beat(rank, sequence), steps=replace(plain, **changes))
+
+
+def test_launchers_are_asked_for_stacks_as_long_as_they_are_wanted() -> None:
+    world = World()
+    world.start()
+    assert not world.sessions.beat(steps(0, 1), "pod-0").stacks
+    world.sessions.want_stacks(JOB, 2, wanted=True)
+    world.now_s += 3
+    world.sessions.want_stacks(JOB, 2, wanted=True)
+    assert world.view().asked_at_s == 100.0
+    assert world.sessions.beat(steps(0, 2), "pod-0").stacks
+    wakes = world.wakes
+    stack = wire.Stack((0, 1), 2, answered=True, text="train.py")
+    world.sessions.beat(replace(steps(0, 3), stacks=(stack,)), "pod-0")
+    assert (world.wakes, world.view().ranks[0].stacks) == (wakes + 1, (stack,))
+    world.sessions.want_stacks(JOB, 2, wanted=False)
+    assert not world.sessions.beat(steps(0, 4), "pod-0").stacks
+    assert (world.view().asked_at_s, world.view().ranks[0].stacks) == (None, None)
+
+
+def test_steps_of_other_nodes_are_refused() -> None:
+    world = World()
+    world.start()
+    assert refusal(world, steps(1, 1, ranks=(3,))) == refusals.MALFORMED
+    stack = wire.Stack((8,), 1, answered=False, text="")
+    assert refusal(world, replace(steps(1, 2), stacks=(stack,))) == refusals.MALFORMED
+
+
+def test_training_counts_from_the_last_phase_that_was_none() -> None:
+    world = World()
+    world.start()
+    world.now_s += 50
+    world.sessions.beat(steps(0, 1), "pod-0")
+    assert world.view().training_since_s == 100.0
+    world.sessions.beat(steps(1, 1, phase=wire.Phase.EVALUATING), "pod-1")
+    assert world.view().training_since_s == 150.0
+
+
+def test_steps_alone_wake_nobody() -> None:
+    world = World()
+    world.start()
+    world.sessions.beat(steps(0, 1), "pod-0")
+    wakes = world.wakes
+    world.sessions.beat(steps(0, 2, newest=6, still_s=7.0), "pod-0")
+    assert world.wakes == wakes

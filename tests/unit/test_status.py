@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from railwright import wire
 from railwright_api.training_job import TrainingJobStatus
 from railwright_operator.heartbeats.views import RankView, SessionView
+from railwright_operator.kube import bodies
 from railwright_operator.pre_runs import End, Standing
 from railwright_operator.report import status
 from railwright_operator.report.status import Told
@@ -21,8 +22,9 @@ from railwright_scheduler.attempt.assessment import Ongoing, PodState
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import JobRecord, ResumePoint
+from railwright_scheduler.attempt.starting import ImagesSeen
 from railwright_scheduler.decisions import PreRunAhead, PriorityClassMissing, QueueMissing
-from worlds import attempts
+from worlds import attempts, merging
 
 NOW = "2026-01-02T03:04:05Z"
 LATER = "2026-01-02T03:04:10Z"
@@ -96,15 +98,7 @@ def test_every_record_is_read_back_from_a_valid_status(record: JobRecord) -> Non
 def test_a_status_told_again_is_the_same(record: JobRecord) -> None:
     before = {"lastEnd": {"attempt": record.ended, "time": NOW}} if record.last_end else {}
     first = status.render(told(record, before=before))
-    assert status.difference(first, status.render(told(record, before=first, now=LATER))) == {}
-
-
-def test_a_difference_names_what_changed_and_what_is_gone() -> None:
-    before = {"phase": "Running", "nodes": ["n0"], "restarts": 0}
-    assert status.difference(before, {"phase": "Queued", "restarts": 0}) == {
-        "phase": "Queued",
-        "nodes": None,
-    }
+    assert bodies.merge_patch(first, status.render(told(record, before=first, now=LATER))) == {}
 
 
 def test_other_numbers_are_a_wait_retold_and_another_reason_is_news() -> None:
@@ -114,8 +108,8 @@ def test_other_numbers_are_a_wait_retold_and_another_reason_is_news() -> None:
         PriorityClassMissing("urgent", ()),
     ]
     first, numbers, news = (status.render(told(JobRecord(), wait=wait)) for wait in waits)
-    assert status.is_retold(first, status.difference(first, numbers))
-    assert not status.is_retold(first, status.difference(first, news))
+    assert status.is_retold(first, bodies.merge_patch(first, numbers))
+    assert not status.is_retold(first, bodies.merge_patch(first, news))
     assert not status.is_retold({}, first)
 
 
@@ -179,6 +173,28 @@ def test_an_image_that_cannot_be_pulled_comes_before_the_barrier() -> None:
     assert rendered["message"] == "node rank 1 on n1: ImagePullBackOff: no such image"
 
 
+def test_images_that_are_pulled_are_named_with_the_time() -> None:
+    first, second = (
+        replace(attempts.rank(rank, pod=PodState.PENDING), images=ImagesSeen(image, since, 0.0))
+        for rank, image, since in ((0, "a:1", LATER), (1, "b:2", NOW))
+    )
+    seen = told(STARTING, session=session(missing=(0, 1)), ranks=(first, second))
+    rendered = status.render(seen)
+    assert rendered["reason"] == "PullingImages"
+    assert rendered["message"] == f"pulling a:1, b:2 on 2 of 2 nodes since {NOW}"
+    assert condition(rendered, "Running")["reason"] == "PullingImages"
+
+
+def test_containers_that_are_created_come_before_the_barrier() -> None:
+    creating = attempts.rank(1, pod=PodState.PENDING)
+    seen = told(STARTING, session=session(missing=(0, 1)), ranks=(attempts.rank(0), creating))
+    rendered = status.render(seen)
+    assert rendered["reason"] == "ContainerCreating"
+    assert rendered["message"] == "containers of 1 of 2 pods are created: 1"
+    later = status.render(replace(seen, ranks=(creating, creating), before=rendered))
+    assert status.is_retold(rendered, bodies.merge_patch(rendered, later))
+
+
 def test_a_silent_launcher_is_told_by_its_node_and_is_not_healthy() -> None:
     rendered = status.render(told(attempts.RUNNING, assessment=Ongoing(suspects=(1,))))
     assert rendered["reason"] == "LauncherSilent"
@@ -186,6 +202,17 @@ def test_a_silent_launcher_is_told_by_its_node_and_is_not_healthy() -> None:
     assert "n0" not in rendered["message"]
     assert condition(rendered, "Healthy")["status"] == "False"
     assert condition(rendered, "Running")["status"] == "True"
+
+
+@pytest.mark.parametrize("phase", [Phase.RUNNING, Phase.STARTING])
+def test_held_attempt_says_that_the_control_plane_may_be_cut_off(phase: Phase) -> None:
+    record = replace(attempts.RUNNING, phase=phase)
+    rendered = status.render(told(record, assessment=Ongoing(suspects=(1,), held=True)))
+    assert rendered["reason"] == "NodesUnreachable"
+    assert "(n1 of this job): the control plane may be cut off" in rendered["message"]
+    assert "or 600 s have passed" in rendered["message"]
+    assert condition(rendered, "Healthy")["reason"] == "NodesUnreachable"
+    assert condition(rendered, "Healthy")["status"] == "False"
 
 
 @pytest.mark.parametrize(
@@ -213,6 +240,27 @@ def test_progress_keeps_its_time_while_it_stands_still_and_outlives_its_attempt(
     assert status.render(moved)["progress"]["time"] == LATER
     over = told(attempts.RECOVERING, before=first, now=LATER)
     assert status.render(over)["progress"] == first["progress"]
+
+
+def test_loss_that_is_no_number_replaces_the_last_one() -> None:
+    """A NaN arrives as no loss: the status drops the old one, once, and is not written again."""
+    first = status.render(told(attempts.RUNNING, session=session(step=5, loss=0.5)))
+    unknown = told(attempts.RUNNING, session=session(step=5), before=first, now=LATER)
+    patch = bodies.merge_patch(first, status.render(unknown))
+    stored = merging.merged(first, patch)
+    assert stored["progress"] == {"step": 5, "phase": "Training", "time": LATER}
+    again = replace(unknown, before=stored, now="2026-01-02T03:04:13Z")
+    assert bodies.merge_patch(stored, status.render(again)) == {}
+
+
+def test_last_end_is_replaced_as_a_whole() -> None:
+    failed = replace(attempts.RECOVERING, attempt=1, ended=1, last_end=CRASH)
+    first = status.render(told(failed))
+    lost = replace(failed, attempt=2, ended=2, last_end=attempts.LOST)
+    after = status.render(told(lost, before=first, now=LATER))
+    stored = merging.merged(first, bodies.merge_patch(first, after))
+    assert stored == after
+    assert record_of({"status": stored}).last_end == attempts.LOST
 
 
 def test_a_failure_is_told_with_its_rank_its_code_and_its_last_words() -> None:

@@ -307,7 +307,7 @@ async def test_only_those_stand_by_who_may_be_measured() -> None:
     name = sorted(office.nodes)[0]
     office.busy = {name}
     await office.look()
-    assert office.errands.wanted == office.nodes.keys() - {name}
+    assert office.errands.wanted.keys() == office.nodes.keys() - {name}
     await office.look(SETTLED + 1)
     assert not office.errands.wanted
 

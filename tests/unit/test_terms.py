@@ -300,11 +300,15 @@ def test_who_waits_for_aligned_rails_keeps_no_other_nodes_idle() -> None:
     assert found[2].startswith("c waits, BehindOthers: needs 1 node and 2 can take one now")
 
 
-def test_segments_that_do_not_come_out_even_are_no_snapshot() -> None:
-    with pytest.raises(
-        ValueError, match="num_nodes is 3, expected a multiple of its segments of 2"
-    ):
-        placed("segment=2@rack", 3)
+def test_uneven_segments_are_an_internal_error_of_that_job() -> None:
+    """The API server refuses them, so this is no user's mistake."""
+    assert "num_nodes is 3, expected a multiple of its segments of 2" in placed("segment=2@rack", 3)
+    assert "waits, InternalError" in placed("segment=2@rack", 3)
+
+
+def test_segment_of_one_node_restricts_nothing() -> None:
+    asked = "required=nearest,preferred=nearest,segment=1@nearest,spread=1@nearest"
+    assert placed(asked, 1) == "a starts on n0, spans (1, 1)"
 
 
 def test_a_job_that_waits_for_one_rack_keeps_no_other_idle() -> None:

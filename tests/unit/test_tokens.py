@@ -1,74 +1,263 @@
-"""How many TokenReviews launchers cause, honest ones and others."""
+"""Service account tokens: what is verified, what is refused, and what an outage changes."""
 
 from __future__ import annotations
 
-from typing import Any, cast
+import asyncio
+import base64
+import json
+import time
+from typing import Any
 
+import jwt
 import pytest
 from prometheus_client import CollectorRegistry
 
 from railwright_operator import metrics
-from railwright_operator.heartbeats import refusals, tokens
+from railwright_operator.heartbeats import keys, refusals, tokens
 from railwright_operator.heartbeats.refusals import RefusedError
-from railwright_operator.heartbeats.tokens import Tokens
-from railwright_operator.kube.client import Api
+from railwright_operator.heartbeats.tokens import Bearer, Tokens
+from railwright_operator.kube import errors
+from worlds import shell
+from worlds.tokens import ISSUER, LIFE_S, KeyServer, SigningKey
 
-LAUNCHERS = 16_384
 AUDIENCE = "railwright.dev/job"
-GOOD = "good-"
+POD = "pod-uid"
+INVENTING_S = 4.0
+KEY = SigningKey("first")
+DOWN = errors.ApiError(503, "ServiceUnavailable", message="etcd")
+DENIED = errors.ForbiddenError(403, "Forbidden", message="no")
 
 
-class Reviewer:
-    """Answers reviews: tokens that begin with ``good`` are of the pod named after it."""
+class Checker:
+    """Tokens over keys of our own, and pods that live, with the node of each."""
 
-    def __init__(self) -> None:
-        self.now_s = 0.0
-        self.reviews = 0
-        series = metrics.build(CollectorRegistry()).heartbeats
-        self.tokens = Tokens(cast("Api", self), metrics=series, clock=lambda: self.now_s)
+    def __init__(self, *signers: SigningKey) -> None:
+        self.now_s = 1_800_000_000.0
+        self.server = KeyServer(*(signers or [KEY]))
+        self.keys = self.server.published(lambda: self.now_s)
+        self.pods = {POD: "n0"}
+        self.registry = CollectorRegistry()
+        series = metrics.build(self.registry).heartbeats
+        self.tokens = Tokens(
+            self.keys, node_of=self.pods.get, metrics=series, clock=lambda: self.now_s
+        )
 
-    async def ask(self, path: str, body: dict[str, Any], *, deadline_s: float) -> dict[str, Any]:
-        self.reviews += 1
-        token = body["spec"]["token"]
-        if not token.startswith(GOOD):
-            return {"status": {"authenticated": False}}
-        user = {"extra": {tokens.POD_UID: [token.removeprefix(GOOD)]}}
-        return {"status": {"authenticated": True, "audiences": [AUDIENCE], "user": user}}
+    def made(self, signer: SigningKey = KEY, pod_uid: str = POD, **claims: Any) -> str:
+        return signer.token(pod_uid, AUDIENCE, now_s=self.now_s, **claims)
 
-    async def beat(self, token: str, peer: str) -> int:
+    async def fail(self, failure: errors.RequestFailed, times: int) -> None:
+        """So many refreshes fail with it."""
+        self.server.failure = failure
+        for _ in range(times):
+            await self.keys.refresh()
+
+    def status(self, token: str) -> int:
         """The status it is refused with, 200 if it is not."""
         try:
-            await self.tokens.bearer(token, audience=AUDIENCE, peer=peer)
+            self.tokens.bearer(token)
         except RefusedError as error:
             return error.status
         return 200
 
-
-async def test_the_launchers_of_the_largest_job_cause_fewer_than_30_reviews_a_second() -> None:
-    reviewer = Reviewer()
-    minutes = 20
-    for minute in range(minutes):
-        reviewer.now_s = minute * 60.0
-        for number in range(LAUNCHERS):
-            assert await reviewer.beat(f"{GOOD}{number}", f"10.0.{number // 256}.{number}") == 200
-    assert reviewer.reviews / (minutes * 60) < 30
+    def checked(self, outcome: str) -> float:
+        labels = {"outcome": outcome}
+        return self.registry.get_sample_value("railwright_token_checks_total", labels) or 0.0
 
 
-async def test_a_flood_of_tokens_that_nobody_has_seen_ends_at_the_peers_allowance() -> None:
-    reviewer = Reviewer()
-    seconds = 60
-    for second in range(seconds):
-        reviewer.now_s = float(second)
-        unseen = [f"bad-{second}-{number}" for number in range(99)]
-        answers = {await reviewer.beat(token, "10.0.0.1") for token in unseen}
-    assert answers == {refusals.FORBIDDEN, refusals.LATER}
-    most = tokens.PEER_REVIEWS_AT_ONCE + seconds * tokens.PEER_REVIEWS_PER_S
-    assert reviewer.reviews <= most
-    assert await reviewer.beat(f"{GOOD}1", "10.0.0.2") == 200
+@pytest.fixture
+async def checker() -> Checker:
+    made = Checker()
+    await made.keys.refresh()
+    return made
 
 
-@pytest.mark.parametrize("token", ["", "x" * 9000])
-async def test_what_is_no_token_is_not_asked_about(token: str) -> None:
-    reviewer = Reviewer()
-    assert await reviewer.beat(token, "10.0.0.1") == refusals.FORBIDDEN
-    assert reviewer.reviews == 0
+@pytest.mark.parametrize("algorithm", ["RS256", "ES256", "ES384", "ES512"])
+async def test_token_of_live_pod_names_its_bearer(algorithm: str) -> None:
+    signer = SigningKey("key", algorithm)
+    checker = Checker(signer)
+    await checker.keys.refresh()
+    bearer = checker.tokens.bearer(checker.made(signer))
+    assert bearer == Bearer(POD, "system:serviceaccount:team:default", "n0", (AUDIENCE,))
+
+
+async def test_known_token_is_verified_once(checker: Checker) -> None:
+    token = checker.made()
+    assert [checker.status(token) for _ in range(3)] == [200] * 3
+    assert checker.checked("good") == 1.0
+
+
+async def test_token_of_deleted_pod_is_refused_at_once(checker: Checker) -> None:
+    token = checker.made()
+    assert checker.status(token) == 200
+    del checker.pods[POD]
+    assert checker.status(token) == refusals.FORBIDDEN
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"iss": "https://elsewhere"},
+        {"iss": None},
+        {"exp": None},
+        {"exp": "tomorrow"},
+        {"exp": 1_799_999_000},
+        {"nbf": 1_800_000_900},
+        {"aud": AUDIENCE},
+        {"kubernetes.io": None},
+        {"kubernetes.io": {"namespace": "team"}},
+        {"kubernetes.io": {"pod": {"name": "no uid"}}},
+        {"kubernetes.io": {"pod": {"uid": "of a pod that is gone"}}},
+    ],
+    ids=str,
+)
+async def test_token_with_bad_claim_is_refused(checker: Checker, claims: dict[str, Any]) -> None:
+    assert checker.status(checker.made(**claims)) == refusals.FORBIDDEN
+
+
+async def test_token_of_another_key_is_refused(checker: Checker) -> None:
+    assert checker.status(checker.made(SigningKey("first"))) == refusals.FORBIDDEN
+    assert checker.status(checker.made(SigningKey("second"))) == refusals.FORBIDDEN
+
+
+def _forged(token: str, algorithm: str) -> str:
+    """The token with another algorithm in its head and, where it takes a secret, the public key
+    as that."""
+    claims = json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "=="))
+    secret = "" if algorithm == "none" else KEY.public["x"].ljust(64)
+    return jwt.encode(claims, secret, algorithm=algorithm, headers={"kid": KEY.key_id})
+
+
+@pytest.mark.parametrize("algorithm", ["none", "HS256", "HS512"])
+async def test_algorithm_of_no_published_key_is_refused(checker: Checker, algorithm: str) -> None:
+    assert checker.status(_forged(checker.made(), algorithm)) == refusals.FORBIDDEN
+
+
+async def test_symmetric_published_key_is_not_used() -> None:
+    secret = base64.urlsafe_b64encode(b"s" * 64).decode()
+    published = {"kty": "oct", "k": secret, "kid": "oct", "alg": "HS256"}
+
+    class Symmetric(SigningKey):
+        @property
+        def public(self) -> dict[str, Any]:
+            return published
+
+    checker = Checker(KEY, Symmetric("oct"))
+    await checker.keys.refresh()
+    assert checker.keys.find(KEY.key_id) is not None
+    assert checker.keys.find("oct") is None
+
+
+@pytest.mark.parametrize("token", ["", "x" * 9000, "a.b", "a.b.c", "é.ü.ß", "\x00" * 3])
+async def test_unreadable_token_is_refused(checker: Checker, token: str) -> None:
+    assert checker.status(token) == refusals.FORBIDDEN
+
+
+@pytest.mark.parametrize("opening", ["[", '{"a":'])
+@pytest.mark.parametrize("said", ['{"a":', '{"kid":"first","alg":"ES256","a":'])
+async def test_deeply_nested_token_head_is_refused(
+    checker: Checker, opening: str, said: str
+) -> None:
+    """JSON parsers recurse, and the interpreter ends a recursion that is too deep."""
+    nested = said + opening * (tokens.TOKEN_BYTES_MAX * 5 // 8 // len(opening))
+    head = base64.urlsafe_b64encode(nested.encode()).decode()
+    assert checker.status(f"{head}.e30.e30") == refusals.FORBIDDEN
+    assert checker.checked("refused") == 1.0
+
+
+async def test_token_before_keys_are_read_may_come_back() -> None:
+    checker = Checker()
+    assert checker.status(checker.made()) == refusals.LATER
+
+
+async def test_rotated_key_is_found_and_old_one_forgotten(checker: Checker) -> None:
+    old, rotated = checker.made(), SigningKey("second")
+    assert checker.status(old) == 200
+    checker.server.keys = [rotated]
+    running = asyncio.create_task(checker.keys.run())
+    try:
+        await shell.until(
+            lambda: checker.status(checker.made(rotated)) == 200,
+            "the new key",
+            deadline_s=keys.REFRESH_S / 2,
+        )
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert checker.status(old) == refusals.FORBIDDEN
+
+
+async def test_invented_key_ids_cause_few_requests(checker: Checker) -> None:
+    running = asyncio.create_task(checker.keys.run())
+    before = checker.server.requests
+    end_s = time.monotonic() + INVENTING_S
+    while time.monotonic() < end_s:
+        checker.status(checker.made(SigningKey("invented")))
+        await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert checker.server.requests - before <= 2 * 6
+
+
+async def test_expired_token_is_good_in_outage(checker: Checker) -> None:
+    token = checker.made()
+    assert checker.status(token) == 200
+    checker.now_s += LIFE_S + tokens.LEEWAY_S + 1
+    assert checker.status(token) == refusals.FORBIDDEN
+    await checker.fail(errors.Unreachable("lost"), keys.FAILURES_OF_OUTAGE)
+    assert checker.status(token) == 200
+    del checker.pods[POD]
+    assert checker.status(token) == refusals.FORBIDDEN
+    checker.pods[POD] = "n0"
+    checker.now_s += tokens.OUTAGE_S
+    await checker.keys.refresh()
+    assert checker.status(token) == refusals.FORBIDDEN
+
+
+@pytest.mark.parametrize(
+    ("failures", "status"),
+    [
+        ([errors.Unreachable("lost")] * 2, refusals.FORBIDDEN),
+        ([errors.Unreachable("lost"), DOWN, DOWN], 200),
+        ([errors.Unreachable("lost"), DOWN, DENIED, DOWN, DOWN], refusals.FORBIDDEN),
+        ([DENIED] * 6, refusals.FORBIDDEN),
+        ([errors.AnswerTooLarge("keys")] * 6, refusals.FORBIDDEN),
+    ],
+    ids=["two lost", "three", "one answered", "denied", "too large"],
+)
+async def test_outage_is_three_unanswered_refreshes(
+    checker: Checker, failures: list[errors.RequestFailed], status: int
+) -> None:
+    token = checker.made()
+    checker.now_s += LIFE_S + tokens.LEEWAY_S + 1
+    for failure in failures:
+        await checker.fail(failure, 1)
+    assert checker.status(token) == status
+
+
+async def test_outage_grace_ends_after_renewal(checker: Checker) -> None:
+    token = checker.made()
+    checker.now_s += LIFE_S + tokens.LEEWAY_S + 1
+    await checker.fail(errors.Unreachable("lost"), keys.FAILURES_OF_OUTAGE)
+    checker.server.failure = None
+    await checker.keys.refresh()
+    assert checker.status(token) == 200
+    checker.now_s += keys.RENEWAL_S + 1
+    assert checker.status(token) == refusals.FORBIDDEN
+
+
+async def test_new_issuer_voids_verified_tokens(checker: Checker) -> None:
+    token = checker.made()
+    assert checker.status(token) == 200
+    checker.server.issuer = f"{ISSUER}.cluster.local"
+    await checker.keys.refresh()
+    assert checker.status(token) == refusals.FORBIDDEN
+
+
+@pytest.mark.parametrize("published", [None, [], {"keys": 1}, {"keys": [1]}], ids=str)
+async def test_unreadable_key_set_leaves_the_old_one(checker: Checker, published: object) -> None:
+    async def get(path: str, **_: object) -> Any:
+        return {"issuer": ISSUER} if "openid-configuration" in path else published
+
+    checker.server.get = get  # type: ignore[method-assign]
+    assert not await checker.keys.refresh()
+    assert checker.status(checker.made()) == 200

@@ -191,6 +191,10 @@ def test_a_job_beside_files_is_a_file_as_well(
             "2000000 ranks a node: expected at most 1048576 in all",
         ),
         ("kind: TrainingJob\nspec: {workload: {model: {}}}", "model.layers: Field required"),
+        (
+            "kind: TrainingJob\nspec:\n workload: {training: {recomput: none}}",
+            "line 3: training.recomput: unknown field, the nearest is training.recompute",
+        ),
     ],
 )
 def test_a_file_that_has_no_job_is_refused(

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from railwright_scheduler import turn
+from railwright_scheduler import commit_plan, turn
 from railwright_scheduler.attempt.assessment import Crash, Ended, PodState, Succeeded
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.gang import DeletePod, WritePlacement
 from railwright_scheduler.attempt.ledger import EntryState
+from railwright_scheduler.attempt.ledger_budget import ABORTING_SIZE_MAX
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.cluster import AMOUNT_MAX
@@ -260,14 +261,14 @@ def test_pods_made_after_their_attempt_was_over_are_deleted() -> None:
 def test_the_pods_of_an_attempt_that_succeeded_are_left_to_end() -> None:
     attempts = {("a", 1): AttemptSeen(pods=pods("n0 n1!"))}
     done = replace(RUNNING, phase=Phase.SUCCEEDED, ended=1)
-    soon = replace(seen(done), ended_age_s=turn.SIDECAR_S - 1)
+    soon = replace(seen(done), ended_age_s=commit_plan.SIDECAR_S - 1)
     assert not turn.take(world_of(soon, nodes=BUSY, attempts=attempts)).actions
 
 
 def test_a_sidecar_that_outlives_a_success_is_ended() -> None:
     attempts = {("a", 1): AttemptSeen(pods=pods("n0 n1!"))}
     done = replace(RUNNING, phase=Phase.SUCCEEDED, ended=1)
-    late = replace(seen(done), ended_age_s=turn.SIDECAR_S + 1)
+    late = replace(seen(done), ended_age_s=commit_plan.SIDECAR_S + 1)
     assert deleted(turn.take(world_of(late, nodes=BUSY, attempts=attempts))) == ["u10"]
 
 
@@ -281,11 +282,11 @@ def test_a_pod_of_a_rank_that_the_gang_does_not_have_is_no_pod_of_it() -> None:
 def test_a_ledger_that_is_full_takes_the_rest_in_a_later_turn() -> None:
     last_words = Crash(rank=0, exit_code=1, age_s=60.0, last_lines="x" * 2048)
     crashed = rank(0, pod=PodState.FAILED, crash=last_words)
-    jobs = [seen(RUNNING, name=f"j{i:03}", ranks=(crashed, rank(1))) for i in range(700)]
+    jobs = [seen(RUNNING, name=f"j{i:03}", ranks=(crashed, rank(1))) for i in range(1500)]
     taken = turn.take(world_of(*jobs, nodes=BUSY))
     revoked = len(taken.ledger.entries)
     assert 0 < revoked < len(jobs)
-    assert sum(entry.size for entry in taken.ledger.entries) <= turn.LEDGER_SIZE_NEW_MAX
+    assert sum(entry.size for entry in taken.ledger.entries) <= ABORTING_SIZE_MAX
 
 
 def large(name: str, num_nodes: int, **changes: Any) -> JobSeen:
@@ -293,7 +294,7 @@ def large(name: str, num_nodes: int, **changes: Any) -> JobSeen:
 
 
 def test_gangs_join_those_that_are_bound_while_the_pods_in_flight_are_not_too_many() -> None:
-    size = turn.UNBOUND_MAX // 2
+    size = commit_plan.UNBOUND_MAX // 2
     hall = tuple(node(f"n{i:05}") for i in range(4 * size))
     jobs = [large(name, size) for name in "abc"]
     jobs.append(large("d", 1))
@@ -301,8 +302,8 @@ def test_gangs_join_those_that_are_bound_while_the_pods_in_flight_are_not_too_ma
     assert [each.job_uid for each in taken.ledger.entries] == ["a", "b"]
     # Not even one pod goes before the gang that has to wait.
     assert dict(taken.waits) == {
-        "c": GangsAhead(need=size, pods=turn.UNBOUND_MAX),
-        "d": GangsAhead(need=1, pods=turn.UNBOUND_MAX),
+        "c": GangsAhead(need=size, pods=commit_plan.UNBOUND_MAX),
+        "d": GangsAhead(need=1, pods=commit_plan.UNBOUND_MAX),
     }
     bound = tuple(
         replace(pod, node=name, uid=f"u{rank}", node_rank=rank)
@@ -319,12 +320,14 @@ def test_gangs_join_those_that_are_bound_while_the_pods_in_flight_are_not_too_ma
 
 
 def test_a_gang_in_trouble_keeps_no_other_waiting_for_long() -> None:
-    hall = tuple(node(f"n{i:05}") for i in range(turn.UNBOUND_MAX + 2))
+    hall = tuple(node(f"n{i:05}") for i in range(commit_plan.UNBOUND_MAX + 2))
     stuck = replace(entry(), job_uid="a", job_name="a", nodes=(hall[-2].name, hall[-1].name))
 
     def begun(**trouble: Any) -> list[str]:
-        attempts = {("a", 1): AttemptSeen(placed=True, stalled_s=turn.HINDERED_S + 1, **trouble)}
-        jobs = (seen(name="a"), large("b", turn.UNBOUND_MAX))
+        attempts = {
+            ("a", 1): AttemptSeen(placed=True, stalled_s=commit_plan.HINDERED_S + 1, **trouble)
+        }
+        jobs = (seen(name="a"), large("b", commit_plan.UNBOUND_MAX))
         world = world_of(*jobs, nodes=hall, entries=(stuck,), attempts=attempts)
         return [each.job_uid for each in turn.take(world).ledger.entries]
 
@@ -358,8 +361,8 @@ def test_gangs_are_finished_in_the_order_in_which_they_were_begun() -> None:
 
 
 def test_one_gang_alone_may_have_any_size() -> None:
-    hall = tuple(node(f"n{i:05}") for i in range(turn.UNBOUND_MAX + 2))
-    taken = turn.take(world_of(large("a", turn.UNBOUND_MAX + 1), large("b", 1), nodes=hall))
+    hall = tuple(node(f"n{i:05}") for i in range(commit_plan.UNBOUND_MAX + 2))
+    taken = turn.take(world_of(large("a", commit_plan.UNBOUND_MAX + 1), large("b", 1), nodes=hall))
     assert [each.job_uid for each in taken.ledger.entries] == ["a"]
     assert list(taken.waits) == ["b"]
 

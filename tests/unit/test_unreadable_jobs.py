@@ -104,14 +104,11 @@ def test_only_a_status_that_cannot_be_read_leaves_its_shape_known(jobs: Jobs) ->
 
 
 def test_one_that_is_gone_or_going_is_nobodys_news(jobs: Jobs) -> None:
-    for name, version in (("going", 1), ("gone", 2), ("lost", 3), ("younger", 30)):
-        metadata = {"resourceVersion": str(version)}
-        if name == "going":
-            metadata["deletionTimestamp"] = "2026-01-02T03:04:06Z"
+    for name in ("going", "gone", "there"):
+        metadata = {"deletionTimestamp": "2026-01-02T03:04:06Z"} if name == "going" else {}
         jobs.absorb(reporting.raw_job(name, pod=BROKEN, metadata=metadata))
     jobs.discard("gone-uid")
-    jobs.discard_unlisted({"going-uid"}, version=20)
-    assert [found.uid for found in jobs.unreadable()] == ["younger-uid"]
+    assert [found.uid for found in jobs.unreadable()] == ["there-uid"]
 
 
 RUNS = {"phase": "Running", "attempt": 3, "endedAttempt": 2, "nodes": ["n0", "n1"]}
@@ -145,15 +142,6 @@ def test_a_status_that_we_never_write_changes_nothing_of_what_is_known(
     known = jobs.get("a-uid")
     assert known is not None
     assert (known.version, known.record.attempt, known.record.nodes) == ("2", 3, ("n0", "n1"))
-
-
-def test_a_job_that_leaves_no_room_for_its_status_is_set_aside_with_the_limit(jobs: Jobs) -> None:
-    values = [{"name": f"V{number}", "value": "x" * 32_000} for number in range(30)]
-    jobs.absorb(reporting.raw_job("a", pod={"volumes": values}))
-    told = jobs.why_unreadable("a-uid")
-    assert told is not None
-    assert "its spec has 96" in told
-    assert "bytes, at most 786432" in told
 
 
 def test_pods_that_ask_for_more_resources_than_the_ledger_takes_are_set_aside(jobs: Jobs) -> None:

@@ -23,18 +23,22 @@ Changes = list[tuple[PodRecord | None, PodRecord | None]]
 
 
 class Restored:
-    """Lists of one pod, of these versions one after the other; every watch ends with a 410."""
+    """Lists of one pod, of these versions one after the other; every watch ends with a 410. Each
+    list is of a version so much higher than the one before."""
 
-    def __init__(self, *versions: int) -> None:
+    def __init__(self, *versions: int, bumped_by: int = 0) -> None:
         self._versions = list(versions)
+        self._bumped_by, self._bump = bumped_by, 0
 
     async def get(
         self, path: str, *, query: Mapping[str, str], decode: Decode, **named: Any
     ) -> Any:
-        version = str(self._versions.pop(0))
+        version = self._versions.pop(0)
         pod = raw_pod("n0", 0, {"phase": "Running"})
-        pod["metadata"]["resourceVersion"] = version
-        return decode(orjson.dumps({"metadata": {"resourceVersion": version}, "items": [pod]}))
+        pod["metadata"]["resourceVersion"] = str(version)
+        listed = str(version + self._bump)
+        self._bump += self._bumped_by
+        return decode(orjson.dumps({"metadata": {"resourceVersion": listed}, "items": [pod]}))
 
     async def stream(self, *_: Any, **__: Any) -> AsyncGenerator[bytes, None]:
         yield b'{"type":"ERROR","object":{"code":410}}'
@@ -88,6 +92,15 @@ async def test_a_list_from_the_past_ends_the_copy_and_drops_nothing_of_it_before
         await asyncio.wait_for(copy.run(), 30)
     assert [new for _, new in changes if new is None] == []
     assert [held.rv for held in copy.records.values()] == [9]
+
+
+async def test_object_from_the_past_ends_the_copy() -> None:
+    """After a restore that raises the store's version, only the objects are of the past."""
+    changes: Changes = []
+    copy = copy_of(Restored(8, 7, bumped_by=100), changes)
+    with pytest.raises(StoreWentBackError, match="Pod: job-1-0 from 8 to 7"):
+        await asyncio.wait_for(copy.run(), 30)
+    assert [held.rv for held in copy.records.values()] == [8]
 
 
 async def test_the_next_page_is_on_its_way_while_one_is_taken_in() -> None:

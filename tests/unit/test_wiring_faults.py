@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from railwright_topology import faults, layers
+from railwright_topology import faults, layers, networks
 from railwright_topology.wiring import Switch, Wiring
 from worlds.clos import Cable, Clos, wiring
 
@@ -97,10 +97,17 @@ def test_an_uplink_below_those_beside_it_is_slow() -> None:
     assert told(found) == (f"{slow.host} {slow.nic} runs at 200 Gb/s, most beside it at 400 Gb/s",)
 
 
-def test_a_switch_without_hosts_and_what_is_strange_are_told() -> None:
+def test_a_switch_without_hosts_is_told() -> None:
     found = wiring(SOUND)
-    found = replace(found, switches=(*found.switches, Switch("x", "lost")), strange=("who is it",))
-    assert told(found) == ("switch lost reaches no host", "who is it")
+    found = replace(found, switches=(*found.switches, Switch("x", "lost")))
+    assert told(found) == ("switch lost reaches no host",)
+
+
+def test_finding_is_in_faults_or_in_remarks() -> None:
+    """Each was printed twice once: the command line shows both."""
+    network = networks.of(replace(wiring(SOUND), strange=("an adapter names no host",)))
+    assert not network.faults
+    assert network.account.strange == ("an adapter names no host",)
 
 
 def test_a_tor_that_is_dead_is_told_once_with_its_hosts() -> None:

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railwright import wire
-from railwright_operator.witnesses import REASON_LENGTH_MAX, WAITING_LENGTH_MAX
+from railwright_operator.witnesses import MISSING_S, REASON_LENGTH_MAX, WAITING_LENGTH_MAX
+from railwright_scheduler.attempt import hang
 from railwright_scheduler.attempt.assessment import REMOVAL_S, Ongoing, PodState, Succeeded
 from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.phases import Phase
-from worlds.observing import Watched, node_record
+from worlds.observing import JOB, Watched, node_record
 
 TERMINATED = wire.Failure(0, 143, message="ended by SIGTERM")
 
@@ -71,6 +72,37 @@ def test_the_main_containers_end_counts_though_a_sidecar_goes_on() -> None:
     seen = Watched(num_nodes=1)
     seen.pod(0, ended=ended(137, reason="OOMKilled"))
     assert seen.cause().code is CauseCode.OUT_OF_MEMORY
+
+
+def test_kill_for_memory_is_reported_with_the_limit() -> None:
+    """By the launcher where it lived on; by the kubelet where the kernel killed it too."""
+    told = wire.Failure(0, 137, signal="SIGKILL", out_of_memory=True, memory_limit=2**29)
+    seen = Watched(num_nodes=1)
+    seen.pod(0, phase="Failed", ended=ended(137, wire.encode(told).decode()))
+    found = seen.cause()
+    assert (found.code, found.signal) == (CauseCode.OUT_OF_MEMORY, "SIGKILL")
+    assert found.message == (
+        "rank 0 on n0 was ended by SIGKILL; the kernel killed it for memory, and the limit of its "
+        "container is 512Mi"
+    )
+    seen = Watched(num_nodes=1, memory="2Gi")
+    seen.pod(0, ended=ended(137, reason="OOMKilled"))
+    assert seen.cause().message.endswith("and the limit of its container is 2048Mi")
+    seen = Watched(num_nodes=1)
+    seen.pod(0, ended=ended(137, reason="OOMKilled"))
+    assert seen.cause().message.endswith("and its container has no limit")
+
+
+def test_kill_for_memory_comes_before_what_follows_from_it() -> None:
+    """The peers of a killed rank lose their connections, and their launchers report that first."""
+    seen = Watched()
+    seen.turn()
+    seen.beat(0)
+    seen.beat(1, running=0, failure=wire.Failure(1, 1, last_lines="connection reset by peer"))
+    seen.now_s += 1
+    seen.pod(0, phase="Failed", ended=ended(137, reason="OOMKilled"))
+    found = seen.cause()
+    assert (found.code, found.rank) == (CauseCode.OUT_OF_MEMORY, 0)
 
 
 def test_a_sidecar_that_fails_after_a_good_end_is_no_failure_of_the_rank() -> None:
@@ -132,6 +164,21 @@ def test_a_kubelets_words_are_cut_to_what_a_condition_holds() -> None:
     assert len(told) == REASON_LENGTH_MAX + 2 + WAITING_LENGTH_MAX
 
 
+def test_node_counts_as_gone_once_it_was_seen_and_is_missing() -> None:
+    seen = Watched()
+    seen.nodes.pop("uid-n1")
+    seen.turn(after_s=MISSING_S + 1)
+    assert not seen.rank(1).node_gone
+    seen.nodes["uid-n1"] = node_record("n1")
+    seen.turn()
+    seen.nodes.pop("uid-n1")
+    seen.turn()
+    seen.turn(after_s=MISSING_S)
+    assert not seen.rank(1).node_gone
+    seen.turn(after_s=0.1)
+    assert seen.rank(1).node_gone
+
+
 NEWS: dict[str, Callable[[Watched], object]] = {
     "a pod failed": lambda seen: seen.pod(1, phase="Failed", ended=ended(3)),
     "a pod is being deleted": lambda seen: seen.pod(1, deleted=True),
@@ -152,5 +199,83 @@ def test_ranks_of_a_gang_that_stands_still_are_kept_until_there_is_news(news: st
     assert seen.world().jobs[0].ranks is before
     NEWS[news](seen)
     after = seen.world().jobs[0].ranks
+    if news == "a node is gone":
+        seen.turn(after_s=MISSING_S + 1)
+        after = seen.world().jobs[0].ranks
     assert after[1] != before[1]
     assert after[0] == before[0] or news == "its status changed"
+
+
+def steps(still_s: float, **changes: Any) -> wire.Steps:
+    plain = wire.Steps(9, 9, (), 0, 1, still_s, 0.0, 99, 0.1, 0.1, wire.Phase.TRAINING, False)
+    return replace(plain, **changes)
+
+
+def test_standstill_ends_the_attempt_once_stacks_are_there() -> None:
+    seen = Watched()
+    seen.turn()
+    for rank in (0, 1):
+        seen.beat(rank, steps=steps(59.0))
+    assert seen.verdict(after_s=2.0) == Ongoing()
+    for rank in (0, 1):
+        seen.beat(rank, steps=steps(61.0))
+    assert seen.verdict() == Ongoing(wants_stacks=True)
+    stack = wire.Stack((1,), 1, answered=False, text="its process is stopped")
+    seen.now_s += 2.0
+    seen.beat(0, steps=steps(63.0), stacks=())
+    assert seen.verdict() == Ongoing(wants_stacks=True)
+    seen.beat(1, steps=steps(63.0), stacks=(stack,))
+    found = seen.cause()
+    assert (found.code, found.rank, found.nodes) == (CauseCode.HUNG, 1, ())
+    assert found.last_lines == "rank 1: no answer, its process is stopped"
+
+
+def test_steps_that_go_on_withdraw_the_question() -> None:
+    seen = Watched(num_nodes=1)
+    seen.turn()
+    seen.beat(0, steps=steps(61.0))
+    assert seen.verdict() == Ongoing(wants_stacks=True)
+    seen.now_s += 2.0
+    seen.beat(0, steps=steps(0.5), stacks=())
+    assert seen.verdict(after_s=1.0) == Ongoing()
+    view = seen.sessions.attempt(JOB, 1)
+    assert view is not None
+    assert view.asked_at_s is None
+
+
+def test_new_leader_waits_an_hour_for_a_launcher() -> None:
+    """The launcher spoke to the leader before, and is stopped; its kubelet renews."""
+    seen = Watched(num_nodes=1)
+    seen.turn()
+    assert seen.verdict(after_s=hang.EVALUATING_S) == Ongoing(suspects=(0,))
+    assert seen.verdict(after_s=1.0) == Ongoing(suspects=(0,), wants_stacks=True)
+    seen.now_s += hang.STACKS_S
+    found = seen.cause()
+    assert (found.code, found.nodes) == (CauseCode.HUNG, ())
+    assert found.message.endswith(": no heartbeat from node rank 0 on n0")
+
+
+def test_launcher_that_comes_back_late_keeps_its_attempt() -> None:
+    seen = Watched(num_nodes=1)
+    seen.turn()
+    assert seen.verdict(after_s=hang.EVALUATING_S + 1) == Ongoing((0,), wants_stacks=True)
+    seen.beat(0)
+    assert seen.verdict() == Ongoing()
+    seen.beat(0, steps=steps(0.1))
+    assert seen.verdict() == Ongoing()
+
+
+def test_frozen_launcher_whose_rank_alone_reports_is_found() -> None:
+    """The ranks of the other node report nothing, and wait."""
+    seen = Watched(num_nodes=2)
+    seen.turn()
+    nothing = wire.Steps(0, 0, (), 0, 0, 9e4, 0.0, 0, 0.0, 0.0, wire.Phase.STARTING, False)
+    seen.beat(0, steps=steps(2.0))
+    seen.now_s += hang.EVALUATING_S - 1
+    seen.beat(1, steps=nothing)
+    assert seen.verdict() == Ongoing((0,), wants_stacks=True)
+    seen.now_s += hang.STACKS_S
+    seen.beat(1, steps=nothing, stacks=())
+    found = seen.cause()
+    assert found.code is CauseCode.HUNG
+    assert found.message.endswith(": no heartbeat from node rank 0 on n0")

@@ -14,6 +14,7 @@ from railwright_operator.kube.client import Api
 from railwright_operator.pre_runs import PreRuns, Standing
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.write import pods
+from railwright_scheduler.isolation import Isolation
 from worlds import reporting
 from worlds.reporting import Raw, Store
 
@@ -88,7 +89,7 @@ class Ahead:
     async def turn(self, *, after_s: float = 0.0) -> Standing:
         """How the large job stands, this much later; its requests are answered."""
         self.now_s += after_s
-        self.pre_runs.look({known.uid: known for known in self.jobs.all()})
+        self.pre_runs.look({known.uid: known for known in self.jobs.all()}, Isolation())
         self.pre_runs.act()
         await reporting_idle(self.pre_runs)
         return self.pre_runs.of(LARGE)

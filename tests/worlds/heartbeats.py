@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 import aiohttp
@@ -19,6 +20,8 @@ from railwright import wire
 from railwright_operator import metrics
 from railwright_operator.heartbeats.agents import Agents
 from railwright_operator.heartbeats.errands import Errands
+from railwright_operator.heartbeats.hearing import HearingClock
+from railwright_operator.heartbeats.keys import PublishedKeys
 from railwright_operator.heartbeats.server import HeartbeatServer
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.tokens import Tokens
@@ -61,6 +64,8 @@ class Heartbeats:
     records: asyncio.Event = field(default_factory=asyncio.Event)
     revokes_while_committing: bool = False
     leads: bool = True
+    node_of: dict[str, str] = field(default_factory=dict)
+    """The node of each pod that lives, by UID."""
     nodes: set[str] = field(default_factory=set)
     errands: Errands = field(default_factory=lambda: Errands(time.monotonic))
     insides: dict[str, Document] = field(default_factory=dict)
@@ -101,6 +106,7 @@ class Heartbeats:
         pod["spec"] |= {"serviceAccountName": account} | ({"nodeName": node} if node else {})
         made = await self.api.create(paths.pods(self.namespace), pod)
         name, uid = made["metadata"]["name"], made["metadata"]["uid"]
+        self.node_of[uid] = node
         spec = {
             "audiences": [audience],
             "expirationSeconds": TOKEN_LIFE_S,
@@ -123,19 +129,14 @@ class Heartbeats:
 
     async def make_pod(self, name: str) -> str:
         made = await self.api.create(paths.pods(self.namespace), shell.pod(name))
-        return str(made["metadata"]["uid"])
+        uid = str(made["metadata"]["uid"])
+        self.node_of[uid] = ""
+        return uid
 
     async def delete_pod(self, name: str, uid: str) -> None:
         place = paths.pod(self.namespace, name)
         await self.api.delete(place, bodies.deletion(uid) | {"gracePeriodSeconds": 0})
-
-    async def is_refused_by_server(self, token: str) -> None:
-        """Return once the API server itself no longer accepts this token; it takes a moment."""
-        end_s = time.monotonic() + shell.DEADLINE_S
-        question = bodies.token_review(token, audience(JOB))
-        while (await self.api.ask(paths.TOKEN_REVIEWS, question))["status"].get("authenticated"):
-            assert time.monotonic() < end_s, "the API server still accepts a deleted pod's token"
-            await asyncio.sleep(0.05)
+        del self.node_of[uid]
 
     async def say(self, path: str, token: str, message: object) -> tuple[int, dict[str, Any]]:
         """POST a message, or raw bytes; the status and the answer."""
@@ -147,15 +148,16 @@ class Heartbeats:
         async with self.http.post(url, data=data, headers=headers) as answer:
             return answer.status, orjson.loads(await answer.read())
 
-    def reviews(self, outcome: str) -> float:
-        """How many TokenReviews ended so."""
+    def checks(self, outcome: str) -> float:
+        """How many tokens were verified, or refused, so."""
         labels = {"outcome": outcome}
-        return self.registry.get_sample_value("railwright_token_reviews_total", labels) or 0.0
+        return self.registry.get_sample_value("railwright_token_checks_total", labels) or 0.0
 
 
 @asynccontextmanager
 async def listening(api: Api, namespace: str) -> AsyncIterator[Heartbeats]:
-    """A server that expects attempt 1 of a job of two nodes, whose pods exist."""
+    """A server that expects attempt 1 of a job of two nodes, whose pods exist; it has read the
+    signing keys."""
     registry = CollectorRegistry()
     series = metrics.build(registry).heartbeats
     sessions = Sessions(clock=time.monotonic, wake=lambda: None)
@@ -165,23 +167,19 @@ async def listening(api: Api, namespace: str) -> AsyncIterator[Heartbeats]:
         world = Heartbeats(api, namespace, registry, sessions, http)
         world.records.set()
         world.pods = {rank: await world.make_pod(f"pod-{rank}") for rank in (0, 1)}
-        tokens = Tokens(api, metrics=series, clock=time.monotonic)
+        keys = PublishedKeys(api, clock=time.monotonic, rng=Random(0))
+        assert await keys.refresh()
         server = HeartbeatServer(
             sessions,
-            tokens,
+            Tokens(keys, node_of=world.node_of.get, metrics=series, clock=time.time),
             audience_of=audience,
             pod_uid_of=world.pod_uid_of,
             on_commit=world.on_commit,
-            is_leader=lambda: world.leads,
+            is_ready=lambda: world.leads,
+            hearing=HearingClock(time.monotonic),
             metrics=series,
-            agents=Agents(
-                tokens,
-                account=world.account,
-                on_inside=world.on_inside,
-                errands=world.errands,
-                is_leader=lambda: world.leads,
-                metrics=series,
-            ),
+            agents=Agents(account=world.account, on_inside=world.on_inside, errands=world.errands),
+            clock=time.monotonic,
         )
         world.address = await server.start("127.0.0.1", 0)
         try:

@@ -19,6 +19,7 @@ WORDS = {"SWITCH": "PIX", "SWITCHES": "PXB", "BRIDGE": "PHB", "NUMA": "NODE", "S
 
 TELLS = {
     "nccl": {"number", "model", "numa", "gigabits", "links", "coarse", "role", "name"},
+    "rccl": {"number", "numa", "gigabits", "links", "coarse", "role", "name"},
     "nvidia-smi": {"number", "numa_gpu", "links", "near", "role", "name"},
     "hwloc": {"number", "model", "numa", "link_bytes", "near", "role", "name"},
     "sysfs": {"model", "numa", "gigabits", "layer", "near", "role", "name"},
@@ -40,8 +41,9 @@ def _true(machine: Machine, source: str) -> Iterator[Fact]:
         yield gpu.address, "kind", "accelerator"
         yield gpu.address, "number", gpu.number
         yield gpu.address, "numa_gpu", gpu.slot.numa
+    called = {card.address: _called(card, source) for card in machine.cards}
     for card in machine.cards if source != "KFD" else ():
-        at = card.address if source != "nvidia-smi" else card.name
+        at = called[card.address]
         yield at, "kind", "adapter"
         yield at, "name", card.name
         yield at, "gigabits", card.gigabits
@@ -49,12 +51,9 @@ def _true(machine: Machine, source: str) -> Iterator[Fact]:
         yield at, "role", ("front-end", None) if card.rail is None else ("rail", card.rail)
     parts: list[Gpu | Card] = [*machine.gpus, *machine.cards]
     for part in parts:
-        yield part.address, "numa", part.slot.numa
-        yield part.address, "model", model(part)
-    called = {
-        card.address: card.name if source == "nvidia-smi" else card.address
-        for card in machine.cards
-    }
+        at = called.get(part.address, part.address)
+        yield at, "numa", part.slot.numa
+        yield at, "model", model(part)
     by_number = {gpu.number: gpu.address for gpu in machine.gpus}
     linked = {frozenset(by_number[end] for end in ends): n for ends, n in machine.links.items()}
     for ends, count in linked.items():
@@ -65,6 +64,12 @@ def _true(machine: Machine, source: str) -> Iterator[Fact]:
             ends = frozenset(called.get(end, end) for end in both)
             yield ends, "near", word
             yield ends, "coarse", "NODE" if word == "PHB" else word
+
+
+def _called(card: Card, source: str) -> str:
+    """NCCL has no address for the further functions of a card, and nvidia-smi for no adapter."""
+    named = source == "nvidia-smi" or (source in ("nccl", "rccl") and card.function)
+    return card.name if named else card.address
 
 
 def read(inside: Inside, source: str) -> set[Fact]:

@@ -38,14 +38,15 @@ def environment_of(operator_url: str, folder: Path, *, node_rank: int = 0) -> di
 
 @contextmanager
 def launched(
-    command: Sequence[str], environ: dict[str, str], folder: Path
+    command: Sequence[str], environ: dict[str, str], folder: Path, *, through: Sequence[str] = ()
 ) -> Iterator[subprocess.Popen[str]]:
-    """A launcher from an installed copy, without site-packages; killed if the test leaves it."""
+    """A launcher from an installed copy, without site-packages; killed if the test leaves it. It is
+    started ``through`` a command that ends with an exec of its arguments."""
     installed = folder / "railwright"
     installed.mkdir(exist_ok=True)
     install.install(installed)
     process = subprocess.Popen(
-        [sys.executable, "-S", str(installed / "launch.py"), "--", *command],
+        [*through, sys.executable, "-S", str(installed / "launch.py"), "--", *command],
         env=environ,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,32 @@ def class_code(part: Gpu | Card) -> str:
 
 
 def nccl_topology(machine: Machine) -> str:
-    """A dump of NCCL, whose adapters are named by RDMA device."""
+    """A dump of NCCL (its xml.cc and net_ib.cc): adapters are named by RDMA device, and functions
+    of one card are ports of the first. Interfaces of software have no PCI device."""
     lines = ['<system version="1">']
     for numa in sorted({slot.numa for slot in machine.slots.values()}):
         lines.append(f'  <cpu host_hash="0x1" numaid="{numa}" arch="x86_64">')
         inside = [part for part in _parts(machine) if part.slot.numa == numa]
         lines += _nccl_below(machine, inside, (), 4)
+        if not numa:
+            net = '<net name="veth0a1b2c" dev="9" speed="10000" port="0" guid="0x9" maxconn="65536"'
+            lines.append(f'    <nic>{net} gdr="0"/></nic>')
         lines.append("  </cpu>")
     return "\n".join([*lines, "</system>", ""])
+
+
+def rccl_topology(machine: Machine) -> str:
+    """A dump of RCCL (NCCL_TOPO_XML_VERSION 2): accelerators are linked directly by XGMI."""
+    text = nccl_topology(replace(machine, switched=False))
+    for said, instead in (
+        ('<system version="1">', '<system version="2">'),
+        ("nvlink", "xgmi"),
+        ("0x030200", "0x120000"),
+        ('sm="90"', 'sm="304" gcn="gfx942" arch="38911"'),
+        ('vendor="0x10de" device="0x2330"', 'vendor="0x1002" device="0x74a1"'),
+    ):
+        text = text.replace(said, instead)
+    return text
 
 
 def _nccl_below(
@@ -38,6 +57,8 @@ def _nccl_below(
 ) -> Iterator[str]:
     lead, depth = " " * indent, len(above)
     for part in (part for part in parts if part.slot.switches == above):
+        if part.address.endswith(".1"):
+            continue  # It is a port of the first function.
         vendor, device = model(part).split(":")
         yield (
             f'{lead}<pci busid="{part.address}" class="0x{class_code(part)}00" vendor="0x{vendor}"'
@@ -61,10 +82,14 @@ def _below(part: Gpu | Card, above: tuple[int, ...]) -> bool:
 
 def _nccl_part(machine: Machine, part: Gpu | Card) -> Iterator[str]:
     if isinstance(part, Card):
-        yield (
-            f'<nic><net name="{part.name}" dev="0" speed="{part.gigabits * 1000}" port="1"'
-            ' latency="0.0" maxconn="131072" gdr="1"/></nic>'
-        )
+        yield "<nic>"
+        for card in machine.cards:
+            if card.address[:-1] == part.address[:-1]:
+                yield (
+                    f'  <net name="{card.name}" dev="0" speed="{card.gigabits * 1000}"'
+                    f' port="{card.function + 1}" latency="0.0" maxconn="131072" gdr="1"/>'
+                )
+        yield "</nic>"
         return
     yield f'<gpu dev="{part.number}" sm="90" rank="{part.number}" gdr="1">'
     its = {ends: count for ends, count in machine.links.items() if part.number in ends}
@@ -126,6 +151,8 @@ def hwloc(machine: Machine, *, links: bool = True) -> str:
             f'    <object type="Package" nodeset="0x{1 << numa:08x}" gp_index="{90 + numa}">'
         )
         lines += _hwloc_bridges(machine, numa)
+        if not numa:
+            lines += _hwloc_console()
         lines.append("    </object>")
     lines.append("  </object>")
     if links and machine.gpus:
@@ -144,6 +171,15 @@ def _hwloc_bridges(machine: Machine, numa: int) -> Iterator[str]:
             yield from _hwloc_part(part)
             yield from ("</object>" for _ in ports)
         yield "      </object>"
+
+
+def _hwloc_console() -> Iterator[str]:
+    """The chip of the server's console, at a root port of its own."""
+    yield '      <object type="Bridge" bridge_type="0-1" bridge_pci="0000:[00-03]">'
+    yield '<object type="Bridge" bridge_type="1-1" pci_busid="0000:00:1c.5">'
+    yield f'<object type="PCIDev" pci_busid="0000:03:00.0" pci_type="0300 [{CONSOLE_MODEL}] [0:0]">'
+    yield '<object type="OSDev" gp_index="9" name="card0" osdev_type="1"/></object></object>'
+    yield "      </object>"
 
 
 def _hwloc_part(part: Gpu | Card) -> Iterator[str]:
@@ -180,12 +216,11 @@ def _hwloc_links(machine: Machine) -> Iterator[str]:
 
 
 def _object(part: Gpu | Card) -> int:
-    return int(part.address[5:7], 16)
+    return int(part.address[5:7], 16) + 2000 * int(part.address[-1])
 
 
 def sysfs(machine: Machine) -> dict[str, dict[str, dict[str, str]]]:
-    """As the agent reads it, with a console's chip, a bridge of containers and a virtual function
-    beside."""
+    """As the agent reads it, with the chip of a console beside."""
     console = {
         "path": "devices/pci0000:00/0000:00:1c.5/0000:03:00.0",
         **_ids("0300", CONSOLE_MODEL),

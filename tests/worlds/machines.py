@@ -39,7 +39,8 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A network adapter; ``rail`` is None for those of the front-end network."""
+    """A network adapter; ``rail`` is None for those of the front-end network. Two of one PCI slot
+    are the ports of one card."""
 
     name: str
     interface: str
@@ -49,6 +50,11 @@ class Card:
     layer: str
     model: str
     rail: int | None = None
+
+    @property
+    def function(self) -> int:
+        """Which one of its card."""
+        return int(self.address[-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +126,11 @@ def _cards(
     away = [Slot(place.numa, 50 + place.numa) for place in (places[0], places[-1])]
     count = min(2, len(slots) - 1)
     order = random.sample(range(len(slots) + count), len(slots) + count)
+    # Of some machines both are functions of one card.
+    if dual := order[0] % 2 == 0:
+        away = [away[0], away[0]]
+        order[len(slots) :] = sorted(order[len(slots) :])
+    bus = ""
     names = sorted(order[: len(slots)])
     cards = [
         Card(
@@ -136,11 +147,12 @@ def _cards(
     ]
     for number, slot in zip(order[len(slots) :], away, strict=False):
         slow = others == "slower"
+        bus = bus.replace(":00.0", ":00.1") if bus and dual else next(addresses)
         cards.append(
             Card(
                 f"mlx5_{number}",
                 f"ens{number}f0",
-                next(addresses),
+                bus,
                 slot,
                 25 if slow else speed,
                 layer if slow or others == "farther" else "Ethernet",

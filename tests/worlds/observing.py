@@ -16,6 +16,7 @@ from railwright_operator.watch import records
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.kubelets import Kubelets
 from railwright_operator.watch.pod_index import PodIndex
+from railwright_operator.watch.pulls import Pulls
 from railwright_operator.watch.records import NodeRecord, PodRecord
 from railwright_operator.watch.site import Site
 from railwright_operator.write import pods
@@ -25,6 +26,7 @@ from railwright_scheduler.attempt.assessment import Assessment, RankSeen
 from railwright_scheduler.attempt.causes import Cause
 from railwright_scheduler.attempt.ledger import Ledger
 from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.isolation import Isolation
 from railwright_scheduler.turn import Turn
 from railwright_scheduler.world import World
 from railwright_topology.fabric import Fabric
@@ -55,15 +57,19 @@ class Leases:
 class Watched:
     """One job on nodes n0, n1, … that a test lets happen things to, with a clock of its own."""
 
-    def __init__(self, *, num_nodes: int = 2, phase: Phase = Phase.RUNNING) -> None:
+    def __init__(
+        self, *, num_nodes: int = 2, phase: Phase = Phase.RUNNING, memory: str = ""
+    ) -> None:
         self.now_s = 1000.0
         self.version = 1
         self.num_nodes = num_nodes
+        self.memory = memory
         self.leases = Leases({f"n{rank}": "t0" for rank in range(num_nodes)})
         self.jobs = Jobs(lambda raw: pods.sample(raw, LAUNCHER))
         self.pods = PodIndex(self.jobs.namespace_of)
         self.nodes = {f"uid-n{rank}": node_record(f"n{rank}") for rank in range(num_nodes)}
-        self.sessions = Sessions(clock=self.clock, wake=lambda: None)
+        self.deaf_s = 0.0
+        self.sessions = Sessions(clock=self.hearing, wake=lambda: None)
         self.kubelets = Kubelets(self.leases.ask, clock=self.clock, wake=lambda: None)
         nothing = cast("Any", None)
         self.actuator = Actuator(
@@ -78,6 +84,7 @@ class Watched:
         self.pre_runs = PreRuns(
             nothing, jobs=self.jobs, wake=lambda: None, clock=self.clock, rng=Random(0)
         )
+        self.pulls = Pulls(self._pod_of, wake=lambda: None, clock=self.hearing)
         site = Site()
         self.discovery = Discovery(site, wake=lambda: None, clock=self.clock)
         self.observer = Observer(
@@ -86,19 +93,28 @@ class Watched:
             pods=self.pods,
             discovery=self.discovery,
             machines=Machines(self.nodes, self.pods),
+            pulls=self.pulls,
             sessions=self.sessions,
             kubelets=self.kubelets,
             actuator=self.actuator,
             pre_runs=self.pre_runs,
             clock=self.clock,
+            hearing=self.hearing,
         )
         self.record(phase)
         for rank in range(num_nodes):
             self.pod(rank)
 
+    def _pod_of(self, uid: str) -> PodRecord | None:
+        return next((pod for pod in self.pods.of((JOB, 1)) if pod.uid == uid), None)
+
     def clock(self) -> float:
         """The one clock of all parts."""
         return self.now_s
+
+    def hearing(self) -> float:
+        """The same, less the time in which no launcher could be heard."""
+        return self.now_s - self.deaf_s
 
     def fabric(self, fabric: Fabric) -> None:
         """The network is found to be so."""
@@ -111,7 +127,7 @@ class Watched:
         ended = attempt - live
         self.version += 1
         status = {"phase": phase.value, "attempt": attempt, "endedAttempt": ended, "nodes": nodes}
-        self.jobs.absorb(raw_job(self.version, self.num_nodes, status))
+        self.jobs.absorb(raw_job(self.version, self.num_nodes, status, memory=self.memory))
 
     def pod(self, rank: int, *, claims: int | None = None, **status: Any) -> PodRecord:
         """The pod of a rank, running unless its status says other; ``claims`` is a false rank."""
@@ -128,7 +144,7 @@ class Watched:
 
     def world(self, ledger: Ledger = LEDGER) -> World:
         """What is seen now."""
-        *_, world = self.observer.look(ledger)
+        *_, world = self.observer.look(ledger, Isolation())
         assert world is not None
         return world
 
@@ -136,7 +152,7 @@ class Watched:
         """One turn, this much later, without its writes."""
         self.now_s += after_s
         plan = turn.take(self.world(ledger))
-        self.observer.follow(plan)
+        self.observer.follow(plan, Isolation())
         return plan
 
     def rank(self, node_rank: int = 0) -> RankSeen:
@@ -169,7 +185,9 @@ def node_record(name: str) -> NodeRecord:
     )
 
 
-def raw_job(version: int, num_nodes: int, status: dict[str, Any]) -> dict[str, Any]:
+def raw_job(
+    version: int, num_nodes: int, status: dict[str, Any], *, memory: str = ""
+) -> dict[str, Any]:
     """The job as the API server sends it."""
     container = {"name": "main", "image": "image", "command": ["train"]}
     return {
@@ -186,6 +204,7 @@ def raw_job(version: int, num_nodes: int, status: dict[str, Any]) -> dict[str, A
         "spec": {
             "numNodes": num_nodes,
             "backoffLimit": 1,
+            "resourcesPerNode": {"memory": memory} if memory else {},
             "template": {"spec": {"containers": [container]}},
         },
         "status": status,

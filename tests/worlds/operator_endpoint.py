@@ -32,6 +32,7 @@ class OperatorEndpoint:
     refused_steps: tuple[int, ...] = ()
     parts_lost: int = 0
     parts_refused: bool = False
+    wants_stacks: bool = False
     registered: dict[int, wire.Register] = field(default_factory=dict)
     beats: list[wire.Beat] = field(default_factory=list)
     commits: list[wire.Commit] = field(default_factory=list)
@@ -70,7 +71,9 @@ class OperatorEndpoint:
             return 200, self._registered(register)
         if path == "/v1/beat":
             self.beats.append(wire.decode(wire.Beat, body))
-            return 200, wire.BeatAnswer(self.order, reason="as the test wants it")
+            return 200, wire.BeatAnswer(
+                self.order, reason="as the test wants it", stacks=self.wants_stacks
+            )
         if path == "/v1/profile" and self.parts_refused:
             return 400, wire.BeatAnswer(wire.Order.STOP, reason="parts do not go together")
         if path == "/v1/profile":

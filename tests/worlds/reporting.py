@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from prometheus_client import CollectorRegistry
 
+from railwright_operator.faults import JobFaults
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.kube import errors, paths
 from railwright_operator.kube.client import Api
@@ -32,6 +33,7 @@ from railwright_scheduler import Reason
 from railwright_scheduler.attempt.ledger import Ledger
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.turn import Turn
+from worlds import merging
 
 Raw = dict[str, Any]
 STEPS = 100
@@ -93,8 +95,7 @@ class Store:
         found = self._found(whole)
         if found["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]:
             raise errors.ConflictError(409, "Conflict", message="another version")
-        merged = (found.get("status") or {}) | body["status"]
-        found["status"] = {name: value for name, value in merged.items() if value is not None}
+        found["status"] = merging.merged(found.get("status"), body["status"])
         found["metadata"]["resourceVersion"] = str(next(self._versions))
         self.objects[whole] = found
         return copy.deepcopy(found)
@@ -155,6 +156,7 @@ class Desk:
             sessions=self.sessions,
             commits=self.commits,
             events=self.events,
+            faults=JobFaults(self.jobs, raised=metrics.job_faults, clock=self.clock, rng=Random(0)),
             metrics=metrics,
             observer=cast("Observer", self.seen),
             wake=lambda: None,

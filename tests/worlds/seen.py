@@ -39,7 +39,9 @@ def _seen(its: list[Traffic], ranks: int) -> Iterator[Seen]:
 def _calls(traffic: Traffic, ranks: int) -> Iterator[tuple[Operation, int, int]]:
     calls = STEPS * traffic.count
     if traffic.collective not in (Collective.SEND, Collective.RING):
-        yield Operation(traffic.collective), 0, calls
+        # What is dispatched to experts is recorded as what it calls: an exchange of all with all.
+        dispatched = traffic.collective is Collective.DISPATCH
+        yield Operation.ALL_TO_ALL if dispatched else Operation(traffic.collective), 0, calls
         return
     # Activations go one way, and gradients come the other: half of it each.
     for hop in (1, -1):

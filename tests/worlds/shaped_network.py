@@ -15,11 +15,13 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from railwright_testbed import guardian, kernel_objects, network, state_folder, sweeping
 from railwright_testbed.processes import Process
 from railwright_testbed.state_folder import StateFolder
+from railwright_topology.probing import keys
 
 NAME = "shaped"
 FABRIC, SPINE, OUTSIDE = "fabric", "spine", "outside"
@@ -98,10 +100,13 @@ class ShapedNetwork:
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
         """With an agent in each node that answers."""
-        (self.folder.path / "token").write_text(secrets.token_hex(16))
+        shared = secrets.token_hex(16)
+        self._token(OUTSIDE).write_text(shared)
         agents = []
         try:
             for node in self.paths:
+                own = keys.agent_token(shared, self.address(node))
+                self._token(node).write_text(own)
                 command = self._agent(node, "serve", "--bind", self.address(node))
                 log = self.folder.logs / f"{node}.log"
                 agents.append(Process(node, command, log=log, records=self.folder.records))
@@ -132,9 +137,12 @@ class ShapedNetwork:
         return ["ip", "netns", "exec", self._namespace(name), *command]
 
     def _agent(self, name: str, *arguments: str) -> list[str]:
-        token = str(self.folder.path / "token")
-        agent = [sys.executable, "-m", "railwright_agent", *arguments, "--token-file", token]
+        token = ["--token-file", str(self._token(name))]
+        agent = [sys.executable, "-m", "railwright_agent", *arguments, *token]
         return self.inside(name, *agent)
+
+    def _token(self, name: str) -> Path:
+        return self.folder.path / f"token-{name}"
 
     def address(self, name: str) -> str:
         """Where it is reached; its adapter is called eth0."""

@@ -22,6 +22,7 @@ from railwright_agent.inside import Given
 from railwright_agent.responder import Responder
 from railwright_agent.standing_by import Standby
 from railwright_agent.telling import Call, Teller, TellingError
+from railwright_topology.probing import keys
 from railwright_topology.sources import insides
 from railwright_topology.sources.insides import Document
 
@@ -46,8 +47,10 @@ def main() -> int:
             # Nobody else ends the first process of a container when it is asked to end.
             signal.signal(signal.SIGTERM, signal.default_int_handler)
             _tell(arguments)
-        token = Path(arguments.token_file).read_bytes().strip()
-        if arguments.command == "serve":
+        token = Path(arguments.token_file).read_text(encoding="utf-8").strip()
+        if arguments.command == "token":
+            print(keys.agent_token(token, arguments.address))
+        elif arguments.command == "serve":
             asyncio.run(_serve(token, arguments.bind, arguments.port))
         else:
             print(_surveyed(token, arguments))
@@ -75,6 +78,8 @@ def _arguments() -> argparse.Namespace:
         action="store_true",
         help="fill each domain's uplinks too: how many of its nodes can send out of it at once",
     )
+    token = commands.add_parser("token", help="print the token of one agent, of that of a survey")
+    token.add_argument("address", help="where the agent answers probes, as NODES says it")
     own = commands.add_parser("inside", help="print what this machine shows of its inside")
     tell = commands.add_parser("tell", help="tell the operator what it shows")
     tell.add_argument("--operator", required=True, help="where it listens, http://ADDRESS:PORT")
@@ -91,8 +96,9 @@ def _arguments() -> argparse.Namespace:
         command.add_argument("--nccl-topology", help="a file that NCCL wrote or a cloud gives")
     for command in (serve, survey, tell):
         command.add_argument("--port", type=int, default=PORT, help="where probes are answered")
-    for command in (serve, survey):
-        command.add_argument("--token-file", required=True, help="what all agents share")
+    serve.add_argument("--token-file", required=True, help="this agent's own token")
+    for command in (survey, token):
+        command.add_argument("--token-file", required=True, help="what no agent has")
     return parser.parse_args()
 
 
@@ -114,20 +120,20 @@ def _tell(arguments: argparse.Namespace) -> None:
         kept = rates.Kept(Path(arguments.root), clock=time.monotonic, say=_say)
 
     def on_call(call: Call, seen: Document) -> None:
-        standby.called(arguments.bind or standing_by.rail(seen.looks) or call.host)
+        standby.called(arguments.bind or standing_by.rail(seen.looks, call.networks) or call.host)
 
     chance = random.Random()  # noqa: S311
     telling.run(teller, on_call=on_call, pause=time.sleep, rng=chance, say=_say, rates=kept)
 
 
-async def _serve(token: bytes, host: str, port: int) -> None:
+async def _serve(token: str, host: str, port: int) -> None:
     server = await Responder(token).start(host, port)
     print("ready", flush=True)
     async with server:
         await server.serve_forever()
 
 
-def _surveyed(token: bytes, arguments: argparse.Namespace) -> str:
+def _surveyed(token: str, arguments: argparse.Namespace) -> str:
     # Here alone numpy is needed: what runs on every node is kept small.
     from railwright_agent import surveyor
     from railwright_topology.probing.findings import Findings

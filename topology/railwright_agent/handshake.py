@@ -1,9 +1,13 @@
-"""How two agents begin a probe: both prove that they know the token, which itself is never sent.
+"""How two agents begin a probe: both prove that they know their key, which itself is never sent.
+
+Each pair has a key of its own. It is derived from the responder's token and the prober's name, by
+whoever sends the prober: the operator, or the person who runs a survey. The responder derives it
+from the name that the prober gives. So an agent can speak for itself alone.
 
 Messages are JSON objects behind their length in two bytes. The responder speaks first, with a
-challenge; the prober answers with one of its own, with what it asks for, and with a keyed hash of
-all that; the responder's hash, or a refusal, ends it. A recorded proof is of no use, as the next
-challenge differs. What follows is not encrypted: it carries nothing but filler.
+challenge; the prober answers with one of its own, with its name, with what it asks for, and with a
+keyed hash of all that; the responder's hash, or a refusal, ends it. A recorded proof is of no use,
+as the next challenge differs. What follows is not encrypted: it carries nothing but filler.
 """
 
 from __future__ import annotations
@@ -17,6 +21,8 @@ from asyncio import IncompleteReadError, StreamReader, StreamWriter
 from dataclasses import dataclass
 from typing import Any
 
+from railwright_topology.probing import addresses, keys
+
 MESSAGE_BYTES_MAX = 1024
 SECONDS_MAX = 10.0
 HANDSHAKE_S = 5.0
@@ -24,7 +30,7 @@ GRACE_S = 5.0
 """So long a connection may last beyond what was asked for."""
 ECHO_BYTES = 64
 PORT_MAX = 65535
-TOKEN_BYTES_MIN = 16
+TOKEN_LENGTH_MIN = 16
 _CHALLENGE_BYTES = 16
 
 
@@ -43,14 +49,28 @@ class Kind(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class PairKey:
+    """What a prober and one responder know, and the prober's name."""
+
+    source: str
+    secret: bytes
+
+
+def pair_key(token: str, source: str) -> PairKey:
+    """The key of the responder with this token and the prober of this name."""
+    return PairKey(source, keys.pair_key(token, source).encode())
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """One connection of a probe, and for how long it may last. An errand leads to the agent at
-    ``host`` and ``port``."""
+    ``host`` and ``port``, with the ``key`` of that pair."""
 
     kind: Kind
     seconds: float
     host: str = ""
     port: int = 0
+    key: PairKey | None = None
 
     def told(self) -> dict[str, str | float]:
         """As it is sent, and proven to be."""
@@ -59,42 +79,55 @@ class Request:
             "seconds": self.seconds,
             "host": self.host,
             "port": self.port,
+            "as": "" if self.key is None else self.key.source,
         }
 
 
-async def ask(reader: StreamReader, writer: StreamWriter, token: bytes, request: Request) -> None:
-    """The prober's part; returns once the responder has proved that it knows the token."""
+async def ask(reader: StreamReader, writer: StreamWriter, key: PairKey, request: Request) -> None:
+    """The prober's part; returns once the responder has proved that it knows the key."""
     theirs = _text(await receive(reader), "challenge")
     ours = secrets.token_hex(_CHALLENGE_BYTES)
-    proof = _proof(token, "prober", theirs, ours, request)
-    await send(writer, {"challenge": ours, **request.told(), "proof": proof})
+    sealed = "" if request.key is None else _masked(key, theirs + ours, request.key.secret).hex()
+    proof = _proof(key, "prober", theirs, ours, request)
+    asked = {"challenge": ours, "source": key.source, **request.told(), "sealed": sealed}
+    await send(writer, asked | {"proof": proof})
     answer = await receive(reader)
     if "refused" in answer:
         raise ProbeError(f"The other agent refused: {_text(answer, 'refused')}")
-    if not _same(_text(answer, "proof"), _proof(token, "responder", theirs, ours, request)):
-        raise ProbeError("What answered does not know the token.")
+    if not _same(_text(answer, "proof"), _proof(key, "responder", theirs, ours, request)):
+        raise ProbeError("What answered does not know the key of this pair.")
 
 
-async def answer(reader: StreamReader, writer: StreamWriter, token: bytes) -> Request:
-    """The responder's part; returns what is asked for by whoever knows the token."""
+async def answer(reader: StreamReader, writer: StreamWriter, token: str) -> Request:
+    """The responder's part; returns what is asked for by a prober that knows its key."""
     ours = secrets.token_hex(_CHALLENGE_BYTES)
     await send(writer, {"challenge": ours})
     try:
         asked = await receive(reader)
-        request = Request(_kind(asked), _seconds(asked), _text(asked, "host"), _port(asked))
-        theirs = _text(asked, "challenge")
-        if not _same(_text(asked, "proof"), _proof(token, "prober", ours, theirs, request)):
-            raise ProbeError("the token is not the one known here.")
+        kind, seconds, port = _kind(asked), _seconds(asked), _port(asked)
+        theirs, key = _text(asked, "challenge"), pair_key(token, _text(asked, "source"))
+        request = Request(kind, seconds, _text(asked, "host"), port)
+        if kind in (Kind.ERRAND, Kind.CROWD):
+            secret = _masked(key, ours + theirs, _bytes(asked, "sealed"))
+            errand_key = PairKey(_text(asked, "as"), secret)
+            request = Request(kind, seconds, _target(asked), port, errand_key)
+        if not _same(_text(asked, "proof"), _proof(key, "prober", ours, theirs, request)):
+            raise ProbeError("the key is not that of this pair.")
     except ProbeError as error:
         await send(writer, {"refused": str(error)[:200]})
         raise
-    await send(writer, {"proof": _proof(token, "responder", ours, theirs, request)})
+    await send(writer, {"proof": _proof(key, "responder", ours, theirs, request)})
     return request
 
 
 def errand(said: dict[str, Any]) -> Request:
     """What the operator sends an agent on, as bounded as what an agent asks of another."""
-    return Request(Kind.ERRAND, _seconds(said), _text(said, "host"), _port(said))
+    return Request(Kind.ERRAND, _seconds(said), _target(said), _port(said))
+
+
+def errand_key(said: dict[str, Any]) -> PairKey:
+    """What the operator gives an agent for one errand."""
+    return PairKey(_text(said, "source"), _text(said, "pairKey").encode(errors="replace"))
 
 
 async def send(writer: StreamWriter, message: dict[str, Any]) -> None:
@@ -152,6 +185,14 @@ def _port(message: dict[str, Any]) -> int:
     return int(port)
 
 
+def _target(message: dict[str, Any]) -> str:
+    """Where an errand leads: an address that a node may have."""
+    host = _text(message, "host")
+    if refusal := addresses.refusal(host):
+        raise ProbeError(f"no agent is sent there: {refusal}.")
+    return host
+
+
 def _text(message: dict[str, Any], key: str) -> str:
     value = message.get(key)
     if not isinstance(value, str):
@@ -159,9 +200,25 @@ def _text(message: dict[str, Any], key: str) -> str:
     return value
 
 
-def _proof(token: bytes, who: str, responder: str, prober: str, request: Request) -> str:
-    said = json.dumps([who, responder, prober, *request.told().values()])
-    return hmac.new(token, said.encode(), "sha256").hexdigest()
+def _bytes(message: dict[str, Any], key: str) -> bytes:
+    try:
+        return bytes.fromhex(_text(message, key))
+    except ValueError as error:
+        raise ProbeError(f"`{key}` is no number in hexadecimal digits.") from error
+
+
+def _proof(key: PairKey, who: str, responder: str, prober: str, request: Request) -> str:
+    secret = "" if request.key is None else request.key.secret.hex()
+    said = json.dumps([who, responder, prober, key.source, *request.told().values(), secret])
+    return hmac.new(key.secret, said.encode(), "sha256").hexdigest()
+
+
+def _masked(key: PairKey, challenges: str, secret: bytes) -> bytes:
+    """A secret as it is sent, or one that was sent: masked by what this connection alone has."""
+    mask = hmac.digest(key.secret, f"mask {challenges}".encode(errors="replace"), "sha512")
+    if len(secret) != len(mask):
+        raise ProbeError("what is sealed is no key.")
+    return bytes(one ^ other for one, other in zip(secret, mask, strict=True))
 
 
 def _same(one: str, other: str) -> bool:

@@ -18,10 +18,21 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from railwright_agent import handshake
-from railwright_agent.handshake import ECHO_BYTES, GRACE_S, HANDSHAKE_S, Kind, ProbeError, Request
+from railwright_agent.handshake import (
+    ECHO_BYTES,
+    GRACE_S,
+    HANDSHAKE_S,
+    Kind,
+    PairKey,
+    ProbeError,
+    Request,
+)
+from railwright_topology.probing import keys
 
 ROUND_TRIPS = 30
 STREAMS = 4
+SURVEYOR = "survey"
+"""The name of a person's survey; agents have addresses for names, or nodes."""
 SECONDS = 0.3
 FORGETTING = struct.pack("ii", 1, 0)
 """What is still to be sent when a connection ends is not: it would be in the next probe's way."""
@@ -43,7 +54,7 @@ class Measurement:
 async def measure(
     host: str,
     port: int,
-    token: bytes,
+    key: PairKey,
     *,
     seconds: float = SECONDS,
     streams: int = STREAMS,
@@ -51,8 +62,8 @@ async def measure(
 ) -> Measurement:
     """Measure once how well this node reaches another; a ProbeError says why there is nothing."""
     async with _told_of(host, port, _longest_s(seconds)):
-        latency_s = await _latency_s(host, port, token, seconds, trips)
-        bytes_per_s = await _bytes_per_s(host, port, token, seconds, streams)
+        latency_s = await _latency_s(host, port, key, seconds, trips)
+        bytes_per_s = await _bytes_per_s(host, port, key, seconds, streams)
     return Measurement(latency_s, bytes_per_s)
 
 
@@ -60,16 +71,19 @@ async def send(
     source: str,
     target: str,
     port: int,
-    token: bytes,
+    shared: str,
     *,
     seconds: float = SECONDS,
     kind: Kind = Kind.ERRAND,
 ) -> Measurement:
-    """Let the agent at one address measure how well it reaches the one at another."""
-    errand = Request(kind, seconds, target, port)
+    """Let the agent at one address measure how well it reaches the one at another. The tokens of
+    both are derived from what is ``shared`` with none of them."""
+    key = handshake.pair_key(keys.agent_token(shared, source), SURVEYOR)
+    theirs = handshake.pair_key(keys.agent_token(shared, target), source)
+    errand = Request(kind, seconds, target, port, theirs)
     async with (
         _told_of(source, port, HANDSHAKE_S + GRACE_S + _longest_s(seconds)),
-        _connection(source, port, token, errand) as (reader, _),
+        _connection(source, port, key, errand) as (reader, _),
     ):
         found = await handshake.receive(reader)
     if "refused" in found:
@@ -105,10 +119,10 @@ async def _told_of(host: str, port: int, deadline_s: float) -> AsyncIterator[Non
         raise ProbeError(f"{host}:{port} cannot be reached: {error}") from error
 
 
-async def _latency_s(host: str, port: int, token: bytes, seconds: float, trips: int) -> float:
+async def _latency_s(host: str, port: int, key: PairKey, seconds: float, trips: int) -> float:
     clock = asyncio.get_running_loop().time
     best_s = math.inf
-    async with _connection(host, port, token, Request(Kind.LATENCY, seconds)) as (reader, writer):
+    async with _connection(host, port, key, Request(Kind.LATENCY, seconds)) as (reader, writer):
         end_s = clock() + seconds
         for trip in range(trips):
             sent_s = clock()
@@ -120,13 +134,13 @@ async def _latency_s(host: str, port: int, token: bytes, seconds: float, trips: 
     return best_s
 
 
-async def _bytes_per_s(host: str, port: int, token: bytes, seconds: float, streams: int) -> float:
+async def _bytes_per_s(host: str, port: int, key: PairKey, seconds: float, streams: int) -> float:
     all_there = asyncio.Barrier(streams)
     request = Request(Kind.BANDWIDTH, seconds)
     try:
         async with asyncio.TaskGroup() as group:
             rates = [
-                group.create_task(_rate(_connection(host, port, token, request), all_there))
+                group.create_task(_rate(_connection(host, port, key, request), all_there))
                 for _ in range(streams)
             ]
     except ExceptionGroup as errors:
@@ -161,7 +175,7 @@ async def _fill(writer: StreamWriter) -> None:
 
 @contextlib.asynccontextmanager
 async def _connection(
-    host: str, port: int, token: bytes, request: Request
+    host: str, port: int, key: PairKey, request: Request
 ) -> AsyncIterator[tuple[StreamReader, StreamWriter]]:
     async with asyncio.timeout(HANDSHAKE_S):
         reader, writer = await asyncio.open_connection(host, port)
@@ -170,7 +184,7 @@ async def _connection(
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, FORGETTING)
         async with asyncio.timeout(HANDSHAKE_S):
-            await handshake.ask(reader, writer, token, request)
+            await handshake.ask(reader, writer, key, request)
         yield reader, writer
     finally:
         writer.transport.abort()

@@ -19,13 +19,12 @@ _CHUNK_BYTES = 256 * 1024
 
 
 class Responder:
-    """Serves probes of those who know the token, and runs errands for them if it may."""
+    """Serves probes of those who know a key derived from the token, and runs errands if it may."""
 
-    def __init__(self, token: bytes, *, runs_errands: bool = True) -> None:
-        if len(token) < handshake.TOKEN_BYTES_MIN:
-            raise ProbeError(
-                f"The token has {len(token)} bytes; {handshake.TOKEN_BYTES_MIN} are the least."
-            )
+    def __init__(self, token: str, *, runs_errands: bool = True) -> None:
+        if len(token) < handshake.TOKEN_LENGTH_MIN:
+            least = handshake.TOKEN_LENGTH_MIN
+            raise ProbeError(f"The token has {len(token)} characters; {least} are the least.")
         self.token = token
         self._runs_errands = runs_errands
         self._connections = 0
@@ -62,10 +61,11 @@ class Responder:
 
     async def _run_errand(self, writer: StreamWriter, request: Request) -> None:
         try:
+            assert request.key is not None, "the handshake reads one with each errand"
             found = await prober.measure(
                 request.host,
                 request.port,
-                self.token,
+                request.key,
                 seconds=request.seconds,
                 trips=1 if request.kind is Kind.CROWD else prober.ROUND_TRIPS,
             )

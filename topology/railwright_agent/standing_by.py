@@ -1,8 +1,8 @@
 """An agent stands by while the operator surveys: it answers probes, and asks for errands, each of
 which is to measure another node. Nothing listens at other times.
 
-What agents know each other by comes with the operator's answers. An agent that stands by goes on no
-errands of anybody else, whatever he knows.
+The token that others' keys are derived from, and the key for each errand, come with the operator's
+answers. An agent that stands by runs no errands of anybody else.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import contextlib
 import threading
 import time
 from asyncio import Server
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
 from typing import Any
 
 from railwright_agent import handshake, prober
@@ -21,6 +21,7 @@ from railwright_agent.responder import Responder
 from railwright_agent.telling import RefusedError, Teller
 from railwright_topology import inside
 from railwright_topology.parts import Look, Role
+from railwright_topology.probing import addresses as probeable
 
 PATH = "/v1/errands"
 ANSWER_S = 60.0
@@ -34,12 +35,13 @@ Run = Callable[[Coroutine[Any, Any, Any]], Any]
 """Runs something in the loop that answers probes, and waits for it."""
 
 
-def rail(looks: Iterable[Look]) -> str | None:
-    """The address of the first of this machine's rails that has one."""
+def rail(looks: Iterable[Look], networks: Collection[str]) -> str | None:
+    """The address of the first of this machine's rails that has one in these networks."""
     its = inside.of(looks)
     rails = sorted(its.of_role(Role.RAIL), key=lambda part: its.placed[part.id].rail or 0)
     addresses = (prober.address_of(name) for part in rails for name in part.names)
-    return next(filter(None, addresses), None)
+    within = (each for each in addresses if each and probeable.within(each, networks))
+    return next(within, None)
 
 
 class Standby:
@@ -69,7 +71,7 @@ class Standby:
             return
         with _loop() as run:
             try:
-                responder = Responder(key.encode(), runs_errands=False)
+                responder = Responder(key, runs_errands=False)
                 server = run(responder.start(host, self._port))
             except (OSError, ProbeError) as error:
                 why = f"probes cannot be answered at {at}: {error}"
@@ -90,8 +92,8 @@ class Standby:
             if not isinstance(key := answer.get("key"), str):
                 return
             # A new leader has a key of its own.
-            responder.token = key.encode()
-            said = run(_done(answer, responder.token))
+            responder.token = key
+            said = run(_done(answer))
 
     def _ask(self, said: Json) -> Json:
         """The operator's answer; none where it does not answer, though it is asked for a while."""
@@ -129,7 +131,7 @@ async def _closed(server: Server) -> None:
     await asyncio.gather(*others, return_exceptions=True)
 
 
-async def _done(answer: Json, key: bytes) -> Json:
+async def _done(answer: Json) -> Json:
     """What comes of an errand; nothing where there is none."""
     if "errand" not in answer:
         return {}
@@ -139,7 +141,7 @@ async def _done(answer: Json, key: bytes) -> Json:
         found = await prober.measure(
             request.host,
             request.port,
-            key,
+            handshake.errand_key(answer),
             seconds=request.seconds,
             trips=1 if answer.get("crowd") else prober.ROUND_TRIPS,
         )

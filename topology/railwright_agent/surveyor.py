@@ -19,11 +19,11 @@ from railwright_topology.probing.survey import Survey
 
 @dataclass(frozen=True, slots=True)
 class Agents:
-    """The address of each node's agent, and what all of them share."""
+    """The address of each node's agent, and the token that theirs are derived from."""
 
     addresses: Mapping[str, str]
     port: int
-    token: bytes
+    token: str
 
 
 async def run(

@@ -45,10 +45,11 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The operator wants the agent to stand by. ``host`` is the address that it was spoken to
-    from."""
+    """The operator wants the agent to stand by, at the address of a rail in these ``networks`` or
+    at ``host``, from which it spoke to the operator."""
 
     host: str
+    networks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,10 @@ class Teller:
         """Raises RefusedError where it is not taken, TellingError where it cannot be sent at all.
         Who is to stand by for errands gets a call."""
         answer, host = self._post(PATH, document.encode(), TIMEOUT_S)
-        return Call(host) if answer.get("standBy") is True else None
+        if answer.get("standBy") is not True:
+            return None
+        networks = answer.get("networks")
+        return Call(host, tuple(map(str, networks)) if isinstance(networks, list) else ())
 
     def ask(self, path: str, message: Json, deadline_s: float) -> Json:
         """What the operator answers. Raises RefusedError."""

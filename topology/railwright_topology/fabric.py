@@ -41,7 +41,8 @@ class Fabric:
     ``links`` has what is known of each level's; oversubscription is no less than further in.
 
     ``insides`` are of the nodes that somebody has looked into, by ``looks``. ``strangers`` says of
-    which hosts, that are no nodes of the cluster, somebody has. ``rails`` are of the nodes whose
+    which hosts, that are no nodes of the cluster, somebody has, and what sources of insides left
+    out. ``rails`` are of the nodes whose
     rails are known.
 
     ``rates`` are of the nodes whose devices somebody measured, ``rate_conflicts`` of those where
@@ -128,7 +129,8 @@ def of(nodes: Collection[str], told: Iterable[Told], before: Fabric | None = Non
 def _looks(
     told: Iterable[Looks], nodes: Collection[str]
 ) -> tuple[dict[str, tuple[Look, ...]], tuple[str, ...]]:
-    """What there is of each node, by the name that it has in the cluster, and who is none."""
+    """What there is of each node, by the name that it has in the cluster; which hosts are no nodes,
+    and what was left out of a source."""
     found: dict[str, list[Look]] = {}
     strangers: list[str] = []
     for each in told:
@@ -140,6 +142,7 @@ def _looks(
         if others := sorted(told_of - called.keys()):
             count = f"{len(others)} of {len(told_of)}, the first is {others[0]}"
             strangers.append(f"{each.source}: no node of the cluster: {count}")
+        strangers += (f"{each.source}: {remark}" for remark in each.remarks)
     ordered = {
         node: tuple(sorted(found[node], key=lambda look: look.source)) for node in sorted(found)
     }

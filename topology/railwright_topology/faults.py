@@ -18,7 +18,8 @@ from railwright_topology.wiring import Uplink, Wiring
 
 
 def of(wiring: Wiring, layers: Layers) -> tuple[str, ...]:
-    """All that is found: odd, missing, slow and thin cables, and what reaches no host."""
+    """All that is found: odd, missing, slow and thin cables, and what reaches no host. What the
+    source itself shows and nothing can use stands in its account."""
     names = {switch.id: switch.name for switch in wiring.switches}
     lost = sorted(names.keys() - layers.tiers.keys())
     return (
@@ -29,7 +30,6 @@ def of(wiring: Wiring, layers: Layers) -> tuple[str, ...]:
         *sorted(_stray(layers, names), key=natural),
         *sorted(_trunks(wiring, layers, names), key=natural),
         *(f"switch {names[switch]} reaches no host" for switch in lost),
-        *wiring.strange,
     )
 
 

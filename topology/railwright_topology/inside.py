@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from railwright_topology import rails
+from railwright_topology.accounts import Basis
 from railwright_topology.folding import fold
 from railwright_topology.parts import (
     Distance,
@@ -153,7 +154,8 @@ def _identities(looks: Sequence[Look], remarks: list[str]) -> list[dict[str, str
         left: list[str] = []
         for part in look.parts:
             known = next((located[its] for its in _aliases(part) if its in located), None)
-            if part.pci:
+            # Files give functions of one card one address: a name counts for more there.
+            if part.pci and (part.kind != Kind.ADAPTER or known is None or look.basis > Basis.TOLD):
                 ids[part.id] = _address(part)
             elif known is not None:
                 ids[part.id] = known

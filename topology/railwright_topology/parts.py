@@ -163,11 +163,12 @@ class Rates:
 @dataclass(frozen=True, slots=True)
 class Looks:
     """What one file shows of the insides of nodes, and what was measured there, by the names that
-    it has for them."""
+    it has for them. ``remarks`` are what was left out of it, each as a sentence."""
 
     source: str
     by_host: Mapping[str, tuple[Look, ...]] = field(default_factory=dict)
     rates: Mapping[str, tuple[Rates, ...]] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
     @property
     def nodes(self) -> frozenset[str]:

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 
 
 class WiringError(ValueError):
-    """A source that cannot be used, with the line, and the rule that it breaks."""
+    """A source that cannot be used, with the line, and the rule that it breaks; line 0 where a
+    format keeps no lines."""
 
     def __init__(self, source: str, line: int, rule: str) -> None:
-        super().__init__(f"{source}, line {line}: {rule}")
+        super().__init__(f"{source}, line {line}: {rule}" if line else f"{source}: {rule}")
         self.line = line
         self.rule = rule
 

@@ -1,6 +1,7 @@
 """How a training script talks to the launcher of its pod, over two Unix sockets in one folder.
 
-Reports are datagrams that nobody waits for: a full socket drops them. Requests are few, from
+Reports are datagrams. A full socket drops a step, and takes a change of phase within
+``PHASE_TIMEOUT_S`` or drops it too. Requests are few, from
 rank 0, and answered. Without a launcher both do nothing, so that a script runs anywhere.
 """
 
@@ -18,15 +19,21 @@ REPORTS = "reports"
 REQUESTS = "requests"
 COMMIT_DEADLINE_S = 5.0
 TELL_TIMEOUT_S = 1.0
+PHASE_TIMEOUT_S = 1.0
+"""A launcher reads a full socket within milliseconds, unless it is stopped."""
+PID_MAX = 2**22
+"""The most that Linux gives."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A rank's newest progress, and how many reports it had to drop so far."""
+    """A rank's newest progress, and how many reports it had to drop so far. ``pid`` is the process
+    that shows its stacks (``stacks.register``), 0 if it cannot."""
 
     rank: wire.Rank
     progress: wire.Progress
     dropped: wire.Step = 0
+    pid: Annotated[int, wire.Between(0, PID_MAX)] = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +55,17 @@ class Permission:
     reason: wire.Sentence = ""
 
 
-def send(report: Report) -> bool:
-    """Whether the report went out. Never waits, never raises."""
+def send(report: Report, *, timeout_s: float = 0.0) -> bool:
+    """Whether the report went out. Waits no longer than this for a full socket, never raises."""
     folder = os.environ.get(environment.CHANNEL)
     if folder is None:
         return True
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as outlet:
-            outlet.sendto(wire.encode(report), str(Path(folder) / REPORTS))
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as outlet:
+            outlet.settimeout(timeout_s)
+            # Only a connected socket can be waited for.
+            outlet.connect(str(Path(folder) / REPORTS))
+            outlet.send(wire.encode(report))
     except (OSError, wire.WireError):
         return False
     return True

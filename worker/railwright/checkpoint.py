@@ -72,7 +72,8 @@ class Checkpointer:
         """Puts the newest whole checkpoint back and returns its step; 0 when there is none.
 
         A checkpoint that is torn is passed over, and stderr says so. Raises what torch raises when
-        model or optimiser are not those that were saved.
+        model or optimiser are not those that were saved, and an error on all ranks when it holds
+        anything but tensors and plain values: nothing of that is run.
         """
         from railwright import agreement, training_state
 
@@ -155,6 +156,7 @@ class Checkpointer:
         if self._attempt is None:
             newest = max(manifest.attempts(self._job), default=0)
             self._attempt = int(os.environ.get(environment.ATTEMPT, newest + 1))
+            manifest.claim(self._job, self._attempt, run=environment.run_of(os.environ))
         folder = manifest.folder_of(self._job, wire.Checkpoint(self._attempt, step))
         manifest.begin(folder)
         return folder

@@ -76,6 +76,12 @@ def termination_file(environ: Mapping[str, str]) -> Path:
     return Path(environ.get("RAILWRIGHT_TERMINATION_FILE", TERMINATION_FILE))
 
 
+def run_of(environ: Mapping[str, str]) -> str:
+    """What tells a run of an attempt from another one under the same number: where its first rank
+    listens; empty where no launcher started it."""
+    return ":".join(environ[name] for name in ("MASTER_ADDR", "MASTER_PORT") if name in environ)
+
+
 def of_rank(
     pod: Pod, world: wire.World, *, local_rank: int, channel: Path, environ: Mapping[str, str]
 ) -> dict[str, str]:

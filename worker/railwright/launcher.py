@@ -18,6 +18,7 @@ from railwright import (
     endpoint,
     environment,
     log_lines,
+    memory,
     ranks,
     registration,
     reporting,
@@ -118,7 +119,7 @@ def _train(
         for local_rank in range(pod.num_processes)
     }
     mine = range(world.first_rank, world.first_rank + pod.num_processes)
-    standing = reporting.Standing(pod.member, world, ranks=mine)
+    standing = reporting.Standing(pod.member, world, ranks=mine, folder=server.folder)
     failure = _started(processes, command, environments)
     processes.follow()
     desk = reporting.CommitDesk(pod, standing)
@@ -183,7 +184,7 @@ def _supervise(
                 standing.ended(running=processes.running, failure=failure)
                 processes.stop(signal.SIGTERM, grace_s=FAILED_GRACE_S)
                 return failure
-            standing.ended(running=processes.running)
+            standing.ended(running=processes.running, rank=exit_.rank)
     return None
 
 
@@ -195,11 +196,19 @@ def _is_recorded(pod: environment.Pod, standing: reporting.Standing, *, within_s
 def _failure(processes: ranks.Ranks, exit_: ranks.Exit) -> wire.Failure:
     output = processes.outputs[exit_.rank]
     output.settle(OUTPUT_SETTLE_S)
+    killed = exit_.memory_kills > 0
+    itself = killed and exit_.signal == signal.SIGKILL.name
+    # A rank that was not killed itself may have lost the processes that load its data.
+    count = exit_.memory_kills
+    others = f"since the start the kernel killed processes of its pod for memory: {count}"
     return wire.Failure(
         rank=exit_.rank,
         exit_code=exit_.code,
         signal=exit_.signal,
+        message=others if killed and not itself else None,
         last_lines=output.last_lines(),
+        out_of_memory=itself,
+        memory_limit=memory.read_limit(processes.memory) if killed else None,
     )
 
 

@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import sys
+import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,9 @@ from typing import Annotated
 from railwright import wire
 
 NAME = "manifest.json"
+RUN = "run"
+"""In the folder of an attempt: which run of it wrote there."""
+
 BYTES_MAX = 64 * 2**20
 FILES_MAX = 4 * wire.RANKS_MAX
 FILE_BYTES_MAX = 2**60
@@ -72,6 +76,21 @@ def described(folder: Path, names: Iterable[str]) -> list[File]:
     """Size and hash of these files, once their data is on disk. Raises OSError."""
     with concurrent.futures.ThreadPoolExecutor(READERS_MAX) as pool:
         return list(pool.map(lambda name: _described(folder / name), sorted(names)))
+
+
+def claim(job: Path, attempt: int, *, run: str) -> None:
+    """Makes the attempt's folder that of this ``run`` of it. Raises OSError.
+
+    A number comes twice only if the cluster's store was restored from a backup. What the earlier
+    run left is then moved aside: no later attempt may take it for this one's.
+    """
+    folder = job / f"attempt-{attempt}"
+    mark = folder / RUN
+    if folder.exists() and not (mark.exists() and mark.read_text() == run):
+        folder.rename(folder.with_name(f"void-{folder.name}-{uuid.uuid4().hex[:8]}"))
+    folder.mkdir(parents=True, exist_ok=True)
+    if not mark.exists():
+        write_durably(mark, run.encode())
 
 
 def begin(folder: Path) -> None:

@@ -2,7 +2,7 @@
 
 Each rank records its own part (``Recorded``); ``merged`` makes one document of all parts
 (``Profile``), in which groups of one kind, such as those of all tensor-parallel ranks, stand once.
-Both are JSON, read as strictly as the messages in ``railwright.wire``.
+Both are JSON, read as the messages in ``railwright.wire`` are.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ DEVICE_BYTES_MAX = 64
 
 ELEMENT = re.compile("[a-z0-9_]{1,32}")
 
-Version = Annotated[int, wire.Between(VERSION, VERSION)]
+Version = Annotated[int, wire.Between(VERSION, wire.VERSION_MAX)]
 Steps = Annotated[int, wire.Between(1, STEPS_MAX)]
 World = Annotated[int, wire.Between(1, RANKS_MAX)]
 Count = Annotated[int, wire.Between(1, wire.STEP_MAX)]
@@ -46,7 +46,7 @@ Device = Annotated[str, wire.AtMost(DEVICE_BYTES_MAX)]
 
 
 class Operation(StrEnum):
-    """What ranks of a group did together, or one of them to another."""
+    """What ranks of a group did together, or one of them to another; readers leave OTHER out."""
 
     ALL_REDUCE = "all-reduce"
     REDUCE_SCATTER = "reduce-scatter"
@@ -57,6 +57,11 @@ class Operation(StrEnum):
     GATHER = "gather"
     SCATTER = "scatter"
     SEND = "send"
+    OTHER = "other"
+
+
+AnyOperation = Annotated[Operation, wire.Neutral(Operation.OTHER)]
+"""An operation of a later version is read as OTHER."""
 
 
 class MismatchError(ValueError):
@@ -73,7 +78,7 @@ class Calls:
     """
 
     group: Runs
-    operation: Operation
+    operation: AnyOperation
     element: wire.Name
     calls: Count
     size: Bytes
@@ -116,7 +121,7 @@ class Traffic:
     nearer; of others it is 0. ``seconds`` are those of the rank that waited the least.
     """
 
-    operation: Operation
+    operation: AnyOperation
     element: wire.Name
     calls: Count
     size: Bytes

@@ -1,4 +1,5 @@
-"""How far a rank is, told to its launcher. Training never waits for it."""
+"""How far a rank is, told to its launcher. No step waits for it, and a change of phase a second
+at most."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import math
 import os
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import SupportsFloat
 
 from railwright import channel, environment, wire
@@ -20,18 +22,60 @@ class _Reporter:
 
     def __init__(self) -> None:
         self.newest = wire.Progress(step=0, phase=wire.Phase.STARTING)
+        self._open: list[wire.Phase] = []
+        self._outside = wire.Phase.STARTING
         self._dropped = 0
+        self._stacks_pid: int | None = None
         self._lock = threading.Lock()
 
-    def send(self, progress: wire.Progress) -> None:
-        rank = os.environ.get("RANK", "0")
+    def report(self, progress: wire.Progress) -> None:
+        """Send a step; in a phase it is one of that phase."""
         with self._lock:
-            self.newest = progress
-            report = channel.Report(
-                rank=int(rank) if rank.isdecimal() else 0, progress=progress, dropped=self._dropped
-            )
-            if not channel.send(report):
-                self._dropped += 1
+            if not self._open:
+                self._outside = progress.phase
+            self._send(dataclasses.replace(progress, phase=self._phase()))
+
+    def enter(self, phase: wire.Phase) -> None:
+        """Send that a phase begins."""
+        with self._lock:
+            self._open.append(phase)
+            self._send(dataclasses.replace(self.newest, phase=self._phase()))
+
+    def leave(self, phase: wire.Phase) -> None:
+        """Send what the script is back to. Phases of other threads may have begun later."""
+        with self._lock:
+            self._open.reverse()
+            self._open.remove(phase)
+            self._open.reverse()
+            self._send(dataclasses.replace(self.newest, phase=self._phase()))
+
+    def _phase(self) -> wire.Phase:
+        return self._open[-1] if self._open else self._outside
+
+    def _send(self, progress: wire.Progress) -> None:
+        rank = os.environ.get("RANK", "0")
+        changes = progress.phase is not self.newest.phase
+        self.newest = progress
+        report = channel.Report(
+            rank=int(rank) if rank.isdecimal() else 0,
+            progress=progress,
+            dropped=self._dropped,
+            pid=self._pid(),
+        )
+        if not channel.send(report, timeout_s=channel.PHASE_TIMEOUT_S if changes else 0.0):
+            self._dropped += 1
+
+    def _pid(self) -> int:
+        """This process if it shows its stacks when asked; a child that it forked does not."""
+        folder = os.environ.get(environment.CHANNEL)
+        if folder is None:
+            return 0
+        if self._stacks_pid is None:
+            # Its signal is Linux's; a script runs elsewhere too.
+            from railwright import stacks
+
+            self._stacks_pid = os.getpid() if stacks.register(Path(folder)) else 0
+        return self._stacks_pid if self._stacks_pid == os.getpid() else 0
 
 
 _reporter = _Reporter()
@@ -50,7 +94,7 @@ def report(
     ``total_steps`` given once is remembered. When reports come faster than they are read, the
     newest are dropped. Raises TypeError or ValueError for what is no number.
     """
-    _reporter.send(
+    _reporter.report(
         wire.Progress(
             step=int(step),
             total_steps=_reporter.newest.total_steps if total_steps is None else total_steps,
@@ -67,13 +111,14 @@ def report(
 
 @contextlib.contextmanager
 def phase(name: wire.Phase) -> Iterator[None]:
-    """Tells what the script does while in the block, for example Phase.EVALUATING."""
-    before = _reporter.newest.phase
-    _reporter.send(dataclasses.replace(_reporter.newest, phase=wire.Phase(name)))
+    """Tells what the script does while in the block, for example Phase.EVALUATING. Steps that it
+    reports in the block do not end the phase."""
+    entered = wire.Phase(name)
+    _reporter.enter(entered)
     try:
         yield
     finally:
-        _reporter.send(dataclasses.replace(_reporter.newest, phase=before))
+        _reporter.leave(entered)
 
 
 def _finite(value: SupportsFloat | None) -> float | None:

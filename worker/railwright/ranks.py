@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from railwright import output
+from railwright import memory, output
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -32,11 +32,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a rank ended. ``code`` is as a shell shows it: 128 + number for a signal."""
+    """How a rank ended. ``code`` is as a shell shows it: 128 + number for a signal.
+    ``memory_kills`` counts the processes that the kernel killed for memory since the ranks began.
+    """
 
     rank: int
     code: int
     signal: str | None
+    memory_kills: int = 0
 
 
 class Ranks:
@@ -47,6 +50,8 @@ class Ranks:
         self._processes: dict[int, tuple[int, subprocess.Popen[bytes]]] = {}
         self.outputs: dict[int, output.Output] = {}
         self._pid = os.getpid()
+        self.memory = memory.find_files()
+        self._kills_before = memory.count_kills(self.memory)
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         self._prctl(PR_SET_CHILD_SUBREAPER, 1)
 
@@ -89,7 +94,8 @@ class Ranks:
             code = os.waitstatus_to_exitcode(status)
             process.returncode = code
             name = signal.Signals(-code).name if code < 0 else None
-            yield Exit(rank, code if code >= 0 else 128 - code, name)
+            kills = memory.count_kills(self.memory) - self._kills_before if code else 0
+            yield Exit(rank, code if code >= 0 else 128 - code, name, kills)
 
     def signal(self, number: int) -> None:
         """Sends the signal to the process group of each rank that runs."""
@@ -98,8 +104,10 @@ class Ranks:
             os.killpg(pid, number)
 
     def stop(self, number: int, *, grace_s: float) -> None:
-        """Ends all ranks: first with the signal, with SIGKILL after the grace."""
+        """Ends all ranks: first with the signal, with SIGKILL after the grace. A rank that is
+        stopped is continued, or it would not get the signal."""
         self.signal(number)
+        self.signal(signal.SIGCONT)
         deadline = time.monotonic() + grace_s
         while self.running and time.monotonic() < deadline:
             wait(deadline - time.monotonic())

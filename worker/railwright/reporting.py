@@ -7,12 +7,20 @@ import logging
 import random
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-from railwright import channel, endpoint, environment, profile, wire
+from railwright import channel, endpoint, environment, profile, stacks, step_times, wire
 
 LAST_BEAT_TIMEOUT_S = 10.0
 RETRY_S = 0.3
+
+QUIET_S = 10.0
+"""From here on each beat says where ranks stand: well below the least limit, and rare."""
+
+STEPS_EVERY_BEATS = 10
+"""While all ranks make steps, so many beats say it once: a beat costs the operator twice as much
+with it."""
 
 logger = logging.getLogger(__name__)
 
@@ -20,9 +28,17 @@ logger = logging.getLogger(__name__)
 class Standing:
     """How this node stands, filled from several threads; ``changed`` asks for a beat at once;
     ``recorded`` says that the operator keeps what all ranks of the job recorded, ``unrecorded`` why
-    it never will."""
+    it never will. Ranks leave their stacks in ``folder``."""
 
-    def __init__(self, member: wire.Member, world: wire.World, *, ranks: range) -> None:
+    def __init__(
+        self,
+        member: wire.Member,
+        world: wire.World,
+        *,
+        ranks: range,
+        folder: Path,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.changed = threading.Event()
         self.recorded = threading.Event()
         self.unrecorded = ""
@@ -36,7 +52,13 @@ class Standing:
             master_port=world.master_port,
         )
         self._ranks = ranks
+        self._clock = clock
+        self._started_s = clock()
         self._reports: dict[int, channel.Report] = {}
+        self._pids: dict[int, int] = {}
+        self._steps = {rank: step_times.RankSteps(rank, now_s=self._started_s) for rank in ranks}
+        self._stacks = stacks.StackDesk(folder, clock=clock)
+        self._stood_still = False
         self._revoked: str | None = None
 
     @property
@@ -51,9 +73,14 @@ class Standing:
                 f"the attempt was revoked: {reason}", wire.SENTENCE_BYTES_MAX
             )
 
-    def ended(self, *, running: int, failure: wire.Failure | None = None) -> None:
-        """Ranks have ended and so many still run; the failure, once one was the first to fail."""
+    def ended(
+        self, *, running: int, failure: wire.Failure | None = None, rank: int | None = None
+    ) -> None:
+        """A rank has ended, and so many still run; the failure, once one was the first to fail."""
         with self._lock:
+            if rank is not None:
+                self._steps.pop(rank, None)
+                self._pids.pop(rank, None)
             self._beat = dataclasses.replace(
                 self._beat,
                 running=running,
@@ -75,6 +102,17 @@ class Standing:
             )
         with self._lock:
             self._reports[report.rank] = report
+            if report.rank in self._steps:
+                self._steps[report.rank].report(report.progress, now_s=self._clock())
+                self._pids[report.rank] = report.pid or self._pids.get(report.rank, 0)
+
+    def asked_for_stacks(self, wanted: bool) -> None:
+        """Whether the operator wants to know where ranks are whose steps stand still."""
+        with self._lock:
+            if wanted:
+                self._stacks.ask({rank: pid for rank, pid in self._pids.items() if pid})
+            else:
+                self._stacks.forget()
 
     def told(self, request: channel.Request) -> None:
         """What rank 0's checkpointer did."""
@@ -91,10 +129,27 @@ class Standing:
         """The next beat to send."""
         with self._lock:
             self._beat = dataclasses.replace(self._beat, sequence=self._beat.sequence + 1)
-            if not self._reports:
-                return self._beat
-            lowest = self._reports[min(self._reports)]
-            return dataclasses.replace(self._beat, progress=lowest.progress)
+            lowest = self._reports[min(self._reports)] if self._reports else None
+            return dataclasses.replace(
+                self._beat,
+                progress=None if lowest is None else lowest.progress,
+                steps=self._news_of_steps(),
+                # A crash is the better cause, and both together may be too large for a message.
+                stacks=None if self._beat.failure else self._stacks.answer(),
+            )
+
+    def _news_of_steps(self) -> wire.Steps | None:
+        """Where the ranks are; None in most beats as long as all of them make steps."""
+        ranks = list(self._steps.values())
+        steps = step_times.summary(ranks, started_s=self._started_s, now_s=self._clock())
+        stood_still = self._stood_still
+        quiet = max(steps.still_s, steps.lag_s) >= QUIET_S
+        # Ranks that report nothing stay in STARTING, and stand still for ever as far as they say.
+        self._stood_still = steps.phase is not wire.Phase.STARTING and (
+            quiet or steps.phase is not wire.Phase.TRAINING
+        )
+        due = self._beat.sequence % STEPS_EVERY_BEATS == 1
+        return steps if due or stood_still or self._stood_still else None
 
 
 class Reporter:
@@ -147,6 +202,7 @@ class Reporter:
         self._note(heard=True, why="")
         if answer.order is wire.Order.STOP:
             self._standing.revoke(answer.reason)
+        self._standing.asked_for_stacks(answer.stacks)
         return True
 
     def _hand_over(self) -> None:

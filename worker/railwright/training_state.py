@@ -29,7 +29,7 @@ from torch.distributed.checkpoint import (
 )
 from torch.distributed.checkpoint import state_dict as sharded
 
-from railwright import manifest
+from railwright import manifest, shard_metadata
 
 Optimizers = torch.optim.Optimizer | Iterable[torch.optim.Optimizer]
 
@@ -52,10 +52,17 @@ def save_shards(folder: Path, model: torch.nn.Module, optimizers: Optimizers) ->
 
 
 def load_shards(folder: Path, model: torch.nn.Module, optimizers: Optimizers) -> None:
-    """Puts back model and optimiser; all ranks must call it."""
+    """Puts back model and optimiser; all ranks must call it.
+
+    Raises ``shard_metadata.MetadataError`` where the checkpoint holds what torch does not write.
+    """
     state = _shards(model, optimizers)
     with _alone_is_fine():
-        state_dict_loader.load(state, storage_reader=filesystem.FileSystemReader(folder))
+        state_dict_loader.load(
+            state,
+            storage_reader=shard_metadata.Reader(folder, shard_metadata.read(folder)),
+            planner=shard_metadata.Planner(),
+        )
     sharded.set_state_dict(
         model,
         optimizers,
@@ -82,7 +89,7 @@ def save_rank(folder: Path, rank: int, others: Mapping[str, Stateful]) -> list[s
         error.add_note(f"the state of {', '.join(others)} could not be read back")
         raise
     manifest.write_durably(folder / _rank_file(rank), buffer.getvalue())
-    shared = (".metadata",) if rank == 0 else ()
+    shared = (shard_metadata.FILE,) if rank == 0 else ()
     shards = [path.name for path in folder.glob(f"__{rank}_*")]
     return [*shards, *shared, _rank_file(rank)]
 

@@ -1,26 +1,27 @@
 """What agents tell of the inside of their nodes, and the errands that they ask for, over the server
 that launchers speak to.
 
-An agent's token is that of its service account and good for us alone; the API server says which
-node its pod is bound to. So a pod can speak for its own node only, whatever a body says, and who is
-not of that account for none. Who speaks is known before a body is read.
+An agent's token is that of its service account and good for us alone, and its pod says which node
+it is on. So a pod can speak for its own node only, whatever a body says, and pods of other accounts
+for none. Who speaks is known before a body is read.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import orjson
-from aiohttp import web
 
 from railwright_api import names
-from railwright_operator.heartbeats import errands, messages, refusals
+from railwright_operator.heartbeats import errands, refusals
+from railwright_operator.heartbeats.connections import Route
 from railwright_operator.heartbeats.errands import Errands
+from railwright_operator.heartbeats.messages import Answer
 from railwright_operator.heartbeats.refusals import RefusedError
-from railwright_operator.heartbeats.tokens import Tokens
-from railwright_operator.metrics import HeartbeatMetrics
+from railwright_operator.heartbeats.tokens import Bearer
 from railwright_topology.wiring import WiringError
 
 logger = logging.getLogger(__name__)
@@ -37,80 +38,64 @@ OnInside = Callable[[str, str], Awaitable[bool]]
 """Takes a node's name and its document; False for a node that is not known, WiringError where the
 document breaks a rule."""
 
+Act = Callable[[str, bytes], Awaitable[dict[str, Any]]]
+"""Answers the agent of a node."""
+
 
 class Agents:
     """Takes what they send. ``account`` is the user that their tokens are of."""
 
     def __init__(
         self,
-        tokens: Tokens,
         *,
         account: str,
         on_inside: OnInside,
         errands: Errands,
-        is_leader: Callable[[], bool],
-        metrics: HeartbeatMetrics,
     ) -> None:
-        self._tokens = tokens
         self._account = account
         self._on_inside = on_inside
         self._errands = errands
-        self._is_leader = is_leader
-        self._metrics = metrics
         self._at_once = {PATH: 0, ERRANDS_PATH: 0}
 
-    async def inside(self, request: web.Request) -> web.Response:
-        """Take a document; the answer says whether the agent is to stand by for errands."""
-        return await self._handle(request, self._take, AT_ONCE_MAX)
+    def routes(self) -> Mapping[str, Route]:
+        """Their paths."""
 
-    async def errand(self, request: web.Request) -> web.Response:
-        """Answer with an errand, once there is one."""
-        return await self._handle(request, self._send, ASKING_MAX)
+        def route(path: str, bytes_max: int, act: Act, most: int) -> Route:
+            return Route(bytes_max, self._admit, functools.partial(self._handle, path, act, most))
 
-    async def _handle(
-        self,
-        request: web.Request,
-        act: Callable[[web.Request, str], Awaitable[dict[str, Any]]],
-        most: int,
-    ) -> web.Response:
-        """Answer, and count how it ended."""
-        status, path = 500, request.path
+        return {
+            PATH: route(PATH, BODY_BYTES_MAX, self._take, AT_ONCE_MAX),
+            ERRANDS_PATH: route(ERRANDS_PATH, errands.BODY_BYTES_MAX, self._send, ASKING_MAX),
+        }
+
+    def _admit(self, bearer: Bearer) -> None:
+        """Raise RefusedError unless the bearer is an agent on a node."""
+        agent = bearer.account == self._account and names.GROUP in bearer.audiences
+        if not agent or not bearer.node:
+            raise RefusedError(refusals.FORBIDDEN, "the token is not of an agent on a node")
+
+    async def _handle(self, path: str, act: Act, most: int, bearer: Bearer, body: bytes) -> Answer:
+        if self._at_once[path] >= most:
+            raise RefusedError(refusals.LATER, "too many messages at once")
         self._at_once[path] += 1
         try:
-            if self._at_once[path] > most:
-                raise RefusedError(refusals.LATER, "too many messages at once")
-            found = await act(request, await self._node(request))
-            status = 200
-            return messages.answer(status, orjson.dumps(found))
-        except RefusedError as refused:
-            status = refused.status
-            return messages.refusal(refused)
+            return Answer(200, orjson.dumps(await act(bearer.node, body)))
         finally:
             self._at_once[path] -= 1
-            self._metrics.requests.labels(path, str(status)).inc()
 
-    async def _node(self, request: web.Request) -> str:
-        """The node that the agent speaks for."""
-        if not self._is_leader():
-            raise RefusedError(refusals.LATER, "this operator is not the leader")
-        token = messages.bearer_token(request)
-        bearer = await self._tokens.bearer(token, audience=names.GROUP, peer=request.remote or "")
-        if bearer.user != self._account or not bearer.node:
-            raise RefusedError(refusals.FORBIDDEN, "the token is not of an agent on a node")
-        return bearer.node
-
-    async def _take(self, request: web.Request, node: str) -> dict[str, Any]:
+    async def _take(self, node: str, body: bytes) -> dict[str, Any]:
+        """Take a document; the answer says whether the agent is to stand by for errands."""
         try:
-            text = (await messages.body(request, BODY_BYTES_MAX)).decode()
-            if not await self._on_inside(node, text):
+            if not await self._on_inside(node, body.decode()):
                 raise RefusedError(refusals.LATER, "the node is not known yet")
         except UnicodeDecodeError as error:
             raise RefusedError(refusals.MALFORMED, "the document is no text") from error
         except WiringError as error:
             logger.warning("document refused", extra={"node": node, "error": str(error)})
             raise RefusedError(refusals.MALFORMED, str(error)) from error
-        return {"standBy": node in self._errands.wanted}
+        stands_by = node in self._errands.wanted
+        return {"standBy": stands_by} | ({"networks": self._errands.networks} if stands_by else {})
 
-    async def _send(self, request: web.Request, node: str) -> dict[str, Any]:
-        body = await messages.body(request, errands.BODY_BYTES_MAX)
+    async def _send(self, node: str, body: bytes) -> dict[str, Any]:
+        """Answer with an errand, once there is one."""
         return await self._errands.ask(node, errands.read(body))

@@ -1,14 +1,15 @@
 """Agents that stand by, and the errands that they are sent on: to measure another node.
 
 The operator opens no connection to anybody: an agent asks for its next errand, and is answered when
-there is one, or after a while that there is none. Who stands by is told a key that this process
-made up when it began, keeps in memory and gives to agents alone: by it they know each other.
+there is one, or after a while that there is none. This process made up a token when it began, and
+keeps it in memory. Each agent gets one derived from it, and with each errand the key of that pair:
+no agent can speak for another. An agent is measured only at an address of its own node, as the
+node's status says, or in a network that the site declares.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import math
 import secrets
 from collections.abc import Callable, Collection, Mapping
@@ -20,6 +21,7 @@ import orjson
 
 from railwright_operator.heartbeats import refusals
 from railwright_operator.heartbeats.refusals import RefusedError
+from railwright_topology.probing import addresses, keys
 from railwright_topology.probing.readings import Reading
 
 HOLD_S = 40.0
@@ -40,12 +42,13 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """For the agent of one node: measure the one at this address. In a ``crowd`` many do at once,
-    and bandwidth alone counts."""
+    """For the agent of one node: measure the one at this address, with the key of that pair. In a
+    ``crowd`` many do at once, and bandwidth alone counts."""
 
     number: int
     host: str
     port: int
+    key: str = field(repr=False)
     seconds: float
     crowd: bool
 
@@ -76,15 +79,17 @@ class _Standing:
 
 
 class Errands:
-    """Who stands by, by the name of the node. ``wanted`` are those who are to."""
+    """Who stands by, by the name of the node. ``wanted`` are those that are to, each with the
+    addresses of its node; ``networks`` are those of the site's rails, in CIDR notation."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._key = secrets.token_hex(KEY_BYTES)
+        self._token = secrets.token_hex(KEY_BYTES)
         self._standing: dict[str, _Standing] = {}
         self._unfit: dict[str, str] = {}
         self._number = 0
-        self.wanted: frozenset[str] = frozenset()
+        self.wanted: Mapping[str, Collection[str]] = {}
+        self.networks: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"<Errands wanted={len(self.wanted)} there={len(self._standing)}>"
@@ -104,13 +109,14 @@ class Errands:
     async def ask(self, node: str, asking: Asking) -> Json:
         """What the agent of this node is to do; nothing more where it need not stand by."""
         self._unfit.pop(node, None)
-        if node not in self.wanted or asking.unfit:
-            if asking.unfit:
-                self._unfit[node] = asking.unfit
+        unfit = asking.unfit or self._refusal(node, asking.host)
+        if node not in self.wanted or unfit:
+            if unfit:
+                self._unfit[node] = unfit
             self._standing.pop(node, None)
             return {}
         held = self._standing.get(node)
-        known = {"key": self._key}
+        known = {"key": keys.agent_token(self._token, node)}
         if held is None or not asking.host:
             # It is there once it asks again: then it knows the key.
             self._standing[node] = _Standing(self._clock())
@@ -129,8 +135,20 @@ class Errands:
                 "port": errand.port,
                 "seconds": errand.seconds,
                 "crowd": errand.crowd,
+                "source": node,
+                "pairKey": errand.key,
             }
         return known
+
+    def _refusal(self, node: str, host: str) -> str:
+        """Why nobody is sent to this address of a node; empty if somebody may be."""
+        own = self.wanted.get(node)
+        if not host or own is None or host in own or addresses.within(host, self.networks):
+            return ""
+        return (
+            f"its agent answers probes at {host}, which is neither an address of the node's status "
+            "nor in spec.probing.networks of the Fabric"
+        )
 
     async def send(self, pair: tuple[str, str], *, seconds: float, crowd: bool = False) -> Reading:
         """Let the agent of the first node measure how well it reaches the second; an empty reading
@@ -139,7 +157,8 @@ class Errands:
         if source is None or target is None or not target.host or source.told is not None:
             return Reading()
         self._number += 1
-        source.errand = Errand(self._number, target.host, target.port, seconds, crowd)
+        key = keys.pair_key(keys.agent_token(self._token, pair[1]), pair[0])
+        source.errand = Errand(self._number, target.host, target.port, key, seconds, crowd)
         source.told = asyncio.get_running_loop().create_future()
         if source.called is not None and not source.called.done():
             source.called.set_result(None)
@@ -201,16 +220,13 @@ def _address(host: object, port: object) -> tuple[str, int]:
     """An address and a port, never a name: nobody is to look one up."""
     if host == "":
         return "", 0
-    try:
-        # The name of an interface means nothing on another node.
-        address = ipaddress.ip_address(host) if isinstance(host, str) and "%" not in host else None
-    except ValueError:
-        address = None
-    if address is None or isinstance(port, bool) or not isinstance(port, int):
+    if not isinstance(host, str) or isinstance(port, bool) or not isinstance(port, int):
         raise RefusedError(refusals.MALFORMED, "`host` and `port`: an IP address and a port")
-    if address.is_multicast or address.is_unspecified or not 0 < port <= PORT_MAX:
-        raise RefusedError(refusals.MALFORMED, f"`host`, `port`: {address}:{port} is no node's")
-    return str(address), port
+    if refusal := addresses.refusal(host):
+        raise RefusedError(refusals.MALFORMED, f"`host`: {refusal}")
+    if not 0 < port <= PORT_MAX:
+        raise RefusedError(refusals.MALFORMED, f"`port`: {port} is no port")
+    return str(addresses.parse(host)), port
 
 
 def _measured(said: Json, key: str, most: float) -> float | None:

@@ -1,35 +1,43 @@
-"""The HTTP server that launchers and agents speak to. Launchers send ``railwright.wire`` messages,
-one POST each; what agents send is in ``agents``.
+"""The server that launchers and agents send their messages to: its port, its paths, who may speak.
 
-Everything that comes in is hostile until shown otherwise: bodies are read up to 16 KiB within a
-deadline and never decompressed, a connection that has not sent a whole head in time is closed, and
-who speaks is decided by a token bound to the pod that lives now at this rank of this attempt. Only
-the last of these costs a request, and only for attempts that are expected.
+Launchers send ``railwright.wire`` messages, one POST each; what agents send is in ``agents``. Who
+speaks is decided by a token that is bound to the pod that lives now at this rank of this attempt.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
-
-from aiohttp import web
+import resource
+import struct
+from collections.abc import Awaitable, Callable, Mapping
+from socket import IPPROTO_TCP, SOMAXCONN, TCP_INFO
+from typing import Any, TypeVar
 
 from railwright import profile, wire
-from railwright_operator.heartbeats import agents, messages, refusals
+from railwright_operator.heartbeats import decoding, messages, refusals
 from railwright_operator.heartbeats.agents import Agents
+from railwright_operator.heartbeats.connections import Connection, Connections, Route
+from railwright_operator.heartbeats.hearing import TICK_S, HearingClock
+from railwright_operator.heartbeats.messages import Answer, Head
 from railwright_operator.heartbeats.refusals import RefusedError
 from railwright_operator.heartbeats.sessions import Sessions
-from railwright_operator.heartbeats.tokens import Tokens
+from railwright_operator.heartbeats.tokens import Bearer, Tokens
 from railwright_operator.kube.errors import RequestFailed
 from railwright_operator.metrics import HeartbeatMetrics
 
 logger = logging.getLogger(__name__)
 
-HEAD_DEADLINE_S = 15.0
 COMMIT_DEADLINE_S = 8.0
-AT_ONCE_MAX = 2048
+ACCEPTED_AT_ONCE = 32
+"""Connections a round of the event loop: messages of launchers that are connected, and the
+scheduling cycle, wait for no more than these."""
+
+ACCEPT_QUEUE = max(4096, SOMAXCONN)
+QUEUED_AT = 24
+"""Where tcp_info has tcpi_unacked and tcpi_sacked: of a listening socket, how many connections wait
+to be accepted, and how many may."""
 
 PodUidOf = Callable[[str, int, int], str | None]
 """The UID of the live pod of (job UID, attempt, node rank); None when there is none."""
@@ -37,13 +45,21 @@ PodUidOf = Callable[[str, int, int], str | None]
 OnCommit = Callable[[str, int, int], Awaitable[None]]
 """Returns once (job UID, attempt, step) is durably recorded; raises RequestFailed if it is not."""
 
-Answer = wire.Registered | wire.BeatAnswer | wire.CommitAnswer
-Spoken = wire.Register | wire.Beat | wire.Commit | profile.Handover
-Kind = TypeVar("Kind", wire.Register, wire.Beat, wire.Commit, profile.Handover)
+Said = TypeVar("Said", wire.Register, wire.Beat, wire.Commit, profile.Handover)
+
+decode_register = decoding.decoder(wire.Register)
+decode_beat = decoding.decoder(wire.Beat)
+decode_commit = functools.partial(wire.decode, wire.Commit)
+decode_handover = functools.partial(wire.decode, profile.Handover)
+
+
+Stop = Callable[[str], Any]
+"""The message that tells a launcher to stop, with a reason."""
 
 
 class HeartbeatServer:
-    """Listens for both. ``audience_of`` names the audience of a job's tokens by its UID."""
+    """Listens for both. ``audience_of`` names the audience of a job's tokens by its UID; messages
+    are taken while ``is_ready``."""
 
     def __init__(
         self,
@@ -53,75 +69,81 @@ class HeartbeatServer:
         audience_of: Callable[[str], str],
         pod_uid_of: PodUidOf,
         on_commit: OnCommit,
-        is_leader: Callable[[], bool],
+        is_ready: Callable[[], bool],
+        hearing: HearingClock,
         metrics: HeartbeatMetrics,
         agents: Agents,
+        clock: Callable[[], float],
     ) -> None:
         self._sessions = sessions
         self._tokens = tokens
         self._audience_of = audience_of
         self._pod_uid_of = pod_uid_of
         self._on_commit = on_commit
-        self._is_leader = is_leader
-        self._metrics = metrics
-        self._agents = agents
-        self._at_once = 0
-        self._runner: web.AppRunner | None = None
+        self._is_ready = is_ready
+        self._hearing = hearing
+        self._connections = Connections(self._admit, metrics=metrics, clock=clock)
+        self._routes = self._paths(agents)
+        self._server: asyncio.Server | None = None
+        self._watching: asyncio.Task[None] | None = None
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen; the real address, which matters for port 0. Raises OSError when it is taken."""
-        assert self._runner is None, "started twice"
-        application = web.Application()
-        application.router.add_post("/v1/register", self._register)
-        application.router.add_post("/v1/beat", self._beat)
-        application.router.add_post("/v1/commit", self._commit)
-        application.router.add_post(agents.PATH, self._agents.inside)
-        application.router.add_post(agents.ERRANDS_PATH, self._agents.errand)
-        application.router.add_post("/v1/profile", self._profile)
-        self._runner = web.AppRunner(
-            application,
-            access_log=None,
-            auto_decompress=False,
-            keepalive_timeout=HEAD_DEADLINE_S,
-            lingering_time=1.0,
-            shutdown_timeout=1.0,
+        assert self._server is None, "started twice"
+        _allow_open_files()
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: Connection(self._connections), host, port, backlog=ACCEPTED_AT_ONCE
         )
-        await self._runner.setup()
-        await web.TCPSite(self._runner, host, port, backlog=1024).start()
-        address = self._runner.addresses[0]
+        for listener in self._server.sockets:
+            # To asyncio the backlog is also how many it accepts in one round.
+            with listener.dup() as twin:
+                twin.listen(ACCEPT_QUEUE)
+        self._watching = asyncio.create_task(self._watch())
+        address = self._server.sockets[0].getsockname()
         return str(address[0]), int(address[1])
 
     async def stop(self) -> None:
         """Close the port and every connection."""
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        if self._server is not None and self._watching is not None:
+            self._watching.cancel()
+            self._server.close()
+            self._connections.close()
+            await asyncio.gather(self._watching, *self._connections.tasks, return_exceptions=True)
+            await self._server.wait_closed()
+            self._server = self._watching = None
 
-    async def _register(self, request: web.Request) -> web.Response:
-        async def act(message: wire.Register, pod_uid: str) -> Answer:
-            return self._sessions.register(message, pod_uid)
+    def _paths(self, agents_: Agents) -> Mapping[str, Route]:
+        def route(act: Callable[[Bearer, bytes], Answer | Awaitable[Answer]], stop: Stop) -> Route:
+            return Route(wire.MESSAGE_BYTES_MAX, _admit_any, act, _refusal_of(stop))
 
-        return await self._handle(request, wire.Register, act)
+        return {
+            "/v1/register": route(self._register, lambda _: wire.Registered(wire.Order.STOP)),
+            "/v1/beat": route(self._beat, _stop),
+            "/v1/profile": route(self._profile, _stop),
+            "/v1/commit": route(
+                self._commit, lambda reason: wire.CommitAnswer(granted=False, reason=reason)
+            ),
+            **agents_.routes(),
+        }
 
-    async def _beat(self, request: web.Request) -> web.Response:
-        async def act(message: wire.Beat, pod_uid: str) -> Answer:
-            return self._sessions.beat(message, pod_uid)
+    def _register(self, bearer: Bearer, body: bytes) -> Answer:
+        message = self._read(decode_register, bearer, body)
+        return _encoded(self._sessions.register(message, bearer.pod_uid))
 
-        return await self._handle(request, wire.Beat, act)
+    def _beat(self, bearer: Bearer, body: bytes) -> Answer:
+        message = self._read(decode_beat, bearer, body)
+        return _encoded_beat(self._sessions.beat(message, bearer.pod_uid))
 
-    async def _commit(self, request: web.Request) -> web.Response:
-        return await self._handle(request, wire.Commit, self._record)
+    def _profile(self, bearer: Bearer, body: bytes) -> Answer:
+        message = self._read(decode_handover, bearer, body)
+        return _encoded(self._sessions.profiled(message, bearer.pod_uid))
 
-    async def _profile(self, request: web.Request) -> web.Response:
-        async def act(message: profile.Handover, pod_uid: str) -> Answer:
-            return self._sessions.profiled(message, pod_uid)
-
-        return await self._handle(request, profile.Handover, act)
-
-    async def _record(self, message: wire.Commit, pod_uid: str) -> Answer:
+    async def _commit(self, bearer: Bearer, body: bytes) -> Answer:
         """Grant a commit once its step is durable, unless the attempt was revoked meanwhile."""
+        message = self._read(decode_commit, bearer, body)
         member, recorded = message.member, False
-        self._sessions.claim_commit(message, pod_uid)
+        self._sessions.claim_commit(message, bearer.pod_uid)
         try:
             async with asyncio.timeout(COMMIT_DEADLINE_S):
                 await self._on_commit(member.job_uid, member.attempt, message.step)
@@ -134,67 +156,87 @@ class HeartbeatServer:
             raise RefusedError(refusals.LATER, "the step could not be recorded now") from error
         finally:
             self._sessions.settle_commit(message, recorded=recorded)
-        return wire.CommitAnswer(granted=True)
+        return _encoded(wire.CommitAnswer(granted=True))
 
-    async def _handle(
-        self,
-        request: web.Request,
-        kind: type[Kind],
-        act: Callable[[Kind, str], Awaitable[Answer]],
-    ) -> web.Response:
-        """Answer, and count how it ended."""
-        status = 500
-        self._at_once += 1
+    def _read(self, decode: Callable[[bytes], Said], bearer: Bearer, body: bytes) -> Said:
+        """A message of the pod that it says it is of, which lives. Raises RefusedError."""
         try:
-            response = await self._respond(request, kind, act)
-            status = response.status
-            return response
-        finally:
-            self._at_once -= 1
-            self._metrics.requests.labels(request.path, str(status)).inc()
-
-    async def _respond(
-        self,
-        request: web.Request,
-        kind: type[Kind],
-        act: Callable[[Kind, str], Awaitable[Answer]],
-    ) -> web.Response:
-        """Read, decode, identify, act."""
-        try:
-            if self._at_once > AT_ONCE_MAX:
-                raise RefusedError(refusals.LATER, "too many messages at once")
-            if not self._is_leader():
-                raise RefusedError(refusals.LATER, "this operator is not the leader")
-            message = wire.decode(kind, await messages.body(request, wire.MESSAGE_BYTES_MAX))
-            pod_uid = await self._identify(request, message.member)
-            return messages.answer(200, wire.encode(await act(message, pod_uid)))
+            message = decode(body)
         except wire.WireError as error:
-            return _refused(kind, RefusedError(refusals.MALFORMED, str(error)))
-        except RefusedError as error:
-            return _refused(kind, error)
-
-    async def _identify(self, request: web.Request, member: wire.Member) -> str:
-        """The UID of the pod that speaks, which is the one that lives at this rank now."""
+            raise RefusedError(refusals.MALFORMED, str(error)) from error
+        member = message.member
         self._sessions.admit(member)
-        bearer = await self._tokens.bearer(
-            messages.bearer_token(request),
-            audience=self._audience_of(member.job_uid),
-            peer=request.remote or "",
-        )
-        shown = bearer.pod_uid
-        if shown != self._pod_uid_of(member.job_uid, member.attempt, member.node_rank):
+        if self._audience_of(member.job_uid) not in bearer.audiences:
+            raise RefusedError(refusals.FORBIDDEN, "the token is not for this job")
+        lives = self._pod_uid_of(member.job_uid, member.attempt, member.node_rank)
+        if bearer.pod_uid != lives:
             raise RefusedError(refusals.FORBIDDEN, "the token is not of the pod of this rank")
-        return shown
+        return message
+
+    async def _watch(self) -> None:
+        """Close what is late, and note when messages may have been missed."""
+        while True:
+            await asyncio.sleep(TICK_S)
+            self._connections.sweep()
+            if self._is_ready():
+                self._hearing.tick()
+                if self._is_queue_full():
+                    self._hearing.miss()
+
+    def _is_queue_full(self) -> bool:
+        """Whether the kernel turns connections away because they are not accepted fast enough."""
+        assert self._server is not None
+        for listener in self._server.sockets:
+            info = listener.getsockopt(IPPROTO_TCP, TCP_INFO, QUEUED_AT + 8)
+            queued, size = struct.unpack_from("II", info, QUEUED_AT)
+            if queued >= size > 0:
+                return True
+        return False
+
+    def _admit(self, head: Head) -> tuple[Route, Bearer]:
+        """Who sends this, before the body is read. Raises RefusedError."""
+        route = self._routes.get(head.path)
+        if route is None:
+            raise RefusedError(refusals.NOT_FOUND, "there is no such path")
+        if not self._is_ready():
+            raise RefusedError(refusals.LATER, "this operator does not lead, or not yet")
+        bearer = self._tokens.bearer(head.token)
+        route.admit(bearer)
+        if head.length > route.bytes_max:
+            raise RefusedError(
+                refusals.TOO_LARGE, f"{head.length} bytes, expected at most {route.bytes_max}"
+            )
+        return route, bearer
 
 
-def _refused(kind: type[Spoken], error: RefusedError) -> web.Response:
-    """The refusal; one that means "stop" is the answer that this kind of message expects."""
-    if error.status != refusals.STOP:
+def _admit_any(bearer: Bearer) -> None:
+    """A launcher's path: which pod may send a message depends on the message."""
+
+
+def _encoded(message: Any) -> Answer:
+    return Answer(200, wire.encode(message))
+
+
+_encoded_beat = functools.lru_cache(maxsize=16)(_encoded)
+"""Nearly all answers to heartbeats are the same."""
+
+
+def _stop(reason: str) -> wire.BeatAnswer:
+    return wire.BeatAnswer(wire.Order.STOP, reason)
+
+
+def _refusal_of(stop: Stop) -> Callable[[RefusedError], Answer]:
+    """How a kind of message is refused; "stop" is the answer that it expects."""
+
+    def refuse(error: RefusedError) -> Answer:
+        if error.status == refusals.STOP:
+            return Answer(error.status, wire.encode(stop(error.reason)))
         return messages.refusal(error)
-    if kind is wire.Register:
-        stop = wire.encode(wire.Registered(wire.Order.STOP))
-    elif kind in (wire.Beat, profile.Handover):
-        stop = wire.encode(wire.BeatAnswer(wire.Order.STOP, error.reason))
-    else:
-        stop = wire.encode(wire.CommitAnswer(granted=False, reason=error.reason))
-    return messages.answer(error.status, stop)
+
+    return refuse
+
+
+def _allow_open_files() -> None:
+    """Each launcher takes a connection or two: as many files as this process may ever open."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

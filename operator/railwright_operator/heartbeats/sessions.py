@@ -12,8 +12,9 @@ Every message costs the same, however many ranks there are.
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from railwright import profile, wire
 from railwright_operator.heartbeats import refusals
@@ -23,6 +24,18 @@ from railwright_operator.heartbeats.views import RankView, SessionView
 
 STEP_JUMP_MAX = 10**9
 MISSING_NAMED_MAX = 64
+CONTINUE = wire.BeatAnswer(wire.Order.CONTINUE)
+SEND_STACKS = wire.BeatAnswer(wire.Order.CONTINUE, stacks=True)
+
+NEWS = operator.attrgetter(
+    *(
+        each.name
+        for each in fields(RankView)
+        if each.compare and each.name not in ("progress", "steps")
+    )
+)
+PAUSES = (wire.Phase.EVALUATING, wire.Phase.CHECKPOINTING)
+"""Phases of some ranks in which others may wait for them."""
 
 
 @dataclass(slots=True)
@@ -51,6 +64,8 @@ class _Session:
     shown: SessionView | None = None
     recording: Recording = field(default_factory=Recording)
     profiled: bool = False
+    training_since_s: float = 0.0
+    asked_at_s: float | None = None
 
 
 class Sessions:
@@ -89,8 +104,10 @@ class Sessions:
             held.profiled = profiled
             return
         seats = [_Seat(RankView(rank, node)) for rank, node in enumerate(nodes)]
+        missing = dict.fromkeys(range(len(nodes)))
         self._sessions[job_uid] = _Session(
-            job_uid, attempt, nodes, num_processes, resume, seats, dict.fromkeys(range(len(nodes)))
+            *(job_uid, attempt, nodes, num_processes, resume, seats, missing),
+            training_since_s=self._clock(),
         )
 
     def revoke(self, job_uid: str, attempt: int) -> None:
@@ -100,6 +117,13 @@ class Sessions:
             self._sessions[job_uid] = _Session(job_uid, attempt, (), 1, (), [], {}, revoked=True)
         elif held.attempt == attempt:
             held.revoked, held.shown = True, None
+
+    def want_stacks(self, job_uid: str, attempt: int, *, wanted: bool) -> None:
+        """Whether the launchers of this attempt are to ask their ranks where they are."""
+        held = self._sessions.get(job_uid)
+        if held is None or held.attempt != attempt or (held.asked_at_s is not None) is wanted:
+            return
+        held.asked_at_s, held.shown = self._clock() if wanted else None, None
 
     def forget(self, job_uid: str) -> None:
         """Drop the job; its launchers are told that it is not known."""
@@ -125,6 +149,8 @@ class Sessions:
                 started_at_s=held.started_at_s,
                 revoked=held.revoked,
                 profile=held.recording.profile,
+                training_since_s=held.training_since_s,
+                asked_at_s=held.asked_at_s,
             )
         return held.shown
 
@@ -161,18 +187,24 @@ class Sessions:
         Raises RefusedError; a launcher whose report is refused as malformed has still been heard.
         """
         session, seat = self._seated(message.member, pod_uid)
-        self._hear(seat)
-        _check_beat(session, message)
+        try:
+            _check_beat(session, message)
+        except RefusedError:
+            self._hear(seat)
+            raise
+        answer = CONTINUE if session.asked_at_s is None else SEND_STACKS
         if message.sequence <= seat.sequence:
-            return wire.BeatAnswer(wire.Order.CONTINUE)
+            self._hear(seat)
+            return answer
         seat.sequence = message.sequence
         before = seat.view
         unlikely = _unlikely_step(session, before.progress, message.progress)
         if unlikely:
             message = replace(message, progress=None)
         seat.view = self._heard_facts(before, message)
+        if message.steps is not None and message.steps.phase in PAUSES:
+            session.training_since_s = self._clock()
         if message.running or message.exited:
-            seat.view = replace(seat.view, registered=True)
             session.missing.pop(message.member.node_rank, None)
             if session.started_at_s is None:
                 session.started_at_s = self._clock()
@@ -182,7 +214,7 @@ class Sessions:
             self._wake()
         if unlikely:
             raise RefusedError(refusals.MALFORMED, unlikely)
-        return wire.BeatAnswer(wire.Order.CONTINUE)
+        return answer
 
     def profiled(self, message: profile.Handover, pod_uid: str) -> wire.BeatAnswer:
         """Take in what a rank recorded; once all ranks have told, it is the job's profile. The
@@ -275,6 +307,8 @@ class Sessions:
         failure = before.failure or message.failure
         return replace(
             before,
+            heard_at_s=self._clock(),
+            registered=before.registered or message.running + message.exited > 0,
             running=message.running,
             exited=message.exited,
             progress=message.progress or before.progress,
@@ -283,6 +317,8 @@ class Sessions:
             resumed_from=message.resumed_from or before.resumed_from,
             committed=message.committed or before.committed,
             skipped=message.skipped or before.skipped,
+            steps=message.steps or before.steps,
+            stacks=message.stacks,
         )
 
 
@@ -316,6 +352,13 @@ def _check_beat(session: _Session, message: wire.Beat) -> None:
             refusals.MALFORMED,
             f"failure.rank is {message.failure.rank}, expected {first} to {first + count - 1}",
         )
+    named = [] if message.steps is None else list(message.steps.ranks)
+    named += [rank for stack in message.stacks or () for rank in stack.ranks]
+    if not all(first <= rank < first + count for rank in named):
+        raise RefusedError(
+            refusals.MALFORMED,
+            f"steps or stacks name ranks {named}, expected {first} to {first + count - 1}",
+        )
     if message.committed is not None and message.committed.attempt != member.attempt:
         raise RefusedError(
             refusals.MALFORMED,
@@ -347,6 +390,4 @@ def _is_news(before: RankView, after: RankView) -> bool:
     """Whether more changed than the time and the step."""
     if (before.progress is None) != (after.progress is None):
         return True
-    return replace(before, heard_at_s=None, progress=None) != replace(
-        after, heard_at_s=None, progress=None
-    )
+    return NEWS(before) != NEWS(after)

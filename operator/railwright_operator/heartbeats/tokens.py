@@ -1,146 +1,183 @@
-"""Whose token is this: the API server says, and its answer is kept for ten minutes.
+"""Verify projected service account tokens with the API server's published keys, without asking it.
 
-A launcher speaks every two seconds; asking each time would be thousands of TokenReviews a second.
-So answers are kept by the token's hash, refusals shortly: 16,384 launchers cause 27 a second. A
-token outlives its expiry by no more, and only for as long as its pod lives.
-That a pod was deleted meanwhile is not this file's concern: its caller compares with the pod that
-lives now, at every message. Tokens that nobody has seen cost a review, so each peer may cause only
-so many.
+What is verified of a token is kept by its digest, so a launcher's next heartbeat costs a look-up.
+Whether its pod still lives is not kept: the informer's pods are consulted at every message.
+
+While the API server is out of reach kubelets cannot renew tokens. Then an expired one of a pod that
+still lives is good for ``OUTAGE_S`` more.
 """
 
 from __future__ import annotations
 
-import asyncio
+import base64
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+
+import jwt
+import msgspec
+from jwt.types import Options
 
 from railwright_operator.heartbeats import refusals
+from railwright_operator.heartbeats.keys import PublishedKeys
 from railwright_operator.heartbeats.refusals import RefusedError
-from railwright_operator.kube import bodies, paths
-from railwright_operator.kube.client import Api
-from railwright_operator.kube.errors import RequestFailed
 from railwright_operator.metrics import HeartbeatMetrics
 
-KEPT_S = 600.0
-REFUSAL_KEPT_S = 5.0
 KEPT_MAX = 65_536
-REVIEW_DEADLINE_S = 4.0
-REVIEWS_AT_ONCE_MAX = 16
-PEER_REVIEWS_PER_S = 20.0
-PEER_REVIEWS_AT_ONCE = 200.0
-PEERS_MAX = 65_536
 TOKEN_BYTES_MAX = 8192
-POD_UID = "authentication.kubernetes.io/pod-uid"
-NODE_NAME = "authentication.kubernetes.io/node-name"
+LEEWAY_S = 60.0
+"""Between two clocks: what the API server itself allows."""
 
-_Key = tuple[bytes, str]
+OUTAGE_S = 900.0
+
+OPTIONS: Options = {
+    "enforce_minimum_key_length": True,
+    "verify_aud": False,
+    "verify_exp": False,
+    "verify_iat": False,
+    "verify_nbf": False,
+}
+"""The audience depends on the message, and its receiver compares it; times are checked here."""
+
+
+class _Head(msgspec.Struct):
+    kid: str
+
+
+class _Pod(msgspec.Struct):
+    uid: str
+
+
+class _Binding(msgspec.Struct):
+    """The claim ``kubernetes.io``; a token that is bound to no pod lacks one."""
+
+    pod: _Pod | None = None
+
+
+class _Claims(msgspec.Struct):
+    sub: str
+    aud: list[str]
+    exp: int
+    nbf: int
+    binding: _Binding = msgspec.field(name="kubernetes.io")
 
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
-    """Whose a token is: the pod that it is bound to, its account, and the node that the pod was
-    bound to when the token was made; empty where it was bound to none."""
+    """Whose a token is: its pod, the service account, the node of the pod (empty while it has
+    none), and the audiences that the token is good for."""
 
     pod_uid: str
-    user: str
+    account: str
     node: str
+    audiences: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
-    bearer: Bearer | None
-    until_s: float
+class _Verified:
+    """What the signature vouches for, under the keys of this ``generation``."""
 
-
-@dataclass(slots=True)
-class _Allowance:
-    """How many reviews a peer may still cause; grows with time up to its bound."""
-
-    left: float
-    at_s: float
+    pod_uid: str
+    account: str
+    audiences: tuple[str, ...]
+    starts_s: int
+    expires_s: int
+    generation: int
 
 
 class Tokens:
-    """Answers of the API server about tokens. ``clock`` is monotonic seconds."""
+    """Verifies tokens. ``clock`` is Unix time.
 
-    def __init__(self, api: Api, *, metrics: HeartbeatMetrics, clock: Callable[[], float]) -> None:
-        self._api = api
+    ``node_of`` gives the node of the pod with a UID: empty while it is not bound, None when no such
+    pod lives.
+    """
+
+    def __init__(
+        self,
+        keys: PublishedKeys,
+        *,
+        node_of: Callable[[str], str | None],
+        metrics: HeartbeatMetrics,
+        clock: Callable[[], float],
+    ) -> None:
+        self._keys = keys
+        self._node_of = node_of
         self._metrics = metrics
         self._clock = clock
-        self._answers: OrderedDict[_Key, _Answer] = OrderedDict()
-        self._peers: OrderedDict[str, _Allowance] = OrderedDict()
-        self._slots = asyncio.Semaphore(REVIEWS_AT_ONCE_MAX)
+        self._verified: OrderedDict[bytes, _Verified] = OrderedDict()
 
     def __repr__(self) -> str:
-        return f"<Tokens answers={len(self._answers)} peers={len(self._peers)}>"
+        return f"<Tokens verified={len(self._verified)} {self._keys!r}>"
 
-    async def bearer(self, token: str, *, audience: str, peer: str) -> Bearer:
-        """Whose this token is, if it is good for this audience and bound to a pod.
+    def bearer(self, token: str) -> Bearer:
+        """Whose this token is.
 
-        ``peer`` is who connects. Raises RefusedError: FORBIDDEN, or LATER when nobody can say now.
+        Raises RefusedError: FORBIDDEN, or LATER while the keys are not known.
         """
         if not token or len(token) > TOKEN_BYTES_MAX:
-            raise RefusedError(refusals.FORBIDDEN, "no bearer token that can be read")
-        key = (hashlib.sha256(token.encode()).digest(), audience)
-        answer = self._answers.get(key)
-        if answer is None or self._clock() >= answer.until_s:
-            self._spend(peer)
-            answer = await self._review(token, audience)
-            self._keep(key, answer)
-        if answer.bearer is None:
-            raise RefusedError(refusals.FORBIDDEN, "the token is not good for this")
-        return answer.bearer
+            raise self._refusal("malformed", "no bearer token that can be read")
+        digest = hashlib.sha256(token.encode()).digest()
+        held = self._verified.get(digest)
+        if held is None or held.generation != self._keys.generation:
+            held = self._verify(token)
+            self._keep(digest, held)
+        self._check_times(held)
+        node = self._node_of(held.pod_uid)
+        if node is None:
+            raise self._refusal("no such pod", "the pod of the token does not live")
+        return Bearer(held.pod_uid, held.account, node, held.audiences)
 
-    async def _review(self, token: str, audience: str) -> _Answer:
+    def _verify(self, token: str) -> _Verified:
+        """What the signature vouches for; raises RefusedError."""
+        if not self._keys.known:
+            self._metrics.token_checks.labels("no keys").inc()
+            raise RefusedError(refusals.LATER, "the signing keys have not been read yet")
         try:
-            async with asyncio.timeout(REVIEW_DEADLINE_S), self._slots:
-                raw = await self._api.ask(
-                    paths.TOKEN_REVIEWS,
-                    bodies.token_review(token, audience),
-                    deadline_s=REVIEW_DEADLINE_S,
-                )
-        except (RequestFailed, TimeoutError) as error:
-            self._metrics.token_reviews.labels("unanswered").inc()
-            raise RefusedError(refusals.LATER, "the token cannot be checked now") from error
-        bearer = _bearer(raw, audience)
-        self._metrics.token_reviews.labels("refused" if bearer is None else "good").inc()
-        kept_s = REFUSAL_KEPT_S if bearer is None else KEPT_S
-        return _Answer(bearer, self._clock() + kept_s)
+            key = self._keys.find(_key_id(token))
+            if key is None:
+                raise self._refusal("unknown key", "the token is signed with an unknown key")
+            claims = msgspec.convert(
+                jwt.decode(token, key, issuer=self._keys.issuer, options=OPTIONS),
+                _Claims,
+            )
+        except (jwt.PyJWTError, msgspec.ValidationError, ValueError, RecursionError) as error:
+            raise self._refusal("refused", f"the token is not good: {error}") from error
+        if claims.binding.pod is None:
+            raise self._refusal("refused", "the token is bound to no pod")
+        self._metrics.token_checks.labels("good").inc()
+        return _Verified(
+            claims.binding.pod.uid,
+            claims.sub,
+            tuple(claims.aud),
+            claims.nbf,
+            claims.exp,
+            self._keys.generation,
+        )
 
-    def _keep(self, key: _Key, answer: _Answer) -> None:
-        self._answers[key] = answer
-        self._answers.move_to_end(key)
-        while len(self._answers) > KEPT_MAX:
-            self._answers.popitem(last=False)
-
-    def _spend(self, peer: str) -> None:
+    def _check_times(self, held: _Verified) -> None:
         now_s = self._clock()
-        held = self._peers.setdefault(peer, _Allowance(PEER_REVIEWS_AT_ONCE, now_s))
-        grown = held.left + (now_s - held.at_s) * PEER_REVIEWS_PER_S
-        held.left, held.at_s = min(PEER_REVIEWS_AT_ONCE, grown), now_s
-        self._peers.move_to_end(peer)
-        while len(self._peers) > PEERS_MAX:
-            self._peers.popitem(last=False)
-        if held.left < 1.0:
-            self._metrics.token_reviews.labels("limited").inc()
-            raise RefusedError(refusals.LATER, "too many unknown tokens from this address")
-        held.left -= 1.0
+        if now_s + LEEWAY_S < held.starts_s:
+            raise self._refusal("refused", "the token is not valid yet")
+        over_s = now_s - LEEWAY_S - held.expires_s
+        if over_s <= 0:
+            return
+        if over_s > OUTAGE_S or not self._keys.was_unreachable():
+            raise self._refusal("expired", f"the token expired {over_s + LEEWAY_S:.0f} s ago")
+
+    def _keep(self, digest: bytes, verified: _Verified) -> None:
+        self._verified[digest] = verified
+        self._verified.move_to_end(digest)
+        while len(self._verified) > KEPT_MAX:
+            self._verified.popitem(last=False)
+
+    def _refusal(self, outcome: str, reason: str) -> RefusedError:
+        self._metrics.token_checks.labels(outcome).inc()
+        return RefusedError(refusals.FORBIDDEN, reason)
 
 
-def _bearer(review: Any, audience: str) -> Bearer | None:
-    """Whose it is, if the review says yes for this audience, and the token is bound to a pod."""
-    status = review.get("status", {})
-    if not status.get("authenticated") or audience not in (status.get("audiences") or ()):
-        return None
-    user = status.get("user", {})
-    extra = user.get("extra") or {}
-    uids: list[str] = extra.get(POD_UID) or []
-    nodes: list[str] = extra.get(NODE_NAME) or []
-    if len(uids) != 1:
-        return None
-    return Bearer(
-        str(uids[0]), str(user.get("username") or ""), str(nodes[0]) if len(nodes) == 1 else ""
-    )
+def _key_id(token: str) -> str:
+    """Of the key that a token says it is signed with. Raises ValueError, RecursionError."""
+    head = token.partition(".")[0]
+    data = base64.urlsafe_b64decode(head + "=" * (-len(head) % 4))
+    return msgspec.json.decode(data, type=_Head).kid

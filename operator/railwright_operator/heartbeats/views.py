@@ -13,7 +13,8 @@ class RankView:
 
     Times are monotonic seconds of this process. ``heard_at_s`` is None as long as nothing came; to
     be heard again makes no difference. ``failed_at_s`` is when ``failure`` was first heard.
-    ``running`` and ``exited`` count its processes, those that ended with 0 included.
+    ``running`` and ``exited`` count its processes, those that ended with 0 included. ``steps`` are
+    the last that it said, ``stacks`` those of its last beat.
     """
 
     node_rank: int
@@ -30,6 +31,8 @@ class RankView:
     resumed_from: wire.Checkpoint | None = None
     committed: wire.Checkpoint | None = None
     skipped: tuple[str, ...] = ()
+    steps: wire.Steps | None = None
+    stacks: tuple[wire.Stack, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,9 @@ class SessionView:
     """One attempt. ``missing`` are the node ranks not at the start barrier yet, in order.
 
     ``started_at_s`` is when the barrier was passed, or when a beat first proved that it had been.
-    ``profile`` is what its ranks recorded, once all have told; empty before.
+    ``profile`` is what its ranks recorded, once all have told; empty before. ``training_since_s``:
+    since when no launcher has told of another phase. ``asked_at_s``: when the launchers were first
+    wanted to bring the stacks of their ranks; None while they are not.
     """
 
     job_uid: str
@@ -48,6 +53,8 @@ class SessionView:
     started_at_s: float | None
     revoked: bool
     profile: str = ""
+    training_since_s: float = 0.0
+    asked_at_s: float | None = None
 
     @property
     def progress(self) -> wire.Progress | None:

@@ -28,15 +28,23 @@ def deletion(uid: str) -> Body:
     }
 
 
+def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> Body:
+    """The merge patch (RFC 7386) that replaces one object by the other; empty if they are equal.
+
+    A merge patch merges objects at every depth: a field that ``after`` lacks is removed only by an
+    explicit null. None stands for absence on both sides.
+    """
+    patch: Body = {}
+    for name in (*before, *(name for name in after if name not in before)):
+        old, new = before.get(name), after.get(name)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            if inner := merge_patch(old, new):
+                patch[name] = inner
+        elif old != new:
+            patch[name] = new
+    return patch
+
+
 def status_patch(status: Mapping[str, Any], *, resource_version: str) -> Body:
     """A merge patch of the status, refused (409) when the object changed since this version."""
     return {"metadata": {"resourceVersion": resource_version}, "status": dict(status)}
-
-
-def token_review(token: str, audience: str) -> Body:
-    """Ask whose token this is, if it is good for this audience."""
-    return {
-        "apiVersion": "authentication.k8s.io/v1",
-        "kind": "TokenReview",
-        "spec": {"token": token, "audiences": [audience]},
-    }

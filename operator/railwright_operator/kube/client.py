@@ -155,12 +155,6 @@ class Api:
         request = _Request("get", "GET", path, query, accept=accept, decode=decode)
         return await self._run(request, deadline_s)
 
-    async def ask(self, path: str, body: object, *, deadline_s: float = DEADLINE_S) -> Any:
-        """POST a question that changes nothing, such as a TokenReview: not gated, retried."""
-        return await self._run(
-            _Request("ask", "POST", path, None, body=orjson.dumps(body)), deadline_s
-        )
-
     async def create(self, path: str, body: object, *, deadline_s: float = DEADLINE_S) -> Any:
         """POST a new object, a binding or another subresource."""
         data = orjson.dumps(body)
@@ -192,7 +186,8 @@ class Api:
     async def stream(self, path: str, *, query: Query, stall_s: float) -> Lines:
         """The lines of a watch until the server ends it.
 
-        Raises Unreachable when nothing, not even a bookmark, came for ``stall_s``.
+        Raises Unreachable when nothing, not even a bookmark, came for ``stall_s``, and
+        AnswerTooLarge for a line that is too long.
         """
         token = self._token
         request = _Request("watch", "GET", path, query)
@@ -207,7 +202,9 @@ class Api:
                     raise errors.from_status(response.status, answer, where=str(request))
                 async for line in split_lines(response.content):
                     yield line
-        except (aiohttp.ClientError, TimeoutError, OSError, _LostError, TooLargeError) as error:
+        except TooLargeError as error:
+            raise errors.AnswerTooLarge(f"{request}: {error}") from error
+        except (aiohttp.ClientError, TimeoutError, OSError, _LostError) as error:
             raise errors.Unreachable(f"{request}: {type(error).__name__}: {error}") from error
 
     async def _run(self, request: _Request, deadline_s: float) -> Any:
@@ -272,7 +269,11 @@ class Api:
                 return _Reply(response.status, after_s, body, token)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise _NoAnswerError(f"not connected: {error}", sent=False) from error
-        except (aiohttp.ClientError, TimeoutError, OSError, _LostError, TooLargeError) as error:
+        except TooLargeError as error:
+            if not request.writes:
+                raise errors.AnswerTooLarge(f"{request}: {error}") from error
+            raise _NoAnswerError(str(error), sent=True) from error
+        except (aiohttp.ClientError, TimeoutError, OSError, _LostError) as error:
             raise _NoAnswerError(f"{type(error).__name__}: {error}", sent=True) from error
 
     def _exchange(

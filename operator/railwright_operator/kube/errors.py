@@ -1,8 +1,8 @@
 """How a request to the API server can fail, told apart by what the caller may conclude.
 
 The question that matters after a failed write is "can it have happened?". ``NotLeader``,
-``Unreachable`` and the ``ApiError`` family say no; ``OutcomeUnknown`` says: look, before doing
-anything that must not happen twice.
+``Unreachable``, ``AnswerTooLarge`` and the ``ApiError`` family say no; ``OutcomeUnknown`` says:
+look, before doing anything that must not happen twice.
 """
 
 from __future__ import annotations
@@ -22,6 +22,10 @@ class NotLeader(RequestFailed):
 
 class Unreachable(RequestFailed):
     """No answer, and no effect either: a read, or a write that was never sent."""
+
+
+class AnswerTooLarge(RequestFailed):
+    """The answer to a read is larger than is taken; asking again would bring the same."""
 
 
 class OutcomeUnknown(RequestFailed):

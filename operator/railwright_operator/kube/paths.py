@@ -9,7 +9,8 @@ from railwright_api import names
 GROUP_PATH = f"/apis/{names.API_VERSION}"
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
-TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path, not a secret
+OPENID_CONFIGURATION = "/.well-known/openid-configuration"
+SIGNING_KEYS = "/openid/v1/jwks"
 
 
 def pods(namespace: str) -> str:

@@ -6,7 +6,9 @@ import collections
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from railwright_operator.report import bounds
 from railwright_scheduler import explain
+from railwright_scheduler.attempt.breaker import Breaker
 from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.turn import Turn
@@ -44,12 +46,28 @@ class CycleMetrics:
             ("cause",),
             registry=registry,
         )
+        self.job_faults = Counter(
+            "railwright_job_faults_total",
+            "Exceptions in the handling of one job, by stage.",
+            ("stage",),
+            registry=registry,
+        )
         self._jobs = Gauge("railwright_jobs", "Jobs, by phase.", ("phase",), registry=registry)
         self._waiting = Gauge(
             "railwright_jobs_waiting", "Waiting jobs, by reason.", ("reason",), registry=registry
         )
         self._in_flight = Gauge(
             "railwright_attempts_in_flight", "Entries of the ledger.", registry=registry
+        )
+        self._silent_nodes = Gauge(
+            "railwright_silent_nodes",
+            "Nodes of running attempts whose launcher and kubelet are silent.",
+            registry=registry,
+        )
+        self._breaker_open = Gauge(
+            "railwright_breaker_open",
+            "1 while most nodes are silent, or were in the last seconds: silence ends no attempt.",
+            registry=registry,
         )
 
     def observe(self, plan: Turn) -> None:
@@ -62,6 +80,11 @@ class CycleMetrics:
             self._waiting.labels(reason.value).set(reasons[reason.value])
         self._in_flight.set(len(plan.ledger.entries))
 
+    def judged(self, breaker: Breaker) -> None:
+        """Silence was judged in a cycle."""
+        self._silent_nodes.set(breaker.silent)
+        self._breaker_open.set(breaker.is_open)
+
     def ended(self, code: CauseCode) -> None:
         """An attempt's end was recorded on its job."""
-        self.attempts_ended.labels(code.value).inc()
+        self.attempts_ended.labels(code.value if code.is_known else bounds.UNNAMED).inc()

@@ -61,8 +61,11 @@ def standing(found: Found) -> Status:
     }
 
 
-def heard(agents: Agents) -> Status:
-    """Who tells of the inside of nodes."""
+def heard(agents: Agents, *, is_caught_up: bool) -> Status:
+    """Who tells of the inside of nodes; nothing new before this leader has caught up: the count
+    of the leader before it is what the next one waits for too."""
+    if not is_caught_up:
+        return {}
     counts = {"nodes": agents.heard, "silent": len(agents.silent)}
     return {"agents": counts if agents.heard else None}
 

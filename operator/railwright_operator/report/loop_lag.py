@@ -1,4 +1,8 @@
-"""How late the event loop is: the one number that says whether something blocks it."""
+"""How late the event loop is, and the clock that stands still while the loop does.
+
+What a launcher sends while the loop is blocked, or the process stopped, waits in a socket. That
+time is no silence of the launcher's, so silence is measured on ``ListeningClock``.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,34 @@ from railwright_operator.metrics import Metrics
 
 INTERVAL_S = 0.05
 
+ADVANCE_S_MAX = 0.5
+"""The most that the clock goes on between two ticks of the loop."""
 
-async def observe(metrics: Metrics, clock: Callable[[], float]) -> None:
-    """Measure until cancelled. ``clock`` is monotonic, in seconds."""
+
+class ListeningClock:
+    """Seconds for which the event loop has been able to take in messages."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._ticked_s = clock()
+        self._listened_s = 0.0
+
+    def __repr__(self) -> str:
+        return f"<ListeningClock {self():.1f} s>"
+
+    def __call__(self) -> float:
+        """Now. Never goes back."""
+        return self._listened_s + min(self._clock() - self._ticked_s, ADVANCE_S_MAX)
+
+    def tick(self) -> None:
+        """The loop runs."""
+        self._listened_s, self._ticked_s = self(), self._clock()
+
+
+async def observe(metrics: Metrics, clock: Callable[[], float], listening: ListeningClock) -> None:
+    """Measure until cancelled, and keep the listening clock going. ``clock`` is monotonic."""
     while True:
         due_s = clock() + INTERVAL_S
         await asyncio.sleep(INTERVAL_S)
+        listening.tick()
         metrics.loop_lag_s.observe(max(0.0, clock() - due_s))

@@ -21,6 +21,7 @@ from typing import Any
 
 from railwright_api import names
 from railwright_operator.backoff import Pauses
+from railwright_operator.faults import JobFaults
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.kube import bodies, errors, paths
@@ -69,6 +70,7 @@ class Reporter:
         sessions: Sessions,
         commits: Commits,
         events: Events,
+        faults: JobFaults,
         metrics: CycleMetrics,
         observer: Observer,
         wake: Callable[[], None],
@@ -80,6 +82,7 @@ class Reporter:
         self._sessions = sessions
         self._commits = commits
         self._events = events
+        self._faults = faults
         self._metrics = metrics
         self._observer = observer
         self._wake = wake
@@ -104,8 +107,8 @@ class Reporter:
         """Start writing every status that changed. Raises nothing."""
         now = datetime.datetime.now(datetime.UTC)
         unread = {found.uid: found for found in self._jobs.unreadable()}
-        self._forget_all_but(plan.records.keys() | unread.keys())
-        self._commits.refuse_all_but(plan.records)
+        self._forget_all_but(plan.records.keys() | unread.keys() | plan.unobserved)
+        self._commits.refuse_all_but(plan.records.keys() | plan.unobserved)
         told = sum(record.phase not in FINAL for record in plan.records.values())
         self._retold_s = max(RETOLD_S, told / RETOLD_PER_S_MAX)
         shared = Slice(self._clock)
@@ -173,7 +176,7 @@ class Reporter:
             self._commits.recorded(uid, known.record)
             return None
         after = status.render(told)
-        patch = status.difference(told.before, after)
+        patch = bodies.merge_patch(told.before, after)
         if not patch:
             self._quiet[uid] = told
         if not patch or (status.is_retold(told.before, patch) and not self._is_due_again(uid)):
@@ -199,7 +202,7 @@ class Reporter:
         before = found.raw.get("status") or {}
         generation = found.raw["metadata"]["generation"]
         after = status.unreadable(before, generation=generation, why=found.why)
-        patch = status.difference(before, after)
+        patch = bodies.merge_patch(before, after)
         told_s = self._written_s.get(found.uid)
         if not patch or (told_s is not None and self._clock() - told_s < RETOLD_S):
             return None
@@ -234,6 +237,7 @@ class Reporter:
             ranks=self._observer.ranks(known.uid) if record.phase is Phase.STARTING else (),
             unreadable=self._jobs.why_unreadable(known.uid),
             pre_run=self._observer.pre_run(known.uid),
+            set_aside=self._faults.mark(known.uid),
         )
 
     def _is_due_again(self, uid: str) -> bool:

@@ -13,7 +13,6 @@ from railwright_operator.discovery import Discovery, Found
 from railwright_operator.kube import bodies, errors, paths
 from railwright_operator.kube.client import Api
 from railwright_operator.report import fabric
-from railwright_operator.report.status import difference
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.records import NodeRecord
 from railwright_operator.watch.site import Site
@@ -90,7 +89,8 @@ class SiteReporter:
         problems = await fabric.problems(
             found, self._nodes, self._clock, agents=agents, unsurveyed=self._unsurveyed()
         )
-        return self._standing | fabric.heard(agents) | problems
+        heard = fabric.heard(agents, is_caught_up=self._discovery.is_caught_up)
+        return self._standing | heard | problems
 
     async def _one(self, plural: str, raw: Mapping[str, Any] | None, status: Status) -> None:
         if raw is None:
@@ -109,7 +109,7 @@ class SiteReporter:
     ) -> Mapping[str, Any] | None:
         """The object after the write; None when nothing changed. Raises RequestFailed."""
         before = {key: (raw.get("status") or {}).get(key) for key in status}
-        patch = difference(before, status)
+        patch = bodies.merge_patch(before, status)
         if not patch:
             return None
         metadata = raw["metadata"]

@@ -16,23 +16,28 @@ from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.pre_runs import NOTHING, Standing
 from railwright_operator.report import bounds
 from railwright_scheduler import explain
-from railwright_scheduler.attempt.assessment import Ongoing, RankSeen
-from railwright_scheduler.attempt.causes import Cause
+from railwright_scheduler.attempt.assessment import HOLD_S, Ongoing, PodState, RankSeen
+from railwright_scheduler.attempt.causes import FINAL_CAUSES, Cause
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import JobRecord, ResumePoint
 from railwright_scheduler.decisions import Reason
 
 NODES_NAMED_MAX = 4
 RANKS_NAMED_MAX = 16
+IMAGES_NAMED_MAX = 2
 SKIPPED_BYTES_MAX = 512
 
 QUEUED = "Queued"
 BINDING = "Binding"
+PULLING_IMAGES = "PullingImages"
+CONTAINER_CREATING = "ContainerCreating"
 AT_BARRIER = "AtBarrier"
+NODES_UNREACHABLE = "NodesUnreachable"
 UNREADABLE = "Unreadable"
 
 RETOLD = frozenset({"progress", "message", "conditions"})
-"""What may change of a waiting job with every node that comes free; another reason is news."""
+"""What may change of a waiting job with every node that comes free, and of a starting one with
+every pod; another reason is news."""
 
 Status = dict[str, Any]
 
@@ -59,10 +64,11 @@ class Told:
     ranks: Sequence[RankSeen] = field(default=())
     unreadable: str | None = None
     pre_run: Standing = NOTHING
+    set_aside: Mapping[str, Any] | None = None
 
 
 def render(told: Told) -> Status:
-    """The whole status; fields without a value are left out."""
+    """The whole status; fields without a value are left out, those of a later version are kept."""
     record = told.record
     headline = _headline(told)
     reason, message = bounds.word(headline[0]), bounds.sentence(headline[1])
@@ -77,6 +83,7 @@ def render(told: Told) -> Status:
         "moves": record.moves or None,
         "failures": record.failures,
         "earlyEnds": record.early_ends or None,
+        "hangs": record.hangs or None,
         "nodes": [_name(node) for node in record.nodes[: schema.NODES_MAX]],
         "shape": record.shape,
         "known": record.known,
@@ -87,6 +94,7 @@ def render(told: Told) -> Status:
         "profile": _profile(told),
         "profileAside": _profile_aside(told),
         "preRun": _pre_run(told),
+        "setAside": None if told.set_aside is None else dict(told.set_aside),
         "lastEnd": _last_end(told),
         "startedAt": told.before.get("startedAt")
         or (told.now if record.phase is Phase.RUNNING else None),
@@ -94,7 +102,8 @@ def render(told: Told) -> Status:
         or (told.now if record.phase in FINAL else None),
         "conditions": _conditions(told, reason, message),
     }
-    return {name: value for name, value in status.items() if value not in (None, [], "")}
+    later = {name: value for name, value in told.before.items() if name not in status}
+    return later | {name: value for name, value in status.items() if value not in (None, [], "")}
 
 
 def _profile(told: Told) -> str | None:
@@ -123,17 +132,12 @@ def unreadable(before: Mapping[str, Any], *, generation: int, why: str) -> Statu
     return {"phase": Phase.QUEUED.value, **before, **facts}
 
 
-def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> Status:
-    """The merge patch that turns one status into the other; empty when they are equal."""
-    changed = {name: value for name, value in after.items() if before.get(name) != value}
-    return changed | {name: None for name in before if name not in after}
-
-
 def is_retold(before: Mapping[str, Any], patch: Mapping[str, Any]) -> bool:
-    """Whether a patch only says with newer numbers what the status says: progress, or a wait."""
+    """Whether a patch only says with newer numbers what the status says: progress, or for what the
+    job waits in the queue or while it starts."""
     if patch.keys() <= {"progress"}:
         return True
-    if before.get("phase") != Phase.QUEUED.value or not patch.keys() <= RETOLD:
+    if before.get("phase") not in (Phase.QUEUED, Phase.STARTING) or not patch.keys() <= RETOLD:
         return False
     after = patch.get("conditions") or before.get("conditions", [])
     return _holding(before.get("conditions", [])) == _holding(after)
@@ -155,6 +159,8 @@ def _headline(told: Told) -> tuple[str, str]:
         return UNREADABLE, told.unreadable
     if told.wait is not None and record.phase is Phase.QUEUED:
         return explain.code(told.wait), explain.sentence(told.wait)
+    if record.live and told.assessment is not None and told.assessment.held:
+        return NODES_UNREACHABLE, _unreachable(told.assessment, record)
     if record.phase is Phase.STARTING:
         return _starting(told)
     if record.phase is Phase.RUNNING:
@@ -169,6 +175,8 @@ def _headline(told: Told) -> tuple[str, str]:
 
 
 def _ended(record: JobRecord, cause: Cause) -> str:
+    if record.phase is Phase.FAILED and cause.code in FINAL_CAUSES:
+        return f"{cause.message}; no further attempt can mend it"
     if record.phase is Phase.FAILED:
         return f"{cause.message}; {record.failures} failures, more than backoffLimit allows"
     if record.backoff_s:
@@ -181,13 +189,26 @@ def _starting(told: Told) -> tuple[str, str]:
     if stuck is not None:
         code = stuck.waiting.partition(":")[0]
         return code, f"node rank {stuck.node_rank} on {stuck.node}: {stuck.waiting}"
+    if pulling := [rank.images for rank in told.ranks if rank.images.pulling]:
+        images = sorted({each.pulling for each in pulling})
+        named = ", ".join(images[:IMAGES_NAMED_MAX])
+        more = f" and {len(images) - IMAGES_NAMED_MAX} more" * (len(images) > IMAGES_NAMED_MAX)
+        since = min((each.since for each in pulling if each.since), default="")
+        count = f"{len(pulling)} of {told.num_nodes} nodes"
+        return PULLING_IMAGES, f"pulling {named}{more} on {count}" + f" since {since}" * bool(since)
+    if creating := [rank.node_rank for rank in told.ranks if rank.pod is PodState.PENDING]:
+        count = f"{len(creating)} of {told.num_nodes}"
+        return CONTAINER_CREATING, f"containers of {count} pods are created: {_ranks(creating)}"
     missing = told.session.missing if told.session is not None else ()
     if missing:
-        named = ", ".join(str(rank) for rank in missing[:RANKS_NAMED_MAX])
-        more = f" and {len(missing) - RANKS_NAMED_MAX} more" * (len(missing) > RANKS_NAMED_MAX)
         count = f"{len(missing)} of {told.num_nodes}"
-        return AT_BARRIER, f"{count} node ranks are not at the start barrier: {named}{more}"
+        return AT_BARRIER, f"{count} node ranks are not at the start barrier: {_ranks(missing)}"
     return BINDING, f"attempt {told.record.attempt}: pods are being created and bound"
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    named = ", ".join(map(str, ranks[:RANKS_NAMED_MAX]))
+    return named + f" and {len(ranks) - RANKS_NAMED_MAX} more" * (len(ranks) > RANKS_NAMED_MAX)
 
 
 def _running(told: Told) -> tuple[str, str]:
@@ -195,6 +216,16 @@ def _running(told: Told) -> tuple[str, str]:
         suspects = [told.record.nodes[rank] for rank in told.assessment.suspects]
         return "LauncherSilent", f"not heard from {_summary(suspects)}; asking the API about them"
     return "Running", f"attempt {told.record.attempt} on {_summary(told.record.nodes)}"
+
+
+def _unreachable(assessment: Ongoing, record: JobRecord) -> str:
+    """Without numbers, which would change in every cycle."""
+    suspects = [record.nodes[rank] for rank in assessment.suspects]
+    named = f" ({_summary(suspects)} of this job)" if suspects else ""
+    return (
+        f"most nodes stopped responding at the same time{named}: the control plane may be cut off; "
+        f"the attempt is not ended before a node is proved lost, or {HOLD_S:.0f} s have passed"
+    )
 
 
 def _summary(nodes: Sequence[str]) -> str:
@@ -252,7 +283,8 @@ def _last_end(told: Told) -> Status | None:
         "lastLines": bounds.last_lines(cause.last_lines) or None,
         "time": before.get("time") if same else told.now,
     }
-    return {name: value for name, value in facts.items() if value is not None}
+    later = {name: value for name, value in before.items() if name not in facts} if same else {}
+    return later | {name: value for name, value in facts.items() if value is not None}
 
 
 def _conditions(told: Told, reason: str, message: str) -> list[Status]:
@@ -269,9 +301,11 @@ def _conditions(told: Told, reason: str, message: str) -> list[Status]:
         "Failed": _entered(phase is Phase.FAILED, reason, message),
     }
     held = {condition["type"]: condition for condition in told.before.get("conditions", [])}
-    return [
+    ours = [
         _condition(name, *fact, held=held.get(name, {}), told=told) for name, fact in facts.items()
     ]
+    # Those of a later version are its own.
+    return [*ours, *(condition for name, condition in held.items() if name not in facts)]
 
 
 def _checkpointed(told: Told) -> tuple[bool, str, str]:
@@ -296,8 +330,9 @@ def _skipping(told: Told) -> str:
 
 
 def _healthy(told: Told, reason: str, message: str) -> tuple[bool, str, str]:
-    suspects = told.assessment is not None and bool(told.assessment.suspects)
-    ill = suspects or told.record.phase in (Phase.RECOVERING, Phase.FAILED)
+    verdict = told.assessment
+    silent = verdict is not None and (verdict.held or bool(verdict.suspects))
+    ill = silent or told.record.phase in (Phase.RECOVERING, Phase.FAILED)
     return (False, reason, message) if ill else (True, "NothingFound", "")
 
 

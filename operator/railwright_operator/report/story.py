@@ -6,7 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from railwright_operator.report.events import Story, Subject
-from railwright_operator.report.status import AT_BARRIER, BINDING, QUEUED, Status
+from railwright_operator.report.status import (
+    AT_BARRIER,
+    BINDING,
+    CONTAINER_CREATING,
+    QUEUED,
+    Status,
+)
 from railwright_scheduler.attempt import record as records
 from railwright_scheduler.attempt.causes import Cause
 from railwright_scheduler.attempt.phases import Phase
@@ -14,7 +20,7 @@ from railwright_scheduler.attempt.record import JobRecord
 
 LAST_LINES_TOLD = 3
 
-ROUTINE = frozenset({QUEUED, BINDING, AT_BARRIER})
+ROUTINE = frozenset({QUEUED, BINDING, CONTAINER_CREATING, AT_BARRIER})
 """What every job passes through: no event tells it."""
 
 

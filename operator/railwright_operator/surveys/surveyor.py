@@ -125,8 +125,9 @@ class Surveyor:
     async def look(self) -> None:
         """Carry out a survey if one is due and may begin."""
         fabric, probing = self._discovery.found.fabric, self._site.probing
-        ready = {node.name for node in self._nodes.values() if node.ready}
-        if fabric.places.keys() != {node.name for node in self._nodes.values()}:
+        nodes = {node.name: node for node in self._nodes.values()}
+        ready = {name for name, node in nodes.items() if node.ready}
+        if fabric.places.keys() != nodes.keys():
             return  # The fabric of these nodes is not put together yet.
         wanted = await asyncio.to_thread(due.of, fabric, probing, self._clocks.since_1970())
         self._metrics.due.set(len(wanted))
@@ -136,13 +137,15 @@ class Surveyor:
         if self._unkept and not (self._keeping.over("") and await self._kept()):
             return
         if not wanted:
-            self._errands.wanted, self._chosen, self.problems = frozenset(), (), ()
+            self._errands.wanted, self._chosen, self.problems = {}, (), ()
             return
         busy = self._busy()
         free = ready - {*busy}
         idle = {node for node in wanted if self._vain.over(node)} & free
         least = due.enough(wanted)
-        self._errands.wanted = frozenset(due.chosen(fabric, idle, free, least=least))
+        standing = due.chosen(fabric, idle, free, least=least)
+        self._errands.wanted = {node: nodes[node].addresses for node in standing}
+        self._errands.networks = probing.networks
         there = self._errands.there()
         self.problems = tuple(self._hindrances(wanted, idle, busy))
         chosen = due.chosen(fabric, idle, there & free, least=least)

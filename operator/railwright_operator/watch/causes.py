@@ -12,7 +12,7 @@ def parse(found: Mapping[str, Any]) -> Cause:
     """A cause as it stands in the ledger or in a job's status."""
     return Cause(
         code=CauseCode(found["code"]),
-        message=found["message"],
+        message=found.get("message", ""),
         nodes=tuple(found.get("lostNodes", ())),
         node=found.get("node"),
         rank=found.get("rank"),
@@ -26,7 +26,7 @@ def render(cause: Cause) -> dict[str, Any]:
     """A cause as it is written; fields without a value are left out."""
     fields = {
         "code": cause.code.value,
-        "message": cause.message,
+        "message": cause.message or None,
         "lostNodes": list(cause.nodes) or None,
         "node": cause.node,
         "rank": cause.rank,

@@ -1,14 +1,13 @@
-"""What is decoded of lists, streams and answers: of each kind only what is read of it.
+"""Decode from lists, streams and answers only the fields that are read.
 
-A pod is 5 to 10 kB of JSON, much of it about who manages which field. What nobody reads is skipped
-without being made into objects. Pods and nodes are listed in protobuf (``protobuf``), which knows
-fields by their numbers in Kubernetes' generated.proto. There a message with the same names stands
-in for each part: whatever may be left out has a default here, the same in both forms, and nothing
-is None. Amounts alone are read by ``written``.
+A pod is 5 to 10 kB of JSON, most of it never read. Pods and nodes are listed in protobuf
+(``protobuf``), by field numbers of Kubernetes' generated.proto. Whatever may be left out has a
+default here, the same in both forms, and nothing is None. Amounts are read by ``written``.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, NewType, Protocol, TypeVar
@@ -16,12 +15,16 @@ from typing import Annotated, Any, Generic, NewType, Protocol, TypeVar
 import msgspec
 from msgspec import Struct, field
 
+from railwright_operator.kube import lines
 from railwright_operator.kube.client import JSON
 
 Time = NewType("Time", str)
 Int32 = NewType("Int32", int)
 Quantity = NewType("Quantity", str)
 Quantities = dict[str, Quantity]
+
+METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+"""What to ask for to be told of objects nothing but which they are."""
 
 NOT_ENDED = Int32(-(2**31))
 """Where an exit code would be."""
@@ -150,11 +153,18 @@ class NodeSpec(Struct, frozen=True):
     taints: Annotated[tuple[Taint, ...], 5] = ()
 
 
+class NodeAddress(Struct, frozen=True):
+    """An IP address, or a name, of a node."""
+
+    address: Annotated[str, 2] = ""
+
+
 class NodeStatus(Struct, frozen=True):
     """What a node has and how it is."""
 
     allocatable: Annotated[Quantities, 2] = {}
     conditions: Annotated[tuple[Condition, ...], 4] = ()
+    addresses: Annotated[tuple[NodeAddress, ...], 5] = ()
 
 
 class Node(Struct, frozen=True):
@@ -163,6 +173,25 @@ class Node(Struct, frozen=True):
     metadata: Annotated[Metadata, 1]
     spec: Annotated[NodeSpec, 2] = NodeSpec()
     status: Annotated[NodeStatus, 3] = NodeStatus()
+
+
+class Regarding(Struct, rename="camel", frozen=True):
+    """What an event is about: a pod, and the path of a container in it."""
+
+    namespace: str = ""
+    uid: str = ""
+    field_path: str = ""
+
+
+class PodEvent(Struct, rename="camel", frozen=True):
+    """An event of a pod, of the core group. A field of time that is not used is null."""
+
+    metadata: Identity
+    involved_object: Regarding = Regarding()
+    reason: str = ""
+    message: str = ""
+    last_timestamp: str | None = None
+    event_time: str | None = None
 
 
 class PriorityClass(Struct, frozen=True):
@@ -239,11 +268,12 @@ F = TypeVar("F", bound=Found)
 @dataclass(frozen=True, slots=True)
 class Page:
     """A page of a list, its objects not read yet. ``following`` asks for the next one; empty on the
-    last."""
+    last. ``unread`` are objects of it, by UID and with their names, that were too large."""
 
     version: int
     following: str
     items: Sequence[Any]
+    unread: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +304,27 @@ def page(body: bytes) -> Page:
     return Page(int(found.metadata.version), found.metadata.following, found.items or ())
 
 
+class _Named(Struct, frozen=True):
+    metadata: Metadata
+
+
+class _Names(Struct, frozen=True):
+    metadata: ListMetadata
+    items: list[_Named] = []
+
+
+def metadata_page(body: bytes) -> Page:
+    """A page of which only metadata was asked for: all of its objects are unread."""
+    try:
+        found = _names(body)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"not a list of metadata: {error}") from error
+    unread = {
+        item.metadata.uid: f"{item.metadata.namespace}/{item.metadata.name}" for item in found.items
+    }
+    return Page(int(found.metadata.version), found.metadata.following, (), unread)
+
+
 def decoder(kind: type[F]) -> Callable[[bytes], F | Undeclared]:
     """Reads objects of this kind in JSON."""
     decode = msgspec.json.Decoder(kind).decode
@@ -281,6 +332,8 @@ def decoder(kind: type[F]) -> Callable[[bytes], F | Undeclared]:
     def read(raw: bytes) -> F | Undeclared:
         try:
             return decode(raw)
+        except RecursionError:
+            return read(lines.shallow(raw))
         except msgspec.ValidationError as error:
             return Undeclared(_undeclared(raw).metadata, str(error))
 
@@ -299,6 +352,14 @@ def converted(raw: Mapping[str, Any], kind: type[F]) -> F:
         return msgspec.convert(raw, kind)
     except msgspec.ValidationError as error:
         raise ValueError(f"not a {kind.__name__}: {error}") from error
+
+
+def event(line: bytes) -> Event:
+    """An event of a stream."""
+    try:
+        return _event(line)
+    except RecursionError:
+        return _event(lines.shallow(line))
 
 
 def asked(spec: Mapping[str, Any]) -> PodSpec:
@@ -332,7 +393,8 @@ def _quantities(raw: Mapping[str, Any] | None) -> Quantities:
 
 
 _list = msgspec.json.Decoder(_List).decode
+_names = msgspec.json.Decoder(_Names).decode
 _undeclared = msgspec.json.Decoder(Undeclared).decode
-event = msgspec.json.Decoder(Event).decode
+_event = msgspec.json.Decoder(Event).decode
 versioned = msgspec.json.Decoder(Versioned).decode
 failure = msgspec.json.Decoder(Failure).decode

@@ -1,7 +1,8 @@
-"""TrainingJobs, queues and the fabric's levels as last heard, ready for a turn.
+"""TrainingJobs as last heard, ready for a turn.
 
-kopf brings every change here; answers to our own writes are folded in too, and the newer of two
-versions of an object is kept, so that a turn never works from a status older than its own write.
+The watch brings every change here; answers to our own writes are folded in too, and the newer of
+two versions of an object is kept, so that a turn never works from a status older than its own
+write.
 """
 
 from __future__ import annotations
@@ -10,21 +11,25 @@ import collections
 import datetime
 import hashlib
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
 
 from railwright import wire
-from railwright_api import names
+from railwright_api import names, schema
 from railwright_api.quantities import QuantityError
 from railwright_api.training_job import TrainingJob
-from railwright_operator.watch import amounts, causes, excerpts
+from railwright_operator.kube import lines
+from railwright_operator.watch import amounts, causes, excerpts, job_objects
+from railwright_operator.watch.job_objects import JobObject
 from railwright_reading import terms, workloads
 from railwright_scheduler.attempt.causes import Cause
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord, ResumePoint
+from railwright_scheduler.decisions import TooLarge
 from railwright_scheduler.snapshot import NO_TERMS, Amounts, Terms, Toleration
 from railwright_scheduler.workload import Workload
 
@@ -35,10 +40,13 @@ Raw = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A job as it stands: the object, what its user asked for, and its record."""
+    """A job as it stands: the object, what its user asked for, and its record.
+
+    ``job`` has no more of the template than what pods are accounted for by.
+    """
 
     uid: str
-    raw: Raw
+    object: JobObject
     job: TrainingJob
     per_node: Amounts
     selector: Mapping[str, str]
@@ -48,6 +56,16 @@ class Known:
     terms: Terms
     shape: str
     record: JobRecord
+
+    @property
+    def raw(self) -> Raw:
+        """Its metadata and its status."""
+        return self.object.raw
+
+    @property
+    def too_large(self) -> TooLarge | None:
+        """Why no pod can be made of it; None if one can."""
+        return self.object.too_large
 
     @property
     def profile(self) -> str:
@@ -97,9 +115,6 @@ class StatusError(ValueError):
 
 GONE_REMEMBERED_MAX = 10_000
 WHY_BYTES_MAX = 768
-JOB_BYTES_MAX = 768 * 1024
-"""etcd takes 1.5 MiB; half of it is left for a status with 16,384 nodes."""
-
 RESOURCES_MAX = 32
 """What the ledger takes of one entry."""
 
@@ -123,8 +138,9 @@ SHAPE_VERSION = 2
 """Raise it with every change of ``SHAPE``, and of what the API server fills in there by itself:
 shapes of two versions cannot be compared, and no running job is to end for an upgrade."""
 
-_NO_NAMES = frozenset({"", ".", ".."})
-"""Schema and API take them, and a path on the API server would lead elsewhere."""
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+"""What the API server takes as the name of a node. The schema of a status takes others, which would
+lead elsewhere as a path, and mean something else in the ledger."""
 
 
 class Jobs:
@@ -145,20 +161,31 @@ class Jobs:
         return f"<Jobs {len(self._known)} unreadable={len(self._unreadable)}>"
 
     def absorb(self, raw: Raw) -> None:
+        """A job answered a request of ours. Raises KeyError or ValueError for what is none."""
+        self.take(job_objects.answered(raw))
+
+    def changed(self, old: JobObject | None, new: JobObject | None) -> None:
+        """The watch brought a change; None stands for absence."""
+        if new is not None:
+            self.take(new)
+        elif old is not None:
+            self.discard(old.uid)
+
+    def take(self, found: JobObject) -> None:
         """A job was seen in this version; an older one than the one held is ignored."""
-        uid = raw["metadata"]["uid"]
+        uid = found.uid
         if uid in self._gone:
             return
         held = self._known.get(uid)
         unreadable = self._unreadable.get(uid)
         seen = [_version(each.raw) for each in (held, unreadable) if each is not None]
-        if seen and max(seen) >= _version(raw):
+        if seen and max(seen) >= found.rv:
             return
         try:
-            self._known[uid] = self._read(raw, held)
+            self._known[uid] = self._read(found, held)
             self._unreadable.pop(uid, None)
         except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
-            self._set_aside(raw, held, error)
+            self._set_aside(found, held, error)
 
     def discard(self, uid: str) -> None:
         """A job is gone, and no older version of it may bring it back."""
@@ -167,14 +194,6 @@ class Jobs:
         self._gone[uid] = None
         while len(self._gone) > GONE_REMEMBERED_MAX:
             self._gone.popitem(last=False)
-
-    def discard_unlisted(self, listed: Collection[str], *, version: int) -> None:
-        """Drop the jobs that a whole list of this version does not have."""
-        held = {uid: known.raw for uid, known in self._known.items()}
-        held |= {uid: unreadable.raw for uid, unreadable in self._unreadable.items()}
-        for uid, raw in held.items():
-            if uid not in listed and _version(raw) <= version:
-                self.discard(uid)
 
     def get(self, uid: str) -> Known | None:
         """The job with this UID."""
@@ -206,50 +225,54 @@ class Jobs:
         found = self._unreadable.get(uid)
         return None if found is None else found.why
 
-    def _set_aside(self, raw: Raw, held: Known | None, error: Exception) -> None:
-        uid = raw["metadata"]["uid"]
+    def _set_aside(self, found: JobObject, held: Known | None, error: Exception) -> None:
+        uid = found.uid
         told = " ".join(str(error).split())
         kind = "" if isinstance(error, QuantityError | StatusError) else f"{type(error).__name__}: "
         why = wire.fitted(f"the job cannot be read: {kind}{told}", WHY_BYTES_MAX)
         if self.why_unreadable(uid) != why:
             logger.error("job not readable", exc_info=error, extra={"job_uid": uid})
-        self._unreadable[uid] = Unreadable(raw, why)
+        self._unreadable[uid] = Unreadable(found.raw, why)
         if held is not None:
             # What cannot be read may have another shape: nothing is to be bound half as it was.
-            same = held.generation == raw["metadata"].get("generation")
-            shape = held.shape if same else ""
-            record = _record_or(raw, held.record)
-            self._known[uid] = replace(held, raw=raw, record=record, shape=shape)
+            shape = held.shape if held.generation == found.generation else ""
+            record = _record_or(found.raw, held.record)
+            self._known[uid] = replace(held, object=found, record=record, shape=shape)
 
-    def _read(self, raw: Raw, held: Known | None) -> Known:
-        metadata = raw["metadata"]
-        readable = metadata["uid"] not in self._unreadable
-        if held is not None and readable and held.generation == int(metadata["generation"]):
-            found = replace(held, raw=raw, record=record_of(raw))
+    def _read(self, found: JobObject, held: Known | None) -> Known:
+        raw = found.raw
+        readable = found.uid not in self._unreadable
+        if held is not None and readable and held.generation == found.generation:
+            found = job_objects.with_held_spec(held.object, found)
+            same = replace(held, object=found, record=record_of(raw))
             if _profile(raw) == _profile(held.raw):
-                return found
-            return replace(found, workload=_workload(found.job, _profile(raw)))
-        if (size := len(orjson.dumps(raw["spec"]))) > JOB_BYTES_MAX:
-            raise QuantityError(f"its spec has {size} bytes, at most {JOB_BYTES_MAX}")
-        spec = self._render(raw)["spec"]
-        per_node = amounts.requested(excerpts.asked(spec))
+                return same
+            return replace(same, workload=_workload(same.job, _profile(raw)))
+        if found.too_deep:
+            raise QuantityError(f"its spec is nested deeper than {lines.DEPTH_MAX} levels")
+        whole = found.whole
+        pod = self._render(whole)["spec"]
+        per_node = amounts.requested(excerpts.asked(pod))
         if len(per_node) > RESOURCES_MAX:
             raise QuantityError(
                 f"its pods ask for {len(per_node)} resources, at most {RESOURCES_MAX}"
             )
-        created = datetime.datetime.fromisoformat(metadata["creationTimestamp"])
-        job = TrainingJob.model_validate(raw)
+        created = datetime.datetime.fromisoformat(raw["metadata"]["creationTimestamp"])
+        template = job_objects.reduced(whole["spec"]["template"])
+        # Its status is read as its record, by rules of its own.
+        asked = {name: value for name, value in whole.items() if name != "status"}
+        job = schema.read(TrainingJob, asked | {"spec": {**whole["spec"], "template": template}})
         return Known(
-            uid=str(metadata["uid"]),
-            raw=raw,
+            uid=found.uid,
+            object=found,
             job=job,
             terms=terms.terms(job.spec.topology) if job.spec.topology else NO_TERMS,
             workload=_workload(job, _profile(raw)),
             per_node=per_node,
-            selector=spec.get("nodeSelector", {}),
-            tolerations=_tolerations(spec),
+            selector=pod.get("nodeSelector", {}),
+            tolerations=_tolerations(pod),
             submitted_s=int(created.timestamp()),
-            shape=_shape(raw["spec"]),
+            shape="" if found.too_large else _shape(whole["spec"]),
             record=record_of(raw),
         )
 
@@ -298,7 +321,7 @@ def record_of(raw: Raw) -> JobRecord:
     last_end = status.get("lastEnd")
     points = status.get("checkpoints", ())
     record = JobRecord(
-        phase=Phase(status.get("phase", Phase.QUEUED)),
+        phase=_phase(status),
         attempt=status.get("attempt", 0),
         ended=status.get("endedAttempt", 0),
         nodes=tuple(status.get("nodes", ())),
@@ -308,11 +331,28 @@ def record_of(raw: Raw) -> JobRecord:
         restarts=status.get("restarts", 0),
         failures=status.get("failures", 0),
         early_ends=status.get("earlyEnds", 0),
+        hangs=status.get("hangs", 0),
         last_end=None if last_end is None else _cause(last_end),
         checkpoints=tuple(ResumePoint(point["attempt"], point["step"]) for point in points),
     )
     _check(record)
     return record
+
+
+def _phase(status: Raw) -> Phase:
+    """The phase; of one of a later version, what it means to this one.
+
+    A live attempt is as if it started, until its launchers say that it runs; a job that is over
+    stays over; any other waits. Raises ValueError for what is no word.
+    """
+    said = status.get("phase", Phase.QUEUED.value)
+    if not isinstance(said, str):
+        raise StatusError(f"phase is {said!r}, expected a word")
+    if said in list(Phase):
+        return Phase(said)
+    if status.get("attempt", 0) > status.get("endedAttempt", 0):
+        return Phase.STARTING
+    return Phase.FAILED if status.get("finishedAt") else Phase.QUEUED
 
 
 def _check(record: JobRecord) -> None:
@@ -328,7 +368,7 @@ def _check(record: JobRecord) -> None:
         raise StatusError(f"attempt is {record.attempt}, expected at most {ATTEMPT_MAX}")
     if bool(record.nodes) is not live and record.phase is not Phase.SUCCEEDED:
         raise StatusError(f"phase {record.phase} with {len(record.nodes)} nodes")
-    if not _NO_NAMES.isdisjoint(record.nodes):
+    if not all(map(_NAME.fullmatch, record.nodes)):
         raise StatusError("nodes has what is no name of a node")
     if (size := sum(map(len, record.nodes))) > NODES_SIZE_MAX:
         raise StatusError(f"nodes has {size} bytes, expected at most {NODES_SIZE_MAX}")

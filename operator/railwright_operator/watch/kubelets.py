@@ -8,6 +8,8 @@ never its time, so no two clocks are compared.
 
 An API server that does not answer proves nothing about a kubelet, which cannot renew then either.
 So only a row of answers without a gap is evidence, and the first answer after one begins a new row.
+Nor does one that answers reads and takes no writes, or that no kubelet reaches: some nodes that are
+not suspected are asked about too, and a Lease is stale only if another one was renewed meanwhile.
 
 Silent launchers are asked about in every round. Of launchers not heard of yet there may be
 thousands, whose images are being pulled: so many at a time are asked about, each in every round
@@ -19,10 +21,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from railwright_operator.kube import errors, paths
+from railwright_operator.kube.client import Api
 from railwright_operator.kube.errors import RequestFailed
 
 logger = logging.getLogger(__name__)
@@ -31,6 +35,11 @@ ASK_INTERVAL_S = 2.0
 ASKED_AT_ONCE_MAX = 64
 UNHEARD_PER_ROUND_MAX = 64
 """32 small reads a second at most."""
+
+CONTROLS_MIN = 16
+CONTROLS_MAX = 256
+"""So many nodes that are not suspected are asked about beside the suspects, as many as those are
+silent; of 16 kubelets one renews every 0.6 s."""
 
 GAP_S_MAX = 3 * ASK_INTERVAL_S
 """Between two answers of a row, and from the last one to whoever relies on it."""
@@ -68,30 +77,52 @@ class Kubelets:
         self._wake = wake
         self._silent: frozenset[str] = frozenset()
         self._unheard: frozenset[str] = frozenset()
+        self._controls: frozenset[str] = frozenset()
         self._sightings: dict[str, _Sighting] = {}
         self._passed_s: dict[str, float] = {}
+        self._alive_until_s: dict[str, float] = {}
+        self._renewal_s = -math.inf
 
     def __repr__(self) -> str:
         suspects = len(self._silent | self._unheard)
         return f"<Kubelets suspects={suspects} sightings={len(self._sightings)}>"
 
-    def suspect(self, silent: Collection[str], unheard: Collection[str]) -> None:
+    def suspect(
+        self, silent: Collection[str], unheard: Collection[str], others: Collection[str]
+    ) -> None:
         """From now on ask about these nodes, and forget the others.
 
-        ``silent`` host a launcher that spoke before, ``unheard`` one that never did.
+        ``silent`` host a launcher that spoke before, ``unheard`` one that never did. Some of the
+        ``others`` are asked about for comparison, as long as there is a suspect.
         """
         self._silent = frozenset(silent)
         self._unheard = frozenset(unheard) - self._silent
         suspects = self._silent | self._unheard
-        for name in self._sightings.keys() - suspects:
+        self._controls = self._chosen(frozenset(others) - suspects) if suspects else frozenset()
+        for name in self._sightings.keys() - suspects - self._controls:
             del self._sightings[name]
         for name in self._passed_s.keys() - self._unheard:
             del self._passed_s[name]
+        now_s = self._clock()
+        self._alive_until_s = {n: at_s for n, at_s in self._alive_until_s.items() if at_s >= now_s}
 
     def stale(self, node: str) -> bool:
         """Whether its kubelet was seen to miss a renewal, by an answer that is still fresh."""
         seen = self._sightings.get(node)
-        return seen is not None and seen.stale and self._clock() - seen.asked_s <= GAP_S_MAX
+        return (
+            seen is not None
+            and seen.stale
+            and self._clock() - seen.asked_s <= GAP_S_MAX
+            and self._renewal_s >= seen.since_s + SLACK_S
+        )
+
+    def renews(self, node: str) -> bool:
+        """Whether its kubelet was seen to renew, and has missed no renewal since."""
+        return self._alive_until_s.get(node, -math.inf) >= self._clock()
+
+    def renewing(self) -> frozenset[str]:
+        """The nodes whose kubelet renews."""
+        return frozenset(filter(self.renews, self._alive_until_s))
 
     def stale_among(self, nodes: Sequence[str]) -> bool:
         """Whether any of these is; hardly any node is ever asked about."""
@@ -111,7 +142,17 @@ class Kubelets:
             return name not in self._sightings, self._passed_s.get(name, -math.inf), name
 
         unheard = sorted(self._unheard, key=turn)
-        return sorted(self._silent) + unheard[:UNHEARD_PER_ROUND_MAX]
+        return sorted(self._silent | self._controls) + unheard[:UNHEARD_PER_ROUND_MAX]
+
+    def _chosen(self, others: frozenset[str]) -> frozenset[str]:
+        """Those asked about before, as their rows have begun; then from all over the cluster."""
+        count = min(max(CONTROLS_MIN, len(self._silent)), CONTROLS_MAX)
+        kept = sorted(self._controls & others)[:count]
+        wanted = count - len(kept)
+        if not wanted:
+            return frozenset(kept)
+        rest = sorted(others.difference(kept))
+        return frozenset((*kept, *rest[:: max(1, len(rest) // wanted)][:wanted]))
 
     async def _look(self, node: str, gate: asyncio.Semaphore) -> None:
         async with gate:
@@ -128,11 +169,14 @@ class Kubelets:
             self._wake()
 
     def _take_in(self, node: str, lease: dict[str, Any] | None, *, asked_s: float) -> None:
-        if node not in self._silent and node not in self._unheard:
+        if not any(node in asked for asked in (self._silent, self._unheard, self._controls)):
             return
-        before = self._sightings.get(node)
-        after = _sighted(before, lease, asked_s=asked_s, heard_s=self._clock())
+        before, heard_s = self._sightings.get(node), self._clock()
+        after = _sighted(before, lease, asked_s=asked_s, heard_s=heard_s)
         renews = before is not None and before.renewed != after.renewed
+        if renews and after.renewed:
+            self._renewal_s = heard_s
+            self._alive_until_s[node] = heard_s + after.limit_s
         if renews and node in self._unheard:
             self._pass_on(node)
         else:
@@ -157,3 +201,16 @@ def _sighted(
         return replace(before, asked_s=asked_s)
     limit_s = duration_s / RENEWALS_PER_LEASE + SLACK_S
     return _Sighting(renewed, since_s=heard_s, asked_s=asked_s, limit_s=limit_s)
+
+
+def lease_of(api: Api) -> Callable[[str], Coroutine[Any, Any, dict[str, Any] | None]]:
+    """Reads of the Lease of one node's kubelet; None where there is none."""
+
+    async def ask(node: str) -> dict[str, Any] | None:
+        try:
+            lease: dict[str, Any] = await api.get(paths.kubelet_lease(node), deadline_s=3.0)
+        except errors.NotFoundError:
+            return None
+        return lease
+
+    return ask

@@ -7,6 +7,8 @@ that is terminating still holds its devices.
 
 from __future__ import annotations
 
+import bisect
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -15,6 +17,7 @@ from railwright_operator.watch.records import PodRecord
 
 AttemptKey = tuple[str, int]
 
+NODE_RANK = operator.attrgetter("node_rank")
 NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
@@ -32,8 +35,10 @@ class PodIndex:
         self._namespace_of = namespace_of
         self._by_attempt: dict[AttemptKey, dict[str, PodRecord]] = {}
         self._used: dict[str, dict[str, int]] = {}
+        self._foreign: dict[str, dict[str, int]] = {}
         self._live: dict[str, int] = {}
         self._ordered: dict[AttemptKey, _Ordered] = {}
+        self._by_stem: dict[tuple[str, str], dict[str, PodRecord]] = {}
 
     def __repr__(self) -> str:
         return f"<PodIndex attempts={len(self._by_attempt)} nodes={len(self._used)}>"
@@ -45,6 +50,8 @@ class PodIndex:
             self._drop(old)
         if new is not None:
             self._count(new, 1)
+            if (stem := _stem(new)) is not None:
+                self._by_stem.setdefault(stem, {})[new.uid] = new
             if new.job_uid is not None:
                 key = new.job_uid, new.attempt
                 self._by_attempt.setdefault(key, {})[new.uid] = new
@@ -69,12 +76,18 @@ class PodIndex:
 
     def uid_of(self, job_uid: str, attempt: int, node_rank: int) -> str | None:
         """The UID of the live pod at this rank; None when there is none, or not just one."""
-        found = [
-            record.uid
-            for record in self._at_home((job_uid, attempt))
-            if record.node_rank == node_rank and not record.terminal
-        ]
+        pods = self.of((job_uid, attempt))
+        first = bisect.bisect_left(pods, node_rank, key=NODE_RANK)
+        after = bisect.bisect_right(pods, node_rank, lo=first, key=NODE_RANK)
+        found = [record.uid for record in pods[first:after] if not record.terminal]
         return found[0] if len(found) == 1 else None
+
+    def strangers(
+        self, job_uid: str, *, namespace: str, job_name: str, attempt: int
+    ) -> tuple[str, ...]:
+        """The names of pods that are spelt as those of this attempt, and are not of this job."""
+        found = self._by_stem.get((namespace, f"{job_name}-{attempt}"), {})
+        return tuple(sorted(pod.name for pod in found.values() if pod.job_uid != job_uid))
 
     def attempts(self) -> Iterable[AttemptKey]:
         """All attempts that have pods."""
@@ -84,12 +97,21 @@ class PodIndex:
         """What live pods hold on this node, ours and others': the same object until it changes."""
         return self._used.get(node, NOTHING)
 
+    def foreign(self, node: str) -> Mapping[str, int]:
+        """What live pods hold on this node that are of no job."""
+        return self._foreign.get(node, NOTHING)
+
     def _at_home(self, key: AttemptKey) -> list[PodRecord]:
         home = self._namespace_of(key[0])
         found = self._by_attempt.get(key, {}).values()
         return [record for record in found if home in (None, record.namespace)]
 
     def _drop(self, record: PodRecord) -> None:
+        if (stem := _stem(record)) is not None:
+            named = self._by_stem[stem]
+            del named[record.uid]
+            if not named:
+                del self._by_stem[stem]
         if record.job_uid is None:
             return
         key = record.job_uid, record.attempt
@@ -102,9 +124,18 @@ class PodIndex:
     def _count(self, record: PodRecord, sign: int) -> None:
         if not record.node or record.terminal:
             return
-        used = self._used[record.node] = dict(self._used.get(record.node, NOTHING))
-        for resource, amount in record.requests.items():
-            used[resource] = used.get(resource, 0) + sign * amount
+        counts = [self._used] if record.job_uid is not None else [self._used, self._foreign]
+        for each in counts:
+            held = each[record.node] = dict(each.get(record.node, NOTHING))
+            for resource, amount in record.requests.items():
+                held[resource] = held.get(resource, 0) + sign * amount
         self._live[record.node] = self._live.get(record.node, 0) + sign
         if not self._live[record.node]:
             del self._live[record.node], self._used[record.node]
+            self._foreign.pop(record.node, None)
+
+
+def _stem(record: PodRecord) -> tuple[str, str] | None:
+    """What the names of an attempt's pods begin with; None for a name that none of them has."""
+    stem, _, rank = record.name.rpartition("-")
+    return (record.namespace, stem) if rank.isdecimal() else None

@@ -38,6 +38,9 @@ TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
 TURN_NOT_COME = ("", "PodInitializing", "ContainerCreating")
 UNSAID = Condition()
 
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+"""The taint of Kubernetes' non-graceful node shutdown."""
+
 
 @dataclass(frozen=True, slots=True)
 class Exit:
@@ -94,8 +97,9 @@ class PodRecord:
 class NodeRecord:
     """A node.
 
-    ``unread`` are resources whose allocatable amount could not be read, each with why. That alone
-    is no news: the amounts are what counts.
+    ``unreachable``: its kubelet stopped renewing, so that Ready is Unknown. ``unread`` are
+    resources whose allocatable amount could not be read, each with why. That alone is no news: the
+    amounts are what counts.
     """
 
     uid: str
@@ -106,7 +110,14 @@ class NodeRecord:
     taints: tuple[Taint, ...]
     labels: Mapping[str, str]
     allocatable: Amounts
+    addresses: tuple[str, ...] = ()
+    unreachable: bool = False
     unread: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    @property
+    def out_of_service(self) -> bool:
+        """Whether a person or the cloud declared that the machine is off."""
+        return any(taint.key == OUT_OF_SERVICE for taint in self.taints)
 
 
 def pod(found: Pod) -> PodRecord:
@@ -157,15 +168,18 @@ def node(found: Node) -> NodeRecord:
     metadata, spec, status = found.metadata, found.spec, found.status
     allocatable, unread = amounts.allocatable(status.allocatable)
     labels = {sys.intern(k): sys.intern(v) for k, v in metadata.labels.items()}
+    ready = _condition(status, "Ready").status
     return NodeRecord(
         uid=metadata.uid,
         name=sys.intern(metadata.name),
         rv=int(metadata.resource_version),
-        ready=_condition(status, "Ready").status == "True",
+        ready=ready == "True",
         cordoned=spec.unschedulable,
         taints=tuple(Taint(taint.key, taint.value, taint.effect) for taint in spec.taints),
         labels=MappingProxyType(labels),
         allocatable=allocatable,
+        addresses=tuple(each.address for each in status.addresses),
+        unreachable=ready == "Unknown",
         unread=unread,
     )
 

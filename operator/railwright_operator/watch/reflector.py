@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeVar
@@ -31,12 +31,11 @@ from railwright_operator.kube.client import Api
 from railwright_operator.metrics import WatchMetrics
 from railwright_operator.slices import Slice
 from railwright_operator.watch import excerpts
-from railwright_operator.watch.excerpts import Event, Excerpt, F, Found, Identity, Page, Undeclared
+from railwright_operator.watch.excerpts import Event, Excerpt, F, Found, Identity, Undeclared
+from railwright_operator.watch.pages import Pager
 
 logger = logging.getLogger(__name__)
 
-PAGE_OBJECTS = 500
-PAGE_DEADLINE_S = 30.0
 STALL_S = 75.0
 WATCH_S = 300
 RESYNC_S = 1800.0
@@ -74,9 +73,9 @@ class _RelistError(Exception):
 class Reflector(Generic[R]):
     """A copy of the objects under ``path``, by UID.
 
-    ``parse`` makes a record of what ``excerpt`` reads of the object; what cannot be read is logged,
-    counted and left as it was. ``on_change(old, new)`` is called for every difference, with None
-    for "not there"; it must not block and must not raise.
+    ``parse`` makes a record of what ``excerpt`` reads of the object, or returns None if none is to
+    be held; what cannot be read is logged, counted and left as it was. ``on_change(old, new)`` is
+    called for every difference, with None for "not there"; it must not block and must not raise.
     ``lasting(held, news)`` gives the news with what no older version may undo: an answer to a write
     of ours can tell what was done and not in which version, and news from before that write may
     come after it.
@@ -88,7 +87,7 @@ class Reflector(Generic[R]):
         path: str,
         *,
         excerpt: Excerpt[F],
-        parse: Callable[[F], R],
+        parse: Callable[[F], R | None],
         on_change: Callable[[R | None, R | None], None],
         metrics: WatchMetrics,
         clock: Callable[[], float],
@@ -100,13 +99,22 @@ class Reflector(Generic[R]):
         self._api = api
         self._path = path
         self._kind = excerpt.kind
-        self._parse: Callable[[Any], R] = parse
+        self._parse: Callable[[Any], R | None] = parse
         self._on_change = on_change
         self._metrics = metrics
         self._clock = clock
         self._rng = rng
         self._excerpt: Excerpt[Any] = excerpt
         self._query = dict(query or {})
+        self._pager = Pager(
+            api,
+            path,
+            kind=excerpt.kind,
+            metrics=metrics,
+            query=query,
+            accept=excerpt.accept,
+            decode=excerpt.page,
+        )
         self._lasting = lasting
         self._stall_s = stall_s
         self._records: dict[str, R] = {}
@@ -206,7 +214,7 @@ class Reflector(Generic[R]):
         seen: set[str] = set()
         version = 0
         shared = Slice(self._clock)
-        async with contextlib.aclosing(self._pages()) as pages:
+        async with contextlib.aclosing(self._pager.pages()) as pages:
             async for page in pages:
                 self._heard()
                 version = page.version
@@ -214,11 +222,13 @@ class Reflector(Generic[R]):
                     self._metrics.errors.labels(self._kind, "rewound").inc()
                     raise StoreWentBackError(f"{self._kind}: from {self._newest} to {version}")
                 await shared.others()  # The next page is asked for before this one is taken in.
+                seen.update(page.unread)
                 for item in page.items:
                     if shared.over:
                         await shared.others()
                     found = self._excerpt.listed(item)
                     seen.add(found.metadata.uid)
+                    self._check_store(found.metadata, version)
                     self._take(found)
         vanished = [
             held for uid, held in self._records.items() if uid not in seen and held.rv <= version
@@ -232,32 +242,17 @@ class Reflector(Generic[R]):
         told = {"kind": self._kind, "objects": len(seen), "seconds": round(took_s, 2)}
         logger.info("listed", extra=told)
 
-    async def _pages(self) -> AsyncGenerator[Page, None]:
-        """A whole list, page by page; the server makes the next one while one is taken in."""
-        query = self._query | {"limit": str(PAGE_OBJECTS)}
-        ahead = asyncio.create_task(self._page(query))
-        try:
-            while True:
-                page = await ahead
-                if not page.following:
-                    yield page
-                    return
-                following = {"continue": page.following}
-                ahead = asyncio.create_task(self._page(query | following))
-                yield page
-        finally:
-            ahead.cancel()
-            await asyncio.gather(ahead, return_exceptions=True)
+    def _check_store(self, metadata: Identity, version: int) -> None:
+        """Raise StoreWentBackError if a list shows an object older than this process has seen it.
 
-    async def _page(self, query: Mapping[str, str]) -> Page:
-        page: Page = await self._api.get(
-            self._path,
-            query=query,
-            deadline_s=PAGE_DEADLINE_S,
-            accept=self._excerpt.accept,
-            decode=self._excerpt.page,
-        )
-        return page
+        A restore can also raise the store's version, for watches to end (`etcdutl snapshot restore
+        --bump-revision`): then only the objects show that they are of the past.
+        """
+        held = self._records.get(metadata.uid)
+        if held is not None and int(metadata.resource_version) < held.rv <= version:
+            self._metrics.errors.labels(self._kind, "rewound").inc()
+            seen = f"{metadata.name} from {held.rv} to {metadata.resource_version}"
+            raise StoreWentBackError(f"{self._kind}: {seen}")
 
     async def _follow(self) -> None:
         """Apply a stream's events until it ends."""
@@ -315,7 +310,7 @@ class Reflector(Generic[R]):
         return version
 
     def _record(self, found: Found) -> R | None:
-        """Its record; None, and a line, if it cannot be read."""
+        """Its record; None if none is to be held, or, with a line, if it cannot be read."""
         if isinstance(found, Undeclared):
             self._unreadable(found, found.why)
             return None
@@ -351,8 +346,11 @@ def _is_resumable(error: errors.RequestFailed) -> bool:
     """Whether the stream may go on from the same version after this failure.
 
     Other answers than these may mean that the version itself is the problem: compacted, or from
-    before the store was restored ("too large resource version").
+    before the store was restored ("too large resource version"). An event that is too large would
+    come again; a list goes on without it.
     """
+    if isinstance(error, errors.AnswerTooLarge):
+        return False
     if isinstance(error, errors.ApiError):
         return error.status in (401, 403, 429, 503)
     return True

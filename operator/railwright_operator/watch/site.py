@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from railwright_api import names
+from railwright_api import names, schema
 from railwright_api.fabric import Probing
 from railwright_operator.watch import excerpts
 from railwright_operator.watch.excerpts import PriorityClass
@@ -118,7 +118,8 @@ class Site:
         """Whether nodes are measured; never where there is no Fabric to say so."""
         if self.fabric is None:
             return Probing(mode="Never")
-        return Probing.model_validate(self.fabric.get("spec", {}).get("probing") or {})
+        said = self.fabric.get("spec", {}).get("probing") or {}
+        return schema.read(Probing, said)
 
     @property
     def fabric(self) -> Raw | None:

@@ -187,7 +187,9 @@ class Actuator:
             path = paths.one(names.PLACEMENTS, name, namespace=entry.namespace)
             found = await self._api.get(path)
             if found["spec"]["jobUID"] != entry.job_uid:
-                raise
+                # It goes with its job, which was deleted.
+                message = f"{name} is still there, of another job of this name"
+                raise errors.ConflictError(409, "AlreadyExists", message=message) from None
         self._placed.add(entry.key)
 
     async def _create(self, entry: Entry, node_rank: int) -> None:

@@ -1,5 +1,7 @@
 """The Ledger object: read once by a new leader, then written by compare-and-swap alone.
 
+A field that a later version wrote stays in its entry as long as that is in the ledger.
+
 A write that conflicts means that another leader raised the epoch: this process is no leader any
 more, whatever its Lease says, and the caller must stop. An unknown outcome is resolved by reading.
 """
@@ -8,25 +10,36 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from railwright_api import names
+from railwright_api import ledger as api
+from railwright_api import names, schema
 from railwright_operator.kube import errors, paths
 from railwright_operator.kube.client import Api
 from railwright_operator.watch import causes
 from railwright_operator.write import merits
+from railwright_scheduler.attempt import node_list
+from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
 
 logger = logging.getLogger(__name__)
+
+Fields = Mapping[str, Any]
+AttemptKey = tuple[str, int]
 
 NAME = "default"
 PATH = paths.one(names.LEDGERS, NAME)
 TOUCHES_MAX = 10
 
+_LEDGER_FIELDS = schema.field_names(api.LedgerSpec)
+_ENTRY_FIELDS = schema.field_names(api.Entry)
+
 
 class DeposedError(Exception):
-    """Another leader wrote the ledger: this one must write nothing more."""
+    """Another leader wrote the ledger, or it is that of a restored backup: this one must write
+    nothing more."""
 
 
 class LedgerStore:
@@ -36,6 +49,8 @@ class LedgerStore:
         self._api = api
         self._holder = holder
         self._version = ""
+        self._found: Fields = {}
+        self._found_entries: dict[AttemptKey, Fields] = {}
         self.ledger = Ledger(epoch=0, incarnation="", holder="")
 
     def __repr__(self) -> str:
@@ -63,7 +78,7 @@ class LedgerStore:
         for _ in range(TOUCHES_MAX):
             before = self.ledger
             try:
-                self._hold(await self._api.replace(PATH, _manifest(ledger, self._version)))
+                self._hold(await self._api.replace(PATH, self._manifest(ledger)))
             except errors.NotFoundError as error:
                 raise DeposedError("the ledger was deleted") from error
             except errors.ConflictError:
@@ -99,15 +114,44 @@ class LedgerStore:
         first = Ledger(epoch=0, incarnation=uuid.uuid4().hex, holder=self._holder)
         try:
             made: Mapping[str, Any] = await self._api.create(
-                paths.kind(names.LEDGERS), _manifest(first, "")
+                paths.kind(names.LEDGERS), self._manifest(first)
             )
         except errors.AlreadyExistsError:
             made = await self._api.get(PATH)
         return made
 
     def _hold(self, found: Mapping[str, Any]) -> None:
-        self._version = found["metadata"]["resourceVersion"]
+        version = found["metadata"]["resourceVersion"]
+        if self._version and int(version) < int(self._version):
+            raise DeposedError(f"the ledger went back from version {self._version} to {version}")
+        self._version = version
         self.ledger = parse(found)
+        self._found = found["spec"]
+        keys = (entry.key for entry in self.ledger.entries)
+        self._found_entries = dict(zip(keys, found["spec"].get("entries", ()), strict=True))
+
+    def _manifest(self, ledger: Ledger) -> dict[str, Any]:
+        metadata = {"name": NAME} | ({"resourceVersion": self._version} if self._version else {})
+        held = {entry.key: entry for entry in self.ledger.entries}
+        return {
+            "apiVersion": f"{names.GROUP}/{names.VERSION}",
+            "kind": "Ledger",
+            "metadata": metadata,
+            "spec": _later(self._found, _LEDGER_FIELDS)
+            | {
+                "epoch": ledger.epoch,
+                "incarnation": ledger.incarnation,
+                "holder": ledger.holder,
+                "entries": [self._entry_fields(entry, held) for entry in ledger.entries],
+            },
+        }
+
+    def _entry_fields(self, entry: Entry, held: Mapping[AttemptKey, Entry]) -> Fields:
+        """The entry as it was found, if it is the same; else as this version writes it."""
+        found = self._found_entries.get(entry.key, {})
+        if held.get(entry.key) == entry and found["state"] == entry.state.value:
+            return found
+        return {**_later(found, _ENTRY_FIELDS), **_entry_fields(entry)}
 
 
 def parse(found: Mapping[str, Any]) -> Ledger:
@@ -122,16 +166,22 @@ def parse(found: Mapping[str, Any]) -> Ledger:
 
 
 def _entry(found: Mapping[str, Any]) -> Entry:
-    cause = found.get("cause")
+    nodes = node_list.unfold(found["nodes"])
+    cause = _cause(found["cause"], nodes) if "cause" in found else None
+    state = found["state"]
+    if state not in list(EntryState):
+        # Revoked: nothing goes on by rules that this version does not have.
+        message = f"the ledger has the attempt as {state}, a state of a later version"
+        cause, state = cause or Cause(CauseCode.STATE_UNKNOWN, message), EntryState.ABORTING
     return Entry(
         job_uid=found["jobUID"],
         namespace=found["namespace"],
         job_name=found["jobName"],
         attempt=found["attempt"],
-        state=EntryState(found["state"]),
-        nodes=tuple(found["nodes"]),
-        per_node=dict(found["perNode"]),
-        cause=None if cause is None else causes.parse(cause),
+        state=EntryState(state),
+        nodes=nodes,
+        per_node=dict(found.get("perNode", {})),
+        cause=cause,
         spans=tuple((span["level"], span["domains"]) for span in found.get("spans", ())),
         shape=found.get("shape", ""),
         known=found.get("known", ""),
@@ -139,36 +189,38 @@ def _entry(found: Mapping[str, Any]) -> Entry:
     )
 
 
-def _manifest(ledger: Ledger, version: str) -> dict[str, Any]:
-    metadata = {"name": NAME} | ({"resourceVersion": version} if version else {})
-    return {
-        "apiVersion": f"{names.GROUP}/{names.VERSION}",
-        "kind": "Ledger",
-        "metadata": metadata,
-        "spec": {
-            "epoch": ledger.epoch,
-            "incarnation": ledger.incarnation,
-            "holder": ledger.holder,
-            "entries": [_entry_fields(entry) for entry in ledger.entries],
-        },
-    }
+def _cause(found: Mapping[str, Any], nodes: Sequence[str]) -> Cause:
+    lost = {nodes[rank] for rank in found.get("lostNodeRanks", ())}
+    return replace(causes.parse(found), nodes=tuple(sorted(lost)))
+
+
+def _later(found: Fields, known: Collection[str]) -> dict[str, Any]:
+    """The fields that this version does not have."""
+    return {name: value for name, value in found.items() if name not in known}
 
 
 def _entry_fields(entry: Entry) -> dict[str, Any]:
+    """The entry as it is written; what may be left out is left out when it is empty."""
     fields: dict[str, Any] = {
         "jobUID": entry.job_uid,
         "namespace": entry.namespace,
         "jobName": entry.job_name,
         "attempt": entry.attempt,
         "state": entry.state.value,
-        "nodes": list(entry.nodes),
+        "nodes": list(node_list.fold(entry.nodes)),
+    }
+    optional = {
         "perNode": dict(entry.per_node),
         "spans": [{"level": level, "domains": count} for level, count in entry.spans],
         "shape": entry.shape,
         "known": entry.known,
     }
+    fields |= {name: value for name, value in optional.items() if value}
     if entry.merits is not None:
         fields["mapping"] = merits.render(entry.merits)
     if entry.cause is not None:
-        fields["cause"] = causes.render(entry.cause)
+        lost = set(entry.cause.nodes)
+        ranks = [rank for rank, node in enumerate(entry.nodes) if node in lost]
+        fields["cause"] = causes.render(replace(entry.cause, nodes=()))
+        fields["cause"] |= {"lostNodeRanks": ranks} if ranks else {}
     return fields

@@ -16,6 +16,7 @@ _SECONDS = (
     "otherJobsSeconds",
     "slowNodesSeconds",
 )
+_OVER_BUDGET = "WorkBudgetExceeded"
 _MEASURED, _DERIVED = "measured", "derived"
 
 
@@ -31,6 +32,8 @@ def render(merits: Merits) -> dict[str, Any]:
     }
     if merits.other_devices:
         fields["otherDevices"] = list(merits.other_devices[:MACHINES_MAX])
+    if merits.over_budget:
+        fields["truncated"] = _OVER_BUDGET
     if (predicted := merits.predicted) is not None:
         fields["predicted"] = {
             "machines": list(predicted.machines),
@@ -44,16 +47,19 @@ def render(merits: Merits) -> dict[str, Any]:
 
 
 def parse(found: Mapping[str, Any]) -> Merits:
-    """The same as a value. Raises KeyError for what we never write."""
+    """The same as a value; a prediction that another version cut differently is left out."""
     crossing = tuple(
         Crossing(each["level"], each["bytes"], each["networkOrderBytes"])
         for each in found.get("crossing", ())
     )
-    told = found.get("predicted")
-    predicted = told and Predicted(
-        tuple(told["machines"]),
-        *(round(told[field] * _MICRO) for field in _SECONDS),
-    )
+    told = found.get("predicted") or {}
+    predicted = None
+    if {"machines", *_SECONDS} <= told.keys():
+        predicted = Predicted(
+            tuple(told["machines"]),
+            *(round(told[field] * _MICRO) for field in _SECONDS),
+        )
     measured = found.get("communication") == _MEASURED
     others = tuple(found.get("otherDevices", ()))
-    return Merits(crossing, predicted, found.get("moved", 0), measured, others)
+    is_truncated = found.get("truncated") is not None
+    return Merits(crossing, predicted, found.get("moved", 0), measured, others, is_truncated)

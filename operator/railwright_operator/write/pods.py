@@ -7,7 +7,6 @@ user's command becomes its arguments, and one process of it runs for each rank.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -44,10 +43,10 @@ def render(
     launcher: Launcher,
     profile_steps: int = 0,
 ) -> Manifest:
-    """The pod of one node rank. ``job`` is the TrainingJob as the API server holds it, whose ranks
-    record so many steps."""
+    """The pod of one node rank, which shares parts with the job and changes none of them. ``job``
+    is the TrainingJob as the API server holds it, whose ranks record so many steps."""
     template = job["spec"]["template"]
-    spec = copy.deepcopy(dict(template["spec"]))
+    spec = dict(template["spec"])
     spec.update(schedulerName=names.SCHEDULER, restartPolicy="Never", enableServiceLinks=False)
     spec.setdefault("terminationGracePeriodSeconds", GRACE_SECONDS)
     if "priorityClassName" in job["spec"]:

@@ -64,7 +64,7 @@ def plan(known: Known) -> Plan | None:
     spec = known.job.spec
     nodes = spec.num_nodes * data // whole
     name = names.pre_run_name(known.raw["metadata"]["name"])
-    asked = _spec(known.raw["spec"], data=data, nodes=nodes)
+    asked = _spec(known.object.whole["spec"], data=data, nodes=nodes)
     digest = hashlib.blake2b(
         orjson.dumps(asked, option=orjson.OPT_SORT_KEYS), digest_size=8
     ).hexdigest()

@@ -23,10 +23,10 @@ class Rendering:
     def pod(self, entry: Entry, node_rank: int) -> Manifest | None:
         """The pod of one node rank; None when the job is gone, or not the one decided about."""
         known = self._jobs.get(entry.job_uid)
-        if known is None or known.shape != entry.shape:
+        if known is None or known.shape != entry.shape or known.too_large:
             return None
         return pods.render(
-            known.raw,
+            known.object.whole,
             entry,
             node_rank=node_rank,
             launcher=self._launcher,

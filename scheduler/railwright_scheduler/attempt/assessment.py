@@ -6,10 +6,16 @@ no proof either: an operator cut off from its launchers hears nothing from healt
 
 Idea: two independent witnesses for a dead node, its launcher (beats to the operator) and its
 kubelet (the node's Lease, its Ready condition). A node is lost when its launcher is silent *and*
-its kubelet is; a launcher that is heard vetoes everything the API says of its node. A crash is
-judged only when every other launcher has been heard since it happened, or the silent ones have had
-their verdict. SIGTERM is how a pod is told to go, so a rank that it ended is blamed only if nobody
-turns out to have taken its pod away.
+its kubelet is; a launcher that is heard vetoes everything the API says of its node. Only news
+counts: a node that was not Ready before its launcher fell silent ran well without being Ready. A
+crash is judged only when every other launcher has been heard since it happened, or the silent ones
+have had their verdict. SIGTERM is how a pod is told to go, so a rank that it ended is blamed only
+if nobody turns out to have taken its pod away.
+
+Both witnesses speak over one network. While that looks cut (``breaker``), silence ends nothing.
+What else ends an attempt does not share that fate: an exit, a pod that is deleted (as Kubernetes
+does with those of a deleted node), a node that is declared out of service, a silence of more than
+``HOLD_S``, or a launcher of the same gang that is heard and reports that its rank crashed.
 
 What ranks and kubelets say is text of strangers, and a cause goes into the ledger that all jobs
 share: every text is cut here, where causes are made.
@@ -23,7 +29,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from railwright_scheduler.attempt import hang, starting
 from railwright_scheduler.attempt.causes import Cause, CauseCode
+from railwright_scheduler.attempt.hang import UNWATCHED, Launcher, StepsSeen, Watch
+from railwright_scheduler.attempt.starting import NO_REPORT, ImagesSeen, Starter
 
 SILENT_S = 6.0
 """Three beats of two seconds: from here on a launcher is suspected and its kubelet is asked."""
@@ -34,8 +43,9 @@ UNREADY_S = 10.0
 VERDICT_S = 25.0
 """The longest that a crash waits for the verdict on launchers that fell silent with it."""
 
-START_DEADLINE_S = 600.0
-"""The longest from the last binding until all ranks are at the barrier."""
+HOLD_S = 600.0
+"""The longest that an attempt with silent nodes is held while the control plane looks cut off. As
+long as an API server may be away: Kubernetes evicts pods of unreachable nodes after about 350 s."""
 
 REMOVAL_S = 10.0
 """How long the API may take to show that a pod is being removed whose rank SIGTERM has ended: a
@@ -67,7 +77,11 @@ class PodState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """A rank that ended badly: from its launcher's report, or from the pod's status."""
+    """A rank that ended badly: from its launcher's report, or from the pod's status.
+
+    ``out_of_memory``: the kernel killed it for memory; ``memory_limit`` is in bytes, None if there
+    is no limit.
+    """
 
     rank: int
     exit_code: int
@@ -76,6 +90,7 @@ class Crash:
     message: str = ""
     last_lines: str = ""
     out_of_memory: bool = False
+    memory_limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +101,12 @@ class RankSeen:
     ``silent_s``: since its launcher was last heard; None if it never was, nor expected to be.
     ``lease_stale``: its kubelet was seen to miss its renewal, by asking the API server twice.
     ``unready_s``: for how long its node has not been Ready; None while it is.
+    ``out_of_service``: a person or the cloud declared, by Kubernetes' taint, that its node is off.
     ``waiting``: why its container does not start, such as "ImagePullBackOff: …".
+    ``node_gone``: its node was there and is deleted.
     ``evicted``: the pod carries Kubernetes' DisruptionTarget, with this reason.
+    ``steps``: how far its ranks are, as its launcher last said; None before it did.
+    ``images``: what its kubelet reports of the images of its pod.
     """
 
     node_rank: int
@@ -100,15 +119,24 @@ class RankSeen:
     lease_stale: bool = False
     node_gone: bool = False
     unready_s: float | None = None
+    out_of_service: bool = False
     waiting: str = ""
     evicted: str = ""
+    steps: StepsSeen | None = None
+    images: ImagesSeen = NO_REPORT
 
 
 @dataclass(frozen=True, slots=True)
 class Ongoing:
-    """It goes on. ``suspects`` are node ranks whose silence is being looked into."""
+    """It goes on. ``suspects`` are node ranks whose silence is being looked into.
+
+    ``wants_stacks``: its steps stand still, and launchers are to ask their ranks where they are.
+    ``held``: the control plane looks cut off, so their silence ends nothing.
+    """
 
     suspects: tuple[int, ...] = ()
+    wants_stacks: bool = False
+    held: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +154,24 @@ class Ended:
 Assessment = Ongoing | Succeeded | Ended
 
 
-def assess(ranks: Sequence[RankSeen], *, started: bool, age_s: float) -> Assessment:
+def assess(
+    ranks: Sequence[RankSeen],
+    *,
+    started: bool,
+    age_s: float,
+    watch: Watch = UNWATCHED,
+    cut: bool = False,
+) -> Assessment:
     """Judge one attempt whose gang is bound.
 
     ``started``: the barrier was passed. ``age_s``: since this leader first saw the gang bound.
+    ``watch``: what the operator knows of its steps beside what launchers say. ``cut``: the breaker
+    is open.
     """
     if all(_is_well(rank) for rank in ranks):
         return Succeeded()
-    lost = [rank for rank in ranks if _is_lost(rank)]
+    held = cut and not any(is_heard(rank) for rank, _ in _crashes(ranks))
+    lost = [rank for rank in ranks if _is_declared_lost(rank) or _is_lost(rank, held=held)]
     if lost:
         return Ended(bounded(_node_lost(lost)))
     gone = next((rank for rank in ranks if _pod_is_gone(rank)), None)
@@ -143,11 +181,35 @@ def assess(ranks: Sequence[RankSeen], *, started: bool, age_s: float) -> Assessm
     first = _first_crash(ranks)
     if first is not None:
         settled = not suspects and not _may_be_removed(ranks)
-        if settled or first[1].age_s > VERDICT_S:
+        if settled or first[1].age_s > (HOLD_S if held else VERDICT_S):
             return Ended(bounded(_crashed(*first)))
-    if not started and age_s > START_DEADLINE_S:
-        return Ended(bounded(_start_timed_out(ranks)))
-    return Ongoing(tuple(rank.node_rank for rank in suspects))
+    late = None if started or cut else starting.judge(_starters(ranks), age_s=age_s)
+    if late is not None:
+        return Ended(bounded(late))
+    watched = started and first is None
+    hung = hang.judge(_launchers(ranks), watch, cut=cut) if watched else None
+    if isinstance(hung, Cause):
+        return Ended(bounded(hung))
+    return Ongoing(
+        tuple(rank.node_rank for rank in suspects),
+        wants_stacks=hung is not None,
+        held=held and (bool(suspects) or any(map(looks_lost, ranks))),
+    )
+
+
+def _launchers(ranks: Sequence[RankSeen]) -> list[Launcher]:
+    """Those whose ranks still run."""
+    return [
+        Launcher(
+            rank.node_rank,
+            rank.node,
+            heard=is_heard(rank),
+            steps=rank.steps,
+            silent_s=rank.silent_s or 0,
+        )
+        for rank in ranks
+        if not _is_over(rank)
+    ]
 
 
 def _is_well(rank: RankSeen) -> bool:
@@ -164,26 +226,43 @@ def _is_over(rank: RankSeen) -> bool:
     return rank.done or rank.pod in (PodState.SUCCEEDED, PodState.FAILED) or rank.crash is not None
 
 
-def _is_lost(rank: RankSeen) -> bool:
-    if _is_over(rank):
+def is_heard(rank: RankSeen) -> bool:
+    """Whether its launcher spoke in the last seconds."""
+    return rank.silent_s is not None and rank.silent_s <= SILENT_S
+
+
+def is_quiet(rank: RankSeen, *, for_s: float) -> bool:
+    """Whether its launcher has been silent for longer than this, and is not done."""
+    return not _is_over(rank) and rank.silent_s is not None and rank.silent_s > for_s
+
+
+def looks_lost(rank: RankSeen) -> bool:
+    """Whether its launcher is silent, and its kubelet is too or its node is gone. That the node is
+    not Ready is news only if it was Ready when the launcher spoke last."""
+    if _is_over(rank) or is_heard(rank):
         return False
-    if rank.silent_s is None:
-        unready = rank.unready_s is not None and rank.unready_s > UNREADY_S
-        return rank.node_gone or rank.lease_stale or unready
-    if rank.silent_s <= SILENT_S:
-        return False
-    return rank.node_gone or rank.lease_stale or rank.unready_s is not None
+    if rank.node_gone or rank.lease_stale or rank.unready_s is None:
+        return rank.node_gone or rank.lease_stale
+    return rank.unready_s > UNREADY_S if rank.silent_s is None else rank.unready_s < rank.silent_s
+
+
+def _is_lost(rank: RankSeen, *, held: bool) -> bool:
+    if not held:
+        return looks_lost(rank)
+    silent_s = rank.unready_s if rank.silent_s is None else rank.silent_s
+    return looks_lost(rank) and silent_s is not None and silent_s > HOLD_S
+
+
+def _is_declared_lost(rank: RankSeen) -> bool:
+    """Whether more than silence says so."""
+    return rank.out_of_service and not _is_over(rank) and not is_heard(rank)
 
 
 def _suspects(ranks: Sequence[RankSeen]) -> list[RankSeen]:
     """Launchers not heard for too long, or not since the first crash."""
     first = _first_crash(ranks)
     patience_s = SILENT_S if first is None else min(SILENT_S, first[1].age_s)
-    return [
-        rank
-        for rank in ranks
-        if not _is_over(rank) and rank.silent_s is not None and rank.silent_s > patience_s
-    ]
+    return [rank for rank in ranks if is_quiet(rank, for_s=patience_s)]
 
 
 def _pod_is_gone(rank: RankSeen) -> bool:
@@ -199,7 +278,12 @@ def _crashes(ranks: Sequence[RankSeen]) -> list[tuple[RankSeen, Crash]]:
 
 
 def _first_crash(ranks: Sequence[RankSeen]) -> tuple[RankSeen, Crash] | None:
-    return max(_crashes(ranks), key=lambda pair: (pair[1].age_s, -pair[1].rank), default=None)
+    return max(
+        _crashes(ranks),
+        # A kubelet reports a kill for memory later than launchers report what follows from it.
+        key=lambda pair: (pair[1].out_of_memory, pair[1].age_s, -pair[1].rank),
+        default=None,
+    )
 
 
 def _may_be_removed(ranks: Sequence[RankSeen]) -> bool:
@@ -216,6 +300,8 @@ def _node_lost(lost: Sequence[RankSeen]) -> Cause:
     first = lost[0]
     if first.node_gone:
         evidence = "the node is gone from the API"
+    elif first.out_of_service:
+        evidence = "its taint says that it is out of service"
     elif first.silent_s is None:
         unready = f"not Ready for {first.unready_s or 0:.0f} s"
         never = "its launcher was never heard and its kubelet missed its renewal"
@@ -257,7 +343,7 @@ def _pod_gone(rank: RankSeen) -> Cause:
 def _crashed(rank: RankSeen, crash: Crash) -> Cause:
     code = CauseCode.OUT_OF_MEMORY if crash.out_of_memory else CauseCode.RANK_FAILED
     ended = f"was ended by {crash.signal}" if crash.signal else f"exited with {crash.exit_code}"
-    why = "; it ran out of memory" if crash.out_of_memory else ""
+    why = _out_of_memory(crash) if crash.out_of_memory else ""
     detail = f": {crash.message}" if crash.message else ""
     return Cause(
         code,
@@ -270,15 +356,18 @@ def _crashed(rank: RankSeen, crash: Crash) -> Cause:
     )
 
 
-def _start_timed_out(ranks: Sequence[RankSeen]) -> Cause:
-    missing = [rank for rank in ranks if rank.silent_s is None]
-    named = ", ".join(str(rank.node_rank) for rank in missing[:16])
-    waiting = next((rank.waiting for rank in missing if rank.waiting), "")
-    return Cause(
-        CauseCode.START_TIMED_OUT,
-        f"{len(missing)} of {len(ranks)} node ranks never reached the barrier in "
-        f"{START_DEADLINE_S:.0f} s: {named}" + (f" ({waiting})" if waiting else ""),
-    )
+def _out_of_memory(crash: Crash) -> str:
+    if crash.memory_limit is None:
+        return "; the kernel killed it for memory, and its container has no limit"
+    limit = f"{crash.memory_limit >> 20}Mi"
+    return f"; the kernel killed it for memory, and the limit of its container is {limit}"
+
+
+def _starters(ranks: Sequence[RankSeen]) -> list[Starter]:
+    return [
+        Starter(rank.node_rank, rank.node, rank.silent_s is None, rank.waiting, rank.images)
+        for rank in ranks
+    ]
 
 
 def bounded(cause: Cause) -> Cause:

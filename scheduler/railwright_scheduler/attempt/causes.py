@@ -7,7 +7,11 @@ from enum import StrEnum
 
 
 class CauseCode(StrEnum):
-    """What ended an attempt. The order is the order of precedence when several are seen."""
+    """What ended an attempt. The order is the order of precedence when several are seen.
+
+    The word of a later version is a code too, equal only to itself and in no set below: an
+    operator that was rolled back keeps it wherever it stands.
+    """
 
     JOB_DELETED = "JobDeleted"
     SUSPENDED = "Suspended"
@@ -17,13 +21,37 @@ class CauseCode(StrEnum):
     REMAPPED = "Remapped"
     OUT_OF_MEMORY = "OutOfMemory"
     RANK_FAILED = "RankFailed"
+    HUNG = "Hung"
+    IMAGE_NOT_FOUND = "ImageNotFound"
+    IMAGE_PULL_FAILED = "ImagePullFailed"
     START_TIMED_OUT = "StartTimedOut"
     COMMIT_REFUSED = "CommitRefused"
     COMMIT_TIMED_OUT = "CommitTimedOut"
+    STATE_UNKNOWN = "StateUnknown"
+
+    @classmethod
+    def _missing_(cls, value: object) -> CauseCode | None:
+        if not isinstance(value, str) or not value:
+            return None
+        code = str.__new__(cls, value)
+        code._name_ = code._value_ = value
+        return code
+
+    @property
+    def is_known(self) -> bool:
+        """Whether this version has the code."""
+        return self.name in CauseCode.__members__
 
 
 COUNTED = frozenset({CauseCode.OUT_OF_MEMORY, CauseCode.RANK_FAILED, CauseCode.START_TIMED_OUT})
-"""Causes that are the user's to mend; only these spend ``backoffLimit``."""
+"""Causes that are the user's to mend; only these spend ``backoffLimit``, and hangs in a row."""
+
+HANGS_FREE = 3
+"""So many hangs without a later checkpoint between them spend no budget: the network or a device
+may be at fault. A job that hangs again and again and comes no further is the user's to mend."""
+
+FINAL_CAUSES = frozenset({CauseCode.IMAGE_NOT_FOUND})
+"""Causes that no further attempt can mend: the job fails, whatever is left of its budget."""
 
 NEVER_RAN = frozenset({CauseCode.COMMIT_REFUSED, CauseCode.COMMIT_TIMED_OUT})
 """Causes of attempts that never bound their whole gang; they are no restarts."""

@@ -2,6 +2,7 @@
 
     COMMITTING --all bound, and recorded on the job--------------------------> out of the ledger
     COMMITTING --suspended, deleted, refused, a node gone, a pod lost, late--> ABORTING
+    ABORTING   --recorded on the job, and the ledger is short of room--------> without its texts
     ABORTING   --no live pod left, and recorded on the job-------------------> out of the ledger
 
 A step either changes the entry or returns actions, never both: the caller writes changed entries to
@@ -56,7 +57,7 @@ class GangSeen:
     rank any more, each with why; ``scattered`` how its nodes stand further apart than was planned;
     ``stalled_s`` counts since this leader last saw its commit come further (``reached``), or kept
     it waiting for others; the recorded attempts are those that the job's status is known to carry
-    (a job that is gone needs no record).
+    (a job that is gone needs no record). ``crowded``: the ledger is short of room.
     """
 
     pods: tuple[Pod, ...]
@@ -69,6 +70,7 @@ class GangSeen:
     recorded_attempt: int
     recorded_end: int
     hindrance: str = ""
+    crowded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +146,11 @@ def _commit(entry: Entry, seen: GangSeen) -> Step:
 
 def _abort(entry: Entry, seen: GangSeen) -> Step:
     live = [pod for pod in seen.pods if not pod.terminal]
-    if not live and seen.recorded_end >= entry.attempt:
+    recorded = seen.recorded_end >= entry.attempt
+    if recorded and not live:
         return Step(None)
+    if recorded and seen.crowded and entry.brief != entry:
+        return Step(entry.brief)
     return Step(entry, tuple(DeletePod(entry, pod) for pod in live if not pod.deleting))
 
 

@@ -14,16 +14,32 @@ binding; the abort written before the first delete.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from railwright_scheduler.attempt import node_list
 from railwright_scheduler.attempt.causes import Cause
 from railwright_scheduler.merits import Merits
 from railwright_scheduler.snapshot import Amounts
 
-ENTRY_SIZE = 200
-TEXT_SIZE = 4
+ENTRY_SIZE = 80
+"""Bytes of an entry as JSON without its texts."""
+CAUSE_SIZE = 120
+"""The same of its cause."""
+MERITS_SIZE = 400
+"""The same of its merits."""
+CROSSING_SIZE = 100
+"""The same of what crosses the domains of one level."""
+FIELD_SIZE = 16
+"""The name of a text's field, the longest of them, with all punctuation."""
+NUMBER_SIZE = 20
+"""The longest integer and its punctuation."""
+ESCAPE_SIZE = 5
+"""What the API server adds for each character that it stores as ``\\u0000``."""
+
+_ESCAPED = re.compile('[\x00-\x1f"\\\\<>&\u2028\u2029]')
 
 
 class EntryState(StrEnum):
@@ -39,7 +55,9 @@ class Entry:
 
     ``spans`` counts the domains it was planned to use, by level, and ``merits`` says what its order
     of ranks is good for, by what was ``known`` of links and nodes. All of its pods are made from
-    the job of this ``shape``.
+    the job of this ``shape``. An aborting entry has none of these four: what is kept is what fences
+    the attempt and what says where its pods may be. One of an attempt that ran has no ``per_node``
+    either, as all of its pods were bound.
     """
 
     job_uid: str
@@ -65,32 +83,48 @@ class Entry:
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes when written."""
-        levels = (level for level, _ in self.spans)
-        texts = (self.job_uid, self.namespace, self.job_name, *self.nodes, *self.per_node, *levels)
-        size = ENTRY_SIZE + sum(len(text.encode()) + TEXT_SIZE for text in texts)
+        """The most bytes that it takes in the stored ledger."""
+        texts = [self.job_uid, self.namespace, self.job_name, self.shape, self.known]
+        texts += [*node_list.fold(self.nodes), *self.per_node, *(level for level, _ in self.spans)]
+        size = ENTRY_SIZE + NUMBER_SIZE * (len(self.per_node) + len(self.spans))
         if self.merits is not None:
-            size += ENTRY_SIZE + sum(
-                ENTRY_SIZE + len(text.encode())
-                for text in (
-                    *(each.level for each in self.merits.crossing),
-                    *self.merits.other_devices,
-                )
-            )
-        if self.cause is None:
-            return size
-        cause = (self.cause.message, self.cause.last_lines, *self.cause.nodes)
-        return size + ENTRY_SIZE + sum(2 * len(text) + TEXT_SIZE for text in cause)
+            levels = [each.level for each in self.merits.crossing]
+            found = self.merits.predicted
+            texts += [*levels, *self.merits.other_devices]
+            texts += found.machines if found is not None else ()
+            size += MERITS_SIZE + CROSSING_SIZE * len(levels)
+        if self.cause is not None:
+            texts += [self.cause.message, self.cause.last_lines]
+            texts += [self.cause.node or "", self.cause.signal or ""]
+            size += CAUSE_SIZE + (len(str(len(self.nodes))) + 1) * len(self.cause.nodes)
+        return size + sum(map(_size, texts))
 
     def aborted(self, cause: Cause) -> Entry:
         """The same attempt, revoked for this cause."""
         assert self.state is EntryState.COMMITTING, self
-        return replace(self, state=EntryState.ABORTING, cause=cause, merits=None)
+        return replace(
+            self,
+            state=EntryState.ABORTING,
+            cause=cause,
+            spans=(),
+            shape="",
+            merits=None,
+            known="",
+        )
+
+    @property
+    def brief(self) -> Entry:
+        """The same without the texts of its cause, which the job's status has by now."""
+        cause = self.cause
+        assert cause is not None, self
+        node = None if cause.node in cause.nodes else cause.node
+        return replace(self, cause=replace(cause, message="", node=node, last_lines=""))
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """``incarnation`` is drawn once, when the object is made; a restored backup has another."""
+    """``incarnation`` is drawn once, when the object is made. A restored backup has the same one,
+    and an epoch that was used before: docs/restore.md says what holds then."""
 
     epoch: int
     incarnation: str
@@ -118,3 +152,8 @@ def by_job(entries: Iterable[Entry]) -> dict[str, tuple[Entry, ...]]:
     for entry in entries:
         found[entry.job_uid] = (*found.get(entry.job_uid, ()), entry)
     return found
+
+
+def _size(text: str) -> int:
+    escapes = len(_ESCAPED.findall(text))
+    return FIELD_SIZE + len(text.encode()) + ESCAPE_SIZE * escapes if text else 0

@@ -27,7 +27,8 @@ EDGES: dict[tuple[Phase, Phase], str] = {
     (Phase.STARTING, Phase.RECOVERING): "the attempt is in the ledger, aborting",
     (Phase.STARTING, Phase.SUSPENDED): "spec.suspend is set and the attempt is revoked",
     (Phase.STARTING, Phase.SUCCEEDED): "every rank ended with 0",
-    (Phase.STARTING, Phase.FAILED): "the attempt is revoked and the budget is spent",
+    (Phase.STARTING, Phase.FAILED): "the attempt is revoked, and the budget is spent or its image "
+    "does not exist",
     (Phase.RUNNING, Phase.RECOVERING): "the attempt is in the ledger, aborting",
     (Phase.RUNNING, Phase.SUSPENDED): "spec.suspend is set and the attempt is revoked",
     (Phase.RUNNING, Phase.SUCCEEDED): "every rank ended with 0",

@@ -11,7 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from railwright_scheduler.attempt.causes import NEVER_RAN, Cause, CauseCode
+from railwright_scheduler.attempt.causes import (
+    FINAL_CAUSES,
+    HANGS_FREE,
+    NEVER_RAN,
+    Cause,
+    CauseCode,
+)
 from railwright_scheduler.attempt.ledger import Entry, EntryState
 from railwright_scheduler.attempt.phases import FINAL, Phase, move
 
@@ -45,7 +51,8 @@ class JobRecord:
     made from, ``known`` what was known of links and nodes when they were judged to be the best for
     it last; empty where that is not known. ``restarts`` counts ended attempts that
     had run, ``moves`` those that were ended for a better place, ``failures`` those that count
-    against the budget, ``early_ends`` those in a row that ended before every rank was there.
+    against the budget, ``early_ends`` those in a row that ended before every rank was there,
+    ``hangs`` those that hung since a checkpoint of a later step than all before was committed.
     ``checkpoints`` runs from the newest attempt to the oldest.
     """
 
@@ -59,6 +66,7 @@ class JobRecord:
     moves: int = 0
     failures: int = 0
     early_ends: int = 0
+    hangs: int = 0
     last_end: Cause | None = None
     checkpoints: tuple[ResumePoint, ...] = ()
 
@@ -71,13 +79,15 @@ class JobRecord:
     def backoff_s(self) -> int:
         """How long the next attempt has to wait after the last one's end.
 
-        It doubles with each failure that counts, and with each end before the barrier whatever the
-        cause, so that nothing that refuses a job over and over makes the cluster churn. The loss of
-        a node is nobody's fault and costs no time.
+        It doubles with each failure that counts, with each hang in a row, and with each end before
+        the barrier whatever the cause, so that nothing that refuses a job over and over makes the
+        cluster churn. The loss of a node is nobody's fault and costs no time.
         """
         if self.last_end is None or self.last_end.code in AT_ONCE:
             return 0
         ends = max(self.early_ends, self.failures if self.last_end.counted else 0)
+        if self.last_end.code is CauseCode.HUNG:
+            ends = max(ends, self.hangs)
         return min(BACKOFF_S_FIRST << min(ends - 1, 16), BACKOFF_S_MAX) if ends else 0
 
 
@@ -143,7 +153,12 @@ def wanted(record: JobRecord, *, suspend: bool, waits: bool) -> JobRecord:
 def committed(record: JobRecord, *, attempt: int, step: int) -> JobRecord:
     """The attempt may have written a checkpoint of this step: later ones may read up to it."""
     others = [point for point in record.checkpoints if point.attempt != attempt]
-    return replace(record, checkpoints=_newest_first([ResumePoint(attempt, step), *others]))
+    further = step > max((point.step for point in record.checkpoints), default=0)
+    return replace(
+        record,
+        checkpoints=_newest_first([ResumePoint(attempt, step), *others]),
+        hangs=0 if further else record.hangs,
+    )
 
 
 def resumed(record: JobRecord, *, attempt: int, source: ResumePoint) -> JobRecord:
@@ -171,12 +186,14 @@ def _began(record: JobRecord, entry: Entry) -> JobRecord:
 
 
 def _revoked(record: JobRecord, attempt: int, cause: Cause, *, backoff_limit: int) -> JobRecord:
-    failures = record.failures + cause.counted
+    hangs = record.hangs + (cause.code is CauseCode.HUNG)
+    counted = cause.counted or (cause.code is CauseCode.HUNG and hangs > HANGS_FREE)
+    failures = record.failures + counted
     stopped = cause.code in (CauseCode.SUSPENDED, CauseCode.JOB_DELETED)
     ran = cause.code not in NEVER_RAN and not stopped
     if stopped:
         phase = Phase.SUSPENDED
-    elif cause.counted and failures > backoff_limit:
+    elif cause.code in FINAL_CAUSES or (counted and failures > backoff_limit):
         phase = Phase.FAILED
     else:
         phase = Phase.RECOVERING if ran else Phase.QUEUED
@@ -190,6 +207,7 @@ def _revoked(record: JobRecord, attempt: int, cause: Cause, *, backoff_limit: in
         restarts=record.restarts + (ran and phase is not Phase.FAILED),
         moves=record.moves + (cause.code is CauseCode.REMAPPED),
         failures=failures,
+        hangs=hangs,
         early_ends=record.early_ends + 1 if record.phase is Phase.STARTING and not stopped else 0,
         last_end=cause,
     )

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from railwright_scheduler.budget import CALL, ELEMENT, SORTED, UNLIMITED, WorkBudget
 from railwright_scheduler.communication import grid
 from railwright_scheduler.communication.graph import Collective, Communicator, Traffic
 from railwright_scheduler.communication.grid import Grid
@@ -24,20 +25,27 @@ CLIQUE_MAX = 512
 SAMPLED = 64
 """Others that each node of such a group is taken to exchange with, each way around."""
 
+PAIR = SORTED + 6 * ELEMENT
+"""Work for each pair of nodes, all of which are then put in order."""
+
 _ALONE = (Collective.COPY, Collective.LOAD, Collective.STORE)
 _TO_ALL = (Collective.ALL_TO_ALL, Collective.DISPATCH)
 _SERVED = (Collective.PUSH, Collective.PULL)
 
 
-def between_nodes(communicator: Communicator, per_node: int) -> Exchanges:
+def between_nodes(
+    communicator: Communicator, per_node: int, work: WorkBudget = UNLIMITED
+) -> Exchanges:
     """Bytes that each two node ranks exchange in a step, for one communicator."""
+    rows = communicator.grid.ranks // communicator.ranks
+    work.spend(CALL + 3 * ELEMENT * communicator.grid.ranks + 2 * SORTED * rows)
     groups = communicator.grid.groups(*communicator.axes) // per_node
     nodes, alike = grid.unlike(groups)
     pairs = [
         (a, b, weight * np.broadcast_to(alike[:, np.newaxis], a.shape))
         for traffic in communicator.traffic
         if traffic.collective not in _ALONE
-        for a, b, weight in _pairs(traffic, nodes)
+        for a, b, weight in _pairs(traffic, nodes, work)
     ]
     return _summed(pairs, shape(communicator.grid, per_node))
 
@@ -54,9 +62,13 @@ def is_even(communicator: Communicator, per_node: int) -> bool:
     )
 
 
-def together(parts: Iterable[Exchanges], shape: tuple[int, ...]) -> Exchanges:
+def together(
+    parts: Iterable[Exchanges], shape: tuple[int, ...], work: WorkBudget = UNLIMITED
+) -> Exchanges:
     """All of these at once, of nodes that are numbered like this."""
-    return _summed([(each.a, each.b, each.weight) for each in parts], shape)
+    pairs = [(each.a, each.b, each.weight) for each in parts]
+    work.spend(5 * CALL + 2 * SORTED * sum(len(weight) for _, _, weight in pairs))
+    return _summed(pairs, shape)
 
 
 def shape(ranks: Grid, per_node: int) -> tuple[int, ...]:
@@ -72,22 +84,27 @@ def shape(ranks: Grid, per_node: int) -> tuple[int, ...]:
     return tuple(sizes) if left == 1 else (-(-ranks.ranks // per_node),)
 
 
-def _pairs(traffic: Traffic, nodes: Indices) -> Iterator[Pairs]:
+def _pairs(traffic: Traffic, nodes: Indices, work: WorkBudget) -> Iterator[Pairs]:
     """``nodes`` has a row for each group: the node of each of its ranks, ascending."""
     ranks = nodes.shape[1]
+    work.spend(2 * CALL + 2 * ELEMENT * nodes.size)
     if traffic.collective in _SERVED:
         clients, servers = map(_held, np.split(nodes, [traffic.clients], axis=1))
         size = traffic.count * traffic.size / traffic.servers
+        work.spend(PAIR * clients[0].size * servers[0].shape[1])
         yield _product(clients, servers, size)
     elif traffic.collective in _TO_ALL:
         there, count = _held(nodes)
         each = _to_each(traffic, ranks, there.shape[1])
         if there.shape[1] > CLIQUE_MAX:
+            work.spend(PAIR * there.size * SAMPLED)
             yield from _sampled(there, count, each)
         else:
             # Each pair of nodes stands in the product twice, once for each direction.
+            work.spend(PAIR * there.size * there.shape[1])
             yield _product((there, count), (there, count), each)
     elif ranks > 1:
+        work.spend(5 * CALL + 2 * PAIR * nodes.size)
         sent = np.float64(traffic.sent(ranks))
         yield nodes[:, :-1], nodes[:, 1:], np.broadcast_to(sent, (len(nodes), ranks - 1))
         if traffic.collective is not Collective.SEND:

@@ -40,6 +40,13 @@ _GROWING = frozenset({Operation.ALL_GATHER, Operation.ALL_TO_ALL, Operation.GATH
 
 SHOWN = 8
 
+DERIVED, PLACED_RANK, RECORDED = 100_000, 100, 50
+"""Work for a workload's communicators, for each rank of a profile in each place where its groups
+may be, and for each rank of each of its groups."""
+
+PLACES_MAX = 40
+"""Along any of five axes, and those of derived communicators."""
+
 
 class UnfitError(ValueError):
     """A profile that cannot stand for a job, and why."""
@@ -64,11 +71,10 @@ class _Place:
     derived_then: tuple[Traffic, ...] = ()
     derived_now: tuple[Traffic, ...] = ()
 
-    def has(self, groups: tuple[tuple[int, ...], ...]) -> bool:
-        """Whether these are among the pre-run's."""
-        if self.then.size(*self.axes) != len(groups[0]):
-            return False
-        return {*groups} <= {*map(tuple, self.then.groups(*self.axes).tolist())}
+    @property
+    def group_set(self) -> frozenset[tuple[int, ...]]:
+        """The pre-run's."""
+        return frozenset(map(tuple, self.then.groups(*self.axes).tolist()))
 
     def overlap(self, collective: Collective) -> Overlap:
         """What the derived one goes on beside; nothing where there is none."""
@@ -89,6 +95,15 @@ class _Place:
         return 1.0
 
 
+def work(workload: Workload) -> int:
+    """About what it takes to find them (``WorkBudget``)."""
+    profile = workload.profile
+    if profile is None:
+        return DERIVED
+    recorded = sum(len(kind.groups) * len(kind.groups[0]) for kind in profile.kinds)
+    return DERIVED + PLACED_RANK * PLACES_MAX * profile.ranks + RECORDED * recorded
+
+
 def communicators(workload: Workload) -> tuple[Communicator, ...]:
     """A workload's communicators, of its profile if it has one. What a rank does with its host
     alone is derived: no process group sees it. Raises UnfitError."""
@@ -96,9 +111,10 @@ def communicators(workload: Workload) -> tuple[Communicator, ...]:
     if workload.profile is None:
         return derived
     places = _places(workload, workload.profile)
+    groups = {place: place.group_set for place in places}
     found: dict[_Place, dict[tuple[str, Collective], Traffic]] = defaultdict(dict)
     for kind in workload.profile.kinds:
-        for place, traffic in _traffic(kind, places, workload):
+        for place, traffic in _traffic(kind, groups, workload):
             # Kinds are of other groups each: what one of them does the most of, counts.
             named, name = found[place], (traffic.what, traffic.collective)
             named[name] = max(named.get(name, traffic), traffic, key=_sent_bytes)
@@ -198,11 +214,11 @@ def smallest(workload: Workload, *, multiple: int) -> Parallelism:
 
 
 def _traffic(
-    kind: Kind, places: Iterable[_Place], workload: Workload
+    kind: Kind, places: Mapping[_Place, frozenset[tuple[int, ...]]], workload: Workload
 ) -> Iterator[tuple[_Place, Traffic]]:
     profile = workload.profile
     assert profile is not None
-    there = [place for place in places if place.has(kind.groups)]
+    there = [place for place, groups in places.items() if groups.issuperset(kind.groups)]
     if not there:
         shown = ", ".join(map(str, kind.groups[0][:SHOWN]))
         more = ", …" if len(kind.groups[0]) > SHOWN else ""

@@ -39,43 +39,47 @@ TILES = (Tile(256, 128), Tile(128, 256), Tile(128, 128), Tile(64, 128), Tile(128
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """``batch`` products of an m by k with a k by n matrix."""
+    """``batch`` products of an m by k with a k by n matrix in one kernel, which runs ``times``."""
 
     m: int
     n: int
     k: int
     batch: int = 1
+    times: int = 1
 
     @property
     def operations(self) -> int:
         """Multiplications and additions."""
-        return 2 * self.batch * self.m * self.n * self.k
+        return 2 * self.times * self.batch * self.m * self.n * self.k
 
     @property
     def gradients(self) -> tuple[Product, Product]:
         """What gives the gradients of the two operands."""
-        left = Product(self.m, self.k, self.n, self.batch)
-        right = Product(self.k, self.n, self.m, self.batch)
+        left = Product(self.m, self.k, self.n, self.batch, self.times)
+        right = Product(self.k, self.n, self.m, self.batch, self.times)
         return left, right
 
-    def pieces(self, count: int) -> tuple[Product, ...]:
+    def pieces(self, count: int) -> Product:
         """The same, one part of its rows after the other."""
-        return (Product(self.m // count, self.n, self.k, self.batch),) * count
+        return Product(self.m // count, self.n, self.k, self.batch, self.times * count)
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """Matrix products, operations of fused attention, and bytes that each other kernel moves."""
+    """Matrix products, operations of fused attention, and bytes that each other kernel moves; of
+    those ``repeated`` also how often they run."""
 
     products: tuple[Product, ...]
     attention: float
     traffic: tuple[float, ...]
+    repeated: tuple[tuple[float, int], ...] = ()
 
     def __add__(self, other: Pass) -> Pass:
         return Pass(
             self.products + other.products,
             self.attention + other.attention,
             self.traffic + other.traffic,
+            self.repeated + other.repeated,
         )
 
 
@@ -100,11 +104,12 @@ class Stream:
 
 
 def product_s(product: Product, device: Device, precision: Precision) -> float:
-    """How long a matrix product takes."""
+    """How long a matrix product takes, all its times."""
     rate = _rate(device, precision) * device.pace.products
     busy_s = min(_tiled_s(product, tile, device, rate) for tile in TILES)
     values = product.m * product.k + product.k * product.n + product.m * product.n
-    return max(busy_s, HALF_BYTES * product.batch * values / _memory(device)) + LAUNCH_S
+    once_s = max(busy_s, HALF_BYTES * product.batch * values / _memory(device)) + LAUNCH_S
+    return product.times * once_s
 
 
 def memory_s(size: float, device: Device) -> float:

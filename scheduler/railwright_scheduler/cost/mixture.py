@@ -31,8 +31,8 @@ def feed_forward(model: Transformer, split: Parallelism, recipe: Recipe) -> Laye
     rows, times = copies // experts, experts // together
     products = (
         router,
-        *(Product(rows, wide, model.hidden, together),) * times,
-        *(Product(rows, model.hidden, model.feed_forward, together),) * times,
+        Product(rows, wide, model.hidden, together, times),
+        Product(rows, model.hidden, model.feed_forward, together, times),
     )
     stream, sent = HALF_BYTES * tokens * model.hidden, HALF_BYTES * copies * model.hidden
     inner = HALF_BYTES * copies * model.feed_forward

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from railwright_scheduler.budget import CALL, ELEMENT, UNLIMITED, WorkBudget
 from railwright_scheduler.cost import crowding
 from railwright_scheduler.cost.crowding import Uplinks
 from railwright_scheduler.mapping import neighbours
@@ -43,6 +44,9 @@ UPHILL = 0.02
 the end."""
 
 
+EXCHANGED = 80_000
+"""Work for each communicator and tier when some pairs are judged, however small they are."""
+
 PLACED = 256
 """Pairs judged at a time for ranks that have to change places; fewer of a large gang."""
 
@@ -65,9 +69,14 @@ class Sent:
         return replace(self.exchanges, weight=self.exchanges.weight * each_s)
 
 
-def relieved(sent: Sequence[Sent], tiers: tuple[Uplinks, ...], order: Indices) -> Indices:
+def relieved(
+    sent: Sequence[Sent],
+    tiers: tuple[Uplinks, ...],
+    order: Indices,
+    budget: WorkBudget = UNLIMITED,
+) -> Indices:
     """The node of each rank, so that a step is shorter or as long."""
-    work = _Relief(sent, tiers, order)
+    work = _Relief(sent, tiers, order, budget)
     steps = min(STEPS, STEPS_A_NODE * len(order), WORK // (PAIRS * work.size))
     for at in range(steps):
         if not work.is_crowded:
@@ -77,11 +86,15 @@ def relieved(sent: Sequence[Sent], tiers: tuple[Uplinks, ...], order: Indices) -
 
 
 def placed(
-    sent: Sequence[Sent], tiers: tuple[Uplinks, ...], order: Indices, ranks: Indices
+    sent: Sequence[Sent],
+    tiers: tuple[Uplinks, ...],
+    order: Indices,
+    ranks: Indices,
+    budget: WorkBudget = UNLIMITED,
 ) -> Indices:
     """The node of each rank after these ranks have changed places with others, one by one and each
     about once, as long as a step is shorter for it: all others stay."""
-    work, left = _Relief(sent, tiers, order), WORK
+    work, left = _Relief(sent, tiers, order, budget), WORK
     for _ in range(len(ranks)):
         pairs = min(PLACED, left // work.size)
         if not pairs or not work.is_crowded or not work.place(ranks, pairs):
@@ -123,10 +136,24 @@ class _Uplinked:
 
 
 class _Relief:
-    def __init__(self, sent: Sequence[Sent], tiers: tuple[Uplinks, ...], order: Indices) -> None:
+    def __init__(
+        self,
+        sent: Sequence[Sent],
+        tiers: tuple[Uplinks, ...],
+        order: Indices,
+        budget: WorkBudget,
+    ) -> None:
+        cells = sum(each.exchanges.table + 2 * len(each.exchanges.weight) for each in sent)
+        budget.spend(CALL * len(sent) * (1 + len(tiers)) + 5 * ELEMENT * cells * (1 + len(tiers)))
+        self._budget = budget
         self.best, self._order = order, order.copy()
         self._draws = Draws()
-        self._shape = sent[0].exchanges.shape
+        # Beside servers some communicators are of other ranks alone, whose grid is no axis of all.
+        shapes = [each.exchanges.shape for each in sent if each.exchanges.ranks == len(order)]
+        self._shape = shapes[0] if shapes else (len(order),)
+        self._lengths = [
+            [length for length in range(1, size + 1) if size % length == 0] for size in self._shape
+        ]
         self._uplinked = [list(_uplinked(each, tiers, order)) for each in sent]
         self._cost = float(self._costs([[each.busy for each in its] for its in self._uplinked]))
         self._least = self._cost
@@ -160,6 +187,9 @@ class _Relief:
         """Of these pairs the best, if it costs less than that; whether it did."""
         if not len(one):
             return False
+        tables = sum(its[0].near.of.shape[1] * 2 * one.size for its in self._uplinked)
+        self._budget.spend(EXCHANGED * sum(map(len, self._uplinked)))
+        self._budget.spend(ELEMENT * (len(one) * self.size + 20 * tables))
         moved, new = np.concatenate([one, other], axis=1), np.concatenate([other, one], axis=1)
         after = [[each.after(moved, new) for each in its] for its in self._uplinked]
         costs = self._costs(after)
@@ -199,8 +229,7 @@ class _Relief:
         if by_chance[0] < ALONE:
             return 1, 1
         axis = int(by_chance[1] * len(self._shape))
-        size = self._shape[axis]
-        lengths = [length for length in range(1, size + 1) if size % length == 0]
+        lengths = self._lengths[axis]
         return lengths[int(by_chance[2] * len(lengths))], math.prod(self._shape[:axis])
 
     def _worst(self) -> Indices:

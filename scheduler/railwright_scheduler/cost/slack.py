@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from railwright_scheduler.budget import CALL, ELEMENT, WorkBudget
 from railwright_scheduler.cost.unlike import Gang
 from railwright_scheduler.mapping.problem import Indices
 
@@ -68,7 +69,13 @@ def seats(gang: Gang, nodes: int) -> list[Indices]:
 
 
 def orders(
-    order: Indices, seats: Sequence[Indices], slow: Indices, domains: Indices, *, within: bool
+    order: Indices,
+    seats: Sequence[Indices],
+    slow: Indices,
+    domains: Indices,
+    *,
+    within: bool,
+    work: WorkBudget,
 ) -> Iterator[Indices]:
     """With the slowest nodes, and those next to them, in one seat after the other. ``slow`` says
     how slow each node is, ``domains`` that of each at each tier, the nearest first; ``within``
@@ -82,21 +89,29 @@ def orders(
         fullest = sorted(every, key=lambda seat: -there[seat])
         begun = ([first, *(seat for seat in every if seat != first)] for first in every[:SEATS])
         for line in (fullest, *begun):
+            work.spend(CALL * (1 + len(seats)) + 2 * ELEMENT * len(order))
             wanted = _wanted(is_slow, [seats[seat] for seat in line])
-            yield _exchanged(order, is_slow, wanted, domains, within=within)
+            yield _exchanged(order, is_slow, wanted, domains, within=within, work=work)
 
 
 def exchanges(
-    order: Indices, seats: Sequence[Indices], slow: Indices, domains: Indices, *, within: bool
+    order: Indices,
+    seats: Sequence[Indices],
+    slow: Indices,
+    domains: Indices,
+    *,
+    within: bool,
+    work: WorkBudget,
 ) -> Iterator[Indices]:
     """With one of the slowest nodes in another seat, where the nearest faster one was."""
     is_slow = slow[order] > slow.min()
     for rank in np.argsort(-slow[order], kind="stable")[: int(is_slow.sum())].tolist():
         alone = np.arange(len(order)) == rank
         for ranks in seats:
+            work.spend(2 * CALL + ELEMENT * len(order))
             if rank not in ranks:
                 faster = ranks[slow[order[ranks]] < slow[order[rank]]]
-                yield _exchanged(order, alone, faster, domains, within=within)
+                yield _exchanged(order, alone, faster, domains, within=within, work=work)
 
 
 def _ways(counts: Counter[int], left: int) -> Iterator[tuple[int, ...]]:
@@ -134,7 +149,13 @@ def _wanted(is_slow: Mask, line: Sequence[Indices]) -> Indices:
 
 
 def _exchanged(
-    order: Indices, is_slow: Mask, wanted: Indices, domains: Indices, *, within: bool
+    order: Indices,
+    is_slow: Mask,
+    wanted: Indices,
+    domains: Indices,
+    *,
+    within: bool,
+    work: WorkBudget,
 ) -> Indices:
     """Each slow node that is elsewhere changes places with the nearest that is where it is
     wanted."""
@@ -143,6 +164,7 @@ def _exchanged(
     for rank in np.setdiff1d(np.flatnonzero(is_slow), wanted).tolist():
         if not len(free):
             break
+        work.spend(4 * CALL + ELEMENT * len(domains) * len(free))
         near = domains[:, order[free]] == domains[:, order[rank], np.newaxis]
         at = int(near.sum(axis=0).argmax())
         if within and not near[:1, at].all():

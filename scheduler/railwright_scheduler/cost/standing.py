@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from railwright_scheduler.budget import CALL, ELEMENT, UNLIMITED, WorkBudget
 from railwright_scheduler.communication.graph import Communicator
 from railwright_scheduler.cost import crowding, step
 from railwright_scheduler.cost.crowding import Uplinks
@@ -15,6 +16,9 @@ from railwright_scheduler.cost.summing import Sums
 from railwright_scheduler.cost.unlike import Gang
 from railwright_scheduler.mapping.problem import Exchanges, Indices
 from railwright_scheduler.workload import Workload
+
+PREDICTED, SENT = 200_000, 10_000
+"""Work for a step on machines of one kind, and for each kind of operation in it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,14 +45,21 @@ class Steps:
         *,
         between: Mapping[str, Exchanges],
         sums: Sums,
+        work: WorkBudget = UNLIMITED,
     ) -> None:
+        ranks = sum(each.grid.ranks for each in communicators)
+        work.spend(CALL + 4 * ELEMENT * ranks)
+        self._work, self._operations = work, sum(len(each.traffic) for each in communicators)
         self.machines, self.stands = tuple(machines), stands
         self._workload, self._communicators = workload, communicators
         self._between, self._sums = between, sums
-        self.unlike = Gang(workload, machines, communicators) if len(machines) > 1 else None
+        self.unlike = Gang(workload, machines, communicators, work) if len(machines) > 1 else None
 
     def standing(self, order: Indices, tiers: tuple[Uplinks, ...]) -> Standing:
         """With ``order[r]`` the node of node rank ``r``, below these uplinks."""
+        pairs = sum(len(its.weight) for its in self._between.values())
+        calls = len(self._between) * (1 + len(tiers))
+        self._work.spend(3 * CALL * calls + ELEMENT * pairs * (1 + len(tiers)))
         there = tuple(tier.of(order) for tier in tiers)
         crowded = {name: crowding.crowding(its, there) for name, its in self._between.items()}
         return Standing(crowded, self._sums.by_switches(order), self.stands[order])
@@ -59,6 +70,7 @@ class Steps:
             return 0.0
         if self.unlike:
             return self.unlike.predicted(standing.stands, standing.crowded, standing.summed).total
+        self._work.spend(PREDICTED + SENT * self._operations)
         return step.predict(
             *self._workload.parts,
             self.machines[0],

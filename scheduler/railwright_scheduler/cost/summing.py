@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from railwright_scheduler.budget import CALL, ELEMENT, SORTED, UNLIMITED, WorkBudget
 from railwright_scheduler.communication import grid
 from railwright_scheduler.communication.graph import Collective, Communicator
 from railwright_scheduler.mapping.problem import Indices
@@ -31,18 +32,27 @@ class Sums:
     no domain that adds up. ``tiers`` begin with the nearest."""
 
     def __init__(
-        self, communicators: Iterable[Communicator], per_node: int, tiers: Sequence[Summing]
+        self,
+        communicators: Iterable[Communicator],
+        per_node: int,
+        tiers: Sequence[Summing],
+        work: WorkBudget = UNLIMITED,
     ) -> None:
+        self._work = work
         self._tiers = [tier for tier in tiers if tier.adds.any()]
         self._groups: dict[str, Indices] = {}
         for each in communicators if self._tiers else ():
             if any(its.collective is Collective.ALL_REDUCE for its in each.traffic):
+                rows = each.grid.ranks // each.ranks
+                work.spend(CALL + 3 * ELEMENT * each.grid.ranks + 2 * SORTED * rows)
                 groups, _ = grid.unlike(each.grid.groups(*each.axes) // per_node)
                 self._groups[each.name] = groups
 
     def by_switches(self, order: Indices) -> frozenset[str]:
         """The communicators whose sums switches take over if ``order[r]`` is the node of node rank
         ``r``."""
+        for groups in self._groups.values():
+            self._work.spend(CALL + ELEMENT * groups.size * len(self._tiers))
         return frozenset(
             name for name, groups in self._groups.items() if self._are_inside(order[groups])
         )

@@ -102,8 +102,8 @@ def _split(first: Product, second: Product, pieces: int) -> tuple[list[Product],
     """
     first_left, first_right = first.gradients
     second_left, second_right = second.gradients
-    forward = [*first.pieces(pieces), *second.pieces(pieces)]
-    return forward, [first_left, first_right, *second_left.pieces(pieces), second_right]
+    forward = [first.pieces(pieces), second.pieces(pieces)]
+    return forward, [first_left, first_right, second_left.pieces(pieces), second_right]
 
 
 def _between(stream: Stream) -> Layer:
@@ -116,6 +116,7 @@ def _between(stream: Stream) -> Layer:
 
 def _with_casts(layer: Layer) -> Layer:
     """Inputs of products and, going back, gradients of their results are made 8 bits wide."""
-    ahead = tuple(CAST_BYTES * each.batch * each.m * each.k for each in layer.forward.products)
-    behind = tuple(CAST_BYTES * each.batch * each.m * each.n for each in layer.forward.products)
-    return layer + Layer(Pass((), 0.0, ahead), Pass((), 0.0, behind))
+    products = layer.forward.products
+    ahead = tuple((CAST_BYTES * each.batch * each.m * each.k, each.times) for each in products)
+    behind = tuple((CAST_BYTES * each.batch * each.m * each.n, each.times) for each in products)
+    return layer + Layer(Pass((), 0.0, (), ahead), Pass((), 0.0, (), behind))

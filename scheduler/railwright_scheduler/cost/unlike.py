@@ -30,6 +30,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from railwright_scheduler.budget import CALL, ELEMENT, SORTED, UNLIMITED, WorkBudget
 from railwright_scheduler.communication import grid, parameters
 from railwright_scheduler.communication.graph import Communicator
 from railwright_scheduler.communication.grid import Axis
@@ -43,6 +44,10 @@ from railwright_scheduler.workload import Framework, Parallelism, Transformer, W
 
 DECIDING = 8
 """Stages looked at, those with the most to do: any of them may decide how long a step takes."""
+
+KIND, STAGE, JOINED = 150_000, 25_000, 15_000
+"""Work for each kind and pace of machine, in the beginning; for each stage, and for each group of
+unlike machines and each of these, whenever a step is predicted."""
 
 _ANY = -1
 """The stage of a group that is in all of them."""
@@ -88,7 +93,13 @@ class Gang:
         workload: Workload,
         machines: Sequence[Machine],
         communicators: tuple[Communicator, ...],
+        budget: WorkBudget = UNLIMITED,
     ) -> None:
+        groups = sum(each.grid.ranks // each.ranks for each in communicators)
+        ranks = sum(each.grid.ranks for each in communicators)
+        budget.spend(KIND * len(machines) + 10 * ELEMENT * len(machines) ** 2)
+        budget.spend(4 * ELEMENT * ranks + 2 * SORTED * groups + 3 * CALL * workload.split.pipeline)
+        self._budget = budget
         self._split, self._recipe = workload.split, workload.recipe
         self._machines, self._communicators = machines, communicators
         self._works = [work.of(*workload.parts, each) for each in machines]
@@ -114,8 +125,10 @@ class Gang:
             self._sent(at, stands, crowding.get(each.name, 1.0), each.name in summed)
             for at, each in enumerate(self._communicators)
         ]
+        self._budget.spend(STAGE * len(self.stages))
         by_stage = [*zip(*sent, strict=True)] or [()] * len(self.stages)
         held = [self._slowest(np.unique(stands[ranks])) for ranks in self.stages]
+        self._budget.spend(STAGE * sum(map(len, held)))
         filling_s = [self._longest_s(*its) for its in zip(held, by_stage, strict=True)]
         updating = stands[self._serving] if self._split.servers else stands
         optimizer_s = max(self._works[at].optimizer for at in np.unique(updating).tolist())
@@ -135,6 +148,7 @@ class Gang:
 
     def _slowest(self, machines: Indices) -> tuple[int, ...]:
         """Those of them that none of the others is slower than in everything."""
+        self._budget.spend(CALL + ELEMENT * len(machines) ** 2)
         outdone = self._outdone[np.ix_(machines, machines)].any(axis=1)
         return tuple(machines[~outdone].tolist())
 
@@ -177,6 +191,8 @@ class Gang:
         """The different groups of one communicator, each with its stage: inside nodes those of
         one kind are alike, and across them those whose adapters are."""
         groups = self._groups[at]
+        cells = groups.ranks.size + len(groups.ranks) * len(self._machines)
+        self._budget.spend(CALL + 4 * ELEMENT * cells + SORTED * len(groups.ranks))
         stand = stands[groups.ranks]
         alone = groups.nodes[:, np.newaxis] == 1
         stand = np.where(alone, self._inside[stand], self._across[stand])
@@ -184,6 +200,8 @@ class Gang:
         member[np.arange(len(groups.ranks))[:, np.newaxis], stand] = 1
         rows = np.column_stack([groups.stage, groups.nodes, groups.per_node, member])
         unlike, _ = grid.unlike(rows)
+        self._budget.spend(len(unlike) * (JOINED + ELEMENT * len(self.stages)))
+        self._budget.spend(JOINED * int(unlike[:, 3:].sum()))
         for stage, nodes, per_node, *there in sorted(map(tuple, unlike.tolist())):
             members = [
                 (its.summing() if adds else its).crowded(times)
@@ -224,7 +242,7 @@ def _groups(communicator: Communicator, per_node: int) -> _Groups:
     groups = communicator.grid.groups(*communicator.axes)
     stage = _stages_of(groups[:, 0], communicator)
     rows, _ = grid.unlike(np.column_stack([stage, np.sort(groups // per_node, axis=1)]))
-    shapes = np.array([geometry.shape(row) for row in rows[:, 1:]]).reshape(-1, 2)
+    shapes = geometry.shapes(rows[:, 1:])
     return _Groups(rows[:, 1:], shapes[:, 0], shapes[:, 1], rows[:, 0])
 
 

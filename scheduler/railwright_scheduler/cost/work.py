@@ -113,7 +113,9 @@ def _pass(
     attention_s = 0.0
     if work.attention:
         attention_s = kernels.attention_s(work.attention, device, attention)
-    return products_s, attention_s, sum(kernels.memory_s(each, device) for each in work.traffic)
+    moved_s = sum(kernels.memory_s(each, device) for each in work.traffic)
+    moved_s += sum(times * kernels.memory_s(size, device) for size, times in work.repeated)
+    return products_s, attention_s, moved_s
 
 
 def _issued_s(model: Transformer, split: Parallelism, recipe: Recipe, machine: Machine) -> float:

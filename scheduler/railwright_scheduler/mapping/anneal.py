@@ -14,12 +14,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from railwright_scheduler.budget import CALL, ELEMENT, UNLIMITED, WorkBudget
 from railwright_scheduler.mapping import neighbours
 from railwright_scheduler.mapping.draws import Draws
 from railwright_scheduler.mapping.problem import Exchanges, Indices, Places, Weights
 
 TOUCHED = 4
 """One in so many ranks is drawn in a step: more of them would touch each other."""
+
+STEP = 100_000
+"""Work for a step, however few pairs it judges."""
 
 STRAY = 0.1
 """So often is a rank drawn to any domain at all."""
@@ -35,14 +39,23 @@ class Cooling:
 
 
 def annealed(
-    exchanges: Exchanges, places: Places, starts: list[Indices], cooling: Cooling
+    exchanges: Exchanges,
+    places: Places,
+    starts: list[Indices],
+    cooling: Cooling,
+    budget: WorkBudget = UNLIMITED,
 ) -> list[Indices]:
-    """Where each start leads to: the place of each rank. It may be worse than the start."""
+    """Where each start leads to: the place of each rank. It may be worse than the start. Raises
+    OverBudgetError."""
+    domains = int(places.domains[0].max()) + 1
+    budget.spend(CALL + 5 * ELEMENT * (exchanges.table + domains**2))
     work = _Annealing(exchanges, places, starts)
     batch = max(1, exchanges.ranks // TOUCHED)
     steps = cooling.pairs // (batch * len(starts))
     factor = (cooling.cold / cooling.hot) ** (1.0 / max(1, steps - 1))
+    judged = batch * len(starts) * work.width
     for step in range(steps):
+        budget.spend(STEP + 4 * ELEMENT * judged)
         work.step(batch, cooling.hot * factor**step)
     return work.where()
 
@@ -64,6 +77,11 @@ class _Annealing:
         self._holder = np.concatenate(rows)
         self._unmoved = np.full(len(self._place), np.iinfo(np.int64).max)
         self._draws = Draws()
+
+    @property
+    def width(self) -> int:
+        """Those that a rank exchanges with, at most."""
+        return int(self._near.of.shape[1])
 
     def where(self) -> list[Indices]:
         return [each[: self._ranks] for each in np.split(self._place, self._starts)]

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from railwright_scheduler.budget import CALL, ELEMENT, SORTED, UNLIMITED, WorkBudget
 from railwright_scheduler.mapping.draws import Draws
 from railwright_scheduler.mapping.problem import Exchanges, Indices, Places, Weights
 
@@ -24,6 +25,10 @@ NOISE = 0.15
 
 UNEVEN = 0.1
 """And one that cuts off next to nothing does by so much: even halves leave more to choose from."""
+
+
+HALVED = 60_000
+"""Work for a part that is halved, however small it is."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,16 +48,28 @@ class Part:
         return Part(self.ranks[inside], row[self.a[kept]], row[self.b[kept]], self.weight[kept])
 
 
-def bisected(exchanges: Exchanges, places: Places, *, draws: Draws | None = None) -> Indices:
-    """The place of each rank; as many places. Another one each time with ``draws``."""
+def bisected(
+    exchanges: Exchanges,
+    places: Places,
+    *,
+    draws: Draws | None = None,
+    work: WorkBudget = UNLIMITED,
+) -> Indices:
+    """The place of each rank; as many places. Another one each time with ``draws``. Raises
+    OverBudgetError."""
     whole = Part(np.arange(exchanges.ranks), exchanges.a, exchanges.b, exchanges.weight)
-    return Bisection(exchanges, places, draws).laid(whole, np.lexsort(places.domains))
+    return Bisection(exchanges, places, draws, work).laid(whole, np.lexsort(places.domains))
 
 
 class Bisection:
     """What it takes to lay parts of one job onto one set of places."""
 
-    def __init__(self, exchanges: Exchanges, places: Places, draws: Draws | None) -> None:
+    def __init__(
+        self, exchanges: Exchanges, places: Places, draws: Draws | None, work: WorkBudget
+    ) -> None:
+        self._work = work
+        wide = sum(size > 1 for size in exchanges.shape)
+        work.spend((1 + wide * (wide - 1)) * (CALL + SORTED * exchanges.ranks))
         self._domains = places.domains
         self._orders = _orders(exchanges.shape)
         self._draws = draws
@@ -100,6 +117,8 @@ class Bisection:
 
     def _front(self, part: Part, sums: Indices) -> tuple[NDArray[np.bool_], int]:
         """Whom to separate from the others: so many as can be, and where it cuts the least."""
+        cells = 2 * SORTED * len(part.ranks) + 5 * ELEMENT * len(part.a)
+        self._work.spend(HALVED + len(self._orders) * (CALL + cells))
         behind = self._orders[:, part.ranks].argsort(axis=1).argsort(axis=1)
         uneven = np.abs(2.0 * sums / len(part.ranks) - 1.0)
         cut = _cuts(part, behind)[:, sums] * (1.0 + UNEVEN * uneven)

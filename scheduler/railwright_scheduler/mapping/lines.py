@@ -9,7 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from railwright_scheduler.budget import CALL, SORTED, UNLIMITED, WorkBudget
 from railwright_scheduler.mapping.problem import Indices, Places
+
+ADDED = 100
+"""Work for each domain, and for each sum that some of them have."""
 
 
 def sorted_line(places: Places) -> Indices:
@@ -17,16 +21,17 @@ def sorted_line(places: Places) -> Indices:
     return np.lexsort(places.domains)
 
 
-def packed(places: Places, run: int) -> Indices:
+def packed(places: Places, run: int, work: WorkBudget = UNLIMITED) -> Indices:
     """The same with the nearest domains in an order of which as many as can be end a run."""
+    work.spend(CALL + SORTED * places.count)
     line = sorted_line(places)
     nearest = _parts(line, places.domains[0])
     if len(places.domains) == 1:
-        return _in_order(nearest, run, used=0)
+        return _in_order(nearest, run, work, used=0)
     found: list[Indices] = []
     for further in _parts(line, places.domains[1]):
         used = sum(map(len, found))
-        found.append(_in_order(_parts(further, places.domains[0]), run, used=used))
+        found.append(_in_order(_parts(further, places.domains[0]), run, work, used=used))
     return np.concatenate(found)
 
 
@@ -35,24 +40,27 @@ def _parts(line: Indices, domains: Indices) -> list[Indices]:
     return np.split(line, starts[1:])
 
 
-def _in_order(parts: list[Indices], run: int, *, used: int) -> Indices:
+def _in_order(parts: list[Indices], run: int, work: WorkBudget, *, used: int) -> Indices:
     """These domains, so that runs of which so much was used before end with one of them."""
     left = sorted(parts, key=len, reverse=True)
     found: list[Indices] = []
     while left:
-        chosen = _adding_up([len(part) for part in left], run - used % run) or [len(left) - 1]
+        sizes = [len(part) for part in left]
+        work.spend(CALL + ADDED * len(left))
+        chosen = _adding_up(sizes, run - used % run, work) or [len(left) - 1]
         found += [left[at] for at in chosen]
         used += sum(len(left[at]) for at in chosen)
         left = [part for at, part in enumerate(left) if at not in {*chosen}]
     return np.concatenate(found)
 
 
-def _adding_up(sizes: list[int], wanted: int) -> list[int]:
+def _adding_up(sizes: list[int], wanted: int, work: WorkBudget) -> list[int]:
     """Which ones add up to what is wanted, or to the most below it; the earliest that do."""
     reached: dict[int, tuple[int, int]] = {0: (0, -1)}
     for at, size in enumerate(sizes):
         if wanted in reached:
             break
+        work.spend(ADDED * (50 + len(reached)))
         for total in sorted(reached, reverse=True):
             if total + size <= wanted and total + size not in reached:
                 reached[total + size] = total, at

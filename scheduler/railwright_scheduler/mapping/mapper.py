@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from railwright_scheduler.budget import CALL, ELEMENT, UNLIMITED, WorkBudget
 from railwright_scheduler.mapping import canonical, choice, units
 from railwright_scheduler.mapping.anneal import Cooling, annealed
 from railwright_scheduler.mapping.bisection import bisected
@@ -27,6 +28,9 @@ PAIRS_A_RANK = 400
 TRIES_A_DOMAIN = 16
 PAIRS_A_TRY = 500
 """What it takes to cut a few domains anew, in pairs."""
+
+PLACED = 600
+"""Work for each place, to put them in order."""
 
 STARTS = 4
 WAYS = 2
@@ -55,15 +59,19 @@ class _Layout:
     where: Indices
 
 
-def mapped(exchanges: Exchanges, places: Places, *, budget: int = BUDGET) -> Mapping:
+def mapped(
+    exchanges: Exchanges, places: Places, *, budget: int = BUDGET, work: WorkBudget = UNLIMITED
+) -> Mapping:
     """The best mapping found. The same input gives the same one, whatever domains are called.
 
     Where there are more places than ranks, all ways to choose among them are tried if the budget
     has room for that: one more place then never makes it worse. Otherwise the ways that promise
-    most are where the search begins, and it may leave places for others that stayed free.
+    most are where the search begins, and it may leave places for others that stayed free. Raises
+    OverBudgetError if not even one is found with so much ``work``.
     """
     if places.count < exchanges.ranks:
         raise ValueError(f"{exchanges.ranks} ranks do not fit into {places.count} places")
+    work.spend(CALL + PLACED * places.count * len(places.distance))
     budget //= exchanges.heft
     numbered, order = canonical.ordered(places)
     size = units.volume(exchanges, numbered)
@@ -71,36 +79,46 @@ def mapped(exchanges: Exchanges, places: Places, *, budget: int = BUDGET) -> Map
     count = exchanges.ranks // size
     ways = choice.all_ways(rooms.places, count, budget // _work(rooms.places, count))
     if ways is None:
-        found = _mapped(exchanges, numbered, choice.good_ways(rooms.places, count), budget)
+        good_ways = choice.good_ways(rooms.places, count)
+        found = _mapped(exchanges, numbered, good_ways, budget, work)
         return Mapping(found.cost, order[found.where])
     everywhere = [np.arange(count)]
     tried = []
     for way in ways:
         taken, line = canonical.ordered(numbered.only(rooms.members[way].ravel()))
-        found = _mapped(exchanges, taken, everywhere, budget)
+        found = _mapped(exchanges, taken, everywhere, budget, work)
         tried.append(Mapping(found.cost, order[rooms.members[way].ravel()[line[found.where]]]))
     return min(tried, key=lambda each: each.cost)
 
 
-def _mapped(exchanges: Exchanges, places: Places, ways: list[Indices], budget: int) -> Mapping:
+def _mapped(
+    exchanges: Exchanges, places: Places, ways: list[Indices], budget: int, work: WorkBudget
+) -> Mapping:
     """Begun with these ways to choose rooms."""
     rooms = units.rooms(places, units.volume(exchanges, places))
-    search = _Search(exchanges, rooms)
-    found = search.improved(search.begun(ways), budget)
-    where = _mended(exchanges, places, found.units.spread(found.where, rooms), budget)
+    search = _Search(exchanges, rooms, work)
+    begun = search.begun(ways)
+    found = begun[0]
+    with work.search():
+        found = search.improved(begun, budget)
+    where = found.units.spread(found.where, rooms)
+    with work.search():
+        where = _mended(exchanges, places, where, budget, work)
     return Mapping(cost(exchanges, places, where), where)
 
 
-def _mended(exchanges: Exchanges, places: Places, where: Indices, budget: int) -> Indices:
+def _mended(
+    exchanges: Exchanges, places: Places, where: Indices, budget: int, work: WorkBudget
+) -> Indices:
     """The same with parts of nodes exchanged, where nodes may be torn apart."""
-    cores = units.cores(exchanges, units.volume(exchanges, places))
+    cores = units.cores(exchanges, units.volume(exchanges, places), work)
     if cores is None:
         return where
     rooms = units.rooms(places, len(where) // cores.exchanges.ranks)
     gathered = cores.gathered(where, rooms)
     if gathered is None:
         return where
-    search = _Search(exchanges, rooms)
+    search = _Search(exchanges, rooms, work)
     found = search.annealed([_Layout(cost(exchanges, places, where), cores, gathered)], budget)
     return found.units.spread(found.where, rooms)
 
@@ -117,17 +135,17 @@ def _work(places: Places, count: int) -> int:
 class _Search:
     """Layouts of one job in one set of rooms."""
 
-    def __init__(self, exchanges: Exchanges, rooms: Rooms) -> None:
-        self._exchanges, self._rooms = exchanges, rooms
+    def __init__(self, exchanges: Exchanges, rooms: Rooms, work: WorkBudget) -> None:
+        self._exchanges, self._rooms, self._work = exchanges, rooms, work
 
     def begun(self, ways: list[Indices]) -> list[_Layout]:
         """The best starts in the best of these ways, the best first; of equal ones the first."""
         found: dict[float, _Layout] = {}
-        groupings = units.groupings(self._exchanges, self._rooms.members.shape[1])
+        groupings = units.groupings(self._exchanges, self._rooms.members.shape[1], self._work)
         for way in self._promising(ways, groupings[0]):
             taken, line = canonical.ordered(self._rooms.places.only(way))
             for its in groupings:
-                for where in starts(its.exchanges, taken):
+                for where in starts(its.exchanges, taken, self._work):
                     layout = self._layout(its, way[line[where]])
                     found.setdefault(layout.cost, layout)
         return [found[value] for value in sorted(found)[:STARTS]]
@@ -139,7 +157,8 @@ class _Search:
         costs = []
         for way in ways:
             taken, _ = canonical.ordered(self._rooms.places.only(way))
-            costs.append(cost(its.exchanges, taken, bisected(its.exchanges, taken)))
+            where = bisected(its.exchanges, taken, work=self._work)
+            costs.append(cost(its.exchanges, taken, where))
         return [ways[at] for at in np.argsort(costs, kind="stable")[:most]]
 
     def improved(self, found: list[_Layout], budget: int) -> _Layout:
@@ -165,15 +184,20 @@ class _Search:
                 cooling = Cooling(HOT * step, COLD * step, pairs * len(where) // len(found))
                 better += [
                     self._layout(its, each)
-                    for each in annealed(its.exchanges, self._rooms.places, where, cooling)
+                    for each in annealed(
+                        its.exchanges, self._rooms.places, where, cooling, self._work
+                    )
                 ]
         return min([*found, *better], key=_cost)
 
     def _recut(self, layout: _Layout, tries: int) -> _Layout:
         its = layout.units
-        return self._layout(its, recut(its.exchanges, self._rooms.places, layout.where, tries))
+        where = recut(its.exchanges, self._rooms.places, layout.where, tries, self._work)
+        return self._layout(its, where)
 
     def _layout(self, its: Units, where: Indices) -> _Layout:
+        tiers = len(self._rooms.places.distance)
+        self._work.spend(tiers * (3 * CALL + ELEMENT * len(its.exchanges.weight)))
         inside = its.inside * self._rooms.inside
         return _Layout(inside + cost(its.exchanges, self._rooms.places, where), its, where)
 

@@ -100,4 +100,4 @@ class Places:
 def cost(exchanges: Exchanges, places: Places, where: Indices) -> float:
     """The sum of weights times distances; ``where`` is the place of each rank."""
     apart = places.between(where[exchanges.a], where[exchanges.b])
-    return float(exchanges.weight @ apart)
+    return float((exchanges.weight * apart).sum())

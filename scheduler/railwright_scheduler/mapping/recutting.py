@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from railwright_scheduler.budget import CALL, ELEMENT, UNLIMITED, WorkBudget
 from railwright_scheduler.mapping import neighbours
 from railwright_scheduler.mapping.bisection import Bisection, Part
 from railwright_scheduler.mapping.draws import Draws
@@ -20,34 +21,49 @@ from railwright_scheduler.mapping.problem import Exchanges, Indices, Places
 DOMAINS_MAX = 8
 """So many are emptied together, at most."""
 
+EMPTIED = 150_000
+"""Work for a few domains that are emptied, however small they are."""
+
 WITH_FREE = 0.5
 """So often is one with free places among them, if there is any."""
 
 
-def recut(exchanges: Exchanges, places: Places, where: Indices, tries: int) -> Indices:
-    """The place of each rank after so many tries; no worse than before."""
-    work = _Recutting(exchanges, places, where)
+def recut(
+    exchanges: Exchanges,
+    places: Places,
+    where: Indices,
+    tries: int,
+    budget: WorkBudget = UNLIMITED,
+) -> Indices:
+    """The place of each rank after so many tries; no worse than before. Raises OverBudgetError."""
+    work = _Recutting(exchanges, places, where, budget)
     for _ in range(tries):
         work.attempt()
     return work.where
 
 
 class _Recutting:
-    def __init__(self, exchanges: Exchanges, places: Places, where: Indices) -> None:
+    def __init__(
+        self, exchanges: Exchanges, places: Places, where: Indices, budget: WorkBudget
+    ) -> None:
+        budget.spend(CALL + 5 * ELEMENT * exchanges.table)
+        self._budget = budget
         self.where = where.copy()
         self._places, self._ranks = places, exchanges.ranks
         self._near = neighbours.of(exchanges, rows=exchanges.ranks)
         self._draws = Draws()
-        self._bisection = Bisection(exchanges, places, self._draws)
+        self._bisection = Bisection(exchanges, places, self._draws, budget)
         self._home = places.domains[0][where]
         line = np.argsort(places.domains[0], kind="stable")
         self._members = np.split(line, np.cumsum(np.bincount(places.domains[0]))[:-1])
 
     def attempt(self) -> None:
         """Empty a few domains and fill them again."""
+        self._budget.spend(EMPTIED + ELEMENT * (self._ranks + self._places.count))
         chosen = self._chosen()
         inside = np.isin(self._home, chosen)
         ranks = np.flatnonzero(inside)
+        self._budget.spend(EMPTIED + 20 * ELEMENT * len(ranks) * self._near.of.shape[1])
         laid = self._bisection.laid(self._part(ranks, inside), self._line(chosen, len(ranks)))
         if self._costs(ranks, laid) <= self._costs(ranks, self.where[ranks]):
             self.where[ranks], self._home[ranks] = laid, self._places.domains[0][laid]
@@ -92,4 +108,4 @@ class _Recutting:
         inside = np.zeros(self._ranks + 1, dtype=np.bool_)
         inside[ranks] = True
         apart = self._places.between(np.repeat(laid, near.shape[1]), where[near].ravel())
-        return float((weight * np.where(inside[near], 0.5, 1.0)).ravel() @ apart)
+        return float(((weight * np.where(inside[near], 0.5, 1.0)).ravel() * apart).sum())

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
+from railwright_scheduler.budget import CALL, ELEMENT, SORTED, UNLIMITED, WorkBudget
 from railwright_scheduler.mapping import orders
 from railwright_scheduler.mapping.problem import Exchanges, Indices, Places
 
 BOXES = 4
 LEFT_MOST = 1.5
 """What leaves so many times more to exchange between units than the best is not tried."""
+
+T = TypeVar("T")
 
 _Grouping = tuple[Indices, tuple[int, ...]]
 """The unit of each rank, and the shape of the units' own grid."""
@@ -70,15 +74,19 @@ def rooms(places: Places, size: int) -> Rooms:
     return Rooms(Places(domains, distance), members, places.distance[0])
 
 
-def groupings(exchanges: Exchanges, size: int) -> list[Units]:
+def groupings(exchanges: Exchanges, size: int, work: WorkBudget = UNLIMITED) -> list[Units]:
     """Which ranks may be a unit: those boxes and that run which leave the least to exchange with
     others, the best first; and ranks in their own order, which lose to nobody."""
     count = exchanges.ranks // size
+    work.spend((BOXES + 2) * (CALL + 2 * SORTED * len(exchanges.weight)))
     if size == 1:
         return [_units(exchanges, np.arange(exchanges.ranks), exchanges.shape)]
-    boxes: list[_Grouping] = [_boxes(exchanges, box) for box in orders.boxes(exchanges.shape, size)]
+    boxes: list[_Grouping] = [
+        _boxes(exchanges, box)
+        for box in _counted(orders.boxes(exchanges.shape, size), exchanges, work)
+    ]
     runs: list[_Grouping] = []
-    for run in orders.runs(exchanges.shape):
+    for run in _counted(orders.runs(exchanges.shape), exchanges, work):
         unit_of = np.empty(exchanges.ranks, dtype=np.int64)
         unit_of[run] = np.arange(exchanges.ranks) // size
         runs.append((unit_of, (count,)))
@@ -97,15 +105,15 @@ def _best(exchanges: Exchanges, found: list[_Grouping], most: int) -> list[_Grou
     return [found[at] for at in order if left[at] <= LEFT_MOST * left[order[0]]]
 
 
-def cores(exchanges: Exchanges, size: int) -> Units | None:
+def cores(exchanges: Exchanges, size: int, work: WorkBudget = UNLIMITED) -> Units | None:
     """Parts of units of this size that had better not be torn apart, if they are smaller: a unit
     is split as long as the parts exchange less than all the units do."""
-    boxes = [*orders.boxes(exchanges.shape, size)]
+    boxes = [*_counted(orders.boxes(exchanges.shape, size), exchanges, work)]
     if not boxes:
         return None
     inside = {box: _inside(exchanges, orders.box_of(exchanges.shape, box)) for box in boxes}
     unit = box = max(boxes, key=lambda each: inside[each])
-    while parts := [*_split(box)]:
+    while parts := [*_counted(_split(box), exchanges, work)]:
         inside |= {part: _inside(exchanges, orders.box_of(exchanges.shape, part)) for part in parts}
         part = max(parts, key=lambda each: inside[each])
         if inside[box] - inside[part] >= float(exchanges.weight.sum()) - inside[box]:
@@ -114,6 +122,14 @@ def cores(exchanges: Exchanges, size: int) -> Units | None:
     if box == unit:
         return None
     return _units(exchanges, *_boxes(exchanges, box))
+
+
+def _counted(ways: Iterator[T], exchanges: Exchanges, work: WorkBudget) -> Iterator[T]:
+    """The same ways to group ranks; what each takes to judge is spent before it."""
+    for way in ways:
+        axes = len(exchanges.shape)
+        work.spend(3 * CALL + ELEMENT * (2 * axes * exchanges.ranks + 2 * len(exchanges.weight)))
+        yield way
 
 
 def _boxes(exchanges: Exchanges, box: tuple[int, ...]) -> _Grouping:

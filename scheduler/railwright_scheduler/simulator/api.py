@@ -20,6 +20,7 @@ from railwright_scheduler.attempt.ledger import Entry, Ledger
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.invariants import AttemptKey, Facts, PodFact
 from railwright_scheduler.simulator import room
+from railwright_scheduler.simulator.hangs import Hangs
 from railwright_scheduler.simulator.network import Network
 from railwright_scheduler.simulator.objects import (
     FOREIGN,
@@ -57,10 +58,13 @@ class Api:
         self.inflated: dict[str, bool] = {}
         self.down: dict[str, int] = {}
         self.sizes: dict[AttemptKey, int] = {}
+        self._began: dict[AttemptKey, int] = {}
+        self._died: dict[str, int] = {}
         self.whole: dict[AttemptKey, bool] = {}
         self.revoked: dict[AttemptKey, Cause] = {}
         self.room = Room()
         self.network = Network()
+        self.hangs = Hangs()
         self.made: dict[AttemptKey, int] = {}
         self._ranks_made: dict[AttemptKey, dict[int, bool]] = {}
         self._ranks_bound: dict[AttemptKey, dict[int, bool]] = {}
@@ -82,6 +86,7 @@ class Api:
             limits={uid: job.backoff_limit for uid, job in jobs.items()},
             whole=self.whole.keys(),
             revoked=self.revoked,
+            hung=self.hangs.since_s,
             placements=[placement.key for placement in self.placements.objects.values()],
             down=self.down.keys(),
             news=self.network.changes,
@@ -111,8 +116,10 @@ class Api:
         invariants.check_entries(self.facts(), ledger)
         for entry in ledger.entries:
             self.sizes.setdefault(entry.key, len(entry.nodes))
-            if entry.cause is not None:
-                self.revoked.setdefault(entry.key, entry.cause)
+            self._began.setdefault(entry.key, self.writes)
+            if entry.cause is not None and entry.key not in self.revoked:
+                invariants.check_lost(entry, living=self._living_since(self._began[entry.key]))
+                self.revoked[entry.key] = entry.cause
         self.ledger = ledger
         self.room.granted(self.facts(), self.free(), seen)
         self.ledger_version = self.revision.following()
@@ -192,6 +199,17 @@ class Api:
         """The pod is no more."""
         self.pods.remove(pod.uid)
         del self.pod_names[pod.name]
+
+    def note_death(self, node: str) -> None:
+        """The node is, or was until now, dead or gone."""
+        self._died[node] = self.writes
+
+    def _living_since(self, revision: int) -> list[str]:
+        return [
+            node
+            for node in self.nodes.objects
+            if node not in self.down and self._died.get(node, -1) < revision
+        ]
 
     def _is_current(self, version: int, stored: int) -> bool:
         return version == stored

@@ -15,6 +15,7 @@ GPU = "gpu"
 DEVICES = 8
 FOREIGN_DEVICES = 4
 NODES_MAX = 5
+CUT_S_MAX = 500
 NAMES = ("a", "b", "c", "d")
 
 ALWAYS = {
@@ -53,10 +54,14 @@ SOMETIMES = {
 }
 
 
-class Disturbances:
-    """The users' and the machines' part of a run."""
+CUTS = {"cut": 1, "cut healed": 2}
 
-    def __init__(self, chance: Chance, api: Api, machines: Machines) -> None:
+
+class Disturbances:
+    """The users' and the machines' part of a run. With ``cuts`` the control plane is cut off from
+    all nodes now and then."""
+
+    def __init__(self, chance: Chance, api: Api, machines: Machines, *, cuts: bool = False) -> None:
         self._chance = chance
         self._api = api
         self._machines = machines
@@ -64,6 +69,7 @@ class Disturbances:
         self.weights = ALWAYS | {
             name: weight * chance.pick((0, 0, 1, 4)) for name, weight in SOMETIMES.items()
         }
+        self.weights |= CUTS if cuts else {}
         # Without these nothing would ever start.
         self.weights |= {
             "job created": chance.pick((2, 8)),
@@ -83,6 +89,8 @@ class Disturbances:
             return self._to_a_pod(event)
         if event == "foreign pod":
             return self._create_foreign()
+        if event.startswith("cut"):
+            return self._to_the_network(event, now_s=now_s)
         if event.startswith("node"):
             return self._to_a_node(event, now_s=now_s)
         if event == "job created":
@@ -93,9 +101,23 @@ class Disturbances:
         """No more faults; every second time all nodes come back, else the dead stay dead."""
         self._api.refused.clear()
         self._api.inflated.clear()
+        self._machines.heal()
         if self._chance.happens(500):
             for name in list(self._machines.down_since_s):
                 self._machines.restore(name, rebooted=self._chance.happens(500))
+
+    def pass_time(self, *, now_s: int) -> None:
+        """No cut lasts longer than attempts are held for."""
+        since_s = self._machines.cut_since_s
+        if since_s is not None and now_s - since_s > CUT_S_MAX:
+            self._machines.heal()
+
+    def _to_the_network(self, event: str, *, now_s: int) -> str:
+        if event == "cut":
+            self._machines.cut(now_s=now_s)
+        else:
+            self._machines.heal()
+        return "off" if event == "cut" else "over"
 
     def _to_a_pod(self, event: str) -> str:
         placements = list(self._api.placements.objects)
@@ -142,6 +164,7 @@ class Disturbances:
             self._api.others_took()
         elif len(nodes) > 1:
             self._api.nodes.remove(node.name)
+            self._api.note_death(node.name)
             self._machines.down_since_s.pop(node.name, None)
         return node.name
 

@@ -22,6 +22,7 @@ class Machines:
         self._api = api
         self.down_since_s = api.down
         self.passed: dict[AttemptKey, bool] = {}
+        self.cut_since_s: int | None = None
         self._falls = 0
 
     @property
@@ -29,18 +30,40 @@ class Machines:
         """A number that is another whenever launchers may be heard otherwise than before."""
         return self._api.writes + self._falls
 
+    def is_reached(self, node: str) -> bool:
+        """Whether the control plane and this node reach each other now."""
+        return self.cut_since_s is None and node not in self.down_since_s
+
+    def renews(self, node: str) -> bool:
+        """Whether its kubelet renews its lease now."""
+        return node in self._api.nodes.objects and self.is_reached(node)
+
+    def unreached_s(self, node: str, *, now_s: int) -> int:
+        """For how long they have not."""
+        since_s = (self.cut_since_s, self.down_since_s.get(node))
+        return max((now_s - at_s for at_s in since_s if at_s is not None), default=0)
+
     def hears(self, pod: PodFact) -> bool:
         """Whether the launcher in this pod reaches the operator now."""
         stored = self._api.pods.objects.get(pod.uid)
         return (
-            stored is not None
-            and stored.phase is PodState.RUNNING
-            and stored.node not in self.down_since_s
+            stored is not None and stored.phase is PodState.RUNNING and self.is_reached(stored.node)
         )
+
+    def cut(self, *, now_s: int) -> None:
+        """The control plane reaches no node any more; what runs there goes on."""
+        if self.cut_since_s is None:
+            self.cut_since_s = now_s
+            self._falls += 1
+
+    def heal(self) -> None:
+        """The control plane reaches the nodes again."""
+        self.cut_since_s = None
+        self._falls += 1
 
     def kubelet(self, pod: PodFact, *, may_end: bool) -> None:
         """One thing that the pod's node does for it; one that has no room turns it away."""
-        if not pod.node or pod.node in self.down_since_s or pod.node not in self._api.nodes.objects:
+        if not pod.node or pod.node not in self._api.nodes.objects or not self.is_reached(pod.node):
             return
         if pod.deleting:
             self._api.drop_pod(pod)
@@ -52,9 +75,18 @@ class Machines:
         elif pod.phase is PodState.RUNNING and may_end and self._may_end(pod):
             self._end(pod, PodState.SUCCEEDED, exit_code=0)
 
+    def training(self) -> list[AttemptKey]:
+        """The attempts that are past the barrier with all of their pods running."""
+        running = [p for p in self._api.pods.objects.values() if p.phase is PodState.RUNNING]
+        return [
+            key
+            for key in self.passed
+            if sum(pod.key == key for pod in running) == self._api.sizes.get(key)
+        ]
+
     def crash(self, pod: PodFact, *, exit_code: int | None) -> None:
         """The pod's container ends badly; without an exit code, its node lost it."""
-        if pod.phase is PodState.RUNNING and pod.node not in self.down_since_s:
+        if pod.phase is PodState.RUNNING and self.is_reached(pod.node):
             self._end(pod, PodState.FAILED, exit_code=exit_code)
 
     def fail(self, node: str, *, now_s: int) -> None:
@@ -65,14 +97,17 @@ class Machines:
     def restore(self, node: str, *, rebooted: bool) -> None:
         """The node is back: it was only cut off, or it lost what ran on it."""
         self._falls += 1
-        if self.down_since_s.pop(node, None) is not None and rebooted:
+        if self.down_since_s.pop(node, None) is None:
+            return
+        self._api.note_death(node)
+        if rebooted:
             for pod in list(self._api.pods.objects.values()):
                 if pod.node == node:
                     self.crash(pod, exit_code=None)
 
     def watch_node(self, node: NodeObject) -> None:
         """The node controller takes note of a node that went or came."""
-        ready = node.name not in self.down_since_s
+        ready = self.is_reached(node.name)
         if node.ready is not ready:
             self._api.nodes.put(node.name, replace(node, ready=ready))
 
@@ -98,7 +133,8 @@ class Machines:
     def _may_end(self, pod: PodFact) -> bool:
         if pod.job_uid == FOREIGN:
             return True
-        return pod.key in self.passed and not self._api.network.lasts
+        stops = self._api.network.lasts or self._api.hangs.stops(pod.key)
+        return pod.key in self.passed and not stops
 
     def _has_room(self, pod: PodFact) -> bool:
         """Whether the node can take it beside what runs there."""

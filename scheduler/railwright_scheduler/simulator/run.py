@@ -26,6 +26,7 @@ from railwright_scheduler.simulator.api import Api
 from railwright_scheduler.simulator.chance import Chance, Wheel
 from railwright_scheduler.simulator.contenders import Contenders
 from railwright_scheduler.simulator.disturbances import Disturbances
+from railwright_scheduler.simulator.hangs import Hangs
 from railwright_scheduler.simulator.machines import Machines
 from railwright_scheduler.simulator.network import Network
 from railwright_scheduler.snapshot import Amounts
@@ -36,19 +37,20 @@ PROMPT_ROUNDS = 3
 """From here on every leader has read the ledger, and the next one has taken a turn."""
 CHANGED_ROUNDS = 40
 CHANGED_ROUND_S = 40
-"""While jobs run in peace, and only what is known of links changes."""
+"""While jobs run in peace, and only what is known of links changes, or ranks hang."""
 LONG_S = 10_000
 """Longer than any deadline: what rests is not waiting for one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run went through: its steps, the writes that landed, the jobs that were moved, and how
-    often what was done."""
+    """What a run went through: its steps, the writes that landed, the jobs that were moved, the
+    attempts that ended as hung, and how often what was done."""
 
     steps: int
     writes: int
     moves: int
+    hangs: int
     succeeded: int
     counts: dict[str, int]
 
@@ -57,13 +59,21 @@ class RunError(AssertionError):
     """A run that broke an invariant; the message ends with the last things that happened."""
 
 
-def run(seed: int, *, steps: int, links: bool = False) -> Outcome:
+def run(
+    seed: int, *, steps: int, links: bool = False, hangs: bool = False, cuts: bool = False
+) -> Outcome:
     """One whole run. Raises RunError, with the seed and the trace, when an invariant breaks.
 
     With ``links`` there are jobs that wait for links, of which something else is found out now and
-    then, by a chance of its own.
+    then, by a chance of its own. With ``hangs`` ranks report their steps, and now and then hang.
+    With ``cuts`` the control plane is cut off from all nodes now and then.
     """
-    simulation = _Simulation(Chance(seed), Network(Chance(~seed)) if links else Network())
+    simulation = _Simulation(
+        Chance(seed),
+        Network(Chance(~seed)) if links else Network(),
+        Hangs(Chance(~seed)) if hangs else Hangs(),
+        cuts=cuts,
+    )
     try:
         simulation.disturb(steps)
         simulation.settle()
@@ -74,12 +84,13 @@ def run(seed: int, *, steps: int, links: bool = False) -> Outcome:
 
 
 class _Simulation:
-    def __init__(self, chance: Chance, network: Network) -> None:
+    def __init__(self, chance: Chance, network: Network, hangs: Hangs, *, cuts: bool) -> None:
         self._chance = chance
         self._api = Api()
         self._api.network = network
+        self._api.hangs = hangs
         self._machines = Machines(self._api)
-        self._disturbances = Disturbances(chance, self._api, self._machines)
+        self._disturbances = Disturbances(chance, self._api, self._machines, cuts=cuts)
         self._contenders = Contenders(self._api, self._machines, chance, self._disturbances.faults)
         self._now_s = 0
         self._checked = 0
@@ -93,6 +104,7 @@ class _Simulation:
             steps=self._steps,
             writes=self._api.writes,
             moves=sum(cause.code is CauseCode.REMAPPED for cause in self._api.revoked.values()),
+            hangs=sum(cause.code is CauseCode.HUNG for cause in self._api.revoked.values()),
             succeeded=phases.count(Phase.SUCCEEDED),
             counts=self._counts,
         )
@@ -108,10 +120,12 @@ class _Simulation:
         self._disturbances.end()
         for told in self._contenders.flush():
             self._note(f"late {told}")
-        for _ in range(CHANGED_ROUNDS if self._api.network.lasts else 0):
+        lasts = self._api.network.lasts or self._api.hangs.lasts
+        for _ in range(CHANGED_ROUNDS if lasts else 0):
             self._round(CHANGED_ROUND_S)
             self._note(self._pass_time())
         self._api.network.lasts = False
+        self._api.hangs.end()
         for number in range(ROUNDS_MAX):
             if number == PROMPT_ROUNDS:
                 invariants.check_wanted(self._api.ledger, self._wanted())
@@ -138,6 +152,7 @@ class _Simulation:
             done = contenders.hold_up(event)
         elif event == "time":
             self._now_s += 1 if self._chance.below(20) else 1 + self._chance.below(40)
+            self._disturbances.pass_time(now_s=self._now_s)
             done = self._pass_time()
         else:
             done = self._disturbances.act(event, now_s=self._now_s)
@@ -148,7 +163,9 @@ class _Simulation:
             self._note(f"{event} {done}")
 
     def _pass_time(self) -> str:
-        return self._api.network.pass_time([*self._api.nodes.objects], now_s=self._now_s)
+        links = self._api.network.pass_time([*self._api.nodes.objects], now_s=self._now_s)
+        hangs = self._api.hangs.pass_time(self._machines.training(), now_s=self._now_s)
+        return f"{links} {hangs}".strip()
 
     def _is_still(self, time_s: int) -> bool:
         """Whether nothing is asked for and nothing changes in the round after so long.

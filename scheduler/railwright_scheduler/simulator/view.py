@@ -11,9 +11,11 @@ from dataclasses import replace
 from typing import Any
 
 from railwright_scheduler import turn
-from railwright_scheduler.attempt import gang
-from railwright_scheduler.attempt.assessment import Crash, PodState, RankSeen
+from railwright_scheduler.attempt import breaker, gang
+from railwright_scheduler.attempt.assessment import Crash, Ongoing, PodState, RankSeen
+from railwright_scheduler.attempt.breaker import CLOSED, Breaker
 from railwright_scheduler.attempt.gang import Pod
+from railwright_scheduler.attempt.hang import StepsSeen, Watch
 from railwright_scheduler.attempt.ledger import Ledger
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.invariants import AttemptKey, PodFact
@@ -40,12 +42,17 @@ class View:
     def __init__(self, api: Api, machines: Machines, *, behind: int = 0) -> None:
         self._machines = machines
         self._network = api.network
+        self._hangs = api.hangs
         self.jobs = Copy(api.jobs)
         self.pods = Copy(api.pods, lasting=_still_bound)
         self.nodes = Copy(api.nodes, behind=behind)
         self._since_s: dict[tuple[str, object], int] = {}
         self._furthest: dict[AttemptKey, int] = {}
         self._heard_s: dict[str, int] = {}
+        self._steps: dict[str, StepsSeen | None] = {}
+        self._asked_s: dict[AttemptKey, int] = {}
+        self._breaker = CLOSED
+        self._judged_s = 0
         self._planned: tuple[tuple[int, ...], Ledger, Turn] | None = None
 
     @property
@@ -74,8 +81,18 @@ class View:
         )
         if self._planned is None or self._planned[0] != news or self._planned[1] is not ledger:
             plan = turn.take(self.world(ledger, actuator, now_s=now_s))
+            self._ask(plan, now_s=now_s)
             self._planned = news, ledger, plan
         return self._planned[2]
+
+    def _ask(self, plan: Turn, *, now_s: int) -> None:
+        """Launchers are asked for stacks as long as the plan wants them."""
+        wanted = {
+            (uid, plan.records[uid].attempt)
+            for uid, verdict in plan.assessments.items()
+            if isinstance(verdict, Ongoing) and verdict.wants_stacks
+        }
+        self._asked_s = {key: self._asked_s.get(key, now_s) for key in sorted(wanted)}
 
     def world(self, ledger: Ledger, actuator: Actuator, *, now_s: int) -> World:
         """All of it as the value that a turn is taken from."""
@@ -86,14 +103,15 @@ class View:
                 pods.setdefault(stored.value.key, []).append(stored.value)
         in_ledger = {entry.key: entry for entry in ledger.entries}
         gangs = {key: tuple(map(_pod, pods.get(key, ()))) for key in {**pods, **in_ledger}}
+        jobs = tuple(
+            self._job(job, pods, in_ledger, now_s=now_s) for job in self.jobs.objects.values()
+        )
         return World(
             ledger=ledger,
             levels=self._network.levels,
             nodes=self._nodes(),
             queues=("default",),
-            jobs=tuple(
-                self._job(job, pods, in_ledger, now_s=now_s) for job in self.jobs.objects.values()
-            ),
+            jobs=jobs,
             attempts={
                 key: AttemptSeen(
                     pods=its,
@@ -109,7 +127,19 @@ class View:
             links=self._network.links,
             known=self._network.known,
             known_age_s=now_s - self._network.changed_s,
+            reservations={} if self._planned is None else self._planned[2].reservations,
+            breaker=self._judge_silence(jobs, now_s=now_s),
         )
+
+    def _judge_silence(self, jobs: tuple[JobSeen, ...], *, now_s: int) -> Breaker:
+        self._breaker = breaker.judge(
+            self._breaker,
+            (rank for seen in jobs for rank in seen.ranks),
+            renewing=[name for name in self.nodes.objects if self._machines.renews(name)],
+            passed_s=now_s - self._judged_s,
+        )
+        self._judged_s = now_s
+        return self._breaker
 
     def _nodes(self) -> tuple[Node, ...]:
         used: dict[str, dict[str, int]] = {}
@@ -159,7 +189,7 @@ class View:
             backoff_limit=job.backoff_limit,
             record=job.record,
             ranks=tuple(
-                self._rank(rank, node, pods.get(rank), now_s=now_s)
+                self._rank(key, rank, node, pods.get(rank), now_s=now_s)
                 for rank, node in enumerate(job.record.nodes if running else ())
             ),
             started=job.record.phase is Phase.RUNNING or self._hears_start(key, pods),
@@ -167,6 +197,7 @@ class View:
             ended_age_s=self._age_s("ended", (job.uid, job.record.ended), now_s),
             shape=job.shape,
             progress=Progress(0) if running else None,
+            watch=Watch(asked_s=now_s - self._asked_s[key] if key in self._asked_s else None),
         )
 
     def _hears_start(self, key: AttemptKey, pods: Mapping[int, PodFact]) -> bool:
@@ -174,12 +205,17 @@ class View:
         passed = key in self._machines.passed
         return passed and any(self._machines.hears(pod) for pod in pods.values())
 
-    def _rank(self, rank: int, node: str, pod: PodFact | None, *, now_s: int) -> RankSeen:
+    def _rank(
+        self, key: AttemptKey, rank: int, node: str, pod: PodFact | None, *, now_s: int
+    ) -> RankSeen:
         stored = self.nodes.objects.get(node)
-        unready = stored is not None and not stored.ready
+        if stored is not None:
+            self._age_s("there", (key, node), now_s)
+        # A watch may lag: what it says of a node is no news if the node's kubelet renews.
+        renews = self._machines.renews(node)
+        unready = stored is not None and not stored.ready and not renews
         if not unready:
             self._since_s.pop(("unready", node), None)
-        down_since_s = self._machines.down_since_s.get(node, now_s)
         # A pod of a running attempt that is not bound was made by a leader held up since the
         # commit, after somebody deleted the one that was bound.
         here = pod if pod is not None and pod.node else None
@@ -190,10 +226,18 @@ class View:
             deleting=here is not None and here.deleting,
             crash=None if here is None else self._crash(here, now_s=now_s),
             silent_s=None if here is None else self._silent_s(here, now_s=now_s),
-            lease_stale=now_s - down_since_s > LEASE_STALE_S,
-            node_gone=stored is None,
+            lease_stale=self._machines.unreached_s(node, now_s=now_s) > LEASE_STALE_S,
+            node_gone=stored is None and not renews and ("there", (key, node)) in self._since_s,
             unready_s=self._age_s("unready", node, now_s) if unready else None,
+            steps=None if here is None else self._steps_of(here, now_s=now_s),
         )
+
+    def _steps_of(self, pod: PodFact, *, now_s: int) -> StepsSeen | None:
+        """What its launcher said last."""
+        if self._machines.hears(pod) and pod.key in self._machines.passed:
+            asked = pod.key in self._asked_s
+            self._steps[pod.uid] = self._hangs.steps(pod.key, now_s=now_s, asked=asked)
+        return self._steps.get(pod.uid)
 
     def _crash(self, pod: PodFact, *, now_s: int) -> Crash | None:
         if pod.phase is not PodState.FAILED or pod.exit_code is None:

@@ -13,15 +13,16 @@
       - {name: eth0, speed: 25 Gb/s, layer: Ethernet, role: front-end}
 
 Everything may be left out but an adapter's name; what is left out is not known. ``links: []`` says
-that there are none. A link's speed is that of all its count between two, one way.
+that there are none. A link's speed is that of all its count between two, one way. What breaks a
+rule is left out alone: a field, an adapter, a kind of node.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeVar
 
@@ -43,6 +44,7 @@ from railwright_topology.parts import (
 )
 from railwright_topology.sources import documents, links, pci, trees
 from railwright_topology.sources.documents import Value
+from railwright_topology.sources.omissions import Omissions
 
 SOURCE = "description"
 VERSION = "1"
@@ -63,86 +65,97 @@ Fields = Mapping[str, Value]
 
 @dataclass(slots=True)
 class _Found:
+    omissions: Omissions
     parts: list[Part] = field(default_factory=list)
     links: dict[tuple[Pair, Technology], Link] = field(default_factory=dict)
     tells: frozenset[Technology] = frozenset()
     distances: dict[Pair, Distance] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
+    accelerators: dict[int, str] = field(default_factory=dict)
+    """Ids by their places; one that is left out keeps its place."""
 
     def add(self, value: Value, part: Part) -> None:
         for its in {part.id, part.pci} - {""}:
             if its in self.taken:
                 raise value.error(f"{its[:80]!r} is described twice")
-            self.taken.add(its)
         if len(self.parts) == PARTS_MAX:
             raise value.error(f"has more than {PARTS_MAX} accelerators and adapters")
+        self.taken |= {part.id, part.pci} - {""}
         self.parts.append(part)
 
 
 def parse(text: str) -> Looks:
-    """Read the description of a site. Raises WiringError where it breaks a rule of the format."""
+    """Read the description of a site. Raises WiringError where no kind of node is left of it."""
+    omissions = Omissions(SOURCE)
     by_host: dict[str, tuple[Look, ...]] = {}
-    for value in _kinds(text):
-        fields = value.fields("a kind of node", _KIND_FIELDS)
-        if "nodes" not in fields:
-            raise value.error("nodes is not there: a host list of those that are so inside")
-        looks = (_look(fields),)
-        said = fields["nodes"]
-        for node in trees.names(SOURCE, said.line, said.text("a host list")):
-            if node in by_host:
-                raise said.error(f"{node!r} is described twice")
-            if len(by_host) == trees.NAMES_MAX:
-                raise said.error(f"is past {trees.NAMES_MAX} nodes: too many")
-            by_host[node] = looks
-    return Looks(SOURCE, by_host)
+    for value in _kinds(text, omissions):
+        with omissions.part():
+            fields = value.fields("a kind of node", _KIND_FIELDS, omissions)
+            if "nodes" not in fields:
+                raise value.error("nodes is not there: a host list of those that are so inside")
+            said = fields["nodes"]
+            nodes = trees.names(SOURCE, said.line, said.text("a host list"))
+            looks = (_look(fields, omissions),)
+            for node in nodes:
+                if len(by_host) == trees.NAMES_MAX:
+                    raise said.error(f"is past {trees.NAMES_MAX} nodes: too many")
+                if by_host.setdefault(node, looks) is not looks:
+                    omissions.add(said.error(f"{node!r} is described twice: the first counts"))
+    if not by_host:
+        raise omissions.refuse("no kind of node is in it")
+    return Looks(SOURCE, by_host, remarks=omissions.sentences)
 
 
 def parse_own(text: str) -> Look:
     """Read the description that lies on the node that it is of. Raises WiringError as ``parse``."""
-    kinds = _kinds(text)
-    fields = kinds[0].fields("a kind of node", _KIND_FIELDS)
+    omissions = Omissions(SOURCE)
+    kinds = _kinds(text, omissions)
+    fields = kinds[0].fields("a kind of node", _KIND_FIELDS, omissions)
     if len(kinds) > 1 or "nodes" in fields:
         raise kinds[0].error("on a node itself one kind is described, and no nodes are named")
-    return _look(fields)
+    return replace(_look(fields, omissions), remarks=omissions.sentences)
 
 
-def _kinds(text: str) -> tuple[Value, ...]:
-    document = documents.read(SOURCE, text)
-    fields = document.fields("a description", _FIELDS)
+def _kinds(text: str, omissions: Omissions) -> tuple[Value, ...]:
+    document = documents.read(SOURCE, text, omissions)
+    fields = document.fields("a description", _FIELDS, omissions)
     for key in _FIELDS:
         if key not in fields:
             raise document.error(f"a description has {', '.join(_FIELDS)}; {key} is not there")
-    if fields["version"].text("a version") != VERSION:
-        raise fields["version"].error(f"this is read: version {VERSION}")
+    if (version := fields["version"].text("a version")) != VERSION:
+        omissions.note(fields["version"].line, f"version {version[:16]!r} is read as {VERSION}")
     kinds = fields["kinds"].each("kinds of nodes")
     if not kinds:
         raise fields["kinds"].error("no kind of node is in it")
     return kinds
 
 
-def _look(fields: Fields) -> Look:
-    found = _Found()
-    for number, value in enumerate(_each(fields, "accelerators")):
-        its = value.fields("an accelerator", _ACCELERATOR_FIELDS)
-        address = _address(its)
-        part = Part(
-            address or f"accelerator {number}",
-            Kind.ACCELERATOR,
-            address,
-            number=number,
-            model=_model(its),
-            numa=_number(its, "numa"),
-        )
-        found.add(value, part)
-    accelerators = [part.id for part in found.parts]
-    for value in _each(fields, "links"):
-        _link(value, accelerators, found)
+def _look(fields: Fields, omissions: Omissions) -> Look:
+    found = _Found(omissions)
+    for number, value in enumerate(_each(fields, "accelerators", omissions)):
+        with omissions.part():
+            its = value.fields("an accelerator", _ACCELERATOR_FIELDS, omissions)
+            address = _address(its, omissions)
+            part = Part(
+                address or f"accelerator {number}",
+                Kind.ACCELERATOR,
+                address,
+                number=number,
+                model=_model(its, omissions),
+                numa=_number(its, "numa", omissions),
+            )
+            found.add(value, part)
+            found.accelerators[number] = part.id
+    for value in _each(fields, "links", omissions):
+        with omissions.part():
+            _link(value, found)
     if "links" in fields:
         # That there are none is a statement about each technology.
         named = frozenset(technology for _, technology in found.links)
         found.tells = named or frozenset(Technology)
-    for value in _each(fields, "adapters"):
-        _adapter(value, accelerators, found)
+    for value in _each(fields, "adapters", omissions):
+        with omissions.part():
+            _adapter(value, found)
     return Look(
         SOURCE,
         Basis.DECLARED,
@@ -153,69 +166,82 @@ def _look(fields: Fields) -> Look:
     )
 
 
-def _link(value: Value, accelerators: list[str], found: _Found) -> None:
-    fields = value.fields("links", _LINK_FIELDS)
+def _link(value: Value, found: _Found) -> None:
+    fields = value.fields("links", _LINK_FIELDS, found.omissions)
     technology = _word(value, fields, "technology", Technology)
     if technology is None:
         raise value.error("technology is not there")
-    count = _number(fields, "count") or 0
+    count = _number(fields, "count", found.omissions) or 0
     if count > links.COUNT_MAX:
         raise fields["count"].error(f"{count}: at most {links.COUNT_MAX} links are between two")
-    among = [accelerators[number] for number in _among(fields, "among", len(accelerators))]
-    for one, other in itertools.combinations(among, 2):
+    speed = _speed(fields, found.omissions)
+    for one, other in itertools.combinations(_among(fields, "among", found), 2):
         key = pair(one, other), technology
         if key in found.links:
             raise value.error(f"{one} and {other} are linked twice")
         if len(found.links) == LINKS_MAX:
             raise value.error(f"more than {LINKS_MAX} pairs are linked")
-        found.links[key] = Link(key[0], technology, count, _speed(fields))
+        found.links[key] = Link(key[0], technology, count, speed)
 
 
-def _adapter(value: Value, accelerators: list[str], found: _Found) -> None:
-    fields = value.fields("an adapter", _ADAPTER_FIELDS)
+def _adapter(value: Value, found: _Found) -> None:
+    omissions = found.omissions
+    fields = value.fields("an adapter", _ADAPTER_FIELDS, omissions)
     if "name" not in fields:
         raise value.error("an adapter has a name")
     name = fields["name"].text("an adapter's name")
     if len(name) > 253 or not name.isprintable():
         raise fields["name"].error("an adapter's name has up to 253 printable characters")
-    role = _word(value, fields, "role", Role)
-    if "rail" in fields and role != Role.RAIL:
-        raise fields["rail"].error(f"a rail is there where role is {Role.RAIL}")
+    role = layer = None
+    with omissions.part():
+        role = _word(value, fields, "role", Role)
+    with omissions.part():
+        layer = _word(value, fields, "layer", Layer)
+    rail = _number(fields, "rail", omissions)
+    if rail is not None and role != Role.RAIL:
+        omissions.add(fields["rail"].error(f"a rail is there where role is {Role.RAIL}"))
+        rail = None
     part = Part(
         name,
         Kind.ADAPTER,
-        _address(fields),
+        _address(fields, omissions),
         names=(name,),
-        model=_model(fields),
-        numa=_number(fields, "numa"),
-        bytes_per_s=_speed(fields),
-        layer=_word(value, fields, "layer", Layer),
-        rail=_number(fields, "rail"),
+        model=_model(fields, omissions),
+        numa=_number(fields, "numa", omissions),
+        bytes_per_s=_speed(fields, omissions),
+        layer=layer,
+        rail=rail,
         role=None if role == Role.UNDECIDED else role,
     )
     found.add(value, part)
-    for number in _among(fields, "beside", len(accelerators)):
-        found.distances[pair(part.id, accelerators[number])] = Distance.SWITCH
+    for accelerator in _among(fields, "beside", found):
+        found.distances[pair(part.id, accelerator)] = Distance.SWITCH
 
 
-def _each(fields: Fields, name: str) -> Iterator[Value]:
-    if name in fields:
-        yield from fields[name].each(name)
+def _each(fields: Fields, name: str, omissions: Omissions) -> tuple[Value, ...]:
+    with omissions.part():
+        return fields[name].each(name) if name in fields else ()
+    return ()
 
 
-def _among(fields: Fields, name: str, count: int) -> list[int]:
-    """Numbers of accelerators, each once."""
-    found: list[int] = []
-    for value in _each(fields, name):
-        number = _whole(value)
-        if number >= count or number in found:
-            raise value.error(f"{number}: accelerators 0 to {count - 1} stand here, each once")
-        found.append(number)
-    return found
+def _among(fields: Fields, name: str, found: _Found) -> list[str]:
+    """Accelerators by their numbers, each once."""
+    its: list[str] = []
+    for value in _each(fields, name, found.omissions):
+        with found.omissions.part():
+            number = _whole(value)
+            accelerator = found.accelerators.get(number)
+            if accelerator is None or accelerator in its:
+                last = max(found.accelerators, default=0)
+                raise value.error(f"{number}: accelerators 0 to {last} stand here, each once")
+            its.append(accelerator)
+    return its
 
 
-def _number(fields: Fields, name: str) -> int | None:
-    return _whole(fields[name]) if name in fields else None
+def _number(fields: Fields, name: str, omissions: Omissions) -> int | None:
+    with omissions.part():
+        return _whole(fields[name]) if name in fields else None
+    return None
 
 
 def _whole(value: Value) -> int:
@@ -225,33 +251,35 @@ def _whole(value: Value) -> int:
     return int(said)
 
 
-def _speed(fields: Fields) -> int:
-    if "speed" not in fields:
-        return 0
-    said = fields["speed"].text("a speed")
-    found = _SPEED.fullmatch(said)
-    if found is None:
-        raise fields["speed"].error(f"{said[:80]!r}: a speed stands here, such as 200 Gb/s")
-    return round(float(found[1]) * 1e9 / 8)
+def _speed(fields: Fields, omissions: Omissions) -> int:
+    with omissions.part():
+        if "speed" in fields:
+            said = fields["speed"].text("a speed")
+            if found := _SPEED.fullmatch(said):
+                return round(float(found[1]) * 1e9 / 8)
+            raise fields["speed"].error(f"{said[:80]!r}: a speed stands here, such as 200 Gb/s")
+    return 0
 
 
-def _address(fields: Fields) -> str:
-    if "pci" not in fields:
-        return ""
-    said = fields["pci"].text("a PCI address")
-    found = pci.address(said)
-    if not found:
-        raise fields["pci"].error(f"{said[:80]!r}: a PCI address stands here, 0000:17:00.0")
-    return found
+def _address(fields: Fields, omissions: Omissions) -> str:
+    with omissions.part():
+        if "pci" in fields:
+            said = fields["pci"].text("a PCI address")
+            if found := pci.address(said):
+                return found
+            raise fields["pci"].error(f"{said[:80]!r}: a PCI address stands here, 0000:17:00.0")
+    return ""
 
 
-def _model(fields: Fields) -> str:
-    if "model" not in fields:
-        return ""
-    said = fields["model"].text("a model")
-    if not _MODEL.fullmatch(said):
-        raise fields["model"].error(f"{said[:80]!r}: PCI vendor and device stand here, 10de:2330")
-    return said
+def _model(fields: Fields, omissions: Omissions) -> str:
+    with omissions.part():
+        if "model" in fields:
+            said = fields["model"].text("a model")
+            if _MODEL.fullmatch(said):
+                return said
+            rule = "PCI vendor and device stand here, 10de:2330"
+            raise fields["model"].error(f"{said[:80]!r}: {rule}")
+    return ""
 
 
 def _word(value: Value, fields: Fields, name: str, known: type[E]) -> E | None:

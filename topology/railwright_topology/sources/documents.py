@@ -2,16 +2,19 @@
 
 Scalars stay the text they are: a rack may be called ``no``, and node ``0012`` is not node 10.
 Aliases and tags are refused: with aliases a few hundred bytes stand for more values than fit in
-memory. So are keys that stand twice, of which YAML's own loaders keep the last in silence.
+memory. A key that stands twice, of which YAML's own loaders keep the last in silence, is refused or
+recorded.
 """
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import yaml
 
+from railwright_topology.sources.omissions import Omissions
 from railwright_topology.wiring import WiringError
 
 CHARACTERS_MAX = 1 << 20
@@ -54,24 +57,28 @@ class Value:
             raise self.error(f"a mapping of {what} stands here")
         return self.content
 
-    def fields(self, what: str, known: tuple[str, ...]) -> Mapping[str, Value]:
-        """The entries of a mapping whose keys are known beforehand."""
+    def fields(
+        self, what: str, known: tuple[str, ...], omissions: Omissions
+    ) -> Mapping[str, Value]:
+        """The entries of a mapping whose keys are known beforehand; others are left out."""
         found = self.entries(what)
-        for key, value in found.items():
-            if key not in known:
-                raise value.error(f"{key[:80]!r} is no field of {what}: {', '.join(known)}")
-        return found
+        for key in found.keys() - known:
+            (nearest,) = difflib.get_close_matches(key[:80], known, n=1, cutoff=0)
+            rule = f"{key[:80]!r} is no field of {what}, the nearest is {nearest}: it is left out"
+            omissions.add(found[key].error(rule))
+        return {key: value for key, value in found.items() if key in known}
 
 
-def read(source: str, text: str) -> Value:
-    """The one document of a text. Raises WiringError where it is not YAML, or not just one."""
+def read(source: str, text: str, omissions: Omissions | None = None) -> Value:
+    """The one document of a text. Raises WiringError where it is not YAML, or not just one. Of a
+    key that stands twice the first counts, where ``omissions`` are collected."""
     if len(text) > CHARACTERS_MAX:
         raise WiringError(source, 1, f"has {len(text)} characters, at most {CHARACTERS_MAX}")
     try:
         events = _events(source, text)
         if next(events, None) is None:
             raise WiringError(source, 1, "nothing is in it")
-        found = _value(source, next(events), events, 1)
+        found = _value(source, next(events), events, 1, omissions)
         if (another := next(events, None)) is not None:
             raise _error(source, another, "a second document starts: one is read")
         return found
@@ -94,7 +101,13 @@ def _events(source: str, text: str) -> Iterator[yaml.Event]:
             yield event
 
 
-def _value(source: str, event: yaml.Event, rest: Iterator[yaml.Event], depth: int) -> Value:
+def _value(
+    source: str,
+    event: yaml.Event,
+    rest: Iterator[yaml.Event],
+    depth: int,
+    omissions: Omissions | None,
+) -> Value:
     """The value that starts with an event, and takes its parts from the rest of them."""
     if depth > DEPTH_MAX:
         raise _error(source, event, f"is more than {DEPTH_MAX} levels deep")
@@ -105,15 +118,20 @@ def _value(source: str, event: yaml.Event, rest: Iterator[yaml.Event], depth: in
     if isinstance(event, yaml.SequenceStartEvent):
         parts = []
         while not isinstance(part := next(rest), yaml.SequenceEndEvent):
-            parts.append(_value(source, part, rest, depth + 1))
+            parts.append(_value(source, part, rest, depth + 1, omissions))
         return Value(source, line, tuple(parts))
     entries: dict[str, Value] = {}
     while not isinstance(part := next(rest), yaml.MappingEndEvent):
         if not isinstance(part, yaml.ScalarEvent):
             raise _error(source, part, "a key is text, no list and no mapping")
-        if part.value in entries:
-            raise _error(source, part, f"{part.value[:80]!r} stands twice")
-        entries[part.value] = _value(source, next(rest), rest, depth + 1)
+        value = _value(source, next(rest), rest, depth + 1, omissions)
+        if part.value not in entries:
+            entries[part.value] = value
+            continue
+        twice = _error(source, part, f"{part.value[:80]!r} stands twice")
+        if omissions is None:
+            raise twice
+        omissions.note(twice.line, f"{twice.rule}: the first counts")
     return Value(source, line, entries)
 
 

@@ -45,7 +45,7 @@ READERS: Mapping[str, Callable[[str], tuple[Told, ...]]] = MappingProxyType(
         "rates.json": lambda text: (insides.parse_all(text),),
         "topograph.json": lambda text: (topograph.parse_graph(text),),
         "topograph.yaml": lambda text: (topograph.parse_model(text),),
-        "topology.conf": lambda text: (slurm.parse_conf(text),),
+        "topology.conf": slurm.parse_conf,
         "topology.yaml": slurm.parse_yaml,
     }
 )
@@ -105,7 +105,8 @@ def _called(place: str, told: Told) -> Told:
             account=replace(told.account, source=f"{place}/{told.account.source}"),
         )
     if isinstance(told, Looks):
-        return Looks(f"{place}/{told.source}", dict(_placed(place, told)), told.rates)
+        placed = dict(_placed(place, told))
+        return replace(told, source=f"{place}/{told.source}", by_host=placed)
     return replace(told, source=f"{place}/{told.source}")
 
 

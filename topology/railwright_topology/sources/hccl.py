@@ -32,6 +32,7 @@ from railwright_topology.parts import (
 )
 from railwright_topology.sources import documents, trees
 from railwright_topology.sources.documents import Value
+from railwright_topology.sources.omissions import Omissions
 from railwright_topology.sources.trees import Switch
 
 SOURCE = "HCCL rank table"
@@ -49,53 +50,64 @@ class _Server:
 
 
 def parse(text: str) -> tuple[Looks, Account]:
-    """Read a whole table. Raises WiringError where it breaks a rule of the format."""
-    table = documents.read(SOURCE, text)
+    """Read a table. Raises WiringError where it is none, or not complete yet."""
+    omissions = Omissions(SOURCE)
+    table = documents.read(SOURCE, text, omissions)
     fields = table.entries("a table of ranks")
     version = _field(table, fields, "version").text("a version")
     if version not in VERSIONS:
-        raise fields["version"].error(f"these are read: version {' and '.join(VERSIONS)}")
+        omissions.note(
+            fields["version"].line, f"version {version[:16]!r} is read as {VERSIONS[-1]}"
+        )
     status = _field(table, fields, "status").text("a status")
     if status != COMPLETED:
         raise fields["status"].error(f"the table is {status[:80]!r}, and not {COMPLETED} yet")
     servers: dict[str, _Server] = {}
-    listed = _field(table, fields, "server_list").each("servers")
-    for value in listed:
-        its = value.entries("a server")
-        name = _field(value, its, "server_id").text("a server's id")
-        if name in servers or not 0 < len(name) <= 253 or not name.isprintable():
-            rule = f"{name[:80]!r}: a server has an id of its own, up to 253 printable characters"
-            raise value.error(rule)
-        servers[name] = _server(value, its)
-    said = fields.get("server_count")
-    if said is not None and _number(said) != len(servers):
-        raise said.error(f"{_number(said)} servers are said, and {len(servers)} listed")
-    pods = (
-        trees.members(SOURCE, _pods(fields["super_pod_list"])) if "super_pod_list" in fields else {}
-    )
+    for value in _field(table, fields, "server_list").each("servers"):
+        with omissions.part():
+            its = value.entries("a server")
+            name = _field(value, its, "server_id").text("a server's id")
+            if name in servers or not 0 < len(name) <= 253 or not name.isprintable():
+                rule = "a server has an id of its own, up to 253 printable characters"
+                raise value.error(f"{name[:80]!r}: {rule}")
+            servers[name] = _server(value, its, omissions)
+    with omissions.part():
+        if (said := fields.get("server_count")) and _number(said) != len(servers):
+            raise said.error(f"{_number(said)} servers are said, and {len(servers)} read")
+    pods: dict[str, str] = {}
+    with omissions.part():
+        if "super_pod_list" in fields:
+            described = _pods(fields["super_pod_list"], omissions)
+            pods = trees.members(described, omissions)
     for name in sorted(pods.keys() - servers.keys()):
-        raise fields["super_pod_list"].error(f"{name!r} is on a super pod, and not in server_list")
+        rule = f"{name!r} is on a super pod, and not in server_list"
+        omissions.note(fields["super_pod_list"].line, rule)
+        del pods[name]
+    if not servers:
+        raise omissions.refuse("no server is in it")
     looks = {name: (_look(server, on_pod=name in pods),) for name, server in servers.items()}
-    return Looks(SOURCE, looks), Account(SOURCE, Basis.TOLD, islands=pods)
+    account = Account(SOURCE, Basis.TOLD, islands=pods, strange=omissions.sentences)
+    return Looks(SOURCE, looks), account
 
 
-def _server(value: Value, fields: Mapping[str, Value]) -> _Server:
+def _server(value: Value, fields: Mapping[str, Value], omissions: Omissions) -> _Server:
     found = _Server()
     taken: set[int] = set()
     for device in _field(value, fields, "device").each("devices"):
-        its = device.entries("a device")
-        number = _number(_field(device, its, "device_id"))
-        if number in taken or len(taken) == PARTS_MAX // 2:
-            rule = f"device_id {number}: each of at most {PARTS_MAX // 2} devices has its own"
-            raise device.error(rule)
-        taken.add(number)
-        found.devices.append(Part(f"npu{number}", Kind.ACCELERATOR, number=number))
-        found.on_pod &= "super_device_id" in its
-        if "device_ip" in its and its["device_ip"].content:
-            _address(its["device_ip"])
-            name = f"npu{number} port"
-            layer = Layer.ETHERNET
-            found.ports.append(Part(name, Kind.ADAPTER, names=(name,), layer=layer))
+        with omissions.part():
+            its = device.entries("a device")
+            number = _number(_field(device, its, "device_id"))
+            if number in taken or len(taken) == PARTS_MAX // 2:
+                rule = f"device_id {number}: each of at most {PARTS_MAX // 2} devices has its own"
+                raise device.error(rule)
+            taken.add(number)
+            found.devices.append(Part(f"npu{number}", Kind.ACCELERATOR, number=number))
+            found.on_pod &= "super_device_id" in its
+            if "device_ip" in its and its["device_ip"].content:
+                _address(its["device_ip"])
+                name = f"npu{number} port"
+                layer = Layer.ETHERNET
+                found.ports.append(Part(name, Kind.ADAPTER, names=(name,), layer=layer))
     return found
 
 
@@ -119,15 +131,17 @@ def _look(server: _Server, *, on_pod: bool) -> Look:
     )
 
 
-def _pods(value: Value) -> Iterator[Switch]:
+def _pods(value: Value, omissions: Omissions) -> Iterator[Switch]:
     for pod in value.each("super pods"):
-        fields = pod.entries("a super pod")
-        name = _field(pod, fields, "super_pod_id").text("a super pod's id")
-        servers = [
-            _field(server, server.entries("a server"), "server_id").text("a server's id")
-            for server in _field(pod, fields, "server_list").each("servers")
-        ]
-        yield Switch(pod.line, name, nodes=servers)
+        with omissions.part():
+            fields = pod.entries("a super pod")
+            name = _field(pod, fields, "super_pod_id").text("a super pod's id")
+            servers: list[str] = []
+            for server in _field(pod, fields, "server_list").each("servers"):
+                with omissions.part():
+                    its = server.entries("a server")
+                    servers.append(_field(server, its, "server_id").text("a server's id"))
+            yield Switch(pod.line, name, nodes=servers)
 
 
 def _field(value: Value, fields: Mapping[str, Value], name: str) -> Value:

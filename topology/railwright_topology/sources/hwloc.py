@@ -1,4 +1,4 @@
-"""What hwloc knows of a node, as ``lstopo --of xml`` writes it, version 2 of its format.
+"""What hwloc knows of a node, as ``lstopo --of xml`` writes it, versions 1 to 3 of its format.
 
     <topology version="2.0">
       <object type="Machine">
@@ -10,7 +10,8 @@
 
 A bridge of type 0-1 is the processor's own. Links of accelerators are matrices of megabytes a
 second between objects, there if hwloc was built with its makers' libraries. Speeds of slots are not
-taken: hwloc shows that of the moment, which sinks where nothing is sent.
+taken: hwloc shows that of the moment, which sinks where nothing is sent. An object that breaks a
+rule is left out, and what is inside of it is read.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from railwright_topology.parts import (
     Part,
     Technology,
 )
-from railwright_topology.sources import links, pci, strict_xml
+from railwright_topology.sources import devices, links, pci, strict_xml
+from railwright_topology.sources.omissions import Omissions
 from railwright_topology.sources.pci import Way
 from railwright_topology.sources.strict_xml import Element
 
@@ -43,9 +45,9 @@ BANDWIDTHS: Mapping[str, Technology] = {
 }
 _MEGABYTES = 1_000_000
 _OBJECTS_MAX = 256
-_INTERFACE, _RDMA = "2", "3"
-"""Types of objects of the operating system, hwloc 2's hwloc_obj_osdev_type_e."""
-_INFINIBAND = "0207"
+_INTERFACE, _RDMA = 2, 3
+"""Types of objects of the operating system, hwloc_obj_osdev_type_e to version 2."""
+_FROM_VERSION_3: Mapping[int, int] = {16: _INTERFACE, 32: _RDMA}
 _NUMBERED = re.compile(r"(?:nvml|rsmi|ve)([0-9]{1,3})")
 _TYPE = re.compile(r"([0-9a-f]{4}) \[([0-9a-f]{4}):([0-9a-f]{4})\]")
 _NODESET = re.compile(r"(0x[0-9a-f]{1,8}|)(,(0x[0-9a-f]{1,8}|))*")
@@ -53,6 +55,9 @@ _NODESET = re.compile(r"(0x[0-9a-f]{1,8}|)(,(0x[0-9a-f]{1,8}|))*")
 
 @dataclass(slots=True)
 class _Found:
+    omissions: Omissions
+    types: Mapping[int, int] = field(default_factory=dict)
+    """Types of objects of the operating system, where they have other numbers."""
     parts: dict[str, Part] = field(default_factory=dict)
     ways: dict[str, Way] = field(default_factory=dict)
     bridged: set[str] = field(default_factory=set)
@@ -64,13 +69,17 @@ class _Found:
 def parse(text: str) -> Look:
     """Read a whole output. Raises WiringError where it is none."""
     topology = strict_xml.read(SOURCE, text, "topology")
-    version = topology.attributes.get("version", "1")
-    if not version.startswith("2."):
-        raise topology.error(f"version {version[:16]!r} of the format: version 2 is read")
-    found = _Found()
+    omissions = Omissions(SOURCE)
+    found = _Found(omissions)
+    if (version := topology.attributes.get("version", "1")).startswith("3."):
+        found.types = _FROM_VERSION_3
+    elif not version.startswith(("1", "2.")):
+        omissions.note(topology.line, f"version {version[:16]!r} is read as version 2")
     for machine in topology.each("object"):
         _object(machine, Way(None, "", ()), (), found)
     told, tells = _links(topology, found)
+    shown = {part.id for part in devices.without_virtual_functions(found.parts.values())}
+    found.parts = {id_: part for id_, part in found.parts.items() if id_ in shown}
     hidden = bool(found.parts) and not found.bridged
     return Look(
         SOURCE,
@@ -80,22 +89,28 @@ def parse(text: str) -> Look:
         {} if hidden else pci.distances(found.parts.values(), found.ways),
         tells,
         hides_tree=hidden if found.parts else None,
+        remarks=omissions.sentences,
     )
 
 
 def _object(element: Element, way: Way, bridges: tuple[str, ...], found: _Found) -> None:
-    type_ = element.said("type")
-    if nodeset := element.attributes.get("nodeset"):
-        way = Way(_only(element, nodeset), way.bridge, ())
-    if type_ == "Bridge":
-        if element.said("bridge_type").startswith("0"):
+    type_ = element.attributes.get("type", "")
+    with found.omissions.part():
+        if not type_:
+            raise element.error("<object> has an attribute type")
+        if nodeset := element.attributes.get("nodeset"):
+            way = Way(None, way.bridge, ())
+            way = Way(_only(element, nodeset), way.bridge, ())
+        if type_ == "Bridge" and element.said("bridge_type").startswith("0"):
+            way = Way(way.numa, f"line {element.line}", ())
             way = Way(way.numa, element.said("bridge_pci"), ())
-        else:
-            bridges = (*bridges, _address(element))
-    elif type_ == "PCIDev":
-        _part(element, Way(way.numa, way.bridge, bridges[:-1]), found)
-        if bridges:
-            found.bridged.add(_address(element))
+        elif type_ == "Bridge":
+            bridges = (*bridges, f"line {element.line}")
+            bridges = (*bridges[:-1], _address(element))
+        elif type_ == "PCIDev":
+            _part(element, Way(way.numa, way.bridge, bridges[:-1]), found)
+            if bridges:
+                found.bridged.add(_address(element))
     for below in element.each("object"):
         _object(below, way, bridges, found)
 
@@ -127,7 +142,7 @@ def _part(element: Element, way: Way, found: _Found) -> None:
     if ids is None:
         raise element.error(f"pci_type={said[:80]!r}: class and ids stand here, 0302 [10de:2330]")
     class_code, vendor, device = ids.groups()
-    kind = pci.kind(class_code, vendor)
+    kind = devices.kind(class_code, vendor, device)
     systems = [child for child in element.each("object") if child.attributes.get("type") == "OSDev"]
     if pci.is_link_switch(class_code):
         found.objects |= dict.fromkeys(_numbers(element, systems), "")
@@ -144,10 +159,10 @@ def _part(element: Element, way: Way, found: _Found) -> None:
         kind,
         address,
         number=number if kind == Kind.ACCELERATOR else None,
-        names=tuple(_names(systems))[:NAMES_MAX] if kind == Kind.ADAPTER else (),
+        names=tuple(_names(systems, found))[:NAMES_MAX] if kind == Kind.ADAPTER else (),
         model=f"{vendor}:{device}",
         numa=way.numa,
-        layer=Layer.INFINIBAND if class_code == _INFINIBAND else None,
+        layer=Layer.INFINIBAND if devices.is_infiniband(class_code) else None,
     )
     found.ways[address] = way
 
@@ -157,7 +172,7 @@ def _numbers(element: Element, systems: Sequence[Element]) -> list[str]:
     return [
         f"{each.attributes['type']}:{number}"
         for each in (element, *systems)
-        if (number := each.attributes.get("gp_index"))
+        if (number := each.attributes.get("gp_index")) and "type" in each.attributes
     ]
 
 
@@ -168,10 +183,15 @@ def _name(element: Element) -> str:
     return name
 
 
-def _names(systems: Sequence[Element]) -> Iterator[str]:
-    for type_ in (_RDMA, _INTERFACE):
-        its = (each for each in systems if each.attributes.get("osdev_type") == type_)
-        yield from sorted(name for each in its if (name := _name(each)))
+def _names(systems: Sequence[Element], found: _Found) -> Iterator[str]:
+    named: dict[int, list[str]] = {_RDMA: [], _INTERFACE: []}
+    for each in systems:
+        with found.omissions.part():
+            type_ = each.number("osdev_type", 0)
+            type_ = found.types.get(type_, 0) if found.types else type_
+            if type_ in named and (name := _name(each)):
+                named[type_].append(name)
+    yield from (name for its in named.values() for name in sorted(its))
 
 
 def _links(topology: Element, found: _Found) -> tuple[list[Link], frozenset[Technology]]:
@@ -182,13 +202,12 @@ def _links(topology: Element, found: _Found) -> tuple[list[Link], frozenset[Tech
         technology = BANDWIDTHS.get(matrix.attributes.get("name", ""))
         if technology is None:
             continue
-        if technology in tells:
-            raise matrix.error(f"{technology} has a second matrix")
-        tells.add(technology)
-        try:
-            told += _ends(matrix, found).links(technology)
-        except links.LinksError as refused:
-            raise matrix.error(str(refused)) from None
+        with found.omissions.part():
+            if technology in tells:
+                raise matrix.error(f"{technology} has a second matrix")
+            ends = _ends(matrix, found)
+            told += [*ends.links(technology, found.omissions, matrix.line)]
+            tells.add(technology)
     return told, frozenset(tells)
 
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import collections
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from railwright_topology.sources.omissions import Omissions
 from railwright_topology.wiring import Switch, Trunk, Uplink, Wiring, WiringError
 
 SOURCE = "ibnetdiscover"
@@ -55,41 +56,69 @@ class _Cable:
 
 
 def parse(text: str) -> Wiring:
-    """Read a whole output. Raises WiringError where it is none, or was cut off."""
+    """Read an output. Raises WiringError where no switch is in it."""
+    omissions = Omissions(SOURCE)
     names: dict[str, str] = {}
     cables: list[_Cable] = []
+    for number, section, line in _sections(text, names, omissions):
+        with omissions.part():
+            port = _PORT.match(line)
+            if port is None:
+                rule = f"{line[:80]!r} is neither a node nor one of its ports"
+                raise WiringError(SOURCE, number, rule)
+            rate = _rate(port[4], number, omissions)
+            cables.append(_Cable(number, section, port[2], int(port[3]), rate))
+    known: list[_Cable] = []
+    for cable in cables:
+        if cable.far in names:
+            known.append(cable)
+        else:
+            rule = f"{cable.far[:80]!r} is at the other end, and described nowhere"
+            omissions.note(cable.line, rule)
+    if not any(map(_is_switch, names)):
+        raise omissions.refuse("no switch is in it")
+    return _wiring(names, [cable for cable in known if _is_switch(cable.end)], omissions)
+
+
+def _sections(
+    text: str, names: dict[str, str], omissions: Omissions
+) -> Iterator[tuple[int, str, str]]:
+    """The lines of ports with the node that they are of, while ``names`` collects the nodes. The
+    ports of a node that cannot be read, or that stands there already, are left out with it."""
     section: str | None = None
+    starts = True
     for number, raw in enumerate(text.splitlines(), 1):
         line = raw.strip()
-        if not line or line.startswith("#") or _FACT.match(line):
+        if line.startswith("#"):
             continue
-        if head := _HEAD.match(line):
-            section = head[2]
-            if section in names:
-                raise WiringError(SOURCE, number, f"{section[:80]!r} is described twice")
-            if len(names) == NODES_MAX or len(head[3]) > NAME_MAX or not head[3].isprintable():
-                rule = (
-                    f"at most {NODES_MAX} nodes, named with up to {NAME_MAX} printable characters"
-                )
-                raise WiringError(SOURCE, number, rule)
-            names[section] = head[3]
-        elif (port := _PORT.match(line)) and section is not None:
-            cables.append(_Cable(number, section, port[2], int(port[3]), _rate(port[4], number)))
-        else:
-            raise WiringError(
-                SOURCE, number, f"{line[:80]!r} is neither a node nor one of its ports"
-            )
-    for cable in cables:
-        if cable.far not in names:
-            raise WiringError(
-                SOURCE, cable.line, f"{cable.far!r} is at the other end, and described nowhere"
-            )
-    if not any(map(_is_switch, names)):
-        raise WiringError(SOURCE, 1, "no switch is in it")
-    return _wiring(names, [cable for cable in cables if _is_switch(cable.end)])
+        if not line or _FACT.match(line):
+            # The next node begins, whether its first line is there or not.
+            section, starts = None, True
+        elif head := _HEAD.match(line):
+            section, starts = None, False
+            with omissions.part():
+                _check_node(number, head, names)
+                section = head[2]
+                names[section] = head[3]
+        elif starts and not line.startswith("["):
+            omissions.note(number, f"{line[:80]!r} is neither a node nor one of its ports")
+            section, starts = None, False
+        elif section is not None:
+            yield number, section, line
+        elif starts:
+            omissions.note(number, f"{line[:80]!r} is a port of no node")
+            starts = False
 
 
-def _wiring(names: dict[str, str], cables: Iterable[_Cable]) -> Wiring:
+def _check_node(number: int, head: re.Match[str], names: Mapping[str, str]) -> None:
+    if head[2] in names:
+        raise WiringError(SOURCE, number, f"{head[2][:80]!r} is described twice: the first counts")
+    if len(names) == NODES_MAX or len(head[3]) > NAME_MAX or not head[3].isprintable():
+        rule = f"at most {NODES_MAX} nodes, named with up to {NAME_MAX} printable characters"
+        raise WiringError(SOURCE, number, rule)
+
+
+def _wiring(names: Mapping[str, str], cables: Iterable[_Cable], omissions: Omissions) -> Wiring:
     said = {node: _switch_name(name) for node, name in names.items() if _is_switch(node)}
     frequent = collections.Counter(said.values())
     switches = {
@@ -125,7 +154,7 @@ def _wiring(names: dict[str, str], cables: Iterable[_Cable]) -> Wiring:
         tuple(switches[node] for node in sorted(switches)),
         tuple(its[0] for _, its in sorted(uplinks.items()) if len(its) == 1),
         tuple(_trunks(trunks)),
-        tuple(sorted(strange)),
+        (*omissions.sentences, *sorted(strange)),
     )
 
 
@@ -148,7 +177,7 @@ def _switch_name(said: str) -> str:
     return inner[1] + board
 
 
-def _rate(comment: str, line: int) -> int:
+def _rate(comment: str, line: int, omissions: Omissions) -> int:
     """Bytes a second of a cable, from the end of its comment (``4xNDR``); 0 where the tool did not
     know (``4x???``)."""
     if comment.rstrip().endswith("???"):
@@ -156,5 +185,6 @@ def _rate(comment: str, line: int) -> int:
     found = _RATE.search(comment.rstrip())
     if found is None or found[2] not in LANE_BITS_PER_S:
         known = ", ".join(LANE_BITS_PER_S)
-        raise WiringError(SOURCE, line, f"a port ends with its rate, such as 4xNDR; known: {known}")
+        omissions.note(line, f"a port ends with its rate, such as 4xNDR; known: {known}")
+        return 0
     return int(found[1]) * LANE_BITS_PER_S[found[2]] // 8

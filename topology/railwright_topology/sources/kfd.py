@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from railwright_topology.accounts import Basis
 from railwright_topology.parts import PARTS_MAX, Kind, Look, Part, Technology
 from railwright_topology.sources import links, pci
+from railwright_topology.sources.omissions import Omissions
 from railwright_topology.wiring import WiringError
 
 SOURCE = "KFD"
@@ -31,31 +32,32 @@ Files = Mapping[str, str]
 
 
 def parse(nodes: Mapping[str, Files]) -> Look:
-    """Read what was read. Raises WiringError where a file holds what the kernel never writes."""
+    """Read what was read. A node that holds what the kernel never writes is left out."""
+    omissions = Omissions(SOURCE)
     addresses: dict[int, str] = {}
     for node, files in sorted(nodes.items()):
-        if int(files.get("gpu_id", "0") or "0"):
-            address = _address(node, _numbers(node, files, "properties"))
-            if address in addresses.values():
-                raise WiringError(SOURCE, 1, f"{address} is described twice")
-            addresses[int(node)] = address
+        with omissions.part():
+            if _number(node, "gpu_id", files.get("gpu_id", "") or "0"):
+                address = _address(node, _numbers(node, files, "properties"))
+                if address in addresses.values():
+                    raise WiringError(SOURCE, 0, f"{address} is described twice")
+                addresses[_number("", "node", node)] = address
     if len(addresses) > PARTS_MAX:
         raise WiringError(SOURCE, 1, f"has more than {PARTS_MAX} accelerators")
     ends = links.Ends({*addresses.values()})
     for node, files in sorted(nodes.items()):
         for file in sorted(files):
             if file.startswith("io_links/"):
-                _link(node, _numbers(node, files, file), addresses, ends)
-    try:
-        told = tuple(ends.links(Technology.XGMI))
-    except links.LinksError as refused:
-        raise WiringError(SOURCE, 1, str(refused)) from None
+                with omissions.part():
+                    _link(node, _numbers(node, files, file), addresses, ends)
+    told = tuple(ends.links(Technology.XGMI, omissions))
     return Look(
         SOURCE,
         Basis.SEEN,
         tuple(Part(its, Kind.ACCELERATOR, its) for its in sorted(addresses.values())),
         told,
         tells=frozenset({Technology.XGMI} if addresses else ()),
+        remarks=omissions.sentences,
     )
 
 
@@ -64,7 +66,7 @@ def _link(
 ) -> None:
     source, target = said.get("node_from", -1), said.get("node_to", -1)
     if str(source) != node:
-        raise WiringError(SOURCE, 1, f"nodes/{node}: a link of node {source}")
+        raise WiringError(SOURCE, 0, f"nodes/{node}: a link of node {source}")
     if said.get("type") == _XGMI and {source, target} <= addresses.keys():
         bytes_per_s = said.get("max_bandwidth", 0) * _MEGABYTES
         ends.between(addresses[source], addresses[target], bytes_per_s=bytes_per_s)
@@ -74,7 +76,7 @@ def _address(node: str, said: Mapping[str, int]) -> str:
     place, domain = said.get("location_id", -1), said.get("domain", 0)
     if not 0 <= place <= 0xFFFF or not 0 <= domain <= 0xFFFFFFFF:
         rule = f"nodes/{node}: location_id {place} and domain {domain} are no PCI address"
-        raise WiringError(SOURCE, 1, rule)
+        raise WiringError(SOURCE, 0, rule)
     return pci.address(f"{domain:04x}:{place >> 8:02x}:{place >> 3 & 31:02x}.{place & 7}")
 
 
@@ -82,8 +84,12 @@ def _numbers(node: str, files: Files, name: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for line in files.get(name, "").splitlines():
         word, _, number = line.strip().partition(" ")
-        if not number.isascii() or not number.isdigit() or len(number) > _DIGITS_MAX:
-            rule = f"nodes/{node}/{name}: {line[:80]!r} is no word and its number"
-            raise WiringError(SOURCE, 1, rule)
-        found[word] = int(number)
+        found[word] = _number(f"{node}/{name}", word, number)
     return found
+
+
+def _number(place: str, word: str, number: str) -> int:
+    if not number.isascii() or not number.isdigit() or len(number) > _DIGITS_MAX:
+        rule = f"nodes/{place}: {f'{word} {number}'[:80]!r} is no word and its number"
+        raise WiringError(SOURCE, 0, rule)
+    return int(number)

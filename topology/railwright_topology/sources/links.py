@@ -11,13 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from railwright_topology.parts import LINKS_MAX, Link, Pair, Technology, pair
+from railwright_topology.sources.omissions import Omissions
+from railwright_topology.wiring import WiringError
 
 COUNT_MAX = 1024
 """Links of one accelerator; 18 are the most there are."""
-
-
-class LinksError(ValueError):
-    """Why ends do not fit each other, as a sentence."""
 
 
 @dataclass(slots=True)
@@ -39,20 +37,29 @@ class Ends:
         before = self._switched.get(end, (0, 0))
         self._switched[end] = (before[0] + count, before[1] + bytes_per_s)
 
-    def links(self, technology: Technology) -> Iterator[Link]:
-        """Raises LinksError where both ends say different things of one link."""
+    def links(self, technology: Technology, omissions: Omissions, line: int = 0) -> Iterator[Link]:
+        """Each link; one of which both ends say different things is left out."""
         found: dict[Pair, tuple[int, int]] = {}
+        doubtful: set[Pair] = set()
         for (end, other), said in sorted(self._direct.items()):
             back = self._direct.get((other, end))
             if back is None and other in self.seen and end in self.seen:
-                raise LinksError(f"{end} is linked to {other}, and {other} not to {end}")
+                rule = f"{end} is linked to {other}, and {other} not to {end}: it is left out"
+                omissions.note(line, rule)
+                doubtful.add(pair(end, other))
             if back is not None and back != said:
-                raise LinksError(f"{end} and {other} do not say the same of what links them")
+                one, far = pair(end, other)
+                rule = f"{one} and {far} do not say the same of what links them: it is left out"
+                omissions.note(line, rule)
+                doubtful.add(pair(end, other))
             found[pair(end, other)] = said
         if len(found) > LINKS_MAX or len(self._switched) ** 2 > 2 * LINKS_MAX:
-            raise LinksError(f"more than {LINKS_MAX} pairs are linked")
+            raise WiringError(
+                omissions.source, line or 1, f"more than {LINKS_MAX} pairs are linked"
+            )
         for ends, (count, bytes_per_s) in sorted(found.items()):
-            yield Link(ends, technology, count, bytes_per_s, switched=False)
+            if ends not in doubtful:
+                yield Link(ends, technology, count, bytes_per_s, switched=False)
         for one, other in itertools.combinations(sorted(self._switched), 2):
             if (one, other) in found:
                 continue

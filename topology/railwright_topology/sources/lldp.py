@@ -8,7 +8,8 @@
 
 The outputs of all hosts stand in one object, each under its host's name. ``-f json`` says the same
 with single values in place of lists of one, and with names as keys; it is read too. Neighbours that
-switch nothing (a host on a cable, the processor on an adapter's own board) are passed over. Speeds
+switch nothing (a host on a cable, the processor on an adapter's own board) are passed over, and so
+are those of interfaces that software makes. Speeds
 are those of the standard's table of media, which ends at 100 Gb/s: of anything faster nothing is
 told.
 """
@@ -21,7 +22,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from railwright_topology.plugs import natural
-from railwright_topology.sources import strict_json
+from railwright_topology.sources import devices, strict_json
+from railwright_topology.sources.omissions import Omissions
 from railwright_topology.wiring import Switch, Uplink, Wiring, WiringError
 
 SOURCE = "LLDP"
@@ -51,23 +53,29 @@ class _Neighbour:
 
 
 def parse(text: str) -> Wiring:
-    """Merge what all hosts say. Raises WiringError where one says none."""
-    outputs = strict_json.read(SOURCE, text)
+    """Merge what all hosts say; a neighbour that breaks a rule is left out. Raises WiringError
+    where nothing is left."""
+    omissions = Omissions(SOURCE)
+    outputs = strict_json.read(SOURCE, text, omissions)
     if not isinstance(outputs, dict):
         raise WiringError(SOURCE, 1, "the outputs stand in an object, each under its host's name")
-    if odd := next((host for host in outputs if not _HOST.fullmatch(host)), None):
-        raise WiringError(SOURCE, 1, f"{odd[:80]!r} is no name of a host")
     hosts = {name for host in outputs for name in (host, host.partition(".")[0])}
     strange: list[str] = []
     plugged: list[tuple[str, str, _Neighbour]] = []
     for host in sorted(outputs, key=natural):
+        if not _HOST.fullmatch(host):
+            omissions.note(0, f"{host[:80]!r} is no name of a host")
+            continue
         ports: dict[str, list[_Neighbour]] = {}
-        for neighbour in _neighbours(f"{SOURCE} of {host}", outputs[host]):
-            ports.setdefault(neighbour.interface, []).append(neighbour)
+        for neighbour in _neighbours(host, outputs[host], omissions):
+            if not devices.is_by_software(neighbour.interface):
+                ports.setdefault(neighbour.interface, []).append(neighbour)
         for interface in sorted(ports, key=natural):
             chosen = _switch(f"{host} {interface}", ports[interface], hosts, strange)
             if chosen is not None:
                 plugged.append((host, interface, chosen))
+    if not plugged and (sentences := omissions.sentences):
+        raise WiringError(SOURCE, 0, sentences[0])
     names: dict[str, set[str]] = {}
     for _, _, neighbour in plugged:
         names.setdefault(_id(neighbour), set()).add(neighbour.name)
@@ -88,7 +96,7 @@ def parse(text: str) -> Wiring:
         SOURCE,
         tuple(_named(switches, names)),
         tuple(uplinks),
-        strange=tuple(sorted(strange)),
+        strange=(*omissions.sentences, *sorted(strange)),
     )
 
 
@@ -138,72 +146,82 @@ def _switch(
     return found
 
 
-def _neighbours(source: str, document: object) -> Iterator[_Neighbour]:
-    if not isinstance(document, dict) or "lldp" not in document:
-        raise WiringError(source, 1, "the document is an object with lldp in it")
-    for top in _each(source, "lldp", document["lldp"]):
-        for named in _each(source, "lldp.interface", top.get("interface")):
-            for entry in _unfolded(source, "lldp.interface", named, mark="via"):
-                yield _neighbour(source, entry)
+def _neighbours(host: str, document: object, omissions: Omissions) -> Iterator[_Neighbour]:
+    entries: list[dict[str, object]] = []
+    with omissions.part():
+        if not isinstance(document, dict) or "lldp" not in document:
+            raise _error(host, "the document is an object with lldp in it")
+        for top in _each(host, "lldp", document["lldp"]):
+            with omissions.part():
+                for named in _each(host, "lldp.interface", top.get("interface")):
+                    with omissions.part():
+                        entries += _unfolded(host, "lldp.interface", named, mark="via")
+    for entry in entries:
+        with omissions.part():
+            yield _neighbour(host, entry)
 
 
-def _neighbour(source: str, entry: Mapping[str, object]) -> _Neighbour:
-    interface = _said(source, "interface.name", entry.get("name"))
+def _error(host: str, rule: str) -> WiringError:
+    return WiringError(SOURCE, 0, f"{host}: {rule}")
+
+
+def _neighbour(host: str, entry: Mapping[str, object]) -> _Neighbour:
+    interface = _said(host, "interface.name", entry.get("name"))
     if not interface:
-        raise WiringError(source, 1, "interface.name: each neighbour is on an interface")
+        raise _error(host, "interface.name: each neighbour is on an interface")
     where = f"{interface}.chassis"
     chassis: Mapping[str, object] = {}
-    for folded in _each(source, where, entry.get("chassis")):
-        chassis = next(iter(_unfolded(source, where, folded, mark="id")), {})
-    id_ = next(iter(_each(source, f"{where}.id", chassis.get("id"))), {})
-    type_ = _said(source, f"{where}.id.type", id_.get("type"))
-    value = _said(source, f"{where}.id.value", id_.get("value"))
+    for folded in _each(host, where, entry.get("chassis")):
+        chassis = next(iter(_unfolded(host, where, folded, mark="id")), {})
+    id_ = next(iter(_each(host, f"{where}.id", chassis.get("id"))), {})
+    type_ = _said(host, f"{where}.id.type", id_.get("type"))
+    value = _said(host, f"{where}.id.value", id_.get("value"))
     can = {
-        _said(source, f"{where}.capability.type", each.get("type")): each.get("enabled") is True
-        for each in _each(source, f"{where}.capability", chassis.get("capability"))
+        _said(host, f"{where}.capability.type", each.get("type")): each.get("enabled") is True
+        for each in _each(host, f"{where}.capability", chassis.get("capability"))
     }
     return _Neighbour(
         interface,
-        _said(source, f"{interface}.via", entry.get("via")) or "LLDP",
+        _said(host, f"{interface}.via", entry.get("via")) or "LLDP",
         type_,
         value.lower() if type_ == "mac" else value,
-        _said(source, f"{where}.name", chassis.get("name")),
+        _said(host, f"{where}.name", chassis.get("name")),
         can,
-        _speed(source, f"{interface}.port", entry),
+        _speed(host, f"{interface}.port", entry),
     )
 
 
-def _speed(source: str, where: str, entry: Mapping[str, object]) -> int:
-    for port in _each(source, where, entry.get("port")):
-        for negotiated in _each(source, where, port.get("auto-negotiation")):
-            said = _said(source, f"{where}.auto-negotiation.current", negotiated.get("current"))
+def _speed(host: str, where: str, entry: Mapping[str, object]) -> int:
+    for port in _each(host, where, entry.get("port")):
+        for negotiated in _each(host, where, port.get("auto-negotiation")):
+            said = _said(host, f"{where}.auto-negotiation.current", negotiated.get("current"))
             if medium := _MEDIUM.match(said):
                 return int(medium[1]) * (1_000_000_000 if medium[2] else 1_000_000) // 8
     return 0
 
 
-def _each(source: str, where: str, value: object) -> list[dict[str, object]]:
+def _each(host: str, where: str, value: object) -> list[dict[str, object]]:
     """A list of objects, or the one object that stands for a list of one."""
     values: list[object] = value if isinstance(value, list) else [] if value is None else [value]
     found = [item for item in values if isinstance(item, dict)]
     if len(found) < len(values):
-        raise WiringError(source, 1, f"{where}: an object stands here, not {str(value)[:80]!r}")
+        raise _error(host, f"{where}: an object stands here, not {str(value)[:80]!r}")
     return found
 
 
 def _unfolded(
-    source: str, where: str, value: dict[str, object], *, mark: str
+    host: str, where: str, value: dict[str, object], *, mark: str
 ) -> list[dict[str, object]]:
     """Objects with their names in them. Folded, they are keyed by their names; ``mark`` is what
     only one that is not folded has."""
     if mark in value or "name" in value:
         return [value]
     return [
-        {"name": name, **item} for name, its in value.items() for item in _each(source, where, its)
+        {"name": name, **item} for name, its in value.items() for item in _each(host, where, its)
     ]
 
 
-def _said(source: str, where: str, value: object) -> str:
+def _said(host: str, where: str, value: object) -> str:
     """A text; ``[{"value": "text"}]`` is one too."""
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
@@ -212,5 +230,5 @@ def _said(source: str, where: str, value: object) -> str:
     if value is None:
         return ""
     if not isinstance(value, str) or len(value) > 1024 or not value.isprintable():
-        raise WiringError(source, 1, f"{where}: a short text stands here, not {str(value)[:80]!r}")
+        raise _error(host, f"{where}: a short text stands here, not {str(value)[:80]!r}")
     return value

@@ -18,43 +18,50 @@
 A bridge stands for a whole switch. An adapter of its own (``<nic>`` below ``<cpu>``) is on no PCI.
 A file that a cloud gives has the tree that its virtual machines do not show. Whose links go to a
 switch reaches every other one that is on a switch too. AMD's RCCL writes ``<xgmi>`` for
-``<nvlink>``. Elements and attributes that are not read are passed over: each version writes more of
-them; so are adapters that are used as one (``mlx5_0+mlx5_1``) beside each of them.
+``<nvlink>``, and version 2. Elements and attributes that are not read are passed over: each version
+writes more of them; so are adapters that are used as one (``mlx5_0+mlx5_1``) beside each of them.
+
+NCCL counts the functions of one card as ports of the first (``mlx5_1`` has ``port="2"`` at the
+address of ``mlx5_0``): an adapter is known by its name, and only that of the first port has the
+address. An element that breaks a rule is left out; a bridge keeps what is below it.
 """
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from railwright_topology.accounts import Basis
 from railwright_topology.parts import PARTS_MAX, Kind, Layer, Link, Look, Part, Technology
-from railwright_topology.sources import links, pci, strict_xml
+from railwright_topology.sources import devices, links, pci, strict_xml
+from railwright_topology.sources.omissions import Omissions
 from railwright_topology.sources.pci import Way
 from railwright_topology.sources.strict_xml import Element
-from railwright_topology.wiring import WiringError
 
 SOURCE = "NCCL topology"
-VERSION = "1"
+VERSIONS = ("1", "2")
+"""NCCL's, and RCCL's with more attributes."""
 
 LINKS: Mapping[str, Technology] = {"nvlink": Technology.NVLINK, "xgmi": Technology.XGMI}
-_HEXADECIMAL = re.compile(r"[0-9a-fA-F]{0,4}")
-_INFINIBAND = "0207"
+_HOST = re.compile(r"0x[0-9a-f]+")
+_HEXADECIMAL = re.compile(r"[0-9a-fA-F]*")
 _MEGABITS_BYTES = 1_000_000 // 8
+_SPEED_MAX = 10_000_000
+"""Mb/s; what is beyond it was written in another unit."""
+_PORT_MAX = 64
 _RAIL_MAX = 1024
 
 
 @dataclass(slots=True)
 class _Found:
+    omissions: Omissions
     parts: dict[str, Part] = field(default_factory=dict)
     ways: dict[str, Way] = field(default_factory=dict)
     addresses: set[str] = field(default_factory=set)
     ends: dict[Technology, links.Ends] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
     """Accelerators whose links are shown."""
-    remarks: list[str] = field(default_factory=list)
 
     def add(self, element: Element, part: Part, way: Way) -> None:
         if part.id in self.parts:
@@ -64,25 +71,38 @@ class _Found:
         self.parts[part.id] = part
         self.ways[part.id] = way
 
+    def number(self, element: Element, attribute: str, default: int) -> int:
+        """An attribute, or the default where it is no number."""
+        with self.omissions.part():
+            return element.number(attribute, default)
+        return default
+
 
 def parse(text: str) -> Look:
-    """Read a whole file. Raises WiringError where it is none."""
+    """Read a file. Raises WiringError where it is none."""
     system = strict_xml.read(SOURCE, text, "system")
-    if system.said("version") != VERSION:
-        raise system.error(f"this is read: version {VERSION}")
-    hosts = {cpu.attributes.get("host_hash", "") for cpu in system.each("cpu")} - {""}
+    omissions = Omissions(SOURCE)
+    if (version := system.attributes.get("version", "")) not in VERSIONS:
+        omissions.note(system.line, f"version {version[:16]!r} is read as version {VERSIONS[-1]}")
+    if not any(system.each("cpu")):
+        raise system.error("no <cpu> is in it")
+    said = (cpu.attributes.get("host_hash", "") for cpu in system.each("cpu"))
+    hosts = {host for host in said if _HOST.fullmatch(host)}
     if len(hosts) > 1:
         raise system.error(f"{len(hosts)} nodes are in it: one is read")
-    found = _Found()
+    found = _Found(omissions)
     for cpu in system.each("cpu"):
-        numa = cpu.number("numaid")
+        numa = found.number(cpu, "numaid", -1)
         way = Way(numa if numa >= 0 else None, "", ())
         for below in cpu.children:
-            if below.name == "pci":
-                _pci(below, way, found)
-            elif below.name == "nic":
-                _nets(below, Part("", Kind.ADAPTER, numa=way.numa), way, found)
+            with omissions.part():
+                if below.name == "pci":
+                    _pci(below, way, found)
+                elif below.name == "nic":
+                    _nets([below], Part("", Kind.ADAPTER, numa=way.numa), way, found)
     told = tuple(_links(found))
+    if not found.parts:
+        omissions.note(system.line, "no accelerator and no adapter is in it")
     return Look(
         SOURCE,
         Basis.TOLD,
@@ -90,73 +110,76 @@ def parse(text: str) -> Look:
         told,
         pci.distances(found.parts.values(), found.ways),
         frozenset(found.ends or {Technology.NVLINK}) if found.seen else frozenset(),
-        remarks=tuple(sorted({*found.remarks})),
+        remarks=omissions.sentences,
     )
 
 
 def _pci(element: Element, above: Way, found: _Found) -> None:
-    busid = element.said("busid")
+    busid = element.attributes.get("busid", "")
     address = pci.address(busid)
-    if not address:
-        raise element.error(f"busid={busid[:80]!r}: a PCI address stands here, 0000:17:00.0")
     if address in found.addresses:
         raise element.error(f"{address} is described twice")
-    found.addresses.add(address)
-    class_code = element.said("class").removeprefix("0x")
-    vendor, device = _hexadecimal(element, "vendor"), _hexadecimal(element, "device")
-    kind = pci.kind(class_code, vendor)
-    if any(element.each("gpu")):
+    found.addresses |= {address} - {""}
+    gpus, nics = [*element.each("gpu")], [*element.each("nic")]
+    class_code = _hexadecimal(element, "class", found)
+    vendor, device = (_hexadecimal(element, name, found) for name in ("vendor", "device"))
+    kind = devices.kind(class_code, vendor, device) if class_code else None
+    if gpus:
         kind = Kind.ACCELERATOR
-    elif any(element.each("nic")):
+    elif nics:
         kind = Kind.ADAPTER
-    if kind is not None:
-        part = Part(
-            address,
-            kind,
-            address,
-            model=f"{vendor}:{device}" if vendor.strip("0") and device.strip("0") else "",
-            numa=above.numa,
-            pcie_bytes_per_s=_slot(element),
-            layer=Layer.INFINIBAND if class_code.startswith(_INFINIBAND) else None,
-        )
-        _end(element, part, above, found)
+    if not address:
+        rule = f"busid={busid[:80]!r}: a PCI address stands here, 0000:17:00.0"
+        if kind is not None or not element.children:
+            raise element.error(rule)
+        found.omissions.add(element.error(rule))
+    if kind is None:
+        if not class_code and not element.children:
+            raise element.error(f"{address} has no class and nothing below it: it is left out")
+        switch = Way(above.numa, "", (*above.switches, address or f"line {element.line}"))
+        for below in element.each("pci"):
+            with found.omissions.part():
+                _pci(below, switch, found)
         return
-    switch = Way(above.numa, "", (*above.switches, address))
-    for below in element.each("pci"):
-        _pci(below, switch, found)
+    width = found.number(element, "link_width", 0)
+    part = Part(
+        address,
+        kind,
+        address,
+        model=f"{vendor}:{device}" if vendor.strip("0") and device.strip("0") else "",
+        numa=above.numa,
+        pcie_bytes_per_s=pci.bytes_per_s(element.attributes.get("link_speed", ""), width),
+        layer=Layer.INFINIBAND if devices.is_infiniband(class_code) else None,
+    )
+    if kind == Kind.ACCELERATOR:
+        _gpus(element, gpus, part, above, found)
+    elif not _nets(nics, part, above, found):
+        found.add(element, part, above)
 
 
-def _hexadecimal(element: Element, attribute: str) -> str:
-    digits = element.attributes.get(attribute, "").removeprefix("0x")
-    if _HEXADECIMAL.fullmatch(digits) is None:
-        raise element.error(f"{attribute}={digits[:80]!r}: four hexadecimal digits stand here")
-    return digits
+def _hexadecimal(element: Element, attribute: str, found: _Found) -> str:
+    """Small digits without 0x; empty where none stand there."""
+    said = element.attributes.get(attribute, "")
+    digits = said.removeprefix("0x")
+    if _HEXADECIMAL.fullmatch(digits) and len(digits) <= 8:
+        return digits.lower()
+    rule = f"{attribute}={said[:80]!r}: hexadecimal digits stand here"
+    found.omissions.add(element.error(rule))
+    return ""
 
 
-def _slot(element: Element) -> int:
-    width = element.number("link_width", 0)
-    return pci.bytes_per_s(element.attributes.get("link_speed", ""), width)
-
-
-def _end(element: Element, part: Part, way: Way, found: _Found) -> None:
-    if part.kind == Kind.ADAPTER:
-        nics = [*element.each("nic")]
-        if not any(any(nic.each("net")) for nic in nics):
-            found.add(element, part, way)
-        for nic in nics:
-            _nets(nic, part, way, found)
-        return
-    gpus = [*element.each("gpu")]
-    if len(gpus) > 1:
-        raise gpus[1].error("a second <gpu> at one PCI address")
-    for gpu in gpus:
-        number = gpu.number("dev", -1)
+def _gpus(element: Element, gpus: list[Element], part: Part, way: Way, found: _Found) -> None:
+    for gpu in gpus[1:]:
+        found.omissions.add(gpu.error("a second <gpu> at one PCI address"))
+    for gpu in gpus[:1]:
+        number = found.number(gpu, "dev", -1)
         part = replace(part, number=number if number >= 0 else None)
         found.seen.add(part.id)
         for link in gpu.children:
             if link.name in LINKS:
                 ends = found.ends.setdefault(LINKS[link.name], links.Ends(found.seen))
-                _link(link, part.id, ends)
+                with found.omissions.part():
+                    _link(link, part.id, ends)
     found.add(element, part, way)
 
 
@@ -176,40 +199,69 @@ def _link(element: Element, end: str, ends: links.Ends) -> None:
 
 def _links(found: _Found) -> Iterator[Link]:
     accelerators = {part.id for part in found.parts.values() if part.kind == Kind.ACCELERATOR}
-    every = (ends.links(technology) for technology, ends in sorted(found.ends.items()))
-    try:
-        for link in itertools.chain.from_iterable(every):
+    for technology, ends in sorted(found.ends.items()):
+        for link in ends.links(technology, found.omissions):
             if accelerators.issuperset(link.ends):
                 yield link
             else:
-                found.remarks.append(f"{' and '.join(link.ends)} are linked: not both are known")
-    except links.LinksError as refused:
-        raise WiringError(SOURCE, 1, str(refused)) from None
+                rule = f"{' and '.join(link.ends)} are linked: not both are known"
+                found.omissions.note(0, rule)
 
 
-def _nets(nic: Element, part: Part, way: Way, found: _Found) -> None:
-    """Each port is a network of its own; the first has the name of the adapter."""
-    for net in nic.each("net"):
-        name = net.said("name")
-        if len(name) > 253 or not name.isprintable():
-            raise net.error("a net's name has up to 253 printable characters")
-        port, speed = net.number("port", 1), net.number("speed", 0)
-        rail = net.number("railId", -1)
-        if not 0 <= speed <= 10_000_000 or not 0 <= port <= 64 or rail > _RAIL_MAX:
-            raise net.error("a net has a speed in Mb/s, a port, and a rail where it is on one")
-        called = name if port <= 1 else f"{name}/{port}"
-        id_ = called if port > 1 or not part.pci else part.id
-        if "+" in name or id_ in found.parts:
-            found.remarks.append(f"{called} is on an adapter that is there already")
+def _nets(nics: Iterable[Element], part: Part, way: Way, found: _Found) -> int:
+    """Add each network of an adapter, and return how many were added. The first has its address;
+    another of the same name is a further port of it, and one of another name is another function
+    of the same card."""
+    nets: list[tuple[int, str, Element]] = []
+    for nic in nics:
+        for net in nic.each("net"):
+            with found.omissions.part():
+                nets.append((_port(net, found), _name(net), net))
+    named: dict[str, int] = {}
+    for _, name, net in sorted(nets, key=lambda each: each[:2]):
+        if "+" in name:
+            found.omissions.note(net.line, f"{name} is on an adapter that is there already")
             continue
-        found.add(
-            net,
-            replace(
-                part,
-                id=id_,
-                names=(called,),
-                bytes_per_s=speed * _MEGABITS_BYTES,
-                rail=rail if rail >= 0 else None,
-            ),
-            way,
+        if devices.is_by_software(name):
+            found.omissions.note(net.line, f"{name} is made by software: it is no adapter")
+            continue
+        named[name] = count = named.get(name, 0) + 1
+        called = name if count == 1 else f"{name}/{count}"
+        first = next(iter(named)) == name
+        own = replace(
+            part,
+            id=part.id if first and count == 1 and part.pci else called,
+            pci=part.pci if first else "",
+            names=(called,),
+            bytes_per_s=_speed(net, found),
+            rail=_rail(net, found),
         )
+        with found.omissions.part():
+            found.add(net, own, way)
+    return sum(named.values())
+
+
+def _name(net: Element) -> str:
+    name = net.said("name")
+    if len(name) > 253 or not name.isprintable():
+        raise net.error("a net's name has up to 253 printable characters")
+    return name
+
+
+def _port(net: Element, found: _Found) -> int:
+    port = found.number(net, "port", 1)
+    return port if 0 <= port <= _PORT_MAX else _PORT_MAX
+
+
+def _speed(net: Element, found: _Found) -> int:
+    speed = found.number(net, "speed", 0)
+    if 0 <= speed <= _SPEED_MAX:
+        return speed * _MEGABITS_BYTES
+    rule = f"speed={speed}: 0 to {_SPEED_MAX} Mb/s stand here: the speed is left out"
+    found.omissions.add(net.error(rule))
+    return 0
+
+
+def _rail(net: Element, found: _Found) -> int | None:
+    rail = found.number(net, "railId", -1)
+    return rail if 0 <= rail <= _RAIL_MAX else None

@@ -11,20 +11,22 @@
       NIC0: mlx5_0
       NIC1: mlx5_1
 
-Each two are named twice, and have to agree. Where two GPUs have NVLinks, how near they are on PCIe
-is not shown. The driver counts its GPUs as it likes: addresses come from
+Each two are named twice; where the two differ, nothing is known. Where two GPUs have NVLinks, how
+near they are on PCIe is not shown. The driver counts its GPUs as it likes: addresses come from
 ``nvidia-smi --query-gpu=index,pci.bus_id --format=csv,noheader``, if that is there.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from railwright_topology.accounts import Basis
 from railwright_topology.parts import PARTS_MAX, Distance, Kind, Link, Look, Part, Technology, pair
-from railwright_topology.sources import links, pci
+from railwright_topology.sources import devices, links, pci
+from railwright_topology.sources.omissions import Omissions
 from railwright_topology.wiring import WiringError
 
 SOURCE = "nvidia-smi"
@@ -42,7 +44,7 @@ DISTANCES: Mapping[str, Distance] = {
 
 _UNKNOWN = "N/A"
 _STEERING = re.compile(r"\x1b\[[0-9;]*m")
-_CALLED = re.compile(r"(GPU|NIC)([0-9]{1,3})|mlx[0-9]+_[0-9]+")
+_CALLED = re.compile(r"(GPU|NIC)([0-9]{1,3})|mlx[0-9]+_(?:bond_)?[0-9]+")
 _LEGEND = re.compile(r"\s+(NIC[0-9]{1,3}):\s+([\w.:-]{1,64})\s*")
 _NVLINKS = re.compile(r"NV([1-9][0-9]{0,2})")
 _AFFINITY = re.compile(r"[0-9]{1,4}([-,][0-9]{1,4})*")
@@ -58,64 +60,91 @@ class _Row:
 
 
 def parse(text: str, inventory: str = "") -> Look:
-    """Read a whole matrix. Raises WiringError where it is none, or contradicts itself."""
+    """Read a matrix. Raises WiringError where it is none."""
     if len(text) > LENGTH_MAX or len(inventory) > LENGTH_MAX:
         raise WiringError(SOURCE, 1, f"has more than {LENGTH_MAX} characters")
+    omissions = Omissions(SOURCE)
     lines = [_STEERING.sub("", line).rstrip() for line in text.splitlines()]
-    head = next((at for at, line in enumerate(lines) if line.strip()), None)
-    columns = _columns(lines[head]) if head is not None else []
-    if head is None or not columns:
+    # What was pasted may start with the command.
+    head = next((at for at, line in enumerate(lines) if _columns(line)), None)
+    if head is None:
         raise WiringError(SOURCE, 1, "the matrix starts with its columns, GPU0 and so on")
+    columns = _columns(lines[head])
     if len(columns) > PARTS_MAX or len({*columns}) < len(columns):
         rule = f"each of at most {PARTS_MAX} GPUs and adapters has one column"
         raise WiringError(SOURCE, head + 1, rule)
-    rows = _rows(lines, head, columns)
-    legend = dict(_legend(lines[head + len(rows) :]))
-    addresses = _addresses(inventory)
-    distances, found = _pairs(rows, columns)
-    parts = tuple(_part(row, legend, addresses) for row in rows)
-    ids = {row.name: part.id for row, part in zip(rows, parts, strict=True)}
-    if len({*ids.values()}) < len(ids):
-        raise WiringError(SOURCE, head + 1, "two adapters have one name, or two GPUs one address")
+    rows = _rows(lines, head, columns, omissions)
+    legend = dict(_legend(lines[head + 1 :]))
+    for name, row in rows.items():
+        if name.startswith("NIC") and name not in legend:
+            omissions.note(row.line, f"{name} is not in the legend: its name is not known")
+    addresses = _addresses(inventory, omissions)
+    distances, found = _pairs(rows, columns, omissions)
+    parts: dict[str, Part] = {}
+    taken: set[str] = set()
+    for row in rows.values():
+        part = _part(row, legend, addresses)
+        if part.kind == Kind.ADAPTER and devices.is_by_software(part.id):
+            omissions.note(row.line, f"{part.id} is made by software: it is no adapter")
+        elif part.id in taken:
+            omissions.note(row.line, f"{part.id!r} is described twice: it is left out")
+        else:
+            parts[row.name] = part
+            taken.add(part.id)
     return Look(
         SOURCE,
         Basis.SEEN,
-        tuple(sorted(parts, key=lambda part: part.id)),
+        tuple(sorted(parts.values(), key=lambda part: part.id)),
         tuple(
             sorted(
-                (replace(link, ends=pair(ids[link.ends[0]], ids[link.ends[1]])) for link in found),
+                (
+                    replace(link, ends=pair(*(parts[end].id for end in link.ends)))
+                    for link in found
+                    if parts.keys() >= {*link.ends}
+                ),
                 key=lambda link: link.ends,
             )
         ),
-        {pair(ids[one], ids[other]): near for (one, other), near in distances.items()},
+        {
+            pair(parts[one].id, parts[other].id): near
+            for (one, other), near in distances.items()
+            if parts.keys() >= {one, other}
+        },
         frozenset({Technology.NVLINK}),
+        remarks=omissions.sentences,
     )
 
 
 def _columns(line: str) -> list[str]:
-    """What each column stands for; those of affinities follow."""
+    """What each column stands for; those of affinities follow. A row has none."""
     names = line.split()
+    if "X" in names:
+        return []
     for at, name in enumerate(names):
         if not _CALLED.fullmatch(name):
             return names[:at]
     return names
 
 
-def _rows(lines: Sequence[str], head: int, columns: Sequence[str]) -> list[_Row]:
-    found: list[_Row] = []
+def _rows(
+    lines: Sequence[str], head: int, columns: Sequence[str], omissions: Omissions
+) -> dict[str, _Row]:
+    found: dict[str, _Row] = {}
     for number, line in enumerate(lines[head + 1 :], head + 2):
         if not line.strip():
             break
         name, *cells = line.split()
-        if len(found) == len(columns) or name != columns[len(found)]:
-            expected = columns[len(found)] if len(found) < len(columns) else "the end"
-            raise WiringError(SOURCE, number, f"{name[:80]!r} stands where {expected} is due")
-        if len(cells) < len(columns):
-            rule = f"{len(cells)} of {len(columns)} columns are there"
-            raise WiringError(SOURCE, number, rule)
-        found.append(_Row(number, name, cells[: len(columns)], _numa(cells[len(columns) :])))
-    if len(found) < len(columns):
-        raise WiringError(SOURCE, head + 1, f"{columns[len(found)]} has a column and no row")
+        with omissions.part():
+            if name not in columns or name in found:
+                rule = f"{name[:80]!r} has no column of its own: the row is left out"
+                raise WiringError(SOURCE, number, rule)
+            if len(cells) < len(columns):
+                rule = f"{len(cells)} of {len(columns)} columns are there: the row is left out"
+                raise WiringError(SOURCE, number, rule)
+            found[name] = _Row(number, name, cells[: len(columns)], _numa(cells[len(columns) :]))
+    for name in columns:
+        if name not in found:
+            omissions.note(head + 1, f"{name} has a column and no row")
     return found
 
 
@@ -131,7 +160,7 @@ def _legend(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield entry[1], entry[2]
 
 
-def _addresses(inventory: str) -> dict[int, str]:
+def _addresses(inventory: str, omissions: Omissions) -> dict[int, str]:
     """The PCI address of each GPU."""
     found: dict[int, str] = {}
     for number, line in enumerate(inventory.splitlines(), 1):
@@ -141,38 +170,42 @@ def _addresses(inventory: str) -> dict[int, str]:
         address = pci.address(entry[2]) if entry else ""
         if entry is None or not address or int(entry[1]) in found:
             rule = f"{line[:80]!r}: each line has a GPU's number and its PCI address, once"
-            raise WiringError(f"{SOURCE} --query-gpu", number, rule)
-        found[int(entry[1])] = address
+            omissions.note(number, f"--query-gpu: {rule}")
+        else:
+            found[int(entry[1])] = address
     return found
 
 
 def _pairs(
-    rows: Sequence[_Row], columns: Sequence[str]
+    rows: Mapping[str, _Row], columns: Sequence[str], omissions: Omissions
 ) -> tuple[dict[tuple[str, str], Distance], list[Link]]:
     """How near each two are, and what links them."""
     distances: dict[tuple[str, str], Distance] = {}
     found: list[Link] = []
-    for at, row in enumerate(rows):
-        if row.cells[at] != "X":
-            raise WiringError(SOURCE, row.line, f"{row.name} and itself are X")
-        for other, cell in zip(columns[:at], row.cells[:at], strict=True):
-            back = rows[columns.index(other)].cells[at]
+    place = {name: at for at, name in enumerate(columns)}
+    for one, other in itertools.combinations([name for name in columns if name in rows], 2):
+        row, cell = rows[other], rows[other].cells[place[one]]
+        back = rows[one].cells[place[other]]
+        ends = pair(one, other)
+        with omissions.part():
             if back != cell:
-                rule = f"{row.name} and {other} are {cell[:16]!r} here, and {back[:16]!r} there"
-                raise WiringError(SOURCE, row.line, rule)
-            ends = pair(row.name, other)
-            if cell == _UNKNOWN or (cell in DISTANCES and row.name[:3] != "GPU" != other[:3]):
+                rule = f"{other} and {one} are {cell[:16]!r} here, and {back[:16]!r} there"
+                raise WiringError(SOURCE, row.line, f"{rule}: it is left out")
+            if cell == _UNKNOWN or (cell in DISTANCES and one[:3] != "GPU" != other[:3]):
                 continue
             if cell in DISTANCES:
                 distances[ends] = DISTANCES[cell]
             elif nvlinks := _NVLINKS.fullmatch(cell):
-                if int(nvlinks[1]) > links.COUNT_MAX or "NIC" in row.name + other:
+                if int(nvlinks[1]) > links.COUNT_MAX or not one[:3] == other[:3] == "GPU":
                     raise WiringError(SOURCE, row.line, f"{cell!r}: NVLinks are between GPUs")
                 found.append(Link(ends, Technology.NVLINK, int(nvlinks[1])))
             else:
                 known = ", ".join(DISTANCES)
                 rule = f"{cell[:16]!r}: one of these stands here, or NV and a number: {known}"
                 raise WiringError(SOURCE, row.line, rule)
+    for name, row in rows.items():
+        if row.cells[place[name]] != "X":
+            omissions.note(row.line, f"{name} and itself are X")
     return distances, found
 
 

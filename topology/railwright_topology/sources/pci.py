@@ -1,7 +1,7 @@
-"""What PCI says of itself, whoever tells of it: addresses, classes, speeds, and who is how near.
+"""PCI addresses, speeds of slots, and how near devices are to each other.
 
-Classes are those of the PCI Code and ID Assignment Specification; speeds and line codes those of
-the PCI Express Base Specification.
+Speeds and line codes are those of the PCI Express Base Specification. What a device is for stands
+in ``devices``.
 """
 
 from __future__ import annotations
@@ -13,14 +13,7 @@ from dataclasses import dataclass
 
 from railwright_topology.parts import Distance, Kind, Pair, Part, pair
 
-NVIDIA, AMD = "10de", "1002"
-
 _ADDRESS = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.IGNORECASE)
-_ACCELERATING = ("0302", "0380", "1200")
-"""3D controllers, displays of no other kind, processing accelerators."""
-_DISPLAY = "0300"
-"""The chip that a server shows its console with is one too; of these makers it computes."""
-_NETWORK = "02"
 _SWITCH = "0680"
 """A bridge of no other kind, which is what NVSwitches call themselves."""
 _GIGATRANSFERS = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,2})?) GT/s")
@@ -36,15 +29,6 @@ def address(said: str) -> str:
         return ""
     domain = (found[1] or "0000").lower().lstrip("0").rjust(4, "0")
     return f"{domain}:{found[2].lower()}"
-
-
-def kind(class_code: str, vendor: str) -> Kind | None:
-    """What a part of this class (four digits or more, such as 0302) of this vendor is for."""
-    if class_code.startswith(_ACCELERATING):
-        return Kind.ACCELERATOR
-    if class_code.startswith(_DISPLAY) and vendor in (NVIDIA, AMD):
-        return Kind.ACCELERATOR
-    return Kind.ADAPTER if class_code.startswith(_NETWORK) else None
 
 
 def is_link_switch(class_code: str) -> bool:

@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from railwright_topology.accounts import Account, Basis
 from railwright_topology.sources import documents, trees
 from railwright_topology.sources.documents import Value
+from railwright_topology.sources.omissions import Omissions
 from railwright_topology.sources.trees import Switch
 from railwright_topology.wiring import WiringError
 
@@ -35,14 +36,15 @@ _REQUIRED = ("version", "tiers", "domains")
 
 
 def parse(text: str) -> Account:
-    """Read a whole plan. Raises WiringError where it breaks a rule of the format."""
-    plan = documents.read(SOURCE, text)
-    fields = plan.fields("a plan", _FIELDS)
+    """Read a plan. Raises WiringError where no node has a place in it."""
+    omissions = Omissions(SOURCE)
+    plan = documents.read(SOURCE, text, omissions)
+    fields = plan.fields("a plan", _FIELDS, omissions)
     for key in _REQUIRED:
         if key not in fields:
             raise plan.error(f"a plan has {', '.join(_REQUIRED)}; {key} is not there")
-    if fields["version"].text("a version") != VERSION:
-        raise fields["version"].error(f"this is read: version {VERSION}")
+    if (version := fields["version"].text("a version")) != VERSION:
+        omissions.note(fields["version"].line, f"version {version[:16]!r} is read as {VERSION}")
     named = [tier.text("a tier's name") for tier in fields["tiers"].each("tiers")]
     for name in named:
         if len(name) > TIER_NAME_MAX or not name.isprintable():
@@ -51,10 +53,12 @@ def parse(text: str) -> Account:
     if not 1 <= len({*named}) == len(named) <= trees.TIERS_MAX:
         rule = f"tiers are named here, each once: 1 to {trees.TIERS_MAX}"
         raise fields["tiers"].error(rule)
-    racks = trees.members(SOURCE, _domains(fields["domains"], named, ()))
+    racks = trees.members(_domains(fields["domains"], named, (), omissions), omissions)
     if not racks:
-        raise fields["domains"].error("no node is in it")
-    islands = _groups(fields["islands"], "an island", ()) if "islands" in fields else ()
+        raise omissions.refuse("no node is in it")
+    islands: dict[str, str] = {}
+    if "islands" in fields:
+        islands = trees.members(_groups(fields["islands"], "an island", (), omissions), omissions)
     tiers = [
         {node: "/".join(name.split("/")[: depth + 1]) for node, name in racks.items()}
         for depth in reversed(range(len(named)))
@@ -63,34 +67,45 @@ def parse(text: str) -> Account:
         SOURCE,
         Basis.DECLARED,
         tuple(tiers),
-        trees.members(SOURCE, islands),
+        islands,
+        omissions.sentences,
         names=tuple(reversed(named)),
     )
 
 
-def _domains(value: Value, named: Sequence[str], path: tuple[str, ...]) -> Iterator[Switch]:
+def _domains(
+    value: Value, named: Sequence[str], path: tuple[str, ...], omissions: Omissions
+) -> Iterator[Switch]:
     tier, *inner = named
     if not inner:
-        yield from _groups(value, f"a {tier}", path)
+        yield from _groups(value, f"a {tier}", path, omissions)
         return
-    for name, below in value.entries(f"each {tier} and what is in it").items():
-        if _names(below.line, name, f"a {tier}") != [name]:
-            raise below.error(f"{name!r}: a range stands for several of the innermost tier alone")
-        yield from _domains(below, inner, (*path, name))
+    with omissions.part():
+        for name, below in value.entries(f"each {tier} and what is in it").items():
+            with omissions.part():
+                if _names(below.line, name, f"a {tier}") != [name]:
+                    rule = "a range stands for several of the innermost tier alone"
+                    raise below.error(f"{name[:80]!r}: {rule}")
+                yield from _domains(below, inner, (*path, name), omissions)
 
 
-def _groups(value: Value, what: str, path: tuple[str, ...]) -> Iterator[Switch]:
+def _groups(
+    value: Value, what: str, path: tuple[str, ...], omissions: Omissions
+) -> Iterator[Switch]:
     """Groups, and how the nodes on the right are shared among those on the left."""
-    for key, said in value.entries(f"names and their nodes, each {what}").items():
-        groups = _names(said.line, key, what)
-        nodes = trees.names(SOURCE, said.line, said.text(f"the nodes of {what}, a host list"))
-        each, left = divmod(len(nodes), len(groups))
-        if left or len({*nodes}) < len(nodes):
-            rule = f"{len(nodes)} nodes are not shared evenly by {len(groups)}"
-            raise said.error(rule if left else "a node stands twice in the list")
-        for at, name in enumerate(groups):
-            some = nodes[at * each : (at + 1) * each]
-            yield Switch(said.line, "/".join((*path, name)), nodes=some)
+    with omissions.part():
+        for key, said in value.entries(f"names and their nodes, each {what}").items():
+            with omissions.part():
+                groups = _names(said.line, key, what)
+                hosts = said.text(f"the nodes of {what}, a host list")
+                nodes = trees.names(SOURCE, said.line, hosts)
+                each, left = divmod(len(nodes), len(groups))
+                if left or len({*nodes}) < len(nodes):
+                    rule = f"{len(nodes)} nodes are not shared evenly by {len(groups)}"
+                    raise said.error(rule if left else "a node stands twice in the list")
+                for at, name in enumerate(groups):
+                    some = nodes[at * each : (at + 1) * each]
+                    yield Switch(said.line, "/".join((*path, name)), nodes=some)
 
 
 def _names(line: int, key: str, what: str) -> list[str]:

@@ -23,7 +23,9 @@ from railwright_topology.accounts import Account, Basis
 from railwright_topology.probing.findings import Findings
 from railwright_topology.sources import documents, trees
 from railwright_topology.sources.documents import Value
+from railwright_topology.sources.omissions import Omissions
 from railwright_topology.sources.trees import Switch
+from railwright_topology.wiring import WiringError
 
 SOURCE = "probes"
 VERSION = "1"
@@ -62,28 +64,38 @@ def written(found: Findings, times: Mapping[str, int]) -> str:
 
 
 def parse(text: str) -> Account:
-    """Read it. Raises WiringError where it breaks a rule of the format."""
-    survey = documents.read(SOURCE, text)
-    fields = survey.fields("a survey", _FIELDS)
+    """Read it. A tier that breaks a rule is left out. Raises WiringError where it is no survey."""
+    omissions = Omissions(SOURCE)
+    survey = documents.read(SOURCE, text, omissions)
+    fields = survey.fields("a survey", _FIELDS, omissions)
     for key in _REQUIRED:
         if key not in fields:
             raise survey.error(f"a survey has {', '.join(_REQUIRED)}; {key} is not there")
-    if fields["version"].text("a version") != VERSION:
-        raise fields["version"].error(f"this is read: version {VERSION}")
-    said = fields["tiers"].each("tiers")
-    if len(said) > trees.TIERS_MAX:
-        raise fields["tiers"].error(f"has {len(said)} tiers, at most {trees.TIERS_MAX}")
-    tiers = [_tier(each) for each in said]
-    for inner, outer, each in zip(tiers, tiers[1:], said[1:], strict=False):
-        _refuse_split(inner, outer, each)
+    if (version := fields["version"].text("a version")) != VERSION:
+        omissions.note(fields["version"].line, f"version {version[:16]!r} is read as {VERSION}")
+    tiers: list[dict[str, str]] = []
+    leaving: list[dict[str, float]] = []
+    for each in fields["tiers"].each("tiers"):
+        with omissions.part():
+            if len(tiers) == trees.TIERS_MAX:
+                raise each.error(f"is past {trees.TIERS_MAX} tiers: it is left out")
+            domains = _tier(each, omissions)
+            if tiers:
+                _refuse_split(tiers[-1], domains, each)
+            tiers.append(domains)
+            leaving.append(_leaving(each, domains, omissions))
+    if not tiers and (lost := omissions.sentences) and fields["tiers"].content:
+        raise WiringError(SOURCE, 0, lost[0])
     strange = fields["strange"].each("sentences") if "strange" in fields else ()
+    said = [each.content for each in strange if isinstance(each.content, str)]
+    times = dict(_times(fields["measured"], omissions)) if "measured" in fields else {}
     return Account(
         SOURCE,
         Basis.MEASURED,
         tuple(tiers),
-        strange=tuple(each.text("a sentence") for each in strange),
-        leaving=tuple(map(_leaving, said, tiers)),
-        times=dict(_times(fields["measured"])) if "measured" in fields else {},
+        strange=(*said, *omissions.sentences),
+        leaving=tuple(leaving),
+        times=times,
     )
 
 
@@ -94,41 +106,46 @@ def _members(domains: Mapping[str, str]) -> dict[str, list[str]]:
     return found
 
 
-def _tier(value: Value) -> dict[str, str]:
-    fields = value.fields("a tier", _TIER_FIELDS)
+def _tier(value: Value, omissions: Omissions) -> dict[str, str]:
+    fields = value.fields("a tier", _TIER_FIELDS, omissions)
     if "domains" not in fields:
         raise value.error("a tier has domains")
-    return trees.members(SOURCE, _domains(fields["domains"]))
+    return trees.members(_domains(fields["domains"], omissions), omissions)
 
 
-def _leaving(value: Value, domains: Mapping[str, str]) -> dict[str, float]:
-    fields = value.fields("a tier", _TIER_FIELDS)
+def _leaving(value: Value, domains: Mapping[str, str], omissions: Omissions) -> dict[str, float]:
     found: dict[str, float] = {}
-    for name, said in fields["leaving"].entries("domains").items() if "leaving" in fields else ():
-        if name not in domains.values():
-            raise said.error(f"{name[:80]!r} is no domain of this tier")
-        text = said.text("how many nodes")
-        if not _ROOM.fullmatch(text) or not 0 < float(text) <= ROOM_MAX:
-            raise said.error(
-                f"{text[:80]!r}: how many nodes can leave at once, 0.001 to {ROOM_MAX}"
-            )
-        found[name] = float(text)
+    leaving = value.entries("a tier").get("leaving")
+    with omissions.part():
+        for name, said in leaving.entries("domains").items() if leaving else ():
+            with omissions.part():
+                if name not in domains.values():
+                    raise said.error(f"{name[:80]!r} is no domain of this tier")
+                text = said.text("how many nodes")
+                if not _ROOM.fullmatch(text) or not 0 < float(text) <= ROOM_MAX:
+                    rule = f"how many nodes can leave at once, 0.001 to {ROOM_MAX}"
+                    raise said.error(f"{text[:80]!r}: {rule}")
+                found[name] = float(text)
     return found
 
 
-def _times(value: Value) -> Iterator[tuple[str, int]]:
-    for said, nodes in value.entries("times and the nodes that were measured then").items():
-        try:
-            at_s = int(datetime.strptime(said, TIME).replace(tzinfo=UTC).timestamp())
-        except ValueError:
-            rule = f"{said[:80]!r} is no time such as 2026-11-22T20:00:00Z"
-            raise nodes.error(rule) from None
-        yield from ((node.text("a node"), at_s) for node in nodes.each("nodes"))
+def _times(value: Value, omissions: Omissions) -> Iterator[tuple[str, int]]:
+    with omissions.part():
+        for said, nodes in value.entries("times and the nodes that were measured then").items():
+            with omissions.part():
+                try:
+                    at_s = int(datetime.strptime(said, TIME).replace(tzinfo=UTC).timestamp())
+                except ValueError:
+                    rule = f"{said[:80]!r} is no time such as 2026-11-22T20:00:00Z"
+                    raise nodes.error(rule) from None
+                yield from ((node.text("a node"), at_s) for node in nodes.each("nodes"))
 
 
-def _domains(value: Value) -> Iterator[Switch]:
+def _domains(value: Value, omissions: Omissions) -> Iterator[Switch]:
     for name, said in value.entries("domains and their nodes").items():
-        yield Switch(said.line, name, nodes=[node.text("a node") for node in said.each("nodes")])
+        with omissions.part():
+            nodes = [node.text("a node") for node in said.each("nodes")]
+            yield Switch(said.line, name, nodes=nodes)
 
 
 def _refuse_split(inner: Mapping[str, str], outer: Mapping[str, str], value: Value) -> None:

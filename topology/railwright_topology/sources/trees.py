@@ -3,18 +3,26 @@
 A tier is counted from the nodes outwards: a switch is one tier above the highest of those below it.
 Where one branch is shorter than another, its outermost switch so far stands for it at the tiers
 that it lacks, so that every domain lies in one of the next tier.
+
+What contradicts itself is left out, and nothing else: a node below two switches has no place, and a
+switch below two others has nothing above it, so its nodes have no domain at those tiers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import collections
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from railwright_topology.sources import hostlist
+from railwright_topology.sources.omissions import Omissions
 from railwright_topology.wiring import WiringError
 
 NAMES_MAX = 1 << 16
 TIERS_MAX = 6
+
+PLACEHOLDERS = frozenset({"no-topology"})
+"""Switches that stand for no switch: Topograph puts nodes there whose place it does not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,57 +35,98 @@ class Switch:
     nodes: Sequence[str] = ()
 
 
-def tiers(source: str, switches: Iterable[Switch]) -> tuple[Mapping[str, str], ...]:
-    """Takes one switch after the other, and none after what is refused. Raises WiringError where
-    they are no trees."""
+@dataclass(slots=True)
+class _Memberships:
+    """Which one each name is directly below; ``further`` are the lines that have it elsewhere."""
+
+    kind: str
+    omissions: Omissions
+    found: dict[str, str] = field(default_factory=dict)
+    further: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
+
+    def add(self, above: Switch, names: Iterable[str]) -> None:
+        for name in names:
+            if not _is_name(name):
+                self.omissions.note(above.line, _name_rule(name))
+            elif self.found.setdefault(name, above.name) != above.name:
+                self.further.setdefault(name, []).append((above.line, above.name))
+        if len(self.found) > NAMES_MAX:
+            rule = f"is past {NAMES_MAX} names of a {self.kind}: too many"
+            raise WiringError(self.omissions.source, above.line, rule)
+
+    def sure(self, parents: Mapping[str, str | None]) -> dict[str, str]:
+        """Without those below two. One that a switch and those above it have is below the lowest of
+        them: Slurm itself prints all nodes of a switch at each."""
+        sure = dict(self.found)
+        for name, further in self.further.items():
+            candidates = {self.found[name], *(above for _, above in further)}
+            lowest = [each for each in candidates if candidates <= _upwards(each, parents)]
+            if len(lowest) == 1:
+                sure[name] = lowest[0]
+                continue
+            del sure[name]
+            line, other = further[0]
+            rule = f"{self.kind} {name!r} is in both {self.found[name]!r} and {other!r}"
+            self.omissions.note(line, f"{rule}: it is left out")
+        return sure
+
+
+def tiers(switches: Iterable[Switch], omissions: Omissions) -> tuple[Mapping[str, str], ...]:
+    """The domain of each node, the nearest tier first; empty where no node has one."""
     lines: dict[str, int] = {}
-    parents: dict[str, str] = {}
-    leaves: dict[str, str] = {}
+    kinds: dict[str, set[str]] = {}
+    switches_below = _Memberships("switch", omissions)
+    nodes_below = _Memberships("node", omissions)
     for switch in switches:
-        if switch.name in lines:
-            raise WiringError(source, switch.line, f"{switch.name[:80]!r} is described twice")
-        lines[switch.name] = switch.line
-        _add(source, switch, switch.children, "switch", parents)
-        _add(source, switch, switch.nodes, "node", leaves)
-    for child, name in parents.items():
-        if child not in lines:
-            rule = f"{child!r} is below {name!r}, and described nowhere"
-            raise WiringError(source, lines[name], rule)
-    ways = {name: _way(source, name, line, parents) for name, line in lines.items()}
-    if not leaves:
-        raise WiringError(source, 1, "no node is in it")
-    return _outwards(leaves, ways)
+        if not _is_name(switch.name):
+            omissions.note(switch.line, _name_rule(switch.name))
+            continue
+        if switch.name in PLACEHOLDERS:
+            _note_placeholder(switch, omissions)
+            continue
+        its = {kind for kind, below in (("c", switch.children), ("n", switch.nodes)) if below}
+        # Topograph describes a switch with both in two lines.
+        if switch.name in lines and (not its or its & kinds[switch.name]):
+            omissions.note(switch.line, _twice_rule(switch.name))
+            continue
+        lines.setdefault(switch.name, switch.line)
+        kinds.setdefault(switch.name, set()).update(its)
+        switches_below.add(switch, switch.children)
+        nodes_below.add(switch, switch.nodes)
+    above = switches_below.sure({})
+    parents: dict[str, str | None] = {
+        child: above.get(child) for child in switches_below.found if child in lines
+    }
+    for child, upper in switches_below.found.items():
+        if child not in lines and child not in PLACEHOLDERS:
+            omissions.note(lines[upper], f"{child!r} is below {upper!r}, and described nowhere")
+    leaves = _without_phony(nodes_below.sure(parents), lines, parents, omissions)
+    heights = _heights(sorted({*leaves.values()}), lines, parents, omissions)
+    if (deepest := max(heights.values(), default=0)) >= TIERS_MAX:
+        outermost = min(name for name, height in heights.items() if height == TIERS_MAX)
+        rule = f"has {deepest + 1} tiers: those from {outermost!r} outwards are left out"
+        omissions.note(lines[outermost], rule)
+    return tuple(_domains(leaves, parents, heights))
 
 
-def members(source: str, groups: Iterable[Switch]) -> dict[str, str]:
+def members(groups: Iterable[Switch], omissions: Omissions) -> dict[str, str]:
     """Which group each node is in, where groups lie in nothing."""
-    found: dict[str, str] = {}
+    found = _Memberships("node", omissions)
     described: set[str] = set()
     for group in groups:
+        if not _is_name(group.name):
+            omissions.note(group.line, _name_rule(group.name))
+            continue
         if group.name in described:
-            raise WiringError(source, group.line, f"{group.name[:80]!r} is described twice")
+            omissions.note(group.line, _twice_rule(group.name))
+            continue
         described.add(group.name)
-        _add(source, group, group.nodes, "node", found)
-    return found
-
-
-def _add(
-    source: str, above: Switch, names: Sequence[str], kind: str, found: dict[str, str]
-) -> None:
-    for name in (above.name, *names):
-        if not 0 < len(name) <= hostlist.NAME_MAX or not name.isprintable():
-            rule = f"{name[:80]!r}: a name has 1 to {hostlist.NAME_MAX} printable characters"
-            raise WiringError(source, above.line, rule)
-    for name in names:
-        if found.setdefault(name, above.name) != above.name:
-            rule = f"{kind} {name!r} is in both {found[name]!r} and {above.name!r}"
-            raise WiringError(source, above.line, rule)
-    if len(found) > NAMES_MAX:
-        raise WiringError(source, above.line, f"is past {NAMES_MAX} names of a {kind}: too many")
+        found.add(group, group.nodes)
+    return found.sure({})
 
 
 def names(source: str, line: int, text: str) -> list[str]:
-    """What a host list in this line stands for."""
+    """What a host list in this line stands for. Raises WiringError where it is none."""
     try:
         found = hostlist.expand(text, NAMES_MAX)
     except hostlist.HostlistError as refused:
@@ -87,34 +136,101 @@ def names(source: str, line: int, text: str) -> list[str]:
     return found
 
 
-def _way(source: str, name: str, line: int, parents: Mapping[str, str]) -> tuple[str, ...]:
-    """The switch and all above it."""
-    way = [name]
-    while (above := parents.get(way[-1])) is not None:
-        if above in way:
-            raise WiringError(source, line, f"{above!r} is above itself")
-        if len(way) == TIERS_MAX:
-            raise WiringError(source, line, f"{name!r} is below {TIERS_MAX} others: too many")
-        way.append(above)
-    return tuple(way)
+def _is_name(name: str) -> bool:
+    return 0 < len(name) <= hostlist.NAME_MAX and name.isprintable()
 
 
-def _outwards(
-    leaves: Mapping[str, str], ways: Mapping[str, tuple[str, ...]]
-) -> tuple[Mapping[str, str], ...]:
-    used = sorted({*leaves.values()})
-    heights: dict[str, int] = {}
-    for leaf in used:
-        for height, switch in enumerate(ways[leaf]):
-            heights[switch] = max(height, heights.get(switch, 0))
-    found: list[dict[str, str]] = []
-    for tier in range(max(heights.values()) + 1):
-        domains = {}
-        for leaf in used:
-            below = [switch for switch in ways[leaf] if heights[switch] <= tier]
-            if below:
-                domains[leaf] = below[-1]
-        found.append(
-            {node: domains[leaf] for node, leaf in sorted(leaves.items()) if leaf in domains}
+def _name_rule(name: str) -> str:
+    return f"{name[:80]!r}: a name has 1 to {hostlist.NAME_MAX} printable characters"
+
+
+def _twice_rule(name: str) -> str:
+    return f"{name[:80]!r} is described twice: the first counts"
+
+
+def _without_phony(
+    leaves: Mapping[str, str],
+    lines: Mapping[str, int],
+    parents: Mapping[str, str | None],
+    omissions: Omissions,
+) -> dict[str, str]:
+    """slurm-gcp puts the nodes of a node set whose host it does not know on a switch of the set."""
+    found: dict[str, str] = {}
+    phony: dict[str, list[str]] = {}
+    for node, leaf in leaves.items():
+        if leaf.startswith("ns_") and parents.get(leaf) == "slurm-root":
+            phony.setdefault(leaf, []).append(node)
+        else:
+            found[node] = leaf
+    for name, nodes in phony.items():
+        _note_placeholder(Switch(lines[name], name, nodes=nodes), omissions)
+    return found
+
+
+def _upwards(name: str, parents: Mapping[str, str | None]) -> set[str]:
+    """A switch and all above it."""
+    found: set[str] = set()
+    at: str | None = name
+    while at is not None and at not in found:
+        found.add(at)
+        at = parents.get(at)
+    return found
+
+
+def _note_placeholder(switch: Switch, omissions: Omissions) -> None:
+    if switch.nodes:
+        count = f"{len(switch.nodes)}, the first is {switch.nodes[0][:80]}"
+        omissions.note(
+            switch.line, f"{switch.name!r} is no switch: nodes of unknown place: {count}"
         )
-    return tuple(found)
+
+
+def _heights(
+    leaves: Iterable[str],
+    lines: Mapping[str, int],
+    parents: dict[str, str | None],
+    omissions: Omissions,
+) -> dict[str, int]:
+    """How many tiers each switch is above nodes. Cuts the cycles among parents."""
+    reached: set[str] = set()
+    for leaf in leaves:
+        path: dict[str, None] = {}
+        at: str | None = leaf
+        while at is not None and at not in reached and at not in path:
+            path[at] = None
+            at = parents.get(at)
+        if at in path:
+            cycle = [*path][[*path].index(at) :]
+            omissions.note(lines[min(cycle)], f"{min(cycle)!r} is above itself")
+            parents.update(dict.fromkeys(cycle))
+        reached.update(path)
+    waiting = collections.Counter(above for name in reached if (above := parents.get(name)))
+    ready = [name for name in reached if name not in waiting]
+    heights = dict.fromkeys(ready, 0)
+    for name in ready:
+        if above := parents.get(name):
+            heights[above] = max(heights.get(above, 0), heights[name] + 1)
+            waiting[above] -= 1
+            if not waiting[above]:
+                ready.append(above)
+    return heights
+
+
+def _domains(
+    leaves: Mapping[str, str],
+    parents: Mapping[str, str | None],
+    heights: Mapping[str, int],
+) -> Iterator[Mapping[str, str]]:
+    # The outermost switch so far above each leaf; None beyond the last one that is known.
+    standing: dict[str, str | None] = {leaf: leaf for leaf in leaves.values()}
+    for tier in range(min(max(heights.values(), default=-1) + 1, TIERS_MAX)):
+        for leaf, at in standing.items():
+            if at is not None and at in parents and heights[at] < tier:
+                above = parents[at]
+                if above is None or heights[above] <= tier:
+                    standing[leaf] = above
+        yield {
+            node: at
+            for node, leaf in sorted(leaves.items())
+            if (at := standing[leaf]) is not None and heights[at] <= tier
+        }

@@ -1,0 +1,170 @@
+"""The copies of what the operator watches, and the indexes over them, constructed in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any, TypeVar
+
+from railwright_api import names
+from railwright_operator import metrics
+from railwright_operator.discovery import Discovery
+from railwright_operator.kube import paths
+from railwright_operator.kube.client import Api
+from railwright_operator.settings import Settings
+from railwright_operator.watch import files, job_objects, protobuf, records, site
+from railwright_operator.watch.excerpts import Excerpt, F
+from railwright_operator.watch.files import FilesRecord
+from railwright_operator.watch.job_objects import JobObject
+from railwright_operator.watch.jobs import Jobs
+from railwright_operator.watch.kinds import Kinds
+from railwright_operator.watch.nodes import Nodes
+from railwright_operator.watch.pod_index import PodIndex
+from railwright_operator.watch.pulls import EVENTS, PATH, PULLED, PULLING, Pulls
+from railwright_operator.watch.records import NodeRecord, PodRecord
+from railwright_operator.watch.reflector import Record, Reflector
+from railwright_operator.watch.site import PriorityClassRecord, Site
+from railwright_operator.write import pods
+
+R = TypeVar("R", bound=Record)
+Changed = Callable[[R | None, R | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """What is watched, and the indexes over it.
+
+    Standbys keep some of them ``warm`` too, not those of pods and jobs: what a leader knows of pods
+    must begin with a list it asked for after it raised the ledger's epoch, so that no leader before
+    it can still bind a pod that it has not seen; and jobs can be large.
+    """
+
+    jobs: Jobs
+    site: Site
+    pod_index: PodIndex
+    kinds: Kinds
+    discovery: Discovery
+    job_objects: Reflector[JobObject]
+    pods: Reflector[PodRecord]
+    nodes: Reflector[NodeRecord]
+    files: Reflector[FilesRecord]
+    classes: Reflector[PriorityClassRecord]
+    pulls: Pulls
+    pull_events: tuple[Reflector[Any], ...]
+
+    @property
+    def warm(self) -> tuple[Reflector[Any], ...]:
+        """Those that are kept current from the start, whoever leads."""
+        return self.nodes, self.files, self.classes
+
+    @property
+    def leading(self) -> tuple[Reflector[Any], ...]:
+        """Those that begin with a list of the leader's own."""
+        return self.pods, self.job_objects
+
+    async def follow_pulls(self) -> None:
+        """Watch the events of pulls until cancelled. They count only for pods that are known."""
+        await self.pods.wait_synced()
+        await asyncio.gather(*(events.run() for events in self.pull_events))
+
+
+@dataclass(frozen=True, slots=True)
+class _Watching:
+    """What all copies are kept with; news of any wakes the cycle."""
+
+    api: Api
+    series: metrics.WatchMetrics
+    wake: Callable[[], None]
+    clock: Callable[[], float]
+    rng: Callable[[], Random]
+
+    def reflect(
+        self,
+        path: str,
+        excerpt: Excerpt[F],
+        parse: Callable[[F], R | None],
+        *changed: Changed[R],
+        lasting: Callable[[R, R], R] | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> Reflector[R]:
+        def on_change(old: R | None, new: R | None) -> None:
+            for each in changed:
+                each(old, new)
+            self.wake()
+
+        return Reflector(
+            self.api,
+            path,
+            excerpt=excerpt,
+            parse=parse,
+            on_change=on_change,
+            lasting=lasting,
+            metrics=self.series,
+            clock=self.clock,
+            rng=self.rng(),
+            query=query,
+        )
+
+
+def assemble(
+    api: Api,
+    settings: Settings,
+    *,
+    launcher: pods.Launcher,
+    series: metrics.WatchMetrics,
+    wake: Callable[[], None],
+    clock: Callable[[], float],
+    listening: Callable[[], float],
+    rng: Callable[[], Random],
+) -> Copies:
+    """Construct all copies; ``clock`` is monotonic seconds, ``listening`` the
+    same while messages are taken in, ``rng`` makes a source for retries."""
+    watching = _Watching(api, series, wake, clock, rng)
+    jobs, chosen, nodes = Jobs(lambda raw: pods.sample(raw, launcher)), Site(), Nodes()
+    pod_index = PodIndex(jobs.namespace_of)
+
+    discovery = Discovery(chosen, wake, clock=clock)
+    pulls = Pulls(lambda uid: reflected.records.get(uid), wake=wake, clock=listening)
+    reflected = watching.reflect(
+        paths.PODS,
+        protobuf.POD,
+        records.pod,
+        pod_index.change,
+        pulls.pod_changed,
+        lasting=records.still_bound,
+    )
+    return Copies(
+        jobs=jobs,
+        site=chosen,
+        pod_index=pod_index,
+        kinds=Kinds(api, site=chosen, metrics=series, wake=wake),
+        discovery=discovery,
+        job_objects=watching.reflect(
+            paths.kind(names.TRAINING_JOBS),
+            job_objects.JOBS,
+            job_objects.parse,
+            jobs.changed,
+            lasting=job_objects.with_held_spec,
+        ),
+        pods=reflected,
+        nodes=watching.reflect(
+            paths.NODES, protobuf.NODE, nodes.read, nodes.changed, discovery.node_changed
+        ),
+        files=watching.reflect(
+            paths.config_maps(settings.namespace),
+            files.CONFIG_MAPS,
+            files.record,
+            discovery.files_changed,
+            query=files.SELECTOR,
+        ),
+        classes=watching.reflect(
+            site.PRIORITY_CLASSES, site.CLASSES, site.priority_class, chosen.class_seen
+        ),
+        pulls=pulls,
+        pull_events=tuple(
+            watching.reflect(PATH, EVENTS, pulls.read, query=pulls.query(reason))
+            for reason in (PULLING, PULLED)
+        ),
+    )

@@ -1,0 +1,169 @@
+"""Which stages of which jobs are set aside after their handling raised or hung.
+
+A plan leaves a job out of a stage that raises (``railwright_scheduler.isolation``). Here each
+fault is counted and logged with its traceback, and the stage is set aside with back-off. A running
+attempt is assessed again in every cycle, and a record is folded again: for these only the log lines
+back off.
+
+A cycle that hangs ends the process (``watchdog``). Before that the job's status gets a mark, by
+which the next leader sets that stage of the job aside, instead of hanging too.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from prometheus_client import Counter
+
+from railwright_operator import backoff
+from railwright_operator.watch.jobs import Jobs, Known
+from railwright_scheduler.attempt.ledger import Ledger
+from railwright_scheduler.attempt.phases import FINAL
+from railwright_scheduler.isolation import Handling, Isolation, Stage
+
+logger = logging.getLogger(__name__)
+
+RAISED_BASE_S, RAISED_CAP_S = 5.0, 300.0
+HUNG_BASE_S, HUNG_CAP_S = 600.0, 6 * 3600.0
+"""A retry of a stage that raises costs milliseconds; of one that hangs, a change of leaders."""
+
+HANGS_MAX = 1_000
+
+BACKED_OFF = frozenset({Stage.COMMIT, Stage.DECISION, Stage.MIGRATION})
+"""The stages whose retry may wait; leaving out another one would delay a recovery."""
+
+CYCLE_DEADLINE_S = 10.0
+"""The longest that a cycle may build its state and plan, before its process ends."""
+
+
+WriteMark = Callable[[Known, Mapping[str, Any]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """``generation`` of the job that failed; another one is tried at once. ``hangs`` is 0 for a
+    stage that raised."""
+
+    error: str
+    generation: int
+    failures: int
+    until_s: float
+    hangs: int = 0
+
+
+class JobFaults:
+    """The faults of jobs, and how long they set a stage aside; ``clock`` is monotonic seconds."""
+
+    def __init__(
+        self, jobs: Jobs, *, raised: Counter, clock: Callable[[], float], rng: Random
+    ) -> None:
+        self._jobs = jobs
+        self._raised = raised
+        self._clock = clock
+        self._rng = rng
+        self._held: dict[Handling, _Held] = {}
+        self._has_read_marks = False
+
+    def __repr__(self) -> str:
+        return f"<JobFaults {len(self._held)}>"
+
+    def set_aside(self, ledger: Ledger) -> Mapping[Handling, str]:
+        """The stages to leave out of this cycle, each with its error. The ``ledger`` may have jobs
+        that are gone."""
+        if not self._has_read_marks:
+            self._has_read_marks = True
+            for known in self._jobs.all():
+                self._read_mark(known)
+        if not self._held:
+            return {}
+        in_flight = {entry.job_uid for entry in ledger.entries}
+        self._held = {
+            handling: held
+            for handling, held in self._held.items()
+            if _is_current(held, handling, self._jobs.get(handling[1]), in_flight)
+        }
+        return {
+            handling: held.error
+            for handling, held in self._held.items()
+            if self._clock() < held.until_s and (held.hangs or handling[0] in BACKED_OFF)
+        }
+
+    def record(self, isolation: Isolation) -> None:
+        """Take in the faults of the cycle that ``set_aside`` was asked for, and what went well."""
+        failed = {(fault.stage, fault.job_uid): fault for fault in isolation.faults}
+        for handling in self._held.keys() & isolation.done - failed.keys():
+            del self._held[handling]
+        for handling, fault in failed.items():
+            self._raised.labels(fault.stage.value).inc()
+            held = self._held.get(handling)
+            if held is not None and self._clock() < held.until_s:
+                continue
+            failures = 0 if held is None else held.failures + 1
+            wait_s = backoff.delay_s(
+                failures, base_s=RAISED_BASE_S, cap_s=RAISED_CAP_S, rng=self._rng
+            )
+            known = self._jobs.get(fault.job_uid)
+            generation = 0 if known is None else known.generation
+            self._held[handling] = _Held(fault.error, generation, failures, self._clock() + wait_s)
+            logger.error(
+                "job handling failed",
+                exc_info=fault.exception,
+                extra={"job_uid": fault.job_uid, "stage": fault.stage.value, "retry_in_s": wait_s},
+            )
+
+    def mark(self, job_uid: str) -> Mapping[str, Any] | None:
+        """What the job's status has to carry for the next leader; None if nothing hung on it."""
+        for (stage, uid), held in self._held.items():
+            if uid == job_uid and held.hangs:
+                return _mark(stage, held.generation, held.hangs)
+        return None
+
+    def leave_mark(self, write: WriteMark, handling: Handling) -> None:
+        """Mark the job that a cycle hangs on, for the next leader. A deleted job needs no mark."""
+        stage, job_uid = handling
+        known = self._jobs.get(job_uid)
+        if known is None:
+            return
+        before = known.raw.get("status", {}).get("setAside") or {}
+        is_same = before.get("generation") == known.generation
+        hangs = int(before.get("hangs", 0)) if is_same else 0
+        if hangs and before.get("stage") != stage.value:
+            # Stage after stage would hang one leader after the other: nothing of it is handled.
+            stage = Stage.OBSERVATION
+        write(known, _mark(stage, known.generation, hangs + 1))
+
+    def _read_mark(self, known: Known) -> None:
+        found = known.raw.get("status", {}).get("setAside")
+        stages = {stage.value: stage for stage in Stage}
+        if not found or found.get("generation") != known.generation or known.record.phase in FINAL:
+            return
+        if (stage := stages.get(str(found.get("stage")))) is None:
+            return
+        hangs = max(1, int(found.get("hangs", 1)))
+        wait_s = backoff.delay_s(hangs - 1, base_s=HUNG_BASE_S, cap_s=HUNG_CAP_S, rng=self._rng)
+        error = f"handling took more than {CYCLE_DEADLINE_S:.0f} s, and the operator restarted"
+        self._held[stage, known.uid] = _Held(
+            error, known.generation, hangs - 1, self._clock() + wait_s, hangs
+        )
+        logger.error(
+            "job set aside that a leader hung on",
+            extra={"job_uid": known.uid, "stage": stage.value, "retry_in_s": wait_s},
+        )
+
+
+def _mark(stage: Stage, generation: int, hangs: int) -> Mapping[str, Any]:
+    return {"stage": stage.value, "generation": generation, "hangs": min(hangs, HANGS_MAX)}
+
+
+def _is_current(
+    held: _Held, handling: Handling, known: Known | None, in_flight: Collection[str]
+) -> bool:
+    """Whether the job is still as it was when it failed; of one that is gone only its entry is."""
+    stage, job_uid = handling
+    if known is None:
+        return stage is Stage.COMMIT and job_uid in in_flight
+    return held.generation in (0, known.generation)

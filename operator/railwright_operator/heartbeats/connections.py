@@ -1,0 +1,359 @@
+"""Connections of launchers and agents: few and short until a token is verified, then their own.
+
+A connection is a newcomer until the head of its first request carries a good token. Newcomers
+share a pool with a deadline, and when it is full the oldest one gives way. A launcher sends its
+head at once, so it is verified within milliseconds; connections that send slowly, or nothing, take
+places from each other only. From then on a connection counts against its own pod.
+
+In a crowd a newcomer with a bad token gets no answer and is left alone until its deadline: one that
+is cut off at once comes back at once, and thousands of them would keep the operator accepting
+connections and nothing else.
+
+Bodies are read for verified connections alone, up to the bound of their path and within a deadline.
+
+A connection has one message a round of the event loop, so no segment full of messages delays the
+others. A pod over its rate limit waits: its connections are not read until it may go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from prometheus_client import Counter
+
+from railwright_operator.heartbeats import messages, refusals
+from railwright_operator.heartbeats.messages import HEAD_BYTES_MAX, Answer, Head
+from railwright_operator.heartbeats.rate_limit import RateLimit
+from railwright_operator.heartbeats.refusals import RefusedError
+from railwright_operator.heartbeats.tokens import Bearer
+from railwright_operator.metrics import HeartbeatMetrics
+
+logger = logging.getLogger(__name__)
+
+NEWCOMERS_MAX = 12_288
+NEWCOMERS_A_PEER_MAX = 6_144
+"""Some 4 KiB each. Many launchers behind one address connect at once after a failover, but are
+verified as they are accepted: those that wait to be read are a few dozen."""
+
+CROWD = 512
+"""From so many newcomers on, those with a bad token get no answer."""
+
+HEAD_DEADLINE_S = 5.0
+BODY_DEADLINE_S = 5.0
+IDLE_S = 15.0
+LINGER_S = 5.0
+"""From a refusal to the end of its connection. The other end closes it earlier if it reads."""
+
+SWEPT_MAX = 256
+"""Connections closed in one go: closing thousands would block the event loop."""
+
+CONNECTIONS_A_POD_MAX = 8
+"""A launcher uses three; the others are those that it gave up and that are not closed yet."""
+
+HEAD_END = b"\r\n\r\n"
+UNREAD = "none"
+"""Stands for the path in the counts of messages whose bodies are not read."""
+
+FAILED = messages.refusal(RefusedError(refusals.FAILED, "the operator failed to answer"))
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A path. ``admit`` refuses bearers before the body is read; ``act`` answers at once, or
+    returns what will answer; ``refuse`` words a refusal."""
+
+    bytes_max: int
+    admit: Callable[[Bearer], None]
+    act: Callable[[Bearer, bytes], Answer | Awaitable[Answer]]
+    refuse: Callable[[RefusedError], Answer] = messages.refusal
+
+
+Admit = Callable[[Head], tuple[Route, Bearer]]
+"""Raises RefusedError."""
+
+
+class _Request(NamedTuple):
+    """What is being read or answered."""
+
+    head: Head
+    route: Route
+    bearer: Bearer
+
+
+class Connections:
+    """All that are open. ``clock`` is monotonic seconds."""
+
+    def __init__(
+        self, admit: Admit, *, metrics: HeartbeatMetrics, clock: Callable[[], float]
+    ) -> None:
+        self.admit = admit
+        self.clock = clock
+        self.rate_limit = RateLimit(clock)
+        self.tasks: set[asyncio.Task[None]] = set()
+        self._metrics = metrics
+        self._counts: dict[tuple[str, int], Counter] = {}
+        self._newcomers: dict[Connection, None] = {}
+        self._newcomers_of: dict[str, dict[Connection, None]] = {}
+        self._verified: dict[str, dict[Connection, None]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Connections newcomers={len(self._newcomers)} pods={len(self._verified)}>"
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether there are more newcomers than launchers explain."""
+        return len(self._newcomers) >= CROWD
+
+    def enter(self, connection: Connection) -> None:
+        """A newcomer; where there is no place for it the oldest one gives way."""
+        here = self._newcomers_of.setdefault(connection.peer, {})
+        crowd = here if len(here) >= NEWCOMERS_A_PEER_MAX else self._newcomers
+        if crowd is here or len(self._newcomers) >= NEWCOMERS_MAX:
+            self._metrics.evictions.inc()
+            next(iter(crowd)).abort()
+        self._newcomers[connection] = None
+        self._newcomers_of.setdefault(connection.peer, {})[connection] = None
+
+    def verify(self, connection: Connection, pod_uid: str) -> None:
+        """It is a connection of this pod from now on."""
+        self.leave(connection)
+        connection.pod_uid = pod_uid
+        its = self._verified.setdefault(pod_uid, {})
+        if len(its) >= CONNECTIONS_A_POD_MAX:
+            self._metrics.evictions.inc()
+            next(iter(its)).abort()
+        self._verified.setdefault(pod_uid, {})[connection] = None
+
+    def leave(self, connection: Connection) -> None:
+        """It is closed."""
+        self._leave_newcomers(connection)
+        its = self._verified.get(connection.pod_uid, {})
+        its.pop(connection, None)
+        if not its:
+            self._verified.pop(connection.pod_uid, None)
+
+    def sweep(self) -> None:
+        """Close what is over its deadline."""
+        self.rate_limit.forget_paid()
+        now_s = self.clock()
+        crowds = (self._newcomers, *self._verified.values())
+        open_ = (each for crowd in crowds for each in crowd)
+        late = (each for each in open_ if each.deadline_s < now_s)
+        for connection in [*itertools.islice(late, SWEPT_MAX)]:
+            connection.expire()
+
+    def close(self) -> None:
+        """Close all, and give up what is not answered yet."""
+        for task in self.tasks:
+            task.cancel()
+        crowds = (self._newcomers, *self._verified.values())
+        for connection in [each for crowd in crowds for each in crowd]:
+            connection.abort()
+
+    def count(self, path: str, status: int) -> None:
+        """One message was answered."""
+        held = self._counts.get((path, status))
+        if held is None:
+            held = self._counts[path, status] = self._metrics.requests.labels(path, str(status))
+        held.inc()
+
+    def _leave_newcomers(self, connection: Connection) -> None:
+        if connection not in self._newcomers:
+            return
+        del self._newcomers[connection]
+        here = self._newcomers_of[connection.peer]
+        del here[connection]
+        if not here:
+            del self._newcomers_of[connection.peer]
+
+
+class Connection(asyncio.Protocol):
+    """One of them: reads requests one after the other and answers each."""
+
+    __slots__ = (
+        "_all",
+        "_answers",
+        "_buffer",
+        "_closing",
+        "_head",
+        "_head_bytes",
+        "_request",
+        "_timer",
+        "_transport",
+        "deadline_s",
+        "peer",
+        "pod_uid",
+    )
+
+    def __init__(self, connections: Connections) -> None:
+        self._all = connections
+        self._buffer = bytearray()
+        self._head_bytes = b""
+        self._head: Head | None = None
+        """The head read last: launchers repeat theirs."""
+        self._request: _Request | None = None
+        self._answers = False
+        self._closing = False
+        self._timer: asyncio.TimerHandle | None = None
+        """While nothing is read: it goes on reading."""
+        self.deadline_s = 0.0
+        self.peer = self.pod_uid = ""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Part of asyncio's protocol."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        self.peer = str(peer[0]) if peer else ""
+        self.deadline_s = self._all.clock() + HEAD_DEADLINE_S
+        self._all.enter(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Part of asyncio's protocol."""
+        if self._closing:
+            return
+        self._buffer += data
+        most = HEAD_BYTES_MAX + (self._request.route.bytes_max if self._request else 0)
+        if not self._answers and self._timer is None:
+            self._advance()
+        elif len(self._buffer) > most:
+            self.abort()
+
+    def pause_writing(self) -> None:
+        """Part of asyncio's protocol: the other end does not read its answers."""
+        self.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Part of asyncio's protocol."""
+        self._closing = True
+        self._buffer.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._all.leave(self)
+
+    def expire(self) -> None:
+        """The deadline is over."""
+        if self._request is not None and not self._closing:
+            reason = f"the body took longer than {BODY_DEADLINE_S} s"
+            self._refuse(messages.refusal(RefusedError(refusals.TOO_SLOW, reason)))
+        else:
+            self.abort()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._closing = True
+        self._all.leave(self)
+        self._transport.abort()
+
+    def _advance(self) -> None:
+        """Answer one message if it is there as a whole; the next one has to wait for a round."""
+        if self._closing or (self._request is None and not self._buffer):
+            return
+        if self._request is None and not self._read_head():
+            return
+        assert self._request is not None
+        length = self._request.head.length
+        if len(self._buffer) < length:
+            return
+        body = bytes(self._buffer[:length])
+        del self._buffer[:length]
+        self._act(self._request, body)
+        if self._buffer and not self._answers:
+            self._pause(0.0)
+
+    def _pause(self, seconds: float) -> None:
+        """Read nothing for so long, and at least for a round of the event loop."""
+        self._transport.pause_reading()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._resume)
+
+    def _resume(self) -> None:
+        self._timer = None
+        self._transport.resume_reading()
+        self._advance()
+
+    def _read_head(self) -> bool:
+        """Whether a head is there, and its bearer may send the body now."""
+        end = self._buffer.find(HEAD_END, 0, HEAD_BYTES_MAX)
+        try:
+            if end < 0:
+                if len(self._buffer) >= HEAD_BYTES_MAX:
+                    raise RefusedError(refusals.HEAD_TOO_LARGE, "the head is too large")
+                return False
+            data = bytes(self._buffer[:end])
+            del self._buffer[: end + len(HEAD_END)]
+            if self._head is None or data != self._head_bytes:
+                self._head, self._head_bytes = messages.read_head(data), data
+            route, bearer = self._all.admit(self._head)
+        except RefusedError as error:
+            self._all.count(UNREAD, error.status)
+            if error.status == refusals.FORBIDDEN and self._all.is_crowded:
+                self._close()
+                self._transport.pause_reading()
+            else:
+                self._refuse(messages.refusal(error))
+            return False
+        if self.pod_uid != bearer.pod_uid:
+            self._all.verify(self, bearer.pod_uid)
+        self._request = _Request(self._head, route, bearer)
+        wait_s = self._all.rate_limit.reserve(bearer.pod_uid, len(data) + self._head.length)
+        self.deadline_s = self._all.clock() + wait_s + BODY_DEADLINE_S
+        if wait_s > 0:
+            self._pause(wait_s)
+        return wait_s == 0
+
+    def _act(self, request: _Request, body: bytes) -> None:
+        """Answer now, or once there is an answer."""
+        try:
+            found = request.route.act(request.bearer, body)
+        except RefusedError as error:
+            found = request.route.refuse(error)
+        except Exception:
+            logger.exception("message failed", extra={"path": request.head.path})
+            found = FAILED
+        if isinstance(found, Answer):
+            self._answer(request, found)
+            return
+        self._answers, self.deadline_s = True, math.inf
+        task = asyncio.ensure_future(self._attend(request, found))
+        self._all.tasks.add(task)
+        task.add_done_callback(self._all.tasks.discard)
+
+    async def _attend(self, request: _Request, found: Awaitable[Answer]) -> None:
+        try:
+            answer = await found
+        except RefusedError as error:
+            answer = request.route.refuse(error)
+        except Exception:
+            logger.exception("message failed", extra={"path": request.head.path})
+            answer = FAILED
+        self._answers = False
+        self._answer(request, answer)
+        self._advance()
+
+    def _answer(self, request: _Request, answer: Answer) -> None:
+        self._all.count(request.head.path, answer.status)
+        self._request = None
+        if self._closing:
+            return
+        if answer.closes or not request.head.keeps_open:
+            self._refuse(replace(answer, closes=True))
+            return
+        self.deadline_s = self._all.clock() + IDLE_S
+        self._transport.write(answer.encode())
+
+    def _refuse(self, answer: Answer) -> None:
+        """Answer and end our side; what still comes is dropped."""
+        self._close()
+        self._transport.write(replace(answer, closes=True).encode())
+        self._transport.write_eof()
+
+    def _close(self) -> None:
+        self._closing = True
+        self._buffer.clear()
+        self.deadline_s = self._all.clock() + LINGER_S

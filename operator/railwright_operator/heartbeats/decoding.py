@@ -1,0 +1,80 @@
+"""Decode launchers' messages at a tenth of the cost of ``wire.decode``.
+
+msgspec reads well-formed messages into the dataclasses of ``wire``, and their bounds are checked
+here. Whatever this finds wrong goes to ``wire.decode``, which alone decides and words a refusal.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+import types
+import typing
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+from railwright import wire
+
+Kind = TypeVar("Kind")
+Check = Callable[[Any], bool]
+
+FLOAT_MAX = 1e300
+UTF8_BYTES_MAX = 4
+"""Of one character: a string of a quarter of the bytes fits for certain."""
+
+
+def decoder(kind: type[Kind]) -> Callable[[bytes], Kind]:
+    """What decodes messages of this kind; it raises WireError."""
+    fast, fits = msgspec.json.Decoder(kind), _check_of(kind)
+
+    def decode(data: bytes) -> Kind:
+        if len(data) <= wire.MESSAGE_BYTES_MAX:
+            try:
+                message = fast.decode(data)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                return wire.decode(kind, data)
+            if fits(message):
+                return message
+        return wire.decode(kind, data)
+
+    return decode
+
+
+def _check_of(hint: Any, bound: Any = None) -> Check:
+    """Whether a value of this type is within its bounds for certain."""
+    origin = typing.get_origin(hint)
+    if origin is Annotated:
+        return _check_of(*typing.get_args(hint))
+    if origin in (types.UnionType, typing.Union):
+        inner = next(each for each in typing.get_args(hint) if each is not types.NoneType)
+        check = _check_of(inner)
+        return lambda value: value is None or check(value)
+    if origin is tuple:
+        each, most = _check_of(typing.get_args(hint)[0]), bound.count
+        return lambda value: not value or (len(value) <= most and all(map(each, value)))
+    if dataclasses.is_dataclass(hint):
+        return _fields_check(hint)
+    if isinstance(bound, wire.Between):
+        low, high = bound.low, bound.high
+        return lambda value: low <= value <= high
+    if isinstance(bound, wire.AtMost):
+        longest = bound.count // UTF8_BYTES_MAX
+        return lambda value: len(value) <= longest
+    if hint is float:
+        return lambda value: abs(value) <= FLOAT_MAX
+    return lambda value: True
+
+
+def _fields_check(kind: Any) -> Check:
+    hints = typing.get_type_hints(kind, include_extras=True)
+    checks = [(operator.attrgetter(name), _check_of(hint)) for name, hint in hints.items()]
+
+    def check(message: Any) -> bool:
+        for get, fits in checks:  # noqa: SIM110  # half the cost of all()
+            if not fits(get(message)):
+                return False
+        return True
+
+    return check

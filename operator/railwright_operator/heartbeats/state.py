@@ -1,0 +1,52 @@
+"""What the heartbeat server keeps, constructed together: all of it is on one clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+
+from railwright_operator.heartbeats.errands import Errands
+from railwright_operator.heartbeats.hearing import HearingClock
+from railwright_operator.heartbeats.keys import PublishedKeys
+from railwright_operator.heartbeats.sessions import Sessions
+from railwright_operator.heartbeats.tokens import Tokens
+from railwright_operator.kube.client import Api
+from railwright_operator.metrics import HeartbeatMetrics
+from railwright_operator.watch.records import PodRecord
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatState:
+    """What launchers and agents sent, and the keys of their tokens."""
+
+    hearing: HearingClock
+    keys: PublishedKeys
+    sessions: Sessions
+    errands: Errands
+
+
+def construct(
+    api: Api, *, wake: Callable[[], None], clock: Callable[[], float], rng: Random
+) -> HeartbeatState:
+    """A new one. ``clock`` is monotonic seconds; ``wake`` is called for news of an attempt."""
+    hearing = HearingClock(clock)
+    return HeartbeatState(
+        hearing=hearing,
+        keys=PublishedKeys(api, clock=clock, rng=rng),
+        sessions=Sessions(clock=hearing, wake=wake),
+        errands=Errands(clock),
+    )
+
+
+def tokens(
+    state: HeartbeatState, records: Mapping[str, PodRecord], *, metrics: HeartbeatMetrics
+) -> Tokens:
+    """What verifies tokens of the pods that live by these records, by UID."""
+
+    def node_of(uid: str) -> str | None:
+        record = records.get(uid)
+        return None if record is None or record.terminal else record.node
+
+    return Tokens(state.keys, node_of=node_of, metrics=metrics, clock=time.time)

@@ -1,0 +1,90 @@
+"""Suspected nodes: which to ask about, and whether their silence proves anything now.
+
+The state builder calls this once a cycle, with the ranks of all running attempts.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from railwright import wire
+from railwright_operator.watch.kubelets import Kubelets
+from railwright_operator.watch.records import NodeRecord
+from railwright_scheduler.attempt import breaker
+from railwright_scheduler.attempt.assessment import SILENT_S
+from railwright_scheduler.attempt.breaker import CLOSED, Breaker
+from railwright_scheduler.world import JobSeen
+
+logger = logging.getLogger(__name__)
+
+SUSPECT_S = SILENT_S - wire.BEAT_INTERVAL_S
+"""From here on the kubelet is asked; the verdict needs SILENT_S and the kubelet's silence too."""
+
+UNHEARD_S = SILENT_S + 4.0
+"""From here on, after its gang was bound, a launcher never heard of is looked into: it may be that
+its image is being pulled, and it may be that its node died first."""
+
+CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
+
+
+class Suspects:
+    """The suspected nodes of a cycle, and the breaker."""
+
+    def __init__(self, kubelets: Kubelets, *, clock: Callable[[], float]) -> None:
+        self._kubelets = kubelets
+        self._clock = clock
+        self._breaker = CLOSED
+        self._judged_s = clock()
+
+    def __repr__(self) -> str:
+        return f"<Suspects {self._breaker!r}>"
+
+    def judge(self, jobs: Sequence[JobSeen], nodes: Mapping[str, NodeRecord]) -> Breaker:
+        """The breaker of this cycle; the leases of suspected nodes are read from now on."""
+        now_s, before = self._clock(), self._breaker
+        self._breaker = breaker.judge(
+            before,
+            (rank for seen in jobs for rank in seen.ranks),
+            renewing=self._kubelets.renewing(),
+            passed_s=now_s - self._judged_s,
+        )
+        self._judged_s = now_s
+        if self._breaker.is_open != before.is_open:
+            counts = {"silent": self._breaker.silent, "alive": self._breaker.alive}
+            state = "opened" if self._breaker.is_open else "closed"
+            logger.warning("breaker changed", extra={"state": state, **counts})
+        silent, unheard = _silent(jobs), _unheard(jobs, nodes)
+        suspected = silent or unheard
+        others = {name for name, node in nodes.items() if _is_comparable(node)} if suspected else ()
+        self._kubelets.suspect(silent, unheard, others)
+        return self._breaker
+
+
+def _silent(jobs: Iterable[JobSeen]) -> set[str]:
+    return {
+        rank.node
+        for seen in jobs
+        for rank in seen.ranks
+        if rank.silent_s is not None and rank.silent_s > SUSPECT_S and not rank.done
+    }
+
+
+def _unheard(jobs: Iterable[JobSeen], nodes: Collection[str]) -> set[str]:
+    """Nodes of launchers that have not spoken though their gang was bound some time ago, or that
+    are not Ready or missing."""
+    return {
+        rank.node
+        for seen in jobs
+        for rank in seen.ranks
+        if (seen.bound_age_s > UNHEARD_S or rank.unready_s is not None or rank.node not in nodes)
+        and rank.silent_s is None
+        and not rank.done
+        and rank.crash is None
+    }
+
+
+def _is_comparable(node: NodeRecord) -> bool:
+    """Whether its kubelet's renewals say something about the network to the others. One of the
+    control plane reaches the API server another way."""
+    return node.ready and CONTROL_PLANE not in node.labels

@@ -1,0 +1,176 @@
+"""A TrainingJob as the operator holds it: metadata and status read, the spec as bytes.
+
+A pod template can be large, and a thousand of them as Python objects are larger by far. So a spec
+stays JSON until a pod is made from it, and of one above ``SPEC_BYTES_MAX`` only that is kept which
+accounts for what the job holds already: such a job starts no attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+import orjson
+from msgspec import Struct, field
+
+from railwright_api import names
+from railwright_operator.kube import lines
+from railwright_operator.watch import excerpts
+from railwright_operator.watch.excerpts import Identity
+from railwright_scheduler.decisions import TooLarge
+
+Raw = Mapping[str, Any]
+
+SPEC_BYTES_MAX = 256 * 1024
+"""Of JSON. etcd takes 1.5 MiB of an object, and a status with 16,384 nodes must fit beside it."""
+
+_CONTAINER_KEPT = ("name", "image", "resources", "restartPolicy")
+_POD_KEPT = ("nodeSelector", "tolerations", "overhead", "resources")
+_SPEC_DROPPED = frozenset({"template", "workload", "preRun", "profileSteps"})
+_PATH_LENGTH_MAX = 200
+_PATH_PARTS_MAX = 8
+
+
+class Metadata(Identity, rename="camel", frozen=True, omit_defaults=True):
+    """What is read of a job's metadata."""
+
+    namespace: str
+    generation: int
+    creation_timestamp: str = ""
+    deletion_timestamp: str = ""
+    labels: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
+    owner_references: list[dict[str, Any]] = field(default_factory=list)
+
+
+class TrainingJob(Struct, frozen=True):
+    """What is decoded of a TrainingJob."""
+
+    metadata: Metadata
+    spec: msgspec.Raw
+    status: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobObject:
+    """``raw`` has the metadata and the status. ``spec`` is JSON: the whole spec, or, where it is
+    ``too_large``, what accounts for the job."""
+
+    raw: Raw
+    spec: bytes
+    too_large: TooLarge | None = None
+
+    @property
+    def uid(self) -> str:
+        """The job's UID."""
+        return str(self.raw["metadata"]["uid"])
+
+    @property
+    def rv(self) -> int:
+        """The version of the object."""
+        return int(self.raw["metadata"]["resourceVersion"])
+
+    @property
+    def generation(self) -> int:
+        """The version of its spec."""
+        return int(self.raw["metadata"]["generation"])
+
+    @property
+    def too_deep(self) -> bool:
+        """Whether the spec was cut, as it is nested too deeply."""
+        return lines.TOO_DEEP in self.spec
+
+    @property
+    def whole(self) -> Raw:
+        """The object with its spec, decoded anew each time."""
+        return {**self.raw, "spec": orjson.loads(self.spec)}
+
+
+def parse(found: TrainingJob) -> JobObject:
+    """The job of a list or of a watch."""
+    return _job(found.metadata, found.status, bytes(found.spec))
+
+
+def answered(raw: Raw) -> JobObject:
+    """The job that answers a request of ours. Raises KeyError or ValueError when it is none."""
+    try:
+        metadata = msgspec.convert(raw["metadata"], Metadata)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"not a TrainingJob: {error}") from error
+    try:
+        spec = orjson.dumps(raw["spec"])
+    except orjson.JSONEncodeError:
+        spec = orjson.dumps(lines.TOO_DEEP.decode())
+    return _job(metadata, raw.get("status"), spec)
+
+
+def with_held_spec(held: JobObject, news: JobObject) -> JobObject:
+    """The news, sharing the bytes of the spec that is held if it is the same."""
+    return replace(news, spec=held.spec) if held.generation == news.generation else news
+
+
+def reduced(template: Raw) -> Raw:
+    """A pod template with nothing but what pods are accounted for by."""
+    spec = template["spec"]
+    kept: dict[str, Any] = {name: spec[name] for name in _POD_KEPT if name in spec}
+    for name in ("containers", "initContainers"):
+        if spec.get(name) is not None:
+            kept[name] = [_reduced_container(container) for container in spec[name]]
+    return {"spec": kept}
+
+
+def _reduced_container(container: Raw) -> Raw:
+    kept = {name: container[name] for name in _CONTAINER_KEPT if name in container}
+    return {**kept, "command": []}
+
+
+def _job(metadata: Metadata, status: Raw | None, spec: bytes) -> JobObject:
+    ours = {
+        field: {key: value for key, value in held.items() if key.startswith(names.GROUP)}
+        for field, held in (("labels", metadata.labels), ("annotations", metadata.annotations))
+    }
+    told = msgspec.to_builtins(msgspec.structs.replace(metadata, **ours))
+    raw = {"metadata": told} | ({"status": status} if status else {})
+    if len(spec) <= SPEC_BYTES_MAX:
+        return JobObject(raw, spec)
+    whole, plain = _plain(spec)
+    if len(plain) <= SPEC_BYTES_MAX:
+        return JobObject(raw, plain)
+    kept = {name: value for name, value in whole.items() if name not in _SPEC_DROPPED}
+    kept["template"] = reduced(whole["template"])
+    part, part_size = _largest("spec", whole)
+    return JobObject(raw, orjson.dumps(kept), TooLarge(len(plain), SPEC_BYTES_MAX, part, part_size))
+
+
+def _plain(spec: bytes) -> tuple[Any, bytes]:
+    """The spec decoded, and as JSON in its plain form, which the bound is on: the API server
+    escapes more characters than needed."""
+    try:
+        whole = orjson.loads(spec)
+        return whole, orjson.dumps(whole)
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+        whole = orjson.loads(lines.shallow(spec))
+        return whole, orjson.dumps(whole)
+
+
+def _largest(path: str, value: Any) -> tuple[str, int]:
+    """The smallest part that has more than half of all the bytes, and how many."""
+    size = whole = len(orjson.dumps(value))
+    for _ in range(_PATH_PARTS_MAX):
+        if not isinstance(value, dict | list) or not value:
+            break
+        if isinstance(value, dict):
+            parts = [(f"{path}.{name}", part) for name, part in value.items()]
+        else:
+            parts = [(f"{path}[{at}]", part) for at, part in enumerate(value)]
+        sizes = [len(orjson.dumps(part)) for _, part in parts]
+        at = max(range(len(parts)), key=sizes.__getitem__)
+        if 2 * sizes[at] <= whole:
+            break
+        (path, value), size = parts[at], sizes[at]
+    return path[:_PATH_LENGTH_MAX], size
+
+
+JOBS = excerpts.of(TrainingJob)

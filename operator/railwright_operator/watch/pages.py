@@ -1,0 +1,118 @@
+"""Whole lists, in pages that are never larger than an answer may be.
+
+A page that is too large, or has an object that is nested too deeply to be decoded, is asked for
+again with half as many objects, from the same place. An object that is too large alone is left out:
+it is logged and counted, and the list goes on after it. One that is nested too deeply is cut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping
+
+from railwright_operator.kube import errors, lines
+from railwright_operator.kube.client import JSON, Api
+from railwright_operator.metrics import WatchMetrics
+from railwright_operator.watch import excerpts
+from railwright_operator.watch.excerpts import Page
+
+logger = logging.getLogger(__name__)
+
+OBJECTS_MAX = 500
+OBJECTS_FIRST = 16
+"""A page grows by what its objects were found to need: 500 jobs of 256 KiB keep an API server busy
+for longer than the deadline."""
+DEADLINE_S = 30.0
+
+
+class Pager:
+    """Lists the objects of one kind under one path; remembers how many of them fit in a page."""
+
+    def __init__(
+        self,
+        api: Api,
+        path: str,
+        *,
+        kind: str,
+        metrics: WatchMetrics,
+        query: Mapping[str, str] | None = None,
+        accept: str = JSON,
+        decode: Callable[[bytes], Page] = excerpts.page,
+    ) -> None:
+        self._api = api
+        self._path = path
+        self._kind = kind
+        self._metrics = metrics
+        self._query = dict(query or {})
+        self._accept = accept
+        self._decode = decode
+        self._objects = OBJECTS_FIRST
+
+    def __repr__(self) -> str:
+        return f"<Pager {self._kind} objects={self._objects}>"
+
+    async def pages(self) -> AsyncGenerator[Page, None]:
+        """A whole list; the server makes the next page while one is taken in.
+
+        Raises RequestFailed.
+        """
+        ahead = asyncio.create_task(self._page(""))
+        try:
+            while True:
+                page = await ahead
+                if not page.following:
+                    yield page
+                    return
+                ahead = asyncio.create_task(self._page(page.following))
+                yield page
+        finally:
+            ahead.cancel()
+            await asyncio.gather(ahead, return_exceptions=True)
+
+    async def _page(self, following: str) -> Page:
+        """The page that begins there, with as many objects as fit."""
+        while True:
+            try:
+                return await self._ask(following, accept=self._accept, decode=self._sized)
+            except errors.AnswerTooLarge as error:
+                told = {"kind": self._kind, "objects": self._objects, "error": str(error)}
+                if self._objects == 1:
+                    return await self._without_object(following, told)
+                self._objects //= 2
+                logger.info("page too large, asking for half of it", extra=told)
+            except errors.Unreachable:
+                # It may have been too much to make in time; whoever lists again asks for less.
+                self._objects = max(1, self._objects // 2)
+                raise
+
+    def _sized(self, body: bytes) -> Page:
+        """The page; the next one may have twice as many objects if those would surely fit."""
+        try:
+            page = self._decode(body)
+        except RecursionError as error:
+            if self._objects > 1:
+                raise errors.AnswerTooLarge("an object is nested too deeply") from error
+            page = self._decode(lines.shallow(body))
+        if len(body) <= lines.BODY_BYTES_MAX // 4:
+            self._objects = min(OBJECTS_MAX, 2 * self._objects)
+        return page
+
+    async def _without_object(self, following: str, told: Mapping[str, object]) -> Page:
+        """The page of one object that is too large: what identifies it, and what follows."""
+        page = await self._ask(
+            following, accept=excerpts.METADATA_ONLY, decode=excerpts.metadata_page
+        )
+        self._metrics.errors.labels(self._kind, "too large").inc()
+        self._objects = 2
+        logger.error("object too large to read", extra={**told, "object": page.unread})
+        return page
+
+    async def _ask(self, following: str, *, accept: str, decode: Callable[[bytes], Page]) -> Page:
+        query = self._query | {"limit": str(self._objects)}
+        if following:
+            query["continue"] = following
+        page: Page = await self._api.get(
+            self._path, query=query, deadline_s=DEADLINE_S, accept=accept, decode=decode
+        )
+        return page

@@ -1,0 +1,133 @@
+"""End the process when a scheduling cycle hangs, and leave a mark on the job that it hangs on.
+
+The Lease is renewed by a thread of its own, so a leader whose planning never ends would lead for
+ever. The watchdog is a thread too: it looks at what the cycle is doing, in which requests to the
+API server have no part. If that has not ended after ``CYCLE_DEADLINE_S``, it gives the Lease back
+and ends the process. A job whose handling alone took half of that time is marked before; a standby
+leads within seconds and sets that stage of the job aside (``faults``). Time is counted in looks, so
+a process that was paused does not count the pause.
+
+A call into C that never ends and never gives up the interpreter stops this thread as well: then the
+interpreter's own timer ends the process, without a mark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import functools
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator
+
+from railwright_operator.faults import CYCLE_DEADLINE_S
+from railwright_scheduler.isolation import Handling, Isolation
+
+logger = logging.getLogger(__name__)
+
+LOOK_S = 0.5
+LOOKS_MAX = int(CYCLE_DEADLINE_S / LOOK_S)
+LOOKS_AT_ONE_JOB = LOOKS_MAX // 2
+LAST_RESORT_S = 8.0
+"""How long after the deadline the interpreter's timer goes off: marking the job and giving the
+Lease back take two requests with a deadline of two seconds each."""
+
+EXIT_S = 20.0
+"""How long a process that was told to end may take: a thread that plans for ever would keep it."""
+
+EXIT_CODE = 1
+STDERR = 2
+
+
+class _Watched:
+    """One cycle, and how often it and the handling of one job were looked at."""
+
+    def __init__(self, isolation: Isolation) -> None:
+        self._isolation = isolation
+        self._looks = self._looks_at_job = 0
+        self._handling: Handling | None = None
+
+    def look(self) -> int:
+        """How often the cycle was looked at by now."""
+        handling = self._isolation.current
+        # Each handling is a new object, also where it is equal to the one before.
+        self._looks_at_job = self._looks_at_job + 1 if handling is self._handling else 1
+        self._handling = handling
+        self._looks += 1
+        return self._looks
+
+    def hanging(self) -> Handling | None:
+        """The handling that took half of the cycle; None if no single one did."""
+        return self._handling if self._looks_at_job >= LOOKS_AT_ONE_JOB else None
+
+
+class CycleWatchdog:
+    """Watches the cycle of one leader. ``mark`` is called with the handling that hangs, from the
+    watchdog's thread, and so is ``release``, which gives the Lease back."""
+
+    def __init__(
+        self,
+        *,
+        mark: Callable[[Handling], None],
+        release: Callable[[], None],
+        end: Callable[[int], object] = os._exit,
+    ) -> None:
+        self._mark = mark
+        self._release = release
+        self._end = end
+        self._watched: _Watched | None = None
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+
+    def __repr__(self) -> str:
+        return f"<CycleWatchdog watching={self._watched is not None}>"
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Watch no more."""
+        self._stopping.set()
+
+    @contextlib.contextmanager
+    def watch(self, isolation: Isolation) -> Iterator[None]:
+        """Expect what is done inside to end within ``CYCLE_DEADLINE_S``."""
+        self._watched = _Watched(isolation)
+        faulthandler.dump_traceback_later(CYCLE_DEADLINE_S + LAST_RESORT_S, exit=True, file=STDERR)
+        try:
+            yield
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+            self._watched = None
+
+    def _run(self) -> None:
+        while not self._stopping.wait(LOOK_S):
+            watched = self._watched
+            if watched is not None and watched.look() >= LOOKS_MAX:
+                self._give_up(watched.hanging())
+                return
+
+    def _give_up(self, handling: Handling | None) -> None:
+        stage, job_uid = handling or ("", "")
+        logger.critical(
+            "cycle hung, ending the process", extra={"job_uid": job_uid, "stage": stage}
+        )
+        faulthandler.dump_traceback(file=STDERR)
+        if handling is not None:
+            self._try(functools.partial(self._mark, handling))
+        self._try(self._release)
+        self._end(EXIT_CODE)
+
+    def _try(self, act: Callable[[], None]) -> None:
+        """The process ends whatever becomes of this."""
+        try:
+            act()
+        except Exception:
+            logger.exception("last request of a hung process failed")
+
+
+def end_in_time() -> None:
+    """End the process, whatever its threads do, if it has not ended after ``EXIT_S``."""
+    faulthandler.dump_traceback_later(EXIT_S, exit=True, file=STDERR)

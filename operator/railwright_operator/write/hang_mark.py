@@ -1,0 +1,29 @@
+"""Mark the job that a cycle hangs on, from outside the event loop, which may hang with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kubernetes import client
+from railwright_api import names
+from railwright_operator import connection
+from railwright_operator.connection import Connection
+from railwright_operator.watch.jobs import Known
+
+DEADLINE_S = 2.0
+
+
+def write(source: Connection, known: Known, mark: Mapping[str, Any]) -> None:
+    """Write ``setAside`` into the job's status, if it is still the same job. Blocks for at most
+    ``DEADLINE_S``; raises what the ``kubernetes`` package does."""
+    metadata = known.raw["metadata"]
+    api = client.CustomObjectsApi(connection.blocking_client(source, deadline_s=DEADLINE_S))
+    api.patch_namespaced_custom_object_status(
+        names.GROUP,
+        names.VERSION,
+        metadata["namespace"],
+        names.TRAINING_JOBS,
+        metadata["name"],
+        {"metadata": {"uid": known.uid}, "status": {"setAside": dict(mark)}},
+    )

@@ -1,0 +1,82 @@
+"""Tell a cut control plane from dead nodes: a circuit breaker on what silence proves.
+
+Problem: launchers and kubelets are two witnesses with one fate. When the network between the
+control plane and the nodes fails, all launchers and all node leases fall silent together, and
+every healthy attempt looks lost in the same cycle.
+
+Idea: silence is evidence only beside a control group, on nodes that the operator still hears over
+the same network. While more nodes look lost than show signs of life, the operator takes itself for
+cut off, and no silence ends an attempt. Kubernetes' node controller also stops evictions when most
+nodes of a zone are not ready; that rule counts conditions that are 40 s old, this one counts
+launchers and leases heard in the last seconds. A majority is the largest share that still finds a
+dead rack of two, or one of two nodes.
+
+After a cut, launchers and kubelets come back one by one over some seconds. Until ``SETTLE_S`` have
+passed without a majority of silent nodes, the breaker stays open: those that are not back by then
+are dead. A cut that ends while leases are about to become stale must have been noticed before: two
+or more launchers that are silent for ``QUIET_S`` count too, unless one of their kubelets was seen
+to renew meanwhile (a user can stop launchers, but not kubelets).
+
+The operator computes the breaker once a cycle, from all running attempts. It is a value; the one
+before it and the time since then are arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from railwright_scheduler.attempt import assessment
+from railwright_scheduler.attempt.assessment import SILENT_S, RankSeen
+
+SETTLE_S = 30.0
+"""How long launchers and kubelets have to come back after a cut. A launcher tries again after at
+most 5 s, a kubelet after at most 17 s (a request that hangs for 10 s, then a backoff of 7 s)."""
+
+
+QUIET_S = 2 * SILENT_S
+"""With the 5 s that launchers take to come back, this is less than a lease takes to become stale.
+Of 16 kubelets that are asked about for comparison, some ten have renewed by then."""
+
+MANY = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Breaker:
+    """``silent`` nodes look lost, ``alive`` ones show signs of life. ``calm_s`` counts since the
+    silent ones were last the majority."""
+
+    silent: int = 0
+    alive: int = 0
+    calm_s: float = SETTLE_S
+
+    @property
+    def is_open(self) -> bool:
+        """Whether silence proves nothing now."""
+        return self.calm_s < SETTLE_S
+
+
+CLOSED = Breaker()
+
+
+def judge(
+    before: Breaker, ranks: Iterable[RankSeen], *, renewing: Collection[str], passed_s: float
+) -> Breaker:
+    """The breaker of this cycle, from all ranks of running attempts.
+
+    ``renewing`` are nodes whose lease was renewed in the last seconds, whatever runs on them.
+    ``passed_s`` counts since ``before`` was computed.
+    """
+    alive, silent, quiet = set(renewing), set(), set()
+    for rank in ranks:
+        if assessment.is_heard(rank):
+            alive.add(rank.node)
+        elif assessment.looks_lost(rank):
+            silent.add(rank.node)
+        if assessment.is_quiet(rank, for_s=QUIET_S):
+            quiet.add(rank.node)
+    if len(quiet) >= MANY and quiet.isdisjoint(renewing):
+        silent |= quiet
+    silent -= alive
+    is_cut = len(silent) > len(alive)
+    return Breaker(len(silent), len(alive), calm_s=0 if is_cut else before.calm_s + passed_s)

@@ -1,0 +1,369 @@
+"""Decide whether a running attempt hangs: no exit, no silence, and no further step.
+
+Problem: a rank that is stopped, deadlocked or waits for a lost message ends nothing. Its launcher
+goes on beating, its peers wait in a collective, and the job stays `Running` at one step for ever.
+But steps vary, and a checkpoint, an evaluation or a compilation takes far longer than a step.
+
+Idea: the evidence comes from launchers, which see every report of their ranks: how long ago a rank
+last made a step or changed its phase, and how long steps took so far. So a new leader needs no
+history of its own. Three rules:
+
+    still    no rank of any launcher made a step or changed its phase for longer than the limit:
+             the ranks wait for each other
+    lagging  one rank stands still for longer than the limit while others went on by several steps:
+             the ranks do not wait for each other
+    silent   no launcher that reports steps is heard, for longer than the limit, though its kubelet
+             lives: it is stopped, or cut off
+
+The limit follows what ranks say they do; a phase that any rank is in counts for all, as scripts
+often report from one rank only. Before the attempt ends, the launchers ask the ranks for their
+stacks: the rank that cannot answer is the one to name.
+
+`assessment` calls this. All times are seconds of one monotonic clock, or of a launcher's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from railwright_scheduler.attempt.causes import Cause, CauseCode
+
+STILL_S = 60.0
+"""The least limit in training. Shorter pauses are common: a slow read, a garbage collection, a
+restarted storage server."""
+
+STEPS_P99_FACTOR = 5
+"""How many times the 99th percentile of its steps a step may take."""
+
+FIRST_STEPS_S = 1800.0
+"""For the first steps after the first report, and for what follows the last step: compiling a large
+model and building the index of a data set take up to 20 minutes, exporting a model no less."""
+
+CHECKPOINTING_S = 1800.0
+"""For one checkpoint: 10 TB at 10 GB/s take 17 minutes."""
+
+EVALUATING_S = 3600.0
+"""For one evaluation, and while a launcher is silent: its ranks may be evaluating."""
+
+STACKS_S = 10.0
+"""How long launchers may take to bring the stacks of their ranks: five heartbeats."""
+
+VERDICT_S = 25.0
+"""How much longer a limit of the user's is while a launcher is silent: so long the verdict on a
+lost node may take, and a lost node is the better cause."""
+
+LAG_STEPS = 5
+"""How many steps others must be ahead of a rank that stands still: ranks that wait for each other
+are at most two apart."""
+
+RANKS_NAMED_MAX = 8
+STACKS_LENGTH_MAX = 512
+"""Characters of the stacks that are kept: what a cause in the ledger may have as last lines."""
+
+
+class Activity(StrEnum):
+    """What ranks say they are doing."""
+
+    STARTING = "Starting"
+    TRAINING = "Training"
+    EVALUATING = "Evaluating"
+    CHECKPOINTING = "Checkpointing"
+
+
+PHASE_LIMITS_S = {
+    Activity.STARTING: FIRST_STEPS_S,
+    Activity.CHECKPOINTING: CHECKPOINTING_S,
+    Activity.EVALUATING: EVALUATING_S,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StackSeen:
+    """What ``count`` ranks of a node showed when asked, the first of them in ``ranks``: where they
+    are in their script, or, if they did not answer, the state of their process."""
+
+    ranks: tuple[int, ...]
+    count: int
+    answered: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepsSeen:
+    """Where the ranks of one node are, as their launcher says.
+
+    ``newest`` is the highest step of any of them. ``slowest`` is the step of the rank that has
+    stood still the longest, ``ranks`` are the first of those there, and ``lag_s`` is for how long
+    it has; 0 until one was made. ``behind`` ranks are below ``newest``; ``reporting`` ranks have
+    reported a step. ``still_s``: since any rank made a step or changed its phase, or since they
+    were started. Of the ``timed`` steps of the rank that made the most, 99 % took ``p99_s`` or
+    less; of those of the rank that stands still ``lag_p99_s``; 0 while too few were timed.
+    ``finishing``: a rank made its last step. ``stacks``: None until the ranks were asked.
+    """
+
+    newest: int = 0
+    slowest: int = 0
+    ranks: tuple[int, ...] = ()
+    behind: int = 0
+    reporting: int = 0
+    still_s: float = 0
+    lag_s: float = 0
+    timed: int = 0
+    p99_s: float = 0
+    lag_p99_s: float = 0
+    activity: Activity = Activity.STARTING
+    finishing: bool = False
+    stacks: tuple[StackSeen, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """A launcher whose ranks still run. ``heard``: it is not silent. ``steps`` is None before it
+    said anything of them to this leader. ``silent_s``: since its last heartbeat, or since this
+    leader began to listen."""
+
+    node_rank: int
+    node: str
+    heard: bool
+    steps: StepsSeen | None
+    silent_s: float = 0
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it says where its ranks are."""
+        return self.heard and self.steps is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What the operator knows beside it.
+
+    ``timeout_s``: the user's progressTimeoutSeconds. ``training_s``: for how long this leader has
+    heard of no other phase than training. ``asked_s``: since this leader asked the launchers for
+    stacks; None while it has not.
+    """
+
+    timeout_s: int | None = None
+    training_s: float = 0
+    asked_s: float | None = None
+
+
+UNWATCHED = Watch()
+
+
+@dataclass(frozen=True, slots=True)
+class Suspected:
+    """No step for longer than the limit: the ranks' stacks are wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Standstill:
+    """For how long what has stood still, and the limit that this exceeds. ``silent``: no launcher
+    that is heard reports steps."""
+
+    time_s: float
+    limit_s: float
+    basis: str
+    lagging: Launcher | None = None
+    silent: bool = False
+
+
+def judge(
+    launchers: Sequence[Launcher], watch: Watch, *, cut: bool = False
+) -> Cause | Suspected | None:
+    """The cause if the attempt hangs; Suspected while stacks are awaited; None if it goes on.
+
+    ``cut``: the breaker is open, so silence alone ends nothing.
+    """
+    found = _standstill(launchers, watch) or (None if cut else _silence(launchers, watch))
+    if found is None:
+        return None
+    if watch.asked_s is None:
+        return Suspected()
+    # A silent launcher that is about to come back has the same time as one that brings stacks.
+    waits = found.silent or any(
+        launcher.heard and launcher.steps is not None and launcher.steps.stacks is None
+        for launcher in launchers
+    )
+    if waits and watch.asked_s < STACKS_S:
+        return Suspected()
+    return _cause(launchers, found)
+
+
+def _standstill(launchers: Sequence[Launcher], watch: Watch) -> _Standstill | None:
+    told = _telling(launchers, watch)
+    if not told:
+        return None
+    seen = [steps for _, steps in told]
+    # Where some ranks wait while another evaluates, only their longest steps are longer.
+    typical = max(seen, key=lambda steps: (steps.timed, -steps.p99_s))
+    limit_s, basis = _limit(launchers, seen, watch, p99_s=typical.p99_s)
+    still_s = min(steps.still_s for steps in seen)
+    if still_s > limit_s:
+        return _Standstill(still_s, limit_s, basis)
+    newest = max(steps.newest for _, steps in told)
+    for launcher, steps in told:
+        limit_s, basis = _limit(launchers, seen, watch, p99_s=steps.lag_p99_s)
+        lag_s = min(steps.lag_s, watch.training_s)
+        if lag_s > limit_s and newest - steps.slowest >= LAG_STEPS:
+            return _Standstill(lag_s, limit_s, basis, lagging=launcher)
+    return None
+
+
+def _silence(launchers: Sequence[Launcher], watch: Watch) -> _Standstill | None:
+    """What silent launchers prove, as long as no launcher that is heard reports steps. The first
+    heartbeats to a new leader carry no steps."""
+    if _telling(launchers, watch) or any(each.heard and each.steps is None for each in launchers):
+        return None
+    times_s = [_unheard_s(each) for each in launchers if not each.heard]
+    if not times_s:
+        return None
+    time_s = min(times_s)
+    limit_s, basis = _limit(launchers, (), watch, p99_s=0)
+    return _Standstill(time_s, limit_s, basis, silent=True) if time_s > limit_s else None
+
+
+def _unheard_s(launcher: Launcher) -> float:
+    """For how long no step of its ranks was reported. Where they report none, for how long it has
+    been silent: it may be about to report their first."""
+    tells = launcher.steps is not None and _tells(launcher.steps)
+    return launcher.silent_s + (launcher.steps.still_s if launcher.steps and tells else 0)
+
+
+def _telling(launchers: Sequence[Launcher], watch: Watch) -> list[tuple[Launcher, StepsSeen]]:
+    """The launchers that are heard, and whose ranks say how far they are. Where no rank of the
+    attempt does, all of them, if the user set a limit: they have made no step since they began."""
+    heard = [(each, each.steps) for each in launchers if each.heard and each.steps is not None]
+    telling = [(launcher, steps) for launcher, steps in heard if _tells(steps)]
+    complete = len(heard) == len(launchers)
+    return heard if not telling and complete and watch.timeout_s is not None else telling
+
+
+def _limit(
+    launchers: Sequence[Launcher], told: Sequence[StepsSeen], watch: Watch, *, p99_s: float
+) -> tuple[float, str]:
+    """How long the attempt may stand still, and by what. ``p99_s`` is of its steps in training."""
+    unheard = any(not launcher.is_known for launcher in launchers)
+    if watch.timeout_s is not None:
+        return watch.timeout_s + (VERDICT_S if unheard else 0), "progressTimeoutSeconds"
+    if unheard:
+        return EVALUATING_S, "while a launcher is silent"
+    activity = max(
+        (steps.activity for steps in told),
+        key=lambda activity: PHASE_LIMITS_S.get(activity, 0),
+    )
+    if activity is not Activity.TRAINING:
+        return PHASE_LIMITS_S[activity], f"in phase {activity.value}"
+    if any(steps.finishing for steps in told):
+        return FIRST_STEPS_S, "after the last step"
+    if not p99_s:
+        return FIRST_STEPS_S, "for the first steps"
+    basis = f"99 % of steps took at most {p99_s:.3g} s"
+    return max(STILL_S, STEPS_P99_FACTOR * p99_s), basis
+
+
+def _tells(steps: StepsSeen) -> bool:
+    """Whether a rank reports steps, or says at least what it does."""
+    return steps.reporting > 0 or steps.activity is not Activity.STARTING
+
+
+def _cause(launchers: Sequence[Launcher], found: _Standstill) -> Cause:
+    silent = [
+        (rank, f"rank {rank} on {launcher.node} did not answer, {stack.text}")
+        for launcher, stack in _stacks(launchers)
+        if not stack.answered
+        for rank in stack.ranks
+    ]
+    behind = list(_behind(launchers, found))
+    named = _distinct([*silent, *behind])
+    unheard = [f"node rank {each.node_rank} on {each.node}" for each in launchers if not each.heard]
+    parts = [text for _, text in named[:RANKS_NAMED_MAX]]
+    if len(named) > RANKS_NAMED_MAX:
+        parts.append(f"{len(named) - RANKS_NAMED_MAX} more")
+    if unheard:
+        parts.append(f"no heartbeat from {', '.join(unheard[:RANKS_NAMED_MAX])}")
+    who = "one rank has made no step" if found.lagging is not None else "no rank has made a step"
+    if found.silent:
+        who = "no step was reported"
+    where = _where(launchers) if not named else ""
+    detail = ": " + "; ".join(parts) if parts else where
+    return Cause(
+        CauseCode.HUNG,
+        f"{who} for {found.time_s:.0f} s, limit {found.limit_s:.0f} s ({found.basis}){detail}",
+        rank=named[0][0] if named else None,
+        last_lines=_last_lines(launchers),
+    )
+
+
+def _where(launchers: Sequence[Launcher]) -> str:
+    """Where all ranks stand, if none of them stands out."""
+    newest = max((launcher.steps.newest for launcher in launchers if launcher.steps), default=0)
+    return f": all ranks that report are at step {newest}"
+
+
+def _behind(launchers: Sequence[Launcher], found: _Standstill) -> list[tuple[int, str]]:
+    """The ranks at the lowest step of all, if others are further."""
+    told = [
+        (launcher, launcher.steps)
+        for launcher in ([found.lagging] if found.lagging is not None else launchers)
+        if launcher.steps is not None and launcher.steps.reporting
+    ]
+    newest = max(
+        (each.steps.newest for each in launchers if each.steps is not None and each.heard),
+        default=0,
+    )
+    lowest = min((steps.slowest for _, steps in told), default=newest)
+    if lowest >= newest:
+        return []
+    return [
+        (rank, f"rank {rank} on {launcher.node} is at step {lowest}, the newest step is {newest}")
+        for launcher, steps in told
+        if steps.slowest == lowest
+        for rank in steps.ranks
+    ]
+
+
+def _distinct(named: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Each rank once, with the first that is said of it."""
+    first: dict[int, str] = {}
+    for rank, text in named:
+        first.setdefault(rank, text)
+    return list(first.items())
+
+
+def _stacks(launchers: Sequence[Launcher]) -> list[tuple[Launcher, StackSeen]]:
+    return [
+        (launcher, stack)
+        for launcher in launchers
+        if launcher.steps is not None
+        for stack in launcher.steps.stacks or ()
+    ]
+
+
+def _last_lines(launchers: Sequence[Launcher]) -> str:
+    """One line for each distinct stack of all nodes, that of the fewest ranks first; together
+    within STACKS_LENGTH_MAX."""
+    groups: dict[tuple[bool, str], list[StackSeen]] = {}
+    for _, stack in _stacks(launchers):
+        groups.setdefault((stack.answered, stack.text), []).append(stack)
+    ordered = sorted(
+        groups.items(), key=lambda group: (group[0][0], sum(s.count for s in group[1]), group[0][1])
+    )
+    lines: list[str] = []
+    left = STACKS_LENGTH_MAX
+    for number, ((answered, text), stacks) in enumerate(ordered):
+        share = left // min(len(ordered) - number, 3)
+        line = f"{_ranks(stacks)}: {text if answered else 'no answer, ' + text}"
+        lines.append(line[: max(0, share - 1)])
+        left -= len(lines[-1]) + 1
+    return "\n".join(line for line in lines if line)
+
+
+def _ranks(stacks: Sequence[StackSeen]) -> str:
+    ranks = sorted(rank for stack in stacks for rank in stack.ranks)
+    named = ranks[:RANKS_NAMED_MAX]
+    more = sum(stack.count for stack in stacks) - len(named)
+    word = "rank" if len(named) == 1 and more <= 0 else "ranks"
+    return f"{word} {', '.join(map(str, named))}" + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,61 @@
+"""How the bytes of the ledger are shared: revocations and new gangs have a share each.
+
+A revocation that does not fit waits for a later plan, and so does a new gang; but neither waits for
+the other. What both leave is for committing entries that turn into aborting ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from railwright_scheduler.attempt.ledger import Entry, EntryState
+
+LEDGER_SIZE_MAX = 1_400_000
+"""Bytes as stored. etcd takes requests of up to 1.5 MiB."""
+
+ABORTING_SIZE_MAX = 1_000_000
+"""More than 2,000 attempts of eight nodes each, as their names are commonly."""
+
+COMMITTING_SIZE_MAX = 300_000
+"""A gang of 16,384 nodes needs about 100,000 bytes for their names."""
+
+
+class LedgerBudget:
+    """What the entries of each state take, and whether another one fits.
+
+    What leaves the ledger frees its bytes for the next plan, not for this one. One entry alone may
+    take more than the share of its state.
+    """
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._sizes = dict.fromkeys(EntryState, 0)
+        for entry in entries:
+            self._sizes[entry.state] += entry.size
+        self.is_tight = self._sizes[EntryState.ABORTING] > ABORTING_SIZE_MAX // 2
+
+    def __repr__(self) -> str:
+        shares = " ".join(f"{state}={size}" for state, size in self._sizes.items())
+        return f"<LedgerBudget {shares}>"
+
+    def add(self, entry: Entry) -> bool:
+        """Whether a new entry fits; it is counted if it does."""
+        held, size = self._sizes[entry.state], entry.size
+        is_new = entry.state is EntryState.COMMITTING
+        share = COMMITTING_SIZE_MAX if is_new else ABORTING_SIZE_MAX
+        if (held and held + size > share) or self._total + size > LEDGER_SIZE_MAX:
+            return False
+        self._sizes[entry.state] += size
+        return True
+
+    def change(self, before: Entry, after: Entry) -> bool:
+        """Whether an entry may become this one; it is counted as that if it may."""
+        was, now = before.size, after.size
+        if now > was and self._total + now - was > LEDGER_SIZE_MAX:
+            return False
+        self._sizes[before.state] -= was
+        self._sizes[after.state] += now
+        return True
+
+    @property
+    def _total(self) -> int:
+        return sum(self._sizes.values())

@@ -1,0 +1,85 @@
+"""Decide whether a bound gang takes too long to start: containers, images, the start barrier.
+
+The time to start counts from the end of the last image pull that a kubelet reported, as a large
+image may take longer than everything else; without such reports it counts from the binding. An
+image that the registry does not have ends the job: no retry finds it. A registry that does not
+answer ends the attempt only, at nobody's cost: the next one tries again.
+
+`assessment` calls this. All ages are in seconds of one monotonic clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from railwright_scheduler.attempt.causes import Cause, CauseCode
+
+START_DEADLINE_S = 600.0
+"""The longest from the last binding, or from the last image pull, until all ranks are at the
+barrier."""
+
+IMAGE_MISSING_S = 300.0
+"""For how long a registry must report that it does not have an image: it may be pushed later than
+the job is applied, and a mirror may lag."""
+
+IMAGE_REASONS = ("ErrImagePull", "ImagePullBackOff")
+"""Reasons of a container that waits for its image, which the kubelet failed to pull."""
+
+RANKS_NAMED_MAX = 16
+
+
+@dataclass(frozen=True, slots=True)
+class ImagesSeen:
+    """The images of one pod, by its kubelet.
+
+    ``pulling`` is the image that is being pulled since ``since`` (RFC 3339), empty if none is.
+    ``pulled_s``: since the last pull ended, 0 while one goes on; None where no pull was reported.
+    ``missing_s``: for how long the registry has reported that it does not have an image; None if
+    it has not.
+    """
+
+    pulling: str = ""
+    since: str = ""
+    pulled_s: float | None = None
+    missing_s: float | None = None
+
+
+NO_REPORT = ImagesSeen()
+
+
+@dataclass(frozen=True, slots=True)
+class Starter:
+    """A node rank on its way to the barrier. ``absent``: its launcher was never heard."""
+
+    node_rank: int
+    node: str
+    absent: bool
+    waiting: str
+    images: ImagesSeen
+
+
+def judge(starters: Sequence[Starter], *, age_s: float) -> Cause | None:
+    """Why the attempt does not start, if it is to end; ``age_s`` counts from its binding."""
+    for starter in starters:
+        missing_s = starter.images.missing_s
+        if missing_s is not None and missing_s > IMAGE_MISSING_S:
+            return Cause(
+                CauseCode.IMAGE_NOT_FOUND,
+                f"node rank {starter.node_rank} on {starter.node}: {starter.waiting}",
+                node=starter.node,
+            )
+    pulled = (starter.images.pulled_s for starter in starters)
+    if min([age_s, *(pulled_s for pulled_s in pulled if pulled_s is not None)]) <= START_DEADLINE_S:
+        return None
+    absent = [starter for starter in starters if starter.absent]
+    unpulled = next((each for each in absent if each.waiting.startswith(IMAGE_REASONS)), None)
+    waiting = next((starter.waiting for starter in absent if starter.waiting), "")
+    if unpulled is not None:
+        waiting = unpulled.waiting
+    named = ", ".join(str(starter.node_rank) for starter in absent[:RANKS_NAMED_MAX])
+    return Cause(
+        CauseCode.START_TIMED_OUT if unpulled is None else CauseCode.IMAGE_PULL_FAILED,
+        f"{len(absent)} of {len(starters)} node ranks never reached the barrier in "
+        f"{START_DEADLINE_S:.0f} s: {named}" + (f" ({waiting})" if waiting else ""),
+    )

@@ -1,0 +1,82 @@
+"""How much work planning may do for one job in one scheduling cycle.
+
+Problem: what a job's workload says decides how much there is to compute, and users write it. A
+clock would bound it, but the core is pure: the same input must give the same plan everywhere.
+
+Idea: work is counted. Loops and array operations spend what they are about to do, by sizes that
+they see, before they allocate anything; beyond the limit ``OverBudgetError`` is raised. A search
+ends there with the best that it found; where nothing was found the job gets the network's order. A
+unit is a little less than a nanosecond of one core of 2 to 3 GHz: ``tests/bench/bench_planning.py``
+holds the one against the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+PLANNING_WORK = 700_000_000
+"""For the choice of one job's nodes and the order of its ranks: about half a second. Gangs of 2,000
+nodes, the largest that are mapped today, take half of it."""
+
+ELEMENT, SORTED = 4, 50
+"""For each element of an array: of a few operations on it, and of sorting it."""
+
+CALL = 10_000
+"""For a function that makes a few calls of numpy, however small its arrays are."""
+
+
+SEARCHED, CHOSEN = 80, 50
+"""Percent that a search may spend: the rest judges what it found; and the choice of nodes, before
+their ranks are laid out."""
+
+
+class OverBudgetError(Exception):
+    """Planning one job would take more work than it may."""
+
+
+class WorkBudget:
+    """What is left for one job. Spending changes it."""
+
+    def __init__(self, limit: int = PLANNING_WORK) -> None:
+        self.limit, self.spent = limit, 0
+        self.is_cut = False
+
+    @property
+    def left(self) -> int:
+        """What may still be spent."""
+        return self.limit - self.spent
+
+    @contextmanager
+    def search(self, percent: int = SEARCHED) -> Iterator[None]:
+        """Spend up to so much of what is left; what would take more ends there, as ``is_cut`` says.
+        What was found by then can be made use of with the rest."""
+        limit, self.limit = self.limit, self.spent + self.left * percent // 100
+        try:
+            yield
+        except OverBudgetError:
+            self.is_cut = True
+        finally:
+            self.limit = limit
+
+    def spend(self, work: int) -> None:
+        """Count work that is about to be done. Raises OverBudgetError if less is left."""
+        if work > self.left:
+            raise OverBudgetError
+        self.spent += work
+
+
+class _Unlimited(WorkBudget):
+    """Counts nothing."""
+
+    def spend(self, work: int) -> None:
+        """Let it be done."""
+
+    @contextmanager
+    def search(self, percent: int = SEARCHED) -> Iterator[None]:
+        """Let it go on."""
+        yield
+
+
+UNLIMITED: WorkBudget = _Unlimited()
+"""For commands and benches, which plan nobody else's jobs."""

@@ -1,0 +1,206 @@
+"""Step every attempt of the ledger, and take in new ones, within the ledger's size.
+
+``CommitPlan`` gathers the entries and the actions of one scheduling cycle. Each entry is stepped on
+its own: one whose step raises keeps its place and its devices, and is stepped again later.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+
+from railwright_scheduler import debts, intent, refit
+from railwright_scheduler.attempt import gang
+from railwright_scheduler.attempt.assessment import Assessment, Ended, Succeeded
+from railwright_scheduler.attempt.causes import Cause, CauseCode
+from railwright_scheduler.attempt.gang import Action, GangSeen, Pod, Step
+from railwright_scheduler.attempt.ledger import Entry, EntryState
+from railwright_scheduler.attempt.ledger_budget import LedgerBudget
+from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.isolation import Isolation, Stage
+from railwright_scheduler.refit import Misfits
+from railwright_scheduler.world import AttemptKey, AttemptSeen, JobSeen, World
+
+SIDECAR_S = 30.0
+"""How long a finished job's pods may still run beside their ranks."""
+
+UNBOUND_MAX = 2_048
+"""Pods that committing gangs together may still have to bind before another may join them; one gang
+alone may have more. What an API server does in ten seconds or so: decided later, a job is placed by
+what is then, and one of a higher priority need not wait behind thousands of pods.
+"""
+
+HINDERED_S = 5.0
+"""A gang whose requests failed and that stood still for so long keeps nobody else waiting."""
+
+
+def _is_hindered(entry: Entry, world: World) -> bool:
+    """Whether something is wrong with this gang alone: others need not wait for it."""
+    seen = world.attempts.get(entry.key, AttemptSeen())
+    return seen.hindrance != "" and seen.stalled_s > HINDERED_S
+
+
+class CommitPlan:
+    """The entries and actions of the cycle so far; an entry that changes is stepped again."""
+
+    def __init__(self, world: World, jobs: Mapping[str, JobSeen], isolation: Isolation) -> None:
+        self._isolation = isolation
+        unbound = _unbound(world)
+        self.entries: list[Entry] = []
+        self.actions: list[Action] = []
+        self.unbound = sum(
+            len(unbound[entry.key])
+            for entry in world.ledger.entries
+            if entry.state is EntryState.COMMITTING
+            and not _is_hindered(entry, world)
+            and not isolation.error(Stage.COMMIT, entry.job_uid)
+        )
+        self._world = world
+        self._nodes = {node.name: node for node in world.nodes} if world.ledger.entries else {}
+        self._misfits = _misfits(world, jobs, unbound, isolation)
+        self._budget = LedgerBudget(world.ledger.entries)
+
+    def step(self, entry: Entry, seen: JobSeen | None) -> None:
+        """Take the entry's next step, if it does not raise and the ledger has room for it."""
+        step = self._stepped(entry, seen)
+        if step.entry is not None and step.entry != entry:
+            changed, fits = step.entry, self._budget.change(entry, step.entry)
+            step = self._stepped(changed, seen) if fits else Step(entry)
+            if fits and self._isolation.error(Stage.COMMIT, entry.job_uid):
+                self._budget.change(changed, entry)
+                step = Step(entry)
+        if step.entry is not None:
+            self.entries.append(step.entry)
+        self.actions.extend(step.actions)
+
+    def _stepped(self, entry: Entry, seen: JobSeen | None) -> Step:
+        def work() -> Step:
+            return gang.step(entry, self._gang_seen(entry, seen))
+
+        return self._isolation.run(Stage.COMMIT, entry.job_uid, work, otherwise=Step(entry))
+
+    def add(self, entry: Entry, seen: JobSeen) -> bool:
+        """Whether there was room for a new entry; else it waits for a turn that has."""
+        fits = self._budget.add(entry)
+        if fits:
+            self.step(entry, seen)
+        return fits
+
+    def admit(self, entry: Entry, seen: JobSeen) -> bool:
+        """Whether it is time for a new gang; else it waits until others are bound."""
+        if self.unbound and self.unbound + len(entry.nodes) > UNBOUND_MAX:
+            return False
+        fits = self.add(entry, seen)
+        if fits:
+            self.unbound += len(entry.nodes)
+        return fits
+
+    def revoke(self, seen: JobSeen, verdict: Assessment | None) -> None:
+        cause = verdict.cause if isinstance(verdict, Ended) else None
+        if verdict is not None and not isinstance(verdict, Succeeded):
+            cause = intent.against_run(seen) or cause
+        if cause is not None:
+            self.end(seen, cause)
+
+    def end(self, seen: JobSeen, cause: Cause) -> None:
+        """Revoke the live attempt for this cause, if the ledger has room for it."""
+        self.add(entry_of(seen, seen.record.nodes, seen.record.attempt, cause), seen)
+
+    def sweep(self, jobs: Mapping[str, JobSeen]) -> None:
+        """Delete pods of attempts that are over and settled.
+
+        The create of a leader that was held up can land after the attempt is gone. Nobody binds
+        such a pod, as its attempt is not in the ledger; but nobody else would delete it either.
+        The pods of an attempt that succeeded end by themselves, and keep their logs; one that does
+        not, because a sidecar goes on, gets ``SIDECAR_S``.
+        """
+        in_flight = {entry.key for entry in self.entries}
+        for key in sorted(self._world.attempts):
+            seen = jobs.get(key[0])
+            if seen is None or key in in_flight or key[1] > seen.record.ended:
+                continue
+            left_over = functools.partial(self._left_over, key, seen)
+            self.actions += self._isolation.run(Stage.CLEANUP, key[0], left_over, otherwise=[])
+
+    def _left_over(self, key: AttemptKey, seen: JobSeen) -> list[Action]:
+        over = entry_of(seen, (), key[1], _OVER)
+        done = (
+            seen.record.phase is Phase.SUCCEEDED
+            and key[1] == seen.record.ended
+            and seen.ended_age_s < SIDECAR_S
+        )
+        return [
+            gang.DeletePod(over, pod)
+            for pod in _in_order(self._world.attempts[key].pods)
+            if not pod.terminal and not pod.deleting and not (done and pod.node)
+        ]
+
+    def _gang_seen(self, entry: Entry, seen: JobSeen | None) -> GangSeen:
+        attempt = self._world.attempts.get(entry.key, AttemptSeen())
+        return GangSeen(
+            pods=tuple(pod for pod in _in_order(attempt.pods) if pod.node_rank < len(entry.nodes)),
+            placed=attempt.placed,
+            stop=intent.against_commit(entry, seen),
+            refusal=attempt.refusal,
+            hindrance=attempt.hindrance,
+            misfits=self._misfits.get(entry.key, {}),
+            scattered=refit.scattered(entry, self._nodes, self._world.levels),
+            stalled_s=attempt.stalled_s,
+            recorded_attempt=entry.attempt if seen is None else seen.record.attempt,
+            recorded_end=entry.attempt if seen is None else seen.record.ended,
+            crowded=self._budget.is_tight,
+        )
+
+
+def _unbound(world: World) -> dict[AttemptKey, list[str]]:
+    """The nodes on which each entry may yet bind pods."""
+    return {
+        entry.key: debts.unbound(entry, world.attempts.get(entry.key, AttemptSeen()).pods)
+        for entry in world.ledger.entries
+    }
+
+
+def _misfits(
+    world: World,
+    jobs: Mapping[str, JobSeen],
+    unbound: Mapping[AttemptKey, Sequence[str]],
+    isolation: Isolation,
+) -> dict[AttemptKey, Misfits]:
+    if not world.ledger.entries:
+        return {}
+    return refit.misfits(
+        world.ledger.entries,
+        nodes=world.nodes,
+        unbound=unbound,
+        jobs={uid: seen.job for uid, seen in jobs.items()},
+        isolation=isolation,
+    )
+
+
+_OVER = Cause(CauseCode.COMMIT_REFUSED, "the attempt was over before this pod was made")
+
+
+def _in_order(pods: Iterable[Pod]) -> tuple[Pod, ...]:
+    return tuple(sorted(pods, key=lambda pod: (pod.node_rank, pod.uid)))
+
+
+def entry_of(
+    seen: JobSeen,
+    nodes: tuple[str, ...],
+    attempt: int,
+    cause: Cause | None,
+    spans: tuple[tuple[str, int], ...] = (),
+) -> Entry:
+    """The entry of an attempt of this job: aborting if there is a cause, else committing."""
+    return Entry(
+        job_uid=seen.job.uid,
+        namespace=seen.job.namespace,
+        job_name=seen.job.name,
+        attempt=attempt,
+        state=EntryState.COMMITTING if cause is None else EntryState.ABORTING,
+        nodes=nodes,
+        per_node=seen.job.per_node if cause is None else {},
+        cause=cause,
+        spans=spans,
+        shape=seen.shape if cause is None else "",
+    )

@@ -1,0 +1,82 @@
+"""Ranks that hang, and attempts that save for long, in the runs that ask for them.
+
+In other runs no rank reports anything.
+
+A rank that hangs makes its attempt stand still: no pod of it ends by itself any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from railwright_scheduler.attempt.hang import CHECKPOINTING_S, Activity, StepsSeen
+from railwright_scheduler.invariants import AttemptKey
+from railwright_scheduler.simulator.chance import Chance
+
+HANG_PERMILLE = 60
+SAVE_PERMILLE = 100
+SAVE_ENDS_PERMILLE = 30
+SAVE_S_MAX = int(CHECKPOINTING_S) - 100
+"""Time passes in jumps of up to 40 s, and a save must end before its limit."""
+
+STEP_S = 55
+"""The longest step, unannounced."""
+
+
+class Hangs:
+    """Which attempts hang or save, and since when, drawn from a chance of its own.
+
+    While it ``lasts`` no job comes to its end, or hardly any would run for long enough to hang.
+    """
+
+    def __init__(self, chance: Chance | None = None) -> None:
+        self._chance = chance
+        self.since_s: dict[AttemptKey, int] = {}
+        self._saving_s: dict[AttemptKey, int] = {}
+        self.lasts = chance is not None
+
+    def stops(self, key: AttemptKey) -> bool:
+        """Whether no pod of this attempt comes to its end now."""
+        return self.lasts or key in self.since_s or key in self._saving_s
+
+    def pass_time(self, training: Sequence[AttemptKey], *, now_s: int) -> str:
+        """One of the attempts that train may begin to hang or to save, and saves end."""
+        for key, since_s in list(self._saving_s.items()):
+            if now_s - since_s > SAVE_S_MAX or self._happens(SAVE_ENDS_PERMILLE):
+                del self._saving_s[key]
+        still = self.since_s.keys() | self._saving_s.keys()
+        going = [key for key in training if key not in still]
+        if not going or self._chance is None or not self.lasts:
+            return ""
+        key = self._chance.pick(going)
+        if self._happens(SAVE_PERMILLE):
+            self._saving_s[key] = now_s
+            return f"{key} saves"
+        if self._happens(HANG_PERMILLE):
+            self.since_s[key] = now_s
+            return f"{key} hangs"
+        return ""
+
+    def end(self) -> None:
+        """From now on none begins to hang or to save; those that save are done."""
+        self._saving_s.clear()
+        self.lasts = False
+
+    def steps(self, key: AttemptKey, *, now_s: int, asked: bool) -> StepsSeen | None:
+        """What a launcher of this attempt says of its ranks."""
+        if self._chance is None:
+            return None
+        saves = key in self._saving_s
+        since_s = self.since_s.get(key, self._saving_s.get(key, now_s - now_s % STEP_S))
+        return StepsSeen(
+            reporting=1,
+            still_s=now_s - since_s,
+            timed=100,
+            p99_s=1,
+            lag_p99_s=1,
+            activity=Activity.CHECKPOINTING if saves else Activity.TRAINING,
+            stacks=() if asked else None,
+        )
+
+    def _happens(self, permille: int) -> bool:
+        return self._chance is not None and self._chance.happens(permille)

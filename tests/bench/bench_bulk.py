@@ -1,0 +1,171 @@
+"""What many at once cost a leader: large jobs at its take-over, and many attempts lost together.
+
+1,000 jobs with specs of the largest size that is taken and 50 jobs above it wait while no operator
+runs. One is started: the time to its first decision, and the most memory it has held, count. Then,
+with no operator, 2,000 jobs are given the status of a run on eight nodes that are gone, and one is
+started again: the time until every attempt is revoked counts. Progress goes to stderr, one JSON
+object to stdout; the command fails where a figure is above its bound.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import aiohttp
+import orjson
+
+from bench import gang_site
+from bench.gang_site import GangSite, Json, say
+from railwright_api import names
+from railwright_operator.watch.job_objects import SPEC_BYTES_MAX
+from railwright_testbed import waiting
+from railwright_testbed.operator_process import OperatorProcess
+
+JOBS, TOO_LARGE, LOST = 1_000, 50, 2_000
+NODES, GANG = 8, 8
+DEFAULTS_SIZE = 256
+"""More than what the API server fills in of a spec."""
+CONCURRENCY = 32
+DEADLINE_S = 300.0
+TAKE_OVER_S_MAX, RSS_MIB_MAX, REVOKED_S_MAX = 20.0, 1024.0, 60.0
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=JOBS)
+    parser.add_argument("--lost", type=int, default=LOST)
+    asked = parser.parse_args()
+    with gang_site.opened(NODES) as site:
+        for namespace in ("large", "lost", "bench"):
+            site.namespace(namespace)
+        figures = _taken_over(site, asked.jobs) | _revoked(site, asked.lost)
+    gang_site.report(figures)
+    broken = (
+        figures["take_over_seconds"] > TAKE_OVER_S_MAX
+        or figures["rss_mib"] > RSS_MIB_MAX
+        or figures["all_revoked_seconds"] > REVOKED_S_MAX
+    )
+    return int(broken)
+
+
+def _taken_over(site: GangSite, jobs: int) -> dict[str, float]:
+    say(f"{jobs} jobs of {SPEC_BYTES_MAX} bytes, {TOO_LARGE} above")
+    asyncio.run(_send(site, "POST", "large", (_large(n, SPEC_BYTES_MAX) for n in range(jobs))))
+    above = (_large(jobs + number, 4 * SPEC_BYTES_MAX) for number in range(TOO_LARGE))
+    asyncio.run(_send(site, "POST", "large", above))
+    asyncio.run(_send(site, "POST", "bench", [gang_site.job("bench", "first", nodes=1)]))
+    say("an operator starts")
+    started_s = time.monotonic()
+    with _operator(site) as operator:
+        _until(lambda: _status(site, "bench", "first").get("attempt") == 1, "the first decision")
+        taken_over_s = time.monotonic() - started_s
+        names_above = [f"large-{jobs + number}" for number in range(TOO_LARGE)]
+        _until(
+            lambda: all(
+                _status(site, "large", name).get("reason") == "TooLarge" for name in names_above
+            ),
+            "every job above the bound says so",
+        )
+        assert _status(site, "large", "large-0").get("reason") == "NeverFits"
+        rss_mib = gang_site.resident_mib(operator.pid)
+    return {
+        "large_jobs": jobs,
+        "take_over_seconds": round(taken_over_s, 2),
+        "rss_mib": round(rss_mib),
+    }
+
+
+def _revoked(site: GangSite, lost: int) -> dict[str, float]:
+    say(f"{lost} jobs that ran on {GANG} nodes each, which are gone")
+    jobs = [gang_site.job("lost", f"lost-{number}", nodes=GANG) for number in range(lost)]
+    asyncio.run(_send(site, "POST", "lost", jobs))
+    site.request("DELETE", f"{POLICIES}/records.{names.GROUP}")
+    _until(lambda: _may_forge(site), "no policy in force")
+    asyncio.run(_send(site, "PATCH", "lost", (_ran(number) for number in range(lost))))
+    say("an operator starts")
+    started_s = time.monotonic()
+    with _operator(site):
+
+        def revoked() -> bool:
+            found = site.get(_jobs_path("lost"))["items"]
+            ended = [job["status"].get("endedAttempt", 0) for job in found].count(1)
+            say(f"  {ended} of {lost}")
+            return bool(ended == lost)
+
+        _until(revoked, "every attempt revoked")
+        revoked_s = time.monotonic() - started_s
+    return {"lost_attempts": lost, "all_revoked_seconds": round(revoked_s, 2)}
+
+
+def _operator(site: GangSite) -> OperatorProcess:
+    return OperatorProcess(
+        site.plane, name="operator", host="127.0.0.1", launcher_image="example.com/launcher"
+    )
+
+
+def _until(holds: Any, what: str) -> None:
+    waiting.until(holds, what, deadline_s=DEADLINE_S, pause_s_longest=1.0)
+
+
+def _large(number: int, size: int) -> Json:
+    """A job that waits: no node has what it selects. Half of its spec are small objects."""
+    body = gang_site.job("large", f"large-{number}", nodes=1)
+    spec = body["spec"]["template"]["spec"]
+    spec["nodeSelector"] = {"example.com/none": "here"}
+    source = {"secret": {"name": "some-secret"}}
+    count = size // 2 // (len(orjson.dumps(source)) + 1)
+    spec["volumes"] = [{"name": "many", "projected": {"sources": [source] * count}, "note": ""}]
+    missing = size - DEFAULTS_SIZE - len(orjson.dumps(body["spec"]))
+    spec["volumes"][0]["note"] = "x" * missing
+    return body
+
+
+def _ran(number: int) -> Json:
+    nodes = [f"gone-{number:04}-{rank}.example.com" for rank in range(GANG)]
+    status = {"phase": "Running", "attempt": 1, "endedAttempt": 0, "nodes": nodes}
+    return {"metadata": {"name": f"lost-{number}"}, "status": status}
+
+
+def _may_forge(site: GangSite) -> bool:
+    try:
+        asyncio.run(_send(site, "PATCH", "lost", [_ran(0)]))
+    except AssertionError:
+        return False
+    return True
+
+
+def _status(site: GangSite, namespace: str, name: str) -> Json:
+    status: Json = site.get(f"{_jobs_path(namespace)}/{name}").get("status", {})
+    return status
+
+
+def _jobs_path(namespace: str) -> str:
+    return f"/apis/{names.API_VERSION}/namespaces/{namespace}/{names.TRAINING_JOBS}"
+
+
+async def _send(site: GangSite, method: str, namespace: str, objects: Iterable[Json]) -> None:
+    """Create these jobs, or patch their statuses, so many at a time."""
+    slots = asyncio.Semaphore(CONCURRENCY)
+    kind = "application/json" if method == "POST" else "application/merge-patch+json"
+    url = site.plane.url + _jobs_path(namespace)
+
+    async def one(http: aiohttp.ClientSession, body: Json) -> None:
+        where = url if method == "POST" else f"{url}/{body['metadata']['name']}/status"
+        async with slots:
+            data = orjson.dumps(body)
+            headers = {"Content-Type": kind}
+            async with http.request(method, where, data=data, headers=headers) as answer:
+                assert answer.status in (200, 201), await answer.text()
+
+    async with site.session() as http:
+        await asyncio.gather(*(one(http, body) for body in objects))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,32 @@
+"""The heartbeat server in a process of its own, for ``bench_heartbeats``.
+
+Arguments: the PEM file of the signing key, the number of launchers, the port. Prints one line once
+it listens, and stops at the end of its input.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from railwright_operator import garbage
+from worlds.heartbeat_gangs import Gangs
+from worlds.tokens import SigningKey
+
+
+async def main() -> None:
+    key, launchers, port = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    garbage.collect_rarely()
+    gangs = Gangs(launchers, SigningKey.read(key))
+    garbage.keep_for_good()
+    await gangs.start(port=port)
+    print("listening", flush=True)
+    keeping = asyncio.create_task(gangs.keys.run())
+    await asyncio.to_thread(sys.stdin.read)
+    keeping.cancel()
+    await gangs.server.stop()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,97 @@
+"""Ranks that hang on real nodes: found by their steps, with the limits that users get."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from railwright_testbed import waiting
+from worlds.training import LiveJob, Training, script
+
+Run = Callable[[Training], LiveJob]
+Volume = Callable[[str], dict[str, str]]
+
+TRAIN = Path(__file__).resolve().parents[2] / "examples" / "ddp" / "train.py"
+STEPS = 60
+EVERY = 10
+
+SAVES = """
+import time, railwright
+for step in range(1, 16):
+    time.sleep(0.1)
+    railwright.report(step)
+with railwright.phase(railwright.Phase.CHECKPOINTING):
+    time.sleep(120)
+railwright.report(16)
+"""
+
+
+def test_stopped_rank_is_found_and_training_resumes(run: Run, checkpoints: Volume) -> None:
+    """Two nodes of two ranks each; the losses of the whole are those of one that never stopped."""
+    job = run(_training("stopped", checkpoints("stopped"), step_seconds=0.5))
+    job.until(lambda status: _step(status) >= 2 * EVERY + 1, "steps after a checkpoint")
+    pid = waiting.until(lambda: _pid(job, rank=2), "the process of rank 2", deadline_s=30)
+    os.kill(pid, signal.SIGSTOP)
+    status = job.until(lambda status: "lastEnd" in status, "the end of attempt 1", deadline_s=120)
+    ended = status["lastEnd"]
+    assert (ended["cause"], ended["rank"]) == ("Hung", 2)
+    assert (status["hangs"], status["failures"]) == (1, 0)
+    assert "lostNodes" not in ended
+    assert re.search("rank 2 on [^ ]+ did not answer, its process is stopped", ended["message"])
+    assert ended["lastLines"].startswith("rank 2: no answer, its process is stopped\n")
+    assert "train.py" in ended["lastLines"], "where the others wait"
+    status = job.until_phase("Succeeded", deadline_s=180)
+    # The checkpoints that it committed since start the count of hangs again.
+    assert (status["attempt"], status.get("hangs", 0), status["failures"]) == (2, 0, 0)
+    assert job.events().index("Hung") < job.events().index("Recovering")
+    resumed = _losses(job, attempt=2)
+    assert (min(resumed) - 1) % EVERY == 0, "it resumed beside a checkpoint"
+
+    whole = run(_training("whole", checkpoints("whole")))
+    whole.until_phase("Succeeded", deadline_s=180)
+    expected = _losses(whole, attempt=1)
+    assert resumed == {step: expected[step] for step in resumed}
+
+
+def test_job_that_saves_for_two_minutes_is_left_alone(run: Run) -> None:
+    job = run(Training("saving", script(SAVES)))
+    job.until(lambda status: _phase(status) == "Checkpointing", "its save begins")
+    status = job.until_phase("Succeeded", deadline_s=240)
+    assert (status["attempt"], status["restarts"]) == (1, 0)
+
+
+def _training(name: str, volume: dict[str, str], *, step_seconds: float = 0.0) -> Training:
+    command = ["python3", str(TRAIN), "--checkpoint-dir=/checkpoints"]
+    command += [f"--steps={STEPS}", f"--checkpoint-every={EVERY}"]
+    command += [f"--min-step-seconds={step_seconds}"]
+    return Training(name, command, gpus=2, processes=2, volumes=volume)
+
+
+def _pid(job: LiveJob, *, rank: int) -> int | None:
+    """The process of a rank on this machine, on which the nodes are network namespaces."""
+    marks = {f"RANK={rank}", f"RAILWRIGHT_JOB_NAME={job.name}"}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            told = set((folder / "environ").read_bytes().decode(errors="replace").split("\0"))
+        except OSError:
+            continue
+        if marks <= told:
+            return int(folder.name)
+    return None
+
+
+def _step(status: dict[str, Any]) -> int:
+    return int(status.get("progress", {}).get("step", 0))
+
+
+def _phase(status: dict[str, Any]) -> str:
+    return str(status.get("progress", {}).get("phase", ""))
+
+
+def _losses(job: LiveJob, *, attempt: int) -> dict[int, str]:
+    found = re.findall(r"step=(\d+) loss=(\S+)", job.logs(attempt, 0))
+    return {int(step): loss for step, loss in found}

@@ -1,0 +1,84 @@
+"""Thousands of connections without a token, and launchers that are heard beside them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+
+from worlds import strangers
+from worlds.heartbeat_client import Client, request, serving, status_of
+from worlds.heartbeat_gangs import Gangs
+
+STRANGERS = 4096
+LAUNCHERS = 20
+LATEST_S = 2.0
+FLOODED_S = 8.0
+THERE_S = 60.0
+
+
+@contextlib.asynccontextmanager
+async def flooded(port: int, source: str) -> AsyncIterator[None]:
+    """While strangers connect from this address."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        strangers.__file__,
+        str(port),
+        source,
+        str(STRANGERS),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(THERE_S):
+            assert await process.stdout.readline() == b"there\n"
+        yield
+    finally:
+        process.stdin.close()
+        await process.communicate()
+
+
+async def launch(client: Client, number: int, *, keeps: bool, until_s: float) -> list[float]:
+    """How long each heartbeat of a launcher took."""
+    took: list[float] = []
+    connection = None
+    while time.monotonic() < until_s:
+        started_s = time.monotonic()
+        reader, writer = connection or await client.open()
+        writer.write(request(number, len(took) + 1))
+        assert await status_of(reader) == 200
+        took.append(time.monotonic() - started_s)
+        if keeps:
+            connection = reader, writer
+        else:
+            writer.close()
+        await asyncio.sleep(0.5)
+    return took
+
+
+async def heard(gangs: Gangs, client: Client) -> list[float]:
+    """The time that each heartbeat took, half of them on connections of their own."""
+    until_s = time.monotonic() + FLOODED_S
+    took = await asyncio.gather(
+        *(
+            launch(client, number, keeps=number % 2 == 0, until_s=until_s)
+            for number in range(LAUNCHERS)
+        )
+    )
+    assert gangs.total("railwright_token_checks_total", outcome="good") == LAUNCHERS
+    return [each for its in took for each in its]
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("source", ["127.0.0.1", "127.0.0.2"])
+async def test_strangers_do_not_delay_heartbeats(source: str) -> None:
+    """From the launchers' own address, and from another."""
+    async with serving(LAUNCHERS) as (gangs, client), flooded(client.port, source):
+        took = await heard(gangs, client)
+    assert max(took) < LATEST_S, sorted(took)[-5:]

@@ -1,0 +1,290 @@
+"""The policies on the operator's own account: what its token is good for, and where."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from integration import manifests
+from railwright_api import names
+from railwright_operator.kube import bodies
+from railwright_operator.write import pods
+from railwright_operator.write.pods import Launcher
+from railwright_testbed import ControlPlane, operator_process, waiting
+from railwright_testbed.api_client import ApiClient, ApiError
+
+Json = dict[str, Any]
+Change = Callable[[Json], object]
+
+ROOT = Path(__file__).resolve().parents[2]
+TEAM, OTHER = "team-a", "team-b"
+ACCOUNT = (operator_process.NAMESPACE, operator_process.SERVICE_ACCOUNT)
+LAUNCHER = Launcher(image="example.com/launcher", operator_url="http://192.0.2.1:8470")
+SYSTEM = ("kube-system", "kube-public", "kube-node-lease", operator_process.NAMESPACE)
+ALIEN = "pods of a TrainingJob alone"
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    """Connections to one control plane with ``deploy`` in force."""
+
+    plane: ControlPlane
+    admin: ApiClient
+    operator: ApiClient
+
+    def answer(self, path: str, body: Json, *, of: ApiClient | None = None) -> str:
+        """How the operator's account, or another, is refused; empty if it is not."""
+        try:
+            (of or self.operator).post(path + "?dryRun=All", body)
+        except ApiError as error:
+            return str(error)
+        return ""
+
+
+@pytest.fixture(scope="module")
+def accounts() -> Iterator[Accounts]:
+    """The policies in force, without an operator."""
+    with (
+        ControlPlane.start("limits") as plane,
+        contextlib.closing(plane.client()) as admin,
+    ):
+        operator_process.install(plane, ROOT)
+        with contextlib.closing(plane.service_account_client(*ACCOUNT)) as operator:
+            for namespace in (TEAM, OTHER):
+                plane.kubectl("create", "namespace", namespace)
+            waiting.until(
+                lambda: _has_account(admin, TEAM) and _has_account(admin, OTHER),
+                "the accounts of pods",
+                deadline_s=30,
+            )
+            accounts = Accounts(plane, admin, operator)
+            waiting.until(
+                lambda: ALIEN in accounts.answer(_pods(TEAM), _plain("any")),
+                "the policies in force",
+                deadline_s=30,
+            )
+            yield accounts
+
+
+def _has_account(admin: ApiClient, namespace: str) -> bool:
+    found = admin.get(f"/api/v1/namespaces/{namespace}/serviceaccounts")["items"]
+    return "default" in [each["metadata"]["name"] for each in found]
+
+
+def _pods(namespace: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/pods"
+
+
+def _plain(name: str, **spec: Any) -> Json:
+    """A pod of no job."""
+    container = {"name": "c", "image": "i"}
+    return {"metadata": {"name": name}, "spec": {"containers": [container]} | spec}
+
+
+def _ours(namespace: str = TEAM, name: str = "job") -> Json:
+    """The pod that the operator makes of a job."""
+    job = manifests.job(name)
+    job["metadata"] |= {"uid": "7c9e6679-7425-40de-944b-e07fc1f90ae7", "namespace": namespace}
+    return pods.sample(job, LAUNCHER)
+
+
+def test_operator_privileged_pod_in_kube_system_denied(accounts: Accounts) -> None:
+    """What a stolen token would be used for first."""
+    container = {"name": "c", "image": "i", "securityContext": {"privileged": True}}
+    volumes = [
+        {"name": "host", "hostPath": {"path": "/"}},
+        {"name": "secret", "secret": {"secretName": "admin"}},
+    ]
+    evil = _plain("evil", containers=[container], volumes=volumes)
+    manifest = json.dumps({"apiVersion": "v1", "kind": "Pod"} | evil)
+    user = f"--as=system:serviceaccount:{':'.join(ACCOUNT)}"
+    with pytest.raises(Exception, match="creates and deletes no pods in kube-system"):
+        accounts.plane.kubectl(
+            "-n", "kube-system", "create", "--dry-run=server", user, "-f", "-", stdin=manifest
+        )
+    assert ALIEN in accounts.answer(_pods(TEAM), evil)
+
+
+def test_operator_pod_of_a_job_is_accepted(accounts: Accounts) -> None:
+    assert accounts.answer(_pods(TEAM), _ours()) == ""
+
+
+@pytest.mark.parametrize("namespace", SYSTEM)
+def test_operator_pod_in_system_namespace_denied(accounts: Accounts, namespace: str) -> None:
+    refused = f"creates and deletes no pods in {namespace}"
+    assert refused in accounts.answer(_pods(namespace), _ours(namespace))
+    refused = f"binds no pods in {namespace}"
+    binding = bodies.binding("any", "u", node="n")
+    assert refused in accounts.answer(f"{_pods(namespace)}/any/binding", binding)
+
+
+def _owner(pod: Json) -> Json:
+    owner: Json = pod["metadata"]["ownerReferences"][0]
+    return owner
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda pod: pod["metadata"].pop("ownerReferences"), ALIEN),
+        (lambda pod: pod["metadata"].pop("labels"), ALIEN),
+        (lambda pod: _owner(pod).update(controller=False), ALIEN),
+        (lambda pod: _owner(pod).update(kind="Queue"), ALIEN),
+        (lambda pod: _owner(pod).update(apiVersion="batch/v1"), ALIEN),
+        (lambda pod: _owner(pod).update(uid="another"), ALIEN),
+        (lambda pod: _owner(pod).update(name="another"), ALIEN),
+        (lambda pod: pod["spec"].pop("schedulerName"), "has schedulerName railwright"),
+        (lambda pod: pod["spec"].update(restartPolicy="Always"), "restartPolicy Never"),
+        (lambda pod: pod["spec"].update(nodeName="node"), "and no nodeName"),
+        (lambda pod: pod["spec"].pop("initContainers"), "starts with the launcher"),
+        (
+            lambda pod: pod["spec"]["initContainers"][0].update(command=["sh", "-c", "id"]),
+            "starts with the launcher",
+        ),
+        (
+            lambda pod: pod["spec"]["initContainers"][0].update(
+                securityContext={"privileged": True}
+            ),
+            "starts with the launcher",
+        ),
+        (
+            lambda pod: pod["spec"]["containers"][0].update(command=["sh", "-c", "id"]),
+            "starts with the launcher",
+        ),
+    ],
+)
+def test_operator_pod_of_another_kind_denied(
+    accounts: Accounts, change: Change, words: str
+) -> None:
+    pod = _ours()
+    change(pod)
+    assert words in accounts.answer(_pods(TEAM), pod)
+
+
+def test_operator_pod_with_injected_sidecar_is_accepted(accounts: Accounts) -> None:
+    """A webhook of the site puts a container in front of all others."""
+    pod = _ours()
+    sidecar = {"name": "proxy", "image": "i", "restartPolicy": "Always"}
+    pod["spec"]["initContainers"].insert(0, sidecar)
+    pod["spec"]["containers"].insert(0, {"name": "beside", "image": "i"})
+    assert accounts.answer(_pods(TEAM), pod) == ""
+
+
+def test_operator_deletes_pods_of_jobs_alone(accounts: Accounts) -> None:
+    path = _pods(TEAM)
+    accounts.admin.post(path, _plain("web-0"))
+    with pytest.raises(ApiError, match=ALIEN):
+        accounts.operator.delete(f"{path}/web-0?dryRun=All")
+    # No job owns it: the garbage collector may be faster.
+    accounts.operator.post(path, _ours(name="gone"))
+    with contextlib.suppress(ApiError):
+        accounts.operator.delete(f"{path}/gone-1-0")
+    waiting.until(lambda: not _exists(accounts.admin, f"{path}/gone-1-0"), "gone", deadline_s=60)
+
+
+def _exists(client: ApiClient, path: str) -> bool:
+    try:
+        client.get(path)
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return False
+    return True
+
+
+def test_operator_binding_changes_nothing_of_a_pod(accounts: Accounts) -> None:
+    path = f"{_pods(TEAM)}/any/binding"
+    binding = bodies.binding("any", "u", node="n")
+    assert "404" in accounts.answer(path, binding)
+    marked = binding | {"metadata": binding["metadata"] | {"annotations": {"a": "b"}}}
+    assert "changes nothing of a pod that it binds" in accounts.answer(path, marked)
+    unnamed = binding | {"metadata": {"name": "any"}}
+    assert "binds a pod by its UID" in accounts.answer(path, unnamed)
+
+
+def test_operator_creates_and_deletes_few_jobs(accounts: Accounts) -> None:
+    jobs = manifests.path(names.TRAINING_JOBS, TEAM)
+    refused = "the operator creates pre-runs alone"
+    assert refused in accounts.answer(jobs, manifests.job())
+    ahead = manifests.job("large-pre-run")
+    ahead["metadata"]["labels"] = {names.LABEL_PRE_RUN_OF: "large"}
+    assert refused in accounts.answer(jobs, ahead)
+    ahead["metadata"]["ownerReferences"] = [pods.owner_reference("large", uid="u")]
+    assert accounts.answer(jobs, ahead) == ""
+    accounts.admin.post(jobs, manifests.job("kept"))
+    accounts.admin.post(jobs, manifests.job("fleeting", spec={"ttlSecondsAfterFinished": 1}))
+    with pytest.raises(ApiError, match=refused):
+        accounts.operator.delete(f"{jobs}/kept")
+    accounts.operator.delete(f"{jobs}/fleeting")
+
+
+def test_system_namespaces_refuse_jobs(accounts: Accounts) -> None:
+    for namespace in SYSTEM:
+        jobs = manifests.path(names.TRAINING_JOBS, namespace)
+        answer = accounts.answer(jobs, manifests.job(), of=accounts.admin)
+        assert f"no training in {namespace}, a namespace of the system" in answer
+
+
+def test_namespaces_opt_in_where_a_site_demands_it(accounts: Accounts) -> None:
+    plane, admin = accounts.plane, accounts.admin
+    jobs = [manifests.path(names.TRAINING_JOBS, namespace) for namespace in (TEAM, OTHER)]
+    refused = f"no training in {OTHER}: an administrator enables it with the label"
+    plane.kubectl("label", "namespace", TEAM, "railwright.dev/jobs=enabled")
+    plane.kubectl("apply", "-f", str(ROOT / "deploy/opt-in"))
+    try:
+        waiting.until(
+            lambda: refused in accounts.answer(jobs[1], manifests.job(), of=admin),
+            "the policy in force",
+            deadline_s=30,
+        )
+        assert accounts.answer(jobs[0], manifests.job(), of=admin) == ""
+        assert accounts.answer(_pods(TEAM), _ours()) == ""
+        assert refused in accounts.answer(_pods(OTHER), _ours(OTHER))
+        binding = bodies.binding("any", "u", node="n")
+        assert refused in accounts.answer(f"{_pods(OTHER)}/any/binding", binding)
+        # Pods of others are none of its business.
+        assert accounts.answer(_pods(OTHER), _plain("web"), of=admin) == ""
+    finally:
+        plane.kubectl("delete", "-f", str(ROOT / "deploy/opt-in"))
+        waiting.until(
+            lambda: not accounts.answer(jobs[1], manifests.job(), of=admin),
+            "the policy gone",
+            deadline_s=30,
+        )
+
+
+def test_author_must_be_allowed_to_create_pods(accounts: Accounts) -> None:
+    plane = accounts.plane
+    jobs = manifests.path(names.TRAINING_JOBS, TEAM)
+    plane.kubectl("-n", TEAM, "create", "serviceaccount", "bob")
+    _grant(plane, "jobs", f"--resource=trainingjobs.{names.GROUP}")
+    with contextlib.closing(plane.service_account_client(TEAM, "bob")) as bob:
+        refused = f"you may not create pods in {TEAM}: ask for the right"
+        waiting.until(
+            lambda: refused in accounts.answer(jobs, manifests.job(), of=bob),
+            "the right to create jobs",
+            deadline_s=30,
+        )
+        accounts.admin.post(jobs, manifests.job("shared"))
+        for spec in ({"backoffLimit": 1}, {"suspend": True}):
+            with pytest.raises(ApiError, match="you may not create pods"):
+                bob.patch(f"{jobs}/shared", {"spec": spec})
+        bob.patch(f"{jobs}/shared", {"metadata": {"labels": {"team": "blue"}}})
+        _grant(plane, "pods", "--resource=pods")
+        waiting.until(
+            lambda: not accounts.answer(jobs, manifests.job(), of=bob),
+            "the right to create pods",
+            deadline_s=30,
+        )
+
+
+def _grant(plane: ControlPlane, name: str, resource: str) -> None:
+    plane.kubectl("-n", TEAM, "create", "role", name, "--verb=create,patch", resource)
+    bob = f"--serviceaccount={TEAM}:bob"
+    plane.kubectl("-n", TEAM, "create", "rolebinding", name, f"--role={name}", bob)

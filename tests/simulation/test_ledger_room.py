@@ -1,0 +1,60 @@
+"""A ledger with room for two attempts of each state: jobs wait for it, and everything ends."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import replace
+
+import pytest
+
+from railwright_scheduler import invariants
+from railwright_scheduler.attempt import ledger_budget
+from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
+from railwright_scheduler.invariants import Facts, ViolationError
+from railwright_scheduler.simulator.run import run
+from worlds.attempts import LOST, RUNNING, entry
+
+STEPS = 300
+
+
+@pytest.fixture
+def small_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_budget, "COMMITTING_SIZE_MAX", 500)
+    monkeypatch.setattr(ledger_budget, "ABORTING_SIZE_MAX", 600)
+    monkeypatch.setattr(ledger_budget, "LEDGER_SIZE_MAX", 1300)
+
+
+@pytest.mark.usefixtures("small_ledger")
+def test_a_full_ledger_holds_every_invariant(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused: list[EntryState] = []
+    add = ledger_budget.LedgerBudget.add
+
+    def counted(budget: ledger_budget.LedgerBudget, new: Entry) -> bool:
+        fits = add(budget, new)
+        if not fits:
+            refused.append(new.state)
+        return fits
+
+    monkeypatch.setattr(ledger_budget.LedgerBudget, "add", counted)
+    outcomes = [run(seed, steps=STEPS) for seed in range(700, 760)]
+    assert sum(outcome.succeeded for outcome in outcomes) > len(outcomes) // 3
+    assert set(refused) == {*EntryState}
+
+
+@pytest.mark.parametrize(("ended", "breaks"), [(0, True), (1, False)])
+def test_a_cause_is_cut_only_once_the_record_has_it(ended: int, breaks: bool) -> None:
+    lost = entry(cause=replace(LOST, message="m"))
+    ledger = Ledger(1, "i", "h", (lost,))
+    record = replace(RUNNING, ended=ended)
+    facts = Facts({}, (), ledger, records={"a": record}, limits={}, whole=(), revoked={})
+    expected = pytest.raises(ViolationError, match="loses its cause") if breaks else nullcontext()
+    cut = ledger.with_entries([lost.brief])
+    invariants.check_ledger(ledger, cut)
+    with expected:
+        invariants.check_entries(facts, cut)
+
+
+def test_an_abort_is_cut_in_no_other_way() -> None:
+    ledger = Ledger(1, "i", "h", (entry(cause=LOST),))
+    with pytest.raises(ViolationError, match="I14: the abort of"):
+        invariants.check_ledger(ledger, ledger.with_entries([entry(cause=replace(LOST, nodes=()))]))

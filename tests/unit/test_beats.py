@@ -1,0 +1,78 @@
+"""What a launcher's heartbeats say of its ranks, and how seldom while all is well."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from railwright import channel, reporting, wire
+from railwright.reporting import QUIET_S, STEPS_EVERY_BEATS
+
+MEMBER = wire.Member("job", 1, 1)
+WORLD = wire.World(4, 2, first_rank=2, master_address="10.0.0.1", master_port=1)
+
+
+class Launcher:
+    """Two ranks, and a clock that a test moves by one heartbeat at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now_s = 0.0
+        self.standing = reporting.Standing(
+            MEMBER, WORLD, ranks=range(2, 4), folder=folder, clock=lambda: self.now_s
+        )
+
+    def report(self, rank: int, step: int, phase: wire.Phase = wire.Phase.TRAINING) -> None:
+        self.standing.report(channel.Report(rank, wire.Progress(step, phase=phase)))
+
+    def beat(self) -> wire.Beat:
+        self.now_s += wire.BEAT_INTERVAL_S
+        return self.standing.next_beat()
+
+
+def test_steps_are_told_once_in_many_beats_while_they_are_made(tmp_path: Path) -> None:
+    launcher = Launcher(tmp_path)
+    told = []
+    for step in range(3 * STEPS_EVERY_BEATS):
+        launcher.report(2, step)
+        launcher.report(3, step)
+        told.append(launcher.beat().steps)
+    newest = [steps.newest for steps in told if steps is not None]
+    assert newest == [0, STEPS_EVERY_BEATS, 2 * STEPS_EVERY_BEATS]
+
+
+def test_standstill_and_its_end_are_told_at_once(tmp_path: Path) -> None:
+    launcher = Launcher(tmp_path)
+    launcher.report(2, 1)
+    launcher.beat()
+    told = [launcher.beat().steps for _ in range(8)]
+    assert [steps is not None for steps in told] == [False] * 3 + [True] * 5
+    assert told[-1] is not None
+    assert told[-1].still_s >= QUIET_S
+    launcher.report(2, 2)
+    ended = launcher.beat().steps
+    assert ended is not None
+    assert (ended.newest, ended.still_s) == (2, wire.BEAT_INTERVAL_S)
+
+
+def test_phase_of_a_rank_is_told_in_each_beat(tmp_path: Path) -> None:
+    launcher = Launcher(tmp_path)
+    launcher.report(2, 1)
+    launcher.report(3, 1, wire.Phase.EVALUATING)
+    told = [launcher.beat().steps for _ in range(5)]
+    assert {steps.phase for steps in told if steps is not None} == {wire.Phase.EVALUATING}
+    assert None not in told
+
+
+def test_ranks_that_report_nothing_cost_no_more(tmp_path: Path) -> None:
+    launcher = Launcher(tmp_path)
+    told = [launcher.beat().steps for _ in range(2 * STEPS_EVERY_BEATS)]
+    assert sum(steps is not None for steps in told) == 2
+
+
+def test_rank_that_ended_is_not_behind(tmp_path: Path) -> None:
+    launcher = Launcher(tmp_path)
+    launcher.report(2, 1)
+    launcher.report(3, 9)
+    launcher.standing.ended(running=1, rank=2)
+    steps = launcher.beat().steps
+    assert steps is not None
+    assert (steps.behind, steps.reporting) == (0, 1)

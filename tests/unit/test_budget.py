@@ -1,0 +1,228 @@
+"""Planning one job takes no more than its work budget, and its Placement says so."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from railwright_operator.write import merits
+from railwright_scheduler import Snapshot, decide, layouts, ranks, traffic
+from railwright_scheduler import cluster as clusters
+from railwright_scheduler.budget import PLANNING_WORK, OverBudgetError, WorkBudget
+from railwright_scheduler.cost import transformer
+from railwright_scheduler.merits import Merits
+from railwright_scheduler.question import Question
+from railwright_scheduler.remembered import Key, remembered
+from railwright_scheduler.snapshot import Running
+from railwright_scheduler.workload import (
+    Framework,
+    Parallelism,
+    Precision,
+    Recipe,
+    Transformer,
+    Workload,
+)
+from railwright_topology.links import Links
+from worlds import job, node
+from worlds import seen as profiles
+
+GPT = Transformer(24, 4096, 32, 32, 128, 4 * 4096, 51_200)
+MIXTURE = replace(GPT, experts=16_384, chosen=8)
+
+
+def world(workload: Workload, *racks: int, running: tuple[Running, ...] = ()) -> Snapshot:
+    nodes = tuple(
+        node(f"n{rack}-{at:04d}", f"r{rack}", machine="DGX A100")
+        for rack, size in enumerate(racks)
+        for at in range(size)
+    )
+    split = workload.split
+    asked = job(
+        "a",
+        num_nodes=(split.ranks + split.servers) // 8,
+        ranks_per_node=8,
+        workload=workload,
+    )
+    links = (Links(8.0),)
+    return Snapshot(("rack",), nodes, ("default",), (asked,), links=links, running=running)
+
+
+def dense(
+    split: Parallelism, *, sequence: int = 2048, framework: Framework = Framework.MEGATRON
+) -> Workload:
+    return Workload(GPT, split, Recipe(sequence, 1, 4 * split.data, framework=framework))
+
+
+class Recorded(WorkBudget):
+    """Every budget that was made in a test."""
+
+    made: list[WorkBudget]
+
+    def __init__(self, limit: int = PLANNING_WORK) -> None:
+        super().__init__(limit)
+        self.made.append(self)
+
+
+@pytest.fixture
+def budgets(monkeypatch: pytest.MonkeyPatch) -> list[WorkBudget]:
+    Recorded.made = []
+    monkeypatch.setattr(ranks, "WorkBudget", Recorded)
+    return Recorded.made
+
+
+def test_budget_refuses_what_is_more_than_left() -> None:
+    work = WorkBudget(10)
+    work.spend(6)
+    with pytest.raises(OverBudgetError):
+        work.spend(5)
+    work.spend(4)
+    assert work.left == 0
+
+
+def test_search_leaves_work_for_its_result() -> None:
+    work, found = WorkBudget(100), 0
+    with work.search():
+        for _ in range(1_000):
+            work.spend(7)
+            found += 1
+    assert (found, work.spent, work.is_cut) == (11, 77, True)
+    work.spend(23)
+
+
+def test_job_over_budget_gets_the_network_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranks, "WorkBudget", lambda: WorkBudget(1_000))
+    (found,) = decide(world(dense(Parallelism(tensor=8, pipeline=2, data=4)), 4, 4)).admitted
+    assert list(found.nodes) == sorted(found.nodes)
+    assert found.merits == Merits((), over_budget=True)
+    assert merits.render(found.merits)["truncated"] == "WorkBudgetExceeded"
+    assert merits.parse(merits.render(found.merits)) == found.merits
+
+
+def test_search_cut_short_keeps_the_best_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it begins with is found with a part of what the whole search takes."""
+    split = Parallelism(tensor=8, pipeline=4, data=8)
+    asked = dense(split, framework=Framework.MEGATRON_PIPELINE_FIRST)
+    monkeypatch.setattr(ranks, "WorkBudget", lambda: WorkBudget(80_000_000))
+    (found,) = decide(world(asked, 8, 8, 8, 8)).admitted
+    assert found.merits is not None
+    assert found.merits.over_budget
+    (crossing,) = found.merits.crossing
+    assert crossing.placed < crossing.network_order
+
+
+def test_kernels_of_a_layer_are_counted_not_listed() -> None:
+    """As many experts or pieces as the schema allows take no more kernels to look at."""
+    cut = Recipe(2048, 1, 1, sequence_parallel=True, overlap_tensor=True)
+    layers = (
+        transformer.layer(MIXTURE, Parallelism(), replace(cut, precision=Precision.FP8)),
+        transformer.layer(GPT, Parallelism(tensor=1 << 20), cut),
+    )
+    for layer in layers:
+        passes = layer.forward, layer.backward
+        assert max(len(each.products) + len(each.repeated) for each in passes) <= 20
+
+
+def test_every_expert_of_the_schema_is_within_budget(budgets: list[WorkBudget]) -> None:
+    recipe = Recipe(2048, 1, 256, sequence_parallel=True)
+    asked = Workload(MIXTURE, Parallelism(pipeline=2, data=64), recipe)
+    (found,) = decide(world(asked, 8, 8)).admitted
+    assert found.merits is not None
+    assert not found.merits.over_budget
+    assert 0 < budgets[0].spent < PLANNING_WORK // 4
+
+
+def test_pairs_of_thousands_of_nodes_are_not_allocated(budgets: list[WorkBudget]) -> None:
+    """Each of 3,500 nodes would exchange with each of 3,500 that serve it."""
+    split = Parallelism(data=28_000, servers=28_000)
+    (found,) = decide(world(dense(split), 3_500, 3_500)).admitted
+    assert found.merits == Merits((), over_budget=True)
+    assert budgets[0].spent < PLANNING_WORK // 4
+
+
+def test_results_are_kept_with_what_they_cost() -> None:
+    calls = []
+
+    @remembered(1_000, lambda number: Key(number, 100))
+    def doubled(work: WorkBudget, number: int) -> int:
+        calls.append(number)
+        work.spend(30)
+        return 2 * number
+
+    for limit, expected in ((100, 70), (100, 70), (50, 20)):
+        work = WorkBudget(limit)
+        assert doubled(work, 4) == 8
+        assert work.left == expected
+    for _ in range(2):
+        with pytest.raises(OverBudgetError):
+            doubled(WorkBudget(20), 4)
+    # Once for each budget: those that were not enough are kept as well.
+    assert calls == [4, 4, 4]
+
+
+def test_results_are_bounded_by_bytes() -> None:
+    calls = []
+
+    @remembered(1_000, lambda number: Key(number, 400))
+    def counted(work: WorkBudget, number: int) -> int:
+        calls.append(number)
+        return work.limit + number
+
+    for number in (1, 2, 1, 3, 1, 2):
+        counted(WorkBudget(1), number)
+    # Two fit; the least recently used one leaves.
+    assert calls == [1, 2, 3, 2]
+
+
+def test_size_of_a_question_is_not_underestimated() -> None:
+    asked = world(dense(Parallelism(tensor=8, pipeline=25, data=16)), *[20] * 20)
+    floor = clusters.of(asked)
+    question = layouts.question(asked.jobs[0], floor, np.arange(400), budget=0)
+    tuples = [question.stands, *(getattr(tier, name) for tier in question.tiers for name in TIER)]
+    assert sum(map(_size, tuples)) < question.key.size
+
+
+TIER = ("domains", "room", "left", "summing")
+
+
+def _size(values: tuple[object, ...]) -> int:
+    return sys.getsizeof(values) + sum(map(sys.getsizeof, values))
+
+
+def test_recorded_groups_are_no_part_of_a_key() -> None:
+    """They may be megabytes, and would be compared for each job in each cycle."""
+    derived = dense(Parallelism(tensor=8, pipeline=2, data=4))
+    seen = profiles.profile(derived)
+    plain, other = (
+        Question(replace(derived, profile=each), 8, 8, 1, (), (), (), (), 0)
+        for each in (seen, replace(seen, kinds=seen.kinds[:1]))
+    )
+    again = replace(plain, workload=replace(derived, profile=profiles.profile(derived)))
+    assert plain.key == again.key
+    assert plain.key != other.key
+    assert str(seen.kinds[0].groups[0]) not in str(plain.key)
+
+
+def test_running_job_costs_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it sends is computed in the first cycle, also if that is too much work."""
+    made: list[int] = []
+
+    def counted(question: Question, work: WorkBudget) -> layouts.Layouts:
+        made.append(question.nodes)
+        return layouts.Layouts(question, work)
+
+    monkeypatch.setattr(traffic, "Layouts", counted)
+    names = tuple(f"n{rack}-{at:04d}" for rack in (0, 1) for at in range(16))
+    asked = dense(Parallelism(tensor=8, pipeline=2, data=2))
+    light = Running(
+        dense(Parallelism(tensor=8, data=4), sequence=4096), 8, names[:4], job_uid="light"
+    )
+    heavy = Running(
+        dense(Parallelism(data=128, servers=128), sequence=512), 8, names, job_uid="heavy"
+    )
+    monkeypatch.setattr(traffic, "WORK_A_NODE", -600_000)
+    for _ in range(3):
+        decide(world(asked, 16, 16, running=(light, heavy)))
+    assert sorted(made) == [4, 32]

@@ -1,0 +1,78 @@
+"""The clock of what could be heard: it stands still where the operator could not hear."""
+
+from __future__ import annotations
+
+from railwright_operator.heartbeats import hearing
+from railwright_operator.heartbeats.hearing import GAP_S, MISSED_S, MISSES_S, TICK_S, HearingClock
+
+
+class Listening:
+    """A hearing clock that is ticked as the server does."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+        self.clock = HearingClock(lambda: self.now_s)
+        self.began_s = self.clock()
+
+    def listen(self, seconds: float) -> None:
+        for _ in range(round(seconds / TICK_S)):
+            self.now_s += TICK_S
+            self.clock.tick()
+
+    @property
+    def heard_s(self) -> float:
+        return self.clock() - self.began_s
+
+
+def test_clock_runs_while_listening() -> None:
+    listening = Listening()
+    listening.listen(60.0)
+    assert listening.heard_s == 60.0
+
+
+def test_blocked_loop_counts_as_one_gap() -> None:
+    listening = Listening()
+    listening.listen(10.0)
+    listening.now_s += 120.0
+    assert listening.heard_s == 10.0 + GAP_S
+    listening.clock.tick()
+    assert listening.heard_s == 10.0 + GAP_S
+    listening.listen(5.0)
+    assert listening.heard_s == 15.0 + GAP_S
+
+
+def test_missed_message_stops_the_clock() -> None:
+    listening = Listening()
+    listening.listen(10.0)
+    listening.clock.miss()
+    listening.listen(MISSED_S - TICK_S)
+    assert listening.heard_s == 10.0
+    listening.listen(10.0)
+    assert 10.0 <= listening.heard_s - 10.0 <= 10.0 + 2 * TICK_S
+
+
+def test_constant_misses_stop_the_clock_for_a_fifth() -> None:
+    """Strangers who fill the accept queue again and again delay the search for dead nodes only."""
+    listening = Listening()
+    heard_s = [0.0]
+    for _ in range(round(120.0 / TICK_S)):
+        listening.listen(TICK_S)
+        listening.clock.miss()
+        heard_s.append(listening.heard_s)
+    window = round(MISSES_S / TICK_S)
+    windows = zip(heard_s, heard_s[window:], strict=False)
+    assert max(MISSES_S - (after - before) for before, after in windows) <= MISSED_S + TICK_S
+
+
+def test_clock_never_goes_back() -> None:
+    listening = Listening()
+    seen = [listening.clock()]
+    for step in range(400):
+        listening.now_s += (step * 7919 % 13) / 10
+        if step % 3:
+            listening.clock.tick()
+        if step % 17 == 0:
+            listening.clock.miss()
+        seen.append(listening.clock())
+    assert seen == sorted(seen)
+    assert hearing.GAP_S >= TICK_S

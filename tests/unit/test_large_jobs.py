@@ -1,0 +1,250 @@
+"""Jobs with large specs: what is held of them, and what becomes of those above the bound."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from random import Random
+from typing import Any, cast
+
+import orjson
+import pytest
+from prometheus_client import CollectorRegistry
+
+from railwright_operator import metrics
+from railwright_operator.kube import lines
+from railwright_operator.kube.client import Api, Decode
+from railwright_operator.watch import excerpts, job_objects
+from railwright_operator.watch.excerpts import Undeclared
+from railwright_operator.watch.job_objects import JOBS, SPEC_BYTES_MAX, JobObject
+from railwright_operator.watch.jobs import Jobs
+from railwright_operator.watch.pages import Pager
+from railwright_operator.watch.reflector import Reflector
+from railwright_operator.write import pods
+from railwright_operator.write.rendering import Rendering
+from railwright_scheduler import explain
+from railwright_scheduler.attempt.ledger import EntryState
+from worlds import attempts, reporting
+from worlds.reporting import Raw
+from worlds.shell import until
+
+RUNS = {"phase": "Running", "attempt": 3, "endedAttempt": 2, "nodes": ["n0", "n1"]}
+
+
+def job_of(size: int, *, name: str = "a", **more: Any) -> Raw:
+    """A job whose spec has so many bytes of JSON, most of them in one variable."""
+    gpus = {"resourcesPerNode": {"nvidia.com/gpu": 8}}
+    pod = {"nodeSelector": {"kind": "h100"}, "volumes": [{"name": "v", "note": ""}]}
+    raw = reporting.raw_job(name, pod=pod, spec=gpus | more.pop("spec", {}), **more)
+    left = size - len(orjson.dumps(raw["spec"]))
+    raw["spec"]["template"]["spec"]["volumes"][0]["note"] = "x" * left
+    assert len(orjson.dumps(raw["spec"])) == size
+    return raw
+
+
+@pytest.fixture
+def jobs() -> Jobs:
+    return Jobs(lambda raw: pods.sample(raw, reporting.LAUNCHER))
+
+
+def test_a_spec_of_the_largest_size_is_taken(jobs: Jobs) -> None:
+    jobs.absorb(job_of(SPEC_BYTES_MAX))
+    known = jobs.get("a-uid")
+    assert known is not None
+    assert known.too_large is None
+    assert known.object.whole["spec"] == job_of(SPEC_BYTES_MAX)["spec"]
+    assert known.shape != ""
+
+
+def test_a_spec_above_the_bound_is_held_as_what_accounts_for_it(jobs: Jobs) -> None:
+    jobs.absorb(job_of(SPEC_BYTES_MAX + 1, status=RUNS))
+    known = jobs.get("a-uid")
+    assert known is not None
+    assert known.too_large is not None
+    assert len(known.object.spec) < 1_000
+    assert dict(known.per_node) == {"nvidia.com/gpu": 8, "pods": 1}
+    assert dict(known.selector) == {"kind": "h100"}
+    assert (known.record.attempt, known.record.nodes) == (3, ("n0", "n1"))
+    assert known.shape == ""
+    assert jobs.why_unreadable("a-uid") is None
+
+
+def test_the_reason_says_sizes_and_what_is_large(jobs: Jobs) -> None:
+    jobs.absorb(job_of(300_000))
+    known = jobs.get("a-uid")
+    assert known is not None
+    assert known.too_large is not None
+    assert explain.code(known.too_large) == "TooLarge"
+    assert explain.sentence(known.too_large) == (
+        "the job's spec has 300,000 bytes as JSON, at most 262,144 are taken: "
+        "spec.template.spec.volumes[0].note has 299,792 of them; move what it holds to a "
+        "ConfigMap, a volume or the image"
+    )
+
+
+def test_many_small_parts_are_named_by_what_holds_them(jobs: Jobs) -> None:
+    values = [{"name": f"V{number}", "value": "x" * 2_000} for number in range(200)]
+    jobs.absorb(reporting.raw_job("a", pod={"volumes": values}))
+    known = jobs.get("a-uid")
+    assert known is not None
+    assert known.too_large is not None
+    assert known.too_large.part == "spec.template.spec.volumes"
+
+
+def test_no_pod_is_made_of_a_job_that_is_too_large(jobs: Jobs) -> None:
+    jobs.absorb(job_of(300_000))
+    rendering = Rendering(jobs, launcher=reporting.LAUNCHER)
+    for shape in ("", "2-before"):
+        entry = attempts.entry(job_uid="a-uid", state=EntryState.COMMITTING, shape=shape)
+        assert rendering.pod(entry, 0) is None
+
+
+def test_one_that_shrinks_is_taken_again(jobs: Jobs) -> None:
+    jobs.absorb(job_of(300_000))
+    newer = {"resourceVersion": "2", "generation": 2}
+    jobs.absorb(job_of(10_000, metadata=newer))
+    known = jobs.get("a-uid")
+    assert known is not None
+    assert known.too_large is None
+    assert known.shape != ""
+
+
+def test_the_bound_is_on_plain_json() -> None:
+    """The API server writes < as six characters."""
+    raw = job_of(200_000)
+    raw["spec"]["template"]["spec"]["volumes"][0]["note"] = "<" * 100_000
+    escaped = orjson.dumps(raw["spec"]).replace(b"<", b"\\u003c")
+    found = listed(raw | {"spec": 0}, spec=escaped)
+    assert len(escaped) > SPEC_BYTES_MAX
+    assert found.too_large is None
+    assert found.whole["spec"] == raw["spec"]
+
+
+def listed(raw: Raw, *, spec: bytes) -> JobObject:
+    """The job as a list brings it, with the spec as these bytes."""
+    whole = orjson.dumps(raw).replace(b'"spec":0', b'"spec":' + spec)
+    found = JOBS.listed(whole)
+    assert isinstance(found, job_objects.TrainingJob)
+    return job_objects.parse(found)
+
+
+def test_a_watch_and_an_answer_give_the_same_object() -> None:
+    noise = {
+        "managedFields": [{"manager": "kubectl"}],
+        "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"},
+        "labels": {"team": "a", "railwright.dev/pre-run-of": "b"},
+    }
+    raw = job_of(2_000, metadata=noise, status=RUNS)
+    found = listed(raw | {"spec": 0}, spec=orjson.dumps(raw["spec"]))
+    assert found == job_objects.answered(raw)
+    metadata = found.raw["metadata"]
+    assert metadata["labels"] == {"railwright.dev/pre-run-of": "b"}
+    assert metadata.keys().isdisjoint({"managedFields", "annotations", "deletionTimestamp"})
+
+
+def nested(depth: int) -> bytes:
+    return b'{"a":' * depth + b"1" + b"}" * depth
+
+
+@pytest.mark.parametrize("depth", [300, 1_030, 9_000])
+@pytest.mark.parametrize("size", [10_000, 300_000])
+def test_a_spec_nested_too_deeply_is_set_aside_with_the_reason(
+    jobs: Jobs, depth: int, size: int
+) -> None:
+    raw = job_of(size)
+    spec = orjson.dumps(raw["spec"]).replace(b'"note"', b'"deep":' + nested(depth) + b',"note"')
+    jobs.take(listed(raw | {"spec": 0}, spec=spec))
+    why = jobs.why_unreadable("a-uid")
+    known = jobs.get("a-uid")
+    if size > SPEC_BYTES_MAX:
+        assert known is not None
+        assert known.too_large is not None
+    else:
+        assert why is not None
+        assert "nested deeper than 200 levels" in why or "Recursion" in why
+
+
+async def test_an_object_nested_too_deeply_keeps_no_other_from_being_listed() -> None:
+    names = ["a", "b", "c"]
+    items = [orjson.dumps(job_of(2_000, name=name)) for name in names]
+    items[1] = items[1].replace(b'"note":""', b'"note":' + nested(9_000))
+    items[1] = items[1].replace(b'"note":"x', b'"deep":' + nested(9_000) + b',"note":"x')
+    limits: list[int] = []
+
+    class Nested:
+        async def get(
+            self, path: str, *, query: dict[str, str], decode: Decode, **named: Any
+        ) -> Any:
+            limit, start = int(query["limit"]), int(query.get("continue", 0))
+            limits.append(limit)
+            more = str(start + limit) if start + limit < len(items) else ""
+            head = orjson.dumps({"resourceVersion": "9", "continue": more})
+            body = b",".join(items[start : start + limit])
+            return decode(b'{"metadata":' + head + b',"items":[' + body + b"]}")
+
+    watch = metrics.build(CollectorRegistry()).watch
+    pager = Pager(cast(Api, Nested()), "/jobs", kind="TrainingJob", metrics=watch)
+    async with contextlib.aclosing(pager.pages()) as pages:
+        found = [JOBS.listed(item) async for page in pages for item in page.items]
+    jobs = [job_objects.parse(each) for each in found if not isinstance(each, Undeclared)]
+    assert [job.uid for job in jobs] == ["a-uid", "b-uid", "c-uid"]
+    assert [job.too_deep for job in jobs] == [False, True, False]
+    assert len(limits) < 20
+
+
+def test_an_event_nested_too_deeply_is_read_as_far_as_it_goes() -> None:
+    line = b'{"type":"MODIFIED","object":{"metadata":{"uid":"u"},"spec":' + nested(9_000) + b"}}"
+    event = excerpts.event(line)
+    assert event.type == "MODIFIED"
+    assert lines.TOO_DEEP in bytes(event.object)
+
+
+def test_json_is_cut_only_below_the_bound() -> None:
+    text = orjson.dumps({"a": ["]}", {"b": '\\"{'}], "c": {}})
+    assert lines.shallow(text) == text
+    assert orjson.loads(lines.shallow(nested(5_000))) != 1
+    assert lines.shallow(nested(lines.DEPTH_MAX)) == nested(lines.DEPTH_MAX)
+    cut = lines.shallow(b'{"x":' + nested(lines.DEPTH_MAX) + b',"y":[1]}')
+    assert orjson.loads(cut)["y"] == [1]
+
+
+class Server:
+    """Lists these jobs, and sends these events once."""
+
+    def __init__(self, *items: Raw) -> None:
+        self.items, self.events = items, list[Raw]()
+
+    async def get(self, path: str, *, decode: Decode, **named: Any) -> Any:
+        return decode(orjson.dumps({"metadata": {"resourceVersion": "9"}, "items": self.items}))
+
+    async def stream(self, path: str, **named: Any) -> Any:
+        await asyncio.sleep(0)
+        while self.events:
+            yield orjson.dumps(self.events.pop(0))
+
+
+async def test_the_spec_is_held_once_and_what_is_gone_is_dropped(jobs: Jobs) -> None:
+    server = Server(job_of(10_000), job_of(400_000, name="b"))
+    copy: Reflector[JobObject] = Reflector(
+        cast(Api, server),
+        "/jobs",
+        excerpt=JOBS,
+        parse=job_objects.parse,
+        on_change=jobs.changed,
+        lasting=job_objects.with_held_spec,
+        metrics=metrics.build(CollectorRegistry()).watch,
+        clock=lambda: 100.0,
+        rng=Random(0),
+    )
+    running = asyncio.create_task(copy.run())
+    await copy.wait_synced()
+    news = job_of(10_000, metadata={"resourceVersion": "10"}, status={"phase": "Suspended"})
+    gone = job_of(400_000, name="b", metadata={"resourceVersion": "11"})
+    server.events += [{"type": "MODIFIED", "object": news}, {"type": "DELETED", "object": gone}]
+    await until(lambda: jobs.get("b-uid") is None, "the deletion")
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    known = jobs.get("a-uid")
+    assert known is not None
+    assert (known.version, known.object.spec) == ("10", copy.records["a-uid"].spec)
+    assert known.object.spec is copy.records["a-uid"].spec

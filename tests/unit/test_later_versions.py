@@ -1,0 +1,224 @@
+"""Objects that a later version wrote are read, and keep what this version does not have."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any, cast
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from railwright import profile, wire
+from railwright_api.training_job import TrainingJobStatus
+from railwright_operator.kube.client import Api
+from railwright_operator.report import status
+from railwright_operator.report.cycle_metrics import CycleMetrics
+from railwright_operator.watch.jobs import Jobs, record_of
+from railwright_operator.watch.site import Site
+from railwright_operator.write import ledger as store
+from railwright_operator.write import pods
+from railwright_operator.write.ledger import LedgerStore
+from railwright_reading import profiles
+from railwright_scheduler.attempt.causes import Cause, CauseCode
+from railwright_scheduler.attempt.ledger import EntryState
+from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.merits import Crossing, Merits, Predicted
+from worlds import attempts, later_versions, reporting
+
+MERITS = Merits((Crossing("rack", 1, 2),), Predicted(("a",), 1, 2, 3, 4, 5), 1, True)
+COMMITTING = attempts.entry(merits=MERITS, spans=(("rack", 1),))
+ABORTING = attempts.entry(2, cause=attempts.FAILED)
+NOW, LATER = "2026-01-02T03:04:05Z", "2026-01-02T03:04:10Z"
+
+
+class Server:
+    """One object, which each write replaces."""
+
+    def __init__(self, held: dict[str, Any]) -> None:
+        self.held = held
+
+    async def get(self, path: str) -> dict[str, Any]:
+        return copy.deepcopy(self.held)
+
+    async def replace(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        self.held = copy.deepcopy(body)
+        return body
+
+
+def stored(*entries: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    """A ledger as the API server holds it."""
+    said = {"epoch": 4, "incarnation": "i", "holder": "later", "entries": list(entries)} | spec
+    return {"metadata": {"name": "default", "resourceVersion": "7"}, "spec": said}
+
+
+def from_later(entry: Any, **changes: Any) -> dict[str, Any]:
+    """An entry as a later version might write it."""
+    fields = store._entry_fields(entry) | changes
+    return cast("dict[str, Any]", later_versions.extended(fields, besides=("perNode",)))
+
+
+async def taken_over(held: dict[str, Any]) -> tuple[LedgerStore, Server]:
+    server = Server(held)
+    leader = LedgerStore(cast("Api", server), holder="me")
+    await leader.take_over()
+    return leader, server
+
+
+async def test_ledger_keeps_fields_of_later_version() -> None:
+    found = [from_later(COMMITTING), from_later(ABORTING)]
+    leader, server = await taken_over(stored(*found, shards=3))
+    assert leader.ledger.entries == (COMMITTING, ABORTING)
+    assert server.held["spec"]["entries"] == found
+    assert server.held["spec"]["shards"] == 3
+    revoked = COMMITTING.aborted(attempts.SUSPENDED)
+    await leader.write(leader.ledger.with_entries([revoked]))
+    (entry,) = server.held["spec"]["entries"]
+    assert later_versions.NEWS.items() <= entry.items()
+    assert entry["state"] == "Aborting"
+
+
+async def test_ledger_keeps_cause_of_later_version() -> None:
+    found = from_later(ABORTING, cause={"code": "CableOnFire", "message": "smoke"})
+    leader, server = await taken_over(stored(found))
+    (entry,) = leader.ledger.entries
+    assert entry.cause == Cause(CauseCode("CableOnFire"), "smoke")
+    assert not entry.cause.counted
+    assert server.held["spec"]["entries"][0]["cause"]["code"] == "CableOnFire"
+
+
+async def test_entry_in_unknown_state_is_revoked() -> None:
+    """No rule of this version says how such an attempt goes on; its devices stay reserved."""
+    leader, server = await taken_over(stored(from_later(COMMITTING, state="Draining")))
+    (entry,) = leader.ledger.entries
+    assert (entry.state, entry.nodes) == (EntryState.ABORTING, COMMITTING.nodes)
+    assert entry.cause is not None
+    assert entry.cause.code is CauseCode.STATE_UNKNOWN
+    assert server.held["spec"]["entries"][0]["state"] == "Aborting"
+
+
+async def test_prediction_cut_differently_is_left_out() -> None:
+    found = from_later(COMMITTING)
+    del found["mapping"]["predicted"]["nextBestSeconds"]
+    leader, _ = await taken_over(stored(found))
+    (entry,) = leader.ledger.entries
+    assert entry.merits is not None
+    assert entry.merits.predicted is None
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [{"epoch": None}, {"entries": [{"jobUID": "a"}]}, {"entries": [{"state": 7}]}],
+    ids=lambda broken: next(iter(broken)),
+)
+async def test_ledger_of_wrong_types_is_refused(broken: dict[str, Any]) -> None:
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        await taken_over(stored(**broken))
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ({"attempt": 2, "endedAttempt": 1, "nodes": ["n0"]}, Phase.STARTING),
+        ({"attempt": 2, "endedAttempt": 2}, Phase.QUEUED),
+        ({"attempt": 2, "endedAttempt": 2, "finishedAt": NOW}, Phase.FAILED),
+    ],
+)
+def test_phase_of_later_version_is_neutral(found: dict[str, Any], expected: Phase) -> None:
+    assert record_of({"status": found | {"phase": "Resizing"}}).phase is expected
+
+
+def test_status_keeps_what_a_later_version_wrote() -> None:
+    end = {"attempt": 1, "cause": "CableOnFire", "message": "smoke", "verdict": "cable"}
+    drained = {"type": "Drained", "status": "True", "reason": "Asked", "message": ""}
+    before = {
+        "phase": "Recovering",
+        "attempt": 1,
+        "endedAttempt": 1,
+        "restarts": 1,
+        "lastEnd": end | {"time": NOW},
+        "ettr": {"seconds": 7},
+        "conditions": [drained | {"lastTransitionTime": NOW}],
+    }
+    record = record_of({"status": before})
+    assert record.last_end is not None
+    assert (record.last_end.code, record.backoff_s) == ("CableOnFire", 0)
+    told = status.Told(record=record, before=before, generation=1, now=LATER, num_nodes=2)
+    after = status.render(told)
+    assert after["ettr"] == before["ettr"]
+    assert after["lastEnd"] == before["lastEnd"]
+    assert after["conditions"][-1] == drained | {"lastTransitionTime": NOW}
+    assert after["reason"] == "CableOnFire"
+    TrainingJobStatus.model_validate(after)
+
+
+def test_job_of_later_version_is_read() -> None:
+    jobs = Jobs(lambda raw: pods.sample(raw, reporting.LAUNCHER))
+    raw = reporting.raw_job("job", spec={"topology": {"required": "rack", "rails": "Preferred"}})
+    raw["spec"] |= later_versions.NEWS
+    raw["status"] = later_versions.NEWS | {"phase": "Queued", "progress": {"phase": "Compiling"}}
+    jobs.absorb(raw)
+    known = jobs.get("job-uid")
+    assert known is not None
+    assert known.job.spec.topology is not None
+    assert (known.job.spec.topology.required, known.job.spec.topology.rails) == ("rack", None)
+    assert known.record == JobRecord()
+
+
+def test_job_of_wrong_types_is_set_aside() -> None:
+    jobs = Jobs(lambda raw: pods.sample(raw, reporting.LAUNCHER))
+    jobs.absorb(reporting.raw_job("job", spec={"topology": {"required": 7, "rails": "Preferred"}}))
+    assert "required" in (jobs.why_unreadable("job-uid") or "")
+
+
+def test_fabric_of_later_version_is_read() -> None:
+    site = Site()
+    probing = {"mode": "AtNight", "hours": [1, 2]}
+    raw = reporting.raw_object("default", spec={"levels": ["rack"], "probing": probing, "more": 1})
+    site.seen("fabrics", raw)
+    assert site.levels == ("rack",)
+    assert site.probing.mode == "WhenUntold"
+
+
+def test_profile_of_later_version_is_read() -> None:
+    called = {"element": "float32", "calls": 1, "size": 8}
+    kinds = [
+        {
+            "group": [{"first": 0}, {"first": 1}],
+            "firsts": [{"first": 0}],
+            "traffic": [
+                {"operation": "all-reduce", **called},
+                {"operation": "all-to-some", **called},
+            ],
+        }
+    ]
+    document = {"ranks": 2, "steps": 3, "step_s": 1.0, "compute_s": None, "kinds": kinds}
+    text = json.dumps(later_versions.extended(document | {"version": 2})).encode()
+    assert profile.profile(text).version == 2
+    (kind,) = profiles.profile(text).kinds
+    assert [seen.operation.value for seen in kind.seen] == ["all-reduce"]
+
+
+def test_cause_of_later_version_has_one_label() -> None:
+    """Labels of metrics are a closed set, whatever the ledger holds."""
+    metrics = CycleMetrics(CollectorRegistry())
+    for word in ("CableOnFire", "MoonPhase", "NodeLost"):
+        metrics.ended(CauseCode(word))
+    samples = next(iter(metrics.attempts_ended.collect())).samples
+    found = {each.labels["cause"]: each.value for each in samples if each.name.endswith("_total")}
+    assert found == {"Unknown": 2.0, "NodeLost": 1.0}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        wire.Registered(wire.Order.WAIT, missing=(1,)),
+        wire.BeatAnswer(wire.Order.STOP, "why"),
+        wire.CommitAnswer(granted=True),
+        wire.Failure(1, 1, last_lines="boom"),
+    ],
+)
+def test_message_of_later_version_is_read(message: object) -> None:
+    text = json.dumps(later_versions.extended(json.loads(wire.encode(message))))
+    assert wire.decode(type(message), text.encode()) == message

@@ -1,0 +1,161 @@
+"""Image pulls by the events of kubelets: what is pulled since when, and what is kept of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from railwright_operator.watch import excerpts
+from railwright_operator.watch.excerpts import PodEvent
+from railwright_operator.watch.pulls import CONTAINERS_MAX, Pull
+from railwright_scheduler.attempt.causes import CauseCode
+from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.attempt.starting import (
+    IMAGE_MISSING_S,
+    NO_REPORT,
+    START_DEADLINE_S,
+    ImagesSeen,
+)
+from worlds.observing import JOB, Watched
+
+SINCE = "2026-01-02T03:04:05Z"
+NOT_FOUND = (
+    'rpc error: code = NotFound desc = failed to pull and unpack image "example.com/no:1": '
+    'failed to resolve reference "example.com/no:1": example.com/no:1: not found'
+)
+NO_HOST = (
+    'failed to pull image "example.com/a:1": rpc error: code = Unknown desc = failed to do '
+    "request: dial tcp: lookup example.com on 10.0.0.10:53: no such host"
+)
+
+
+def event(reason: str, version: int, *, rank: int = 1, **changes: Any) -> PodEvent:
+    """An event of a pod's kubelet."""
+    about = {"namespace": "team", "uid": f"uid-{rank}", "fieldPath": "spec.containers{main}"}
+    raw = {
+        "metadata": {"uid": f"e{version}", "name": "e", "resourceVersion": str(version)},
+        "involvedObject": about | changes.pop("about", {}),
+        "reason": reason,
+        "message": 'Pulling image "example.com/train:1"',
+        "lastTimestamp": SINCE,
+        "eventTime": None,
+    }
+    return excerpts.converted(raw | changes, PodEvent)
+
+
+@pytest.fixture
+def seen() -> Watched:
+    """A gang of two whose second pod has not started."""
+    watched = Watched(phase=Phase.STARTING)
+    watched.pod(1, phase="Pending")
+    return watched
+
+
+def waits(seen: Watched, reason: str, message: str = "") -> None:
+    state = {"waiting": {"reason": reason, "message": message}}
+    seen.pod(1, phase="Pending", containerStatuses=[{"name": "main", "state": state}])
+
+
+def test_pull_is_seen_until_it_ends(seen: Watched) -> None:
+    assert seen.rank(1).images == NO_REPORT
+    seen.pulls.read(event("Pulling", 5))
+    assert seen.rank(1).images == ImagesSeen("example.com/train:1", SINCE, pulled_s=0.0)
+    seen.pulls.read(event("Pulled", 6))
+    seen.now_s += 7
+    assert seen.rank(1).images == ImagesSeen(pulled_s=7.0)
+    seen.pulls.read(event("Pulling", 8))
+    assert seen.rank(1).images.pulled_s == 0.0
+
+
+def test_events_count_by_their_versions(seen: Watched) -> None:
+    """Each reason has a watch of its own: the end of a pull may be seen before its beginning."""
+    seen.pulls.read(event("Pulled", 6))
+    seen.pulls.read(event("Pulling", 5))
+    seen.pulls.read(event("Pulling", 5))
+    assert seen.rank(1).images.pulling == ""
+
+
+def test_pull_of_a_pod_that_runs_has_ended(seen: Watched) -> None:
+    seen.pulls.read(event("Pulling", 5))
+    before = seen.pods.of((JOB, 1))[1]
+    after = seen.pod(1, phase="Running")
+    seen.pulls.pod_changed(before, after)
+    assert seen.rank(1).images == ImagesSeen(pulled_s=0.0)
+    seen.now_s += START_DEADLINE_S
+    assert seen.rank(1).images == ImagesSeen(pulled_s=START_DEADLINE_S)
+    seen.pulls.pod_changed(after, None)
+    assert repr(seen.pulls) == "<Pulls pods=0>"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"about": {"uid": "unknown"}},
+        {"about": {"namespace": "else"}},
+        {"rank": 0},
+    ],
+    ids=["unknown pod", "namespace of another", "pod that runs"],
+)
+def test_events_of_other_pods_are_not_kept(seen: Watched, changes: dict[str, Any]) -> None:
+    seen.pulls.read(event("Pulling", 5, **changes))
+    assert repr(seen.pulls) == "<Pulls pods=0>"
+
+
+def test_what_is_kept_of_one_pod_is_bounded(seen: Watched) -> None:
+    for number in range(10 * CONTAINERS_MAX):
+        seen.pulls.read(event("Pulling", number + 1, about={"fieldPath": f"{number}"}))
+    pull = seen.pulls.of("uid-1")
+    assert pull == Pull("example.com/train:1", SINCE)
+    assert len(seen.pulls._pods["uid-1"].containers) == CONTAINERS_MAX
+
+
+def test_large_image_does_not_time_out(seen: Watched) -> None:
+    seen.pulls.read(event("Pulling", 5))
+    for _ in range(4):
+        plan = seen.turn(after_s=START_DEADLINE_S)
+        assert not plan.ledger.entries
+    seen.pulls.read(event("Pulled", 6))
+    assert not seen.turn(after_s=START_DEADLINE_S - 1).ledger.entries
+    assert seen.cause(after_s=2).code is CauseCode.START_TIMED_OUT
+
+
+def test_missing_image_is_remembered_between_tries(seen: Watched) -> None:
+    """Between two tries older kubelets do not repeat what the registry said."""
+    for reason, message in (
+        ("ErrImagePull", NOT_FOUND),
+        ("ImagePullBackOff", 'Back-off pulling image "example.com/no:1"'),
+        (
+            "ImagePullBackOff",
+            f"Back-off pulling image: ErrImagePull: {NOT_FOUND}",
+        ),
+    ):
+        waits(seen, reason, message)
+        assert not seen.turn(after_s=IMAGE_MISSING_S / 3 - 1).ledger.entries
+    found = seen.cause(after_s=IMAGE_MISSING_S / 3 + 3)
+    assert found.code is CauseCode.IMAGE_NOT_FOUND
+
+
+def test_registry_that_is_down_is_no_missing_image(seen: Watched) -> None:
+    waits(seen, "ErrImagePull", NOT_FOUND)
+    assert seen.rank(1).images.missing_s is not None
+    waits(seen, "ErrImagePull", NO_HOST)
+    assert seen.rank(1).images == NO_REPORT
+    waits(seen, "ImagePullBackOff", f"Back-off pulling image: ErrImagePull: {NO_HOST}")
+    assert not seen.turn(after_s=IMAGE_MISSING_S + 1).ledger.entries
+    assert seen.cause(after_s=START_DEADLINE_S).code is CauseCode.IMAGE_PULL_FAILED
+
+
+def test_image_without_a_valid_name_is_missing(seen: Watched) -> None:
+    waits(seen, "InvalidImageName", "couldn't parse image name")
+    assert seen.rank(1).images.missing_s == 0.0
+    seen.turn()
+    assert seen.cause(after_s=IMAGE_MISSING_S + 1).code is CauseCode.IMAGE_NOT_FOUND
+
+
+def test_pods_of_old_records_are_forgotten(seen: Watched) -> None:
+    seen.pulls.read(event("Pulling", 5))
+    pod = replace(seen.pods.of((JOB, 1))[1], phase="Failed")
+    seen.pulls.pod_changed(None, pod)
+    assert repr(seen.pulls) == "<Pulls pods=0>"

@@ -1,0 +1,70 @@
+"""How long a gang may take to start, and what an image that cannot be pulled means."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from railwright_scheduler.attempt import assessment, record
+from railwright_scheduler.attempt.assessment import Ended, Ongoing, PodState, RankSeen
+from railwright_scheduler.attempt.causes import Cause, CauseCode
+from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.attempt.starting import (
+    IMAGE_MISSING_S,
+    NO_REPORT,
+    START_DEADLINE_S,
+    ImagesSeen,
+)
+from worlds import attempts
+
+LATE_S = START_DEADLINE_S + 1
+BACK_OFF = "ImagePullBackOff: Back-off pulling image"
+
+
+def starting(*, images: ImagesSeen = NO_REPORT, waiting: str = "") -> list[RankSeen]:
+    """A gang of two whose second launcher was never heard."""
+    second = attempts.rank(1, pod=PodState.PENDING, silent_s=None, waiting=waiting)
+    return [attempts.rank(0), replace(second, images=images)]
+
+
+def cause(ranks: list[RankSeen], *, age_s: float = LATE_S) -> Cause | None:
+    found = assessment.assess(ranks, started=False, age_s=age_s)
+    assert isinstance(found, Ended | Ongoing)
+    return found.cause if isinstance(found, Ended) else None
+
+
+def test_start_counts_from_the_end_of_the_last_pull() -> None:
+    for pulled_s, late in ((0.0, False), (START_DEADLINE_S, False), (LATE_S, True)):
+        found = cause(starting(images=ImagesSeen(pulled_s=pulled_s)), age_s=10 * LATE_S)
+        assert (found is not None and found.code is CauseCode.START_TIMED_OUT) is late
+
+
+def test_start_counts_from_binding_without_reports() -> None:
+    assert cause(starting(), age_s=START_DEADLINE_S) is None
+    found = cause(starting())
+    assert found is not None
+    assert (found.code, found.counted) == (CauseCode.START_TIMED_OUT, True)
+
+
+def test_image_that_is_not_there_fails_the_job() -> None:
+    said = "ErrImagePull: no-such:latest: not found"
+    missing = starting(images=ImagesSeen(missing_s=IMAGE_MISSING_S), waiting=said)
+    assert cause(missing, age_s=IMAGE_MISSING_S) is None
+    missing = starting(images=ImagesSeen(missing_s=IMAGE_MISSING_S + 1), waiting=said)
+    found = cause(missing, age_s=IMAGE_MISSING_S)
+    assert found is not None
+    assert found.code is CauseCode.IMAGE_NOT_FOUND
+    assert said in found.message
+    entry = attempts.entry(cause=found)
+    before = replace(attempts.RUNNING, phase=Phase.STARTING)
+    after = record.fold(before, [entry], backoff_limit=100)
+    assert (after.phase, after.failures) == (Phase.FAILED, 0)
+
+
+def test_registry_that_is_down_is_tried_again_for_free() -> None:
+    found = cause(starting(waiting=BACK_OFF))
+    assert found is not None
+    assert (found.code, found.counted) == (CauseCode.IMAGE_PULL_FAILED, False)
+    assert BACK_OFF in found.message
+    before = replace(attempts.RUNNING, phase=Phase.STARTING)
+    after = record.fold(before, [attempts.entry(cause=found)], backoff_limit=0)
+    assert (after.phase, after.backoff_s) == (Phase.RECOVERING, record.BACKOFF_S_FIRST)

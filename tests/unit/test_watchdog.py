@@ -1,0 +1,79 @@
+"""A cycle that does not end: the job is marked, the Lease given back, the process ended."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from railwright_operator import watchdog
+from railwright_operator.watchdog import EXIT_CODE, LOOKS_MAX, CycleWatchdog
+from railwright_scheduler.isolation import Handling, Isolation, Stage
+
+DEADLINE_S = 10.0
+
+
+class Process:
+    """What the watchdog does to its process."""
+
+    def __init__(self, *, api_fails: bool = False) -> None:
+        self.did: list[object] = []
+        self.ended = threading.Event()
+        self._api_fails = api_fails
+        self.watchdog = CycleWatchdog(
+            mark=self.mark,
+            release=lambda: self.did.append("released"),
+            end=self.end,
+        )
+
+    def mark(self, handling: Handling) -> None:
+        if self._api_fails:
+            raise OSError("no API server")
+        self.did.append(handling)
+
+    def end(self, code: int) -> None:
+        self.did.append(code)
+        self.ended.set()
+
+
+@pytest.mark.parametrize("api_fails", [False, True])
+def test_hang_marks_the_job_and_ends_the_process(
+    api_fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watchdog, "LOOK_S", 0.02)
+    process, isolation = Process(api_fails=api_fails), Isolation()
+    process.watchdog.start()
+
+    def hang() -> None:
+        assert process.ended.wait(DEADLINE_S)
+
+    with process.watchdog.watch(isolation):
+        isolation.run(Stage.DECISION, "a", hang, otherwise=None)
+    marked = [] if api_fails else [(Stage.DECISION, "a")]
+    assert process.did == [*marked, "released", EXIT_CODE]
+
+
+def test_slow_cycle_of_many_jobs_marks_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No single job is to blame for it."""
+    monkeypatch.setattr(watchdog, "LOOK_S", 0.02)
+    process, isolation = Process(), Isolation()
+    process.watchdog.start()
+    with process.watchdog.watch(isolation):
+        for number in range(100_000):
+            isolation.run(
+                Stage.DECISION, str(number), lambda: process.ended.wait(0.005), otherwise=False
+            )
+            if process.ended.is_set():
+                break
+    assert process.did == ["released", EXIT_CODE]
+
+
+def test_time_outside_of_a_cycle_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watchdog, "LOOK_S", 0.02)
+    process = Process()
+    process.watchdog.start()
+    for _ in range(4):
+        with process.watchdog.watch(Isolation()):
+            assert not process.ended.wait(0.02 * LOOKS_MAX / 4)
+    process.watchdog.stop()
+    assert process.did == []

@@ -1,0 +1,104 @@
+"""What counts as an accelerator or as a network adapter: one rule for every reader.
+
+1. A device that its own driver or its collective library lists as an accelerator is one (NCCL's
+   ``<gpu>``, nvidia-smi, KFD, a rank table, a description).
+2. Else its PCI class decides. Accelerators are 3D controllers (0302), processing accelerators
+   (12xx), displays without a console (0380), vector engines among co-processors (0b40), and of the
+   makers whose displays compute also VGA controllers (0300). The chip that a server shows its
+   console with is none, whatever its class. Adapters are network controllers (02xx) except
+   wireless ones (0280), and InfiniBand controllers (0c06).
+3. A virtual function is its adapter once more, where the adapter itself is shown.
+4. Where no PCI device is known, the name decides: an interface that software makes (loopback,
+   bridge, veth, tunnel, VLAN, bond) is no adapter; the interfaces in a bond are.
+
+Classes are those of the PCI Code and ID Assignment Specification; makers and devices are those of
+the PCI ID repository.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from railwright_topology.parts import Kind, Part
+
+_ACCELERATING = ("0302", "12")
+_DISPLAY, _DISPLAY_WITHOUT_CONSOLE, _COPROCESSOR = "0300", "0380", "0b40"
+_NETWORK, _WIRELESS, _INFINIBAND_BUS = "02", "0280", "0c06"
+_INFINIBAND = ("0207", _INFINIBAND_BUS)
+
+_COMPUTING_DISPLAYS = frozenset({"10de", "1002", "1ed5"})
+"""NVIDIA, AMD, Moore Threads."""
+_COMPUTING_COPROCESSORS = frozenset({"1bcf"})
+"""NEC; those of others encrypt and compress."""
+_CONSOLES: Mapping[str, frozenset[str]] = {
+    "1002": frozenset({"4752", "4759", "515e", "5960", "5969"}),  # Rage XL, ES1000
+    **dict.fromkeys(
+        # ASPEED, Matrox, HiSilicon, Silicon Motion, XGI, Cirrus Logic, Nuvoton
+        ("1a03", "102b", "19e5", "126f", "18ca", "1013", "1050"),
+        frozenset[str](),
+    ),
+    # Of virtual machines: QEMU, Red Hat, virtio, VMware, Hyper-V, VirtualBox
+    **dict.fromkeys(("1234", "1b36", "1af4", "15ad", "1414", "80ee"), frozenset[str]()),
+}
+"""Makers of chips for consoles: these devices of theirs, or all displays."""
+
+_VIRTUAL_FUNCTIONS = frozenset(
+    f"15b3:{device}" for device in ("1004", "1014", "1016", "1018", "101a", "101c", "101e", "a2d3")
+) | frozenset(f"8086:{device}" for device in ("10ed", "1515", "1520", "154c", "37cd", "1889"))
+
+_BY_SOFTWARE = re.compile(
+    r"lo|lo:.*|(veth|docker|virbr|cni|cali|flannel|cilium|lxc|lxd|vxlan|geneve?|gre|gretap|erspan"
+    r"|ip6tnl|ip6gre|ip_vti|ip6_vti|tunl|sit|tun|tap|wg|dummy|ifb|bond|team|vlan|macvlan|macvtap"
+    r"|ipvlan|kube-|nodelocaldns|ovs-|vnet|vmnet|podman|nerdctl|antrea|weave|tailscale|zt"
+    r"|rxe|siw)[\w.-]*|br([0-9]+|[-_].*)|.*[.@][0-9]+|usb[0-9]+|idrac"
+)
+"""Names that Linux, container engines and overlay networks give; rxe and siw are RDMA in software,
+usb and idrac the cable to a server's own controller."""
+
+
+def kind(class_code: str, vendor: str, device: str = "") -> Kind | None:
+    """What a device of this class (four hexadecimal digits or more, such as 0302) is."""
+    code, maker = class_code.lower(), vendor.lower()
+    if code.startswith(_NETWORK):
+        return None if code.startswith(_WIRELESS) else Kind.ADAPTER
+    if code.startswith(_INFINIBAND_BUS):
+        return Kind.ADAPTER
+    computes = code.startswith(_ACCELERATING)
+    if code.startswith(_COPROCESSOR):
+        computes = maker in _COMPUTING_COPROCESSORS
+    elif code.startswith("03") and _is_console(maker, device.lower()):
+        computes = False
+    elif code.startswith(_DISPLAY):
+        computes = maker in _COMPUTING_DISPLAYS
+    elif code.startswith(_DISPLAY_WITHOUT_CONSOLE):
+        computes = True
+    return Kind.ACCELERATOR if computes else None
+
+
+def is_infiniband(class_code: str) -> bool:
+    """Whether an adapter of this class speaks InfiniBand."""
+    return class_code.lower().startswith(_INFINIBAND)
+
+
+def is_by_software(name: str) -> bool:
+    """Whether an interface or RDMA device of this name is made by software."""
+    return _BY_SOFTWARE.fullmatch(name) is not None
+
+
+def without_virtual_functions(parts: Iterable[Part]) -> Iterator[Part]:
+    """Leave out virtual functions, where a device of their maker is shown that is none."""
+    every = [*parts]
+    makers = {
+        part.model[:4]
+        for part in every
+        if part.kind == Kind.ADAPTER and part.model not in _VIRTUAL_FUNCTIONS
+    }
+    for part in every:
+        if part.model not in _VIRTUAL_FUNCTIONS or part.model[:4] not in makers:
+            yield part
+
+
+def _is_console(maker: str, device: str) -> bool:
+    devices = _CONSOLES.get(maker)
+    return devices is not None and (not devices or device in devices)

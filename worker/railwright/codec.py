@@ -1,0 +1,215 @@
+"""Dataclasses as JSON, and back with every field held against its type: ``railwright.wire`` has the
+messages, this file what encodes and decodes them.
+
+A field's range stands in its type, and whatever is outside is refused with a WireError that names
+the field. Readers and writers of neighbouring versions work together: a field that this version
+does not have is skipped, and a value that an enum does not have is read as the neutral one that the
+type of its field states. Standard library only: this file is copied into users' images.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import math
+import re
+import types
+import typing
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Any, Never, TypeVar
+
+DEPTH_MAX = 8
+SHOWN_CHARACTERS_MAX = 60
+MESSAGE_BYTES_MAX = 16 * 1024
+
+# A string that is never closed runs to the end, so that each byte is looked at once.
+STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
+
+Kind = TypeVar("Kind")
+
+
+class WireError(ValueError):
+    """A message that cannot be read: which field, what was seen, what was expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """The range of a whole number, both ends included."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """The most UTF-8 bytes of a string, or items of a list."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Neutral:
+    """What a value that an enum does not have is read as: a later version may have it."""
+
+    value: StrEnum
+
+
+Bound = Between | AtMost | Neutral
+
+
+def encode(message: Any, *, bytes_max: int = MESSAGE_BYTES_MAX) -> bytes:
+    """The message, a dataclass such as those above, as JSON.
+
+    Raises WireError when it is larger than a receiver will read, or holds a number or a string
+    that JSON in UTF-8 cannot carry.
+    """
+    kind = type(message).__name__
+    try:
+        text = json.dumps(
+            dataclasses.asdict(message),
+            allow_nan=False,
+            ensure_ascii=False,
+            separators=(",", ":"),
+        )
+        data = text.encode()
+    except ValueError as error:
+        raise WireError(f"{kind} cannot be sent: {error}") from error
+    if len(data) > bytes_max:
+        raise WireError(f"{kind} has {len(data)} bytes, at most {bytes_max}")
+    return data
+
+
+def decode(kind: type[Kind], data: bytes, *, bytes_max: int = MESSAGE_BYTES_MAX) -> Kind:
+    """The message of the given kind in the bytes.
+
+    Raises WireError, and never anything else, for what is no such message: not JSON in UTF-8, too
+    large or too deep, duplicate or missing fields, wrong types, numbers that are not finite or out
+    of range.
+    """
+    if len(data) > bytes_max:
+        raise WireError(f"{kind.__name__} has {len(data)} bytes, at most {bytes_max}")
+    _check_depth(kind.__name__, data)
+    try:
+        value = json.loads(
+            data.decode(), object_pairs_hook=_fields_once, parse_constant=_refuse_constant
+        )
+    except WireError:
+        raise
+    except ValueError as error:
+        raise WireError(f"{kind.__name__}: expected JSON in UTF-8: {error}") from error
+    return typing.cast("Kind", _message(kind, value, kind.__name__))
+
+
+def fitted(text: str, bytes_max: int) -> str:
+    """As much of the start of the text as a field of that many bytes takes."""
+    return text.encode("utf-8", "replace")[:bytes_max].decode("utf-8", "ignore")
+
+
+def _check_depth(name: str, data: bytes) -> None:
+    """Refuses nesting before the parser recurses into it."""
+    if data.count(b"[") + data.count(b"{") <= DEPTH_MAX:
+        return
+    depth = 0
+    for bracket in re.findall(rb"[\[\]{}]", STRING.sub(b"", data)):
+        depth += 1 if bracket in b"[{" else -1
+        if depth > DEPTH_MAX:
+            raise WireError(f"{name} is nested deeper than {DEPTH_MAX}")
+
+
+def _fields_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in fields:
+            raise WireError(f"{_shown(name)}: seen twice in one object, expected once")
+        fields[name] = value
+    return fields
+
+
+def _refuse_constant(constant: str) -> Never:
+    raise WireError(f"seen {constant}, expected a finite number")
+
+
+def _message(kind: Any, value: Any, where: str) -> Any:
+    if not isinstance(value, dict):
+        _refuse(where, value, "an object")
+    hints = _hints(kind)
+    for field in dataclasses.fields(kind):
+        if field.name not in value and field.default is dataclasses.MISSING:
+            raise WireError(f"{where}.{field.name}: missing")
+    return kind(
+        **{
+            name: _value(hints[name], item, f"{where}.{name}")
+            for name, item in value.items()
+            if name in hints
+        }
+    )
+
+
+@functools.cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return typing.get_type_hints(kind, include_extras=True)
+
+
+def _value(hint: Any, value: Any, where: str, bound: Bound | None = None) -> Any:
+    origin = typing.get_origin(hint)
+    if origin is Annotated:
+        base, bound = typing.get_args(hint)
+        return _value(base, value, where, bound)
+    if origin in (types.UnionType, typing.Union):
+        inner = next(item for item in typing.get_args(hint) if item is not types.NoneType)
+        return None if value is None else _value(inner, value, where)
+    if origin is tuple:
+        return _items(hint, value, where, bound)
+    if dataclasses.is_dataclass(hint):
+        return _message(hint, value, where)
+    return _scalar(hint, value, where, bound)
+
+
+def _items(hint: Any, value: Any, where: str, bound: Any) -> tuple[Any, ...]:
+    assert isinstance(bound, AtMost), f"{where} has no bound"
+    if not isinstance(value, list) or len(value) > bound.count:
+        _refuse(where, value, f"a list of at most {bound.count}")
+    inner = typing.get_args(hint)[0]
+    return tuple(_value(inner, item, f"{where}[{index}]") for index, item in enumerate(value))
+
+
+def _scalar(hint: Any, value: Any, where: str, bound: Any) -> Any:
+    if hint is bool:
+        return value if isinstance(value, bool) else _refuse(where, value, "true or false")
+    if hint is int:
+        assert isinstance(bound, Between), f"{where} has no bound"
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if whole and bound.low <= value <= bound.high:
+            return value
+        return _refuse(where, value, f"a whole number from {bound.low} to {bound.high}")
+    if hint is float:
+        return _finite(value, where)
+    if not isinstance(value, str):
+        return _refuse(where, value, "a string")
+    if issubclass(hint, StrEnum):
+        assert isinstance(bound, Neutral), f"{where} has no neutral value"
+        return hint(value) if value in list(hint) else bound.value
+    assert isinstance(bound, AtMost), f"{where} has no bound"
+    if re.search("[\ud800-\udfff]", value) or len(value.encode()) > bound.count:
+        _refuse(where, value, f"at most {bound.count} bytes of UTF-8")
+    return value
+
+
+def _finite(value: Any, where: str) -> float:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if number and abs(value) <= 1e300 and math.isfinite(value):
+        return float(value)
+    return _refuse(where, value, "a finite number, at most 1e300 in size")
+
+
+def _refuse(where: str, value: Any, expected: str) -> Never:
+    raise WireError(f"{where}: seen {_shown(value)}, expected {expected}")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
+    shown = repr(value) if not isinstance(value, str) else ascii(value)
+    return shown if len(shown) <= SHOWN_CHARACTERS_MAX else f"{shown[:SHOWN_CHARACTERS_MAX]}…"

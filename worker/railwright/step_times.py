@@ -1,0 +1,113 @@
+"""How far the ranks of one node are, and how long their steps take: what a heartbeat says of all
+ranks together, however many there are.
+
+The launcher passes each report of a rank in; all times are seconds of the launcher's monotonic
+clock. Step times are kept in buckets, so that a run of millions of steps needs no more memory.
+"""
+
+from __future__ import annotations
+
+import collections
+import math
+from collections.abc import Sequence
+
+from railwright import wire
+
+WARM_UP_STEPS = 5
+"""Steps of a rank that are not timed: they compile, tune kernels and fill caches."""
+
+TIMED_STEPS_MIN = 5
+"""From so many timed steps on, their 99th percentile says something."""
+
+BUCKET_RATIO = 1.05
+"""A step time is rounded up by at most 5 %."""
+
+STEP_S_MIN = 1e-3
+
+LENIENT = (wire.Phase.EVALUATING, wire.Phase.CHECKPOINTING, wire.Phase.STARTING)
+"""Phases other than training, the one that may last the longest first."""
+
+
+class RankSteps:
+    """One rank, by its reports."""
+
+    def __init__(self, rank: int, *, now_s: float) -> None:
+        self.rank = rank
+        self.step = 0
+        self.phase = wire.Phase.STARTING
+        self.since_s = now_s
+        self.has_reported = False
+        self.is_finishing = False
+        self.timed = 0
+        self.made = 0
+        self._buckets: collections.Counter[int] = collections.Counter()
+
+    def report(self, progress: wire.Progress, *, now_s: float) -> None:
+        """Take in a report. One with the same step and phase as the last is no progress."""
+        trains = progress.phase is wire.Phase.TRAINING
+        began = trains and not self.has_reported
+        if (progress.step, progress.phase) == (self.step, self.phase) and not began:
+            return
+        if trains and self.phase is wire.Phase.TRAINING and not began:
+            self._time(now_s - self.since_s)
+        self.since_s, self.step, self.phase = now_s, progress.step, progress.phase
+        self.has_reported = self.has_reported or trains
+        total = progress.total_steps
+        self.is_finishing = total is not None and progress.step >= total
+
+    def p99_s(self) -> float:
+        """The 99th percentile of the step times, rounded up; 0.0 while too few were timed."""
+        if self.timed < TIMED_STEPS_MIN:
+            return 0.0
+        left = self.timed - self.timed // 100
+        for bucket in sorted(self._buckets):
+            left -= self._buckets[bucket]
+            if left <= 0:
+                return float(BUCKET_RATIO**bucket)
+        return 0.0
+
+    def _time(self, took_s: float) -> None:
+        self.made += 1
+        if self.made > WARM_UP_STEPS:
+            self.timed += 1
+            bucket = math.ceil(math.log(max(took_s, STEP_S_MIN), BUCKET_RATIO))
+            self._buckets[bucket] += 1
+
+
+def summary(ranks: Sequence[RankSteps], *, started_s: float, now_s: float) -> wire.Steps:
+    """What a heartbeat says of the ranks that run."""
+    reporting = [rank for rank in ranks if rank.has_reported]
+    # A rank that reported once and left the rest to others is none that hangs.
+    stepping = [rank for rank in reporting if rank.made]
+    # Of ranks that wait for each other, those that are behind have stood still the longest.
+    slowest = min(stepping or reporting, key=lambda rank: rank.since_s, default=None)
+    newest = max((rank.step for rank in reporting), default=0)
+    step = 0 if slowest is None else slowest.step
+    there = [rank for rank in stepping or reporting if rank.step == step]
+    there.sort(key=lambda rank: (rank.since_s, rank.rank))
+    # Others wait while rank 0 evaluates; to them it is a long step.
+    typical = max(reporting, key=lambda rank: (rank.timed, -rank.p99_s()), default=None)
+    return wire.Steps(
+        newest=newest,
+        slowest=step,
+        ranks=tuple(rank.rank for rank in there[: wire.RANKS_NAMED_MAX]),
+        behind=sum(rank.step < newest for rank in reporting),
+        reporting=len(reporting),
+        still_s=now_s - max((rank.since_s for rank in ranks), default=started_s),
+        lag_s=now_s - slowest.since_s if stepping and slowest is not None else 0.0,
+        timed=0 if typical is None else typical.timed,
+        p99_s=0.0 if typical is None else typical.p99_s(),
+        lag_p99_s=0.0 if slowest is None else slowest.p99_s(),
+        phase=_phase(ranks),
+        finishing=any(rank.is_finishing for rank in reporting),
+    )
+
+
+def _phase(ranks: Sequence[RankSteps]) -> wire.Phase:
+    """The phase that may last the longest of those that ranks say they are in. Until a rank has
+    reported a step it has said nothing with STARTING."""
+    said = {
+        rank.phase for rank in ranks if rank.has_reported or rank.phase is not wire.Phase.STARTING
+    }
+    default = wire.Phase.TRAINING if said else wire.Phase.STARTING
+    return next((phase for phase in LENIENT if phase in said), default)
