@@ -54,6 +54,12 @@ RINGS_OF_SIX_ON_NODES_OF_FOUR = (
     exchanging.nodes_of([[3]], 4, DISTANCE),
 )
 
+PAIRS_IN_UNEQUAL_LEAVES = (
+    exchanging.job((4, 2, 2), (92.0, 28.0, 29.0)),
+    exchanging.nodes_of([[3], [1, 2], [1, 1]], 2, DISTANCE),
+)
+"""What no search by small steps laid out as well as could be."""
+
 
 @settings(deadline=None, max_examples=40)
 @given(problems())
@@ -126,6 +132,7 @@ def test_whatever_the_budget_there_is_a_mapping(
 
 @settings(deadline=None, max_examples=40)
 @given(problems(data=4, stages=2))
+@example(PAIRS_IN_UNEQUAL_LEAVES)
 def test_few_nodes_are_laid_out_as_well_as_can_be(problem: tuple[Exchanges, Places]) -> None:
     """No way to put ranks together that was thought of has a better layout."""
     job, places = problem

@@ -2,8 +2,9 @@
 
 Ranks that share a node are put together, in a few ways; whole nodes are laid out in many, and the
 best of those are made better: parts of them are cut anew, the better half each time goes on, and at
-last what remains is annealed. The work is bounded by number and grows with the job, never by time:
-the same job on the same places gets the same mapping everywhere.
+last what remains is annealed. A few nodes are laid out at the least cost there is. The work is
+bounded by number and grows with the job, never by time: the same job on the same places gets the
+same mapping everywhere.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from railwright_scheduler.budget import CALL, ELEMENT, UNLIMITED, WorkBudget
-from railwright_scheduler.mapping import canonical, choice, units
+from railwright_scheduler.mapping import branch_and_bound, canonical, choice, units
 from railwright_scheduler.mapping.anneal import Cooling, annealed
 from railwright_scheduler.mapping.bisection import bisected
 from railwright_scheduler.mapping.problem import Exchanges, Indices, Places, cost
@@ -31,6 +32,9 @@ PAIRS_A_TRY = 500
 
 PLACED = 600
 """Work for each place, to put them in order."""
+
+PAIRS_AN_EXTENSION = 30
+"""What it takes to extend a layout of a few nodes by one, in pairs."""
 
 STARTS = 4
 WAYS = 2
@@ -101,6 +105,7 @@ def _mapped(
     found = begun[0]
     with work.search():
         found = search.improved(begun, budget)
+        found = search.proven(found, budget)
     where = found.units.spread(found.where, rooms)
     with work.search():
         where = _mended(exchanges, places, where, budget, work)
@@ -189,6 +194,23 @@ class _Search:
                     )
                 ]
         return min([*found, *better], key=_cost)
+
+    def proven(self, found: _Layout, budget: int) -> _Layout:
+        """The cheapest layout of a few nodes, each way to put ranks together tried."""
+        rooms = self._rooms
+        if rooms.places.count > branch_and_bound.PLACES_MAX:
+            return found
+        for its in units.groupings(self._exchanges, rooms.members.shape[1], self._work):
+            where = branch_and_bound.cheapest(
+                its.exchanges,
+                rooms.places,
+                found.cost - its.inside * rooms.inside,
+                budget // PAIRS_AN_EXTENSION,
+                self._work,
+            )
+            if where is not None:
+                found = min(found, self._layout(its, where), key=_cost)
+        return found
 
     def _recut(self, layout: _Layout, tries: int) -> _Layout:
         its = layout.units
