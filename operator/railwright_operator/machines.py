@@ -87,12 +87,29 @@ class Machines:
         held = self._made.get(name)
         if held is None or held.record is not record or held.used is not used:
             foreign = _capped(self._pods.foreign(name))
-            found = replace(_node(record, used, place), foreign=foreign, rails=rails, pace=pace)
+            found = replace(
+                _node(record, used, place),
+                foreign=foreign,
+                rails=rails,
+                pace=pace,
+                holders=self._pods.holders(name),
+                promised=_promised(held, record, used, foreign),
+            )
             return _Made(record, used, found)
         if (held.node.domains, held.node.rails, held.node.pace) != (place, rails, pace):
             changed = replace(held.node, domains=place, rails=rails, pace=pace)
             return replace(held, node=changed)
         return held
+
+
+def _promised(held: _Made | None, record: NodeRecord, used: Amounts, foreign: Amounts) -> Amounts:
+    """What the node had more of, for as long as pods of jobs hold it. A leader that begins after
+    the node shrank cannot know it."""
+    if held is None or held.record.uid != record.uid:
+        return {}
+    had = {**held.node.allocatable, **held.node.promised}
+    kept = {name: min(had.get(name, 0), used[name] - foreign.get(name, 0)) for name in used}
+    return {name: kept[name] for name in used if kept[name] > record.allocatable.get(name, 0)}
 
 
 def _node(record: NodeRecord, used: Amounts, place: tuple[str, ...]) -> Node:

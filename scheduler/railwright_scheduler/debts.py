@@ -7,7 +7,7 @@ before this one may still be binding it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from railwright_scheduler.attempt.gang import Pod
@@ -26,8 +26,11 @@ def unbound(entry: Entry, pods: Sequence[Pod]) -> list[str]:
     return [node for rank, node in enumerate(entry.nodes) if rank not in running]
 
 
-def with_debts(world: World, entries: Iterable[Entry]) -> tuple[Node, ...]:
-    """The nodes with what in-flight attempts are still owed, and without those found lost.
+def with_debts(
+    world: World, entries: Iterable[Entry], double_booked: Collection[str] = ()
+) -> tuple[Node, ...]:
+    """The nodes with what in-flight attempts are still owed, and without those found lost, or
+    ``double_booked``.
 
     A node is lost as long as a pod of the attempt that lost it is left there: one that is back has
     let go of its own, although others that died with it have not.
@@ -42,7 +45,10 @@ def with_debts(world: World, entries: Iterable[Entry]) -> tuple[Node, ...]:
             for resource, amount in entry.per_node.items():
                 debts[resource] = debts.get(resource, 0) + amount
     return tuple(
-        _indebted(node, owed.get(node.name, {}), lost.get(node.name)) for node in world.nodes
+        _without_double_booked(
+            _indebted(node, owed.get(node.name, {}), lost.get(node.name)), double_booked
+        )
+        for node in world.nodes
     )
 
 
@@ -53,6 +59,12 @@ def _lost(entry: Entry, seen: AttemptSeen) -> dict[str, bool]:
     left = {pod.node for pod in seen.pods if not pod.terminal}
     recently = seen.age_s < LOST_GRACE_S
     return dict.fromkeys((node for node in entry.cause.nodes if node in left), recently)
+
+
+def _without_double_booked(node: Node, double_booked: Collection[str]) -> Node:
+    if node.name not in double_booked or node.unavailable is not None:
+        return node
+    return replace(node, unavailable=Unavailable.DOUBLE_BOOKED)
 
 
 def _indebted(node: Node, debts: Amounts, lost: bool | None) -> Node:

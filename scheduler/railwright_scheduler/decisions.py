@@ -23,6 +23,7 @@ class ExclusionCause(StrEnum):
     UNREADY = "unready"
     CORDONED = "cordoned"
     LOST = "lost"
+    DOUBLE_BOOKED = "double-booked"
     TAINTED = "tainted"
     BUSY = "busy"
 

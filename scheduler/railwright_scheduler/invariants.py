@@ -31,6 +31,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
+from railwright_scheduler import double_booking
 from railwright_scheduler.attempt.assessment import PodState
 from railwright_scheduler.attempt.causes import HANGS_FREE, Cause, CauseCode
 from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
@@ -285,9 +286,9 @@ def _no_double_booking(facts: Facts) -> Iterator[str]:
     used = given_away(facts)
     for node in sorted(used):
         has = facts.allocatable.get(node)
-        for resource, amount in used[node].items():
-            if has is not None and amount > has.get(resource, 0):
-                yield f"I1: {node} has {has.get(resource, 0)} {resource}, given away are {amount}"
+        if has is not None:
+            for resource, held, available in double_booking.excess(has, used[node]):
+                yield f"I1: {node} has {available} {resource}, given away are {held}"
 
 
 def _beginning(facts: Facts, entry: Entry) -> Iterator[str]:

@@ -17,7 +17,7 @@ its moves, and none moves that would have to stand in line behind others.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -95,6 +95,7 @@ def judged(
     waits: Mapping[str, Reason],
     entries: Sequence[Entry],
     isolation: Isolation,
+    double_booked: Collection[str] = (),
 ) -> Moves:
     """Judge running jobs that were placed when other was known than now, as many as a turn may.
 
@@ -121,7 +122,7 @@ def judged(
             if seen.job.uid not in well
             and _holds(isolation, seen.job.uid, functools.partial(_is_ready, seen, ahead[:1]))
         ]
-        nodes = debts.with_debts(world, entries) if ready else ()
+        nodes = debts.with_debts(world, entries, double_booked) if ready else ()
         for seen in _in_one_turn(ready):
             others = running((each for each in jobs.values() if each is not seen), in_flight)
             alone = _alone(world, nodes, seen, tuple(others))

@@ -36,6 +36,7 @@ class Unavailable(StrEnum):
     UNREADY = "unready"
     CORDONED = "cordoned"
     LOST = "lost"
+    DOUBLE_BOOKED = "double-booked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,9 @@ class Node:
     kind that the cost model knows it as; empty if it knows none like it, and ``pace`` how fast it
     is beside most of that kind. ``rails`` are None where nobody knows of them, and ``device``, the
     kind of its devices, is empty then. ``recently_lost``: it became unavailable by itself less than
-    ``LOST_GRACE_S`` ago, so waiting jobs still count on it.
+    ``LOST_GRACE_S`` ago, so waiting jobs still count on it. ``holders`` has what the live pods of
+    each attempt (job UID and number) hold. ``promised`` are the resources that it had more of when
+    the pods were bound that hold them, each with that amount.
     """
 
     name: str
@@ -104,6 +107,8 @@ class Node:
     device: str = ""
     recently_lost: bool = False
     foreign: Amounts = field(default_factory=dict)
+    holders: Mapping[tuple[str, int], Amounts] = field(default_factory=dict)
+    promised: Amounts = field(default_factory=dict)
 
 
 NO_TERMS = Terms()

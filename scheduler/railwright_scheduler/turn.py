@@ -17,7 +17,7 @@ import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from railwright_scheduler import asking, debts, moving, order
+from railwright_scheduler import asking, debts, double_booking, moving, order
 from railwright_scheduler.attempt import assessment, gang, record
 from railwright_scheduler.attempt import ledger as ledgers
 from railwright_scheduler.attempt.assessment import Assessment, Succeeded
@@ -28,6 +28,7 @@ from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.commit_plan import CommitPlan, entry_of
 from railwright_scheduler.decide import decide
 from railwright_scheduler.decisions import GangsAhead, InternalError, Reason
+from railwright_scheduler.double_booking import DoubleBooking
 from railwright_scheduler.isolation import Fault, Isolation, Stage
 from railwright_scheduler.snapshot import Snapshot
 from railwright_scheduler.world import AttemptKey, AttemptSeen, JobSeen, World, running
@@ -42,7 +43,8 @@ class Turn:
     pod that the new one has not seen, nor take its word on a status for a stranger's.
     ``reservations`` belong into the next cycle's world. ``faults`` are the jobs whose handling
     raised, and ``unobserved`` those that are there but could not be looked at: nothing of them is
-    to be forgotten.
+    to be forgotten. ``double_bookings`` are the nodes that take no new pods, as pods of several
+    attempts hold more of them than there is.
     """
 
     ledger: Ledger
@@ -54,6 +56,7 @@ class Turn:
     reservations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
     unobserved: frozenset[str] = frozenset()
+    double_bookings: tuple[DoubleBooking, ...] = ()
 
 
 def take(world: World, isolation: Isolation | None = None) -> Turn:
@@ -71,13 +74,16 @@ def take(world: World, isolation: Isolation | None = None) -> Turn:
         plan.revoke(jobs[uid], verdict)
     plan.sweep(jobs)
     alive = asking.alive(world.nodes)
-    waits, reservations = _queue(world, plan, jobs, before, alive, isolation)
+    double_bookings = double_booking.find(world.nodes)
+    blocked = frozenset(booking.node for booking in double_bookings)
+    waits, reservations = _queue(world, plan, jobs, before, alive, blocked, isolation)
     moves = moving.judged(
         world,
         jobs,
         verdicts=judged,
         waits=waits,
         entries=plan.entries,
+        double_booked=blocked,
         isolation=isolation,
     )
     for uid, cause in moves.causes.items():
@@ -110,6 +116,7 @@ def take(world: World, isolation: Isolation | None = None) -> Turn:
         reservations={**reservations, **moves.targets},
         faults=tuple(isolation.faults),
         unobserved=isolation.unobserved(),
+        double_bookings=double_bookings,
     )
 
 
@@ -181,6 +188,7 @@ def _queue(
     jobs: Mapping[str, JobSeen],
     before: Mapping[str, tuple[Entry, ...]],
     alive: frozenset[str],
+    double_booked: frozenset[str],
     isolation: Isolation,
 ) -> tuple[dict[str, Reason], Mapping[str, tuple[str, ...]]]:
     """Decide about every job that wants to start; admitted ones get their entry and first step.
@@ -209,7 +217,7 @@ def _queue(
         return reasons, kept
     snapshot = Snapshot(
         levels=world.levels,
-        nodes=debts.with_debts(world, plan.entries),
+        nodes=debts.with_debts(world, plan.entries, double_booked),
         queues=world.queues,
         jobs=tuple(each.job for each in waiting if not each.returns),
         links=world.links,

@@ -204,11 +204,11 @@ def ended_ranks_give_back(original: Original) -> Original:
 
 
 def nodes_look_empty(original: Original) -> Original:
-    return lambda world, entries: tuple(replace(node, used={}) for node in world.nodes)
+    return lambda world, entries, blocked=(): tuple(replace(node, used={}) for node in world.nodes)
 
 
 def debts_forgotten(original: Original) -> Original:
-    return lambda world, entries: tuple(world.nodes)
+    return lambda world, entries, blocked=(): tuple(world.nodes)
 
 
 def does_not_wait_for_deletes(original: Original) -> Original:

@@ -70,6 +70,12 @@ class CycleMetrics:
             registry=registry,
         )
 
+        self._double_booked = Gauge(
+            "railwright_double_booked_nodes",
+            "Nodes of which pods of several attempts hold more than there is (an invariant).",
+            registry=registry,
+        )
+
     def observe(self, plan: Turn) -> None:
         """Take the gauges from a finished turn."""
         phases = collections.Counter(record.phase for record in plan.records.values())
@@ -79,6 +85,7 @@ class CycleMetrics:
         for reason in explain.Code:
             self._waiting.labels(reason.value).set(reasons[reason.value])
         self._in_flight.set(len(plan.ledger.entries))
+        self._double_booked.set(len({booking.node for booking in plan.double_bookings}))
 
     def judged(self, breaker: Breaker) -> None:
         """Silence was judged in a cycle."""

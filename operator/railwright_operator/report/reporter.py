@@ -30,6 +30,7 @@ from railwright_operator.observe import Observer
 from railwright_operator.report import status, story
 from railwright_operator.report.commits import Commits
 from railwright_operator.report.cycle_metrics import CycleMetrics
+from railwright_operator.report.double_bookings import DoubleBookings
 from railwright_operator.report.events import Events, Story, Subject
 from railwright_operator.slices import Slice
 from railwright_operator.watch.jobs import Jobs, Known, Unreadable
@@ -98,6 +99,7 @@ class Reporter:
         )
         self._quiet: dict[str, status.Told] = {}
         self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._double_bookings = DoubleBookings()
         self._slots = asyncio.Semaphore(WRITES_MAX)
 
     def __repr__(self) -> str:
@@ -106,6 +108,7 @@ class Reporter:
     async def report(self, plan: Turn) -> None:
         """Start writing every status that changed. Raises nothing."""
         now = datetime.datetime.now(datetime.UTC)
+        self._double_bookings.update(plan.double_bookings)
         unread = {found.uid: found for found in self._jobs.unreadable()}
         self._forget_all_but(plan.records.keys() | unread.keys() | plan.unobserved)
         self._commits.refuse_all_but(plan.records.keys() | plan.unobserved)
@@ -238,6 +241,7 @@ class Reporter:
             unreadable=self._jobs.why_unreadable(known.uid),
             pre_run=self._observer.pre_run(known.uid),
             set_aside=self._faults.mark(known.uid),
+            double_booking=self._double_bookings.message(known.uid),
         )
 
     def _is_due_again(self, uid: str) -> bool:

@@ -34,6 +34,7 @@ CONTAINER_CREATING = "ContainerCreating"
 AT_BARRIER = "AtBarrier"
 NODES_UNREACHABLE = "NodesUnreachable"
 UNREADABLE = "Unreadable"
+DOUBLE_BOOKED = "NodeDoubleBooked"
 
 RETOLD = frozenset({"progress", "message", "conditions"})
 """What may change of a waiting job with every node that comes free, and of a starting one with
@@ -65,6 +66,7 @@ class Told:
     unreadable: str | None = None
     pre_run: Standing = NOTHING
     set_aside: Mapping[str, Any] | None = None
+    double_booking: str = ""
 
 
 def render(told: Told) -> Status:
@@ -330,6 +332,8 @@ def _skipping(told: Told) -> str:
 
 
 def _healthy(told: Told, reason: str, message: str) -> tuple[bool, str, str]:
+    if told.double_booking and told.record.phase not in FINAL:
+        return False, DOUBLE_BOOKED, told.double_booking
     verdict = told.assessment
     silent = verdict is not None and (verdict.held or bool(verdict.suspects))
     ill = silent or told.record.phase in (Phase.RECOVERING, Phase.FAILED)

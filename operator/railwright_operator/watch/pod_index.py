@@ -37,6 +37,7 @@ class PodIndex:
         self._used: dict[str, dict[str, int]] = {}
         self._foreign: dict[str, dict[str, int]] = {}
         self._live: dict[str, int] = {}
+        self._held: dict[str, dict[str, PodRecord]] = {}
         self._ordered: dict[AttemptKey, _Ordered] = {}
         self._by_stem: dict[tuple[str, str], dict[str, PodRecord]] = {}
 
@@ -101,6 +102,15 @@ class PodIndex:
         """What live pods hold on this node that are of no job."""
         return self._foreign.get(node, NOTHING)
 
+    def holders(self, node: str) -> Mapping[AttemptKey, Mapping[str, int]]:
+        """What the live pods of each attempt hold on this node."""
+        found: dict[AttemptKey, dict[str, int]] = {}
+        for record in self._held.get(node, {}).values():
+            held = found.setdefault((record.job_uid or "", record.attempt), {})
+            for resource, amount in record.requests.items():
+                held[resource] = held.get(resource, 0) + amount
+        return found
+
     def _at_home(self, key: AttemptKey) -> list[PodRecord]:
         home = self._namespace_of(key[0])
         found = self._by_attempt.get(key, {}).values()
@@ -129,10 +139,15 @@ class PodIndex:
             held = each[record.node] = dict(each.get(record.node, NOTHING))
             for resource, amount in record.requests.items():
                 held[resource] = held.get(resource, 0) + sign * amount
+        if record.job_uid is not None and sign > 0:
+            self._held.setdefault(record.node, {})[record.uid] = record
+        elif record.job_uid is not None:
+            del self._held[record.node][record.uid]
         self._live[record.node] = self._live.get(record.node, 0) + sign
         if not self._live[record.node]:
             del self._live[record.node], self._used[record.node]
             self._foreign.pop(record.node, None)
+            self._held.pop(record.node, None)
 
 
 def _stem(record: PodRecord) -> tuple[str, str] | None:

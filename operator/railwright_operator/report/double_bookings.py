@@ -1,0 +1,49 @@
+"""Report double bookings: one log line when each begins and ends, and a message for each job."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from railwright_scheduler.double_booking import INVARIANT, DoubleBooking
+
+logger = logging.getLogger(__name__)
+
+
+class DoubleBookings:
+    """The double bookings of the last scheduling cycle."""
+
+    def __init__(self) -> None:
+        self._bookings: dict[tuple[str, str], DoubleBooking] = {}
+        self._messages: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"<DoubleBookings {len(self._bookings)}>"
+
+    def update(self, bookings: Iterable[DoubleBooking]) -> None:
+        """Take those of a new cycle."""
+        before = self._bookings
+        self._bookings = {(booking.node, booking.resource): booking for booking in bookings}
+        self._messages = {}
+        for key, booking in self._bookings.items():
+            for job_uid, _ in booking.attempts:
+                self._messages.setdefault(job_uid, booking.message)
+            if key not in before:
+                logger.error(
+                    "invariant violated",
+                    extra={
+                        "invariant": INVARIANT,
+                        "node": booking.node,
+                        "resource": booking.resource,
+                        "held": booking.held,
+                        "available": booking.available,
+                        "attempts": [f"{uid}/{number}" for uid, number in booking.attempts],
+                    },
+                )
+        for node, resource in before.keys() - self._bookings.keys():
+            extra = {"invariant": INVARIANT, "node": node, "resource": resource}
+            logger.info("invariant restored", extra=extra)
+
+    def message(self, job_uid: str) -> str:
+        """What the job's condition says; empty if it is not concerned."""
+        return self._messages.get(job_uid, "")

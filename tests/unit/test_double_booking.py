@@ -1,0 +1,134 @@
+"""Two attempts on one device: found from the nodes, and nothing more is placed there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from railwright_operator.machines import Machines
+from railwright_operator.report import status
+from railwright_operator.report.double_bookings import DoubleBookings
+from railwright_operator.watch.pod_index import PodIndex
+from railwright_operator.watch.records import NodeRecord, PodRecord
+from railwright_scheduler import double_booking, turn
+from railwright_scheduler.decisions import Exclusion, ExclusionCause, NotEnoughNodes
+from railwright_scheduler.snapshot import Node
+from railwright_topology.fabric import Fabric
+from worlds import GPU, node
+from worlds.attempts import RUNNING, seen, world_of
+
+A, B = ("a", 1), ("b", 1)
+
+
+def holding(name: str, held: Mapping[tuple[str, int], int], *, foreign: int = 0) -> Node:
+    """A node of 8 GPUs with so many held by each attempt."""
+    used = {GPU: sum(held.values()) + foreign}
+    holders = {key: {GPU: amount} for key, amount in held.items()}
+    return node(name, used=used, foreign={GPU: foreign}, holders=holders)
+
+
+@given(st.dictionaries(st.sampled_from([A, B, ("c", 2)]), st.integers(0, 8)), st.integers(0, 16))
+def test_double_booking_matches_sum_of_attempts(
+    held: dict[tuple[str, int], int], foreign: int
+) -> None:
+    found = double_booking.find([holding("n0", held, foreign=foreign)])
+    holders = [key for key, amount in held.items() if amount]
+    assert bool(found) == (sum(held.values()) > 8 and len(holders) > 1)
+    assert [booking.attempts for booking in found] in ([], [tuple(sorted(holders))])
+
+
+def test_foreign_pod_is_no_double_booking() -> None:
+    assert not double_booking.find([holding("n0", {A: 4, B: 4}, foreign=8)])
+
+
+def test_double_booked_node_takes_no_new_pod() -> None:
+    """Not even of a job that asks for none of what is double-booked."""
+    double = holding("n0", {A: 8, B: 8})
+    job = seen(name="c")
+    small = replace(job, job=replace(job.job, num_nodes=1, per_node={"pods": 1}))
+    taken = turn.take(world_of(small, nodes=(double,)))
+    assert not taken.ledger.entries
+    reason = taken.waits["c"]
+    assert isinstance(reason, NotEnoughNodes)
+    assert reason.excluded == (Exclusion(ExclusionCause.DOUBLE_BOOKED, 1),)
+    taken = turn.take(world_of(small, nodes=(double, node("n1"))))
+    assert [entry.nodes for entry in taken.ledger.entries] == [("n1",)]
+    assert [booking.node for booking in taken.double_bookings] == ["n0"]
+
+
+def test_double_booking_leaves_running_attempts_alone() -> None:
+    nodes = (holding("n0", {A: 8, B: 8}), holding("n1", {A: 8}))
+    taken = turn.take(world_of(seen(RUNNING), nodes=nodes))
+    assert not taken.ledger.entries
+    assert taken.records["a"] == RUNNING
+
+
+def pod(uid: str, job_uid: str | None, gpus: int) -> PodRecord:
+    return PodRecord(
+        uid=uid,
+        namespace="team",
+        name=uid,
+        rv=1,
+        node="n0",
+        phase="Running",
+        deleting=False,
+        requests={GPU: gpus},
+        job_uid=job_uid,
+        attempt=1,
+    )
+
+
+def machine(gpus: int) -> NodeRecord:
+    return NodeRecord("u0", "n0", 1, True, False, (), {}, {GPU: gpus})
+
+
+def test_double_booking_is_found_and_ends_with_the_pod() -> None:
+    index = PodIndex(lambda uid: None)
+    machines = Machines({"u0": machine(8)}, index)
+    first, second = pod("p0", "a", 8), pod("p1", "b", 8)
+    index.change(None, first)
+    index.change(None, pod("p2", None, 8))
+    assert not double_booking.find(machines.look(Fabric()))
+    index.change(None, second)
+    (found,) = double_booking.find(machines.look(Fabric()))
+    assert (found.held, found.available, found.attempts) == (16, 8, (A, B))
+    index.change(second, replace(second, phase="Succeeded"))
+    assert not double_booking.find(machines.look(Fabric()))
+
+
+def test_node_that_shrinks_is_no_double_booking() -> None:
+    """Until its pods are gone, it had what it gave them; more than that is a double booking."""
+    index = PodIndex(lambda uid: None)
+    records = {"u0": machine(8)}
+    machines = Machines(records, index)
+    index.change(None, pod("p0", "a", 4))
+    index.change(None, pod("p1", "b", 4))
+    machines.look(Fabric())
+    records["u0"] = machine(6)
+    assert not double_booking.find(machines.look(Fabric()))
+    index.change(None, pod("p2", "c", 1))
+    (found,) = double_booking.find(machines.look(Fabric()))
+    assert (found.held, found.available) == (9, 8)
+
+
+def test_condition_names_double_booked_node_and_clears() -> None:
+    bookings = DoubleBookings()
+    bookings.update(double_booking.find([holding("n0", {A: 8, B: 8})]))
+    plain = status.Told(
+        record=RUNNING, before={}, generation=1, now="2026-01-02T03:04:05Z", num_nodes=2
+    )
+    for uid in ("a", "b"):
+        after = status.render(replace(plain, double_booking=bookings.message(uid)))
+        assert _healthy(after) == ("False", "NodeDoubleBooked")
+        assert "16 nvidia.com/gpu on n0, which has 8" in bookings.message(uid)
+    bookings.update(())
+    after = status.render(replace(plain, before=after, double_booking=bookings.message("a")))
+    assert _healthy(after) == ("True", "NothingFound")
+
+
+def _healthy(after: status.Status) -> tuple[str, str]:
+    found = {each["type"]: each for each in after["conditions"]}["Healthy"]
+    return found["status"], found["reason"]
