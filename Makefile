@@ -97,7 +97,7 @@ soak: binaries ## generated objects before an API server, ten million steps of t
 	@$(PYTHON) tests/simulation/soak.py
 
 .PHONY: mutants
-mutants: $(SETUP) ## plant each mutant of the product: the simulator must miss what is taken away; minutes
+mutants: $(SETUP) ## plant each mutant of core and shell: the simulator or a named test must fail; minutes
 	@$(PYTHON) tests/simulation/mutants.py
 
 .PHONY: integration

@@ -2,7 +2,8 @@
 
 A mutant replaces one function of the core, of the simulated leader or of the in-memory API. It is
 caught when a seed breaks an invariant. One that survives means that an invariant is missing, or
-that the code it took away does nothing.
+that the code it took away does nothing. Mutants of the operator's own shell are in
+``shell_mutants``: each is caught when a named test fails with it.
 
 ``python mutants.py`` tries seeds from 0 on; the last line is one JSON object. The tests try the
 first few and those that are kept, which is cheap.
@@ -31,6 +32,8 @@ from railwright_scheduler.simulator.api import Api
 from railwright_scheduler.simulator.run import RunError, run
 from railwright_scheduler.simulator.view import View
 from railwright_scheduler.world import AttemptSeen, JobSeen
+from simulation import shell_mutants
+from simulation.shell_mutants import SHELL_MUTANTS
 
 STEPS = 500
 SEEDS_MAX = 3000
@@ -358,7 +361,8 @@ def _hunted(index: int) -> Caught | None:
 
 
 def main() -> int:
-    """Hunt all; 1 if any survives."""
+    """Hunt all, in the core and in the shell; 1 if any survives."""
+    shell_survivors = shell_mutants.survivors()
     needed: dict[str, int] = {}
     survivors = []
     with ProcessPoolExecutor(os.cpu_count()) as pool:
@@ -375,12 +379,14 @@ def main() -> int:
             {
                 "mutants": len(MUTANTS),
                 "caught": len(needed),
-                "survivors": survivors,
+                "shell_mutants": len(SHELL_MUTANTS),
+                "shell_caught": len(SHELL_MUTANTS) - len(shell_survivors),
+                "survivors": survivors + shell_survivors,
                 "seeds_needed": needed,
             }
         )
     )
-    return 1 if survivors else 0
+    return 1 if survivors or shell_survivors else 0
 
 
 if __name__ == "__main__":

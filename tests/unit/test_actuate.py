@@ -56,6 +56,7 @@ class Server:
     def __init__(self) -> None:
         self.answers: dict[str, Any] = {"create": raw_pod(), "get": raw_pod(), "delete": {}}
         self.asked: list[str] = []
+        self.bodies: list[Any] = []
         self.held = asyncio.Event()
         self.held.set()
 
@@ -68,6 +69,7 @@ class Server:
         return answer
 
     async def create(self, path: str, body: object) -> Any:
+        self.bodies.append(body)
         return await self._answer("create")
 
     async def get(self, path: str, **named: Any) -> Any:
@@ -76,6 +78,7 @@ class Server:
         return named["decode"](orjson.dumps(await self._answer("list")))
 
     async def delete(self, path: str, body: object) -> Any:
+        self.bodies.append(body)
         return await self._answer("delete")
 
 
@@ -289,6 +292,21 @@ async def test_a_name_taken_by_another_jobs_pod_is_a_refusal_and_that_pod_is_lef
     await shell.do(CREATE)
     assert shell.told[0] == 'pods "a-1-0" already exists'
     assert dict(shell.pods.records) == {}
+
+
+async def test_binding_names_the_uid_of_its_pod() -> None:
+    """The API server refuses it for a pod that was made again under the same name."""
+    shell = Shell()
+    await shell.do(BIND)
+    (body,) = shell.server.bodies
+    assert (body["metadata"]["name"], body["metadata"]["uid"]) == (POD.name, POD.uid)
+
+
+async def test_deletion_names_the_uid_of_its_pod() -> None:
+    shell = Shell()
+    await shell.do(DeletePod(ENTRY, POD))
+    (body,) = shell.server.bodies
+    assert body["preconditions"] == {"uid": POD.uid}
 
 
 async def test_a_binding_shows_at_once() -> None:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from prometheus_client import CollectorRegistry
 
-from railwright_operator.cycle import Cycle
+from railwright_operator.cycle import SURE_S, Cycle
 from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.write.ledger import DeposedError
 from railwright_scheduler.attempt.phases import Phase
@@ -29,6 +29,8 @@ class Replaced:
     def __init__(self, world: World) -> None:
         self.ledger = world.ledger
         self.acted = 0
+        self.awake = asyncio.Event()
+        self.now_s = 0.0
         self._world = world
 
     async def hear(self) -> None:
@@ -44,7 +46,7 @@ class Replaced:
         yield None
         yield self._world
 
-    def follow(self, plan: object) -> None:
+    def follow(self, plan: object, isolation: object) -> None:
         """Nobody speaks."""
 
     async def confirm(self) -> None:
@@ -57,11 +59,43 @@ class Replaced:
         self.acted += 1
 
 
+class Idle(Replaced):
+    """The same with nothing to do, and so nothing to write: each turn ends ``SURE_S`` later."""
+
+    reports = 0
+
+    def record(self, isolation: object) -> None:
+        """No job failed."""
+
+    def act(self) -> None:
+        """No pre-run is due."""
+
+    async def report(self, plan: object) -> None:
+        self.reports += 1
+        self.now_s += SURE_S
+        self.awake.set()
+
+    def forget_all_but(self, keys: object) -> None:
+        """Nothing is remembered."""
+
+
 @pytest.mark.parametrize("gang", ["- -", "n0 -"])
 async def test_a_leader_that_was_replaced_without_noticing_binds_nothing(gang: str) -> None:
     attempts = {("a", 1): AttemptSeen(pods=pods(gang), placed=True)}
     nodes = (node("n0"), node("n1"))
     shell = Replaced(world_of(seen(STARTING), nodes=nodes, entries=(entry(),), attempts=attempts))
+    await _until_deposed(shell)
+    assert shell.acted == 0
+
+
+async def test_leader_with_nothing_to_do_confirms_its_ledger() -> None:
+    shell = Idle(world_of(nodes=()))
+    await _until_deposed(shell)
+    assert shell.reports >= 1
+
+
+async def _until_deposed(shell: Replaced) -> None:
+    """Take turns until the ledger turns out to be another leader's."""
     part = cast(Any, shell)
     cycle = Cycle(
         part,
@@ -72,11 +106,10 @@ async def test_a_leader_that_was_replaced_without_noticing_binds_nothing(gang: s
         faults=part,
         watchdog=part,
         metrics=CycleMetrics(CollectorRegistry()),
-        awake=asyncio.Event(),
-        clock=lambda: 0.0,
+        awake=shell.awake,
+        clock=lambda: shell.now_s,
         rng=Random(0),
     )
     async with asyncio.timeout(10):
         with pytest.raises(DeposedError):
             await cycle.run()
-    assert shell.acted == 0

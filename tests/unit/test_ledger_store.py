@@ -111,6 +111,8 @@ class OneObject:
             self.held["metadata"]["resourceVersion"] = str(self.version)
         if lose == "request":
             raise errors.OutcomeUnknown(path)
+        if self.held is None:
+            raise errors.NotFoundError(404, "NotFound", message=path)
         if body["metadata"]["resourceVersion"] != str(self.version):
             raise errors.ConflictError(409, "Conflict", message=path)
         kept = self._keep(body)
@@ -247,6 +249,38 @@ async def test_ledger_of_a_restored_backup_deposes_its_leader() -> None:
     await one.write(one.ledger.with_entries([attempts.entry()]))
     server.held, server.version = backup, version
     with pytest.raises(DeposedError, match="went back from version"):
+        await one.confirm()
+
+
+async def test_ledger_of_another_incarnation_deposes_its_leader() -> None:
+    """It was deleted and made again, with the same holder and in the same epoch."""
+    server = OneObject()
+    one = await leader(server, "one")
+    server.held = None
+    again = await leader(server, "one")
+    assert (again.ledger.holder, again.ledger.epoch) == (one.ledger.holder, one.ledger.epoch)
+    with pytest.raises(DeposedError):
+        await one.confirm()
+    with pytest.raises(DeposedError):
+        await one.write(one.ledger.with_entries([attempts.entry()]))
+    assert server.held is not None
+    assert store.parse(server.held) == again.ledger
+
+
+async def test_write_to_a_deleted_ledger_deposes_its_leader() -> None:
+    server = OneObject()
+    one = await leader(server, "one")
+    server.held = None
+    with pytest.raises(DeposedError, match="deleted"):
+        await one.write(one.ledger.with_entries([attempts.entry()]))
+    assert server.held is None
+
+
+async def test_leader_without_writes_finds_its_ledger_deleted() -> None:
+    server = OneObject()
+    one = await leader(server, "one")
+    server.held = None
+    with pytest.raises(DeposedError, match="deleted"):
         await one.confirm()
 
 

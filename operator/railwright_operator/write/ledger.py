@@ -100,9 +100,13 @@ class LedgerStore:
             raise errors.OutcomeUnknown("the ledger is another than was held; it is planned again")
 
     async def _is_there(self, wanted: Ledger) -> bool:
-        """Hold what is there, and say if it is this one. Raises DeposedError if it is another's."""
+        """Hold what is there, and say if it is this one. Raises DeposedError if it is another's, or
+        was deleted."""
         held = self.ledger
-        found = await self._api.get(PATH)
+        try:
+            found = await self._api.get(PATH)
+        except errors.NotFoundError as error:
+            raise DeposedError("the ledger is gone: it was deleted") from error
         there = parse(found)
         ours = (held.incarnation, held.holder, held.epoch)
         if there != wanted and (there.incarnation, there.holder, there.epoch) != ours:

@@ -1,0 +1,93 @@
+"""A new leader raises the ledger's epoch before it lists what it acts on."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from railwright_operator import __main__ as operator
+from railwright_operator import copies, garbage, metrics
+from railwright_operator.discovery import Discovery
+from railwright_operator.settings import Settings
+from railwright_operator.watch.kinds import Kinds
+from railwright_operator.watch.reflector import Reflector
+from railwright_operator.write import defaults, pods
+
+TOOK_OVER, CYCLE = "took over", "cycle"
+SETTINGS = Settings(
+    launcher_image="launcher",
+    heartbeat_url="http://operator",
+    heartbeat_address=("127.0.0.1", 0),
+    probe_address=("127.0.0.1", 0),
+    namespace="railwright-system",
+    identity="one",
+)
+
+
+class EndedError(Exception):
+    """The first turn would begin now."""
+
+
+class Cycle:
+    """Writes down when it takes over, which takes a while, and when its first turn would begin."""
+
+    def __init__(self, order: list[str]) -> None:
+        self._order = order
+
+    async def take_over(self) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+        self._order.append(TOOK_OVER)
+
+    async def run(self) -> None:
+        self._order.append(CYCLE)
+        raise EndedError
+
+
+@pytest.fixture
+def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What happens, in order: each list by its kind; nothing asks an API server."""
+    happened: list[str] = []
+
+    async def lists(copy: Reflector[Any]) -> None:
+        happened.append(copy._kind)
+        copy._first_list.set()
+
+    async def nothing(*_: object) -> None:
+        """No API server is there."""
+
+    monkeypatch.setattr(Reflector, "run", lists)
+    monkeypatch.setattr(Kinds, "sync", nothing)
+    monkeypatch.setattr(Discovery, "read_files", nothing)
+    monkeypatch.setattr(defaults, "ensure", nothing)
+    monkeypatch.setattr(garbage, "keep_for_good", lambda: None)
+    return happened
+
+
+async def test_pods_and_jobs_are_listed_after_the_take_over(order: list[str]) -> None:
+    watched = copies.assemble(
+        cast(Any, None),
+        SETTINGS,
+        launcher=pods.Launcher("launcher", "http://operator"),
+        series=metrics.build(CollectorRegistry()).watch,
+        wake=lambda: None,
+        clock=lambda: 0.0,
+        listening=lambda: 0.0,
+        rng=lambda: Random(0),
+    )
+    warm = [copy.run for copy in watched.warm]
+    parts = SimpleNamespace(cycle=Cycle(order), copies=watched, tasks=warm, leading=())
+    kopf, leading = SimpleNamespace(start=lambda: None), asyncio.Event()
+    leading.set()
+    async with asyncio.timeout(10):
+        with pytest.raises(ExceptionGroup) as ended:
+            await operator._work(cast(Any, None), cast(Any, parts), cast(Any, kopf), leading)
+    assert ended.group_contains(EndedError)
+    taken = order.index(TOOK_OVER)
+    assert {"Pod", "TrainingJob"} <= {*order[taken:]} - {*order[:taken]}
+    assert order[-1] == CYCLE
