@@ -18,8 +18,9 @@ from railwright_scheduler.world import JobSeen
 
 logger = logging.getLogger(__name__)
 
-SUSPECT_S = SILENT_S - wire.BEAT_INTERVAL_S
-"""From here on the kubelet is asked; the verdict needs SILENT_S and the kubelet's silence too."""
+SUSPECT_S = wire.BEAT_INTERVAL_S
+"""So much before the limit of its silence a launcher's kubelet is asked; the verdict needs the limit
+and the kubelet's silence too."""
 
 UNHEARD_S = SILENT_S + 4.0
 """From here on, after its gang was bound, a launcher never heard of is looked into: it may be that
@@ -66,7 +67,9 @@ def _silent(jobs: Iterable[JobSeen]) -> set[str]:
         rank.node
         for seen in jobs
         for rank in seen.ranks
-        if rank.silent_s is not None and rank.silent_s > SUSPECT_S and not rank.done
+        if rank.silent_s is not None
+        and rank.silent_s > rank.silence_limit_s - SUSPECT_S
+        and not rank.done
     }
 
 

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 
 from railwright import wire
 from railwright_api import quantities
+from railwright_operator.heartbeats.interval import INTERVAL_S_MAX, late_beat_s
 from railwright_operator.heartbeats.views import RankView, SessionView
 from railwright_operator.watch.ages import Ages
 from railwright_operator.watch.jobs import Known
 from railwright_operator.watch.kubelets import Kubelets
 from railwright_operator.watch.pulls import Pulls
 from railwright_operator.watch.records import NodeRecord, PodRecord, Waiting
-from railwright_scheduler.attempt.assessment import Crash, PodState, RankSeen
+from railwright_scheduler.attempt.assessment import SILENT_S, Crash, PodState, RankSeen
 from railwright_scheduler.attempt.hang import Activity, StackSeen, StepsSeen, Watch
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.starting import IMAGE_REASONS, NO_REPORT, ImagesSeen
@@ -173,6 +174,7 @@ class Witnesses:
             done=done,
             crash=None if done else self._crash(known, pod, heard, first_rank=first_rank),
             silent_s=self._silent_s(known, heard),
+            silence_limit_s=silence_limit_s(heard),
             lease_stale=self._kubelets.stale(name),
             node_gone=gone,
             unready_s=self._unready_s(node),
@@ -226,6 +228,13 @@ class Witnesses:
             return None
         age_s = self._ages.of("crashed", pod.uid)
         return _crash_of(left, pod, known, age_s=age_s)
+
+
+def silence_limit_s(heard: RankView | None) -> float:
+    """From here on a launcher is suspected: its heartbeat is late by two of the shortest intervals.
+    One that this leader has not heard may keep to the longest interval."""
+    interval_s = INTERVAL_S_MAX if heard is None else heard.beat_interval_s
+    return SILENT_S + late_beat_s(interval_s)
 
 
 def _ages(rank: RankSeen) -> bool:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from railwright import wire
+from railwright_operator.heartbeats.interval import beat_interval_s
 from worlds.tokens import SigningKey
 
 LAUNCHERS, MOST_LAUNCHERS = 2_000, 16_384
@@ -89,7 +90,7 @@ class Bench:
             wall_s, cpu_s = time.monotonic() - started_s, server.cpu_s() - before_s
             found = _ended(load)
         assert found["accepted"] == launchers, found
-        beats = wall_s * launchers / wire.BEAT_INTERVAL_S
+        beats = wall_s * launchers / beat_interval_s(launchers)
         figures = {
             "cpu_share": round(cpu_s / wall_s, 3),
             "beat_cpu_us": round(cpu_s / beats * 1e6, 1),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from railwright import channel, reporting, wire
-from railwright.reporting import QUIET_S, STEPS_EVERY_BEATS
+from railwright.reporting import QUIET_S, STEPS_EVERY_S
 
+STEPS_EVERY_BEATS = round(STEPS_EVERY_S / wire.BEAT_INTERVAL_S)
 MEMBER = wire.Member("job", 1, 1)
 WORLD = wire.World(4, 2, first_rank=2, master_address="10.0.0.1", master_port=1)
 
@@ -36,6 +37,7 @@ def test_steps_are_told_once_in_many_beats_while_they_are_made(tmp_path: Path) -
         launcher.report(3, step)
         told.append(launcher.beat().steps)
     newest = [steps.newest for steps in told if steps is not None]
+    # The first report ends the phase Starting.
     assert newest == [0, STEPS_EVERY_BEATS, 2 * STEPS_EVERY_BEATS]
 
 
@@ -60,6 +62,20 @@ def test_phase_of_a_rank_is_told_in_each_beat(tmp_path: Path) -> None:
     told = [launcher.beat().steps for _ in range(5)]
     assert {steps.phase for steps in told if steps is not None} == {wire.Phase.EVALUATING}
     assert None not in told
+
+
+def test_another_phase_calls_for_a_beat_once(tmp_path: Path) -> None:
+    """The launcher does not wait for the rest of a long interval."""
+    launcher = Launcher(tmp_path)
+    launcher.report(2, 1)
+    launcher.beat()
+    assert not launcher.standing.is_in_another_phase()
+    launcher.report(2, 1, wire.Phase.CHECKPOINTING)
+    assert launcher.standing.is_in_another_phase()
+    steps = launcher.beat().steps
+    assert steps is not None
+    assert steps.phase is wire.Phase.CHECKPOINTING
+    assert not launcher.standing.is_in_another_phase()
 
 
 def test_ranks_that_report_nothing_cost_no_more(tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ def test_a_replayed_beat_changes_nothing() -> None:
     world.start()
     world.sessions.beat(beat(0, 5, step=50), "pod-0")
     answer = world.sessions.beat(replace(beat(0, 5, step=60), running=0), "pod-0")
-    assert answer == wire.BeatAnswer(wire.Order.CONTINUE)
+    assert answer == wire.BeatAnswer(wire.Order.CONTINUE, interval_s=2)
     assert (world.view().progress, world.view().ranks[0].running) == (wire.Progress(step=50), 4)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 import random
 import threading
 import time
@@ -18,8 +19,8 @@ RETRY_S = 0.3
 QUIET_S = 10.0
 """From here on each beat says where ranks stand: well below the least limit, and rare."""
 
-STEPS_EVERY_BEATS = 10
-"""While all ranks make steps, so many beats say it once: a beat costs the operator twice as much
+STEPS_EVERY_S = 20.0
+"""While all ranks make steps, a beat says it so often: a beat costs the operator twice as much
 with it."""
 
 logger = logging.getLogger(__name__)
@@ -59,6 +60,8 @@ class Standing:
         self._steps = {rank: step_times.RankSteps(rank, now_s=self._started_s) for rank in ranks}
         self._stacks = stacks.StackDesk(folder, clock=clock)
         self._stood_still = False
+        self._phase = wire.Phase.STARTING
+        self._steps_said_s = -math.inf
         self._revoked: str | None = None
 
     @property
@@ -125,6 +128,11 @@ class Standing:
             )
         self.changed.set()
 
+    def is_in_another_phase(self) -> bool:
+        """Whether the ranks changed their phase since the last beat."""
+        with self._lock:
+            return self._summary().phase is not self._phase
+
     def next_beat(self) -> wire.Beat:
         """The next beat to send."""
         with self._lock:
@@ -140,16 +148,23 @@ class Standing:
 
     def _news_of_steps(self) -> wire.Steps | None:
         """Where the ranks are; None in most beats as long as all of them make steps."""
-        ranks = list(self._steps.values())
-        steps = step_times.summary(ranks, started_s=self._started_s, now_s=self._clock())
-        stood_still = self._stood_still
+        steps, now_s = self._summary(), self._clock()
+        stood_still, changed = self._stood_still, steps.phase is not self._phase
+        self._phase = steps.phase
         quiet = max(steps.still_s, steps.lag_s) >= QUIET_S
         # Ranks that report nothing stay in STARTING, and stand still for ever as far as they say.
         self._stood_still = steps.phase is not wire.Phase.STARTING and (
             quiet or steps.phase is not wire.Phase.TRAINING
         )
-        due = self._beat.sequence % STEPS_EVERY_BEATS == 1
-        return steps if due or stood_still or self._stood_still else None
+        due = now_s - self._steps_said_s >= STEPS_EVERY_S
+        if not (due or changed or stood_still or self._stood_still):
+            return None
+        self._steps_said_s = now_s if due else self._steps_said_s
+        return steps
+
+    def _summary(self) -> wire.Steps:
+        ranks = list(self._steps.values())
+        return step_times.summary(ranks, started_s=self._started_s, now_s=self._clock())
 
 
 class Reporter:
@@ -162,10 +177,11 @@ class Reporter:
         self._standing = standing
         self._closing = threading.Event()
         self._heard = True
+        self._interval_s = wire.BEAT_INTERVAL_S
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
-        """Sends the first beat, and then one every wire.BEAT_INTERVAL_S or change."""
+        """Sends the first beat, and then one at every interval or change."""
         self._thread.start()
 
     def close(self) -> None:
@@ -176,14 +192,25 @@ class Reporter:
 
     def _run(self) -> None:
         while not self._closing.is_set():
-            if self._send():
+            answered = self._send()
+            if answered:
                 self._hand_over()
-            self._standing.changed.wait(wire.BEAT_INTERVAL_S)
-            self._standing.changed.clear()
+            self._pause(self._interval_s if answered else wire.BEAT_INTERVAL_S)
         deadline = time.monotonic() + LAST_BEAT_TIMEOUT_S
         while not self._send() and time.monotonic() < deadline:
             time.sleep(random.uniform(RETRY_S / 2, RETRY_S))  # noqa: S311  # spreads retries
         self._hand_over()
+
+    def _pause(self, seconds: float) -> None:
+        """Return at once at a change, and within wire.BEAT_INTERVAL_S after one of the phase, which
+        comes to all launchers of a job together."""
+        end_s = time.monotonic() + seconds
+        while (left_s := end_s - time.monotonic()) > 0:
+            if self._standing.changed.wait(min(left_s, wire.BEAT_INTERVAL_S)):
+                break
+            if self._standing.is_in_another_phase():
+                break
+        self._standing.changed.clear()
 
     def _send(self) -> bool:
         """Whether the operator has the beat, or will never take it."""
@@ -203,6 +230,9 @@ class Reporter:
         if answer.order is wire.Order.STOP:
             self._standing.revoke(answer.reason)
         self._standing.asked_for_stacks(answer.stacks)
+        # A pre-run ends soon after its profile is stored, and heartbeats ask for that.
+        stated = None if self._pre_run else answer.interval_s
+        self._interval_s = stated or wire.BEAT_INTERVAL_S
         return True
 
     def _hand_over(self) -> None:

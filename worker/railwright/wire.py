@@ -1,8 +1,8 @@
 """The messages between launchers and the operator: both ends import this file and nothing else.
 
 JSON over HTTP, one POST a message, a bearer token in the header (a projected service account token
-bound to the pod). Three paths: ``/v1/register`` until the answer says "go", ``/v1/beat`` every
-``BEAT_INTERVAL_S``, ``/v1/commit`` before a checkpoint's manifest is renamed into place. A fourth,
+bound to the pod). Three paths: ``/v1/register`` until the answer says "go", ``/v1/beat`` at
+the interval that the last answer states, ``/v1/commit`` before a checkpoint's manifest is renamed into place. A fourth,
 ``/v1/profile``, takes what ranks have recorded (``railwright.profile``); the answer is "go" once
 what all have told is kept for good.
 
@@ -32,6 +32,9 @@ VERSION = 1
 VERSION_MAX = 1_000
 LAST_LINES_BYTES_MAX = 4 * 1024
 BEAT_INTERVAL_S = 2.0
+"""The shortest: before an answer states another, and after a heartbeat that was not answered."""
+
+BEAT_INTERVAL_S_MAX = 60
 REGISTER_INTERVAL_S = 0.5
 STEP_MAX = 10**12
 ATTEMPT_MAX = 10**9
@@ -243,11 +246,13 @@ class Beat:
 
 @dataclass(frozen=True, slots=True)
 class BeatAnswer:
-    """Continue, or stop with the reason. ``stacks``: the ranks are to be asked where they are."""
+    """Continue, or stop with the reason. ``stacks``: the ranks are to be asked where they are.
+    ``interval_s``: from this heartbeat to the next one; None: ``BEAT_INTERVAL_S``."""
 
     order: AnyOrder
     reason: Sentence = ""
     stacks: bool = False
+    interval_s: Annotated[int, Between(1, BEAT_INTERVAL_S_MAX)] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 A message costs its pod ``MESSAGE_S`` and the time of its bytes. A pod that owes more than
 ``BURST_S`` waits; the connections of other pods do not.
 
-A launcher owes less than it is given back. A heartbeat each 2 s costs 0.1 s of these 2 s, a start
+A launcher owes less than it is given back. A heartbeat each 2 s, the
+shortest interval, costs 0.1 s of these 2 s, a start
 barrier at two requests a second 0.35 s of a second, and a commit that is tried again 0.6 s of a
 second. The largest burst is the end of a node of 64 ranks: 64 heartbeats, and 64 parts of a
 profile of 16 KiB each, cost 40 s.

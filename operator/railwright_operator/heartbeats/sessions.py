@@ -12,28 +12,24 @@ Every message costs the same, however many ranks there are.
 from __future__ import annotations
 
 import itertools
-import operator
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 
 from railwright import profile, wire
 from railwright_operator.heartbeats import refusals
+from railwright_operator.heartbeats.interval import (
+    LauncherCount,
+    beat_interval_s,
+    continue_answer,
+    late_beat_s,
+)
 from railwright_operator.heartbeats.recording import Recording
 from railwright_operator.heartbeats.refusals import RefusedError
-from railwright_operator.heartbeats.views import RankView, SessionView
+from railwright_operator.heartbeats.views import RankView, SessionView, is_news
 
 STEP_JUMP_MAX = 10**9
 MISSING_NAMED_MAX = 64
-CONTINUE = wire.BeatAnswer(wire.Order.CONTINUE)
-SEND_STACKS = wire.BeatAnswer(wire.Order.CONTINUE, stacks=True)
 
-NEWS = operator.attrgetter(
-    *(
-        each.name
-        for each in fields(RankView)
-        if each.compare and each.name not in ("progress", "steps")
-    )
-)
 PAUSES = (wire.Phase.EVALUATING, wire.Phase.CHECKPOINTING)
 """Phases of some ranks in which others may wait for them."""
 
@@ -79,6 +75,7 @@ class Sessions:
         self._clock = clock
         self._wake = wake
         self._sessions: dict[str, _Session] = {}
+        self._launchers = LauncherCount()
 
     def __repr__(self) -> str:
         return f"<Sessions jobs={len(self._sessions)}>"
@@ -105,6 +102,7 @@ class Sessions:
             return
         seats = [_Seat(RankView(rank, node)) for rank, node in enumerate(nodes)]
         missing = dict.fromkeys(range(len(nodes)))
+        self._launchers.update(job_uid, len(nodes))
         self._sessions[job_uid] = _Session(
             *(job_uid, attempt, nodes, num_processes, resume, seats, missing),
             training_since_s=self._clock(),
@@ -115,19 +113,24 @@ class Sessions:
         held = self._sessions.get(job_uid)
         if held is None or held.attempt < attempt:
             self._sessions[job_uid] = _Session(job_uid, attempt, (), 1, (), [], {}, revoked=True)
+            self._launchers.update(job_uid, 0)
         elif held.attempt == attempt:
             held.revoked, held.shown = True, None
+            self._launchers.update(job_uid, 0)
 
     def want_stacks(self, job_uid: str, attempt: int, *, wanted: bool) -> None:
         """Whether the launchers of this attempt are to ask their ranks where they are."""
         held = self._sessions.get(job_uid)
         if held is None or held.attempt != attempt or (held.asked_at_s is not None) is wanted:
             return
-        held.asked_at_s, held.shown = self._clock() if wanted else None, None
+        heard = (seat.view for seat in held.seats if seat.view.heard_at_s is not None)
+        late_s = max((late_beat_s(view.beat_interval_s) for view in heard), default=0.0)
+        held.asked_at_s, held.shown = self._clock() + late_s if wanted else None, None
 
     def forget(self, job_uid: str) -> None:
         """Drop the job; its launchers are told that it is not known."""
         self._sessions.pop(job_uid, None)
+        self._launchers.update(job_uid, 0)
 
     def jobs(self) -> frozenset[str]:
         """The UIDs of all jobs held here."""
@@ -175,7 +178,7 @@ class Sessions:
             seat.view = replace(
                 before, address=message.address, master_port=message.master_port, registered=True
             )
-        self._hear(seat)
+        self._hear(seat, wire.BEAT_INTERVAL_S)
         self._settle(session, message.member.node_rank)
         if not before.registered or before.address != seat.view.address:
             self._wake()
@@ -192,16 +195,18 @@ class Sessions:
         except RefusedError:
             self._hear(seat)
             raise
-        answer = CONTINUE if session.asked_at_s is None else SEND_STACKS
+        asked = session.asked_at_s is not None
+        interval_s = beat_interval_s(0) if asked else self._launchers.interval_s()
+        answer = continue_answer(interval_s, stacks=asked)
         if message.sequence <= seat.sequence:
-            self._hear(seat)
+            self._hear(seat, interval_s)
             return answer
         seat.sequence = message.sequence
         before = seat.view
         unlikely = _unlikely_step(session, before.progress, message.progress)
         if unlikely:
             message = replace(message, progress=None)
-        seat.view = self._heard_facts(before, message)
+        seat.view = self._heard_facts(before, message, interval_s)
         if message.steps is not None and message.steps.phase in PAUSES:
             session.training_since_s = self._clock()
         if message.running or message.exited:
@@ -210,7 +215,7 @@ class Sessions:
                 session.started_at_s = self._clock()
             if session.master is None and message.master_address:
                 session.master = message.master_address, message.master_port
-        if _is_news(before, seat.view):
+        if is_news(before, seat.view):
             self._wake()
         if unlikely:
             raise RefusedError(refusals.MALFORMED, unlikely)
@@ -300,14 +305,16 @@ class Sessions:
             first = session.seats[0].view
             session.master = first.address, first.master_port
 
-    def _hear(self, seat: _Seat) -> None:
-        seat.view = replace(seat.view, heard_at_s=self._clock())
+    def _hear(self, seat: _Seat, interval_s: float | None = None) -> None:
+        interval_s = interval_s or seat.view.beat_interval_s
+        seat.view = replace(seat.view, heard_at_s=self._clock(), beat_interval_s=interval_s)
 
-    def _heard_facts(self, before: RankView, message: wire.Beat) -> RankView:
+    def _heard_facts(self, before: RankView, message: wire.Beat, interval_s: float) -> RankView:
         failure = before.failure or message.failure
         return replace(
             before,
             heard_at_s=self._clock(),
+            beat_interval_s=interval_s,
             registered=before.registered or message.running + message.exited > 0,
             running=message.running,
             exited=message.exited,
@@ -384,10 +391,3 @@ def _unlikely_step(
     if floor <= after.step <= ceiling:
         return ""
     return f"progress.step is {after.step}, expected {floor} to {ceiling}"
-
-
-def _is_news(before: RankView, after: RankView) -> bool:
-    """Whether more changed than the time and the step."""
-    if (before.progress is None) != (after.progress is None):
-        return True
-    return NEWS(before) != NEWS(after)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import operator
+from dataclasses import dataclass, field, fields
 
 from railwright import wire
+from railwright_operator.heartbeats.interval import INTERVAL_S_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +15,8 @@ class RankView:
 
     Times are monotonic seconds of this process. ``heard_at_s`` is None as long as nothing came; to
     be heard again makes no difference. ``failed_at_s`` is when ``failure`` was first heard.
-    ``running`` and ``exited`` count its processes, those that ended with 0 included. ``steps`` are
+    ``beat_interval_s`` is what the last answer
+    stated, the longest if none did. ``running`` and ``exited`` count its processes, those that ended with 0 included. ``steps`` are
     the last that it said, ``stacks`` those of its last beat.
     """
 
@@ -23,6 +26,7 @@ class RankView:
     address: str = ""
     master_port: int = 0
     heard_at_s: float | None = field(default=None, compare=False)
+    beat_interval_s: float = field(default=INTERVAL_S_MAX, compare=False)
     running: int = 0
     exited: int = 0
     progress: wire.Progress | None = None
@@ -41,8 +45,9 @@ class SessionView:
 
     ``started_at_s`` is when the barrier was passed, or when a beat first proved that it had been.
     ``profile`` is what its ranks recorded, once all have told; empty before. ``training_since_s``:
-    since when no launcher has told of another phase. ``asked_at_s``: when the launchers were first
-    wanted to bring the stacks of their ranks; None while they are not.
+    since when no launcher has told of another phase. ``asked_at_s``: since when the launchers are
+    wanted to bring the stacks of their ranks, later by as much as their interval is longer than the
+    shortest; None while they are not.
     """
 
     job_uid: str
@@ -70,3 +75,19 @@ class SessionView:
     def committed(self) -> wire.Checkpoint | None:
         """The newest checkpoint committed, as its first node says."""
         return self.ranks[0].committed if self.ranks else None
+
+
+_NEWS = operator.attrgetter(
+    *(
+        each.name
+        for each in fields(RankView)
+        if each.compare and each.name not in ("progress", "steps")
+    )
+)
+
+
+def is_news(before: RankView, after: RankView) -> bool:
+    """Whether more changed than the time and the step."""
+    if (before.progress is None) != (after.progress is None):
+        return True
+    return _NEWS(before) != _NEWS(after)

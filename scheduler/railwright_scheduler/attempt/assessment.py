@@ -25,6 +25,7 @@ All ages are in seconds of one monotonic clock.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -35,7 +36,7 @@ from railwright_scheduler.attempt.hang import UNWATCHED, Launcher, StepsSeen, Wa
 from railwright_scheduler.attempt.starting import NO_REPORT, ImagesSeen, Starter
 
 SILENT_S = 6.0
-"""Three beats of two seconds: from here on a launcher is suspected and its kubelet is asked."""
+"""Three beats of two seconds: from here on a launcher with the shortest interval is suspected."""
 
 UNREADY_S = 10.0
 """How long a node that hosts a launcher never heard of may be unready before it is lost."""
@@ -99,6 +100,7 @@ class RankSeen:
 
     ``done``: its launcher, or its main container's exit code, says that all went well.
     ``silent_s``: since its launcher was last heard; None if it never was, nor expected to be.
+    ``silence_limit_s``: from here on it is suspected.
     ``lease_stale``: its kubelet was seen to miss its renewal, by asking the API server twice.
     ``unready_s``: for how long its node has not been Ready; None while it is.
     ``out_of_service``: a person or the cloud declared, by Kubernetes' taint, that its node is off.
@@ -116,6 +118,7 @@ class RankSeen:
     done: bool = False
     crash: Crash | None = None
     silent_s: float | None = None
+    silence_limit_s: float = SILENT_S
     lease_stale: bool = False
     node_gone: bool = False
     unready_s: float | None = None
@@ -181,7 +184,7 @@ def assess(
     first = _first_crash(ranks)
     if first is not None:
         settled = not suspects and not _may_be_removed(ranks)
-        if settled or first[1].age_s > (HOLD_S if held else VERDICT_S):
+        if settled or first[1].age_s > (HOLD_S if held else VERDICT_S + _late_s(ranks)):
             return Ended(bounded(_crashed(*first)))
     late = None if started or cut else starting.judge(_starters(ranks), age_s=age_s)
     if late is not None:
@@ -195,6 +198,11 @@ def assess(
         wants_stacks=hung is not None,
         held=held and (bool(suspects) or any(map(looks_lost, ranks))),
     )
+
+
+def _late_s(ranks: Sequence[RankSeen]) -> float:
+    """How much longer a verdict may take than with the shortest interval of heartbeats."""
+    return max(rank.silence_limit_s for rank in ranks) - SILENT_S
 
 
 def _launchers(ranks: Sequence[RankSeen]) -> list[Launcher]:
@@ -228,7 +236,7 @@ def _is_over(rank: RankSeen) -> bool:
 
 def is_heard(rank: RankSeen) -> bool:
     """Whether its launcher spoke in the last seconds."""
-    return rank.silent_s is not None and rank.silent_s <= SILENT_S
+    return rank.silent_s is not None and rank.silent_s <= rank.silence_limit_s
 
 
 def is_quiet(rank: RankSeen, *, for_s: float) -> bool:
@@ -261,8 +269,8 @@ def _is_declared_lost(rank: RankSeen) -> bool:
 def _suspects(ranks: Sequence[RankSeen]) -> list[RankSeen]:
     """Launchers not heard for too long, or not since the first crash."""
     first = _first_crash(ranks)
-    patience_s = SILENT_S if first is None else min(SILENT_S, first[1].age_s)
-    return [rank for rank in ranks if is_quiet(rank, for_s=patience_s)]
+    crashed_s = math.inf if first is None else first[1].age_s
+    return [rank for rank in ranks if is_quiet(rank, for_s=min(rank.silence_limit_s, crashed_s))]
 
 
 def _pod_is_gone(rank: RankSeen) -> bool:

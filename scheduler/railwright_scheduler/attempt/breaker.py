@@ -34,8 +34,8 @@ SETTLE_S = 30.0
 most 5 s, a kubelet after at most 17 s (a request that hangs for 10 s, then a backoff of 7 s)."""
 
 
-QUIET_S = 2 * SILENT_S
-"""With the 5 s that launchers take to come back, this is less than a lease takes to become stale.
+QUIET_S = SILENT_S
+"""Beyond the limit of a launcher's silence. With the 5 s that launchers take to come back, this is less than a lease takes to become stale.
 Of 16 kubelets that are asked about for comparison, some ten have renewed by then."""
 
 MANY = 2
@@ -73,7 +73,7 @@ def judge(
             alive.add(rank.node)
         elif assessment.looks_lost(rank):
             silent.add(rank.node)
-        if assessment.is_quiet(rank, for_s=QUIET_S):
+        if assessment.is_quiet(rank, for_s=rank.silence_limit_s + QUIET_S):
             quiet.add(rank.node)
     if len(quiet) >= MANY and quiet.isdisjoint(renewing):
         silent |= quiet

@@ -48,7 +48,8 @@ EVALUATING_S = 3600.0
 """For one evaluation, and while a launcher is silent: its ranks may be evaluating."""
 
 STACKS_S = 10.0
-"""How long launchers may take to bring the stacks of their ranks: five heartbeats."""
+"""How long launchers may take to bring the stacks of their ranks: five heartbeats at the shortest
+interval. With a longer one the count begins later."""
 
 VERDICT_S = 25.0
 """How much longer a limit of the user's is while a launcher is silent: so long the verdict on a

@@ -1,0 +1,96 @@
+"""The interval of heartbeats by the number of launchers, and the limits that follow it."""
+
+from __future__ import annotations
+
+import pytest
+
+from railwright import wire
+from railwright_operator import witnesses
+from railwright_operator.heartbeats import interval
+from railwright_operator.heartbeats.connections import IDLE_S
+from railwright_operator.heartbeats.interval import INTERVAL_S_MAX
+from railwright_operator.heartbeats.sessions import Sessions
+from railwright_operator.heartbeats.views import RankView
+from railwright_scheduler.attempt.assessment import SILENT_S
+
+
+class Cluster:
+    """Sessions of jobs, and a clock that stands still."""
+
+    def __init__(self) -> None:
+        self.sessions = Sessions(clock=lambda: 100.0, wake=lambda: None)
+        self.expect("small", 1)
+
+    def expect(self, job_uid: str, nodes: int) -> None:
+        names = tuple(f"n{rank}" for rank in range(nodes))
+        self.sessions.expect(job_uid, 1, nodes=names, num_processes=1, resume=())
+
+    def beat(self, sequence: int) -> wire.BeatAnswer:
+        message = wire.Beat(wire.Member("small", 1, 0), sequence, running=1, exited=0)
+        return self.sessions.beat(message, "pod")
+
+    def rank(self) -> RankView:
+        view = self.sessions.attempt("small", 1)
+        assert view is not None
+        return view.ranks[0]
+
+
+@pytest.mark.parametrize(
+    ("launchers", "interval_s"),
+    [(0, 2), (1, 2), (800, 2), (801, 3), (2_000, 5), (3_200, 8), (wire.NODES_MAX, 8)],
+)
+def test_interval_grows_with_launchers(launchers: int, interval_s: int) -> None:
+    assert interval.beat_interval_s(launchers) == interval_s
+
+
+def test_longest_interval_keeps_the_connection() -> None:
+    assert INTERVAL_S_MAX + 5.0 < IDLE_S
+    assert INTERVAL_S_MAX <= wire.BEAT_INTERVAL_S_MAX
+
+
+def test_interval_follows_jobs_that_come_and_go() -> None:
+    cluster = Cluster()
+    assert cluster.beat(1).interval_s == 2
+    cluster.expect("large", 1_999)
+    cluster.expect("large", 1_999)
+    assert cluster.beat(2).interval_s == 5
+    cluster.sessions.revoke("large", 1)
+    cluster.sessions.revoke("large", 1)
+    assert cluster.beat(3).interval_s == 2
+    cluster.sessions.forget("large")
+    assert cluster.beat(4).interval_s == 2
+
+
+def test_silence_limit_follows_what_was_stated() -> None:
+    """A launcher keeps to the interval of its last answer, though others came since."""
+    cluster = Cluster()
+    assert witnesses.silence_limit_s(cluster.rank()) == SILENT_S + INTERVAL_S_MAX - 2
+    cluster.beat(1)
+    cluster.expect("large", 1_999)
+    assert witnesses.silence_limit_s(cluster.rank()) == SILENT_S
+    cluster.beat(1)
+    assert witnesses.silence_limit_s(cluster.rank()) == SILENT_S + 3
+    cluster.sessions.forget("large")
+    assert witnesses.silence_limit_s(cluster.rank()) == SILENT_S + 3
+
+
+def test_stacks_have_the_time_of_the_interval() -> None:
+    """Launchers read the request in the answer to their next heartbeat, and hurry then."""
+    cluster = Cluster()
+    cluster.expect("large", 1_999)
+    cluster.beat(1)
+    cluster.sessions.want_stacks("small", 1, wanted=True)
+    view = cluster.sessions.attempt("small", 1)
+    assert view is not None
+    assert view.asked_at_s == 100.0 + 3
+    answer = cluster.beat(2)
+    assert (answer.stacks, answer.interval_s) == (True, 2)
+
+
+def test_launchers_of_other_versions_are_answered() -> None:
+    """An answer without an interval is read, and one with it by a launcher that has none."""
+    assert wire.decode(wire.BeatAnswer, b'{"order":"continue"}').interval_s is None
+    answer = wire.decode(wire.BeatAnswer, wire.encode(wire.BeatAnswer(wire.Order.CONTINUE)))
+    assert answer.interval_s is None
+    with pytest.raises(wire.WireError, match="interval_s"):
+        wire.decode(wire.BeatAnswer, b'{"order":"continue","interval_s":0}')
