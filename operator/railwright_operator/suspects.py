@@ -19,8 +19,8 @@ from railwright_scheduler.world import JobSeen
 logger = logging.getLogger(__name__)
 
 SUSPECT_S = wire.BEAT_INTERVAL_S
-"""So much before the limit of its silence a launcher's kubelet is asked; the verdict needs the limit
-and the kubelet's silence too."""
+"""So much before the limit of its silence a launcher's kubelet is asked; the verdict needs that
+limit and the kubelet's silence too."""
 
 UNHEARD_S = SILENT_S + 4.0
 """From here on, after its gang was bound, a launcher never heard of is looked into: it may be that

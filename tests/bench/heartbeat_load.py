@@ -1,7 +1,8 @@
 """Many launchers at a heartbeat server, from a process of their own, for ``bench_heartbeats``.
 
 A launcher keeps its connection, as the real one does, and sends each heartbeat in two segments,
-head and body. Some open a new connection for each heartbeat. Prints the figures as one JSON object.
+head and body, at the interval that the server states. Some open a new connection for each
+heartbeat. Prints the figures as one JSON object.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import errno
 import heapq
 import json
 import random
+import re
 import select
 import socket
 import time
@@ -25,6 +27,7 @@ TIMEOUT_S = 3.0
 """As the launcher's."""
 
 IP_BIND_ADDRESS_NO_PORT = 24
+INTERVAL = re.compile(rb'"interval_s":(\d+)')
 EVENTS = select.EPOLLIN | select.EPOLLOUT
 
 
@@ -40,6 +43,7 @@ class Launcher:
     sent_s: float = 0.0
     connecting: bool = False
     waiting: bool = False
+    interval_s: float = wire.BEAT_INTERVAL_S
     accepted_s: float | None = None
 
 
@@ -49,7 +53,6 @@ class Load:
 
     address: tuple[str, int]
     source: str
-    interval_s: float
     launchers: list[Launcher]
     poll: select.epoll = field(default_factory=select.epoll)
     by_file: dict[int, Launcher] = field(default_factory=dict)
@@ -58,21 +61,25 @@ class Load:
     """Latencies of heartbeats on kept connections, and below on new ones."""
     new_s: list[float] = field(default_factory=list)
     failures: dict[str, int] = field(default_factory=dict)
+    late_s: float = 0.0
+    """The most that a heartbeat was sent after its time: by so much this process is too slow."""
 
     def run(self, seconds: float) -> None:
         """Send until the time is over."""
         now_s = time.monotonic()
         end_s = now_s + seconds
         self.due = [
-            (now_s + random.random() * self.interval_s, number)
+            (now_s + random.random() * wire.BEAT_INTERVAL_S, number)
             for number in range(len(self.launchers))
         ]
         heapq.heapify(self.due)
         while (now_s := time.monotonic()) < end_s:
             while self.due and self.due[0][0] <= now_s:
                 due_s, number = heapq.heappop(self.due)
-                heapq.heappush(self.due, (due_s + self.interval_s, number))
-                self._begin(self.launchers[number], now_s)
+                launcher = self.launchers[number]
+                heapq.heappush(self.due, (due_s + launcher.interval_s, number))
+                self.late_s = max(self.late_s, now_s - due_s)
+                self._begin(launcher, now_s)
             pause_s = max(0.0, min(0.05, self.due[0][0] - now_s)) if self.due else 0.05
             for file, event in self.poll.poll(pause_s, 1024):
                 self._go_on(self.by_file[file], event)
@@ -121,6 +128,8 @@ class Load:
         now_s = time.monotonic()
         launcher.accepted_s = launcher.accepted_s or time.time()
         launcher.waiting = False
+        if stated := INTERVAL.search(answer):
+            launcher.interval_s = float(stated[1])
         (self.kept_s if launcher.keeps else self.new_s).append(now_s - launcher.sent_s)
         if not launcher.keeps:
             self._close(launcher)
@@ -140,8 +149,9 @@ class Load:
         self.failures[why] = self.failures.get(why, 0) + 1
         if launcher.waiting:
             # Heard with the next one at the earliest.
-            late_s = time.monotonic() - launcher.sent_s + self.interval_s
+            late_s = time.monotonic() - launcher.sent_s + wire.BEAT_INTERVAL_S
             (self.kept_s if launcher.keeps else self.new_s).append(late_s)
+        launcher.interval_s = wire.BEAT_INTERVAL_S
         self._close(launcher)
 
     def _close(self, launcher: Launcher) -> None:
@@ -186,7 +196,7 @@ def main() -> None:
     made = launchers(SigningKey.read(given.key), range(given.launchers), given.renewing)
     print("ready", flush=True)
     input()
-    load = Load(("127.0.0.1", given.port), given.source, wire.BEAT_INTERVAL_S, made)
+    load = Load(("127.0.0.1", given.port), given.source, made)
     load.run(given.seconds)
     accepted = [each.accepted_s for each in made if each.accepted_s is not None]
     figures = {
@@ -196,6 +206,7 @@ def main() -> None:
         "kept_p99_s": p99(load.kept_s),
         "new_p99_s": p99(load.new_s),
         "failures": load.failures,
+        "sent_late_s": round(load.late_s, 3),
     }
     print(json.dumps(figures), flush=True)
 

@@ -1,10 +1,10 @@
 """The messages between launchers and the operator: both ends import this file and nothing else.
 
 JSON over HTTP, one POST a message, a bearer token in the header (a projected service account token
-bound to the pod). Three paths: ``/v1/register`` until the answer says "go", ``/v1/beat`` at
-the interval that the last answer states, ``/v1/commit`` before a checkpoint's manifest is renamed into place. A fourth,
-``/v1/profile``, takes what ranks have recorded (``railwright.profile``); the answer is "go" once
-what all have told is kept for good.
+bound to the pod). Three paths: ``/v1/register`` until the answer says "go", ``/v1/beat`` at the
+interval that the last answer states, ``/v1/commit`` before a checkpoint's manifest is renamed into
+place. A fourth, ``/v1/profile``, takes what ranks have recorded (``railwright.profile``); the
+answer is "go" once what all have told is kept for good.
 
 Statuses a launcher must know: 200; 400 malformed; 403 the token is not this rank's; 409 the attempt
 was revoked (stop, write nothing more); 413 too large; 425 the operator does not know this attempt

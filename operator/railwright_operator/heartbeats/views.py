@@ -15,9 +15,9 @@ class RankView:
 
     Times are monotonic seconds of this process. ``heard_at_s`` is None as long as nothing came; to
     be heard again makes no difference. ``failed_at_s`` is when ``failure`` was first heard.
-    ``beat_interval_s`` is what the last answer
-    stated, the longest if none did. ``running`` and ``exited`` count its processes, those that ended with 0 included. ``steps`` are
-    the last that it said, ``stacks`` those of its last beat.
+    ``beat_interval_s`` is what the last answer stated, the longest if none did. ``running`` and
+    ``exited`` count its processes, those that ended with 0 included. ``steps`` are the last that it
+    said, ``stacks`` those of its last beat.
     """
 
     node_rank: int

@@ -35,8 +35,9 @@ most 5 s, a kubelet after at most 17 s (a request that hangs for 10 s, then a ba
 
 
 QUIET_S = SILENT_S
-"""Beyond the limit of a launcher's silence. With the 5 s that launchers take to come back, this is less than a lease takes to become stale.
-Of 16 kubelets that are asked about for comparison, some ten have renewed by then."""
+"""Beyond the limit of a launcher's silence. With the 5 s that launchers take to come back, this is
+less than a lease takes to become stale. Of 16 kubelets that are asked about for comparison, some
+ten have renewed by then."""
 
 MANY = 2
 
