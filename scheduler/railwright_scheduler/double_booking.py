@@ -47,10 +47,19 @@ def find(nodes: Iterable[Node]) -> tuple[DoubleBooking, ...]:
     found = [
         booking
         for node in nodes
-        if len(node.holders) > 1 and any(excess(node.allocatable, node.used))
+        if len(node.holders) > 1 and _is_exceeded(node)
         for booking in _bookings(node)
     ]
     return tuple(sorted(found, key=lambda booking: (booking.node, booking.resource)))
+
+
+def _is_exceeded(node: Node) -> bool:
+    """Whether pods, of jobs or not, hold more than there is: a plain loop, run for every node."""
+    allocatable = node.allocatable
+    for resource, amount in node.used.items():  # noqa: SIM110  a generator takes half as long again
+        if amount > allocatable.get(resource, 0):
+            return True
+    return False
 
 
 def _bookings(node: Node) -> Iterator[DoubleBooking]:
