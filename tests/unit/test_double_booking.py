@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,8 +18,9 @@ from railwright_scheduler import double_booking, turn
 from railwright_scheduler.decisions import Exclusion, ExclusionCause, NotEnoughNodes
 from railwright_scheduler.snapshot import Node
 from railwright_topology.fabric import Fabric
-from worlds import GPU, node
+from worlds import GPU, node, reporting
 from worlds.attempts import RUNNING, seen, world_of
+from worlds.reporting import Desk
 
 A, B = ("a", 1), ("b", 1)
 
@@ -127,6 +129,30 @@ def test_condition_names_double_booked_node_and_clears() -> None:
     bookings.update(())
     after = status.render(replace(plain, before=after, double_booking=bookings.message("a")))
     assert _healthy(after) == ("True", "NothingFound")
+
+
+async def test_double_booking_reaches_status_metric_and_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    desk = Desk()
+    running = {"phase": "Running", "attempt": 1, "nodes": ["n0", "n1"]}
+    first, second, third = (
+        desk.add(reporting.raw_job(name, status=running)) for name in ("a", "b", "c")
+    )
+    uids = [desk.store.objects[path]["metadata"]["uid"] for path in (first, second)]
+    bookings = double_booking.find([holding("n0", dict.fromkeys(((uid, 1) for uid in uids), 8))])
+    await desk.turn(double_bookings=bookings)
+    reasons = [_healthy(desk.store.objects[path]["status"])[1] for path in (first, second, third)]
+    assert reasons == ["NodeDoubleBooked", "NodeDoubleBooked", "NothingFound"]
+    assert desk.registry.get_sample_value("railwright_double_booked_nodes") == 1
+    await desk.turn(double_bookings=bookings)
+    assert [each.message for each in caplog.records if each.levelname == "ERROR"] == [
+        "invariant violated"
+    ]
+    await desk.turn()
+    for path in (first, second):
+        assert _healthy(desk.store.objects[path]["status"]) == ("True", "NothingFound")
+    assert desk.registry.get_sample_value("railwright_double_booked_nodes") == 0
 
 
 def _healthy(after: status.Status) -> tuple[str, str]:

@@ -32,6 +32,7 @@ from railwright_operator.write import pods
 from railwright_scheduler import Reason
 from railwright_scheduler.attempt.ledger import Ledger
 from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.double_booking import DoubleBooking
 from railwright_scheduler.turn import Turn
 from worlds import merging
 
@@ -148,7 +149,8 @@ class Desk:
         self.jobs = Jobs(lambda raw: pods.sample(raw, LAUNCHER))
         self.commits = Commits(lambda: None)
         self.sessions = Sessions(clock=self.clock, wake=lambda: None)
-        metrics = CycleMetrics(CollectorRegistry())
+        self.registry = CollectorRegistry()
+        self.metrics = metrics = CycleMetrics(self.registry)
         self.events = Events(api, instance="me", dropped=metrics.events_dropped, clock=self.clock)
         self.reporter = Reporter(
             api,
@@ -179,6 +181,7 @@ class Desk:
         records: Mapping[str, JobRecord] | None = None,
         *,
         waits: Reason | None = None,
+        double_bookings: tuple[DoubleBooking, ...] = (),
         meanwhile: Callable[[], None] = lambda: None,
     ) -> None:
         """One turn's report: records that changed by UID; ``waits`` is why all of them wait.
@@ -193,8 +196,10 @@ class Desk:
             records=now,
             waits={} if waits is None else dict.fromkeys(now, waits),
             assessments={},
+            double_bookings=double_bookings,
         )
         meanwhile()
+        self.metrics.observe(plan)
         await self.reporter.report(plan)
         await _settled()
 
