@@ -1,7 +1,7 @@
 """Many launchers at a heartbeat server, from a process of their own, for ``bench_heartbeats``.
 
-A launcher keeps its connection, as the real one does, and sends each heartbeat in two segments,
-head and body, at the interval that the server states. Some open a new connection for each
+A launcher keeps its connection, as the real one does, and sends each heartbeat in one segment
+at the interval that the server states. Some open a new connection for each
 heartbeat. Prints the figures as one JSON object.
 """
 
@@ -140,8 +140,7 @@ class Load:
         before, after = launcher.body
         body = b"%s%09d%s" % (before, launcher.sequence, after)
         try:
-            launcher.connection.send(launcher.head)
-            launcher.connection.send(body)
+            launcher.connection.send(launcher.head + body)
         except OSError as error:
             self._fail(launcher, errno.errorcode[error.errno or 0])
 

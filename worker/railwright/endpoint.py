@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import socket
 import urllib.parse
 from pathlib import Path
 from typing import TypeVar
@@ -92,10 +93,14 @@ class Endpoint:
 
     def _once(self, path: str, body: bytes, *, token: str, timeout_s: float) -> tuple[int, bytes]:
         self._connection.timeout = timeout_s
-        if self._connection.sock is not None:
-            self._connection.sock.settimeout(timeout_s)
+        if self._connection.sock is None:
+            self._connection.connect()
+        self._connection.sock.settimeout(timeout_s)
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        # Head and body in one segment: the operator wakes once for each message.
+        self._connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
         self._connection.request("POST", self._prefix + path, body, headers)
+        self._connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
         response = self._connection.getresponse()
         data = response.read(wire.MESSAGE_BYTES_MAX + 1)
         if not response.isclosed():
