@@ -176,6 +176,17 @@ async def test_a_change_of_phase_is_written_at_once() -> None:
     assert desk.store.objects[path]["status"]["phase"] == "Starting"
 
 
+async def test_record_is_written_before_many_waits() -> None:
+    desk = Desk()
+    for number in range(10 * reporter.TOLD_WRITES_MAX):
+        desk.add(reporting.raw_job(f"waits-{number}"))
+    path = desk.add(reporting.raw_job("begins"))
+    begun = JobRecord(phase=Phase.STARTING, attempt=1, nodes=("n0", "n1"))
+    await desk.turn({"begins-uid": begun}, waits=short(1))
+    written = [where for verb, where in desk.store.requests if verb == "patch"]
+    assert written.index(f"{path}/status") <= reporter.TOLD_WRITES_MAX
+
+
 async def test_a_job_that_cannot_be_read_says_so_once_and_the_others_go_on() -> None:
     desk = Desk()
     bad = desk.add(reporting.raw_job("bad", pod=BROKEN_POD))

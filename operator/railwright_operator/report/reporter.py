@@ -53,6 +53,10 @@ everything that starts or ends changes the numbers of what they wait for.
 WRITES_MAX = 16
 """So many statuses are written at a time: telling must not crowd out doing."""
 
+TOLD_WRITES_MAX = 8
+"""So many of jobs that wait, where no record changes. A record never waits behind them: a thousand
+large jobs that wait keep an API server busy for minutes."""
+
 PAUSE_BASE_S = 0.5
 PAUSE_CAP_S = 8.0
 
@@ -100,7 +104,8 @@ class Reporter:
         self._quiet: dict[str, status.Told] = {}
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._double_bookings = DoubleBookings()
-        self._slots = asyncio.Semaphore(WRITES_MAX)
+        self._record_slots = asyncio.Semaphore(WRITES_MAX)
+        self._told_slots = asyncio.Semaphore(TOLD_WRITES_MAX)
 
     def __repr__(self) -> str:
         return f"<Reporter jobs={len(self._written_s)}>"
@@ -127,9 +132,15 @@ class Reporter:
                 logger.exception("telling a job broke", extra={"job_uid": uid})
                 continue
             if telling is not None:
-                self._start(uid, telling)
+                self._start(uid, telling, self._slots(uid, plan))
             if shared.over:
                 await shared.others()
+
+    def _slots(self, uid: str, plan: Turn) -> asyncio.Semaphore:
+        known, record = self._observer.known(uid), plan.records.get(uid)
+        waits = record is None or record.phase in (Phase.QUEUED, Phase.SUSPENDED)
+        same = known is None or known.record == record or record is None
+        return self._told_slots if waits and same else self._record_slots
 
     def _forget_all_but(self, uids: Collection[str]) -> None:
         self._written_s = {uid: at for uid, at in self._written_s.items() if uid in uids}
@@ -137,13 +148,13 @@ class Reporter:
         self._pauses.forget_unless(uids.__contains__)
         self._quiet = {uid: told for uid, told in self._quiet.items() if uid in uids}
 
-    def _start(self, uid: str, telling: Telling) -> None:
-        task = asyncio.create_task(self._one(telling))
+    def _start(self, uid: str, telling: Telling, slots: asyncio.Semaphore) -> None:
+        task = asyncio.create_task(self._one(telling, slots))
         self._under_way[uid] = task
         task.add_done_callback(functools.partial(self._done, uid))
 
-    async def _one(self, telling: Telling) -> None:
-        async with self._slots:
+    async def _one(self, telling: Telling, slots: asyncio.Semaphore) -> None:
+        async with slots:
             await telling
 
     def _done(self, uid: str, task: asyncio.Task[None]) -> None:
