@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from railwright_scheduler import asking, commit_plan, debts, intent, turn
-from railwright_scheduler.attempt import breaker, gang, record
+from railwright_scheduler.attempt import breaker, gang, hang, record
 from railwright_scheduler.attempt.breaker import CLOSED
 from railwright_scheduler.attempt.gang import BindPod, CreatePod, DeletePod, GangSeen, Pod, Step
 from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
@@ -50,6 +50,7 @@ class Mutant:
     attribute: str
     change: Callable[[Original], Original]
     cuts: bool = False
+    hangs: bool = False
 
     @contextlib.contextmanager
     def planted(self) -> Iterator[None]:
@@ -75,7 +76,7 @@ def hunt(mutant: Mutant, seeds: Iterable[int]) -> Caught | None:
     with mutant.planted():
         for count, seed in enumerate(seeds, 1):
             try:
-                run(seed, steps=STEPS, cuts=mutant.cuts)
+                run(seed, steps=STEPS, cuts=mutant.cuts, hangs=mutant.hangs)
             except RunError as broken:
                 return Caught(count, str(broken).partition("\n")[0])
     return None
@@ -295,6 +296,10 @@ def running_is_not_judged(original: Original) -> Original:
     return lambda seen, ledger, *, cut: None
 
 
+def limits_as_in_training(original: Original) -> Original:
+    return dict.fromkeys(original, hang.STILL_S)
+
+
 MUTANTS = (
     Mutant("the ledger is written whatever its version", Api, "put_ledger", unversioned_ledger),
     Mutant("a status is written whatever its version", Api, "put_record", unversioned_record),
@@ -352,6 +357,14 @@ MUTANTS = (
     Mutant("the commit of a deleted job goes on", intent, "against_commit", ignores_deletion),
     Mutant("a commit goes on though its job changed", intent, "against_commit", ignores_changes),
     Mutant("a cut is taken for dead nodes", breaker, "judge", constant(CLOSED), cuts=True),
+    Mutant("hanging ranks are not found", hang, "judge", constant(None), hangs=True),
+    Mutant(
+        "an announced save counts as a hang",
+        hang,
+        "PHASE_LIMITS_S",
+        limits_as_in_training,
+        hangs=True,
+    ),
     Mutant("running attempts are not judged", turn, "_judge", running_is_not_judged),
 )
 

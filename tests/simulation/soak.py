@@ -1,6 +1,7 @@
 """Seed after seed on all cores, until so many steps are done or one seed breaks an invariant.
 
-The odd ones cut the control plane off from all nodes now and then.
+In odd seeds the control plane is cut off from all nodes now and then; in half of the even ones
+ranks report their steps, and hang.
 
 ``python soak.py`` tells on stderr how far it is; the last line on stdout is one JSON object. A seed
 that broke something is printed with what happened, and the exit code is 1: it belongs in seeds.txt.
@@ -46,7 +47,7 @@ def soak(first: int, count: int) -> Total:
     for seed in range(first, first + count):
         total.seeds += 1
         try:
-            outcome = run(seed, steps=STEPS, cuts=seed % 2 == 1)
+            outcome = run(seed, steps=STEPS, cuts=seed % 2 == 1, hangs=seed % 4 == 2)
         except RunError as broken:
             total.broken[seed] = str(broken)
             break
