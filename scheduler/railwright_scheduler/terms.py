@@ -30,11 +30,12 @@ def limits(terms: Terms, cluster: Cluster) -> Limits | TierMissing:
         segment_level=min(levels[terms.segment_tier], finest),
         islands=cluster.island in (levels[tier] for tier in _restrictive_tiers(terms)),
     )
-    # Beyond the finest level of the tree every node is alone in its domain.
+    # Beyond the finest level of the tree every node is alone in its domain: one node is all that a
+    # job can have, whether or not the names of its domains are known.
     if levels[terms.required] > finest or (
         asked.segment > 1 and levels[terms.segment_tier] > finest
     ):
-        return replace(asked, spread=1, spread_level=finest)
+        return replace(asked, spread=1, spread_level=0)
     if terms.spread:
         return replace(asked, spread=terms.spread, spread_level=levels[terms.spread_tier])
     return asked
