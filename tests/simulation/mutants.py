@@ -296,7 +296,7 @@ def running_is_not_judged(original: Original) -> Original:
     return lambda seen, ledger, *, cut: None
 
 
-def limits_as_in_training(original: Original) -> Original:
+def training_limits(original: Original) -> Original:
     return dict.fromkeys(original, hang.STILL_S)
 
 
@@ -358,13 +358,7 @@ MUTANTS = (
     Mutant("a commit goes on though its job changed", intent, "against_commit", ignores_changes),
     Mutant("a cut is taken for dead nodes", breaker, "judge", constant(CLOSED), cuts=True),
     Mutant("hanging ranks are not found", hang, "judge", constant(None), hangs=True),
-    Mutant(
-        "an announced save counts as a hang",
-        hang,
-        "PHASE_LIMITS_S",
-        limits_as_in_training,
-        hangs=True,
-    ),
+    Mutant("an announced save is a hang", hang, "PHASE_LIMITS_S", training_limits, hangs=True),
     Mutant("running attempts are not judged", turn, "_judge", running_is_not_judged),
 )
 
