@@ -142,36 +142,34 @@ class Capacity:
     """
 
     def __init__(self, cluster: Cluster) -> None:
-        self._free = cluster.free.copy()
-        self._beside = cluster.free.copy()
-        self._reservable = cluster.allocatable - cluster.foreign
+        self._free = _Remaining(cluster.free)
+        self._beside = _Remaining(cluster.free)
+        self._reservable = _Remaining(cluster.allocatable - cluster.foreign)
         self._most = np.maximum(cluster.allocatable.max(axis=1, initial=0), 1)[:, np.newaxis]
-        self.room = self._room_of(self._free)
+        self.room = self._room_of(cluster.free)
 
     def holds(self, rows: Ints, need: Ints) -> Mask:
         """Which nodes have ``need[i]`` of the resource in row ``rows[i]`` free, for every i."""
-        return _hold(self._free, rows, need)
+        return self._free.holds(rows, need)
 
     def holds_beside(self, rows: Ints, need: Ints) -> Mask:
         """The same, where all that is reserved were taken."""
-        return _hold(self._beside, rows, need)
+        return self._beside.holds(rows, need)
 
     def could_hold(self, rows: Ints, need: Ints) -> Mask:
         """The same, where all pods of jobs had ended."""
-        return _hold(self._reservable, rows, need)
+        return self._reservable.holds(rows, need)
 
     def reserve(self, nodes: Ints, rows: Ints, need: Ints) -> None:
         """Keep room for one pod of ``need`` on each of the nodes."""
-        at = np.ix_(rows, nodes)
-        self._beside[at] -= need[:, np.newaxis]
-        self._reservable[at] -= need[:, np.newaxis]
+        self._beside.subtract(nodes, rows, need)
+        self._reservable.subtract(nodes, rows, need)
 
     def take(self, nodes: Ints, rows: Ints, need: Ints) -> None:
         """Let one pod have ``need`` on each of the nodes."""
-        at = np.ix_(rows, nodes)
-        self._free[at] -= need[:, np.newaxis]
-        self._beside[at] -= need[:, np.newaxis]
-        left = self._free[:, nodes]
+        self._free.subtract(nodes, rows, need)
+        self._beside.subtract(nodes, rows, need)
+        left = self._free.amounts[:, nodes]
         assert (left[rows] >= 0).all(), f"over-committed: {left[rows].min()} left"
         self.room[nodes] = self._room_of(left)
 
@@ -181,11 +179,37 @@ class Capacity:
         return total
 
 
-def _hold(amounts: Ints, rows: Ints, need: Ints) -> Mask:
-    mask = np.ones(amounts.shape[1], dtype=np.bool_)
-    for row, amount in zip(rows, need, strict=True):
-        mask &= amounts[row] >= amount
-    return mask
+class _Remaining:
+    """Amounts of each resource (row) on each node (column) as they shrink. Which nodes hold a need
+    is kept, and found anew only for nodes whose amounts changed: most jobs change a few."""
+
+    def __init__(self, amounts: Ints) -> None:
+        self.amounts = amounts.copy()
+        self._changed: list[Ints] = []
+        self._masks: dict[tuple[bytes, bytes], tuple[int, Mask]] = {}
+
+    def subtract(self, nodes: Ints, rows: Ints, need: Ints) -> None:
+        """Take ``need[i]`` of the resource in row ``rows[i]`` from each of the nodes."""
+        self.amounts[rows[:, np.newaxis], nodes] -= need[:, np.newaxis]
+        self._changed.append(nodes)
+
+    def holds(self, rows: Ints, need: Ints) -> Mask:
+        """Which nodes have as much left. The caller must not write to the mask."""
+        key = rows.tobytes(), need.tobytes()
+        if key not in self._masks:
+            self._masks[key] = len(self._changed), _hold(self.amounts[rows], need)
+        seen, mask = self._masks[key]
+        if seen < len(self._changed):
+            nodes = np.concatenate(self._changed[seen:])
+            mask = mask.copy()
+            mask[nodes] = _hold(self.amounts[rows[:, np.newaxis], nodes], need)
+            self._masks[key] = len(self._changed), mask
+        return mask
+
+
+def _hold(amounts: Ints, need: Ints) -> Mask:
+    found: Mask = np.logical_and.reduce(amounts >= need[:, np.newaxis], axis=0)
+    return found
 
 
 def _slowness(pace: Pace) -> int:

@@ -89,7 +89,9 @@ class Line:
         limits = self._selector.best_way(job, ways, lambda way: self._allowed(shape, way))
         allowed = self._allowed(shape, limits)
         if placement.capacity(self._cluster.domains, allowed, limits) < job.num_nodes:
-            reason = self._why_not(job, shape, largest)
+            if limits != largest:
+                allowed = self._allowed(shape, largest)
+            reason = self._why_not(job, shape, largest, allowed)
             return self.hold(job, shape, ways, largest, reason=reason)
         effort = ranks.effort(job)
         if self._is_full or (effort and self._effort and self._effort + effort > EFFORT_MAX):
@@ -145,10 +147,11 @@ class Line:
         beside = self._capacity.holds_beside(shape.rows, shape.need)
         return self._cluster.meant(self._usable_by(shape) & beside, limits)
 
-    def _why_not(self, job: Job, shape: Shape, limits: Limits) -> NotEnoughNodes | Behind:
+    def _why_not(
+        self, job: Job, shape: Shape, limits: Limits, beside: Mask
+    ) -> NotEnoughNodes | Behind:
         free = self._free_for(shape, limits)
         usable = self._cluster.meant(self._usable_by(shape), limits)
-        beside = self._allowed(shape, limits)
         position = self._reservations.first_position(usable & ~beside)
         if free < job.num_nodes or position is None:
             missing = self._not_enough(shape, self._usable_by(shape), limits)

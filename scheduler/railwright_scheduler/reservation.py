@@ -54,6 +54,9 @@ class Reservations:
         """The nodes (columns, ascending) to reserve for the job, under the one of these constraints
         that it is nearest to starting under; none where the healthy nodes that earlier reservations
         leave could not hold it. A job that ``returns`` waits only for its own pods to go."""
+        ways = [limits for limits in ways if not self._is_refused(job, shape, limits)]
+        if not ways:
+            return NONE
         startable, kept = self._startable(shape), self._kept(job)
         if returns:
             # Its target was chosen with its own pods gone: they still keep some of its nodes.
@@ -70,18 +73,18 @@ class Reservations:
             np.count_nonzero(self._cluster.meant(kept, limits))
         )
 
+    def _is_refused(self, job: Job, shape: Shape, limits: Limits) -> bool:
+        return job.num_nodes >= self._refused.get((shape.index, limits), _UNRESERVED)
+
     def _under(self, job: Job, shape: Shape, limits: Limits, startable: Mask, kept: Mask) -> Ints:
-        key = shape.index, limits
-        if job.num_nodes >= self._refused.get(key, _UNRESERVED):
-            return NONE
         domains = self._cluster.domains
         eligible = self._cluster.meant(self._eligible(shape), limits)
-        caps = placement.caps(domains, eligible, limits)
-        if int(caps[limits.within].max(initial=0)) < job.num_nodes:
+        if placement.capacity(domains, eligible, limits) < job.num_nodes:
             # Earlier reservations only grow in a cycle: no larger job of this kind fits either.
-            self._refused[key] = job.num_nodes
+            self._refused[shape.index, limits] = job.num_nodes
             return NONE
         if limits.within:
+            caps = placement.caps(domains, eligible, limits)
             order = self._fullness(limits.within, caps, job.num_nodes, startable & eligible, kept)
             large = caps[limits.within] >= job.num_nodes
             best = int(np.argmax(np.where(large, order, -1)))
