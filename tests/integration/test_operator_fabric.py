@@ -160,9 +160,7 @@ def test_node_below_two_switches_is_a_remark_on_its_file(ground: Site, bare: Flo
     assert source["remarks"] == [rule]
 
 
-def test_a_file_that_cannot_be_read_is_refused_and_the_old_fabric_stays(
-    ground: Site, bare: Floor
-) -> None:
+def test_unreadable_file_keeps_the_old_fabric(ground: Site, bare: Floor) -> None:
     halves = [bare.nodes[0::2], bare.nodes[1::2]]
     _give(ground, topology_conf=_conf(*halves))
     before = _until(ground, lambda status: status.get("summary") == "2", "two leaves")

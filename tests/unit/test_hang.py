@@ -126,7 +126,7 @@ def test_rank_that_lags_while_others_go_on_hangs() -> None:
     assert hang.judge(launchers(nearly, waits), ASKED) is None
 
 
-def test_lag_counts_from_the_last_phase_that_this_leader_heard_of() -> None:
+def test_lag_counts_from_the_last_phase_of_this_leader() -> None:
     """Others wait for a rank that evaluates; when it goes on, they stood still for long."""
     ahead, behind = training(newest=1010), training(lag_s=600)
     watch = replace(ASKED, training_s=2)

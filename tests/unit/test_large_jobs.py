@@ -164,7 +164,7 @@ def test_a_spec_nested_too_deeply_is_set_aside_with_the_reason(
         assert "nested deeper than 200 levels" in why or "Recursion" in why
 
 
-async def test_an_object_nested_too_deeply_keeps_no_other_from_being_listed() -> None:
+async def test_deeply_nested_object_stops_no_list() -> None:
     names = ["a", "b", "c"]
     items = [orjson.dumps(job_of(2_000, name=name)) for name in names]
     items[1] = items[1].replace(b'"note":""', b'"note":' + nested(9_000))

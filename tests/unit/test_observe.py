@@ -180,7 +180,7 @@ class Cluster(Watched):
         return verdict
 
 
-async def test_cut_control_plane_ends_no_attempt_and_dead_nodes_are_found() -> None:
+async def test_cut_ends_no_attempt_and_dead_nodes_are_found() -> None:
     cluster = Cluster(40)
     assert await cluster.pass_time(30) == Ongoing()
     verdict = await cluster.pass_time(60, cut=True)

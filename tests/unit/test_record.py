@@ -191,7 +191,7 @@ def test_a_record_that_goes_with_the_ledger_stays(held: JobRecord, entries: list
     assert record.agreed(held, entries) is held
 
 
-def test_hangs_spend_budget_once_they_bring_no_further_checkpoint() -> None:
+def test_hangs_without_a_new_checkpoint_spend_budget() -> None:
     now = JobRecord()
     spent = []
     for attempt in range(1, HANGS_FREE + 3):

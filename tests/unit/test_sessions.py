@@ -273,7 +273,7 @@ def steps(rank: int, sequence: int, **changes: Any) -> wire.Beat:
     return replace(beat(rank, sequence), steps=replace(plain, **changes))
 
 
-def test_launchers_are_asked_for_stacks_as_long_as_they_are_wanted() -> None:
+def test_stacks_are_requested_as_long_as_they_are_wanted() -> None:
     world = World()
     world.start()
     assert not world.sessions.beat(steps(0, 1), "pod-0").stacks

@@ -73,7 +73,7 @@ def test_a_rank_that_only_saves_says_no_more_than_that() -> None:
     assert (told.phase, told.reporting, told.still_s) == (wire.Phase.TRAINING, 1, 1.0)
 
 
-def test_the_rank_that_stands_still_is_named_and_the_others_counted() -> None:
+def test_stopped_rank_is_named_and_others_counted() -> None:
     node = Node(0, range(8, 12))
     for number in range(20):
         for rank in node.ranks:
