@@ -12,10 +12,16 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
 import railwright_testbed
+from worlds.examples import examples
 
 E2E = Path(__file__).parent / "e2e"
 # How fast inputs are made and tests run says how busy the machine is, and nothing of the product.
-settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "here",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    max_examples=examples(100),
+)
 settings.load_profile("here")
 
 NOT_ROOT = "NOT RUN: REAL NODES NEED ROOT (RUN THIS AS ROOT, OR IN CI)"

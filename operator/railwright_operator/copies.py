@@ -26,6 +26,7 @@ from railwright_operator.watch.pulls import EVENTS, PATH, PULLED, PULLING, Pulls
 from railwright_operator.watch.records import NodeRecord, PodRecord
 from railwright_operator.watch.reflector import Record, Reflector
 from railwright_operator.watch.site import PriorityClassRecord, Site
+from railwright_operator.watch.verified import VerifiedReflector
 from railwright_operator.write import pods
 
 R = TypeVar("R", bound=Record)
@@ -47,8 +48,8 @@ class Copies:
     kinds: Kinds
     discovery: Discovery
     job_objects: Reflector[JobObject]
-    pods: Reflector[PodRecord]
-    nodes: Reflector[NodeRecord]
+    pods: VerifiedReflector[PodRecord]
+    nodes: VerifiedReflector[NodeRecord]
     files: Reflector[FilesRecord]
     classes: Reflector[PriorityClassRecord]
     pulls: Pulls
@@ -88,13 +89,13 @@ class _Watching:
         *changed: Changed[R],
         lasting: Callable[[R, R], R] | None = None,
         query: Mapping[str, str] | None = None,
-    ) -> Reflector[R]:
+    ) -> VerifiedReflector[R]:
         def on_change(old: R | None, new: R | None) -> None:
             for each in changed:
                 each(old, new)
             self.wake()
 
-        return Reflector(
+        return VerifiedReflector(
             self.api,
             path,
             excerpt=excerpt,

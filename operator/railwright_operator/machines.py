@@ -104,10 +104,11 @@ class Machines:
 
 def _promised(held: _Made | None, record: NodeRecord, used: Amounts, foreign: Amounts) -> Amounts:
     """What the node had more of, for as long as pods of jobs hold it. A leader that begins after
-    the node shrank cannot know it."""
-    if held is None or held.record.uid != record.uid:
-        return {}
-    had = {**held.node.allocatable, **held.node.promised}
+    devices failed knows it by their capacity; that of other resources, which have names without a
+    slash, has always a share that no pod can have."""
+    had = {name: amount for name, amount in record.capacity.items() if "/" in name}
+    if held is not None and held.record.uid == record.uid:
+        had = {**held.node.allocatable, **held.node.promised}
     kept = {name: min(had.get(name, 0), used[name] - foreign.get(name, 0)) for name in used}
     return {name: kept[name] for name in used if kept[name] > record.allocatable.get(name, 0)}
 

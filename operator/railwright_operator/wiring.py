@@ -10,6 +10,7 @@
     heartbeats   the server that launchers and agents speak to
     Surveyor     sends agents to each other where nobody says how nodes stand
     Cycle        observe, plan, ledger, act, tell
+    Verification holds copies and invariants against fresh lists now and then
     watchdog     a thread: ends the process when a cycle hangs (JobFaults: what is set aside)
     reporters    statuses and events
     Endpoints    probes and metrics
@@ -56,6 +57,7 @@ from railwright_operator.report.site import SiteReporter
 from railwright_operator.settings import Settings
 from railwright_operator.surveys import busy
 from railwright_operator.surveys.surveyor import Clocks, Surveyor
+from railwright_operator.verification import Verification
 from railwright_operator.watch import kubelets
 from railwright_operator.watch.kubelets import Kubelets
 from railwright_operator.watchdog import CycleWatchdog
@@ -129,7 +131,11 @@ def assemble(
         copies, settings, heard, commits, series=series.heartbeats, is_leader=is_leader
     )
     warm = [copy.run for copy in copies.warm]
+    verified = Verification(
+        copies, ledger=lambda: ledger.ledger, violations=counts.violations, clock=clock
+    )
     network = copies.discovery.run, _sites(api, copies, surveyor).run, surveyor.run
+    leading = asked.run, events.run, copies.kinds.run, copies.follow_pulls, verified.run
     return Parts(
         cycle=cycle,
         watchdog=watchdog,
@@ -137,7 +143,7 @@ def assemble(
         keys=heard.keys,
         server=server,
         tasks=(*warm, heard.keys.run, lambda: loop_lag.observe(series, clock, listening)),
-        leading=(asked.run, events.run, copies.kinds.run, copies.follow_pulls, *network),
+        leading=(*leading, *network),
     )
 
 

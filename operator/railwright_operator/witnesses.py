@@ -21,7 +21,14 @@ from railwright_operator.watch.jobs import Known
 from railwright_operator.watch.kubelets import Kubelets
 from railwright_operator.watch.pulls import Pulls
 from railwright_operator.watch.records import NodeRecord, PodRecord, Waiting
-from railwright_scheduler.attempt.assessment import SILENT_S, Crash, PodState, RankSeen
+from railwright_scheduler.attempt.assessment import (
+    NODE_MISSING_S,
+    SILENT_S,
+    UNREADY_S,
+    Crash,
+    PodState,
+    RankSeen,
+)
 from railwright_scheduler.attempt.hang import Activity, StackSeen, StepsSeen, Watch
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.starting import IMAGE_REASONS, NO_REPORT, ImagesSeen
@@ -38,8 +45,9 @@ ERROR = re.compile(r"ErrImagePull|code = |[Ee]rror")
 POD_STATES = {state.value: state for state in PodState}
 ACTIVITIES = {phase: Activity(phase.value) for phase in wire.Phase}
 
-MISSING_S = 10.0
-"""How long a node must be missing from the API until it counts as deleted."""
+FOUND_UNREADY_S = 40.0
+"""How long a node may stay not Ready that this leader found so. After an outage of the API server a
+kubelet renews its lease within 17 s and reports that it is Ready within 10 s more."""
 
 REASON_LENGTH_MAX = 64
 WAITING_LENGTH_MAX = 512
@@ -82,6 +90,7 @@ class Witnesses:
         self._hearing = hearing
         self._held: dict[str, _Made] = {}
         self._present: dict[tuple[str, int], frozenset[str]] = {}
+        self._ready: dict[tuple[str, int], set[str]] = {}
 
     def __repr__(self) -> str:
         return f"<Witnesses {self._kubelets!r}>"
@@ -135,6 +144,7 @@ class Witnesses:
         self._held = {uid: made for uid, made in self._held.items() if uid in job_uids}
         self._unfound = {key for key in self._unfound if key[0] in job_uids}
         self._present = {key: its for key, its in self._present.items() if key[0] in job_uids}
+        self._ready = {key: its for key, its in self._ready.items() if key[0] in job_uids}
 
     def _gone(self, known: Known, nodes: Mapping[str, NodeRecord]) -> frozenset[str]:
         """The attempt's nodes that were seen and are there no more. A node that was never seen may
@@ -150,7 +160,7 @@ class Witnesses:
         """Whether the node is gone for good. One that is deleted and registered anew is missing for
         a moment, or for as long as the watch lags; its kubelet renews."""
         missing_s = self._ages.of("missing", known.uid, known.record.attempt, node)
-        return missing_s > MISSING_S and not self._kubelets.renews(node)
+        return missing_s > NODE_MISSING_S and not self._kubelets.renews(node)
 
     def _rank(
         self,
@@ -174,10 +184,12 @@ class Witnesses:
             done=done,
             crash=None if done else self._crash(known, pod, heard, first_rank=first_rank),
             silent_s=self._silent_s(known, heard),
+            unheard=heard is None or heard.heard_at_s is None,
             silence_limit_s=silence_limit_s(heard),
             lease_stale=self._kubelets.stale(name),
             node_gone=gone,
             unready_s=self._unready_s(node),
+            unready_limit_s=self._unready_limit_s(known, node),
             out_of_service=node is not None and node.out_of_service,
             waiting=_waiting(pod),
             evicted=_evicted(pod),
@@ -205,6 +217,14 @@ class Witnesses:
             return None
         unready_s = self._ages.of("unready", node.uid)
         return None if node.unreachable and self._kubelets.renews(node.name) else unready_s
+
+    def _unready_limit_s(self, known: Known, node: NodeRecord | None) -> float:
+        """Longer for a node of the attempt that this leader has never seen Ready: its kubelet may
+        have had no API server to report to."""
+        ready = self._ready.setdefault((known.uid, known.record.attempt), set())
+        if node is not None and node.ready:
+            ready.add(node.name)
+        return UNREADY_S if node is None or node.name in ready else FOUND_UNREADY_S
 
     def _silent_s(self, known: Known, heard: RankView | None) -> float | None:
         """Since the launcher spoke; one that must have spoken to an earlier leader counts from

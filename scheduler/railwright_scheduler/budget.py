@@ -1,4 +1,4 @@
-"""How much work planning may do for one job in one scheduling cycle.
+"""How much work planning may do for one job, and splitting gangs for all, in a scheduling cycle.
 
 Problem: what a job's workload says decides how much there is to compute, and users write it. A
 clock would bound it, but the core is pure: the same input must give the same plan everywhere.
@@ -18,6 +18,14 @@ from contextlib import contextmanager
 PLANNING_WORK = 700_000_000
 """For the choice of one job's nodes and the order of its ranks: about half a second. Gangs of 2,000
 nodes, the largest that are mapped today, take half of it."""
+
+TRAFFIC_WORK = 800_000_000
+"""For what running jobs send, of those of which it is not known yet: about a second in one cycle,
+however many there are."""
+
+PLACEMENT_WORK = 700_000_000
+"""For the exact split of gangs over domains, of all jobs of one decision: about half a second. A
+gang of 2,400 of 5,000 nodes on three levels takes a 25th of it."""
 
 ELEMENT, SORTED = 4, 50
 """For each element of an array: of a few operations on it, and of sorting it."""

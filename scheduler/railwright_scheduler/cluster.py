@@ -6,6 +6,7 @@ level one contiguous range, and every answer the same for any order of the input
 
 from __future__ import annotations
 
+import collections
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from railwright_scheduler.cost.crowding import Uplinks
 from railwright_scheduler.placement import domains
 from railwright_scheduler.placement.domains import Domains
 from railwright_scheduler.placement.limits import UNLIMITED, Limits
-from railwright_scheduler.snapshot import Amounts, Node, Snapshot
+from railwright_scheduler.snapshot import Amounts, Node, Snapshot, Unavailable
 from railwright_topology.accounts import ISLAND
 from railwright_topology.links import Links
 from railwright_topology.pace import EVEN, Pace
@@ -30,6 +31,12 @@ Floats = NDArray[np.float64]
 AMOUNT_MAX = 2**52
 _ROOM_SCALE = 2**10  # AMOUNT_MAX * _ROOM_SCALE stays inside int64
 
+COMMON_MAX = 64
+"""So many resources, those that most nodes have, tell how full a node is. Drivers name resources,
+and could give each node one of its own: as a matrix these take gigabytes."""
+
+REASONS = {reason: number for number, reason in enumerate((None, *Unavailable))}
+
 SLOWNESS = 32
 """Degrees of it; the last is of a node that does nothing."""
 
@@ -38,29 +45,41 @@ SLOWNESS = 32
 class Cluster:
     """What of the nodes does not change while deciding.
 
-    ``rows`` gives each resource its row in ``allocatable`` and ``free`` (shape resources x nodes).
+    ``rows`` gives each resource its row in ``allocatable`` and ``free`` (shape resources x nodes),
+    if it is one of the ``common`` first, which most nodes have, or one that a job asks for.
     ``uplinks`` are those of each level, the coarsest first, and ``placed`` are the nodes whose
     domain of it is known, or which are on an island. ``summing`` says of each level's domains
     whether their switches add up what crosses them. ``slowness`` has the degrees that each node is
     slower by than most like it. ``aligned`` numbers the ways in which adapters are on rails: nodes
     of one number have all of theirs alike, and lead where they should. It is 0 of nodes that do
-    not, or of which nobody knows.
+    not, or of which nobody knows: ``railless`` are these. ``astray`` are the rails that do not lead
+    where they should, each below the node that has it (shape 2 x pairs). ``unavailable`` is 0 of a
+    node that is available, else the number of the reason.
     """
 
     nodes: tuple[Node, ...]
     levels: tuple[str, ...]
     domains: Domains
     rows: dict[str, int]
+    common: int
     allocatable: Ints
     free: Ints
     foreign: Ints
-    available: Mask
+    unavailable: Ints
     recently_lost: Mask
     uplinks: tuple[Uplinks, ...]
     summing: tuple[Mask, ...]
     placed: tuple[Mask, ...]
     slowness: Ints
     aligned: Ints
+    astray: Ints
+    railless: Mask
+
+    @property
+    def available(self) -> Mask:
+        """The nodes that take new pods."""
+        found: Mask = self.unavailable == 0
+        return found
 
     @property
     def summed(self) -> Mask:
@@ -98,6 +117,10 @@ class Cluster:
             nodes = nodes & self.placed[self.island - 1]
         return nodes & (self.aligned == limits.rails) if limits.rails else nodes
 
+    def by_rails(self, nodes: Mask) -> Ints:
+        """How many of these nodes have their rails aligned in each way, by its number."""
+        return np.bincount(self.aligned[nodes], minlength=int(self.aligned.max(initial=0)) + 2)
+
 
 def of(snapshot: Snapshot) -> Cluster:
     """Lay the snapshot's nodes out as arrays.
@@ -109,7 +132,10 @@ def of(snapshot: Snapshot) -> Cluster:
     _check(nodes, snapshot.levels)
     tree = domains.of(nodes, len(snapshot.levels))
     links = snapshot.links or (Links(),) * len(snapshot.levels)
-    resources = sorted({name for node in nodes for name in node.allocatable})
+    carried = collections.Counter(name for node in nodes for name in node.allocatable)
+    common = sorted(carried, key=lambda name: (-carried[name], name))[:COMMON_MAX]
+    asked = {name for job in (*snapshot.jobs, *snapshot.returning) for name in job.per_node}
+    resources = [*sorted(common), *sorted((asked & carried.keys()) - {*common})]
     rows = {name: row for row, name in enumerate(resources)}
     allocatable = _matrix(rows, [node.allocatable for node in nodes])
     used = _matrix(rows, [node.used for node in nodes])
@@ -118,16 +144,19 @@ def of(snapshot: Snapshot) -> Cluster:
         levels=snapshot.levels,
         domains=tree,
         rows=rows,
+        common=len(common),
         allocatable=allocatable,
         free=allocatable - used,
         foreign=_matrix(rows, [node.foreign for node in nodes]),
-        available=np.array([node.unavailable is None for node in nodes], dtype=np.bool_),
+        unavailable=np.array([REASONS[node.unavailable] for node in nodes], dtype=np.int64),
         recently_lost=np.array([node.recently_lost for node in nodes], dtype=np.bool_),
         placed=tuple(
             np.array([islands.is_known(node.domains[level]) for node in nodes], dtype=np.bool_)
             for level in range(len(snapshot.levels))
         ),
         aligned=_aligned(nodes),
+        astray=_astray(nodes),
+        railless=np.array([node.rails is None for node in nodes], dtype=np.bool_),
         uplinks=tuple(_uplinks(links, nodes, tree)),
         summing=tuple(_summing(links, nodes, tree)),
         slowness=np.array([_slowness(node.pace) for node in nodes], dtype=np.int64),
@@ -137,15 +166,17 @@ def of(snapshot: Snapshot) -> Cluster:
 class Capacity:
     """What is free and what is reserved, as the jobs of one cycle take and reserve it.
 
-    ``room[n]`` is how much of node n is free over all resources, each as a share of the largest
-    such amount on any node: what best fit compares.
+    ``room[n]`` is how much of node n is free over all common resources, each as a share of the
+    largest such amount on any node: what best fit compares.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self._free = _Remaining(cluster.free)
         self._beside = _Remaining(cluster.free)
         self._reservable = _Remaining(cluster.allocatable - cluster.foreign)
-        self._most = np.maximum(cluster.allocatable.max(axis=1, initial=0), 1)[:, np.newaxis]
+        self._common = cluster.common
+        most = cluster.allocatable[: self._common].max(axis=1, initial=0)
+        self._most = np.maximum(most, 1)[:, np.newaxis]
         self.room = self._room_of(cluster.free)
 
     def holds(self, rows: Ints, need: Ints) -> Mask:
@@ -174,7 +205,7 @@ class Capacity:
         self.room[nodes] = self._room_of(left)
 
     def _room_of(self, free: Ints) -> Ints:
-        shares: Ints = np.maximum(free, 0) * _ROOM_SCALE // self._most
+        shares: Ints = np.maximum(free[: self._common], 0) * _ROOM_SCALE // self._most
         total: Ints = shares.sum(axis=0)
         return total
 
@@ -223,6 +254,16 @@ def _aligned(nodes: tuple[Node, ...]) -> Ints:
     sound = [node.rails.order if node.rails and not node.rails.astray else () for node in nodes]
     ways = {order: at for at, order in enumerate(sorted({*sound} - {()}), 1)}
     return np.array([ways.get(order, 0) for order in sound], dtype=np.int64)
+
+
+def _astray(nodes: tuple[Node, ...]) -> Ints:
+    pairs = [
+        (rail, column)
+        for column, node in enumerate(nodes)
+        if node.rails is not None
+        for rail in dict.fromkeys(each.rail for each in node.rails.astray)
+    ]
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2).T
 
 
 def _uplinks(links: tuple[Links, ...], nodes: tuple[Node, ...], tree: Domains) -> Iterator[Uplinks]:

@@ -7,10 +7,11 @@ its own: one whose step raises keeps its place and its devices, and is stepped a
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from railwright_scheduler import debts, intent, refit
-from railwright_scheduler.attempt import gang
+from railwright_scheduler.admission import Room
+from railwright_scheduler.attempt import gang, ledger_budget
 from railwright_scheduler.attempt.assessment import Assessment, Ended, Succeeded
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.gang import Action, GangSeen, Pod, Step
@@ -24,12 +25,6 @@ from railwright_scheduler.world import AttemptKey, AttemptSeen, JobSeen, World
 SIDECAR_S = 30.0
 """How long a finished job's pods may still run beside their ranks."""
 
-UNBOUND_MAX = 2_048
-"""Pods that committing gangs together may still have to bind before another may join them; one gang
-alone may have more. What an API server does in ten seconds or so: decided later, a job is placed by
-what is then, and one of a higher priority need not wait behind thousands of pods.
-"""
-
 HINDERED_S = 5.0
 """A gang whose requests failed and that stood still for so long keeps nobody else waiting."""
 
@@ -41,9 +36,16 @@ def _is_hindered(entry: Entry, world: World) -> bool:
 
 
 class CommitPlan:
-    """The entries and actions of the cycle so far; an entry that changes is stepped again."""
+    """The entries and actions of the cycle so far; an entry that changes is stepped again.
+    No gang is bound to ``double_booked`` nodes."""
 
-    def __init__(self, world: World, jobs: Mapping[str, JobSeen], isolation: Isolation) -> None:
+    def __init__(
+        self,
+        world: World,
+        jobs: Mapping[str, JobSeen],
+        isolation: Isolation,
+        double_booked: Collection[str] = (),
+    ) -> None:
         self._isolation = isolation
         unbound = _unbound(world)
         self.entries: list[Entry] = []
@@ -57,7 +59,7 @@ class CommitPlan:
         )
         self._world = world
         self._nodes = {node.name: node for node in world.nodes} if world.ledger.entries else {}
-        self._misfits = _misfits(world, jobs, unbound, isolation)
+        self._misfits = _misfits(world, jobs, unbound, isolation, double_booked)
         self._budget = LedgerBudget(world.ledger.entries)
 
     def step(self, entry: Entry, seen: JobSeen | None) -> None:
@@ -86,14 +88,16 @@ class CommitPlan:
             self.step(entry, seen)
         return fits
 
-    def admit(self, entry: Entry, seen: JobSeen) -> bool:
-        """Whether it is time for a new gang; else it waits until others are bound."""
-        if self.unbound and self.unbound + len(entry.nodes) > UNBOUND_MAX:
-            return False
-        fits = self.add(entry, seen)
-        if fits:
-            self.unbound += len(entry.nodes)
-        return fits
+    def room(self) -> Room:
+        """What the ledger has for new gangs. Committing entries leave it within seconds or by a
+        deadline; aborting ones stay until the last of their pods is gone."""
+        limit = ledger_budget.LEDGER_SIZE_MAX
+        return Room(
+            limit=limit,
+            free=limit - self._budget.held(EntryState.ABORTING),
+            share=ledger_budget.COMMITTING_SIZE_MAX,
+            held=self._budget.held(EntryState.COMMITTING),
+        )
 
     def revoke(self, seen: JobSeen, verdict: Assessment | None) -> None:
         cause = verdict.cause if isinstance(verdict, Ended) else None
@@ -165,12 +169,13 @@ def _misfits(
     jobs: Mapping[str, JobSeen],
     unbound: Mapping[AttemptKey, Sequence[str]],
     isolation: Isolation,
+    double_booked: Collection[str],
 ) -> dict[AttemptKey, Misfits]:
     if not world.ledger.entries:
         return {}
     return refit.misfits(
         world.ledger.entries,
-        nodes=world.nodes,
+        nodes=(debts.without_double_booked(node, double_booked) for node in world.nodes),
         unbound=unbound,
         jobs={uid: seen.job for uid, seen in jobs.items()},
         isolation=isolation,

@@ -45,7 +45,7 @@ def with_debts(
             for resource, amount in entry.per_node.items():
                 debts[resource] = debts.get(resource, 0) + amount
     return tuple(
-        _without_double_booked(
+        without_double_booked(
             _indebted(node, owed.get(node.name, {}), lost.get(node.name)), double_booked
         )
         for node in world.nodes
@@ -61,7 +61,8 @@ def _lost(entry: Entry, seen: AttemptSeen) -> dict[str, bool]:
     return dict.fromkeys((node for node in entry.cause.nodes if node in left), recently)
 
 
-def _without_double_booked(node: Node, double_booked: Collection[str]) -> Node:
+def without_double_booked(node: Node, double_booked: Collection[str]) -> Node:
+    """The node, unavailable if it is one of these."""
     if node.name not in double_booked or node.unavailable is not None:
         return node
     return replace(node, unavailable=Unavailable.DOUBLE_BOOKED)

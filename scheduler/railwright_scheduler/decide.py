@@ -1,16 +1,19 @@
 """The one decision: every job in turn starts whole, or waits and is told why.
 
 ``decide`` is a pure function of the snapshot's contents. The order in which nodes, jobs and queues
-are listed in it, and the hash seed of the process, do not reach the answer.
+are listed in it, and the hash seed of the process, do not reach the answer. What earlier decisions
+computed does only where ``TRAFFIC_WORK`` is too little for all jobs that run (``traffic``).
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 from railwright_scheduler import cluster, order, terms
+from railwright_scheduler.admission import Admission
+from railwright_scheduler.budget import TRAFFIC_WORK, WorkBudget
 from railwright_scheduler.cluster import Cluster
 from railwright_scheduler.decisions import (
     Admit,
@@ -24,21 +27,36 @@ from railwright_scheduler.decisions import (
 from railwright_scheduler.fit import Shapes
 from railwright_scheduler.isolation import Isolation, Stage
 from railwright_scheduler.line import Hold, Line, Start
+from railwright_scheduler.placement import Limits
 from railwright_scheduler.snapshot import Job, Snapshot
 
 
-def decide(snapshot: Snapshot, isolation: Isolation | None = None) -> Decisions:
+def decide(
+    snapshot: Snapshot,
+    isolation: Isolation | None = None,
+    admission: Admission | None = None,
+    traffic_work: WorkBudget | None = None,
+) -> Decisions:
     """Decide for every job of the snapshot whether it starts now, and where.
 
     A job whose evaluation raises waits as InternalError; the others are decided as if it were not
-    there. ``isolation`` collects such faults. Raises ValueError, with the field and the value, for
-    a snapshot that cannot be: two nodes or jobs of one name, a node's amounts out of range, domains
+    there. ``isolation`` collects such faults; ``admission`` counts what starts, beside gangs that
+    are being bound; ``traffic_work`` is what is left in this scheduling cycle for what running jobs
+    send (``traffic``), all of it if None. Raises ValueError, with the field and the value, for a
+    snapshot that cannot be: two nodes or jobs of one name, a node's amounts out of range, domains
     that miss a level.
     """
     isolation = Isolation() if isolation is None else isolation
     _check_unique((*snapshot.jobs, *snapshot.returning))
     floor = cluster.of(snapshot)
-    line = Line(floor, snapshot.running, reserved=snapshot.reserved, isolation=isolation)
+    line = Line(
+        floor,
+        snapshot.running,
+        reserved=snapshot.reserved,
+        isolation=isolation,
+        admission=Admission() if admission is None else admission,
+        traffic_work=WorkBudget(TRAFFIC_WORK) if traffic_work is None else traffic_work,
+    )
     queues = tuple(sorted(set(snapshot.queues)))
     evaluation = _Evaluation(queues, floor, Shapes(floor), line)
     returning = frozenset(job.uid for job in snapshot.returning)
@@ -70,6 +88,7 @@ class _Evaluation:
     floor: Cluster
     shapes: Shapes
     line: Line
+    aligned: dict[Limits, Sequence[Limits]] = field(default_factory=dict)
 
     def evaluate(self, job: Job, *, returns: bool) -> Start | Hold | Reason | None:
         _check(job)
@@ -79,13 +98,18 @@ class _Evaluation:
         if isinstance(limits, TierMissing):
             return limits
         shape = self.shapes.of(job)
-        ways = terms.alike(limits, self.floor) if job.terms.aligned else [limits]
+        ways = self._ways(limits) if job.terms.aligned else [limits]
         largest = max(ways, key=lambda way: self.shapes.capacity(shape, way))
         if self.shapes.capacity(shape, largest) < job.num_nodes:
             return self.shapes.never_fits(job, shape, largest)
         if returns:
-            return self.line.hold(job, shape, ways, largest, reason=None)
+            return self.line.hold(job, shape, ways, largest)
         return self.line.evaluate(job, shape, ways, largest)
+
+    def _ways(self, limits: Limits) -> Sequence[Limits]:
+        if limits not in self.aligned:
+            self.aligned[limits] = terms.alike(limits, self.floor)
+        return self.aligned[limits]
 
 
 def _check_unique(jobs: Iterable[Job]) -> None:

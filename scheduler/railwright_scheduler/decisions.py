@@ -166,6 +166,24 @@ class GangsAhead:
 
 
 @dataclass(frozen=True, slots=True)
+class LedgerFull:
+    """There are nodes for this job, but the ledger has no room to list its ``need`` nodes.
+
+    Its entry takes about ``size`` bytes, entries of attempts that are ending leave ``free``, the
+    whole ledger has ``limit``: if ``size`` is larger than that, the job can never start so."""
+
+    need: int
+    size: int
+    free: int
+    limit: int
+
+    @property
+    def passes(self) -> bool:
+        """Whether there is room once other attempts have ended."""
+        return self.size <= self.limit
+
+
+@dataclass(frozen=True, slots=True)
 class PreRunAhead:
     """The job ``name``, on ``nodes`` nodes, records first what this one's ranks will send.
 
@@ -208,6 +226,7 @@ Reason = (
     | NotEnoughNodes
     | Behind
     | GangsAhead
+    | LedgerFull
     | TooLarge
 )
 

@@ -13,6 +13,7 @@ from railwright_scheduler.decisions import (
     Behind,
     GangsAhead,
     InternalError,
+    LedgerFull,
     NeverFits,
     NotEnoughNodes,
     PodNamesTaken,
@@ -44,6 +45,7 @@ class Code(StrEnum):
     NOT_ENOUGH_NODES = "NotEnoughNodes"
     BEHIND_OTHERS = "BehindOthers"
     GANGS_AHEAD = "GangsAhead"
+    LEDGER_FULL = "LedgerFull"
     PRE_RUN = "PreRun"
     INTERNAL_ERROR = "InternalError"
     TOO_LARGE = "TooLarge"
@@ -70,6 +72,8 @@ def code(reason: Reason) -> str:
             return Code.BEHIND_OTHERS.value
         case GangsAhead():
             return Code.GANGS_AHEAD.value
+        case LedgerFull():
+            return Code.LEDGER_FULL.value
         case PreRunAhead():
             return Code.PRE_RUN.value
         case TooLarge():
@@ -107,6 +111,8 @@ def sentence(reason: Reason) -> str:
                 f"there is room for its {_count(reason.need, 'pod')}; {reason.pods} of gangs "
                 "decided before it are made and bound first"
             )
+        case LedgerFull():
+            return _ledger_full(reason)
         case PreRunAhead():
             stands = ", ".join(part for part in (reason.phase, reason.detail) if part)
             return (
@@ -223,6 +229,21 @@ def _behind(reason: Behind) -> str:
         f"needs {_count(reason.need, 'node')} and {reason.free} can take one now, but "
         f"{reason.first} is ahead: it needs {_count(reason.first_need, 'node')} and "
         f"{reason.first_free} can take one now; position {reason.position} in line"
+    )
+
+
+def _ledger_full(reason: LedgerFull) -> str:
+    limit = reason.free if reason.passes else reason.limit
+    most = reason.need * limit // reason.size
+    fix = f"numNodes of at most about {most}"
+    asked = (
+        f"the ledger takes about {reason.size:,} bytes to list its {_count(reason.need, 'node')}"
+    )
+    if not reason.passes:
+        return f"{asked} and has {limit:,} in all: {fix}, or nodes with shorter names"
+    return (
+        f"{asked}, and attempts that are ending leave {limit:,} of {reason.limit:,}: it starts "
+        f"once their pods are gone, so repair or delete the nodes of these; or {fix}"
     )
 
 

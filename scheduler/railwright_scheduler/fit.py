@@ -6,7 +6,6 @@ nodes are made once a decision.
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -26,9 +25,12 @@ from railwright_scheduler.decisions import (
 )
 from railwright_scheduler.eligibility import Eligibility
 from railwright_scheduler.placement import Limits
-from railwright_scheduler.snapshot import UNKNOWN_DOMAIN, Job, Node, Terms
+from railwright_scheduler.snapshot import UNKNOWN_DOMAIN, Job, Node, Terms, Unavailable
 
 Value = TypeVar("Value", str, int)
+
+CAUSES = (ExclusionCause.TAINTED, *map(ExclusionCause, Unavailable))
+"""By the number that ``Cluster.unavailable`` has of a candidate that is not open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,12 +174,10 @@ def not_enough_nodes(
 def _rails_short(cluster: Cluster, shape: Shape, limits: Limits) -> RailsShort | None:
     if not limits.rails:
         return None
-    told = [cluster.nodes[column].rails for column in np.flatnonzero(shape.candidates)]
-    known = [rails for rails in told if rails is not None]
-    counts = collections.Counter(
-        rail for rails in known for rail in dict.fromkeys(each.rail for each in rails.astray)
-    )
-    return RailsShort(tuple(sorted(counts.items())), len(told) - len(known))
+    rails, nodes = cluster.astray
+    astray, counts = np.unique(rails[shape.candidates[nodes]], return_counts=True)
+    unknown = int(np.count_nonzero(shape.candidates & cluster.railless))
+    return RailsShort(tuple(zip(astray.tolist(), counts.tolist(), strict=True)), unknown)
 
 
 def _best_domain(cluster: Cluster, usable: Mask) -> tuple[str, str, int]:
@@ -202,10 +202,9 @@ def _called(node: Node, level: int) -> str:
 
 def _excluded(cluster: Cluster, shape: Shape, usable: Mask) -> tuple[Exclusion, ...]:
     """Count each candidate that is not usable once, for the cause that would remain longest."""
-    counts = dict.fromkeys(ExclusionCause, 0)
-    for column in np.flatnonzero(shape.candidates & ~shape.open):
-        unavailable = cluster.nodes[column].unavailable
-        counts[ExclusionCause(unavailable) if unavailable else ExclusionCause.TAINTED] += 1
+    closed = cluster.unavailable[shape.candidates & ~shape.open]
+    found = np.bincount(closed, minlength=len(CAUSES)).tolist()
+    counts = dict.fromkeys(ExclusionCause, 0) | dict(zip(CAUSES, found, strict=True))
     counts[ExclusionCause.BUSY] = int(np.count_nonzero(shape.open & ~usable))
     return tuple(Exclusion(cause, nodes) for cause, nodes in counts.items() if nodes)
 

@@ -113,6 +113,12 @@ def check(facts: Facts) -> None:
             raise ViolationError(finding)
 
 
+def check_live(facts: Facts) -> Iterator[str]:
+    """What breaks I2 or I3, as far as one look at the pods, the ledger and the records shows it."""
+    yield from _whole_gangs(facts)
+    yield from _one_attempt(facts)
+
+
 def check_rest(facts: Facts) -> None:
     """I12 and I13, once everything came to rest."""
     for pod in facts.pods:

@@ -340,10 +340,12 @@ class Layouts:
 
 def _tier(uplinks: Uplinks, summing: Mask, *, nodes: Ints) -> Tier:
     """Its domains as far as these nodes stand in them, numbered by that alone."""
-    named, domains = np.unique(uplinks.domains[nodes], return_inverse=True)
+    domains = uplinks.domains[nodes].tolist()
+    named = sorted(set(domains))
+    number = {domain: at for at, domain in enumerate(named)}
     room = tuple(uplinks.room[named].tolist())
     sums = tuple(summing[named].tolist())
-    return Tier(tuple(domains.tolist()), room, room, sums, uplinks.oversubscription)
+    return Tier(tuple(map(number.__getitem__, domains)), room, room, sums, uplinks.oversubscription)
 
 
 def _beside(

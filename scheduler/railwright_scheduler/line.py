@@ -12,8 +12,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from railwright_scheduler import fit, placement, ranks
+from railwright_scheduler.admission import Admission
+from railwright_scheduler.budget import PLACEMENT_WORK, WorkBudget
 from railwright_scheduler.cluster import Capacity, Cluster, Ints, Mask
-from railwright_scheduler.decisions import Admit, Behind, GangsAhead, NotEnoughNodes, Reason
+from railwright_scheduler.decisions import (
+    Admit,
+    Behind,
+    GangsAhead,
+    LedgerFull,
+    NotEnoughNodes,
+    Reason,
+)
 from railwright_scheduler.fit import Shape
 from railwright_scheduler.isolation import Isolation
 from railwright_scheduler.placement import Limits
@@ -26,15 +35,22 @@ EFFORT_MAX = 512
 """What it may take to place the gangs of one decision, in nodes; one alone may take more. About two
 seconds' worth."""
 
+WAYS_MAX = 4
+"""Of the ways in which adapters are on rails, so many are looked at for a start: those in which a
+job has the most free nodes. Each costs as much as a job of its own; a site whose nodes are cabled
+by hand may have one a node."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Start:
-    """The job starts: ``nodes`` (columns) are in the order of its ranks."""
+    """The job starts: ``nodes`` (columns) are in the order of its ranks. To choose them took so
+    much ``work``."""
 
     job: Job
     shape: Shape
     nodes: Ints
     admit: Admit
+    work: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,7 +58,7 @@ class Hold:
     """The job waits, with these ``reserved`` nodes (columns).
 
     ``reason`` is None for a job that only waits for its own pods to go; ``free`` is how many nodes
-    it could have now but for the others.
+    it could have now but for the others. To decide so took so much ``work``.
     """
 
     job: Job
@@ -50,6 +66,7 @@ class Hold:
     reserved: Ints
     reason: Reason | None
     free: int
+    work: int
 
 
 class Line:
@@ -62,10 +79,13 @@ class Line:
         *,
         reserved: Mapping[str, tuple[str, ...]],
         isolation: Isolation,
+        admission: Admission,
+        traffic_work: WorkBudget,
     ) -> None:
+        self._admission = admission
         self._cluster = cluster
         self._capacity = Capacity(cluster)
-        self._traffic = Traffic(cluster, running, isolation)
+        self._traffic = Traffic(cluster, running, isolation, traffic_work)
         self._selector = NodeSelector(cluster, self._capacity, self._traffic)
         self._reservations = Reservations(cluster, self._capacity, reserved)
         self._waiting: list[tuple[Job, int]] = []
@@ -73,7 +93,8 @@ class Line:
         self._missing: dict[tuple[int, Limits], NotEnoughNodes] = {}
         self._free: dict[tuple[int, Limits], int] = {}
         self._effort = 0
-        self._pods = 0
+        self._name_length = max((len(node.name) for node in cluster.nodes), default=0)
+        self._work_left = PLACEMENT_WORK
         self._is_full = False
 
     @property
@@ -86,43 +107,70 @@ class Line:
     ) -> Start | Hold:
         """Decide about one job that the cluster could hold; ``ways`` are the topology constraints
         that it may start under, ``largest`` the one with the largest capacity."""
-        limits = self._selector.best_way(job, ways, lambda way: self._allowed(shape, way))
+        work = WorkBudget(self._work_left)
+        freest = self._freest(shape, ways)
+        limits = self._selector.best_way(job, freest, lambda way: self._allowed(shape, way), work)
         allowed = self._allowed(shape, limits)
         if placement.capacity(self._cluster.domains, allowed, limits) < job.num_nodes:
             if limits != largest:
                 allowed = self._allowed(shape, largest)
             reason = self._why_not(job, shape, largest, allowed)
-            return self.hold(job, shape, ways, largest, reason=reason)
+            return self._hold(job, shape, ways, largest, work, reason=reason)
         effort = ranks.effort(job)
         if self._is_full or (effort and self._effort and self._effort + effort > EFFORT_MAX):
-            return Hold(job, shape, NONE, GangsAhead(job.num_nodes, self._pods), 0)
-        placed = self._selector.select(job, allowed, limits)
+            ahead = GangsAhead(job.num_nodes, self._admission.pods)
+            return Hold(job, shape, NONE, ahead, 0, work.spent)
+        refusal = self._admission.before(job, self._name_length)
+        if refusal is None:
+            start = self._place(job, shape, allowed, limits, work)
+            refusal = self._admission.after(job, start.admit)
+            if refusal is None:
+                return start
+        if isinstance(refusal, LedgerFull) and refusal.passes:
+            return self._hold(job, shape, ways, largest, work, reason=refusal)
+        return Hold(job, shape, NONE, refusal, 0, work.spent)
+
+    def _place(
+        self, job: Job, shape: Shape, allowed: Mask, limits: Limits, work: WorkBudget
+    ) -> Start:
+        placed = self._selector.select(job, allowed, limits, work)
         names = tuple(self._cluster.nodes[column].name for column in placed.nodes)
         spans = self._cluster.domains.spans(np.sort(placed.nodes))
-        admit = Admit(job.uid, job.attempt, names, spans, placed.merits)
-        return Start(job, shape, placed.nodes, admit)
+        merits = placed.merits
+        if merits is not None and work.is_cut:
+            merits = replace(merits, over_budget=True)
+        admit = Admit(job.uid, job.attempt, names, spans, merits)
+        return Start(job, shape, placed.nodes, admit, work.spent)
 
-    def hold(
+    def hold(self, job: Job, shape: Shape, ways: Sequence[Limits], largest: Limits) -> Hold:
+        """Let a job wait for its own pods to go, with its reservation."""
+        return self._hold(job, shape, ways, largest, WorkBudget(self._work_left), reason=None)
+
+    def _hold(
         self,
         job: Job,
         shape: Shape,
         ways: Sequence[Limits],
         largest: Limits,
+        work: WorkBudget,
         *,
         reason: Reason | None,
     ) -> Hold:
         """Let a job wait that could run but may not start, with its reservation."""
-        nodes = self._reservations.choose(job, shape, ways, returns=reason is None)
-        return Hold(job, shape, nodes, reason, self._free_for(shape, largest))
+        nodes = self._reservations.choose(job, shape, ways, work, returns=reason is None)
+        return Hold(job, shape, nodes, reason, self._free_for(shape, largest), work.spent)
 
     def apply(self, verdict: Start | Hold) -> None:
         """Take over what was decided."""
+        self._work_left -= verdict.work
         if isinstance(verdict, Start):
             self._start(verdict)
         elif isinstance(verdict.reason, GangsAhead):
             # No job overtakes the first one that has to wait for the API server, however small.
             self._is_full = True
         else:
+            if isinstance(verdict.reason, LedgerFull):
+                self._admission.refuse(verdict.reason)
             position = len(self._waiting)
             self._waiting.append((verdict.job, verdict.free))
             if len(verdict.reserved):
@@ -133,7 +181,7 @@ class Line:
     def _start(self, start: Start) -> None:
         job, shape = start.job, start.shape
         self._effort += ranks.effort(job)
-        self._pods += job.num_nodes
+        self._admission.take(start.admit)
         if job.workload is not None and job.num_nodes > 1:
             running = Running(job.workload, job.ranks_per_node, start.admit.nodes, job.uid)
             self._traffic.add(running)
@@ -141,6 +189,13 @@ class Line:
         self._usable.clear()
         self._free.clear()
         self._missing.clear()
+
+    def _freest(self, shape: Shape, ways: Sequence[Limits]) -> Sequence[Limits]:
+        if len(ways) <= WAYS_MAX:
+            return ways
+        free = self._cluster.by_rails(self._allowed(shape, replace(ways[0], rails=0)))
+        freest = sorted(ways, key=lambda way: -int(free[way.rails]))[:WAYS_MAX]
+        return [way for way in ways if way in freest]
 
     def _allowed(self, shape: Shape, limits: Limits) -> Mask:
         """The nodes that it could have now, under these constraints, beside what is reserved."""

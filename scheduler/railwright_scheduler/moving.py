@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from railwright_scheduler import cluster, debts, layouts, order, ranks
-from railwright_scheduler.attempt import assessment
+from railwright_scheduler.attempt import causes
 from railwright_scheduler.attempt import ledger as ledgers
 from railwright_scheduler.attempt.assessment import Assessment, Ongoing
 from railwright_scheduler.attempt.causes import Cause, CauseCode
@@ -33,7 +33,14 @@ from railwright_scheduler.budget import OverBudgetError, WorkBudget
 from railwright_scheduler.cluster import Cluster, Ints
 from railwright_scheduler.communication import measured
 from railwright_scheduler.decide import decide
-from railwright_scheduler.decisions import Behind, GangsAhead, NotEnoughNodes, PreRunAhead, Reason
+from railwright_scheduler.decisions import (
+    Behind,
+    GangsAhead,
+    LedgerFull,
+    NotEnoughNodes,
+    PreRunAhead,
+    Reason,
+)
 from railwright_scheduler.isolation import Isolation, Stage
 from railwright_scheduler.layouts import Layouts
 from railwright_scheduler.prospect import WORTH, Prospect
@@ -61,7 +68,7 @@ KEPT_BYTES_MAX = 32 << 20
 """Steps that are kept, each with the order that it takes so long in."""
 
 _NAMED_MAX = 4
-_CLAIMS = (NotEnoughNodes, Behind, GangsAhead, PreRunAhead)
+_CLAIMS = (NotEnoughNodes, Behind, GangsAhead, LedgerFull, PreRunAhead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +102,7 @@ def judged(
     waits: Mapping[str, Reason],
     entries: Sequence[Entry],
     isolation: Isolation,
+    traffic_work: WorkBudget,
     double_booked: Collection[str] = (),
 ) -> Moves:
     """Judge running jobs that were placed when other was known than now, as many as a turn may.
@@ -126,7 +134,7 @@ def judged(
         for seen in _in_one_turn(ready):
             others = running((each for each in jobs.values() if each is not seen), in_flight)
             alone = _alone(world, nodes, seen, tuple(others))
-            weigh = functools.partial(_move, alone, seen, isolation)
+            weigh = functools.partial(_move, alone, seen, isolation, traffic_work)
             move = isolation.run(Stage.MIGRATION, seen.job.uid, weigh, otherwise=None)
             if isolation.error(Stage.MIGRATION, seen.job.uid):
                 continue
@@ -163,7 +171,8 @@ def _ahead(
         starts = seen.record.live or any(each.state is EntryState.COMMITTING for each in its)
         if not (starts or seen.suspend or seen.record.phase in FINAL):
             why = waits.get(seen.job.uid, seen.held)
-            if why is None or isinstance(why, _CLAIMS):
+            never = isinstance(why, LedgerFull) and not why.passes
+            if why is None or (isinstance(why, _CLAIMS) and not never):
                 yield seen
 
 
@@ -246,7 +255,9 @@ def _without(node: Node, amounts: Amounts) -> Node:
     return replace(node, used=used)
 
 
-def _move(alone: Snapshot, seen: JobSeen, isolation: Isolation) -> _Move | None:
+def _move(
+    alone: Snapshot, seen: JobSeen, isolation: Isolation, traffic_work: WorkBudget
+) -> _Move | None:
     """What the job would get; None where nothing is predicted, or it would stay."""
     assert seen.progress is not None, seen.job.uid
     floor = cluster.of(alone)
@@ -254,7 +265,7 @@ def _move(alone: Snapshot, seen: JobSeen, isolation: Isolation) -> _Move | None:
     if len(seen.record.nodes) != seen.job.num_nodes or not columns.keys() >= {*seen.record.nodes}:
         return None
     inner = isolation.nested()
-    admitted = decide(alone, inner).admitted
+    admitted = decide(alone, inner, traffic_work=traffic_work).admitted
     for fault in inner.faults:
         if fault.stage is Stage.DECISION:
             raise fault.exception
@@ -266,7 +277,7 @@ def _move(alone: Snapshot, seen: JobSeen, isolation: Isolation) -> _Move | None:
     assert seen.job.workload is not None, seen.job.uid
     # What was recorded of some devices and what is derived for others do not compare.
     workload = measured.held(seen.job.workload, floor.devices(np.union1d(nodes, others)))
-    uses = Traffic(floor, alone.running, isolation).uses()
+    uses = Traffic(floor, alone.running, isolation, traffic_work).uses()
     work = WorkBudget()
     try:
         now_s, then_s = (
@@ -290,7 +301,7 @@ def _move(alone: Snapshot, seen: JobSeen, isolation: Isolation) -> _Move | None:
     left = HORIZON_S / now_s if total is None else max(0, total - done)
     prospect = Prospect(now_s, then_s, left, _since(seen))
     message = _message(prospect, _why(floor, nodes), before=seen.record.nodes, nodes=admit.nodes)
-    cause = assessment.bounded(Cause(CauseCode.REMAPPED, message))
+    cause = causes.bounded(Cause(CauseCode.REMAPPED, message))
     return _Move(seen.job, admit.nodes, prospect, cause)
 
 

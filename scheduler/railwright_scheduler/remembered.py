@@ -2,7 +2,8 @@
 
 What a cycle asks for jobs that wait or run is asked again in the next one. A function that is
 ``remembered`` computes it once for each key and budget. Whether it did so before changes no
-outcome: the work of the first time is spent each time, in vain or not.
+outcome: the work of the first time is spent each time, in vain or not. ``within`` is for callers
+that ask for so many results that not all can be computed in one cycle: there it does.
 """
 
 from __future__ import annotations
@@ -57,42 +58,55 @@ class _Results(Generic[R]):
             self._bytes -= oldest.size
 
 
+class Remembered(Generic[P, R]):
+    """A function whose results are kept by the ``key`` of its arguments."""
+
+    def __init__(
+        self,
+        bytes_max: int,
+        key: Callable[P, Key],
+        function: Callable[Concatenate[WorkBudget, P], R],
+    ) -> None:
+        self._key, self._function = key, function
+        self._results: _Results[R] = _Results(bytes_max)
+
+    def __call__(self, work: WorkBudget, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """The function's result, which takes no more than what is left of ``work``."""
+        return self.within(WorkBudget(work.left), work, *args, **kwargs)
+
+    def within(self, new: WorkBudget, work: WorkBudget, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """The same; what is not kept yet is spent from ``new`` as well.
+
+        Raises OverBudgetError, and computes and keeps nothing, where that could be more than is
+        left of ``new``.
+        """
+        its = self._key(*args, **kwargs)
+        asked = (its.value, work.left)
+        result = self._results.get(asked)
+        if result is None:
+            if work.left > new.left:
+                raise OverBudgetError
+            result = self._computed(new, its.size, WorkBudget(work.left), *args, **kwargs)
+            self._results.keep(asked, result)
+        work.spend(result.work)
+        if result.is_over:
+            raise OverBudgetError
+        return cast(R, result.value)
+
+    def _computed(
+        self, new: WorkBudget, size: int, work: WorkBudget, *args: P.args, **kwargs: P.kwargs
+    ) -> _Result[R]:
+        try:
+            value = self._function(work, *args, **kwargs)
+        except OverBudgetError:
+            return _Result(work.spent, size, is_over=True)
+        finally:
+            new.spend(work.spent)
+        return _Result(work.spent, size, value)
+
+
 def remembered(
     bytes_max: int, key: Callable[P, Key]
-) -> Callable[[Callable[Concatenate[WorkBudget, P], R]], Callable[Concatenate[WorkBudget, P], R]]:
+) -> Callable[[Callable[Concatenate[WorkBudget, P], R]], Remembered[P, R]]:
     """Keep a function's results by the ``key`` of its arguments."""
-
-    def decorated(
-        function: Callable[Concatenate[WorkBudget, P], R],
-    ) -> Callable[Concatenate[WorkBudget, P], R]:
-        results: _Results[R] = _Results(bytes_max)
-
-        def found(work: WorkBudget, /, *args: P.args, **kwargs: P.kwargs) -> R:
-            its = key(*args, **kwargs)
-            asked = (its.value, work.left)
-            result = results.get(asked)
-            if result is None:
-                result = _computed(function, its.size, WorkBudget(work.left), *args, **kwargs)
-                results.keep(asked, result)
-            work.spend(result.work)
-            if result.is_over:
-                raise OverBudgetError
-            return cast(R, result.value)
-
-        return found
-
-    return decorated
-
-
-def _computed(
-    function: Callable[Concatenate[WorkBudget, P], R],
-    size: int,
-    work: WorkBudget,
-    *args: P.args,
-    **kwargs: P.kwargs,
-) -> _Result[R]:
-    try:
-        value = function(work, *args, **kwargs)
-    except OverBudgetError:
-        return _Result(work.spent, size, is_over=True)
-    return _Result(work.spent, size, value)
+    return lambda function: Remembered(bytes_max, key, function)

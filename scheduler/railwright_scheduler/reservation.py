@@ -15,10 +15,12 @@ reserves once they have started.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from railwright_scheduler import placement
+from railwright_scheduler.budget import WorkBudget
 from railwright_scheduler.cluster import Capacity, Cluster, Ints, Mask
 from railwright_scheduler.fit import Shape
 from railwright_scheduler.placement import Limits
@@ -49,7 +51,13 @@ class Reservations:
         self.by_job: dict[str, tuple[str, ...]] = {}
 
     def choose(
-        self, job: Job, shape: Shape, ways: Sequence[Limits], *, returns: bool = False
+        self,
+        job: Job,
+        shape: Shape,
+        ways: Sequence[Limits],
+        work: WorkBudget,
+        *,
+        returns: bool = False,
     ) -> Ints:
         """The nodes (columns, ascending) to reserve for the job, under the one of these constraints
         that it is nearest to starting under; none where the healthy nodes that earlier reservations
@@ -62,21 +70,35 @@ class Reservations:
             # Its target was chosen with its own pods gone: they still keep some of its nodes.
             startable = startable | kept
         if len(ways) > 1:
-            nearest = sorted(ways, key=lambda way: self._nearness(way, startable, kept, job))
-            ways = nearest[::-1]
-        found = (self._under(job, shape, limits, startable, kept) for limits in ways)
+            ways = self._nearest_first(ways, startable, kept, job)
+        found = (self._under(job, shape, limits, startable, kept, work) for limits in ways)
         return next((nodes for nodes in found if len(nodes)), NONE)
 
-    def _nearness(self, limits: Limits, startable: Mask, kept: Mask, job: Job) -> tuple[int, int]:
-        free = np.count_nonzero(self._cluster.meant(startable, limits))
-        return min(int(free), job.num_nodes), int(
-            np.count_nonzero(self._cluster.meant(kept, limits))
-        )
+    def _nearest_first(
+        self, ways: Sequence[Limits], startable: Mask, kept: Mask, job: Job
+    ) -> Sequence[Limits]:
+        """Ways differ in their rails alone."""
+        cluster, alike = self._cluster, replace(ways[0], rails=0)
+        free = cluster.by_rails(cluster.meant(startable, alike))
+        held = cluster.by_rails(cluster.meant(kept, alike))
+
+        def nearness(way: Limits) -> tuple[int, int]:
+            return min(int(free[way.rails]), job.num_nodes), int(held[way.rails])
+
+        return sorted(ways, key=nearness)[::-1]
 
     def _is_refused(self, job: Job, shape: Shape, limits: Limits) -> bool:
         return job.num_nodes >= self._refused.get((shape.index, limits), _UNRESERVED)
 
-    def _under(self, job: Job, shape: Shape, limits: Limits, startable: Mask, kept: Mask) -> Ints:
+    def _under(
+        self,
+        job: Job,
+        shape: Shape,
+        limits: Limits,
+        startable: Mask,
+        kept: Mask,
+        work: WorkBudget,
+    ) -> Ints:
         domains = self._cluster.domains
         eligible = self._cluster.meant(self._eligible(shape), limits)
         if placement.capacity(domains, eligible, limits) < job.num_nodes:
@@ -94,7 +116,8 @@ class Reservations:
             nodes = np.flatnonzero(eligible)
             return np.sort(nodes[np.argsort(rank[nodes], kind="stable")[: job.num_nodes]])
         eligible = self._fullest_domains(job, eligible, limits, startable, kept)
-        return placement.choose(domains, eligible, rank, count=job.num_nodes, limits=limits)
+        count = job.num_nodes
+        return placement.choose(domains, eligible, rank, count=count, limits=limits, work=work)
 
     def add(self, job: Job, shape: Shape, nodes: Ints, *, position: int) -> None:
         """Reserve these nodes for the job at this position of the queue."""

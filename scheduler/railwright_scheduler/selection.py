@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from railwright_scheduler import fastest, placement, ranks, slowness
+from railwright_scheduler.budget import WorkBudget
 from railwright_scheduler.cluster import Capacity, Cluster, Ints, Mask
 from railwright_scheduler.mapping.problem import Weights
 from railwright_scheduler.placement import Limits
@@ -36,30 +37,37 @@ class NodeSelector:
         self._traffic = traffic
 
     def best_way(
-        self, job: Job, ways: Sequence[Limits], allowed: Callable[[Limits], Mask]
+        self,
+        job: Job,
+        ways: Sequence[Limits],
+        allowed: Callable[[Limits], Mask],
+        work: WorkBudget,
     ) -> Limits:
         """Of these ways in which a job could start that in which it spans the fewest domains; of
         equal ones that without slow nodes, then that in which it has the most of the nodes that it
         had. The first one, if it can start in none. ``allowed`` has the nodes of each way."""
         if len(ways) == 1:
             return ways[0]
-        domains, slow = self._cluster.domains, slowness.of(job, self._cluster)
+        count, slow = job.num_nodes, slowness.of(job, self._cluster)
+        domains = self._cluster.domains
         had, room = frozenset(job.before), self._room_beside(job, slow)
 
         def rank(limits: Limits) -> tuple[bool, tuple[int, ...], int, int]:
             free = allowed(limits)
-            if placement.capacity(domains, free, limits) < job.num_nodes:
+            if placement.capacity(domains, free, limits) < count:
                 return True, (), 0, 0
-            rather = self._preferred(free, limits, job.num_nodes)
-            nodes = fastest.chosen(domains, rather, room, slow, count=job.num_nodes, limits=limits)
+            rather = self._preferred(free, limits, count)
+            nodes = fastest.chosen(
+                domains, rather, room, slow, count=count, limits=limits, work=work
+            )
             kept = sum(self._cluster.nodes[column].name in had for column in nodes.tolist())
             return False, domains.spans(nodes), int(slow[nodes].max()), -kept
 
         return min(ways, key=rank)
 
-    def select(self, job: Job, allowed: Mask, limits: Limits) -> Placed:
+    def select(self, job: Job, allowed: Mask, limits: Limits, work: WorkBudget) -> Placed:
         """The nodes that suit the job best, in the order of its ranks. There must be capacity."""
-        return self._placed(job, self._preferred(allowed, limits, job.num_nodes), limits)
+        return self._placed(job, self._preferred(allowed, limits, job.num_nodes), limits, work)
 
     def _preferred(self, allowed: Mask, limits: Limits, count: int) -> Mask:
         """The nodes on islands alone, where one of these is preferred and can hold the job."""
@@ -71,20 +79,22 @@ class NodeSelector:
         held = placement.capacity(self._cluster.domains, on_islands, within) >= count
         return on_islands if held else allowed
 
-    def _placed(self, job: Job, allowed: Mask, limits: Limits) -> Placed:
+    def _placed(self, job: Job, allowed: Mask, limits: Limits, work: WorkBudget) -> Placed:
         """The nodes that suit the job best, and which ranks each of them gets."""
         domains, count = self._cluster.domains, job.num_nodes
         slow = slowness.of(job, self._cluster)
         room = self._room_beside(job, slow)
-        first = fastest.chosen(domains, allowed, room, slow, count=count, limits=limits)
+        first = fastest.chosen(domains, allowed, room, slow, count=count, limits=limits, work=work)
         if job.workload is None or count == 1 or domains.finest == 0:
             return ranks.placed(job, self._cluster, [first])
         busy = self._traffic.busy(first)
         if busy.any():
             room = self._room_beside(job, slow, busy)
-            first = fastest.chosen(domains, allowed, room, slow, count=count, limits=limits)
+            first = fastest.chosen(
+                domains, allowed, room, slow, count=count, limits=limits, work=work
+            )
         others = (
-            fastest.chosen(domains, nodes, room, slow, count=count, limits=its)
+            fastest.chosen(domains, nodes, room, slow, count=count, limits=its, work=work)
             for nodes, its in self._others(job, first, allowed, limits, slow=slow, busy=busy)
             if placement.capacity(domains, nodes, its) >= count
         )

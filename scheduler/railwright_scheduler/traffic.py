@@ -3,6 +3,10 @@
 Of a job that says what it does it is known how many bytes it sends in a step, and how long a step
 takes: what that makes on average is what it is taken to send all the time. How long is reckoned as
 if it had the links to itself, so that no job's traffic hangs on another's.
+
+A new leader knows none of it, and thousands of jobs may run. So one scheduling cycle reckons no
+more than ``TRAFFIC_WORK`` allows, the largest gangs first; the others count as silent, and are
+reckoned in later cycles. Of more jobs than ``ASKED_BYTES_MAX`` holds the smallest stay silent.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from railwright_scheduler import layouts
-from railwright_scheduler.budget import OverBudgetError, WorkBudget
+from railwright_scheduler.budget import TRAFFIC_WORK, OverBudgetError, WorkBudget
 from railwright_scheduler.cluster import Cluster, Ints
 from railwright_scheduler.communication import derive, exchanges
 from railwright_scheduler.cost import crowding
@@ -23,27 +27,36 @@ from railwright_scheduler.cost.sharing import Use
 from railwright_scheduler.isolation import Isolation, Stage
 from railwright_scheduler.layouts import Layouts, Uses
 from railwright_scheduler.mapping.problem import Weights
-from railwright_scheduler.question import Question
+from railwright_scheduler.question import KEPT_NODE_BYTES, Question
 from railwright_scheduler.remembered import Key, remembered
 from railwright_scheduler.snapshot import Running
 from railwright_scheduler.workload import Workload
 
-KEPT_BYTES_MAX = 64 << 20
-"""Traffic that is kept: jobs run on for many decisions. All nodes of a cluster of 16,384, each with
-the ranks of eight jobs, fit."""
+KEPT_BYTES_MAX, ASKED_BYTES_MAX = 64 << 20, 48 << 20
+"""Traffic that is kept, as jobs run on for many decisions, and of that what one decision asks for:
+some 10,000 jobs. It asks for less than is kept, so that nothing leaves that the next one asks for,
+though that has other jobs."""
+
+JOB_BYTES = 4_096
+"""Of a job's traffic, beside that of its nodes: twice what a gang of two nodes was seen to take."""
 
 WORK, WORK_A_NODE = 20_000_000, 500_000
-"""What it may take to know what a job sends, once. A job that takes more is taken to send nothing:
-all jobs that run are reckoned in one decision when something changes."""
+"""What it may take to know what a job sends, once. A job that takes more is taken to send nothing,
+as is one that takes more than all jobs may in one cycle."""
 
 
 class Traffic:
     """What these jobs make of the uplinks of each level, the coarsest first. It is reckoned when it
-    is first asked for, as many decisions place nobody who would ask."""
+    is first asked for, as many decisions place nobody who would ask; what was not known before is
+    spent from ``work``, that of the cycle."""
 
-    def __init__(self, cluster: Cluster, running: Iterable[Running], isolation: Isolation) -> None:
+    def __init__(
+        self, cluster: Cluster, running: Iterable[Running], isolation: Isolation, work: WorkBudget
+    ) -> None:
         self._cluster = cluster
         self._isolation = isolation
+        self._work = work
+        self._bytes_left = ASKED_BYTES_MAX
         self._new = [*running]
         self._uses: tuple[dict[int, list[Use]], ...] = tuple({} for _ in cluster.levels)
         # Where all that nodes send may leave, nobody is in anybody's way.
@@ -59,12 +72,17 @@ class Traffic:
         """Of each domain whose uplinks anybody sends through."""
         if self._new and self._is_scarce:
             columns = {node.name: at for at, node in enumerate(self._cluster.nodes)}
+            self._new.sort(key=_largest_first)
             while self._new:
                 reckon = functools.partial(self._uses_of, self._new[0], columns)
                 uid = self._new[0].job_uid
-                none: list[tuple[int, int, Use]] = []
-                found = self._isolation.run(Stage.TRAFFIC, uid, reckon, otherwise=none)
+                size = _size(len(self._new[0].nodes), len(self._uses))
+                found: list[tuple[int, int, Use]] = []
+                if is_asked := size <= self._bytes_left:
+                    found = self._isolation.run(Stage.TRAFFIC, uid, reckon, otherwise=found)
                 # Nothing is called from here on: a job is counted once, whatever raises.
+                if is_asked:
+                    self._bytes_left -= size
                 for level, domain, use in found:
                     self._uses[level].setdefault(domain, []).append(use)
                 del self._new[0]
@@ -93,16 +111,17 @@ class Traffic:
         ranked = np.array([columns[name] for name in job.nodes])
         nodes = np.sort(ranked)
         asked = layouts.unshared(job.workload, job.ranks_per_node, self._cluster, nodes)
-        work = WorkBudget(WORK + WORK_A_NODE * len(nodes))
+        work = WorkBudget(min(WORK + WORK_A_NODE * len(nodes), TRAFFIC_WORK))
+        order = tuple(np.searchsorted(nodes, ranked).tolist())
         try:
-            sent = _sent(work, asked, tuple(np.searchsorted(nodes, ranked).tolist()))
+            sent = _sent.within(self._work, work, asked, order)
         except OverBudgetError:
             return []
         levels = zip(self._cluster.uplinks, reversed(sent), strict=bool(sent))
         return [
             (level, domain, use)
             for level, (tier, its) in enumerate(levels)
-            for domain, use in zip(np.unique(tier.domains[nodes]).tolist(), its, strict=True)
+            for domain, use in zip(sorted({*tier.domains[nodes].tolist()}), its, strict=True)
             if use.sending > 0.0
         ]
 
@@ -125,9 +144,17 @@ def crossing(
     return found
 
 
+def _largest_first(job: Running) -> tuple[int, str, tuple[str, ...]]:
+    return -len(job.nodes), job.job_uid, job.nodes
+
+
+def _size(nodes: int, tiers: int) -> int:
+    """About how many bytes it takes to keep what such a gang sends."""
+    return JOB_BYTES + KEPT_NODE_BYTES * nodes * (tiers + 2)
+
+
 def _key(question: Question, order: tuple[int, ...]) -> Key:
-    key = question.key
-    return Key((key.value, order), key.size)
+    return Key((question.key.value, order), _size(question.nodes, len(question.tiers)))
 
 
 @remembered(KEPT_BYTES_MAX, _key)

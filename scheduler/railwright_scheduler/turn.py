@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from railwright_scheduler import asking, debts, double_booking, moving, order
+from railwright_scheduler.admission import Admission
 from railwright_scheduler.attempt import assessment, gang, record
 from railwright_scheduler.attempt import ledger as ledgers
 from railwright_scheduler.attempt.assessment import Assessment, Succeeded
@@ -25,9 +26,10 @@ from railwright_scheduler.attempt.gang import Action
 from railwright_scheduler.attempt.ledger import Entry, Ledger
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.budget import TRAFFIC_WORK, WorkBudget
 from railwright_scheduler.commit_plan import CommitPlan, entry_of
 from railwright_scheduler.decide import decide
-from railwright_scheduler.decisions import GangsAhead, InternalError, Reason
+from railwright_scheduler.decisions import Admit, GangsAhead, InternalError, Reason
 from railwright_scheduler.double_booking import DoubleBooking
 from railwright_scheduler.isolation import Fault, Isolation, Stage
 from railwright_scheduler.snapshot import Snapshot
@@ -61,12 +63,14 @@ class Turn:
 
 def take(world: World, isolation: Isolation | None = None) -> Turn:
     """Plan one scheduling cycle. Pure: the same world gives the same plan, in any order of its
-    parts. Total: a job whose handling raises is a fault of ``isolation``, and others go on; the
-    stages that it has set aside are left out."""
+    parts; but see ``traffic``. Total: a job whose handling raises is a fault of ``isolation``, and
+    others go on; the stages that it has set aside are left out."""
     isolation = Isolation() if isolation is None else isolation
     before = ledgers.by_job(world.ledger.entries)
     jobs = _jobs(world, before, isolation)
-    plan = CommitPlan(world, jobs, isolation)
+    double_bookings = double_booking.find(world.nodes)
+    blocked = frozenset(booking.node for booking in double_bookings)
+    plan = CommitPlan(world, jobs, isolation, blocked)
     for entry in world.ledger.entries:
         plan.step(entry, jobs.get(entry.job_uid))
     judged = _assessments(jobs, before, isolation, cut=world.breaker.is_open)
@@ -74,9 +78,8 @@ def take(world: World, isolation: Isolation | None = None) -> Turn:
         plan.revoke(jobs[uid], verdict)
     plan.sweep(jobs)
     alive = asking.alive(world.nodes)
-    double_bookings = double_booking.find(world.nodes)
-    blocked = frozenset(booking.node for booking in double_bookings)
-    waits, reservations = _queue(world, plan, jobs, before, alive, blocked, isolation)
+    traffic_work = WorkBudget(TRAFFIC_WORK)
+    waits, reservations = _queue(world, plan, jobs, before, alive, blocked, isolation, traffic_work)
     moves = moving.judged(
         world,
         jobs,
@@ -85,6 +88,7 @@ def take(world: World, isolation: Isolation | None = None) -> Turn:
         entries=plan.entries,
         double_booked=blocked,
         isolation=isolation,
+        traffic_work=traffic_work,
     )
     for uid, cause in moves.causes.items():
         plan.end(jobs[uid], cause)
@@ -103,7 +107,6 @@ def take(world: World, isolation: Isolation | None = None) -> Turn:
             alive=alive,
         )
         records[uid] = isolation.run(Stage.RECORD, uid, fold, otherwise=seen.record)
-    assessments = {uid: verdict for uid, verdict in judged.items() if verdict is not None}
     corrects = any(jobs[seen.job.uid].record != seen.record for seen in world.jobs)
     binds = any(isinstance(action, gang.BindPod) for action in plan.actions)
     return Turn(
@@ -111,7 +114,7 @@ def take(world: World, isolation: Isolation | None = None) -> Turn:
         _oldest_first(plan.actions, world.attempts, jobs),
         records,
         waits,
-        assessments,
+        {uid: verdict for uid, verdict in judged.items() if verdict is not None},
         confirms=corrects or binds,
         reservations={**reservations, **moves.targets},
         faults=tuple(isolation.faults),
@@ -190,6 +193,7 @@ def _queue(
     alive: frozenset[str],
     double_booked: frozenset[str],
     isolation: Isolation,
+    traffic_work: WorkBudget,
 ) -> tuple[dict[str, Reason], Mapping[str, tuple[str, ...]]]:
     """Decide about every job that wants to start; admitted ones get their entry and first step.
     ``before`` are the entries that the cycle began with: those that left it say where jobs ran."""
@@ -225,22 +229,25 @@ def _queue(
         returning=tuple(each.job for each in waiting if each.returns),
         reserved=world.reservations,
     )
-    decisions = decide(snapshot, isolation)
+    draft = functools.partial(_draft, world, jobs)
+    admission = Admission(plan.unbound, plan.room(), lambda admit: draft(admit).size)
+    decisions = decide(snapshot, isolation, admission, traffic_work)
     reasons |= {wait.job_uid: wait.reason for wait in decisions.waiting}
-    line = iter(decisions.admitted)
-    for admit in line:
-        seen = jobs[admit.job_uid]
-        spans = tuple(zip(world.levels, admit.spans, strict=True))
-        entry = entry_of(seen, admit.nodes, admit.attempt, None, spans)
-        entry = replace(entry, merits=admit.merits, known=world.known)
-        if not plan.admit(entry, seen):
-            # No job overtakes the first one that has to wait, however small.
-            behind = [admit, *line]
-            reasons |= {each.job_uid: GangsAhead(len(each.nodes), plan.unbound) for each in behind}
+    for admit in decisions.admitted:
+        # An entry before it may have grown when it was stepped.
+        if not plan.add(draft(admit), jobs[admit.job_uid]):
+            reasons[admit.job_uid] = GangsAhead(len(admit.nodes), admission.pods)
     # A job that was left out for a fault reserves nothing now, and goes on from there later.
     held = {uid: nodes for uid, nodes in world.reservations.items() if uid in reasons}
     faulty = {uid: nodes for uid, nodes in held.items() if isolation.error(Stage.DECISION, uid)}
     return reasons, {**decisions.reservations, **faulty}
+
+
+def _draft(world: World, jobs: Mapping[str, JobSeen], admit: Admit) -> Entry:
+    """The entry of a gang that starts."""
+    spans = tuple(zip(world.levels, admit.spans, strict=True))
+    entry = entry_of(jobs[admit.job_uid], admit.nodes, admit.attempt, None, spans)
+    return replace(entry, merits=admit.merits, known=world.known)
 
 
 def _record(

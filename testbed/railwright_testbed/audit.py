@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 Json = dict[str, Any]
 
@@ -58,7 +59,8 @@ class Right(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request. ``resource`` is empty for one that names none, such as discovery.
+    """One request. ``resource`` is empty for one that names none, such as discovery; ``path`` is
+    the path of its URL.
 
     ``received`` is when, RFC 3339 with microseconds. ``revision`` is the one after which a delete
     of a pod left it; None of anything else, and where another's delete came first.
@@ -74,6 +76,7 @@ class Request:
     code: int
     received: str
     revision: int | None
+    path: str
 
     @property
     def landed(self) -> bool:
@@ -119,6 +122,16 @@ def used(path: Path, user: str) -> collections.Counter[Right]:
     )
 
 
+def paths_used(path: Path, user: str) -> set[tuple[str, str]]:
+    """The verbs and paths of requests that name no resource and were answered with what they asked
+    for, or with 304."""
+    return {
+        (one.verb, one.path)
+        for one in requests(path)
+        if one.user == user and not one.resource and 200 <= one.code < 400
+    }
+
+
 def _request(event: Json) -> Request:
     asked = event.get("objectRef", {})
     left = event.get("responseObject", {}).get("metadata", {}).get("resourceVersion")
@@ -133,4 +146,5 @@ def _request(event: Json) -> Request:
         code=event.get("responseStatus", {}).get("code", 0),
         received=event["requestReceivedTimestamp"],
         revision=None if left is None else int(left),
+        path=urlsplit(event["requestURI"]).path,
     )

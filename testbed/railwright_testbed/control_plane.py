@@ -13,8 +13,10 @@ from types import TracebackType
 from railwright_testbed import (
     api_client,
     audit,
+    backup,
     binaries,
     guardian,
+    history,
     identity,
     state_folder,
     sweeping,
@@ -171,6 +173,27 @@ class ControlPlane:
         """Start it, on the same port as before, and wait until it is ready."""
         self._serve("kube-apiserver", self.entrance, etcd_port=self.etcd_port)
 
+    def back_up(self, target: Path) -> None:
+        """Copy the files of etcd, while everything runs."""
+        backup.copy(self._parts["etcd"], self._etcd_data, target)
+
+    def restore(self, source: Path) -> None:
+        """Put etcd back to this copy and start the API server anew; connections to it are lost."""
+        self.stop_api_server()
+        revision = history.mark(self.etcd, {})
+        self._parts["etcd"].end()
+        backup.replace(self._etcd_data, source)
+        etcd = self._start("etcd", self._etcd_flags())
+        etcd.until(
+            lambda: backup.answers(self.etcd), "etcd to answer", deadline_s=_READY_DEADLINE_S
+        )
+        backup.pass_revision(self.etcd, revision)
+        self.start_api_server()
+
+    @property
+    def _etcd_data(self) -> Path:
+        return self.directory / "etcd"
+
     @contextlib.contextmanager
     def second_api_server(self, *, etcd_port: int) -> Iterator[Entrance]:
         """Another API server; ``etcd_port`` is where it finds etcd, or what stands in front."""
@@ -290,7 +313,7 @@ class ControlPlane:
         peer = f"http://127.0.0.1:{self._ports['etcd-peer'].port}"
         return [
             "--name=testbed",
-            f"--data-dir={self.directory / 'etcd'}",
+            f"--data-dir={self._etcd_data}",
             f"--listen-client-urls={client}",
             f"--advertise-client-urls={client}",
             f"--listen-peer-urls={peer}",

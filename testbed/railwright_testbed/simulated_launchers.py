@@ -132,18 +132,31 @@ class SimulatedLaunchers:
                 logger.warning("a turn was cut short", extra={"error": str(error)})
 
     def _cast(self, items: list[Json]) -> None:
-        """A launcher for each pod that runs since the last turn; none for a pod that goes."""
+        """A launcher for each pod that runs since the last turn; none for a pod that goes.
+
+        A pod that went and is back, after a restore of etcd, starts again.
+        """
+        self._known &= {raw["metadata"]["uid"] for raw in items}
         for raw in items:
             uid = raw["metadata"]["uid"]
             if uid not in self._known and raw.get("status", {}).get("phase") == "Running":
                 launcher = _launcher(self._client, raw, self._tokens / uid)
-                member = launcher.pod.member
-                gang = self._gangs.setdefault((member.job_uid, member.attempt), _Gang())
-                gang.launchers[member.node_rank] = launcher
+                gang = self._gang(launcher.pod.member)
+                gang.launchers[launcher.pod.member.node_rank] = launcher
                 self._known.add(uid)
         alive = {_path(raw) for raw in items if "deletionTimestamp" not in raw["metadata"]}
         for launcher in self._launchers():
             launcher.over |= launcher.path not in alive
+
+    def _gang(self, member: wire.Member) -> _Gang:
+        """The gang that a new launcher belongs to: a new one if that of its attempt is over."""
+        key = member.job_uid, member.attempt
+        gang = self._gangs.setdefault(key, _Gang())
+        if all(launcher.over for launcher in gang.launchers.values()):
+            for launcher in gang.launchers.values():
+                launcher.operator.close()
+            gang = self._gangs[key] = _Gang()
+        return gang
 
     def _launchers(self) -> Iterator[_Launcher]:
         for gang in self._gangs.values():

@@ -1,10 +1,16 @@
 """What launchers' heartbeats cost the operator, and whether strangers can delay them.
 
-The server runs in a process of its own, over the state of gangs of 1,024 launchers; load comes from
-other processes. CPU is the process time of the server. Four runs: 2,000 launchers; 16,384; all of
-these at a new leader, through one address; and 2,000 beside 4,096 strangers from the launchers' own
-address and 4,096 from another, while a tenth of the launchers connects anew for each heartbeat.
-Progress goes to stderr, one JSON object to stdout.
+The server runs in a process of its own, over the state of gangs of 1,024 launchers, on a processor
+of its own; load comes from processes on another. CPU is the process time of the server. Phases:
+
+    usual      2,000 launchers
+    most       16,384 launchers
+    failover   these at a new leader, through one address, after a time without any
+    flood      2,000 beside 4,096 strangers from the launchers' own address and 4,096 from another,
+               while a tenth of the launchers connects anew for each heartbeat
+
+Each phase prints its figures to stderr as it ends, and one that fails does not stop those after it.
+At the end one JSON object goes to stdout; what was not measured in it is null.
 """
 
 from __future__ import annotations
@@ -23,49 +29,92 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from railwright import wire
-from railwright_operator.heartbeats.interval import beat_interval_s
+from bench.heartbeat_load import GANG_EVERY_S
+from worlds.heartbeat_gangs import GANG
 from worlds.tokens import SigningKey
 
 LAUNCHERS, MOST_LAUNCHERS = 2_000, 16_384
 STRANGERS = 4_096
 OWN_ADDRESS, OTHER_ADDRESS = "127.0.0.1", "127.0.0.2"
 SETTLE_S = 10.0
-"""For all launchers to connect and be verified, which comes once in a leader's life."""
+"""After the last gang started, for all launchers to be verified: once in a leader's life."""
+
+DOWN_S = 15.0
+"""Without a leader: what a standby waits for a Lease that nobody gave up."""
+
+FAILOVER_S = 20.0
+"""Of heartbeats at a new leader."""
 
 FLOOD_S = 30.0
-"""Of heartbeats beside strangers, and of those at a new leader."""
+"""Of heartbeats beside strangers."""
 
 RENEWING = 0.1
+END_S = 60.0
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+PROCESSORS = sorted(os.sched_getaffinity(0))
+SERVERS, LOADS = {PROCESSORS[0]}, {PROCESSORS[-1]}
 
 Figures = dict[str, Any]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seconds", type=float, default=40.0, help="over which CPU is measured")
-    seconds = parser.parse_args().seconds
+    parser.add_argument("--phase", action="append", help="run this one alone; may be repeated")
+    given = parser.parse_args()
+    figures: Figures = {
+        "launchers": LAUNCHERS,
+        "cpu_share": None,
+        "beat_cpu_us": None,
+        "launchers_16384_cpu_share": None,
+        "failover_all_accepted_seconds": None,
+        "valid_beat_p99_seconds_under_flood": None,
+    }
+    failed = False
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(Path(folder) / "key.pem", seconds)
-        usual = bench.steady(LAUNCHERS)
-        most = bench.steady(MOST_LAUNCHERS)
-        figures = {
-            "launchers": LAUNCHERS,
-            "cpu_share": usual["cpu_share"],
-            "beat_cpu_us": usual["beat_cpu_us"],
-            "launchers_16384_cpu_share": most["cpu_share"],
-            "failover_all_accepted_seconds": bench.failover(MOST_LAUNCHERS),
-            "valid_beat_p99_seconds_under_flood": bench.flooded(LAUNCHERS),
+        bench = Bench(Path(folder) / "key.pem", given.seconds)
+        phases = {
+            "usual": bench.usual,
+            "most": bench.most,
+            "failover": bench.failover,
+            "flood": bench.flood,
         }
+        for name in given.phase or phases:
+            try:
+                found = phases[name]()
+            except (AssertionError, subprocess.TimeoutExpired) as error:
+                say(f"{name} failed: {error}")
+                failed = True
+            else:
+                say(f"{name}: {found}")
+                figures |= found
     print(json.dumps(figures))
+    sys.exit(failed)
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
-    """The server's process."""
+class Child:
+    """A process that is spoken to in lines."""
 
     process: subprocess.Popen[str]
+
+    def say(self) -> None:
+        """The next line of its input."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def line(self) -> str:
+        """The next line that it prints."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def end(self) -> str:
+        """End its input; what it still prints."""
+        rest, _ = self.process.communicate(timeout=END_S)
+        return rest.strip()
 
     def cpu_s(self) -> float:
         """Its process time."""
@@ -74,94 +123,112 @@ class Server:
 
 
 class Bench:
-    """The runs. ``key`` is a file that servers and launchers share."""
+    """The phases. ``key`` is a file that servers and launchers share."""
 
     def __init__(self, key: Path, seconds: float) -> None:
         self._key = key
         self._seconds = seconds
         SigningKey("key").write(key)
 
-    def steady(self, launchers: int) -> Figures:
-        """CPU of the server while all launchers are connected."""
-        say(f"{launchers} launchers")
-        with self._server(launchers) as (server, port):
-            load = self._load(port, launchers, SETTLE_S + self._seconds + 1.0)
-            _begin(load)
-            _pass(SETTLE_S)
-            started_s, before_s = time.monotonic(), server.cpu_s()
-            _pass(self._seconds)
-            wall_s, cpu_s = time.monotonic() - started_s, server.cpu_s() - before_s
-            found = _ended(load)
-        assert found["accepted"] == launchers, found
-        beats = wall_s * launchers / beat_interval_s(launchers)
-        figures = {
-            "cpu_share": round(cpu_s / wall_s, 3),
-            "beat_cpu_us": round(cpu_s / beats * 1e6, 1),
+    def usual(self) -> Figures:
+        cpu_s, found = self._steady(LAUNCHERS)
+        return {
+            "cpu_share": round(cpu_s / self._seconds, 3),
+            "beat_cpu_us": round(cpu_s / found["beats"] * 1e6, 1),
         }
-        say(f"  {figures}; {found}")
-        return figures
 
-    def failover(self, launchers: int) -> float:
+    def most(self) -> Figures:
+        cpu_s, _ = self._steady(MOST_LAUNCHERS)
+        return {"launchers_16384_cpu_share": round(cpu_s / self._seconds, 3)}
+
+    def failover(self) -> Figures:
         """Seconds from when a new leader listens until it has accepted every launcher."""
-        say(f"{launchers} launchers at a new leader, from one address")
         port = _free_port()
-        load = self._load(port, launchers, FLOOD_S)
-        _begin(load)
-        _pass(2 * wire.BEAT_INTERVAL_S)
-        with self._server(launchers, port=port):
-            listening_s = time.time()
-            found = _ended(load)
-        assert found["accepted"] == launchers, found
-        say(f"  {found}")
-        return round(float(found["last_accepted_s"]) - listening_s, 2)
+        with self._load(port, MOST_LAUNCHERS) as load:
+            with self._listening(port, MOST_LAUNCHERS):
+                load.say()
+                _pass(_ramp_s(MOST_LAUNCHERS) + SETTLE_S)
+            load.say()
+            _pass(DOWN_S)
+            with self._server(port, MOST_LAUNCHERS) as server:
+                load.say()
+                began_s, before_s = time.monotonic(), server.cpu_s()
+                server.say()
+                assert server.line() == "listening"
+                _pass(FAILOVER_S)
+                say(f"  cpu of the new leader: {server.cpu_s() - before_s:.2f} s")
+                found = _figures(load, MOST_LAUNCHERS)
+        return {
+            "failover_all_accepted_seconds": round(float(found["last_accepted_s"]) - began_s, 2)
+        }
 
-    def flooded(self, launchers: int) -> float:
+    def flood(self) -> Figures:
         """The 99th percentile of the time that a valid heartbeat takes, on kept connections or on
         new ones, whichever is longer."""
-        say(f"{launchers} launchers beside 2 x {STRANGERS} strangers")
-        with self._server(launchers) as (_, port):
-            load = self._load(port, launchers, FLOOD_S, renewing=RENEWING)
-            strangers = [
-                _process("worlds.strangers", port, source, STRANGERS)
-                for source in (OWN_ADDRESS, OTHER_ADDRESS)
-            ]
-            for each in strangers:
-                assert _line(each) == "there"
-            _begin(load)
-            found = _ended(load)
-            for each in strangers:
-                _begin(each)
-                say(f"  strangers: {_line(each)}")
-                each.wait(timeout=10)
-        assert found["accepted"] == launchers, found
-        say(f"  {found}")
-        return round(max(float(found["kept_p99_s"]), float(found["new_p99_s"])), 3)
+        port = _free_port()
+        with (
+            self._listening(port, LAUNCHERS) as server,
+            self._load(port, LAUNCHERS, RENEWING) as load,
+            contextlib.ExitStack() as ends,
+        ):
+            for source in (OWN_ADDRESS, OTHER_ADDRESS):
+                strangers = _child(LOADS, "worlds.strangers", port, source, STRANGERS)
+                ends.callback(lambda child: say(f"  strangers: {child.end()}"), strangers)
+                assert strangers.line() == "there"
+            before_s = server.cpu_s()
+            load.say()
+            _pass(FLOOD_S)
+            say(f"  cpu: {(server.cpu_s() - before_s) / FLOOD_S:.2f}")
+            found = _figures(load, LAUNCHERS)
+        p99_s = max(float(found["kept_p99_s"]), float(found["new_p99_s"]))
+        return {"valid_beat_p99_seconds_under_flood": round(p99_s, 3)}
+
+    def _steady(self, launchers: int) -> tuple[float, Figures]:
+        """CPU seconds of the server while all launchers are connected."""
+        port = _free_port()
+        with self._listening(port, launchers) as server, self._load(port, launchers) as load:
+            load.say()
+            _pass(_ramp_s(launchers) + SETTLE_S)
+            load.say()
+            before_s = server.cpu_s()
+            _pass(self._seconds)
+            cpu_s = server.cpu_s() - before_s
+            return cpu_s, _figures(load, launchers)
 
     @contextlib.contextmanager
-    def _server(self, launchers: int, *, port: int = 0) -> Iterator[tuple[Server, int]]:
-        port = port or _free_port()
-        process = _process("bench.heartbeat_server", self._key, launchers, port)
-        assert _line(process) == "listening"
-        try:
-            yield Server(process), port
-        finally:
-            assert process.stdin is not None
-            process.stdin.close()
-            process.wait(timeout=30)
+    def _listening(self, port: int, launchers: int) -> Iterator[Child]:
+        with self._server(port, launchers) as server:
+            server.say()
+            assert server.line() == "listening"
+            yield server
 
-    def _load(
-        self, port: int, launchers: int, seconds: float, *, renewing: float = 0.0
-    ) -> subprocess.Popen[str]:
-        load = _process(
-            "bench.heartbeat_load",
-            self._key,
-            port,
-            f"--launchers={launchers}",
-            f"--seconds={seconds}",
-            f"--renewing={renewing}",
-        )
-        assert _line(load) == "ready"
-        return load
+    @contextlib.contextmanager
+    def _server(self, port: int, launchers: int) -> Iterator[Child]:
+        """Ready to listen."""
+        with _ended(_child(SERVERS, "bench.heartbeat_server", self._key, launchers, port)) as child:
+            assert child.line() == "ready"
+            yield child
+
+    @contextlib.contextmanager
+    def _load(self, port: int, launchers: int, renewing: float = 0.0) -> Iterator[Child]:
+        """Ready to begin."""
+        shares = f"--launchers={launchers}", f"--renewing={renewing}"
+        with _ended(_child(LOADS, "bench.heartbeat_load", self._key, port, *shares)) as child:
+            assert child.line() == "ready"
+            yield child
+
+
+def _figures(load: Child, launchers: int) -> Figures:
+    """Of a load that ends here, and in which every launcher was accepted."""
+    found: Figures = json.loads(load.end())
+    say(f"  {found}")
+    assert found["accepted"] == launchers, "not all launchers were accepted"
+    return found
+
+
+def _ramp_s(launchers: int) -> float:
+    """Until the last gang has started."""
+    return launchers / GANG * GANG_EVERY_S
 
 
 def say(text: str) -> None:
@@ -176,30 +243,27 @@ def _pass(seconds: float) -> None:
         time.sleep(left_s)
 
 
-def _process(module: str, *arguments: object) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+def _child(processors: set[int], module: str, *arguments: object) -> Child:
+    process = subprocess.Popen(
         [sys.executable, "-m", module, *map(str, arguments)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
+    os.sched_setaffinity(process.pid, processors)
+    return Child(process)
 
 
-def _begin(process: subprocess.Popen[str]) -> None:
-    assert process.stdin is not None
-    process.stdin.write("\n")
-    process.stdin.flush()
-
-
-def _line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
-
-
-def _ended(load: subprocess.Popen[str]) -> Figures:
-    found: Figures = json.loads(_line(load))
-    load.wait(timeout=30)
-    return found
+@contextlib.contextmanager
+def _ended(child: Child) -> Iterator[Child]:
+    """It has ended afterwards, come what may."""
+    try:
+        yield child
+        if child.process.poll() is None:
+            child.end()
+    finally:
+        child.process.kill()
+        child.process.wait()
 
 
 def _free_port() -> int:

@@ -1,138 +1,211 @@
 """Many launchers at a heartbeat server, from a process of their own, for ``bench_heartbeats``.
 
-A launcher keeps its connection, as the real one does, and sends each heartbeat in one segment
-at the interval that the server states. Some open a new connection for each
-heartbeat. Prints the figures as one JSON object.
+A launcher keeps its connection, as the real one does, and sends each heartbeat in one segment, at
+the interval that the server states. Some open a new connection for each heartbeat. Gangs start one
+after the other; the launchers of a gang start together.
+
+Prints "ready", and begins at the first line of its input. At each further line it counts anew. At
+the end of its input it prints its figures as one JSON object.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import errno
 import heapq
+import itertools
 import json
+import math
 import random
 import re
+import resource
 import select
 import socket
+import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from railwright import wire
+from railwright import endpoint, pacing, wire
 from worlds import heartbeat_gangs
 from worlds.tokens import SigningKey
 
-TIMEOUT_S = 3.0
-"""As the launcher's."""
+GANG_EVERY_S = 1.0
+"""From the start of a gang to that of the next."""
 
-IP_BIND_ADDRESS_NO_PORT = 24
+SENT_AT_ONCE = 64
+"""Then answers are read again: no answer waits for a long queue of heartbeats to be sent."""
+
+PAUSE_S = 0.05
+OWN_ADDRESS = "127.0.0.1"
+PORTS = range(10_000, 65_000)
+"""In turn: with 14,000 connections from one address the kernel takes 1 ms to find a free port."""
+
 INTERVAL = re.compile(rb'"interval_s":(\d+)')
-EVENTS = select.EPOLLIN | select.EPOLLOUT
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Launcher:
-    """One launcher and its connection."""
+    """One launcher and its connection. ``next_s`` is when it sends its next heartbeat, or gives up
+    the answer that it waits for. ``begun_s``: since when the operator lacks a heartbeat of it."""
 
+    number: int
     head: bytes
     body: tuple[bytes, bytes]
     keeps: bool
+    next_s: float = math.inf
     connection: socket.socket | None = None
     sequence: int = 1
-    sent_s: float = 0.0
+    begun_s: float | None = None
     connecting: bool = False
     waiting: bool = False
     interval_s: float = wire.BEAT_INTERVAL_S
+    failures: int = 0
     accepted_s: float | None = None
 
 
 @dataclass(slots=True)
 class Load:
-    """All launchers of this process, by the file number of their connection."""
+    """All launchers, by the file number of their connection."""
 
     address: tuple[str, int]
-    source: str
     launchers: list[Launcher]
     poll: select.epoll = field(default_factory=select.epoll)
     by_file: dict[int, Launcher] = field(default_factory=dict)
+    ports: Iterator[int] = field(default_factory=lambda: itertools.cycle(PORTS))
     due: list[tuple[float, int]] = field(default_factory=list)
     kept_s: list[float] = field(default_factory=list)
-    """Latencies of heartbeats on kept connections, and below on new ones."""
+    """How long heartbeats took until they were answered, and below those on new connections."""
     new_s: list[float] = field(default_factory=list)
     failures: dict[str, int] = field(default_factory=dict)
     late_s: float = 0.0
-    """The most that a heartbeat was sent after its time: by so much this process is too slow."""
+    """The most that a heartbeat was sent after its time. It counts as time that it took."""
 
-    def run(self, seconds: float) -> None:
-        """Send until the time is over."""
+    def run(self) -> None:
+        """Send until the end of the input."""
+        self._start_gangs(time.monotonic())
+        stdin = sys.stdin.fileno()
+        self.poll.register(stdin, select.EPOLLIN)
+        while True:
+            left_s = self.due[0][0] - time.monotonic()
+            for file, _ in self.poll.poll(max(0.0, min(PAUSE_S, left_s)), 1024):
+                if file != stdin:
+                    self._go_on(self.by_file[file])
+                elif sys.stdin.buffer.readline():
+                    self._count_anew()
+                else:
+                    return
+            self._send_due()
+
+    def figures(self) -> dict[str, object]:
+        """Since it last began to count."""
         now_s = time.monotonic()
-        end_s = now_s + seconds
-        self.due = [
-            (now_s + random.random() * wire.BEAT_INTERVAL_S, number)
-            for number in range(len(self.launchers))
-        ]
-        heapq.heapify(self.due)
-        while (now_s := time.monotonic()) < end_s:
-            while self.due and self.due[0][0] <= now_s:
-                due_s, number = heapq.heappop(self.due)
-                launcher = self.launchers[number]
-                heapq.heappush(self.due, (due_s + launcher.interval_s, number))
-                self.late_s = max(self.late_s, now_s - due_s)
-                self._begin(launcher, now_s)
-            pause_s = max(0.0, min(0.05, self.due[0][0] - now_s)) if self.due else 0.05
-            for file, event in self.poll.poll(pause_s, 1024):
-                self._go_on(self.by_file[file], event)
+        for each in self.launchers:
+            if each.begun_s is not None:
+                self._note(each, now_s - each.begun_s)
+        accepted = [each.accepted_s for each in self.launchers if each.accepted_s is not None]
+        return {
+            "accepted": len(accepted),
+            "last_accepted_s": max(accepted, default=0.0),
+            "beats": len(self.kept_s) + len(self.new_s),
+            "kept_p99_s": p99(self.kept_s),
+            "new_p99_s": p99(self.new_s),
+            "failures": self.failures,
+            "sent_late_s": round(self.late_s, 3),
+        }
 
-    def _begin(self, launcher: Launcher, now_s: float) -> None:
-        if launcher.waiting:
-            if now_s - launcher.sent_s < TIMEOUT_S:
+    def _start_gangs(self, now_s: float) -> None:
+        for each in self.launchers:
+            gang_s = each.number // heartbeat_gangs.GANG * GANG_EVERY_S
+            within_s = random.uniform(0, wire.REGISTER_INTERVAL_S)
+            self._plan(each, now_s + gang_s + within_s)
+
+    def _count_anew(self) -> None:
+        self.kept_s, self.new_s, self.failures, self.late_s = [], [], {}, 0.0
+        for each in self.launchers:
+            each.accepted_s = None
+
+    def _plan(self, launcher: Launcher, when_s: float) -> None:
+        launcher.next_s = when_s
+        heapq.heappush(self.due, (when_s, launcher.number))
+
+    def _send_due(self) -> None:
+        for _ in range(SENT_AT_ONCE):
+            now_s = time.monotonic()
+            if self.due[0][0] > now_s:
                 return
-            self._fail(launcher, "timeout")
-        launcher.sent_s, launcher.waiting = now_s, True
-        if launcher.connection is None:
-            connection = socket.socket()
-            connection.setblocking(False)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection.setsockopt(socket.IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1)
-            connection.bind((self.source, 0))
-            code = connection.connect_ex(self.address)
-            launcher.connection, launcher.connecting = connection, True
-            self.by_file[connection.fileno()] = launcher
-            self.poll.register(connection.fileno(), EVENTS)
-            if code not in (0, errno.EINPROGRESS):
-                self._fail(launcher, errno.errorcode[code])
-        else:
-            self._send(launcher)
+            due_s, number = heapq.heappop(self.due)
+            launcher = self.launchers[number]
+            if launcher.next_s != due_s:
+                continue
+            if launcher.waiting:
+                self._fail(launcher, "timeout")
+                continue
+            self.late_s = max(self.late_s, now_s - due_s)
+            self._begin(launcher, due_s)
 
-    def _go_on(self, launcher: Launcher, event: int) -> None:
+    def _begin(self, launcher: Launcher, due_s: float) -> None:
+        launcher.begun_s = launcher.begun_s or due_s
+        launcher.waiting = True
+        self._plan(launcher, time.monotonic() + endpoint.TIMEOUT_S)
+        if launcher.connection is not None:
+            self._send(launcher)
+            return
+        connection = self._bound()
+        code = connection.connect_ex(self.address)
+        launcher.connection, launcher.connecting = connection, True
+        self.by_file[connection.fileno()] = launcher
+        self.poll.register(connection.fileno(), select.EPOLLOUT)
+        if code not in (0, errno.EINPROGRESS):
+            self._fail(launcher, errno.errorcode[code])
+
+    def _bound(self) -> socket.socket:
+        """A new socket at a port of its own."""
+        connection = socket.socket()
+        connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        while True:
+            port = next(self.ports)
+            if port != self.address[1]:
+                with contextlib.suppress(OSError):
+                    connection.bind((OWN_ADDRESS, port))
+                    return connection
+
+    def _go_on(self, launcher: Launcher) -> None:
         connection = launcher.connection
         assert connection is not None
         if launcher.connecting:
             code = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if code:
                 self._fail(launcher, errno.errorcode[code])
-            else:
-                launcher.connecting = False
-                self.poll.modify(connection.fileno(), select.EPOLLIN)
-                self._send(launcher)
+                return
+            launcher.connecting = False
+            self.poll.modify(connection.fileno(), select.EPOLLIN)
+            self._send(launcher)
             return
         try:
             answer = connection.recv(4096)
         except OSError as error:
             self._fail(launcher, errno.errorcode[error.errno or 0])
             return
-        if not answer.startswith(b"HTTP/1.1 200 "):
+        if launcher.waiting and answer.startswith(b"HTTP/1.1 200 "):
+            self._accept(launcher, answer)
+        else:
             self._fail(launcher, answer[9:12].decode() or "closed")
-            return
+
+    def _accept(self, launcher: Launcher, answer: bytes) -> None:
         now_s = time.monotonic()
-        launcher.accepted_s = launcher.accepted_s or time.time()
-        launcher.waiting = False
+        assert launcher.begun_s is not None
+        self._note(launcher, now_s - launcher.begun_s)
+        launcher.accepted_s = launcher.accepted_s or now_s
+        launcher.waiting, launcher.begun_s, launcher.failures = False, None, 0
         if stated := INTERVAL.search(answer):
             launcher.interval_s = float(stated[1])
-        (self.kept_s if launcher.keeps else self.new_s).append(now_s - launcher.sent_s)
         if not launcher.keeps:
             self._close(launcher)
+        self._plan(launcher, now_s + launcher.interval_s)
 
     def _send(self, launcher: Launcher) -> None:
         assert launcher.connection is not None
@@ -146,25 +219,27 @@ class Load:
 
     def _fail(self, launcher: Launcher, why: str) -> None:
         self.failures[why] = self.failures.get(why, 0) + 1
-        if launcher.waiting:
-            # Heard with the next one at the earliest.
-            late_s = time.monotonic() - launcher.sent_s + wire.BEAT_INTERVAL_S
-            (self.kept_s if launcher.keeps else self.new_s).append(late_s)
-        launcher.interval_s = wire.BEAT_INTERVAL_S
         self._close(launcher)
+        if launcher.waiting:
+            launcher.waiting = False
+            launcher.failures += 1
+            pause_s = pacing.heartbeat_s(launcher.failures, launcher.interval_s)
+            self._plan(launcher, time.monotonic() + pause_s)
+
+    def _note(self, launcher: Launcher, seconds: float) -> None:
+        (self.kept_s if launcher.keeps else self.new_s).append(seconds)
 
     def _close(self, launcher: Launcher) -> None:
         if launcher.connection is not None:
-            self.poll.unregister(launcher.connection.fileno())
             del self.by_file[launcher.connection.fileno()]
             launcher.connection.close()
-        launcher.connection, launcher.waiting = None, False
+        launcher.connection, launcher.connecting = None, False
 
 
-def launchers(key: SigningKey, numbers: range, renewing: float) -> list[Launcher]:
+def launchers(key: SigningKey, count: int, renewing: float) -> list[Launcher]:
     """With their tokens; a share of them is ``renewing`` its connection for each heartbeat."""
     found = []
-    for number in numbers:
+    for number in range(count):
         before, _, after = wire.encode(heartbeat_gangs.beat(number, 0)).partition(b'"sequence":0')
         body = before + b'"sequence":1', after
         length = sum(map(len, body)) + 9
@@ -174,7 +249,7 @@ def launchers(key: SigningKey, numbers: range, renewing: float) -> list[Launcher
             f"{heartbeat_gangs.token(key, number)}\r\nContent-Type: application/json\r\n\r\n"
         )
         keeps = random.random() >= renewing
-        found.append(Launcher(head.encode(), body, keeps))
+        found.append(Launcher(number, head.encode(), body, keeps))
     return found
 
 
@@ -187,27 +262,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("key", type=Path)
     parser.add_argument("port", type=int)
-    parser.add_argument("--source", default="127.0.0.1")
     parser.add_argument("--launchers", type=int, required=True)
     parser.add_argument("--renewing", type=float, default=0.0)
-    parser.add_argument("--seconds", type=float, required=True)
     given = parser.parse_args()
-    made = launchers(SigningKey.read(given.key), range(given.launchers), given.renewing)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    made = launchers(SigningKey.read(given.key), given.launchers, given.renewing)
     print("ready", flush=True)
-    input()
-    load = Load(("127.0.0.1", given.port), given.source, made)
-    load.run(given.seconds)
-    accepted = [each.accepted_s for each in made if each.accepted_s is not None]
-    figures = {
-        "accepted": len(accepted),
-        "last_accepted_s": max(accepted, default=0.0),
-        "beats": len(load.kept_s) + len(load.new_s),
-        "kept_p99_s": p99(load.kept_s),
-        "new_p99_s": p99(load.new_s),
-        "failures": load.failures,
-        "sent_late_s": round(load.late_s, 3),
-    }
-    print(json.dumps(figures), flush=True)
+    sys.stdin.buffer.readline()
+    load = Load((OWN_ADDRESS, given.port), made)
+    load.run()
+    print(json.dumps(load.figures()), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The heartbeat server in a process of its own, for ``bench_heartbeats``.
 
-Arguments: the PEM file of the signing key, the number of launchers, the port. Prints one line once
-it listens, and stops at the end of its input.
+Arguments: the PEM file of the signing key, the number of launchers, the port. Prints "ready",
+listens from the first line of its input on, prints "listening", and stops at the end of its input.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ async def main() -> None:
     garbage.collect_rarely()
     gangs = Gangs(launchers, SigningKey.read(key))
     garbage.keep_for_good()
+    print("ready", flush=True)
+    sys.stdin.readline()
     await gangs.start(port=port)
     print("listening", flush=True)
     keeping = asyncio.create_task(gangs.keys.run())

@@ -26,6 +26,7 @@ SURFACES: dict[str, list[str]] = {
         "GangsAhead",
         "InternalError",
         "Job",
+        "LedgerFull",
         "NeverFits",
         "Node",
         "NotEnoughNodes",

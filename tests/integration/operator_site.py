@@ -153,12 +153,12 @@ class Site:
         """The ledger's object."""
         return self.admin.get(f"/apis/{names.API_VERSION}/{names.LEDGERS}/{names.SINGLETON}")
 
-    def forge(self, write: Callable[[], object]) -> None:
-        """What somebody wrote before there was the policy on what the operator alone writes.
+    def forge(self, write: Callable[[], object], policy: str = "records") -> None:
+        """What somebody wrote before there was this policy on what the operator alone writes.
 
         A policy comes into force, and out of it, with a delay.
         """
-        name = f"records.{names.GROUP}"
+        name = f"{policy}.{names.GROUP}"
         held = self.admin.get(f"{POLICIES}/{name}")
         self.admin.delete(f"{POLICIES}/{name}")
         try:

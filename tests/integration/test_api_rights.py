@@ -108,7 +108,6 @@ def test_the_operator_may_not_do_what_it_has_no_need_of(
 def test_operator_may_read_signing_keys(may: May, control_plane: ControlPlane) -> None:
     with contextlib.closing(control_plane.client()) as client:
         for path, verb, expected in (
-            (paths.OPENID_CONFIGURATION, "get", True),
             (paths.SIGNING_KEYS, "get", True),
             ("/metrics", "get", False),
             (paths.SIGNING_KEYS, "delete", False),

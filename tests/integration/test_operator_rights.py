@@ -1,7 +1,8 @@
-"""Granted minus used permissions: empty; used minus granted: empty. By the API server's account."""
+"""Granted minus used permissions: empty; used minus granted: empty. By the audit log."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from integration.operator_site import Floor, Site
 from railwright_api import names
 from railwright_testbed import audit, waiting
 from railwright_testbed.audit import Right
-from railwright_testbed.operator_process import NAMESPACE
+from railwright_testbed.operator_process import NAMESPACE, SERVICE_ACCOUNT
 from railwright_testbed.simulated_launchers import Played, SimulatedLaunchers
 from worlds.api_faults import Fault
 
@@ -21,6 +22,10 @@ ANYWHERE = "any namespace"
 DRIVEN_S = 40.0
 CHANGES = 50
 KEEPING_SURVEYS = Right("patch", "", "configmaps", "", NAMESPACE)
+DISCOVERED = re.compile(r"/apis?(/[^/]+){0,2}|/version")
+"""Which kinds there are: Kubernetes lets every account ask (its role ``system:discovery``)."""
+
+MAIN = {"name": "train", "image": "i", "command": ["c"]}
 PLAYED = Played(steps=12, checkpoint_interval_steps=4)
 
 
@@ -38,6 +43,8 @@ def test_every_right_is_used_and_nothing_is_asked_without_one(site: Site, floor:
         lost.until_reason("LauncherSilent")
     _answer_to_a_create_lost(floor)
     _name_taken_by_a_placement(floor)
+    refused = {"spec": {"containers": [MAIN], "securityContext": "none"}}
+    floor.apply("refused", nodes=1, template=refused).until_reason("CommitRefused")
     floor.apply("restless", suspend=True)
     large = floor.apply("large", nodes=4, preRun=True, workload=manifests.PARALLEL)
     large.until_reason("PreRun")
@@ -49,20 +56,54 @@ def test_every_right_is_used_and_nothing_is_asked_without_one(site: Site, floor:
     )
     used = _used(site, granted)
     assert used == granted, f"asked for without a right: {sorted(used - granted)}"
+    asked = audit.paths_used(site.plane.audit_log, audit.OPERATOR)
+    others = {(verb, path) for verb, path in asked if not DISCOVERED.fullmatch(path)}
+    assert others == paths(ROOT / "deploy/operator.yaml")
+
+
+def test_operator_has_no_rights_elsewhere() -> None:
+    """All roles that are bound to its account are those that the other test holds it to."""
+    documents = [
+        document
+        for file in sorted((ROOT / "deploy").rglob("*.yaml"))
+        for document in yaml.safe_load_all(file.read_text())
+    ]
+    bound = {
+        document["roleRef"]["name"]
+        for document in documents
+        for subject in document.get("subjects") or ()
+        if "roleRef" in document and subject["name"] == SERVICE_ACCOUNT
+    }
+    roles = {role["metadata"]["name"] for role in _roles(ROOT / "deploy/operator.yaml")}
+    assert bound == roles
 
 
 def rights(manifests: Path) -> set[Right]:
-    """What the roles of these manifests grant."""
-    documents: list[dict[str, Any]] = list(yaml.safe_load_all(manifests.read_text()))
+    """What the roles of these manifests grant of resources."""
     return {
         Right(verb, group, *_split(resource), role["metadata"].get("namespace", ANYWHERE))
-        for role in documents
-        if role["kind"] in ("Role", "ClusterRole")
+        for role in _roles(manifests)
         for rule in role["rules"]
-        for group in rule.get("apiGroups", ())  # The keys of tokens are no resource.
+        for group in rule.get("apiGroups", ())
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
+
+
+def paths(manifests: Path) -> set[tuple[str, str]]:
+    """What they grant beside: verbs and paths, such as those of the keys of tokens."""
+    return {
+        (verb, path)
+        for role in _roles(manifests)
+        for rule in role["rules"]
+        for path in rule.get("nonResourceURLs", ())
+        for verb in rule["verbs"]
+    }
+
+
+def _roles(manifests: Path) -> list[dict[str, Any]]:
+    documents: list[dict[str, Any]] = list(yaml.safe_load_all(manifests.read_text()))
+    return [each for each in documents if each["kind"] in ("Role", "ClusterRole")]
 
 
 def _split(resource: str) -> tuple[str, str]:

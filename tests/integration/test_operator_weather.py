@@ -19,6 +19,9 @@ from worlds.api_faults import AnyFault, Fault, Late, Reply, Rule
 
 SIZE = 16
 LEVEL = "one-seat"
+RETRY_AFTER_S = 1.0
+"""The shortest that an API server asks for."""
+
 Weather = tuple[tuple[str, AnyFault, dict[str, Any]], ...]
 
 OFTEN: dict[str, Any] = {"times": None, "probability": 0.15}
@@ -86,11 +89,16 @@ def test_two_who_write_the_same_objects_lose_no_update(site: Site, hall: Floor, 
 def test_an_api_server_that_sheds_our_load_is_not_pressed(
     site: Site, hall: Floor, gang: str
 ) -> None:
+    """An API server that sheds load asks for ``Retry-After``, a second at least, and the client
+    waits for that after each refusal. So each pod has one request a second at most."""
     before, sent = _leader(site), len(site.proxy.seen)
     with operator_site.created(site, *_one_seat()):
         waiting.until(lambda: _is_limited(site), "the level in force", deadline_s=30)
         _bound_once(hall, hall.apply(gang, nodes=SIZE), sent=sent)
     assert 429 in site.proxy.statuses("write *", since=sent)
+    for selector in ("create pods", "create pods/binding"):
+        most = site.proxy.most_in(RETRY_AFTER_S, selector, since=sent, namespace=hall.name)
+        assert most <= SIZE, f"{selector}: {most} in {RETRY_AFTER_S} s"
     assert _leader(site) == before
 
 
@@ -139,6 +147,48 @@ def test_a_pod_whose_deletion_is_withheld_keeps_its_node(site: Site) -> None:
         assert job.until(lambda status: "lastEnd" in status, "it is known")["lastEnd"]["cause"] == (
             "PodDeleted"
         )
+
+
+def test_foreign_bind_unseen_takes_its_node_once_known(site: Site) -> None:
+    """Until then the node looks free. Nothing more is placed there, and both pods run on."""
+    with operator_site.floor_on(site, (2,)) as floor:
+        taken, free = floor.nodes
+        withheld = site.proxy.fail("event pods", Fault.REPLY_HELD, times=None)
+        _bind_foreign(floor, taken)
+        waiting.until(lambda: withheld.met, "withheld news", deadline_s=20)
+        first = floor.apply("first", nodes=1)
+        assert first.until_bound()["nodes"] == [taken]
+        withheld.lift()
+        waiting.until(lambda: _knows_all_pods(site), "all pods", deadline_s=20)
+        second = floor.apply("second", nodes=1)
+        assert second.until_bound()["nodes"] == [free]
+        first.delete()
+        waiting.until(lambda: not first.pods(), "its pods are gone", deadline_s=60)
+        waiting.until(lambda: _knows_all_pods(site), "all pods", deadline_s=20)
+        third = floor.apply("third", nodes=1)
+        third.until_reason("NotEnoughNodes")
+        assert third.bound() == {}
+
+
+def _bind_foreign(floor: Floor, node: str) -> None:
+    """A pod of nobody's job on this node, with all of its devices."""
+    amounts = {"nvidia.com/gpu": "8"}
+    container = {
+        "name": "main",
+        "image": "example.com/other",
+        "resources": {"requests": amounts, "limits": amounts},
+    }
+    spec = {"schedulerName": "other", "containers": [container]}
+    path = f"/api/v1/namespaces/{floor.name}/pods"
+    floor.site.admin.post(path, {"metadata": {"name": "foreign"}, "spec": spec})
+    binding = {"metadata": {"name": "foreign"}, "target": {"kind": "Node", "name": node}}
+    floor.site.admin.post(f"{path}/foreign/binding", binding)
+
+
+def _knows_all_pods(site: Site) -> bool:
+    """Whether the operator holds as many pods as there are."""
+    (count,) = site.metrics('railwright_watch_records{kind="Pod"').values()
+    return count == len(site.admin.get("/api/v1/pods")["items"])
 
 
 def _bound_once(hall: Floor, job: Job, *, sent: int) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 import pytest
@@ -19,7 +20,7 @@ from railwright_operator.kube.client import Api
 from railwright_operator.watch import excerpts
 from railwright_operator.watch.excerpts import Identity
 from railwright_operator.watch.pages import OBJECTS_MAX
-from railwright_operator.watch.reflector import Reflector
+from railwright_operator.watch.verified import VerifiedReflector
 from railwright_testbed import ControlPlane
 from worlds import proxy, shell
 from worlds.api_faults import Reply
@@ -37,7 +38,7 @@ class Note:
 
 UNREADABLE = "unreadable"
 Change = tuple[Note | None, Note | None]
-Copy = Reflector[Note]
+Copy = VerifiedReflector[Note]
 
 
 class ConfigMap(Struct, frozen=True):
@@ -117,6 +118,37 @@ async def test_a_list_of_several_pages_is_taken_in_whole_and_then_followed(
                 lambda: len(copy.records) == count - 1 and texts(copy)["n3"] == "b", "two changes"
             )
             assert copy.relists == 1
+
+
+async def verified(api: Api, namespace: str, copy: Copy) -> list[str]:
+    """What a verification finds, while news goes on: it waits until the watch passes its list."""
+    verifying = asyncio.create_task(copy.verify())
+    for number in itertools.count():
+        done, _ = await asyncio.wait([verifying], timeout=0.2)
+        if done:
+            break
+        await write(api, namespace, **{f"later-{copy.events}-{number}": "a"})
+    return await verifying
+
+
+async def test_copy_that_lost_events_is_corrected(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async with (
+        shell.api(shell.connect(control_plane)) as api,
+        copy_of(api, namespace) as (copy, _),
+    ):
+        await write(api, namespace, kept="a", changed="a", lost="a")
+        await shell.until(lambda: len(copy.records) == 3, "all of them")
+        assert await verified(api, namespace, copy) == []
+        held = {each.name: each for each in copy.records.values()}
+        del copy._records[held["lost"].uid]
+        copy._records[held["changed"].uid] = replace(held["changed"], text="b")
+        copy._records["ghost"] = replace(held["kept"], uid="ghost", name="ghost")
+        found = await verified(api, namespace, copy)
+        assert len(found) == 3
+        assert {held["lost"], held["changed"], held["kept"]} <= {*copy.records.values()}
+        assert "ghost" not in copy.records
 
 
 async def test_an_update_that_changes_nothing_of_the_record_is_not_told(

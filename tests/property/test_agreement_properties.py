@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from railwright_topology import agreement
 from railwright_topology.accounts import ISLAND, Account, Basis
 from railwright_topology.agreement import Agreement
+from worlds.examples import examples
 
 NODES = [f"n{number:02d}" for number in range(16)]
 
@@ -49,13 +50,13 @@ def standing(found: Agreement, node: str) -> list[str]:
     return [tier.domains.get(node, "") for tier in found.tiers]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(SITES, st.randoms(use_true_random=False))
 def test_the_order_of_sources_changes_nothing(site: tuple[Account, ...], random: Random) -> None:
     assert agreement.of(random.sample(site, len(site))) == agreement.of(site)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(SITES)
 def test_each_domain_lies_in_one_of_each_tier_around_it(site: tuple[Account, ...]) -> None:
     found = agreement.of(site)
@@ -66,7 +67,7 @@ def test_each_domain_lies_in_one_of_each_tier_around_it(site: tuple[Account, ...
             assert len(around) <= 1, (inner.name, domain, outer.name, around)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(SITES)
 def test_who_tells_of_nobody_else_is_believed_and_nobody_is_lost(
     site: tuple[Account, ...],
@@ -82,7 +83,7 @@ def test_who_tells_of_nobody_else_is_believed_and_nobody_is_lost(
                 assert any(standing(found, node)) or (account.source, node) in differing
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(SITES)
 def test_a_conflict_tells_where_the_node_stands_in_the_end(site: tuple[Account, ...]) -> None:
     found = agreement.of(site)

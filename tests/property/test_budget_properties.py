@@ -13,12 +13,13 @@ from railwright_scheduler import decide, ranks
 from railwright_scheduler.budget import PLANNING_WORK, WorkBudget
 from railwright_scheduler.isolation import Isolation
 from worlds import heavy_workloads
+from worlds.examples import examples
 
 SEEDS = st.integers(0, 2**32 - 1)
 NODES = st.sampled_from([1, 2, 3, 9, 16, 31, 64, 97])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(seed=SEEDS, shape=st.sampled_from(heavy_workloads.SHAPES), nodes=NODES)
 def test_planning_work_is_within_budget(seed: int, shape: str, nodes: int) -> None:
     rng = random.Random(seed)

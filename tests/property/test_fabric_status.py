@@ -17,6 +17,7 @@ from railwright_topology.fabric import Fabric
 from railwright_topology.parts import CPU, Kind, Look, Looks, Part, Rates, Role
 from railwright_topology.sources.formats import File
 from worlds.clos import wiring
+from worlds.examples import examples
 
 HEARD_NONE = Agents(0, ())
 NODES = [f"n{number}" for number in range(12)]
@@ -48,7 +49,7 @@ def accepted(found: Fabric, *files: FileRead) -> None:
     FabricStatus.model_validate(report.standing(Found(found, files)))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(accounts(), max_size=40))
 def test_any_accounts_give_a_status_that_is_taken(told: list[Account]) -> None:
     accepted(fabric.of(NODES, told))
@@ -77,7 +78,7 @@ LOOKS = st.builds(
 )
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     st.dictionaries(
         st.sampled_from([*NODES[:3], "elsewhere"]),
@@ -102,7 +103,7 @@ RATE = st.sampled_from([0, 1, 10**9, 2 * 10**15, 10**18 - 1])
 RATES = st.builds(Rates, st.just(CPU), WORDS, st.just("torch"), RATE, RATE)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.lists(RATES, min_size=len(NODES), max_size=len(NODES)), WORDS)
 def test_any_rates_of_devices_give_a_status_that_is_taken(rates: list[Rates], model: str) -> None:
     its = (replace(each, model=model) for each in rates)

@@ -19,6 +19,7 @@ from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.world import AttemptSeen, World
 from worlds import GPU, node
 from worlds.attempts import entry, pods, rank, seen, world_of
+from worlds.examples import examples
 
 NODES = ("n0", "n1", "n2", "n3", "gone")
 CAUSES = st.builds(Cause, st.sampled_from(CauseCode), st.just("why"))
@@ -73,7 +74,7 @@ def worlds(draw: DrawFn) -> World:
     return world_of(*jobs, nodes=floor, entries=entries, attempts=attempts)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(worlds())
 def test_no_claim_of_a_status_stops_a_turn_or_the_ones_after_it(world: World) -> None:
     for _ in range(TURNS):

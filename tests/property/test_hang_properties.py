@@ -18,6 +18,7 @@ from railwright import step_times, wire
 from railwright_scheduler.attempt import hang
 from railwright_scheduler.attempt.causes import Cause
 from railwright_scheduler.attempt.hang import Suspected, Watch
+from worlds.examples import examples
 from worlds.hanging import Node, phase, step
 
 BEAT_S = wire.BEAT_INTERVAL_S
@@ -155,13 +156,13 @@ class Run:
 PAUSES = (hang.Activity.CHECKPOINTING, hang.Activity.EVALUATING)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.lists(SEGMENTS, min_size=1, max_size=8), st.sampled_from((1, RANKS)))
 def test_healthy_job_whose_steps_vary_never_hangs(segments: list[Segment], reporters: int) -> None:
     assert Run(segments, reporters).play() == []
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(st.lists(SEGMENTS, min_size=1, max_size=8), st.sampled_from((1, RANKS)))
 def test_job_that_stops_is_found_within_its_limit(segments: list[Segment], reporters: int) -> None:
     run = Run(segments, reporters)
@@ -172,7 +173,7 @@ def test_job_that_stops_is_found_within_its_limit(segments: list[Segment], repor
     assert len(list(run.wait(rounded_s + 3 * BEAT_S))) == 1
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(
     st.lists(SEGMENTS, min_size=1, max_size=8),
     st.sampled_from((1, RANKS)),
@@ -193,7 +194,7 @@ def test_job_of_silent_launchers_is_found_within_an_hour(
         assert isinstance(found, Cause) is hangs
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=examples(20))
 @given(st.lists(st.floats(0.1, 11.0), min_size=20, max_size=40), st.integers(0, RANKS - 1))
 def test_rank_left_behind_by_others_is_found(took_s: list[float], stopped: int) -> None:
     """Ranks that do not wait for each other: one stops, and is named."""

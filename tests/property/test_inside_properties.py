@@ -42,6 +42,7 @@ from railwright_topology.sources.formats import File
 from railwright_topology.sources.insides import Document
 from railwright_topology.wiring import WiringError
 from worlds import machine_files, machines
+from worlds.examples import examples
 from worlds.machines import Machine
 
 T = TypeVar("T")
@@ -86,7 +87,7 @@ def alike(look: Look) -> Look:
 
 
 @given(MACHINES, st.randoms(use_true_random=False))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 def test_the_order_of_what_is_written_does_not_matter(machine: Machine, random: Random) -> None:
     for name in ("nccl", "hwloc"):
         write, read = WRITTEN[name]
@@ -114,7 +115,7 @@ def looks(machine: Machine) -> list[Look]:
 
 
 @given(MACHINES, st.randoms(use_true_random=False))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_the_order_of_sources_and_of_their_parts_does_not_matter(
     machine: Machine, random: Random
 ) -> None:
@@ -127,7 +128,7 @@ def test_the_order_of_sources_and_of_their_parts_does_not_matter(
 
 
 @given(MACHINES, st.data())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_one_false_fact_is_one_conflict_and_the_others_stay(
     machine: Machine, data: st.DataObject
 ) -> None:
@@ -178,7 +179,7 @@ def broken(text: str, data: st.DataObject) -> str:
 
 @pytest.mark.parametrize("name", WRITTEN)
 @given(MACHINES, st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_a_broken_document_is_refused_with_its_place_and_rule_or_read(
     name: str, machine: Machine, data: st.DataObject
 ) -> None:
@@ -194,7 +195,7 @@ def test_a_broken_document_is_refused_with_its_place_and_rule_or_read(
 
 
 @given(st.text(max_size=60) | MACHINES.map(machine_files.description))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_files_of_a_site_are_refused_or_read(text: str) -> None:
     for file in ("hccl.json", "inside.json", "inside.yaml"):
         found = tried(lambda file=file: formats.read(File("site", file, text)))  # type: ignore[misc]
@@ -251,7 +252,7 @@ def any_looks(draw: st.DrawFn) -> Look:
 
 
 @given(st.lists(any_looks(), max_size=3, unique_by=lambda look: look.source), st.lists(TEXTS))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_what_an_agent_writes_is_read_as_it_was(told: list[Look], refused: list[str]) -> None:
     document = Document(tuple(told), tuple(refused))
     found = insides.parse(insides.written(document))

@@ -9,18 +9,21 @@ from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
+import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from railwright_scheduler import UNKNOWN_DOMAIN, Node, Snapshot, Terms, decide, islands
+from railwright_scheduler.budget import WorkBudget
 from railwright_scheduler.cluster import of
 from railwright_scheduler.islands import NO_ISLAND
-from railwright_scheduler.placement import choose
+from railwright_scheduler.placement import choose, split
 from railwright_scheduler.placement.domains import Domains
 from railwright_scheduler.placement.limits import ANYWHERE, UNLIMITED, Limits, capacity
 from railwright_topology.accounts import ISLAND
 from railwright_topology.astray import Astray, Rails
 from worlds import job, table
+from worlds.examples import examples
 from worlds.jobs import GPU
 from worlds.strategies import gangs
 
@@ -53,13 +56,43 @@ def satisfied(tree: Domains, nodes: Iterable[int], asked: Limits) -> bool:
     )
 
 
+@settings(deadline=None, max_examples=examples(200))
+@given(gangs(nodes_max=24, levels_max=4), st.data())
+def test_place_found_without_work_is_as_asked(snapshot: Snapshot, data: st.DataObject) -> None:
+    tree, usable = of(snapshot).domains, np.ones(len(snapshot.nodes), dtype=np.bool_)
+    asked, count = data.draw(limits(tree.finest)), snapshot.jobs[0].num_nodes
+    note(f"{table(snapshot)}\n{asked} {tree}")
+    if count % asked.segment or capacity(tree, usable, asked) < count:
+        return
+    room = np.zeros(len(usable), dtype=np.int64)
+    chosen = choose(tree, usable, room, count=count, limits=asked, work=WorkBudget(0))
+    assert len({*chosen.tolist()}) == count
+    assert satisfied(tree, chosen, asked)
+
+
+@settings(deadline=None, max_examples=examples(200))
+@given(gangs(nodes_max=24, levels_max=4), st.data())
+def test_costs_of_several_words_choose_the_same(snapshot: Snapshot, data: st.DataObject) -> None:
+    tree, usable = of(snapshot).domains, np.ones(len(snapshot.nodes), dtype=np.bool_)
+    asked, count = data.draw(limits(tree.finest)), snapshot.jobs[0].num_nodes
+    note(f"{table(snapshot)}\n{asked} {tree}")
+    if count % asked.segment or capacity(tree, usable, asked) < count:
+        return
+    room = np.zeros(len(usable), dtype=np.int64)
+    one = choose(tree, usable, room, count=count, limits=asked)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(split, "_INT64_SAFE", 2**12)
+        several = choose(tree, usable, room, count=count, limits=asked)
+    assert several.tolist() == one.tolist()
+
+
 def spans(tree: Domains, nodes: Iterable[int]) -> tuple[int, ...]:
     """The finest level first."""
     chosen = [*nodes]
     return tuple(len({int(level[node]) for node in chosen}) for level in reversed(tree.of_node[1:]))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(gangs(nodes_max=9), st.data())
 def test_a_place_is_found_if_there_is_one_and_is_the_nearest(
     snapshot: Snapshot, data: st.DataObject
@@ -175,7 +208,7 @@ def islanders(draw: st.DrawFn) -> Snapshot:
     )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(islanders())
 def test_a_gang_that_asks_for_islands_has_them_if_any_choice_of_free_nodes_does(
     snapshot: Snapshot,

@@ -13,6 +13,7 @@ from railwright_scheduler.mapping import anneal, mapper, recutting, units
 from railwright_scheduler.mapping.anneal import Cooling
 from railwright_scheduler.mapping.problem import Exchanges, Places, cost
 from worlds import exchanging
+from worlds.examples import examples
 
 BUDGET = 2_000
 ALL_WAYS = 10_000_000
@@ -61,7 +62,7 @@ PAIRS_IN_UNEQUAL_LEAVES = (
 """What no search by small steps laid out as well as could be."""
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(problems())
 @example(RINGS_OF_SIX_ON_NODES_OF_FOUR)
 def test_a_mapping_is_whole_and_costs_what_is_said(problem: tuple[Exchanges, Places]) -> None:
@@ -72,7 +73,7 @@ def test_a_mapping_is_whole_and_costs_what_is_said(problem: tuple[Exchanges, Pla
     assert found.cost <= cost(job, places, np.lexsort(places.domains)) * (1 + 1e-12)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(problems(), st.integers(0, 9))
 def test_what_domains_are_called_changes_nothing(
     problem: tuple[Exchanges, Places], seed: int
@@ -83,7 +84,7 @@ def test_what_domains_are_called_changes_nothing(
     assert one.cost == other.cost
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(problems(), st.integers(0, 9), st.sampled_from([0.1, 10.0, 10_000.0]))
 def test_annealing_keeps_everybody(
     problem: tuple[Exchanges, Places], seed: int, hot: float
@@ -95,7 +96,7 @@ def test_annealing_keeps_everybody(
         assert sorted(where.tolist()) == list(range(places.count))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(problems(), st.integers(0, 9))
 def test_annealing_that_takes_only_gains_never_makes_it_worse(
     problem: tuple[Exchanges, Places], seed: int
@@ -107,7 +108,7 @@ def test_annealing_that_takes_only_gains_never_makes_it_worse(
     assert cost(job, places, found) <= cost(job, places, start) * (1 + 1e-12)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(problems(), st.integers(0, 9))
 def test_cutting_anew_keeps_everybody_and_never_makes_it_worse(
     problem: tuple[Exchanges, Places], seed: int
@@ -119,7 +120,7 @@ def test_cutting_anew_keeps_everybody_and_never_makes_it_worse(
     assert cost(job, places, found) <= cost(job, places, start) * (1 + 1e-12)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(problems(), st.integers(0, 3_000))
 def test_whatever_the_budget_there_is_a_mapping(
     problem: tuple[Exchanges, Places], budget: int
@@ -130,7 +131,7 @@ def test_whatever_the_budget_there_is_a_mapping(
     assert found.cost <= mapper.mapped(job, places, budget=0).cost
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(problems(data=4, stages=2))
 @example(PAIRS_IN_UNEQUAL_LEAVES)
 def test_few_nodes_are_laid_out_as_well_as_can_be(problem: tuple[Exchanges, Places]) -> None:
@@ -165,7 +166,7 @@ def _with_another(places: Places, devices: int, beside: int) -> Places:
     return Places(np.hstack([places.domains, node]), places.distance)
 
 
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=examples(12))
 @given(roomy(), st.integers(0, 9))
 def test_one_more_free_node_never_makes_it_worse(
     problem: tuple[Exchanges, Places, Places], seed: int

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from railwright_topology import paces
 from railwright_topology.pace import EVEN, Pace
 from railwright_topology.parts import Rates
+from worlds.examples import examples
 
 NODES = [f"n{number}" for number in range(6)]
 Told = dict[str, tuple[Rates, ...]]
@@ -93,7 +94,7 @@ def test_one_slower_device_makes_just_its_node_slower(
 SOURCES = st.sampled_from(["agents", "a/agents", "site/agents"])
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.tuples(SOURCES, rates()), max_size=4), st.randoms(use_true_random=False))
 def test_the_order_of_sources_changes_neither_what_counts_nor_what_differs(
     told: list[tuple[str, Told]], random: object

@@ -35,6 +35,7 @@ from railwright_topology.sources import (
 from railwright_topology.wiring import Wiring, WiringError
 from worlds import machine_files, machines
 from worlds.changes import JUNK_TEXTS, Changed, one_element, one_entry, one_line
+from worlds.examples import examples
 from worlds.machines import Machine
 from worlds.rank_tables import table
 
@@ -118,7 +119,7 @@ PLACED: dict[
 
 @pytest.mark.parametrize("name", PLACED)
 @given(SITES, st.data())
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 def test_one_bad_element_moves_only_nodes_on_it(name: str, site: Site, data: st.DataObject) -> None:
     write, change, read = PLACED[name]
     changed = change(site, data)
@@ -128,7 +129,7 @@ def test_one_bad_element_moves_only_nodes_on_it(name: str, site: Site, data: st.
 
 
 @given(SITES, st.data())
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 def test_one_bad_block_keeps_the_order_of_others(site: Site, data: st.DataObject) -> None:
     """Dropped, it is not there, and the blocks behind it move up; garbled, it keeps its place."""
     racks = site.up_to(1)
@@ -194,7 +195,7 @@ LOOKS: dict[
 
 @pytest.mark.parametrize("name", LOOKS)
 @given(MACHINES, st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_one_bad_element_changes_only_devices_on_it(
     name: str, machine: Machine, data: st.DataObject
 ) -> None:
@@ -226,7 +227,7 @@ def compare(found: Look, whole: Look, touched: frozenset[str], *, links: bool = 
 
 
 @given(MACHINES, st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_one_bad_file_of_the_kernel_changes_only_its_device(
     machine: Machine, data: st.DataObject
 ) -> None:
@@ -251,7 +252,7 @@ def test_one_bad_file_of_the_kernel_changes_only_its_device(
 
 
 @given(MACHINES, st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_one_bad_file_of_amds_driver_changes_only_its_device(
     machine: Machine, data: st.DataObject
 ) -> None:
@@ -267,7 +268,7 @@ def test_one_bad_file_of_amds_driver_changes_only_its_device(
 
 
 @given(st.integers(2, 4), st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_one_bad_server_or_device_changes_only_its_server(count: int, data: st.DataObject) -> None:
     servers = [f"server-{at}" for at in range(count)]
     said = table("1.2", *servers)
@@ -317,7 +318,7 @@ def fabric_text(hosts: int) -> str:
 
 
 @given(st.integers(2, 9), st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_one_bad_line_of_ibnetdiscover_loses_only_its_cables(
     hosts: int, data: st.DataObject
 ) -> None:
@@ -333,7 +334,7 @@ def test_one_bad_line_of_ibnetdiscover_loses_only_its_cables(
 
 
 @given(st.integers(2, 5), st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_one_bad_neighbour_of_lldp_loses_only_itself(hosts: int, data: st.DataObject) -> None:
     said = {f"node-{host}": output(host) for host in range(hosts)}
     whole = lldp.parse(json.dumps(said))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from railwright_scheduler import UNKNOWN_DOMAIN, Admit, Node, Snapshot, decide
 from railwright_scheduler.placement import domains
 from worlds import GPU, cluster, job, node, outcome, table
+from worlds.examples import examples
 from worlds.strategies import gangs
 
 
@@ -73,7 +74,7 @@ _RAGGED = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(_RAGGED, st.data())
 def test_large_ragged_trees_match_a_count_of_domains(
     spines: list[list[list[int]]], data: st.DataObject

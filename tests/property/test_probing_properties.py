@@ -14,6 +14,7 @@ from railwright_topology.probing import findings
 from railwright_topology.probing.readings import FULL_LOOKS, Reading
 from railwright_topology.probing.survey import FEW_NODES, PAIRS, Survey
 from railwright_topology.sources import labels, probes
+from worlds.examples import examples
 from worlds.planted_network import adjusted_rand_index, planted, survey, truths
 
 BRANCHINGS = st.sampled_from([(), (2,), (3,), (4,), (2, 2), (2, 3), (3, 2), (2, 2, 2)])
@@ -22,7 +23,7 @@ NOISES = st.sampled_from([0.1, 0.15, 0.2])
 EVENNESS = st.sampled_from([0.1, 0.3, 1.0])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(16, 64), BRANCHINGS, SEEDS, NOISES, EVENNESS)
 def test_the_tiers_are_found_from_few_pairs(
     nodes: int, branching: Sequence[int], seed: int, noise: float, evenness: float
@@ -38,7 +39,7 @@ def test_the_tiers_are_found_from_few_pairs(
         assert adjusted_rand_index(truth, tier) >= 0.95
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(st.integers(2, 48), BRANCHINGS, SEEDS)
 def test_other_names_give_the_same_grouping(
     nodes: int, branching: Sequence[int], seed: int
@@ -53,7 +54,7 @@ def test_other_names_give_the_same_grouping(
     ]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     st.integers(2, 40),
     BRANCHINGS,
@@ -76,7 +77,7 @@ def test_rounds_are_disjoint_and_the_budget_is_kept(
     findings.of(found)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(st.integers(2, 64), SEEDS)
 def test_when_every_probe_fails_it_ends_and_knows_nothing(nodes: int, seed: int) -> None:
     names = tuple(f"node-{node}" for node in range(nodes))
@@ -89,7 +90,7 @@ def test_when_every_probe_fails_it_ends_and_knows_nothing(nodes: int, seed: int)
     assert len(told.strange) == nodes
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.integers(32, 64), SEEDS, st.integers(0, 3))
 def test_false_labels_are_conflicts_and_no_other_is_told(nodes: int, seed: int, wrong: int) -> None:
     network = planted(nodes, (2, 2), seed=seed, noise=0.1)

@@ -25,6 +25,7 @@ from railwright_scheduler.workload import (
 )
 from railwright_topology.links import Links
 from worlds import job, node
+from worlds.examples import examples
 
 PLAIN = Transformer(8, 1024, 16, 16, 64, 4096, 32_000)
 MIXTURE = replace(PLAIN, experts=16, chosen=2, gated=True)
@@ -90,7 +91,7 @@ def the_job(world: Snapshot) -> tuple[Job, Workload]:
     return asked, asked.workload
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(worlds())
 def test_ranks_stand_no_worse_than_in_the_networks_order(world: Snapshot) -> None:
     found = admitted(world)
@@ -103,7 +104,7 @@ def test_ranks_stand_no_worse_than_in_the_networks_order(world: Snapshot) -> Non
         assert told.placed_us <= told.next_best_us
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(worlds())
 def test_what_crosses_is_what_ranks_send_across(world: Snapshot) -> None:
     """Counted rank by rank, out of who sends to whom."""
@@ -122,7 +123,7 @@ def test_what_crosses_is_what_ranks_send_across(world: Snapshot) -> None:
         assert abs(told.placed - crossed) <= 1e-4 * crossed + 64
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(worlds(), st.randoms(use_true_random=False))
 def test_other_names_for_nodes_and_domains_send_as_little_far_away(
     world: Snapshot, chance: Random
@@ -157,7 +158,7 @@ def sent(world: Snapshot) -> float:
     return rack.placed * (to_rack - 1) + block.placed * (to_block - to_rack)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(worlds(), st.sampled_from(["rack", "block"]), st.booleans())
 def test_whatever_is_laid_out_stands_as_the_job_asks(
     world: Snapshot, tier: str, spread: bool
@@ -178,7 +179,7 @@ def test_whatever_is_laid_out_stands_as_the_job_asks(
     assert not spread or max(held.values()) <= 2 * size
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(workloads(), st.sampled_from([1, 2, 4]))
 def test_nodes_exchange_what_their_ranks_do(workload: Workload, per_node: int) -> None:
     found = {

@@ -18,6 +18,7 @@ from railwright_scheduler.snapshot import Running
 from railwright_scheduler.workload import Framework, Parallelism, Recipe, Transformer, Workload
 from railwright_topology.links import Links
 from worlds import job, node
+from worlds.examples import examples
 
 PLAIN = Transformer(8, 1024, 16, 16, 64, 4096, 32_000)
 LEVELS = ("block", "rack")
@@ -108,14 +109,14 @@ def worlds(draw: st.DrawFn) -> Snapshot:
     )
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=examples(20))
 @given(worlds(), st.randoms(use_true_random=False))
 def test_no_order_of_other_jobs_reaches_the_decision(world: Snapshot, chance: Random) -> None:
     shuffled = tuple(chance.sample(world.running, len(world.running)))
     assert decide(replace(world, running=shuffled)) == decide(world)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=examples(20))
 @given(worlds())
 def test_what_is_told_of_others_is_part_of_the_step(world: Snapshot) -> None:
     """And with nobody beside, or where all may leave, there is nothing to tell."""
@@ -129,7 +130,7 @@ def test_what_is_told_of_others_is_part_of_the_step(world: Snapshot) -> None:
         assert decide(replace(world, running=())).admitted == (found,)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(worlds(), st.lists(uses, min_size=4, max_size=4), st.floats(1.0, 8.0))
 def test_more_load_on_a_link_never_makes_a_step_shorter(
     world: Snapshot, loads: list[Use], times: float

@@ -27,6 +27,7 @@ from railwright_scheduler.workload import (
 from railwright_topology.links import Links
 from railwright_topology.pace import Pace
 from worlds import job, node
+from worlds.examples import examples
 
 PLAIN = Transformer(7, 1024, 16, 16, 64, 4096, 32_000)
 MIXTURE = replace(PLAIN, experts=16, chosen=2, gated=True, feed_forward=512)
@@ -77,7 +78,7 @@ def took_s(workload: Workload, machines: list[Machine]) -> float:
     return found.predicted(np.arange(len(machines)), {}, ()).total
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(st.data(), workloads())
 def test_a_slower_node_makes_no_step_shorter(data: st.DataObject, workload: Workload) -> None:
     count = nodes_of(workload)
@@ -100,7 +101,7 @@ def test_a_slower_node_makes_no_step_shorter(data: st.DataObject, workload: Work
             assert took_s(workload, machines) >= before_s * (1 - 1e-9)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(workloads(), kinds, paces)
 def test_an_even_gang_is_predicted_as_one_machine_is(
     workload: Workload, kind: Machine, pace: Pace
@@ -137,7 +138,7 @@ stands = st.tuples(st.sampled_from(["DGX A100", "DGX H100"]), st.sampled_from([1
 )
 
 
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=examples(10))
 @given(st.data(), workloads())
 def test_few_nodes_are_laid_out_as_well_as_can_be(data: st.DataObject, workload: Workload) -> None:
     """Three kinds at most, in every order."""
@@ -156,7 +157,7 @@ def test_few_nodes_are_laid_out_as_well_as_can_be(data: st.DataObject, workload:
     assert 0 <= told.slow_us < told.placed_us
 
 
-@settings(deadline=None, max_examples=8)
+@settings(deadline=None, max_examples=examples(8))
 @given(st.data(), workloads())
 def test_other_names_for_nodes_take_as_long(data: st.DataObject, workload: Workload) -> None:
     count = nodes_of(workload)
@@ -171,7 +172,7 @@ def test_other_names_for_nodes_take_as_long(data: st.DataObject, workload: Workl
         assert one.slow_us == other.slow_us
 
 
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=examples(10))
 @given(st.data(), workloads(nodes_max=4))
 def test_a_free_node_more_that_is_fast_makes_no_step_longer(
     data: st.DataObject, workload: Workload
@@ -184,7 +185,7 @@ def test_a_free_node_more_that_is_fast_makes_no_step_longer(
     assert after.placed_us <= before.placed_us + 1
 
 
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=examples(10))
 @given(st.data(), workloads(nodes_max=4))
 def test_nor_does_one_in_any_rack_by_more_than_two_percent(
     data: st.DataObject, workload: Workload

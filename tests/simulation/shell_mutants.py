@@ -3,12 +3,14 @@
 A mutant replaces text in one file of ``railwright_operator``. It is planted in a copy of the
 package that comes first on the path, for the test and for every operator process that the test
 starts, so the product has no hook for it. Its test must pass with an unchanged copy planted the
-same way, and must fail with the mutant.
+same way. With the mutant an assertion of the test must fail: a test that cannot be collected, or
+that ends with an exception that the mutant does not state, shows nothing.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -24,6 +26,12 @@ DEADLINE_S = 300.0
 PASSED, FAILED = 0, 1
 """What pytest ends with; anything else means that it could not run the test."""
 
+END = re.compile(r"^(tests/)?\S+\.py:\d+: (\w+)$", re.MULTILINE)
+"""Where a failed test ended and with which exception: the last line of a traceback of pytest."""
+
+ASSERTIONS = frozenset({"AssertionError", "Failed"})
+"""Of the test, not of the product: a failed ``assert`` and what ``pytest.raises`` ends with."""
+
 
 class PlantError(Exception):
     """A mutant could not be planted, or its test says nothing about it."""
@@ -31,13 +39,15 @@ class PlantError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ShellMutant:
-    """``old`` becomes ``new`` in a file of the operator; ``test`` must fail then."""
+    """``old`` becomes ``new`` in a file of the operator. Then an assertion of ``test`` must fail,
+    or the test end with the exception ``raises``."""
 
     name: str
     file: str
     old: str
     new: str
     test: str
+    raises: str = ""
 
     def plant(self, package: Path) -> None:
         """Change the copy of the package. Raises PlantError unless ``old`` is there once."""
@@ -115,6 +125,7 @@ SHELL_MUTANTS = (
         "ours = (held.incarnation, held.holder, held.epoch)",
         "ours = (there.incarnation, held.holder, held.epoch)",
         "tests/unit/test_ledger_store.py::test_ledger_of_another_incarnation_deposes_its_leader",
+        raises="OutcomeUnknown",
     ),
     ShellMutant(
         "a deleted ledger is made again by its writer",
@@ -153,6 +164,142 @@ SHELL_MUTANTS = (
         "steps=None if heard is None else steps_seen(heard),",
         "steps=None,",
         "tests/unit/test_reported_steps.py::test_steps_that_stand_still_end_the_attempt",
+    ),
+    ShellMutant(
+        "a launcher speaks for another pod of its job",
+        "heartbeats/server.py",
+        "if bearer.pod_uid != lives:",
+        "if lives is None:",
+        "tests/unit/test_connections.py::test_token_of_another_rank_is_refused",
+    ),
+    ShellMutant(
+        "the token of a pod that is gone stays good",
+        "heartbeats/tokens.py",
+        "if node is None:",
+        "if not held.pod_uid:",
+        "tests/unit/test_tokens.py::test_token_of_deleted_pod_is_refused_at_once",
+    ),
+    ShellMutant(
+        "a start is charged for time without hearing",
+        "observe.py",
+        "self._heard_ages = Ages(hearing)",
+        "self._heard_ages = Ages(clock)",
+        "tests/unit/test_observe.py::test_time_without_hearing_is_not_counted_against_a_start",
+    ),
+    ShellMutant(
+        "a missed message does not stop the clock of silence",
+        "heartbeats/hearing.py",
+        "        self._deaf_until_s = self._ticked_s + MISSED_S\n",
+        "",
+        "tests/unit/test_hearing.py::test_missed_message_stops_the_clock",
+    ),
+    ShellMutant(
+        "time in which the loop stood still is silence",
+        "heartbeats/hearing.py",
+        "min(now_s - self._ticked_s, GAP_S)",
+        "(now_s - self._ticked_s)",
+        "tests/unit/test_hearing.py::test_blocked_loop_counts_as_one_gap",
+    ),
+    ShellMutant(
+        "the watchdog does not end the process",
+        "watchdog.py",
+        "        self._end(EXIT_CODE)\n",
+        "",
+        "tests/unit/test_watchdog.py::test_hang_marks_the_job_and_ends_the_process",
+    ),
+    ShellMutant(
+        "the watchdog does not watch the planning",
+        "cycle.py",
+        """\
+        with self._watchdog.watch(isolation):
+            world = await""",
+        """\
+        if True:
+            world = await""",
+        "tests/unit/test_cycle.py::test_watchdog_watches_the_whole_plan",
+    ),
+    ShellMutant(
+        "the breaker is ignored",
+        "suspects.py",
+        "        return self._breaker\n",
+        "        return CLOSED\n",
+        "tests/unit/test_observe.py::test_cut_ends_no_attempt_and_dead_nodes_are_found",
+    ),
+    ShellMutant(
+        "a lease is stale though no other is renewed",
+        "watch/kubelets.py",
+        "            and self._renewal_s >= seen.since_s + SLACK_S\n",
+        "",
+        "tests/unit/test_kubelets.py::test_lease_is_not_stale_while_no_other_is_renewed",
+    ),
+    ShellMutant(
+        "specs of any size are held",
+        "watch/job_objects.py",
+        "if len(plain) <= SPEC_BYTES_MAX:",
+        "if plain:",
+        "tests/unit/test_large_jobs.py"
+        "::test_a_spec_above_the_bound_is_held_as_what_accounts_for_it",
+    ),
+    ShellMutant(
+        "a job that is too large is admitted",
+        "observe.py",
+        "held=known.too_large\n            or ",
+        "held=",
+        "tests/unit/test_observe.py::test_job_that_is_too_large_waits",
+    ),
+    ShellMutant(
+        "a job that cannot be observed stops the cycle",
+        "observe.py",
+        "isolation.run(Stage.OBSERVATION, known.uid, observe, otherwise=None)",
+        "observe()",
+        "tests/unit/test_observe.py::test_job_that_cannot_be_observed_stops_no_other",
+    ),
+    ShellMutant(
+        "a status that cannot be made stops the others",
+        "report/reporter.py",
+        """\
+            except Exception:
+                logger""",
+        """\
+            except ZeroDivisionError:
+                logger""",
+        "tests/unit/test_reporter.py::test_a_surprise_in_one_job_keeps_no_other_from_being_told",
+        raises="AttributeError",
+    ),
+    ShellMutant(
+        "an object that cannot be parsed stops its watch",
+        "watch/reflector.py",
+        "except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:",
+        "except ZeroDivisionError as error:",
+        "tests/unit/test_reflector.py::test_object_that_cannot_be_parsed_stops_no_list",
+    ),
+    ShellMutant(
+        "a node found unready has no time to come back",
+        "witnesses.py",
+        "return UNREADY_S if node is None or node.name in ready else FOUND_UNREADY_S",
+        "return UNREADY_S",
+        "tests/unit/test_witnesses.py::test_node_found_unready_has_longer_to_come_back",
+    ),
+    ShellMutant(
+        "what a fresh list shows is not taken in",
+        "watch/verified.py",
+        "            self._put(self._records.get(record.uid), record)\n",
+        "            pass\n",
+        "tests/unit/test_verification.py::test_lost_events_are_corrected",
+    ),
+    ShellMutant(
+        "a copy is judged before its watch has caught up",
+        "watch/verified.py",
+        "            await self._reach(version)\n",
+        "",
+        "tests/unit/test_verification.py::test_events_that_come_late_are_no_violation",
+    ),
+    ShellMutant(
+        "what fresh lists find is not reported",
+        "verification.py",
+        "        self._violations.labels(invariant).inc()\n",
+        "",
+        "tests/unit/test_verification.py::test_unrecorded_attempt_is_reported",
     ),
 )
 
@@ -193,12 +340,18 @@ def survivors() -> list[str]:
     return [mutant.name for mutant in SHELL_MUTANTS if not _is_caught(mutant)]
 
 
+def is_assertion(printed: str, raises: str) -> bool:
+    """Whether, by what pytest printed, an assertion of a test failed or this exception ended it."""
+    ends = END.findall(printed)
+    return any(error == raises or (place and error in ASSERTIONS) for place, error in ends)
+
+
 def _is_caught(mutant: ShellMutant) -> bool:
-    """Whether its test fails with it. Raises PlantError if the test could not be run."""
+    """Whether its test fails with it. Raises PlantError if the test ends in another way."""
     code, printed = _tested([mutant.test], mutant)
-    if code not in (PASSED, FAILED):
-        raise PlantError(f"{mutant.name}: pytest ended with {code}:\n{printed}")
-    caught = code == FAILED
+    caught = code == FAILED and is_assertion(printed, mutant.raises)
+    if code != PASSED and not caught:
+        raise PlantError(f"{mutant.name}: no assertion failed, pytest gave {code}:\n{printed}")
     told = f"caught by {mutant.test}" if caught else f"survived {mutant.test}"
     print(f"{mutant.name}: {told}", file=sys.stderr, flush=True)
     return caught

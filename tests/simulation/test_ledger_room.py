@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from railwright_scheduler import invariants
+from railwright_scheduler import Admit, GangsAhead, Job, LedgerFull, invariants
+from railwright_scheduler.admission import Admission
 from railwright_scheduler.attempt import ledger_budget
 from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
 from railwright_scheduler.invariants import Facts, ViolationError
@@ -35,7 +36,16 @@ def test_a_full_ledger_holds_every_invariant(monkeypatch: pytest.MonkeyPatch) ->
             refused.append(new.state)
         return fits
 
+    after = Admission.after
+
+    def checked(gate: Admission, job: Job, admit: Admit) -> GangsAhead | LedgerFull | None:
+        refusal = after(gate, job, admit)
+        if refusal is not None:
+            refused.append(EntryState.COMMITTING)
+        return refusal
+
     monkeypatch.setattr(ledger_budget.LedgerBudget, "add", counted)
+    monkeypatch.setattr(Admission, "after", checked)
     outcomes = [run(seed, steps=STEPS) for seed in range(700, 760)]
     assert sum(outcome.succeeded for outcome in outcomes) > len(outcomes) // 3
     assert set(refused) == {*EntryState}

@@ -6,7 +6,6 @@ import pytest
 
 from railwright_scheduler import moving
 from railwright_scheduler.attempt.causes import Cause, CauseCode
-from railwright_scheduler.isolation import Isolation
 from railwright_scheduler.prospect import Prospect
 from railwright_scheduler.simulator.run import Outcome, RunError, run
 from railwright_scheduler.snapshot import Snapshot
@@ -19,7 +18,7 @@ def ran(seeds: range) -> list[Outcome]:
     return [run(seed, steps=STEPS, links=True) for seed in seeds]
 
 
-def always_better(_: Snapshot, seen: JobSeen, isolation: Isolation) -> moving._Move:
+def always_better(_: Snapshot, seen: JobSeen, *_more: object) -> moving._Move:
     """Whatever is known, a step would take half the time elsewhere."""
     cause = Cause(CauseCode.REMAPPED, "it is better elsewhere")
     return moving._Move(seen.job, seen.record.nodes, Prospect(2.0, 1.0, left=1e9, since=0), cause)

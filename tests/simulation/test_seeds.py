@@ -10,6 +10,9 @@ from railwright_scheduler.simulator.run import run
 from simulation.kept import kept_seeds
 
 SEEDS = 240
+LOST_IN_CUTS = (1_007_449, 1_017_659, 1_019_573)
+"""A lagging watch shows that a node was deleted, and not yet that it is registered anew; a new
+leader takes launchers that it has not heard for signs of life, twice."""
 STEPS = 500
 
 
@@ -29,7 +32,8 @@ def test_hundreds_of_seeds_hold_every_invariant_and_come_to_rest() -> None:
 
 def test_cuts_of_the_control_plane_lose_no_living_node() -> None:
     """Invariant I22: beside all other faults, and whoever leads."""
-    outcomes = [run(seed, steps=STEPS, cuts=True) for seed in range(SEEDS // 2)]
+    seeds = (*range(SEEDS // 2), *LOST_IN_CUTS)
+    outcomes = [run(seed, steps=STEPS, cuts=True) for seed in seeds]
     assert sum(outcome.counts.get("cut", 0) for outcome in outcomes) > SEEDS // 2
     assert sum(outcome.succeeded for outcome in outcomes) > SEEDS // 4
 

@@ -299,14 +299,14 @@ async def test_binding_names_the_uid_of_its_pod() -> None:
     shell = Shell()
     await shell.do(BIND)
     (body,) = shell.server.bodies
-    assert (body["metadata"]["name"], body["metadata"]["uid"]) == (POD.name, POD.uid)
+    assert body["metadata"] == {"name": POD.name, "uid": POD.uid}
 
 
 async def test_deletion_names_the_uid_of_its_pod() -> None:
     shell = Shell()
     await shell.do(DeletePod(ENTRY, POD))
     (body,) = shell.server.bodies
-    assert body["preconditions"] == {"uid": POD.uid}
+    assert body.get("preconditions") == {"uid": POD.uid}
 
 
 async def test_a_binding_shows_at_once() -> None:

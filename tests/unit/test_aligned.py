@@ -17,6 +17,7 @@ from railwright_topology.parts import Kind, Look, Looks, Part, Role
 from railwright_topology.sources import sysfs
 from worlds import machine_files, machines
 from worlds.clos import Cable, Clos, plugged, upwards, wiring
+from worlds.examples import examples
 
 CLOS = Clos(blocks=2, groups=2, hosts=8, rails=4, leaves=2, spines=4)
 SOUND = list(CLOS.cables())
@@ -140,7 +141,7 @@ def test_a_cable_missing_below_a_dead_tor_is_astray_too() -> None:
     assert astray(led(cables)) == {host: [3] for host in HOSTS[:8]} | {"node-0003": [1, 3]}
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(st.data())
 def test_whose_plugs_are_moved_or_pulled_is_astray_and_nobody_else(data: st.DataObject) -> None:
     """At most one host of a group, so that its neighbours are the rule; and none whose plugs are as

@@ -153,6 +153,12 @@ def test_node_counts_once_and_as_alive_if_any_launcher_is_heard() -> None:
     assert found == Breaker(silent=0, alive=3, calm_s=SETTLE_S + 1.0)
 
 
+def test_launcher_unheard_by_a_new_leader_is_no_sign_of_life() -> None:
+    unheard = rank(0, node="n1", silent_s=1.0, unheard=True)
+    ranks = [rank(0, node="n0", **MISSING), unheard]
+    assert breaker.judge(CLOSED, ranks, renewing=(), passed_s=1.0).is_open
+
+
 def test_exit_vouches_for_its_silent_peer() -> None:
     """A heard launcher says that its rank crashed: its gang is over, and its peer is gone."""
     verdict = assess(crash(0, age_s=1.0), rank(1, **MISSING))

@@ -11,7 +11,7 @@ import pytest
 from railwright_operator.write import merits
 from railwright_scheduler import Snapshot, decide, layouts, ranks, traffic
 from railwright_scheduler import cluster as clusters
-from railwright_scheduler.budget import PLANNING_WORK, OverBudgetError, WorkBudget
+from railwright_scheduler.budget import PLANNING_WORK, TRAFFIC_WORK, OverBudgetError, WorkBudget
 from railwright_scheduler.cost import transformer
 from railwright_scheduler.merits import Merits
 from railwright_scheduler.question import Question
@@ -162,6 +162,25 @@ def test_results_are_kept_with_what_they_cost() -> None:
     assert calls == [4, 4, 4]
 
 
+def test_new_results_are_spent_from_the_budget_of_new_ones() -> None:
+    calls = []
+
+    @remembered(1_000, lambda number: Key(number, 100))
+    def doubled(work: WorkBudget, number: int) -> int:
+        calls.append(number)
+        work.spend(30)
+        return 2 * number
+
+    new = WorkBudget(100)
+    assert [doubled.within(new, WorkBudget(60), number) for number in (1, 2, 1)] == [2, 4, 2]
+    assert new.left == 40
+    with pytest.raises(OverBudgetError):
+        doubled.within(new, WorkBudget(60), 3)
+    assert calls == [1, 2]
+    # It was refused, which is no result.
+    assert doubled.within(WorkBudget(60), WorkBudget(60), 3) == 6
+
+
 def test_results_are_bounded_by_bytes() -> None:
     calls = []
 
@@ -226,3 +245,80 @@ def test_running_job_costs_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(3):
         decide(world(asked, 16, 16, running=(light, heavy)))
     assert sorted(made) == [4, 32]
+
+
+class Costly:
+    """Takes so much work for each gang, and knows of no traffic."""
+
+    work = 0
+    made: list[Question]
+
+    def __init__(self, question: Question, work: WorkBudget) -> None:
+        work.spend(self.work)
+        self.made.append(question)
+
+    def uses(self, order: np.ndarray) -> tuple[()]:
+        return ()
+
+
+@pytest.fixture
+def reckoned(monkeypatch: pytest.MonkeyPatch) -> list[Question]:
+    """The gangs whose traffic was computed."""
+    Costly.made = []
+    monkeypatch.setattr(traffic, "Layouts", Costly)
+    return Costly.made
+
+
+def runs(count: int, nodes: int, *, sequence: int, name: str = "") -> tuple[Running, ...]:
+    """Jobs that differ, on the same nodes; no test has the sequences of another."""
+    names = tuple(f"n0-{at:04d}" for at in range(nodes))
+    split = Parallelism(tensor=8, data=nodes)
+    return tuple(
+        Running(dense(split, sequence=sequence + at), 8, names, f"{name}{at:04d}")
+        for at in range(count)
+    )
+
+
+ASKED = dense(Parallelism(tensor=8, pipeline=2, data=2))
+
+
+def test_traffic_of_all_jobs_is_within_one_budget(
+    reckoned: list[Question], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that it does not suffice for follow in the next decisions."""
+    monkeypatch.setattr(Costly, "work", 10_000_000)
+    asked = world(ASKED, 8, 8, running=runs(200, 2, sequence=100_000))
+    counts = []
+    for _ in range(4):
+        decide(asked)
+        counts.append(len(reckoned))
+        reckoned.clear()
+    assert max(counts) * Costly.work <= TRAFFIC_WORK
+    assert sum(counts) == 200
+    assert counts[-1] == 0
+
+
+def test_largest_gangs_are_reckoned_first_in_any_order(
+    reckoned: list[Question], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Costly, "work", 20_000_000)
+    found = []
+    for sequence, step in ((200_000, 1), (201_000, -1)):
+        small = runs(60, 2, sequence=sequence, name="small")
+        large = runs(9, 4, sequence=sequence, name="large")
+        decide(world(ASKED, 8, 8, running=(*small, *large)[::step]))
+        found.append([(its.nodes, its.workload.recipe.sequence - sequence) for its in reckoned])
+        reckoned.clear()
+    first, second = found
+    assert first == second == sorted(first, key=lambda its: (-its[0], its[1]))
+    assert 9 < len(first) < 69
+
+
+def test_traffic_asked_again_is_still_kept(reckoned: list[Question]) -> None:
+    """Of more than can be kept the same part is asked for each time."""
+    asked = world(ASKED, 512, 8, running=runs(700, 512, sequence=300_000))
+    decide(asked)
+    assert 350 < len(reckoned) < 700
+    reckoned.clear()
+    decide(asked)
+    assert not reckoned

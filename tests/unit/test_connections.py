@@ -12,7 +12,7 @@ import pytest
 
 from railwright import wire
 from railwright.endpoint import Endpoint
-from railwright_operator.heartbeats import connections, messages, rate_limit
+from railwright_operator.heartbeats import connections, messages, rate_limit, refusals
 from worlds import heartbeat_gangs, shell
 from worlds.heartbeat_client import KEY, request, serving, status_of
 
@@ -35,6 +35,16 @@ async def test_requests_in_one_segment_are_answered_in_order() -> None:
         view = gangs.sessions.attempt(heartbeat_gangs.member(0).job_uid, 1)
         assert view is not None
         assert view.progress == heartbeat_gangs.beat(0, 5).progress
+
+
+async def test_token_of_another_rank_is_refused() -> None:
+    """A launcher cannot speak for the other pods of its own job."""
+    async with serving() as (gangs, client):
+        other = f"Bearer {heartbeat_gangs.token(KEY, 1)}"
+        assert await client.status(request(0, Authorization=other)) == refusals.FORBIDDEN
+        view = gangs.sessions.attempt(heartbeat_gangs.member(0).job_uid, 1)
+        assert view is not None
+        assert view.progress is None
 
 
 async def test_connection_has_one_message_a_round() -> None:

@@ -27,7 +27,7 @@ READING = {"get", "list", "watch"}
 
 VERBS = {"get", "list", "watch", "create", "update", "patch", "delete"}
 HEARTBEAT_PORT = 8470
-KEY_PATHS = [paths.OPENID_CONFIGURATION, paths.SIGNING_KEYS]
+KEY_PATHS = [paths.SIGNING_KEYS]
 RESOURCES_NEVER = {
     "secrets",
     "namespaces",

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager
 from random import Random
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from prometheus_client import CollectorRegistry
 
+from railwright_operator import cycle
 from railwright_operator.cycle import SURE_S, Cycle
 from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.write.ledger import DeposedError
+from railwright_scheduler import turn
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.isolation import Isolation
+from railwright_scheduler.turn import Turn
 from railwright_scheduler.world import AttemptSeen, World
 from worlds import node
 from worlds.attempts import NODES, entry, pods, seen, world_of
+from worlds.shell import until
 
 STARTING = JobRecord(phase=Phase.STARTING, attempt=1, nodes=NODES)
 
@@ -31,6 +37,8 @@ class Replaced:
         self.acted = 0
         self.awake = asyncio.Event()
         self.now_s = 0.0
+        self.watching = False
+        self.watched: list[bool] = []
         self._world = world
 
     async def hear(self) -> None:
@@ -39,11 +47,15 @@ class Replaced:
     def set_aside(self, ledger: object) -> dict[Any, str]:
         return {}
 
-    def watch(self, isolation: object) -> AbstractContextManager[None]:
-        return nullcontext()
+    @contextmanager
+    def watch(self, isolation: object) -> Iterator[None]:
+        self.watching = True
+        yield
+        self.watching = False
 
     def look(self, ledger: object, isolation: object) -> Iterator[World | None]:
         yield None
+        self.watched.append(self.watching)
         yield self._world
 
     def follow(self, plan: object, isolation: object) -> None:
@@ -67,6 +79,9 @@ class Idle(Replaced):
     def record(self, isolation: object) -> None:
         """No job failed."""
 
+    def start(self, actions: object) -> None:
+        """No action is due."""
+
     def act(self) -> None:
         """No pre-run is due."""
 
@@ -85,7 +100,6 @@ async def test_a_leader_that_was_replaced_without_noticing_binds_nothing(gang: s
     nodes = (node("n0"), node("n1"))
     shell = Replaced(world_of(seen(STARTING), nodes=nodes, entries=(entry(),), attempts=attempts))
     await _until_deposed(shell)
-    assert shell.acted == 0
 
 
 async def test_leader_with_nothing_to_do_confirms_its_ledger() -> None:
@@ -94,10 +108,24 @@ async def test_leader_with_nothing_to_do_confirms_its_ledger() -> None:
     assert shell.reports >= 1
 
 
+async def test_watchdog_watches_the_whole_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the look before it."""
+    shell = Idle(world_of(nodes=()))
+
+    def take(world: World, isolation: Isolation) -> Turn:
+        shell.watched.append(shell.watching)
+        return turn.take(world, isolation)
+
+    monkeypatch.setattr(cycle, "turn", SimpleNamespace(take=take))
+    await _until_deposed(shell)
+    assert len(shell.watched) >= 2
+    assert all(shell.watched)
+
+
 async def _until_deposed(shell: Replaced) -> None:
-    """Take turns until the ledger turns out to be another leader's."""
+    """Take turns until the ledger turns out to be another leader's, before anything is done."""
     part = cast(Any, shell)
-    cycle = Cycle(
+    cycles = Cycle(
         part,
         ledger=part,
         actuator=part,
@@ -110,6 +138,10 @@ async def _until_deposed(shell: Replaced) -> None:
         clock=lambda: shell.now_s,
         rng=Random(0),
     )
-    async with asyncio.timeout(10):
-        with pytest.raises(DeposedError):
-            await cycle.run()
+    running = asyncio.create_task(cycles.run())
+    try:
+        await until(lambda: running.done() or shell.acted, "its end, or an action")
+        assert shell.acted == 0
+        assert isinstance(running.exception(), DeposedError)
+    finally:
+        running.cancel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +21,8 @@ from railwright_scheduler import (
     Unavailable,
     decide,
 )
+from railwright_scheduler.snapshot import Terms
+from railwright_topology.astray import Rails
 from worlds import GPU, cluster, job, node, outcome, world
 
 
@@ -360,3 +363,27 @@ def _decide(text: str) -> Decisions:
 
 def _outcome(text: str) -> list[str]:
     return outcome(_decide(text)).splitlines()
+
+
+def test_of_many_rail_orders_that_with_most_free_nodes_counts() -> None:
+    """More than are looked at, and the only one with two free nodes is the last of them."""
+    orders = list(itertools.permutations(range(4)))
+    nodes = [replace(node(f"n{i:02}"), rails=Rails(order)) for i, order in enumerate(orders)]
+    nodes.append(replace(node("n99"), rails=Rails(orders[-1])))
+    gang = replace(job("gang", num_nodes=2), terms=Terms(aligned=True))
+    (admit,) = decide(cluster(*nodes, jobs=(gang,))).admitted
+    assert admit.nodes == ("n23", "n99")
+
+
+def test_job_waits_for_the_way_to_have_rails_that_could_hold_it() -> None:
+    orders = list(itertools.permutations(range(4)))
+    taken = {GPU: 8}
+    nodes = [
+        replace(node(f"n{i:02}{half}"), rails=Rails(order), used=taken if half else {})
+        for i, order in enumerate(orders)
+        for half in range(2)
+    ]
+    nodes.append(replace(node("n99"), rails=Rails(orders[-1])))
+    gang = replace(job("gang", num_nodes=3), terms=Terms(aligned=True))
+    decisions = decide(cluster(*nodes, jobs=(gang,)))
+    assert decisions.reservations == {"gang": ("n230", "n231", "n99")}

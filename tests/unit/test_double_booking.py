@@ -17,9 +17,10 @@ from railwright_operator.watch.records import NodeRecord, PodRecord
 from railwright_scheduler import double_booking, turn
 from railwright_scheduler.decisions import Exclusion, ExclusionCause, NotEnoughNodes
 from railwright_scheduler.snapshot import Node
+from railwright_scheduler.world import AttemptSeen
 from railwright_topology.fabric import Fabric
 from worlds import GPU, node, reporting
-from worlds.attempts import RUNNING, seen, world_of
+from worlds.attempts import RUNNING, entry, seen, world_of
 from worlds.reporting import Desk
 
 A, B = ("a", 1), ("b", 1)
@@ -61,6 +62,17 @@ def test_double_booked_node_takes_no_new_pod() -> None:
     assert [booking.node for booking in taken.double_bookings] == ["n0"]
 
 
+def test_double_booked_node_stops_a_commit() -> None:
+    """Although the gang asks for none of what is double-booked."""
+    small = replace(entry(), per_node={"pods": 1})
+    attempts = {small.key: AttemptSeen(placed=True)}
+    nodes = (holding("n0", {("b", 1): 8, ("c", 1): 8}), node("n1"))
+    world = world_of(seen(), nodes=nodes, entries=(small,), attempts=attempts)
+    (stopped,) = turn.take(world).ledger.entries
+    assert stopped.cause is not None
+    assert stopped.cause.message.startswith("node n0 is double-booked")
+
+
 def test_double_booking_leaves_running_attempts_alone() -> None:
     nodes = (holding("n0", {A: 8, B: 8}), holding("n1", {A: 8}))
     taken = turn.take(world_of(seen(RUNNING), nodes=nodes))
@@ -84,7 +96,8 @@ def pod(uid: str, job_uid: str | None, gpus: int) -> PodRecord:
 
 
 def machine(gpus: int) -> NodeRecord:
-    return NodeRecord("u0", "n0", 1, True, False, (), {}, {GPU: gpus})
+    """A node of 8 GPUs, so many of which work."""
+    return NodeRecord("u0", "n0", 1, True, False, (), {}, {GPU: gpus}, capacity={GPU: 8})
 
 
 def test_double_booking_is_found_and_ends_with_the_pod() -> None:
@@ -110,6 +123,17 @@ def test_node_that_shrinks_is_no_double_booking() -> None:
     index.change(None, pod("p1", "b", 4))
     machines.look(Fabric())
     records["u0"] = machine(6)
+    assert not double_booking.find(machines.look(Fabric()))
+    index.change(None, pod("p2", "c", 1))
+    (found,) = double_booking.find(machines.look(Fabric()))
+    assert (found.held, found.available) == (9, 8)
+
+
+def test_new_leader_tells_failed_device_from_double_booking() -> None:
+    index = PodIndex(lambda uid: None)
+    machines = Machines({"u0": machine(6)}, index)
+    index.change(None, pod("p0", "a", 4))
+    index.change(None, pod("p1", "b", 4))
     assert not double_booking.find(machines.look(Fabric()))
     index.change(None, pod("p2", "c", 1))
     (found,) = double_booking.find(machines.look(Fabric()))

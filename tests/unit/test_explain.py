@@ -9,6 +9,7 @@ from railwright_scheduler import (
     Code,
     GangsAhead,
     InternalError,
+    LedgerFull,
     NeverFits,
     NotEnoughNodes,
     PodNamesTaken,
@@ -37,6 +38,7 @@ def test_the_codes_are_a_closed_set() -> None:
         NotEnoughNodes(1, (), 1, 0, "", "", 0, ()),
         Behind(2, "team/a", first_need=1, first_free=0, need=1, free=1),
         GangsAhead(need=1, pods=2048),
+        LedgerFull(need=1, size=2, free=1, limit=2),
         PreRunAhead("a-pre-run", nodes=1, phase="", detail=""),
         InternalError("ValueError: no"),
         TooLarge(2, 1, "spec", 2),
@@ -54,6 +56,21 @@ def test_a_missing_queue_is_named_beside_those_that_exist() -> None:
     )
     many = QueueMissing("q", tuple("abcdefgh"))
     assert sentence(many).endswith("existing queues: a, b, c, d, e and 3 more")
+
+
+def test_full_ledger_says_what_it_waits_for() -> None:
+    assert sentence(LedgerFull(need=14_000, size=518_362, free=297_710, limit=1_400_000)) == (
+        "the ledger takes about 518,362 bytes to list its 14000 nodes, and attempts that are "
+        "ending leave 297,710 of 1,400,000: it starts once their pods are gone, so repair or "
+        "delete the nodes of these; or numNodes of at most about 8040"
+    )
+
+
+def test_gang_larger_than_the_ledger_says_what_works() -> None:
+    assert sentence(LedgerFull(16_384, size=1_573_226, free=9, limit=1_400_000)) == (
+        "the ledger takes about 1,573,226 bytes to list its 16384 nodes and has 1,400,000 in "
+        "all: numNodes of at most about 14579, or nodes with shorter names"
+    )
 
 
 def test_taken_pod_names_are_counted_and_named() -> None:

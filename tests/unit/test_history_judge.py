@@ -236,6 +236,7 @@ def asked(verb: str, name: str, *, user: str = audit.OPERATOR, **changes: Any) -
         code=200,
         received="2027-01-15T08:00:00.000000Z",
         revision=None,
+        path=f"/api/v1/namespaces/team/pods/{name}",
     )
     return replace(plain, **changes)
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import pytest
 
 from railwright import wire
+from railwright_api.training_job import PROGRESS_TIMEOUT_S_MIN
 from railwright_operator import witnesses
 from railwright_operator.heartbeats import interval
 from railwright_operator.heartbeats.connections import IDLE_S
 from railwright_operator.heartbeats.interval import INTERVAL_S_MAX
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.views import RankView
+from railwright_operator.suspects import SUSPECT_S
+from railwright_operator.watch import kubelets
+from railwright_scheduler.attempt import hang
 from railwright_scheduler.attempt.assessment import SILENT_S
 
 
@@ -25,9 +29,13 @@ class Cluster:
         names = tuple(f"n{rank}" for rank in range(nodes))
         self.sessions.expect(job_uid, 1, nodes=names, num_processes=1, resume=())
 
-    def beat(self, sequence: int) -> wire.BeatAnswer:
-        message = wire.Beat(wire.Member("small", 1, 0), sequence, running=1, exited=0)
-        return self.sessions.beat(message, "pod")
+    def register(self, job_uid: str, rank: int) -> wire.Registered:
+        message = wire.Register(wire.Member(job_uid, 1, rank), "10.0.0.1", 1, num_processes=1)
+        return self.sessions.register(message, f"pod-{rank}")
+
+    def beat(self, sequence: int, job_uid: str = "small") -> wire.BeatAnswer:
+        message = wire.Beat(wire.Member(job_uid, 1, 0), sequence, running=1, exited=0)
+        return self.sessions.beat(message, "pod-0")
 
     def rank(self) -> RankView:
         view = self.sessions.attempt("small", 1)
@@ -46,6 +54,40 @@ def test_interval_grows_with_launchers(launchers: int, interval_s: int) -> None:
 def test_longest_interval_keeps_the_connection() -> None:
     assert INTERVAL_S_MAX + 5.0 < IDLE_S
     assert INTERVAL_S_MAX <= wire.BEAT_INTERVAL_S_MAX
+
+
+@pytest.mark.parametrize(
+    ("waiting", "interval_s"), [(1, None), (1_000, None), (1_001, 1), (2_001, 2), (16_384, 8)]
+)
+def test_register_interval_grows(waiting: int, interval_s: int | None) -> None:
+    assert interval.register_interval_s(waiting) == interval_s
+
+
+def test_launchers_at_barriers_ask_less_often() -> None:
+    cluster = Cluster()
+    cluster.expect("large", 2_002)
+    answers = [cluster.register("large", rank) for rank in range(2_002)]
+    intervals_s = [answer.interval_s for answer in answers]
+    assert intervals_s == [None] * 1_000 + [1] * 1_000 + [2] + [None]
+    assert [answers[-2].order, answers[-1].order] == [wire.Order.WAIT, wire.Order.GO]
+
+
+@pytest.mark.parametrize("ends", ["beat", "revoke", "forget"])
+def test_only_launchers_that_wait_count_at_barriers(ends: str) -> None:
+    """A heartbeat to a new leader shows that the barrier was passed."""
+    cluster = Cluster()
+    cluster.expect("large", 2_002)
+    for rank in range(1_500):
+        cluster.register("large", rank)
+    cluster.expect("other", 2)
+    assert cluster.register("other", 0).interval_s == 1
+    if ends == "beat":
+        cluster.beat(1, "large")
+    elif ends == "revoke":
+        cluster.sessions.revoke("large", 1)
+    else:
+        cluster.sessions.forget("large")
+    assert cluster.register("other", 0).interval_s is None
 
 
 def test_interval_follows_jobs_that_come_and_go() -> None:
@@ -85,6 +127,14 @@ def test_stacks_have_the_time_of_the_interval() -> None:
     assert view.asked_at_s == 100.0 + 3
     answer = cluster.beat(2)
     assert (answer.stacks, answer.interval_s) == (True, 2)
+
+
+def test_lost_node_is_found_before_its_job_hangs() -> None:
+    """Also with the longest interval of heartbeats and the least limit that a user may set."""
+    asked_s = witnesses.silence_limit_s(None) - SUSPECT_S + kubelets.ASK_INTERVAL_S
+    renewal_s = kubelets.LEASE_DURATION_S_DEFAULT / kubelets.RENEWALS_PER_LEASE
+    found_s = asked_s + renewal_s + kubelets.SLACK_S + kubelets.ASK_INTERVAL_S
+    assert found_s < PROGRESS_TIMEOUT_S_MIN + hang.VERDICT_S
 
 
 def test_launchers_of_other_versions_are_answered() -> None:

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from railwright_scheduler import Job, Node, PreRunAhead, asking, moving, ranks, turn
-from railwright_scheduler.attempt.assessment import MESSAGE_LENGTH_MAX
-from railwright_scheduler.attempt.causes import Cause, CauseCode
+from railwright_scheduler import Job, LedgerFull, Node, PreRunAhead, asking, moving, ranks, turn
+from railwright_scheduler.attempt.causes import MESSAGE_LENGTH_MAX, Cause, CauseCode
 from railwright_scheduler.attempt.ledger import EntryState
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord, ResumePoint
@@ -238,6 +237,8 @@ def test_no_job_moves_that_would_stand_in_line_behind_others() -> None:
     assert moved(world(running(), never))
     records_first = replace(large, held=PreRunAhead("b-pre-run", 2, "Running", "step 1"))
     assert moved(world(running(), records_first)) == ""
+    assert moved(world(running(), replace(large, held=LedgerFull(6, 5, 1, 5)))) == ""
+    assert moved(world(running(), replace(large, held=LedgerFull(6, 6, 1, 5))))
     failed = Cause(CauseCode.RANK_FAILED, "it failed")
     over = JobRecord(attempt=1, ended=1, failures=1, last_end=failed)
     assert moved(world(running(), replace(large, record=over, ended_age_s=1.0))) == ""

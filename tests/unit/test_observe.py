@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import replace
 
 import pytest
 
-from railwright import wire
+from railwright import endpoint, wire
 from railwright_api import names
-from railwright_operator.heartbeats import refusals
+from railwright_operator.heartbeats import hearing, interval, refusals
 from railwright_operator.heartbeats.refusals import RefusedError
+from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.machines import Machines
 from railwright_operator.observe import FORGET_S
 from railwright_operator.suspects import UNHEARD_S
 from railwright_operator.watch import kubelets, records
+from railwright_operator.watch.job_objects import SPEC_BYTES_MAX
 from railwright_operator.write.actuate import UNDER_WAY_MAX
 from railwright_reading.machines import PRODUCT
 from railwright_scheduler import islands
-from railwright_scheduler.attempt.assessment import Assessment, Ended, Ongoing
+from railwright_scheduler.attempt.assessment import SILENT_S, Assessment, Ended, Ongoing
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.gang import CreatePod
 from railwright_scheduler.attempt.ledger import Entry, EntryState
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.starting import START_DEADLINE_S
 from railwright_scheduler.cluster import AMOUNT_MAX
-from railwright_scheduler.decisions import PodNamesTaken, QueueMissing
+from railwright_scheduler.decisions import PodNamesTaken, QueueMissing, TooLarge
+from railwright_scheduler.isolation import Isolation
 from railwright_scheduler.profile import Profile
 from railwright_scheduler.workload import Parallelism, Recipe, Transformer, Workload
+from railwright_scheduler.world import World
 from railwright_topology.accounts import ISLAND
 from railwright_topology.astray import Astray, Rails
 from railwright_topology.fabric import Fabric
@@ -85,6 +90,37 @@ def test_job_waits_while_its_pod_names_are_taken() -> None:
     assert not plan.ledger.entries
     seen.pods.change(terminating, None)
     assert seen.turn().waits[JOB] == QueueMissing("default", ())
+
+
+def test_job_that_is_too_large_waits() -> None:
+    seen = Watched(phase=Phase.QUEUED)
+    raw = observing.raw_job(9, 2, {"phase": "Queued"})
+    raw["metadata"] |= {"uid": "large", "name": "large"}
+    raw["spec"]["template"]["spec"]["hostname"] = "x" * SPEC_BYTES_MAX
+    seen.jobs.absorb(raw)
+    assert isinstance(seen.turn().waits["large"], TooLarge)
+
+
+def test_job_that_cannot_be_observed_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, isolation = Watched(), Isolation()
+    raw = observing.raw_job(9, 2, {})
+    raw["metadata"] |= {"uid": "odd", "name": "odd"}
+    seen.jobs.absorb(raw)
+    attempt = seen.sessions.attempt
+
+    def fail(job_uid: str, number: int) -> SessionView | None:
+        if job_uid == "odd":
+            raise ZeroDivisionError
+        return attempt(job_uid, number)
+
+    monkeypatch.setattr(seen.sessions, "attempt", fail)
+    observed: list[World | None] = []
+    with contextlib.suppress(ZeroDivisionError):
+        observed = [*seen.observer.look(LEDGER, isolation)]
+    assert observed
+    assert observed[-1] is not None
+    assert [each.job.uid for each in observed[-1].jobs] == [JOB]
+    assert [fault.job_uid for fault in isolation.faults] == ["odd"]
 
 
 def test_a_pod_that_asks_for_more_than_can_be_stops_no_decision() -> None:
@@ -199,6 +235,23 @@ async def test_one_dead_node_of_many_is_found_in_20_s() -> None:
     verdict = await cluster.pass_time(20)
     assert isinstance(verdict, Ended)
     assert verdict.cause.nodes == ("n7",)
+
+
+async def test_deaf_operator_charges_no_late_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its launchers send heartbeats every 8 s, and one tries again 11 s after the operator listens
+    again: a timeout and the longest pause. Its kubelet was cut off from the API server as long."""
+    monkeypatch.setattr(interval, "BEATS_PER_S", 0.2)
+    cluster = Cluster(2)
+    await cluster.pass_time(30)
+    assert cluster.rank().silence_limit_s == SILENT_S + 6.0
+    cluster.dead = {0}
+    await cluster.pass_time(interval.INTERVAL_S_MAX)
+    cluster.now_s += 60.0
+    cluster.deaf_s += 60.0 - hearing.GAP_S
+    verdict = await cluster.pass_time(int(endpoint.TIMEOUT_S) + interval.INTERVAL_S_MAX)
+    assert verdict == Ongoing(suspects=(0,))
+    cluster.dead.clear()
+    assert await cluster.pass_time(60) == Ongoing()
 
 
 async def test_a_slow_start_on_a_node_whose_kubelet_renews_goes_on_to_its_deadline() -> None:

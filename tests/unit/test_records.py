@@ -305,6 +305,7 @@ FULL = {
             "taints": [{"key": "k", "value": "v", "effect": "NoExecute"}],
         },
         "status": {
+            "capacity": {"nvidia.com/gpu": "9"},
             "allocatable": {"nvidia.com/gpu": "8"},
             "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
             "addresses": [{"address": "10.0.0.7"}],
@@ -344,6 +345,7 @@ def test_of_an_object_with_every_field_that_is_declared_all_is_read() -> None:
     assert pod.requests == {"cpu": 9000, "memory": 8 << 30, "nvidia.com/gpu": 16, "pods": 1}
     node = read_node(FULL["Node"])
     assert (node.ready, node.taints) == (True, (Taint("k", "v", "NoExecute"),))
+    assert (node.capacity, node.allocatable) == ({"nvidia.com/gpu": 9}, {"nvidia.com/gpu": 8})
 
 
 @pytest.mark.parametrize(

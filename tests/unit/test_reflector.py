@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from random import Random
 from typing import Any, cast
 
@@ -44,12 +44,16 @@ POD: dict[str, Any] = {
 }
 
 
-def copy_of(server: Server, now_s: list[float]) -> Reflector[PodRecord]:
+def copy_of(
+    server: Server,
+    now_s: list[float],
+    parse: Callable[[Pod], PodRecord | None] = records.pod,
+) -> Reflector[PodRecord]:
     return Reflector(
         cast(Api, server),
         "/api/v1/pods",
         excerpt=excerpts.of(Pod),
-        parse=records.pod,
+        parse=parse,
         on_change=lambda old, new: None,
         metrics=metrics.build(CollectorRegistry()).watch,
         clock=lambda: now_s[0],
@@ -88,6 +92,21 @@ async def test_an_object_that_is_not_as_declared_stays_as_it_was_and_is_counted(
     assert (copy.relists, copy.errors, copy.records["u"].rv) == (1, 1, 7)
     (told,) = [each for each in caplog.records if each.message == "object not readable"]
     assert (told.__dict__["object"], "status.phase" in told.__dict__["error"]) == ("p", True)
+
+
+async def test_object_that_cannot_be_parsed_stops_no_list() -> None:
+    def parse(found: Pod) -> PodRecord | None:
+        if found.metadata.name == "odd":
+            raise KeyError("spec")
+        return records.pod(found)
+
+    server = Server()
+    server.items += [{**POD, "metadata": {**POD["metadata"], "uid": "o", "name": "odd"}}, POD]
+    copy = copy_of(server, [100.0], parse)
+    running = asyncio.create_task(copy.run())
+    await until(lambda: copy.synced, "a whole list", deadline_s=2.0)
+    assert (copy.errors, list(copy.records)) == (1, ["u"])
+    running.cancel()
 
 
 async def test_what_a_stream_never_told_is_found_by_the_list_after_a_while() -> None:

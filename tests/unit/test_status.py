@@ -185,6 +185,12 @@ def test_images_that_are_pulled_are_named_with_the_time() -> None:
     assert condition(rendered, "Running")["reason"] == "PullingImages"
 
 
+def test_pods_that_are_not_bound_come_before_the_barrier() -> None:
+    ranks = (attempts.rank(0, pod=PodState.PENDING), attempts.rank(1, pod=PodState.MISSING))
+    rendered = status.render(told(STARTING, session=session(missing=(0, 1)), ranks=ranks))
+    assert rendered["reason"] == "Binding"
+
+
 def test_containers_that_are_created_come_before_the_barrier() -> None:
     creating = attempts.rank(1, pod=PodState.PENDING)
     seen = told(STARTING, session=session(missing=(0, 1)), ranks=(attempts.rank(0), creating))

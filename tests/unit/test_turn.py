@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from railwright_scheduler import commit_plan, turn
+from railwright_scheduler import admission, commit_plan, turn
 from railwright_scheduler.attempt.assessment import Crash, Ended, PodState, Succeeded
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.gang import DeletePod, WritePlacement
@@ -294,7 +294,7 @@ def large(name: str, num_nodes: int, **changes: Any) -> JobSeen:
 
 
 def test_gangs_join_those_that_are_bound_while_the_pods_in_flight_are_not_too_many() -> None:
-    size = commit_plan.UNBOUND_MAX // 2
+    size = admission.UNBOUND_MAX // 2
     hall = tuple(node(f"n{i:05}") for i in range(4 * size))
     jobs = [large(name, size) for name in "abc"]
     jobs.append(large("d", 1))
@@ -302,8 +302,8 @@ def test_gangs_join_those_that_are_bound_while_the_pods_in_flight_are_not_too_ma
     assert [each.job_uid for each in taken.ledger.entries] == ["a", "b"]
     # Not even one pod goes before the gang that has to wait.
     assert dict(taken.waits) == {
-        "c": GangsAhead(need=size, pods=commit_plan.UNBOUND_MAX),
-        "d": GangsAhead(need=1, pods=commit_plan.UNBOUND_MAX),
+        "c": GangsAhead(need=size, pods=admission.UNBOUND_MAX),
+        "d": GangsAhead(need=1, pods=admission.UNBOUND_MAX),
     }
     bound = tuple(
         replace(pod, node=name, uid=f"u{rank}", node_rank=rank)
@@ -320,14 +320,14 @@ def test_gangs_join_those_that_are_bound_while_the_pods_in_flight_are_not_too_ma
 
 
 def test_a_gang_in_trouble_keeps_no_other_waiting_for_long() -> None:
-    hall = tuple(node(f"n{i:05}") for i in range(commit_plan.UNBOUND_MAX + 2))
+    hall = tuple(node(f"n{i:05}") for i in range(admission.UNBOUND_MAX + 2))
     stuck = replace(entry(), job_uid="a", job_name="a", nodes=(hall[-2].name, hall[-1].name))
 
     def begun(**trouble: Any) -> list[str]:
         attempts = {
             ("a", 1): AttemptSeen(placed=True, stalled_s=commit_plan.HINDERED_S + 1, **trouble)
         }
-        jobs = (seen(name="a"), large("b", commit_plan.UNBOUND_MAX))
+        jobs = (seen(name="a"), large("b", admission.UNBOUND_MAX))
         world = world_of(*jobs, nodes=hall, entries=(stuck,), attempts=attempts)
         return [each.job_uid for each in turn.take(world).ledger.entries]
 
@@ -361,8 +361,8 @@ def test_gangs_are_finished_in_the_order_in_which_they_were_begun() -> None:
 
 
 def test_one_gang_alone_may_have_any_size() -> None:
-    hall = tuple(node(f"n{i:05}") for i in range(commit_plan.UNBOUND_MAX + 2))
-    taken = turn.take(world_of(large("a", commit_plan.UNBOUND_MAX + 1), large("b", 1), nodes=hall))
+    hall = tuple(node(f"n{i:05}") for i in range(admission.UNBOUND_MAX + 2))
+    taken = turn.take(world_of(large("a", admission.UNBOUND_MAX + 1), large("b", 1), nodes=hall))
     assert [each.job_uid for each in taken.ledger.entries] == ["a"]
     assert list(taken.waits) == ["b"]
 

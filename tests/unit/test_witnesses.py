@@ -12,9 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railwright import wire
-from railwright_operator.witnesses import MISSING_S, REASON_LENGTH_MAX, WAITING_LENGTH_MAX
+from railwright_operator.witnesses import (
+    FOUND_UNREADY_S,
+    REASON_LENGTH_MAX,
+    WAITING_LENGTH_MAX,
+)
 from railwright_scheduler.attempt import hang
-from railwright_scheduler.attempt.assessment import REMOVAL_S, Ongoing, PodState, Succeeded
+from railwright_scheduler.attempt.assessment import (
+    NODE_MISSING_S,
+    REMOVAL_S,
+    UNREADY_S,
+    Ongoing,
+    PodState,
+    Succeeded,
+)
 from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.phases import Phase
 from worlds.observing import JOB, Watched, node_record
@@ -167,16 +178,31 @@ def test_a_kubelets_words_are_cut_to_what_a_condition_holds() -> None:
 def test_node_counts_as_gone_once_it_was_seen_and_is_missing() -> None:
     seen = Watched()
     seen.nodes.pop("uid-n1")
-    seen.turn(after_s=MISSING_S + 1)
+    seen.turn(after_s=NODE_MISSING_S + 1)
     assert not seen.rank(1).node_gone
     seen.nodes["uid-n1"] = node_record("n1")
     seen.turn()
     seen.nodes.pop("uid-n1")
     seen.turn()
-    seen.turn(after_s=MISSING_S)
+    seen.turn(after_s=NODE_MISSING_S)
     assert not seen.rank(1).node_gone
     seen.turn(after_s=0.1)
     assert seen.rank(1).node_gone
+
+
+@pytest.mark.parametrize(("found", "limit_s"), [(True, FOUND_UNREADY_S), (False, UNREADY_S)])
+def test_node_found_unready_has_longer_to_come_back(found: bool, limit_s: float) -> None:
+    """A leader that begins after an outage finds nodes not Ready whose kubelets live."""
+    seen = Watched(phase=Phase.STARTING)
+    if not found:
+        seen.turn()
+    seen.nodes["uid-n1"] = replace(node_record("n1"), ready=False)
+    seen.turn()
+    seen.now_s += limit_s
+    seen.beat(0)
+    assert isinstance(seen.verdict(), Ongoing)
+    cause = seen.cause(after_s=0.1)
+    assert (cause.code, cause.nodes) == (CauseCode.NODE_LOST, ("n1",))
 
 
 NEWS: dict[str, Callable[[Watched], object]] = {
@@ -200,7 +226,7 @@ def test_ranks_of_a_gang_that_stands_still_are_kept_until_there_is_news(news: st
     NEWS[news](seen)
     after = seen.world().jobs[0].ranks
     if news == "a node is gone":
-        seen.turn(after_s=MISSING_S + 1)
+        seen.turn(after_s=NODE_MISSING_S + 1)
         after = seen.world().jobs[0].ranks
     assert after[1] != before[1]
     assert after[0] == before[0] or news == "its status changed"

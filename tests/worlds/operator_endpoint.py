@@ -22,7 +22,8 @@ class OperatorEndpoint:
     """What it answers, and what it has heard.
 
     ``status`` other than 200 is the answer to everything; ``refused_steps`` are commits refused.
-    Of so many messages with what ranks recorded, ``parts_lost``, it remembers nothing.
+    Of so many messages with what ranks recorded, ``parts_lost``, it remembers nothing. It states
+    ``interval_s`` in its answers to heartbeats.
     """
 
     num_nodes: int = 1
@@ -33,6 +34,7 @@ class OperatorEndpoint:
     parts_lost: int = 0
     parts_refused: bool = False
     wants_stacks: bool = False
+    interval_s: int | None = None
     registered: dict[int, wire.Register] = field(default_factory=dict)
     beats: list[wire.Beat] = field(default_factory=list)
     commits: list[wire.Commit] = field(default_factory=list)
@@ -72,7 +74,10 @@ class OperatorEndpoint:
         if path == "/v1/beat":
             self.beats.append(wire.decode(wire.Beat, body))
             return 200, wire.BeatAnswer(
-                self.order, reason="as the test wants it", stacks=self.wants_stacks
+                self.order,
+                reason="as the test wants it",
+                stacks=self.wants_stacks,
+                interval_s=self.interval_s,
             )
         if path == "/v1/profile" and self.parts_refused:
             return 400, wire.BeatAnswer(wire.Order.STOP, reason="parts do not go together")

@@ -7,12 +7,14 @@ which messages meet a fault (``api_faults``); all else passes through, watches e
 from __future__ import annotations
 
 import asyncio
+import bisect
 import ssl
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
@@ -32,10 +34,14 @@ GOODBYE_S = 0.1
 
 @dataclass(slots=True)
 class Exchange:
-    """A request that came, and the status that the API server answered; 0 while it has not."""
+    """A request that came, and the status that the API server answered; 0 while it has not.
+
+    ``at_s`` is when it came, in monotonic seconds.
+    """
 
     message: Message
     status: int = 0
+    at_s: float = field(default_factory=time.monotonic)
 
 
 class FaultProxy:
@@ -91,6 +97,16 @@ class FaultProxy:
             for each in self.seen[since:]
             if each.message.is_of(selector) and namespace in ("", each.message.namespace)
         ]
+
+    def most_in(self, seconds: float, selector: str, *, since: int = 0, namespace: str = "") -> int:
+        """The most such requests that came within so many seconds."""
+        came_s = sorted(
+            each.at_s
+            for each in self.seen[since:]
+            if each.message.is_of(selector) and namespace in ("", each.message.namespace)
+        )
+        before = (bisect.bisect_right(came_s, at_s - seconds) for at_s in came_s)
+        return max((at + 1 - first for at, first in enumerate(before)), default=0)
 
     def rule_for(self, message: Message) -> Rule | None:
         """The rule whose fault this message meets; it has counted it."""

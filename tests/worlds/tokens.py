@@ -100,17 +100,19 @@ class SigningKey:
             "exp": made_s + LIFE_S,
             "kubernetes.io": bound,
         }
-        said = {name: value for name, value in (usual | claims).items() if value is not None}
-        return jwt.encode(
-            said, self._private, algorithm=self.algorithm, headers={"kid": self.key_id}
-        )
+        return self.signed({name: it for name, it in (usual | claims).items() if it is not None})
+
+    def signed(self, claims: dict[str, Any], **head: object) -> str:
+        """A token of these claims; ``head`` is added to what its head says."""
+        headers = {"kid": self.key_id, **head}
+        return jwt.encode(claims, self._private, algorithm=self.algorithm, headers=headers)
 
 
 class KeyServer:
     """The part of an API server that publishes ``keys``; fails where there is a ``failure``."""
 
-    def __init__(self, *keys: SigningKey, issuer: str = ISSUER) -> None:
-        self.keys, self.issuer = [*keys], issuer
+    def __init__(self, *keys: SigningKey) -> None:
+        self.keys = [*keys]
         self.failure: errors.RequestFailed | None = None
         self.requests = 0
 
@@ -119,8 +121,6 @@ class KeyServer:
         self.requests += 1
         if self.failure is not None:
             raise self.failure
-        if path == paths.OPENID_CONFIGURATION:
-            return {"issuer": self.issuer, "jwks_uri": "https://elsewhere/openid/v1/jwks"}
         assert (path, accept) == (paths.SIGNING_KEYS, KEY_SET)
         return {"keys": [key.public for key in self.keys]}
 

@@ -8,11 +8,10 @@ import socket
 import time
 from collections.abc import Callable
 
-from railwright import endpoint, environment, wire
+from railwright import endpoint, environment, pacing, wire
 
 BACKOFF_S_MAX = 10.0
 LOG_INTERVAL_S = 30.0
-JITTER = 0.2
 
 # Below the kernel's ephemeral ports: none of those can be taken by a connection in between.
 PORTS = range(20_000, 30_000)
@@ -63,7 +62,7 @@ def world(
         num_processes=pod.num_processes,
     )
     said = _Said()
-    failures = 0
+    failures, first_s = 0, wire.REGISTER_INTERVAL_S
     while True:
         try:
             answer = operator.post("/v1/register", register, kind=wire.Registered)
@@ -80,15 +79,14 @@ def world(
             failures += 1
             said.line(f"the operator does not take the registration: {refused}")
         else:
-            failures = 0
+            failures, first_s = 0, answer.interval_s or wire.REGISTER_INTERVAL_S
             if answer.order is wire.Order.STOP:
                 raise StoppedError("the operator says stop")
             if answer.world is not None and answer.order is wire.Order.GO:
                 return answer.world
             missing = ", ".join(str(node) for node in answer.missing[:20])
             said.line(f"waiting for node ranks {missing}")
-        backoff_s = min(BACKOFF_S_MAX, wire.REGISTER_INTERVAL_S * 2.0 ** min(failures, 10))
-        pause(backoff_s * random.uniform(1 - JITTER, 1 + JITTER))  # noqa: S311
+        pause(pacing.backoff_s(failures, first_s=first_s, most_s=BACKOFF_S_MAX))
 
 
 class _Said:

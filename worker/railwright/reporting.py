@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from railwright import channel, endpoint, environment, profile, stacks, step_times, wire
+from railwright import channel, endpoint, environment, pacing, profile, stacks, step_times, wire
 
 LAST_BEAT_TIMEOUT_S = 10.0
 RETRY_S = 0.3
@@ -191,15 +191,19 @@ class Reporter:
         self._thread.join(LAST_BEAT_TIMEOUT_S + 2 * endpoint.TIMEOUT_S)
 
     def _run(self) -> None:
+        failures = 0
         while not self._closing.is_set():
-            answered = self._send()
-            if answered:
+            if self._send():
+                failures = 0
                 self._hand_over()
-            self._pause(self._interval_s if answered else wire.BEAT_INTERVAL_S)
+            else:
+                failures += 1
+            self._pause(pacing.heartbeat_s(failures, self._interval_s))
         deadline = time.monotonic() + LAST_BEAT_TIMEOUT_S
         while not self._send() and time.monotonic() < deadline:
             time.sleep(random.uniform(RETRY_S / 2, RETRY_S))  # noqa: S311  # spreads retries
         self._hand_over()
+        self._operator.close()
 
     def _pause(self, seconds: float) -> None:
         """Return at once at a change, and within wire.BEAT_INTERVAL_S after one of the phase, which

@@ -8,6 +8,7 @@ values are read with ``weights_only``. ``training_state`` calls this.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import pickle
@@ -75,7 +76,8 @@ def read(folder: Path) -> metadata.Metadata:
     """The metadata of the checkpoint in this folder. Raises MetadataError, OSError."""
     path = folder / FILE
     before = _attributes()
-    with path.open("rb") as file:
+    with path.open("rb") as file, contextlib.ExitStack() as restored:
+        restored.callback(_restore, before)
         if os.fstat(file.fileno()).st_size > BYTES_MAX:
             raise MetadataError(f"{path} was not read: it has more than {BYTES_MAX} bytes")
         try:
@@ -96,6 +98,16 @@ def read(folder: Path) -> metadata.Metadata:
 
 def _attributes() -> dict[type, dict[str, Any]]:
     return {each: dict(vars(each)) for each in _CLASSES}
+
+
+def _restore(before: dict[type, dict[str, Any]]) -> None:
+    """Undo what a pickle that is refused has set."""
+    for each, attributes in before.items():
+        for name, value in dict(vars(each)).items():
+            if name not in attributes:
+                delattr(each, name)
+            elif value is not attributes[name]:
+                setattr(each, name, attributes[name])
 
 
 def _check(found: object, folder: Path) -> None:

@@ -32,7 +32,7 @@ VERSION = 1
 VERSION_MAX = 1_000
 LAST_LINES_BYTES_MAX = 4 * 1024
 BEAT_INTERVAL_S = 2.0
-"""The shortest: before an answer states another, and after a heartbeat that was not answered."""
+"""The shortest: before an answer states another, and after the first heartbeat without answer."""
 
 BEAT_INTERVAL_S_MAX = 60
 REGISTER_INTERVAL_S = 0.5
@@ -56,6 +56,7 @@ NodeRank = Annotated[int, Between(0, NODES_MAX - 1)]
 Rank = Annotated[int, Between(0, RANKS_MAX - 1)]
 Port = Annotated[int, Between(1, 65_535)]
 ProcessCount = Annotated[int, Between(0, PROCESSES_MAX)]
+IntervalS = Annotated[int, Between(1, BEAT_INTERVAL_S_MAX)]
 Name = Annotated[str, AtMost(NAME_BYTES_MAX)]
 Sentence = Annotated[str, AtMost(SENTENCE_BYTES_MAX)]
 
@@ -202,6 +203,7 @@ class World:
 @dataclass(frozen=True, slots=True)
 class Registered:
     """Wait (with the first MISSING_MAX node ranks that are missing), go (with the world), or stop.
+    ``interval_s``: from this registration to the next one; None: ``REGISTER_INTERVAL_S``.
 
     Raises WireError when it says go without a world.
     """
@@ -209,6 +211,7 @@ class Registered:
     order: AnyOrder
     missing: Annotated[tuple[NodeRank, ...], AtMost(MISSING_MAX)] = ()
     world: World | None = None
+    interval_s: IntervalS | None = None
 
     def __post_init__(self) -> None:
         if self.order is Order.GO and self.world is None:
@@ -252,7 +255,7 @@ class BeatAnswer:
     order: AnyOrder
     reason: Sentence = ""
     stacks: bool = False
-    interval_s: Annotated[int, Between(1, BEAT_INTERVAL_S_MAX)] | None = None
+    interval_s: IntervalS | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,12 +46,6 @@ RENEWAL_S = 180.0
 """After an outage kubelets renew mounted tokens within two of their rounds of 60 to 90 seconds."""
 
 
-class _Discovery(msgspec.Struct):
-    """The part of the OpenID discovery document that is read."""
-
-    issuer: str
-
-
 class _Key(msgspec.Struct):
     """A JSON Web Key; its numbers stay in the raw object."""
 
@@ -61,7 +55,7 @@ class _Key(msgspec.Struct):
 
 
 class PublishedKeys:
-    """The issuer and its keys by ID. ``clock`` is monotonic seconds."""
+    """The keys by ID. ``clock`` is monotonic seconds."""
 
     def __init__(self, api: Api, *, clock: Callable[[], float], rng: Random) -> None:
         self._api = api
@@ -74,9 +68,8 @@ class PublishedKeys:
         """Refreshes in a row."""
         self._failed_s: float | None = None
         self._wanted = asyncio.Event()
-        self.issuer = ""
         self.generation = 0
-        """Grows with every change of issuer or keys: what was verified before is void."""
+        """Grows with every change of the keys: what was verified before is void."""
 
     def __repr__(self) -> str:
         return f"<PublishedKeys keys={len(self._keys)} generation={self.generation}>"
@@ -113,15 +106,13 @@ class PublishedKeys:
                     early = 0
 
     async def refresh(self) -> bool:
-        """Read issuer and keys once; whether either changed."""
+        """Read the keys once; whether they changed."""
         self._wanted.clear()
         try:
-            discovery = await self._api.get(paths.OPENID_CONFIGURATION, deadline_s=READ_DEADLINE_S)
             published = await self._api.get(
                 paths.SIGNING_KEYS, deadline_s=READ_DEADLINE_S, accept=KEY_SET
             )
-            issuer = msgspec.convert(discovery, _Discovery).issuer
-            if (issuer, published) == (self.issuer, self._published):
+            if published == self._published:
                 self._note(failed=None)
                 return False
             keys = _read(published)
@@ -129,9 +120,9 @@ class PublishedKeys:
             self._note(failed=error)
             return False
         self._note(failed=None)
-        self.issuer, self._published, self._keys = issuer, published, MappingProxyType(keys)
+        self._published, self._keys = published, MappingProxyType(keys)
         self.generation += 1
-        logger.info("signing keys read", extra={"issuer": issuer, "keys": sorted(keys)})
+        logger.info("signing keys read", extra={"keys": sorted(keys)})
         return True
 
     def _note(self, *, failed: Exception | None) -> None:

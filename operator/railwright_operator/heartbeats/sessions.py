@@ -178,11 +178,15 @@ class Sessions:
             seat.view = replace(
                 before, address=message.address, master_port=message.master_port, registered=True
             )
-        self._hear(seat, wire.BEAT_INTERVAL_S)
         self._settle(session, message.member.node_rank)
+        launchers = len(session.nodes)
+        waiting = launchers - len(session.missing) if session.started_at_s is None else 0
+        self._launchers.update(session.job_uid, launchers, waiting=waiting)
+        interval_s = self._launchers.register_interval_s()
+        self._hear(seat, max(interval_s or 0, wire.BEAT_INTERVAL_S))
         if not before.registered or before.address != seat.view.address:
             self._wake()
-        return _registered(session, message.member.node_rank)
+        return _registered(session, message.member.node_rank, interval_s)
 
     def beat(self, message: wire.Beat, pod_uid: str) -> wire.BeatAnswer:
         """Take in a launcher's facts. One heard before, or overtaken, changes nothing.
@@ -196,7 +200,7 @@ class Sessions:
             self._hear(seat)
             raise
         asked = session.asked_at_s is not None
-        interval_s = beat_interval_s(0) if asked else self._launchers.interval_s()
+        interval_s = beat_interval_s(0) if asked else self._launchers.beat_interval_s()
         answer = continue_answer(interval_s, stacks=asked)
         if message.sequence <= seat.sequence:
             self._hear(seat, interval_s)
@@ -213,6 +217,7 @@ class Sessions:
             session.missing.pop(message.member.node_rank, None)
             if session.started_at_s is None:
                 session.started_at_s = self._clock()
+                self._launchers.update(session.job_uid, len(session.nodes))
             if session.master is None and message.master_address:
                 session.master = message.master_address, message.master_port
         if is_news(before, seat.view):
@@ -329,11 +334,11 @@ class Sessions:
         )
 
 
-def _registered(session: _Session, node_rank: int) -> wire.Registered:
+def _registered(session: _Session, node_rank: int, interval_s: int | None) -> wire.Registered:
     """Go, if the start was given and the master's address is known; else wait."""
     if session.started_at_s is None or session.master is None:
         missing = tuple(itertools.islice(session.missing, MISSING_NAMED_MAX))
-        return wire.Registered(wire.Order.WAIT, missing=missing)
+        return wire.Registered(wire.Order.WAIT, missing=missing, interval_s=interval_s)
     world = wire.World(
         world_size=len(session.nodes) * session.num_processes,
         num_nodes=len(session.nodes),

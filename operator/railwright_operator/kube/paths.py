@@ -9,7 +9,6 @@ from railwright_api import names
 GROUP_PATH = f"/apis/{names.API_VERSION}"
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
-OPENID_CONFIGURATION = "/.well-known/openid-configuration"
 SIGNING_KEYS = "/openid/v1/jwks"
 
 

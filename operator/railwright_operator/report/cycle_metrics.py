@@ -36,9 +36,7 @@ class CycleMetrics:
             "railwright_ledger_writes_total", "Writes of the ledger.", registry=registry
         )
         self.events_dropped = Counter(
-            "railwright_events_dropped_total",
-            "Events on jobs that could not be posted.",
-            registry=registry,
+            "railwright_events_dropped_total", "Events on jobs not posted.", registry=registry
         )
         self.attempts_ended = Counter(
             "railwright_attempts_ended_total",
@@ -69,7 +67,12 @@ class CycleMetrics:
             "1 while most nodes are silent, or were in the last seconds: silence ends no attempt.",
             registry=registry,
         )
-
+        self.violations = Counter(
+            "railwright_invariant_violations_total",
+            "What fresh lists show to be otherwise than it must be, by invariant.",
+            ("invariant",),
+            registry=registry,
+        )
         self._double_booked = Gauge(
             "railwright_double_booked_nodes",
             "Nodes of which pods of several attempts hold more than there is (an invariant).",

@@ -198,6 +198,8 @@ def _starting(told: Told) -> tuple[str, str]:
         since = min((each.since for each in pulling if each.since), default="")
         count = f"{len(pulling)} of {told.num_nodes} nodes"
         return PULLING_IMAGES, f"pulling {named}{more} on {count}" + f" since {since}" * bool(since)
+    if any(rank.pod is PodState.MISSING for rank in told.ranks):
+        return BINDING, f"attempt {told.record.attempt}: pods are being created and bound"
     if creating := [rank.node_rank for rank in told.ranks if rank.pod is PodState.PENDING]:
         count = f"{len(creating)} of {told.num_nodes}"
         return CONTAINER_CREATING, f"containers of {count} pods are created: {_ranks(creating)}"

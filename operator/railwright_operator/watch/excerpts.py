@@ -1,8 +1,7 @@
 """Decode from lists, streams and answers only the fields that are read.
 
-A pod is 5 to 10 kB of JSON, most of it never read. Pods and nodes are listed in protobuf
-(``protobuf``), by field numbers of Kubernetes' generated.proto. Whatever may be left out has a
-default here, the same in both forms, and nothing is None. Amounts are read by ``written``.
+A pod is 5 to 10 kB of JSON. Pods and nodes are listed in protobuf (``protobuf``), by field numbers
+of Kubernetes' generated.proto. Optional fields have a default, never None. ``written`` has amounts.
 """
 
 from __future__ import annotations
@@ -162,6 +161,7 @@ class NodeAddress(Struct, frozen=True):
 class NodeStatus(Struct, frozen=True):
     """What a node has and how it is."""
 
+    capacity: Annotated[Quantities, 1] = {}
     allocatable: Annotated[Quantities, 2] = {}
     conditions: Annotated[tuple[Condition, ...], 4] = ()
     addresses: Annotated[tuple[NodeAddress, ...], 5] = ()

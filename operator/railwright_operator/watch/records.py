@@ -95,7 +95,7 @@ class PodRecord:
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """A node.
+    """A node. Of its ``capacity`` those devices are ``allocatable`` that work.
 
     ``unreachable``: its kubelet stopped renewing, so that Ready is Unknown. ``unread`` are
     resources whose allocatable amount could not be read, each with why. That alone is no news: the
@@ -111,6 +111,7 @@ class NodeRecord:
     labels: Mapping[str, str]
     allocatable: Amounts
     addresses: tuple[str, ...] = ()
+    capacity: Amounts = field(default_factory=dict)
     unreachable: bool = False
     unread: Mapping[str, str] = field(default_factory=dict, compare=False)
 
@@ -179,6 +180,7 @@ def node(found: Node) -> NodeRecord:
         labels=MappingProxyType(labels),
         allocatable=allocatable,
         addresses=tuple(each.address for each in status.addresses),
+        capacity=amounts.allocatable(status.capacity)[0],
         unreachable=ready == "Unknown",
         unread=unread,
     )

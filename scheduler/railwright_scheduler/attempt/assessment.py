@@ -27,10 +27,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
-from railwright_scheduler.attempt import hang, starting
+from railwright_scheduler.attempt import causes, hang, starting
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.hang import UNWATCHED, Launcher, StepsSeen, Watch
 from railwright_scheduler.attempt.starting import NO_REPORT, ImagesSeen, Starter
@@ -44,6 +44,10 @@ UNREADY_S = 10.0
 VERDICT_S = 25.0
 """The longest that a crash waits for the verdict on launchers that fell silent with it."""
 
+NODE_MISSING_S = 10.0
+"""How long a node must be missing from the API until it counts as deleted: one that is registered
+anew is missing for as long as the watch lags."""
+
 HOLD_S = 600.0
 """The longest that an attempt with silent nodes is held while the control plane looks cut off. As
 long as an API server may be away: Kubernetes evicts pods of unreachable nodes after about 350 s."""
@@ -54,16 +58,6 @@ kubelet that evicts writes so only after the containers have stopped."""
 
 SIGTERM = "SIGTERM"
 SIGTERM_EXIT_CODE = 128 + 15
-
-MESSAGE_LENGTH_MAX = 1024
-"""Characters. Conditions and events take no longer message."""
-
-SIGNAL_LENGTH_MAX = 32
-"""Characters. The kinds take no more; the longest name is far shorter."""
-
-LAST_LINES_LENGTH_MAX = 512
-"""Characters, from the end. When a shared file system goes, a thousand jobs fail at once, and the
-ledger that must hold all their causes is one object of less than 1.5 MiB."""
 
 
 class PodState(StrEnum):
@@ -99,10 +93,12 @@ class RankSeen:
     """One node rank of a running attempt, by all that witnesses say.
 
     ``done``: its launcher, or its main container's exit code, says that all went well.
-    ``silent_s``: since its launcher was last heard; None if it never was, nor expected to be.
+    ``silent_s``: since its launcher was last heard, or since this leader listens, if it is
+    ``unheard`` by this one; None if it never was heard, nor expected to be.
     ``silence_limit_s``: from here on it is suspected.
     ``lease_stale``: its kubelet was seen to miss its renewal, by asking the API server twice.
-    ``unready_s``: for how long its node has not been Ready; None while it is.
+    ``unready_s``: for how long its node has not been Ready; None while it is. From
+    ``unready_limit_s`` on it is lost, if its launcher was never heard.
     ``out_of_service``: a person or the cloud declared, by Kubernetes' taint, that its node is off.
     ``waiting``: why its container does not start, such as "ImagePullBackOff: …".
     ``node_gone``: its node was there and is deleted.
@@ -118,10 +114,12 @@ class RankSeen:
     done: bool = False
     crash: Crash | None = None
     silent_s: float | None = None
+    unheard: bool = False
     silence_limit_s: float = SILENT_S
     lease_stale: bool = False
     node_gone: bool = False
     unready_s: float | None = None
+    unready_limit_s: float = UNREADY_S
     out_of_service: bool = False
     waiting: str = ""
     evicted: str = ""
@@ -176,23 +174,23 @@ def assess(
     held = cut and not any(is_heard(rank) for rank, _ in _crashes(ranks))
     lost = [rank for rank in ranks if _is_declared_lost(rank) or _is_lost(rank, held=held)]
     if lost:
-        return Ended(bounded(_node_lost(lost)))
+        return Ended(causes.bounded(_node_lost(lost)))
     gone = next((rank for rank in ranks if _pod_is_gone(rank)), None)
     if gone is not None:
-        return Ended(bounded(_pod_gone(gone)))
+        return Ended(causes.bounded(_pod_gone(gone)))
     suspects = _suspects(ranks)
     first = _first_crash(ranks)
     if first is not None:
         settled = not suspects and not _may_be_removed(ranks)
         if settled or first[1].age_s > (HOLD_S if held else VERDICT_S + _late_s(ranks)):
-            return Ended(bounded(_crashed(*first)))
+            return Ended(causes.bounded(_crashed(*first)))
     late = None if started or cut else starting.judge(_starters(ranks), age_s=age_s)
     if late is not None:
-        return Ended(bounded(late))
+        return Ended(causes.bounded(late))
     watched = started and first is None
     hung = hang.judge(_launchers(ranks), watch, cut=cut) if watched else None
     if isinstance(hung, Cause):
-        return Ended(bounded(hung))
+        return Ended(causes.bounded(hung))
     return Ongoing(
         tuple(rank.node_rank for rank in suspects),
         wants_stacks=hung is not None,
@@ -251,7 +249,9 @@ def looks_lost(rank: RankSeen) -> bool:
         return False
     if rank.node_gone or rank.lease_stale or rank.unready_s is None:
         return rank.node_gone or rank.lease_stale
-    return rank.unready_s > UNREADY_S if rank.silent_s is None else rank.unready_s < rank.silent_s
+    if rank.silent_s is None:
+        return rank.unready_s > rank.unready_limit_s
+    return rank.unready_s < rank.silent_s
 
 
 def _is_lost(rank: RankSeen, *, held: bool) -> bool:
@@ -376,21 +376,3 @@ def _starters(ranks: Sequence[RankSeen]) -> list[Starter]:
         Starter(rank.node_rank, rank.node, rank.silent_s is None, rank.waiting, rank.images)
         for rank in ranks
     ]
-
-
-def bounded(cause: Cause) -> Cause:
-    """The cause with its texts cut: a message keeps its beginning, an output its end."""
-    message = _sound(cause.message)
-    if len(message) > MESSAGE_LENGTH_MAX:
-        message = message[: MESSAGE_LENGTH_MAX - 1] + "…"
-    return replace(
-        cause,
-        message=message,
-        signal=None if cause.signal is None else _sound(cause.signal)[:SIGNAL_LENGTH_MAX],
-        last_lines=_sound(cause.last_lines)[-LAST_LINES_LENGTH_MAX:],
-    )
-
-
-def _sound(text: str) -> str:
-    """Without what JSON in UTF-8 cannot carry."""
-    return text.encode("utf-8", "replace").decode("utf-8")

@@ -65,12 +65,13 @@ def judge(
 ) -> Breaker:
     """The breaker of this cycle, from all ranks of running attempts.
 
+    A launcher that spoke to an earlier leader alone is no sign of life.
     ``renewing`` are nodes whose lease was renewed in the last seconds, whatever runs on them.
     ``passed_s`` counts since ``before`` was computed.
     """
     alive, silent, quiet = set(renewing), set(), set()
     for rank in ranks:
-        if assessment.is_heard(rank):
+        if assessment.is_heard(rank) and not rank.unheard:
             alive.add(rank.node)
         elif assessment.looks_lost(rank):
             silent.add(rank.node)

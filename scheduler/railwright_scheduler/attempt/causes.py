@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+
+MESSAGE_LENGTH_MAX = 1024
+"""Characters. Conditions and events take no longer message."""
+
+SIGNAL_LENGTH_MAX = 32
+"""Characters. The kinds take no more; the longest name is far shorter."""
+
+LAST_LINES_LENGTH_MAX = 512
+"""Characters, from the end. When a shared file system goes, a thousand jobs fail at once, and the
+ledger that must hold all their causes is one object of less than 1.5 MiB."""
 
 
 class CauseCode(StrEnum):
@@ -74,3 +84,21 @@ class Cause:
     def counted(self) -> bool:
         """Whether this end spends the user's budget of failures."""
         return self.code in COUNTED
+
+
+def bounded(cause: Cause) -> Cause:
+    """The cause with its texts cut: a message keeps its beginning, an output its end."""
+    message = _sound(cause.message)
+    if len(message) > MESSAGE_LENGTH_MAX:
+        message = message[: MESSAGE_LENGTH_MAX - 1] + "…"
+    return replace(
+        cause,
+        message=message,
+        signal=None if cause.signal is None else _sound(cause.signal)[:SIGNAL_LENGTH_MAX],
+        last_lines=_sound(cause.last_lines)[-LAST_LINES_LENGTH_MAX:],
+    )
+
+
+def _sound(text: str) -> str:
+    """Without what JSON in UTF-8 cannot carry."""
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -52,8 +52,8 @@ STACKS_S = 10.0
 interval. With a longer one the count begins later."""
 
 VERDICT_S = 25.0
-"""How much longer a limit of the user's is while a launcher is silent: so long the verdict on a
-lost node may take, and a lost node is the better cause."""
+"""How much longer a limit of the user's is while a launcher is silent. A lost node is the better
+cause, and found within 27 s at the longest interval of heartbeats; the least limit is 10 s."""
 
 LAG_STEPS = 5
 """How many steps others must be ahead of a rank that stands still: ranks that wait for each other

@@ -56,6 +56,10 @@ class LedgerBudget:
         self._sizes[after.state] += now
         return True
 
+    def held(self, state: EntryState) -> int:
+        """The bytes of all entries of this state."""
+        return self._sizes[state]
+
     @property
     def _total(self) -> int:
         return sum(self._sizes.values())

@@ -9,8 +9,9 @@ Idea: ``split`` is exact over any part of the tree, and cheap over a small one. 
 least as many domains as its largest ones must be to hold the gang; an answer that meets this bound
 at every level is optimal, wherever it was found. So the smallest domain that can hold the whole
 gang in the fewest finest domains is tried first, and the whole cluster only when that one misses
-the bound. Dropped: placing gangs of one decision together, which could pack better, but would let
-a late job move an early one.
+the bound. A gang whose split would take more than what is left of the work budget gets the largest
+domains instead. Dropped: placing gangs of one decision together, which could pack better, but would
+let a late job move an early one.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from railwright_scheduler.budget import UNLIMITED, WorkBudget
 from railwright_scheduler.placement.domains import Domains
 from railwright_scheduler.placement.limits import ANYWHERE, Limits
 from railwright_scheduler.placement.limits import caps as limit_caps
-from railwright_scheduler.placement.split import Supply, split
+from railwright_scheduler.placement.split import Supply, filled, split
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -39,7 +41,13 @@ class _Free:
 
 
 def choose(
-    domains: Domains, usable: Mask, room: Ints, *, count: int, limits: Limits = ANYWHERE
+    domains: Domains,
+    usable: Mask,
+    room: Ints,
+    *,
+    count: int,
+    limits: Limits = ANYWHERE,
+    work: WorkBudget = UNLIMITED,
 ) -> Ints:
     """Choose ``count`` of the usable nodes; return their columns, ascending: rank r gets the r-th.
 
@@ -52,10 +60,11 @@ def choose(
     caps = limit_caps(domains, usable, limits)
     if caps[-1].max() >= count:
         bulk = _bulk(free, caps[-1], domains.finest)
-        return _tightest(free, _smallest(bulk, caps[-1] >= count), count)
-    pods = _pods(_supply(free, caps, limits), count, top=_top(caps, count, limits))
-    shares = ((int(domain), int(pods[domain])) for domain in np.flatnonzero(pods))
-    return np.concatenate([_tightest(free, domain, share) for domain, share in shares])
+        pods = np.zeros(len(bulk), dtype=np.int64)
+        pods[_smallest(bulk, caps[-1] >= count)] = count
+    else:
+        pods = _pods(_supply(free, caps, limits), count, top=_top(caps, count, limits), work=work)
+    return _tightest(free, pods)
 
 
 def _tightest_node(free: _Free) -> Ints:
@@ -66,14 +75,14 @@ def _tightest_node(free: _Free) -> Ints:
     return nodes[[np.argmin(caps[free.domains.of_node[free.domains.finest][nodes]])]]
 
 
-def _tightest(free: _Free, domain: int, count: int) -> Ints:
-    """The usable nodes of one finest domain with the least room."""
-    first, end = free.domains.bounds[-1][domain : domain + 2]
-    nodes: Ints = first + np.flatnonzero(free.usable[first:end])
-    if len(nodes) > count:
-        by_room = np.argsort(free.room[nodes], kind="stable")
-        nodes = np.sort(nodes[by_room[:count]])
-    return nodes
+def _tightest(free: _Free, pods: Ints) -> Ints:
+    """Of each finest domain as many usable nodes as it has pods, those with the least room."""
+    owner = free.domains.of_node[free.domains.finest]
+    nodes = np.flatnonzero(free.usable & (pods[owner] > 0))
+    nodes = nodes[np.lexsort((free.room[nodes], owner[nodes]))]
+    place = np.arange(len(nodes)) - np.searchsorted(owner[nodes], owner[nodes])
+    found: Ints = np.sort(nodes[place < pods[owner[nodes]]])
+    return found
 
 
 def _smallest(bulk: Ints, among: Mask) -> int:
@@ -105,15 +114,18 @@ def _top(caps: tuple[Ints, ...], count: int, limits: Limits) -> int:
     return limits.within
 
 
-def _pods(supply: Supply, count: int, *, top: int) -> Ints:
+def _pods(supply: Supply, count: int, *, top: int, work: WorkBudget) -> Ints:
     """How many pods each finest domain gets."""
     assert supply.caps[top].max() >= count > 0, f"{count} pods, room for {supply.caps[top].max()}"
     fewest = [_fewest(caps, count) for caps in supply.caps]
     level, index = _home(supply, count, fewest[-1], top=top)
-    pods = split(supply, level, index, count=count)
-    if level == top or _spans(supply.domains, pods) == fewest:
-        return pods
-    return split(supply, top, _roomiest(supply, count, top), count=count)
+    pods = None
+    with work.search(100):
+        pods = split(supply, level, index, count=count, work=work)
+        if level != top and _spans(supply.domains, pods) != fewest:
+            whole = _roomiest(supply, count, top)
+            pods = split(supply, top, whole, count=count, work=work)
+    return filled(supply, level, index, count=count) if pods is None else pods
 
 
 def _fewest(caps: Ints, count: int) -> int:

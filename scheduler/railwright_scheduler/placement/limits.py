@@ -38,6 +38,11 @@ class Limits:
     rails: int = 0
     islands: bool = False
 
+    @property
+    def takes_all(self) -> bool:
+        """Whether a gang may have all nodes of a domain, however many these are."""
+        return self.segment == 1 and self.spread >= UNLIMITED
+
     def grain(self, level: int) -> int:
         """What the pods of each domain of a level are a multiple of."""
         return self.segment if level <= self.segment_level else 1
@@ -49,7 +54,7 @@ ANYWHERE = Limits()
 def caps(domains: Domains, usable: Mask, limits: Limits) -> tuple[Ints, ...]:
     """How many pods each domain of each level of the tree may have, each usable node one."""
     amounts = usable.astype(np.int64)
-    if limits == ANYWHERE:
+    if limits.takes_all:
         return tuple(domains.total(amounts, level) for level in range(domains.finest + 1))
     found = [domains.total(amounts, domains.finest)]
     for level in range(domains.finest, -1, -1):
@@ -66,8 +71,10 @@ def caps(domains: Domains, usable: Mask, limits: Limits) -> tuple[Ints, ...]:
 
 def capacity(domains: Domains, usable: Mask, limits: Limits) -> int:
     """How many pods a gang can have at most."""
-    if limits == ANYWHERE:
+    if limits.takes_all and not limits.within:
         return int(np.count_nonzero(usable))
+    if limits.takes_all:
+        return int(domains.total(usable.astype(np.int64), limits.within).max(initial=0))
     return int(caps(domains, usable, limits)[limits.within].max(initial=0))
 
 

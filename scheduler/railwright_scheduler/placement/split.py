@@ -9,10 +9,12 @@ a table, and a parent's table is the (min, +) product of its children's. At the 
 no product is needed: the fewest racks are the largest. Waste, the usable nodes of all domains
 opened above the finest, is the smallest unit: of equal splits the one in small domains wins.
 
-Cost: a product of tables of a and b entries takes a*b additions, cut at the size of the gang; over
-a tree of n nodes that is at most about n*count a level. Children with one usable node cost the
-same each and need no product. Costs beyond int64 (many levels, few labels) are counted in
-Python's integers. Source: the textbook knapsack on a tree, with costs in lexicographic order.
+Cost: a product of tables of a and b entries takes (a + b) * min(a, b) additions, cut at the size of
+the gang; over a tree of n nodes that is at most about n*count a level. Domains with one usable node
+cost the same each: adding them is the least value in a sliding window, in n*log(n). Costs beyond
+int64 (many levels, few labels) are several words, compared from the first to the last. ``split``
+counts its work before it begins; ``filled`` is for gangs that would take too much. Source: the
+textbook knapsack on a tree, with costs in lexicographic order.
 
 Dropped: the most even split among equals, and the choice of racks that leaves the least waste
 (subset sum); the smallest run of racks by size that suffices comes close.
@@ -21,19 +23,21 @@ Dropped: the most even split among equals, and the choice of racks that leaves t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from railwright_scheduler.budget import CALL, SORTED, WorkBudget
 from railwright_scheduler.placement.domains import Domains
 
 Ints = NDArray[np.int64]
-Costs = NDArray[Any]
 
 _INT64_SAFE = 2**61
-_CELLS_AT_ONCE = 2**20
+_CELLS_AT_ONCE = 2**15
+
+_CELL, _CELL_OF_WORDS, _TABLE = 2, 10, 10 * CALL
+"""Work of adding two entries and comparing the sum, of one word or of each word more; and of a
+table, however small, with its merge and its share of the pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,52 +56,109 @@ class Supply:
 
 @dataclass(frozen=True, slots=True)
 class _Prices:
-    """``opening[l]`` is the cost of using one more domain of level l; ``never`` is above all."""
+    """``opening[l]`` is the cost of using one more domain of level l; ``never`` is above all.
 
-    opening: tuple[int, ...]
-    never: int
+    A cost has one word or more, the most significant first. Each word has room for all that is
+    added to it, so words are added one by one, with no carry.
+    """
 
-    @property
-    def dtype(self) -> type:
-        return np.int64 if self.never < _INT64_SAFE else object
+    opening: Ints
+    never: Ints
 
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """``cost[n]`` is the least cost of n pods in a domain.
+    """``cost[:, n]`` is the least cost of n pods in a domain.
 
     Either ``finest`` names the finest domains that share them, or ``parts`` the tables that do:
     the last part takes ``picks[-1][n]`` of n, the one before its pick of what is left, and so on.
     """
 
-    cost: Costs
+    cost: Ints
     finest: Ints | None = None
     parts: tuple[_Table, ...] = ()
     picks: tuple[Ints, ...] = ()
 
 
-def split(supply: Supply, level: int, index: int, *, count: int) -> Ints:
+def split(supply: Supply, level: int, index: int, *, count: int, work: WorkBudget) -> Ints:
     """Split ``count`` pods inside one domain; return the pods of every finest domain there is.
 
-    The domain (the ``index``-th of ``level``) must have at least ``count`` usable nodes.
+    The domain (the ``index``-th of ``level``) must have at least ``count`` usable nodes. Raises
+    OverBudgetError.
     """
     pods = np.zeros(len(supply.caps[-1]), dtype=np.int64)
     if level == supply.domains.finest:
         pods[index] = count
         return pods
-    table = _table(supply, _prices(supply, count), level, index, count=count)
+    prices = _prices(supply, count)
+    work.spend(_work(supply, level, index, count=count, words=len(prices.never)))
+    table = _table(supply, prices, level, index, count=count)
     _hand_out(supply, table, count, pods)
     return pods
 
 
+def filled(supply: Supply, level: int, index: int, *, count: int) -> Ints:
+    """As ``split``, by a rule that takes no search: from level to level the largest domains first.
+
+    What a domain may take is a multiple of its grain and no more than the domains in it may take
+    together, so what is left for the last of them is a multiple of its grain as well.
+    """
+    pods = np.zeros(len(supply.caps[level]), dtype=np.int64)
+    pods[index] = count
+    for inner in range(level + 1, supply.domains.finest + 1):
+        caps, first = supply.caps[inner], supply.domains.inner_bounds(inner - 1)
+        parent = np.repeat(np.arange(len(pods)), np.diff(first))
+        # A domain's children stay where they are: only their order among each other changes.
+        largest = np.lexsort((-caps, parent))
+        held = np.cumsum(caps[largest]) - caps[largest]
+        held -= held[first[:-1]][parent]
+        shares = np.zeros(len(caps), dtype=np.int64)
+        shares[largest] = np.clip(pods[parent] - held, 0, caps[largest])
+        pods = shares
+    return pods
+
+
+def _work(supply: Supply, level: int, index: int, *, count: int, words: int) -> int:
+    """What ``split`` takes, from the sizes of its tables."""
+    work = 0
+    nodes = supply.domains.bounds[level][index : index + 2]
+    for at in range(level, supply.domains.finest):
+        first, end = np.searchsorted(supply.domains.bounds[at + 1], nodes)
+        caps = np.minimum(supply.caps[at + 1][first:end], count)
+        work += _TABLE + SORTED * int(caps.sum()) * words
+        if at + 1 < supply.domains.finest:
+            opens = supply.domains.bounds[at + 1][first:end]
+            cells = _cells(caps, supply.domains.of_node[at][opens], count=count)
+            work += _TABLE * int(np.count_nonzero(caps > 1))
+            work += cells * max(_CELL, _CELL_OF_WORDS * (words - 1))
+    return work
+
+
+def _cells(caps: Ints, parent: Ints, *, count: int) -> int:
+    """How many sums of two entries the products of the tables of all parents have."""
+    own, parent = caps[caps > 1], parent[caps > 1]
+    before = np.cumsum(own) - own
+    before -= before[np.searchsorted(parent, parent)]
+    merged = before > 0
+    totals = np.minimum(before + own, count)[merged] + 1
+    return int((totals * (np.minimum(before, own)[merged] + 1)).sum())
+
+
 def _prices(supply: Supply, count: int) -> _Prices:
     levels = supply.domains.finest
-    unit = 1 + levels * int(supply.caps[0][0])
-    opening = [0]
+    word, unit = 0, 1 + levels * int(supply.caps[0][0])
+    units = [(0, 0)]
     for level in range(1, levels + 1):
-        opening.append(unit)
-        unit *= 1 + min(count, len(supply.caps[level]))
-    return _Prices(opening=tuple(opening), never=unit)
+        if unit * (1 + count) >= _INT64_SAFE:
+            word, unit = word + 1, 1
+        units.append((word, unit))
+        unit *= 1 + min(count, int(np.count_nonzero(supply.caps[level])))
+    opening = np.zeros((levels + 1, word + 1), dtype=np.int64)
+    for level, (its, price) in enumerate(units):
+        opening[level, word - its] = price
+    never = np.zeros(word + 1, dtype=np.int64)
+    never[0] = unit
+    return _Prices(opening, never)
 
 
 def _table(supply: Supply, prices: _Prices, level: int, index: int, *, count: int) -> _Table:
@@ -106,19 +167,27 @@ def _table(supply: Supply, prices: _Prices, level: int, index: int, *, count: in
     if level == supply.domains.finest - 1:
         inside = _largest_first(supply, prices, finest, count=count)
     else:
-        singles = finest[_single(supply, level + 1, finest)]
         parts = [
             _table(supply, prices, level + 1, child, count=count)
             for child in _children(supply, level, index)
         ]
-        if len(singles):
-            parts.append(_one_each(supply, prices, level, singles, count=count))
         inside = _product(prices, parts, count=count)
-    cost = inside.cost[: int(supply.caps[level][index]) + 1].copy()
-    cost[1:] += prices.opening[level] + int(supply.caps[level][index])
+        singles = finest[_single(supply, level + 1, finest)]
+        if len(singles):
+            inside = _with_singles(supply, prices, level, inside, singles, count=count)
+    held = int(supply.caps[level][index])
+    cost = inside.cost[:, : held + 1].copy()
+    cost[:, 1:] += prices.opening[level][:, np.newaxis]
+    cost[-1, 1:] += held
     if supply.grain[level] > 1:
-        cost[np.arange(len(cost)) % supply.grain[level] > 0] = prices.never
-    return _Table(np.minimum(cost, prices.never), inside.finest, inside.parts, inside.picks)
+        cost[:, np.arange(cost.shape[1]) % supply.grain[level] > 0] = prices.never[:, np.newaxis]
+    return _Table(_at_most_never(prices, cost), inside.finest, inside.parts, inside.picks)
+
+
+def _at_most_never(prices: _Prices, cost: Ints) -> Ints:
+    """So that costs that are never met do not grow."""
+    cost[:, cost[0] >= prices.never[0]] = prices.never[:, np.newaxis]
+    return cost
 
 
 def _children(supply: Supply, level: int, index: int) -> list[int]:
@@ -146,42 +215,88 @@ def _largest_first(supply: Supply, prices: _Prices, finest: Ints, *, count: int)
     held = np.cumsum(np.sort(supply.caps[-1][finest])[::-1])
     pods = np.arange(min(int(held[-1]), count) + 1)
     needed = np.searchsorted(held, pods) + (pods > 0)
-    return _Table(needed.astype(prices.dtype) * prices.opening[-1], finest)
+    return _Table(needed * prices.opening[-1][:, np.newaxis], finest)
 
 
-def _one_each(supply: Supply, prices: _Prices, level: int, finest: Ints, *, count: int) -> _Table:
-    waste = supply.domains.finest - 1 - level
-    price = sum(prices.opening[level + 1 :]) + waste
-    pods = np.arange(min(len(finest), count) + 1)
-    return _Table(pods.astype(prices.dtype) * price, finest)
+def _with_singles(
+    supply: Supply, prices: _Prices, level: int, inside: _Table, singles: Ints, *, count: int
+) -> _Table:
+    """A product's table, and that of as many finest domains that are alone in theirs."""
+    price = prices.opening[level + 1 :].sum(axis=0)
+    price[-1] += supply.domains.finest - 1 - level
+    cost, pick = _merge_line(inside.cost, price, len(singles), count=count)
+    pods = np.arange(min(len(singles), count) + 1)
+    alone = _Table(pods * price[:, np.newaxis], singles)
+    cost = _at_most_never(prices, cost)
+    return _Table(cost, parts=(*inside.parts, alone), picks=(*inside.picks, pick))
 
 
 def _product(prices: _Prices, parts: list[_Table], *, count: int) -> _Table:
-    cost: Costs = np.zeros(1, dtype=prices.dtype)
-    picks = []
-    for part in parts:
+    if not parts:
+        return _Table(np.zeros((len(prices.never), 1), dtype=np.int64))
+    cost = parts[0].cost
+    picks = [np.arange(cost.shape[1])]
+    for part in parts[1:]:
         cost, pick = _merge(prices, cost, part.cost, count=count)
-        cost = np.minimum(cost, prices.never)
+        cost = _at_most_never(prices, cost)
         picks.append(pick)
     return _Table(cost, parts=tuple(parts), picks=tuple(picks))
 
 
-def _merge(prices: _Prices, ahead: Costs, part: Costs, *, count: int) -> tuple[Costs, Ints]:
+def _merge(prices: _Prices, ahead: Ints, part: Ints, *, count: int) -> tuple[Ints, Ints]:
     """The (min, +) product, and for each total how many pods the part takes (most of equals)."""
-    size = min(len(ahead) + len(part) - 1, count + 1)
-    padded: Costs = np.full(size + len(part) - 1, prices.never, dtype=prices.dtype)
-    known = min(len(ahead), size)
-    padded[len(part) - 1 : len(part) - 1 + known] = ahead[:known]
-    windows = sliding_window_view(padded, len(part))
-    cost: Costs = np.empty(size, dtype=prices.dtype)
-    pick = np.empty(size, dtype=np.int64)
-    rows = max(1, _CELLS_AT_ONCE // len(part))
-    for first in range(0, size, rows):
-        sums = windows[first : first + rows] + part[::-1]
-        best = np.argmin(sums, axis=1)
-        cost[first : first + rows] = sums[np.arange(len(best)), best]
-        pick[first : first + rows] = len(part) - 1 - best
-    return cost, pick
+    lengths = ahead.shape[1], part.shape[1]
+    size, width = min(sum(lengths) - 1, count + 1), min(lengths)
+    # A row of sums per total, from most pods in the part to fewest; the shorter table is the row.
+    row, longer = (part[:, ::-1], ahead) if width == lengths[1] else (ahead, part)
+    padded = np.repeat(prices.never[:, np.newaxis], size + width - 1, axis=1)
+    known = min(longer.shape[1], size)
+    padded[:, width - 1 : width - 1 + known] = longer[:, :known]
+    stride = padded.itemsize
+    windows: Ints = np.ndarray(
+        (len(padded), size, width), np.int64, padded, strides=(padded.strides[0], stride, stride)
+    )
+    if longer is part:
+        windows = windows[:, :, ::-1]
+    rows = max(1, _CELLS_AT_ONCE // width)
+    chunks = [_least(windows[:, at : at + rows], row) for at in range(0, size, rows)]
+    best = chunks[0] if len(chunks) == 1 else np.concatenate(chunks)
+    totals = np.arange(size)
+    cost = windows[:, totals, best] + row[:, best]
+    return cost, (totals - best if longer is part else width - 1 - best)
+
+
+def _least(windows: Ints, row: Ints) -> Ints:
+    """Where in each window the sum with the row is the least, the first of equals."""
+    sums = windows[0] + row[0]
+    for word in range(1, len(row)):
+        more = sums != sums.min(axis=1)[:, np.newaxis]
+        np.add(windows[word], row[word], out=sums)
+        np.putmask(sums, more, np.iinfo(np.int64).max)
+    best: Ints = np.argmin(sums, axis=1)
+    return best
+
+
+def _merge_line(ahead: Ints, price: Ints, most: int, *, count: int) -> tuple[Ints, Ints]:
+    """As ``_merge`` with a part of up to ``most`` pods at the same price each.
+
+    A total of t of which j are ahead costs ahead[j] - j*price, and t*price whatever j is: so the
+    best j is where the first is the least of a window of j. It is found by the order of all of
+    them, with the least from both ends of blocks as long as the window (van Herk).
+    """
+    size: int = min(ahead.shape[1] + most, count + 1)
+    known: int = min(ahead.shape[1], size)
+    width = most + 1
+    rest = ahead[:, :known] - np.arange(known) * price[:, np.newaxis]
+    order = np.lexsort(rest[::-1])
+    blocks = np.full((-(-(most + size) // width), width), known, dtype=np.int64)
+    blocks.reshape(-1)[most + order] = np.arange(known)
+    from_first = np.minimum.accumulate(blocks, axis=1).reshape(-1)
+    to_last = np.minimum.accumulate(blocks[:, ::-1], axis=1)[:, ::-1].reshape(-1)
+    totals = np.arange(size)
+    best = order[np.minimum(to_last[totals], from_first[totals + most])]
+    cost = rest[:, best] + totals * price[:, np.newaxis]
+    return cost, totals - best
 
 
 def _hand_out(supply: Supply, table: _Table, count: int, pods: Ints) -> None:

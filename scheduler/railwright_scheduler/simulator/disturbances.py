@@ -144,9 +144,10 @@ class Disturbances:
         nodes = self._api.nodes.objects
         if event == "node added":
             missing = [f"n{index}" for index in range(NODES_MAX) if f"n{index}" not in nodes]
-            if missing:
-                self._add_node(self._chance.pick(missing))
-            return "".join(missing[:1])
+            added = [self._chance.pick(missing)] if missing else []
+            for name in added:
+                self._add_node(name)
+            return "".join(added)
         if not nodes:
             return ""
         node = self._chance.pick(list(nodes.values()))

@@ -12,7 +12,13 @@ from typing import Any
 
 from railwright_scheduler import turn
 from railwright_scheduler.attempt import breaker, gang
-from railwright_scheduler.attempt.assessment import Crash, Ongoing, PodState, RankSeen
+from railwright_scheduler.attempt.assessment import (
+    NODE_MISSING_S,
+    Crash,
+    Ongoing,
+    PodState,
+    RankSeen,
+)
 from railwright_scheduler.attempt.breaker import CLOSED, Breaker
 from railwright_scheduler.attempt.gang import Pod
 from railwright_scheduler.attempt.hang import StepsSeen, Watch
@@ -49,6 +55,7 @@ class View:
         self._since_s: dict[tuple[str, object], int] = {}
         self._furthest: dict[AttemptKey, int] = {}
         self._heard_s: dict[str, int] = {}
+        self._spoke: set[str] = set()
         self._steps: dict[str, StepsSeen | None] = {}
         self._asked_s: dict[AttemptKey, int] = {}
         self._breaker = CLOSED
@@ -213,6 +220,9 @@ class View:
             self._age_s("there", (key, node), now_s)
         # A watch may lag: what it says of a node is no news if the node's kubelet renews.
         renews = self._machines.renews(node)
+        missing = stored is None and not renews and ("there", (key, node)) in self._since_s
+        if not missing:
+            self._since_s.pop(("missing", (key, node)), None)
         unready = stored is not None and not stored.ready and not renews
         if not unready:
             self._since_s.pop(("unready", node), None)
@@ -226,8 +236,9 @@ class View:
             deleting=here is not None and here.deleting,
             crash=None if here is None else self._crash(here, now_s=now_s),
             silent_s=None if here is None else self._silent_s(here, now_s=now_s),
+            unheard=here is not None and here.uid not in self._spoke,
             lease_stale=self._machines.unreached_s(node, now_s=now_s) > LEASE_STALE_S,
-            node_gone=stored is None and not renews and ("there", (key, node)) in self._since_s,
+            node_gone=missing and self._age_s("missing", (key, node), now_s) > NODE_MISSING_S,
             unready_s=self._age_s("unready", node, now_s) if unready else None,
             steps=None if here is None else self._steps_of(here, now_s=now_s),
         )
@@ -248,6 +259,7 @@ class View:
     def _silent_s(self, pod: PodFact, *, now_s: int) -> int | None:
         if self._machines.hears(pod):
             self._heard_s[pod.uid] = now_s
+            self._spoke.add(pod.uid)
         if pod.key in self._machines.passed:
             self._heard_s.setdefault(pod.uid, now_s)
         heard_s = self._heard_s.get(pod.uid)

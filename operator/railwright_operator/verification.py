@@ -1,0 +1,106 @@
+"""Verify what scheduling cycles rely on, against fresh lists of nodes and pods.
+
+    I17  the copies of nodes and pods are what the API server has
+    I2   a gang that is bound is recorded on its job, or it is in the ledger
+    I3   live pods of two attempts of one job: the older attempt is aborting, its pods are going
+
+Every cycle checks I1, no double booking, on the same copies. A violation is logged and counted, and
+a copy that was wrong is corrected. No attempt is ended for it. Lists are read page by page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from prometheus_client import Counter
+
+from railwright_operator.copies import Copies
+from railwright_operator.kube.errors import RequestFailed
+from railwright_operator.watch.records import PodRecord
+from railwright_scheduler import invariants
+from railwright_scheduler.attempt.assessment import PodState
+from railwright_scheduler.attempt.ledger import Ledger
+from railwright_scheduler.invariants import Facts, PodFact
+
+logger = logging.getLogger(__name__)
+
+VERIFY_S = 600.0
+FIRST_S = 60.0
+"""After a take-over, which has enough to list of its own."""
+TICK_S = 1.0
+STATES = {state.value: state for state in PodState}
+
+
+class Verification:
+    """Runs in a leader. ``clock`` is monotonic seconds."""
+
+    def __init__(
+        self,
+        copies: Copies,
+        *,
+        ledger: Callable[[], Ledger],
+        violations: Counter,
+        clock: Callable[[], float],
+    ) -> None:
+        self._copies = copies
+        self._ledger = ledger
+        self._violations = violations
+        self._clock = clock
+
+    def __repr__(self) -> str:
+        return f"<Verification of {self._copies.nodes!r} and {self._copies.pods!r}>"
+
+    async def run(self) -> None:
+        """Verify until cancelled."""
+        due_s = self._clock() + FIRST_S
+        while True:
+            await asyncio.sleep(TICK_S)
+            if self._clock() >= due_s:
+                await self.verify()
+                due_s = self._clock() + VERIFY_S
+
+    async def verify(self) -> None:
+        """Verify once. Raises nothing."""
+        try:
+            for copy in (self._copies.nodes, self._copies.pods):
+                for difference in await copy.verify():
+                    self._report(f"I17: {difference}")
+            for finding in invariants.check_live(self._facts()):
+                self._report(finding)
+        except (RequestFailed, TimeoutError) as error:
+            logger.warning("verification put off", extra={"error": str(error)})
+        except Exception:
+            logger.exception("verification failed")
+
+    def _report(self, finding: str) -> None:
+        invariant, _, what = finding.partition(": ")
+        self._violations.labels(invariant).inc()
+        logger.error("invariant violated", extra={"invariant": invariant, "finding": what})
+
+    def _facts(self) -> Facts:
+        """What there is of attempts. Those on their job's status, or of no job, count as whole."""
+        index, jobs = self._copies.pod_index, self._copies.jobs
+        pods = [_fact(pod) for key in index.attempts() for pod in index.of(key)]
+        known = {pod.job_uid: jobs.get(pod.job_uid) for pod in pods}
+        whole = {
+            pod.key
+            for pod in pods
+            if (job := known[pod.job_uid]) is None or pod.attempt <= job.record.attempt
+        }
+        return Facts({}, pods, self._ledger(), records={}, limits={}, whole=whole, revoked={})
+
+
+def _fact(pod: PodRecord) -> PodFact:
+    return PodFact(
+        name=pod.name,
+        uid=pod.uid,
+        job_uid=pod.job_uid or "",
+        attempt=pod.attempt,
+        node_rank=pod.node_rank,
+        amounts=pod.requests,
+        node=pod.node,
+        phase=STATES.get(pod.phase, PodState.PENDING),
+        deleting=pod.deleting,
+    )

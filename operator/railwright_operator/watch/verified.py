@@ -1,0 +1,104 @@
+"""Compare an informer's copy with a fresh list, and correct the copy.
+
+A watch that loses an event reports nothing, and its informer lists again only every half hour. The
+leader calls ``verify`` more often (``verification``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Generic
+
+from railwright_operator.slices import Slice
+from railwright_operator.watch.excerpts import Found
+from railwright_operator.watch.reflector import R, Reflector
+
+REACH_S = 90.0
+"""Within this time the watch passes the version of the list: bookmarks come once a minute."""
+
+LOOK_S = 0.5
+
+SUSPECTS_MAX = 1_000
+"""Objects that are compared a second time. More of them differ at first only where thousands change
+at once; the rest waits for the next verification."""
+
+
+class VerifiedReflector(Reflector[R], Generic[R]):
+    """An informer that can be verified while it watches."""
+
+    _dropped: set[str] | None = None
+    """UIDs of objects deleted since the verification began; None outside of one."""
+
+    async def verify(self) -> list[str]:
+        """Correct the copy; the differences from a fresh list, a sentence each.
+
+        An event that is still on its way is no difference: objects that differ are compared again
+        once the watch has passed the version of the list. Raises RequestFailed, and TimeoutError if
+        the watch does not pass it.
+        """
+        self._dropped = set()
+        try:
+            suspects, seen, version = await self._compare()
+            await self._reach(version)
+            gone = [uid for uid in self._records if uid not in seen]
+            ghosts = [held for uid in gone if (held := self._records[uid]).rv <= version]
+            for held in ghosts:
+                self._put(held, None)
+            wrong = [found.metadata.name for found in suspects if self._correct(found)]
+        finally:
+            self._dropped = None
+        missing = [f"{held!r:.200} was deleted and is in the copy" for held in ghosts]
+        return missing + [f"{name} differs from the copy or is missing there" for name in wrong]
+
+    async def _reach(self, version: int) -> None:
+        """Return once the watch has passed this version; raises TimeoutError."""
+        for _ in range(int(REACH_S / LOOK_S)):
+            if self._version is not None and self._version >= version:
+                return
+            await asyncio.sleep(LOOK_S)
+        raise TimeoutError(f"{self!r} did not reach version {version}")
+
+    async def _compare(self) -> tuple[list[Found], set[str], int]:
+        """The listed objects that differ from the copy, the UIDs of all, and the list's version."""
+        suspects: list[Found] = []
+        seen: set[str] = set()
+        version = 0
+        shared = Slice(self._clock)
+        async with contextlib.aclosing(self._pager.pages()) as pages:
+            async for page in pages:
+                version = page.version
+                seen.update(page.unread)
+                for item in page.items:
+                    if shared.over:
+                        await shared.others()
+                    found = self._excerpt.listed(item)
+                    seen.add(found.metadata.uid)
+                    if len(suspects) < SUSPECTS_MAX and self._right(found) is not None:
+                        suspects.append(found)
+        return suspects, seen, version
+
+    def _right(self, found: Found) -> R | None:
+        """The record of a listed object; None if the copy has it, or a newer one."""
+        uid, version = found.metadata.uid, int(found.metadata.resource_version)
+        held = self._records.get(uid)
+        if uid in (self._dropped or ()) or (held is not None and held.rv > version):
+            return None
+        record = self._record(found)
+        if record is None or held is None:
+            return record
+        if self._lasting is not None:
+            record = self._lasting(held, record)
+        return record if held.rv < version or held != record else None
+
+    def _correct(self, found: Found) -> bool:
+        """Put the listed object into the copy if it still differs; whether it did."""
+        record = self._right(found)
+        if record is not None:
+            self._put(self._records.get(record.uid), record)
+        return record is not None
+
+    def _put(self, old: R | None, new: R | None) -> None:
+        super()._put(old, new)
+        if new is None and old is not None and self._dropped is not None:
+            self._dropped.add(old.uid)
