@@ -151,7 +151,8 @@ def test_a_wait_is_told_in_the_schedulers_words() -> None:
 
 
 def test_a_start_says_who_is_not_at_the_barrier() -> None:
-    rendered = status.render(told(STARTING, session=session(missing=(1,))))
+    ranks = (attempts.rank(0), attempts.rank(1))
+    rendered = status.render(told(STARTING, session=session(missing=(1,)), ranks=ranks))
     assert rendered["reason"] == "AtBarrier"
     assert rendered["message"] == "1 of 2 node ranks are not at the start barrier: 1"
     assert condition(rendered, "Scheduled")["status"] == "True"
@@ -160,7 +161,9 @@ def test_a_start_says_who_is_not_at_the_barrier() -> None:
 
 def test_many_missing_ranks_are_counted_not_listed() -> None:
     many = session(missing=tuple(range(100)))
-    message = status.render(told(STARTING, session=many, num_nodes=100))["message"]
+    ranks = tuple(map(attempts.rank, range(100)))
+    seen = told(STARTING, session=many, num_nodes=100, ranks=ranks)
+    message = status.render(seen)["message"]
     assert message.startswith("100 of 100 node ranks")
     assert message.endswith(" 14, 15 and 84 more")
 
@@ -187,8 +190,9 @@ def test_images_that_are_pulled_are_named_with_the_time() -> None:
 
 def test_pods_that_are_not_bound_come_before_the_barrier() -> None:
     ranks = (attempts.rank(0, pod=PodState.PENDING), attempts.rank(1, pod=PodState.MISSING))
-    rendered = status.render(told(STARTING, session=session(missing=(0, 1)), ranks=ranks))
-    assert rendered["reason"] == "Binding"
+    for seen in (ranks, ()):
+        rendered = status.render(told(STARTING, session=session(missing=(0, 1)), ranks=seen))
+        assert rendered["reason"] == "Binding"
 
 
 def test_containers_that_are_created_come_before_the_barrier() -> None:

@@ -47,6 +47,7 @@ Status = dict[str, Any]
 class Told:
     """One job after a turn: ``now`` is the time to write, RFC 3339; ``before`` the status held.
 
+    ``ranks`` is empty while the attempt is in the ledger: its pods are not all bound yet.
     ``unprofiled`` are the kinds of its nodes' devices that its profile was not taken on.
     ``unreadable`` is why the job's newest version cannot be read; its record is then the last that
     could. Two that differ in nothing but ``now`` are equal: one has nothing to add to the other.
@@ -198,7 +199,7 @@ def _starting(told: Told) -> tuple[str, str]:
         since = min((each.since for each in pulling if each.since), default="")
         count = f"{len(pulling)} of {told.num_nodes} nodes"
         return PULLING_IMAGES, f"pulling {named}{more} on {count}" + f" since {since}" * bool(since)
-    if any(rank.pod is PodState.MISSING for rank in told.ranks):
+    if not told.ranks or any(rank.pod is PodState.MISSING for rank in told.ranks):
         return BINDING, f"attempt {told.record.attempt}: pods are being created and bound"
     if creating := [rank.node_rank for rank in told.ranks if rank.pod is PodState.PENDING]:
         count = f"{len(creating)} of {told.num_nodes}"
