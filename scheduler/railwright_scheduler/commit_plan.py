@@ -29,10 +29,16 @@ HINDERED_S = 5.0
 """A gang whose requests failed and that stood still for so long keeps nobody else waiting."""
 
 
-def _is_hindered(entry: Entry, world: World) -> bool:
-    """Whether something is wrong with this gang alone: others need not wait for it."""
-    seen = world.attempts.get(entry.key, AttemptSeen())
-    return seen.hindrance != "" and seen.stalled_s > HINDERED_S
+def _hindered(world: World, isolation: Isolation) -> frozenset[AttemptKey]:
+    """The committing gangs with which something is wrong: others need not wait for them."""
+
+    def is_hindered(entry: Entry) -> bool:
+        seen = world.attempts.get(entry.key, AttemptSeen())
+        stalled = seen.hindrance != "" and seen.stalled_s > HINDERED_S
+        return stalled or isolation.error(Stage.COMMIT, entry.job_uid) != ""
+
+    committing = (each for each in world.ledger.entries if each.state is EntryState.COMMITTING)
+    return frozenset(entry.key for entry in committing if is_hindered(entry))
 
 
 class CommitPlan:
@@ -47,20 +53,18 @@ class CommitPlan:
         double_booked: Collection[str] = (),
     ) -> None:
         self._isolation = isolation
-        unbound = _unbound(world)
+        unbound, hindered = _unbound(world), _hindered(world, isolation)
         self.entries: list[Entry] = []
         self.actions: list[Action] = []
         self.unbound = sum(
             len(unbound[entry.key])
             for entry in world.ledger.entries
-            if entry.state is EntryState.COMMITTING
-            and not _is_hindered(entry, world)
-            and not isolation.error(Stage.COMMIT, entry.job_uid)
+            if entry.state is EntryState.COMMITTING and entry.key not in hindered
         )
         self._world = world
         self._nodes = {node.name: node for node in world.nodes} if world.ledger.entries else {}
         self._misfits = _misfits(world, jobs, unbound, isolation, double_booked)
-        self._budget = LedgerBudget(world.ledger.entries)
+        self._budget = LedgerBudget(world.ledger.entries, hindered)
 
     def step(self, entry: Entry, seen: JobSeen | None) -> None:
         """Take the entry's next step, if it does not raise and the ledger has room for it."""
@@ -89,12 +93,12 @@ class CommitPlan:
         return fits
 
     def room(self) -> Room:
-        """What the ledger has for new gangs. Committing entries leave it within seconds or by a
-        deadline; aborting ones stay until the last of their pods is gone."""
+        """What the ledger has for new gangs. Committing entries leave it within seconds; hindered
+        ones by a deadline, and aborting ones once the last of their pods is gone."""
         limit = ledger_budget.LEDGER_SIZE_MAX
         return Room(
             limit=limit,
-            free=limit - self._budget.held(EntryState.ABORTING),
+            free=limit - self._budget.held(EntryState.ABORTING) - self._budget.hindered,
             share=ledger_budget.COMMITTING_SIZE_MAX,
             held=self._budget.held(EntryState.COMMITTING),
         )

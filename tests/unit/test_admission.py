@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from railwright_scheduler import Behind, GangsAhead, LedgerFull, admission, decide, turn
+from railwright_scheduler import (
+    Behind,
+    GangsAhead,
+    LedgerFull,
+    admission,
+    commit_plan,
+    decide,
+    turn,
+)
 from railwright_scheduler.admission import UNBOUND_MAX
 from railwright_scheduler.attempt import ledger_budget
 from railwright_scheduler.attempt.ledger_budget import LEDGER_SIZE_MAX
@@ -86,6 +94,20 @@ def test_gang_without_ledger_room_waits_alone_later(monkeypatch: pytest.MonkeyPa
     assert started(second) == ["b", "c"]
     assert isinstance(second.waits["a"], LedgerFull)
     assert second.reservations["a"] == first.reservations["a"]
+
+
+@pytest.mark.parametrize(("trouble", "expected"), [({}, ["a"]), ({"hindrance": "504"}, ["a", "b"])])
+def test_hindered_gang_leaves_the_share_to_others(
+    monkeypatch: pytest.MonkeyPatch, hindrance: str, expected: list[str]
+) -> None:
+    """Its entry takes the whole share of commits, and its requests fail until its deadline."""
+    monkeypatch.setattr(ledger_budget, "COMMITTING_SIZE_MAX", 3 * NAME_SIZE)
+    stuck = replace(entry(), nodes=tuple(each.name for each in HALL[:4]))
+    stalled_s = commit_plan.HINDERED_S + 1
+    stalled = AttemptSeen(placed=True, stalled_s=stalled_s, hindrance=hindrance)
+    jobs = (gang("a", 4), gang("b", 1))
+    world = world_of(*jobs, nodes=HALL, entries=(stuck,), attempts={stuck.key: stalled})
+    assert started(turn.take(world)) == expected
 
 
 def test_gang_starts_once_the_ledger_has_room() -> None:

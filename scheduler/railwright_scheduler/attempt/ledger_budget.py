@@ -6,7 +6,7 @@ the other. What both leave is for committing entries that turn into aborting one
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from railwright_scheduler.attempt.ledger import Entry, EntryState
 
@@ -24,18 +24,22 @@ class LedgerBudget:
     """What the entries of each state take, and whether another one fits.
 
     What leaves the ledger frees its bytes for the next plan, not for this one. One entry alone may
-    take more than the share of its state.
+    take more than the share of its state. The committing entries of ``hindered`` gangs count in the
+    whole ledger and in no share.
     """
 
-    def __init__(self, entries: Iterable[Entry]) -> None:
+    def __init__(
+        self, entries: Iterable[Entry], hindered: Collection[tuple[str, int]] = ()
+    ) -> None:
         self._sizes = dict.fromkeys(EntryState, 0)
+        self._keys, self.hindered = hindered, 0
         for entry in entries:
-            self._sizes[entry.state] += entry.size
+            self._count(entry, entry.size)
         self.is_tight = self._sizes[EntryState.ABORTING] > ABORTING_SIZE_MAX // 2
 
     def __repr__(self) -> str:
         shares = " ".join(f"{state}={size}" for state, size in self._sizes.items())
-        return f"<LedgerBudget {shares}>"
+        return f"<LedgerBudget {shares} hindered={self.hindered}>"
 
     def add(self, entry: Entry) -> bool:
         """Whether a new entry fits; it is counted if it does."""
@@ -52,14 +56,20 @@ class LedgerBudget:
         was, now = before.size, after.size
         if now > was and self._total + now - was > LEDGER_SIZE_MAX:
             return False
-        self._sizes[before.state] -= was
-        self._sizes[after.state] += now
+        self._count(before, -was)
+        self._count(after, now)
         return True
 
     def held(self, state: EntryState) -> int:
-        """The bytes of all entries of this state."""
+        """The bytes of all entries in the share of this state."""
         return self._sizes[state]
+
+    def _count(self, entry: Entry, size: int) -> None:
+        if entry.state is EntryState.COMMITTING and entry.key in self._keys:
+            self.hindered += size
+        else:
+            self._sizes[entry.state] += size
 
     @property
     def _total(self) -> int:
-        return sum(self._sizes.values())
+        return sum(self._sizes.values()) + self.hindered
