@@ -31,7 +31,12 @@ from railwright_scheduler.attempt.assessment import (
 )
 from railwright_scheduler.attempt.hang import Activity, StackSeen, StepsSeen, Watch
 from railwright_scheduler.attempt.phases import Phase
-from railwright_scheduler.attempt.starting import IMAGE_REASONS, NO_REPORT, ImagesSeen
+from railwright_scheduler.attempt.starting import (
+    IMAGE_REASONS,
+    NO_REPORT,
+    PULL_DEADLINE_S,
+    ImagesSeen,
+)
 
 OOM_KILLED = "OOMKilled"
 INVALID_NAME = "InvalidImageName"
@@ -204,10 +209,11 @@ class Witnesses:
             return ImagesSeen(missing_s=self._ages.of("image missing", pod.uid))
         self._unfound.discard(key)
         pull = self._pulls.of(pod.uid)
-        if pull is None or pod.waiting is not None:
+        if pull is None:
             return NO_REPORT
-        if pull.image:
-            return ImagesSeen(pull.image, pull.since, pulled_s=0.0)
+        if pull.image and pod.waiting is None:
+            over_s = self._hearing() - pull.began_s - PULL_DEADLINE_S
+            return ImagesSeen(pull.image, pull.since, pulled_s=max(0.0, over_s))
         return ImagesSeen(pulled_s=None if pull.ended_s is None else self._hearing() - pull.ended_s)
 
     def _unready_s(self, node: NodeRecord | None) -> float | None:

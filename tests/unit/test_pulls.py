@@ -9,12 +9,13 @@ import pytest
 
 from railwright_operator.watch import excerpts
 from railwright_operator.watch.excerpts import PodEvent
-from railwright_operator.watch.pulls import CONTAINERS_MAX, Pull
+from railwright_operator.watch.pulls import IMAGE_LENGTH_MAX, NAME_LENGTH_MAX
 from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.starting import (
     IMAGE_MISSING_S,
     NO_REPORT,
+    PULL_DEADLINE_S,
     START_DEADLINE_S,
     ImagesSeen,
 )
@@ -104,11 +105,11 @@ def test_events_of_other_pods_are_not_kept(seen: Watched, changes: dict[str, Any
 
 
 def test_what_is_kept_of_one_pod_is_bounded(seen: Watched) -> None:
-    for number in range(10 * CONTAINERS_MAX):
-        seen.pulls.read(event("Pulling", number + 1, about={"fieldPath": f"{number}"}))
-    pull = seen.pulls.of("uid-1")
-    assert pull == Pull("example.com/train:1", SINCE)
-    assert len(seen.pulls._pods["uid-1"].containers) == CONTAINERS_MAX
+    long = "x" * 100_000
+    about = {"fieldPath": f"spec.containers{{{long}}}"}
+    seen.pulls.read(event("Pulling", 5, about=about, message=f'Pulling image "{long}"'))
+    held = seen.pulls._pods["uid-1"]
+    assert (len(held.image), len(held.container)) == (IMAGE_LENGTH_MAX, NAME_LENGTH_MAX)
 
 
 def test_large_image_does_not_time_out(seen: Watched) -> None:
@@ -116,6 +117,7 @@ def test_large_image_does_not_time_out(seen: Watched) -> None:
     for _ in range(4):
         plan = seen.turn(after_s=START_DEADLINE_S)
         assert not plan.ledger.entries
+    assert 4 * START_DEADLINE_S < PULL_DEADLINE_S
     seen.pulls.read(event("Pulled", 6))
     assert not seen.turn(after_s=START_DEADLINE_S - 1).ledger.entries
     assert seen.cause(after_s=2).code is CauseCode.START_TIMED_OUT
@@ -159,3 +161,68 @@ def test_pods_of_old_records_are_forgotten(seen: Watched) -> None:
     pod = replace(seen.pods.of((JOB, 1))[1], phase="Failed")
     seen.pulls.pod_changed(None, pod)
     assert repr(seen.pulls) == "<Pulls pods=0>"
+
+
+def container(name: str, **status: Any) -> dict[str, Any]:
+    """The status of a pod with one container that exists, and one that waits for its turn."""
+    turn = {"name": "main", "state": {"waiting": {"reason": "PodInitializing"}}}
+    return {"initContainerStatuses": [{"name": name} | status], "containerStatuses": [turn]}
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"containerID": "containerd://1", "state": {"running": {"startedAt": None}}},
+        {"state": {"waiting": {"reason": "CreateContainerError", "message": "no volume"}}},
+    ],
+    ids=["runs", "not created"],
+)
+def test_lost_end_of_a_pull_is_seen_by_its_container(seen: Watched, status: dict[str, Any]) -> None:
+    """The init container hangs, and so its pod stays pending."""
+    seen.pulls.read(event("Pulling", 5, about={"fieldPath": "spec.initContainers{prepare}"}))
+    assert not seen.turn(after_s=2 * START_DEADLINE_S).ledger.entries
+    before = seen.pods.of((JOB, 1))[1]
+    after = seen.pod(1, phase="Pending", **container("prepare", **status))
+    seen.pulls.pod_changed(before, after)
+    assert seen.rank(1).images == ImagesSeen(pulled_s=0.0)
+    assert not seen.turn(after_s=START_DEADLINE_S).ledger.entries
+    assert seen.cause(after_s=1).code is CauseCode.START_TIMED_OUT
+
+
+def test_lost_end_of_a_pull_is_seen_by_the_next_pull(seen: Watched) -> None:
+    """A kubelet pulls the images of a pod one after the other."""
+    seen.pulls.read(event("Pulling", 5))
+    seen.pulls.read(event("Pulling", 7, about={"fieldPath": "spec.containers{sidecar}"}))
+    seen.pulls.read(event("Pulled", 8, about={"fieldPath": "spec.containers{sidecar}"}))
+    assert seen.rank(1).images == ImagesSeen(pulled_s=0.0)
+
+
+def test_pull_without_end_keeps_no_attempt_for_ever(seen: Watched) -> None:
+    """Nor does one that is begun again and again."""
+    seen.pulls.read(event("Pulling", 5))
+    seen.turn()
+    seen.now_s += PULL_DEADLINE_S / 2
+    seen.pulls.read(event("Pulling", 6))
+    assert not seen.turn(after_s=PULL_DEADLINE_S / 2 + START_DEADLINE_S).ledger.entries
+    found = seen.cause(after_s=1)
+    assert (found.code, found.counted) == (CauseCode.IMAGE_PULL_FAILED, False)
+    assert found.message.endswith("(pulling example.com/train:1)")
+
+
+def test_each_container_has_time_to_be_pulled(seen: Watched) -> None:
+    seen.pulls.read(event("Pulling", 5))
+    seen.turn()
+    seen.now_s += PULL_DEADLINE_S
+    seen.pulls.read(event("Pulling", 6, about={"fieldPath": "spec.containers{sidecar}"}))
+    assert not seen.turn(after_s=PULL_DEADLINE_S).ledger.entries
+
+
+def test_container_that_is_not_created_has_time_after_its_pull(seen: Watched) -> None:
+    """Its config map may be made a moment later."""
+    seen.pulls.read(event("Pulling", 5))
+    seen.turn()
+    seen.now_s += 2 * START_DEADLINE_S
+    seen.pulls.read(event("Pulled", 6))
+    waits(seen, "CreateContainerConfigError", 'configmap "c" not found')
+    assert not seen.turn(after_s=START_DEADLINE_S).ledger.entries
+    assert seen.cause(after_s=1).code is CauseCode.START_TIMED_OUT

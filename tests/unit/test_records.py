@@ -154,6 +154,18 @@ def test_a_container_that_only_waits_its_turn_is_not_stuck() -> None:
     assert read_pod(raw_pod(labels=OURS, status=status)).waiting is None
 
 
+def test_container_with_its_image_is_known_by_its_status() -> None:
+    statuses = [
+        {"name": "a", "containerID": "containerd://1", "state": {"running": {"startedAt": None}}},
+        {"name": "b", "state": {"waiting": {"reason": "CreateContainerError"}}},
+        {"name": "c", "state": {"waiting": {"reason": "ErrImagePull"}}},
+        {"name": "d", "state": {"waiting": {"reason": "ContainerCreating"}}},
+    ]
+    status = {"phase": "Pending", "containerStatuses": statuses}
+    assert read_pod(raw_pod(labels=OURS, status=status)).pulled == ("a", "b")
+    assert read_pod(raw_pod(labels=OURS, status=status | {"phase": "Running"})).pulled == ()
+
+
 def test_an_eviction_is_seen_by_its_condition() -> None:
     condition = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
     status = {"phase": "Failed", "reason": "Evicted", "conditions": [condition]}
@@ -268,7 +280,7 @@ STATE = {
     "terminated": {"exitCode": 3, "reason": "Error", "message": "no"},
     "waiting": {"reason": "ImagePullBackOff", "message": "later"},
 }
-CONTAINER_STATUS = {"name": "main", "state": STATE}
+CONTAINER_STATUS = {"name": "main", "state": STATE, "containerID": "containerd://1"}
 CONDITION = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
 METADATA = {
     "uid": "u",

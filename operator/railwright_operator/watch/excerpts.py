@@ -25,8 +25,7 @@ Quantities = dict[str, Quantity]
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 """What to ask for to be told of objects nothing but which they are."""
 
-NOT_ENDED = Int32(-(2**31))
-"""Where an exit code would be."""
+NOT_ENDED = Int32(-(2**31))  # where an exit code would be
 
 
 class Owner(Struct, rename="camel", frozen=True):
@@ -116,6 +115,7 @@ class ContainerStatus(Struct, frozen=True):
 
     name: Annotated[str, 1] = ""
     state: Annotated[State, 2] = State()
+    container_id: Annotated[str, 8] = field(default="", name="containerID")
 
 
 class PodStatus(Struct, rename="camel", frozen=True):

@@ -2,7 +2,10 @@
 
 A kubelet reports `Pulling` and `Pulled` for each container. Nothing of an event is kept but these
 two facts of pods of ours that have not started: a cluster has many more events than pods. Events
-of one container are ordered by their resourceVersions, as each of the two watches may lag.
+of one pod are ordered by their resourceVersions, as each of the two watches may lag.
+
+Events can be lost: a kubelet drops those that exceed its rate, or that it cannot send. A pull is
+over as well when the container exists, or when the next pull of the pod begins.
 """
 
 from __future__ import annotations
@@ -21,36 +24,40 @@ PULLING, PULLED = "Pulling", "Pulled"
 
 UNNAMED = "an image"
 IMAGE_LENGTH_MAX = 255
-CONTAINERS_MAX = 64
-"""Of one pod; events can be written by others than kubelets."""
+NAME_LENGTH_MAX = 63
+"""Events can be written by others than kubelets."""
 
 _IMAGE = re.compile(r'image "([^"\s]+)"')
+_CONTAINER = re.compile(r"\{(.+)\}$")
 
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """What one pod pulls: ``image`` since ``since`` (RFC 3339), both empty if nothing. ``ended_s``
-    is when this process saw the last pull end, None if it saw none; by the clock of the class."""
+    """What one pod pulls: ``image`` since ``since`` (RFC 3339), both empty if nothing; ``began_s``
+    is when this process saw that container's first pull begin. ``ended_s`` is when it saw the last
+    pull end, None if it saw none. Both by the clock of the class."""
 
     image: str = ""
     since: str = ""
+    began_s: float = 0.0
     ended_s: float | None = None
 
 
 @dataclass(slots=True)
-class _Container:
-    """The newest version of each event, and what the newest Pulling says."""
+class _PodPulls:
+    """The newest Pulling and the newest Pulled of a pod, by their versions."""
 
     pulling: int = 0
     pulled: int = 0
+    container: str = ""
     image: str = ""
     since: str = ""
-
-
-@dataclass(slots=True)
-class _PodPulls:
-    containers: dict[str, _Container] = field(default_factory=dict)
+    began_s: float = 0.0
     pull: Pull = field(default_factory=Pull)
+
+    def is_going(self, pod: PodRecord) -> bool:
+        """Whether the pod pulls an image: a kubelet pulls those of a pod one after the other."""
+        return pod.starting and self.pulling > self.pulled and self.container not in pod.pulled
 
 
 class Pulls:
@@ -81,21 +88,20 @@ class Pulls:
         regarding = found.involved_object
         pod = self._pod_of(regarding.uid)
         # Events of a namespace can be written by its users, with any UID.
-        if pod is None or pod.namespace != regarding.namespace or not _is_starting(pod):
+        if pod is None or pod.namespace != regarding.namespace or not pod.starting:
             return
         held = self._pods.setdefault(pod.uid, _PodPulls())
-        if regarding.field_path not in held.containers and len(held.containers) >= CONTAINERS_MAX:
-            return
-        container = held.containers.setdefault(regarding.field_path, _Container())
         version = int(found.metadata.resource_version)
-        if found.reason == PULLING and version > container.pulling:
-            named = _IMAGE.search(found.message)
-            container.pulling = version
-            container.image = (named.group(1) if named else UNNAMED)[:IMAGE_LENGTH_MAX]
-            container.since = found.last_timestamp or found.event_time or ""
-        elif found.reason == PULLED and version > container.pulled:
-            container.pulled = version
-        self._renew(held)
+        if found.reason == PULLING and version > held.pulling:
+            container = _named(_CONTAINER, regarding.field_path, "")[:NAME_LENGTH_MAX]
+            if container != held.container or not held.pull.image:
+                held.began_s = self._clock()
+            held.pulling, held.container = version, container
+            held.image = _named(_IMAGE, found.message, UNNAMED)[:IMAGE_LENGTH_MAX]
+            held.since = found.last_timestamp or found.event_time or ""
+        elif found.reason == PULLED:
+            held.pulled = max(held.pulled, version)
+        self._renew(held, pod)
 
     def of(self, pod_uid: str) -> Pull | None:
         """What this pod pulls; the same object until that changes. None if nothing was reported."""
@@ -107,18 +113,15 @@ class Pulls:
         if new is None:
             if old is not None:
                 self._pods.pop(old.uid, None)
-        elif (held := self._pods.get(new.uid)) is not None and not _is_starting(new):
-            held.containers.clear()
-            self._renew(held)
-            if new.terminal or held.pull.ended_s is None:
+        elif (held := self._pods.get(new.uid)) is not None:
+            self._renew(held, new)
+            if new.terminal or not (new.starting or held.pull.ended_s is not None):
                 del self._pods[new.uid]
 
-    def _renew(self, held: _PodPulls) -> None:
-        going = [each for each in held.containers.values() if each.pulling > each.pulled]
-        newest = max(going, key=lambda each: each.pulling, default=None)
+    def _renew(self, held: _PodPulls, pod: PodRecord) -> None:
         pull = held.pull
-        if newest is not None:
-            pull = replace(pull, image=newest.image, since=newest.since)
+        if held.is_going(pod):
+            pull = replace(pull, image=held.image, since=held.since, began_s=held.began_s)
         elif pull.image:
             pull = Pull(ended_s=self._clock())
         if pull != held.pull:
@@ -126,5 +129,6 @@ class Pulls:
             self._wake()
 
 
-def _is_starting(pod: PodRecord) -> bool:
-    return pod.job_uid is not None and pod.phase in ("", "Pending")
+def _named(pattern: re.Pattern[str], text: str, otherwise: str) -> str:
+    found = pattern.search(text)
+    return found.group(1) if found else otherwise

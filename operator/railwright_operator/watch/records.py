@@ -35,7 +35,15 @@ from railwright_scheduler.snapshot import Amounts, Taint
 TEXT_MAX = 4096
 NUMBER_LENGTH_MAX = 9
 TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
+STARTING_PHASES = frozenset({"", "Pending"})
 TURN_NOT_COME = ("", "PodInitializing", "ContainerCreating")
+IMAGE_IS_THERE = (
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "RunContainerError",
+    "CrashLoopBackOff",
+)
+"""Reasons of a container that waits after its image was pulled."""
 UNSAID = Condition()
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
@@ -65,7 +73,8 @@ class PodRecord:
 
     ``node`` is empty while unbound. ``requests`` are exact amounts as the scheduler counts them.
     ``disruption`` is the reason of a true DisruptionTarget condition; ``reason`` that of the pod's
-    status, such as Evicted.
+    status, such as Evicted. ``pulled`` are the containers whose images are there, while the pod
+    has not started.
     """
 
     uid: str
@@ -83,6 +92,7 @@ class PodRecord:
     ready: bool = False
     exit: Exit | None = None
     waiting: Waiting | None = None
+    pulled: tuple[str, ...] = ()
     reason: str = ""
     disruption: str = ""
     pod_ip: str = ""
@@ -91,6 +101,11 @@ class PodRecord:
     def terminal(self) -> bool:
         """Whether its containers have ended for good: it takes nothing from its node any more."""
         return self.phase in TERMINAL_PHASES
+
+    @property
+    def starting(self) -> bool:
+        """Whether one of its containers has yet to start."""
+        return self.phase in STARTING_PHASES
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +163,7 @@ def pod(found: Pod) -> PodRecord:
         ready=ready.status == "True",
         exit=_exit(spec.containers[0].name, status.container_statuses),
         waiting=_waiting(status),
+        pulled=_pulled(status) if status.phase in STARTING_PHASES else (),
         reason=status.reason,
         disruption=disrupted.reason if disrupted.status == "True" else "",
         pod_ip=status.pod_ip,
@@ -236,3 +252,13 @@ def _waiting(status: PodStatus) -> Waiting | None:
             if waiting.reason not in TURN_NOT_COME:
                 return Waiting(waiting.reason, waiting.message[:TEXT_MAX])
     return None
+
+
+def _pulled(status: PodStatus) -> tuple[str, ...]:
+    """The containers that exist, or wait for something else than their images."""
+    return tuple(
+        sys.intern(container.name)
+        for statuses in (status.init_container_statuses, status.container_statuses)
+        for container in statuses
+        if container.container_id or container.state.waiting.reason in IMAGE_IS_THERE
+    )

@@ -1,7 +1,8 @@
 """Decide whether a bound gang takes too long to start: containers, images, the start barrier.
 
 The time to start counts from the end of the last image pull that a kubelet reported, as a large
-image may take longer than everything else; without such reports it counts from the binding. An
+image may take longer than everything else; without such reports it counts from the binding. A pull
+without a reported end counts as over after `PULL_DEADLINE_S`. An
 image that the registry does not have ends the job: no retry finds it. A registry that does not
 answer ends the attempt only, at nobody's cost: the next one tries again.
 
@@ -19,6 +20,10 @@ START_DEADLINE_S = 600.0
 """The longest from the last binding, or from the last image pull, until all ranks are at the
 barrier."""
 
+PULL_DEADLINE_S = 3600.0
+"""The longest that the pull of one image may keep the time to start from counting: 30 GiB at 70
+Mbit/s. The report of its end may be lost, and a registry may hang."""
+
 IMAGE_MISSING_S = 300.0
 """For how long a registry must report that it does not have an image: it may be pushed later than
 the job is applied, and a mirror may lag."""
@@ -34,7 +39,8 @@ class ImagesSeen:
     """The images of one pod, by its kubelet.
 
     ``pulling`` is the image that is being pulled since ``since`` (RFC 3339), empty if none is.
-    ``pulled_s``: since the last pull ended, 0 while one goes on; None where no pull was reported.
+    ``pulled_s``: since the last pull ended, or since one that goes on should have; 0 while one goes
+    on for less than ``PULL_DEADLINE_S``; None where no pull was reported.
     ``missing_s``: for how long the registry has reported that it does not have an image; None if
     it has not.
     """
@@ -73,13 +79,17 @@ def judge(starters: Sequence[Starter], *, age_s: float) -> Cause | None:
     if min([age_s, *(pulled_s for pulled_s in pulled if pulled_s is not None)]) <= START_DEADLINE_S:
         return None
     absent = [starter for starter in starters if starter.absent]
-    unpulled = next((each for each in absent if each.waiting.startswith(IMAGE_REASONS)), None)
+    unpulled = next((each for each in absent if _is_unpulled(each)), None)
     waiting = next((starter.waiting for starter in absent if starter.waiting), "")
     if unpulled is not None:
-        waiting = unpulled.waiting
+        waiting = unpulled.waiting or f"pulling {unpulled.images.pulling}"
     named = ", ".join(str(starter.node_rank) for starter in absent[:RANKS_NAMED_MAX])
     return Cause(
         CauseCode.START_TIMED_OUT if unpulled is None else CauseCode.IMAGE_PULL_FAILED,
         f"{len(absent)} of {len(starters)} node ranks never reached the barrier in "
         f"{START_DEADLINE_S:.0f} s: {named}" + (f" ({waiting})" if waiting else ""),
     )
+
+
+def _is_unpulled(starter: Starter) -> bool:
+    return starter.waiting.startswith(IMAGE_REASONS) or starter.images.pulling != ""
