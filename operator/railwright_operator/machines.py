@@ -103,13 +103,17 @@ class Machines:
 
 
 def _promised(held: _Made | None, record: NodeRecord, used: Amounts, foreign: Amounts) -> Amounts:
-    """What the node had more of, for as long as pods of jobs hold it. A leader that begins after
-    devices failed knows it by their capacity; that of other resources, which have names without a
-    slash, has always a share that no pod can have."""
-    had = {name: amount for name, amount in record.capacity.items() if "/" in name}
+    """What the node had more of, for as long as pods of jobs hold it.
+
+    Of devices, whose names have a slash, a leader that begins after some failed knows it by their
+    capacity. Capacity of other resources has always a share that no pod can have: of these the
+    node had as much as pods of jobs hold when the leader begins.
+    """
+    ours = {name: used[name] - foreign.get(name, 0) for name in used}
+    had = {name: record.capacity.get(name, 0) if "/" in name else ours[name] for name in used}
     if held is not None and held.record.uid == record.uid:
         had = {**held.node.allocatable, **held.node.promised}
-    kept = {name: min(had.get(name, 0), used[name] - foreign.get(name, 0)) for name in used}
+    kept = {name: min(had.get(name, 0), ours[name]) for name in used}
     return {name: kept[name] for name in used if kept[name] > record.allocatable.get(name, 0)}
 
 

@@ -140,6 +140,21 @@ def test_new_leader_tells_failed_device_from_double_booking() -> None:
     assert (found.held, found.available) == (9, 8)
 
 
+@pytest.mark.parametrize("resource", ["cpu", "memory", "pods"])
+def test_new_leader_tells_shrunk_node_from_double_booking(resource: str) -> None:
+    """What the node had of it before is in no field. What is given beyond that is found."""
+    index = PodIndex(lambda uid: None)
+    shrunk = replace(machine(8), allocatable={resource: 6}, capacity={resource: 7})
+    machines = Machines({"u0": shrunk}, index)
+    for uid, job_uid in (("p0", "a"), ("p1", "b"), ("p2", None)):
+        index.change(None, replace(pod(uid, job_uid, 0), requests={resource: 4}))
+    assert not double_booking.find(machines.look(Fabric()))
+    assert not double_booking.find(machines.look(Fabric()))
+    index.change(None, replace(pod("p3", "c", 0), requests={resource: 1}))
+    (found,) = double_booking.find(machines.look(Fabric()))
+    assert (found.held, found.available) == (9, 8)
+
+
 def test_condition_names_double_booked_node_and_clears() -> None:
     bookings = DoubleBookings()
     bookings.update(double_booking.find([holding("n0", {A: 8, B: 8})]))
