@@ -127,6 +127,32 @@ def test_virtual_functions_are_their_adapter_once_more() -> None:
     ]
 
 
+def test_nameless_function_beside_a_named_one_is_virtual() -> None:
+    """hwloc does not say which functions are virtual; those that nothing uses have no name."""
+
+    def function(slot: str, ids: str, name: str = "") -> str:
+        named = f'<object type="OSDev" name="{name}" osdev_type="2"/>' if name else ""
+        at = f'pci_busid="0000:{slot}" pci_type="0200 [{ids}] [0:0]"'
+        return f'<object type="PCIDev" {at}>{named}</object>'
+
+    shown = (
+        function("0b:00.0", "1137:0043", "eth4"),
+        function("0b:00.1", "1137:00cf"),
+        function("0b:00.2", "1138:00cf"),
+        function("0c:00.0", "14e4:1639", "eth5"),
+        function("0c:00.1", "14e4:1639"),
+        function("0d:00.0", "8086:1592"),
+        function("0d:00.1", "8086:1593"),
+        function("0e:00.1", "8086:1593"),
+    )
+    look = hwloc.parse(
+        f'<topology version="2.0"><object type="Machine">{"".join(shown)}</object></topology>'
+    )
+    assert [part.pci[5:] for part in look.parts] == [
+        *("0b:00.0", "0c:00.0", "0c:00.1", "0d:00.0", "0d:00.1", "0e:00.1")
+    ]
+
+
 DUAL = """<system version="2"><cpu numaid="0"><pci busid="0000:42:00.0" class="0x020000"
   vendor="0x15b3" device="0x1021" link_speed="32.0 GT/s PCIe" link_width="16"><nic>
   <net name="mlx5_0" dev="0" speed="200000" port="1"/>

@@ -6,8 +6,11 @@
    (12xx), displays without a console (0380), vector engines among co-processors (0b40), and of the
    makers whose displays compute also VGA controllers (0300). The chip that a server shows its
    console with is none, whatever its class. Adapters are network controllers (02xx) except
-   wireless ones (0280), and InfiniBand controllers (0c06).
-3. A virtual function is its adapter once more, where the adapter itself is shown.
+   wireless ones (0280), and InfiniBand controllers (0c06); a library that lists a wireless one
+   (NCCL's ``<nic>``) makes it none.
+3. A virtual function is its adapter once more, where the adapter itself is shown. Known are the
+   device ids of some makers; else a function without a name is one, if function 0 of the same slot
+   has a name and another device id.
 4. Where no PCI device is known, the name decides: an interface that software makes (loopback,
    bridge, veth, tunnel, VLAN, bond) is no adapter; the interfaces in a bond are.
 
@@ -61,7 +64,7 @@ def kind(class_code: str, vendor: str, device: str = "") -> Kind | None:
     """What a device of this class (four hexadecimal digits or more, such as 0302) is."""
     code, maker = class_code.lower(), vendor.lower()
     if code.startswith(_NETWORK):
-        return None if code.startswith(_WIRELESS) else Kind.ADAPTER
+        return None if is_wireless(code) else Kind.ADAPTER
     if code.startswith(_INFINIBAND_BUS):
         return Kind.ADAPTER
     computes = code.startswith(_ACCELERATING)
@@ -74,6 +77,11 @@ def kind(class_code: str, vendor: str, device: str = "") -> Kind | None:
     elif code.startswith(_DISPLAY_WITHOUT_CONSOLE):
         computes = True
     return Kind.ACCELERATOR if computes else None
+
+
+def is_wireless(class_code: str) -> bool:
+    """Whether a controller of this class is no adapter, although it is one of a network."""
+    return class_code.lower().startswith(_WIRELESS)
 
 
 def is_infiniband(class_code: str) -> bool:
@@ -89,13 +97,14 @@ def is_by_software(name: str) -> bool:
 def without_virtual_functions(parts: Iterable[Part]) -> Iterator[Part]:
     """Leave out virtual functions, where a device of their maker is shown that is none."""
     every = [*parts]
-    makers = {
-        part.model[:4]
-        for part in every
-        if part.kind == Kind.ADAPTER and part.model not in _VIRTUAL_FUNCTIONS
-    }
+    adapters = [part for part in every if part.kind == Kind.ADAPTER]
+    makers = {part.model[:4] for part in adapters if part.model not in _VIRTUAL_FUNCTIONS}
+    named = {part.pci: part.model for part in adapters if part.names}
     for part in every:
-        if part.model not in _VIRTUAL_FUNCTIONS or part.model[:4] not in makers:
+        first = named.get(f"{part.pci[:-1]}0", part.model)
+        nameless = part.kind == Kind.ADAPTER and not part.names and first != part.model
+        known = part.model in _VIRTUAL_FUNCTIONS and part.model[:4] in makers
+        if not nameless and not known:
             yield part
 
 
