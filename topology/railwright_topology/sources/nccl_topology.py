@@ -15,7 +15,8 @@
       </cpu>
     </system>
 
-A bridge stands for a whole switch. An adapter of its own (``<nic>`` below ``<cpu>``) is on no PCI.
+A bridge stands for a whole switch, and two of one address for one switch. An adapter of its own
+(``<nic>`` below ``<cpu>``) is on no PCI.
 A file that a cloud gives has the tree that its virtual machines do not show. Whose links go to a
 switch reaches every other one that is on a switch too. AMD's RCCL writes ``<xgmi>`` for
 ``<nvlink>``, and version 2. Elements and attributes that are not read are passed over: each version
@@ -38,6 +39,7 @@ from railwright_topology.sources import devices, links, pci, strict_xml
 from railwright_topology.sources.omissions import Omissions
 from railwright_topology.sources.pci import Way
 from railwright_topology.sources.strict_xml import Element
+from railwright_topology.wiring import WiringError
 
 SOURCE = "NCCL topology"
 VERSIONS = ("1", "2")
@@ -58,10 +60,12 @@ class _Found:
     omissions: Omissions
     parts: dict[str, Part] = field(default_factory=dict)
     ways: dict[str, Way] = field(default_factory=dict)
-    addresses: set[str] = field(default_factory=set)
+    bridges: set[str] = field(default_factory=set)
     ends: dict[Technology, links.Ends] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
     """Accelerators whose links are shown."""
+    unread: set[Technology] = field(default_factory=set)
+    """Technologies with a link that is left out: that none is shown says nothing."""
 
     def add(self, element: Element, part: Part, way: Way) -> None:
         if part.id in self.parts:
@@ -109,24 +113,30 @@ def parse(text: str) -> Look:
         tuple(found.parts[id_] for id_ in sorted(found.parts)),
         told,
         pci.distances(found.parts.values(), found.ways),
-        frozenset(found.ends or {Technology.NVLINK}) if found.seen else frozenset(),
+        _told(system, found),
         remarks=omissions.sentences,
     )
+
+
+def _told(system: Element, found: _Found) -> frozenset[Technology]:
+    """Technologies of which every link is shown: those that it shows, or its library looks for."""
+    if not found.seen:
+        return frozenset()
+    rccl = system.attributes.get("version", "") == "2"
+    looked_for = Technology.XGMI if rccl else Technology.NVLINK
+    return frozenset(found.ends.keys() or {looked_for}) - found.unread
 
 
 def _pci(element: Element, above: Way, found: _Found) -> None:
     busid = element.attributes.get("busid", "")
     address = pci.address(busid)
-    if address in found.addresses:
-        raise element.error(f"{address} is described twice")
-    found.addresses |= {address} - {""}
     gpus, nics = [*element.each("gpu")], [*element.each("nic")]
     class_code = _hexadecimal(element, "class", found)
     vendor, device = (_hexadecimal(element, name, found) for name in ("vendor", "device"))
     kind = devices.kind(class_code, vendor, device) if class_code else None
     if gpus:
         kind = Kind.ACCELERATOR
-    elif nics:
+    elif nics and not devices.is_wireless(class_code):
         kind = Kind.ADAPTER
     if not address:
         rule = f"busid={busid[:80]!r}: a PCI address stands here, 0000:17:00.0"
@@ -136,11 +146,17 @@ def _pci(element: Element, above: Way, found: _Found) -> None:
     if kind is None:
         if not class_code and not element.children:
             raise element.error(f"{address} has no class and nothing below it: it is left out")
+        if address in found.bridges:
+            rule = f"bridge {address} is described twice: what is below both is below one switch"
+            found.omissions.add(element.error(rule))
+        found.bridges |= {address} - {""}
         switch = Way(above.numa, "", (*above.switches, address or f"line {element.line}"))
         for below in element.each("pci"):
             with found.omissions.part():
                 _pci(below, switch, found)
         return
+    if address in found.parts:
+        raise element.error(f"{address} is described twice")
     width = found.number(element, "link_width", 0)
     part = Part(
         address,
@@ -177,9 +193,13 @@ def _gpus(element: Element, gpus: list[Element], part: Part, way: Way, found: _F
         found.seen.add(part.id)
         for link in gpu.children:
             if link.name in LINKS:
-                ends = found.ends.setdefault(LINKS[link.name], links.Ends(found.seen))
-                with found.omissions.part():
+                technology = LINKS[link.name]
+                ends = found.ends.setdefault(technology, links.Ends(found.seen))
+                try:
                     _link(link, part.id, ends)
+                except WiringError as error:
+                    found.omissions.add(error)
+                    found.unread.add(technology)
     found.add(element, part, way)
 
 
@@ -191,7 +211,9 @@ def _link(element: Element, end: str, ends: links.Ends) -> None:
     # NCCL calls it so where a virtual machine does not see the other end.
     if pci.is_link_switch(class_code) or target == "fffffff:ffff:ff":
         ends.to_switches(end, count=count)
-    elif address := pci.address(target):
+    elif (address := pci.address(target)) == end:
+        raise element.error(f"{end} is linked to itself: the link is left out")
+    elif address:
         ends.between(end, address, count=count)
     else:
         raise element.error(f"target={target[:80]!r}: a PCI address stands here")

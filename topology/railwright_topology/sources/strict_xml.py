@@ -2,7 +2,9 @@
 element.
 
 A document type may be named, as hwloc does, and is never fetched. Entities of its own are refused:
-with them a few hundred bytes stand for more than fits in memory.
+with them a few hundred bytes stand for more than fits in memory. Comments are left out before the
+text is read: NCCL reads those that XML forbids, such as a line of dashes, and RCCL's own files have
+them.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ def read(source: str, text: str, root: str) -> Element:
         raise WiringError(source, 1, f"has {len(text)} characters, at most {CHARACTERS_MAX}")
     reading = _Reading(source)
     try:
-        found = reading.read(text)
+        found = reading.read(_without_comments(text))
     except expat.ExpatError as broken:
         rule = f"is not XML: {expat.errors.messages[broken.code]}"
         raise WiringError(source, broken.lineno, rule) from None
@@ -69,6 +71,19 @@ def read(source: str, text: str, root: str) -> Element:
     if found.name != root:
         raise found.error(f"<{root}> is the outermost element, not <{found.name[:80]}>")
     return found
+
+
+def _without_comments(text: str) -> str:
+    """The same lines, with nothing where comments stand."""
+    kept: list[str] = []
+    at = 0
+    while (start := text.find("<!--", at)) >= 0:
+        end = text.find("-->", start + len("<!--"))
+        if end < 0:
+            break
+        kept += (text[at:start], "\n" * text.count("\n", start, end))
+        at = end + len("-->")
+    return "".join((*kept, text[at:]))
 
 
 class _Reading:

@@ -1,0 +1,109 @@
+"""What dumps of NCCL and RCCL hold that their sources do not lead one to expect."""
+
+from __future__ import annotations
+
+import pytest
+
+from railwright_topology.parts import Distance, Kind, Look, Technology
+from railwright_topology.sources import hwloc, nccl_topology, strict_xml
+from railwright_topology.wiring import WiringError
+
+
+def nccl(inner: str, version: str = "1") -> Look:
+    return nccl_topology.parse(
+        f'<system version="{version}">\n<cpu numaid="0">\n{inner}</cpu>\n</system>\n'
+    )
+
+
+def gpu(address: str, number: int, links: str = "") -> str:
+    return f'<pci busid="{address}" class="0x030200"><gpu dev="{number}">{links}</gpu></pci>\n'
+
+
+def nic(address: str, name: str, class_code: str = "0x020700") -> str:
+    return f'<pci busid="{address}" class="{class_code}"><nic><net name="{name}"/></nic></pci>\n'
+
+
+def switch(address: str, inner: str) -> str:
+    return f'<pci busid="{address}" class="0x060400">\n{inner}</pci>\n'
+
+
+ADDRESSES = ("0000:17:00.0", "0000:18:00.0", "0000:3d:00.0", "0000:3e:00.0")
+
+
+@pytest.mark.parametrize("comment", ["<!-- a -- b -->", "<!------\n- a licence\n------>"])
+def test_comment_that_xml_forbids_is_passed_over(comment: str) -> None:
+    """NCCL reads up to the next arrow, whatever stands before it."""
+    text = f'<system version="2">{comment}<cpu numaid="x">{gpu(ADDRESSES[0], 0)}</cpu></system>'
+    look = nccl_topology.parse(f"{comment}\n{text}")
+    lines = 2 + 2 * comment.count("\n")
+    assert [part.id for part in look.parts] == [ADDRESSES[0]]
+    assert look.remarks == (f"line {lines}: numaid='x': a whole number stands here",)
+
+
+def test_comment_without_an_end_is_not_xml() -> None:
+    for text in ("<!-- <system/>", "<system><!-- -- </system>", "<system/><!--" * 50_000):
+        with pytest.raises(WiringError, match="is not XML"):
+            strict_xml.read("any", text, "system")
+    assert not hwloc.parse("<!--a--b--><topology><object type='Machine'/></topology>").parts
+
+
+def test_bridge_in_two_elements_is_one_switch() -> None:
+    one, near, other, far = ADDRESSES
+    look = nccl(
+        switch("0000:15:00.0", gpu(one, 0))
+        + switch("0000:15:00.0", nic(near, "mlx5_0") + gpu(other, 1) + gpu(one, 2))
+    )
+    assert [part.id for part in look.parts] == [one, near, other]
+    assert look.distances == dict.fromkeys(
+        ((one, near), (one, other), (near, other)), Distance.SWITCH
+    )
+    assert look.remarks == (
+        "line 6: bridge 0000:15:00.0 is described twice: what is below both is below one switch",
+        "line 9: 0000:17:00.0 is described twice",
+    )
+    assert far not in look.remarks
+
+
+def test_device_at_the_address_of_a_bridge_is_read() -> None:
+    look = nccl(switch(ADDRESSES[1], gpu(ADDRESSES[0], 0)) + nic(ADDRESSES[1], "mlx5_0"))
+    assert [part.id for part in look.parts] == [*ADDRESSES[:2]]
+
+
+def test_second_gpu_of_one_address_adds_no_links() -> None:
+    one, other, *_ = ADDRESSES
+    there, back = (f'<nvlink target="{end}" count="4"/>' for end in (other, one))
+    look = nccl(gpu(one, 0, there) + gpu(one, 0, there) + gpu(other, 1, back))
+    assert [(link.ends, link.count) for link in look.links] == [((one, other), 4)]
+    assert look.remarks == ("line 4: 0000:17:00.0 is described twice",)
+
+
+def test_link_to_itself_is_left_out() -> None:
+    """A cloud's file has it where GPUs are linked in pairs: it says nothing of these links."""
+    look = nccl(
+        "".join(
+            gpu(end, number, f'<nvlink target="{end}" count="12"/>')
+            for number, end in enumerate(ADDRESSES[:2])
+        )
+    )
+    assert not look.links
+    assert not look.tells
+    assert look.remarks == tuple(
+        f"line {line}: {end} is linked to itself: the link is left out"
+        for line, end in enumerate(ADDRESSES[:2], 3)
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "technology"), [("1", Technology.NVLINK), ("2", Technology.XGMI)]
+)
+def test_file_without_links_tells_of_those_its_library_looks_for(
+    version: str, technology: Technology
+) -> None:
+    assert nccl(gpu(ADDRESSES[0], 0), version).tells == {technology}
+    assert not nccl(nic(ADDRESSES[0], "mlx5_0"), version).tells
+
+
+def test_wireless_controller_of_nccl_is_no_adapter() -> None:
+    """NCCL's sockets use any interface that is up, so its dumps list that of a wireless card."""
+    look = nccl(nic(ADDRESSES[0], "wlp9s0", "0x028000") + nic(ADDRESSES[1], "enp1s0", "0x020000"))
+    assert [(part.kind, part.names) for part in look.parts] == [(Kind.ADAPTER, ("enp1s0",))]
