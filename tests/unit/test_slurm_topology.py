@@ -170,6 +170,12 @@ def test_each_topology_gives_an_account_and_the_clusters_own_comes_first() -> No
     assert flat.tiers == ()
 
 
+def test_flat_topology_with_options_is_read() -> None:
+    """From 26.05 on Slurm reads options there."""
+    (found,) = slurm.parse_yaml("- topology: t\n  flat:\n    alpha_step_rank: true\n")
+    assert (found.tiers, found.strange) == ((), ())
+
+
 @pytest.mark.parametrize(
     ("changed", "into", "line", "rule"),
     [
@@ -239,7 +245,7 @@ def test_placeholder_switch_is_no_shared_rack() -> None:
     found = one("SwitchName=tor Nodes=n[1-2]\nSwitchName=no-topology Nodes=n[3-9]\n")
     assert found.tiers == ({"n1": "tor", "n2": "tor"},)
     assert found.strange == (
-        "line 2: 'no-topology' is no switch: nodes of unknown place: 7, the first is n3",
+        "line 2: 'no-topology' is a placeholder: nodes of unknown place: 7, the first is n3",
     )
 
 
@@ -251,8 +257,34 @@ def test_phony_switch_of_a_node_set_is_no_shared_rack() -> None:
     )
     assert found.tiers[0] == {"red-0": "a_a", "red-1": "a_a"}
     assert found.strange == (
-        "line 2: 'ns_blue' is no switch: nodes of unknown place: 7, the first is blue-0",
+        "line 2: 'ns_blue' is a placeholder: nodes of unknown place: 7, the first is blue-0",
     )
+
+
+@pytest.mark.parametrize("name", ["unknown", "fabric-a.unknown"])
+def test_catch_all_switch_is_no_shared_rack(name: str) -> None:
+    """Soperator writes one for each fabric, for nodes without labels and nodes that are off."""
+    found = one(
+        f"SwitchName=root Switches=leaf,{name}\nSwitchName=leaf Nodes=n[1-2]\n"
+        f"SwitchName={name} Nodes=n[3-4]\n"
+    )
+    assert found.tiers == ({"n1": "leaf", "n2": "leaf"}, {"n1": "root", "n2": "root"})
+    assert found.strange == (
+        f"line 3: {name!r} is a placeholder: nodes of unknown place: 2, the first is n3",
+    )
+
+
+def test_catch_all_block_is_no_shared_block() -> None:
+    """slurm-gcp gathers nodes of unknown place in blocks of slurm-root, Soperator in unknown."""
+    for name in ("slurm-root-0a1b2", "unknown"):
+        found = one(
+            f"BlockName=a Nodes=n[1-2]\nBlockName={name} Nodes=n[3-4]\nBlockName=b Nodes=n5\n"
+            "BlockSizes=2,4\n"
+        )
+        near, wider = found.tiers
+        assert near == {"n1": "a", "n2": "a", "n5": "b"}
+        assert wider["n1"] != wider["n5"]
+        assert len(found.strange) == 1
 
 
 def test_what_slurm_prints_of_its_tree_is_read() -> None:

@@ -51,6 +51,14 @@ def test_a_model_is_read_with_leaves_that_are_only_named() -> None:
     )
 
 
+@pytest.mark.parametrize("key", topograph.ISLAND_KEYS)
+def test_island_of_each_version_is_read(key: str) -> None:
+    text = f"blocks:\n- nodes: [a, b]\n  labels: {{{key}: d}}\n"
+    assert topograph.parse_model(text).islands == {"a": "d", "b": "d"}
+    labels = {"labels": {key: "d"}}
+    assert topograph.parse_graph(graph(instance("a", "leaf", **labels))).islands == {"a": "d"}
+
+
 def test_a_model_without_switches_has_islands_alone() -> None:
     text = "blocks:\n- nodes: [a, b]\n  annotations: {accelerator.topology.test/domain: d}\n"
     assert topograph.parse_model(text) == Account(

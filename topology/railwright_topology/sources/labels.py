@@ -203,4 +203,4 @@ def _told(nodes: Sequence[str], of: int, what: str) -> list[str]:
 def _values(labels: Labels, level: tuple[str, ...]) -> list[str]:
     """What a node carries of a level, each once, in the order of the keys."""
     said = (labels[key] for key in level if labels.get(key))
-    return [value for value in dict.fromkeys(said) if value not in trees.PLACEHOLDERS]
+    return [value for value in dict.fromkeys(said) if not trees.is_placeholder(value)]

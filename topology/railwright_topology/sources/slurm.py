@@ -201,8 +201,10 @@ def _yaml_tiers(
     entry: Value, fields: Mapping[str, Value], omissions: Omissions
 ) -> tuple[Mapping[str, str], ...]:
     if "flat" in fields:
-        if not _is_true(fields["flat"]):
-            raise fields["flat"].error("flat is true, or another kind stands here")
+        # From 26.05 on its options may stand there; none of them is about where nodes are.
+        flat = fields["flat"]
+        if isinstance(flat.content, str) and not _is_true(flat):
+            raise flat.error("flat is true, or another kind stands here")
         return ()
     if "tree" in fields:
         tree = fields["tree"].fields("tree", ("switches",), omissions)

@@ -44,9 +44,12 @@ CHARACTERS_MAX = 1 << 22
 ISLAND_KEYS = (
     "accelerator.topograph.run/domain",
     "accelerator.topology.test/domain",
+    "accelerated.topology.nvidia.com/domain-0",
+    "accelerated.topology.nvidia.com/level-0",
     "network.topology.nvidia.com/accelerator",
 )
-"""What Topograph calls an accelerator domain in labels, in its simulations, and before 1.0."""
+"""What Topograph calls an accelerator domain in labels, in its simulations, and before 1.0, the
+latest name first."""
 
 
 _SWITCH = ("name", "labels", "annotations", "metadata", "switches", "nodes", "capacity_blocks")
@@ -305,7 +308,7 @@ def _instance(lines: Mapping[str, int], number: int, entry: Any) -> _Instance:
         raise WiringError(GRAPH, line, rule)
     said = [*(labels.get(key) for key in ISLAND_KEYS), attributes.get("nvlink")]
     island = next((each for each in said if isinstance(each, str) and each), "")
-    known = itertools.takewhile(lambda layer: layer not in trees.PLACEHOLDERS, layers)
+    known = itertools.takewhile(lambda layer: not trees.is_placeholder(layer), layers)
     return _Instance(name, tuple(known), island)
 
 

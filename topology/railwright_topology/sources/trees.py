@@ -11,6 +11,7 @@ switch below two others has nothing above it, so its nodes have no domain at tho
 from __future__ import annotations
 
 import collections
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -21,8 +22,9 @@ from railwright_topology.wiring import WiringError
 NAMES_MAX = 1 << 16
 TIERS_MAX = 6
 
-PLACEHOLDERS = frozenset({"no-topology"})
-"""Switches that stand for no switch: Topograph puts nodes there whose place it does not know."""
+_PLACEHOLDER = re.compile(r"no-topology|unknown|.+\.unknown|slurm-root-[0-9a-f]+")
+"""Names of switches and blocks that stand for none: Topograph, Soperator (one for each fabric) and
+slurm-gcp (a block) put nodes there whose place they do not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ def tiers(switches: Iterable[Switch], omissions: Omissions) -> tuple[Mapping[str
         if not _is_name(switch.name):
             omissions.note(switch.line, _name_rule(switch.name))
             continue
-        if switch.name in PLACEHOLDERS:
+        if is_placeholder(switch.name):
             _note_placeholder(switch, omissions)
             continue
         its = {kind for kind, below in (("c", switch.children), ("n", switch.nodes)) if below}
@@ -98,7 +100,7 @@ def tiers(switches: Iterable[Switch], omissions: Omissions) -> tuple[Mapping[str
         child: above.get(child) for child in switches_below.found if child in lines
     }
     for child, upper in switches_below.found.items():
-        if child not in lines and child not in PLACEHOLDERS:
+        if child not in lines and not is_placeholder(child):
             omissions.note(lines[upper], f"{child!r} is below {upper!r}, and described nowhere")
     leaves = _without_phony(nodes_below.sure(parents), lines, parents, omissions)
     heights = _heights(sorted({*leaves.values()}), lines, parents, omissions)
@@ -121,8 +123,16 @@ def members(groups: Iterable[Switch], omissions: Omissions) -> dict[str, str]:
             omissions.note(group.line, _twice_rule(group.name))
             continue
         described.add(group.name)
+        if is_placeholder(group.name):
+            _note_placeholder(group, omissions)
+            continue
         found.add(group, group.nodes)
     return found.sure({})
+
+
+def is_placeholder(name: str) -> bool:
+    """Whether a tool puts nodes of unknown place on a switch or in a block of this name."""
+    return _PLACEHOLDER.fullmatch(name) is not None
 
 
 def names(source: str, line: int, text: str) -> list[str]:
@@ -180,9 +190,8 @@ def _upwards(name: str, parents: Mapping[str, str | None]) -> set[str]:
 def _note_placeholder(switch: Switch, omissions: Omissions) -> None:
     if switch.nodes:
         count = f"{len(switch.nodes)}, the first is {switch.nodes[0][:80]}"
-        omissions.note(
-            switch.line, f"{switch.name!r} is no switch: nodes of unknown place: {count}"
-        )
+        rule = f"{switch.name!r} is a placeholder: nodes of unknown place: {count}"
+        omissions.note(switch.line, rule)
 
 
 def _heights(
