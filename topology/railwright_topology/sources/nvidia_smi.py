@@ -11,8 +11,10 @@
       NIC0: mlx5_0
       NIC1: mlx5_1
 
-Each two are named twice; where the two differ, nothing is known. Where two GPUs have NVLinks, how
-near they are on PCIe is not shown. The driver counts its GPUs as it likes: addresses come from
+Older drivers call adapters by their names, and show no legend. Each two are named twice; where
+the two differ, nothing is known. Cells that touch, as in what a terminal wrapped, are read one by
+one. Where two GPUs have NVLinks, how near they are on PCIe is not shown. The driver counts its GPUs
+as it likes: addresses come from
 ``nvidia-smi --query-gpu=index,pci.bus_id --format=csv,noheader``, if that is there.
 """
 
@@ -44,7 +46,9 @@ DISTANCES: Mapping[str, Distance] = {
 
 _UNKNOWN = "N/A"
 _STEERING = re.compile(r"\x1b\[[0-9;]*m")
-_CALLED = re.compile(r"(GPU|NIC)([0-9]{1,3})|mlx[0-9]+_(?:bond_)?[0-9]+")
+_CALLED = re.compile(r"(GPU|NIC)([0-9]{1,3})|[a-z][\w-]{0,62}")
+_CELL = r"NV[0-9]+|PIX|PXB|PHB|NODE|SYS|SOC|X|N/A"
+_CELLS = re.compile(rf"(?:{_CELL})+")
 _LEGEND = re.compile(r"\s+(NIC[0-9]{1,3}):\s+([\w.:-]{1,64})\s*")
 _NVLINKS = re.compile(r"NV([1-9][0-9]{0,2})")
 _AFFINITY = re.compile(r"[0-9]{1,4}([-,][0-9]{1,4})*")
@@ -79,7 +83,7 @@ def parse(text: str, inventory: str = "") -> Look:
         if name.startswith("NIC") and name not in legend:
             omissions.note(row.line, f"{name} is not in the legend: its name is not known")
     addresses = _addresses(inventory, omissions)
-    distances, found = _pairs(rows, columns, omissions)
+    distances, found, sure = _pairs(rows, columns, omissions)
     parts: dict[str, Part] = {}
     taken: set[str] = set()
     for row in rows.values():
@@ -110,7 +114,7 @@ def parse(text: str, inventory: str = "") -> Look:
             for (one, other), near in distances.items()
             if parts.keys() >= {one, other}
         },
-        frozenset({Technology.NVLINK}),
+        frozenset({Technology.NVLINK} if sure else ()),
         remarks=omissions.sentences,
     )
 
@@ -118,7 +122,7 @@ def parse(text: str, inventory: str = "") -> Look:
 def _columns(line: str) -> list[str]:
     """What each column stands for; those of affinities follow. A row has none."""
     names = line.split()
-    if "X" in names:
+    if "X" in names or not any(name.startswith("GPU") for name in names[:1]):
         return []
     for at, name in enumerate(names):
         if not _CALLED.fullmatch(name):
@@ -133,7 +137,7 @@ def _rows(
     for number, line in enumerate(lines[head + 1 :], head + 2):
         if not line.strip():
             break
-        name, *cells = line.split()
+        name, *cells = _split(line)
         with omissions.part():
             if name not in columns or name in found:
                 rule = f"{name[:80]!r} has no column of its own: the row is left out"
@@ -146,6 +150,16 @@ def _rows(
         if name not in found:
             omissions.note(head + 1, f"{name} has a column and no row")
     return found
+
+
+def _split(line: str) -> list[str]:
+    """The words of a row, and each of those that touch."""
+    words = line.split()
+    return [
+        cell
+        for word in words
+        for cell in (re.findall(_CELL, word) if _CELLS.fullmatch(word) else [word])
+    ]
 
 
 def _numa(affinities: Sequence[str]) -> int | None:
@@ -178,16 +192,17 @@ def _addresses(inventory: str, omissions: Omissions) -> dict[int, str]:
 
 def _pairs(
     rows: Mapping[str, _Row], columns: Sequence[str], omissions: Omissions
-) -> tuple[dict[tuple[str, str], Distance], list[Link]]:
-    """How near each two are, and what links them."""
+) -> tuple[dict[tuple[str, str], Distance], list[Link], bool]:
+    """How near each two are, what links them, and whether that is known of all GPUs."""
     distances: dict[tuple[str, str], Distance] = {}
     found: list[Link] = []
+    sure = all(name in rows for name in columns if name.startswith("GPU"))
     place = {name: at for at, name in enumerate(columns)}
     for one, other in itertools.combinations([name for name in columns if name in rows], 2):
         row, cell = rows[other], rows[other].cells[place[one]]
         back = rows[one].cells[place[other]]
         ends = pair(one, other)
-        with omissions.part():
+        try:
             if back != cell:
                 rule = f"{other} and {one} are {cell[:16]!r} here, and {back[:16]!r} there"
                 raise WiringError(SOURCE, row.line, f"{rule}: it is left out")
@@ -203,10 +218,13 @@ def _pairs(
                 known = ", ".join(DISTANCES)
                 rule = f"{cell[:16]!r}: one of these stands here, or NV and a number: {known}"
                 raise WiringError(SOURCE, row.line, rule)
+        except WiringError as error:
+            omissions.add(error)
+            sure = sure and not one[:3] == other[:3] == "GPU"
     for name, row in rows.items():
         if row.cells[place[name]] != "X":
             omissions.note(row.line, f"{name} and itself are X")
-    return distances, found
+    return distances, found, sure
 
 
 def _part(row: _Row, legend: Mapping[str, str], addresses: Mapping[int, str]) -> Part:
