@@ -132,3 +132,19 @@ def test_switches_of_one_name_or_none_are_told_apart() -> None:
     ]
     nameless = FABRIC.replace("MF0;leaf-1:MQM9700/U1", "")
     assert ibnetdiscover.parse(nameless).switches[0].name == "S-a1"
+
+
+def test_output_with_chassis_and_all_details_is_the_same() -> None:
+    """``ibnetdiscover -g -f``: headings, the numbers of ports outside, and more behind the rate."""
+    detailed = FABRIC.replace("sysimgguid=0xa1", "sysimgguid=0xa1\t\t# Chassis 1")
+    detailed = detailed.replace(
+        "\nvendid=0x2c9\ndevid", "\nChassis 1 (guid 0xa1)\n\nvendid=0x2c9\ndevid"
+    )
+    detailed = detailed.replace("switchguid=0xa1(a1)", "switchguid=0xa1(a1)\t# Spine 2 Chip 1")
+    detailed = detailed.replace('\nSwitch\t65 "S-a2"', '\nNon-Chassis Nodes\n\nSwitch\t65 "S-a2"')
+    detailed = re.sub(r"(x[NH]DR)$", r"\1 s=4 w=2 v=3", detailed, flags=re.MULTILINE)
+    detailed = detailed.replace('[33]\t"S-a2"[1]', '[33][ext 4]\t"S-a2"[1][ext 17]')
+    detailed = detailed.replace('[1]\t"S-a1"[33]', '[1][ext 17]\t"S-a1"[33][ext 4]')
+    detailed = detailed.replace('[1](b1) \t"S-a1"[1]', '[1](b1) \t"S-a1"[1][ext 1]')
+    assert detailed.count("ext") == 5
+    assert ibnetdiscover.parse(detailed) == ibnetdiscover.parse(FABRIC)

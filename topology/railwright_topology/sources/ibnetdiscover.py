@@ -7,6 +7,9 @@
 A cable stands under each of its ends; the end at a switch counts. An adapter's description is the
 host's name and the device's, as the driver sets it; one that was never set names no host, and one
 that two adapters have names neither. A SHARP aggregation node shows up as an adapter of its switch.
+
+With ``-g`` the nodes of each chassis stand together below a line of their own, and a port has the
+number on its outside too (``[1][ext 12]``). With ``-f`` numbers follow the rate.
 """
 
 from __future__ import annotations
@@ -39,10 +42,13 @@ NODES_MAX = 1 << 18
 NAME_MAX = 253
 
 _HEAD = re.compile(r'(Switch|Ca|Rt)\s+\d+\s+"([^"]+)"\s*#\s*"([^"]*)"')
-_PORT = re.compile(r'\[(\d+)\](?:\(\w+\))?\s+"([^"]+)"\[(\d+)\](?:\(\w+\))?\s*#(.*)')
-_RATE = re.compile(r"\b(\d+)x([A-Z]+\d*)$")
+_PORT = re.compile(
+    r'\[(\d+)\](?:\[ext \d+\]|\(\w+\))?\s+"([^"]+)"\[(\d+)\](?:\[ext \d+\])?\s*(?:\(\w+\))?\s*#(.*)'
+)
+_RATE = re.compile(r"\b(\d+)x([A-Z]+\d*|\?{3})(?: s=\d+ w=\d+ v=\d+)?(?: slot \d+| \(scp\))?$")
 _DEVICE = re.compile(r"(\S+)\s+((?:mlx\d+_|ib|hfi\d+_|HCA-)\w+)")
-_FACT = re.compile(r"\w+=\S+$")
+_FACT = re.compile(r"\w+=\S+(\s+#.*)?$")
+_CHASSIS = re.compile(r"Chassis \d+( \(guid 0x[0-9a-f]+\))?|Non-Chassis Nodes")
 _AGGREGATION = "Aggregation Node"
 
 
@@ -91,7 +97,7 @@ def _sections(
         line = raw.strip()
         if line.startswith("#"):
             continue
-        if not line or _FACT.match(line):
+        if not line or _FACT.match(line) or _CHASSIS.fullmatch(line):
             # The next node begins, whether its first line is there or not.
             section, starts = None, True
         elif head := _HEAD.match(line):
@@ -180,9 +186,9 @@ def _switch_name(said: str) -> str:
 def _rate(comment: str, line: int, omissions: Omissions) -> int:
     """Bytes a second of a cable, from the end of its comment (``4xNDR``); 0 where the tool did not
     know (``4x???``)."""
-    if comment.rstrip().endswith("???"):
-        return 0
     found = _RATE.search(comment.rstrip())
+    if found is not None and found[2] == "???":
+        return 0
     if found is None or found[2] not in LANE_BITS_PER_S:
         known = ", ".join(LANE_BITS_PER_S)
         omissions.note(line, f"a port ends with its rate, such as 4xNDR; known: {known}")
