@@ -9,7 +9,15 @@ from dataclasses import replace
 import pytest
 
 from railwright import profile, strides, wire
-from railwright.profile import Calls, MismatchError, Operation, Recorded
+from railwright.profile import (
+    KINDS_A_RANK,
+    Calls,
+    Kind,
+    MismatchError,
+    Operation,
+    Profile,
+    Recorded,
+)
 from railwright.strides import Run, Stride
 
 
@@ -198,6 +206,21 @@ def test_more_groups_than_ranks_can_be_in_are_refused() -> None:
     groups = [group for size in range(2, 5) for group in itertools.combinations(range(6), size)]
     parts = [part(rank, *(together(*group) for group in groups), ranks=6) for rank in range(6)]
     with pytest.raises(MismatchError, match="seen 50 groups, expected fewer, of 6 ranks"):
+        profile.merged(parts)
+
+
+def test_groups_of_all_kinds_together_are_bounded() -> None:
+    """A document of a few KiB could stand for half a million ranks of groups, in each job."""
+    kind = Kind((Run(0, (Stride(1, 8),)),), (Run(0, (Stride(8, 128),)),), ())
+    whole = Profile(1024, 1, 1.0, None, (kind,) * KINDS_A_RANK)
+    with pytest.raises(wire.WireError, match="seen 128 groups of 8 ranks each, expected fewer"):
+        replace(whole, kinds=(kind,) * (KINDS_A_RANK + 1))
+
+
+def test_ranks_of_all_recorded_groups_are_bounded() -> None:
+    groups = [*itertools.islice(itertools.combinations(range(12), 8), 60)]
+    parts = [part(rank, *(together(*group) for group in groups), ranks=12) for rank in range(12)]
+    with pytest.raises(MismatchError, match="seen 60 groups, expected fewer, of 12 ranks"):
         profile.merged(parts)
 
 

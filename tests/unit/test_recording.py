@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from railwright_operator.watch.jobs import Jobs
 from railwright_operator.write import pods
 from railwright_scheduler.workload import Workload
 from worlds import reporting
+from worlds.shell import DEADLINE_S
 
 JOB = "job-uid"
 MODEL = {"layers": 2, "hidden": 64, "heads": 4, "feedForward": 256, "vocabulary": 100}
@@ -47,42 +50,44 @@ def sessions(wakes: list[None]) -> Sessions:
     return found
 
 
-def handed_over(sessions: Sessions, node_rank: int, part: Recorded) -> str:
+async def handed_over(sessions: Sessions, node_rank: int, part: Recorded) -> str:
     """The job's profile after a rank of this node told what it recorded."""
     handover = Handover(wire.Member(JOB, 1, node_rank), part)
-    answer = sessions.profiled(handover, f"pod-{node_rank}")
+    answer = await sessions.profiled(handover, f"pod-{node_rank}")
     assert answer.order is wire.Order.CONTINUE
     view = sessions.attempt(JOB, 1)
     assert view is not None
     return view.profile
 
 
-def test_all_parts_are_a_profile_and_fewer_are_none(sessions: Sessions, wakes: list[None]) -> None:
+async def test_all_parts_are_a_profile_and_fewer_are_none(
+    sessions: Sessions, wakes: list[None]
+) -> None:
     # Told twice makes no difference: an answer may have been lost.
     for rank in (3, 0, 0, 2):
-        assert handed_over(sessions, rank // 2, part(rank)) == ""
+        assert await handed_over(sessions, rank // 2, part(rank)) == ""
     assert not wakes
-    assert handed_over(sessions, 0, part(1)) == recorded()
+    assert await handed_over(sessions, 0, part(1)) == recorded()
     for rank in range(4):
-        assert handed_over(sessions, rank // 2, part(rank, size=128)) == recorded()
+        assert await handed_over(sessions, rank // 2, part(rank, size=128)) == recorded()
     assert len(wakes) == 1
 
 
-def test_who_told_may_end_once_it_is_kept_for_good(sessions: Sessions) -> None:
+async def test_who_told_may_end_once_it_is_kept_for_good(sessions: Sessions) -> None:
     """Though an operator that has begun since knows nothing of what was told before."""
     handover = Handover(wire.Member(JOB, 1, 0), part(0))
-    assert sessions.profiled(handover, "pod-0").order is wire.Order.CONTINUE
+    assert (await sessions.profiled(handover, "pod-0")).order is wire.Order.CONTINUE
     sessions.expect(JOB, 1, nodes=("n0", "n1"), num_processes=2, resume=(), profiled=True)
-    assert sessions.profiled(handover, "pod-0").order is wire.Order.GO
+    assert (await sessions.profiled(handover, "pod-0")).order is wire.Order.GO
 
 
-def test_parts_that_do_not_go_together_are_no_profile(sessions: Sessions) -> None:
+async def test_parts_that_do_not_go_together_are_no_profile(sessions: Sessions) -> None:
     other = Recorded(3, 4, steps=9, step_s=0.5, compute_s=None, calls=())
     for rank in range(3):
-        handed_over(sessions, rank // 2, part(rank))
-    assert handed_over(sessions, 1, other) == ""
+        await handed_over(sessions, rank // 2, part(rank))
+    assert await handed_over(sessions, 1, other) == ""
     with pytest.raises(RefusedError, match="what ranks recorded does not go together: "):
-        handed_over(sessions, 0, part(0))
+        await handed_over(sessions, 0, part(0))
 
 
 @pytest.mark.parametrize(
@@ -92,22 +97,44 @@ def test_parts_that_do_not_go_together_are_no_profile(sessions: Sessions) -> Non
         (part(0, ranks=8), "a part is of 8 ranks, expected 4 ranks"),
     ],
 )
-def test_who_tells_of_others_is_refused(sessions: Sessions, told: Recorded, words: str) -> None:
+async def test_who_tells_of_others_is_refused(
+    sessions: Sessions, told: Recorded, words: str
+) -> None:
     with pytest.raises(RefusedError, match=words) as refused:
-        handed_over(sessions, 0, told)
+        await handed_over(sessions, 0, told)
     assert refused.value.status == refusals.MALFORMED
 
 
-def test_an_attempt_that_is_over_tells_nothing(sessions: Sessions) -> None:
+async def test_an_attempt_that_is_over_tells_nothing(sessions: Sessions) -> None:
     sessions.revoke(JOB, 1)
     with pytest.raises(RefusedError) as refused:
-        handed_over(sessions, 0, part(0))
+        await handed_over(sessions, 0, part(0))
     assert refused.value.status == refusals.STOP
 
 
-def test_large_jobs_are_not_put_together_here() -> None:
+async def test_merging_leaves_the_event_loop_to_others(
+    sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The parts of 256 ranks take up to a second; meanwhile a repeated part changes nothing."""
+    goes_on, merged = threading.Event(), profile.merged
+
+    def slow(parts: list[Recorded]) -> profile.Profile:
+        assert goes_on.wait(DEADLINE_S)
+        return merged(parts)
+
+    monkeypatch.setattr(profile, "merged", slow)
+    for rank in range(3):
+        await handed_over(sessions, rank // 2, part(rank))
+    last = asyncio.create_task(handed_over(sessions, 1, part(3)))
+    await asyncio.sleep(0)
+    assert await handed_over(sessions, 0, part(0, size=128)) == ""
+    goes_on.set()
+    assert await last == recorded()
+
+
+async def test_large_jobs_are_not_put_together_here() -> None:
     with pytest.raises(RefusedError, match=f"a job of {RECORDED_RANKS_MAX} at most"):
-        Recording().take(part(0, ranks=RECORDED_RANKS_MAX + 1), ranks=RECORDED_RANKS_MAX + 1)
+        await Recording().take(part(0, ranks=RECORDED_RANKS_MAX + 1), ranks=RECORDED_RANKS_MAX + 1)
 
 
 def job(*, data: int = 4, own: str = "", seen: str = "", generation: int = 1) -> dict[str, Any]:

@@ -29,7 +29,10 @@ STEPS_MAX = 1_000
 CALLS_MAX = 1_024
 KINDS_MAX = 64
 TRAFFIC_MAX = 256
-GROUPS_A_RANK = 8
+GROUPS_A_RANK, KINDS_A_RANK = 8, 32
+"""Groups of one kind, and of all kinds, that a rank is in on average: a reader of a profile lists
+each of them. Frameworks make about a dozen for each rank."""
+
 SHOWN_MAX = 8
 DEVICES_MAX = 8
 DEVICE_BYTES_MAX = 64
@@ -162,12 +165,15 @@ class Profile:
     version: Version = VERSION
 
     def __post_init__(self) -> None:
+        whole = 0
         for kind in self.kinds:
             groups, members = (
                 _check_ranks("Profile.kinds", runs, self.ranks)
                 for runs in (kind.firsts, kind.group)
             )
-            if groups * members > GROUPS_A_RANK * self.ranks:
+            whole += groups * members
+            too_many = groups * members > GROUPS_A_RANK * self.ranks
+            if too_many or whole > KINDS_A_RANK * self.ranks:
                 raise wire.WireError(
                     f"Profile.kinds: seen {groups} groups of {members} ranks each, "
                     f"expected fewer, of {self.ranks} ranks"
@@ -267,14 +273,15 @@ def _collectives(parts: Sequence[Recorded]) -> Iterator[tuple[Group, dict[Name, 
             if calls.to is None:
                 name = (calls.operation, calls.element, 0)
                 found[calls.group][name] = _most(found[calls.group].get(name), _traffic(calls))
-    _demand_few(len(found), parts)
+    _demand_few(found, parts)
     for group, named in found.items():
         yield strides.unfolded(group), named
 
 
-def _demand_few(groups: int, parts: Sequence[Recorded]) -> None:
-    if groups > GROUPS_A_RANK * len(parts):
-        raise MismatchError(f"seen {groups} groups, expected fewer, of {len(parts)} ranks")
+def _demand_few(groups: Iterable[tuple[Run, ...]], parts: Sequence[Recorded]) -> None:
+    sizes = [sum(run.count for run in runs) for runs in groups]
+    if len(sizes) > GROUPS_A_RANK * len(parts) or sum(sizes) > KINDS_A_RANK * len(parts):
+        raise MismatchError(f"seen {len(sizes)} groups, expected fewer, of {len(parts)} ranks")
 
 
 def _sends(parts: Sequence[Recorded]) -> Iterator[tuple[Group, dict[Name, Traffic]]]:
@@ -285,7 +292,7 @@ def _sends(parts: Sequence[Recorded]) -> Iterator[tuple[Group, dict[Name, Traffi
         for calls in part.calls:
             if calls.to is not None:
                 senders[calls.group].append((part.rank, calls.to, calls))
-    _demand_few(len(senders), parts)
+    _demand_few(senders, parts)
     for edges in senders.values():
         joined = _joined((source, target) for source, target, _ in edges)
         named: dict[Group, dict[Name, Traffic]] = defaultdict(dict)

@@ -1,8 +1,16 @@
-"""What ranks of one attempt recorded, until all of them have told."""
+"""What ranks of one attempt recorded, until all of them have told.
+
+Merging the parts of 256 ranks takes up to a second: one thread does it, for one attempt at a time,
+so that the event loop and the scheduling cycle go on.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import logging
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from railwright import profile, wire
 from railwright.profile import MismatchError, Recorded
@@ -13,6 +21,11 @@ from railwright_operator.heartbeats.refusals import RefusedError
 logger = logging.getLogger(__name__)
 
 
+@functools.cache
+def _merging_thread() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=1, thread_name_prefix="merging")
+
+
 class Recording:
     """Parts by rank, and the profile that they become; empty until then."""
 
@@ -20,11 +33,12 @@ class Recording:
         self.profile = ""
         self._parts: dict[int, Recorded] = {}
         self._unfit = ""
+        self._is_merging = False
 
     def __repr__(self) -> str:
         return f"<Recording parts={len(self._parts)} profile={bool(self.profile)}>"
 
-    def take(self, part: Recorded, *, ranks: int) -> bool:
+    async def take(self, part: Recorded, *, ranks: int) -> bool:
         """Whether that was the last of so many; what is told again is not. Raises RefusedError."""
         if ranks > RECORDED_RANKS_MAX or part.ranks != ranks:
             expected = (
@@ -37,24 +51,28 @@ class Recording:
             )
         if self._unfit:
             raise RefusedError(refusals.MALFORMED, self._unfit)
-        if self.profile:
+        if self.profile or self._is_merging:
             return False
         self._parts[part.rank] = part
         if len(self._parts) < ranks:
             return False
         parts = [*self._parts.values()]
         self._parts.clear()
+        self._is_merging = True
         try:
-            found = profile.encoded(profile.merged(parts)).decode()
+            loop = asyncio.get_running_loop()
+            self.profile = await loop.run_in_executor(_merging_thread(), _merged, parts)
         except (MismatchError, wire.WireError) as error:
-            return self._refuse(f"what ranks recorded does not go together: {error}")
-        if len(found) > PROFILE_LENGTH_MAX:
-            told = f"the profile has {len(found)} characters"
-            return self._refuse(f"{told}, expected at most {PROFILE_LENGTH_MAX}")
-        self.profile = found
-        return True
+            self._unfit = f"what ranks recorded does not go together: {error}"
+            logger.warning("what ranks recorded is not kept", extra={"error": self._unfit})
+        finally:
+            self._is_merging = False
+        return self.profile != ""
 
-    def _refuse(self, why: str) -> bool:
-        self._unfit = why
-        logger.warning("what ranks recorded is not kept", extra={"error": why})
-        return False
+
+def _merged(parts: Sequence[Recorded]) -> str:
+    found = profile.encoded(profile.merged(parts)).decode()
+    if len(found) > PROFILE_LENGTH_MAX:
+        told = f"the profile has {len(found)} characters"
+        raise MismatchError(f"{told}, expected at most {PROFILE_LENGTH_MAX}")
+    return found

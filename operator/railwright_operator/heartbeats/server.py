@@ -135,9 +135,9 @@ class HeartbeatServer:
         message = self._read(decode_beat, bearer, body)
         return _encoded_beat(self._sessions.beat(message, bearer.pod_uid))
 
-    def _profile(self, bearer: Bearer, body: bytes) -> Answer:
+    async def _profile(self, bearer: Bearer, body: bytes) -> Answer:
         message = self._read(decode_handover, bearer, body)
-        return _encoded(self._sessions.profiled(message, bearer.pod_uid))
+        return _encoded(await self._sessions.profiled(message, bearer.pod_uid))
 
     async def _commit(self, bearer: Bearer, body: bytes) -> Answer:
         """Grant a commit once its step is durable, unless the attempt was revoked meanwhile."""

@@ -226,7 +226,7 @@ class Sessions:
             raise RefusedError(refusals.MALFORMED, unlikely)
         return answer
 
-    def profiled(self, message: profile.Handover, pod_uid: str) -> wire.BeatAnswer:
+    async def profiled(self, message: profile.Handover, pod_uid: str) -> wire.BeatAnswer:
         """Take in what a rank recorded; once all ranks have told, it is the job's profile. The
         answer is "go" when that is kept for good.
 
@@ -241,7 +241,9 @@ class Sessions:
                 f"part.rank is {message.part.rank}, expected {first} to "
                 f"{first + session.num_processes - 1}",
             )
-        if session.recording.take(message.part, ranks=len(session.nodes) * session.num_processes):
+        ranks = len(session.nodes) * session.num_processes
+        if await session.recording.take(message.part, ranks=ranks):
+            session.shown = None
             self._wake()
         return wire.BeatAnswer(wire.Order.GO if session.profiled else wire.Order.CONTINUE)
 
