@@ -329,9 +329,8 @@ def _left(pod: PodRecord | None, first_rank: int) -> wire.Failure | None:
         failed = pod.phase == PodState.FAILED and not pod.reason
         why = "its pod failed before its main container ran"
         return wire.Failure(first_rank, 1, message=why) if failed else None
-    try:
-        told = wire.decode(wire.Failure, pod.exit.message.encode("utf-8", "replace"))
-    except wire.WireError:
+    told = pod.exit.failure
+    if told is None:
         return wire.Failure(first_rank, pod.exit.code, message=pod.reason or None)
     return told if told.exit_code != 0 else wire.Failure(told.rank, pod.exit.code)
 

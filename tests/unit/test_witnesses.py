@@ -37,6 +37,24 @@ def ended(exit_code: int, message: str = "", reason: str = "Error") -> dict[str,
     return {"exitCode": exit_code, "reason": reason, "message": message}
 
 
+def test_termination_messages_are_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of pods that failed together are looked at again in every scheduling cycle."""
+    seen = Watched(num_nodes=2)
+    message = wire.encode(wire.Failure(1, 3, message="out of luck")).decode()
+    seen.pod(1, phase="Failed", ended=ended(3, message))
+    decoded: list[bytes] = []
+    decode = wire.decode
+
+    def counted(kind: type[wire.Failure], data: bytes) -> wire.Failure:
+        decoded.append(data)
+        return decode(kind, data)
+
+    monkeypatch.setattr(wire, "decode", counted)
+    crash = seen.rank(1).crash
+    assert crash is not None
+    assert (crash.message, decoded) == ("out of luck", [])
+
+
 @pytest.mark.parametrize(
     "message",
     [

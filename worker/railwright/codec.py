@@ -112,8 +112,8 @@ def _check_depth(name: str, data: bytes) -> None:
     if data.count(b"[") + data.count(b"{") <= DEPTH_MAX:
         return
     depth = 0
-    for bracket in re.findall(rb"[\[\]{}]", STRING.sub(b"", data)):
-        depth += 1 if bracket in b"[{" else -1
+    for bracket in re.finditer(rb"[\[\]{}]", STRING.sub(b"", data)):
+        depth += 1 if bracket[0] in b"[{" else -1
         if depth > DEPTH_MAX:
             raise WireError(f"{name} is nested deeper than {DEPTH_MAX}")
 

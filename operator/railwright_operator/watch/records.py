@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from railwright import wire
 from railwright_api import names
 from railwright_operator.watch import amounts, excerpts
 from railwright_operator.watch.excerpts import (
@@ -52,11 +53,19 @@ OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How the main container of a pod ended; ``message`` is its termination message, cut."""
+    """How the main container of a pod ended; ``message`` is its termination message, cut.
+
+    ``failure`` is what the launcher wrote there; None if it wrote nothing. It is decoded once: a
+    gang of thousands of pods that failed together is looked at again in every scheduling cycle.
+    """
 
     code: int
     reason: str = ""
     message: str = ""
+    failure: wire.Failure | None = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "failure", _failure(self.message))
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +251,15 @@ def _exit(main: str, statuses: Iterable[ContainerStatus]) -> Exit | None:
         if container.name == main and ended.exit_code != NOT_ENDED:
             return Exit(ended.exit_code, ended.reason, ended.message[:TEXT_MAX])
     return None
+
+
+def _failure(message: str) -> wire.Failure | None:
+    if not message.startswith("{"):
+        return None
+    try:
+        return wire.decode(wire.Failure, message.encode("utf-8", "replace"))
+    except wire.WireError:
+        return None
 
 
 def _waiting(status: PodStatus) -> Waiting | None:
