@@ -134,6 +134,18 @@ def test_a_pod_of_a_stranger_counts_on_its_node_only() -> None:
     assert repr(index) == "<PodIndex attempts=0 nodes=0>"
 
 
+def test_resources_of_pods_that_went_are_forgotten() -> None:
+    """A tenant's pods may name thousands of resources that no node has, each pod others."""
+    index = PodIndex(lambda uid: None)
+    index.change(None, replace(record("u0", node="n0", phase="Running"), job_uid=None))
+    for number in range(3):
+        named = replace(record("u1", node="n0", phase="Running"), job_uid=None)
+        named = replace(named, requests={f"example.com/{number}": 1})
+        index.change(None, named)
+        index.change(named, None)
+    assert index.used("n0") == index.foreign("n0") == {GPU: 8, "pods": 1}
+
+
 def _uid(pod: PodRecord) -> str:
     return pod.uid
 

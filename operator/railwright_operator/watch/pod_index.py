@@ -139,6 +139,9 @@ class PodIndex:
             held = each[record.node] = dict(each.get(record.node, NOTHING))
             for resource, amount in record.requests.items():
                 held[resource] = held.get(resource, 0) + sign * amount
+                if not held[resource]:
+                    # A pod may name thousands of resources that no node has.
+                    del held[resource]
         if record.job_uid is not None and sign > 0:
             self._held.setdefault(record.node, {})[record.uid] = record
         elif record.job_uid is not None:
