@@ -12,8 +12,9 @@ from typing import Any
 import orjson
 import pytest
 
+from railwright_api import names
 from railwright_operator import connection
-from railwright_operator.kube import bodies, errors, paths
+from railwright_operator.kube import bodies, client, errors, paths
 from railwright_testbed import ControlPlane
 from worlds import proxy, shell
 from worlds.api_faults import Fault, Reply
@@ -56,6 +57,27 @@ async def test_a_precondition_protects_an_object_made_again_under_the_same_name(
         with pytest.raises(errors.ConflictError):
             await api.create(paths.binding(namespace, "p"), bind)
         assert (await api.get(paths.pod(namespace, "p")))["metadata"]["uid"] == second
+
+
+async def test_writes_that_a_webhook_holds_up_keep_no_others_waiting(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """Of pods in one namespace; the ledger is of the cluster, a status may be of another."""
+    place = config_maps(namespace)
+    async with (
+        proxy.in_front_of(control_plane) as between,
+        shell.api(shell.connect(control_plane, through=between.entrance)) as api,
+    ):
+        held = between.fail("create pods", Fault.REQUEST_HELD, times=None, namespace=namespace)
+        pods = [shell.pod(f"p{number}") for number in range(2 * client.WRITES_MAX)]
+        writes = [asyncio.create_task(api.create(paths.pods(namespace), pod)) for pod in pods]
+        await shell.until(lambda: held.met == client.WRITES_MAX, "writes held up")
+        with pytest.raises(errors.NotFoundError):
+            await api.delete(paths.kind(names.LEDGERS) + "/none")
+        await api.create(place, shell.config_map("one"))
+        assert not any(write.done() for write in writes)
+        held.lift()
+        await asyncio.gather(*writes, return_exceptions=True)
 
 
 async def test_a_process_without_the_lease_reads_but_sends_no_write(

@@ -18,7 +18,14 @@ from railwright_operator.watch.excerpts import Pod
 from railwright_operator.watch.records import PodRecord
 from railwright_operator.watch.reflector import Reflector
 from railwright_operator.write import pods
-from railwright_operator.write.actuate import PAUSE_BASE_S, PAUSE_CAP_S, UNDER_WAY_MAX, Actuator
+from railwright_operator.write.actuate import (
+    LATE_S,
+    PAUSE_BASE_S,
+    PAUSE_CAP_S,
+    TROUBLED_MAX,
+    UNDER_WAY_MAX,
+    Actuator,
+)
 from railwright_scheduler.attempt.gang import Action, BindPod, CreatePod, DeletePod, WritePlacement
 from worlds import attempts
 from worlds.jobs import GPU
@@ -30,6 +37,8 @@ ENTRY = attempts.entry()
 POD = attempts.pods("-")[0]
 CREATE = CreatePod(ENTRY, 0)
 BIND = BindPod(ENTRY, POD)
+GANG = [CreatePod(ENTRY, rank) for rank in range(3 * UNDER_WAY_MAX)]
+OTHER = CreatePod(attempts.entry(job_uid="b"), 0)
 QUOTA = errors.ForbiddenError(403, "Forbidden", message="exceeded quota: team")
 RIGHTS = errors.RightsError(403, "Forbidden", message='User "us" cannot create resource "pods"')
 BUSY = errors.TooManyRequestsError(429, "TooManyRequests", message="slow down")
@@ -240,6 +249,23 @@ async def test_whoever_finds_no_room_is_known_as_long_as_none_of_its_own_is_unde
     await settled()
     await shell.do(CreatePod(other, 0))
     assert not crowded_out(other.key)
+
+
+async def test_requests_a_webhook_holds_up_delay_their_gang_alone() -> None:
+    shell = Shell()
+    shell.server.held.clear()
+    assert len(await shell.do(*GANG, OTHER)) == UNDER_WAY_MAX
+    shell.now_s += LATE_S + 1.0
+    assert len(await shell.do(*GANG, OTHER)) == 1
+    assert not shell.actuator.is_crowded_out(OTHER.entry.key)
+
+
+async def test_a_gang_with_failures_gets_few_places() -> None:
+    shell = Shell()
+    shell.server.answers["create"] = BUSY
+    await shell.do(GANG[0])
+    shell.server.held.clear()
+    assert len(await shell.do(*GANG[1:], OTHER)) == 1 + TROUBLED_MAX
 
 
 async def test_trouble_that_is_over_is_told_no_more() -> None:

@@ -24,6 +24,7 @@ from yarl import URL
 from railwright_operator import backoff, connection
 from railwright_operator.connection import Connection
 from railwright_operator.kube import errors
+from railwright_operator.kube.lanes import Lane
 from railwright_operator.kube.lines import BODY_BYTES_MAX, TooLargeError, bounded, split_lines
 from railwright_operator.metrics import ApiMetrics
 
@@ -31,9 +32,12 @@ DEADLINE_S = 10.0
 CONNECT_S = 5.0
 ATTEMPTS_MAX = 6
 WRITES_MAX = 64
+CLUSTER_WRITES_MAX = 8
 READS_MAX = 32
 """At a time. A deadline counts from when a request is let in: those who queue here are bounded by
-what their askers have under way. Reads have a lane of their own, as a webhook can hold up writes.
+what their askers have under way. Reads have a lane of their own, as a webhook can hold up writes;
+writes that it holds up keep no others waiting (``lanes``), and never those of the cluster's own
+objects, such as the ledger.
 """
 BACKOFF_BASE_S = 0.1
 BACKOFF_CAP_S = 2.0
@@ -112,8 +116,9 @@ class Api:
         self._rng = rng
         self._token = source.token
         self._token_lock = asyncio.Lock()
-        self._writing = asyncio.Semaphore(WRITES_MAX)
-        self._reading = asyncio.Semaphore(READS_MAX)
+        self._writing = Lane(WRITES_MAX)
+        self._writing_cluster = Lane(CLUSTER_WRITES_MAX)
+        self._reading = Lane(READS_MAX)
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -208,8 +213,13 @@ class Api:
             raise errors.Unreachable(f"{request}: {type(error).__name__}: {error}") from error
 
     async def _run(self, request: _Request, deadline_s: float) -> Any:
-        async with self._writing if request.writes else self._reading:
+        async with self._lane(request).place():
             return await self._persist(request, deadline_s)
+
+    def _lane(self, request: _Request) -> Lane:
+        if not request.writes:
+            return self._reading
+        return self._writing if "/namespaces/" in request.path else self._writing_cluster
 
     async def _persist(self, request: _Request, deadline_s: float) -> Any:
         """Attempts until an answer that is final, or until no attempt fits the deadline."""

@@ -26,6 +26,7 @@ from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.kube import bodies, errors, paths
 from railwright_operator.kube.client import Api
+from railwright_operator.kube.lanes import Lane
 from railwright_operator.observe import Observer
 from railwright_operator.report import status, story
 from railwright_operator.report.commits import Commits
@@ -104,8 +105,8 @@ class Reporter:
         self._quiet: dict[str, status.Told] = {}
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._double_bookings = DoubleBookings()
-        self._record_slots = asyncio.Semaphore(WRITES_MAX)
-        self._told_slots = asyncio.Semaphore(TOLD_WRITES_MAX)
+        self._record_lane = Lane(WRITES_MAX)
+        self._told_lane = Lane(TOLD_WRITES_MAX)
 
     def __repr__(self) -> str:
         return f"<Reporter jobs={len(self._written_s)}>"
@@ -132,15 +133,15 @@ class Reporter:
                 logger.exception("telling a job broke", extra={"job_uid": uid})
                 continue
             if telling is not None:
-                self._start(uid, telling, self._slots(uid, plan))
+                self._start(uid, telling, self._lane(uid, plan))
             if shared.over:
                 await shared.others()
 
-    def _slots(self, uid: str, plan: Turn) -> asyncio.Semaphore:
+    def _lane(self, uid: str, plan: Turn) -> Lane:
         known, record = self._observer.known(uid), plan.records.get(uid)
         waits = record is None or record.phase in (Phase.QUEUED, Phase.SUSPENDED)
         same = known is None or known.record == record or record is None
-        return self._told_slots if waits and same else self._record_slots
+        return self._told_lane if waits and same else self._record_lane
 
     def _forget_all_but(self, uids: Collection[str]) -> None:
         self._written_s = {uid: at for uid, at in self._written_s.items() if uid in uids}
@@ -148,13 +149,13 @@ class Reporter:
         self._pauses.forget_unless(uids.__contains__)
         self._quiet = {uid: told for uid, told in self._quiet.items() if uid in uids}
 
-    def _start(self, uid: str, telling: Telling, slots: asyncio.Semaphore) -> None:
-        task = asyncio.create_task(self._one(telling, slots))
+    def _start(self, uid: str, telling: Telling, lane: Lane) -> None:
+        task = asyncio.create_task(self._one(telling, lane))
         self._under_way[uid] = task
         task.add_done_callback(functools.partial(self._done, uid))
 
-    async def _one(self, telling: Telling, slots: asyncio.Semaphore) -> None:
-        async with slots:
+    async def _one(self, telling: Telling, lane: Lane) -> None:
+        async with lane.place():
             await telling
 
     def _done(self, uid: str, task: asyncio.Task[None]) -> None:

@@ -14,10 +14,11 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import replace
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from railwright_api import names
 from railwright_operator.backoff import Pauses
@@ -45,6 +46,11 @@ UNDER_WAY_MAX = 256
 """Enough to keep the API server busy from one turn to the next, and little to outlive its reason.
 """
 
+LATE_S = 3.0
+TROUBLED_MAX = 64
+"""Of attempts together that have a request without an answer for so long, or one that failed: an
+admission webhook of their namespaces may answer late, or never."""
+
 PAUSE_BASE_S = 0.5
 PAUSE_CAP_S = 8.0
 
@@ -56,8 +62,17 @@ FOR_GOOD = (
 )
 
 
+class _UnderWay(NamedTuple):
+    task: asyncio.Task[None]
+    since_s: float
+
+
 class Actuator:
-    """Carries out actions; remembers only what was refused and which placements are written."""
+    """Carries out actions; remembers only what was refused and which placements are written.
+
+    A webhook that answers late, or never, holds up the gangs of its namespace alone: troubled
+    attempts come after all others, and have ``TROUBLED_MAX`` places of their own.
+    """
 
     def __init__(
         self,
@@ -78,7 +93,9 @@ class Actuator:
         self._refusals: dict[AttemptKey, str] = {}
         self._hindrances: dict[AttemptKey, str] = {}
         self._wake = wake
-        self._under_way: dict[ActionKey, asyncio.Task[None]] = {}
+        self._clock = clock
+        self._under_way: dict[ActionKey, _UnderWay] = {}
+        self._troubled = 0
         self._left: dict[AttemptKey, int] = {}
         self._more = False
         self._crowded_out: frozenset[AttemptKey] = frozenset()
@@ -123,11 +140,16 @@ class Actuator:
 
         Nor what ended since the turn began: its plan does not know that yet.
         """
-        ordered = tuple(actions)
-        self._more, self._crowded_out = False, frozenset()
+        late = Counter(key[1] for key, each in self._under_way.items() if self._is_late(each))
+        troubled = self._hindrances.keys() | late.keys()
+        ordered = [*actions]
+        if troubled:
+            ordered.sort(key=lambda action: _trouble(action, late, troubled))
+        under_way = Counter(attempt in troubled for _, attempt, _ in self._under_way)
+        self._troubled, self._more, self._crowded_out = under_way[True], False, frozenset()
         for at, action in enumerate(ordered):
-            key = _key(action)
-            if len(self._under_way) >= UNDER_WAY_MAX:
+            key, is_troubled = _key(action), action.entry.key in troubled
+            if under_way[is_troubled] >= (TROUBLED_MAX if is_troubled else UNDER_WAY_MAX):
                 self._more = True
                 self._crowded_out = frozenset(behind.entry.key for behind in ordered[at:])
                 return
@@ -135,9 +157,13 @@ class Actuator:
                 continue
             if self._pauses.over(key):
                 task = asyncio.create_task(self._one(action, key))
-                self._under_way[key] = task
+                self._under_way[key] = _UnderWay(task, self._clock())
+                under_way[is_troubled] += 1
                 self._left[action.entry.key] = self._left.get(action.entry.key, 0) + 1
                 task.add_done_callback(functools.partial(self._done, key))
+
+    def _is_late(self, each: _UnderWay) -> bool:
+        return self._clock() - each.since_s > LATE_S
 
     def _done(self, key: ActionKey, task: asyncio.Task[None]) -> None:
         del self._under_way[key]
@@ -147,7 +173,7 @@ class Actuator:
         if not self._left[attempt]:
             del self._left[attempt]
             self._wake()
-        elif self._more and len(self._under_way) < UNDER_WAY_MAX // 2:
+        elif self._more and len(self._under_way) - self._troubled < UNDER_WAY_MAX // 2:
             self._wake()
         if not task.cancelled() and (error := task.exception()) is not None:
             self._hindrances[attempt] = f"{type(error).__name__}: {error}"[:REFUSAL_LENGTH_MAX]
@@ -240,6 +266,12 @@ def _key(action: Action) -> ActionKey:
             return "bind", entry.key, pod.uid
         case DeletePod(entry, pod):
             return "delete", entry.key, pod.uid
+
+
+def _trouble(action: Action, late: Mapping[AttemptKey, int], troubled: Set[AttemptKey]) -> int:
+    """How much those of other attempts come before it."""
+    key = action.entry.key
+    return 1 + late.get(key, 0) if key in troubled else 0
 
 
 def _context(action: Action, error: Exception) -> dict[str, Any]:

@@ -1,0 +1,50 @@
+"""So many requests at a time, of which those that get no answer keep none of the others waiting.
+
+An admission webhook of one namespace can hold up each write there for ten seconds. So a request
+holds its place in a lane for ``SLOW_S`` at most: those of other namespaces, the ledger and statuses
+go on. How many wait for an answer beyond that is bounded by what their callers have under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+SLOW_S = 1.0
+"""Of an API server that is well, 99 % of writes take less than half of it."""
+
+
+class Lane:
+    """Places for ``most`` requests that may still be answered soon."""
+
+    def __init__(self, most: int) -> None:
+        self._free = asyncio.Semaphore(most)
+
+    def __repr__(self) -> str:
+        return f"<Lane full={self._free.locked()}>"
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[None]:
+        """Wait for a place, and keep it for the block, or until that takes ``SLOW_S``."""
+        await self._free.acquire()
+        place = _Place(self._free)
+        timer = asyncio.get_running_loop().call_later(SLOW_S, place.leave)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            place.leave()
+
+
+class _Place:
+    """A place that is given back once."""
+
+    def __init__(self, free: asyncio.Semaphore) -> None:
+        self._free = free
+        self._is_held = True
+
+    def leave(self) -> None:
+        if self._is_held:
+            self._is_held = False
+            self._free.release()
