@@ -202,8 +202,9 @@ def test_operator_binding_changes_nothing_of_a_pod(accounts: Accounts) -> None:
     path = f"{_pods(TEAM)}/any/binding"
     binding = bodies.binding("any", "u", node="n")
     assert "404" in accounts.answer(path, binding)
-    marked = binding | {"metadata": binding["metadata"] | {"annotations": {"a": "b"}}}
-    assert "changes nothing of a pod that it binds" in accounts.answer(path, marked)
+    for field in ("labels", "annotations"):
+        marked = binding | {"metadata": binding["metadata"] | {field: {"a": "b"}}}
+        assert "changes nothing of a pod that it binds" in accounts.answer(path, marked)
     unnamed = binding | {"metadata": {"name": "any"}}
     assert "binds a pod by its UID" in accounts.answer(path, unnamed)
 

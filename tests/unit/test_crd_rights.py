@@ -201,3 +201,21 @@ def test_network_policies_admit_jobs_and_agents_only() -> None:
     ours = {"matchExpressions": [{"key": names.LABEL_JOB_UID, "operator": "Exists"}]}
     assert launchers == [{"namespaceSelector": {}, "podSelector": ours}]
     assert [{*peer} for peer in agents] == [{"ipBlock"}]
+
+
+def test_policy_with_rules_as_conditions_ends_in_refusal() -> None:
+    """Where a match condition decides, the validations only find the message: a request that none
+    of them refuses is refused by the last."""
+    policies = [
+        document["spec"]
+        for document in documents("operator-limits.yaml")
+        if document["kind"] == "ValidatingAdmissionPolicy"
+    ]
+    conditional = [
+        spec
+        for spec in policies
+        if "breaks-a-rule" in [condition["name"] for condition in spec["matchConditions"]]
+    ]
+    assert len(conditional) == 2
+    assert {spec["failurePolicy"] for spec in conditional} == {"Fail"}
+    assert {spec["validations"][-1]["expression"] for spec in conditional} == {"false"}
