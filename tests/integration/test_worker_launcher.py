@@ -36,6 +36,7 @@ def failures(operator: OperatorEndpoint) -> list[wire.Failure]:
     [
         (python("raise SystemExit(3)"), 3, None),
         (python("import os; os.kill(os.getpid(), 11)"), 139, "SIGSEGV"),
+        (python("import os; os.kill(os.getpid(), 42)"), 170, "SIGRTMIN+8"),
         (["no-such-command"], 127, None),
         (["/dev/null"], 126, None),
     ],
@@ -118,6 +119,38 @@ def test_a_rank_that_succeeds_is_told_with_the_last_beat(
     assert (operator.beats[-1].running, operator.beats[-1].exited) == (0, 1)
     assert (tmp_path / "termination-0").read_text() == ""
     assert not list(tmp_path.glob("railwright-*")), "the folder of the sockets is left"
+
+
+def test_script_that_clears_its_temporary_files_succeeds(
+    operator: OperatorEndpoint, tmp_path: Path
+) -> None:
+    clears = "import os, shutil; shutil.rmtree(os.environ['RAILWRIGHT_CHANNEL'])"
+    with launched(python(clears), environment_of(operator.url, tmp_path), tmp_path) as launcher:
+        assert launcher.wait(TIMEOUT_S) == 0
+
+
+def test_rank_in_a_group_of_another_process_is_ended(
+    operator: OperatorEndpoint, tmp_path: Path
+) -> None:
+    """As the leader of a group of its own it cannot be: it joins one that it began."""
+    source = """if 1:
+        import os, time
+        child = os.fork()
+        if child:
+            while os.getpgid(child) != child:
+                time.sleep(0.01)
+            os.setpgid(0, child)
+            print("moved", flush=True)
+        else:
+            os.setpgid(0, 0)
+        time.sleep(600)
+    """
+    environ = environment_of(operator.url, tmp_path)
+    with launched(python(source), environ, tmp_path) as launcher:
+        assert launcher.stdout is not None
+        assert launcher.stdout.readline() == "moved\n"
+        launcher.send_signal(signal.SIGTERM)
+        assert launcher.wait(TIMEOUT_S) == 143
 
 
 def test_the_first_failure_is_told_while_the_others_still_run(

@@ -9,7 +9,9 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
+import numpy as np
 import pytest
 
 import railwright
@@ -38,6 +40,14 @@ def test_a_report_arrives_and_total_steps_are_remembered(reports: list[channel.R
     assert reports[0].rank == 5
     assert reports[0].progress == wire.Progress(1, 60, loss=2.5, samples_per_s=10.0)
     assert reports[1].progress == wire.Progress(2, 60, loss=2.25)
+
+
+def test_total_steps_may_be_any_number(reports: list[channel.Report]) -> None:
+    """Such as a quotient, or one of numpy's: JSON knows none of these."""
+    railwright.report(1, total_steps=cast("int", 60.0))
+    railwright.report(2, total_steps=cast("int", np.int64(90)))
+    until(lambda: len(reports) == 2)
+    assert [report.progress.total_steps for report in reports] == [60, 90]
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf, -math.inf, 1e301])

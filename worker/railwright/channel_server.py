@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from railwright import channel, wire
+from railwright import channel, log_lines, wire
 
 RECEIVE_TIMEOUT_S = 1.0
 CLOSE_TIMEOUT_S = 1.0
@@ -58,9 +58,11 @@ class ChannelServer:
             thread.join(CLOSE_TIMEOUT_S)
         for end in (self._reports, self._requests):
             end.close()
-        shutil.rmtree(self.folder)
+        # A script that clears the folder of its temporary files has removed it already.
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _read_reports(self, on_report: Callable[[channel.Report], None]) -> None:
+        dropped = log_lines.Milestones()
         while True:
             data = self._reports.recv(wire.MESSAGE_BYTES_MAX)
             if self._closing.is_set():
@@ -68,7 +70,10 @@ class ChannelServer:
             try:
                 on_report(wire.decode(channel.Report, data))
             except wire.WireError as error:
-                logger.warning("a report was dropped", extra={"error": str(error)})
+                if count := dropped.add():
+                    logger.warning(
+                        "a report was dropped", extra={"error": str(error), "count": count}
+                    )
 
     def _answer(self, on_request: Callable[[channel.Request], channel.Permission]) -> None:
         while True:

@@ -27,3 +27,18 @@ class _OneLine(logging.Formatter):
         fields = {name: value for name, value in vars(record).items() if name not in STANDARD}
         pairs = [f"{name}={json.dumps(value, default=str)}" for name, value in fields.items()]
         return " ".join([f"railwright: {record.getMessage()}", *pairs])
+
+
+class Milestones:
+    """A count of what may happen thousands of times a second, and when a log line is due."""
+
+    def __init__(self) -> None:
+        self._count = self._logged = 0
+
+    def add(self, times: int = 1) -> int:
+        """The count, if it has at least doubled since it was last logged; else 0."""
+        self._count += times
+        if self._count < 2 * self._logged:
+            return 0
+        self._logged = self._count
+        return self._count

@@ -75,10 +75,12 @@ class Output:
             chunk = os.read(pipe.fileno(), CHUNK_BYTES)
             readable = bool(chunk)
             pieces, pending = _pieces(pending + chunk, last=not readable)
+            lines = []
             for piece in pieces:
                 tail.keep(piece)
-                sink = _written(sink, piece if open_line else self._prefix + piece)
+                lines.append(piece if open_line else self._prefix + piece)
                 open_line = piece[-1:] not in (b"\n", b"\r")
+            sink = _written(sink, b"".join(lines))
         pipe.close()
 
 

@@ -97,7 +97,7 @@ def report(
     _reporter.report(
         wire.Progress(
             step=int(step),
-            total_steps=_reporter.newest.total_steps if total_steps is None else total_steps,
+            total_steps=_reporter.newest.total_steps if total_steps is None else int(total_steps),
             loss=_finite(loss),
             samples_per_s=_finite(samples_per_s),
             phase=wire.Phase.TRAINING,

@@ -10,6 +10,7 @@ All is done in the main thread, with the signals blocked and taken by ``sigtimed
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import logging
 import os
@@ -93,15 +94,20 @@ class Ranks:
             rank, process = self._processes.pop(pid)
             code = os.waitstatus_to_exitcode(status)
             process.returncode = code
-            name = signal.Signals(-code).name if code < 0 else None
+            name = _signal_name(-code) if code < 0 else None
             kills = memory.count_kills(self.memory) - self._kills_before if code else 0
             yield Exit(rank, code if code >= 0 else 128 - code, name, kills)
 
     def signal(self, number: int) -> None:
         """Sends the signal to the process group of each rank that runs."""
         for pid in self._processes:
-            # Not yet reaped, so the number still names this group.
-            os.killpg(pid, number)
+            # Not yet reaped, so the number still names it; a script may have left its group.
+            for kill in (os.killpg, os.kill):
+                try:
+                    kill(pid, number)
+                    break
+                except OSError as error:
+                    logger.warning("rank not signalled", extra={"pid": pid, "error": str(error)})
 
     def stop(self, number: int, *, grace_s: float) -> None:
         """Ends all ranks: first with the signal, with SIGKILL after the grace. A rank that is
@@ -122,7 +128,8 @@ class Ranks:
         deadline = time.monotonic() + STRAYS_TIMEOUT_S
         while (strays := _children()) and time.monotonic() < deadline:
             for pid in strays:
-                os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(PermissionError):
+                    os.kill(pid, signal.SIGKILL)
             wait(0.1)
             list(self.ended())
         if strays:
@@ -144,6 +151,14 @@ def wait(timeout_s: float) -> int | None:
     """The next of SIGNALS, or None when the time is over."""
     taken = signal.sigtimedwait(SIGNALS, max(0.0, timeout_s))
     return None if taken is None else taken.si_signo
+
+
+def _signal_name(number: int) -> str:
+    """Real-time signals but the first and the last have no name of their own."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"SIGRTMIN+{number - signal.SIGRTMIN}"
 
 
 def _reaped() -> Iterator[tuple[int, int]]:

@@ -11,7 +11,17 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from railwright import channel, endpoint, environment, pacing, profile, stacks, step_times, wire
+from railwright import (
+    channel,
+    endpoint,
+    environment,
+    log_lines,
+    pacing,
+    profile,
+    stacks,
+    step_times,
+    wire,
+)
 
 LAST_BEAT_TIMEOUT_S = 10.0
 RETRY_S = 0.3
@@ -59,6 +69,7 @@ class Standing:
         self._pids: dict[int, int] = {}
         self._steps = {rank: step_times.RankSteps(rank, now_s=self._started_s) for rank in ranks}
         self._stacks = stacks.StackDesk(folder, clock=clock)
+        self._strange, self._lost = log_lines.Milestones(), log_lines.Milestones()
         self._stood_still = False
         self._phase = wire.Phase.STARTING
         self._steps_said_s = -math.inf
@@ -95,14 +106,15 @@ class Standing:
     def report(self, report: channel.Report) -> None:
         """A rank's progress."""
         if report.rank not in self._ranks:
-            logger.warning("a report names no rank of this node", extra={"rank": report.rank})
+            if count := self._strange.add():
+                extra = {"rank": report.rank, "count": count}
+                logger.warning("a report names no rank of this node", extra=extra)
             return
         before = self._reports.get(report.rank)
-        if before is not None and report.dropped > before.dropped:
-            logger.warning(
-                "a rank reports faster than they are read",
-                extra={"rank": report.rank, "dropped": report.dropped},
-            )
+        lost = report.dropped - (before.dropped if before is not None else 0)
+        if lost > 0 and (count := self._lost.add(lost)):
+            extra = {"rank": report.rank, "dropped": count}
+            logger.warning("ranks report faster than they are read", extra=extra)
         with self._lock:
             self._reports[report.rank] = report
             if report.rank in self._steps:
