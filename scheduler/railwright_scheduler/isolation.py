@@ -89,6 +89,8 @@ class Isolation:
 
     def error(self, stage: Stage, job_uid: str) -> str:
         """Why the stage was left out for this job; empty if it was not."""
+        if not self._errors:
+            return ""
         stages = (stage, Stage.OBSERVATION, Stage.AGREEMENT)
         errors = (self._errors.get((each, job_uid), "") for each in stages)
         return next(filter(None, errors), "")
