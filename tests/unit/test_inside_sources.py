@@ -114,9 +114,10 @@ def test_amds_links_are_xgmi() -> None:
 
 def test_adapters_that_are_used_as_one_are_there_once() -> None:
     text = """<system version="1"><cpu numaid="0"><pci busid="0000:18:00.0" class="0x020700"><nic>
-      <net name="mlx5_0"/><net name="mlx5_0+mlx5_1"/></nic></pci></cpu></system>"""
+      <net name="mlx5_0"/><net name="mlx5_0+mlx5_1"/></nic></pci><nic><net name="mlx5_1"/></nic>
+      </cpu></system>"""
     look = nccl_topology.parse(text)
-    assert [part.names for part in look.parts] == [("mlx5_0",)]
+    assert [part.names for part in look.parts] == [("mlx5_0",), ("mlx5_1",)]
     assert look.remarks == ("line 2: mlx5_0+mlx5_1 is on an adapter that is there already",)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from railwright_topology.parts import Distance, Kind, Look, Technology
+from railwright_topology.parts import Distance, Kind, Look
 from railwright_topology.sources import hwloc, nccl_topology, strict_xml
 from railwright_topology.wiring import WiringError
 
@@ -93,14 +93,44 @@ def test_link_to_itself_is_left_out() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("version", "technology"), [("1", Technology.NVLINK), ("2", Technology.XGMI)]
-)
-def test_file_without_links_tells_of_those_its_library_looks_for(
-    version: str, technology: Technology
-) -> None:
-    assert nccl(gpu(ADDRESSES[0], 0), version).tells == {technology}
-    assert not nccl(nic(ADDRESSES[0], "mlx5_0"), version).tells
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_file_without_links_does_not_say_that_there_are_none(version: str) -> None:
+    """Clouds give such files of nodes with NVLink: NCCL adds the links that it finds."""
+    look = nccl(gpu(ADDRESSES[0], 0) + gpu(ADDRESSES[1], 1), version)
+    assert not look.tells
+    assert not look.remarks
+
+
+@pytest.mark.parametrize("class_code", ["0x060000", "0x060400"])
+def test_nets_at_a_bridge_are_no_adapter_of_its_address(class_code: str) -> None:
+    """A sandbox's file has them at the host bridge; NCCL puts those that it uses as one there."""
+    nets = '<nic><net name="mlx5_0"/><net name="mlx5_1" speed="100000"/></nic>'
+    inner = gpu(ADDRESSES[0], 0)
+    look = nccl(f'<pci busid="0000:00:00.0" class="{class_code}">\n{nets}{inner}</pci>\n')
+    assert [(part.id, part.pci, part.names) for part in look.parts] == [
+        (ADDRESSES[0], ADDRESSES[0], ()),
+        ("mlx5_0", "", ("mlx5_0",)),
+        ("mlx5_1", "", ("mlx5_1",)),
+    ]
+    assert look.distances[(ADDRESSES[0], "mlx5_0")] == Distance.SWITCH
+    assert not look.remarks
+
+
+def test_adapters_used_as_one_are_known_by_name_where_they_are_not_shown() -> None:
+    """NCCL leaves them out of a dump of what it uses."""
+    one, near, *_ = ADDRESSES
+    nets = '<nic><net name="mlx5_0+mlx5_1" speed="200000"/></nic>\n'
+    look = nccl(switch("0000:15:00.0", nets + gpu(one, 0) + nic(near, "mlx5_1")))
+    assert [(part.id, part.names, part.numa, part.bytes_per_s) for part in look.parts] == [
+        (one, (), 0, 0),
+        (near, ("mlx5_1",), 0, 0),
+        ("mlx5_0", ("mlx5_0",), 0, 0),
+    ]
+    assert look.remarks == ("line 4: mlx5_0+mlx5_1 stands for mlx5_0, known by name alone",)
+    assert nccl(nets).remarks == (
+        "line 3: mlx5_0+mlx5_1 stands for mlx5_0, mlx5_1, known by name alone",
+    )
+    assert nccl(nets).parts[1].names == ("mlx5_1",)
 
 
 def test_wireless_controller_of_nccl_is_no_adapter() -> None:

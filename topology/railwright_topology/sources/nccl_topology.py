@@ -16,11 +16,13 @@
     </system>
 
 A bridge stands for a whole switch, and two of one address for one switch. An adapter of its own
-(``<nic>`` below ``<cpu>``) is on no PCI.
+(``<nic>`` below ``<cpu>`` or a bridge) is on no PCI.
 A file that a cloud gives has the tree that its virtual machines do not show. Whose links go to a
 switch reaches every other one that is on a switch too. AMD's RCCL writes ``<xgmi>`` for
 ``<nvlink>``, and version 2. Elements and attributes that are not read are passed over: each version
-writes more of them; so are adapters that are used as one (``mlx5_0+mlx5_1``) beside each of them.
+writes more of them; so are adapters that are used as one (``mlx5_0+mlx5_1``) beside each of them:
+where they are not shown, they are known by name alone. A file without any link does not say that
+there is none, as the library looks for them itself.
 
 NCCL counts the functions of one card as ports of the first (``mlx5_1`` has ``port="2"`` at the
 address of ``mlx5_0``): an adapter is known by its name, and only that of the first port has the
@@ -66,6 +68,7 @@ class _Found:
     """Accelerators whose links are shown."""
     unread: set[Technology] = field(default_factory=set)
     """Technologies with a link that is left out: that none is shown says nothing."""
+    used_as_one: list[tuple[Element, str, Way]] = field(default_factory=list)
 
     def add(self, element: Element, part: Part, way: Way) -> None:
         if part.id in self.parts:
@@ -104,6 +107,7 @@ def parse(text: str) -> Look:
                     _pci(below, way, found)
                 elif below.name == "nic":
                     _nets([below], Part("", Kind.ADAPTER, numa=way.numa), way, found)
+    _used_as_one(found)
     told = tuple(_links(found))
     if not found.parts:
         omissions.note(system.line, "no accelerator and no adapter is in it")
@@ -113,18 +117,9 @@ def parse(text: str) -> Look:
         tuple(found.parts[id_] for id_ in sorted(found.parts)),
         told,
         pci.distances(found.parts.values(), found.ways),
-        _told(system, found),
+        frozenset(found.ends) - found.unread,
         remarks=omissions.sentences,
     )
-
-
-def _told(system: Element, found: _Found) -> frozenset[Technology]:
-    """Technologies of which every link is shown: those that it shows, or its library looks for."""
-    if not found.seen:
-        return frozenset()
-    rccl = system.attributes.get("version", "") == "2"
-    looked_for = Technology.XGMI if rccl else Technology.NVLINK
-    return frozenset(found.ends.keys() or {looked_for}) - found.unread
 
 
 def _pci(element: Element, above: Way, found: _Found) -> None:
@@ -136,7 +131,7 @@ def _pci(element: Element, above: Way, found: _Found) -> None:
     kind = devices.kind(class_code, vendor, device) if class_code else None
     if gpus:
         kind = Kind.ACCELERATOR
-    elif nics and not devices.is_wireless(class_code):
+    elif nics and not devices.is_wireless(class_code) and not pci.is_bridge(class_code):
         kind = Kind.ADAPTER
     if not address:
         rule = f"busid={busid[:80]!r}: a PCI address stands here, 0000:17:00.0"
@@ -151,6 +146,8 @@ def _pci(element: Element, above: Way, found: _Found) -> None:
             found.omissions.add(element.error(rule))
         found.bridges |= {address} - {""}
         switch = Way(above.numa, "", (*above.switches, address or f"line {element.line}"))
+        if nics and pci.is_bridge(class_code):
+            _nets(nics, Part("", Kind.ADAPTER, numa=above.numa), switch, found)
         for below in element.each("pci"):
             with found.omissions.part():
                 _pci(below, switch, found)
@@ -242,7 +239,7 @@ def _nets(nics: Iterable[Element], part: Part, way: Way, found: _Found) -> int:
     named: dict[str, int] = {}
     for _, name, net in sorted(nets, key=lambda each: each[:2]):
         if "+" in name:
-            found.omissions.note(net.line, f"{name} is on an adapter that is there already")
+            found.used_as_one.append((net, name, way))
             continue
         if devices.is_by_software(name):
             found.omissions.note(net.line, f"{name} is made by software: it is no adapter")
@@ -261,6 +258,20 @@ def _nets(nics: Iterable[Element], part: Part, way: Way, found: _Found) -> int:
         with found.omissions.part():
             found.add(net, own, way)
     return sum(named.values())
+
+
+def _used_as_one(found: _Found) -> None:
+    for net, name, way in found.used_as_one:
+        shown = {name for part in found.parts.values() for name in part.names}
+        hidden = [each for each in dict.fromkeys(name.split("+")) if each not in shown]
+        rule = "is on an adapter that is there already"
+        if hidden:
+            rule = f"stands for {', '.join(hidden)}, known by name alone"
+        found.omissions.note(net.line, f"{name} {rule}")
+        for each in hidden:
+            with found.omissions.part():
+                part = Part(each, Kind.ADAPTER, numa=way.numa, names=(each,))
+                found.add(net, part, way)
 
 
 def _name(net: Element) -> str:

@@ -16,6 +16,7 @@ from railwright_topology.parts import Distance, Kind, Pair, Part, pair
 _ADDRESS = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.IGNORECASE)
 _SWITCH = "0680"
 """A bridge of no other kind, which is what NVSwitches call themselves."""
+_BRIDGE = "06"
 _GIGATRANSFERS = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,2})?) GT/s")
 
 LINE_CODES: Mapping[float, float] = {2.5: 8 / 10, 5.0: 8 / 10, 64.0: 236 / 256, 128.0: 236 / 256}
@@ -29,6 +30,10 @@ def address(said: str) -> str:
         return ""
     domain = (found[1] or "0000").lower().lstrip("0").rjust(4, "0")
     return f"{domain}:{found[2].lower()}"
+
+
+def is_bridge(class_code: str) -> bool:
+    return class_code.startswith(_BRIDGE)
 
 
 def is_link_switch(class_code: str) -> bool:
