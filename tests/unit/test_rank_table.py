@@ -55,6 +55,47 @@ def test_an_accelerator_without_an_address_has_no_port() -> None:
     assert [part.id for part in found.adapters] == [f"npu{n} port" for n in range(8) if n != 2]
 
 
+def by_task(said: Table) -> Table:
+    """The same as vLLM's generator has it: half of the devices prefill, the others decode."""
+    pods = {
+        server["server_id"]: pod["super_pod_id"]
+        for pod in said.pop("super_pod_list", [])
+        for server in pod["server_list"]
+    }
+    devices: list[Table] = []
+    for server in said.pop("server_list"):
+        name = server["server_id"]
+        own = {"server_id": name} | ({"super_pod_id": pods[name]} if name in pods else {})
+        devices += (own | device for device in server["device"])
+    half = len(devices) // 2 + 1
+    lists = {"prefill_device_list": devices[:half], "decode_device_list": devices[half:]}
+    return said | lists | {"server_count": str(len(devices))}
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.2"])
+def test_table_with_a_list_for_each_task_says_the_same(version: str) -> None:
+    looks, account = read(by_task(table(version, "a", "b")))
+    assert (looks, account) == read(table(version, "a", "b"))
+    assert not account.strange
+
+
+def test_table_by_task_leaves_out_what_cannot_be() -> None:
+    said = by_task(table("1.2", "a", "b"))
+    said["prefill_device_list"][0]["super_pod_id"] = "1"
+    said["prefill_device_list"][1]["device_id"] = "0"
+    del said["decode_device_list"][0]["server_id"]
+    looks, account = read(said)
+    assert len(inside.of(looks.by_host["a"]).accelerators) == 7
+    assert account.islands == {"b": "0"}
+    told = " ".join(account.strange)
+    for rule in (
+        "node 'a' is in both '1' and '0'",
+        "device_id 0: each of at most",
+        "server_id is not there",
+    ):
+        assert rule in told
+
+
 def edited(edit: Callable[[Table], object], version: str = "1.2") -> str:
     said = table(version, "a", "b")
     edit(said)

@@ -8,12 +8,19 @@
 Each accelerator has a port of its own, on Ethernet, where it has a ``device_ip``. Those of a super
 pod reach each other by HCCS, also beyond their server: super pods are islands. Version 1.0 says
 nothing of HCCS, and neither says how fast anything is.
+
+vLLM's table has a list of devices for each of its two tasks in the place of ``server_list``, and
+calls the number of its processes ``server_count``:
+
+    {"status": "completed", "version": "1.0", "server_count": "2", "decode_device_list": [],
+     "prefill_device_list": [{"server_id": "node-1", "device_id": "0", "device_ip": "10.20.0.1",
+        "super_pod_id": "0", "super_device_id": "0"}, …]}
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
@@ -38,6 +45,7 @@ from railwright_topology.sources.trees import Switch
 SOURCE = "HCCL rank table"
 VERSIONS = ("1.0", "1.2")
 COMPLETED = "completed"
+BY_TASK = ("prefill_device_list", "decode_device_list")
 
 _NUMBER_MAX = 1 << 20
 
@@ -62,23 +70,21 @@ def parse(text: str) -> tuple[Looks, Account]:
     status = _field(table, fields, "status").text("a status")
     if status != COMPLETED:
         raise fields["status"].error(f"the table is {status[:80]!r}, and not {COMPLETED} yet")
-    servers: dict[str, _Server] = {}
-    for value in _field(table, fields, "server_list").each("servers"):
-        with omissions.part():
-            its = value.entries("a server")
-            name = _field(value, its, "server_id").text("a server's id")
-            if name in servers or not 0 < len(name) <= 253 or not name.isprintable():
-                rule = "a server has an id of its own, up to 253 printable characters"
-                raise value.error(f"{name[:80]!r}: {rule}")
-            servers[name] = _server(value, its, omissions)
-    with omissions.part():
-        if (said := fields.get("server_count")) and _number(said) != len(servers):
-            raise said.error(f"{_number(said)} servers are said, and {len(servers)} read")
     pods: dict[str, str] = {}
-    with omissions.part():
-        if "super_pod_list" in fields:
-            described = _pods(fields["super_pod_list"], omissions)
-            pods = trees.members(described, omissions)
+    if "server_list" not in fields and any(name in fields for name in BY_TASK):
+        listed = itertools.chain.from_iterable(
+            fields[name].each("devices") for name in BY_TASK if name in fields
+        )
+        servers, described = _by_task(listed, omissions)
+        pods = trees.members(described, omissions)
+    else:
+        servers = _listed(_field(table, fields, "server_list"), omissions)
+        with omissions.part():
+            if (said := fields.get("server_count")) and _number(said) != len(servers):
+                raise said.error(f"{_number(said)} servers are said, and {len(servers)} read")
+        with omissions.part():
+            if "super_pod_list" in fields:
+                pods = trees.members(_pods(fields["super_pod_list"], omissions), omissions)
     for name in sorted(pods.keys() - servers.keys()):
         rule = f"{name!r} is on a super pod, and not in server_list"
         omissions.note(fields["super_pod_list"].line, rule)
@@ -90,10 +96,40 @@ def parse(text: str) -> tuple[Looks, Account]:
     return Looks(SOURCE, looks), account
 
 
-def _server(value: Value, fields: Mapping[str, Value], omissions: Omissions) -> _Server:
+def _listed(value: Value, omissions: Omissions) -> dict[str, _Server]:
+    servers: dict[str, _Server] = {}
+    for server in value.each("servers"):
+        with omissions.part():
+            its = server.entries("a server")
+            name = _name(server, its)
+            if name in servers:
+                raise server.error(f"{name[:80]!r}: a server has an id of its own")
+            servers[name] = _server(_field(server, its, "device").each("devices"), omissions)
+    return servers
+
+
+def _by_task(
+    devices: Iterable[Value], omissions: Omissions
+) -> tuple[dict[str, _Server], list[Switch]]:
+    """The servers of these devices, and their super pods."""
+    by_server: dict[str, list[Value]] = {}
+    pods: dict[str, tuple[int, list[str]]] = {}
+    for device in devices:
+        with omissions.part():
+            its = device.entries("a device")
+            name = _name(device, its)
+            by_server.setdefault(name, []).append(device)
+            if (said := its.get("super_pod_id")) and said.content:
+                pod = said.text("a super pod's id")
+                pods.setdefault(pod, (device.line, []))[1].append(name)
+    servers = {name: _server(its, omissions) for name, its in by_server.items()}
+    return servers, [Switch(line, pod, nodes=nodes) for pod, (line, nodes) in pods.items()]
+
+
+def _server(devices: Iterable[Value], omissions: Omissions) -> _Server:
     found = _Server()
     taken: set[int] = set()
-    for device in _field(value, fields, "device").each("devices"):
+    for device in devices:
         with omissions.part():
             its = device.entries("a device")
             number = _number(_field(device, its, "device_id"))
@@ -148,6 +184,13 @@ def _field(value: Value, fields: Mapping[str, Value], name: str) -> Value:
     if name not in fields:
         raise value.error(f"{name} is not there")
     return fields[name]
+
+
+def _name(value: Value, fields: Mapping[str, Value]) -> str:
+    name = _field(value, fields, "server_id").text("a server's id")
+    if not 0 < len(name) <= 253 or not name.isprintable():
+        raise value.error(f"{name[:80]!r}: a server's id has up to 253 printable characters")
+    return name
 
 
 def _number(value: Value) -> int:
