@@ -102,7 +102,7 @@ def again(seen: JobSeen, entries: Sequence[Entry]) -> Job:
     last = max(entries, key=lambda entry: entry.attempt, default=None)
     before = () if last is None else last.nodes
     if last is not None and last.cause is not None:
-        blamed = (*last.cause.nodes, last.cause.node)
+        blamed = {*last.cause.nodes, last.cause.node}
         before = tuple("" if name in blamed else name for name in before)
     return replace(seen.job, attempt=seen.record.attempt + 1, before=before)
 
@@ -114,9 +114,9 @@ def drains(
 ) -> bool:
     """Whether an old attempt still has live pods where they can stop: not on a dead node."""
     return any(
-        not pod.terminal
-        and (not pod.node or (pod.node in alive and pod.node not in entry.cause.nodes))
+        not pod.terminal and (not pod.node or (pod.node in alive and pod.node not in lost))
         for entry in entries
         if entry.cause is not None
+        for lost in [frozenset(entry.cause.nodes)]
         for pod in attempts.get(entry.key, AttemptSeen()).pods
     )

@@ -117,9 +117,8 @@ class _TaintIndex:
         self._passes = np.array([_passes(taint) for taint in numbers], dtype=np.bool_)
         self._by_name: dict[tuple[str, ...], list[int]] = {}
         for taint, number in numbers.items():
-            for name in ((), (taint.key,), ("", taint.value), (taint.key, taint.value)):
-                for effect in ("", taint.effect):
-                    self._by_name.setdefault((effect, *name), []).append(number)
+            for name in _names(taint):
+                self._by_name.setdefault(name, []).append(number)
 
     def tolerated(self, tolerations: Sequence[Toleration]) -> _Tolerated:
         """The nodes that these tolerations leave."""
@@ -146,6 +145,12 @@ class _TaintIndex:
         return covered
 
 
+def _names(taint: Taint) -> list[tuple[str, ...]]:
+    """Of all tolerations that cover it."""
+    names = ((), (taint.key,), ("", taint.value), (taint.key, taint.value))
+    return [(effect, *name) for name in names for effect in ("", taint.effect)]
+
+
 def _name(toleration: Toleration) -> tuple[str, ...] | None:
     """What the taints that it covers have in common; None if it covers none."""
     if toleration.operator in ("", "Equal"):
@@ -155,26 +160,23 @@ def _name(toleration: Toleration) -> tuple[str, ...] | None:
     return None
 
 
-def kept_away(node: Node, job: Job) -> str:
-    """What of the node's labels or taints keeps this job away; empty if nothing does."""
-    for key, value in sorted(job.selector.items()):
-        if node.labels.get(key) != value:
-            return f"is not labelled {key}={value}"
-    for taint in node.taints:
-        if taint.effect in _KEEPS_AWAY and not any(tolerates(t, taint) for t in job.tolerations):
-            return f"is tainted {taint.key}={taint.value}:{taint.effect}"
-    return ""
+class Demands:
+    """What one job asks of a node, ready to be held against thousands of them: its tolerations are
+    looked up by what a taint has, as users may write thousands."""
 
+    def __init__(self, job: Job) -> None:
+        self._selector = sorted(job.selector.items())
+        self._tolerated = {_name(toleration) for toleration in job.tolerations}
 
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether this toleration covers this taint."""
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator in ("", "Equal"):
-        return toleration.value == taint.value
-    return toleration.operator == "Exists"
+    def unmet_by(self, node: Node) -> str:
+        """What of the node's labels or taints keeps the job away; empty if nothing does."""
+        for key, value in self._selector:
+            if node.labels.get(key) != value:
+                return f"is not labelled {key}={value}"
+        for taint in node.taints:
+            if taint.effect in _KEEPS_AWAY and self._tolerated.isdisjoint(_names(taint)):
+                return f"is tainted {taint.key}={taint.value}:{taint.effect}"
+        return ""
 
 
 def _passes(taint: Taint) -> bool:

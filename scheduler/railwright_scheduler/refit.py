@@ -79,20 +79,23 @@ def _misfits(
     owed: Mapping[str, Amounts],
     job: Job | None,
 ) -> Misfits:
+    demands = None if job is None else eligibility.Demands(job)
     whys = {
-        name: _why(nodes.get(name), entry.per_node, owed.get(name, {}), job) for name in unbound
+        name: _why(nodes.get(name), entry.per_node, owed.get(name, {}), demands) for name in unbound
     }
     return {name: why for name, why in whys.items() if why}
 
 
-def _why(node: Node | None, per_node: Amounts, owed: Amounts, job: Job | None) -> str:
+def _why(
+    node: Node | None, per_node: Amounts, owed: Amounts, demands: eligibility.Demands | None
+) -> str:
     """Why the node cannot take one pod of the job; empty if it can."""
     if node is None:
         return "went"
     if node.unavailable is not None:
         return f"is {node.unavailable}"
-    if job is not None and (kept := eligibility.kept_away(node, job)):
-        return kept
+    if demands is not None and (unmet := demands.unmet_by(node)):
+        return unmet
     for resource, amount in sorted(per_node.items()):
         free = node.allocatable.get(resource, 0) - node.used.get(resource, 0)
         if free - owed.get(resource, 0) < amount:

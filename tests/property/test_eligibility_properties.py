@@ -7,9 +7,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railwright_scheduler.eligibility import Eligibility, tolerates
+from railwright_scheduler.eligibility import Demands, Eligibility
 from railwright_scheduler.snapshot import Taint, Toleration
-from worlds import node
+from worlds import job, node
 
 KEYS = st.sampled_from(["a", "b", "node.kubernetes.io/not-ready"])
 VALUES = st.sampled_from(["", "x", "y"])
@@ -42,6 +42,8 @@ def test_index_of_taints_tolerates_as_each_taint_does(
     ]
     lasting = [{taint for taint in taints if "/" not in taint.key} for taints in keeps]
     everywhere = index.matched({})
+    demands = Demands(job("a", tolerations=tuple(tolerations)))
+    assert [demands.unmet_by(each) == "" for each in nodes] == [not taints for taints in keeps]
     assert index.tolerated(tolerations).tolist() == [not taints for taints in keeps]
     assert index.tolerated_ever(tolerations).tolist() == [not taints for taints in lasting]
     assert {*index.lasting(tolerations, everywhere)} == set().union(*lasting)
@@ -54,3 +56,16 @@ def test_selector_matches_nodes_with_all_its_labels(
     nodes = [replace(node(f"n{i}"), labels=labels) for i, labels in enumerate(carried)]
     expected = [selector.items() <= labels.items() for labels in carried]
     assert Eligibility(nodes).matched(selector).tolist() == expected
+    demands = Demands(job("a", selector=selector))
+    assert [demands.unmet_by(each) == "" for each in nodes] == expected
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Whether this toleration covers this taint, as Kubernetes decides it."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator in ("", "Equal"):
+        return toleration.value == taint.value
+    return toleration.operator == "Exists"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -281,3 +282,20 @@ def test_assessment_asks_for_stacks_and_then_ends_the_attempt() -> None:
     # A crash that is judged, and a rank that is done, are something else.
     assert assess(hung, crash(1, age_s=1.0)) != verdict
     assert assess(hung, rank(1, done=True, steps=training(still_s=9_000))) == verdict
+
+
+class Counted(list[Launcher]):
+    """Launchers, and how often they are gone through."""
+
+    reads = 0
+
+    def __iter__(self) -> Iterator[Launcher]:
+        self.reads += 1
+        return super().__iter__()
+
+
+def test_work_grows_with_the_number_of_launchers() -> None:
+    """A gang may have 16,384 of them, and is judged in every scheduling cycle."""
+    few, many = Counted(launchers(*[training()] * 4)), Counted(launchers(*[training()] * 64))
+    assert hang.judge(few, ASKED) is hang.judge(many, ASKED) is None
+    assert few.reads == many.reads

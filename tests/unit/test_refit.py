@@ -3,6 +3,7 @@ overcommitted."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -62,6 +63,27 @@ def test_a_taint_that_the_job_lives_with_and_a_rank_that_is_bound_change_nothing
     tolerated = (Toleration("team", "Exists", "", ""),)
     assert whys(node("n0"), node("n1", taints=(TAINT,)), tolerations=tolerated) == {}
     assert whys(node("n0"), node("n1", used={GPU: 8}), unbound=("n0",)) == {}
+
+
+class Counted(tuple[Toleration, ...]):
+    """Tolerations, and how often they are gone through."""
+
+    __slots__ = ()
+    reads = 0
+
+    def __iter__(self) -> Iterator[Toleration]:
+        Counted.reads += 1
+        return super().__iter__()
+
+
+def test_tolerations_are_read_once_for_all_nodes_of_a_gang() -> None:
+    """A job may have thousands of them, and a gang thousands of tainted nodes."""
+    tolerations = Counted(
+        [Toleration("other", "Exists", "", ""), Toleration("team", "Exists", "", "")]
+    )
+    nodes = [node(name, taints=(TAINT,)) for name in ("n0", "n1")]
+    assert whys(*nodes, tolerations=tolerations) == {}
+    assert Counted.reads == 1
 
 
 def test_of_two_gangs_that_no_longer_fit_together_the_first_stays() -> None:

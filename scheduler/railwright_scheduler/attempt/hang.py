@@ -200,13 +200,14 @@ def _standstill(launchers: Sequence[Launcher], watch: Watch) -> _Standstill | No
     seen = [steps for _, steps in told]
     # Where some ranks wait while another evaluates, only their longest steps are longer.
     typical = max(seen, key=lambda steps: (steps.timed, -steps.p99_s))
-    limit_s, basis = _limit(launchers, seen, watch, p99_s=typical.p99_s)
+    limit = _limit(launchers, seen, watch)
+    limit_s, basis = limit.of(typical.p99_s)
     still_s = min(steps.still_s for steps in seen)
     if still_s > limit_s:
         return _Standstill(still_s, limit_s, basis)
     newest = max(steps.newest for _, steps in told)
     for launcher, steps in told:
-        limit_s, basis = _limit(launchers, seen, watch, p99_s=steps.lag_p99_s)
+        limit_s, basis = limit.of(steps.lag_p99_s)
         lag_s = min(steps.lag_s, watch.training_s)
         if lag_s > limit_s and newest - steps.slowest >= LAG_STEPS:
             return _Standstill(lag_s, limit_s, basis, lagging=launcher)
@@ -222,7 +223,7 @@ def _silence(launchers: Sequence[Launcher], watch: Watch) -> _Standstill | None:
     if not times_s:
         return None
     time_s = min(times_s)
-    limit_s, basis = _limit(launchers, (), watch, p99_s=0)
+    limit_s, basis = _limit(launchers, (), watch).of(p99_s=0)
     return _Standstill(time_s, limit_s, basis, silent=True) if time_s > limit_s else None
 
 
@@ -242,27 +243,40 @@ def _telling(launchers: Sequence[Launcher], watch: Watch) -> list[tuple[Launcher
     return heard if not telling and complete and watch.timeout_s is not None else telling
 
 
-def _limit(
-    launchers: Sequence[Launcher], told: Sequence[StepsSeen], watch: Watch, *, p99_s: float
-) -> tuple[float, str]:
-    """How long the attempt may stand still, and by what. ``p99_s`` is of its steps in training."""
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """How long the attempt may stand still, and by what: ``fixed``, or by its steps in training.
+
+    It is made once for all launchers: each of thousands is held against it.
+    """
+
+    fixed: tuple[float, str] | None = None
+
+    def of(self, p99_s: float) -> tuple[float, str]:
+        """The limit where 99 % of steps took this long; 0 if that is not known."""
+        if self.fixed is not None:
+            return self.fixed
+        if not p99_s:
+            return FIRST_STEPS_S, "for the first steps"
+        basis = f"99 % of steps took at most {p99_s:.3g} s"
+        return max(STILL_S, STEPS_P99_FACTOR * p99_s), basis
+
+
+def _limit(launchers: Sequence[Launcher], told: Sequence[StepsSeen], watch: Watch) -> _Limit:
     unheard = any(not launcher.is_known for launcher in launchers)
     if watch.timeout_s is not None:
-        return watch.timeout_s + (VERDICT_S if unheard else 0), "progressTimeoutSeconds"
+        return _Limit((watch.timeout_s + (VERDICT_S if unheard else 0), "progressTimeoutSeconds"))
     if unheard:
-        return EVALUATING_S, "while a launcher is silent"
+        return _Limit((EVALUATING_S, "while a launcher is silent"))
     activity = max(
         (steps.activity for steps in told),
         key=lambda activity: PHASE_LIMITS_S.get(activity, 0),
     )
     if activity is not Activity.TRAINING:
-        return PHASE_LIMITS_S[activity], f"in phase {activity.value}"
+        return _Limit((PHASE_LIMITS_S[activity], f"in phase {activity.value}"))
     if any(steps.finishing for steps in told):
-        return FIRST_STEPS_S, "after the last step"
-    if not p99_s:
-        return FIRST_STEPS_S, "for the first steps"
-    basis = f"99 % of steps took at most {p99_s:.3g} s"
-    return max(STILL_S, STEPS_P99_FACTOR * p99_s), basis
+        return _Limit((FIRST_STEPS_S, "after the last step"))
+    return _Limit()
 
 
 def _tells(steps: StepsSeen) -> bool:
