@@ -45,6 +45,8 @@ def test_a_rack_is_known_by_its_block_too() -> None:
     [
         ((f"{TIER}2", f"{TIER}1", f"{TIER}0"), "topograph"),
         ((f"{TIER}10", f"{TIER}9", f"{TIER}2"), "topograph"),
+        (tuple(f"{NVIDIA}tier-{tier}" for tier in (10, 1, 0)), "topograph tier"),
+        (tuple(f"{NVIDIA}level-{level}" for level in (2, 1, 0)), "topograph level"),
         ((f"{NVIDIA}core", f"{NVIDIA}spine", f"{NVIDIA}leaf"), "topograph before 1.0"),
         ((f"{NVIDIA}datacenter", f"{NVIDIA}spine", f"{NVIDIA}block"), "topograph before 1.0"),
         (tuple(f"{AWS}network-node-layer-{layer}" for layer in (1, 2, 4)), "aws"),
@@ -86,6 +88,9 @@ def test_each_family_counts_from_its_own_end(keys: tuple[str, ...], source: str)
     ("key", "source"),
     [
         ("accelerator.topograph.run/domain", "topograph"),
+        ("accelerated.topology.nvidia.com/domain-0", "topograph tier"),
+        ("accelerated.topology.nvidia.com/level-0", "topograph level"),
+        ("xclr.topology.nvidia.com/domain", "topograph xclr"),
         (f"{NVIDIA}accelerator", "topograph before 1.0"),
         (CLIQUE, "gpu.clique"),
         (f"{AWS}ultraserver-id", "aws"),

@@ -12,7 +12,7 @@ the node is left out there too: which of them it means, nobody can say.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from railwright_topology.accounts import Account, Basis
@@ -46,14 +46,21 @@ OWN_LEVELS = ("railwright.dev/block", "railwright.dev/rack")
 
 _NVIDIA = "network.topology.nvidia.com/"
 _OCI = "oci.oraclecloud.com/"
-_TIER = re.compile(r"fabric\.topograph\.run/tier-(0|[1-9][0-9]{0,3})")
+_NVIDIA_ISLAND = "accelerated.topology.nvidia.com/"
 
-TOPOGRAPH = Family(
-    "topograph",
-    island="accelerator.topograph.run/domain",
-    within="accelerator.topograph.run/sub-domain",
-)
-"""Its levels are ``fabric.topograph.run/tier-N`` for as many N as there are, 0 the nearest."""
+NUMBERED: Mapping[str, Family] = {
+    "fabric.topograph.run/tier-": Family(
+        "topograph",
+        island="accelerator.topograph.run/domain",
+        within="accelerator.topograph.run/sub-domain",
+    ),
+    # Versions on the way to 1.0.
+    f"{_NVIDIA}tier-": Family("topograph tier", island=f"{_NVIDIA_ISLAND}domain-0"),
+    f"{_NVIDIA}level-": Family("topograph level", island=f"{_NVIDIA_ISLAND}level-0"),
+}
+"""Their levels are the key with as many numbers as there are, 0 the nearest."""
+
+_NUMBERED_KEY = re.compile(rf"({'|'.join(map(re.escape, NUMBERED))})(0|[1-9][0-9]{{0,3}})")
 
 FAMILIES = (
     Family("railwright", _keys("", *OWN_LEVELS), basis=Basis.DECLARED),
@@ -67,6 +74,7 @@ FAMILIES = (
         ),
         island=_NVIDIA + "accelerator",
     ),
+    Family("topograph xclr", island="xclr.topology.nvidia.com/domain"),
     Family("gpu.clique", island="nvidia.com/gpu.clique"),
     Family(
         "aws",
@@ -90,7 +98,7 @@ FAMILIES = (
 
 _KEYS = frozenset(
     key
-    for family in (TOPOGRAPH, *FAMILIES)
+    for family in (*NUMBERED.values(), *FAMILIES)
     for level in (*family.levels, (family.machine, family.island, family.within))
     for key in level
     if key
@@ -105,14 +113,14 @@ def read_of(labels: Labels, configured: Sequence[str] = ()) -> dict[str, str]:
     return {
         key: value
         for key, value in labels.items()
-        if key in _KEYS or key in configured or _TIER.fullmatch(key)
+        if key in _KEYS or key in configured or _NUMBERED_KEY.fullmatch(key)
     }
 
 
 def accounts(nodes: Mapping[str, Labels], configured: Sequence[str] = ()) -> tuple[Account, ...]:
     """``configured`` are label keys of the site's own choice, the coarsest first."""
     own = _keys("", *configured)
-    families = [*FAMILIES, _topograph(nodes)]
+    families = [*FAMILIES, *_numbered(nodes)]
     if own and own not in [family.levels for family in families]:
         families.insert(0, Family("configured", own, basis=Basis.DECLARED))
     carried = {key for labels in nodes.values() for key, value in labels.items() if value}
@@ -126,12 +134,14 @@ def accounts(nodes: Mapping[str, Labels], configured: Sequence[str] = ()) -> tup
     return tuple(found)
 
 
-def _topograph(nodes: Mapping[str, Labels]) -> Family:
-    keys = {key for labels in nodes.values() for key in labels}
-    numbers = [int(tier[1]) for key in sorted(keys) if (tier := _TIER.fullmatch(key))]
-    outermost_first = sorted(sorted(numbers)[: trees.TIERS_MAX], reverse=True)
-    levels = _keys("fabric.topograph.run/tier-", *map(str, outermost_first))
-    return replace(TOPOGRAPH, levels=levels)
+def _numbered(nodes: Mapping[str, Labels]) -> Iterator[Family]:
+    numbers: dict[str, list[int]] = {prefix: [] for prefix in NUMBERED}
+    for key in sorted({key for labels in nodes.values() for key in labels}):
+        if said := _NUMBERED_KEY.fullmatch(key):
+            numbers[said[1]].append(int(said[2]))
+    for prefix, family in NUMBERED.items():
+        outermost_first = sorted(sorted(numbers[prefix])[: trees.TIERS_MAX], reverse=True)
+        yield replace(family, levels=_keys(prefix, *map(str, outermost_first)))
 
 
 def _shared(nodes: Mapping[str, Labels], key: str) -> bool:

@@ -44,6 +44,7 @@ CHARACTERS_MAX = 1 << 22
 ISLAND_KEYS = (
     "accelerator.topograph.run/domain",
     "accelerator.topology.test/domain",
+    "xclr.topology.nvidia.com/domain",
     "accelerated.topology.nvidia.com/domain-0",
     "accelerated.topology.nvidia.com/level-0",
     "network.topology.nvidia.com/accelerator",
