@@ -12,6 +12,16 @@ import orjson
 Json = dict[str, Any]
 
 
+async def connect(http: aiohttp.ClientSession, url: str, *, connections: int) -> None:
+    """Open so many connections, which later requests use."""
+
+    async def one() -> None:
+        async with http.get(f"{url}/version") as answer:
+            await answer.read()
+
+    await asyncio.gather(*(one() for _ in range(connections)))
+
+
 async def create_and_bind(
     http: aiohttp.ClientSession,
     url: str,
