@@ -103,6 +103,15 @@ def test_only_one_live_pod_at_a_rank_is_known_by_its_uid() -> None:
     assert index.uid_of("a", 1, 0) == "u1"
 
 
+def test_uid_of_a_rank_looks_at_no_other_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each message of a launcher asks for it, while thousands of pods of its gang change."""
+    index = PodIndex(namespace_of)
+    for rank in range(3):
+        index.change(None, record(f"u{rank}", rank=rank, node="n0", phase="Running"))
+    monkeypatch.setattr(PodIndex, "of", lambda self, key: pytest.fail("all pods are ordered"))
+    assert [index.uid_of("a", 1, rank) for rank in range(4)] == ["u0", "u1", "u2", None]
+
+
 def test_a_pod_in_another_namespace_is_none_of_the_jobs() -> None:
     index = PodIndex(namespace_of)
     index.change(None, record("u0", node="n0", phase="Running"))

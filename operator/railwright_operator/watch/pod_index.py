@@ -7,17 +7,16 @@ that is terminating still holds its devices.
 
 from __future__ import annotations
 
-import bisect
-import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TypeVar
 
 from railwright_operator.watch.records import PodRecord
 
 AttemptKey = tuple[str, int]
 
-NODE_RANK = operator.attrgetter("node_rank")
+K = TypeVar("K")
 NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
@@ -34,6 +33,7 @@ class PodIndex:
         """``namespace_of`` a job, by its UID: pods elsewhere that name it are not its pods."""
         self._namespace_of = namespace_of
         self._by_attempt: dict[AttemptKey, dict[str, PodRecord]] = {}
+        self._by_rank: dict[tuple[str, int, int], dict[str, PodRecord]] = {}
         self._used: dict[str, dict[str, int]] = {}
         self._foreign: dict[str, dict[str, int]] = {}
         self._live: dict[str, int] = {}
@@ -56,6 +56,7 @@ class PodIndex:
             if new.job_uid is not None:
                 key = new.job_uid, new.attempt
                 self._by_attempt.setdefault(key, {})[new.uid] = new
+                self._by_rank.setdefault((*key, new.node_rank), {})[new.uid] = new
                 self._ordered.pop(key, None)
 
     def of(self, key: AttemptKey) -> tuple[PodRecord, ...]:
@@ -77,10 +78,13 @@ class PodIndex:
 
     def uid_of(self, job_uid: str, attempt: int, node_rank: int) -> str | None:
         """The UID of the live pod at this rank; None when there is none, or not just one."""
-        pods = self.of((job_uid, attempt))
-        first = bisect.bisect_left(pods, node_rank, key=NODE_RANK)
-        after = bisect.bisect_right(pods, node_rank, lo=first, key=NODE_RANK)
-        found = [record.uid for record in pods[first:after] if not record.terminal]
+        home = self._namespace_of(job_uid)
+        there = self._by_rank.get((job_uid, attempt, node_rank), {}).values()
+        found = [
+            record.uid
+            for record in there
+            if not record.terminal and home in (None, record.namespace)
+        ]
         return found[0] if len(found) == 1 else None
 
     def strangers(
@@ -118,18 +122,13 @@ class PodIndex:
 
     def _drop(self, record: PodRecord) -> None:
         if (stem := _stem(record)) is not None:
-            named = self._by_stem[stem]
-            del named[record.uid]
-            if not named:
-                del self._by_stem[stem]
+            _discard(self._by_stem, stem, record.uid)
         if record.job_uid is None:
             return
         key = record.job_uid, record.attempt
         self._ordered.pop(key, None)
-        pods = self._by_attempt[key]
-        del pods[record.uid]
-        if not pods:
-            del self._by_attempt[key]
+        _discard(self._by_attempt, key, record.uid)
+        _discard(self._by_rank, (*key, record.node_rank), record.uid)
 
     def _count(self, record: PodRecord, sign: int) -> None:
         if not record.node or record.terminal:
@@ -151,6 +150,14 @@ class PodIndex:
             del self._live[record.node], self._used[record.node]
             self._foreign.pop(record.node, None)
             self._held.pop(record.node, None)
+
+
+def _discard(index: dict[K, dict[str, PodRecord]], key: K, uid: str) -> None:
+    """Take the pod out; a key without pods goes with it."""
+    pods = index[key]
+    del pods[uid]
+    if not pods:
+        del index[key]
 
 
 def _stem(record: PodRecord) -> tuple[str, str] | None:
