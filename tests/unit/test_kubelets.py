@@ -12,6 +12,7 @@ import pytest
 from railwright_operator.kube.errors import Unreachable
 from railwright_operator.watch import kubelets
 from railwright_operator.watch.kubelets import Kubelets
+from railwright_scheduler.attempt.breaker import SETTLE_S
 
 DURATION_S = 40
 WELL = "well"
@@ -26,6 +27,7 @@ class Leases:
 
     renewed: dict[str, str] = field(default_factory=dict)
     silent: bool = False
+    refused: set[str] = field(default_factory=set)
     late: Callable[[], None] = lambda: None
     asked: list[str] = field(default_factory=list)
     well: bool = True
@@ -34,7 +36,7 @@ class Leases:
     async def ask(self, node: str) -> dict[str, Any] | None:
         self.asked.append(node)
         self.late()
-        if self.silent:
+        if self.silent or node in self.refused:
             raise Unreachable("no answer")
         if node == WELL and self.well:
             self.renewals += 1
@@ -184,6 +186,9 @@ async def test_who_is_no_suspect_is_not_asked_and_not_remembered(room: Room) -> 
 
 
 async def test_a_node_that_was_never_heard_of_is_looked_into_as_fast(room: Room) -> None:
+    """But for the first half minute of a leader."""
+    await room.look()
+    await room.watch(for_s=SETTLE_S)
     room.suspect(unheard=("n0",))
     await room.look()
     await room.watch(for_s=LIMIT_S + 1)
@@ -191,6 +196,33 @@ async def test_a_node_that_was_never_heard_of_is_looked_into_as_fast(room: Room)
     await room.watch(for_s=LIMIT_S)
     assert room.kubelets.stale("n0")
     assert room.woken == 1
+
+
+async def test_kubelet_has_time_to_come_back_after_an_outage(room: Room) -> None:
+    """A launcher that was heard is evidence of its own; of one that never was there is the lease
+    alone. Neither a new leader knows since when the API server answers."""
+    room.suspect("n1", unheard=("n0",))
+    for outage in (False, True):
+        room.leases.silent = outage
+        await room.look()
+        room.leases.silent = False
+        await room.watch(for_s=LIMIT_S + 3)
+        assert room.kubelets.stale("n1")
+        assert not room.kubelets.stale("n0")
+        await room.watch(for_s=SETTLE_S)
+        assert room.kubelets.stale("n0")
+
+
+async def test_request_that_fails_alone_is_no_outage(room: Room) -> None:
+    await room.look()
+    await room.watch(for_s=SETTLE_S)
+    room.suspect(unheard=("n0",))
+    await room.look()
+    room.leases.refused = {WELL}
+    await room.look(after_s=2)
+    room.leases.refused = set()
+    await room.watch(for_s=LIMIT_S + 1)
+    assert room.kubelets.stale("n0")
 
 
 async def test_of_thousands_never_heard_of_few_are_asked_at_a_time_and_all_in_turn() -> None:
@@ -212,10 +244,12 @@ async def test_of_thousands_never_heard_of_few_are_asked_at_a_time_and_all_in_tu
 async def test_nodes_whose_lease_cannot_be_read_keep_no_others_waiting() -> None:
     names = tuple(f"n{number:03}" for number in range(2 * kubelets.UNHEARD_PER_ROUND_MAX))
     room = Room()
-    room.suspect(unheard=names)
-    room.leases.silent = True
     await room.look()
-    room.leases.silent = False
+    await room.watch(for_s=SETTLE_S)
+    room.suspect(unheard=names)
+    room.leases.refused = set(names)
+    await room.look()
+    room.leases.refused = set()
     await room.look(after_s=2)
     await room.watch(for_s=LIMIT_S + 1)
     assert [name for name in names if room.kubelets.stale(name)] == list(names[len(names) // 2 :])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from dataclasses import replace
 
@@ -22,6 +21,7 @@ from railwright_operator.write.actuate import UNDER_WAY_MAX
 from railwright_reading.machines import PRODUCT
 from railwright_scheduler import islands
 from railwright_scheduler.attempt.assessment import SILENT_S, Assessment, Ended, Ongoing
+from railwright_scheduler.attempt.breaker import SETTLE_S
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.gang import CreatePod
 from railwright_scheduler.attempt.ledger import Entry, EntryState
@@ -38,7 +38,7 @@ from railwright_topology.astray import Astray, Rails
 from railwright_topology.fabric import Fabric
 from railwright_topology.pace import EVEN, Pace
 from worlds import observing
-from worlds.observing import JOB, LEDGER, Watched
+from worlds.observing import JOB, LEDGER, Watched, ask_all
 
 DETECT_S_MAX = 30.0
 
@@ -46,15 +46,6 @@ DETECT_S_MAX = 30.0
 def entry(cause: Cause | None = None) -> Entry:
     state = EntryState.COMMITTING if cause is None else EntryState.ABORTING
     return Entry(JOB, "team", "job", 1, state, ("n0", "n1"), {"pods": 1}, cause)
-
-
-async def ask_all(seen: Watched) -> None:
-    """One round of questions; every answer is there within a few steps of the loop."""
-    running = asyncio.create_task(seen.kubelets.run())
-    for _ in range(20):
-        await asyncio.sleep(0)
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
 
 
 def test_a_node_is_as_fast_as_the_fabric_says_and_made_again_only_where_that_changed() -> None:
@@ -179,6 +170,8 @@ def test_of_which_devices_a_jobs_profile_knows_nothing_is_seen() -> None:
 
 async def test_a_node_that_died_before_its_launcher_spoke_is_found_in_time() -> None:
     seen = Watched(phase=Phase.STARTING)
+    await ask_all(seen)
+    seen.now_s += SETTLE_S
     began_s = seen.now_s
     seen.turn()
     while isinstance(seen.verdict(after_s=1.0), Ongoing):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, cast
@@ -169,6 +170,15 @@ class Watched:
         cause = getattr(verdict, "cause", None)
         assert isinstance(cause, Cause), verdict
         return cause
+
+
+async def ask_all(seen: Watched) -> None:
+    """One round of questions; every answer is there within a few steps of the loop."""
+    running = asyncio.create_task(seen.kubelets.run())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
 def node_record(name: str) -> NodeRecord:

@@ -11,6 +11,10 @@ So only a row of answers without a gap is evidence, and the first answer after o
 Nor does one that answers reads and takes no writes, or that no kubelet reaches: some nodes that are
 not suspected are asked about too, and a Lease is stale only if another one was renewed meanwhile.
 
+After an outage a living kubelet takes up to 17 s to come back. A launcher that spoke before comes
+back sooner, and is evidence of its own; of one that never spoke there is the Lease alone, which is
+stale only ``SETTLE_S`` after the outage, or after a new leader began.
+
 Silent launchers are asked about in every round. Of launchers not heard of yet there may be
 thousands, whose images are being pulled: so many at a time are asked about, each in every round
 until its kubelet is seen to renew or to have stopped, and then it is the next one's turn.
@@ -28,6 +32,7 @@ from typing import Any
 from railwright_operator.kube import errors, paths
 from railwright_operator.kube.client import Api
 from railwright_operator.kube.errors import RequestFailed
+from railwright_scheduler.attempt.breaker import SETTLE_S
 
 logger = logging.getLogger(__name__)
 
@@ -82,6 +87,7 @@ class Kubelets:
         self._passed_s: dict[str, float] = {}
         self._alive_until_s: dict[str, float] = {}
         self._renewal_s = -math.inf
+        self._away_s = math.inf
 
     def __repr__(self) -> str:
         suspects = len(self._silent | self._unheard)
@@ -108,12 +114,13 @@ class Kubelets:
 
     def stale(self, node: str) -> bool:
         """Whether its kubelet was seen to miss a renewal, by an answer that is still fresh."""
-        seen = self._sightings.get(node)
+        seen, now_s = self._sightings.get(node), self._clock()
         return (
             seen is not None
             and seen.stale
-            and self._clock() - seen.asked_s <= GAP_S_MAX
+            and now_s - seen.asked_s <= GAP_S_MAX
             and self._renewal_s >= seen.since_s + SLACK_S
+            and (node not in self._unheard or now_s - self._away_s > SETTLE_S)
         )
 
     def renews(self, node: str) -> bool:
@@ -131,8 +138,12 @@ class Kubelets:
     async def run(self) -> None:
         """Ask about the suspects until cancelled."""
         gate = asyncio.Semaphore(ASKED_AT_ONCE_MAX)
+        # It may have been away until this leader began.
+        self._away_s = min(self._away_s, self._clock())
         while True:
-            await asyncio.gather(*(self._look(node, gate) for node in self._due()))
+            answers = await asyncio.gather(*(self._look(node, gate) for node in self._due()))
+            if answers and not any(answers):
+                self._away_s = self._clock()
             await asyncio.sleep(ASK_INTERVAL_S)
 
     def _due(self) -> list[str]:
@@ -154,7 +165,8 @@ class Kubelets:
         rest = sorted(others.difference(kept))
         return frozenset((*kept, *rest[:: max(1, len(rest) // wanted)][:wanted]))
 
-    async def _look(self, node: str, gate: asyncio.Semaphore) -> None:
+    async def _look(self, node: str, gate: asyncio.Semaphore) -> bool:
+        """Ask about one node. Whether there was an answer."""
         async with gate:
             asked_s = self._clock()
             was_stale = self.stale(node)
@@ -163,10 +175,13 @@ class Kubelets:
             except RequestFailed as error:
                 logger.warning("kubelet lease not read", extra={"node": node, "error": str(error)})
                 self._pass_on(node)
+                answered = False
             else:
                 self._take_in(node, lease, asked_s=asked_s)
+                answered = True
         if self.stale(node) != was_stale:
             self._wake()
+        return answered
 
     def _take_in(self, node: str, lease: dict[str, Any] | None, *, asked_s: float) -> None:
         if not any(node in asked for asked in (self._silent, self._unheard, self._controls)):
