@@ -120,8 +120,8 @@ def test_operator_pod_in_system_namespace_denied(accounts: Accounts, namespace: 
     refused = f"creates and deletes no pods in {namespace}"
     assert refused in accounts.answer(_pods(namespace), _ours(namespace))
     refused = f"binds no pods in {namespace}"
-    binding = bodies.binding("any", "u", node="n")
-    assert refused in accounts.answer(f"{_pods(namespace)}/any/binding", binding)
+    binding = bodies.binding("job-1-0", "u", node="n")
+    assert refused in accounts.answer(f"{_pods(namespace)}/job-1-0/binding", binding)
 
 
 def _owner(pod: Json) -> Json:
@@ -199,14 +199,24 @@ def _exists(client: ApiClient, path: str) -> bool:
 
 
 def test_operator_binding_changes_nothing_of_a_pod(accounts: Accounts) -> None:
-    path = f"{_pods(TEAM)}/any/binding"
-    binding = bodies.binding("any", "u", node="n")
+    path = f"{_pods(TEAM)}/job-1-0/binding"
+    binding = bodies.binding("job-1-0", "u", node="n")
     assert "404" in accounts.answer(path, binding)
     for field in ("labels", "annotations"):
         marked = binding | {"metadata": binding["metadata"] | {field: {"a": "b"}}}
         assert "changes nothing of a pod that it binds" in accounts.answer(path, marked)
-    unnamed = binding | {"metadata": {"name": "any"}}
+    unnamed = binding | {"metadata": {"name": "job-1-0"}}
     assert "binds a pod by its UID" in accounts.answer(path, unnamed)
+
+
+@pytest.mark.parametrize("name", ["web-7d4b9c6f5-x2b4z", "db-0", "node-exporter-8k2wq", "1-0"])
+def test_operator_binds_no_pod_of_a_workload(accounts: Accounts, name: str) -> None:
+    """A pod of a StatefulSet named db-1 has the form of a job's: a policy sees no more of it."""
+    binding = bodies.binding(name, "u", node="n")
+    refused = "the operator binds pods of TrainingJobs"
+    assert refused in accounts.answer(f"{_pods(TEAM)}/{name}/binding", binding)
+    binding = bodies.binding("db-1-0", "u", node="n")
+    assert "404" in accounts.answer(f"{_pods(TEAM)}/db-1-0/binding", binding)
 
 
 def test_operator_creates_and_deletes_few_jobs(accounts: Accounts) -> None:
@@ -247,8 +257,8 @@ def test_namespaces_opt_in_where_a_site_demands_it(accounts: Accounts) -> None:
         assert accounts.answer(jobs[0], manifests.job(), of=admin) == ""
         assert accounts.answer(_pods(TEAM), _ours()) == ""
         assert refused in accounts.answer(_pods(OTHER), _ours(OTHER))
-        binding = bodies.binding("any", "u", node="n")
-        assert refused in accounts.answer(f"{_pods(OTHER)}/any/binding", binding)
+        binding = bodies.binding("job-1-0", "u", node="n")
+        assert refused in accounts.answer(f"{_pods(OTHER)}/job-1-0/binding", binding)
         # Pods of others are none of its business.
         assert accounts.answer(_pods(OTHER), _plain("web"), of=admin) == ""
     finally:

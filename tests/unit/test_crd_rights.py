@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import yaml
@@ -160,6 +161,26 @@ def test_rights_in_all_namespaces_only_read_what_is_of_users() -> None:
         "fabrics/status",
         "ledgers",
     }
+
+
+def test_documentation_names_all_that_the_operator_reads() -> None:
+    """``docs/security.md`` has a line for each."""
+    page = (
+        (tree.ROOT / "docs/security.md")
+        .read_text("utf-8")
+        .partition("## What the operator reads")[2]
+    )
+    lines = [line.partition(":")[0] for line in page.splitlines() if line.startswith("- `")]
+    named = set(re.findall(r"`([a-z]+)`", " ".join(lines)))
+    readable = {
+        resource
+        for role in roles()
+        if role["metadata"]["name"] == "railwright-operator"
+        for rule in role["rules"]
+        for resource in rule.get("resources", ())
+        if READING & set(rule["verbs"])
+    }
+    assert named == readable
 
 
 def test_agents_have_no_rights_and_a_token_for_the_operator_alone() -> None:
