@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from railwright_scheduler import UNKNOWN_DOMAIN, Node, Snapshot, Terms, decide, islands
 from railwright_scheduler.budget import WorkBudget
@@ -56,15 +57,26 @@ def satisfied(tree: Domains, nodes: Iterable[int], asked: Limits) -> bool:
     )
 
 
-@settings(deadline=None, max_examples=examples(200))
-@given(gangs(nodes_max=24, levels_max=4), st.data())
-def test_place_found_without_work_is_as_asked(snapshot: Snapshot, data: st.DataObject) -> None:
+def fitting(
+    snapshot: Snapshot, data: st.DataObject
+) -> tuple[Domains, NDArray[np.bool_], NDArray[np.int64], Limits, int] | None:
+    """Domains, usable nodes, what is taken of them, and limits for so many nodes; None if so many
+    have no place within these limits."""
     tree, usable = of(snapshot).domains, np.ones(len(snapshot.nodes), dtype=np.bool_)
     asked, count = data.draw(limits(tree.finest)), snapshot.jobs[0].num_nodes
     note(f"{table(snapshot)}\n{asked} {tree}")
     if count % asked.segment or capacity(tree, usable, asked) < count:
+        return None
+    return tree, usable, np.zeros(len(usable), dtype=np.int64), asked, count
+
+
+@settings(deadline=None, max_examples=examples(200))
+@given(gangs(nodes_max=24, levels_max=4), st.data())
+def test_place_found_without_work_is_as_asked(snapshot: Snapshot, data: st.DataObject) -> None:
+    drawn = fitting(snapshot, data)
+    if drawn is None:
         return
-    room = np.zeros(len(usable), dtype=np.int64)
+    tree, usable, room, asked, count = drawn
     chosen = choose(tree, usable, room, count=count, limits=asked, work=WorkBudget(0))
     assert len({*chosen.tolist()}) == count
     assert satisfied(tree, chosen, asked)
@@ -73,12 +85,10 @@ def test_place_found_without_work_is_as_asked(snapshot: Snapshot, data: st.DataO
 @settings(deadline=None, max_examples=examples(200))
 @given(gangs(nodes_max=24, levels_max=4), st.data())
 def test_costs_of_several_words_choose_the_same(snapshot: Snapshot, data: st.DataObject) -> None:
-    tree, usable = of(snapshot).domains, np.ones(len(snapshot.nodes), dtype=np.bool_)
-    asked, count = data.draw(limits(tree.finest)), snapshot.jobs[0].num_nodes
-    note(f"{table(snapshot)}\n{asked} {tree}")
-    if count % asked.segment or capacity(tree, usable, asked) < count:
+    drawn = fitting(snapshot, data)
+    if drawn is None:
         return
-    room = np.zeros(len(usable), dtype=np.int64)
+    tree, usable, room, asked, count = drawn
     one = choose(tree, usable, room, count=count, limits=asked)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(split, "_INT64_SAFE", 2**12)

@@ -15,7 +15,7 @@ from railwright_scheduler.budget import PLANNING_WORK, TRAFFIC_WORK, OverBudgetE
 from railwright_scheduler.cost import transformer
 from railwright_scheduler.merits import Merits
 from railwright_scheduler.question import Question
-from railwright_scheduler.remembered import Key, remembered
+from railwright_scheduler.remembered import Key, Remembered, remembered
 from railwright_scheduler.snapshot import Running
 from railwright_scheduler.workload import (
     Framework,
@@ -142,8 +142,9 @@ def test_pairs_of_thousands_of_nodes_are_not_allocated(budgets: list[WorkBudget]
     assert budgets[0].spent < PLANNING_WORK // 4
 
 
-def test_results_are_kept_with_what_they_cost() -> None:
-    calls = []
+def doubling() -> tuple[Remembered[[int], int], list[int]]:
+    """A function whose results are kept, each for 30 units of work; and its calls."""
+    calls: list[int] = []
 
     @remembered(1_000, lambda number: Key(number, 100))
     def doubled(work: WorkBudget, number: int) -> int:
@@ -151,6 +152,11 @@ def test_results_are_kept_with_what_they_cost() -> None:
         work.spend(30)
         return 2 * number
 
+    return doubled, calls
+
+
+def test_results_are_kept_with_what_they_cost() -> None:
+    doubled, calls = doubling()
     for limit, expected in ((100, 70), (100, 70), (50, 20)):
         work = WorkBudget(limit)
         assert doubled(work, 4) == 8
@@ -163,14 +169,7 @@ def test_results_are_kept_with_what_they_cost() -> None:
 
 
 def test_new_results_are_spent_from_the_budget_of_new_ones() -> None:
-    calls = []
-
-    @remembered(1_000, lambda number: Key(number, 100))
-    def doubled(work: WorkBudget, number: int) -> int:
-        calls.append(number)
-        work.spend(30)
-        return 2 * number
-
+    doubled, calls = doubling()
     new = WorkBudget(100)
     assert [doubled.within(new, WorkBudget(60), number) for number in (1, 2, 1)] == [2, 4, 2]
     assert new.left == 40
