@@ -78,8 +78,9 @@ class RankMapping(Part):
     """Number of node ranks that are on other nodes than in the attempt before."""
     truncated: Code | None = None
     """Why the search for nodes and an order of ranks ended early. WorkBudgetExceeded: planning the
-    job would take more work than one job may take in a scheduling cycle. The best order found by
-    then is used, and the network's order where there is no prediction. None if it was complete."""
+    job would take more work than one job may take in a scheduling cycle, or choosing nodes for all
+    jobs more than one cycle may take. The best order found by then is used, and the network's order
+    where there is no prediction. None if it was complete."""
 
 
 class PlacementSpec(Part):
