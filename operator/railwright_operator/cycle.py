@@ -138,6 +138,8 @@ class Cycle:
         await self._reporter.report(plan)
         self._actuator.forget_all_but(entry.key for entry in plan.ledger.entries)
         self._metrics.observe(plan)
+        if plan.queue_position is not None:
+            self._awake.set()
         self._turned_s = self._clock()
 
     async def _look(self, isolation: Isolation) -> World:

@@ -8,7 +8,7 @@ stands still while the operator takes in no messages.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 
 from railwright import wire
@@ -84,7 +84,7 @@ class Observer:
         self._suspects = Suspects(kubelets, clock=clock)
         self._ranks: dict[str, tuple[RankSeen, ...]] = {}
         self._known: dict[str, Known] = {}
-        self._reservations: Mapping[str, tuple[str, ...]] = {}
+        self._plan: Turn | None = None
         self._furthest: dict[tuple[str, int], int] = {}
         self._kept_waiting: dict[tuple[str, int], int] = {}
         self._asked: dict[str, tuple[Known, int, Job]] = {}
@@ -119,6 +119,7 @@ class Observer:
         self._witnesses.forget_all_but(self._ranks)
         self._asked = {uid: asked for uid, asked in self._asked.items() if uid in self._known}
         digest = self._knowledge.digest(self._machines.fabric, nodes)
+        last = self._plan
         world = World(
             ledger=ledger,
             levels=self._machines.fabric.levels,
@@ -130,7 +131,9 @@ class Observer:
             known=digest,
             # Before agents told a new leader how fast nodes are, all look as fast.
             known_age_s=self._ages.of("known", digest) if self._discovery.is_caught_up else 0.0,
-            reservations=self._reservations,
+            reservations=last.reservations if last else {},
+            waits=last.waits if last else {},
+            queue_position=last.queue_position if last else None,
             breaker=self._suspects.judge(jobs, self._machines.by_name),
         )
         self._ages.turn_over()
@@ -160,7 +163,7 @@ class Observer:
 
     def follow(self, plan: Turn, isolation: Isolation) -> None:
         """Let launchers of live attempts speak, stop those of revoked ones, forget the others'."""
-        self._reservations = plan.reservations
+        self._plan = plan
         in_flight = {entry.key for entry in plan.ledger.entries}
         revoked = {entry.key for entry in plan.ledger.entries if entry.state is EntryState.ABORTING}
         kept = set(plan.unobserved)

@@ -27,6 +27,10 @@ PLACEMENT_WORK = 700_000_000
 """For the exact split of gangs over domains, of all jobs of one decision: about half a second. A
 gang of 2,400 of 5,000 nodes on three levels takes a 25th of it."""
 
+QUEUE_WORK = 700_000_000
+"""For evaluating waiting jobs, of all jobs of one decision: about half a second (``queue_window``).
+"""
+
 ELEMENT, SORTED = 4, 50
 """For each element of an array: of a few operations on it, and of sorting it."""
 

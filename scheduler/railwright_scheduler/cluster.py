@@ -196,6 +196,12 @@ class Capacity:
         self._beside.subtract(nodes, rows, need)
         self._reservable.subtract(nodes, rows, need)
 
+    def reserve_each(self, nodes: Ints, rows: Ints, amounts: Ints) -> None:
+        """Keep ``amounts[i]`` of the resource in row ``rows[i]`` of node ``nodes[i]``, for every i;
+        pairs may repeat. A node of which more is kept than it has holds no other pod."""
+        self._beside.subtract_each(nodes, rows, amounts)
+        self._reservable.subtract_each(nodes, rows, amounts)
+
     def take(self, nodes: Ints, rows: Ints, need: Ints) -> None:
         """Let one pod have ``need`` on each of the nodes."""
         self._free.subtract(nodes, rows, need)
@@ -223,6 +229,11 @@ class _Remaining:
         """Take ``need[i]`` of the resource in row ``rows[i]`` from each of the nodes."""
         self.amounts[rows[:, np.newaxis], nodes] -= need[:, np.newaxis]
         self._changed.append(nodes)
+
+    def subtract_each(self, nodes: Ints, rows: Ints, amounts: Ints) -> None:
+        """Take ``amounts[i]`` of the resource in row ``rows[i]`` from node ``nodes[i]``."""
+        np.subtract.at(self.amounts, (rows, nodes), amounts)
+        self._changed.append(np.unique(nodes))
 
     def holds(self, rows: Ints, need: Ints) -> Mask:
         """Which nodes have as much left. The caller must not write to the mask."""

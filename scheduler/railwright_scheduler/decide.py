@@ -8,8 +8,9 @@ computed does only where ``TRAFFIC_WORK`` is too little for all jobs that run (`
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from railwright_scheduler import cluster, order, terms
 from railwright_scheduler.admission import Admission
@@ -19,16 +20,19 @@ from railwright_scheduler.decisions import (
     Admit,
     Decisions,
     InternalError,
+    NeverFits,
+    NotEvaluated,
     QueueMissing,
     Reason,
     TierMissing,
     Wait,
 )
-from railwright_scheduler.fit import Shapes
+from railwright_scheduler.fit import Shape, Shapes
 from railwright_scheduler.isolation import Isolation, Stage
 from railwright_scheduler.line import Hold, Line, Start
 from railwright_scheduler.placement import Limits
-from railwright_scheduler.snapshot import Job, Snapshot
+from railwright_scheduler.queue_window import JOB, EvaluationWork, QueueWindow, evaluation_work
+from railwright_scheduler.snapshot import Job, Snapshot, Terms
 
 
 def decide(
@@ -36,8 +40,12 @@ def decide(
     isolation: Isolation | None = None,
     admission: Admission | None = None,
     traffic_work: WorkBudget | None = None,
+    reasons: Mapping[str, Reason] = MappingProxyType({}),
 ) -> Decisions:
     """Decide for every job of the snapshot whether it starts now, and where.
+
+    Of more jobs than one cycle may evaluate (``queue_window``) the others wait for the reason that
+    they have in ``reasons``, those of the last cycle, and keep what they have reserved.
 
     A job whose evaluation raises waits as InternalError; the others are decided as if it were not
     there. ``isolation`` collects such faults; ``admission`` counts what starts, beside gangs that
@@ -59,25 +67,61 @@ def decide(
     )
     queues = tuple(sorted(set(snapshot.queues)))
     evaluation = _Evaluation(queues, floor, Shapes(floor), line)
+    window = QueueWindow(snapshot.queue_position)
+    cycle = _Cycle(evaluation, line, isolation, window)
     returning = frozenset(job.uid for job in snapshot.returning)
     admitted: list[Admit] = []
     waiting: list[Wait] = []
+    position = 1
     for job in order.by_turn((*snapshot.jobs, *snapshot.returning)):
         returns = job.uid in returning
-        evaluate = functools.partial(evaluation.evaluate, job, returns=returns)
-        verdict = isolation.run(Stage.DECISION, job.uid, evaluate, otherwise=None)
+        verdict: Start | Reason | None
+        if isolation.error(Stage.DECISION, job.uid):
+            verdict = None
+        elif window.admits(order.position(job)):
+            verdict = cycle.evaluate(job, returns=returns)
+        else:
+            verdict = reasons.get(job.uid, NotEvaluated(position))
+            if isinstance(verdict, NotEvaluated):
+                verdict = NotEvaluated(position)
+            cycle.keep(job, verdict)
+        error = isolation.error(Stage.DECISION, job.uid)
+        position += not error
         if isinstance(verdict, Start):
             admitted.append(verdict.admit)
         elif not returns:
-            waiting.append(Wait(job.uid, _reason(verdict, job, isolation)))
+            reason = InternalError(error) if error or verdict is None else verdict
+            waiting.append(Wait(job.uid, reason))
+    return Decisions(tuple(admitted), tuple(waiting), line.reservations, window.stopped)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cycle:
+    """Takes one job after the other, each in isolation."""
+
+    evaluation: _Evaluation
+    line: Line
+    isolation: Isolation
+    window: QueueWindow
+
+    def evaluate(self, job: Job, *, returns: bool) -> Start | Reason | None:
+        """The job's start, or why it waits; None if its evaluation raises, or for one that
+        ``returns``."""
+        self.line.settle()
+        evaluate = functools.partial(self.evaluation.evaluate, job, returns=returns)
+        evaluated = self.isolation.run(Stage.DECISION, job.uid, evaluate, otherwise=None)
+        if evaluated is None:
+            return None
+        verdict, work = evaluated
+        self.window.count(work)
         if isinstance(verdict, Start | Hold):
-            line.apply(verdict)
-    return Decisions(tuple(admitted), tuple(waiting), line.reservations)
+            self.line.apply(verdict)
+        return verdict.reason if isinstance(verdict, Hold) else verdict
 
-
-def _reason(verdict: Hold | Reason | None, job: Job, isolation: Isolation) -> Reason:
-    reason = verdict.reason if isinstance(verdict, Hold) else verdict
-    return reason or InternalError(isolation.error(Stage.DECISION, job.uid))
+    def keep(self, job: Job, reason: Reason) -> None:
+        """Let the job wait without evaluating it, with its reservation."""
+        keep = functools.partial(self.line.keep, job, reason)
+        self.isolation.run(Stage.RESERVATION, job.uid, keep, otherwise=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,23 +132,38 @@ class _Evaluation:
     floor: Cluster
     shapes: Shapes
     line: Line
+    limits: dict[Terms, Limits | TierMissing] = field(default_factory=dict)
     aligned: dict[Limits, Sequence[Limits]] = field(default_factory=dict)
 
-    def evaluate(self, job: Job, *, returns: bool) -> Start | Hold | Reason | None:
+    def evaluate(self, job: Job, *, returns: bool) -> tuple[Start | Hold | Reason, EvaluationWork]:
+        """The job's verdict, and the work that it took."""
         _check(job)
         if job.queue not in self.queues:
-            return QueueMissing(queue=job.queue, existing=self.queues)
-        limits = terms.limits(job.terms, self.floor)
+            missing = QueueMissing(queue=job.queue, existing=self.queues)
+            return missing, EvaluationWork(JOB)
+        limits = self._limits(job.terms)
         if isinstance(limits, TierMissing):
-            return limits
+            return limits, EvaluationWork(JOB)
         shape = self.shapes.of(job)
         ways = self._ways(limits) if job.terms.aligned else [limits]
+        verdict = self._verdict(job, shape, ways, returns=returns)
+        work = evaluation_work(job, shape, ways, verdict, self.floor, starts=self.line.starts)
+        return verdict, work
+
+    def _verdict(
+        self, job: Job, shape: Shape, ways: Sequence[Limits], *, returns: bool
+    ) -> Start | Hold | NeverFits:
         largest = max(ways, key=lambda way: self.shapes.capacity(shape, way))
         if self.shapes.capacity(shape, largest) < job.num_nodes:
             return self.shapes.never_fits(job, shape, largest)
         if returns:
             return self.line.hold(job, shape, ways, largest)
         return self.line.evaluate(job, shape, ways, largest)
+
+    def _limits(self, asked: Terms) -> Limits | TierMissing:
+        if asked not in self.limits:
+            self.limits[asked] = terms.limits(asked, self.floor)
+        return self.limits[asked]
 
     def _ways(self, limits: Limits) -> Sequence[Limits]:
         if limits not in self.aligned:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from railwright_scheduler.merits import Merits
-from railwright_scheduler.snapshot import NO_TERMS, Taint, Terms
+from railwright_scheduler.snapshot import NO_TERMS, QueuePosition, Taint, Terms
 
 Pairs = tuple[tuple[str, str], ...]
 AmountPairs = tuple[tuple[str, int], ...]
@@ -215,8 +215,17 @@ class TooLarge:
     part_size: int
 
 
+@dataclass(frozen=True, slots=True)
+class NotEvaluated:
+    """No cycle has evaluated the job yet: it is at this ``position`` of the queue, from 1, and one
+    cycle evaluates only so many jobs (``queue_window``)."""
+
+    position: int
+
+
 Reason = (
-    QueueMissing
+    NotEvaluated
+    | QueueMissing
     | InternalError
     | PriorityClassMissing
     | PodNamesTaken
@@ -229,6 +238,10 @@ Reason = (
     | LedgerFull
     | TooLarge
 )
+
+
+HELD = (PriorityClassMissing, PodNamesTaken, PreRunAhead, InternalError, TooLarge)
+"""Reasons that keep a job out of the queue; none of them is one to be in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,9 +272,11 @@ class Wait:
 class Decisions:
     """What to do about every job of the snapshot: each in exactly one list, in queue order.
 
-    ``reservations`` has the names of the nodes that waiting jobs have reserved, by their UID.
+    ``reservations`` has the names of the nodes that waiting jobs have reserved, by their UID;
+    ``queue_position`` is where the next cycle goes on, None if this one reached the end.
     """
 
     admitted: tuple[Admit, ...]
     waiting: tuple[Wait, ...]
     reservations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    queue_position: QueuePosition | None = None

@@ -16,6 +16,7 @@ from railwright_scheduler.decisions import (
     LedgerFull,
     NeverFits,
     NotEnoughNodes,
+    NotEvaluated,
     PodNamesTaken,
     PreRunAhead,
     PriorityClassMissing,
@@ -37,6 +38,7 @@ _LISTED_MAX = 5
 class Code(StrEnum):
     """The closed set of reasons, as conditions and events spell them."""
 
+    NOT_EVALUATED = "NotEvaluated"
     QUEUE_NOT_FOUND = "QueueNotFound"
     PRIORITY_CLASS_NOT_FOUND = "PriorityClassNotFound"
     POD_NAMES_TAKEN = "PodNamesTaken"
@@ -54,6 +56,8 @@ class Code(StrEnum):
 def code(reason: Reason) -> str:
     """The reason's name, one of ``Code``."""
     match reason:
+        case NotEvaluated():
+            return Code.NOT_EVALUATED.value
         case InternalError():
             return Code.INTERNAL_ERROR.value
         case QueueMissing():
@@ -83,6 +87,11 @@ def code(reason: Reason) -> str:
 def sentence(reason: Reason) -> str:
     """The reason for a person, on one line."""
     match reason:
+        case NotEvaluated():
+            return (
+                f"at position {reason.position} in the queue, and not evaluated yet: one "
+                "scheduling cycle evaluates only so many jobs"
+            )
         case InternalError():
             return (
                 f"the operator failed to handle this job: {reason.error}; it tries again with "

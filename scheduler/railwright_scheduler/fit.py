@@ -33,6 +33,9 @@ CAUSES = (ExclusionCause.TAINTED, *map(ExclusionCause, Unavailable))
 """By the number that ``Cluster.unavailable`` has of a candidate that is not open."""
 
 
+EXCLUSIONS = tuple(ExclusionCause)
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """What a job asks of each node, and the nodes that could give it.
@@ -204,7 +207,7 @@ def _excluded(cluster: Cluster, shape: Shape, usable: Mask) -> tuple[Exclusion, 
     """Count each candidate that is not usable once, for the cause that would remain longest."""
     closed = cluster.unavailable[shape.candidates & ~shape.open]
     found = np.bincount(closed, minlength=len(CAUSES)).tolist()
-    counts = dict.fromkeys(ExclusionCause, 0) | dict(zip(CAUSES, found, strict=True))
+    counts = dict.fromkeys(EXCLUSIONS, 0) | dict(zip(CAUSES, found, strict=True))
     counts[ExclusionCause.BUSY] = int(np.count_nonzero(shape.open & ~usable))
     return tuple(Exclusion(cause, nodes) for cause, nodes in counts.items() if nodes)
 

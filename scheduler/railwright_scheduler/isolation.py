@@ -31,6 +31,7 @@ class Stage(StrEnum):
     ASSESSMENT = "Assessment"
     CLEANUP = "Cleanup"
     DECISION = "Decision"
+    RESERVATION = "Reservation"
     TRAFFIC = "Traffic"
     MIGRATION = "Migration"
     RECORD = "Record"

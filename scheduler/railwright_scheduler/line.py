@@ -35,6 +35,8 @@ EFFORT_MAX = 512
 """What it may take to place the gangs of one decision, in nodes; one alone may take more. About two
 seconds' worth."""
 
+_NEVER = np.iinfo(np.int64).max
+
 WAYS_MAX = 4
 """Of the ways in which adapters are on rails, so many are looked at for a start: those in which a
 job has the most free nodes. Each costs as much as a job of its own; a site whose nodes are cabled
@@ -92,7 +94,9 @@ class Line:
         self._usable: dict[int, Mask] = {}
         self._missing: dict[tuple[int, Limits], NotEnoughNodes] = {}
         self._free: dict[tuple[int, Limits], int] = {}
-        self._effort = 0
+        self._refused: dict[tuple[int, Limits], int] = {}
+        self._first: dict[tuple[int, Limits], int | None] = {}
+        self.starts = self._effort = 0
         self._name_length = max((len(node.name) for node in cluster.nodes), default=0)
         self._work_left = PLACEMENT_WORK
         self._is_full = False
@@ -108,13 +112,17 @@ class Line:
         """Decide about one job that the cluster could hold; ``ways`` are the topology constraints
         that it may start under, ``largest`` the one with the largest capacity."""
         work = WorkBudget(self._work_left)
+        if len(ways) == 1 and job.num_nodes >= self._refused.get((shape.index, largest), _NEVER):
+            # What is free beside reservations only shrinks in a cycle.
+            reason = self._why_not(job, shape, largest)
+            return self._hold(job, shape, ways, largest, work, reason=reason)
         freest = self._freest(shape, ways)
         limits = self._selector.best_way(job, freest, lambda way: self._allowed(shape, way), work)
         allowed = self._allowed(shape, limits)
         if placement.capacity(self._cluster.domains, allowed, limits) < job.num_nodes:
-            if limits != largest:
-                allowed = self._allowed(shape, largest)
-            reason = self._why_not(job, shape, largest, allowed)
+            if len(ways) == 1:
+                self._refused[shape.index, limits] = job.num_nodes
+            reason = self._why_not(job, shape, largest)
             return self._hold(job, shape, ways, largest, work, reason=reason)
         effort = ranks.effort(job)
         if self._is_full or (effort and self._effort and self._effort + effort > EFFORT_MAX):
@@ -163,6 +171,8 @@ class Line:
     def apply(self, verdict: Start | Hold) -> None:
         """Take over what was decided."""
         self._work_left -= verdict.work
+        if isinstance(verdict, Start) or len(verdict.reserved):
+            self._first.clear()
         if isinstance(verdict, Start):
             self._start(verdict)
         elif isinstance(verdict.reason, GangsAhead):
@@ -178,8 +188,23 @@ class Line:
                     verdict.job, verdict.shape, verdict.reserved, position=position
                 )
 
+    def keep(self, job: Job, reason: Reason | None) -> None:
+        """Let a job wait that this cycle does not evaluate, with the reservation and the ``reason``
+        of the last cycle."""
+        if job.uid in self._reservations.previous:
+            self._reservations.keep(job, position=len(self._waiting))
+        elif not isinstance(reason, NotEnoughNodes | Behind):
+            return
+        free = reason.free if isinstance(reason, NotEnoughNodes | Behind) else 0
+        self._waiting.append((job, free))
+
+    def settle(self) -> None:
+        """Take over all that was kept, before a job behind it is evaluated."""
+        self._reservations.settle()
+
     def _start(self, start: Start) -> None:
         job, shape = start.job, start.shape
+        self.starts += 1
         self._effort += ranks.effort(job)
         self._admission.take(start.admit)
         if job.workload is not None and job.num_nodes > 1:
@@ -202,13 +227,10 @@ class Line:
         beside = self._capacity.holds_beside(shape.rows, shape.need)
         return self._cluster.meant(self._usable_by(shape) & beside, limits)
 
-    def _why_not(
-        self, job: Job, shape: Shape, limits: Limits, beside: Mask
-    ) -> NotEnoughNodes | Behind:
+    def _why_not(self, job: Job, shape: Shape, limits: Limits) -> NotEnoughNodes | Behind:
         free = self._free_for(shape, limits)
-        usable = self._cluster.meant(self._usable_by(shape), limits)
-        position = self._reservations.first_position(usable & ~beside)
-        if free < job.num_nodes or position is None:
+        position = self._first_position(shape, limits) if free >= job.num_nodes else None
+        if position is None:
             missing = self._not_enough(shape, self._usable_by(shape), limits)
             return replace(missing, need=job.num_nodes, terms=job.terms)
         first, first_free = self._waiting[position]
@@ -220,6 +242,15 @@ class Line:
             need=job.num_nodes,
             free=free,
         )
+
+    def _first_position(self, shape: Shape, limits: Limits) -> int | None:
+        """The position of the first job with a reservation that keeps this shape from a node."""
+        key = shape.index, limits
+        if key not in self._first:
+            usable = self._cluster.meant(self._usable_by(shape), limits)
+            beside = self._allowed(shape, limits)
+            self._first[key] = self._reservations.first_position(usable & ~beside)
+        return self._first[key]
 
     def _usable_by(self, shape: Shape) -> Mask:
         """The nodes that could take a pod of this shape now, whoever reserved them."""

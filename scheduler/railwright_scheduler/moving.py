@@ -38,6 +38,7 @@ from railwright_scheduler.decisions import (
     GangsAhead,
     LedgerFull,
     NotEnoughNodes,
+    NotEvaluated,
     PreRunAhead,
     Reason,
 )
@@ -68,7 +69,7 @@ KEPT_BYTES_MAX = 32 << 20
 """Steps that are kept, each with the order that it takes so long in."""
 
 _NAMED_MAX = 4
-_CLAIMS = (NotEnoughNodes, Behind, GangsAhead, LedgerFull, PreRunAhead)
+_CLAIMS = (NotEvaluated, NotEnoughNodes, Behind, GangsAhead, LedgerFull, PreRunAhead)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from railwright_scheduler.snapshot import Job
+from railwright_scheduler.snapshot import Job, QueuePosition
 
 
 def by_turn(jobs: Iterable[Job]) -> list[Job]:
     """Sort by priority (high first), then by age (old first), then by uid."""
-    return sorted(jobs, key=lambda job: (-job.priority, job.submitted_s, job.uid))
+    return sorted(jobs, key=position)
+
+
+def position(job: Job) -> QueuePosition:
+    """Where the job is in the queue."""
+    return -job.priority, job.submitted_s, job.uid

@@ -21,12 +21,15 @@ import numpy as np
 
 from railwright_scheduler import placement
 from railwright_scheduler.budget import WorkBudget
-from railwright_scheduler.cluster import Capacity, Cluster, Ints, Mask
+from railwright_scheduler.cluster import AMOUNT_MAX, Capacity, Cluster, Ints, Mask
 from railwright_scheduler.fit import Shape
 from railwright_scheduler.placement import Limits
 from railwright_scheduler.snapshot import Job
 
 NONE = np.zeros(0, dtype=np.int64)
+
+Demand = Sequence[tuple[int, int]]
+"""Of one pod: each resource's row, and the amount."""
 
 _UNRESERVED = np.iinfo(np.int64).max
 
@@ -42,12 +45,13 @@ class Reservations:
     ) -> None:
         self._cluster = cluster
         self._capacity = capacity
-        self._previous = previous
+        self.previous = previous
         self._columns = (
             {node.name: column for column, node in enumerate(cluster.nodes)} if previous else {}
         )
         self._first = np.full(len(cluster.nodes), _UNRESERVED, dtype=np.int64)
         self._refused: dict[tuple[int, Limits], int] = {}
+        self._unsettled: list[tuple[Sequence[int], Demand, int]] = []
         self.by_job: dict[str, tuple[str, ...]] = {}
 
     def choose(
@@ -125,6 +129,34 @@ class Reservations:
         self._first[nodes] = np.minimum(self._first[nodes], position)
         self.by_job[job.uid] = tuple(self._cluster.nodes[column].name for column in nodes.tolist())
 
+    def keep(self, job: Job, *, position: int) -> None:
+        """Keep what the job had reserved in the last cycle, as this one does not evaluate it.
+        ``settle`` takes it from what the jobs behind it can have."""
+        rows, names = self._cluster.rows, self.previous[job.uid]
+        columns = [self._columns[name] for name in names if name in self._columns]
+        demand = [
+            (rows[resource], min(amount, AMOUNT_MAX + 1))
+            for resource, amount in job.per_node.items()
+            if resource in rows
+        ]
+        self._unsettled.append((columns, demand, position))
+        self.by_job[job.uid] = names
+
+    def settle(self) -> None:
+        """Reserve what was kept, all at once: there may be tens of thousands."""
+        pairs = [
+            (column, row, amount)
+            for columns, demand, _ in self._unsettled
+            for column in columns
+            for row, amount in demand
+        ]
+        if pairs:
+            self._capacity.reserve_each(*np.array(pairs, dtype=np.int64).T)
+        for columns, _, position in self._unsettled:
+            for column in columns:
+                self._first[column] = min(self._first[column], position)
+        self._unsettled.clear()
+
     def first_position(self, nodes: Mask) -> int | None:
         """The position of the first job with a reservation on any of these nodes."""
         first = int(self._first[nodes].min(initial=_UNRESERVED))
@@ -137,7 +169,7 @@ class Reservations:
     def _kept(self, job: Job) -> Mask:
         """The nodes of the job's last reservation."""
         kept = np.zeros(len(self._cluster.nodes), dtype=np.bool_)
-        names = self._previous.get(job.uid, ())
+        names = self.previous.get(job.uid, ())
         kept[[self._columns[name] for name in names if name in self._columns]] = True
         return kept
 

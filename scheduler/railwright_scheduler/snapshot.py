@@ -18,6 +18,9 @@ from railwright_topology.pace import EVEN, Pace
 
 Amounts = Mapping[str, int]
 
+QueuePosition = tuple[int, int, str]
+"""Where a job is in the queue (``order``); jobs ahead of it have lower positions."""
+
 UNKNOWN_DOMAIN = ""
 
 TIERS = ("nearest", "second", "third")
@@ -160,7 +163,8 @@ class Snapshot:
     ``links`` has what is known of each level's; it is empty where nothing is. ``running`` are the
     jobs on several nodes of which it is known what they do. ``returning`` wait for pods of their
     own to go before they start again; they reserve nodes as waiting jobs do. ``reserved`` has the
-    nodes that jobs had reserved in the last cycle, by their UID.
+    nodes that jobs had reserved in the last cycle, by their UID, and ``queue_position`` is where
+    that cycle stopped, None if it reached the end of the queue (``queue_window``).
     """
 
     levels: tuple[str, ...]
@@ -171,3 +175,4 @@ class Snapshot:
     running: tuple[Running, ...] = ()
     returning: tuple[Job, ...] = ()
     reserved: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    queue_position: QueuePosition | None = None

@@ -29,10 +29,10 @@ from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.budget import TRAFFIC_WORK, WorkBudget
 from railwright_scheduler.commit_plan import CommitPlan, entry_of
 from railwright_scheduler.decide import decide
-from railwright_scheduler.decisions import Admit, GangsAhead, InternalError, Reason
+from railwright_scheduler.decisions import HELD, Admit, GangsAhead, InternalError, Reason
 from railwright_scheduler.double_booking import DoubleBooking
 from railwright_scheduler.isolation import Fault, Isolation, Stage
-from railwright_scheduler.snapshot import Snapshot
+from railwright_scheduler.snapshot import QueuePosition, Snapshot
 from railwright_scheduler.world import AttemptKey, AttemptSeen, JobSeen, World, running
 
 
@@ -43,7 +43,8 @@ class Turn:
     ``confirms`` says that the ledger must be found in the store as it is here before anything else
     is done, if it is not written: a leader that was replaced without noticing must neither bind a
     pod that the new one has not seen, nor take its word on a status for a stranger's.
-    ``reservations`` belong into the next cycle's world. ``faults`` are the jobs whose handling
+    ``reservations``, ``waits`` and ``queue_position`` belong into the next cycle's world; where
+    there is a position, jobs are left to evaluate. ``faults`` are the jobs whose handling
     raised, and ``unobserved`` those that are there but could not be looked at: nothing of them is
     to be forgotten. ``double_bookings`` are the nodes that take no new pods, as pods of several
     attempts hold more of them than there is.
@@ -56,15 +57,24 @@ class Turn:
     assessments: Mapping[str, Assessment]
     confirms: bool = False
     reservations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    queue_position: QueuePosition | None = None
     faults: tuple[Fault, ...] = ()
     unobserved: frozenset[str] = frozenset()
     double_bookings: tuple[DoubleBooking, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Queue:
+    """The queue after a cycle: why jobs wait, what they have reserved, and where it stopped."""
+
+    waits: Mapping[str, Reason]
+    reservations: Mapping[str, tuple[str, ...]]
+    position: QueuePosition | None = None
+
+
 def take(world: World, isolation: Isolation | None = None) -> Turn:
-    """Plan one scheduling cycle. Pure: the same world gives the same plan, in any order of its
-    parts; but see ``traffic``. Total: a job whose handling raises is a fault of ``isolation``, and
-    others go on; the stages that it has set aside are left out."""
+    """Plan one scheduling cycle. Pure, but see ``traffic``: the same world gives the same plan, in
+    any order of its parts. Total: a job whose handling raises is a fault of ``isolation``."""
     isolation = Isolation() if isolation is None else isolation
     before = ledgers.by_job(world.ledger.entries)
     jobs = _jobs(world, before, isolation)
@@ -79,12 +89,12 @@ def take(world: World, isolation: Isolation | None = None) -> Turn:
     plan.sweep(jobs)
     alive = asking.alive(world.nodes)
     traffic_work = WorkBudget(TRAFFIC_WORK)
-    waits, reservations = _queue(world, plan, jobs, before, alive, blocked, isolation, traffic_work)
+    queue = _queue(world, plan, jobs, before, alive, blocked, isolation, traffic_work)
     moves = moving.judged(
         world,
         jobs,
         verdicts=judged,
-        waits=waits,
+        waits=queue.waits,
         entries=plan.entries,
         double_booked=blocked,
         isolation=isolation,
@@ -102,7 +112,7 @@ def take(world: World, isolation: Isolation | None = None) -> Turn:
             seen,
             after.get(uid, ()),
             judged[uid],
-            waits=uid in waits,
+            waits=uid in queue.waits,
             well=uid in moves.well,
             alive=alive,
         )
@@ -113,10 +123,11 @@ def take(world: World, isolation: Isolation | None = None) -> Turn:
         ledger,
         _oldest_first(plan.actions, world.attempts, jobs),
         records,
-        waits,
+        queue.waits,
         {uid: verdict for uid, verdict in judged.items() if verdict is not None},
         confirms=corrects or binds,
-        reservations={**reservations, **moves.targets},
+        reservations={**queue.reservations, **moves.targets},
+        queue_position=queue.position,
         faults=tuple(isolation.faults),
         unobserved=isolation.unobserved(),
         double_bookings=double_bookings,
@@ -194,7 +205,7 @@ def _queue(
     double_booked: frozenset[str],
     isolation: Isolation,
     traffic_work: WorkBudget,
-) -> tuple[dict[str, Reason], Mapping[str, tuple[str, ...]]]:
+) -> _Queue:
     """Decide about every job that wants to start; admitted ones get their entry and first step.
     ``before`` are the entries that the cycle began with: those that left it say where jobs ran."""
     entries = ledgers.by_job(plan.entries)
@@ -218,7 +229,7 @@ def _queue(
     waiting = [each for each in pending.values() if each and not each.held]
     if all(each.returns for each in waiting):
         kept = {each.job.uid: world.reservations.get(each.job.uid, ()) for each in waiting}
-        return reasons, kept
+        return _Queue(reasons, kept)
     snapshot = Snapshot(
         levels=world.levels,
         nodes=debts.with_debts(world, plan.entries, double_booked),
@@ -228,10 +239,12 @@ def _queue(
         running=tuple(running(jobs.values(), entries)),
         returning=tuple(each.job for each in waiting if each.returns),
         reserved=world.reservations,
+        queue_position=world.queue_position,
     )
     draft = functools.partial(_draft, world, jobs)
     admission = Admission(plan.unbound, plan.room(), lambda admit: draft(admit).size)
-    decisions = decide(snapshot, isolation, admission, traffic_work)
+    asked = {uid: why for uid, why in world.waits.items() if not isinstance(why, HELD)}
+    decisions = decide(snapshot, isolation, admission, traffic_work, asked)
     reasons |= {wait.job_uid: wait.reason for wait in decisions.waiting}
     for admit in decisions.admitted:
         # An entry before it may have grown when it was stepped.
@@ -240,7 +253,7 @@ def _queue(
     # A job that was left out for a fault reserves nothing now, and goes on from there later.
     held = {uid: nodes for uid, nodes in world.reservations.items() if uid in reasons}
     faulty = {uid: nodes for uid, nodes in held.items() if isolation.error(Stage.DECISION, uid)}
-    return reasons, {**decisions.reservations, **faulty}
+    return _Queue(reasons, {**decisions.reservations, **faulty}, decisions.queue_position)
 
 
 def _draft(world: World, jobs: Mapping[str, JobSeen], admit: Admit) -> Entry:

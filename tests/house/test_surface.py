@@ -30,6 +30,7 @@ SURFACES: dict[str, list[str]] = {
         "NeverFits",
         "Node",
         "NotEnoughNodes",
+        "NotEvaluated",
         "PodNamesTaken",
         "PreRunAhead",
         "PriorityClassMissing",

@@ -78,6 +78,13 @@ SHELL_MUTANTS = (
         "tests/unit/test_actuate.py::test_binding_names_the_uid_of_its_pod",
     ),
     ShellMutant(
+        "a cycle that stopped in the queue wakes no other",
+        "cycle.py",
+        "if plan.queue_position is not None:",
+        "if False:",
+        "tests/unit/test_cycle.py::test_cycle_that_stopped_in_the_queue_wakes_the_next",
+    ),
+    ShellMutant(
         "a deletion does not name the pod's UID",
         "kube/bodies.py",
         '        "preconditions": {"uid": uid},\n',

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
@@ -120,6 +121,26 @@ async def test_watchdog_watches_the_whole_plan(monkeypatch: pytest.MonkeyPatch) 
     await _until_deposed(shell)
     assert len(shell.watched) >= 2
     assert all(shell.watched)
+
+
+async def test_cycle_that_stopped_in_the_queue_wakes_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing else wakes it."""
+
+    class Quiet(Idle):
+        async def report(self, plan: object) -> None:
+            await super().report(plan)
+            self.awake.clear()
+
+    def take(world: World, isolation: Isolation) -> Turn:
+        return replace(turn.take(world, isolation), queue_position=(0, 0, "a"))
+
+    monkeypatch.setattr(cycle, "turn", SimpleNamespace(take=take))
+    monkeypatch.setattr(cycle, "TICK_S", 3_600.0)
+    shell = Quiet(world_of(nodes=()))
+    await _until_deposed(shell)
+    assert shell.reports >= 1
 
 
 async def _until_deposed(shell: Replaced) -> None:

@@ -12,6 +12,7 @@ from railwright_scheduler import (
     LedgerFull,
     NeverFits,
     NotEnoughNodes,
+    NotEvaluated,
     PodNamesTaken,
     PreRunAhead,
     PriorityClassMissing,
@@ -30,6 +31,7 @@ from worlds import world
 
 def test_the_codes_are_a_closed_set() -> None:
     reasons: list[Reason] = [
+        NotEvaluated(position=7),
         QueueMissing("q", ()),
         PriorityClassMissing("c", ()),
         PodNamesTaken(need=2, taken=1, first="train-1-0"),

@@ -86,11 +86,13 @@ class View:
             len(actuator.placed),
             len(actuator.refusals),
         )
-        if self._planned is None or self._planned[0] != news or self._planned[1] is not ledger:
+        before = self._planned
+        goes_on = before is not None and before[2].queue_position is not None
+        if goes_on or before is None or before[0] != news or before[1] is not ledger:
             plan = turn.take(self.world(ledger, actuator, now_s=now_s))
             self._ask(plan, now_s=now_s)
-            self._planned = news, ledger, plan
-        return self._planned[2]
+            self._planned = before = news, ledger, plan
+        return before[2]
 
     def _ask(self, plan: Turn, *, now_s: int) -> None:
         """Launchers are asked for stacks as long as the plan wants them."""
@@ -103,6 +105,7 @@ class View:
 
     def world(self, ledger: Ledger, actuator: Actuator, *, now_s: int) -> World:
         """All of it as the value that a turn is taken from."""
+        last = None if self._planned is None else self._planned[2]
         pods: dict[AttemptKey, list[PodFact]] = {}
         # Of two that seem to be one rank's, the newest last: the other is gone already.
         for stored in sorted(self.pods.stored().values(), key=lambda stored: stored.version):
@@ -134,7 +137,9 @@ class View:
             links=self._network.links,
             known=self._network.known,
             known_age_s=now_s - self._network.changed_s,
-            reservations={} if self._planned is None else self._planned[2].reservations,
+            reservations={} if last is None else last.reservations,
+            waits={} if last is None else last.waits,
+            queue_position=None if last is None else last.queue_position,
             breaker=self._judge_silence(jobs, now_s=now_s),
         )
 

@@ -1,0 +1,115 @@
+"""How much of the queue one scheduling cycle evaluates, and where the next one goes on.
+
+Problem: users decide how many jobs wait, and evaluating one takes up to milliseconds. A cycle that
+evaluated all of them would take seconds, and one of more than ten ends the leader.
+
+Idea: a cycle evaluates jobs in queue order up to a bound of counted work. It begins at the front,
+with half of the bound, so that priorities hold. The other half goes on where the last cycle
+stopped, so that every job is evaluated once in a round of cycles: of n jobs behind the front, of
+which half of the bound is enough for m, in n / m cycles, rounded up. Jobs that are not evaluated
+keep what they have reserved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+from railwright_scheduler.budget import CALL, QUEUE_WORK
+from railwright_scheduler.cluster import Cluster
+from railwright_scheduler.decisions import NeverFits
+from railwright_scheduler.fit import Shape
+from railwright_scheduler.line import Hold, Start
+from railwright_scheduler.placement import Limits
+from railwright_scheduler.snapshot import Job, QueuePosition
+
+FRONT = 50
+"""Percent of the bound that the front of the queue has."""
+
+JOB = 20_000
+"""For a job of which all is known already."""
+
+MASKS, CHOICE, SPLIT = 20, 4, 12
+"""For each node: for the masks of a new kind of job, for choosing among nodes, and for each level
+of the tree where a spread or segments limit what its domains may have."""
+
+CALLS, TOLERATION = 5, 1_000
+"""Calls for each of these, however few nodes there are; and for each toleration of a new kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationWork:
+    """What it takes to evaluate a job: ``own`` for it alone, and ``shared`` for results that other
+    jobs of this cycle can use, by what these depend on."""
+
+    own: int
+    shared: tuple[tuple[Hashable, int], ...] = ()
+
+
+class QueueWindow:
+    """Which jobs one cycle evaluates. ``position`` is where the last cycle stopped; None begins a
+    round behind the front."""
+
+    def __init__(self, position: QueuePosition | None, limit: int = QUEUE_WORK) -> None:
+        self._position = position
+        self._limit = limit
+        self._shared: set[Hashable] = set()
+        self._spent = 0
+        self._is_begun = False
+        self.stopped: QueuePosition | None = None
+
+    def admits(self, position: QueuePosition) -> bool:
+        """Whether the next job of the queue is evaluated. At least one at the front is, and one
+        where the last cycle stopped, however large they are."""
+        if self._is_front:
+            return True
+        if self._position is not None and position < self._position:
+            return False
+        if self.stopped is None and (self._spent < self._limit or not self._is_begun):
+            return True
+        if self.stopped is None:
+            self.stopped = position
+        return False
+
+    def count(self, work: EvaluationWork) -> None:
+        """Count a job that was evaluated. One whose evaluation raises is not counted: it changes
+        nothing for others."""
+        self._is_begun |= not self._is_front
+        self._spent += work.own
+        for key, shared in work.shared:
+            if key not in self._shared:
+                self._shared.add(key)
+                self._spent += shared
+
+    @property
+    def _is_front(self) -> bool:
+        return self._spent < self._limit * FRONT // 100 or not self._spent
+
+
+def evaluation_work(
+    job: Job,
+    shape: Shape,
+    ways: Sequence[Limits],
+    verdict: Start | Hold | NeverFits,
+    cluster: Cluster,
+    *,
+    starts: int,
+) -> EvaluationWork:
+    """What it takes to evaluate the job to this verdict, after so many ``starts`` in this cycle.
+
+    Whether it starts is asked once of each kind of job, and again once others start. To choose
+    nodes is work of the job's own.
+    """
+    nodes, levels = len(cluster.nodes), len(cluster.domains.bounds)
+    masks = MASKS + 2 * len(shape.rows) + len(job.selector)
+    describing = CALLS * CALL + nodes * masks + len(job.tolerations) * TOLERATION
+    split = CALL + nodes if ways[0].takes_all else CALLS * CALL + nodes * SPLIT
+    fitting = len(ways) * split * levels
+    own = JOB
+    if isinstance(verdict, Start) or (isinstance(verdict, Hold) and len(verdict.reserved)):
+        own += CALLS * CALL + nodes * CHOICE + 2 * fitting
+    shared = (
+        (shape.index, describing),
+        ((shape.index, ways[0], job.num_nodes, starts), 3 * fitting),
+    )
+    return EvaluationWork(own, shared)

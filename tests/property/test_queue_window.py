@@ -1,0 +1,168 @@
+"""What holds when more jobs wait than one scheduling cycle evaluates."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from railwright_scheduler import Behind, Decisions, Job, NotEvaluated, Reason, Snapshot, order
+from railwright_scheduler import decide as decide_unbounded
+from railwright_scheduler.isolation import Isolation, Stage
+from railwright_scheduler.queue_window import EvaluationWork, QueueWindow
+from worlds import GPU, node
+from worlds.jobs import job
+from worlds.strategies import snapshots
+
+
+def decide(
+    snapshot: Snapshot,
+    isolation: Isolation | None = None,
+    reasons: Mapping[str, Reason] | None = None,
+) -> Decisions:
+    """Decide with one job at the front, and one where the last cycle stopped."""
+    window = functools.partial(QueueWindow, limit=1)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(decide_unbounded.__globals__, "QueueWindow", window)
+        return decide_unbounded(snapshot, isolation, reasons=reasons or {})
+
+
+def follow(snapshot: Snapshot, decisions: Decisions) -> Snapshot:
+    """The next cycle's snapshot: what started holds its nodes."""
+    started = {admit.job_uid: admit.nodes for admit in decisions.admitted}
+    used = {node.name: dict(node.used) for node in snapshot.nodes}
+    for each in snapshot.jobs:
+        for name in started.get(each.uid, ()):
+            for resource, amount in each.per_node.items():
+                used[name][resource] = used[name].get(resource, 0) + amount
+    return replace(
+        snapshot,
+        nodes=tuple(replace(node, used=used[node.name]) for node in snapshot.nodes),
+        jobs=tuple(each for each in snapshot.jobs if each.uid not in started),
+        reserved=decisions.reservations,
+        queue_position=decisions.queue_position,
+    )
+
+
+def reasons_of(decisions: Decisions) -> dict[str, Reason]:
+    return {wait.job_uid: wait.reason for wait in decisions.waiting}
+
+
+@given(snapshots())
+def test_every_job_is_evaluated_within_a_round(snapshot: Snapshot) -> None:
+    """Of n jobs all are after n cycles; and in the end whatever fits beside reservations runs."""
+    count, reasons = len(snapshot.jobs), dict[str, Reason]()
+    for cycle in range((count + 1) ** 2):
+        decisions = decide(snapshot, reasons=reasons)
+        reasons = reasons_of(decisions)
+        snapshot = follow(snapshot, decisions)
+        if cycle >= count:
+            assert not any(isinstance(reason, NotEvaluated) for reason in reasons.values())
+    assert decide_unbounded(snapshot).admitted == ()
+
+
+@given(snapshots())
+def test_front_of_the_queue_is_evaluated_in_each_cycle(snapshot: Snapshot) -> None:
+    for _ in snapshot.jobs:
+        first = order.by_turn(snapshot.jobs)[:1]
+        decisions = decide(snapshot)
+        alone = decide_unbounded(replace(snapshot, jobs=tuple(first)))
+        assert decisions.admitted[: len(alone.admitted)] == alone.admitted
+        assert decisions.waiting[: len(alone.waiting)] == alone.waiting
+        snapshot = follow(snapshot, decisions)
+
+
+@given(snapshots())
+def test_nothing_reserved_by_a_job_ahead_is_taken(snapshot: Snapshot) -> None:
+    for _ in range(2 * len(snapshot.jobs)):
+        decisions = decide(snapshot)
+        _assert_nothing_reserved_is_taken(snapshot, decisions)
+        snapshot = follow(snapshot, decisions)
+
+
+def _assert_nothing_reserved_is_taken(snapshot: Snapshot, decisions: Decisions) -> None:
+    started = {admit.job_uid: admit.nodes for admit in decisions.admitted}
+    left = {
+        each.name: {
+            name: total - each.used.get(name, 0) for name, total in each.allocatable.items()
+        }
+        for each in snapshot.nodes
+    }
+    for each in order.by_turn(snapshot.jobs):
+        held = started.get(each.uid) or decisions.reservations.get(each.uid, ())
+        for name in held:
+            for resource, amount in each.per_node.items():
+                left[name][resource] -= amount
+                assert each.uid not in started or left[name][resource] >= 0
+
+
+@given(snapshots(), st.data())
+def test_job_that_raises_changes_no_other(snapshot: Snapshot, data: st.DataObject) -> None:
+    """A job that is set aside counts as if it were not there, whatever cycle it is."""
+    jobs = snapshot.jobs
+    uid = data.draw(st.sampled_from([each.uid for each in jobs])) if jobs else ""
+    without = replace(snapshot, jobs=tuple(each for each in jobs if each.uid != uid))
+    for _ in jobs:
+        beside = decide(snapshot, Isolation({(Stage.DECISION, uid): "ValueError: no"}))
+        alone = decide(without)
+        assert repr(beside.admitted) == repr(alone.admitted)
+        others = tuple(wait for wait in beside.waiting if wait.job_uid != uid)
+        assert repr(others) == repr(alone.waiting)
+        assert repr(beside.reservations) == repr(alone.reservations)
+        snapshot, without = follow(snapshot, beside), follow(without, alone)
+
+
+def _waiting(name: str, priority: int, nodes: int) -> Job:
+    return job(name, priority=priority, num_nodes=nodes, per_node={GPU: 8})
+
+
+def test_job_not_evaluated_keeps_reservation_and_reason() -> None:
+    """The job ``small`` would fit where ``large`` has reserved, and ``large`` is not evaluated."""
+    names = ("n0", "n1", "n2", "n3")
+    busy = {"n0": {GPU: 8}, "n1": {GPU: 8}}
+    jobs = (_waiting("first", 2, 1), _waiting("large", 1, 3), _waiting("small", 0, 1))
+    snapshot = Snapshot(
+        levels=("block", "rack"),
+        nodes=tuple(node(name, "b0", "r0", used=busy.get(name, {})) for name in names),
+        queues=("default",),
+        jobs=jobs,
+    )
+    snapshot = follow(snapshot, decide(snapshot))
+    assert [each.uid for each in snapshot.jobs] == ["large", "small"]
+    snapshot = replace(snapshot, jobs=(_waiting("other", 2, 1), *snapshot.jobs))
+    snapshot = replace(snapshot, queue_position=order.position(jobs[2]))
+    reason = Behind(2, "team/x", first_need=1, first_free=0, need=3, free=1)
+    decisions = decide(snapshot, reasons={"large": reason})
+    assert decisions.reservations["large"] == snapshot.reserved["large"]
+    assert reasons_of(decisions)["large"] == reason
+
+
+def test_window_goes_on_where_it_stopped() -> None:
+    """Each job takes a quarter of the bound: two at the front, then two behind them."""
+    positions = [(0, 0, str(number)) for number in range(9)]
+    evaluated, stopped = [], None
+    for _ in range(4):
+        window = QueueWindow(stopped, limit=4)
+        cycle = ""
+        for position in positions:
+            if window.admits(position):
+                window.count(EvaluationWork(1))
+                cycle += position[2]
+        evaluated.append(cycle)
+        stopped = window.stopped
+    assert evaluated == ["0123", "0145", "0167", "018"]
+    assert stopped is None
+
+
+def test_shared_work_is_counted_once() -> None:
+    window = QueueWindow(None, limit=10)
+    for number in range(5):
+        assert window.admits((0, 0, str(number)))
+        window.count(EvaluationWork(1, (("kind", 4),)))
+    assert window.admits((0, 0, "5"))
+    window.count(EvaluationWork(1, (("kind", 4),)))
+    assert not window.admits((0, 0, "6"))
