@@ -205,6 +205,21 @@ def test_containers_that_are_created_come_before_the_barrier() -> None:
     assert status.is_retold(rendered, bodies.merge_patch(rendered, later))
 
 
+def test_steps_of_a_start_wait_and_trouble_does_not() -> None:
+    """A status that follows each step of each job delays the gangs that start with it."""
+    ready = attempts.rank(0), attempts.rank(1)
+    stuck = attempts.rank(0), attempts.rank(1, waiting="ImagePullBackOff: no route to host")
+    seen = told(STARTING, session=session(missing=(0, 1)))
+    binding, barrier, trouble = (
+        status.render(replace(seen, ranks=ranks)) for ranks in ((), ready, stuck)
+    )
+    assert barrier["reason"] == "AtBarrier"
+    assert trouble["reason"] == "ImagePullBackOff"
+    assert status.is_retold(binding, bodies.merge_patch(binding, barrier))
+    assert not status.is_retold(binding, bodies.merge_patch(binding, trouble))
+    assert not status.is_retold(trouble, bodies.merge_patch(trouble, barrier))
+
+
 def test_a_silent_launcher_is_told_by_its_node_and_is_not_healthy() -> None:
     rendered = status.render(told(attempts.RUNNING, assessment=Ongoing(suspects=(1,))))
     assert rendered["reason"] == "LauncherSilent"

@@ -38,7 +38,10 @@ DOUBLE_BOOKED = "NodeDoubleBooked"
 
 RETOLD = frozenset({"progress", "message", "conditions"})
 """What may change of a waiting job with every node that comes free, and of a starting one with
-every pod; another reason is news."""
+every pod; another reason is news, but for the steps of a start."""
+
+START_STEPS = frozenset({BINDING, PULLING_IMAGES, CONTAINER_CREATING, AT_BARRIER})
+"""Most last for less than a second: a status that follows each costs thousands of writes."""
 
 Status = dict[str, Any]
 
@@ -136,11 +139,13 @@ def unreadable(before: Mapping[str, Any], *, generation: int, why: str) -> Statu
 
 
 def is_retold(before: Mapping[str, Any], patch: Mapping[str, Any]) -> bool:
-    """Whether a patch only says with newer numbers what the status says: progress, or for what the
-    job waits in the queue or while it starts."""
+    """Whether a patch only says with newer numbers what the status says: progress, for what the
+    job waits in the queue, or the step that its start has reached."""
     if patch.keys() <= {"progress"}:
         return True
-    if before.get("phase") not in (Phase.QUEUED, Phase.STARTING) or not patch.keys() <= RETOLD:
+    is_step = {before.get("reason"), patch.get("reason")} <= START_STEPS
+    changed = patch.keys() - {"reason"} if is_step else patch.keys()
+    if before.get("phase") not in (Phase.QUEUED, Phase.STARTING) or not changed <= RETOLD:
         return False
     after = patch.get("conditions") or before.get("conditions", [])
     return _holding(before.get("conditions", [])) == _holding(after)
