@@ -122,9 +122,9 @@ def _waiting(name: str, priority: int, nodes: int) -> Job:
 
 def test_job_not_evaluated_keeps_reservation_and_reason() -> None:
     """The job ``small`` would fit where ``large`` has reserved, and ``large`` is not evaluated."""
-    names = ("n0", "n1", "n2", "n3")
+    names = ("n0", "n1", "n2", "n3", "n4")
     busy = {"n0": {GPU: 8}, "n1": {GPU: 8}}
-    jobs = (_waiting("first", 2, 1), _waiting("large", 1, 3), _waiting("small", 0, 1))
+    jobs = (_waiting("first", 2, 1), _waiting("large", 1, 4), _waiting("small", 0, 1))
     snapshot = Snapshot(
         levels=("block", "rack"),
         nodes=tuple(node(name, "b0", "r0", used=busy.get(name, {})) for name in names),
@@ -137,7 +137,8 @@ def test_job_not_evaluated_keeps_reservation_and_reason() -> None:
     snapshot = replace(snapshot, queue_position=order.position(jobs[2]))
     reason = Behind(2, "team/x", first_need=1, first_free=0, need=3, free=1)
     decisions = decide(snapshot, reasons={"large": reason})
-    assert decisions.reservations["large"] == snapshot.reserved["large"]
+    assert [admit.job_uid for admit in decisions.admitted] == ["other"]
+    assert decisions.reservations.get("large") == snapshot.reserved["large"]
     assert reasons_of(decisions)["large"] == reason
 
 

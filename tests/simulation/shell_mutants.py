@@ -1,7 +1,7 @@
 """The operator's own shell with one thing taken away at a time: a named test must fail then.
 
-A mutant replaces text in one file of ``railwright_operator``. It is planted in a copy of the
-package that comes first on the path, for the test and for every operator process that the test
+So are parts of the scheduler that the simulator hardly reaches, as few jobs wait there at once. A
+mutant replaces text in one file of a package. It is planted in a copy of the package that comes first on the path, for the test and for every operator process that the test
 starts, so the product has no hook for it. Its test must pass with an unchanged copy planted the
 same way. With the mutant an assertion of the test must fail: a test that cannot be collected, or
 that ends with an exception that the mutant does not state, shows nothing.
@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = "railwright_operator"
+OPERATOR, SCHEDULER = "railwright_operator", "railwright_scheduler"
+FOLDERS = {OPERATOR: "operator", SCHEDULER: "scheduler"}
 DEADLINE_S = 300.0
 PASSED, FAILED = 0, 1
 """What pytest ends with; anything else means that it could not run the test."""
@@ -39,8 +40,8 @@ class PlantError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ShellMutant:
-    """``old`` becomes ``new`` in a file of the operator. Then an assertion of ``test`` must fail,
-    or the test end with the exception ``raises``."""
+    """``old`` becomes ``new`` in a file of the ``package``. Then an assertion of ``test`` must
+    fail, or the test end with the exception ``raises``."""
 
     name: str
     file: str
@@ -48,6 +49,7 @@ class ShellMutant:
     new: str
     test: str
     raises: str = ""
+    package: str = OPERATOR
 
     def plant(self, package: Path) -> None:
         """Change the copy of the package. Raises PlantError unless ``old`` is there once."""
@@ -308,18 +310,52 @@ SHELL_MUTANTS = (
         "",
         "tests/unit/test_verification.py::test_unrecorded_attempt_is_reported",
     ),
+    ShellMutant(
+        "each cycle evaluates the same front of the queue",
+        "queue_window.py",
+        "        if self._position is not None and position < self._position:\n",
+        "        if self._position is not None and position > self._position:\n",
+        "tests/property/test_queue_window.py::test_every_job_is_evaluated_within_a_round",
+        package=SCHEDULER,
+    ),
+    ShellMutant(
+        "the front of the queue is evaluated once in a round",
+        "queue_window.py",
+        "        if self._is_front:\n            return True\n",
+        "",
+        "tests/property/test_queue_window.py::test_window_goes_on_where_it_stopped",
+        package=SCHEDULER,
+    ),
+    ShellMutant(
+        "a job that is not evaluated loses its reservation",
+        "line.py",
+        "            self._reservations.keep(job, position=len(self._waiting))\n",
+        "            pass\n",
+        "tests/property/test_queue_window.py"
+        "::test_job_not_evaluated_keeps_reservation_and_reason",
+        package=SCHEDULER,
+    ),
+    ShellMutant(
+        "jobs behind take what a job that is not evaluated has reserved",
+        "reservation.py",
+        "        if pairs:\n",
+        "        if pairs and not pairs:\n",
+        "tests/property/test_queue_window.py"
+        "::test_job_not_evaluated_keeps_reservation_and_reason",
+        package=SCHEDULER,
+    ),
 )
 
 
 @contextmanager
 def _copy(mutant: ShellMutant | None) -> Iterator[Path]:
-    """A folder with the package in it, changed by the mutant."""
+    """A folder with the packages in it, one of them changed by the mutant."""
     with tempfile.TemporaryDirectory(prefix="railwright-mutant-") as folder:
-        package = Path(folder) / PACKAGE
         ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / "operator" / PACKAGE, package, ignore=ignored)
+        for name, around in FOLDERS.items():
+            shutil.copytree(ROOT / around / name, Path(folder) / name, ignore=ignored)
         if mutant is not None:
-            mutant.plant(package)
+            mutant.plant(Path(folder) / mutant.package)
         yield Path(folder)
 
 
