@@ -1,10 +1,11 @@
 """The operator's own shell with one thing taken away at a time: a named test must fail then.
 
 So are parts of the scheduler that the simulator hardly reaches, as few jobs wait there at once. A
-mutant replaces text in one file of a package. It is planted in a copy of the package that comes first on the path, for the test and for every operator process that the test
-starts, so the product has no hook for it. Its test must pass with an unchanged copy planted the
-same way. With the mutant an assertion of the test must fail: a test that cannot be collected, or
-that ends with an exception that the mutant does not state, shows nothing.
+mutant replaces text in one file of a package. It is planted in a copy of the package that comes
+first on the path, for the test and for every operator process that the test starts, so the product
+has no hook for it. Its test must pass with an unchanged copy planted the same way. With the mutant
+an assertion of the test must fail: a test that cannot be collected, or that ends with an exception
+that the mutant does not state, shows nothing.
 """
 
 from __future__ import annotations
@@ -331,8 +332,7 @@ SHELL_MUTANTS = (
         "line.py",
         "            self._reservations.keep(job, position=len(self._waiting))\n",
         "            pass\n",
-        "tests/property/test_queue_window.py"
-        "::test_job_not_evaluated_keeps_reservation_and_reason",
+        "tests/property/test_queue_window.py::test_job_not_evaluated_keeps_reservation_and_reason",
         package=SCHEDULER,
     ),
     ShellMutant(
@@ -340,8 +340,7 @@ SHELL_MUTANTS = (
         "reservation.py",
         "        if pairs:\n",
         "        if pairs and not pairs:\n",
-        "tests/property/test_queue_window.py"
-        "::test_job_not_evaluated_keeps_reservation_and_reason",
+        "tests/property/test_queue_window.py::test_job_not_evaluated_keeps_reservation_and_reason",
         package=SCHEDULER,
     ),
 )
