@@ -116,7 +116,7 @@ def test_nets_at_a_bridge_are_no_adapter_of_its_address(class_code: str) -> None
     assert not look.remarks
 
 
-def test_adapters_used_as_one_are_known_by_name_where_they_are_not_shown() -> None:
+def test_adapters_used_as_one_are_known_by_name() -> None:
     """NCCL leaves them out of a dump of what it uses."""
     one, near, *_ = ADDRESSES
     nets = '<nic><net name="mlx5_0+mlx5_1" speed="200000"/></nic>\n'
