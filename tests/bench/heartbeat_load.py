@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from railwright import endpoint, pacing, wire
+from railwright import pacing, wire
 from worlds import heartbeat_gangs
 from worlds.tokens import SigningKey
 
@@ -56,6 +56,7 @@ class Launcher:
     body: tuple[bytes, bytes]
     keeps: bool
     next_s: float = math.inf
+    tried_s: float = -math.inf
     connection: socket.socket | None = None
     sequence: int = 1
     begun_s: float | None = None
@@ -149,7 +150,9 @@ class Load:
     def _begin(self, launcher: Launcher, due_s: float) -> None:
         launcher.begun_s = launcher.begun_s or due_s
         launcher.waiting = True
-        self._plan(launcher, time.monotonic() + endpoint.TIMEOUT_S)
+        launcher.tried_s = time.monotonic()
+        patience_s = pacing.patience_s(launcher.failures, launcher.interval_s)
+        self._plan(launcher, launcher.tried_s + patience_s)
         if launcher.connection is not None:
             self._send(launcher)
             return
@@ -223,8 +226,11 @@ class Load:
         if launcher.waiting:
             launcher.waiting = False
             launcher.failures += 1
-            pause_s = pacing.heartbeat_s(launcher.failures, launcher.interval_s)
-            self._plan(launcher, time.monotonic() + pause_s)
+            now_s = time.monotonic()
+            pause_s = pacing.heartbeat_s(
+                launcher.failures, launcher.interval_s, waited_s=now_s - launcher.tried_s
+            )
+            self._plan(launcher, now_s + pause_s)
 
     def _note(self, launcher: Launcher, seconds: float) -> None:
         (self.kept_s if launcher.keeps else self.new_s).append(seconds)

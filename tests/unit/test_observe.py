@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from railwright import endpoint, wire
+from railwright import pacing, wire
 from railwright_api import names
 from railwright_operator.heartbeats import hearing, interval, refusals
 from railwright_operator.heartbeats.refusals import RefusedError
@@ -241,7 +241,7 @@ async def test_deaf_operator_charges_no_late_heartbeat(monkeypatch: pytest.Monke
     await cluster.pass_time(interval.INTERVAL_S_MAX)
     cluster.now_s += 60.0
     cluster.deaf_s += 60.0 - hearing.GAP_S
-    verdict = await cluster.pass_time(int(endpoint.TIMEOUT_S) + interval.INTERVAL_S_MAX)
+    verdict = await cluster.pass_time(int(pacing.TIMEOUT_S) + interval.INTERVAL_S_MAX)
     assert verdict == Ongoing(suspects=(0,))
     cluster.dead.clear()
     assert await cluster.pass_time(60) == Ongoing()

@@ -94,10 +94,22 @@ def test_pauses_grow_up_to_the_stated_interval(interval_s: int) -> None:
     assert pacing.heartbeat_s(10_000, interval_s) <= interval_s
 
 
+@pytest.mark.parametrize("interval_s", [2, 5, 8])
+def test_longer_wait_for_an_answer_shortens_the_pause(interval_s: int) -> None:
+    """So no try comes later because the one before it waited."""
+    assert pacing.patience_s(0, interval_s) == pacing.TIMEOUT_S
+    for failures in (1, 2, 10):
+        waited_s = pacing.patience_s(failures, interval_s)
+        assert waited_s == max(pacing.TIMEOUT_S, interval_s)
+        pauses = [pacing.heartbeat_s(failures, interval_s, waited_s=waited_s) for _ in range(200)]
+        assert min(pauses) >= 0
+        assert waited_s + max(pauses) <= pacing.TIMEOUT_S + interval_s
+
+
 def test_new_leader_waits_for_the_longest_pause() -> None:
     """A launcher whose last try had just begun when a new leader began to listen is not suspected
     before it tried again."""
-    longest_s = endpoint.TIMEOUT_S + pacing.heartbeat_s(0, INTERVAL_S_MAX)
+    longest_s = pacing.TIMEOUT_S + pacing.heartbeat_s(0, INTERVAL_S_MAX)
     assert longest_s < witnesses.silence_limit_s(None)
 
 

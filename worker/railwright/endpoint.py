@@ -8,9 +8,7 @@ import urllib.parse
 from pathlib import Path
 from typing import TypeVar
 
-from railwright import profile, wire
-
-TIMEOUT_S = 3.0
+from railwright import pacing, profile, wire
 
 Answer = TypeVar("Answer")
 
@@ -44,7 +42,7 @@ class Endpoint:
         assert parts.hostname is not None, url
         secure = parts.scheme == "https"
         kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-        self._connection = kind(parts.hostname, parts.port, timeout=TIMEOUT_S)
+        self._connection = kind(parts.hostname, parts.port, timeout=pacing.TIMEOUT_S)
         self._prefix = parts.path.rstrip("/")
         self._token_file = token_file
 
@@ -54,7 +52,7 @@ class Endpoint:
         message: wire.Message | profile.Handover,
         *,
         kind: type[Answer],
-        timeout_s: float = TIMEOUT_S,
+        timeout_s: float = pacing.TIMEOUT_S,
     ) -> Answer:
         """The operator's answer of the given kind. Raises UnreachableError or RefusedError.
 

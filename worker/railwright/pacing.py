@@ -13,6 +13,9 @@ from railwright import wire
 JITTER = 0.25
 """The share of a pause that is random: launchers that failed together come apart."""
 
+TIMEOUT_S = 3.0
+"""The wait for the first try's answer, and for any from an operator that answers."""
+
 DOUBLED_MAX = 10
 
 
@@ -23,9 +26,20 @@ def backoff_s(failures: int, *, first_s: float, most_s: float) -> float:
     return min(doubled, most_s) * random.uniform(1 - JITTER, 1)  # noqa: S311  # spreads retries
 
 
-def heartbeat_s(failures: int, interval_s: float) -> float:
+def patience_s(failures: int, interval_s: float) -> float:
+    """How long to wait for the answer to a heartbeat.
+
+    After a failure it is as long as the pause would be: a new leader on a busy machine may need
+    more than ``TIMEOUT_S`` for all launchers, and who gives up loses its place among them.
+    """
+    return max(TIMEOUT_S, interval_s) if failures else TIMEOUT_S
+
+
+def heartbeat_s(failures: int, interval_s: float, *, waited_s: float = 0.0) -> float:
     """Until the next heartbeat. ``interval_s`` is what the operator stated last: it expects one
-    within that time, however many were not answered."""
+    within that time, however many were not answered. ``waited_s`` is how long the last one waited
+    in vain; beyond ``TIMEOUT_S`` it counts as part of the pause."""
     if not failures:
         return interval_s
-    return backoff_s(failures, first_s=wire.BEAT_INTERVAL_S, most_s=interval_s)
+    pause_s = backoff_s(failures, first_s=wire.BEAT_INTERVAL_S, most_s=interval_s)
+    return max(0.0, pause_s - max(0.0, waited_s - TIMEOUT_S))

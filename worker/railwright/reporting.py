@@ -200,17 +200,19 @@ class Reporter:
         """Returns when a beat made after this call was answered, or after a time."""
         self._closing.set()
         self._standing.changed.set()
-        self._thread.join(LAST_BEAT_TIMEOUT_S + 2 * endpoint.TIMEOUT_S)
+        self._thread.join(LAST_BEAT_TIMEOUT_S + 2 * pacing.TIMEOUT_S)
 
     def _run(self) -> None:
         failures = 0
         while not self._closing.is_set():
-            if self._send():
+            began_s = time.monotonic()
+            if self._send(pacing.patience_s(failures, self._interval_s)):
                 failures = 0
                 self._hand_over()
             else:
                 failures += 1
-            self._pause(pacing.heartbeat_s(failures, self._interval_s))
+            waited_s = time.monotonic() - began_s
+            self._pause(pacing.heartbeat_s(failures, self._interval_s, waited_s=waited_s))
         deadline = time.monotonic() + LAST_BEAT_TIMEOUT_S
         while not self._send() and time.monotonic() < deadline:
             time.sleep(random.uniform(RETRY_S / 2, RETRY_S))  # noqa: S311  # spreads retries
@@ -228,11 +230,12 @@ class Reporter:
                 break
         self._standing.changed.clear()
 
-    def _send(self) -> bool:
-        """Whether the operator has the beat, or will never take it."""
+    def _send(self, timeout_s: float = pacing.TIMEOUT_S) -> bool:
+        """Whether the operator has the heartbeat, or will never take it."""
+        beat = self._standing.next_beat()
         try:
             answer = self._operator.post(
-                "/v1/beat", self._standing.next_beat(), kind=wire.BeatAnswer
+                "/v1/beat", beat, kind=wire.BeatAnswer, timeout_s=timeout_s
             )
         except endpoint.UnreachableError as error:
             self._note(heard=False, why=str(error))
@@ -319,7 +322,7 @@ class CommitDesk:
                     "/v1/commit",
                     commit,
                     kind=wire.CommitAnswer,
-                    timeout_s=min(left_s, endpoint.TIMEOUT_S),
+                    timeout_s=min(left_s, pacing.TIMEOUT_S),
                 )
             except endpoint.UnreachableError as error:
                 why = str(error)
