@@ -12,10 +12,11 @@ from railwright import wire
 from railwright_operator.kube import errors
 from railwright_operator.kube.errors import RequestFailed
 from railwright_operator.report import bounds, events, reporter
+from railwright_scheduler.attempt.gang import WritePlacement
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.decisions import NotEnoughNodes, QueueMissing
-from worlds import reporting
+from worlds import attempts, reporting
 from worlds.reporting import Desk
 
 FINISHED = {"phase": "Succeeded", "attempt": 1, "endedAttempt": 1}
@@ -137,6 +138,22 @@ async def test_of_many_jobs_that_wait_each_is_told_less_often() -> None:
         desk.now_s += 0.5
     # In 25 s: at first, and after every 10 s.
     assert {desk.store.count("patch", path) for path in told} == {3}
+
+
+async def test_newer_numbers_wait_while_gangs_are_bound() -> None:
+    desk = Desk()
+    path = desk.add(reporting.raw_job("job"))
+    binding = (WritePlacement(attempts.entry()),)
+    for free in range(29):
+        await desk.turn(waits=short(free % 3), actions=binding)
+        desk.now_s += 0.5
+    assert desk.store.count("patch", path) == 1
+    await desk.turn(waits=QueueMissing("team", ()), actions=binding)
+    assert desk.store.count("patch", path) == 2
+    for free in range(8):
+        desk.now_s += 0.5
+        await desk.turn(waits=short(free % 3))
+    assert desk.store.count("patch", path) == 4
 
 
 async def test_a_leader_that_finds_many_jobs_told_by_another_does_not_tell_all_again_at_once() -> (

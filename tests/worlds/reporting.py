@@ -30,6 +30,7 @@ from railwright_operator.report.reporter import Reporter
 from railwright_operator.watch.jobs import Jobs, Known
 from railwright_operator.write import pods
 from railwright_scheduler import Reason
+from railwright_scheduler.attempt.gang import Action
 from railwright_scheduler.attempt.ledger import Ledger
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.double_booking import DoubleBooking
@@ -182,6 +183,7 @@ class Desk:
         *,
         waits: Reason | None = None,
         double_bookings: tuple[DoubleBooking, ...] = (),
+        actions: tuple[Action, ...] = (),
         meanwhile: Callable[[], None] = lambda: None,
     ) -> None:
         """One turn's report: records that changed by UID; ``waits`` is why all of them wait.
@@ -192,7 +194,7 @@ class Desk:
         now = {uid: known.record for uid, known in self.seen.jobs.items()} | dict(records or {})
         plan = Turn(
             ledger=Ledger(1, "i", "me"),
-            actions=(),
+            actions=actions,
             records=now,
             waits={} if waits is None else dict.fromkeys(now, waits),
             assessments={},

@@ -3,10 +3,10 @@
 A status is written when it differs from the one held, under that one's resourceVersion: a write
 that loses the race is simply made again by the next turn from the newer object. What is only told
 again with newer numbers, progress and why a job waits, is written at most every ``RETOLD_S``, and
-less often where there are many jobs; nothing is written about a job that stands still, nor is its
-status made again to find that out. A turn starts the writes and does not wait for them: a job whose
-write is under way is looked at again once it ended. What goes wrong with one job is logged, and
-neither ends the turn nor keeps the others from being told.
+less often where there are many jobs, or while gangs are being bound; nothing is written about a job
+that stands still, nor is its status made again to find that out. A turn starts the writes and does
+not wait for them: a job whose write is under way is looked at again once it ended. What goes wrong
+with one job is logged, and neither ends the turn nor keeps the others from being told.
 """
 
 from __future__ import annotations
@@ -50,6 +50,9 @@ RETOLD_PER_S_MAX = 10
 """Of many jobs each is told less often: a thousand that wait would be told again all the time, as
 everything that starts or ends changes the numbers of what they wait for.
 """
+
+RETOLD_WHILE_BINDING_S = 15.0
+"""While pods of a gang are created and bound: each of its nodes stands idle until then."""
 
 WRITES_MAX = 16
 """So many statuses are written at a time: telling must not crowd out doing."""
@@ -119,7 +122,8 @@ class Reporter:
         self._forget_all_but(plan.records.keys() | unread.keys() | plan.unobserved)
         self._commits.refuse_all_but(plan.records.keys() | plan.unobserved)
         told = sum(record.phase not in FINAL for record in plan.records.values())
-        self._retold_s = max(RETOLD_S, told / RETOLD_PER_S_MAX)
+        least_s = RETOLD_WHILE_BINDING_S if plan.actions else RETOLD_S
+        self._retold_s = max(least_s, told / RETOLD_PER_S_MAX)
         shared = Slice(self._clock)
         for uid in [*plan.records, *(unread.keys() - plan.records.keys())]:
             if uid in self._under_way or not self._pauses.over(uid):
