@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pytest
 import yaml
 
 from house import tree
 from railwright_api import names
+from railwright_operator import settings
 from railwright_operator.kube import paths
 from railwright_operator.wiring import AGENT
 
@@ -28,6 +30,9 @@ READING = {"get", "list", "watch"}
 
 VERBS = {"get", "list", "watch", "create", "update", "patch", "delete"}
 HEARTBEAT_PORT = 8470
+OPERATOR = "'system:serviceaccount:railwright-system:railwright-operator'"
+OPERATOR_ACCOUNT = f"request.userInfo.username == {OPERATOR}"
+OTHER_ACCOUNT = f"request.userInfo.username != {OPERATOR}"
 KEY_PATHS = [paths.SIGNING_KEYS]
 RESOURCES_NEVER = {
     "secrets",
@@ -224,19 +229,69 @@ def test_network_policies_admit_jobs_and_agents_only() -> None:
     assert [{*peer} for peer in agents] == [{"ipBlock"}]
 
 
-def test_policy_with_rules_as_conditions_ends_in_refusal() -> None:
-    """Where a match condition decides, the validations only find the message: a request that none
-    of them refuses is refused by the last."""
-    policies = [
+def test_example_deployment_is_the_one_that_is_named() -> None:
+    """By its Lease, its policies, and what launchers and agents are told to speak to."""
+    example = (tree.ROOT / "examples/operator.yaml").read_text(encoding="utf-8")
+    deployment, service = yaml.safe_load_all(example)
+    name = f"railwright-operator.{deployment['metadata']['namespace']}"
+    url = f"http://{name}:{HEARTBEAT_PORT}"
+    spec = deployment["spec"]["template"]["spec"]
+    assert spec["serviceAccountName"] == "railwright-operator"
+    assert deployment["spec"]["template"]["metadata"]["labels"] == service["spec"]["selector"]
+    assert service["spec"]["selector"] == {"app": "railwright-operator"}
+    assert [port["port"] for port in service["spec"]["ports"]] == [HEARTBEAT_PORT]
+    (container,) = spec["containers"]
+    options = {each["name"]: each.get("value", "the pod's") for each in container["env"]}
+    chosen = settings.from_environment(options)
+    assert chosen.heartbeat_url == url
+    assert chosen.heartbeat_address[1] == HEARTBEAT_PORT
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert ports == {"heartbeats": HEARTBEAT_PORT, "probes": chosen.probe_address[1]}
+    assert chosen.namespace == deployment["metadata"]["namespace"]
+    agents = (tree.ROOT / "deploy/agents/agent.yaml").read_text(encoding="utf-8")
+    assert f"--operator={url}\n" in agents
+
+
+def conditional() -> list[Document]:
+    """The policies of which a match condition decides, and the validations find the message."""
+    return [
         document["spec"]
         for document in documents("operator-limits.yaml")
         if document["kind"] == "ValidatingAdmissionPolicy"
+        and "breaks-a-rule" in [each["name"] for each in document["spec"]["matchConditions"]]
     ]
-    conditional = [
+
+
+def test_policy_with_rules_as_conditions_ends_in_refusal() -> None:
+    """A request that none of the other validations refuses is refused by the last."""
+    policies = conditional()
+    assert len(policies) == 2
+    assert {spec["failurePolicy"] for spec in policies} == {"Fail"}
+    assert {spec["validations"][-1]["expression"] for spec in policies} == {"false"}
+
+
+@pytest.mark.parametrize(
+    ("resource", "condition"),
+    [
+        (
+            "pods",
+            f"{OTHER_ACCOUNT} ? request.operation == 'CREATE' && '{names.LABEL_JOB_UID}' in "
+            "object.metadata.?labels.orValue({}) : "
+            "![request.operation == 'DELETE' ? oldObject : object].all(pod, RULES)",
+        ),
+        ("pods/binding", f"{OPERATOR_ACCOUNT} && !( RULES)"),
+    ],
+)
+def test_condition_repeats_the_rules_of_validations(resource: str, condition: str) -> None:
+    """A rule in one of both alone would not be in force, or refuse without its message."""
+    (spec,) = (
         spec
-        for spec in policies
-        if "breaks-a-rule" in [condition["name"] for condition in spec["matchConditions"]]
-    ]
-    assert len(conditional) == 2
-    assert {spec["failurePolicy"] for spec in conditional} == {"Fail"}
-    assert {spec["validations"][-1]["expression"] for spec in conditional} == {"false"}
+        for spec in conditional()
+        if spec["matchConstraints"]["resourceRules"][0]["resources"] == [resource]
+    )
+    expressions = [" ".join(each["expression"].split()) for each in spec["validations"]]
+    rules = [each for each in expressions if each not in (OPERATOR_ACCOUNT, "false")]
+    assert len(rules) == 4
+    joined = " && ".join(f"({rule})" for rule in rules).replace("variables.pod.", "pod.")
+    (decides,) = spec["matchConditions"]
+    assert " ".join(decides["expression"].split()).replace(joined, "RULES") == condition
