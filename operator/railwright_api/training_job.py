@@ -298,7 +298,8 @@ class TrainingJobStatus(Part):
     ended_attempt: Count = 0
     """Newest attempt that has ended."""
     restarts: Count = 0
-    """How often the job was started again after it had run."""
+    """How often an attempt whose pods were all bound ended and another one followed; suspending the
+    job does not count."""
     moves: Count = 0
     """How often of these it was ended to run where a step takes less time."""
     failures: Count = 0

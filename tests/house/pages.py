@@ -13,6 +13,7 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _CODE = re.compile(r"`([^`\n]+)`")
 _FILE = re.compile(r"^[\w./-]+\.(py|md|toml|yaml|yml|json|mod|lock)$")
 _TEST = re.compile(r"(tests/[\w/]+\.py)::(test_\w+)")
+_YAML = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#+\s+(.*)$", re.MULTILINE)
 
 
@@ -50,6 +51,18 @@ def code_words(page: Path) -> set[str]:
     for block in _FENCE.findall(text):
         words.update(re.findall(r"[\w.-]+", block))
     return words
+
+
+def yaml_blocks(page: Path) -> list[str]:
+    """Every code block that is marked as YAML."""
+    return _YAML.findall(tree.text_of(page))
+
+
+def commands(page: Path) -> Iterator[str]:
+    """Each line of a code block and each text in code marks, without the prompt of a shell."""
+    yield from (code for _, code in _matches(_CODE, _without_fences(page)))
+    for block in _FENCE.findall(tree.text_of(page)):
+        yield from (line.removeprefix("$ ").strip() for line in block.splitlines())
 
 
 def anchors(page: Path) -> set[str]:

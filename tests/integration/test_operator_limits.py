@@ -23,6 +23,10 @@ Json = dict[str, Any]
 Change = Callable[[Json], object]
 
 ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = [
+    ROOT / "examples/first-job.yaml",
+    *sorted((ROOT / "examples").glob("*/job.yaml")),
+]
 TEAM, OTHER = "team-a", "team-b"
 ACCOUNT = (operator_process.NAMESPACE, operator_process.SERVICE_ACCOUNT)
 LAUNCHER = Launcher(image="example.com/launcher", operator_url="http://192.0.2.1:8470")
@@ -92,6 +96,19 @@ def _ours(namespace: str = TEAM, name: str = "job") -> Json:
     job = manifests.job(name)
     job["metadata"] |= {"uid": "7c9e6679-7425-40de-944b-e07fc1f90ae7", "namespace": namespace}
     return pods.sample(job, LAUNCHER)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.parent.name)
+def test_examples_are_accepted(accounts: Accounts, example: Path) -> None:
+    """Also where all of ``deploy`` is in force."""
+    answer = accounts.plane.kubectl("-n", TEAM, "apply", "--dry-run=server", "-f", str(example))
+    assert "created (server dry run)" in answer
+
+
+def test_example_of_the_operator_is_accepted(accounts: Accounts) -> None:
+    example = str(ROOT / "examples/operator.yaml")
+    answer = accounts.plane.kubectl("apply", "--dry-run=server", "-f", example)
+    assert answer.count("created (server dry run)") == 2
 
 
 def test_operator_privileged_pod_in_kube_system_denied(accounts: Accounts) -> None:
