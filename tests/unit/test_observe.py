@@ -254,7 +254,7 @@ async def test_a_slow_start_on_a_node_whose_kubelet_renews_goes_on_to_its_deadli
         assert isinstance(seen.verdict(after_s=kubelets.ASK_INTERVAL_S), Ongoing)
         seen.leases.renewed = dict.fromkeys(("n0", "n1"), f"t{seen.now_s // 10}")
         await ask_all(seen)
-    assert seen.cause(after_s=1.0).code is CauseCode.START_TIMED_OUT
+    assert seen.cause(after_s=1.0).code is CauseCode.LAUNCHER_UNHEARD
 
 
 def test_time_without_hearing_is_not_counted_against_a_start() -> None:
@@ -262,7 +262,7 @@ def test_time_without_hearing_is_not_counted_against_a_start() -> None:
     seen.turn()
     seen.deaf_s = START_DEADLINE_S
     assert isinstance(seen.verdict(after_s=START_DEADLINE_S + 1), Ongoing)
-    assert seen.cause(after_s=START_DEADLINE_S).code is CauseCode.START_TIMED_OUT
+    assert seen.cause(after_s=START_DEADLINE_S).code is CauseCode.LAUNCHER_UNHEARD
 
 
 def test_time_without_hearing_is_no_silence() -> None:

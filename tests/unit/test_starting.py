@@ -68,3 +68,18 @@ def test_registry_that_is_down_is_tried_again_for_free() -> None:
     before = replace(attempts.RUNNING, phase=Phase.STARTING)
     after = record.fold(before, [attempts.entry(cause=found)], backoff_limit=0)
     assert (after.phase, after.backoff_s) == (Phase.RECOVERING, record.BACKOFF_S_FIRST)
+
+
+def test_running_launcher_that_is_not_heard_costs_nothing() -> None:
+    """Its pod runs, so it registers again and again: the operator, or a network, keeps it out."""
+    mute = attempts.rank(1, silent_s=None)
+    found = cause([attempts.rank(0), mute])
+    assert found is not None
+    assert (found.code, found.counted) == (CauseCode.LAUNCHER_UNHEARD, False)
+    assert found.message == (
+        "1 of 2 node ranks never reached the barrier in 600 s: 1 "
+        "(their launchers run, and the operator did not hear them)"
+    )
+    found = cause([mute, *starting()[1:]])
+    assert found is not None
+    assert found.code is CauseCode.START_TIMED_OUT, "one is not there yet"

@@ -373,6 +373,13 @@ def _out_of_memory(crash: Crash) -> str:
 
 def _starters(ranks: Sequence[RankSeen]) -> list[Starter]:
     return [
-        Starter(rank.node_rank, rank.node, rank.silent_s is None, rank.waiting, rank.images)
+        Starter(
+            rank.node_rank,
+            rank.node,
+            absent=rank.silent_s is None,
+            runs=rank.pod is PodState.RUNNING,
+            waiting=rank.waiting,
+            images=rank.images,
+        )
         for rank in ranks
     ]

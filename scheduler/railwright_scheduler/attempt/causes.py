@@ -34,6 +34,7 @@ class CauseCode(StrEnum):
     HUNG = "Hung"
     IMAGE_NOT_FOUND = "ImageNotFound"
     IMAGE_PULL_FAILED = "ImagePullFailed"
+    LAUNCHER_UNHEARD = "LauncherUnheard"
     START_TIMED_OUT = "StartTimedOut"
     COMMIT_REFUSED = "CommitRefused"
     COMMIT_TIMED_OUT = "CommitTimedOut"

@@ -4,7 +4,8 @@ The time to start counts from the end of the last image pull that a kubelet repo
 image may take longer than everything else; without such reports it counts from the binding. A pull
 without a reported end counts as over after `PULL_DEADLINE_S`. An
 image that the registry does not have ends the job: no retry finds it. A registry that does not
-answer ends the attempt only, at nobody's cost: the next one tries again.
+answer ends the attempt only, at nobody's cost: the next one tries again. So does a gang all of
+whose missing launchers run: each registers until it is heard, so the operator could not hear it.
 
 `assessment` calls this. All ages are in seconds of one monotonic clock.
 """
@@ -56,11 +57,13 @@ NO_REPORT = ImagesSeen()
 
 @dataclass(frozen=True, slots=True)
 class Starter:
-    """A node rank on its way to the barrier. ``absent``: its launcher was never heard."""
+    """A node rank on its way to the barrier. ``absent``: its launcher was never heard; ``runs``:
+    its pod runs, by its kubelet."""
 
     node_rank: int
     node: str
     absent: bool
+    runs: bool
     waiting: str
     images: ImagesSeen
 
@@ -84,8 +87,12 @@ def judge(starters: Sequence[Starter], *, age_s: float) -> Cause | None:
     if unpulled is not None:
         waiting = unpulled.waiting or f"pulling {unpulled.images.pulling}"
     named = ", ".join(str(starter.node_rank) for starter in absent[:RANKS_NAMED_MAX])
+    code = CauseCode.START_TIMED_OUT if unpulled is None else CauseCode.IMAGE_PULL_FAILED
+    if absent and all(each.runs and not each.waiting for each in absent):
+        code = CauseCode.LAUNCHER_UNHEARD
+        waiting = "their launchers run, and the operator did not hear them"
     return Cause(
-        CauseCode.START_TIMED_OUT if unpulled is None else CauseCode.IMAGE_PULL_FAILED,
+        code,
         f"{len(absent)} of {len(starters)} node ranks never reached the barrier in "
         f"{START_DEADLINE_S:.0f} s: {named}" + (f" ({waiting})" if waiting else ""),
     )
