@@ -279,8 +279,8 @@ SHELL_MUTANTS = (
     ShellMutant(
         "an object that cannot be parsed stops its watch",
         "watch/reflector.py",
-        "except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:",
-        "except ZeroDivisionError as error:",
+        'except Exception as error:\n            logger.exception("object',
+        'except ZeroDivisionError as error:\n            logger.exception("object',
         "tests/unit/test_reflector.py::test_object_that_cannot_be_parsed_stops_no_list",
     ),
     ShellMutant(

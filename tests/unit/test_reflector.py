@@ -97,7 +97,7 @@ async def test_an_object_that_is_not_as_declared_stays_as_it_was_and_is_counted(
 async def test_object_that_cannot_be_parsed_stops_no_list() -> None:
     def parse(found: Pod) -> PodRecord | None:
         if found.metadata.name == "odd":
-            raise KeyError("spec")
+            raise RecursionError
         return records.pod(found)
 
     server = Server()

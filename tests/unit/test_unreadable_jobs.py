@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from railwright_operator.watch.jobs import Jobs
@@ -26,6 +29,18 @@ def test_the_reason_names_what_was_seen(jobs: Jobs) -> None:
         "unit",
     )
     assert jobs.get("a-uid") is None
+
+
+@pytest.mark.parametrize("error", [RecursionError, AssertionError, KeyError], ids=str)
+def test_any_exception_sets_the_job_aside(error: type[Exception]) -> None:
+    def render(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+        raise error("planted")
+
+    jobs = Jobs(render)
+    jobs.absorb(reporting.raw_job("a"))
+    why = jobs.why_unreadable("a-uid")
+    assert why is not None
+    assert f"{error.__name__}: " in why
 
 
 @pytest.mark.parametrize(

@@ -184,8 +184,11 @@ class Jobs:
         try:
             self._known[uid] = self._read(found, held)
             self._unreadable.pop(uid, None)
-        except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
-            self._set_aside(found, held, error)
+        except Exception as error:
+            why = _why(error)
+            if self.why_unreadable(uid) != why:
+                logger.exception("job not readable", extra={"job_uid": uid})
+            self._set_aside(found, held, why)
 
     def discard(self, uid: str) -> None:
         """A job is gone, and no older version of it may bring it back."""
@@ -225,13 +228,8 @@ class Jobs:
         found = self._unreadable.get(uid)
         return None if found is None else found.why
 
-    def _set_aside(self, found: JobObject, held: Known | None, error: Exception) -> None:
+    def _set_aside(self, found: JobObject, held: Known | None, why: str) -> None:
         uid = found.uid
-        told = " ".join(str(error).split())
-        kind = "" if isinstance(error, QuantityError | StatusError) else f"{type(error).__name__}: "
-        why = wire.fitted(f"the job cannot be read: {kind}{told}", WHY_BYTES_MAX)
-        if self.why_unreadable(uid) != why:
-            logger.error("job not readable", exc_info=error, extra={"job_uid": uid})
         self._unreadable[uid] = Unreadable(found.raw, why)
         if held is not None:
             # What cannot be read may have another shape: nothing is to be bound half as it was.
@@ -277,6 +275,12 @@ class Jobs:
         )
 
 
+def _why(error: Exception) -> str:
+    told = " ".join(str(error).split())
+    kind = "" if isinstance(error, QuantityError | StatusError) else f"{type(error).__name__}: "
+    return wire.fitted(f"the job cannot be read: {kind}{told}", WHY_BYTES_MAX)
+
+
 def _profile(raw: Raw) -> str:
     """What the ranks of its attempts recorded; empty while they have not."""
     return str((raw.get("status") or {}).get("profile", ""))
@@ -308,7 +312,8 @@ def _version(raw: Raw) -> int:
 def _record_or(raw: Raw, held: JobRecord) -> JobRecord:
     try:
         return record_of(raw)
-    except (LookupError, TypeError, ValueError, AttributeError):
+    except Exception:
+        logger.exception("status not readable", extra={"job_uid": raw["metadata"]["uid"]})
         return held
 
 

@@ -312,19 +312,19 @@ class Reflector(Generic[R]):
     def _record(self, found: Found) -> R | None:
         """Its record; None if none is to be held, or, with a line, if it cannot be read."""
         if isinstance(found, Undeclared):
-            self._unreadable(found, found.why)
+            logger.error("object not readable", extra=self._unreadable(found, found.why))
             return None
         try:
             return self._parse(found)
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-            self._unreadable(found, error)
+        except Exception as error:
+            logger.exception("object not readable", extra=self._unreadable(found, error))
             return None
 
-    def _unreadable(self, found: Found, why: object) -> None:
+    def _unreadable(self, found: Found, why: object) -> dict[str, Any]:
+        """Count it; the fields of its log line."""
         self.errors += 1
         self._metrics.errors.labels(self._kind, "unreadable").inc()
-        told = self._context(why) | {"object": found.metadata.name}
-        logger.error("object not readable", exc_info=isinstance(why, Exception), extra=told)
+        return self._context(why) | {"object": found.metadata.name}
 
     def _put(self, old: R | None, new: R | None) -> None:
         if new is not None:
