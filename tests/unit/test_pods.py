@@ -15,6 +15,9 @@ LAUNCHER = Launcher("registry.example.com/railwright:1", "http://operator:8470")
 ENTRY = attempts.entry(7, job_uid="uid-of-a")
 
 
+TERMINATION = "RAILWRIGHT_TERMINATION_FILE"
+
+
 def job(spec: dict[str, Any] | None = None, **container: Any) -> dict[str, Any]:
     """A TrainingJob as the API server holds it; ``spec`` and ``container`` add to its parts."""
     main = {"name": "train", "image": "user/image", "command": ["python3", "train.py"]}
@@ -78,6 +81,15 @@ def test_the_launcher_learns_who_it_is_after_the_users_own_variables() -> None:
     assert told["RAILWRIGHT_NODE_RANK"] == "1"
     assert told["RAILWRIGHT_NUM_PROCESSES"] == "8"
     assert env[-1]["valueFrom"] == {"fieldRef": {"fieldPath": "status.podIP"}}
+
+
+def test_launcher_writes_where_the_kubelet_reads() -> None:
+    """A template may move the termination message."""
+    container = main_of(rendered(job(terminationMessagePath="/tmp/end")))
+    assert container["terminationMessagePath"] == "/tmp/end"
+    assert {"name": TERMINATION, "value": "/tmp/end"} in container["env"]
+    plain = main_of(rendered(job()))
+    assert TERMINATION not in [each["name"] for each in plain["env"]]
 
 
 def test_ranks_are_asked_to_record_and_in_a_pre_run_no_more() -> None:

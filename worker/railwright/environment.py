@@ -70,8 +70,7 @@ def pod(environ: Mapping[str, str]) -> Pod:
 def termination_file(environ: Mapping[str, str]) -> Path:
     """Where the kubelet looks for the termination message.
 
-    RAILWRIGHT_TERMINATION_FILE follows the container's terminationMessagePath where a template
-    changes that.
+    The operator sets RAILWRIGHT_TERMINATION_FILE where a template has a terminationMessagePath.
     """
     return Path(environ.get("RAILWRIGHT_TERMINATION_FILE", TERMINATION_FILE))
 

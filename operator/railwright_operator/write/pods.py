@@ -148,6 +148,8 @@ def _main(
     amounts = {name: str(amount) for name, amount in spec.get("resourcesPerNode", {}).items()}
     main["resources"] = {"requests": amounts, "limits": amounts}
     main["env"] = [*main.get("env", []), *environment]
+    if path := main.get("terminationMessagePath"):
+        main["env"].append({"name": "RAILWRIGHT_TERMINATION_FILE", "value": path})
     main["volumeMounts"] = [
         *main.get("volumeMounts", []),
         {"name": "railwright", "mountPath": LAUNCHER_DIRECTORY, "readOnly": True},
