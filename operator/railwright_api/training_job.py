@@ -165,8 +165,9 @@ class TrainingJobSpec(Part):
     ) = None
     """How many seconds may pass without a further step of any rank before the attempt ends as Hung,
     whatever ranks do: checkpoints, evaluations and the first step included, also for scripts that
-    report nothing. None: 5 times what 99 % of its steps took, at least 60 seconds, longer in other
-    phases, and never for scripts that report no steps."""
+    report nothing. None: 5 times what 99 % of its steps took, at least 60 seconds, and longer in
+    other phases; a script that reports no steps has no limit but 60 minutes of silence of its
+    launchers."""
     suspend: bool = False
     """True stops the job and frees its nodes; false queues it again, and it resumes from its newest
     checkpoint."""

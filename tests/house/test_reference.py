@@ -14,6 +14,7 @@ import yaml
 
 from house import pages, tree
 from house.tree import Finding
+from railwright import launcher
 from railwright_agent.__main__ import main as agent
 from railwright_cli.__main__ import main as cli
 from railwright_testbed import images
@@ -147,6 +148,14 @@ def test_every_command_on_a_page_has_its_options(
         assert ended.value.code == 0, f"{tree.name_of(page)}: {program} has no {name}"
         for option in (word for word in words if re.fullmatch(r"--?[a-z][a-z-]*", word)):
             assert option in help_text, f"{tree.name_of(page)}: {program} {name} has no {option}"
+
+
+def test_every_exit_code_of_the_launcher_is_documented() -> None:
+    codes = [code for name, code in vars(launcher).items() if name.startswith("EXIT_")]
+    assert len(codes) > 3
+    glossary = tree.text_of(tree.ROOT / "docs/glossary.md")
+    missing = [each for each in codes if not re.search(rf"^\|[ 0-9,]*\b{each}\b", glossary, re.M)]
+    assert not missing, f"not in docs/glossary.md: {missing}"
 
 
 def test_image_of_the_testbed_is_the_one_on_the_page() -> None:
