@@ -35,6 +35,10 @@ class _Made:
     used: Amounts
     node: Node
 
+    def is_of(self, record: NodeRecord, used: Amounts) -> bool:
+        """Whether nothing changed about the node and its pods."""
+        return self.record is record and self.used is used
+
 
 class Machines:
     """The nodes of a cluster by name, the domains they stand in, and how fast they are."""
@@ -54,12 +58,19 @@ class Machines:
     def look(self, fabric: Fabric) -> tuple[Node, ...]:
         """All nodes by name, each where this fabric has it and as fast as that says."""
         self.by_name = {record.name: record for record in self._records.values()}
+        before, used_on = self._made, self._pods.used
         if fabric is not self.fabric:
-            self.fabric = fabric
+            self.fabric, before = fabric, {}
             self._racks.clear()
             self._stood.clear()
-        self._made = {name: self._look_at(name) for name in sorted(self.by_name)}
-        return tuple(each.node for each in self._made.values())
+        made: dict[str, _Made] = {}
+        for name in sorted(self.by_name):
+            held = before.get(name)
+            if held is None or not held.is_of(self.by_name[name], used_on(name)):
+                held = self._look_at(name)
+            made[name] = held
+        self._made = made
+        return tuple(each.node for each in made.values())
 
     def racks(self, nodes: tuple[str, ...]) -> int | None:
         """How many known domains of the nearest level these nodes stand in."""
@@ -85,7 +96,7 @@ class Machines:
         place, rails = self._place(name), fabric.rails.get(name)
         pace = fabric.paces.get(name, EVEN)
         held = self._made.get(name)
-        if held is None or held.record is not record or held.used is not used:
+        if held is None or not held.is_of(record, used):
             foreign = _capped(self._pods.foreign(name))
             found = replace(
                 _node(record, used, place),

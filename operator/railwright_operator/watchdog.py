@@ -7,8 +7,8 @@ and ends the process. A job whose handling alone took half of that time is marke
 leads within seconds and sets that stage of the job aside (``faults``). Time is counted in looks, so
 a process that was paused does not count the pause.
 
-A call into C that never ends and never gives up the interpreter stops this thread as well: then the
-interpreter's own timer ends the process, without a mark.
+A call into C that never ends and never gives up the interpreter stops this thread as well: then a
+signal of the kernel's timer ends the process, without a mark.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import faulthandler
 import functools
 import logging
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 
@@ -30,7 +31,7 @@ LOOK_S = 0.5
 LOOKS_MAX = int(CYCLE_DEADLINE_S / LOOK_S)
 LOOKS_AT_ONE_JOB = LOOKS_MAX // 2
 LAST_RESORT_S = 8.0
-"""How long after the deadline the interpreter's timer goes off: marking the job and giving the
+"""How long after the deadline the kernel's timer goes off: marking the job and giving the
 Lease back take two requests with a deadline of two seconds each."""
 
 EXIT_S = 20.0
@@ -85,6 +86,7 @@ class CycleWatchdog:
 
     def start(self) -> None:
         """Begin to watch."""
+        faulthandler.register(signal.SIGALRM, file=STDERR, chain=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -95,11 +97,12 @@ class CycleWatchdog:
     def watch(self, isolation: Isolation) -> Iterator[None]:
         """Expect what is done inside to end within ``CYCLE_DEADLINE_S``."""
         self._watched = _Watched(isolation)
-        faulthandler.dump_traceback_later(CYCLE_DEADLINE_S + LAST_RESORT_S, exit=True, file=STDERR)
+        # A timer of faulthandler is a thread: ending it holds up the event loop for milliseconds.
+        signal.setitimer(signal.ITIMER_REAL, CYCLE_DEADLINE_S + LAST_RESORT_S)
         try:
             yield
         finally:
-            faulthandler.cancel_dump_traceback_later()
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
             self._watched = None
 
     def _run(self) -> None:

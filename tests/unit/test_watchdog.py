@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -77,3 +80,34 @@ def test_time_outside_of_a_cycle_does_not_count(monkeypatch: pytest.MonkeyPatch)
             assert not process.ended.wait(0.02 * LOOKS_MAX / 4)
     process.watchdog.stop()
     assert process.did == []
+
+
+HANGING_IN_C = """
+import ctypes
+from railwright_operator import watchdog
+from railwright_scheduler.isolation import Isolation
+
+watchdog.CYCLE_DEADLINE_S, watchdog.LAST_RESORT_S = 0.5, 0.5
+process = watchdog.CycleWatchdog(mark=print, release=lambda: print("released"))
+process.start()
+with process.watch(Isolation()):
+    pass
+ctypes.PyDLL(None).sleep(2)
+print("outside", flush=True)
+with process.watch(Isolation()):
+    ctypes.PyDLL(None).sleep(60)
+"""
+
+
+def test_hang_that_keeps_the_interpreter_ends_the_process() -> None:
+    """No thread of Python can run meanwhile."""
+    found = subprocess.run(
+        [sys.executable, "-c", HANGING_IN_C],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S + 20,
+        check=False,
+    )
+    assert found.returncode == -signal.SIGALRM
+    assert found.stdout == "outside\n"
+    assert 'File "<string>", line 14' in found.stderr
