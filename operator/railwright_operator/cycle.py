@@ -36,7 +36,7 @@ from railwright_scheduler.world import World
 logger = logging.getLogger(__name__)
 
 TICK_S = 1.0
-PACE_S = 0.05
+PACE_S = 0.1
 RESTS = 2.0
 """The shortest time between two turns, so that a burst of events is one turn; and how much longer
 than the turn before it took to plan, so that planning leaves most of the time for doing."""
