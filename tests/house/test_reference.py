@@ -158,6 +158,14 @@ def test_every_exit_code_of_the_launcher_is_documented() -> None:
     assert not missing, f"not in docs/glossary.md: {missing}"
 
 
+def test_every_known_device_is_named_by_its_label() -> None:
+    file = tree.ROOT / "operator/railwright_reading/machines.py"
+    products = {text for text in _strings(file) if text.startswith("NVIDIA-")}
+    assert len(products) > 2
+    missing = products - pages.code_words(tree.ROOT / "docs/mapping.md")
+    assert not missing, f"not in docs/mapping.md: {missing}"
+
+
 def test_image_of_the_testbed_is_the_one_on_the_page() -> None:
     """Its nodes pull no images: a reader who applies an example there needs this one."""
     assert images.POD_IMAGE in tree.text_of(tree.ROOT / "README.md")
