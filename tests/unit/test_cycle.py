@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+import functools
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
@@ -15,9 +16,11 @@ from prometheus_client import CollectorRegistry
 
 from railwright_operator import cycle
 from railwright_operator.cycle import SURE_S, Cycle
+from railwright_operator.kube.errors import Unreachable
 from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.write.ledger import DeposedError
 from railwright_scheduler import turn
+from railwright_scheduler.attempt.ledger import Ledger
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.isolation import Isolation
@@ -143,10 +146,156 @@ async def test_cycle_that_stopped_in_the_queue_wakes_the_next(
     assert shell.reports >= 1
 
 
+class Recorded(Idle):
+    """Notes what a cycle does, and whether the watchdog watches. The plan changes the ledger."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.did: list[str] = []
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in STEPS:
+            note = f"{name}, watched" if self.watching else name
+            object.__getattribute__(self, "did").append(note)
+        return object.__getattribute__(self, name)
+
+    async def write(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+
+
+STEPS = (
+    *("turn_begins", "hear", "set_aside", "look", "write", "confirm"),
+    *("follow", "record", "start", "act", "report", "forget_all_but"),
+)
+
+
+async def test_cycle_acts_under_the_written_ledger() -> None:
+    """In the one safe order, with nothing left out."""
+    world = world_of(seen(JobRecord()), nodes=(node("n0"), node("n1")))
+    shell = Recorded(world)
+    await _until_deposed(shell)
+    watched = ("follow", "record", "start", "act")
+    cycle_of = [
+        *("turn_begins", "hear", "set_aside", "look, watched", "write"),
+        *(f"{step}, watched" for step in watched),
+        *("report", "forget_all_but"),
+    ]
+    assert shell.did[: len(cycle_of)] == cycle_of
+
+
+async def test_failures_count_until_a_cycle_succeeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pause grows with failures in a row, not with those of a whole day."""
+
+    class Failing(Idle):
+        outcomes = iter([True, True, False, True])
+
+        async def hear(self) -> None:
+            if next(self.outcomes, False):
+                raise Unreachable("no answer")
+
+    paused: list[int] = []
+
+    def delay_s(failures: int, **_: object) -> float:
+        paused.append(failures)
+        return 0.0
+
+    monkeypatch.setattr(cycle, "backoff", SimpleNamespace(delay_s=delay_s))
+    shell = Failing(world_of(nodes=()))
+    shell.awake.set()
+    await _until_deposed(shell)
+    assert paused == [0, 1, 0]
+
+
+class Sure(Idle):
+    """The ledger is found as it was; a cycle takes no time."""
+
+    confirmed = 0
+
+    async def confirm(self) -> None:
+        self.confirmed += 1
+
+    async def report(self, plan: object) -> None:
+        self.reports += 1
+
+    def has_reported(self, count: int) -> bool:
+        return self.reports >= count
+
+
+async def test_cycle_waits_for_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cycle, "TICK_S", 3_600.0)
+    shell = Sure(world_of(nodes=()))
+    async with _cycles(shell):
+        await until(lambda: shell.reports, "a cycle")
+        shell.awake.set()
+        await until(lambda: shell.reports == 2, "another one")
+        await asyncio.sleep(6 * cycle.PACE_S)
+    assert shell.reports == 2
+
+
+async def test_ledger_is_confirmed_once_in_a_while() -> None:
+    shell = Sure(world_of(nodes=()))
+    async with _cycles(shell):
+        shell.now_s += SURE_S
+        for count in (2, 3, 4):
+            shell.awake.set()
+            await until(functools.partial(shell.has_reported, count), "a cycle")
+    assert shell.confirmed == 1
+
+
+async def test_slow_planning_leaves_time_for_the_rest() -> None:
+    """Events that never stop do not keep the loop planning."""
+
+    class Slow(Sure):
+        def look(self, ledger: object, isolation: object) -> Iterator[World | None]:
+            self.now_s += 0.2
+            return super().look(ledger, isolation)
+
+        async def report(self, plan: object) -> None:
+            await super().report(plan)
+            self.awake.set()
+
+    shell = Slow(world_of(nodes=()))
+    loop = asyncio.get_running_loop()
+    async with _cycles(shell):
+        await until(lambda: shell.reports, "a cycle")
+        began_s = loop.time()
+        await until(lambda: shell.reports == 2, "another one")
+    assert loop.time() - began_s >= cycle.RESTS * 0.2 - 0.1
+
+
+async def test_age_of_a_cycle_counts_from_its_end() -> None:
+    shell = Idle(world_of(nodes=()))
+    async with _cycles(shell) as cycles:
+        await until(lambda: shell.reports, "a cycle")
+        assert cycles.turned_age_s() == 0.0
+
+
+@asynccontextmanager
+async def _cycles(shell: Replaced) -> AsyncIterator[Cycle]:
+    """Cycles of these parts, which run meanwhile."""
+    cycles = _cycle_of(shell)
+    running = asyncio.create_task(cycles.run())
+    try:
+        yield cycles
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
 async def _until_deposed(shell: Replaced) -> None:
     """Take turns until the ledger turns out to be another leader's, before anything is done."""
+    running = asyncio.create_task(_cycle_of(shell).run())
+    try:
+        await until(lambda: running.done() or shell.acted, "its end, or an action")
+        assert shell.acted == 0
+        assert isinstance(running.exception(), DeposedError)
+    finally:
+        running.cancel()
+
+
+def _cycle_of(shell: Replaced) -> Cycle:
     part = cast(Any, shell)
-    cycles = Cycle(
+    return Cycle(
         part,
         ledger=part,
         actuator=part,
@@ -159,10 +308,3 @@ async def _until_deposed(shell: Replaced) -> None:
         clock=lambda: shell.now_s,
         rng=Random(0),
     )
-    running = asyncio.create_task(cycles.run())
-    try:
-        await until(lambda: running.done() or shell.acted, "its end, or an action")
-        assert shell.acted == 0
-        assert isinstance(running.exception(), DeposedError)
-    finally:
-        running.cancel()

@@ -111,3 +111,25 @@ def test_hang_that_keeps_the_interpreter_ends_the_process() -> None:
     assert found.returncode == -signal.SIGALRM
     assert found.stdout == "outside\n"
     assert 'File "<string>", line 14' in found.stderr
+
+
+def test_time_after_a_cycle_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests to an API server that does not answer may take longer than a cycle."""
+    monkeypatch.setattr(watchdog, "LOOK_S", 0.001)
+    process = Process()
+    process.watchdog.start()
+    with process.watchdog.watch(Isolation()):
+        pass
+    assert not process.ended.wait(50 * 0.001 * LOOKS_MAX)
+    process.watchdog.stop()
+
+
+def test_job_handled_again_and_again_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each handling ends, so none of them is to blame for a slow cycle."""
+    monkeypatch.setattr(watchdog, "LOOK_S", 0.02)
+    process, isolation = Process(), Isolation()
+    process.watchdog.start()
+    with process.watchdog.watch(isolation):
+        while not process.ended.is_set():
+            isolation.run(Stage.DECISION, "a", lambda: process.ended.wait(0.005), otherwise=False)
+    assert process.did == ["released", EXIT_CODE]

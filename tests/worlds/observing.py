@@ -86,11 +86,11 @@ class Watched:
             nothing, jobs=self.jobs, wake=lambda: None, clock=self.clock, rng=Random(0)
         )
         self.pulls = Pulls(self._pod_of, wake=lambda: None, clock=self.hearing)
-        site = Site()
-        self.discovery = Discovery(site, wake=lambda: None, clock=self.clock)
+        self.site = Site()
+        self.discovery = Discovery(self.site, wake=lambda: None, clock=self.clock)
         self.observer = Observer(
             jobs=self.jobs,
-            site=site,
+            site=self.site,
             pods=self.pods,
             discovery=self.discovery,
             machines=Machines(self.nodes, self.pods),

@@ -1,0 +1,139 @@
+"""What the state builder carries from one scheduling cycle to the next, and what it lets go."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from railwright_operator.suspects import CONTROL_PLANE, UNHEARD_S
+from railwright_operator.watch.site import PriorityClassRecord
+from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.decisions import PriorityClassMissing, QueueMissing
+from railwright_scheduler.isolation import Isolation, Stage
+from worlds import observing
+from worlds.observing import JOB, Watched
+
+Suspected = tuple[set[str], set[str], set[str]]
+WAIT = QueueMissing(queue="none", existing=())
+
+
+def test_queue_goes_on_where_the_last_cycle_stopped() -> None:
+    """With the reservations and the reasons of the last cycle: without them a large job starves."""
+    seen = Watched(phase=Phase.QUEUED)
+    plan = replace(
+        seen.turn(),
+        reservations={JOB: ("n0",)},
+        waits={JOB: WAIT},
+        queue_position=(0, 1, "a"),
+    )
+    seen.observer.follow(plan, Isolation())
+    world = seen.world()
+    assert world.reservations == {JOB: ("n0",)}
+    assert world.waits == {JOB: WAIT}
+    assert world.queue_position == (0, 1, "a")
+
+
+def test_running_attempt_has_started_for_a_new_leader() -> None:
+    """Before any of its launchers spoke: it does not get another deadline to start."""
+    assert Watched(phase=Phase.RUNNING).world().jobs[0].started
+    assert not Watched(phase=Phase.STARTING).world().jobs[0].started
+
+
+def test_live_pods_of_an_attempt_that_is_over_are_observed() -> None:
+    """The newest attempt's too: a create may land after it left the ledger."""
+    seen = Watched(num_nodes=1)
+    assert (JOB, 1) not in seen.world().attempts
+    seen.record(Phase.FAILED)
+    assert len(seen.world().attempts[JOB, 1].pods) == 1
+    seen.pod(0, phase="Failed")
+    assert (JOB, 1) not in seen.world().attempts
+
+
+def test_launchers_of_a_job_not_observed_may_speak() -> None:
+    seen = Watched()
+    seen.turn()
+    plan = seen.turn()
+    faulty = Isolation({(Stage.OBSERVATION, JOB): "error"})
+    unobserved = replace(plan, records={}, unobserved=faulty.unobserved())
+    seen.observer.follow(unobserved, faulty)
+    seen.beat(0)
+
+
+def test_node_that_is_unready_again_has_its_time_again() -> None:
+    seen = Watched()
+    ready = seen.nodes["uid-n0"]
+    unready = replace(ready, ready=False)
+    seen.nodes["uid-n0"] = unready
+    seen.turn()
+    seen.nodes["uid-n0"] = ready
+    seen.turn(after_s=100.0)
+    seen.turn(after_s=1.0)
+    seen.nodes["uid-n0"] = unready
+    seen.now_s += 1.0
+    assert seen.rank(0).unready_s == 0.0
+
+
+def test_job_has_the_priority_of_a_class_made_later() -> None:
+    seen = Watched(phase=Phase.QUEUED)
+    raw = observing.raw_job(9, 2, {"phase": "Queued"})
+    raw["metadata"] |= {"uid": "high", "name": "high"}
+    raw["spec"]["priorityClassName"] = "high"
+    seen.jobs.absorb(raw)
+    assert isinstance(_job(seen, "high").held, PriorityClassMissing)
+    seen.site.class_seen(None, PriorityClassRecord("uid", "high", 1_000, rv=1))
+    assert _job(seen, "high").held is None
+    assert _job(seen, "high").job.priority == 1_000
+
+
+@pytest.mark.parametrize("phase", [Phase.RUNNING, Phase.STARTING])
+def test_deleted_job_is_let_go(phase: Phase) -> None:
+    """Jobs come and go for as long as an operator leads."""
+    seen = Watched(phase=phase)
+    seen.turn()
+    known = seen.observer.known(JOB)
+    assert known is not None
+    job = weakref.ref(known.job)
+    del known
+    seen.jobs.discard(JOB)
+    seen.turn(after_s=1.0)
+    seen.turn(after_s=1.0)
+    gc.collect()
+    assert job() is None
+
+
+@pytest.mark.parametrize("is_missing", [False, True])
+def test_suspects_are_told_apart(is_missing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Silent launchers, those never heard, and nodes whose kubelets are compared to theirs."""
+    seen = Watched(num_nodes=4, phase=Phase.STARTING)
+    control = replace(observing.node_record("control"), labels={CONTROL_PLANE: ""})
+    seen.nodes["uid-control"] = control
+    found: list[Suspected] = []
+
+    def suspect(silent: Collection[str], unheard: Collection[str], others: Collection[str]) -> None:
+        found.append((set(silent), set(unheard), set(others)))
+
+    monkeypatch.setattr(seen.kubelets, "suspect", suspect)
+    seen.turn()
+    if is_missing:
+        del seen.nodes["uid-n1"]
+    else:
+        seen.turn(after_s=UNHEARD_S + 1.0)
+    for rank in (0, 2, 3):
+        seen.beat(rank)
+    seen.turn()
+    assert found[-1][:2] == (set(), {"n1"})
+    assert "control" not in found[-1][2]
+    seen.now_s += 60.0
+    for rank in (2, 3):
+        seen.beat(rank)
+    seen.turn()
+    assert found[-1][:2] == ({"n0"}, {"n1"})
+
+
+def _job(seen: Watched, uid: str) -> Any:
+    return next(each for each in seen.world().jobs if each.job.uid == uid)
