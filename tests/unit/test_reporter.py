@@ -15,7 +15,7 @@ from railwright_operator.report import bounds, events, reporter
 from railwright_scheduler.attempt.gang import WritePlacement
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
-from railwright_scheduler.decisions import NotEnoughNodes, QueueMissing
+from railwright_scheduler.decisions import NotEnoughNodes, QueueMissing, Reason
 from worlds import attempts, reporting
 from worlds.reporting import Desk
 
@@ -112,6 +112,69 @@ async def test_a_commit_of_a_job_that_is_gone_is_refused() -> None:
     await desk.turn()
     with pytest.raises(errors.Unreachable, match="step 10 was not recorded"):
         await asyncio.wait_for(asking, 1)
+
+
+async def test_commit_is_granted_once_its_step_is_stored() -> None:
+    """Not before: the operator must still have it after a crash."""
+    desk = Desk()
+    path = desk.add(reporting.raw_job("job", status=RUNNING))
+    desk.store.refusals["patch", f"{path}/status"] = FAULTS[1]
+    asking = asyncio.create_task(desk.commits.ask("job-uid", 1, 10))
+    await asyncio.sleep(0)
+    await desk.turn()
+    assert not asking.done()
+    desk.store.refusals.clear()
+    desk.now_s += reporter.PAUSE_CAP_S
+    await desk.turn()
+    assert desk.store.objects[path]["status"]["checkpoints"] == [{"attempt": 1, "step": 10}]
+    assert asking.done()
+
+
+async def test_commit_that_is_stored_is_granted_again() -> None:
+    """To a launcher that the first answer did not reach; there is nothing to write."""
+    desk = Desk()
+    desk.add(reporting.raw_job("job", status=RUNNING))
+    for _ in range(3):
+        asking = asyncio.create_task(desk.commits.ask("job-uid", 1, 10))
+        await asyncio.sleep(0)
+        await desk.turn()
+        assert asking.done()
+    assert desk.store.count("patch") == 1
+
+
+async def test_commit_of_a_job_not_observed_waits() -> None:
+    desk = Desk()
+    desk.add(reporting.raw_job("job", status=RUNNING))
+    asking = asyncio.create_task(desk.commits.ask("job-uid", 1, 10))
+    await asyncio.sleep(0)
+    await desk.turn(unobserved=frozenset({"job-uid"}))
+    assert not asking.done()
+    await desk.turn()
+    assert asking.done()
+
+
+async def test_job_replaced_under_its_name_is_gone() -> None:
+    """A status write finds another job there."""
+    desk = Desk()
+    path = desk.add(reporting.raw_job("job"))
+    other = reporting.raw_job("job", version=500)
+    other["metadata"]["uid"] = "other-uid"
+    desk.store.put(path, other)
+    await desk.turn(waits=short(1))
+    assert [known.uid for known in desk.jobs.all()] == []
+
+
+async def test_write_that_succeeds_ends_the_pauses() -> None:
+    desk = Desk()
+    path = desk.add(reporting.raw_job("job"))
+    reasons: list[Reason] = [short(1), QueueMissing(queue="none", existing=())]
+    for waits in reasons * 4:
+        desk.store.refusals["patch", f"{path}/status"] = FAULTS[1]
+        await desk.turn(waits=waits)
+        desk.store.refusals.clear()
+        desk.now_s += reporter.PAUSE_BASE_S
+        await desk.turn(waits=waits)
+    assert desk.store.count("patch") == 16
 
 
 async def test_a_wait_whose_numbers_move_is_written_now_and_then_and_told_once() -> None:

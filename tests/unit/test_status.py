@@ -113,6 +113,14 @@ def test_other_numbers_are_a_wait_retold_and_another_reason_is_news() -> None:
     assert not status.is_retold({}, first)
 
 
+def test_progress_alone_is_retold_in_any_phase() -> None:
+    """Else every heartbeat of every running job would be a write."""
+    first = status.render(told(attempts.RUNNING, session=session()))
+    further = bodies.merge_patch(first, first | {"progress": {"step": 7}})
+    assert status.is_retold(first, further)
+    assert not status.is_retold(first, further | {"restarts": 1})
+
+
 def test_what_was_recorded_outlives_its_attempt() -> None:
     seen = replace(session(), profile="{}")
     first = status.render(told(STARTING, session=seen))

@@ -184,6 +184,7 @@ class Desk:
         waits: Reason | None = None,
         double_bookings: tuple[DoubleBooking, ...] = (),
         actions: tuple[Action, ...] = (),
+        unobserved: frozenset[str] = frozenset(),
         meanwhile: Callable[[], None] = lambda: None,
     ) -> None:
         """One turn's report: records that changed by UID; ``waits`` is why all of them wait.
@@ -192,6 +193,7 @@ class Desk:
         """
         self.seen.jobs = {known.uid: known for known in self.jobs.all()}
         now = {uid: known.record for uid, known in self.seen.jobs.items()} | dict(records or {})
+        now = {uid: record for uid, record in now.items() if uid not in unobserved}
         plan = Turn(
             ledger=Ledger(1, "i", "me"),
             actions=actions,
@@ -199,6 +201,7 @@ class Desk:
             waits={} if waits is None else dict.fromkeys(now, waits),
             assessments={},
             double_bookings=double_bookings,
+            unobserved=unobserved,
         )
         meanwhile()
         self.metrics.observe(plan)

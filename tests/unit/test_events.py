@@ -1,0 +1,60 @@
+"""The queue of events: bounded, and posted whatever becomes of single requests."""
+
+from __future__ import annotations
+
+import pytest
+
+from railwright_operator.kube import errors
+from railwright_operator.report import events
+from railwright_operator.report.events import REPEAT_S, Story, Subject
+from worlds.reporting import Desk
+
+JOB = Subject("job-uid", "team", "job")
+DROPPED = "railwright_events_dropped_total"
+
+
+def story(note: str) -> Story:
+    return Story(JOB, "Reason", note)
+
+
+async def test_event_that_cannot_be_posted_stops_no_other() -> None:
+    desk = Desk()
+    path = "/apis/events.k8s.io/v1/namespaces/team/events"
+    desk.store.refusals["create", path] = errors.ForbiddenError(403, "Forbidden", message="no")
+
+    def allow() -> None:
+        if desk.store.count("create") > 1:
+            desk.store.refusals.clear()
+
+    desk.store.meanwhile["create", path] = allow
+    for note in ("first", "second"):
+        desk.events.tell(story(note))
+    assert await desk.told() == [("Reason", "second")]
+    assert desk.registry.get_sample_value(DROPPED) == 1
+
+
+async def test_oldest_events_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "QUEUE_MAX", 2)
+    desk = Desk()
+    for note in ("first", "second", "third"):
+        desk.events.tell(story(note))
+    assert await desk.told() == [("Reason", "second"), ("Reason", "third")]
+    assert desk.registry.get_sample_value(DROPPED) == 1
+
+
+async def test_repeated_event_is_posted_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as it is remembered; the event posted last is forgotten last."""
+    monkeypatch.setattr(events, "REMEMBERED_MAX", 2)
+    desk = Desk()
+
+    async def posted(*notes: str) -> list[str]:
+        before = len(await desk.told())
+        for note in notes:
+            desk.events.tell(story(note))
+        return [note for _, note in (await desk.told())[before:]]
+
+    assert await posted("a", "b", "a", "b") == ["a", "b"]
+    desk.now_s += REPEAT_S
+    assert await posted("a") == ["a"]
+    assert await posted("c", "a") == ["c"]
+    assert await posted("b") == ["b"]
