@@ -27,6 +27,7 @@ from railwright_scheduler.attempt.gang import BindPod, CreatePod, DeletePod, Gan
 from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.queue_window import QueueWindow
 from railwright_scheduler.simulator import leader
 from railwright_scheduler.simulator.api import Api
 from railwright_scheduler.simulator.run import RunError, run
@@ -34,6 +35,7 @@ from railwright_scheduler.simulator.view import View
 from railwright_scheduler.world import AttemptSeen, JobSeen
 from simulation import shell_mutants
 from simulation.shell_mutants import SHELL_MUTANTS
+from simulation.short_cycles import short_cycles
 from simulation.unisolated import unisolated
 
 STEPS = 500
@@ -52,6 +54,7 @@ class Mutant:
     change: Callable[[Original], Original]
     cuts: bool = False
     hangs: bool = False
+    short: bool = False
 
     @contextlib.contextmanager
     def planted(self) -> Iterator[None]:
@@ -75,7 +78,7 @@ class Caught:
 def hunt(mutant: Mutant, seeds: Iterable[int]) -> Caught | None:
     """Run seed after seed with it; None if it survives all. An exception that the mutant itself
     raises is no broken invariant: it is raised here."""
-    with mutant.planted(), unisolated():
+    with mutant.planted(), unisolated(), short_cycles(enabled=mutant.short):
         for count, seed in enumerate(seeds, 1):
             try:
                 run(seed, steps=STEPS, cuts=mutant.cuts, hangs=mutant.hangs)
@@ -258,10 +261,6 @@ def counts_twice(original: Original) -> Original:
     return fold
 
 
-def never(original: Original) -> Original:
-    return lambda plan, jobs: None
-
-
 def ignores_suspend(original: Original) -> Original:
     return lambda entry, seen: original(
         entry, seen and replace(seen, suspend=False, shape=entry.shape)
@@ -274,10 +273,6 @@ def ignores_deletion(original: Original) -> Original:
 
 def ignores_changes(original: Original) -> Original:
     return lambda entry, seen: original(entry, seen and replace(seen, shape=entry.shape))
-
-
-def stale_lists(original: Original) -> Original:
-    return lambda view: None
 
 
 def takes_final(original: Original) -> Original:
@@ -294,12 +289,16 @@ def suspended_starts(original: Original) -> Original:
     return lambda seen, *given: original(replace(seen, suspend=False), *given)
 
 
-def running_is_not_judged(original: Original) -> Original:
-    return lambda seen, ledger, *, cut: None
-
-
 def training_limits(original: Original) -> Original:
     return dict.fromkeys(original, hang.STILL_S)
+
+
+def front_alone(original: Original) -> Original:
+    return lambda window, position: window._is_front
+
+
+def position_forgotten(original: Original) -> Original:
+    return lambda window, position, limit: original(window, None, limit)
 
 
 MUTANTS = (
@@ -309,7 +308,7 @@ MUTANTS = (
     Mutant("a new leader keeps the epoch", Ledger, "taken_over", same_epoch),
     Mutant("the epoch is not looked at", leader._Store, "take", epoch_unread),
     Mutant("pods are bound under an epoch not read again", leader, "_confirm", unconfirmed),
-    Mutant("a new leader asks for no lists", View, "relist", stale_lists),
+    Mutant("a new leader asks for no lists", View, "relist", constant(None)),
     Mutant("deletes come before the abort", gang, "step", deletes_first),
     Mutant("an abort is not written", gang, "step", forgets_abort),
     Mutant("an abort ends while pods are going", gang, "_abort", leaves_dying),
@@ -348,7 +347,7 @@ MUTANTS = (
     Mutant("a suspended job starts", asking, "wants_to_start", suspended_starts),
     Mutant("an attempt's number is used again", asking, "again", number_reused),
     Mutant("live attempts are swept", commit_plan.CommitPlan, "sweep", sweeps_living),
-    Mutant("nothing is swept", commit_plan.CommitPlan, "sweep", never),
+    Mutant("nothing is swept", commit_plan.CommitPlan, "sweep", constant(None)),
     Mutant("a failure is counted twice", record, "fold", counts_twice),
     Mutant("a suspended commit goes on", intent, "against_commit", ignores_suspend),
     Mutant("the commit of a deleted job goes on", intent, "against_commit", ignores_deletion),
@@ -356,7 +355,9 @@ MUTANTS = (
     Mutant("a cut is taken for dead nodes", breaker, "judge", constant(CLOSED), cuts=True),
     Mutant("hanging ranks are not found", hang, "judge", constant(None), hangs=True),
     Mutant("an announced save is a hang", hang, "PHASE_LIMITS_S", training_limits, hangs=True),
-    Mutant("running attempts are not judged", turn, "_judge", running_is_not_judged),
+    Mutant("running attempts are not judged", turn, "_judge", constant(None)),
+    Mutant("the front of the queue is all of it", QueueWindow, "admits", front_alone, short=True),
+    Mutant("a cycle begins at the front", QueueWindow, "__init__", position_forgotten, short=True),
 )
 
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-
 import pytest
 
-from railwright_scheduler import decide
-from railwright_scheduler.queue_window import QueueWindow
 from railwright_scheduler.simulator.chance import Chance
 from railwright_scheduler.simulator.disturbances import SOMETIMES
 from railwright_scheduler.simulator.run import run
 from simulation.kept import kept_seeds
+from simulation.short_cycles import short_cycles
 
 SEEDS = 240
 LOST_IN_CUTS = (1_007_449, 1_017_659, 1_019_573)
@@ -34,11 +31,10 @@ def test_hundreds_of_seeds_hold_every_invariant_and_come_to_rest() -> None:
     assert set().union(*(outcome.counts for outcome in outcomes)) >= {"late", *SOMETIMES}
 
 
-def test_queue_longer_than_a_cycle_comes_to_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queue_longer_than_a_cycle_comes_to_rest() -> None:
     """Each cycle evaluates one job at the front, and one where the last cycle stopped."""
-    window = functools.partial(QueueWindow, limit=1)
-    monkeypatch.setitem(decide.__globals__, "QueueWindow", window)
-    outcomes = [run(seed, steps=STEPS) for seed in range(SEEDS // 4)]
+    with short_cycles():
+        outcomes = [run(seed, steps=STEPS) for seed in range(SEEDS // 4)]
     assert sum(outcome.succeeded for outcome in outcomes) > SEEDS // 8
 
 

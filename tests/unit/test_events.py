@@ -58,3 +58,4 @@ async def test_repeated_event_is_posted_once_in_a_while(monkeypatch: pytest.Monk
     assert await posted("a") == ["a"]
     assert await posted("c", "a") == ["c"]
     assert await posted("b") == ["b"]
+    assert "remembered=2" in repr(desk.events)

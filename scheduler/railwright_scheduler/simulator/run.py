@@ -16,6 +16,7 @@ shrinking: seeds with few nodes and jobs are drawn often enough.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from railwright_scheduler import invariants
@@ -29,6 +30,7 @@ from railwright_scheduler.simulator.disturbances import Disturbances
 from railwright_scheduler.simulator.hangs import Hangs
 from railwright_scheduler.simulator.machines import Machines
 from railwright_scheduler.simulator.network import Network
+from railwright_scheduler.simulator.objects import JobObject
 from railwright_scheduler.snapshot import Amounts
 
 ROUNDS_MAX = 300
@@ -222,9 +224,10 @@ class _Simulation:
                 waiting.append(job)
             elif job.record.phase not in FINAL:
                 stuck.append(f"{job.uid} is {job.record.phase}")
-        free = self._free_nodes(waiting[0].per_node) if waiting else 0
-        if waiting and free >= waiting[0].num_nodes:
-            stuck.append(f"{waiting[0].uid} waits, and {free} nodes are free")
+        # Behind one that the ready nodes could hold, others may wait for what it has reserved.
+        first = next((job for job in waiting if self._holding_nodes(job) >= job.num_nodes), None)
+        if first is not None and (free := self._free_nodes(first.per_node)) >= first.num_nodes:
+            stuck.append(f"{first.uid} waits, and {free} nodes are free")
         reasons = self._contenders.waits
         stuck += [f"{job.uid} waits without a reason" for job in waiting if job.uid not in reasons]
         for entry in self._api.ledger.entries:
@@ -235,9 +238,14 @@ class _Simulation:
                 stuck.append(f"{entry.job_uid}/{entry.attempt} is in the ledger")
         return stuck
 
-    def _free_nodes(self, per_node: Amounts) -> int:
-        """How many nodes are ready and have room for a pod of this size, in truth."""
-        given = invariants.given_away(self._api.facts())
+    def _holding_nodes(self, job: JobObject) -> int:
+        """How many nodes are ready and could hold a pod of this job, were there no others."""
+        return self._free_nodes(job.per_node, given={})
+
+    def _free_nodes(self, per_node: Amounts, given: Mapping[str, Amounts] | None = None) -> int:
+        """How many nodes are ready and have room for a pod of this size beside what is ``given``
+        away, in truth."""
+        given = invariants.given_away(self._api.facts()) if given is None else given
         free = 0
         for name, has in self._api.free().items():
             taken = given.get(name, {})
