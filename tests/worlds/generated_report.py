@@ -8,29 +8,42 @@ where an object raised, took more than its planning budget, or changed what beco
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import json
 import random
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import orjson
+
 from integration.manifests import ASK, path
 from railwright_api import names
+from railwright_operator.discovery import Discovery
+from railwright_operator.machines import Machines
+from railwright_operator.watch import files
+from railwright_operator.watch.excerpts import ConfigMap
 from railwright_operator.watch.jobs import Jobs, Known
+from railwright_operator.watch.pod_index import PodIndex
+from railwright_operator.watch.records import NodeRecord
 from railwright_operator.watch.site import Site
 from railwright_operator.write import pods
-from railwright_scheduler import Job, Node, turn
+from railwright_scheduler import Job, Node, Terms, turn
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.isolation import Isolation, Stage
 from railwright_scheduler.turn import Turn
 from railwright_scheduler.world import JobSeen, World
 from railwright_testbed import ControlPlane
 from railwright_testbed.api_client import ApiClient, ApiError
-from worlds import heavy_workloads
+from railwright_topology.fabric import Fabric
+from worlds import generated_files, heavy_workloads, observing
 from worlds.attempts import RUNNING, rank, seen, world_of
+from worlds.generated_files import FileGenerator
 from worlds.generated_objects import ObjectGenerator
 from worlds.jobs import GPU, job
 
@@ -43,6 +56,14 @@ CPU_S_MAX = 3.0
 the stages whose work is bounded by the cluster's size."""
 
 TOLD_EVERY_S = 20.0
+SITE = (names.QUEUES, names.FABRICS, generated_files.PLURAL)
+NODES = tuple(f"n{at}" for at in range(12))
+TERMS = (
+    Terms(required="nearest"),
+    Terms(preferred="second", spread=1, spread_tier="nearest"),
+    Terms(segment=2, segment_tier="nearest"),
+    Terms(aligned=True),
+)
 
 
 @dataclass(slots=True)
@@ -69,34 +90,42 @@ class Report:
 
 
 def run(client: ApiClient, *, accepted: int, seed: int) -> Report:
-    """Draw objects until so many were accepted, nine TrainingJobs to one of the other kinds."""
+    """Draw objects until so many were accepted, nine TrainingJobs to one of each other kind."""
     generator, rng, report = ObjectGenerator(seed), random.Random(seed), Report()
+    drawn_files = FileGenerator(random.Random(seed))
     told_s = time.monotonic()
     while report.accepted < accepted:
-        plural = rng.choice([names.TRAINING_JOBS] * 9 + [names.QUEUES, names.FABRICS])
+        plural = rng.choice([names.TRAINING_JOBS] * 9 + [*SITE])
         report.generated += 1
-        stored = _stored(client, generator, plural)
+        stored = _stored(client, generator, drawn_files, plural)
         if stored is None:
             continue
         report.accepted += 1
         if plural == names.TRAINING_JOBS:
             check_job(stored, rng, report)
         else:
-            _check_site(plural, stored, report)
+            check_site(plural, stored, drawn_files.nodes or NODES, report)
         if time.monotonic() - told_s > TOLD_EVERY_S:
             told_s = time.monotonic()
             print(f"{report.accepted} of {accepted} accepted", file=sys.stderr)
     return report
 
 
-def _stored(client: ApiClient, generator: ObjectGenerator, plural: str) -> Json | None:
+def _stored(
+    client: ApiClient, generator: ObjectGenerator, drawn_files: FileGenerator, plural: str
+) -> Json | None:
     """The object as the API server would store it; None if it refuses it as invalid."""
-    is_job = plural == names.TRAINING_JOBS
-    manifest = generator.job() if is_job else generator.other(plural)
+    where = path(plural, "default" if plural == names.TRAINING_JOBS else None)
+    if plural == names.TRAINING_JOBS:
+        manifest = generator.job()
+    elif plural == generated_files.PLURAL:
+        manifest, where = drawn_files.config_map(), f"/api/v1/namespaces/default/{plural}"
+    else:
+        manifest = generator.other(plural)
     if plural == names.FABRICS:
         manifest["metadata"]["name"] = names.SINGLETON
     try:
-        stored = client.post(path(plural, "default" if is_job else None) + ASK, manifest)
+        stored = client.post(where + ASK, manifest)
     except ApiError as error:
         if error.status in (400, 413, 422):
             return None
@@ -182,16 +211,62 @@ def _others(taken: Turn, uid: str) -> list[object]:
     ]
 
 
-def _check_site(plural: str, stored: Json, report: Report) -> None:
-    """Read one accepted Queue or Fabric as decisions and surveys do."""
+def check_site(plural: str, stored: Json, nodes: Sequence[str], report: Report) -> None:
+    """Take in one accepted Queue, Fabric or ConfigMap with files, put together the network, and
+    plan jobs on it: one that asks for nothing of the network starts."""
     site, isolation = Site(), Isolation()
+    plain = job("plain", priority=1)
+    asked = [job(f"asks{at}", num_nodes=2, terms=terms) for at, terms in enumerate(TERMS)]
+    started_s = time.process_time()
 
-    def read() -> None:
-        site.seen(plural, stored)
-        _ = site.queues, site.levels, site.agents, site.probing
+    def plan() -> Turn:
+        network = asyncio.run(_network(site, plural, stored, nodes))
+        floor = Machines(network.records, PodIndex(lambda _: None)).look(network.fabric)
+        found = world_of(
+            *(replace(seen(name=each.name), job=each) for each in (plain, *asked)),
+            nodes=floor,
+            levels=network.fabric.levels,
+        )
+        queues = (*site.queues, "default")
+        return turn.take(replace(found, queues=queues, links=network.fabric.links), isolation)
 
-    isolation.run(Stage.OBSERVATION, plural, read, otherwise=None)
+    taken = isolation.run(Stage.OBSERVATION, plural, plan, otherwise=None)
+    cpu_s = time.process_time() - started_s
     _count_faults(isolation, stored, report)
+    if cpu_s > CPU_S_MAX:
+        report.fails("over_budget", stored, f"{cpu_s:.1f} s of CPU")
+    if taken is not None and plain.uid not in {each.job_uid for each in taken.ledger.entries}:
+        report.fails("delayed_others", stored, "a job without terms does not start")
+
+
+@dataclass(frozen=True, slots=True)
+class _Network:
+    """What is known of the network, and the nodes."""
+
+    fabric: Fabric
+    records: Mapping[str, NodeRecord]
+
+
+async def _network(site: Site, plural: str, stored: Json, nodes: Sequence[str]) -> _Network:
+    """As the operator puts it together. Raises AssertionError where that raised: the operator would
+    go on with what it knew before."""
+    discovery = Discovery(site, wake=lambda: None, clock=time.monotonic)
+    records = {f"uid-{name}": observing.node_record(name) for name in nodes}
+    for record in records.values():
+        discovery.node_changed(None, record)
+    if plural == generated_files.PLURAL:
+        found = files.CONFIG_MAPS.listed(msgspec.Raw(orjson.dumps(stored)))
+        assert isinstance(found, ConfigMap), found
+        discovery.files_changed(None, files.record(found))
+    else:
+        site.seen(plural, stored)
+        _ = site.queues, site.agents, site.probing
+    await discovery.read_files()
+    await discovery.refresh()
+    assert not discovery.found.problem, discovery.found.problem
+    for read in discovery.found.files:
+        assert not read.problem.startswith("could not be read"), read.problem
+    return _Network(discovery.found.fabric, records)
 
 
 def _count_faults(isolation: Isolation, stored: Json, report: Report) -> None:
