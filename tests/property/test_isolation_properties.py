@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+import itertools
 import sys
 from dataclasses import replace
 from types import FrameType
 from typing import Any
 
+import pytest
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from railwright_scheduler import Job, Terms, turn
+from railwright_scheduler import Job, Terms, decide, turn
 from railwright_scheduler.attempt.gang import Pod
 from railwright_scheduler.attempt.ledger import Entry
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord, ResumePoint
 from railwright_scheduler.decisions import InternalError
 from railwright_scheduler.isolation import Isolation, Stage
+from railwright_scheduler.queue_window import QueueWindow
 from railwright_scheduler.turn import Turn
 from railwright_scheduler.workload import Parallelism, Recipe, Transformer, Workload
 from railwright_scheduler.world import AttemptSeen, JobSeen, Progress, World
@@ -240,3 +244,24 @@ def test_job_whose_decision_raises_is_as_if_it_did_not_ask(
     without = replace(world, jobs=tuple(each for each in world.jobs if each.job.uid != uid))
     assert repr(others(taken, uid)) == repr(others(turn.take(without), uid))
     assert taken.waits[uid] == InternalError("ValueError: no")
+
+
+def test_exception_where_a_reservation_is_kept_changes_no_other() -> None:
+    """Jobs that a cycle does not evaluate keep theirs, in a stage of their own."""
+    jobs = [replace(seen(name=name), job=job(name, num_nodes=2)) for name in "abcd"]
+    nodes = tuple(node(name, "b0", name[:2], used={GPU: 8}) for name in NAMES)
+    world = world_of(*jobs, nodes=nodes, levels=("block", "rack"))
+    before = turn.take(world)
+    world = replace(world, reservations=before.reservations, waits=before.waits)
+    planted = 0
+    with pytest.MonkeyPatch.context() as patched:
+        window = functools.partial(QueueWindow, limit=1)
+        patched.setitem(decide.__globals__, "QueueWindow", window)
+        for uid, at in itertools.product("cd", range(1, 30)):
+            taken, stage = plant(world, uid, at)
+            if stage is Stage.RESERVATION:
+                planted += 1
+                left_out = turn.take(world, Isolation({(stage, uid): f"PlantedError: call {at}"}))
+                assert repr(others(taken, uid)) == repr(others(left_out, uid))
+                assert taken.waits[uid] == before.waits[uid]
+    assert planted >= 2
