@@ -134,7 +134,7 @@ async def _work(api: Api, parts: Parts, kopf: KopfThread, leading: asyncio.Event
         await _persist(parts.copies.kinds.sync)
         for copy in (*parts.copies.leading, *parts.copies.warm):
             await copy.wait_synced()
-        await parts.copies.discovery.read_files()
+        await parts.copies.discovery.read_first_files()
         garbage.keep_for_good()
         kopf.start()
         for start in parts.leading:

@@ -33,6 +33,10 @@ logger = logging.getLogger(__name__)
 AGAIN_S = 60.0
 """The pause before it is tried again where it could not be put together."""
 
+PATIENCE_S = 10.0
+"""How long a scheduling cycle waits for the network to be put together, and a new leader for files
+to be read. Then both go on with what is known, and take over the result when it is there."""
+
 GATHERED_S = 3.0
 """What agents tell counts so much later: those of a whole site come one after the other."""
 
@@ -111,6 +115,7 @@ class Discovery:
         self._stale = True
         self._began_s: float | None = None
         self._expected = 0
+        self._assembly: asyncio.Task[None] | None = None
         self.found = Found(Fabric())
 
     def __repr__(self) -> str:
@@ -204,6 +209,11 @@ class Discovery:
             await self.read_files()
             self._wake()
 
+    async def read_first_files(self) -> None:
+        """Read the files of a new leader, or go on without those that take too long."""
+        reading = asyncio.create_task(self.read_files())
+        await asyncio.wait({reading}, timeout=PATIENCE_S)
+
     async def read_files(self) -> None:
         """Read what is new of files."""
         self._news.clear()
@@ -213,14 +223,25 @@ class Discovery:
         self._read = read
 
     async def refresh(self) -> None:
-        """Put it together again if anything changed since. What goes wrong leaves the fabric as it
-        was, and is told."""
+        """Put it together again if anything changed since. What goes wrong, or takes too long,
+        leaves the fabric as it was, and is told."""
         if self._began_s is None:
             self._began_s, self._expected = self._clock(), self._site.agents
         configured = self._site.levels
-        if not self._stale and self._configured == configured:
+        if self._assembly is not None or not (self._stale or self._configured != configured):
             return
         self._stale, self._configured = False, configured
+        self._assembly = asyncio.create_task(self._assemble(configured))
+        _, late = await asyncio.wait({self._assembly}, timeout=PATIENCE_S)
+        if late:
+            logger.error("fabric takes long", extra={"seconds": PATIENCE_S})
+            problem = (
+                f"the network is as it was known before: it takes more than {PATIENCE_S:.0f} s"
+            )
+            self.found = replace(self.found, problem=problem)
+            self._assembly.add_done_callback(lambda _: self._wake())
+
+    async def _assemble(self, configured: tuple[str, ...]) -> None:
         nodes, read = {node.name: node.labels for node in self._nodes.values()}, self._read
         told = Looks(
             AGENTS,
@@ -237,6 +258,8 @@ class Discovery:
             self.found = replace(self.found, problem=problem)
             # It may have been a moment's want of memory or threads.
             asyncio.get_running_loop().call_later(AGAIN_S, self._again)
+        finally:
+            self._assembly = None
 
     def _again(self) -> None:
         self._stale = True
