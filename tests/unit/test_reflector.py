@@ -12,12 +12,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from railwright_operator import metrics
+from railwright_operator.kube import errors
 from railwright_operator.kube.client import Api, Decode
 from railwright_operator.watch import excerpts, records
 from railwright_operator.watch.excerpts import Pod
 from railwright_operator.watch.records import PodRecord
-from railwright_operator.watch.reflector import RESYNC_S, Reflector
-from worlds.shell import until
+from railwright_operator.watch.reflector import RESYNC_S, Reflector, StoreWentBackError
+from worlds.shell import DEADLINE_S, until
 
 
 class Server:
@@ -121,3 +122,40 @@ async def test_what_a_stream_never_told_is_found_by_the_list_after_a_while() -> 
     now_s[0] += RESYNC_S
     await until(lambda: not copy.records, "the lost event is made good")
     running.cancel()
+
+
+async def test_overloaded_server_is_asked_for_no_list() -> None:
+    """A list is the most expensive request; the stream goes on where it was."""
+
+    class Overloaded(Server):
+        async def stream(self, path: str, **named: Any) -> AsyncIterator[bytes]:
+            async for line in super().stream(path, **named):
+                yield line
+            raise errors.ApiError(429, "TooManyRequests", message="later")
+
+    server = Overloaded()
+    copy = copy_of(server, [100.0])
+    running = asyncio.create_task(copy.run())
+    await until(lambda: server.streams >= 2, "another stream")
+    running.cancel()
+    assert copy.relists == 1
+
+
+async def test_pod_made_since_the_list_stays() -> None:
+    """The answer to a create comes before the pages of a list that is older."""
+    copy = copy_of(Server(), [100.0])
+    newer = {**POD, "metadata": {**POD["metadata"], "resourceVersion": "12"}}
+    copy.absorb(records.answered(newer))
+    running = asyncio.create_task(copy.run())
+    await copy.wait_synced()
+    running.cancel()
+    assert list(copy.records) == ["u"]
+
+
+async def test_store_older_than_the_stream_ends_the_copy() -> None:
+    server = Server()
+    newer = {**POD, "metadata": {**POD["metadata"], "resourceVersion": "12"}}
+    gone = {"code": 410, "message": "gone"}
+    server.events += [{"type": "ADDED", "object": newer}, {"type": "ERROR", "object": gone}]
+    with pytest.raises(StoreWentBackError):
+        await asyncio.wait_for(copy_of(server, [100.0]).run(), DEADLINE_S)

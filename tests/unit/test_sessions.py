@@ -232,6 +232,33 @@ def test_commits_go_forward_one_at_a_time_and_only_from_the_first_node() -> None
     assert statuses == [refusals.LATER, refusals.MALFORMED, refusals.FORBIDDEN]
 
 
+def test_end_of_an_old_commit_leaves_a_later_attempt_alone() -> None:
+    world = World()
+    world.start()
+    world.sessions.claim_commit(commit(30), "pod-0")
+    world.expect(attempt=3)
+    later = wire.Commit(wire.Member(JOB, 3, 0), 10)
+    with pytest.raises(RefusedError):
+        world.sessions.settle_commit(commit(30), recorded=True)
+    world.sessions.claim_commit(later, "pod-0")
+    with pytest.raises(RefusedError):
+        world.sessions.settle_commit(commit(30), recorded=True)
+    with pytest.raises(RefusedError) as busy:
+        world.sessions.claim_commit(later, "pod-0")
+    assert busy.value.status == refusals.LATER
+
+
+def test_first_failure_of_a_node_is_kept() -> None:
+    world = World()
+    world.start()
+    for sequence, code in ((1, 7), (2, 9)):
+        failure = wire.Failure(rank=0, exit_code=code)
+        world.sessions.beat(replace(beat(0, sequence), failure=failure), "pod-0")
+    kept = world.view().ranks[0].failure
+    assert kept is not None
+    assert kept.exit_code == 7
+
+
 def test_a_commit_is_refused_if_its_attempt_was_revoked_while_it_was_recorded() -> None:
     world = World()
     world.start()
