@@ -196,11 +196,17 @@ async def test_of_many_jobs_that_wait_each_is_told_less_often() -> None:
     desk = Desk()
     many = 10 * reporter.RETOLD_PER_S_MAX
     told = [desk.add(reporting.raw_job(f"job-{number:03}")) for number in range(many)]
-    for free in range(50):
+    writes = []
+    for free in range(60):
+        before = sum(desk.store.count("patch", path) for path in told)
         await desk.turn(waits=short(free % 3))
+        writes.append(sum(desk.store.count("patch", path) for path in told) - before)
         desk.now_s += 0.5
-    # In 25 s: at first, and after every 10 s.
+    # In 30 s: at first, and from then on every 10 s to 20 s, evenly.
     assert {desk.store.count("patch", path) for path in told} == {3}
+    assert writes[0] == many
+    burst = reporter.RETOLD_BURST_S * reporter.RETOLD_PER_S_MAX
+    assert max(writes[1:]) <= burst + 1
 
 
 async def test_newer_numbers_wait_while_gangs_are_bound() -> None:

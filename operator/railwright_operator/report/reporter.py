@@ -51,6 +51,9 @@ RETOLD_PER_S_MAX = 10
 everything that starts or ends changes the numbers of what they wait for.
 """
 
+RETOLD_BURST_S = 2.0
+"""A cycle may write as many of these as so many seconds allow: some cycles take as long."""
+
 RETOLD_WHILE_BINDING_S = 15.0
 """While pods of a gang are created and bound: each of its nodes stands idle until then."""
 
@@ -98,6 +101,7 @@ class Reporter:
         self._clock = clock
         self._rng = rng
         self._retold_s = RETOLD_S
+        self._next_retold_s = clock()
         self._written_s: dict[str, float] = {}
         self._expiries: Pauses[str] = Pauses(
             base_s=EXPIRY_BACKOFF_BASE_S, cap_s=EXPIRY_BACKOFF_CAP_S, clock=clock, rng=rng
@@ -265,7 +269,11 @@ class Reporter:
         jobs told by another one comes to each of them at some time, and not to all at once."""
         now_s = self._clock()
         written_s = self._written_s.setdefault(uid, now_s - self._retold_s * self._rng.random())
-        return now_s - written_s >= self._retold_s
+        if now_s - written_s < self._retold_s or now_s < self._next_retold_s:
+            return False
+        earliest_s = now_s - RETOLD_BURST_S
+        self._next_retold_s = max(self._next_retold_s, earliest_s) + 1 / RETOLD_PER_S_MAX
+        return True
 
     async def _write(self, raw: Mapping[str, Any], patch: Mapping[str, Any]) -> bool:
         """Whether it is written now. Raises RequestFailed, too, when it is not."""
