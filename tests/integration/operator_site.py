@@ -43,6 +43,7 @@ LEASE = (
     f"/apis/coordination.k8s.io/v1/namespaces/{operator_process.NAMESPACE}"
     f"/leases/{operator_process.SERVICE_ACCOUNT}"
 )
+LEDGER = f"/apis/{names.API_VERSION}/{names.LEDGERS}/{names.SINGLETON}"
 DEADLINE_S = 60.0
 """The garbage collector learns of new kinds every 30 s; until then it deletes nothing of theirs."""
 
@@ -102,7 +103,10 @@ class Job(LiveJob):
         )
 
     def until_bound(self, attempt: int = 1, *, deadline_s: float = DEADLINE_S) -> Json:
-        """Its status once every pod of this attempt is bound and recorded on the job."""
+        """Its status once every pod of this attempt is bound, and its commit is over.
+
+        Until then a pod that somebody deletes is created again.
+        """
         return self.until(
             lambda status: status.get("attempt") == attempt and self._is_bound(status),
             f"attempt {attempt} bound",
@@ -115,7 +119,12 @@ class Job(LiveJob):
 
     def _is_bound(self, status: Json) -> bool:
         nodes = dict(enumerate(status.get("nodes", [])))
-        return bool(nodes) and self.bound(status["attempt"]) == nodes
+        return bool(nodes) and self.bound(status["attempt"]) == nodes and not self._in_flight()
+
+    def _in_flight(self) -> bool:
+        entries = self._admin.get(LEDGER)["spec"].get("entries", [])
+        its = {(entry["namespace"], entry["jobName"]) for entry in entries}
+        return (self.namespace, self.name) in its
 
     def until_reason(self, reason: str, *, deadline_s: float = 20.0) -> Json:
         """Its status once it gives this reason."""
@@ -151,7 +160,7 @@ class Site:
 
     def ledger(self) -> Json:
         """The ledger's object."""
-        return self.admin.get(f"/apis/{names.API_VERSION}/{names.LEDGERS}/{names.SINGLETON}")
+        return self.admin.get(LEDGER)
 
     def forge(self, write: Callable[[], object], policy: str = "records") -> None:
         """What somebody wrote before there was this policy on what the operator alone writes.
