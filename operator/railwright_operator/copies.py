@@ -31,6 +31,8 @@ from railwright_operator.write import pods
 
 R = TypeVar("R", bound=Record)
 Changed = Callable[[R | None, R | None], None]
+Wakes = Callable[[R | None, R | None], bool]
+"""Whether a scheduling cycle is to look at a change at once, and not only at its next tick."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class Copies:
 
 @dataclass(frozen=True, slots=True)
 class _Watching:
-    """What all copies are kept with; news of any wakes the cycle."""
+    """What all copies are kept with; most news of any wake the cycle."""
 
     api: Api
     series: metrics.WatchMetrics
@@ -87,13 +89,16 @@ class _Watching:
         excerpt: Excerpt[F],
         parse: Callable[[F], R | None],
         *changed: Changed[R],
+        wakes: Wakes[R] = lambda old, new: True,
         lasting: Callable[[R, R], R] | None = None,
         query: Mapping[str, str] | None = None,
     ) -> VerifiedReflector[R]:
         def on_change(old: R | None, new: R | None) -> None:
+            is_due = wakes(old, new)
             for each in changed:
                 each(old, new)
-            self.wake()
+            if is_due:
+                self.wake()
 
         return VerifiedReflector(
             self.api,
@@ -134,6 +139,7 @@ def assemble(
         records.pod,
         pod_index.change,
         pulls.pod_changed,
+        wakes=records.is_decisive,
         lasting=records.still_bound,
     )
     return Copies(
@@ -147,6 +153,7 @@ def assemble(
             job_objects.JOBS,
             job_objects.parse,
             jobs.changed,
+            wakes=jobs.is_news,
             lasting=job_objects.with_held_spec,
         ),
         pods=reflected,
@@ -164,8 +171,12 @@ def assemble(
             site.PRIORITY_CLASSES, site.CLASSES, site.priority_class, chosen.class_seen
         ),
         pulls=pulls,
-        pull_events=tuple(
-            watching.reflect(PATH, EVENTS, pulls.read, query=pulls.query(reason))
-            for reason in (PULLING, PULLED)
-        ),
+        pull_events=_pull_events(watching, pulls),
+    )
+
+
+def _pull_events(watching: _Watching, pulls: Pulls) -> tuple[Reflector[Any], ...]:
+    return tuple(
+        watching.reflect(PATH, EVENTS, pulls.read, query=pulls.query(reason))
+        for reason in (PULLING, PULLED)
     )

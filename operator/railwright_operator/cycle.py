@@ -14,6 +14,7 @@ turn that hangs ends the process (``watchdog``).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from random import Random
@@ -40,6 +41,10 @@ PACE_S = 0.1
 RESTS = 2.0
 """The shortest time between two turns, so that a burst of events is one turn; and how much longer
 than the turn before it took to plan, so that planning leaves most of the time for doing."""
+
+BINDING_PACE_S = 0.5
+"""How much longer a cycle rests while so many requests are under way that it could start no more.
+"""
 
 SURE_S = 10.0
 """How long a leader goes on without having seen its own ledger in the store. A write that it gave
@@ -161,9 +166,10 @@ class Cycle:
 
     async def _rest(self) -> None:
         await asyncio.sleep(max(PACE_S, RESTS * self._busy_s))
-        try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(BINDING_PACE_S):
+                await self._actuator.until_low()
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(TICK_S):
                 await self._awake.wait()
-        except TimeoutError:
-            pass
         self._awake.clear()

@@ -3,37 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import copy
-from random import Random
-from typing import Any, cast
 
-import orjson
-from prometheus_client import CollectorRegistry
-
-from railwright_operator import metrics
 from railwright_operator.kube import errors
-from railwright_operator.kube.client import Api
-from railwright_operator.watch import excerpts, records
-from railwright_operator.watch.excerpts import Pod
-from railwright_operator.watch.records import PodRecord
-from railwright_operator.watch.reflector import Reflector
-from railwright_operator.write import pods
 from railwright_operator.write.actuate import (
     LATE_S,
     PAUSE_BASE_S,
     PAUSE_CAP_S,
     TROUBLED_MAX,
+    UNDER_WAY_LOW,
     UNDER_WAY_MAX,
-    Actuator,
 )
-from railwright_scheduler.attempt.gang import Action, BindPod, CreatePod, DeletePod, WritePlacement
+from railwright_scheduler.attempt.gang import BindPod, CreatePod, DeletePod, WritePlacement
 from worlds import attempts
-from worlds.jobs import GPU
+from worlds.actuating import ENTRY, Shell, raw_pod, settled
 
-STEPS = 20
-"""So many turns of the loop are more than any action takes once it has its answers."""
-
-ENTRY = attempts.entry()
 POD = attempts.pods("-")[0]
 CREATE = CreatePod(ENTRY, 0)
 BIND = BindPod(ENTRY, POD)
@@ -42,104 +25,7 @@ OTHER = CreatePod(attempts.entry(job_uid="b"), 0)
 QUOTA = errors.ForbiddenError(403, "Forbidden", message="exceeded quota: team")
 RIGHTS = errors.RightsError(403, "Forbidden", message='User "us" cannot create resource "pods"')
 BUSY = errors.TooManyRequestsError(429, "TooManyRequests", message="slow down")
-LAUNCHER = pods.Launcher("launcher", "http://operator")
 CONFLICT = errors.ConflictError(409, "Conflict", message="the UID is another")
-
-
-def raw_pod(*, uid: str = "u10", owner: str = "a", node: str = "", gpus: str = "8") -> Any:
-    """Rank 0 of attempt 1 as the API server answers it."""
-    container = {"name": "m", "command": ["train"]}
-    spec = {"numNodes": 2, "template": {"spec": {"containers": [container]}}}
-    job = {"metadata": {"name": "a"}, "spec": spec}
-    entry = attempts.entry(job_uid=owner)
-    made = copy.deepcopy(dict(pods.render(job, entry, node_rank=0, launcher=LAUNCHER)))
-    made["metadata"] |= {"uid": uid, "resourceVersion": "7"}
-    made["spec"]["nodeName"] = node
-    made["spec"]["containers"][0]["resources"] = {"requests": {GPU: gpus}}
-    return made
-
-
-class Server:
-    """Answers each verb with what a test put there: an object, an error, or a wait."""
-
-    def __init__(self) -> None:
-        self.answers: dict[str, Any] = {"create": raw_pod(), "get": raw_pod(), "delete": {}}
-        self.asked: list[str] = []
-        self.bodies: list[Any] = []
-        self.held = asyncio.Event()
-        self.held.set()
-
-    async def _answer(self, verb: str) -> Any:
-        self.asked.append(verb)
-        await self.held.wait()
-        answer = self.answers[verb]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    async def create(self, path: str, body: object) -> Any:
-        self.bodies.append(body)
-        return await self._answer("create")
-
-    async def get(self, path: str, **named: Any) -> Any:
-        if "decode" not in named:
-            return await self._answer("get")
-        return named["decode"](orjson.dumps(await self._answer("list")))
-
-    async def delete(self, path: str, body: object) -> Any:
-        self.bodies.append(body)
-        return await self._answer("delete")
-
-
-class Shell:
-    """An actuator over that server, with a clock that a test moves."""
-
-    def __init__(self) -> None:
-        self.now_s = 100.0
-        self.woken = 0
-        self.server = Server()
-        api = cast(Api, self.server)
-        self.pods: Reflector[PodRecord] = Reflector(
-            api,
-            "/api/v1/pods",
-            excerpt=excerpts.of(Pod),
-            parse=records.pod,
-            on_change=lambda old, new: None,
-            lasting=records.still_bound,
-            metrics=metrics.build(CollectorRegistry()).watch,
-            clock=lambda: self.now_s,
-            rng=Random(0),
-        )
-        self.actuator = Actuator(
-            api,
-            pods=self.pods,
-            render_pod=lambda entry, rank: {"metadata": {"name": f"a-1-{rank}"}},
-            render_placement=lambda entry: {"metadata": {"name": "a-1"}},
-            wake=self._wake,
-            clock=lambda: self.now_s,
-            rng=Random(0),
-        )
-
-    def _wake(self) -> None:
-        self.woken += 1
-
-    async def do(self, *actions: Action) -> list[str]:
-        """Carry them out; the verbs that this asked of the server."""
-        before = len(self.server.asked)
-        self.actuator.turn_begins()
-        self.actuator.start(actions)
-        await settled()
-        return self.server.asked[before:]
-
-    @property
-    def told(self) -> tuple[str | None, str]:
-        """The refusal and the hindrance of the attempt."""
-        return self.actuator.refusal(ENTRY.key), self.actuator.hindrance(ENTRY.key)
-
-
-async def settled() -> None:
-    for _ in range(STEPS):
-        await asyncio.sleep(0)
 
 
 async def test_a_pod_that_was_made_is_known_before_the_watch_brings_it() -> None:
@@ -235,6 +121,28 @@ async def test_only_so_many_are_under_way_and_the_loop_is_woken_for_the_rest() -
     shell.server.held.set()
     await settled()
     assert shell.woken > 1
+
+
+async def test_actuator_is_low_once_few_requests_are_under_way() -> None:
+    shell = Shell()
+    shell.server.held.clear()
+    await shell.do(*GANG[: UNDER_WAY_LOW - 1])
+    await asyncio.wait_for(shell.actuator.until_low(), 1.0)
+    await shell.do(*GANG[:UNDER_WAY_LOW])
+    low = asyncio.create_task(shell.actuator.until_low())
+    await settled()
+    assert not low.done()
+    shell.server.held.set()
+    await asyncio.wait_for(low, 1.0)
+
+
+async def test_requests_without_an_answer_keep_actuator_low() -> None:
+    shell = Shell()
+    shell.server.held.clear()
+    await shell.do(*GANG)
+    shell.now_s += LATE_S + 1.0
+    await shell.do()
+    await asyncio.wait_for(shell.actuator.until_low(), 1.0)
 
 
 async def test_whoever_finds_no_room_is_known_as_long_as_none_of_its_own_is_under_way() -> None:

@@ -71,6 +71,9 @@ class Replaced:
     def turn_begins(self) -> None:
         """Nothing is under way."""
 
+    async def until_low(self) -> None:
+        """Nothing is under way."""
+
     def start(self, actions: object) -> None:
         self.acted += 1
 
@@ -230,6 +233,41 @@ async def test_cycle_waits_for_an_event(monkeypatch: pytest.MonkeyPatch) -> None
         await until(lambda: shell.reports == 2, "another one")
         with pytest.raises(AssertionError):
             await until(lambda: shell.reports > 2, "a third", deadline_s=6 * cycle.PACE_S)
+
+
+class Full(Sure):
+    """So many requests are under way that a cycle could start no more, until ``low`` is set."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.low = asyncio.Event()
+
+    async def until_low(self) -> None:
+        await self.low.wait()
+
+    async def report(self, plan: object) -> None:
+        await super().report(plan)
+        self.awake.set()
+
+
+async def test_cycle_rests_while_requests_are_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cycle, "BINDING_PACE_S", 3_600.0)
+    shell = Full(world_of(nodes=()))
+    async with _cycles(shell):
+        await until(lambda: shell.reports, "a cycle")
+        with pytest.raises(AssertionError):
+            await until(lambda: shell.reports > 1, "another one", deadline_s=6 * cycle.PACE_S)
+        shell.low.set()
+        await until(lambda: shell.reports > 1, "another one")
+
+
+async def test_requests_that_never_end_delay_no_cycle_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cycle, "BINDING_PACE_S", 0.01)
+    shell = Full(world_of(nodes=()))
+    async with _cycles(shell):
+        await until(lambda: shell.reports > 2, "three cycles")
 
 
 async def test_ledger_is_confirmed_once_in_a_while() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from railwright_operator.watch import job_objects
 from railwright_operator.watch.jobs import Jobs, record_of
 from railwright_operator.write import pods
 from railwright_scheduler.attempt.causes import Cause, CauseCode
@@ -105,6 +106,17 @@ def test_what_is_gone_is_not_brought_back_by_late_news(jobs: Jobs) -> None:
     assert jobs.get("a") is None
     jobs.absorb(raw_job(3, uid="b"))
     assert [known.uid for known in jobs.all()] == ["b"]
+
+
+def test_change_is_news_unless_an_answer_brought_it(jobs: Jobs) -> None:
+    seen = [job_objects.answered(raw_job(version)) for version in (1, 2, 3)]
+    assert jobs.is_news(None, seen[0])
+    jobs.absorb(raw_job(2))
+    assert [jobs.is_news(seen[0], each) for each in seen] == [False, False, True]
+    assert jobs.is_news(seen[1], None)
+    jobs.discard("a")
+    assert not jobs.is_news(seen[1], None)
+    assert not jobs.is_news(None, seen[2])
 
 
 def test_a_job_that_is_being_deleted_is_known_but_not_scheduled(jobs: Jobs) -> None:

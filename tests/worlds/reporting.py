@@ -146,6 +146,7 @@ class Desk:
 
     def __init__(self) -> None:
         self.store, self.now_s, self.seen = Store(), 1000.0, Seen()
+        self.woken = 0
         api = cast("Api", self.store)
         self.jobs = Jobs(lambda raw: pods.sample(raw, LAUNCHER))
         self.commits = Commits(lambda: None)
@@ -162,13 +163,16 @@ class Desk:
             faults=JobFaults(self.jobs, raised=metrics.job_faults, clock=self.clock, rng=Random(0)),
             metrics=metrics,
             observer=cast("Observer", self.seen),
-            wake=lambda: None,
+            wake=self.wake,
             clock=self.clock,
             rng=Random(0),
         )
 
     def clock(self) -> float:
         return self.now_s
+
+    def wake(self) -> None:
+        self.woken += 1
 
     def add(self, raw: Raw) -> str:
         """A job that exists and was seen; its path."""

@@ -111,6 +111,7 @@ class Reporter:
         )
         self._quiet: dict[str, status.Told] = {}
         self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._passed_over: set[str] = set()
         self._double_bookings = DoubleBookings()
         self._record_lane = Lane(WRITES_MAX)
         self._told_lane = Lane(TOLD_WRITES_MAX)
@@ -130,7 +131,10 @@ class Reporter:
         self._retold_s = max(least_s, told / RETOLD_PER_S_MAX)
         shared = Slice(self._clock)
         for uid in [*plan.records, *(unread.keys() - plan.records.keys())]:
-            if uid in self._under_way or not self._pauses.over(uid):
+            if uid in self._under_way:
+                self._passed_over.add(uid)
+                continue
+            if not self._pauses.over(uid):
                 continue
             try:
                 if uid in plan.records:
@@ -141,15 +145,14 @@ class Reporter:
                 logger.exception("telling a job broke", extra={"job_uid": uid})
                 continue
             if telling is not None:
-                self._start(uid, telling, self._lane(uid, plan))
+                self._start(uid, telling, plan)
             if shared.over:
                 await shared.others()
 
-    def _lane(self, uid: str, plan: Turn) -> Lane:
-        known, record = self._observer.known(uid), plan.records.get(uid)
-        waits = record is None or record.phase in (Phase.QUEUED, Phase.SUSPENDED)
-        same = known is None or known.record == record or record is None
-        return self._told_lane if waits and same else self._record_lane
+    def _is_new(self, uid: str, record: JobRecord | None) -> bool:
+        """Whether this record is another than the one on the job."""
+        known = self._observer.known(uid)
+        return known is not None and record is not None and known.record != record
 
     def _forget_all_but(self, uids: Collection[str]) -> None:
         self._written_s = {uid: at for uid, at in self._written_s.items() if uid in uids}
@@ -157,7 +160,13 @@ class Reporter:
         self._pauses.forget_unless(uids.__contains__)
         self._quiet = {uid: told for uid, told in self._quiet.items() if uid in uids}
 
-    def _start(self, uid: str, telling: Telling, lane: Lane) -> None:
+    def _start(self, uid: str, telling: Telling, plan: Turn) -> None:
+        record = plan.records.get(uid)
+        waits = record is None or record.phase in (Phase.QUEUED, Phase.SUSPENDED)
+        if self._is_new(uid, record):
+            self._passed_over.add(uid)  # What follows from a record may begin once it is written.
+            waits = False
+        lane = self._told_lane if waits else self._record_lane
         task = asyncio.create_task(self._one(telling, lane))
         self._under_way[uid] = task
         task.add_done_callback(functools.partial(self._done, uid))
@@ -168,7 +177,9 @@ class Reporter:
 
     def _done(self, uid: str, task: asyncio.Task[None]) -> None:
         del self._under_way[uid]
-        self._wake()
+        if uid in self._passed_over:
+            self._passed_over.remove(uid)
+            self._wake()
         if task.cancelled():
             return
         error = task.exception()
@@ -289,6 +300,7 @@ class Reporter:
     async def _look_again(self, raw: Mapping[str, Any], error: errors.RequestFailed) -> None:
         """The job changed under us: take the version that is there, without waiting for kopf."""
         uid = raw["metadata"]["uid"]
+        self._passed_over.add(uid)
         logger.info("status not written", extra={"job_uid": uid, "error": str(error)})
         try:
             found = await self._api.get(_path(raw))

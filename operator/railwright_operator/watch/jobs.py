@@ -164,6 +164,12 @@ class Jobs:
         """A job answered a request of ours. Raises KeyError or ValueError for what is none."""
         self.take(job_objects.answered(raw))
 
+    def is_news(self, old: JobObject | None, new: JobObject | None) -> bool:
+        """Whether no answer to a request of ours brought this change before the watch did."""
+        if new is None:
+            return old is not None and old.uid not in self._gone
+        return new.uid not in self._gone and new.rv > self._held_version(new.uid)
+
     def changed(self, old: JobObject | None, new: JobObject | None) -> None:
         """The watch brought a change; None stands for absence."""
         if new is not None:
@@ -177,9 +183,7 @@ class Jobs:
         if uid in self._gone:
             return
         held = self._known.get(uid)
-        unreadable = self._unreadable.get(uid)
-        seen = [_version(each.raw) for each in (held, unreadable) if each is not None]
-        if seen and max(seen) >= found.rv:
+        if self._held_version(uid) >= found.rv:
             return
         try:
             self._known[uid] = self._read(found, held)
@@ -189,6 +193,10 @@ class Jobs:
             if self.why_unreadable(uid) != why:
                 logger.exception("job not readable", extra={"job_uid": uid})
             self._set_aside(found, held, why)
+
+    def _held_version(self, uid: str) -> int:
+        held = (self._known.get(uid), self._unreadable.get(uid))
+        return max((_version(each.raw) for each in held if each), default=0)
 
     def discard(self, uid: str) -> None:
         """A job is gone, and no older version of it may bring it back."""
@@ -209,11 +217,8 @@ class Jobs:
 
     def all(self) -> Iterable[Known]:
         """Every job that is not being deleted."""
-        return [
-            known
-            for known in self._known.values()
-            if "deletionTimestamp" not in known.raw["metadata"]
-        ]
+        jobs = self._known.values()
+        return [job for job in jobs if "deletionTimestamp" not in job.raw["metadata"]]
 
     def unreadable(self) -> tuple[Unreadable, ...]:
         """Every job that cannot be read as it stands and is not being deleted."""

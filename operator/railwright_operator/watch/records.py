@@ -117,6 +117,14 @@ class PodRecord:
         return self.phase in STARTING_PHASES
 
 
+def is_decisive(old: PodRecord | None, new: PodRecord | None) -> bool:
+    """Whether a change is more than a step of a pod's start, of which no decision depends."""
+    if old is None or new is None or new.terminal:
+        return True
+    step = (new.phase, new.ready, new.pulled, new.pod_ip)
+    return replace(old, phase=step[0], ready=step[1], pulled=step[2], pod_ip=step[3]) != new
+
+
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
     """A node. Of its ``capacity`` those devices are ``allocatable`` that work.

@@ -46,6 +46,9 @@ UNDER_WAY_MAX = 256
 """Enough to keep the API server busy from one turn to the next, and little to outlive its reason.
 """
 
+UNDER_WAY_LOW = UNDER_WAY_MAX // 2
+"""Twice what the client sends at a time: until there are fewer, a cycle can speed up nothing."""
+
 LATE_S = 3.0
 TROUBLED_MAX = 64
 """Of attempts together that have a request without an answer for so long, or one that failed: an
@@ -97,7 +100,8 @@ class Actuator:
         self._under_way: dict[ActionKey, _UnderWay] = {}
         self._troubled = 0
         self._left: dict[AttemptKey, int] = {}
-        self._more = False
+        self._low = asyncio.Event()
+        self._low.set()
         self._crowded_out: frozenset[AttemptKey] = frozenset()
         self._ended: set[ActionKey] = set()
         self._pauses: Pauses[ActionKey] = Pauses(
@@ -131,6 +135,10 @@ class Actuator:
         self._hindrances = {key: why for key, why in self._hindrances.items() if key in kept}
         self._pauses.forget_unless(lambda key: key[1] in kept)
 
+    async def until_low(self) -> None:
+        """Return once so few requests are under way that the API server would soon have none."""
+        await self._low.wait()
+
     def turn_begins(self) -> None:
         """The world is about to be looked at: what ended before is seen in it."""
         self._ended.clear()
@@ -146,13 +154,12 @@ class Actuator:
         if troubled:
             ordered.sort(key=lambda action: _trouble(action, late, troubled))
         under_way = Counter(attempt in troubled for _, attempt, _ in self._under_way)
-        self._troubled, self._more, self._crowded_out = under_way[True], False, frozenset()
+        self._troubled, self._crowded_out = under_way[True], frozenset()
         for at, action in enumerate(ordered):
             key, is_troubled = _key(action), action.entry.key in troubled
             if under_way[is_troubled] >= (TROUBLED_MAX if is_troubled else UNDER_WAY_MAX):
-                self._more = True
                 self._crowded_out = frozenset(behind.entry.key for behind in ordered[at:])
-                return
+                break
             if key in self._under_way or key in self._ended:
                 continue
             if self._pauses.over(key):
@@ -161,6 +168,13 @@ class Actuator:
                 under_way[is_troubled] += 1
                 self._left[action.entry.key] = self._left.get(action.entry.key, 0) + 1
                 task.add_done_callback(functools.partial(self._done, key))
+        if self._is_low():
+            self._low.set()
+        else:
+            self._low.clear()
+
+    def _is_low(self) -> bool:
+        return len(self._under_way) - self._troubled < UNDER_WAY_LOW
 
     def _is_late(self, each: _UnderWay) -> bool:
         return self._clock() - each.since_s > LATE_S
@@ -173,8 +187,10 @@ class Actuator:
         if not self._left[attempt]:
             del self._left[attempt]
             self._wake()
-        elif self._more and len(self._under_way) - self._troubled < UNDER_WAY_MAX // 2:
+        elif self._crowded_out and self._is_low():
             self._wake()
+        if self._is_low():
+            self._low.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             self._hindrances[attempt] = f"{type(error).__name__}: {error}"[:REFUSAL_LENGTH_MAX]
             self._pauses.failed(key)

@@ -1,0 +1,94 @@
+"""Which changes of the informers' copies wake the scheduling cycle at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import Any, cast
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from railwright_operator import copies, metrics
+from railwright_operator.copies import Copies
+from railwright_operator.kube.client import Api
+from railwright_operator.settings import Settings
+from railwright_operator.watch import job_objects
+from railwright_operator.watch.records import Exit, PodRecord, Waiting
+from railwright_operator.write import pods
+from worlds import reporting
+
+LAUNCHER = pods.Launcher("launcher", "http://operator")
+SETTINGS = Settings("launcher", "http://operator", ("", 0), ("", 0), "railwright-system", "me")
+POD = PodRecord("u", "team", "job-1-0", 1, "n0", "Pending", False, {"pods": 1}, job_uid="job-uid")
+
+
+class Woken:
+    """Copies whose changes are counted when they wake the cycle."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.copies: Copies = copies.assemble(
+            cast(Api, None),
+            SETTINGS,
+            launcher=LAUNCHER,
+            series=metrics.build(CollectorRegistry()).watch,
+            wake=self._wake,
+            clock=lambda: 0.0,
+            listening=lambda: 0.0,
+            rng=lambda: Random(0),
+        )
+
+    def _wake(self) -> None:
+        self.count += 1
+
+
+@pytest.mark.parametrize(
+    "step",
+    [{"phase": "Running"}, {"ready": True}, {"pod_ip": "10.0.0.1"}, {"pulled": ("train",)}],
+    ids=str,
+)
+def test_pod_that_starts_wakes_no_cycle(step: dict[str, Any]) -> None:
+    woken = Woken()
+    woken.copies.pods.absorb(POD)
+    assert woken.count == 1
+    woken.copies.pods.absorb(replace(POD, **step, rv=2))
+    assert woken.count == 1
+    (held,) = woken.copies.pods.records.values()
+    assert held.rv == 2
+    assert woken.copies.pod_index.of(("job-uid", 0)) == (held,)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"node": "other"},
+        {"phase": "Failed"},
+        {"phase": "Succeeded"},
+        {"deleting": True},
+        {"requests": {"pods": 2}},
+        {"exit": Exit(1)},
+        {"waiting": Waiting("ErrImagePull")},
+        {"disruption": "EvictionByEvictionAPI"},
+        {"reason": "Evicted"},
+        {"job_uid": None},
+    ],
+    ids=str,
+)
+def test_change_of_a_pod_that_a_plan_depends_on_wakes_a_cycle(change: dict[str, Any]) -> None:
+    woken = Woken()
+    woken.copies.pods.absorb(POD)
+    woken.copies.pods.absorb(replace(POD, **change, rv=2))
+    assert woken.count == 2
+
+
+def test_status_that_the_operator_wrote_wakes_no_cycle() -> None:
+    woken = Woken()
+    raw = reporting.raw_job("job")
+    woken.copies.jobs.absorb(raw)
+    woken.copies.job_objects.absorb(job_objects.answered(raw))
+    assert woken.count == 0
+    raw["metadata"]["resourceVersion"] = "1000"
+    woken.copies.job_objects.absorb(job_objects.answered(raw))
+    assert woken.count == 1
+    assert woken.copies.jobs.get("job-uid") is not None
