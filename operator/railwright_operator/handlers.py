@@ -16,7 +16,7 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import kopf
 
@@ -25,6 +25,9 @@ from railwright_operator import backoff, connection
 from railwright_operator.connection import Connection
 
 logger = logging.getLogger(__name__)
+
+IDENTITY = "railwright-operator"
+"""Without one kopf looks up the name of its user, which a container's user need not have."""
 
 BACKOFF_BASE_S = 0.5
 BACKOFF_CAP_S = 15.0
@@ -95,6 +98,7 @@ class KopfThread:
         await kopf.operator(
             registry=registry,
             settings=_settings(),
+            identity=cast(Any, IDENTITY),
             standalone=True,
             clusterwide=True,
             stop_flag=ended,

@@ -84,7 +84,7 @@ def test_no_line_holds(pattern: re.Pattern[str], rule: str) -> None:
         (BANNER, "    # ------ helpers ------", True),
         (BANNER, "# ====", True),
         (BANNER, "# - an item of a list", False),
-        (MACHINE_PATHS, "path = '/work/main/x'", True),
+        (MACHINE_PATHS, "path = '/home/anna/x'", True),
         (MACHINE_PATHS, "see /home/anna/notes", True),
         (MACHINE_PATHS, "POST /v1/register", False),
         (MACHINE_PATHS, "HOME=/root", False),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from integration.operator_site import Floor, Site
 from railwright_api import names
 from railwright_testbed import waiting
 from railwright_testbed.api_client import ApiError
+from railwright_testbed.control_plane import KubectlError
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples/tenant.yaml"
 POD = {
@@ -41,6 +43,9 @@ def test_the_example_of_a_tenant_is_taken_and_in_force(site: Site, floor: Floor)
         site.admin.post(jobs + manifests.ASK, manifests.job(pod={"hostNetwork": True}))
     # The quota is counted a moment later, and of new kinds within half a minute.
     waiting.until(lambda: _is_taken(site, jobs), "a job that is taken", deadline_s=60)
+    _create_as_member(site, "team-a")
+    with pytest.raises(KubectlError, match="cannot create"):
+        _create_as_member(site, "team-b")
     policy = next(
         each for each in yaml.safe_load_all(EXAMPLE.read_text()) if each["kind"] == "NetworkPolicy"
     )["spec"]
@@ -51,6 +56,13 @@ def test_the_example_of_a_tenant_is_taken_and_in_force(site: Site, floor: Floor)
     # No namespaceSelector and no ipBlock: only pods of the namespace itself.
     assert policy["ingress"] == [{"from": [{"podSelector": {}}]}]
     assert policy["policyTypes"] == ["Ingress"]
+
+
+def _create_as_member(site: Site, group: str) -> None:
+    """Have a member of this group create a job in the tenant's namespace."""
+    job = json.dumps(manifests.job(pod={"securityContext": POD}))
+    member = ("--as=alice", f"--as-group={group}", "-n", "team-a")
+    site.plane.kubectl(*member, "create", "--dry-run=server", "-f", "-", stdin=job)
 
 
 def _is_taken(site: Site, jobs: str) -> bool:

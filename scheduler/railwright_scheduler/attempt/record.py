@@ -49,10 +49,11 @@ class JobRecord:
 
     ``nodes[r]`` is the node of node rank r in ``attempt``, ``shape`` that of the job its pods were
     made from, ``known`` what was known of links and nodes when they were judged to be the best for
-    it last; empty where that is not known. ``restarts`` counts ended attempts that
-    had run, ``moves`` those that were ended for a better place, ``failures`` those that count
-    against the budget, ``early_ends`` those in a row that ended before every rank was there,
-    ``hangs`` those that hung since a checkpoint of a later step than all before was committed.
+    it last; empty where that is not known. ``restarts`` counts attempts that ended after all of
+    their pods had been bound, and that another one followed, ``moves`` those that were ended for a
+    better place, ``failures`` those that count against the budget, ``early_ends`` those in a row
+    that ended before every rank was there, ``hangs`` those that hung since a checkpoint of a later
+    step than all before was committed.
     ``checkpoints`` runs from the newest attempt to the oldest.
     """
 
