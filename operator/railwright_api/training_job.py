@@ -246,7 +246,7 @@ class LastEnd(Part):
     message: Sentence
     """What ended it, as a sentence."""
     lost_nodes: NodeList | None = None
-    """Nodes that were found lost."""
+    """Nodes that were found lost, or whose launchers alone were not heard."""
     node: Name | None = None
     """Node it happened on."""
     rank: Annotated[int, Field(ge=0, lt=RANKS_MAX)] | None = None

@@ -167,9 +167,9 @@ class Cycle:
     async def _rest(self) -> None:
         await asyncio.sleep(max(PACE_S, RESTS * self._busy_s))
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(BINDING_PACE_S):
-                await self._actuator.until_low()
-        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(TICK_S):
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(BINDING_PACE_S):
+                        await self._actuator.until_low()
                 await self._awake.wait()
         self._awake.clear()

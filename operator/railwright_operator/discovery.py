@@ -116,6 +116,8 @@ class Discovery:
         self._began_s: float | None = None
         self._expected = 0
         self._assembly: asyncio.Task[None] | None = None
+        self._is_slow = False
+        self._reading = asyncio.Lock()
         self.found = Found(Fabric())
 
     def __repr__(self) -> str:
@@ -212,19 +214,30 @@ class Discovery:
     async def read_first_files(self) -> None:
         """Read the files of a new leader, or go on without those that take too long."""
         reading = asyncio.create_task(self.read_files())
-        await asyncio.wait({reading}, timeout=PATIENCE_S)
+        done, _ = await asyncio.wait({reading}, timeout=PATIENCE_S)
+        for each in done:
+            each.result()
+        reading.add_done_callback(self._read_late)
+
+    def _read_late(self, reading: asyncio.Task[None]) -> None:
+        if not reading.cancelled() and reading.exception() is not None:
+            self._news.set()  # It fails again where its exception is seen.
+        self._wake()
 
     async def read_files(self) -> None:
-        """Read what is new of files."""
-        self._news.clear()
-        files = [(file, record.time) for record in self._given.values() for file in record.files]
-        read = await asyncio.to_thread(_read_all, files, self._read)
-        self._stale |= read != self._read
-        self._read = read
+        """Read what is new of files; a reading that takes long delays the next one."""
+        async with self._reading:
+            self._news.clear()
+            given = self._given.values()
+            files = [(file, record.time) for record in given for file in record.files]
+            read = await asyncio.to_thread(_read_all, files, self._read)
+            self._stale |= read != self._read
+            self._read = read
 
     async def refresh(self) -> None:
         """Put it together again if anything changed since. What goes wrong, or takes too long,
-        leaves the fabric as it was, and is told."""
+        leaves the fabric as it was, and is told. After one that took too long the next is not
+        waited for."""
         if self._began_s is None:
             self._began_s, self._expected = self._clock(), self._site.agents
         configured = self._site.levels
@@ -232,7 +245,8 @@ class Discovery:
             return
         self._stale, self._configured = False, configured
         self._assembly = asyncio.create_task(self._assemble(configured))
-        _, late = await asyncio.wait({self._assembly}, timeout=PATIENCE_S)
+        patience_s = 0.0 if self._is_slow else PATIENCE_S
+        _, late = await asyncio.wait({self._assembly}, timeout=patience_s)
         if late:
             logger.error("fabric takes long", extra={"seconds": PATIENCE_S})
             problem = (
@@ -242,6 +256,7 @@ class Discovery:
             self._assembly.add_done_callback(lambda _: self._wake())
 
     async def _assemble(self, configured: tuple[str, ...]) -> None:
+        began_s = self._clock()
         nodes, read = {node.name: node.labels for node in self._nodes.values()}, self._read
         told = Looks(
             AGENTS,
@@ -259,6 +274,7 @@ class Discovery:
             # It may have been a moment's want of memory or threads.
             asyncio.get_running_loop().call_later(AGAIN_S, self._again)
         finally:
+            self._is_slow = self._clock() - began_s > PATIENCE_S
             self._assembly = None
 
     def _again(self) -> None:

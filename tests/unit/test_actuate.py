@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Literal
+
+import pytest
 
 from railwright_operator.kube import errors
 from railwright_operator.write.actuate import (
@@ -21,6 +24,7 @@ POD = attempts.pods("-")[0]
 CREATE = CreatePod(ENTRY, 0)
 BIND = BindPod(ENTRY, POD)
 GANG = [CreatePod(ENTRY, rank) for rank in range(3 * UNDER_WAY_MAX)]
+OTHERS = [CreatePod(attempts.entry(job_uid="c"), rank) for rank in range(3 * UNDER_WAY_MAX)]
 OTHER = CreatePod(attempts.entry(job_uid="b"), 0)
 QUOTA = errors.ForbiddenError(403, "Forbidden", message="exceeded quota: team")
 RIGHTS = errors.RightsError(403, "Forbidden", message='User "us" cannot create resource "pods"')
@@ -136,13 +140,45 @@ async def test_actuator_is_low_once_few_requests_are_under_way() -> None:
     await asyncio.wait_for(low, 1.0)
 
 
-async def test_requests_without_an_answer_keep_actuator_low() -> None:
+class Door(asyncio.Event):
+    """Lets through as many requests as it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places = asyncio.Semaphore(0)
+
+    async def wait(self) -> Literal[True]:
+        await self.places.acquire()
+        return True
+
+
+async def test_actuator_is_low_before_its_last_request_ended() -> None:
     shell = Shell()
-    shell.server.held.clear()
+    shell.server.held = door = Door()
+    await shell.do(*GANG)
+    low = asyncio.create_task(shell.actuator.until_low())
+    for ended in (UNDER_WAY_MAX - UNDER_WAY_LOW, 1):
+        assert not low.done()
+        for _ in range(ended):
+            door.places.release()
+        await settled()
+    assert low.done()
+
+
+async def test_requests_without_an_answer_keep_actuator_low() -> None:
+    """Nor is it lower than it is once they end."""
+    shell = Shell()
+    shell.server.held = door = Door()
     await shell.do(*GANG)
     shell.now_s += LATE_S + 1.0
     await shell.do()
     await asyncio.wait_for(shell.actuator.until_low(), 1.0)
+    await shell.do(*OTHERS)
+    for _ in range(UNDER_WAY_MAX):
+        door.places.release()
+    await settled()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(shell.actuator.until_low(), 0.01)
 
 
 async def test_whoever_finds_no_room_is_known_as_long_as_none_of_its_own_is_under_way() -> None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import threading
 import time
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -353,32 +351,3 @@ async def test_a_file_is_of_the_time_at_which_what_counts_of_it_was_written() ->
         await site.places()
         (read,) = site.discovery.found.files
         assert read.time == ("first" if content == BROKEN else written)
-
-
-async def test_network_that_takes_long_keeps_no_cycle_waiting(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Neither putting it together nor reading a file, of which a hang would be one that never ends:
-    the Lease is renewed all the while."""
-    site, goes_on = Site4(rack="r"), threading.Event()
-    put_together = discovery._put_together
-
-    def slow(*parts: Any, **named: Any) -> Any:
-        assert goes_on.wait(10)
-        return put_together(*parts, **named)
-
-    monkeypatch.setattr(discovery, "_put_together", slow)
-    monkeypatch.setattr(discovery, "_read_all", lambda *_: [] if goes_on.wait(10) else None)
-    monkeypatch.setattr(discovery, "PATIENCE_S", 0.05)
-    async with asyncio.timeout(5):
-        await site.discovery.read_first_files()
-        for _ in range(3):
-            await site.discovery.refresh()
-    assert site.discovery.found.problem.startswith(
-        "the network is as it was known before: it takes"
-    )
-    goes_on.set()
-    await site.awake.wait()
-    await site.discovery.refresh()
-    assert site.discovery.found.problem == ""
-    assert site.discovery.found.fabric.places["n0"]

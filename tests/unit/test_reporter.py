@@ -12,7 +12,7 @@ from railwright import wire
 from railwright_operator.kube import errors
 from railwright_operator.kube.errors import RequestFailed
 from railwright_operator.report import bounds, events, reporter
-from railwright_scheduler.attempt.gang import WritePlacement
+from railwright_scheduler.attempt.gang import DeletePod, WritePlacement
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.decisions import NotEnoughNodes, QueueMissing, Reason
@@ -100,7 +100,7 @@ async def test_a_job_written_since_the_turn_began_is_left_to_the_next() -> None:
     desk.add(reporting.raw_job("job"))
     newer = reporting.raw_job("job", version=500)
     await desk.turn(waits=short(1), meanwhile=lambda: desk.jobs.absorb(newer))
-    assert desk.store.count("patch") == 0
+    assert (desk.store.count("patch"), desk.woken) == (0, 1)
 
 
 async def test_a_commit_of_a_job_that_is_gone_is_refused() -> None:
@@ -209,6 +209,27 @@ async def test_of_many_jobs_that_wait_each_is_told_less_often() -> None:
     assert max(writes[1:]) <= burst + 1
 
 
+@pytest.mark.parametrize("cycle_s", [0.5, 2.5, 5.0])
+async def test_every_job_is_told_again_however_long_cycles_take(cycle_s: float) -> None:
+    desk = Desk()
+    many = 6 * reporter.RETOLD_PER_S_MAX
+    told = [desk.add(reporting.raw_job(f"job-{number:03}")) for number in range(many)]
+    for free in range(int(60 / cycle_s)):
+        await desk.turn(waits=short(free % 3))
+        desk.now_s += cycle_s
+    assert min(desk.store.count("patch", path) for path in told) >= 3
+
+
+async def test_deletions_delay_no_newer_numbers() -> None:
+    desk = Desk()
+    path = desk.add(reporting.raw_job("job"))
+    entry = attempts.entry()
+    for free in range(8):
+        await desk.turn(waits=short(free % 3), actions=(DeletePod(entry, attempts.pods("n0")[0]),))
+        desk.now_s += 0.5
+    assert desk.store.count("patch", path) == 2
+
+
 async def test_newer_numbers_wait_while_gangs_are_bound() -> None:
     desk = Desk()
     path = desk.add(reporting.raw_job("job"))
@@ -262,13 +283,20 @@ async def test_a_change_of_phase_is_written_at_once() -> None:
     assert desk.store.objects[path]["status"]["phase"] == "Starting"
 
 
-async def test_record_is_written_before_many_waits() -> None:
+@pytest.mark.parametrize(
+    "record",
+    [
+        JobRecord(phase=Phase.STARTING, attempt=1, nodes=("n0", "n1")),
+        JobRecord(phase=Phase.SUSPENDED),
+    ],
+    ids=lambda record: record.phase,
+)
+async def test_record_is_written_before_many_waits(record: JobRecord) -> None:
     desk = Desk()
     for number in range(10 * reporter.TOLD_WRITES_MAX):
         desk.add(reporting.raw_job(f"waits-{number}"))
     path = desk.add(reporting.raw_job("begins"))
-    begun = JobRecord(phase=Phase.STARTING, attempt=1, nodes=("n0", "n1"))
-    await desk.turn({"begins-uid": begun}, waits=short(1))
+    await desk.turn({"begins-uid": record}, waits=short(1))
     written = [where for verb, where in desk.store.requests if verb == "patch"]
     assert written.index(f"{path}/status") <= reporter.TOLD_WRITES_MAX
 

@@ -37,6 +37,12 @@ async def test_only_a_new_record_wakes_the_next_cycle() -> None:
     assert (desk.store.count("patch", path), desk.woken) == (1, 0)
     await desk.turn({"job-uid": JobRecord(phase=Phase.STARTING, attempt=1, nodes=("n0", "n1"))})
     assert (desk.store.count("patch", path), desk.woken) == (2, 1)
+    desk.store.objects[path]["status"]["message"] = "something else"
+    desk.store.objects[path]["metadata"]["resourceVersion"] = "900"
+    desk.jobs.absorb(desk.store.objects[path])
+    desk.now_s += 60.0
+    await desk.turn()
+    assert (desk.store.count("patch", path), desk.woken) == (3, 1)
 
 
 async def test_job_that_changed_meanwhile_wakes_the_next_cycle(

@@ -83,3 +83,20 @@ def test_running_launcher_that_is_not_heard_costs_nothing() -> None:
     found = cause([mute, *starting()[1:]])
     assert found is not None
     assert found.code is CauseCode.START_TIMED_OUT, "one is not there yet"
+    found = cause([attempts.rank(0), replace(mute, waiting="CreateContainerError: no such user")])
+    assert found is not None
+    assert found.code is CauseCode.START_TIMED_OUT, "a container of it does not start"
+    found = cause([attempts.rank(0), attempts.rank(1)])
+    assert found is not None
+    assert (found.code, found.nodes) == (CauseCode.START_TIMED_OUT, ()), "all were heard"
+
+
+def test_nodes_that_alone_are_not_heard_are_left() -> None:
+    """Else the next attempt would return to them, for ever: no budget ends this."""
+    mute = attempts.rank(1, silent_s=None)
+    found = cause([attempts.rank(0), mute])
+    assert found is not None
+    assert found.nodes == ("n1",)
+    found = cause([replace(mute, node_rank=0, node="n0"), mute])
+    assert found is not None
+    assert (found.code, found.nodes) == (CauseCode.LAUNCHER_UNHEARD, ())

@@ -200,7 +200,8 @@ class Reporter:
         """Returns when a beat made after this call was answered, or after a time."""
         self._closing.set()
         self._standing.changed.set()
-        self._thread.join(LAST_BEAT_TIMEOUT_S + 2 * pacing.TIMEOUT_S)
+        patience_s = pacing.patience_s(1, self._interval_s)
+        self._thread.join(LAST_BEAT_TIMEOUT_S + pacing.TIMEOUT_S + patience_s)
 
     def _run(self) -> None:
         failures = 0

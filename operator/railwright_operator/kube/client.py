@@ -30,9 +30,6 @@ from railwright_operator.metrics import ApiMetrics
 
 DEADLINE_S = 10.0
 CONNECT_S = 5.0
-KEPT_S = 60.0
-"""A handshake costs both ends more than a request. The API server closes what was idle for 90 s."""
-
 ATTEMPTS_MAX = 6
 WRITES_MAX = 64
 CLUSTER_WRITES_MAX = 8
@@ -129,7 +126,6 @@ class Api:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=0,
-                keepalive_timeout=KEPT_S,
                 ssl=context if context is not None else True,
                 enable_cleanup_closed=LOSES_BROKEN_TLS,
             ),

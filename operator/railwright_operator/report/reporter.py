@@ -37,6 +37,7 @@ from railwright_operator.slices import Slice
 from railwright_operator.watch.jobs import Jobs, Known, Unreadable
 from railwright_scheduler.attempt import record as records
 from railwright_scheduler.attempt.assessment import Ongoing
+from railwright_scheduler.attempt.gang import BindPod, CreatePod, WritePlacement
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.turn import Turn
@@ -52,10 +53,14 @@ everything that starts or ends changes the numbers of what they wait for.
 """
 
 RETOLD_BURST_S = 2.0
-"""A cycle may write as many of these as so many seconds allow: some cycles take as long."""
+"""A cycle may write as many of these as so many seconds allow, or the time since the one before
+if that took longer: else the jobs that come last would never be told again."""
 
 RETOLD_WHILE_BINDING_S = 15.0
 """While pods of a gang are created and bound: each of its nodes stands idle until then."""
+
+STARTS = (WritePlacement, CreatePod, BindPod)
+"""The actions that a gang waits for before it runs."""
 
 WRITES_MAX = 16
 """So many statuses are written at a time: telling must not crowd out doing."""
@@ -101,7 +106,8 @@ class Reporter:
         self._clock = clock
         self._rng = rng
         self._retold_s = RETOLD_S
-        self._next_retold_s = clock()
+        self._next_retold_s = self._reported_s = clock()
+        self._burst_s = RETOLD_BURST_S
         self._written_s: dict[str, float] = {}
         self._expiries: Pauses[str] = Pauses(
             base_s=EXPIRY_BACKOFF_BASE_S, cap_s=EXPIRY_BACKOFF_CAP_S, clock=clock, rng=rng
@@ -127,8 +133,11 @@ class Reporter:
         self._forget_all_but(plan.records.keys() | unread.keys() | plan.unobserved)
         self._commits.refuse_all_but(plan.records.keys() | plan.unobserved)
         told = sum(record.phase not in FINAL for record in plan.records.values())
-        least_s = RETOLD_WHILE_BINDING_S if plan.actions else RETOLD_S
+        is_binding = any(isinstance(action, STARTS) for action in plan.actions)
+        least_s = RETOLD_WHILE_BINDING_S if is_binding else RETOLD_S
         self._retold_s = max(least_s, told / RETOLD_PER_S_MAX)
+        self._burst_s = max(RETOLD_BURST_S, self._clock() - self._reported_s)
+        self._reported_s = self._clock()
         shared = Slice(self._clock)
         for uid in [*plan.records, *(unread.keys() - plan.records.keys())]:
             if uid in self._under_way:
@@ -202,7 +211,8 @@ class Reporter:
             self._commits.refuse(uid)
             return self._expire(known) if self._is_expired(known, now) else None
         if self._jobs.get(uid) is not known:
-            return None  # It was written since the turn began: the next one has the newer.
+            self._wake()  # It was written since the turn began: the next one has the newer.
+            return None
         view = self._sessions.attempt(uid, record.attempt)
         record = self._commits.fold(uid, record, view)
         told = self._told(known, record, view, plan, now)
@@ -282,7 +292,7 @@ class Reporter:
         written_s = self._written_s.setdefault(uid, now_s - self._retold_s * self._rng.random())
         if now_s - written_s < self._retold_s or now_s < self._next_retold_s:
             return False
-        earliest_s = now_s - RETOLD_BURST_S
+        earliest_s = now_s - self._burst_s
         self._next_retold_s = max(self._next_retold_s, earliest_s) + 1 / RETOLD_PER_S_MAX
         return True
 

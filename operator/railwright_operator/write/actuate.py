@@ -98,7 +98,8 @@ class Actuator:
         self._wake = wake
         self._clock = clock
         self._under_way: dict[ActionKey, _UnderWay] = {}
-        self._troubled = 0
+        self._troubled: frozenset[AttemptKey] = frozenset()
+        self._troubled_under_way = 0
         self._left: dict[AttemptKey, int] = {}
         self._low = asyncio.Event()
         self._low.set()
@@ -149,12 +150,12 @@ class Actuator:
         Nor what ended since the turn began: its plan does not know that yet.
         """
         late = Counter(key[1] for key, each in self._under_way.items() if self._is_late(each))
-        troubled = self._hindrances.keys() | late.keys()
+        self._troubled = troubled = frozenset(self._hindrances.keys() | late.keys())
         ordered = [*actions]
         if troubled:
             ordered.sort(key=lambda action: _trouble(action, late, troubled))
         under_way = Counter(attempt in troubled for _, attempt, _ in self._under_way)
-        self._troubled, self._crowded_out = under_way[True], frozenset()
+        self._crowded_out = frozenset()
         for at, action in enumerate(ordered):
             key, is_troubled = _key(action), action.entry.key in troubled
             if under_way[is_troubled] >= (TROUBLED_MAX if is_troubled else UNDER_WAY_MAX):
@@ -168,13 +169,14 @@ class Actuator:
                 under_way[is_troubled] += 1
                 self._left[action.entry.key] = self._left.get(action.entry.key, 0) + 1
                 task.add_done_callback(functools.partial(self._done, key))
+        self._troubled_under_way = under_way[True]
         if self._is_low():
             self._low.set()
         else:
             self._low.clear()
 
     def _is_low(self) -> bool:
-        return len(self._under_way) - self._troubled < UNDER_WAY_LOW
+        return len(self._under_way) - self._troubled_under_way < UNDER_WAY_LOW
 
     def _is_late(self, each: _UnderWay) -> bool:
         return self._clock() - each.since_s > LATE_S
@@ -183,6 +185,7 @@ class Actuator:
         del self._under_way[key]
         self._ended.add(key)
         attempt = key[1]
+        self._troubled_under_way -= attempt in self._troubled
         self._left[attempt] -= 1
         if not self._left[attempt]:
             del self._left[attempt]

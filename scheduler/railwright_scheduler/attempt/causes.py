@@ -70,7 +70,8 @@ NEVER_RAN = frozenset({CauseCode.COMMIT_REFUSED, CauseCode.COMMIT_TIMED_OUT})
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One cause with its evidence. ``nodes`` are those found lost; ``rank`` is a global rank."""
+    """One cause with its evidence. ``nodes`` are those found lost, or those not heard where others
+    were; ``rank`` is a global rank."""
 
     code: CauseCode
     message: str

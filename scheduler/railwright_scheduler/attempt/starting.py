@@ -88,13 +88,17 @@ def judge(starters: Sequence[Starter], *, age_s: float) -> Cause | None:
         waiting = unpulled.waiting or f"pulling {unpulled.images.pulling}"
     named = ", ".join(str(starter.node_rank) for starter in absent[:RANKS_NAMED_MAX])
     code = CauseCode.START_TIMED_OUT if unpulled is None else CauseCode.IMAGE_PULL_FAILED
+    cut_off: tuple[str, ...] = ()
     if absent and all(each.runs and not each.waiting for each in absent):
         code = CauseCode.LAUNCHER_UNHEARD
         waiting = "their launchers run, and the operator did not hear them"
+        # Where others of the gang were heard, it may be their nodes: the next attempt leaves them.
+        cut_off = tuple(each.node for each in absent) if len(absent) < len(starters) else ()
     return Cause(
         code,
         f"{len(absent)} of {len(starters)} node ranks never reached the barrier in "
         f"{START_DEADLINE_S:.0f} s: {named}" + (f" ({waiting})" if waiting else ""),
+        nodes=cut_off,
     )
 
 
