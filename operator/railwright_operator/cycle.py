@@ -143,7 +143,7 @@ class Cycle:
         await self._reporter.report(plan)
         self._actuator.forget_all_but(entry.key for entry in plan.ledger.entries)
         self._metrics.observe(plan)
-        if plan.queue_position is not None:
+        if plan.queue_round is not None and not plan.queue_round.is_blocked:
             self._awake.set()
         self._turned_s = self._clock()
 

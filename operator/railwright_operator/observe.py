@@ -133,7 +133,7 @@ class Observer:
             known_age_s=self._ages.of("known", digest) if self._discovery.is_caught_up else 0.0,
             reservations=last.reservations if last else {},
             waits=last.waits if last else {},
-            queue_position=last.queue_position if last else None,
+            queue_round=last.queue_round if last else None,
             breaker=self._suspects.judge(jobs, self._machines.by_name),
         )
         self._ages.turn_over()

@@ -92,6 +92,8 @@ def returns(
     causes = [entry.cause for entry in entries if entry.cause is not None]
     if len(causes) < len(entries) or seen.suspend:
         return False
+    if not entries or entries[-1].attempt < seen.record.attempt:
+        return False  # It runs again, or did: what lingers are pods on a node that is dead.
     moved = any(cause.code is CauseCode.REMAPPED for cause in causes[-1:])
     return moved and not wants_to_start(seen, entries, attempts, alive)
 

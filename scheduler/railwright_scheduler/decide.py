@@ -19,6 +19,7 @@ from railwright_scheduler.cluster import Cluster
 from railwright_scheduler.decisions import (
     Admit,
     Decisions,
+    GangsAhead,
     InternalError,
     NeverFits,
     NotEvaluated,
@@ -67,7 +68,7 @@ def decide(
     )
     queues = tuple(sorted(set(snapshot.queues)))
     evaluation = _Evaluation(queues, floor, Shapes(floor), line)
-    window = QueueWindow(snapshot.queue_position)
+    window = QueueWindow(snapshot.queue_round)
     cycle = _Cycle(evaluation, line, isolation, window)
     returning = frozenset(job.uid for job in snapshot.returning)
     admitted: list[Admit] = []
@@ -92,7 +93,7 @@ def decide(
         elif not returns:
             reason = InternalError(error) if error or verdict is None else verdict
             waiting.append(Wait(job.uid, reason))
-    return Decisions(tuple(admitted), tuple(waiting), line.reservations, window.stopped)
+    return Decisions(tuple(admitted), tuple(waiting), line.reservations, window.following)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,11 @@ class _Cycle:
         self.window.count(work)
         if isinstance(verdict, Start | Hold):
             self.line.apply(verdict)
-        return verdict.reason if isinstance(verdict, Hold) else verdict
+        if not isinstance(verdict, Hold):
+            return verdict
+        if isinstance(verdict.reason, GangsAhead):
+            self.window.block(order.position(job))
+        return verdict.reason
 
     def keep(self, job: Job, reason: Reason) -> None:
         """Let the job wait without evaluating it, with its reservation."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from railwright_scheduler.merits import Merits
-from railwright_scheduler.snapshot import NO_TERMS, QueuePosition, Taint, Terms
+from railwright_scheduler.snapshot import NO_TERMS, QueueRound, Taint, Terms
 
 Pairs = tuple[tuple[str, str], ...]
 AmountPairs = tuple[tuple[str, int], ...]
@@ -273,10 +273,10 @@ class Decisions:
     """What to do about every job of the snapshot: each in exactly one list, in queue order.
 
     ``reservations`` has the names of the nodes that waiting jobs have reserved, by their UID;
-    ``queue_position`` is where the next cycle goes on, None if this one reached the end.
+    ``queue_round`` is where the next cycle goes on, None if this one reached the end.
     """
 
     admitted: tuple[Admit, ...]
     waiting: tuple[Wait, ...]
     reservations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    queue_position: QueuePosition | None = None
+    queue_round: QueueRound | None = None

@@ -17,6 +17,7 @@ its moves, and none moves that would have to stand in line behind others.
 from __future__ import annotations
 
 import functools
+import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -132,7 +133,7 @@ def judged(
             and _holds(isolation, seen.job.uid, functools.partial(_is_ready, seen, ahead[:1]))
         ]
         nodes = debts.with_debts(world, entries, double_booked) if ready else ()
-        for seen in _in_one_turn(ready):
+        for seen in _in_one_turn(ready, int(world.known_age_s)):
             others = running((each for each in jobs.values() if each is not seen), in_flight)
             alone = _alone(world, nodes, seen, tuple(others))
             weigh = functools.partial(_move, alone, seen, isolation, traffic_work)
@@ -217,11 +218,16 @@ def _is_ready(seen: JobSeen, ahead: Sequence[Job]) -> bool:
     )
 
 
-def _in_one_turn(ready: Sequence[JobSeen]) -> Iterator[JobSeen]:
-    """As many as may be judged in a turn. Those that would lose the least work go first: who waits
-    for a checkpoint keeps nobody from being judged."""
+def _in_one_turn(ready: Sequence[JobSeen], second: int) -> Iterator[JobSeen]:
+    """As many as may be judged in a cycle. Those that would lose the least work go first, behind
+    one that is another each ``second``: jobs that wait for a checkpoint, which may never come, keep
+    no other from being judged for good."""
+    ordered = sorted(ready, key=lambda seen: (_since(seen), seen.job.uid))
+    if ordered:
+        # A hash, as cycles that take two seconds would pass every second job.
+        ordered.insert(0, ordered.pop(zlib.crc32(b"%d" % second) % len(ordered)))
     effort = 0
-    for seen in sorted(ready, key=lambda seen: (_since(seen), seen.job.uid)):
+    for seen in ordered:
         its = max(ranks.JOB, ranks.effort(seen.job))
         if effort and effort + its > EFFORT_MAX:
             return

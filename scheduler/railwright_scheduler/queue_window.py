@@ -6,8 +6,8 @@ evaluated all of them would take seconds, and one of more than ten ends the lead
 Idea: a cycle evaluates jobs in queue order up to a bound of counted work. It begins at the front,
 with half of the bound, so that priorities hold. The other half goes on where the last cycle
 stopped, so that every job is evaluated once in a round of cycles: of n jobs behind the front, of
-which half of the bound is enough for m, in n / m cycles, rounded up. Jobs that are not evaluated
-keep what they have reserved.
+which half of the bound is enough for m, in n / m cycles, rounded up. Jobs that come behind them
+meanwhile are of the next round. Jobs that are not evaluated keep what they have reserved.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from railwright_scheduler.decisions import NeverFits
 from railwright_scheduler.fit import Shape
 from railwright_scheduler.line import Hold, Start
 from railwright_scheduler.placement import Limits
-from railwright_scheduler.snapshot import Job, QueuePosition
+from railwright_scheduler.snapshot import Job, QueuePosition, QueueRound
 
 FRONT = 50
 """Percent of the bound that the front of the queue has."""
@@ -47,29 +47,48 @@ class EvaluationWork:
 
 
 class QueueWindow:
-    """Which jobs one cycle evaluates. ``position`` is where the last cycle stopped; None begins a
-    round behind the front."""
+    """Which jobs one cycle evaluates. ``begun`` is the round that goes on; None begins one."""
 
-    def __init__(self, position: QueuePosition | None, limit: int = QUEUE_WORK) -> None:
-        self._position = position
+    def __init__(self, begun: QueueRound | None, limit: int = QUEUE_WORK) -> None:
+        self._start = None if begun is None else begun.start
+        self._end = None if begun is None else begun.end
         self._limit = limit
         self._shared: set[Hashable] = set()
         self._spent = 0
-        self._is_begun = False
-        self.stopped: QueuePosition | None = None
+        self._is_begun = self._is_over = self._is_blocked = False
+        self._last: QueuePosition | None = None
+        self._stopped: QueuePosition | None = None
+
+    @property
+    def following(self) -> QueueRound | None:
+        """What the next cycle goes on with, once this one was asked about every job; None if all
+        were evaluated."""
+        if self._last is None or not (self._stopped or self._is_over):
+            return None
+        end = self._end if self._stopped and self._end else self._last
+        return QueueRound(self._stopped, end, self._is_blocked)
 
     def admits(self, position: QueuePosition) -> bool:
         """Whether the next job of the queue is evaluated. At least one at the front is, and one
         where the last cycle stopped, however large they are."""
+        self._last = position
         if self._is_front:
             return True
-        if self._position is not None and position < self._position:
+        if self._start is not None and position < self._start:
             return False
-        if self.stopped is None and (self._spent < self._limit or not self._is_begun):
+        if self._end is not None and position > self._end:
+            self._is_over = True
+            return False
+        if self._stopped is None and (self._spent < self._limit or not self._is_begun):
             return True
-        if self.stopped is None:
-            self.stopped = position
+        self._stopped = self._stopped or position
         return False
+
+    def block(self, position: QueuePosition) -> None:
+        """Go on with this job in the next cycle: it waits for the API server, and starts before all
+        behind it."""
+        if not self._stopped:
+            self._stopped, self._is_blocked = position, True
 
     def count(self, work: EvaluationWork) -> None:
         """Count a job that was evaluated. One whose evaluation raises is not counted: it changes

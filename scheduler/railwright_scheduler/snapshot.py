@@ -21,6 +21,21 @@ Amounts = Mapping[str, int]
 QueuePosition = tuple[int, int, str]
 """Where a job is in the queue (``order``); jobs ahead of it have lower positions."""
 
+
+@dataclass(frozen=True, slots=True)
+class QueueRound:
+    """A round of cycles that evaluates every waiting job once.
+
+    The next cycle goes on at ``start``, behind the front if that is None, up to ``end``: jobs that
+    came behind it since the round began are of the next one, which else would never begin.
+    ``is_blocked``: at ``start`` is a gang that waits for the API server, so nothing starts sooner.
+    """
+
+    start: QueuePosition | None
+    end: QueuePosition
+    is_blocked: bool = False
+
+
 UNKNOWN_DOMAIN = ""
 
 TIERS = ("nearest", "second", "third")
@@ -163,7 +178,7 @@ class Snapshot:
     ``links`` has what is known of each level's; it is empty where nothing is. ``running`` are the
     jobs on several nodes of which it is known what they do. ``returning`` wait for pods of their
     own to go before they start again; they reserve nodes as waiting jobs do. ``reserved`` has the
-    nodes that jobs had reserved in the last cycle, by their UID, and ``queue_position`` is where
+    nodes that jobs had reserved in the last cycle, by their UID, and ``queue_round`` is where
     that cycle stopped, None if it reached the end of the queue (``queue_window``).
     """
 
@@ -175,4 +190,4 @@ class Snapshot:
     running: tuple[Running, ...] = ()
     returning: tuple[Job, ...] = ()
     reserved: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    queue_position: QueuePosition | None = None
+    queue_round: QueueRound | None = None

@@ -32,7 +32,7 @@ from railwright_scheduler.decide import decide
 from railwright_scheduler.decisions import HELD, Admit, GangsAhead, InternalError, Reason
 from railwright_scheduler.double_booking import DoubleBooking
 from railwright_scheduler.isolation import Fault, Isolation, Stage
-from railwright_scheduler.snapshot import QueuePosition, Snapshot
+from railwright_scheduler.snapshot import QueueRound, Snapshot
 from railwright_scheduler.world import AttemptKey, AttemptSeen, JobSeen, World, running
 
 
@@ -43,8 +43,8 @@ class Turn:
     ``confirms`` says that the ledger must be found in the store as it is here before anything else
     is done, if it is not written: a leader that was replaced without noticing must neither bind a
     pod that the new one has not seen, nor take its word on a status for a stranger's.
-    ``reservations``, ``waits`` and ``queue_position`` belong into the next cycle's world; where
-    there is a position, jobs are left to evaluate. ``faults`` are the jobs whose handling
+    ``reservations``, ``waits`` and ``queue_round`` belong into the next cycle's world; where
+    there is a round, jobs are left to evaluate. ``faults`` are the jobs whose handling
     raised, and ``unobserved`` those that are there but could not be looked at: nothing of them is
     to be forgotten. ``double_bookings`` are the nodes that take no new pods, as pods of several
     attempts hold more of them than there is.
@@ -57,7 +57,7 @@ class Turn:
     assessments: Mapping[str, Assessment]
     confirms: bool = False
     reservations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    queue_position: QueuePosition | None = None
+    queue_round: QueueRound | None = None
     faults: tuple[Fault, ...] = ()
     unobserved: frozenset[str] = frozenset()
     double_bookings: tuple[DoubleBooking, ...] = ()
@@ -69,7 +69,7 @@ class _Queue:
 
     waits: Mapping[str, Reason]
     reservations: Mapping[str, tuple[str, ...]]
-    position: QueuePosition | None = None
+    round: QueueRound | None = None
 
 
 def take(world: World, isolation: Isolation | None = None) -> Turn:
@@ -127,7 +127,7 @@ def take(world: World, isolation: Isolation | None = None) -> Turn:
         {uid: verdict for uid, verdict in judged.items() if verdict is not None},
         confirms=corrects or binds,
         reservations={**queue.reservations, **moves.targets},
-        queue_position=queue.position,
+        queue_round=queue.round,
         faults=tuple(isolation.faults),
         unobserved=isolation.unobserved(),
         double_bookings=double_bookings,
@@ -239,7 +239,7 @@ def _queue(
         running=tuple(running(jobs.values(), entries)),
         returning=tuple(each.job for each in waiting if each.returns),
         reserved=world.reservations,
-        queue_position=world.queue_position,
+        queue_round=world.queue_round,
     )
     draft = functools.partial(_draft, world, jobs)
     admission = Admission(plan.unbound, plan.room(), lambda admit: draft(admit).size)
@@ -253,7 +253,7 @@ def _queue(
     # A job that was left out for a fault reserves nothing now, and goes on from there later.
     held = {uid: nodes for uid, nodes in world.reservations.items() if uid in reasons}
     faulty = {uid: nodes for uid, nodes in held.items() if isolation.error(Stage.DECISION, uid)}
-    return _Queue(reasons, {**decisions.reservations, **faulty}, decisions.queue_position)
+    return _Queue(reasons, {**decisions.reservations, **faulty}, decisions.queue_round)
 
 
 def _draft(world: World, jobs: Mapping[str, JobSeen], admit: Admit) -> Entry:

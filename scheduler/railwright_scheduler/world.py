@@ -12,7 +12,7 @@ from railwright_scheduler.attempt.hang import UNWATCHED, Watch
 from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.decisions import Reason
-from railwright_scheduler.snapshot import Job, Node, QueuePosition, Running
+from railwright_scheduler.snapshot import Job, Node, QueueRound, Running
 from railwright_topology.links import Links
 
 AttemptKey = tuple[str, int]
@@ -80,7 +80,7 @@ class World:
     ``known`` is another word whenever something else is known of links or of how fast nodes are;
     empty where nobody looks. ``known_age_s`` counts since this leader has known no other.
 
-    ``reservations`` and ``waits`` are those of the last cycle, by job UID, and ``queue_position``
+    ``reservations`` and ``waits`` are those of the last cycle, by job UID, and ``queue_round``
     is where in the queue that stopped; a new leader has none of them.
     ``breaker`` says whether the silence of nodes proves anything now.
     """
@@ -96,7 +96,7 @@ class World:
     known_age_s: float = 0.0
     reservations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     waits: Mapping[str, Reason] = field(default_factory=dict)
-    queue_position: QueuePosition | None = None
+    queue_round: QueueRound | None = None
     breaker: Breaker = CLOSED
 
 

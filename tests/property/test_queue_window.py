@@ -10,10 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railwright_scheduler import Behind, Decisions, Job, NotEvaluated, Reason, Snapshot, order
+from railwright_scheduler import (
+    Behind,
+    Decisions,
+    GangsAhead,
+    Job,
+    NotEvaluated,
+    Reason,
+    Snapshot,
+    order,
+)
 from railwright_scheduler import decide as decide_unbounded
+from railwright_scheduler.admission import Admission
 from railwright_scheduler.isolation import Isolation, Stage
 from railwright_scheduler.queue_window import EvaluationWork, QueueWindow
+from railwright_scheduler.snapshot import QueueRound
 from worlds import GPU, node
 from worlds.jobs import job
 from worlds.strategies import snapshots
@@ -23,12 +34,13 @@ def decide(
     snapshot: Snapshot,
     isolation: Isolation | None = None,
     reasons: Mapping[str, Reason] | None = None,
+    admission: Admission | None = None,
 ) -> Decisions:
     """Decide with one job at the front, and one where the last cycle stopped."""
     window = functools.partial(QueueWindow, limit=1)
     with pytest.MonkeyPatch.context() as patched:
         patched.setitem(decide_unbounded.__globals__, "QueueWindow", window)
-        return decide_unbounded(snapshot, isolation, reasons=reasons or {})
+        return decide_unbounded(snapshot, isolation, admission, reasons=reasons or {})
 
 
 def follow(snapshot: Snapshot, decisions: Decisions) -> Snapshot:
@@ -44,7 +56,7 @@ def follow(snapshot: Snapshot, decisions: Decisions) -> Snapshot:
         nodes=tuple(replace(node, used=used[node.name]) for node in snapshot.nodes),
         jobs=tuple(each for each in snapshot.jobs if each.uid not in started),
         reserved=decisions.reservations,
-        queue_position=decisions.queue_position,
+        queue_round=decisions.queue_round,
     )
 
 
@@ -134,7 +146,9 @@ def test_job_not_evaluated_keeps_reservation_and_reason() -> None:
     snapshot = follow(snapshot, decide(snapshot))
     assert [each.uid for each in snapshot.jobs] == ["large", "small"]
     snapshot = replace(snapshot, jobs=(_waiting("other", 2, 1), *snapshot.jobs))
-    snapshot = replace(snapshot, queue_position=order.position(jobs[2]))
+    snapshot = replace(
+        snapshot, queue_round=QueueRound(order.position(jobs[2]), order.position(jobs[2]))
+    )
     reason = Behind(2, "team/x", first_need=1, first_free=0, need=3, free=1)
     decisions = decide(snapshot, reasons={"large": reason})
     assert [admit.job_uid for admit in decisions.admitted] == ["other"]
@@ -154,9 +168,47 @@ def test_window_goes_on_where_it_stopped() -> None:
                 window.count(EvaluationWork(1))
                 cycle += position[2]
         evaluated.append(cycle)
-        stopped = window.stopped
+        stopped = window.following
     assert evaluated == ["0123", "0145", "0167", "018"]
     assert stopped is None
+
+
+@given(st.integers(0, 3), st.integers(1, 9))
+def test_jobs_that_come_meanwhile_do_not_lengthen_a_round(passed: int, more: int) -> None:
+    """However many come behind the queue, and go, in each cycle: it begins anew and reaches all."""
+    older = [(0, 0, f"{number}") for number in range(4)]
+    evaluated, begun = set[str](), None
+    for cycle in range(40):
+        newer = [(0, 1 + cycle, f"{cycle}-{number}") for number in range(more)]
+        # The job in question comes once the round has passed its place.
+        late = [(0, 0, "late")] if cycle > passed else []
+        window = QueueWindow(begun, limit=1)
+        for position in sorted([*older, *late, *newer]):
+            if window.admits(position):
+                window.count(EvaluationWork(1))
+                evaluated.add(position[2])
+        begun = window.following
+        if cycle > passed + 2 * (len(older) + more + 2):
+            break
+    assert "late" in evaluated
+
+
+def test_gang_that_waits_for_the_api_server_is_overtaken_by_none() -> None:
+    """The job ``large`` has all of its nodes in a cycle in which too many pods are unbound."""
+    count = 1_500
+    nodes = [node(f"n{at:04}", "b0", f"r{at // 16}") for at in range(count)]
+    large = _waiting("large", 1, count)
+    behind = [_waiting(f"small-{at}", 0, count // 3) for at in range(3)]
+    first = _waiting("first", 2, 4 * count)
+    snapshot = Snapshot(("block", "rack"), tuple(nodes), ("default",), (first, large, *behind))
+    start = order.position(large)
+    snapshot = replace(snapshot, queue_round=QueueRound(start, order.position(behind[-1])))
+    decisions = decide(snapshot, admission=Admission(900))
+    assert isinstance(reasons_of(decisions)["large"], GangsAhead)
+    assert decisions.queue_round is not None
+    assert decisions.queue_round.is_blocked
+    decisions = decide(follow(snapshot, decisions))
+    assert [admit.job_uid for admit in decisions.admitted] == ["large"]
 
 
 def test_shared_work_is_counted_once() -> None:

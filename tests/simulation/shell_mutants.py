@@ -83,7 +83,7 @@ SHELL_MUTANTS = (
     ShellMutant(
         "a cycle that stopped in the queue wakes no other",
         "cycle.py",
-        "if plan.queue_position is not None:",
+        "if plan.queue_round is not None and not plan.queue_round.is_blocked:",
         "if False:",
         "tests/unit/test_cycle.py::test_cycle_that_stopped_in_the_queue_wakes_the_next",
     ),

@@ -24,12 +24,14 @@ from railwright_scheduler.attempt.ledger import Ledger
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.isolation import Isolation
+from railwright_scheduler.snapshot import QueueRound
 from railwright_scheduler.turn import Turn
 from railwright_scheduler.world import AttemptSeen, World
 from worlds import node
 from worlds.attempts import NODES, entry, pods, seen, world_of
 from worlds.shell import until
 
+ROUND = QueueRound((0, 0, "a"), (0, 9, "z"))
 STARTING = JobRecord(phase=Phase.STARTING, attempt=1, nodes=NODES)
 
 
@@ -129,24 +131,33 @@ async def test_watchdog_watches_the_whole_plan(monkeypatch: pytest.MonkeyPatch) 
     assert all(shell.watched)
 
 
+def _with_round(queue_round: QueueRound, world: World, isolation: Isolation) -> Turn:
+    return replace(turn.take(world, isolation), queue_round=queue_round)
+
+
 async def test_cycle_that_stopped_in_the_queue_wakes_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nothing else wakes it."""
+    """Nothing else wakes it; and it does not where nothing could start sooner."""
 
     class Quiet(Idle):
         async def report(self, plan: object) -> None:
             await super().report(plan)
             self.awake.clear()
 
-    def take(world: World, isolation: Isolation) -> Turn:
-        return replace(turn.take(world, isolation), queue_position=(0, 0, "a"))
-
+    take = functools.partial(_with_round, ROUND)
     monkeypatch.setattr(cycle, "turn", SimpleNamespace(take=take))
     monkeypatch.setattr(cycle, "TICK_S", 3_600.0)
     shell = Quiet(world_of(nodes=()))
     await _until_deposed(shell)
     assert shell.reports >= 1
+    blocked = replace(ROUND, is_blocked=True)
+    take_blocked = functools.partial(_with_round, blocked)
+    monkeypatch.setattr(cycle, "turn", SimpleNamespace(take=take_blocked))
+    shell = Quiet(world_of(nodes=()))
+    async with _cycles(shell):
+        with pytest.raises(AssertionError):
+            await until(lambda: shell.reports > 1, "another", deadline_s=6 * cycle.PACE_S)
 
 
 class Recorded(Idle):

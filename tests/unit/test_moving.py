@@ -187,6 +187,20 @@ def test_migration_target_is_reserved_until_its_pods_are_gone() -> None:
         assert [name for entry in entries for name in entry.nodes] == nodes
 
 
+@pytest.mark.parametrize("ended_attempts", [1, 2], ids=["runs again", "is over"])
+def test_moved_job_that_ran_again_reserves_nothing(ended_attempts: int) -> None:
+    """A pod of the attempt before lingers on a node that is dead."""
+    first = turn.take(world(running()))
+    phase = (Phase.RUNNING, Phase.SUCCEEDED)[ended_attempts - 1]
+    record = JobRecord(phase, attempt=2, ended=ended_attempts, nodes=THERE, moves=1)
+    other = seen(name="b", job=job("b", num_nodes=1, submitted_s=1))
+    lingers = {("a", 1): AttemptSeen(pods=pods("r0a~ r0b! r1a! r1b!"))}
+    again = replace(ended(first), record=record)
+    taken = turn.take(world(again, other, ledger=first.ledger, attempts=lingers))
+    assert taken.reservations == {}
+    assert any(each.job_uid == "b" for each in taken.ledger.entries)
+
+
 def test_a_job_that_stays_is_judged_once() -> None:
     wide = {"r0": 2.0, "r1": 2.0, "r2": 2.0}
     assert (moved(world(running(), links=wide)), known(world(running(), links=wide))) == ("", "now")
@@ -304,11 +318,23 @@ def test_so_many_jobs_are_judged_in_one_turn_and_the_others_later() -> None:
     nodes = racks(*(name for each in jobs for name in each.record.nodes), count=10)
     first = world(*jobs, links={f"r{rack}": 2.0 for rack in range(10)}, nodes=nodes)
     judged = [uid for uid, record in turn.take(first).records.items() if record.known == "now"]
-    # Each is 64 and its nodes.
-    assert judged == ["j0", "j1", "j2"]
+    # Each is 64 and its nodes; one of them is another each second.
+    assert len(judged) == 3
+    assert {*judged} >= {"j0", "j1"}
     jobs = [replace(each, record=turn.take(first).records[each.job.uid]) for each in jobs]
     records = turn.take(replace(first, jobs=tuple(jobs))).records.values()
     assert {record.known for record in records} == {"now"}
+
+
+def test_every_job_is_judged_whatever_others_would_lose() -> None:
+    jobs = [*spread(4, progress=Progress(1_001)), *spread(5, progress=Progress(1_900))[4:]]
+    nodes = racks(*(name for each in jobs for name in each.record.nodes), count=10)
+    first = world(*jobs, links={f"r{rack}": 2.0 for rack in range(10)}, nodes=nodes)
+    judged = set[str]()
+    for second in range(60):
+        records = turn.take(replace(first, known_age_s=100.0 + second)).records
+        judged |= {uid for uid, record in records.items() if record.known == "now"}
+    assert judged == {f"j{at}" for at in range(5)}
 
 
 def test_jobs_on_one_node_are_work_to_judge_too() -> None:

@@ -15,11 +15,13 @@ from railwright_operator.watch.site import PriorityClassRecord
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.decisions import PriorityClassMissing, QueueMissing
 from railwright_scheduler.isolation import Isolation, Stage
+from railwright_scheduler.snapshot import QueueRound
 from worlds import observing
 from worlds.observing import JOB, Watched
 
 Suspected = tuple[set[str], set[str], set[str]]
 WAIT = QueueMissing(queue="none", existing=())
+ROUND = QueueRound((0, 1, "a"), (0, 9, "z"))
 
 
 def test_queue_goes_on_where_the_last_cycle_stopped() -> None:
@@ -29,13 +31,13 @@ def test_queue_goes_on_where_the_last_cycle_stopped() -> None:
         seen.turn(),
         reservations={JOB: ("n0",)},
         waits={JOB: WAIT},
-        queue_position=(0, 1, "a"),
+        queue_round=ROUND,
     )
     seen.observer.follow(plan, Isolation())
     world = seen.world()
     assert world.reservations == {JOB: ("n0",)}
     assert world.waits == {JOB: WAIT}
-    assert world.queue_position == (0, 1, "a")
+    assert world.queue_round == ROUND
 
 
 def test_running_attempt_has_started_for_a_new_leader() -> None:

@@ -87,7 +87,7 @@ class View:
             len(actuator.refusals),
         )
         before = self._planned
-        goes_on = before is not None and before[2].queue_position is not None
+        goes_on = before is not None and before[2].queue_round is not None
         if goes_on or before is None or before[0] != news or before[1] is not ledger:
             plan = turn.take(self.world(ledger, actuator, now_s=now_s))
             self._ask(plan, now_s=now_s)
@@ -139,7 +139,7 @@ class View:
             known_age_s=now_s - self._network.changed_s,
             reservations={} if last is None else last.reservations,
             waits={} if last is None else last.waits,
-            queue_position=None if last is None else last.queue_position,
+            queue_round=None if last is None else last.queue_round,
             breaker=self._judge_silence(jobs, now_s=now_s),
         )
 
