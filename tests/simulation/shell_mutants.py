@@ -18,11 +18,12 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
+from simulation.planted import OPERATOR, SCHEDULER, PlantError, ShellMutant
+from simulation.scheduler_mutants import SCHEDULER_MUTANTS
+
 ROOT = Path(__file__).resolve().parents[2]
-OPERATOR, SCHEDULER = "railwright_operator", "railwright_scheduler"
 FOLDERS = {OPERATOR: "operator", SCHEDULER: "scheduler"}
 DEADLINE_S = 300.0
 PASSED, FAILED = 0, 1
@@ -33,32 +34,6 @@ END = re.compile(r"^(tests/)?\S+\.py:\d+: (\w+)$", re.MULTILINE)
 
 ASSERTIONS = frozenset({"AssertionError", "Failed"})
 """Of the test, not of the product: a failed ``assert`` and what ``pytest.raises`` ends with."""
-
-
-class PlantError(Exception):
-    """A mutant could not be planted, or its test says nothing about it."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShellMutant:
-    """``old`` becomes ``new`` in a file of the ``package``. Then an assertion of ``test`` must
-    fail, or the test end with the exception ``raises``."""
-
-    name: str
-    file: str
-    old: str
-    new: str
-    test: str
-    raises: str = ""
-    package: str = OPERATOR
-
-    def plant(self, package: Path) -> None:
-        """Change the copy of the package. Raises PlantError unless ``old`` is there once."""
-        path = package / self.file
-        text = path.read_text()
-        if text.count(self.old) != 1:
-            raise PlantError(f"{self.name}: not once in {self.file}: {self.old!r}")
-        path.write_text(text.replace(self.old, self.new))
 
 
 TAKE_OVER = "        await _persist(parts.cycle.take_over)\n"
@@ -311,38 +286,7 @@ SHELL_MUTANTS = (
         "",
         "tests/unit/test_verification.py::test_unrecorded_attempt_is_reported",
     ),
-    ShellMutant(
-        "each cycle evaluates the same front of the queue",
-        "queue_window.py",
-        "        if self._position is not None and position < self._position:\n",
-        "        if self._position is not None and position > self._position:\n",
-        "tests/property/test_queue_window.py::test_every_job_is_evaluated_within_a_round",
-        package=SCHEDULER,
-    ),
-    ShellMutant(
-        "the front of the queue is evaluated once in a round",
-        "queue_window.py",
-        "        if self._is_front:\n            return True\n",
-        "",
-        "tests/property/test_queue_window.py::test_window_goes_on_where_it_stopped",
-        package=SCHEDULER,
-    ),
-    ShellMutant(
-        "a job that is not evaluated loses its reservation",
-        "line.py",
-        "            self._reservations.keep(job, position=len(self._waiting))\n",
-        "            pass\n",
-        "tests/property/test_queue_window.py::test_job_not_evaluated_keeps_reservation_and_reason",
-        package=SCHEDULER,
-    ),
-    ShellMutant(
-        "jobs behind take what a job that is not evaluated has reserved",
-        "reservation.py",
-        "        if pairs:\n",
-        "        if pairs and not pairs:\n",
-        "tests/property/test_queue_window.py::test_job_not_evaluated_keeps_reservation_and_reason",
-        package=SCHEDULER,
-    ),
+    *SCHEDULER_MUTANTS,
 )
 
 
