@@ -215,9 +215,10 @@ class Discovery:
         """Read the files of a new leader, or go on without those that take too long."""
         reading = asyncio.create_task(self.read_files())
         done, _ = await asyncio.wait({reading}, timeout=PATIENCE_S)
-        for each in done:
-            each.result()
-        reading.add_done_callback(self._read_late)
+        if done:
+            reading.result()
+        else:
+            reading.add_done_callback(self._read_late)
 
     def _read_late(self, reading: asyncio.Task[None]) -> None:
         if not reading.cancelled() and reading.exception() is not None:

@@ -85,9 +85,9 @@ class QueueWindow:
         return False
 
     def block(self, position: QueuePosition) -> None:
-        """Go on with this job in the next cycle: it waits for the API server, and starts before all
-        behind it."""
-        if not self._stopped:
+        """Go on in the next cycle with this job, which waits for the API server and starts before
+        all behind it. The front is evaluated in each cycle anyway."""
+        if self._is_begun and not self._stopped:
             self._stopped, self._is_blocked = position, True
 
     def count(self, work: EvaluationWork) -> None:

@@ -12,7 +12,7 @@ from railwright_scheduler.attempt.record import BACKOFF_S_FIRST
 NEVER_READY = {"image": "none", "imageID": "", "ready": False, "restartCount": 0}
 
 
-def test_a_node_that_dies_before_the_start_is_replaced_by_a_spare(site: Site, hall: Floor) -> None:
+def test_node_lost_before_the_start_is_replaced_by_a_spare(site: Site, hall: Floor) -> None:
     """Beside a hall of nodes that live: of three alone, one is the majority of those heard now."""
     with operator_site.floor_on(site, (2, 1)) as floor:
         lost, kept, spare = floor.nodes

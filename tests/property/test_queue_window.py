@@ -211,6 +211,18 @@ def test_gang_that_waits_for_the_api_server_is_overtaken_by_none() -> None:
     assert [admit.job_uid for admit in decisions.admitted] == ["large"]
 
 
+def test_blocked_front_keeps_no_job_behind_from_its_reason() -> None:
+    """The front is evaluated in each cycle, so the queue is evaluated as far as ever."""
+    window = QueueWindow(None, limit=4)
+    front, behind = (0, 0, "front"), (0, 0, "behind")
+    assert window.admits(front)
+    window.count(EvaluationWork(2))
+    window.block(front)
+    assert window.admits(behind)
+    window.count(EvaluationWork(1))
+    assert window.following is None
+
+
 def test_shared_work_is_counted_once() -> None:
     window = QueueWindow(None, limit=10)
     for number in range(5):

@@ -117,7 +117,7 @@ class Reporter:
         )
         self._quiet: dict[str, status.Told] = {}
         self._under_way: dict[str, asyncio.Task[None]] = {}
-        self._passed_over: set[str] = set()
+        self._wakes_once_written: set[str] = set()
         self._double_bookings = DoubleBookings()
         self._record_lane = Lane(WRITES_MAX)
         self._told_lane = Lane(TOLD_WRITES_MAX)
@@ -141,7 +141,7 @@ class Reporter:
         shared = Slice(self._clock)
         for uid in [*plan.records, *(unread.keys() - plan.records.keys())]:
             if uid in self._under_way:
-                self._passed_over.add(uid)
+                self._wakes_once_written.add(uid)
                 continue
             if not self._pauses.over(uid):
                 continue
@@ -158,11 +158,6 @@ class Reporter:
             if shared.over:
                 await shared.others()
 
-    def _is_new(self, uid: str, record: JobRecord | None) -> bool:
-        """Whether this record is another than the one on the job."""
-        known = self._observer.known(uid)
-        return known is not None and record is not None and known.record != record
-
     def _forget_all_but(self, uids: Collection[str]) -> None:
         self._written_s = {uid: at for uid, at in self._written_s.items() if uid in uids}
         self._expiries.forget_unless(uids.__contains__)
@@ -172,8 +167,9 @@ class Reporter:
     def _start(self, uid: str, telling: Telling, plan: Turn) -> None:
         record = plan.records.get(uid)
         waits = record is None or record.phase in (Phase.QUEUED, Phase.SUSPENDED)
-        if self._is_new(uid, record):
-            self._passed_over.add(uid)  # What follows from a record may begin once it is written.
+        known = self._observer.known(uid)
+        if known is not None and record is not None and known.record != record:
+            self._wakes_once_written.add(uid)  # The next cycle may go on from this record.
             waits = False
         lane = self._told_lane if waits else self._record_lane
         task = asyncio.create_task(self._one(telling, lane))
@@ -186,8 +182,8 @@ class Reporter:
 
     def _done(self, uid: str, task: asyncio.Task[None]) -> None:
         del self._under_way[uid]
-        if uid in self._passed_over:
-            self._passed_over.remove(uid)
+        if uid in self._wakes_once_written:
+            self._wakes_once_written.remove(uid)
             self._wake()
         if task.cancelled():
             return
@@ -310,7 +306,7 @@ class Reporter:
     async def _look_again(self, raw: Mapping[str, Any], error: errors.RequestFailed) -> None:
         """The job changed under us: take the version that is there, without waiting for kopf."""
         uid = raw["metadata"]["uid"]
-        self._passed_over.add(uid)
+        self._wakes_once_written.add(uid)
         logger.info("status not written", extra={"job_uid": uid, "error": str(error)})
         try:
             found = await self._api.get(_path(raw))

@@ -118,11 +118,11 @@ class PodRecord:
 
 
 def is_decisive(old: PodRecord | None, new: PodRecord | None) -> bool:
-    """Whether a change is more than a step of a pod's start, of which no decision depends."""
+    """Whether a change is more than a step of a pod's start, on which no decision depends."""
     if old is None or new is None or new.terminal:
         return True
-    step = (new.phase, new.ready, new.pulled, new.pod_ip)
-    return replace(old, phase=step[0], ready=step[1], pulled=step[2], pod_ip=step[3]) != new
+    started = replace(old, phase=new.phase, ready=new.ready, pulled=new.pulled, pod_ip=new.pod_ip)
+    return started != new
 
 
 @dataclass(frozen=True, slots=True)
