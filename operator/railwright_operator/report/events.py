@@ -1,8 +1,8 @@
 """Events on a job: its story in order, root cause first, for ``kubectl describe``.
 
-Posting never blocks a turn and never fails one: events wait in a bounded queue, the oldest give
+Posting never blocks a cycle and never fails one: events wait in a bounded queue, the oldest give
 way, and what could not be posted is counted. The same about the same job is posted once in
-``REPEAT_S``.
+``REPEAT_S``. While many gangs start, events are postponed for a few seconds.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ logger = logging.getLogger(__name__)
 QUEUE_MAX = 10_000
 REMEMBERED_MAX = 10_000
 REPEAT_S = 600.0
+POSTPONED_S_MAX = 15.0
+"""No event waits longer because of gangs that start: on a busy cluster some always do."""
+
 CONTROLLER = f"{names.GROUP}/operator"
 
 
@@ -68,6 +71,7 @@ class Events:
         self._clock = clock
         self._waiting: collections.deque[Story] = collections.deque(maxlen=QUEUE_MAX)
         self._told: collections.OrderedDict[tuple[str, str, str], float] = collections.OrderedDict()
+        self._waiting_since_s = self._postponed_until_s = clock()
         self._more = asyncio.Event()
 
     def __repr__(self) -> str:
@@ -86,8 +90,14 @@ class Events:
             self._told.popitem(last=False)
         if len(self._waiting) == QUEUE_MAX:
             self._dropped.inc()
+        if not self._waiting:
+            self._waiting_since_s = now_s
         self._waiting.append(story)
         self._more.set()
+
+    def postpone(self, until_s: float) -> None:
+        """Post nothing before this time of the clock, within ``POSTPONED_S_MAX``."""
+        self._postponed_until_s = until_s
 
     async def run(self) -> None:
         """Post what waits until cancelled."""
@@ -95,6 +105,9 @@ class Events:
             await self._more.wait()
             self._more.clear()
             while self._waiting:
+                if (pause_s := self._pause_s()) > 0:
+                    await asyncio.sleep(pause_s)
+                    continue
                 story = self._waiting.popleft()
                 try:
                     await self._api.create(
@@ -106,6 +119,10 @@ class Events:
                         "event not posted",
                         extra=_context(story, error),
                     )
+
+    def _pause_s(self) -> float:
+        latest_s = self._waiting_since_s + POSTPONED_S_MAX
+        return min(self._postponed_until_s, latest_s) - self._clock()
 
 
 def _context(story: Story, error: Exception) -> dict[str, Any]:

@@ -62,6 +62,11 @@ RETOLD_WHILE_BINDING_S = 15.0
 STARTS = (WritePlacement, CreatePod, BindPod)
 """The actions that a gang waits for before it runs."""
 
+BULK_STARTS = 128
+AFTER_BULK_S = 3.0
+"""A cycle with so many of them starts a bulk of pods. The pace stays and events are postponed for
+so much longer: the kubelets report these pods to an API server that has no time to spare."""
+
 WRITES_MAX = 16
 """So many statuses are written at a time: telling must not crowd out doing."""
 
@@ -108,6 +113,7 @@ class Reporter:
         self._retold_s = RETOLD_S
         self._next_retold_s = self._reported_s = clock()
         self._burst_s = RETOLD_BURST_S
+        self._bulk_until_s = clock()
         self._written_s: dict[str, float] = {}
         self._expiries: Pauses[str] = Pauses(
             base_s=EXPIRY_BACKOFF_BASE_S, cap_s=EXPIRY_BACKOFF_CAP_S, clock=clock, rng=rng
@@ -133,8 +139,7 @@ class Reporter:
         self._forget_all_but(plan.records.keys() | unread.keys() | plan.unobserved)
         self._commits.refuse_all_but(plan.records.keys() | plan.unobserved)
         told = sum(record.phase not in FINAL for record in plan.records.values())
-        is_binding = any(isinstance(action, STARTS) for action in plan.actions)
-        least_s = RETOLD_WHILE_BINDING_S if is_binding else RETOLD_S
+        least_s = RETOLD_WHILE_BINDING_S if self._is_binding(plan) else RETOLD_S
         self._retold_s = max(least_s, told / RETOLD_PER_S_MAX)
         self._burst_s = max(RETOLD_BURST_S, self._clock() - self._reported_s)
         self._reported_s = self._clock()
@@ -157,6 +162,13 @@ class Reporter:
                 self._start(uid, telling, plan)
             if shared.over:
                 await shared.others()
+
+    def _is_binding(self, plan: Turn) -> bool:
+        starts = sum(isinstance(action, STARTS) for action in plan.actions)
+        if starts >= BULK_STARTS:
+            self._bulk_until_s = self._clock() + AFTER_BULK_S
+            self._events.postpone(self._bulk_until_s)
+        return starts > 0 or self._clock() < self._bulk_until_s
 
     def _forget_all_but(self, uids: Collection[str]) -> None:
         self._written_s = {uid: at for uid, at in self._written_s.items() if uid in uids}
