@@ -8,15 +8,19 @@ import contextlib
 import pytest
 
 from railwright_operator.report import reporter
-from railwright_operator.report.events import POSTPONED_S_MAX, Story, Subject
+from railwright_operator.report.events import POSTPFEWD_S_MAX, Story, Subject
 from railwright_scheduler.attempt.gang import Action, WritePlacement
 from railwright_scheduler.decisions import NotEnoughNodes
 from worlds import attempts, reporting
 from worlds.reporting import Desk
 
-ENTRY = attempts.entry()
-ONE: tuple[Action, ...] = (WritePlacement(ENTRY),)
-BULK = ONE * reporter.BULK_STARTS
+
+def gangs(pods: int) -> tuple[Action, ...]:
+    """Gangs of two pods each that are about to start."""
+    return tuple(WritePlacement(attempts.entry(attempt)) for attempt in range(1, 1 + pods // 2))
+
+
+FEW, BULK = gangs(reporter.BULK_PODS - 2), gangs(reporter.BULK_PODS)
 
 
 def short(free: int) -> NotEnoughNodes:
@@ -39,7 +43,7 @@ async def test_statuses_wait_after_a_bulk_start() -> None:
     """Kubelets report the pods then."""
     assert await writes_after(BULK, seconds=reporter.AFTER_BULK_S - 0.5) == 0
     assert await writes_after(BULK, seconds=reporter.AFTER_BULK_S + 0.5) == 1
-    assert await writes_after(ONE, seconds=0.5) == 1
+    assert await writes_after(FEW, seconds=0.5) == 1
 
 
 async def test_status_is_written_while_gangs_start_for_long() -> None:
@@ -72,7 +76,7 @@ class Posting:
 async def test_events_wait_after_a_bulk_start(monkeypatch: pytest.MonkeyPatch) -> None:
     posting = Posting(monkeypatch)
     assert await posting.post("before") == []
-    await posting.desk.turn(actions=ONE)
+    await posting.desk.turn(actions=FEW)
     assert await posting.post("beside a small gang") == []
     await posting.desk.turn(actions=BULK)
     assert await posting.post("beside many") == [reporter.AFTER_BULK_S]
@@ -82,5 +86,5 @@ async def test_events_wait_after_a_bulk_start(monkeypatch: pytest.MonkeyPatch) -
 async def test_event_waits_no_longer_than_promised(monkeypatch: pytest.MonkeyPatch) -> None:
     """Although gangs start all the time."""
     posting = Posting(monkeypatch)
-    posting.desk.events.postpone(posting.desk.now_s + 10 * POSTPONED_S_MAX)
-    assert await posting.post("late") == [POSTPONED_S_MAX]
+    posting.desk.events.postpone(posting.desk.now_s + 10 * POSTPFEWD_S_MAX)
+    assert await posting.post("late") == [POSTPFEWD_S_MAX]

@@ -62,10 +62,10 @@ RETOLD_WHILE_BINDING_S = 15.0
 STARTS = (WritePlacement, CreatePod, BindPod)
 """The actions that a gang waits for before it runs."""
 
-BULK_STARTS = 128
+BULK_PODS = 128
 AFTER_BULK_S = 3.0
-"""A cycle with so many of them starts a bulk of pods. The pace stays and events are postponed for
-so much longer: the kubelets report these pods to an API server that has no time to spare."""
+"""A cycle that binds gangs of so many pods together starts a bulk. The pace stays and events are
+postponed for so much longer: kubelets report these pods to an API server without time to spare."""
 
 WRITES_MAX = 16
 """So many statuses are written at a time: telling must not crowd out doing."""
@@ -164,11 +164,11 @@ class Reporter:
                 await shared.others()
 
     def _is_binding(self, plan: Turn) -> bool:
-        starts = sum(isinstance(action, STARTS) for action in plan.actions)
-        if starts >= BULK_STARTS:
+        binding = {a.entry.key: len(a.entry.nodes) for a in plan.actions if isinstance(a, STARTS)}
+        if sum(binding.values()) >= BULK_PODS:
             self._bulk_until_s = self._clock() + AFTER_BULK_S
             self._events.postpone(self._bulk_until_s)
-        return starts > 0 or self._clock() < self._bulk_until_s
+        return bool(binding) or self._clock() < self._bulk_until_s
 
     def _forget_all_but(self, uids: Collection[str]) -> None:
         self._written_s = {uid: at for uid, at in self._written_s.items() if uid in uids}
