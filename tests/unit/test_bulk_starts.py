@@ -8,7 +8,7 @@ import contextlib
 import pytest
 
 from railwright_operator.report import reporter
-from railwright_operator.report.events import POSTPFEWD_S_MAX, Story, Subject
+from railwright_operator.report.events import POSTPONED_S_MAX, Story, Subject
 from railwright_scheduler.attempt.gang import Action, WritePlacement
 from railwright_scheduler.decisions import NotEnoughNodes
 from worlds import attempts, reporting
@@ -86,5 +86,5 @@ async def test_events_wait_after_a_bulk_start(monkeypatch: pytest.MonkeyPatch) -
 async def test_event_waits_no_longer_than_promised(monkeypatch: pytest.MonkeyPatch) -> None:
     """Although gangs start all the time."""
     posting = Posting(monkeypatch)
-    posting.desk.events.postpone(posting.desk.now_s + 10 * POSTPFEWD_S_MAX)
-    assert await posting.post("late") == [POSTPFEWD_S_MAX]
+    posting.desk.events.postpone(posting.desk.now_s + 10 * POSTPONED_S_MAX)
+    assert await posting.post("late") == [POSTPONED_S_MAX]

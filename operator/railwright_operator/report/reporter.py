@@ -63,7 +63,7 @@ STARTS = (WritePlacement, CreatePod, BindPod)
 """The actions that a gang waits for before it runs."""
 
 BULK_PODS = 128
-AFTER_BULK_S = 3.0
+AFTER_BULK_S = 5.0
 """A cycle that binds gangs of so many pods together starts a bulk. The pace stays and events are
 postponed for so much longer: kubelets report these pods to an API server without time to spare."""
 
