@@ -53,9 +53,9 @@ lock: ## resolve pyproject.toml into requirements.lock again
 		--generate-hashes --custom-compile-command "make lock" --output-file requirements.lock --quiet
 
 .PHONY: check
-check: lint types ## what must hold before every commit: lint, types, house, unit, property; < 2 min
-	$(call say,house, unit and property tests, these with a third of their examples)
-	@RAILWRIGHT_EXAMPLES_PERCENT=33 $(PYTEST) --numprocesses 2 tests/house tests/unit tests/property
+check: lint types ## what must hold before every commit: lint, types, architecture, unit, property; < 2 min
+	$(call say,architecture, unit and property tests, these with a third of their examples)
+	@RAILWRIGHT_EXAMPLES_PERCENT=33 $(PYTEST) --numprocesses 2 tests/architecture tests/unit tests/property
 
 .PHONY: lint
 lint: $(SETUP) ## ruff: rules and format
@@ -71,13 +71,17 @@ types: $(SETUP) ## mypy, strict, on everything
 .PHONY: test
 test: lint types binaries ## everything: lint, types and all tests, real control plane and nodes included
 	$(call say,all tests)
-	@$(PYTEST) --numprocesses 2 tests/house tests/unit tests/property tests/simulation
+	@$(PYTEST) --numprocesses 2 tests/architecture tests/unit tests/property tests/simulation
 	@$(PYTEST) -m alone tests/e2e tests/integration
 	@$(SIDE_BY_SIDE) -m "not alone" tests/e2e tests/integration
 
-.PHONY: house
-house: $(SETUP) ## the house rules alone
-	@$(PYTEST) tests/house
+.PHONY: architecture
+architecture: $(SETUP) ## the rules of the code alone
+	@$(PYTEST) tests/architecture
+
+.PHONY: code-report
+code-report: $(SETUP) ## size and language of the code, as one JSON object
+	@cd tests && ../$(PYTHON) -m architecture.code_report
 
 .PHONY: unit
 unit: $(SETUP) ## unit tests alone
@@ -93,7 +97,7 @@ simulation: $(SETUP) ## the simulator's scenarios
 
 .PHONY: soak
 soak: binaries ## generated objects before an API server, ten million steps of the simulator; an hour
-	@cd tests && ../$(PYTHON) -m worlds.generated_report --accepted 10000
+	@cd tests && ../$(PYTHON) -m fixtures.generated_report --accepted 10000
 	@$(PYTHON) tests/simulation/soak.py
 
 .PHONY: mutants

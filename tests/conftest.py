@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
 import railwright_testbed
-from worlds.examples import examples
+from fixtures.examples import examples
 
 E2E = Path(__file__).parent / "e2e"
 # How fast inputs are made and tests run says how busy the machine is, and nothing of the product.

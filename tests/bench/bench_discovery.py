@@ -18,18 +18,18 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from bench import told_machines, told_sites
-from bench.told_sites import Site
+from bench import machine_fixtures, site_fixtures
+from bench.site_fixtures import Site
+from fixtures import infiniband, shaped_network
+from fixtures.clos import Clos, netfile
+from fixtures.planted_network import adjusted_rand_index
+from fixtures.shaped_network import Speeds
 from railwright_testbed import requirements
 from railwright_topology import fabric, networks
 from railwright_topology.fabric import Told
 from railwright_topology.networks import Network
 from railwright_topology.sources import formats, ibnetdiscover, labels
 from railwright_topology.sources.formats import File
-from worlds import infiniband, shaped_network
-from worlds.clos import Clos, netfile
-from worlds.planted_network import adjusted_rand_index
-from worlds.shaped_network import Speeds
 
 ROUNDS = 20
 MACHINES = 60
@@ -44,13 +44,13 @@ SPEEDS = Speeds(node=160, rack=50, block=15)
 def main() -> None:
     sources: dict[str, dict[str, float]] = {}
     for number in range(ROUNDS):
-        site = told_sites.planted(random.Random(number))
-        for name, part, told in told_sites.told(site):
+        site = site_fixtures.planted(random.Random(number))
+        for name, part, told in site_fixtures.told(site):
             correct = _correct(part, told)
             held = sources.setdefault(name, {"nodes": 0, "correct": 1.0})
             held["nodes"] += len(part.paths)
             held["correct"] = min(held["correct"], correct)
-    for name, nodes, correct in told_machines.told(MACHINES):
+    for name, nodes, correct in machine_fixtures.told(MACHINES):
         sources[name] = {"nodes": nodes, "correct": correct}
     _say(f"{len(sources)} sources, {ROUNDS} sites, {MACHINES} machines")
     network, hosts, rails = _cabled()
@@ -59,7 +59,7 @@ def main() -> None:
         "correct": _correct(_clos_site(), [network]),
     }
     _say(f"{len(hosts)} hosts cabled")
-    both = _falsified(network, sorted(hosts)), told_machines.falsified(MACHINES)
+    both = _falsified(network, sorted(hosts)), machine_fixtures.falsified(MACHINES)
     planted, found, invented = map(sum, zip(*both, strict=True))
     nodes, ari, fraction = _probed()
     print(
@@ -81,7 +81,7 @@ def main() -> None:
 
 def _correct(site: Site, told: Iterable[Told]) -> float:
     """The share of (node, tier) with the company that was planted; worst of the tiers."""
-    found = told_sites.groups(fabric.of(site.paths.keys(), told).places)
+    found = site_fixtures.groups(fabric.of(site.paths.keys(), told).places)
     if len(found) != len(site.groups):
         return 0.0
     return min(

@@ -30,8 +30,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.heartbeat_load import GANG_EVERY_S
-from worlds.heartbeat_gangs import GANG
-from worlds.tokens import SigningKey
+from fixtures.heartbeat_gangs import GANG
+from fixtures.tokens import SigningKey
 
 LAUNCHERS, MOST_LAUNCHERS = 2_000, 16_384
 STRANGERS = 4_096
@@ -172,7 +172,7 @@ class Bench:
             contextlib.ExitStack() as ends,
         ):
             for source in (OWN_ADDRESS, OTHER_ADDRESS):
-                strangers = _child(LOADS, "worlds.strangers", port, source, STRANGERS)
+                strangers = _child(LOADS, "fixtures.strangers", port, source, STRANGERS)
                 ends.callback(lambda child: say(f"  strangers: {child.end()}"), strangers)
                 assert strangers.line() == "there"
             before_s = server.cpu_s()

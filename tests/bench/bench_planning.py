@@ -1,7 +1,7 @@
 """What planning one job costs: counted work and CPU time of one decision, on generated workloads.
 
 Valid workloads at and near the bounds of their schema, on gangs of 1 to 2,048 nodes of clusters of
-several shapes (``worlds.heavy_workloads``). Prints one JSON object: the largest counted work and
+several shapes (``fixtures.heavy_workloads``). Prints one JSON object: the largest counted work and
 CPU time of a job, nanoseconds of CPU for a unit of work (of jobs that take a tenth of the budget
 or more), how many searches ended early, and how many decisions raised.
 """
@@ -18,10 +18,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from unittest import mock
 
+from fixtures import heavy_workloads
 from railwright_scheduler import Snapshot, decide, ranks
 from railwright_scheduler.budget import PLANNING_WORK, WorkBudget
 from railwright_scheduler.isolation import Isolation
-from worlds import heavy_workloads
 
 JOBS = int(os.environ.get("RAILWRIGHT_JOBS", "300"))
 NODES = (1, 2, 3, 9, 16, 31, 64, 97, 128, 256, 500, 512, 1_000, 1_024, 1_999, 2_048)

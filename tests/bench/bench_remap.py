@@ -25,6 +25,8 @@ import numpy as np
 
 from bench import small_steps
 from bench.step_cases import DEVICES, MACHINE
+from fixtures import shaped_network
+from fixtures.shaped_network import ShapedNetwork, Speeds
 from railwright_scheduler import Snapshot, cluster, decide
 from railwright_scheduler.communication import derive, exchanges
 from railwright_scheduler.communication.graph import Communicator
@@ -33,8 +35,6 @@ from railwright_scheduler.cost.hardware import MACHINES
 from railwright_testbed import waiting
 from railwright_testbed.processes import Process
 from railwright_topology.links import Links
-from worlds import shaped_network
-from worlds.shaped_network import ShapedNetwork, Speeds
 
 RACKS = (4, 4, 4, 4, 2, 2)
 """Free nodes of each. A ToR lets out as much as one of its adapters sends: four to one."""

@@ -36,6 +36,10 @@ OPERATOR = "operator"
 FLOW = "railwright-operator"
 TOKEN_DEADLINE_S = 30.0
 GONE_DEADLINE_S = 300.0
+REST_DEADLINE_S = 120.0
+REST_WINDOW_S = 1.0
+REST_IDLE_MIN = 0.8
+"""Share of the processors' time without work: 1,024 idle nodes and an idle operator leave 0.9."""
 
 
 def say(text: str) -> None:
@@ -87,6 +91,17 @@ class GangSite:
             return not self.get(f"{pods}?limit=1")["items"] and not self.in_flight()
 
         waiting.until(gone, "no pod left", deadline_s=GONE_DEADLINE_S, pause_s_longest=2.0)
+
+    def settle(self) -> None:
+        """Wait until the machine is at rest: components still work on what was cleared away."""
+        deadline_s = time.monotonic() + REST_DEADLINE_S
+        idle_share = 0.0
+        while idle_share < REST_IDLE_MIN:
+            assert time.monotonic() < deadline_s, f"idle share of the processors: {idle_share:.2f}"
+            idle_before, total_before = _processor_ticks()
+            time.sleep(REST_WINDOW_S)
+            idle, total = _processor_ticks()
+            idle_share = (idle - idle_before) / (total - total_before)
 
     def requests(self, *flows: str) -> int:
         """Requests of these flows that the API server has let in, by its own count."""
@@ -241,6 +256,13 @@ def cpu_s(pid: int) -> float:
 def report(figures: Json) -> None:
     """The last line on stdout."""
     print(json.dumps(figures))
+
+
+def _processor_ticks() -> tuple[int, int]:
+    """Ticks without work, and all, since the machine was started (``man 5 proc``, ``cpu``)."""
+    fields = Path("/proc/stat").read_text(encoding="ascii").split(maxsplit=9)[1:9]
+    ticks = [int(field) for field in fields]
+    return ticks[3] + ticks[4], sum(ticks)
 
 
 def _node(number: int) -> NodeSpec:

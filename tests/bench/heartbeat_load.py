@@ -28,9 +28,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fixtures import heartbeat_gangs
+from fixtures.tokens import SigningKey
 from railwright import pacing, wire
-from worlds import heartbeat_gangs
-from worlds.tokens import SigningKey
 
 GANG_EVERY_S = 1.0
 """From the start of a gang to that of the next."""

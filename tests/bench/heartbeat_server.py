@@ -10,9 +10,9 @@ import asyncio
 import sys
 from pathlib import Path
 
+from fixtures.heartbeat_gangs import Gangs
+from fixtures.tokens import SigningKey
 from railwright_operator import garbage
-from worlds.heartbeat_gangs import Gangs
-from worlds.tokens import SigningKey
 
 
 async def main() -> None:

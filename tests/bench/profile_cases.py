@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from fixtures.parallel_training import Shape
 from railwright_scheduler.workload import (
     Framework,
     Parallelism,
@@ -15,7 +16,6 @@ from railwright_scheduler.workload import (
     Transformer,
     Workload,
 )
-from worlds.parallel_training import Shape
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 STEPS = 7

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from oracle import recorded
+from fixtures import training
+from fixtures.clusters import Cluster
+from fixtures.training import LiveJob, Training
+from history import recorded
 from railwright_testbed import Testbed, missing_for_real_nodes, operator_process, waiting
 from railwright_testbed.operator_process import OperatorProcess
-from worlds import training
-from worlds.clusters import Cluster
-from worlds.training import LiveJob, Training
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+from fixtures.clusters import Cluster
+from fixtures.training import LiveJob, Training, script
 from railwright_testbed import waiting
-from worlds.clusters import Cluster
-from worlds.training import LiveJob, Training, script
 
 Run = Callable[[Training], LiveJob]
 

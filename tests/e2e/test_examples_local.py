@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from fixtures import launchers
+from fixtures.operator_endpoint import OperatorEndpoint, until
 from railwright import manifest, wire
 from railwright.wire import Checkpoint
-from worlds import launchers
-from worlds.operator_endpoint import OperatorEndpoint, until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TIMEOUT_S = 300
@@ -23,7 +23,7 @@ REVOKED = """if 1:
     from pathlib import Path
     import torch.distributed as dist
     import railwright
-    from worlds.tiny_training import Run
+    from fixtures.tiny_training import Run
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     dist.init_process_group("gloo")
     run = Run(Path(sys.argv[1]), seed=0)

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from fixtures.training import LiveJob, Training, script
 from railwright_testbed import waiting
-from worlds.training import LiveJob, Training, script
 
 Run = Callable[[Training], LiveJob]
 Volume = Callable[[str], dict[str, str]]

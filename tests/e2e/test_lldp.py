@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 
+from fixtures import lldp
 from railwright_testbed import requirements, waiting
 from railwright_topology import fabric
 from railwright_topology.networks import Network
 from railwright_topology.sources import formats
 from railwright_topology.sources.formats import File
-from worlds import lldp
 
 GROUPS = (("node-0", "node-1", "node-2"), ("node-3", "node-4", "node-5"))
 CABLES = [

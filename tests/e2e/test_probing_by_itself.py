@@ -12,15 +12,15 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from fixtures import relay, shaped_network
+from fixtures.planted_network import adjusted_rand_index
+from fixtures.shaped_network import OUTSIDE, ShapedNetwork, Speeds
 from integration import command_line, operator_site
 from integration.node_agents import NodeAgents
 from integration.operator_site import Site
 from railwright_api import names
 from railwright_testbed import waiting
 from railwright_testbed.processes import Process
-from worlds import relay, shaped_network
-from worlds.planted_network import adjusted_rand_index
-from worlds.shaped_network import OUTSIDE, ShapedNetwork, Speeds
 
 SPEEDS = Speeds(node=120, rack=30, block=30)
 PORT = 8470
@@ -68,7 +68,7 @@ def _agents(
     tokens, logs = NodeAgents(site, folder), network.folder.logs
     socket, operator = folder / "operator", int(site.operator.url.rpartition(":")[2])
     outside = network.address(OUTSIDE)
-    command = [sys.executable, "-m", "worlds.relay", outside, str(PORT), str(socket)]
+    command = [sys.executable, "-m", "fixtures.relay", outside, str(PORT), str(socket)]
     commands = {"relay": network.inside(OUTSIDE, *command)}
     for name, node in places.items():
         (folder / name).mkdir()

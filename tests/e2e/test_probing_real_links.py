@@ -10,20 +10,20 @@ from collections.abc import Iterator
 
 import pytest
 
+from fixtures import shaped_network
+from fixtures.planted_network import adjusted_rand_index
+from fixtures.shaped_network import Speeds
 from railwright_testbed import processes, state_folder, sweeping, waiting
 from railwright_testbed.state_folder import StateFolder
 from railwright_topology import fabric
 from railwright_topology.sources import formats, labels
 from railwright_topology.sources.formats import File
-from worlds import shaped_network
-from worlds.planted_network import adjusted_rand_index
-from worlds.shaped_network import Speeds
 
 SPEEDS = Speeds(node=120, rack=30, block=30)
 
 
 OWNER = """
-from worlds import shaped_network
+from fixtures import shaped_network
 with shaped_network.opened(((1, 1),), shaped_network.Speeds(node=100, rack=100, block=100)) as made:
     print(made.folder.testbed_id, flush=True)
     input()

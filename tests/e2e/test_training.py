@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fixtures.clusters import Cluster
+from fixtures.training import LiveJob, Training
 from railwright import profile
 from railwright.profile import Operation
-from worlds.clusters import Cluster
-from worlds.training import LiveJob, Training
 
 Run = Callable[[Training], LiveJob]
 Volume = Callable[[str], dict[str, str]]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from fixtures.training import LiveJob, Training, script
 from railwright_testbed import waiting
-from worlds.training import LiveJob, Training, script
 
 Run = Callable[[Training], LiveJob]
 

@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
 
+from fixtures.api_faults import Strike
 from integration import operator_site
 from integration.operator_site import Site
 from railwright_testbed import waiting
 from railwright_testbed.operator_process import OperatorProcess
-from worlds.api_faults import Strike
 
 WRITES = {
     "ledger": "update ledgers",

@@ -13,6 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from fixtures import machine_files, shell
+from fixtures.machines import Machine
 from integration.operator_site import Site
 from railwright_agent.inside import Given
 from railwright_agent.telling import Teller
@@ -21,8 +23,6 @@ from railwright_operator.wiring import AGENT
 from railwright_testbed.operator_process import NAMESPACE
 from railwright_topology.sources import insides
 from railwright_topology.sources.insides import Document
-from worlds import machine_files, shell
-from worlds.machines import Machine
 
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 ACCOUNTS = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"

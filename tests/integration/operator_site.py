@@ -15,7 +15,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from oracle import recorded
+from fixtures import proxy
+from fixtures.proxy import FaultProxy
+from fixtures.training import LiveJob, Training
+from history import recorded
 from railwright_api import names
 from railwright_operator.kube.paths import NODES
 from railwright_testbed import (
@@ -28,9 +31,6 @@ from railwright_testbed import (
 from railwright_testbed.api_client import ApiClient, ApiError
 from railwright_testbed.kwok import Kwok
 from railwright_testbed.operator_process import OperatorProcess
-from worlds import proxy
-from worlds.proxy import FaultProxy
-from worlds.training import LiveJob, Training
 
 Json = dict[str, Any]
 

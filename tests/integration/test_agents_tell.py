@@ -12,6 +12,8 @@ from random import Random
 
 import pytest
 
+from fixtures import heartbeats, shell
+from fixtures.heartbeats import ATTEMPT, JOB, Heartbeats
 from railwright import wire
 from railwright_agent import telling
 from railwright_agent.inside import Given
@@ -24,8 +26,6 @@ from railwright_topology.parts import CPU, Kind, Look, Part
 from railwright_topology.probing import keys
 from railwright_topology.sources import insides
 from railwright_topology.sources.insides import Document
-from worlds import heartbeats, shell
-from worlds.heartbeats import ATTEMPT, JOB, Heartbeats
 
 DOCUMENT = Document((Look("sysfs", Basis.SEEN, (Part("gpu", Kind.ACCELERATOR),)),))
 TEXT = insides.written(DOCUMENT).encode()

@@ -12,12 +12,12 @@ from typing import Any
 import orjson
 import pytest
 
+from fixtures import proxy, shell
+from fixtures.api_faults import Fault, Reply
 from railwright_api import names
 from railwright_operator import connection
 from railwright_operator.kube import bodies, client, errors, paths
 from railwright_testbed import ControlPlane
-from worlds import proxy, shell
-from worlds.api_faults import Fault, Reply
 
 
 def config_maps(namespace: str) -> str:

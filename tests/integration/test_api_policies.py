@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from history import notes
 from integration import manifests
 from integration.operator_site import Floor, Job, Site
-from oracle import notes
 from railwright_api import names
 from railwright_testbed import waiting
 from railwright_testbed.api_client import MERGE_PATCH, ApiClient, ApiError

@@ -7,13 +7,13 @@ from typing import Any, TypeVar
 import orjson
 import pytest
 
+from fixtures import shell
 from railwright_api import names
 from railwright_operator.kube import paths
 from railwright_operator.kube.client import Api
 from railwright_operator.watch import excerpts, protobuf, records
 from railwright_operator.watch.excerpts import Excerpt, Found, Node, Page, Pod, Undeclared
 from railwright_testbed import ControlPlane
-from worlds import shell
 
 F = TypeVar("F", bound=Found)
 

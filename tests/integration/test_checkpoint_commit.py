@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from fixtures import launchers
+from fixtures.operator_endpoint import OperatorEndpoint
+from fixtures.tiny_training import Run
 from railwright import (
     AttemptRevoked,
     Checkpointer,
@@ -20,9 +23,6 @@ from railwright import (
 )
 from railwright.wire import Checkpoint
 from railwright_testbed import waiting
-from worlds import launchers
-from worlds.operator_endpoint import OperatorEndpoint
-from worlds.tiny_training import Run
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from fixtures import tiny_training
 from railwright import manifest
-from worlds import tiny_training
 
 Losses = Mapping[str, list[float]]
 

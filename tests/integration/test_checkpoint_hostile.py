@@ -14,8 +14,8 @@ import torch
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.metadata import Metadata
 
+from fixtures.tiny_training import Run
 from railwright import environment, manifest, shard_metadata, training_state
-from worlds.tiny_training import Run
 
 METADATA = ".metadata"
 HEAD = b"\x80\x04"

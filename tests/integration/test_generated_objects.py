@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from fixtures import generated_report
 from railwright_testbed.api_client import ApiClient
-from worlds import generated_report
 
 ACCEPTED = 500
 SEED = 14

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from worlds import strangers
-from worlds.heartbeat_client import Client, request, serving, status_of
-from worlds.heartbeat_gangs import Gangs
+from fixtures import strangers
+from fixtures.heartbeat_client import Client, request, serving, status_of
+from fixtures.heartbeat_gangs import Gangs
 
 STRANGERS = 4096
 LAUNCHERS = 20

@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from fixtures import heartbeats, shell
+from fixtures.heartbeats import ATTEMPT, JOB, Heartbeats
+from fixtures.tokens import aged
 from railwright import wire
 from railwright_operator.heartbeats import connections, server
 from railwright_operator.kube import errors
 from railwright_testbed import ControlPlane
-from worlds import heartbeats, shell
-from worlds.heartbeats import ATTEMPT, JOB, Heartbeats
-from worlds.tokens import aged
 
 OTHER_JOB = "0b1f5a5e-0000-4000-8000-000000000002"
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import networkx as nx
 import pytest
 
+from fixtures import infiniband
+from fixtures.clos import Cable, Clos, netfile
 from railwright_cli.__main__ import main
 from railwright_testbed import requirements
 from railwright_topology import faults, layers
 from railwright_topology.sources import ibnetdiscover
 from railwright_topology.wiring import Wiring
-from worlds import infiniband
-from worlds.clos import Cable, Clos, netfile
 
 CLOS = Clos()
 ADAPTERS = 128 * 8

@@ -12,6 +12,8 @@ from random import Random
 import kopf
 import pytest
 
+from fixtures import proxy, shell
+from fixtures.api_faults import Fault, Reply
 from integration import manifests
 from railwright_api import names
 from railwright_operator import handlers
@@ -19,8 +21,6 @@ from railwright_operator.connection import Connection
 from railwright_operator.handlers import KopfThread
 from railwright_operator.kube import paths
 from railwright_testbed import ControlPlane
-from worlds import proxy, shell
-from worlds.api_faults import Fault, Reply
 
 # kopf closes its loop over sockets that still say goodbye; the collector finds them.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")

@@ -12,13 +12,13 @@ from random import Random
 
 import pytest
 
+from fixtures import proxy, shell
+from fixtures.api_faults import Fault, Late, Reply
 from railwright_operator.connection import Connection
 from railwright_operator.kube import errors
 from railwright_operator.leadership import Leadership, Terms
 from railwright_operator.write.ledger import DeposedError, LedgerStore
 from railwright_testbed import ControlPlane
-from worlds import proxy, shell
-from worlds.api_faults import Fault, Late, Reply
 
 TERMS = Terms(duration_s=10.0, renew_deadline_s=7.0, retry_s=0.3)
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from fixtures import proxy
+from fixtures.training import Training
 from integration import operator_site
 from integration.operator_site import Json, Site
 from railwright_api import names
@@ -16,8 +18,6 @@ from railwright_scheduler.attempt.breaker import SETTLE_S
 from railwright_testbed import ControlPlane, NodeSpec, operator_process, waiting
 from railwright_testbed.kwok import Kwok
 from railwright_testbed.simulated_launchers import Played, SimulatedLaunchers
-from worlds import proxy
-from worlds.training import Training
 
 GPUS = 8
 NODES = 100

@@ -13,13 +13,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from fixtures.clos import Clos
 from integration import command_line, operator_site
 from integration.operator_site import Floor, Json, Site
 from railwright_api import names
 from railwright_operator.kube.paths import NODES
 from railwright_testbed import waiting
 from railwright_testbed.operator_process import NAMESPACE
-from worlds.clos import Clos
 
 FABRIC = f"/apis/{names.API_VERSION}/{names.FABRICS}/{names.SINGLETON}"
 AWS = "topology.k8s.aws/network-node-layer-"

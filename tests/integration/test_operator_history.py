@@ -1,4 +1,4 @@
-"""A real job's life as etcd has it: the judge finds it sound, and it is all there."""
+"""A real job's life as etcd has it: the checker finds no violation, and it is all there."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import collections
 import itertools
 from typing import Any
 
+from history import notes, recorded
+from history.writes import writes
 from integration import operator_site
 from integration.operator_site import Floor, Json, Site
-from oracle import notes, recorded
-from oracle.writes import writes
 from railwright_api import names
 from railwright_testbed import audit, history, waiting
 from railwright_testbed.history import REGISTRY, Revision

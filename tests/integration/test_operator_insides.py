@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from fixtures import machines
 from integration import command_line
 from integration.node_agents import NodeAgents
 from integration.operator_site import Floor, Json, Site
@@ -16,7 +17,6 @@ from railwright_api import names
 from railwright_testbed import waiting
 from railwright_topology.parts import Rates
 from railwright_topology.sources.insides import Document
-from worlds import machines
 
 FABRIC = f"/apis/{names.API_VERSION}/{names.FABRICS}/{names.SINGLETON}"
 MACHINE = machines.planted(Random(3))

@@ -14,7 +14,7 @@ from integration.operator_site import Floor, Site
 from railwright_testbed import waiting
 from railwright_testbed.operator_process import OperatorProcess
 
-PLANTED = "worlds.planted_operator"
+PLANTED = "fixtures.planted_operator"
 OTHERS_S = 5.0
 """How soon a job starts, whatever is wrong with others."""
 

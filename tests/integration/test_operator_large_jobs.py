@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import CollectorRegistry
 
+from fixtures import shell
 from integration import manifests, operator_site
 from integration.operator_site import Floor, Site
 from railwright_api import names
@@ -18,7 +19,6 @@ from railwright_operator.watch.excerpts import Undeclared
 from railwright_operator.watch.job_objects import JOBS, SPEC_BYTES_MAX
 from railwright_operator.watch.pages import Pager
 from railwright_testbed import ControlPlane, waiting
-from worlds import shell
 
 NOTE = "x" * 32_000
 

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 
+from fixtures import proxy
+from fixtures.api_faults import Fault, Rule
+from fixtures.proxy import FaultProxy
 from integration import failpoints, operator_site
 from integration.failpoints import Failpoint
 from integration.operator_site import Floor, Job, Json, Site
 from railwright_testbed import waiting
 from railwright_testbed.operator_process import OperatorProcess
-from worlds import proxy
-from worlds.api_faults import Fault, Rule
-from worlds.proxy import FaultProxy
 
 GANG = 32
 HALF = 8

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from fixtures.api_faults import Fault
 from integration import failpoints, operator_site
 from integration.failpoints import Failpoint
 from integration.operator_site import FLOOR_LABEL, Floor, Job, Json, Site
@@ -14,7 +15,6 @@ from railwright_api import names
 from railwright_testbed import NodeSpec, waiting
 from railwright_testbed.api_client import ApiError
 from railwright_testbed.control_plane import KubectlError
-from worlds.api_faults import Fault
 
 SIZE = 16
 HALF = SIZE // 2

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
+from history import stored
 from integration import operator_site
 from integration.operator_site import Floor, Job, Json, Site
-from oracle import stored
 from railwright_api import names
 from railwright_testbed import waiting
 from railwright_testbed.api_client import ApiError

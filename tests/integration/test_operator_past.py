@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ssl
 
+from fixtures import relay
+from fixtures.api_faults import Elsewhere
 from integration import operator_site
 from integration.operator_site import Job, Site
 from railwright_testbed import waiting
-from worlds import relay
-from worlds.api_faults import Elsewhere
 
 
 def test_what_a_server_in_the_past_says_undoes_nothing(site: Site) -> None:

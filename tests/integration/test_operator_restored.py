@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from fixtures import proxy
+from fixtures.api_faults import Fault
 from integration import operator_site
 from integration.operator_site import ROOT, Floor, Job, Json, Site
 from railwright_testbed import ControlPlane, ControlPlaneOptions, operator_process, waiting
 from railwright_testbed.kwok import PREFIX
 from railwright_testbed.simulated_launchers import Played, SimulatedLaunchers
-from worlds import proxy
-from worlds.api_faults import Fault
 
 REFUSED, MALFORMED = (401, 403), 400
 ANSWER_S = 15.0

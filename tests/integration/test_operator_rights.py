@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from fixtures.api_faults import Fault
 from integration import manifests
 from integration.operator_site import Floor, Site
 from railwright_api import names
@@ -15,7 +16,6 @@ from railwright_testbed import audit, waiting
 from railwright_testbed.audit import Right
 from railwright_testbed.operator_process import NAMESPACE, SERVICE_ACCOUNT
 from railwright_testbed.simulated_launchers import Played, SimulatedLaunchers
-from worlds.api_faults import Fault
 
 ROOT = Path(__file__).resolve().parents[2]
 ANYWHERE = "any namespace"

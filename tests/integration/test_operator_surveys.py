@@ -13,6 +13,7 @@ from random import Random
 
 import pytest
 
+from fixtures import local_network, machines
 from integration import command_line, node_agents, operator_site
 from integration.node_agents import NodeAgents
 from integration.operator_site import Floor, Json, Site
@@ -21,7 +22,6 @@ from railwright_api import names
 from railwright_testbed import audit, waiting
 from railwright_testbed.audit import Right
 from railwright_testbed.operator_process import NAMESPACE
-from worlds import local_network, machines
 
 FABRIC = f"/apis/{names.API_VERSION}/{names.FABRICS}/{names.SINGLETON}"
 KEPT = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{names.PROBES}"

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from fixtures.api_faults import AnyFault, Fault, Late, Reply, Rule
 from integration import operator_site
 from integration.operator_site import Floor, Job, Json, Site
 from railwright_api import names
 from railwright_testbed import operator_process, waiting
 from railwright_testbed.api_client import ApiError
-from worlds.api_faults import AnyFault, Fault, Late, Reply, Rule
 
 SIZE = 16
 LEVEL = "one-seat"

@@ -12,11 +12,11 @@ import pytest
 
 from bench import bench_profile, profile_cases
 from bench.profile_cases import Case
+from fixtures import launchers, pre_runs
+from fixtures.operator_endpoint import OperatorEndpoint
 from railwright import profile
 from railwright.launcher import EXIT_UNRECORDED
 from railwright.profile import Operation, Profile
-from worlds import launchers, pre_runs
-from worlds.operator_endpoint import OperatorEndpoint
 
 WITHIN = 0.02
 

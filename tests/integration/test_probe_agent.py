@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from fixtures import local_network
 from railwright_agent import handshake, prober, responder, surveyor
 from railwright_agent.handshake import PairKey, ProbeError
 from railwright_agent.responder import Responder
 from railwright_topology.probing import addresses, keys
-from worlds import local_network
 
 SHARED = "a token of this test alone"
 HOST, OTHER = "127.0.0.1", "127.0.0.2"

@@ -15,6 +15,8 @@ import pytest
 from msgspec import Struct
 from prometheus_client import CollectorRegistry
 
+from fixtures import proxy, shell
+from fixtures.api_faults import Reply
 from railwright_operator import metrics
 from railwright_operator.kube.client import Api
 from railwright_operator.watch import excerpts
@@ -22,8 +24,6 @@ from railwright_operator.watch.excerpts import Identity
 from railwright_operator.watch.pages import OBJECTS_MAX
 from railwright_operator.watch.verified import VerifiedReflector
 from railwright_testbed import ControlPlane
-from worlds import proxy, shell
-from worlds.api_faults import Reply
 
 
 @dataclass(frozen=True, slots=True)

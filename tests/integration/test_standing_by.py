@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from fixtures import machine_files, machines
 from railwright_agent import handshake, inside, prober, standing_by
 from railwright_agent.handshake import ProbeError
 from railwright_agent.inside import Given
@@ -23,7 +24,6 @@ from railwright_agent.telling import RefusedError, Teller
 from railwright_testbed import waiting
 from railwright_testbed.ports import PortReservation
 from railwright_topology.probing import addresses, keys
-from worlds import machine_files, machines
 
 HOST, OTHER = "127.78.0.1", "127.78.0.2"
 KEY = "a token of this test alone"

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from fixtures import launchers, operator_endpoint
+from fixtures.launchers import environment_of, launched, python, termination_of
+from fixtures.operator_endpoint import OperatorEndpoint, until
 from railwright import memory, wire
 from railwright.launcher import TERMINATED_GRACE_S
-from worlds import launchers, operator_endpoint
-from worlds.launchers import environment_of, launched, python, termination_of
-from worlds.operator_endpoint import OperatorEndpoint, until
 
 TIMEOUT_S = 30
 LIMIT_BYTES = 2**27

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.launchers import environment_of, launched, python, termination_of
+from fixtures.operator_endpoint import OperatorEndpoint, until
 from railwright import wire
-from worlds.launchers import environment_of, launched, python, termination_of
-from worlds.operator_endpoint import OperatorEndpoint, until
 
 TIMEOUT_S = 30
 WAITS = "import time; print('up', flush=True); time.sleep(600)"

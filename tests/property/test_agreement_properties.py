@@ -8,10 +8,10 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fixtures.examples import examples
 from railwright_topology import agreement
 from railwright_topology.accounts import ISLAND, Account, Basis
 from railwright_topology.agreement import Agreement
-from worlds.examples import examples
 
 NODES = [f"n{number:02d}" for number in range(16)]
 

@@ -6,6 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+from fixtures import GPU
+from fixtures.attempts import SUSPENDED, entry
 from railwright_scheduler.attempt import assessment, gang, record
 from railwright_scheduler.attempt.assessment import (
     REMOVAL_S,
@@ -21,8 +23,6 @@ from railwright_scheduler.attempt.gang import BindPod, CreatePod, DeletePod, Gan
 from railwright_scheduler.attempt.ledger import Entry, EntryState
 from railwright_scheduler.attempt.phases import EDGES, FINAL, Phase, move
 from railwright_scheduler.attempt.record import BACKOFF_S_MAX, JobRecord
-from worlds import GPU
-from worlds.attempts import SUSPENDED, entry
 
 CAUSES = st.builds(Cause, st.sampled_from(CauseCode), st.just("why"))
 AGES = st.sampled_from((0.0, 1.0, SILENT_S, 7.0, VERDICT_S, 26.0, 700.0))

@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+from fixtures import GPU, node
+from fixtures.attempts import crash, entry, rank, seen, world_of
 from railwright_scheduler import turn
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.gang import DeletePod, Pod
@@ -17,8 +19,6 @@ from railwright_scheduler.attempt.phases import EDGES, FINAL, Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.snapshot import Unavailable
 from railwright_scheduler.world import AttemptSeen, JobSeen, World
-from worlds import GPU, node
-from worlds.attempts import crash, entry, rank, seen, world_of
 
 NAMES = ("n0", "n1", "n2", "n3")
 PAIRS = st.lists(st.sampled_from(NAMES), min_size=2, max_size=2, unique=True).map(tuple)

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fixtures import heavy_workloads
+from fixtures.examples import examples
 from railwright_scheduler import decide, ranks
 from railwright_scheduler.budget import PLANNING_WORK, WorkBudget
 from railwright_scheduler.isolation import Isolation
-from worlds import heavy_workloads
-from worlds.examples import examples
 
 SEEDS = st.integers(0, 2**32 - 1)
 NODES = st.sampled_from([1, 2, 3, 9, 16, 31, 64, 97])

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixtures.models import MIXTURE
 from railwright_scheduler.cost import collectives, step
 from railwright_scheduler.cost.collectives import Group
 from railwright_scheduler.cost.hardware import (
@@ -28,7 +29,6 @@ from railwright_scheduler.workload import (
     Routing,
     Transformer,
 )
-from worlds.models import MIXTURE
 
 Collective = Callable[[float, Group], float]
 

@@ -12,6 +12,8 @@ from random import Random
 from hypothesis import given, note
 from hypothesis import strategies as st
 
+from fixtures import outcome, table, world
+from fixtures.strategies import snapshots
 from railwright_scheduler import (
     Admit,
     Behind,
@@ -28,8 +30,6 @@ from railwright_scheduler import (
     decide,
     sentence,
 )
-from worlds import outcome, table, world
-from worlds.strategies import snapshots
 
 PASSING = "node.kubernetes.io/"
 
@@ -162,7 +162,7 @@ f     1      1    -    -       default  -         x
 
 def _decided_with(seed: str) -> str:
     program = (
-        "import sys; from worlds import world; from railwright_scheduler import decide;"
+        "import sys; from fixtures import world; from railwright_scheduler import decide;"
         "print(repr(decide(world(sys.stdin.read()))))"
     )
     environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}

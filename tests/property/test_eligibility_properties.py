@@ -7,9 +7,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixtures import job, node
 from railwright_scheduler.eligibility import Demands, Eligibility
 from railwright_scheduler.snapshot import Taint, Toleration
-from worlds import job, node
 
 KEYS = st.sampled_from(["a", "b", "node.kubernetes.io/not-ready"])
 VALUES = st.sampled_from(["", "x", "y"])

@@ -7,8 +7,8 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixtures.clos import Cable, wiring
 from railwright_topology import fabric, faults, graphs, layers, networks
-from worlds.clos import Cable, wiring
 
 SWITCHES = st.integers(0, 6).map("switch-{}".format)
 UPLINKS = st.tuples(

@@ -8,6 +8,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fixtures.clos import wiring
+from fixtures.examples import examples
 from railwright_api.fabric import FabricStatus
 from railwright_operator.discovery import Agents, FileRead, Found
 from railwright_operator.report import fabric as report
@@ -16,8 +18,6 @@ from railwright_topology.accounts import Account, Basis
 from railwright_topology.fabric import Fabric
 from railwright_topology.parts import CPU, Kind, Look, Looks, Part, Rates, Role
 from railwright_topology.sources.formats import File
-from worlds.clos import wiring
-from worlds.examples import examples
 
 HEARD_NONE = Agents(0, ())
 NODES = [f"n{number}" for number in range(12)]

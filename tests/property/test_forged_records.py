@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+from fixtures import GPU, node
+from fixtures.attempts import entry, pods, rank, seen, world_of
+from fixtures.examples import examples
 from railwright_scheduler import turn, world
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.ledger import Entry
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.world import AttemptSeen, World
-from worlds import GPU, node
-from worlds.attempts import entry, pods, rank, seen, world_of
-from worlds.examples import examples
 
 NODES = ("n0", "n1", "n2", "n3", "gone")
 CAUSES = st.builds(Cause, st.sampled_from(CauseCode), st.just("why"))

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fixtures.examples import examples
+from fixtures.hanging import Node, phase, step
 from railwright import step_times, wire
 from railwright_scheduler.attempt import hang
 from railwright_scheduler.attempt.causes import Cause
 from railwright_scheduler.attempt.hang import Suspected, Watch
-from worlds.examples import examples
-from worlds.hanging import Node, phase, step
 
 BEAT_S = wire.BEAT_INTERVAL_S
 RANKS = 4

@@ -13,6 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fixtures import machine_files, machines
+from fixtures.examples import examples
+from fixtures.machines import Machine
 from railwright_topology import inside, outline
 from railwright_topology.accounts import Basis
 from railwright_topology.parts import (
@@ -41,9 +44,6 @@ from railwright_topology.sources import (
 from railwright_topology.sources.formats import File
 from railwright_topology.sources.insides import Document
 from railwright_topology.wiring import WiringError
-from worlds import machine_files, machines
-from worlds.examples import examples
-from worlds.machines import Machine
 
 T = TypeVar("T")
 

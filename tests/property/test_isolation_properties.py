@@ -15,6 +15,9 @@ from hypothesis import assume, event, given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+from fixtures import GPU, node
+from fixtures.attempts import FAILED, LOST, entry, rank, seen, world_of
+from fixtures.jobs import job
 from railwright_scheduler import Job, Terms, decide, turn
 from railwright_scheduler.attempt.gang import Pod
 from railwright_scheduler.attempt.ledger import Entry
@@ -27,9 +30,6 @@ from railwright_scheduler.turn import Turn
 from railwright_scheduler.workload import Parallelism, Recipe, Transformer, Workload
 from railwright_scheduler.world import AttemptSeen, JobSeen, Progress, World
 from railwright_topology.links import Links
-from worlds import GPU, node
-from worlds.attempts import FAILED, LOST, entry, rank, seen, world_of
-from worlds.jobs import job
 
 RACKS = {"b0": ("r0", "r1"), "b1": ("r2", "r3")}
 NAMES = tuple(f"{rack}{at}" for racks in RACKS.values() for rack in racks for at in "abc")

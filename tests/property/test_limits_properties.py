@@ -14,6 +14,10 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from fixtures import job, table
+from fixtures.examples import examples
+from fixtures.jobs import GPU
+from fixtures.strategies import gangs
 from railwright_scheduler import UNKNOWN_DOMAIN, Node, Snapshot, Terms, decide, islands
 from railwright_scheduler.budget import WorkBudget
 from railwright_scheduler.cluster import of
@@ -23,10 +27,6 @@ from railwright_scheduler.placement.domains import Domains
 from railwright_scheduler.placement.limits import ANYWHERE, UNLIMITED, Limits, capacity
 from railwright_topology.accounts import ISLAND
 from railwright_topology.astray import Astray, Rails
-from worlds import job, table
-from worlds.examples import examples
-from worlds.jobs import GPU
-from worlds.strategies import gangs
 
 
 @st.composite

@@ -9,11 +9,11 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from bench import exact
+from fixtures import exchanging
+from fixtures.examples import examples
 from railwright_scheduler.mapping import anneal, mapper, recutting, units
 from railwright_scheduler.mapping.anneal import Cooling
 from railwright_scheduler.mapping.problem import Exchanges, Places, cost
-from worlds import exchanging
-from worlds.examples import examples
 
 BUDGET = 2_000
 ALL_WAYS = 10_000_000

@@ -7,6 +7,7 @@ from dataclasses import replace
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from fixtures import seen
 from railwright_scheduler.communication import derive, measured
 from railwright_scheduler.communication.graph import Collective, Communicator
 from railwright_scheduler.workload import (
@@ -19,7 +20,6 @@ from railwright_scheduler.workload import (
     Transformer,
     Workload,
 )
-from worlds import seen
 
 MIXTURE = Transformer(16, 256, 16, 16, 16, 512, 1_000, gated=True, experts=8, chosen=2)
 GPT = Transformer(16, 256, 16, 16, 16, 1024, 1_000, biased=True)

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixtures import merging
 from railwright_operator.kube import bodies
-from worlds import merging
 
 NAMES = st.sampled_from("abc")
 LEAVES = st.none() | st.integers(0, 2) | st.lists(st.integers(0, 2), max_size=2)

@@ -7,10 +7,10 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fixtures.examples import examples
 from railwright_topology import paces
 from railwright_topology.pace import EVEN, Pace
 from railwright_topology.parts import Rates
-from worlds.examples import examples
 
 NODES = [f"n{number}" for number in range(6)]
 Told = dict[str, tuple[Rates, ...]]

@@ -15,8 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench import told_sites
-from bench.told_sites import Site
+from bench import site_fixtures
+from bench.site_fixtures import Site
+from fixtures import machine_files, machines
+from fixtures.changes import JUNK_TEXTS, Changed, one_element, one_entry, one_line
+from fixtures.examples import examples
+from fixtures.machines import Machine
+from fixtures.rank_tables import table
 from railwright_topology.accounts import Account
 from railwright_topology.parts import Look
 from railwright_topology.sources import (
@@ -33,14 +38,9 @@ from railwright_topology.sources import (
     topograph,
 )
 from railwright_topology.wiring import Wiring, WiringError
-from worlds import machine_files, machines
-from worlds.changes import JUNK_TEXTS, Changed, one_element, one_entry, one_line
-from worlds.examples import examples
-from worlds.machines import Machine
-from worlds.rank_tables import table
 
 MACHINES = st.builds(machines.planted, st.randoms(use_true_random=False))
-SITES = st.builds(told_sites.planted, st.randoms(use_true_random=False))
+SITES = st.builds(site_fixtures.planted, st.randoms(use_true_random=False))
 
 
 def below(site: Site, name: str) -> frozenset[str]:
@@ -59,12 +59,12 @@ def chains(account: Account, but: frozenset[str]) -> dict[str, tuple[list[str], 
 
 
 def conf(site: Site, data: st.DataObject) -> Changed:
-    text, line = one_line(told_sites.conf(site), data)
+    text, line = one_line(site_fixtures.conf(site), data)
     return Changed(text, below(site, line.split()[0].removeprefix("SwitchName=")))
 
 
 def yaml(site: Site, data: st.DataObject) -> Changed:
-    said = json.loads(told_sites.yaml(site))
+    said = json.loads(site_fixtures.yaml(site))
     switches = said[0]["tree"]["switches"]
     names = [each["switch"] for each in switches]
     places = [(0, "tree", "switches", at) for at in range(len(names))]
@@ -72,7 +72,7 @@ def yaml(site: Site, data: st.DataObject) -> Changed:
 
 
 def model(site: Site, data: st.DataObject) -> Changed:
-    said = json.loads(told_sites.model(site))
+    said = json.loads(site_fixtures.model(site))
     places: list[tuple[Any, ...]] = [("switches", name) for name in said["switches"]]
     names = [*said["switches"], *(block["switch"] for block in said["blocks"])]
     places += (("blocks", at) for at in range(len(said["blocks"])))
@@ -80,14 +80,14 @@ def model(site: Site, data: st.DataObject) -> Changed:
 
 
 def graph(site: Site, data: st.DataObject) -> Changed:
-    said = json.loads(told_sites.graph(site))
+    said = json.loads(site_fixtures.graph(site))
     names = [each["id"] for each in said["instances"]]
     places = [("instances", at) for at in range(len(names))]
     return Changed(json.dumps(said), frozenset({names[one_entry(said, places, data)]}))
 
 
 def planned(site: Site, data: st.DataObject) -> Changed:
-    said = json.loads(told_sites.plan_of(site))
+    said = json.loads(site_fixtures.plan_of(site))
     domains = said["domains"]
     places: list[tuple[Any, ...]] = [("domains", hall) for hall in domains]
     places += (("domains", hall, row) for hall in domains for row in domains[hall])
@@ -109,11 +109,11 @@ PLACED: dict[
         Callable[[str], Account],
     ],
 ] = {
-    "topology.conf": (told_sites.conf, conf, lambda text: slurm.parse_conf(text)[0]),
-    "topology.yaml": (told_sites.yaml, yaml, lambda text: slurm.parse_yaml(text)[0]),
-    "topograph.yaml": (told_sites.model, model, topograph.parse_model),
-    "topograph.json": (told_sites.graph, graph, topograph.parse_graph),
-    "plan.yaml": (told_sites.plan_of, planned, plan.parse),
+    "topology.conf": (site_fixtures.conf, conf, lambda text: slurm.parse_conf(text)[0]),
+    "topology.yaml": (site_fixtures.yaml, yaml, lambda text: slurm.parse_yaml(text)[0]),
+    "topograph.yaml": (site_fixtures.model, model, topograph.parse_model),
+    "topograph.json": (site_fixtures.graph, graph, topograph.parse_graph),
+    "plan.yaml": (site_fixtures.plan_of, planned, plan.parse),
 }
 
 
@@ -133,7 +133,7 @@ def test_one_bad_element_moves_only_nodes_on_it(name: str, site: Site, data: st.
 def test_one_bad_block_keeps_the_order_of_others(site: Site, data: st.DataObject) -> None:
     """Dropped, it is not there, and the blocks behind it move up; garbled, it keeps its place."""
     racks = site.up_to(1)
-    lines = told_sites.blocks(racks).splitlines()
+    lines = site_fixtures.blocks(racks).splitlines()
     at = data.draw(st.integers(0, len(lines) - 1))
     name = lines[at].split()[0].removeprefix("BlockName=")
     said = data.draw(st.sampled_from([lines[at][:12], f"BlockName={name} Nodes=n[", "?!", "x y"]))

@@ -10,11 +10,11 @@ import numpy as np
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
+from fixtures import GPU, cluster, job, node, outcome, table
+from fixtures.examples import examples
+from fixtures.strategies import gangs
 from railwright_scheduler import UNKNOWN_DOMAIN, Admit, Node, Snapshot, decide
 from railwright_scheduler.placement import domains
-from worlds import GPU, cluster, job, node, outcome, table
-from worlds.examples import examples
-from worlds.strategies import gangs
 
 
 @given(gangs())

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from fixtures import reporting, seen
 from railwright_api.training_job import TrainingJob
 from railwright_api.workload import RECORDED_RANKS_MAX
 from railwright_api.workload import Workload as Said
@@ -18,7 +19,6 @@ from railwright_scheduler.communication import measured
 from railwright_scheduler.communication.measured import UnfitError
 from railwright_scheduler.profile import Kind, Operation, Profile, Seen
 from railwright_scheduler.workload import Framework, Workload
-from worlds import reporting, seen
 
 FEW = st.sampled_from([1, 2, 4])
 FRAMEWORKS = ["megatron", "megatron-pipeline-first", "deepspeed", "torch"]

@@ -9,13 +9,13 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fixtures.examples import examples
+from fixtures.planted_network import adjusted_rand_index, planted, survey, truths
 from railwright_topology import fabric
 from railwright_topology.probing import findings
 from railwright_topology.probing.readings import FULL_LOOKS, Reading
 from railwright_topology.probing.survey import FEW_NODES, PAIRS, Survey
 from railwright_topology.sources import labels, probes
-from worlds.examples import examples
-from worlds.planted_network import adjusted_rand_index, planted, survey, truths
 
 BRANCHINGS = st.sampled_from([(), (2,), (3,), (4,), (2, 2), (2, 3), (3, 2), (2, 2, 2)])
 SEEDS = st.integers(0, 2**32)

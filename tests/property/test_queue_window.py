@@ -10,6 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixtures import GPU, node
+from fixtures.jobs import job
+from fixtures.strategies import snapshots
 from railwright_scheduler import (
     Behind,
     Decisions,
@@ -25,9 +28,6 @@ from railwright_scheduler.admission import Admission
 from railwright_scheduler.isolation import Isolation, Stage
 from railwright_scheduler.queue_window import EvaluationWork, QueueWindow
 from railwright_scheduler.snapshot import QueueRound
-from worlds import GPU, node
-from worlds.jobs import job
-from worlds.strategies import snapshots
 
 
 def decide(

@@ -10,6 +10,8 @@ from random import Random
 from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 
+from fixtures import job, node
+from fixtures.examples import examples
 from railwright_scheduler import Admit, Job, Snapshot, Terms, decide
 from railwright_scheduler.communication import derive, exchanges, graph
 from railwright_scheduler.communication.grid import dense
@@ -24,8 +26,6 @@ from railwright_scheduler.workload import (
     Workload,
 )
 from railwright_topology.links import Links
-from worlds import job, node
-from worlds.examples import examples
 
 PLAIN = Transformer(8, 1024, 16, 16, 64, 4096, 32_000)
 MIXTURE = replace(PLAIN, experts=16, chosen=2, gated=True)

@@ -9,6 +9,7 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fixtures import merging, schemas
 from railwright import wire
 from railwright_api import structural
 from railwright_api.training_job import TrainingJob, TrainingJobStatus
@@ -21,7 +22,6 @@ from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord, ResumePoint
 from railwright_scheduler.decisions import QueueMissing
-from worlds import merging, schemas
 
 SCHEMA = structural.structural_schema(TrainingJob)["properties"]["status"]
 REASON = re.compile(r"[A-Z][A-Za-z0-9]{0,127}")

@@ -10,6 +10,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fixtures import job, node
+from fixtures.examples import examples
 from railwright_scheduler import Job, Snapshot, cluster, decide, layouts
 from railwright_scheduler.cost import sharing
 from railwright_scheduler.cost.sharing import Use
@@ -17,8 +19,6 @@ from railwright_scheduler.layouts import Layouts, Uses
 from railwright_scheduler.snapshot import Running
 from railwright_scheduler.workload import Framework, Parallelism, Recipe, Transformer, Workload
 from railwright_topology.links import Links
-from worlds import job, node
-from worlds.examples import examples
 
 PLAIN = Transformer(8, 1024, 16, 16, 64, 4096, 32_000)
 LEVELS = ("block", "rack")

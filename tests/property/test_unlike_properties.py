@@ -10,6 +10,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fixtures import job, node
+from fixtures.examples import examples
 from railwright_scheduler import Admit, Node, Snapshot, decide
 from railwright_scheduler.communication import derive
 from railwright_scheduler.cost import step
@@ -26,8 +28,6 @@ from railwright_scheduler.workload import (
 )
 from railwright_topology.links import Links
 from railwright_topology.pace import Pace
-from worlds import job, node
-from worlds.examples import examples
 
 PLAIN = Transformer(7, 1024, 16, 16, 64, 4096, 32_000)
 MIXTURE = replace(PLAIN, experts=16, chosen=2, gated=True, feed_forward=512)

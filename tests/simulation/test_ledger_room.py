@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from fixtures.attempts import LOST, RUNNING, entry
 from railwright_scheduler import Admit, GangsAhead, Job, LedgerFull, invariants
 from railwright_scheduler.admission import Admission
 from railwright_scheduler.attempt import ledger_budget
 from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
 from railwright_scheduler.invariants import Facts, ViolationError
 from railwright_scheduler.simulator.run import run
-from worlds.attempts import LOST, RUNNING, entry
 
 STEPS = 300
 

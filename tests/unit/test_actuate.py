@@ -7,6 +7,8 @@ from typing import Literal
 
 import pytest
 
+from fixtures import attempts
+from fixtures.actuating import ENTRY, Shell, raw_pod, settled
 from railwright_operator.kube import errors
 from railwright_operator.write.actuate import (
     LATE_S,
@@ -17,8 +19,6 @@ from railwright_operator.write.actuate import (
     UNDER_WAY_MAX,
 )
 from railwright_scheduler.attempt.gang import BindPod, CreatePod, DeletePod, WritePlacement
-from worlds import attempts
-from worlds.actuating import ENTRY, Shell, raw_pod, settled
 
 POD = attempts.pods("-")[0]
 CREATE = CreatePod(ENTRY, 0)

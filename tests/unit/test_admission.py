@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from fixtures import cluster, job, node
+from fixtures.attempts import FAILED, entry, pods, seen, world_of
 from railwright_scheduler import (
     Behind,
     GangsAhead,
@@ -22,8 +24,6 @@ from railwright_scheduler.attempt.ledger_budget import LEDGER_SIZE_MAX
 from railwright_scheduler.selection import NodeSelector
 from railwright_scheduler.turn import Turn
 from railwright_scheduler.world import AttemptSeen, JobSeen, World
-from worlds import cluster, job, node
-from worlds.attempts import FAILED, entry, pods, seen, world_of
 
 NAME_SIZE = 500
 HALL = tuple(node(letter * NAME_SIZE) for letter in "klmnop")

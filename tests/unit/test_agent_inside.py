@@ -9,12 +9,12 @@ from random import Random
 
 import pytest
 
+from fixtures import inside_facts, machine_files, machines
 from railwright_agent import __main__ as agent
 from railwright_agent import inside as gathering
 from railwright_agent.inside import Given
 from railwright_topology import inside
 from railwright_topology.sources import insides
-from worlds import inside_facts, machine_files, machines
 
 MACHINE = next(m for m in map(machines.planted, map(Random, range(99))) if m.links)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fixtures import later_versions, machine_files, machines
 from railwright_topology import fabric
 from railwright_topology.accounts import Basis
 from railwright_topology.parts import CPU, Look, Looks, Rates, Technology
@@ -16,7 +17,6 @@ from railwright_topology.sources import formats, hwloc, insides, sysfs
 from railwright_topology.sources.formats import File
 from railwright_topology.sources.insides import Document
 from railwright_topology.wiring import WiringError
-from worlds import later_versions, machine_files, machines
 
 MACHINE = machines.planted(Random(1))
 DOCUMENT = Document(

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from fixtures import machine_files, machines
+from fixtures.clos import Cable, Clos, plugged, upwards, wiring
+from fixtures.examples import examples
 from railwright_topology import aligned, fabric, layers, networks
 from railwright_topology.accounts import Basis
 from railwright_topology.astray import Rails
 from railwright_topology.pace import Pace
 from railwright_topology.parts import Kind, Look, Looks, Part, Role
 from railwright_topology.sources import sysfs
-from worlds import machine_files, machines
-from worlds.clos import Cable, Clos, plugged, upwards, wiring
-from worlds.examples import examples
 
 CLOS = Clos(blocks=2, groups=2, hosts=8, rails=4, leaves=2, spines=4)
 SOUND = list(CLOS.cables())

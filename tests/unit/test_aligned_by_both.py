@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from fixtures.clos import Cable, plugged, upwards, wiring
 from railwright_topology import fabric, networks
 from railwright_topology.accounts import Basis
 from railwright_topology.astray import Rails
 from railwright_topology.fabric import Fabric
 from railwright_topology.parts import Kind, Look, Looks, Part, Role
-from worlds.clos import Cable, plugged, upwards, wiring
 
 
 def paired(*dead: str, called: str = "mlx5_{}") -> list[Cable]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from fixtures import attempts
 from railwright_scheduler import asking
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.world import AttemptSeen
-from worlds import attempts
 
 NODES = 64
 

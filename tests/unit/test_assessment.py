@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fixtures.attempts import crash, rank
 from railwright_scheduler.attempt import assessment
 from railwright_scheduler.attempt.assessment import (
     REMOVAL_S,
@@ -18,7 +19,6 @@ from railwright_scheduler.attempt.assessment import (
     Succeeded,
 )
 from railwright_scheduler.attempt.causes import Cause, CauseCode
-from worlds.attempts import crash, rank
 
 
 def judge(*ranks: RankSeen, started: bool = True, age_s: float = 100.0) -> assessment.Assessment:

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from fixtures.attempts import crash, rank
 from railwright_scheduler.attempt import assessment, breaker
 from railwright_scheduler.attempt.assessment import HOLD_S, Crash, Ended, Ongoing, RankSeen
 from railwright_scheduler.attempt.breaker import CLOSED, SETTLE_S, Breaker
 from railwright_scheduler.attempt.causes import CauseCode
-from worlds.attempts import crash, rank
 
 LEASE_STALE_S = 17.0
 """A lease is stale 13 s after a launcher that has been silent for 4 s was first suspected."""

@@ -8,6 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fixtures import job, node
+from fixtures import seen as profiles
 from railwright_operator.write import merits
 from railwright_scheduler import Snapshot, decide, layouts, ranks, traffic
 from railwright_scheduler import cluster as clusters
@@ -26,8 +28,6 @@ from railwright_scheduler.workload import (
     Workload,
 )
 from railwright_topology.links import Links
-from worlds import job, node
-from worlds import seen as profiles
 
 GPT = Transformer(24, 4096, 32, 32, 128, 4 * 4096, 51_200)
 MIXTURE = replace(GPT, experts=16_384, chosen=8)

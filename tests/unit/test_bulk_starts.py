@@ -7,12 +7,12 @@ import contextlib
 
 import pytest
 
+from fixtures import attempts, reporting
+from fixtures.reporting import Desk
 from railwright_operator.report import reporter
 from railwright_operator.report.events import POSTPONED_S_MAX, Story, Subject
 from railwright_scheduler.attempt.gang import Action, WritePlacement
 from railwright_scheduler.decisions import NotEnoughNodes
-from worlds import attempts, reporting
-from worlds.reporting import Desk
 
 
 def gangs(pods: int) -> tuple[Action, ...]:

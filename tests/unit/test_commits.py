@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from fixtures import attempts
 from railwright import wire
 from railwright_operator.heartbeats.views import RankView, SessionView
 from railwright_operator.kube.errors import Unreachable
 from railwright_operator.report.commits import Commits
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord, ResumePoint
-from worlds import attempts
 
 RUNNING = attempts.RUNNING
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from fixtures.models import MIXTURE
 from railwright_scheduler.communication import derive, graph, parameters
 from railwright_scheduler.communication.graph import Overlap
 from railwright_scheduler.communication.grid import Axis, Grid, dense, experts
@@ -20,7 +21,6 @@ from railwright_scheduler.workload import (
     Sharding,
     Transformer,
 )
-from worlds.models import MIXTURE
 
 GPT = Transformer(
     layers=16,

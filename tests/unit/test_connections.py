@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from fixtures import heartbeat_gangs, shell
+from fixtures.heartbeat_client import KEY, request, serving, status_of
 from railwright import wire
 from railwright.endpoint import Endpoint
 from railwright_operator.heartbeats import connections, messages, rate_limit, refusals
-from worlds import heartbeat_gangs, shell
-from worlds.heartbeat_client import KEY, request, serving, status_of
 
 EVICTIONS = "railwright_heartbeat_evictions_total"
 REQUESTS = "railwright_heartbeat_requests_total"

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 from prometheus_client import CollectorRegistry
 
+from fixtures import reporting
 from railwright_operator import copies, metrics
 from railwright_operator.copies import Copies
 from railwright_operator.kube.client import Api
@@ -16,7 +17,6 @@ from railwright_operator.settings import Settings
 from railwright_operator.watch import job_objects
 from railwright_operator.watch.records import Exit, PodRecord, Waiting
 from railwright_operator.write import pods
-from worlds import reporting
 
 LAUNCHER = pods.Launcher("launcher", "http://operator")
 SETTINGS = Settings("launcher", "http://operator", ("", 0), ("", 0), "railwright-system", "me")

@@ -7,6 +7,7 @@ from dataclasses import fields, is_dataclass, replace
 
 import pytest
 
+from fixtures.models import MIXTURE
 from railwright_scheduler.communication import parameters
 from railwright_scheduler.cost import collectives, hardware, kernels, step, transformer
 from railwright_scheduler.cost.collectives import Group
@@ -35,7 +36,6 @@ from railwright_scheduler.workload import (
     Sharding,
     Transformer,
 )
-from worlds.models import MIXTURE
 
 GIB = 1 << 30
 GPT = Transformer(

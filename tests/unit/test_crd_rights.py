@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from house import tree
+from architecture import tree
 from railwright_api import names
 from railwright_operator import settings
 from railwright_operator.kube import paths

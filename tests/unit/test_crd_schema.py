@@ -10,7 +10,7 @@ from typing import Any, get_args
 import pytest
 import yaml
 
-from house import tree
+from architecture import tree
 from railwright import wire
 from railwright_api import generate, names, schema, structural, training_job
 from railwright_api.schema import Definition

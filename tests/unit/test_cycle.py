@@ -14,6 +14,9 @@ from typing import Any, cast
 import pytest
 from prometheus_client import CollectorRegistry
 
+from fixtures import node
+from fixtures.attempts import NODES, entry, pods, seen, world_of
+from fixtures.shell import until
 from railwright_operator import cycle
 from railwright_operator.cycle import SURE_S, Cycle
 from railwright_operator.kube.errors import Unreachable
@@ -27,9 +30,6 @@ from railwright_scheduler.isolation import Isolation
 from railwright_scheduler.snapshot import QueueRound
 from railwright_scheduler.turn import Turn
 from railwright_scheduler.world import AttemptSeen, World
-from worlds import node
-from worlds.attempts import NODES, entry, pods, seen, world_of
-from worlds.shell import until
 
 ROUND = QueueRound((0, 0, "a"), (0, 9, "z"))
 STARTING = JobRecord(phase=Phase.STARTING, attempt=1, nodes=NODES)

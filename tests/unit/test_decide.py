@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fixtures import GPU, cluster, job, node, outcome, world
 from railwright_scheduler import (
     Behind,
     Decisions,
@@ -23,7 +24,6 @@ from railwright_scheduler import (
 )
 from railwright_scheduler.snapshot import Terms
 from railwright_topology.astray import Rails
-from worlds import GPU, cluster, job, node, outcome, world
 
 
 def test_of_two_gangs_that_need_everything_one_starts_whole_and_the_other_holds_nothing() -> None:

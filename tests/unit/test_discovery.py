@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from fixtures import observing, reporting
 from railwright_api import names
 from railwright_operator import discovery
 from railwright_operator.discovery import Agents, Discovery
@@ -21,7 +22,6 @@ from railwright_topology.sources import insides, labels
 from railwright_topology.sources.formats import File
 from railwright_topology.sources.insides import Document
 from railwright_topology.wiring import WiringError
-from worlds import observing, reporting
 
 BLOCK, RACK = labels.OWN_LEVELS
 CONF = "SwitchName=s1 Nodes=n[0-1]\nSwitchName=s2 Nodes=n[2-3]\n"

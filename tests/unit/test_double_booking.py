@@ -9,6 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixtures import GPU, node, reporting
+from fixtures.attempts import RUNNING, entry, seen, world_of
+from fixtures.reporting import Desk
 from railwright_operator.machines import Machines
 from railwright_operator.report import status
 from railwright_operator.report.double_bookings import DoubleBookings
@@ -19,9 +22,6 @@ from railwright_scheduler.decisions import Exclusion, ExclusionCause, NotEnoughN
 from railwright_scheduler.snapshot import Node
 from railwright_scheduler.world import AttemptSeen
 from railwright_topology.fabric import Fabric
-from worlds import GPU, node, reporting
-from worlds.attempts import RUNNING, entry, seen, world_of
-from worlds.reporting import Desk
 
 A, B = ("a", 1), ("b", 1)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from fixtures import GPU, cluster, job, node
 from railwright_scheduler import cluster as clusters
 from railwright_scheduler.eligibility import Eligibility
 from railwright_scheduler.snapshot import Node
-from worlds import GPU, cluster, job, node
 
 
 class CountedNodes(tuple[Node, ...]):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from fixtures.reporting import Desk
 from railwright_operator.kube import errors
 from railwright_operator.report import events
 from railwright_operator.report.events import REPEAT_S, Story, Subject
-from worlds.reporting import Desk
 
 JOB = Subject("job-uid", "team", "job")
 DROPPED = "railwright_events_dropped_total"

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fixtures.models import MIXTURE
 from railwright_scheduler.communication import derive, exchanges
 from railwright_scheduler.communication.graph import Collective, Communicator, Traffic
 from railwright_scheduler.communication.grid import Axis, Grid, dense
@@ -19,7 +20,6 @@ from railwright_scheduler.workload import (
     Recipe,
     Routing,
 )
-from worlds.models import MIXTURE
 
 PAIRS = dict[tuple[int, int], float]
 

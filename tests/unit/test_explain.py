@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fixtures import world
 from railwright_scheduler import (
     Behind,
     Code,
@@ -26,7 +27,6 @@ from railwright_scheduler import (
     decide,
     sentence,
 )
-from worlds import world
 
 
 def test_the_codes_are_a_closed_set() -> None:

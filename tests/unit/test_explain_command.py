@@ -10,7 +10,7 @@ from pathlib import Path
 import networkx as nx
 import pytest
 
-from house import tree
+from architecture import tree
 from railwright_cli.__main__ import main
 
 EXAMPLES = tree.ROOT / "examples/workloads"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from fixtures.clos import Clos, wiring
 from railwright_topology import fabric, networks
 from railwright_topology.accounts import ISLAND, Account, Basis
 from railwright_topology.fabric import UNKNOWN, Fabric, Told
 from railwright_topology.links import Links
 from railwright_topology.sources import labels
-from worlds.clos import Clos, wiring
 
 CLOS = Clos(blocks=2, groups=2, hosts=4, rails=4, leaves=2, spines=2)
 HOSTS = [host for block in range(2) for group in range(2) for host in CLOS.group(block, group)]

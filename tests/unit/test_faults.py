@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from fixtures.attempts import entry
+from fixtures.observing import JOB, LAUNCHER, raw_job
 from railwright_operator.faults import HUNG_CAP_S, RAISED_BASE_S, JobFaults
 from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.write import pods
 from railwright_scheduler.attempt.ledger import Ledger
 from railwright_scheduler.isolation import Isolation, Stage
-from worlds.attempts import entry
-from worlds.observing import JOB, LAUNCHER, raw_job
 
 EMPTY = Ledger(epoch=1, incarnation="x", holder="me")
 DECISION, ASSESSMENT = (Stage.DECISION, JOB), (Stage.ASSESSMENT, JOB)

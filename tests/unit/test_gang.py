@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from fixtures import GPU
+from fixtures.attempts import FAILED, LOST, SUSPENDED, entry, gang_seen
 from railwright_scheduler.attempt import gang
 from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.gang import BindPod, CreatePod, DeletePod, Step, WritePlacement
 from railwright_scheduler.attempt.ledger import EntryState
-from worlds import GPU
-from worlds.attempts import FAILED, LOST, SUSPENDED, entry, gang_seen
 
 
 def done(step: Step) -> list[str]:

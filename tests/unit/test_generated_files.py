@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from fixtures import generated_files, generated_report
+from fixtures.generated_files import FileGenerator
+from fixtures.generated_report import Report
 from railwright_topology.sources import formats
-from worlds import generated_files, generated_report
-from worlds.generated_files import FileGenerator
-from worlds.generated_report import Report
 
 
 def checked(seed: int) -> Report:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from fixtures.attempts import crash, rank
+from fixtures.hanging import training
 from railwright_scheduler.attempt import assessment, hang
 from railwright_scheduler.attempt.assessment import Ended, Ongoing
 from railwright_scheduler.attempt.causes import Cause, CauseCode
@@ -26,8 +28,6 @@ from railwright_scheduler.attempt.hang import (
     Suspected,
     Watch,
 )
-from worlds.attempts import crash, rank
-from worlds.hanging import training
 
 ASKED = Watch(training_s=10_000, asked_s=STACKS_S)
 KINDS = range(4)

@@ -7,9 +7,9 @@ import re
 
 import pytest
 
+from fixtures.remarks import remarks
 from railwright_topology.sources import ibnetdiscover
 from railwright_topology.wiring import Switch, Trunk, Uplink, WiringError
-from worlds.remarks import remarks
 
 FABRIC = """
 #

@@ -11,6 +11,9 @@ from random import Random
 
 import pytest
 
+from fixtures import inside_facts, machine_files, machines
+from fixtures.machines import Machine
+from fixtures.remarks import remarks
 from railwright_topology import inside
 from railwright_topology.parts import Distance, Layer, Link, Look, Technology
 from railwright_topology.sources import (
@@ -23,9 +26,6 @@ from railwright_topology.sources import (
     sysfs,
 )
 from railwright_topology.wiring import WiringError
-from worlds import inside_facts, machine_files, machines
-from worlds.machines import Machine
-from worlds.remarks import remarks
 
 READ: dict[str, Callable[[Machine], Look]] = {
     "nccl": lambda machine: nccl_topology.parse(machine_files.nccl_topology(machine)),

@@ -10,13 +10,13 @@ import orjson
 import pytest
 from prometheus_client import CollectorRegistry
 
+from fixtures import reporting
 from railwright_api import names
 from railwright_operator import metrics
 from railwright_operator.kube.client import Api, Decode
 from railwright_operator.watch import kinds
 from railwright_operator.watch.kinds import Kinds
 from railwright_operator.watch.site import Site
-from worlds import reporting
 
 Raw = dict[str, Any]
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from fixtures import GPU, node
+from fixtures.observing import Watched
 from railwright import wire
 from railwright_operator.knowledge import Knowledge
 from railwright_scheduler import Node
 from railwright_topology.fabric import Fabric
 from railwright_topology.links import Links
 from railwright_topology.pace import Pace
-from worlds import GPU, node
-from worlds.observing import Watched
 
 LINKS = Links(2.0, leaving={"r0": 1.0, "r1": 2.0}, summing=frozenset({"r0", "r1"}))
 FABRIC = Fabric(("rack",), {"n0": ("r0",)}, links=(LINKS,))

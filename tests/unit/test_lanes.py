@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from fixtures.shell import DEADLINE_S
 from railwright_operator.kube import lanes
 from railwright_operator.kube.lanes import Lane
-from worlds.shell import DEADLINE_S
 
 
 async def test_request_without_an_answer_gives_its_place_back(

@@ -11,6 +11,9 @@ import orjson
 import pytest
 from prometheus_client import CollectorRegistry
 
+from fixtures import attempts, reporting
+from fixtures.reporting import Raw
+from fixtures.shell import until
 from railwright_operator import metrics
 from railwright_operator.kube import lines
 from railwright_operator.kube.client import Api, Decode
@@ -24,9 +27,6 @@ from railwright_operator.write import pods
 from railwright_operator.write.rendering import Rendering
 from railwright_scheduler import explain
 from railwright_scheduler.attempt.ledger import EntryState
-from worlds import attempts, reporting
-from worlds.reporting import Raw
-from worlds.shell import until
 
 RUNS = {"phase": "Running", "attempt": 3, "endedAttempt": 2, "nodes": ["n0", "n1"]}
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fixtures.observing import Watched, ask_all
 from railwright_operator.watch import kubelets
 from railwright_scheduler.attempt.assessment import Ongoing
 from railwright_scheduler.attempt.phases import Phase
-from worlds.observing import Watched, ask_all
 
 
 async def test_kubelet_that_comes_back_late_keeps_its_attempt() -> None:

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 from prometheus_client import CollectorRegistry
 
+from fixtures import attempts, later_versions, reporting
 from railwright import profile, wire
 from railwright_api.training_job import TrainingJobStatus
 from railwright_operator.kube.client import Api
@@ -25,7 +26,6 @@ from railwright_scheduler.attempt.ledger import EntryState
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.merits import Crossing, Merits, Predicted
-from worlds import attempts, later_versions, reporting
 
 MERITS = Merits((Crossing("rack", 1, 2),), Predicted(("a",), 1, 2, 3, 4, 5), 1, True)
 COMMITTING = attempts.entry(merits=MERITS, spans=(("rack", 1),))

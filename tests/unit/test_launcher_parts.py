@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from fixtures import launchers
 from railwright import environment, install, output, registration, termination, wire
-from worlds import launchers
 
 WORLD = wire.World(8, 4, first_rank=4, master_address="10.0.0.1", master_port=20_000)
 

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
+from fixtures.clos import Cable, Clos, wiring
 from railwright_topology import layers
 from railwright_topology.layers import Layers
-from worlds.clos import Cable, Clos, wiring
 
 CLOS = Clos(blocks=2, groups=2, hosts=4, rails=4, leaves=2, spines=2)
 SOUND = list(CLOS.cables())

@@ -7,6 +7,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixtures import GPU, node
+from fixtures.attempts import FAILED, LOST, entry, pods, seen, world_of
 from railwright_scheduler import turn
 from railwright_scheduler.attempt import node_list
 from railwright_scheduler.attempt.assessment import PodState, RankSeen
@@ -23,8 +25,6 @@ from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.snapshot import Unavailable
 from railwright_scheduler.turn import Turn
 from railwright_scheduler.world import AttemptSeen, JobSeen, World
-from worlds import GPU, node
-from worlds.attempts import FAILED, LOST, entry, pods, seen, world_of
 
 NODES_A_JOB = 8
 UID = "8a7b3c1d-52e4-4f60-9b71-0c2d3e4f{:04x}"

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixtures import attempts
 from railwright_api.ledger import Ledger as LedgerObject
 from railwright_operator.kube import errors
 from railwright_operator.kube.client import Api
@@ -20,7 +21,6 @@ from railwright_operator.write.ledger import DeposedError, LedgerStore
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
 from railwright_scheduler.merits import Crossing, Merits, Predicted
-from worlds import attempts
 
 WORDS = st.text(st.characters(codec="utf-8"), max_size=40)
 NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,20}[a-z0-9]", fullmatch=True)

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from fixtures import node
+from fixtures.attempts import LOST, entry, pods, world_of
+from fixtures.observing import Watched
 from railwright_scheduler import debts
 from railwright_scheduler.snapshot import LOST_GRACE_S
 from railwright_scheduler.world import AttemptSeen
-from worlds import node
-from worlds.attempts import LOST, entry, pods, world_of
-from worlds.observing import Watched
 
 
 def test_unready_node_is_recently_lost_for_five_minutes() -> None:

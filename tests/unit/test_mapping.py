@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fixtures import exchanging
 from railwright_scheduler.mapping import canonical, lines, mapper, orders
 from railwright_scheduler.mapping.problem import Exchanges, Places, cost
-from worlds import exchanging
 
 BUDGET = 40_000
 DISTANCE = (1.0, 10.0, 40.0, 80.0)

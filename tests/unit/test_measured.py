@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from fixtures import seen
 from railwright_scheduler.communication import derive, graph, measured
 from railwright_scheduler.communication.graph import Collective, Overlap
 from railwright_scheduler.communication.grid import Axis
@@ -19,7 +20,6 @@ from railwright_scheduler.workload import (
     Transformer,
     Workload,
 )
-from worlds import seen
 
 GPT = Transformer(8, 256, 8, 8, 32, 1024, 1_000)
 

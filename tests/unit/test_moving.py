@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from fixtures import GPU, job, node
+from fixtures import seen as profiles
+from fixtures.attempts import pods, rank, seen, world_of
 from railwright_scheduler import Job, LedgerFull, Node, PreRunAhead, asking, moving, ranks, turn
 from railwright_scheduler.attempt.causes import MESSAGE_LENGTH_MAX, Cause, CauseCode
 from railwright_scheduler.attempt.ledger import EntryState
@@ -18,9 +21,6 @@ from railwright_scheduler.workload import Parallelism, Recipe, Transformer, Work
 from railwright_scheduler.world import AttemptSeen, JobSeen, Progress, World
 from railwright_topology.links import Links
 from railwright_topology.pace import Pace
-from worlds import GPU, job, node
-from worlds import seen as profiles
-from worlds.attempts import pods, rank, seen, world_of
 
 GPT = Transformer(
     layers=8,

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from fixtures import observing
+from fixtures.observing import JOB, LEDGER, Watched, ask_all
 from railwright import pacing, wire
 from railwright_api import names
 from railwright_operator.heartbeats import hearing, interval, refusals
@@ -37,8 +39,6 @@ from railwright_topology.accounts import ISLAND
 from railwright_topology.astray import Astray, Rails
 from railwright_topology.fabric import Fabric
 from railwright_topology.pace import EVEN, Pace
-from worlds import observing
-from worlds.observing import JOB, LEDGER, Watched, ask_all
 
 DETECT_S_MAX = 30.0
 

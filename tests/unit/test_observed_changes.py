@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
+from fixtures import observing
+from fixtures.observing import JOB, Watched
 from railwright_operator.suspects import CONTROL_PLANE, UNHEARD_S
 from railwright_operator.watch.site import PriorityClassRecord
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.decisions import PriorityClassMissing, QueueMissing
 from railwright_scheduler.isolation import Isolation, Stage
 from railwright_scheduler.snapshot import QueueRound
-from worlds import observing
-from worlds.observing import JOB, Watched
 
 Suspected = tuple[set[str], set[str], set[str]]
 WAIT = QueueMissing(queue="none", existing=())

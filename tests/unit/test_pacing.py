@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from fixtures.launchers import environment_of
+from fixtures.operator_endpoint import OperatorEndpoint, until
 from railwright import channel, endpoint, environment, pacing, registration, reporting, wire
 from railwright_operator import witnesses
 from railwright_operator.heartbeats.interval import INTERVAL_S_MAX
-from worlds.launchers import environment_of
-from worlds.operator_endpoint import OperatorEndpoint, until
 
 WORLD = wire.World(2, 1, first_rank=0, master_address="10.0.0.1", master_port=1)
 LONG_S = 60

@@ -12,6 +12,7 @@ import orjson
 import pytest
 from prometheus_client import CollectorRegistry
 
+from fixtures.shell import until
 from railwright_operator import metrics
 from railwright_operator.kube import errors, lines
 from railwright_operator.kube.client import Api, Decode
@@ -19,7 +20,6 @@ from railwright_operator.watch import excerpts, records
 from railwright_operator.watch.excerpts import Pod
 from railwright_operator.watch.pages import Pager
 from railwright_operator.watch.reflector import Reflector
-from worlds.shell import until
 
 BODY_MAX = 40_000
 

@@ -14,7 +14,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from house import tree
+from architecture import tree
+from fixtures import job, node
 from railwright_cli import colors, crossing, drawing, gang, picture
 from railwright_cli.__main__ import main
 from railwright_cli.colors import FEW
@@ -28,7 +29,6 @@ from railwright_topology.accounts import Account, Basis
 from railwright_topology.fabric import Fabric
 from railwright_topology.links import Links
 from railwright_topology.sources import hostlist
-from worlds import job, node
 
 GPT = Transformer(96, 4096, 32, 32, 128, 4 * 4096, 51_200)
 MIXTURE = replace(GPT, experts=64, chosen=4, gated=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from fixtures import GPU, cluster, job, node, world
 from railwright_scheduler import Admit, Node, Snapshot, decide
-from worlds import GPU, cluster, job, node, world
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from fixtures import attempts
 from railwright_operator.watch import amounts, excerpts
 from railwright_operator.write import pods
 from railwright_operator.write.pods import Launcher
-from worlds import attempts
 
 LAUNCHER = Launcher("registry.example.com/railwright:1", "http://operator:8470")
 ENTRY = attempts.entry(7, job_uid="uid-of-a")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from fixtures import reporting
+from fixtures.ahead import LARGE, NAME, PATH, SPLIT, Ahead, large, recorded
+from fixtures.reporting import Raw
 from railwright_api import names
 from railwright_operator import pre_runs
 from railwright_operator.kube import errors
 from railwright_operator.pre_runs import Standing
 from railwright_scheduler import PreRunAhead
-from worlds import reporting
-from worlds.ahead import LARGE, NAME, PATH, SPLIT, Ahead, large, recorded
-from worlds.reporting import Raw
 
 
 @pytest.fixture

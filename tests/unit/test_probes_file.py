@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from fixtures.planted_network import planted, survey, truths
+from fixtures.remarks import remarks
 from railwright_topology import fabric
 from railwright_topology.accounts import Account, Basis
 from railwright_topology.fabric import UNKNOWN, Fabric
 from railwright_topology.probing import findings
 from railwright_topology.sources import formats, labels, probes
 from railwright_topology.sources.formats import File
-from worlds.planted_network import planted, survey, truths
-from worlds.remarks import remarks
 
 BLOCK, RACK = labels.OWN_LEVELS
 RACKS = {"near a": ["a", "b"], "near c": ["c", "d"], "near e": ["e", "f"]}

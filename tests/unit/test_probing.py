@@ -7,10 +7,10 @@ import time
 
 import pytest
 
+from fixtures.planted_network import PlantedNetwork, adjusted_rand_index, planted, survey, truths
 from railwright_topology.probing import findings
 from railwright_topology.probing.readings import Reading, Readings
 from railwright_topology.probing.survey import Survey
-from worlds.planted_network import PlantedNetwork, adjusted_rand_index, planted, survey, truths
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import railwright
+from fixtures.operator_endpoint import until
 from railwright import channel, channel_server, environment, progress, wire
-from worlds.operator_endpoint import until
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fixtures.observing import JOB, Watched
 from railwright_operator.watch import excerpts
 from railwright_operator.watch.excerpts import PodEvent
 from railwright_operator.watch.pulls import IMAGE_LENGTH_MAX, NAME_LENGTH_MAX
@@ -19,7 +20,6 @@ from railwright_scheduler.attempt.starting import (
     START_DEADLINE_S,
     ImagesSeen,
 )
-from worlds.observing import JOB, Watched
 
 SINCE = "2026-01-02T03:04:05Z"
 NOT_FOUND = (

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
+from fixtures.rank_tables import Table, table
+from fixtures.remarks import remarks
 from railwright_topology import fabric, inside
 from railwright_topology.accounts import Account
 from railwright_topology.parts import Looks, Role, Technology
 from railwright_topology.sources import formats
 from railwright_topology.sources.formats import File
-from worlds.rank_tables import Table, table
-from worlds.remarks import remarks
 
 
 def read(said: Table) -> tuple[Looks, Account]:

@@ -7,6 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fixtures import job, node
+from fixtures import seen as profiles
 from railwright_scheduler import (
     Admit,
     GangsAhead,
@@ -32,8 +34,6 @@ from railwright_scheduler.workload import (
     Workload,
 )
 from railwright_topology.links import Links
-from worlds import job, node
-from worlds import seen as profiles
 
 GPT = Transformer(
     layers=24,

@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 
+from fixtures import machine_files, machines
+from fixtures.devices import Module, torch
 from railwright_agent import load, rates
 from railwright_topology.parts import CPU
 from railwright_topology.sources import insides
 from railwright_topology.sources.insides import Document
-from worlds import machine_files, machines
-from worlds.devices import Module, torch
 
 MACHINE = next(m for m in map(machines.planted, map(Random, range(99))) if len(m.gpus) == 4)
 ADDRESSES = [gpu.address for gpu in MACHINE.gpus]

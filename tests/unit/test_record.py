@@ -6,12 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from railwright_scheduler.attempt import record
-from railwright_scheduler.attempt.causes import HANGS_FREE, Cause, CauseCode
-from railwright_scheduler.attempt.ledger import Entry
-from railwright_scheduler.attempt.phases import Phase
-from railwright_scheduler.attempt.record import JobRecord, ResumePoint
-from worlds.attempts import (
+from fixtures.attempts import (
     FAILED,
     LOST,
     NODES,
@@ -21,6 +16,11 @@ from worlds.attempts import (
     SUSPENDED,
     entry,
 )
+from railwright_scheduler.attempt import record
+from railwright_scheduler.attempt.causes import HANGS_FREE, Cause, CauseCode
+from railwright_scheduler.attempt.ledger import Entry
+from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.attempt.record import JobRecord, ResumePoint
 
 QUEUED = JobRecord()
 HUNG = Cause(CauseCode.HUNG, "no rank has made a step for 61 s")

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from fixtures import reporting
+from fixtures.shell import DEADLINE_S
 from railwright import profile, strides, wire
 from railwright.profile import Calls, Handover, Operation, Recorded
 from railwright_api.workload import RECORDED_RANKS_MAX
@@ -19,8 +21,6 @@ from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.write import pods
 from railwright_scheduler.workload import Workload
-from worlds import reporting
-from worlds.shell import DEADLINE_S
 
 JOB = "job-uid"
 MODEL = {"layers": 2, "hidden": 64, "heads": 4, "feedForward": 256, "vocabulary": 100}

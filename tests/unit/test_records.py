@@ -12,13 +12,13 @@ import orjson
 import pytest
 from msgspec import Struct
 
+from fixtures import protobufs
 from railwright_operator.watch import amounts, excerpts, protobuf, records
 from railwright_operator.watch.excerpts import Node, Pod, Undeclared
 from railwright_operator.watch.nodes import Nodes
 from railwright_operator.watch.protobuf import NodeList, PodList
 from railwright_operator.watch.records import NodeRecord, PodRecord
 from railwright_scheduler.snapshot import Taint
-from worlds import protobufs
 
 JOB_UID = "11111111-1111-1111-1111-111111111111"
 OURS = {

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 import pytest
 
+from architecture import tree
 from bench import bench_reference
-from house import tree
+from fixtures import clos, fat_tree
 from railwright_topology import networks
 from railwright_topology.sources import plan
-from worlds import clos, fat_tree
 
 PLAN = tree.ROOT / "examples/reference-cluster/plan.yaml"
 HDR = 25_000_000_000

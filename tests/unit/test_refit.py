@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from fixtures import GPU, node
+from fixtures.attempts import LOST, entry, pods, seen, world_of
+from fixtures.jobs import job
 from railwright_scheduler import refit, turn
 from railwright_scheduler.isolation import Isolation
 from railwright_scheduler.snapshot import Taint, Toleration, Unavailable
 from railwright_scheduler.world import AttemptSeen
-from worlds import GPU, node
-from worlds.attempts import LOST, entry, pods, seen, world_of
-from worlds.jobs import job
 
 TAINT = Taint("team", "blue", "NoSchedule")
 

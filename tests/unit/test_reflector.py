@@ -11,6 +11,7 @@ import orjson
 import pytest
 from prometheus_client import CollectorRegistry
 
+from fixtures.shell import DEADLINE_S, until
 from railwright_operator import metrics
 from railwright_operator.kube import errors
 from railwright_operator.kube.client import Api, Decode
@@ -18,7 +19,6 @@ from railwright_operator.watch import excerpts, records
 from railwright_operator.watch.excerpts import Pod
 from railwright_operator.watch.records import PodRecord
 from railwright_operator.watch.reflector import RESYNC_S, Reflector, StoreWentBackError
-from worlds.shell import DEADLINE_S, until
 
 
 class Server:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from fixtures import attempts, reporting
+from fixtures.ahead import LARGE, large, recorded
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.write import pods, pre_runs
 from railwright_operator.write.rendering import Rendering
 from railwright_scheduler.merits import Merits
-from worlds import attempts, reporting
-from worlds.ahead import LARGE, large, recorded
 
 OTHERS = Merits((), None, 0, measured=False, other_devices=("other",))
 STEPS = "RAILWRIGHT_PROFILE_STEPS"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from fixtures.observing import Watched
 from railwright import wire
 from railwright_scheduler.attempt.assessment import Ongoing
 from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.hang import STACKS_S, STILL_S
-from worlds.observing import Watched
 
 
 def steps(rank: int, still_s: float) -> wire.Steps:

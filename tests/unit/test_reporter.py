@@ -8,6 +8,8 @@ from typing import Any, cast
 
 import pytest
 
+from fixtures import attempts, reporting
+from fixtures.reporting import Desk
 from railwright import wire
 from railwright_operator.kube import errors
 from railwright_operator.kube.errors import RequestFailed
@@ -16,8 +18,6 @@ from railwright_scheduler.attempt.gang import DeletePod, WritePlacement
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.decisions import NotEnoughNodes, QueueMissing, Reason
-from worlds import attempts, reporting
-from worlds.reporting import Desk
 
 FINISHED = {"phase": "Succeeded", "attempt": 1, "endedAttempt": 1}
 EXPIRED = FINISHED | {"finishedAt": "2026-01-02T03:04:05Z"}

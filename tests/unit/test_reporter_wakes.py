@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from fixtures import reporting
+from fixtures.reporting import Desk
 from railwright_operator.kube import errors
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.decisions import NotEnoughNodes, QueueMissing
-from worlds import reporting
-from worlds.reporting import Desk
 
 Write = Callable[[str, dict[str, Any]], Coroutine[Any, Any, dict[str, Any]]]
 

@@ -12,6 +12,8 @@ import orjson
 import pytest
 from prometheus_client import CollectorRegistry
 
+from fixtures import observing, reporting
+from fixtures.reporting import Raw, Store
 from railwright_api import names
 from railwright_operator import metrics
 from railwright_operator.discovery import CAUGHT_UP_S, SILENT_S, Discovery
@@ -30,8 +32,6 @@ from railwright_topology.sources import insides
 from railwright_topology.sources.formats import File
 from railwright_topology.sources.insides import Document
 from railwright_topology.wiring import WiringError
-from worlds import observing, reporting
-from worlds.reporting import Raw, Store
 
 QUEUES, FABRICS = names.QUEUES, names.FABRICS
 

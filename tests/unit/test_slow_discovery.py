@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from fixtures import observing
+from fixtures.shell import until
 from railwright_operator import discovery
 from railwright_operator.discovery import Discovery
 from railwright_operator.watch.files import FilesRecord
 from railwright_operator.watch.site import Site
 from railwright_topology.sources.formats import File
-from worlds import observing
-from worlds.shell import until
 
 LATE = "the network is as it was known before: it takes"
 CONF = "SwitchName=s1 Nodes=n0\n"

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from fixtures import job, node
 from railwright_scheduler import Admit, Job, Node, Snapshot, Terms, decide
 from railwright_scheduler.merits import Predicted
 from railwright_scheduler.workload import Framework, Parallelism, Recipe, Transformer, Workload
 from railwright_topology.links import Links
 from railwright_topology.pace import Pace
-from worlds import job, node
 
 GPT = Transformer(30, 4096, 32, 32, 128, 4 * 4096, 51_200)
 FOUR_BY_TWO = Parallelism(tensor=8, pipeline=4, data=2)

@@ -7,10 +7,10 @@ import re
 
 import pytest
 
+from fixtures.remarks import remarks
 from railwright_topology.accounts import Account, Basis
 from railwright_topology.sources import slurm
 from railwright_topology.wiring import WiringError
-from worlds.remarks import remarks
 
 TREE = r"""
 # a tree, and # a second thought

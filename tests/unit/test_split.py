@@ -8,6 +8,8 @@ from random import Random
 import numpy as np
 import pytest
 
+from fixtures import GPU, job
+from fixtures import cluster as world
 from railwright_scheduler import Snapshot, Terms, cluster, decide, line
 from railwright_scheduler.budget import WorkBudget
 from railwright_scheduler.decisions import Decisions
@@ -16,8 +18,6 @@ from railwright_scheduler.placement.limits import ANYWHERE
 from railwright_scheduler.snapshot import Node
 from railwright_topology.astray import Rails
 from railwright_topology.pace import Pace
-from worlds import GPU, job
-from worlds import cluster as world
 
 
 class Sums:

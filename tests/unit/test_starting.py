@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fixtures import attempts
 from railwright_scheduler.attempt import assessment, record
 from railwright_scheduler.attempt.assessment import Ended, Ongoing, PodState, RankSeen
 from railwright_scheduler.attempt.causes import Cause, CauseCode
@@ -14,7 +15,6 @@ from railwright_scheduler.attempt.starting import (
     START_DEADLINE_S,
     ImagesSeen,
 )
-from worlds import attempts
 
 LATE_S = START_DEADLINE_S + 1
 BACK_OFF = "ImagePullBackOff: Back-off pulling image"

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixtures import attempts, merging
 from railwright import wire
 from railwright_api.training_job import TrainingJobStatus
 from railwright_operator.heartbeats.views import RankView, SessionView
@@ -24,7 +25,6 @@ from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import JobRecord, ResumePoint
 from railwright_scheduler.attempt.starting import ImagesSeen
 from railwright_scheduler.decisions import PreRunAhead, PriorityClassMissing, QueueMissing
-from worlds import attempts, merging
 
 NOW = "2026-01-02T03:04:05Z"
 LATER = "2026-01-02T03:04:10Z"

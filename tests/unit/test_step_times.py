@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from fixtures.hanging import Node, phase, step
 from railwright import wire
 from railwright.step_times import BUCKET_RATIO, TIMED_STEPS_MIN, WARM_UP_STEPS, RankSteps
-from worlds.hanging import Node, phase, step
 
 
 def stepped(took_s: list[float]) -> RankSteps:

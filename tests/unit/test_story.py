@@ -8,12 +8,12 @@ from typing import Any, cast
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
+from fixtures import attempts
 from railwright_operator.kube.client import Api
 from railwright_operator.report import story
 from railwright_operator.report.events import Events, Story, Subject
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord, ResumePoint
-from worlds import attempts
 
 WHO = Subject("uid", "team", "a")
 STARTING = JobRecord(phase=Phase.STARTING, attempt=1, nodes=attempts.NODES)

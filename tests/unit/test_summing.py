@@ -8,6 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fixtures import job, node
+from fixtures.clos import Clos, wiring
 from railwright_scheduler import Admit, Node, Snapshot, decide
 from railwright_scheduler.communication import derive
 from railwright_scheduler.cost import step
@@ -18,8 +20,6 @@ from railwright_topology import fabric, networks
 from railwright_topology.accounts import Account, Basis
 from railwright_topology.links import Links
 from railwright_topology.networks import Network
-from worlds import job, node
-from worlds.clos import Clos, wiring
 
 GPT = Transformer(24, 4096, 32, 32, 128, 4 * 4096, 51_200)
 TWO_STAGES = Workload(

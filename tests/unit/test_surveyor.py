@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from fixtures import observing, reporting
+from fixtures.planted_network import adjusted_rand_index, planted, truths
 from railwright_api import names
 from railwright_operator import metrics
 from railwright_operator.discovery import Discovery
@@ -28,8 +30,6 @@ from railwright_topology.probing.readings import Reading
 from railwright_topology.sources import documents, insides
 from railwright_topology.sources.formats import File
 from railwright_topology.sources.insides import Document
-from worlds import observing, reporting
-from worlds.planted_network import adjusted_rand_index, planted, truths
 
 HOUR_S = 3600.0
 DOCUMENT = insides.written(Document(()))

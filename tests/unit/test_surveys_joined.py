@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from random import Random
 
+from fixtures import planted_network
+from fixtures.planted_network import PlantedNetwork, adjusted_rand_index, planted, truths
 from railwright_topology import surveys
 from railwright_topology.accounts import Account, Basis
 from railwright_topology.probing import findings
 from railwright_topology.probing.findings import Figures, Findings
-from worlds import planted_network
-from worlds.planted_network import PlantedNetwork, adjusted_rand_index, planted, truths
 
 SEEN = Figures(3, 1e-5, 1e9, None)
 

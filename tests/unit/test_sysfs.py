@@ -7,12 +7,12 @@ from random import Random
 
 import pytest
 
+from fixtures import machine_files, machines
+from fixtures.remarks import remarks
 from railwright_agent import kernel
 from railwright_topology import inside
 from railwright_topology.parts import Distance, Layer, Part, Technology
 from railwright_topology.sources import kfd, sysfs
-from worlds import machine_files, machines
-from worlds.remarks import remarks
 
 Sections = dict[str, dict[str, dict[str, str]]]
 

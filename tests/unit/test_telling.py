@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from fixtures import machine_files, machines
 from railwright_agent import rates, telling
 from railwright_agent.inside import Given
 from railwright_agent.rates import Kept
@@ -16,7 +17,6 @@ from railwright_agent.telling import RefusedError, Teller, TellingError
 from railwright_topology.parts import CPU, Rates
 from railwright_topology.sources import insides
 from railwright_topology.sources.insides import Document
-from worlds import machine_files, machines
 
 
 class EnoughError(Exception):

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from fixtures import cluster, job, node, outcome, world
 from railwright_scheduler import Terms, decide
 from railwright_scheduler.workload import Framework, Parallelism, Recipe, Transformer, Workload
 from railwright_topology.accounts import ISLAND
 from railwright_topology.links import Links
-from worlds import cluster, job, node, outcome, world
 
 RACKS = """
     node  block  rack  gpu

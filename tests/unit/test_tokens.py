@@ -13,13 +13,13 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from prometheus_client import CollectorRegistry
 
+from fixtures import shell
+from fixtures.tokens import LIFE_S, KeyServer, SigningKey
 from railwright_operator import metrics
 from railwright_operator.heartbeats import keys, refusals, tokens
 from railwright_operator.heartbeats.refusals import RefusedError
 from railwright_operator.heartbeats.tokens import Bearer, Tokens
 from railwright_operator.kube import errors
-from worlds import shell
-from worlds.tokens import LIFE_S, KeyServer, SigningKey
 
 AUDIENCE = "railwright.dev/job"
 POD = "pod-uid"

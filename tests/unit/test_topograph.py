@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from fixtures.remarks import remarks
 from railwright_topology.accounts import Account, Basis
 from railwright_topology.sources import topograph
 from railwright_topology.wiring import WiringError
-from worlds.remarks import remarks
 
 MODEL = """
 switches:

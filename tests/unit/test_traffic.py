@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from fixtures import GPU, job, node
+from fixtures.attempts import LOST, entry, seen, world_of
 from railwright_scheduler import Admit, Job, Node, Snapshot, decide, turn, world
 from railwright_scheduler.attempt.ledger import Entry
 from railwright_scheduler.attempt.phases import Phase
@@ -22,8 +24,6 @@ from railwright_scheduler.workload import (
 )
 from railwright_scheduler.world import JobSeen
 from railwright_topology.links import Links
-from worlds import GPU, job, node
-from worlds.attempts import LOST, entry, seen, world_of
 
 GPT = Transformer(24, 4096, 32, 32, 128, 4 * 4096, 51_200)
 TALKS = Workload(

@@ -7,21 +7,8 @@ from typing import Any
 
 import pytest
 
-from railwright_scheduler import admission, commit_plan, turn
-from railwright_scheduler.attempt.assessment import Crash, Ended, PodState, Succeeded
-from railwright_scheduler.attempt.causes import Cause, CauseCode
-from railwright_scheduler.attempt.gang import DeletePod, WritePlacement
-from railwright_scheduler.attempt.ledger import EntryState
-from railwright_scheduler.attempt.ledger_budget import ABORTING_SIZE_MAX
-from railwright_scheduler.attempt.phases import Phase
-from railwright_scheduler.attempt.record import JobRecord
-from railwright_scheduler.cluster import AMOUNT_MAX
-from railwright_scheduler.decisions import GangsAhead, NotEnoughNodes
-from railwright_scheduler.snapshot import Unavailable
-from railwright_scheduler.turn import Turn
-from railwright_scheduler.world import AttemptSeen, JobSeen
-from worlds import GPU, node
-from worlds.attempts import (
+from fixtures import GPU, node
+from fixtures.attempts import (
     FAILED,
     LOST,
     NODES,
@@ -35,6 +22,19 @@ from worlds.attempts import (
     seen,
     world_of,
 )
+from railwright_scheduler import admission, commit_plan, turn
+from railwright_scheduler.attempt.assessment import Crash, Ended, PodState, Succeeded
+from railwright_scheduler.attempt.causes import Cause, CauseCode
+from railwright_scheduler.attempt.gang import DeletePod, WritePlacement
+from railwright_scheduler.attempt.ledger import EntryState
+from railwright_scheduler.attempt.ledger_budget import ABORTING_SIZE_MAX
+from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.cluster import AMOUNT_MAX
+from railwright_scheduler.decisions import GangsAhead, NotEnoughNodes
+from railwright_scheduler.snapshot import Unavailable
+from railwright_scheduler.turn import Turn
+from railwright_scheduler.world import AttemptSeen, JobSeen
 
 FREE = tuple(node(f"n{i}") for i in range(4))
 BUSY = (*(node(n, used={GPU: 8}) for n in NODES), node("n2"), node("n3"))

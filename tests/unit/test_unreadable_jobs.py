@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from fixtures import reporting
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.write import pods
 from railwright_scheduler.attempt.phases import Phase
-from worlds import reporting
 
 BROKEN = {"overhead": {"memory": "100Ei"}}
 

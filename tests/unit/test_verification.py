@@ -14,6 +14,9 @@ import orjson
 import pytest
 from prometheus_client import CollectorRegistry
 
+from fixtures.attempts import RUNNING
+from fixtures.observing import LEDGER
+from fixtures.shell import until
 from railwright_operator import metrics, verification
 from railwright_operator.kube.client import Api, Decode
 from railwright_operator.report.cycle_metrics import CycleMetrics
@@ -24,9 +27,6 @@ from railwright_operator.watch.pod_index import PodIndex
 from railwright_operator.watch.records import PodRecord
 from railwright_operator.watch.verified import VerifiedReflector
 from railwright_scheduler.attempt.record import JobRecord
-from worlds.attempts import RUNNING
-from worlds.observing import LEDGER
-from worlds.shell import until
 
 Json = dict[str, Any]
 

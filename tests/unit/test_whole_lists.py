@@ -11,13 +11,13 @@ import orjson
 import pytest
 from prometheus_client import CollectorRegistry
 
+from fixtures.observing import raw_pod
 from railwright_operator import metrics
 from railwright_operator.kube.client import Api, Decode
 from railwright_operator.watch import excerpts, records
 from railwright_operator.watch.excerpts import Pod
 from railwright_operator.watch.records import PodRecord
 from railwright_operator.watch.reflector import Reflector, StoreWentBackError
-from worlds.observing import raw_pod
 
 Changes = list[tuple[PodRecord | None, PodRecord | None]]
 

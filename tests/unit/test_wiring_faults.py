@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from fixtures.clos import Cable, Clos, wiring
 from railwright_topology import faults, layers, networks
 from railwright_topology.wiring import Switch, Wiring
-from worlds.clos import Cable, Clos, wiring
 
 CLOS = Clos(blocks=2, groups=2, hosts=8, rails=4, leaves=2, spines=4)
 SOUND = list(CLOS.cables())

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixtures.observing import JOB, Watched, node_record
 from railwright import wire
 from railwright_operator.witnesses import (
     FOUND_UNREADY_S,
@@ -28,7 +29,6 @@ from railwright_scheduler.attempt.assessment import (
 )
 from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.phases import Phase
-from worlds.observing import JOB, Watched, node_record
 
 TERMINATED = wire.Failure(0, 143, message="ended by SIGTERM")
 

@@ -1,0 +1,85 @@
+"""The documentation as the architecture tests read it: pages, links, file names, headings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from architecture import tree
+
+_FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_CODE = re.compile(r"`([^`\n]+)`")
+_FILE = re.compile(r"^[\w./-]+\.(py|md|toml|yaml|yml|json|mod|lock)$")
+_TEST = re.compile(r"(tests/[\w/]+\.py)::(test_\w+)")
+_YAML = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_HEADING = re.compile(r"^#+\s+(.*)$", re.MULTILINE)
+
+
+def pages() -> tuple[Path, ...]:
+    """README.md and everything below docs/."""
+    found = [tree.ROOT / "README.md", *sorted((tree.ROOT / "docs").rglob("*.md"))]
+    return tuple(found)
+
+
+def links(page: Path) -> Iterator[tuple[int, str]]:
+    """Each link to somewhere in the repository, with its line."""
+    for line, target in _matches(_LINK, _without_fences(page)):
+        if not re.match(r"[a-z]+:", target):
+            yield line, target
+
+
+def file_names(page: Path) -> Iterator[tuple[int, str]]:
+    """Each file named in code marks, with its line: a path, or the bare name of a module."""
+    for line, code in _matches(_CODE, _without_fences(page)):
+        if _FILE.match(code) and ("/" in code or code.endswith(".py")):
+            yield line, code
+
+
+def named_tests(page: Path) -> Iterator[tuple[int, str, str]]:
+    """Each test named in code marks by its file and function, with its line."""
+    for line, code in _matches(_CODE, _without_fences(page)):
+        if named := _TEST.fullmatch(code):
+            yield line, named[1], named[2]
+
+
+def code_words(page: Path) -> set[str]:
+    """Everything the page has in code marks, and every word of its code blocks."""
+    text = tree.text_of(page)
+    words = {code for _, code in _matches(_CODE, _without_fences(page))}
+    for block in _FENCE.findall(text):
+        words.update(re.findall(r"[\w.-]+", block))
+    return words
+
+
+def yaml_blocks(page: Path) -> list[str]:
+    """Every code block that is marked as YAML."""
+    return _YAML.findall(tree.text_of(page))
+
+
+def commands(page: Path) -> Iterator[str]:
+    """Each line of a code block and each text in code marks, without the prompt of a shell."""
+    yield from (code for _, code in _matches(_CODE, _without_fences(page)))
+    for block in _FENCE.findall(tree.text_of(page)):
+        yield from (line.removeprefix("$ ").strip() for line in block.splitlines())
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link can point at in this page, spelled as code hosts spell headings."""
+    return {_anchor(heading) for heading in _HEADING.findall(_without_fences(page))}
+
+
+def _anchor(heading: str) -> str:
+    kept = re.sub(r"[^\w\- ]", "", heading.strip().lower())
+    return kept.replace(" ", "-")
+
+
+def _without_fences(page: Path) -> str:
+    """The page with its code blocks emptied; lines keep their numbers."""
+    return _FENCE.sub(lambda match: "\n" * match[0].count("\n"), tree.text_of(page))
+
+
+def _matches(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, str]]:
+    for match in pattern.finditer(text):
+        yield text.count("\n", 0, match.start()) + 1, match[1]

@@ -1,0 +1,90 @@
+"""The numbers of the code report only go down, and each of them is counted right."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from architecture import code_report, tree
+from architecture.code_report import Retired
+
+RECORDED = tomllib.loads(
+    (tree.ROOT / "tests/architecture/code_report.toml").read_text(encoding="utf-8")
+)
+
+
+def test_numbers_only_go_down() -> None:
+    figures = code_report.figures()
+    assert figures == RECORDED, "lower what fell in code_report.toml; what grew is to shrink again"
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ("", 0),
+        ("# only a comment\n\n", 0),
+        ('"""A docstring\nof two lines."""\n', 0),
+        ("LIMIT = 1\n'''What it limits.'''\n", 1),
+        ("x = (\n    1,\n\n    # why\n    2,\n)\n", 4),
+        ("text = '''a\nb'''\n", 2),
+        ('def f() -> None:\n    """Do it."""\n    return None  # at last\n', 2),
+    ],
+)
+def test_code_lines_are_counted(source: str, lines: int) -> None:
+    assert code_report.code_lines(source) == lines
+
+
+def test_complex_function_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    branches = "".join(f"    if x == {number}:\n        return {number}\n" for number in range(15))
+    planted = _plant(
+        tmp_path, monkeypatch, f"class C:\n  def f(self, x):\n{branches.replace('    ', '      ')}"
+    )
+    assert [finding.line for finding in code_report.complex_functions([planted])] == [2]
+    simple = _plant(tmp_path, monkeypatch, "def f(x):\n    return x\n")
+    assert not code_report.complex_functions([simple])
+
+
+def test_class_name_used_twice_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    twice = "class Job: ...\nclass Node: ...\nclass Job: ...\nclass _Job: ...\n"
+    planted = _plant(tmp_path, monkeypatch, twice)
+    assert list(code_report.duplicate_classes([planted])) == ["Job"]
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("told = 1", ["told"]),
+        ("x.told()", ["told"]),
+        ("def told(): ...", ["told"]),
+        ("class Told: ...", []),
+        ("f(told=1)", ["told"]),
+        ("def f(told): ...", ["told"]),
+        ("log('job not told')", ["'not told'"]),
+        ("untold = retold = 1", []),
+        ("'''What is told.'''", []),
+    ],
+)
+def test_retired_word_is_found(
+    source: str, found: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retired = Retired(frozenset(), frozenset({"told"}), ("not told",))
+    planted = _plant(tmp_path, monkeypatch, source)
+    assert [finding.text for finding in code_report.retired_uses([planted], retired)] == found
+
+
+def test_retired_module_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    planted = _plant(tmp_path, monkeypatch, "")
+    retired = Retired(frozenset({planted.stem}), frozenset(), ())
+    assert list(code_report.retired_uses([planted], retired))
+
+
+def _plant(folder: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> Path:
+    """A file of the repository with this source."""
+    monkeypatch.setattr(tree, "ROOT", folder)
+    path = folder / f"planted_{abs(hash(source))}.py"
+    path.write_text(source, encoding="utf-8")
+    ast.parse(source)
+    return path

@@ -1,0 +1,106 @@
+"""Documentation is tested where it lists things: links, files, commands, closed sets."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from enum import StrEnum
+from pathlib import Path
+
+import pytest
+
+from architecture import pages, tree
+from architecture.tree import Finding
+
+CLOSED_SETS = (
+    ("railwright_scheduler.explain", "Code"),
+    ("railwright_scheduler.attempt.phases", "Phase"),
+    ("railwright_scheduler.attempt.causes", "CauseCode"),
+)
+
+
+def test_every_link_leads_somewhere() -> None:
+    findings = [
+        Finding(tree.name_of(page), line, f"nothing is at {target}")
+        for page in pages.pages()
+        for line, target in pages.links(page)
+        if not _leads_somewhere(page, target)
+    ]
+    assert not findings, tree.report(findings, "links are relative to their page")
+
+
+def test_every_file_that_is_named_exists() -> None:
+    known = {path.name for path in tree.text_files()}
+    findings = [
+        Finding(tree.name_of(page), line, f"there is no {name}")
+        for page in pages.pages()
+        for line, name in pages.file_names(page)
+        if not ((tree.ROOT / name).exists() or ("/" not in name and name in known))
+    ]
+    assert not findings, tree.report(findings, "files are named by their path in the repository")
+
+
+def test_every_test_that_is_named_exists() -> None:
+    named = [(page, *found) for page in pages.pages() for found in pages.named_tests(page)]
+    assert len(named) > 20, "docs/faults.md names the test of each fault"
+    findings = [
+        Finding(tree.name_of(page), line, f"{path} has no {name}")
+        for page, line, path, name in named
+        if not (tree.ROOT / path).exists() or name not in _functions(path)
+    ]
+    assert not findings, tree.report(findings, "tests are named by file and function")
+
+
+def test_every_row_about_a_threat_names_its_test() -> None:
+    page = tree.ROOT / "docs/security.md"
+    tested = {line for line, _, _ in pages.named_tests(page)}
+    findings = [
+        Finding(tree.name_of(page), line, text)
+        for line, text in enumerate(tree.text_of(page).splitlines(), start=1)
+        if text.startswith("| ") and not text.endswith("| test |") and line not in tested
+    ]
+    assert not findings, tree.report(findings, "a control without a test is a hope")
+
+
+def test_every_make_target_that_is_named_exists() -> None:
+    makefile = (tree.ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z][\w-]*):", makefile, re.MULTILINE))
+    assert len(targets) >= 5
+    findings = [
+        Finding(tree.name_of(page), 1, f"there is no target {word}")
+        for page in pages.pages()
+        for word in sorted(pages.code_words(page))
+        if (named := re.fullmatch(r"make ([a-z][\w-]*)", word)) and named[1] not in targets
+    ]
+    assert not findings, tree.report(findings, "`make` lists the targets")
+
+
+def test_every_make_target_says_what_it_is_for() -> None:
+    makefile = (tree.ROOT / "Makefile").read_text(encoding="utf-8")
+    phony = re.findall(r"^\.PHONY: (.+)$", makefile, re.MULTILINE)
+    explained = set(re.findall(r"^([a-z][\w-]*):.*## .+$", makefile, re.MULTILINE))
+    assert {name for line in phony for name in line.split()} == explained
+
+
+@pytest.mark.parametrize(("module", "name"), CLOSED_SETS)
+def test_every_member_of_a_closed_set_is_explained(module: str, name: str) -> None:
+    members = getattr(importlib.import_module(module), name)
+    assert issubclass(members, StrEnum)
+    explained = set().union(*(pages.code_words(page) for page in pages.pages()))
+    missing = sorted(str(member) for member in members if str(member) not in explained)
+    assert not missing, f"no page under docs/ explains these of {module}.{name}: {missing}"
+
+
+def _functions(path: str) -> set[str]:
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    module = tree.parse(tree.ROOT / path)
+    return {node.name for node in ast.walk(module) if isinstance(node, kinds)}
+
+
+def _leads_somewhere(page: Path, target: str) -> bool:
+    place, _, anchor = target.partition("#")
+    linked = (page.parent / place).resolve() if place else page
+    if not linked.exists():
+        return False
+    return not anchor or linked.suffix != ".md" or anchor in pages.anchors(linked)

@@ -1,0 +1,28 @@
+"""What is generated is committed, and is what the generator makes today."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+
+from architecture import tree
+
+
+def test_the_committed_kinds_are_what_the_models_generate() -> None:
+    command = [sys.executable, "-m", "railwright_api.generate", "crds", "--check"]
+    answer = subprocess.run(command, cwd=tree.ROOT, capture_output=True, text=True, timeout=60)
+    assert answer.returncode == 0, f"run `make generate`\n{answer.stdout}{answer.stderr}"
+    assert list((tree.ROOT / "crds").glob("*.yaml")), "crds/ holds no kind"
+
+
+def test_the_lock_holds_every_version_that_is_asked_for() -> None:
+    project = tomllib.loads((tree.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"].values()
+    asked = {line for extra in extras for line in extra if "==" in line}
+    lock = (tree.ROOT / "requirements.lock").read_text(encoding="utf-8").lower()
+    locked = set(re.findall(r"^[a-z0-9._-]+==[^ \\]+", lock, re.MULTILINE))
+    missing = sorted(line for line in asked if line.lower() not in locked)
+    assert len(asked) > 10
+    assert not missing, f"run `make lock`: it lacks {missing}"

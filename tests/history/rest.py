@@ -1,0 +1,64 @@
+"""What must hold at the end of a history, once everybody had time to come to rest."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+from history.checker import HistoryChecker
+from history.cluster import Cluster
+from history.stored import Job
+from railwright_scheduler import invariants
+from railwright_scheduler.attempt.phases import FINAL, Phase
+
+STANDING = FINAL | {Phase.QUEUED, Phase.SUSPENDED}
+
+
+def check_rest(checker: HistoryChecker) -> None:
+    """I5, I12 and I13, of the last revision."""
+    for finding in (
+        *_in_flight(checker.cluster),
+        *_orphans(checker.cluster),
+        *_going(checker.cluster),
+    ):
+        checker.find(finding)
+    for job in checker.cluster.jobs.values():
+        for finding in _unsettled(checker.cluster, job):
+            checker.find(finding)
+    for pod in checker.cluster.pods.values():
+        facts = checker.cluster.facts(jobs=[pod.job_uid])
+        checker.hold(functools.partial(invariants.check_rest, facts))
+
+
+def _in_flight(cluster: Cluster) -> Iterator[str]:
+    for entry in cluster.ledger.entries:
+        name = f"{entry.namespace}/{entry.job_name}"
+        yield f"I5: attempt {entry.attempt} of {name} is {entry.state} for ever"
+
+
+def _orphans(cluster: Cluster) -> Iterator[str]:
+    for key, owners in cluster.placements.items():
+        if not cluster.jobs.keys() & {*owners}:
+            yield f"I12: {key} outlives its job"
+
+
+def _going(cluster: Cluster) -> Iterator[str]:
+    for job in cluster.jobs.values():
+        if job.deleting:
+            yield f"I13: job {job.name} is being deleted for ever"
+    for key, pod in cluster.pods.items():
+        if pod.deleting:
+            yield f"I13: {key} is being deleted for ever"
+
+
+def _unsettled(cluster: Cluster, job: Job) -> Iterator[str]:
+    record = job.record
+    if job.observed != job.generation:
+        yield f"I5: of {job.name} generation {job.generation} stands, {job.observed} was answered"
+    if not record.live and record.phase not in STANDING | {Phase.RECOVERING}:
+        yield f"I5: {job.name} is {record.phase}, and attempt {record.attempt} is over"
+    if record.live:
+        there = {pod.node_rank for pod in cluster.bound((job.uid, record.attempt))}
+        missing = len(record.nodes) - len(there)
+        if missing:
+            yield f"I5: {job.name} is {record.phase}, and {missing} of its pods are not there"

@@ -1,0 +1,161 @@
+"""Stored objects read as facts. Ours is what the operator made, whatever its labels say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from history import amounts
+from railwright_api import names
+from railwright_scheduler.attempt.assessment import PodState
+from railwright_scheduler.attempt.causes import Cause, CauseCode
+from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
+from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.invariants import PodFact
+
+Json = Mapping[str, Any]
+
+OPERATOR = "railwright"
+"""The manager that the API server derives from the operator's User-Agent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A TrainingJob. ``told`` is its ``status`` without times: what a write of it is news of."""
+
+    uid: str
+    name: str
+    generation: int
+    observed: int
+    deleting: bool
+    limit: int
+    record: JobRecord
+    status: Json
+    told: object
+
+
+def is_ours(value: Json) -> bool:
+    """Whether the operator made this object. To be asked of its first version."""
+    entries = value["metadata"].get("managedFields", ())
+    return any(entry["manager"] == OPERATOR and "subresource" not in entry for entry in entries)
+
+
+def pod(value: Json, *, born: PodFact | None) -> PodFact:
+    """One of our pods. Who it is, is fixed by its first version, ``born``."""
+    metadata, spec, status = value["metadata"], value["spec"], value["status"]
+    labels = metadata["labels"]
+    ended = [each["state"].get("terminated") for each in status.get("containerStatuses", ())[:1]]
+    return PodFact(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        job_uid=born.job_uid if born else labels[names.LABEL_JOB_UID],
+        attempt=born.attempt if born else int(labels[names.LABEL_ATTEMPT]),
+        node_rank=born.node_rank if born else int(labels[names.LABEL_NODE_RANK]),
+        amounts=born.amounts if born else amounts.of_pod(spec),
+        node=spec.get("nodeName", ""),
+        phase=PodState(status["phase"]),
+        exit_code=ended[0]["exitCode"] if ended and ended[0] else None,
+        deleting="deletionTimestamp" in metadata,
+    )
+
+
+def job(value: Json) -> Job:
+    """A job. One without a status has the record of one that was never looked at."""
+    metadata, spec, status = value["metadata"], value["spec"], value.get("status", {})
+    return Job(
+        uid=metadata["uid"],
+        name=f"{metadata['namespace']}/{metadata['name']}",
+        generation=metadata["generation"],
+        observed=status.get("observedGeneration", 0),
+        deleting="deletionTimestamp" in metadata,
+        limit=spec["backoffLimit"],
+        record=JobRecord(
+            phase=Phase(status.get("phase", Phase.QUEUED)),
+            attempt=status.get("attempt", 0),
+            ended=status.get("endedAttempt", 0),
+            nodes=tuple(status.get("nodes", ())),
+            restarts=status.get("restarts", 0),
+            failures=status.get("failures", 0),
+            early_ends=status.get("earlyEnds", 0),
+            hangs=status.get("hangs", 0),
+        ),
+        status=status,
+        told=_without_times(status),
+    )
+
+
+def ledger(value: Json) -> Ledger:
+    """The ledger; AssertionError when it holds what no ledger may."""
+    spec = value["spec"]
+    return Ledger(
+        epoch=spec["epoch"],
+        incarnation=spec["incarnation"],
+        holder=spec["holder"],
+        entries=tuple(map(_entry, spec.get("entries", ()))),
+    )
+
+
+def owners(value: Json) -> tuple[str, ...]:
+    """The UIDs of those an object belongs to."""
+    return tuple(owner["uid"] for owner in value["metadata"].get("ownerReferences", ()))
+
+
+def writers(value: Json) -> str:
+    """Who wrote last of those who leave their names; bindings and deletes leave none."""
+    entries = value["metadata"].get("managedFields", ())
+    newest = max((entry["time"] for entry in entries), default="")
+    return ", ".join(sorted({each["manager"] for each in entries if each["time"] == newest}))
+
+
+def stamp_s(value: Json) -> int:
+    """The latest second that this version is known to have been written in or after.
+
+    The API server dates what it makes, who set what, and bindings; a holder dates its Lease.
+    """
+    metadata = value["metadata"]
+    texts = [metadata.get("creationTimestamp"), value.get("spec", {}).get("renewTime")]
+    texts += [entry.get("time") for entry in metadata.get("managedFields", ())]
+    texts += [
+        condition["lastTransitionTime"]
+        for condition in value.get("status", {}).get("conditions", ())
+        if condition["type"] == "PodScheduled"
+    ]
+    return max((int(datetime.fromisoformat(text).timestamp()) for text in texts if text), default=0)
+
+
+def _entry(raw: Json) -> Entry:
+    cause = raw.get("cause")
+    return Entry(
+        job_uid=raw["jobUID"],
+        namespace=raw["namespace"],
+        job_name=raw["jobName"],
+        attempt=raw["attempt"],
+        state=EntryState(raw["state"]),
+        nodes=node_names(raw["nodes"]),
+        per_node=dict(raw.get("perNode", {})),
+        cause=None if cause is None else Cause(CauseCode(cause["code"]), cause.get("message", "")),
+    )
+
+
+def node_names(patterns: Iterable[str]) -> tuple[str, ...]:
+    """The names of the nodes of an entry, in the order of ranks."""
+    return tuple(name for pattern in patterns for name in _names(pattern))
+
+
+def _names(pattern: str) -> Iterator[str]:
+    """``a{b,c}d`` is abd and acd."""
+    before, brace, rest = pattern.partition("{")
+    middles, _, after = rest.partition("}")
+    yield from (before + middle + after for middle in middles.split(",") if brace)
+    if not brace:
+        yield pattern
+
+
+def _without_times(part: object) -> object:
+    if isinstance(part, dict):
+        kept = part.keys() - {"time", "lastTransitionTime"}
+        return {key: _without_times(part[key]) for key in sorted(kept)}
+    return [_without_times(each) for each in part] if isinstance(part, list) else part
