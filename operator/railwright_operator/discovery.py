@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from railwright_operator.watch.files import FilesRecord
 from railwright_operator.watch.records import NodeRecord
 from railwright_operator.watch.site import Site
-from railwright_topology import fabric, measured
+from railwright_topology import fabric, paces
 from railwright_topology.fabric import Fabric, Told
 from railwright_topology.parts import Look, Looks, Rates
 from railwright_topology.sources import formats, insides, labels
@@ -175,7 +175,7 @@ class Discovery:
         alike = next((each for each in self._insides.values() if each.shared == read.shared), read)
         last, before = self._insides.get(node), self._rates.get(node)
         self._insides[node] = replace(read, looks=alike.looks)
-        self._rates[node] = measured.held(before or (), read.rates, read.looks)
+        self._rates[node] = paces.held(before or (), read.rates, read.looks)
         if last is not None and last.shared == read.shared and self._rates[node] == before:
             return True
         if self._gathering is None:

@@ -42,7 +42,7 @@ def test_sources_that_agree_have_no_conflict_and_the_most_trusted_one_counts() -
 def test_a_node_that_another_source_has_elsewhere_is_a_conflict_with_both_sides() -> None:
     found = agreement.of([SEEN, moved(TOLD, 0, n005="rack9")])
     (conflict,) = found.conflicts
-    assert conflict == agreement.Conflict(
+    assert conflict == agreement.LocationConflict(
         "n005", "cables tier 1", "labels", "rack9", "tor9", "tor1", "cables"
     )
     assert found.tiers[0].domains["n005"] == "tor1"

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from railwright_topology import measured, paces
+from railwright_topology import paces
 from railwright_topology.accounts import Basis
 from railwright_topology.parts import CPU, PARTS_MAX, Kind, Look, Part, Rates
 
@@ -28,28 +28,28 @@ BOTH = look(*(each.device for each in GPUS))
 
 
 def test_what_was_told_stays_while_an_agent_has_not_measured_yet() -> None:
-    assert measured.held(GPUS, (), BOTH) == GPUS
-    assert measured.held((*GPUS, XEON), (), ()) == (*GPUS, XEON)
+    assert paces.held(GPUS, (), BOTH) == GPUS
+    assert paces.held((*GPUS, XEON), (), ()) == (*GPUS, XEON)
 
 
 def test_rates_that_are_told_anew_count_for_their_device_alone() -> None:
     slow = replace(GPUS[1], flop_per_s=403 * 10**12)
-    assert measured.held(GPUS, (slow,), BOTH) == (GPUS[0], slow)
+    assert paces.held(GPUS, (slow,), BOTH) == (GPUS[0], slow)
 
 
 def test_a_device_that_a_node_shows_no_more_has_no_rates() -> None:
-    assert measured.held(GPUS, (), look(GPUS[1].device)) == GPUS[1:]
+    assert paces.held(GPUS, (), look(GPUS[1].device)) == GPUS[1:]
 
 
 def test_where_nobody_looks_at_accelerators_none_is_gone() -> None:
-    assert measured.held(GPUS, (), look()) == GPUS
+    assert paces.held(GPUS, (), look()) == GPUS
 
 
 def test_an_agent_is_believed_about_devices_that_its_looks_show() -> None:
     made_up = replace(GPUS[0], device="0000:aa:00.0")
     adapter = replace(GPUS[0], device="0000:99:00.0")
     told = (*GPUS, made_up, adapter, XEON, XPU)
-    assert measured.held((), told, BOTH) == (*GPUS, XEON, XPU)
+    assert paces.held((), told, BOTH) == (*GPUS, XEON, XPU)
 
 
 def scaled(its: Rates, share: float) -> Rates:
@@ -58,23 +58,23 @@ def scaled(its: Rates, share: float) -> Rates:
 
 def test_what_is_measured_as_good_as_before_is_as_before() -> None:
     again = tuple(scaled(each, share) for each, share in zip(GPUS, (0.985, 1.015), strict=True))
-    assert measured.held(GPUS, again, BOTH) == GPUS
+    assert paces.held(GPUS, again, BOTH) == GPUS
     other = replace(again[0], memory_bytes_per_s=10**12)
-    assert measured.held(GPUS, (other,), BOTH)[0] == replace(GPUS[0], memory_bytes_per_s=10**12)
+    assert paces.held(GPUS, (other,), BOTH)[0] == replace(GPUS[0], memory_bytes_per_s=10**12)
 
 
 def test_what_becomes_slower_bit_by_bit_is_found_out() -> None:
     held: tuple[Rates, ...] = GPUS[:1]
     for percent in range(99, 89, -1):
         told = scaled(GPUS[0], percent / 100)
-        held = measured.held(held, (told,), ())
-        assert held[0].flop_per_s <= told.flop_per_s * (1 + 1.1 * measured.NOISE)
+        held = paces.held(held, (told,), ())
+        assert held[0].flop_per_s <= told.flop_per_s * (1 + 1.1 * paces.NOISE)
 
 
 @pytest.mark.parametrize("change", [{"by": "torch 10.0"}, {"model": "H200"}])
 def test_what_cannot_be_compared_with_before_is_taken_as_it_is(change: dict[str, str]) -> None:
     told = scaled(replace(GPUS[0], **change), 1.01)  # type: ignore[arg-type]
-    assert measured.held(GPUS[:1], (told,), ()) == (told,)
+    assert paces.held(GPUS[:1], (told,), ()) == (told,)
 
 
 def test_noise_at_the_border_of_what_is_slow_is_no_news() -> None:
@@ -90,7 +90,7 @@ def test_noise_at_the_border_of_what_is_slow_is_no_news() -> None:
     assert 0 < len(slow) < 500
     for _ in range(10):
         for node, its in true.items():
-            held[node] = measured.held(held[node], seen(its), ())
+            held[node] = paces.held(held[node], seen(its), ())
         assert paces.slow(held, held) == slow
 
 
@@ -99,6 +99,6 @@ def test_no_more_is_held_than_a_document_tells_and_the_newest_of_it() -> None:
         tuple(replace(XPU, device=f"{kind}:{at}") for at in range(PARTS_MAX))
         for kind in ("npu", "xpu")
     )
-    found = measured.held(before, now[1:], ())
+    found = paces.held(before, now[1:], ())
     assert len(found) == PARTS_MAX
     assert {*now[1:]} < {*found}

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from railwright_topology import inside
 from railwright_topology.accounts import Basis
-from railwright_topology.inside import DISTANCE, Conflict
+from railwright_topology.inside import DISTANCE, HardwareConflict
 from railwright_topology.parts import Distance, Kind, Layer, Link, Look, Part, Technology
 
 A, B, N = "0000:17:00.0", "0000:3d:00.0", "0000:18:00.0"
@@ -44,7 +44,7 @@ def test_the_more_trusted_source_counts_and_the_other_is_a_conflict_with_both_si
     plan = look("description", gpu(A, numa=1), basis=Basis.DECLARED)
     found = inside.of([plan, kernel])
     assert found.accelerators[0].numa == 0
-    assert found.conflicts == (Conflict(A, "numa", "description", "1", "0", "sysfs"),)
+    assert found.conflicts == (HardwareConflict(A, "numa", "description", "1", "0", "sysfs"),)
     assert inside.told(found.conflicts[0]) == (
         f"{A}: by description its numa is 1; 0 counts, by sysfs"
     )

@@ -6,7 +6,7 @@ import pytest
 
 from railwright_topology import rails
 from railwright_topology.parts import Distance, Kind, Layer, Pair, Part, Role, pair
-from railwright_topology.rails import Placed
+from railwright_topology.rails import PlacedAdapter
 
 IB, ETH = Layer.INFINIBAND, Layer.ETHERNET
 FAST, SLOW = 50_000_000_000, 3_125_000_000
@@ -43,7 +43,7 @@ class Node:
         return self
 
     @property
-    def placed(self) -> dict[str, Placed]:
+    def placed(self) -> dict[str, PlacedAdapter]:
         return rails.of(self.parts, self.distances)
 
     @property
@@ -58,7 +58,7 @@ FRONT_END, UNDECIDED = (Role.FRONT_END, None), (Role.UNDECIDED, None)
 def test_eight_alike_beside_eight_accelerators_are_rails_in_the_order_of_their_names() -> None:
     node = Node().rails()
     assert node.roles == RAILS
-    assert node.placed["mlx5_3"] == Placed(
+    assert node.placed["mlx5_3"] == PlacedAdapter(
         Role.RAIL,
         3,
         ("gpu3",),

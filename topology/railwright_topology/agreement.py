@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from railwright_topology import nesting
 from railwright_topology.accounts import ISLAND, Account
+from railwright_topology.grouping import group, most_frequent
 from railwright_topology.nesting import Standing
 
 ALIKE = 0.7
@@ -37,7 +38,7 @@ Domains = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Conflict:
+class LocationConflict:
     """Of ``node``, at a level: ``source`` has it stand in ``said``, which is the domain ``theirs``
     of those that count (empty: none of them). It stands in ``held`` (empty: in none) by ``by``."""
 
@@ -51,7 +52,7 @@ class Conflict:
 
 
 @dataclass(frozen=True, slots=True)
-class Tier:
+class MergedTier:
     """``domains`` and ``name`` are in the words of ``source``; ``filled`` gives the nodes that it
     does not know and others do, and which of them."""
 
@@ -67,9 +68,9 @@ class Agreement:
     ``islands``, if it is one of them, is called ISLAND, and no other is. ``unmatched`` are tiers of
     sources that are none of these, told as (source, tier's name)."""
 
-    tiers: tuple[Tier, ...]
-    islands: Tier | None
-    conflicts: tuple[Conflict, ...]
+    tiers: tuple[MergedTier, ...]
+    islands: MergedTier | None
+    conflicts: tuple[LocationConflict, ...]
     unmatched: tuple[tuple[str, str], ...]
 
 
@@ -94,7 +95,7 @@ def of(accounts: Iterable[Account]) -> Agreement:
     )
 
 
-def told(conflict: Conflict) -> str:
+def told(conflict: LocationConflict) -> str:
     """A conflict in words, with both sides."""
     which = ""
     if conflict.theirs != conflict.said:
@@ -103,13 +104,9 @@ def told(conflict: Conflict) -> str:
     return f"{conflict.source} has it in {conflict.said}{which}; {counts}, by {conflict.by}"
 
 
-def alike(conflicts: Iterable[Conflict]) -> list[list[Conflict]]:
+def alike(conflicts: Iterable[LocationConflict]) -> list[list[LocationConflict]]:
     """Those of nodes that one source has in one domain and another in one, together."""
-    found: dict[tuple[str, ...], list[Conflict]] = {}
-    for each in conflicts:
-        same = (each.level, each.source, each.said, each.held, each.by)
-        found.setdefault(same, []).append(each)
-    return list(found.values())
+    return list(group((replace(each, node="", theirs=""), each) for each in conflicts).values())
 
 
 @dataclass(slots=True, eq=False)
@@ -119,13 +116,18 @@ class _Held:
 
     name: str
     trust: int
-    standing: Standing
-    heard: list[tuple[int, Domains, Mapping[str, str]]]
+    standing: Standing = field(default_factory=dict)
+    heard: list[tuple[int, Domains, Mapping[str, str]]] = field(default_factory=list)
     reasons: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def domains(self) -> Domains:
+        """The domain of each node so far."""
+        return {node: domain for node, (domain, _) in self.standing.items()}
 
     def hear(self, trust: int, source: str, theirs: Domains) -> None:
         """Take from another source what is not known yet."""
-        ours = {node: domain for node, (domain, _) in self.standing.items()}
+        ours = self.domains
         names = counterparts(theirs, ours)
         taken = {*ours.values()}
         for node, said in sorted(theirs.items()):
@@ -134,13 +136,6 @@ class _Held:
                     names[said] = f"{source} {said}" if said in taken else said
                 self.standing[node] = names[said], trust
         self.heard.append((trust, theirs, names))
-
-
-def _told_by(name: str, trust: int, domains: Domains) -> _Held:
-    standing = {node: (domain, trust) for node, domain in domains.items()}
-    return _Held(
-        name, trust, standing, [(trust, domains, {each: each for each in domains.values()})]
-    )
 
 
 class _View:
@@ -163,14 +158,14 @@ class _View:
                 inside.hear(trust, account.source, domains)
                 continue
             outside = next((held for outer, held in same.items() if outer > its), None)
-            new = _told_by(self._name(account, its), trust, domains)
+            new = _Held(self._name(account, its), trust)
+            new.hear(trust, account.source, domains)
             if domains and self._insert(new, inside, outside):
                 inside = new
             elif domains:
                 self.unmatched.append((account.source, account.name(its)))
-        if account.islands and self.islands is None:
-            self.islands = _told_by(ISLAND, trust, account.islands)
-        elif self.islands is not None:
+        if account.islands:
+            self.islands = self.islands or _Held(ISLAND, trust)
             self.islands.hear(trust, account.source, account.islands)
 
     def place_islands(self) -> None:
@@ -178,17 +173,17 @@ class _View:
         if self.islands and not self._insert(self.islands, None, None):
             self.unmatched.append((self._sources[self.islands.trust], ISLAND))
 
-    def tier(self, held: _Held) -> Tier:
+    def tier(self, held: _Held) -> MergedTier:
         """How a level came out."""
         stood = sorted(held.standing.items())
-        return Tier(
+        return MergedTier(
             held.name,
             self._sources[held.trust],
             {node: domain for node, (domain, _) in stood},
             {node: self._sources[trust] for node, (_, trust) in stood if trust != held.trust},
         )
 
-    def conflicts(self, held: _Held) -> Iterator[Conflict]:
+    def conflicts(self, held: _Held) -> Iterator[LocationConflict]:
         """Where what a source says is not how it came out."""
         for trust, theirs, names in held.heard:
             for node, said in sorted(theirs.items()):
@@ -196,7 +191,9 @@ class _View:
                 if names.get(said) != domain:
                     source, by = self._sources[trust], held.reasons.get(node, placed)
                     here = names.get(said, "")
-                    yield Conflict(node, held.name, source, said, here, domain, self._sources[by])
+                    yield LocationConflict(
+                        node, held.name, source, said, here, domain, self._sources[by]
+                    )
 
     def _name(self, account: Account, tier: int) -> str:
         name = account.name(tier)
@@ -211,7 +208,7 @@ class _View:
             return {}
         if known.isdisjoint(node for domains in account.tiers for node in domains):
             return {tier: tier for tier in range(min(len(self.tiers), len(account.tiers)))}
-        return matched([_domains(held) for held in self.tiers], account.tiers)
+        return matched([held.domains for held in self.tiers], account.tiers)
 
     def _insert(self, new: _Held, inside: _Held | None, outside: _Held | None) -> bool:
         """Take it as a tier of its own if what is inside it stands together, and it in the next;
@@ -221,16 +218,12 @@ class _View:
         first = self.tiers.index(inside) + 1 if inside else 0
         last = self.tiers.index(outside) if outside else len(self.tiers)
         for at in range(first, last + 1):
-            inner = _domains(self.tiers[at - 1]) if at else {}
-            outer = _domains(self.tiers[at]) if at < len(self.tiers) else {}
-            if _nests(inner, _domains(new)) and _nests(_domains(new), outer):
+            inner = self.tiers[at - 1].domains if at else {}
+            outer = self.tiers[at].domains if at < len(self.tiers) else {}
+            if _nests(inner, new.domains) and _nests(new.domains, outer):
                 self.tiers.insert(at, new)
                 return True
         return False
-
-
-def _domains(held: _Held) -> Domains:
-    return {node: domain for node, (domain, _) in held.standing.items()}
 
 
 def matched(ours: Sequence[Domains], theirs: Sequence[Domains]) -> dict[int, int]:
@@ -279,17 +272,6 @@ def counterparts(one: Domains, other: Domains) -> dict[str, str]:
 def _nests(inner: Domains, outer: Domains) -> bool:
     """Whether each inner domain lies in one of the outer, all but a few nodes."""
     both = inner.keys() & outer.keys()
-    above = _above(inner, outer)
-    astray = sum(above[inner[node]] != outer[node] for node in both)
-    return astray <= ASTRAY * len(both)
-
-
-def _above(inner: Domains, outer: Domains) -> dict[str, str]:
-    """For each inner domain the outer one that most of its nodes stand in."""
-    inside: dict[str, collections.Counter[str]] = {}
-    for node in sorted(inner.keys() & outer.keys()):
-        inside.setdefault(inner[node], collections.Counter())[outer[node]] += 1
-    return {
-        domain: min(counts, key=lambda around: (-counts[around], around))
-        for domain, counts in inside.items()
-    }
+    above = most_frequent((inner[node], outer[node]) for node in both)
+    outside = sum(above[inner[node]] != outer[node] for node in both)
+    return outside <= ASTRAY * len(both)

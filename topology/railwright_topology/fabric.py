@@ -17,10 +17,11 @@ from typing import TypeVar
 from railwright_topology import agreement, aligned, front_end, inside, networks, paces
 from railwright_topology.accounts import ISLAND, Account
 from railwright_topology.agreement import Agreement
-from railwright_topology.aligned import Led
+from railwright_topology.aligned import RailAssignment
 from railwright_topology.astray import Rails
 from railwright_topology.front_end import Nic
-from railwright_topology.inside import Inside
+from railwright_topology.grouping import group
+from railwright_topology.inside import HardwareConflict, Inside
 from railwright_topology.links import Links
 from railwright_topology.networks import Network
 from railwright_topology.pace import EVEN, Pace
@@ -61,7 +62,7 @@ class Fabric:
     strangers: tuple[str, ...] = ()
     rails: Mapping[str, Rails] = field(default_factory=dict)
     rates: Mapping[str, tuple[Rates, ...]] = field(default_factory=dict)
-    rate_conflicts: Mapping[str, tuple[inside.Conflict, ...]] = field(default_factory=dict)
+    rate_conflicts: Mapping[str, tuple[HardwareConflict, ...]] = field(default_factory=dict)
     slow: tuple[Slow, ...] = ()
     paces: Mapping[str, Pace] = field(default_factory=dict)
 
@@ -80,7 +81,7 @@ class Fabric:
         domains = (self.place(node)[level] for node in nodes)
         return collections.Counter(domain for domain in domains if domain != UNKNOWN)
 
-    def inner_conflicts(self) -> Iterator[tuple[str, inside.Conflict]]:
+    def inner_conflicts(self) -> Iterator[tuple[str, HardwareConflict]]:
         """What sources disagree on inside of nodes, each after its node."""
         for node, its in self.insides.items():
             yield from ((node, conflict) for conflict in its.conflicts)
@@ -129,38 +130,41 @@ def of(nodes: Collection[str], told: Iterable[Told], before: Fabric | None = Non
 def _looks(
     told: Iterable[Looks], nodes: Collection[str]
 ) -> tuple[dict[str, tuple[Look, ...]], tuple[str, ...]]:
-    """What there is of each node, by the name that it has in the cluster; which hosts are no nodes,
+    """The reports of each node, by the name that it has in the cluster; which hosts are no nodes,
     and what was left out of a source."""
     found: dict[str, list[Look]] = {}
     strangers: list[str] = []
     for each in told:
-        told_of = each.nodes
-        called = _called(told_of, nodes)
+        called = _called(each.nodes, nodes)
         for host, looks in each.by_host.items():
             if host in called:
                 found.setdefault(called[host], []).extend(looks)
-        if others := sorted(told_of - called.keys()):
-            count = f"{len(others)} of {len(told_of)}, the first is {others[0]}"
-            strangers.append(f"{each.source}: no node of the cluster: {count}")
-        strangers += (f"{each.source}: {remark}" for remark in each.remarks)
+        remarks = (*_strangers(each.nodes, called), *each.remarks)
+        strangers += (f"{each.source}: {remark}" for remark in remarks)
     ordered = {
-        node: tuple(sorted(found[node], key=lambda look: look.source)) for node in sorted(found)
+        node: tuple(sorted(its, key=lambda look: look.source))
+        for node, its in sorted(found.items())
     }
     return ordered, tuple(sorted(strangers))
 
 
-def _rates(
-    told: Iterable[Told], nodes: Collection[str]
-) -> dict[str, list[tuple[str, tuple[Rates, ...]]]]:
+def _strangers(hosts: Collection[str], called: Mapping[str, str]) -> tuple[str, ...]:
+    """A remark on the hosts that are no nodes of the cluster, if there are any."""
+    others = sorted({*hosts} - called.keys())
+    count = f"{len(others)} of {len(hosts)}"
+    return (f"no node of the cluster: {count}, the first is {others[0]}",) if others else ()
+
+
+def _rates(told: Iterable[Told], nodes: Collection[str]) -> dict[str, list[paces.Measured]]:
     """What each source measured of each node, by the name that it has in the cluster."""
-    found: dict[str, list[tuple[str, tuple[Rates, ...]]]] = {}
-    for each in told:
-        if isinstance(each, Looks) and each.rates:
-            called = _called(each.nodes, nodes)
-            for host, its in each.rates.items():
-                if host in called:
-                    found.setdefault(called[host], []).append((each.source, its))
-    return found
+    measured = [each for each in told if isinstance(each, Looks) and each.rates]
+    called = [_called(each.nodes, nodes) for each in measured]
+    return group(
+        (names[host], (each.source, its))
+        for each, names in zip(measured, called, strict=True)
+        for host, its in each.rates.items()
+        if host in names
+    )
 
 
 def _slow(
@@ -235,12 +239,12 @@ def _rails(
 ) -> dict[str, Rails]:
     """Of each node, by cables and by what is inside of it; of several networks that with the most
     adapters counts."""
-    by_cables: dict[str, Led] = {}
+    by_cables: dict[str, RailAssignment] = {}
     for network in wired:
-        for host, node in _called(network.led, nodes).items():
-            led, other = network.led[host], by_cables.get(node)
-            if other is None or (len(other.rails), repr(other)) < (len(led.rails), repr(led)):
-                by_cables[node] = led
+        for host, node in _called(network.assignments, nodes).items():
+            its, other = network.assignments[host], by_cables.get(node)
+            if other is None or (len(other.rails), repr(other)) < (len(its.rails), repr(its)):
+                by_cables[node] = its
     adapters = {node: _numbered(its) for node, its in insides.items()}
     by_adapters = aligned.by_adapters(adapters)
     both = {
@@ -318,11 +322,8 @@ def short(domain: str, above: str) -> str:
 
 def _apart(accounts: Iterable[Account]) -> tuple[Account, ...]:
     """Sources of one name are numbered, by what they say and not by the order that they came in."""
-    by_name: dict[str, list[Account]] = {}
-    for account in accounts:
-        by_name.setdefault(account.source, []).append(account)
     found: list[Account] = []
-    for name, its in sorted(by_name.items()):
+    for name, its in sorted(group((account.source, account) for account in accounts).items()):
         if len(its) > 1:
             its.sort(key=_content)
         found += its[:1]
@@ -342,11 +343,6 @@ def _of_the_cluster(account: Account, nodes: Collection[str]) -> Account:
     if told <= {*nodes}:
         return account
     called = _called(told, nodes)
-    strangers = sorted(told - called.keys())
-    strange = account.strange
-    if strangers:
-        count = f"{len(strangers)} of {len(told)}"
-        strange += (f"no node of the cluster: {count}, the first is {strangers[0]}",)
 
     def renamed(said: Mapping[str, Said]) -> dict[str, Said]:
         return {called[host]: its for host, its in said.items() if host in called}
@@ -356,7 +352,7 @@ def _of_the_cluster(account: Account, nodes: Collection[str]) -> Account:
         tiers=tuple(map(renamed, account.tiers)),
         islands=renamed(account.islands),
         times=renamed(account.times),
-        strange=strange,
+        strange=account.strange + _strangers(told, called),
     )
 
 
@@ -364,8 +360,8 @@ def _called(hosts: Collection[str], nodes: Collection[str]) -> dict[str, str]:
     """The node of each host: of its name, or where one of both is a first name alone (no address is
     one), of that name, if no other host and no other node has it."""
     exact = {host: host for host in hosts if host in nodes}
-    by_first = _by_first_name(node for node in nodes if node not in exact)
-    left = _by_first_name(host for host in hosts if host not in exact)
+    by_first = group((node.partition(".")[0], node) for node in nodes if node not in exact)
+    left = group((host.partition(".")[0], host) for host in hosts if host not in exact)
     return exact | {
         same[0]: there[0]
         for first, same in left.items()
@@ -373,10 +369,3 @@ def _called(hosts: Collection[str], nodes: Collection[str]) -> dict[str, str]:
         and first in (same[0], there[0])
         and not first.isdigit()
     }
-
-
-def _by_first_name(names: Iterable[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for name in names:
-        found.setdefault(name.partition(".")[0], []).append(name)
-    return found

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 import networkx as nx
 
 from railwright_topology import plugs, speeds
+from railwright_topology.grouping import group
 from railwright_topology.layers import Layers, peers
-from railwright_topology.plugs import Kind, natural
-from railwright_topology.wiring import Uplink, Wiring
+from railwright_topology.plugs import natural
+from railwright_topology.wiring import Trunk, Uplink, Wiring
 
 
 def of(wiring: Wiring, layers: Layers) -> tuple[str, ...]:
@@ -28,7 +29,7 @@ def of(wiring: Wiring, layers: Layers) -> tuple[str, ...]:
         *sorted(_missing_slots(layers), key=natural),
         *sorted(_slow(wiring.uplinks), key=natural),
         *sorted(_stray(layers, names), key=natural),
-        *sorted(_trunks(wiring, layers, names), key=natural),
+        *sorted([*_no_way_up(wiring, layers, names), *_thin(wiring, layers, names)], key=natural),
         *(f"switch {names[switch]} reaches no host" for switch in lost),
     )
 
@@ -56,9 +57,7 @@ def _missing_uplinks(uplinks: Iterable[Uplink], layers: Layers) -> Iterator[str]
 def _missing_slots(layers: Layers) -> Iterator[str]:
     """Adapters that a whole kind of hosts lacks, and a more frequent kind of the same has: all
     cables of a ToR are gone."""
-    hosts: dict[Kind, list[str]] = {}
-    for host, kind in layers.plugs.kinds.items():
-        hosts.setdefault(kind, []).append(host)
+    hosts = group((kind, host) for host, kind in layers.plugs.kinds.items())
     counts = {kind: len(its) for kind, its in hosts.items()}
     for kind, its in sorted(hosts.items()):
         if lacked := [nic for nic in plugs.whole(kind, counts) if nic not in kind]:
@@ -78,11 +77,7 @@ def _stray(layers: Layers, names: Mapping[str, str]) -> Iterator[str]:
 
 def _slow(uplinks: Iterable[Uplink]) -> Iterator[str]:
     """Slower than most on the same switch: whole groups of an older generation are no fault."""
-    beside: dict[str, list[Uplink]] = {}
-    for uplink in uplinks:
-        if uplink.bytes_per_s:
-            beside.setdefault(uplink.switch, []).append(uplink)
-    for its in beside.values():
+    for its in group((up.switch, up) for up in uplinks if up.bytes_per_s).values():
         usual = _usual(uplink.bytes_per_s for uplink in its)
         for uplink in its:
             if uplink.bytes_per_s < usual:
@@ -90,23 +85,23 @@ def _slow(uplinks: Iterable[Uplink]) -> Iterator[str]:
                 yield f"{uplink.host} {uplink.nic} runs at {runs}, most beside it at {most}"
 
 
-def _trunks(wiring: Wiring, layers: Layers, names: Mapping[str, str]) -> Iterator[str]:
-    """Ways up that are missing or thin, held against switches with the same ways up."""
-    tiers = layers.tiers
-    above: dict[str, dict[str, int]] = {}
-    for trunk in wiring.trunks:
-        low, high = sorted(trunk.ends, key=lambda end: tiers.get(end, 0))
-        if 0 < tiers.get(low, 0) < tiers[high] and trunk not in layers.stray:
-            to = above.setdefault(low, {})
-            to[high] = to.get(high, 0) + trunk.cables * trunk.bytes_per_s
-    wired = nx.Graph([trunk.ends for trunk in wiring.trunks if trunk not in layers.stray])
+def _no_way_up(wiring: Wiring, layers: Layers, names: Mapping[str, str]) -> Iterator[str]:
+    """Switches below the top of what they are wired with, without any cable upwards."""
+    above = {low for low, _, _ in layers.upward(_sound(wiring, layers))}
+    wired = nx.Graph([trunk.ends for trunk in _sound(wiring, layers)])
     for part in map(sorted, nx.connected_components(wired)):
-        top = max(tiers.get(switch, 0) for switch in part)
-        for switch in part:
-            if switch not in above and 0 < tiers.get(switch, 0) < top:
-                yield (
-                    f"{names[switch]} has no cable upwards, and is of tier {tiers[switch]} of {top}"
-                )
+        tiers = {switch: layers.tiers.get(switch, 0) for switch in part}
+        top = max(tiers.values())
+        for switch, tier in tiers.items():
+            if switch not in above and 0 < tier < top:
+                yield f"{names[switch]} has no cable upwards, and is of tier {tier} of {top}"
+
+
+def _thin(wiring: Wiring, layers: Layers, names: Mapping[str, str]) -> Iterator[str]:
+    """Ways up that are missing or thin, held against switches with the same ways up."""
+    above: dict[str, collections.Counter[str]] = {}
+    for low, high, bytes_per_s in layers.upward(_sound(wiring, layers)):
+        above.setdefault(low, collections.Counter())[high] += bytes_per_s
     alike = peers(above)
     for switch, to in sorted(above.items()):
         beside = [above[peer] for peer in alike[switch]]
@@ -119,6 +114,10 @@ def _trunks(wiring: Wiring, layers: Layers, names: Mapping[str, str]) -> Iterato
             if to[high] < usual:
                 has, should = speeds.told(to[high]), speeds.told(usual)
                 yield f"{names[switch]} reaches {names[high]} with {has}, such pairs have {should}"
+
+
+def _sound(wiring: Wiring, layers: Layers) -> list[Trunk]:
+    return [trunk for trunk in wiring.trunks if trunk not in layers.stray]
 
 
 def _usual(found: Iterable[int]) -> int:

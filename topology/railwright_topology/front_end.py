@@ -1,14 +1,16 @@
-"""A wiring without the front-end network: what is left are the accelerators' own cables.
+"""Remove the front-end network from a wiring: what is left are the accelerators' own cables.
 
 Adapters for storage and for what processors send are plugged into switches too, and the hosts that
 share those are no neighbours. Switches that nothing else reaches hosts through go with them; one
-that carries both kinds of cables stays.
+that carries both kinds of cables stays. `fabric` calls it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+
+import networkx as nx
 
 from railwright_topology.wiring import Wiring
 
@@ -23,8 +25,9 @@ def without(wiring: Wiring, front_end: Collection[Nic]) -> Wiring:
         return wiring
     kept = {uplink.switch for uplink in left}
     gone = {uplink.switch for uplink in wiring.uplinks} - kept
+    graph = nx.Graph([trunk.ends for trunk in wiring.trunks])
     # One that only such switches are below carries nothing else either.
-    while further := _only_to(wiring, gone, kept):
+    while further := {at for at in {*graph} - gone - kept if gone.issuperset(graph[at])}:
         gone |= further
     return replace(
         wiring,
@@ -32,16 +35,3 @@ def without(wiring: Wiring, front_end: Collection[Nic]) -> Wiring:
         uplinks=left,
         trunks=tuple(trunk for trunk in wiring.trunks if gone.isdisjoint(trunk.ends)),
     )
-
-
-def _only_to(wiring: Wiring, gone: Collection[str], kept: Collection[str]) -> set[str]:
-    reached: dict[str, set[str]] = {}
-    for trunk in wiring.trunks:
-        one, other = trunk.ends
-        reached.setdefault(one, set()).add(other)
-        reached.setdefault(other, set()).add(one)
-    return {
-        switch
-        for switch, others in reached.items()
-        if switch not in gone and switch not in kept and others <= {*gone}
-    }

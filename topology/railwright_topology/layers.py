@@ -18,12 +18,13 @@ from __future__ import annotations
 import collections
 import itertools
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import networkx as nx
 
 from railwright_topology import plugs
+from railwright_topology.grouping import group
 from railwright_topology.plugs import Kind, Plugs, natural
 from railwright_topology.wiring import Trunk, Uplink, Wiring
 
@@ -66,6 +67,13 @@ class Layers:
         """The rail that this adapter is of, wherever it is plugged in."""
         return self.rails.get((self.plugs.kinds[uplink.host], uplink.nic))
 
+    def upward(self, trunks: Iterable[Trunk]) -> Iterator[tuple[str, str, int]]:
+        """Of trunks between two tiers, the lower switch, the higher one, and bytes a second."""
+        for trunk in trunks:
+            low, high = sorted(trunk.ends, key=lambda end: self.tiers.get(end, 0))
+            if 0 < self.tiers.get(low, 0) < self.tiers[high]:
+                yield low, high, trunk.cables * trunk.bytes_per_s
+
 
 def of(wiring: Wiring) -> Layers:
     """Find all of it out. Pure, and the same for any order of the wiring's parts."""
@@ -98,11 +106,8 @@ def of(wiring: Wiring) -> Layers:
 def _stray(trunks: Iterable[Trunk]) -> set[Trunk]:
     """Trunks to where no switch like either end has one, and like which those have none either: a
     link between each two ToRs of a pair is how it was meant."""
-    neighbours: dict[str, set[str]] = {}
-    for trunk in trunks:
-        for end, far in (trunk.ends, trunk.ends[::-1]):
-            neighbours.setdefault(end, set()).add(far)
-    having = peers(neighbours)
+    wired = nx.Graph([trunk.ends for trunk in trunks])
+    having = peers(nx.to_dict_of_lists(wired))
     alike = {
         switch: [other for other in its if switch in having[other]]
         for switch, its in having.items()
@@ -110,7 +115,7 @@ def _stray(trunks: Iterable[Trunk]) -> set[Trunk]:
 
     def alone(end: str, far: str) -> bool:
         others = [other for other in alike[end] if other != far]
-        return bool(others) and not any(far in neighbours[other] for other in others)
+        return bool(others) and not any(wired.has_edge(far, other) for other in others)
 
     def found_alone(trunk: Trunk) -> bool:
         # Who has fewer like it is asked first: mostly they have it, and that is the answer.
@@ -130,10 +135,7 @@ def _stray(trunks: Iterable[Trunk]) -> set[Trunk]:
 
 def peers(neighbours: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
     """For each switch the others that have more than half of its neighbours."""
-    having: dict[str, list[str]] = {}
-    for switch, its in neighbours.items():
-        for neighbour in its:
-            having.setdefault(neighbour, []).append(switch)
+    having = group((far, switch) for switch, its in neighbours.items() for far in its)
     found = {}
     for switch, its in neighbours.items():
         shared = collections.Counter(peer for one in its for peer in having[one] if peer != switch)
@@ -150,7 +152,7 @@ def _tiers(wired: nx.Graph, sound: Iterable[Uplink]) -> dict[str, int]:
         return {}
     usual = statistics.median_low([hosts[switch] for switch in hosts.elements()])
     edge = {switch for switch, count in hosts.items() if FEW * count >= usual}
-    alike = peers({switch: list(graph[switch]) for switch in graph})
+    alike = peers(nx.to_dict_of_lists(graph))
     for switch in hosts.keys() - edge:
         having = hosts.keys() & alike[switch]
         if 2 * len(edge & having) > len(having):
@@ -188,19 +190,25 @@ def _rails(sound: Iterable[Uplink], found: Plugs) -> dict[Slot, int]:
     hosts = collections.Counter(found.kinds.values())
     rails: dict[Slot, int] = {}
     for kind in sorted(hosts, key=lambda kind: (-hosts[kind], kind)):
-        its = sorted(
-            (slots for slots in sets if any(of == kind for of, _ in slots)),
-            key=lambda slots: min(natural(nic) for of, nic in slots if of == kind),
-        )
-        by_name = {nic: rail for (_, nic), rail in sorted(rails.items(), reverse=True)}
-        used = {rails[slot] for slots in its for slot in slots if slot in rails}
-        for slots in its:
-            known = {rails[slot] for slot in slots if slot in rails}
-            named = {by_name[nic] for _, nic in slots if nic in by_name} - used
-            rail = min(known or named or {next(at for at in itertools.count() if at not in used)})
-            used.add(rail)
-            rails |= {slot: rail for slot in slots if slot not in rails}
+        own = [slots for slots in sets if kind in dict(slots)]
+        own.sort(key=lambda slots: min(natural(nic) for of, nic in slots if of == kind))
+        rails = _numbered(own, rails)
     return dict(sorted(rails.items()))
+
+
+def _numbered(sets: Sequence[set[Slot]], rails: dict[Slot, int]) -> dict[Slot, int]:
+    """``rails`` with those of one kind's sets: as more frequent kinds have numbered their slots,
+    else by names of adapters, else the smallest number that is free."""
+    by_name = {nic: rail for (_, nic), rail in sorted(rails.items(), reverse=True)}
+    known = [{rails[slot] for slot in slots if slot in rails} for slots in sets]
+    used = set[int]().union(*known)
+    found: dict[Slot, int] = {}
+    for slots, its in zip(sets, known, strict=True):
+        named = {by_name[nic] for _, nic in slots if nic in by_name} - used
+        rail = min(its or named or {next(at for at in itertools.count() if at not in used)})
+        used.add(rail)
+        found |= dict.fromkeys(slots, rail)
+    return found | rails
 
 
 def _sharing(sound: Iterable[Uplink], found: Plugs) -> list[set[Slot]]:
@@ -209,16 +217,13 @@ def _sharing(sound: Iterable[Uplink], found: Plugs) -> list[set[Slot]]:
     A few plugs in the wrong place, or one storage leaf that both are plugged into, do not join
     them.
     """
-    there: dict[str, collections.Counter[Slot]] = {}
-    cables: collections.Counter[Slot] = collections.Counter()
-    for uplink in sound:
-        slot = found.kinds[uplink.host], uplink.nic
-        there.setdefault(uplink.switch, collections.Counter())[slot] += 1
-        cables[slot] += 1
+    slots = [(uplink.switch, (found.kinds[uplink.host], uplink.nic)) for uplink in sound]
+    cables = collections.Counter(slot for _, slot in slots)
     shared: collections.Counter[tuple[Slot, Slot]] = collections.Counter()
-    for slots in there.values():
-        for one, other in itertools.combinations(sorted(slots), 2):
-            shared[one, other] += min(slots[one], slots[other])
+    for its in group(slots).values():
+        there = collections.Counter(its)
+        for one, other in itertools.combinations(sorted(there), 2):
+            shared[one, other] += min(there[one], there[other])
     graph = nx.Graph()
     graph.add_nodes_from(cables)
     graph.add_edges_from(

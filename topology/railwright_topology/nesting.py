@@ -8,8 +8,10 @@ elsewhere the less trusted placement gives way.
 
 from __future__ import annotations
 
-import collections
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+
+from railwright_topology.grouping import group
 
 Standing = dict[str, tuple[str, int]]
 """The domain of each node at a tier, and who put it there: 0 is the most trusted source."""
@@ -23,19 +25,13 @@ def settle(tiers: Sequence[Standing]) -> list[Reasons]:
     """Change what must be changed, from the nearest tier outwards; the reasons, tier by tier."""
     reasons: list[Reasons] = [{} for _ in tiers]
     for place, inner in enumerate(tiers):
-        for nodes in _members(inner):
+        domains = group((domain, node) for node, (domain, _) in sorted(inner.items()))
+        for _, nodes in sorted(domains.items()):
             outwards = range(place + 1, len(tiers))
             knowing = (at for at in outwards if any(node in tiers[at] for node in nodes))
             if (found := next(knowing, None)) is not None:
                 _gather(nodes, place, found, tiers=tiers, reasons=reasons)
     return reasons
-
-
-def _members(tier: Standing) -> list[list[str]]:
-    members: dict[str, list[str]] = {}
-    for node, (domain, _) in sorted(tier.items()):
-        members.setdefault(domain, []).append(node)
-    return [nodes for _, nodes in sorted(members.items())]
 
 
 def _gather(
@@ -48,12 +44,10 @@ def _gather(
 ) -> None:
     """Let the nodes of one domain of the tier at ``place`` stand in one of that ``beyond``."""
     inner, outer = tiers[place], tiers[beyond]
-    links: dict[str, collections.Counter[int]] = {}
-    for node in nodes:
-        if node in outer:
-            around, trust = outer[node]
-            counts = links.setdefault(around, collections.Counter())
-            counts[max(trust, inner[node][1])] += 1
+    placed = group(
+        (outer[node][0], max(outer[node][1], inner[node][1])) for node in nodes if node in outer
+    )
+    links = {around: Counter(trusts) for around, trusts in placed.items()}
     chosen = _best(links)
     best = min(links[chosen])
     for node in nodes:
@@ -70,9 +64,7 @@ def _gather(
                     its[node] = outer[node][1]
 
 
-def _best(links: Mapping[str, Mapping[int, int]]) -> str:
+def _best(links: Mapping[str, Counter[int]]) -> str:
     """The domain with the most of the best links; of equal ones the first by name."""
     trusts = sorted({trust for counts in links.values() for trust in counts})
-    return min(
-        links, key=lambda around: ([-links[around].get(trust, 0) for trust in trusts], around)
-    )
+    return min(links, key=lambda around: ([-links[around][trust] for trust in trusts], around))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import collections
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from railwright_topology import aligned, faults, layers
 from railwright_topology.accounts import Account, Basis
-from railwright_topology.aligned import Led
+from railwright_topology.aligned import RailAssignment
 from railwright_topology.folding import fold
 from railwright_topology.layers import Layers
 from railwright_topology.wiring import Wiring
@@ -16,14 +16,14 @@ from railwright_topology.wiring import Wiring
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """What one source knows of cables, of which the rest is derived; ``led`` says of each host on
-    rails whether these lead where they should."""
+    """What one source knows of cables, of which the rest is derived; ``assignments`` are of
+    the hosts that are on rails."""
 
     wiring: Wiring
     layers: Layers
     account: Account
     faults: tuple[str, ...]
-    led: Mapping[str, Led]
+    assignments: Mapping[str, RailAssignment]
 
     @property
     def hosts(self) -> int:
@@ -46,17 +46,13 @@ class Network:
         down, up = self._capacities()
         return {tier: down[1] / up[tier] for tier in sorted(up) if up[tier]}
 
-    def _capacities(self) -> tuple[dict[int, int], dict[int, int]]:
+    def _capacities(self) -> tuple[Counter[int], Counter[int]]:
         """By tier: bytes a second that its switches take from below, and upwards."""
         tiers = self.layers.tiers
-        down: dict[int, int] = {1: sum(uplink.bytes_per_s for uplink in self.wiring.uplinks)}
-        up: dict[int, int] = {}
-        for trunk in self.wiring.trunks:
-            low, high = sorted(tiers.get(end, 0) for end in trunk.ends)
-            if 0 < low < high:
-                capacity = trunk.cables * trunk.bytes_per_s
-                up[low] = up.get(low, 0) + capacity
-                down[high] = down.get(high, 0) + capacity
+        down, up = Counter({1: self.account.capacity}), Counter[int]()
+        for low, high, bytes_per_s in self.layers.upward(self.wiring.trunks):
+            up[tiers[low]] += bytes_per_s
+            down[tiers[high]] += bytes_per_s
         return down, up
 
     def summing(self) -> tuple[frozenset[str], ...]:
@@ -75,15 +71,15 @@ class Network:
 
     def speeds(self) -> dict[int, int]:
         """Bytes a second of one adapter's cable, and how many adapters have it."""
-        counts = collections.Counter(uplink.bytes_per_s for uplink in self.wiring.uplinks)
+        counts = Counter(uplink.bytes_per_s for uplink in self.wiring.uplinks)
         return dict(sorted(counts.items(), reverse=True))
 
 
 def of(wiring: Wiring) -> Network:
     """Derive it. Pure, and the same for any order of the wiring's parts."""
     found = layers.of(wiring)
-    led = aligned.by_cables(wiring, found)
-    return Network(wiring, found, _account(wiring, found), faults.of(wiring, found), led)
+    account, assignments = _account(wiring, found), aligned.by_cables(wiring, found)
+    return Network(wiring, found, account, faults.of(wiring, found), assignments)
 
 
 def _account(wiring: Wiring, found: Layers) -> Account:
@@ -93,7 +89,7 @@ def _account(wiring: Wiring, found: Layers) -> Account:
     tiers: list[dict[str, str]] = []
     for tier in found.domains:
         called = [fold(names[switch] for switch in domain.switches) for domain in tier]
-        shared = collections.Counter(called)
+        shared = Counter(called)
         domains: dict[str, str] = {}
         for domain, name in zip(tier, called, strict=True):
             if not name:
@@ -102,13 +98,12 @@ def _account(wiring: Wiring, found: Layers) -> Account:
                 name = f"{name} of {domain.hosts[0]}"
             domains.update(dict.fromkeys(domain.hosts, name))
         tiers.append(domains)
-    capacity = sum(uplink.bytes_per_s for uplink in wiring.uplinks)
     return Account(
         wiring.source,
         Basis.SEEN,
         tuple(tiers),
         strange=wiring.strange,
-        capacity=capacity,
+        capacity=sum(uplink.bytes_per_s for uplink in wiring.uplinks),
         leaving=tuple(_leaving(wiring, found, tiers)),
     )
 
@@ -117,19 +112,16 @@ def _leaving(
     wiring: Wiring, found: Layers, tiers: Iterable[Mapping[str, str]]
 ) -> Iterator[dict[str, float]]:
     """Of each tier the domains with cables that lead out of it."""
-    sent: dict[str, int] = {}
+    sent, upwards = Counter[str](), Counter[str]()
     for uplink in wiring.uplinks:
-        sent[uplink.host] = sent.get(uplink.host, 0) + uplink.bytes_per_s
-    upwards: dict[str, int] = {}
-    for trunk in wiring.trunks:
-        low, high = sorted(trunk.ends, key=lambda end: found.tiers.get(end, 0))
-        if 0 < found.tiers.get(low, 0) < found.tiers.get(high, 0):
-            upwards[low] = upwards.get(low, 0) + trunk.cables * trunk.bytes_per_s
+        sent[uplink.host] += uplink.bytes_per_s
+    for low, _, bytes_per_s in found.upward(wiring.trunks):
+        upwards[low] += bytes_per_s
     for domains, called in zip(found.domains, tiers, strict=True):
         rooms: dict[str, float] = {}
         for domain in domains:
-            up = sum(upwards.get(switch, 0) for switch in domain.switches)
-            down = sum(sent.get(host, 0) for host in domain.hosts)
+            up = sum(upwards[switch] for switch in domain.switches)
+            down = sum(sent[host] for host in domain.hosts)
             if up and down:
                 rooms[called[domain.hosts[0]]] = up * len(domain.hosts) / down
         yield rooms

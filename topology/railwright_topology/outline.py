@@ -6,6 +6,7 @@ import collections
 from collections.abc import Iterator, Mapping, Sequence
 
 from railwright_topology import speeds
+from railwright_topology.grouping import group
 from railwright_topology.inside import Inside
 from railwright_topology.parts import Link, Part, Role
 
@@ -17,13 +18,9 @@ def of(inside: Inside) -> str:
 
 def kinds(insides: Mapping[str, Inside]) -> list[tuple[str, list[str]]]:
     """What nodes are inside, and which; the most frequent first."""
-    said: dict[int, str] = {}
-    alike: dict[str, list[str]] = {}
-    for node, inside in insides.items():
-        # Equal ones are mostly one value.
-        if id(inside) not in said:
-            said[id(inside)] = of(inside)
-        alike.setdefault(said[id(inside)], []).append(node)
+    # Equal ones are mostly one value.
+    said = {at: of(its) for at, its in {id(inside): inside for inside in insides.values()}.items()}
+    alike = group((said[id(inside)], node) for node, inside in insides.items())
     return sorted(alike.items(), key=lambda each: (-len(each[1]), each[0]))
 
 
@@ -31,9 +28,7 @@ def _said(inside: Inside) -> Iterator[str]:
     accelerators = inside.accelerators
     models = sorted({part.model for part in accelerators} - {""})
     yield " ".join([_count(len(accelerators), "accelerator"), *models])
-    technologies: dict[str, list[Link]] = {}
-    for link in inside.links:
-        technologies.setdefault(link.technology, []).append(link)
+    technologies = group((link.technology, link) for link in inside.links)
     for technology, links in sorted(technologies.items()):
         yield _links(technology, links, len(accelerators))
     for role in Role:

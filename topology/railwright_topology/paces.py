@@ -10,16 +10,22 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from railwright_topology.inside import Conflict
+from railwright_topology.grouping import group
+from railwright_topology.inside import HardwareConflict
 from railwright_topology.pace import Pace
-from railwright_topology.parts import CPU, Rates
+from railwright_topology.parts import CPU, PARTS_MAX, Kind, Look, Rates
 
 TOLERANCE = 0.05
 """Two looks at one device, and two devices of one kind, differ by as much."""
 NODES_MIN = 3
 """With fewer that have a kind, one of two has no rule to be held against."""
+NOISE = 0.02
+"""Two measurements of one device that did not change differ by less. A rate that stayed within it
+is told as it was, or devices at the border of what is slow would be news each time that they are
+measured, and every running job judged again for it. It is held against what is held, so what
+becomes slower bit by bit is found out all the same."""
 PACE_MIN = 0.01
 """Nothing stands still: times are divided by it."""
 
@@ -49,61 +55,88 @@ class Slow:
         return max(PACE_MIN, round(self.measured / self.usual, 2))
 
 
+def held(before: Iterable[Rates], now: Iterable[Rates], looks: Iterable[Look]) -> tuple[Rates, ...]:
+    """By device, of what was held before and of a document's rates and looks.
+
+    A device keeps its rates until others are told of it: an agent that begins has none yet, and
+    cannot measure a device again before the training on it ends. A rate that changed by no more
+    than NOISE is the one before. Where looks show accelerators, no others are believed or held.
+    """
+    parts = (part for look in looks for part in look.parts if part.kind == Kind.ACCELERATOR)
+    shown = {part.pci for part in parts if part.pci}
+    old = {each.device: each for each in before}
+    found = {each.device: _steady(each, old.get(each.device, each)) for each in now}
+    found = {**found, **{device: its for device, its in old.items() if device not in found}}
+    # What has no address, such as xpu:0 or the processors, is in no look.
+    there = [
+        its for device, its in found.items() if not shown or "." not in device or device in shown
+    ]
+    return tuple(sorted(there[:PARTS_MAX], key=lambda each: each.device))
+
+
+def _steady(now: Rates, before: Rates) -> Rates:
+    if (now.model, now.by) != (before.model, before.by):
+        return now
+    flop_per_s, memory_bytes_per_s = (
+        old if abs(new - old) <= NOISE * old else new
+        for new, old in (
+            (now.flop_per_s, before.flop_per_s),
+            (now.memory_bytes_per_s, before.memory_bytes_per_s),
+        )
+    )
+    return replace(now, flop_per_s=flop_per_s, memory_bytes_per_s=memory_bytes_per_s)
+
+
 Measured = tuple[str, tuple[Rates, ...]]
 """What a source measured of one node, after the source's name."""
 
 
 def settled(
     told: Mapping[str, Iterable[Measured]],
-) -> tuple[dict[str, tuple[Rates, ...]], dict[str, tuple[Conflict, ...]]]:
+) -> tuple[dict[str, tuple[Rates, ...]], dict[str, tuple[HardwareConflict, ...]]]:
     """Of each node the rates that count, and where a second source measured others."""
     rates: dict[str, tuple[Rates, ...]] = {}
-    conflicts: dict[str, tuple[Conflict, ...]] = {}
+    conflicts: dict[str, tuple[HardwareConflict, ...]] = {}
     for node, its in sorted(told.items()):
-        # What agents tell is measured now and then, and a file, which has a place, once.
-        first, *rest = sorted(its, key=lambda each: ("/" in each[0], each[0], repr(each[1])))
-        if not rest:
-            rates[node] = first[1]
-            continue
-        held = {each.device: (first[0], each) for each in first[1]}
-        differing: list[Conflict] = []
-        for source, theirs in rest:
-            for each in theirs:
+        held: dict[str, tuple[str, Rates]] = {}
+        differing: list[HardwareConflict] = []
+        # What agents report is measured now and then, and a file, which has a place, once.
+        for source, measured in sorted(its, key=lambda its: ("/" in its[0], its[0], repr(its[1]))):
+            for each in measured:
                 by, counts = held.setdefault(each.device, (source, each))
-                differing += _differing(source, each, by, counts)
+                if by != source:
+                    differing += _differing(source, each, by, counts)
         rates[node] = tuple(each for _, each in held.values())
         if differing:
             conflicts[node] = tuple(differing)
     return rates, conflicts
 
 
-def _differing(source: str, said: Rates, by: str, held: Rates) -> Iterator[Conflict]:
+def _differing(source: str, said: Rates, by: str, held: Rates) -> Iterator[HardwareConflict]:
     """Each fact of one device that two sources measured unlike."""
     for fact in _FACTS if (said.model, said.by) == (held.model, held.by) else ():
         both = getattr(said, fact), getattr(held, fact)
         if min(both) and min(both) < (1 - TOLERANCE) * max(both):
             one, other = (_told(fact, each) for each in both)
-            yield Conflict(said.device, fact, source, one, other, by)
+            yield HardwareConflict(said.device, fact, source, one, other, by)
 
 
 def slow(rates: Mapping[str, Iterable[Rates]], accelerated: Collection[str]) -> tuple[Slow, ...]:
     """Devices that are slower than most of their kind, the slowest first; of nodes with
     accelerators these alone."""
-    kinds: dict[tuple[str, str], list[tuple[str, Rates]]] = {}
-    for node, its in rates.items():
-        for each in its:
-            if each.device == CPU and node in accelerated:
-                continue
-            kinds.setdefault((each.model, each.by), []).append((node, each))
+    kinds = group(
+        ((each.model, each.by), (node, each))
+        for node, its in rates.items()
+        for each in its
+        if each.device != CPU or node not in accelerated
+    )
     found = (slow for its in kinds.values() for fact in _FACTS for slow in _slow(its, fact))
     return tuple(sorted(found, key=lambda each: (each.pace, each.node, each.device, each.fact)))
 
 
 def _slow(kind: Iterable[tuple[str, Rates]], fact: str) -> Iterator[Slow]:
     known = [(node, its, rate) for node, its in kind if (rate := getattr(its, fact))]
-    by_node: dict[str, list[int]] = {}
-    for node, _, rate in known:
-        by_node.setdefault(node, []).append(rate)
+    by_node = group((node, rate) for node, _, rate in known)
     if len(by_node) < NODES_MIN:
         return
     # More than half reach it, whatever their number: of the nodes, and on each of its devices.
@@ -114,14 +147,12 @@ def _slow(kind: Iterable[tuple[str, Rates]], fact: str) -> Iterator[Slow]:
 
 
 def of(found: Iterable[Slow]) -> dict[str, Pace]:
-    """The paces of nodes that slow devices make slow."""
-    slowest: dict[str, dict[str, float]] = {}
-    for each in found:
-        its = slowest.setdefault(each.node, {})
-        its[each.fact] = min(each.pace, its.get(each.fact, 1.0))
+    """The relative speeds of nodes that slow devices make slow."""
+    slowest_last = sorted(found, key=lambda each: -each.pace)
+    slowest = {(each.node, each.fact): each.pace for each in slowest_last}
     return {
-        node: Pace(its.get("flop_per_s", 1.0), its.get("memory_bytes_per_s", 1.0))
-        for node, its in sorted(slowest.items())
+        node: Pace(*(slowest.get((node, fact), 1.0) for fact in _FACTS))
+        for node in sorted({node for node, _ in slowest})
     }
 
 

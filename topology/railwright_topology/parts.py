@@ -107,6 +107,11 @@ class Part:
     rail: int | None = None
     role: Role | None = None
 
+    @property
+    def name(self) -> str:
+        """The first of its names, or its id."""
+        return self.names[0] if self.names else self.id
+
 
 @dataclass(frozen=True, slots=True)
 class Link:

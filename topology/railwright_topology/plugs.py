@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import collections
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from railwright_topology.grouping import group
 from railwright_topology.wiring import Uplink
 
 RARE = 10
@@ -23,6 +24,8 @@ Kind = tuple[str, ...]
 """The names of its adapters, as people count."""
 _Places = tuple[str, ...]
 """The switch of each adapter of a kind; empty where a host has no such cable."""
+_Hosts = Mapping[tuple[Kind, _Places], Sequence[str]]
+"""The hosts of each kind and places."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,28 +90,41 @@ def _is_part(kind: Kind, other: Kind) -> bool:
 def _odd(
     there: Mapping[str, Mapping[str, Uplink]], kinds: Mapping[str, Kind]
 ) -> Iterator[tuple[Uplink, str]]:
-    hosts: dict[tuple[Kind, _Places], list[str]] = {}
-    for host, nics in there.items():
-        places = tuple(nics[nic].switch if nic in nics else "" for nic in kinds[host])
-        hosts.setdefault((kinds[host], places), []).append(host)
-    sharing: dict[tuple[Kind, int, str], list[_Places]] = {}
-    for kind, places in hosts:
-        for position, switch in enumerate(places):
-            if switch:
-                sharing.setdefault((kind, position, switch), []).append(places)
+    hosts: _Hosts = group(
+        ((kinds[host], tuple(nics[nic].switch if nic in nics else "" for nic in kinds[host])), host)
+        for host, nics in there.items()
+    )
+    sharing = group(
+        ((kind, position, switch), places)
+        for kind, places in hosts
+        for position, switch in enumerate(places)
+        if switch
+    )
     for (kind, places), its in hosts.items():
-        agreeing = collections.Counter(
-            others
-            for position, switch in enumerate(places)
-            for others in sharing.get((kind, position, switch), ())
-            if len(hosts[kind, others]) > len(its)
-        )
-        cables = sum(map(bool, places))
-        beside = [others for others, count in agreeing.items() if 2 * count >= cables > count]
-        if not beside:
-            continue
-        rule = max(beside, key=lambda others: (agreeing[others], len(hosts[kind, others]), others))
-        for host in its:
+        rule = _rule(kind, places, hosts, sharing)
+        for host in its if rule else ():
             for nic, switch, expected in zip(kind, places, rule, strict=True):
                 if switch and expected and switch != expected:
                     yield there[host][nic], expected
+
+
+def _rule(
+    kind: Kind,
+    places: _Places,
+    hosts: _Hosts,
+    sharing: Mapping[tuple[Kind, int, str], Sequence[_Places]],
+) -> _Places:
+    """The places of more hosts, which share half of these or more, and not all; empty if none."""
+    agreeing = collections.Counter(
+        others
+        for position, switch in enumerate(places)
+        for others in sharing.get((kind, position, switch), ())
+        if len(hosts[kind, others]) > len(hosts[kind, places])
+    )
+    cables = sum(map(bool, places))
+    beside = [others for others, count in agreeing.items() if 2 * count >= cables > count]
+    return max(
+        beside,
+        key=lambda others: (agreeing[others], len(hosts[kind, others]), others),
+        default=(),
+    )

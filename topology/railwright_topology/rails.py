@@ -22,10 +22,12 @@ BESIDE = Distance.SWITCHES
 
 _Signature = tuple[Layer | None, int, str, bool | None]
 """Layer, speed, model, and whether it stands beside an accelerator."""
+_Near = Mapping[str, tuple[tuple[str, ...], Distance | None]]
+"""Of each adapter the accelerators that no other is nearer than, and how near they are."""
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedAdapter:
     """``near`` are the accelerators that no other is nearer than, ``distance`` how near; ``why``
     says what the role was read from."""
 
@@ -36,19 +38,31 @@ class Placed:
     why: str
 
 
-def of(parts: Iterable[Part], distances: Mapping[Pair, Distance]) -> dict[str, Placed]:
+def of(parts: Iterable[Part], distances: Mapping[Pair, Distance]) -> dict[str, PlacedAdapter]:
     """Each adapter's role and rail. Rails are numbered in the order of the adapters' names, or of
     their addresses, as people count. The same for any order of parts."""
     ordered = sorted(parts, key=_order)
     accelerators = [part.id for part in ordered if part.kind == Kind.ACCELERATOR]
     adapters = [part for part in ordered if part.kind == Kind.ADAPTER]
     near = {part.id: _nearest(part.id, accelerators, distances) for part in adapters}
+    roles = _roles(adapters, near, accelerators)
+    numbers = _numbers([part for part in adapters if roles[part.id][0] == Role.RAIL])
+    return {
+        part.id: PlacedAdapter(
+            roles[part.id][0], numbers.get(part.id), *near[part.id], roles[part.id][1]
+        )
+        for part in adapters
+    }
+
+
+def _roles(
+    adapters: Sequence[Part], near: _Near, accelerators: Sequence[str]
+) -> dict[str, tuple[Role, str]]:
+    """Each adapter's role, and what it was read from."""
     kinds = _kinds([part for part in adapters if part.role is None], near)
     said = [part for part in adapters if part.role == Role.RAIL]
     rails, why = (said, "") if said else _rails(kinds, near, accelerators)
-    roles: dict[str, tuple[Role, str]] = {
-        part.id: (part.role, "it is said") for part in adapters if part.role is not None
-    }
+    roles = {part.id: (part.role, "it is said") for part in adapters if part.role is not None}
     for kind in kinds:
         if kind is rails:
             verdict = Role.RAIL, why
@@ -57,11 +71,7 @@ def of(parts: Iterable[Part], distances: Mapping[Pair, Distance]) -> dict[str, P
         else:
             verdict = _beside_rails(kind, rails, near)
         roles |= {part.id: verdict for part in kind}
-    numbers = _numbers([part for part in adapters if roles[part.id][0] == Role.RAIL])
-    return {
-        part.id: Placed(roles[part.id][0], numbers.get(part.id), *near[part.id], roles[part.id][1])
-        for part in adapters
-    }
+    return roles
 
 
 def _order(part: Part) -> tuple[object, ...]:
@@ -85,9 +95,6 @@ def _nearest(
     if least == Distance.SYSTEM:
         return (), least
     return tuple(each for each, distance in known.items() if distance == least), least
-
-
-_Near = Mapping[str, tuple[tuple[str, ...], Distance | None]]
 
 
 def _kinds(adapters: Sequence[Part], near: _Near) -> list[list[Part]]:

@@ -33,11 +33,12 @@ def joined(found: Findings, held: Account, nodes: Collection[str]) -> Findings:
     figures = [NOT_NOW] * len(agreed)
     for its, tier in agreement.matched(agreed, found.tiers).items():
         figures[tier] = found.figures[its]
+    # The first node of each domain.
+    firsts = [{its[node]: node for node in sorted(its, reverse=True)} for its in agreed]
     leaving: list[dict[str, float]] = [{} for _ in agreed]
     for account in (old, new):
         for tier, domain, room in _rooms(account, agreed):
-            leaving[tier][domain] = room
-    firsts = [_firsts(domains) for domains in agreed]
+            leaving[tier][firsts[tier][domain]] = room
     return Findings(
         tuple(
             {node: first[domain] for node, domain in domains.items()}
@@ -46,10 +47,7 @@ def joined(found: Findings, held: Account, nodes: Collection[str]) -> Findings:
         tuple(figures),
         found.strange,
         found.pairs,
-        tuple(
-            {first[domain]: room for domain, room in its.items()}
-            for its, first in zip(leaving, firsts, strict=True)
-        ),
+        tuple(leaving),
     )
 
 
@@ -65,11 +63,3 @@ def _rooms(account: Account, agreed: list[Domains]) -> Iterator[tuple[int, str, 
             all_there = part[domain] >= whole[names[domain]]
             if all_there or room <= SATURATED * part[domain]:
                 yield tier, names[domain], room
-
-
-def _firsts(domains: Domains) -> dict[str, str]:
-    """The first node of each domain."""
-    found: dict[str, str] = {}
-    for node in sorted(domains):
-        found.setdefault(domains[node], node)
-    return found

@@ -23,7 +23,7 @@ from railwright_operator.slices import Slice
 from railwright_operator.watch.records import NodeRecord
 from railwright_topology import agreement, inside, outline, paces, speeds
 from railwright_topology.accounts import ISLAND, Account
-from railwright_topology.agreement import Conflict
+from railwright_topology.agreement import LocationConflict
 from railwright_topology.fabric import UNKNOWN, Fabric
 from railwright_topology.networks import Network
 from railwright_topology.sources import probes
@@ -224,7 +224,7 @@ def _insides(fabric: Fabric) -> list[Status]:
 
 def _inner_conflicts(fabric: Fabric) -> Iterator[Status]:
     """What sources differ on inside of nodes; that of many nodes once."""
-    alike: dict[inside.Conflict, list[str]] = {}
+    alike: dict[inside.HardwareConflict, list[str]] = {}
     for node, conflict in fabric.inner_conflicts():
         alike.setdefault(conflict, []).append(node)
     for conflict, nodes in alike.items():
@@ -237,7 +237,7 @@ def _inner_conflicts(fabric: Fabric) -> Iterator[Status]:
         }
 
 
-def _conflict(alike: Sequence[Conflict]) -> Status:
+def _conflict(alike: Sequence[LocationConflict]) -> Status:
     first, more = alike[0], len(alike) - 1
     return {
         "node": first.node,

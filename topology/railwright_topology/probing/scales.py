@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from railwright_topology.probing import chains
 from railwright_topology.probing.readings import (
     FULL_LOOKS,
     LOOKS,
@@ -23,6 +22,7 @@ from railwright_topology.probing.readings import (
     Floats,
     Ints,
     Readings,
+    linked,
 )
 
 Step = tuple[int, int]
@@ -203,7 +203,7 @@ def _without_contrary(
 def _crossed(values: Floats, cut: float, ends: Ints) -> float:
     """The part of the pairs beyond a cut whose nodes hang together by pairs on this side of it."""
     far = values > cut
-    labels = chains.linked(int(ends.max()) + 1, ends[:, values <= cut])
+    labels = linked(int(ends.max()) + 1, ends[:, values <= cut])
     one, other = labels[ends[:, far]]
     return float((one == other).mean()) if far.any() else 1.0
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from railwright_topology.probing import chains
-from railwright_topology.probing.readings import TRIES, Bools, Floats, Ints, Readings
+from railwright_topology.probing.readings import TRIES, Bools, Floats, Ints, Readings, linked
 from railwright_topology.probing.scales import Ladder, Levels
 
 Domain = int
@@ -139,9 +138,7 @@ def of(readings: Readings, ladder: Ladder, muted: Bools, there: Bools) -> Standi
     levels = ladder.levels(readings, farness)
     labels = np.zeros((len(ladder.chain), len(there)), dtype=np.int64)
     for tier in range(len(labels) - 1):
-        labels[tier] = chains.linked(
-            len(there), readings.ends[:, levels.told & (levels.high <= tier)]
-        )
+        labels[tier] = linked(len(there), readings.ends[:, levels.told & (levels.high <= tier)])
     return Standing(readings, there, farness, levels, labels)
 
 
