@@ -77,7 +77,7 @@ async def test_a_survey_sends_agents_to_each_other_and_tells_who_is_silent() -> 
         port = await stack.enter_async_context(_responding())
         for host in list(hosts.values())[1:4]:
             await stack.enter_async_context(_responding(host=host, port=port))
-        agents = surveyor.Agents(hosts, port, SHARED)
+        agents = surveyor.SurveyedAgents(hosts, port, SHARED)
         found = await surveyor.run(agents, at_once=2, seconds=0.02, say=said.append)
     assert {*found.tiers[-1]} <= {*hosts} - {"node-5"}
     assert "node-5: no probe of it reached anybody" in found.strange
@@ -159,7 +159,7 @@ async def test_a_proof_is_worth_nothing_a_second_time() -> None:
             write(data)
 
         writer.write = record  # type: ignore[assignment, method-assign]
-        request = handshake.Request(handshake.Kind.LATENCY, 1.0)
+        request = handshake.Request(handshake.ProbeKind.LATENCY, 1.0)
         await handshake.ask(reader, writer, KEY, request)
         writer.close()
         again, replay = await asyncio.open_connection(HOST, port)
@@ -204,7 +204,7 @@ async def test_agent_speaks_for_itself_alone() -> None:
 async def test_key_of_an_errand_is_sealed() -> None:
     """Who reads the connection of a survey learns no key of a pair."""
     request = handshake.Request(
-        handshake.Kind.ERRAND, 1.0, "10.0.0.1", 7946, handshake.pair_key(TOKEN, OTHER)
+        handshake.ProbeKind.TASK, 1.0, "10.0.0.1", 7946, handshake.pair_key(TOKEN, OTHER)
     )
     read: list[handshake.Request] = []
     seen: list[bytes] = []

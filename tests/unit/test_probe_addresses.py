@@ -5,16 +5,18 @@ from __future__ import annotations
 import pytest
 
 from railwright_agent import handshake
-from railwright_agent.handshake import Kind, ProbeError, Request
+from railwright_agent.handshake import PairKey, ProbeError, ProbeKind, Request
 from railwright_topology.probing import addresses, keys
 
-ERRAND = {"kind": "errand", "seconds": 1.0, "port": 7946, "source": "a", "pairKey": "k"}
+TASK = {"kind": "errand", "seconds": 1.0, "port": 7946, "source": "a", "pairKey": "k"}
 
 
 @pytest.mark.parametrize("host", ["10.0.0.1", "192.168.7.9", "100.64.0.1", "8.8.8.8", "fd00::7"])
 def test_address_of_a_node_is_taken(host: str) -> None:
     assert addresses.refusal(host) == ""
-    assert handshake.errand(ERRAND | {"host": host}) == Request(Kind.ERRAND, 1.0, host, 7946)
+    key = PairKey("a", b"k")
+    task = Request(ProbeKind.TASK, 1.0, host, 7946, key)
+    assert handshake.probe_task(TASK | {"host": host}) == task
 
 
 @pytest.mark.parametrize(
@@ -45,7 +47,7 @@ def test_address_of_a_node_is_taken(host: str) -> None:
 def test_other_address_is_refused_by_the_agent(host: str, reason: str) -> None:
     assert reason in addresses.refusal(host)
     with pytest.raises(ProbeError, match="no agent is sent there"):
-        handshake.errand(ERRAND | {"host": host})
+        handshake.probe_task(TASK | {"host": host})
 
 
 def test_network_holds_its_addresses() -> None:

@@ -139,7 +139,7 @@ def _surveyed(token: str, arguments: argparse.Namespace) -> str:
     from railwright_topology.probing.findings import Findings
     from railwright_topology.sources import probes
 
-    agents = surveyor.Agents(_addresses(Path(arguments.nodes)), arguments.port, token)
+    agents = surveyor.SurveyedAgents(_addresses(Path(arguments.nodes)), arguments.port, token)
     at_once, seconds = arguments.at_once, arguments.seconds
 
     async def survey() -> Findings:

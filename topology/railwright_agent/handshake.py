@@ -38,13 +38,13 @@ class ProbeError(Exception):
     """Why there is no measurement, as a sentence."""
 
 
-class Kind(enum.StrEnum):
-    """What is measured, and by whom: on an errand an agent measures another one and tells. In a
-    crowd many are on errands at once, and bandwidth alone counts."""
+class ProbeKind(enum.StrEnum):
+    """What is measured, and by whom: in a task an agent measures another one and reports it. In a
+    crowd many do at once, and bandwidth alone counts."""
 
     LATENCY = "latency"
     BANDWIDTH = "bandwidth"
-    ERRAND = "errand"
+    TASK = "errand"
     CROWD = "crowd"
 
 
@@ -66,7 +66,7 @@ class Request:
     """One connection of a probe, and for how long it may last. An errand leads to the agent at
     ``host`` and ``port``, with the ``key`` of that pair."""
 
-    kind: Kind
+    kind: ProbeKind
     seconds: float
     host: str = ""
     port: int = 0
@@ -107,10 +107,10 @@ async def answer(reader: StreamReader, writer: StreamWriter, token: str) -> Requ
         kind, seconds, port = _kind(asked), _seconds(asked), _port(asked)
         theirs, key = _text(asked, "challenge"), pair_key(token, _text(asked, "source"))
         request = Request(kind, seconds, _text(asked, "host"), port)
-        if kind in (Kind.ERRAND, Kind.CROWD):
+        if kind in (ProbeKind.TASK, ProbeKind.CROWD):
             secret = _masked(key, ours + theirs, _bytes(asked, "sealed"))
-            errand_key = PairKey(_text(asked, "as"), secret)
-            request = Request(kind, seconds, _target(asked), port, errand_key)
+            task_key = PairKey(_text(asked, "as"), secret)
+            request = Request(kind, seconds, _target(asked), port, task_key)
         if not _same(_text(asked, "proof"), _proof(key, "prober", ours, theirs, request)):
             raise ProbeError("the key is not that of this pair.")
     except ProbeError as error:
@@ -120,14 +120,11 @@ async def answer(reader: StreamReader, writer: StreamWriter, token: str) -> Requ
     return request
 
 
-def errand(said: dict[str, Any]) -> Request:
-    """What the operator sends an agent on, as bounded as what an agent asks of another."""
-    return Request(Kind.ERRAND, _seconds(said), _target(said), _port(said))
-
-
-def errand_key(said: dict[str, Any]) -> PairKey:
-    """What the operator gives an agent for one errand."""
-    return PairKey(_text(said, "source"), _text(said, "pairKey").encode(errors="replace"))
+def probe_task(said: dict[str, Any]) -> Request:
+    """A task that the operator dispatches, as bounded as what an agent asks of another."""
+    kind = ProbeKind.CROWD if said.get("crowd") else ProbeKind.TASK
+    key = PairKey(_text(said, "source"), _text(said, "pairKey").encode(errors="replace"))
+    return Request(kind, _seconds(said), _target(said), _port(said), key)
 
 
 async def send(writer: StreamWriter, message: dict[str, Any]) -> None:
@@ -164,11 +161,11 @@ def number(message: dict[str, Any], key: str) -> float:
     return float(value)
 
 
-def _kind(message: dict[str, Any]) -> Kind:
+def _kind(message: dict[str, Any]) -> ProbeKind:
     kind = _text(message, "kind")
-    if kind not in [*Kind]:
-        raise ProbeError(f"`kind` is none of {', '.join(Kind)}.")
-    return Kind(kind)
+    if kind not in [*ProbeKind]:
+        raise ProbeError(f"`kind` is none of {', '.join(ProbeKind)}.")
+    return ProbeKind(kind)
 
 
 def _seconds(message: dict[str, Any]) -> float:

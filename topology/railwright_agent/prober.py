@@ -22,9 +22,9 @@ from railwright_agent.handshake import (
     ECHO_BYTES,
     GRACE_S,
     HANDSHAKE_S,
-    Kind,
     PairKey,
     ProbeError,
+    ProbeKind,
     Request,
 )
 from railwright_topology.probing import keys
@@ -67,6 +67,13 @@ async def measure(
     return Measurement(latency_s, bytes_per_s)
 
 
+async def run(task: Request) -> Measurement:
+    """Measure the agent that a task names."""
+    assert task.key is not None, "every task has one"
+    trips = 1 if task.kind is ProbeKind.CROWD else ROUND_TRIPS
+    return await measure(task.host, task.port, task.key, seconds=task.seconds, trips=trips)
+
+
 async def send(
     source: str,
     target: str,
@@ -74,16 +81,16 @@ async def send(
     shared: str,
     *,
     seconds: float = SECONDS,
-    kind: Kind = Kind.ERRAND,
+    kind: ProbeKind = ProbeKind.TASK,
 ) -> Measurement:
     """Let the agent at one address measure how well it reaches the one at another. The tokens of
     both are derived from what is ``shared`` with none of them."""
     key = handshake.pair_key(keys.agent_token(shared, source), SURVEYOR)
     theirs = handshake.pair_key(keys.agent_token(shared, target), source)
-    errand = Request(kind, seconds, target, port, theirs)
+    task = Request(kind, seconds, target, port, theirs)
     async with (
         _told_of(source, port, HANDSHAKE_S + GRACE_S + _longest_s(seconds)),
-        _connection(source, port, key, errand) as (reader, _),
+        _connection(source, port, key, task) as (reader, _),
     ):
         found = await handshake.receive(reader)
     if "refused" in found:
@@ -122,7 +129,10 @@ async def _told_of(host: str, port: int, deadline_s: float) -> AsyncIterator[Non
 async def _latency_s(host: str, port: int, key: PairKey, seconds: float, trips: int) -> float:
     clock = asyncio.get_running_loop().time
     best_s = math.inf
-    async with _connection(host, port, key, Request(Kind.LATENCY, seconds)) as (reader, writer):
+    async with _connection(host, port, key, Request(ProbeKind.LATENCY, seconds)) as (
+        reader,
+        writer,
+    ):
         end_s = clock() + seconds
         for trip in range(trips):
             sent_s = clock()
@@ -136,7 +146,7 @@ async def _latency_s(host: str, port: int, key: PairKey, seconds: float, trips: 
 
 async def _bytes_per_s(host: str, port: int, key: PairKey, seconds: float, streams: int) -> float:
     all_there = asyncio.Barrier(streams)
-    request = Request(Kind.BANDWIDTH, seconds)
+    request = Request(ProbeKind.BANDWIDTH, seconds)
     try:
         async with asyncio.TaskGroup() as group:
             rates = [

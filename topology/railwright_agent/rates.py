@@ -22,8 +22,8 @@ import platform
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Set
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -71,61 +71,95 @@ class UnmeasuredError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class _Tool:
+    """What computes on one device: ``random`` takes the bytes of a number and a shape."""
+
+    name: str
+    random: Callable[..., Any]
+    empty_like: Callable[[Any], Any]
+    multiply: Callable[[Any, Any, Any], object]
+    copy: Callable[[Any, Any], object]
+
+
+@dataclass(frozen=True, slots=True)
 class _Bench:
-    """A device that can be measured: ``products(side)`` and ``copies(bytes)`` return what is to be
-    done again and again, and ``wait`` comes back when all of it is done."""
+    """A device that can be measured: ``products(side)`` and ``copies(bytes)`` return the work to
+    repeat, and ``wait`` returns when all of it is done."""
 
     device: str
     model: str
-    by: str
+    tool: _Tool
     memory_bytes: int
     number_bytes: int
-    products: Callable[[int], Callable[[], object]]
-    copies: Callable[[int], Callable[[], object]]
-    wait: Callable[[], object]
+    wait: Callable[[], object] = int
     taken_bytes: Callable[[], int] = int
+
+    def products(self, side: int) -> Callable[[], object]:
+        one, other = (self.tool.random(self.number_bytes, side, side) for _ in range(2))
+        into = self.tool.empty_like(one)
+        return lambda: self.tool.multiply(one, other, into)
+
+    def copies(self, size_bytes: int) -> Callable[[], object]:
+        source = self.tool.random(4, size_bytes // 4)
+        target = self.tool.empty_like(source)
+        return lambda: self.tool.copy(target, source)
 
 
 _Device = tuple[str, Callable[[], _Bench]]
 """What a tool calls it, and what looks at it."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One run over all devices: which were seen, which are busy, and what came of the others."""
+
+    root: Path
+    busy: set[str]
+    seen: set[str] = field(default_factory=set)
+    rates: list[Rates] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+
+    def measure(self, device: str, inspect: Callable[[], _Bench]) -> None:
+        """Measure a device that is idle."""
+        try:
+            bench = _in_time(inspect)
+            device = bench.device
+            if device in self.seen:
+                return  # Another part of one that is split: the first stands for it.
+            self.seen.add(device)
+            if device in self.busy or _works(bench, self.root):
+                self.busy.add(device)
+            else:
+                self.rates.append(_in_time(functools.partial(_rates, bench)))
+        except (UnmeasuredError, SilentError) as error:
+            self.refused.append(f"{device} is not measured: {error}")
+
+    def note_unseen(self, there: Set[str]) -> None:
+        """Note the accelerators that torch did not show, unless it does not say where they are."""
+        unseen = sorted(there - self.busy - self.seen)
+        if unseen and all(device == CPU or pci.address(device) for device in self.seen):
+            which = f"{unseen[0]} and {len(unseen) - 1} more" if unseen[1:] else unseen[0]
+            self.refused.append(f"{which} is not measured: torch is not there, or does not see it")
+
+
 def measured(root: Path) -> Document:
-    """The rates of all devices that do nothing now, and which were not measured: of accelerators,
-    or of the processors where there are none."""
-    refused: list[str] = []
+    """The rates of all devices that are idle, and which were not measured: of accelerators, or of
+    the processors where there are none."""
     try:
         own = sysfs.parse(kernel.sections(root))
         there = {part.pci for part in own.parts if part.kind == Kind.ACCELERATOR}
         working = load.accelerators(root)
     except (WiringError, SilentError) as error:
         return Document(refused=(f"nothing is measured: {error}",))
-    busy = {address for address in there if working.get(address, False)}
+    run = _Run(root, {address for address in there if working.get(address, False)})
     if not there and load.processors():
-        busy.add(CPU)
-    if busy >= (there or {CPU}):
-        # Loading torch alone takes seconds of a processor.
-        return Document(busy=tuple(sorted(busy)))
-    rates: list[Rates] = []
-    seen: set[str] = set()
-    for device, looked_at in _devices(root, refused, accelerated=bool(there)):
-        try:
-            bench = _in_time(looked_at)
-            device = bench.device
-            if device in seen:
-                continue  # Another part of one that is split: the first stands for it.
-            seen.add(device)
-            if device in busy or _works(bench, root):
-                busy.add(device)
-            else:
-                rates.append(_in_time(functools.partial(_rates, bench)))
-        except (UnmeasuredError, SilentError) as error:
-            refused.append(f"{device} is not measured: {error}")
-    unseen = sorted(there - busy - seen)
-    if unseen and all(device == CPU or pci.address(device) for device in seen):
-        more = f" and {len(unseen) - 1} more" if unseen[1:] else ""
-        refused.append(f"{unseen[0]}{more} is not measured: torch is not there, or does not see it")
-    return Document((), tuple(refused), tuple(rates), tuple(sorted(busy)))
+        run.busy.add(CPU)
+    # Loading torch alone takes seconds of a processor.
+    if not run.busy >= (there or {CPU}):
+        for device, inspect in _devices(root, run.refused, accelerated=bool(there)):
+            run.measure(device, inspect)
+        run.note_unseen(there)
+    return Document((), tuple(run.refused), tuple(run.rates), tuple(sorted(run.busy)))
 
 
 def _works(bench: _Bench, root: Path) -> bool:
@@ -147,15 +181,17 @@ def _devices(root: Path, refused: list[str], *, accelerated: bool) -> Iterator[_
 
 
 def _processors(root: Path, torch: Any, refused: list[str]) -> Iterator[_Device]:
-    name = kernel.processor(root) or platform.machine()
-    processors = f"{name}, {len(os.sched_getaffinity(0))} CPUs"
-    memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if torch is not None:
-        yield CPU, lambda: _processors_by_torch(torch, processors, memory_bytes)
+        tool = _torch_at(torch, CPU)
     elif (numpy := _loaded("numpy", refused)) is not None:
-        yield CPU, lambda: _processors_by_numpy(numpy, processors, memory_bytes)
+        tool = _numpy(numpy)
     else:
         refused.append("nothing is measured: neither torch nor numpy can be loaded")
+        return
+    name = kernel.processor(root) or platform.machine()
+    model = f"{name}, {len(os.sched_getaffinity(0))} CPUs"
+    memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    yield CPU, lambda: _Bench(CPU, model, tool, memory_bytes, 4)
 
 
 def _loaded(tool: str, refused: list[str]) -> Any:
@@ -191,44 +227,37 @@ def _accelerator(torch: Any, module: Any, called: str, at: int) -> _Bench:
     address = _address(properties)
     if called.startswith("cuda") and not address:
         raise UnmeasuredError("torch does not say where it is")
-    return _by_torch(
-        torch,
-        called,
-        torch.bfloat16,
-        device=address or called,
-        model=str(properties.name),
-        memory_bytes=int(properties.total_memory),
+    return _Bench(
+        address or called,
+        str(properties.name),
+        _torch_at(torch, called),
+        int(properties.total_memory),
         number_bytes=2,
         wait=lambda: module.synchronize(at),
         taken_bytes=lambda: _taken(module, at),
     )
 
 
-def _processors_by_torch(torch: Any, model: str, memory_bytes: int) -> _Bench:
-    return _by_torch(
-        torch,
-        CPU,
-        torch.float32,
-        device=CPU,
-        model=model,
-        memory_bytes=memory_bytes,
-        number_bytes=4,
-        wait=lambda: None,
+def _torch_at(torch: Any, device: str) -> _Tool:
+    numbers = {2: torch.bfloat16, 4: torch.float32}
+    return _Tool(
+        f"torch {torch.__version__}",
+        lambda size, *shape: torch.randn(*shape, dtype=numbers[size], device=device),
+        torch.empty_like,
+        lambda one, other, into: torch.mm(one, other, out=into),
+        lambda target, source: target.copy_(source),
     )
 
 
-def _by_torch(torch: Any, at: str, number: Any, **known: Any) -> _Bench:
-    def products(side: int) -> Callable[[], object]:
-        one, other = (torch.randn(side, side, dtype=number, device=at) for _ in range(2))
-        into = torch.empty_like(one)
-        return lambda: torch.mm(one, other, out=into)
-
-    def copies(size_bytes: int) -> Callable[[], object]:
-        source = torch.randn(size_bytes // 4, dtype=torch.float32, device=at)
-        target = torch.empty_like(source)
-        return lambda: target.copy_(source)
-
-    return _Bench(by=f"torch {torch.__version__}", products=products, copies=copies, **known)
+def _numpy(numpy: Any) -> _Tool:
+    random = numpy.random.default_rng(0)
+    return _Tool(
+        f"numpy {numpy.__version__}",
+        lambda _, *shape: random.standard_normal(shape, numpy.float32),
+        numpy.empty_like,
+        lambda one, other, into: numpy.matmul(one, other, out=into),
+        numpy.copyto,
+    )
 
 
 def _taken(module: Any, at: int) -> int:
@@ -245,23 +274,6 @@ def _address(properties: Any) -> str:
         return ""
     domain, bus, device = said
     return f"{domain:04x}:{bus:02x}:{device:02x}.0"
-
-
-def _processors_by_numpy(numpy: Any, model: str, memory_bytes: int) -> _Bench:
-    random = numpy.random.default_rng(0)
-
-    def products(side: int) -> Callable[[], object]:
-        one, other = (random.standard_normal((side, side), numpy.float32) for _ in range(2))
-        into = numpy.empty_like(one)
-        return lambda: numpy.matmul(one, other, out=into)
-
-    def copies(size_bytes: int) -> Callable[[], object]:
-        source = random.standard_normal(size_bytes // 4, numpy.float32)
-        target = numpy.empty_like(source)
-        return lambda: numpy.copyto(target, source)
-
-    by = f"numpy {numpy.__version__}"
-    return _Bench(CPU, model, by, memory_bytes, 4, products, copies, lambda: None)
 
 
 def _in_time(step: Callable[[], T]) -> T:
@@ -301,7 +313,7 @@ def _rates(bench: _Bench) -> Rates:
     copy_s = fastest(bench.copies(copied), bench.wait, COPIES_S)
     # Each number of a product is the sum of as many products, and a copy reads and writes.
     flop_per_s, memory_bytes_per_s = round(2 * side**3 / product_s), round(2 * copied / copy_s)
-    return Rates(bench.device, bench.model, bench.by, flop_per_s, memory_bytes_per_s)
+    return Rates(bench.device, bench.model, bench.tool.name, flop_per_s, memory_bytes_per_s)
 
 
 def fastest(

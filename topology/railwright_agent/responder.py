@@ -12,7 +12,7 @@ import dataclasses
 from asyncio import IncompleteReadError, Server, StreamReader, StreamWriter
 
 from railwright_agent import handshake, prober
-from railwright_agent.handshake import ECHO_BYTES, Kind, ProbeError, Request
+from railwright_agent.handshake import ECHO_BYTES, ProbeError, ProbeKind, Request
 
 CONNECTIONS_MAX = 64
 _CHUNK_BYTES = 256 * 1024
@@ -47,28 +47,21 @@ class Responder:
     async def _probe(self, reader: StreamReader, writer: StreamWriter) -> None:
         async with asyncio.timeout(handshake.HANDSHAKE_S):
             request = await handshake.answer(reader, writer, self.token)
-        if request.kind in (Kind.ERRAND, Kind.CROWD):
+        if request.kind in (ProbeKind.TASK, ProbeKind.CROWD):
             if self._runs_errands:
                 await self._run_errand(writer, request)
             else:
                 await handshake.send(writer, {"refused": "errands are the operator's to give."})
             return
         async with asyncio.timeout(request.seconds + handshake.GRACE_S):
-            if request.kind is Kind.LATENCY:
+            if request.kind is ProbeKind.LATENCY:
                 await _echo(reader, writer)
             else:
                 await _count(reader, writer, request)
 
     async def _run_errand(self, writer: StreamWriter, request: Request) -> None:
         try:
-            assert request.key is not None, "the handshake reads one with each errand"
-            found = await prober.measure(
-                request.host,
-                request.port,
-                request.key,
-                seconds=request.seconds,
-                trips=1 if request.kind is Kind.CROWD else prober.ROUND_TRIPS,
-            )
+            found = await prober.run(request)
         except ProbeError as error:
             await handshake.send(writer, {"refused": str(error)[:200]})
         else:

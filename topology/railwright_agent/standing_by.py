@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import threading
 import time
 from asyncio import Server
@@ -137,14 +138,7 @@ async def _done(answer: Json) -> Json:
         return {}
     number = {"errand": answer["errand"]}
     try:
-        request = handshake.errand(answer)
-        found = await prober.measure(
-            request.host,
-            request.port,
-            handshake.errand_key(answer),
-            seconds=request.seconds,
-            trips=1 if answer.get("crowd") else prober.ROUND_TRIPS,
-        )
+        found = await prober.run(handshake.probe_task(answer))
     except ProbeError:
         return number
-    return number | {"latency_s": found.latency_s, "bytes_per_s": found.bytes_per_s}
+    return number | dataclasses.asdict(found)

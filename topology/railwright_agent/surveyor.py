@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from railwright_agent import prober
-from railwright_agent.handshake import Kind, ProbeError
+from railwright_agent.handshake import ProbeError, ProbeKind
 from railwright_topology.probing import findings, rounds
 from railwright_topology.probing.crowds import CROWD_S
 from railwright_topology.probing.findings import Findings
@@ -18,7 +18,7 @@ from railwright_topology.probing.survey import Survey
 
 
 @dataclass(frozen=True, slots=True)
-class Agents:
+class SurveyedAgents:
     """The address of each node's agent, and the token that theirs are derived from."""
 
     addresses: Mapping[str, str]
@@ -27,7 +27,7 @@ class Agents:
 
 
 async def run(
-    agents: Agents, *, at_once: int, seconds: float, say: Callable[[str], object]
+    agents: SurveyedAgents, *, at_once: int, seconds: float, say: Callable[[str], object]
 ) -> Findings:
     """Probe until nothing is left to ask; ``at_once`` pairs at a time, no node in two of them."""
     survey = Survey(sorted(agents.addresses), at_once=at_once)
@@ -44,19 +44,21 @@ async def run(
     return found
 
 
-async def uplinks(agents: Agents, found: Findings, *, say: Callable[[str], object]) -> Findings:
+async def uplinks(
+    agents: SurveyedAgents, found: Findings, *, say: Callable[[str], object]
+) -> Findings:
     """The same with how many nodes can send out of each domain at once."""
     return await rounds.with_uplinks(
-        found, lambda pair: _reading(agents, pair, CROWD_S, say, Kind.CROWD)
+        found, lambda pair: _reading(agents, pair, CROWD_S, say, ProbeKind.CROWD)
     )
 
 
 async def _reading(
-    agents: Agents,
+    agents: SurveyedAgents,
     pair: tuple[str, str],
     seconds: float,
     say: Callable[[str], object],
-    kind: Kind = Kind.ERRAND,
+    kind: ProbeKind = ProbeKind.TASK,
 ) -> Reading:
     source, target = (agents.addresses[node] for node in pair)
     try:
