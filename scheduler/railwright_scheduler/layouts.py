@@ -17,17 +17,17 @@ import numpy as np
 
 from railwright_scheduler.budget import CALL, ELEMENT, SORTED, UNLIMITED, WorkBudget
 from railwright_scheduler.cluster import Cluster, Ints, Mask
-from railwright_scheduler.communication import exchanges, measured
 from railwright_scheduler.communication import grid as grids
-from railwright_scheduler.cost import crowding, relief, sharing, slack
-from railwright_scheduler.cost.crowding import Uplinks
+from railwright_scheduler.communication import measured, traffic_matrix
+from railwright_scheduler.communication.traffic_matrix import TrafficMatrix
+from railwright_scheduler.cost import contention, contention_refinement, stragglers
+from railwright_scheduler.cost.contention import Uplinks, Use
 from railwright_scheduler.cost.hardware import MACHINES
-from railwright_scheduler.cost.sharing import Use
-from railwright_scheduler.cost.standing import Standing, Steps
-from railwright_scheduler.cost.summing import Summing, Sums
-from railwright_scheduler.cost.unlike import Gang
+from railwright_scheduler.cost.heterogeneous import Gang
+from railwright_scheduler.cost.in_network_reduction import Summing, Sums
+from railwright_scheduler.cost.placement_effects import Standing, Steps
 from railwright_scheduler.mapping import mapper
-from railwright_scheduler.mapping.problem import Exchanges, Places, cost
+from railwright_scheduler.mapping.problem import Places, cost
 from railwright_scheduler.question import Question, Tier
 from railwright_scheduler.snapshot import Job
 from railwright_scheduler.workload import Workload
@@ -139,14 +139,14 @@ class Layouts:
         work.spend(2 * ELEMENT * sum(each.grid.ranks for each in communicators))
         per_node = question.ranks_per_node
         self._exchanges = {
-            each.name: exchanges.between_nodes(each, per_node, work) for each in communicators
+            each.name: traffic_matrix.between_nodes(each, per_node, work) for each in communicators
         }
         # Who sends to all alike does so from anywhere.
         self._telling = tuple(
-            each.name for each in communicators if not exchanges.is_even(each, per_node)
+            each.name for each in communicators if not traffic_matrix.is_even(each, per_node)
         )
         grid = grids.dense(split, recipe.framework)
-        shape = exchanges.shape(grid, question.ranks_per_node)
+        shape = traffic_matrix.shape(grid, question.ranks_per_node)
         count = question.nodes
         self._shape = shape if math.prod(shape) == count else (count,)
         self._per_node = per_node
@@ -195,24 +195,24 @@ class Layouts:
             told = [each for name, each in sent.items() if name in self._telling]
             worth = [each.in_seconds for each in told if each.worth_s > 0.0]
             if count <= LAID_TWICE or len(worth) < len(told):
-                yield from self._mapped(exchanges.together(worth, self._shape, self._work))
+                yield from self._mapped(traffic_matrix.together(worth, self._shape, self._work))
 
-    def _mapped(self, exchanged: Exchanges) -> Iterator[Ints]:
+    def _mapped(self, exchanged: TrafficMatrix) -> Iterator[Ints]:
         """The order that sends the least of this far away, if anything is told of far and near and
         it can be found out."""
         if len(exchanged.weight) and exchanged.table <= TABLE_MAX:
             yield self._laid(exchanged)
 
-    def _laid(self, exchanged: Exchanges) -> Ints:
+    def _laid(self, exchanged: TrafficMatrix) -> Ints:
         """Segments stand where they stand together: whole ones are laid out."""
         if self._segment == 1:
-            found = mapper.mapped(exchanged, self.places, budget=self._budget, work=self._work)
+            found = mapper.map_ranks(exchanged, self.places, budget=self._budget, work=self._work)
             return found.where
         self._work.spend(CALL + 2 * SORTED * len(exchanged.weight))
         ranks = np.arange(exchanged.ranks)
         merged = exchanged.merged(ranks // self._segment, (len(ranks) // self._segment,))
         places = self.places.only(ranks[:: self._segment])
-        where = mapper.mapped(merged, places, budget=self._budget, work=self._work).where
+        where = mapper.map_ranks(merged, places, budget=self._budget, work=self._work).where
         return (where[:, np.newaxis] * self._segment + ranks[: self._segment]).ravel()
 
     def judged(self, order: Ints) -> Judged:
@@ -245,7 +245,7 @@ class Layouts:
         for tier in self._unshared:
             below = np.bincount(tier.domains) * (self._per_node / devices)
             sending = np.zeros(len(below))
-            load = crowding.uplinks(self.sent, tier.of(order)) / node_bytes
+            load = contention.uplinks(self.sent, tier.of(order)) / node_bytes
             sending[: len(load)] = load
             yield [*map(Use, np.minimum(sending, below).tolist(), below.tolist())]
 
@@ -259,7 +259,9 @@ class Layouts:
             if max(standing.crowded.values(), default=1.0) == 1.0:
                 break
             sent = [each for _, each in self._steps.sent(standing)]
-            better = self.judged(relief.relieved(sent, self._tiers, found.order, self._work))
+            better = self.judged(
+                contention_refinement.relieved(sent, self._tiers, found.order, self._work)
+            )
             if better.rank >= found.rank:
                 break
             found = better
@@ -278,7 +280,9 @@ class Layouts:
             yield self.relieved(stays)
         elif self._is_relieved and len(came) <= CAME:
             sent = [each for _, each in self._steps.sent(self._standing(order))]
-            yield self.judged(relief.placed(sent, self._tiers, order, came, self._work))
+            yield self.judged(
+                contention_refinement.placed(sent, self._tiers, order, came, self._work)
+            )
         yield from self.eased([stays])
 
     def eased(self, judged: Iterable[Judged]) -> Iterator[Judged]:
@@ -297,14 +301,14 @@ class Layouts:
         self._work.spend(CALL + SORTED * domains.size + SEATED * (len(stands) + stood))
         if self._budget and self._segment == 1:
             _, alike = np.unique(np.vstack([stands, domains]), axis=1, return_inverse=True)
-            every = [*slack.arrangements(judged.order, alike.ravel())]
+            every = [*stragglers.arrangements(judged.order, alike.ravel())]
             yield from map(self.judged, every)
             if every:
                 return
         work = len(stands) + KIND_NODES * len(gang.slowness)
         left = min(EASED, EASED_NODES // work) // (1 if self._budget else BRIEFLY)
-        seats, slow = slack.seats(gang, len(stands)), gang.slowness[stands]
-        for tried in (slack.orders, slack.exchanges):
+        seats, slow = stragglers.seats(gang, len(stands)), gang.slowness[stands]
+        for tried in (stragglers.orders, stragglers.exchanges):
             orders = tried(
                 judged.order, seats, slow, domains, within=self._segment > 1, work=self._work
             )
@@ -326,13 +330,13 @@ class Layouts:
     def crossing(self, judged: Judged) -> list[int]:
         """Bytes that cross the borders of each tier, the nearest first."""
         return [
-            min(BYTES_MAX, round(crowding.crossing(self.sent, tier.domains[judged.order])))
+            min(BYTES_MAX, round(contention.crossing(self.sent, tier.domains[judged.order])))
             for tier in self._tiers
         ]
 
-    def _together(self, names: Iterable[str]) -> Exchanges:
+    def _together(self, names: Iterable[str]) -> TrafficMatrix:
         parts = (self._exchanges[name] for name in names)
-        return exchanges.together(parts, self._shape, self._work)
+        return traffic_matrix.together(parts, self._shape, self._work)
 
     def _standing(self, order: Ints, uplinks: tuple[Uplinks, ...] | None = None) -> Standing:
         return self._steps.standing(order, uplinks or self._tiers)
@@ -355,7 +359,7 @@ def _beside(
     named = np.unique(uplinks.domains[nodes]).tolist()
     counts = np.bincount(tier.domains).tolist()
     found = (
-        min(room, sharing.left(room, count * share, uses[domain]) / share)
+        min(room, contention.left(room, count * share, uses[domain]) / share)
         if domain in uses
         else room
         for domain, room, count in zip(named, tier.room, counts, strict=True)

@@ -30,10 +30,10 @@ import numpy as np
 from railwright_scheduler import layouts
 from railwright_scheduler.budget import CHOSEN, OverBudgetError, WorkBudget
 from railwright_scheduler.cluster import Cluster, Ints
-from railwright_scheduler.communication import exchanges, measured
 from railwright_scheduler.communication import grid as grids
+from railwright_scheduler.communication import measured, traffic_matrix
 from railwright_scheduler.layouts import Judged, Layouts, Uses
-from railwright_scheduler.mapping import mapper, resemblance
+from railwright_scheduler.mapping import mapper, minimal_movement
 from railwright_scheduler.merits import Crossing, Merits, Predicted
 from railwright_scheduler.question import Question
 from railwright_scheduler.remembered import Key, remembered
@@ -140,7 +140,7 @@ def portions(job: Job, spanned: int) -> tuple[int, ...]:
         return ()
     _, split, recipe = job.workload.parts
     grid = grids.dense(split, recipe.framework)
-    sizes = [size for size in exchanges.shape(grid, job.ranks_per_node) if size > 1]
+    sizes = [size for size in traffic_matrix.shape(grid, job.ranks_per_node) if size > 1]
     found = {math.prod(part) for part in (*((size,) for size in sizes), *_prefixes(sizes))}
     if job.num_nodes % spanned == 0:
         found.add(job.num_nodes // spanned)
@@ -238,6 +238,6 @@ def _resembling(gang: Layouts, question: Question, judged: Judged) -> Judged:
     said = zip(sizes, nearest.room, nearest.left, nearest.summing, around, strict=True)
     kinds = [(*its, *outer) for *its, outer in said]
     domains, before = np.array(nearest.domains), np.array(question.before)
-    found = gang.judged(resemblance.resembling(judged.order, before, domains, kinds))
+    found = gang.judged(minimal_movement.minimize_movement(judged.order, before, domains, kinds))
     as_near = found.distance <= judged.distance * (1.0 + ROUNDED)
     return found if as_near and found.step_us <= judged.step_us else judged

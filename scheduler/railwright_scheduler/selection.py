@@ -13,9 +13,9 @@ from dataclasses import replace
 import numpy as np
 
 from railwright_scheduler import fastest, placement, ranks, slowness
+from railwright_scheduler.arrays import Floats
 from railwright_scheduler.budget import WorkBudget
 from railwright_scheduler.cluster import Capacity, Cluster, Ints, Mask
-from railwright_scheduler.mapping.problem import Weights
 from railwright_scheduler.placement import Limits
 from railwright_scheduler.ranks import Placed
 from railwright_scheduler.snapshot import Job
@@ -102,7 +102,7 @@ class NodeSelector:
         return ranks.placed(job, self._cluster, choices, uses=self._traffic.uses())
 
     def _others(
-        self, job: Job, first: Ints, allowed: Mask, limits: Limits, *, slow: Ints, busy: Weights
+        self, job: Job, first: Ints, allowed: Mask, limits: Limits, *, slow: Ints, busy: Floats
     ) -> Iterator[tuple[Mask, Limits]]:
         """From where else to choose: portions of the job that are better for it in each domain;
         domains whose switches add up what crosses them; those whose uplinks are known to let out
@@ -136,7 +136,7 @@ class NodeSelector:
             for kind in sorted(kinds - {""}):
                 yield allowed & (machines == kind), limits
 
-    def _room_beside(self, job: Job, slow: Ints, busy: Weights | None = None) -> Ints:
+    def _room_beside(self, job: Job, slow: Ints, busy: Floats | None = None) -> Ints:
         """As if nodes had the more room the slower they are, and the busier others keep their
         uplinks, and those that it had before less than any other as fast: of equal domains those
         with the least go first."""

@@ -18,15 +18,14 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from railwright_scheduler import layouts
+from railwright_scheduler.arrays import Floats
 from railwright_scheduler.budget import TRAFFIC_WORK, OverBudgetError, WorkBudget
 from railwright_scheduler.cluster import Cluster, Ints
-from railwright_scheduler.communication import derive, exchanges
-from railwright_scheduler.cost import crowding
-from railwright_scheduler.cost.crowding import Uplinks
-from railwright_scheduler.cost.sharing import Use
+from railwright_scheduler.communication import derive, traffic_matrix
+from railwright_scheduler.cost import contention
+from railwright_scheduler.cost.contention import Uplinks, Use
 from railwright_scheduler.isolation import Isolation, Stage
 from railwright_scheduler.layouts import Layouts, Uses
-from railwright_scheduler.mapping.problem import Weights
 from railwright_scheduler.question import KEPT_NODE_BYTES, Question
 from railwright_scheduler.remembered import Key, remembered
 from railwright_scheduler.snapshot import Running
@@ -89,7 +88,7 @@ class Traffic:
         self._new.clear()
         return self._uses
 
-    def busy(self, nodes: Ints) -> Weights:
+    def busy(self, nodes: Ints) -> Floats:
         """For each node of the cluster, how busy others keep the uplinks it would send through if
         it were one of these (columns, ascending): those of levels of which they span several
         domains. 1 is all the time."""
@@ -132,14 +131,14 @@ def crossing(
     """Bytes a step that cross the border of each domain of each level, in both directions;
     ``levels`` have the domain of each node rank, numbered from 0."""
     communicators = derive.communicators(*workload.parts)
-    sent = exchanges.together(
-        (exchanges.between_nodes(each, ranks_per_node) for each in communicators),
+    sent = traffic_matrix.together(
+        (traffic_matrix.between_nodes(each, ranks_per_node) for each in communicators),
         (len(levels[0]),) if levels else (),
     )
     found = []
     for domains in levels:
         tier = Uplinks(np.array(domains), np.ones(1), 1.0)
-        load = crowding.uplinks(sent, tier).round().astype(np.int64).tolist()
+        load = contention.uplinks(sent, tier).round().astype(np.int64).tolist()
         found.append([*load, *[0] * (max(domains) + 1 - len(load))])
     return found
 

@@ -14,7 +14,7 @@ from railwright_scheduler import Admit, Node, Snapshot, decide
 from railwright_scheduler.communication import derive
 from railwright_scheduler.cost import step
 from railwright_scheduler.cost.hardware import DGX_A100
-from railwright_scheduler.cost.summing import Summing, Sums
+from railwright_scheduler.cost.in_network_reduction import Summing, Sums
 from railwright_scheduler.workload import Framework, Parallelism, Recipe, Transformer, Workload
 from railwright_topology import fabric, networks
 from railwright_topology.accounts import Account, Basis

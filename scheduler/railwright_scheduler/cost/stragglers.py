@@ -19,13 +19,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from railwright_scheduler.arrays import Ints, Mask
 from railwright_scheduler.budget import CALL, ELEMENT, WorkBudget
-from railwright_scheduler.cost.unlike import Gang
-from railwright_scheduler.mapping.problem import Indices
-
-Mask = NDArray[np.bool_]
+from railwright_scheduler.cost.heterogeneous import Gang
 
 ARRANGEMENTS = 100
 """All of so many are tried: three kinds of machines on six nodes of one rack have 90."""
@@ -37,7 +34,7 @@ DEGREES = 4
 """Of how slow nodes are: the slowest alone, with some others, with all that are not the fastest."""
 
 
-def arrangements(order: Indices, alike: Indices) -> Iterator[Indices]:
+def arrangements(order: Ints, alike: Ints) -> Iterator[Ints]:
     """All orders that differ in more than which of the nodes that are ``alike`` is where; none if
     there are too many. Of nodes that are alike those stay that can."""
     kinds = alike[order].tolist()
@@ -50,7 +47,7 @@ def arrangements(order: Indices, alike: Indices) -> Iterator[Indices]:
             yield _filled(order, alike, np.array(wanted))
 
 
-def seats(gang: Gang, nodes: int) -> list[Indices]:
+def seats(gang: Gang, nodes: int) -> list[Ints]:
     """Node ranks that do the same, those with the least to do first."""
     does = [frozenset[int]()] * nodes
     for stage, ranks in enumerate(gang.stages):
@@ -69,14 +66,14 @@ def seats(gang: Gang, nodes: int) -> list[Indices]:
 
 
 def orders(
-    order: Indices,
-    seats: Sequence[Indices],
-    slow: Indices,
-    domains: Indices,
+    order: Ints,
+    seats: Sequence[Ints],
+    slow: Ints,
+    domains: Ints,
     *,
     within: bool,
     work: WorkBudget,
-) -> Iterator[Indices]:
+) -> Iterator[Ints]:
     """With the slowest nodes, and those next to them, in one seat after the other. ``slow`` says
     how slow each node is, ``domains`` that of each at each tier, the nearest first; ``within``
     lets nodes change places within the nearest alone."""
@@ -95,14 +92,14 @@ def orders(
 
 
 def exchanges(
-    order: Indices,
-    seats: Sequence[Indices],
-    slow: Indices,
-    domains: Indices,
+    order: Ints,
+    seats: Sequence[Ints],
+    slow: Ints,
+    domains: Ints,
     *,
     within: bool,
     work: WorkBudget,
-) -> Iterator[Indices]:
+) -> Iterator[Ints]:
     """With one of the slowest nodes in another seat, where the nearest faster one was."""
     is_slow = slow[order] > slow.min()
     for rank in np.argsort(-slow[order], kind="stable")[: int(is_slow.sum())].tolist():
@@ -126,7 +123,7 @@ def _ways(counts: Counter[int], left: int) -> Iterator[tuple[int, ...]]:
                 yield kind, *rest
 
 
-def _filled(order: Indices, alike: Indices, wanted: Indices) -> Indices:
+def _filled(order: Ints, alike: Ints, wanted: Ints) -> Ints:
     """Of each kind a node where it is ``wanted``."""
     found = np.where(alike[order] == wanted, order, -1)
     for kind in np.unique(wanted).tolist():
@@ -136,11 +133,11 @@ def _filled(order: Indices, alike: Indices, wanted: Indices) -> Indices:
     return found
 
 
-def _wanted(is_slow: Mask, line: Sequence[Indices]) -> Indices:
+def _wanted(is_slow: Mask, line: Sequence[Ints]) -> Ints:
     """The ranks that slow nodes are to have: all of one seat, then of the next; of the last one
     those that have slow ones already come first."""
     left = int(is_slow.sum())
-    found: list[Indices] = []
+    found: list[Ints] = []
     for ranks in line:
         first = ranks[np.argsort(~is_slow[ranks], kind="stable")]
         found.append(first[:left])
@@ -149,14 +146,14 @@ def _wanted(is_slow: Mask, line: Sequence[Indices]) -> Indices:
 
 
 def _exchanged(
-    order: Indices,
+    order: Ints,
     is_slow: Mask,
-    wanted: Indices,
-    domains: Indices,
+    wanted: Ints,
+    domains: Ints,
     *,
     within: bool,
     work: WorkBudget,
-) -> Indices:
+) -> Ints:
     """Each slow node that is elsewhere changes places with the nearest that is where it is
     wanted."""
     found = order.copy()
