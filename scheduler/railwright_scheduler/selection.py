@@ -17,7 +17,7 @@ from railwright_scheduler.arrays import Floats
 from railwright_scheduler.budget import WorkBudget
 from railwright_scheduler.cluster import Capacity, Cluster, Ints, Mask
 from railwright_scheduler.placement import Limits
-from railwright_scheduler.ranks import Placed
+from railwright_scheduler.ranks import RankedNodes
 from railwright_scheduler.snapshot import Job
 from railwright_scheduler.traffic import Traffic
 
@@ -65,7 +65,7 @@ class NodeSelector:
 
         return min(ways, key=rank)
 
-    def select(self, job: Job, allowed: Mask, limits: Limits, work: WorkBudget) -> Placed:
+    def select(self, job: Job, allowed: Mask, limits: Limits, work: WorkBudget) -> RankedNodes:
         """The nodes that suit the job best, in the order of its ranks. There must be capacity."""
         return self._placed(job, self._preferred(allowed, limits, job.num_nodes), limits, work)
 
@@ -79,7 +79,7 @@ class NodeSelector:
         held = placement.capacity(self._cluster.domains, on_islands, within) >= count
         return on_islands if held else allowed
 
-    def _placed(self, job: Job, allowed: Mask, limits: Limits, work: WorkBudget) -> Placed:
+    def _placed(self, job: Job, allowed: Mask, limits: Limits, work: WorkBudget) -> RankedNodes:
         """The nodes that suit the job best, and which ranks each of them gets."""
         domains, count = self._cluster.domains, job.num_nodes
         slow = slowness.of(job, self._cluster)

@@ -24,12 +24,13 @@ from bench import arnold, exact, flows, scotch, sharedmap, step_flows
 from bench.flows import Network, Tier
 from bench.step_cases import CASES, DEVICES, MACHINE, StepCase
 from bench.step_flows import Phase
-from railwright_scheduler import Snapshot, cluster, decide, layouts
+from railwright_scheduler import Snapshot, cluster, decide
 from railwright_scheduler.arrays import Ints
 from railwright_scheduler.cluster import Cluster
 from railwright_scheduler.communication.traffic_matrix import TrafficMatrix
 from railwright_scheduler.cost.hardware import MACHINES, Machine
-from railwright_scheduler.layouts import Layouts
+from railwright_scheduler.mapping.evaluation import OrderEvaluator
+from railwright_scheduler.mapping.request import build_request
 from railwright_testbed import requirements
 
 SEEDS = range(3)
@@ -116,20 +117,20 @@ def _orders(world: Snapshot, hall: Cluster, ours: Ints) -> Iterator[Order]:
     for nodes in {each.tobytes(): each for each in chosen}.values():
         gang = _gang(world, hall, nodes)
         for whose, order in _answers(gang):
-            yield Order(whose, nodes[order], gang.judged(order).step_us / 1e6)
+            yield Order(whose, nodes[order], gang.evaluate(order).step_us / 1e6)
 
 
 def _order(whose: str, world: Snapshot, hall: Cluster, ranked: Ints) -> Order:
     nodes = np.sort(ranked)
-    judged = _gang(world, hall, nodes).judged(np.searchsorted(nodes, ranked))
+    judged = _gang(world, hall, nodes).evaluate(np.searchsorted(nodes, ranked))
     return Order(whose, ranked, judged.step_us / 1e6)
 
 
-def _gang(world: Snapshot, hall: Cluster, nodes: Ints) -> Layouts:
-    return Layouts(layouts.question(world.jobs[0], hall, nodes, budget=0))
+def _gang(world: Snapshot, hall: Cluster, nodes: Ints) -> OrderEvaluator:
+    return OrderEvaluator(build_request(world.jobs[0], hall, nodes, budget=0))
 
 
-def _answers(gang: Layouts) -> Iterator[tuple[str, Ints]]:
+def _answers(gang: OrderEvaluator) -> Iterator[tuple[str, Ints]]:
     """Orders of the gang's nodes, which are in the network's order."""
     sent, places = _counted(gang.sent), gang.places
     yield "sorted", np.arange(sent.ranks)

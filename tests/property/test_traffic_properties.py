@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from fixtures import job, node
 from fixtures.examples import examples
-from railwright_scheduler import Job, Snapshot, cluster, decide, layouts
+from railwright_scheduler import Job, Snapshot, cluster, decide
 from railwright_scheduler.cost import contention
 from railwright_scheduler.cost.contention import Use
-from railwright_scheduler.layouts import Layouts, Uses
+from railwright_scheduler.mapping.evaluation import OrderEvaluator
+from railwright_scheduler.mapping.request import Uses, build_request
 from railwright_scheduler.snapshot import Running
 from railwright_scheduler.workload import Framework, Parallelism, Recipe, Transformer, Workload
 from railwright_topology.links import Links
@@ -148,7 +149,9 @@ def test_more_load_on_a_link_never_makes_a_step_shorter(
         for level in light
     ]
     steps_us = [
-        Layouts(layouts.question(asked, hall, nodes, budget=0, uses=each)).judged(nodes).step_us
+        OrderEvaluator(build_request(asked, hall, nodes, budget=0, uses=each))
+        .evaluate(nodes)
+        .step_us
         for each in ((), light, heavy)
     ]
     assert steps_us == sorted(steps_us)

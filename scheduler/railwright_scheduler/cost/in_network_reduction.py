@@ -8,7 +8,6 @@ all of them or none that counts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,27 +17,19 @@ from railwright_scheduler.communication import grid
 from railwright_scheduler.communication.graph import Collective, Communicator
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Summing:
-    """One tier of the network: the domain of each node, and which of them add up."""
-
-    domains: Ints
-    adds: Mask
-
-
-class Sums:
+class NetworkReduction:
     """The communicators that reduce, each with the node ranks of its groups; nobody's if there is
-    no domain that adds up. ``tiers`` begin with the nearest."""
+    no domain that reduces. ``tiers`` have the domain of each node, and which of them reduce."""
 
     def __init__(
         self,
         communicators: Iterable[Communicator],
         per_node: int,
-        tiers: Sequence[Summing],
+        tiers: Sequence[tuple[Ints, Mask]],
         work: WorkBudget = UNLIMITED,
     ) -> None:
         self._work = work
-        self._tiers = [tier for tier in tiers if tier.adds.any()]
+        self._tiers = [(domains, reduces) for domains, reduces in tiers if reduces.any()]
         self._groups: dict[str, Ints] = {}
         for each in communicators if self._tiers else ():
             if any(its.collective is Collective.ALL_REDUCE for its in each.traffic):
@@ -58,7 +49,7 @@ class Sums:
 
     def _are_inside(self, groups: Ints) -> bool:
         inside = np.zeros(len(groups), dtype=np.bool_)
-        for tier in self._tiers:
-            domains = tier.domains[groups]
-            inside |= (domains == domains[:, :1]).all(axis=1) & tier.adds[domains[:, 0]]
+        for tier, reduces in self._tiers:
+            domains = tier[groups]
+            inside |= (domains == domains[:, :1]).all(axis=1) & reduces[domains[:, 0]]
         return bool(inside.all())

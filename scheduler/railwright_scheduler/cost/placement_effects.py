@@ -15,7 +15,7 @@ from railwright_scheduler.cost.contention import Uplinks
 from railwright_scheduler.cost.contention_refinement import Sent
 from railwright_scheduler.cost.hardware import Machine
 from railwright_scheduler.cost.heterogeneous import Gang
-from railwright_scheduler.cost.in_network_reduction import Sums
+from railwright_scheduler.cost.in_network_reduction import NetworkReduction
 from railwright_scheduler.workload import Workload
 
 PREDICTED, SENT = 200_000, 10_000
@@ -45,7 +45,7 @@ class Steps:
         stands: Ints,
         *,
         between: Mapping[str, TrafficMatrix],
-        sums: Sums,
+        sums: NetworkReduction,
         work: WorkBudget = UNLIMITED,
     ) -> None:
         ranks = sum(each.grid.ranks for each in communicators)

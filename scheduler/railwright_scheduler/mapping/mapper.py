@@ -144,7 +144,7 @@ class _Search:
         side."""
         pairs = min(budget // 2, PAIRS_A_RANK * found[0].blocks.matrix.ranks)
         better = []
-        for its in {id(each.blocks): each.blocks for each in found}.values():
+        for its in dict.fromkeys(each.blocks for each in found):
             where = [each.where for each in found if each.blocks is its]
             step = _step(its.matrix, self._rooms.places)
             if step > 0.0:
