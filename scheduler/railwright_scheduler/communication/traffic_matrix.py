@@ -171,12 +171,12 @@ def _pairs(traffic: Traffic, nodes: Ints, work: WorkBudget) -> Iterator[Pairs]:
     ranks = nodes.shape[1]
     work.spend(2 * CALL + 2 * ELEMENT * nodes.size)
     if traffic.collective in _SERVED:
-        clients, servers = map(_held, np.split(nodes, [traffic.clients], axis=1))
+        clients, servers = map(ranks_on_nodes, np.split(nodes, [traffic.clients], axis=1))
         size = traffic.count * traffic.size / traffic.servers
         work.spend(PAIR * clients[0].size * servers[0].shape[1])
         yield _product(clients, servers, size)
     elif traffic.collective in _TO_ALL:
-        there, count = _held(nodes)
+        there, count = ranks_on_nodes(nodes)
         each = _to_each(traffic, ranks, there.shape[1])
         if there.shape[1] > CLIQUE_MAX:
             work.spend(PAIR * there.size * SAMPLED)
@@ -193,9 +193,9 @@ def _pairs(traffic: Traffic, nodes: Ints, work: WorkBudget) -> Iterator[Pairs]:
             yield nodes[:, -1:], nodes[:, :1], np.broadcast_to(sent, (len(nodes), 1))
 
 
-def _held(nodes: Ints) -> tuple[Ints, Floats]:
-    """The nodes of each group, and how many of its ranks each of them has; rows that have fewer
-    nodes are filled up with their first and none of the ranks."""
+def ranks_on_nodes(nodes: Ints) -> tuple[Ints, Floats]:
+    """The nodes of each group, and how many of its ranks each of them has; ``nodes`` has a row for
+    each group, ascending. Rows of fewer nodes are filled up with their first and no ranks."""
     rows, ranks = nodes.shape
     row, at = np.nonzero(np.diff(nodes, axis=1, prepend=-1))
     place = np.arange(len(row)) - np.searchsorted(row, np.arange(rows))[row]

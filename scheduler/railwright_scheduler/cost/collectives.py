@@ -18,6 +18,7 @@ import numpy as np
 from railwright_scheduler.arrays import Ints
 from railwright_scheduler.communication.graph import Communicator
 from railwright_scheduler.communication.grid import Axis, Grid, distinct_rows
+from railwright_scheduler.communication.traffic_matrix import ranks_on_nodes
 from railwright_scheduler.cost.hardware import (
     COLLECTIVE_S,
     LAUNCH_S,
@@ -72,11 +73,8 @@ def _shapes(ranks: Grid, axes: tuple[Axis, ...], devices: int) -> tuple[tuple[in
 def shapes(rows: Ints) -> Ints:
     """For each group, which has the nodes of its ranks in a row, ascending: how many nodes it is
     on, and how many ranks are on the fullest of them."""
-    row, at = np.nonzero(np.diff(rows, axis=1, prepend=-1))
-    counts = np.diff(np.append(row * rows.shape[1] + at, rows.size))
-    nodes = np.bincount(row, minlength=len(rows))
-    fullest = np.maximum.reduceat(counts, np.cumsum(nodes) - nodes)
-    return np.column_stack([nodes, fullest])
+    _, counts = ranks_on_nodes(rows)
+    return np.column_stack([np.count_nonzero(counts, axis=1), counts.max(axis=1)]).astype(np.int64)
 
 
 def all_reduce_s(size: float, group: Group) -> float:

@@ -334,10 +334,5 @@ def _slowest(links: Sequence[Link]) -> Link:
 
 
 def _host(hosts: Sequence[Host]) -> Host:
-    return Host(
-        clock=min(each.clock for each in hosts),
-        memory=min(each.memory for each in hosts),
-        copy=min(each.copy for each in hosts),
-        load=min(each.load for each in hosts),
-        store=min(each.store for each in hosts),
-    )
+    facts = ((each.clock, each.memory, each.copy, each.load, each.store) for each in hosts)
+    return Host(*map(min, zip(*facts, strict=True)))

@@ -182,10 +182,8 @@ def _took_s(traffic: Traffic, group: Group) -> float:
     match traffic.collective:
         case Collective.ALL_REDUCE:
             once_s = collectives.all_reduce_s(traffic.size, group)
-        case Collective.REDUCE_SCATTER:
+        case Collective.REDUCE_SCATTER | Collective.ALL_GATHER:
             once_s = collectives.reduce_scatter_s(traffic.size, group)
-        case Collective.ALL_GATHER:
-            once_s = collectives.all_gather_s(traffic.size, group)
         case Collective.ALL_TO_ALL | Collective.DISPATCH:
             once_s = collectives.all_to_all_s(traffic.size, group)
         case Collective.RING | Collective.SEND:

@@ -1,13 +1,13 @@
-"""Orders of nodes in which slow ones are where a step waits for them the least.
+"""Straggler placement: orders of nodes in which slow ones are where a step waits for them least.
 
 Problem: a stage of a pipeline is as slow as the slowest of its nodes, and all others wait for the
 slowest stage. So slow nodes cost least where there is less to do, and where slow ones are already.
 
-Idea: node ranks that do the same stages are one seat. Those that serve parameters compute nothing;
-stages with fewer layers have time left, and all but the last, which tells the next tokens. Slow
-nodes are exchanged into one seat after the other, beginning with each of them in turn; each changes
+Idea: node ranks that do the same stages are one group. Those that serve parameters compute nothing;
+stages with fewer layers have time left, and all but the last, which computes the output. Slow nodes
+are exchanged into one group after the other, beginning with each of them in turn; each changes
 places with the nearest node, so that what ranks send each other goes as far as before. Of few nodes
-all that tells arrangements apart is tried instead, which is exact.
+every arrangement that makes a difference is tried instead, which is exact.
 
 The predicted step decides between them. Their number is bounded, and the same for the same input.
 """
@@ -27,27 +27,80 @@ from railwright_scheduler.cost.heterogeneous import Gang
 ARRANGEMENTS = 100
 """All of so many are tried: three kinds of machines on six nodes of one rack have 90."""
 
-SEATS = 16
+GROUPS = 16
 """Begun with, those with the least to do."""
 
 DEGREES = 4
 """Of how slow nodes are: the slowest alone, with some others, with all that are not the fastest."""
 
 
-def arrangements(order: Ints, alike: Ints) -> Iterator[Ints]:
-    """All orders that differ in more than which of the nodes that are ``alike`` is where; none if
-    there are too many. Of nodes that are alike those stay that can."""
-    kinds = alike[order].tolist()
+def arrangements(order: Ints, classes: Ints) -> Iterator[Ints]:
+    """All orders that differ in more than which of the nodes of one of the ``classes`` is where;
+    none if there are too many. Of equivalent nodes those stay that can."""
+    kinds = classes[order].tolist()
     counts = Counter(kinds)
     if len(kinds) > ARRANGEMENTS:
         return
     ways = math.factorial(len(kinds)) // math.prod(map(math.factorial, counts.values()))
     if ways <= ARRANGEMENTS:
-        for wanted in _ways(counts, len(kinds)):
-            yield _filled(order, alike, np.array(wanted))
+        for target in _ways(counts, len(kinds)):
+            yield _filled(order, classes, np.array(target))
 
 
-def seats(gang: Gang, nodes: int) -> list[Ints]:
+class StragglerPlacement:
+    """Exchanges of slow nodes. ``slow`` has how slow each node is, ``domains`` that of each at each
+    tier, the nearest first; ``within`` lets nodes change places within the nearest alone."""
+
+    def __init__(
+        self, gang: Gang, slow: Ints, domains: Ints, *, within: bool, work: WorkBudget
+    ) -> None:
+        self._slow, self._domains, self._within, self._work = slow, domains, within, work
+        self._groups = _groups(gang, len(slow))
+
+    def orders(self, order: Ints) -> Iterator[Ints]:
+        """With the slowest nodes, and those next to them, in one group after the other."""
+        limits = np.unique(self._slow)[:0:-1]
+        spread = np.unique(np.linspace(0, len(limits) - 1, DEGREES).round().astype(np.int64))
+        for limit in limits[spread[: len(limits)]].tolist():
+            is_slow = self._slow[order] >= limit
+            there = [int(is_slow[ranks].sum()) for ranks in self._groups]
+            every = range(len(self._groups))
+            fullest = sorted(every, key=lambda group: -there[group])
+            begun = ([at, *(each for each in every if each != at)] for at in every[:GROUPS])
+            for line in (fullest, *begun):
+                self._work.spend(CALL * (1 + len(self._groups)) + 2 * ELEMENT * len(order))
+                target = _target(is_slow, [self._groups[group] for group in line])
+                yield self._exchanged(order, is_slow, target)
+
+    def exchanges(self, order: Ints) -> Iterator[Ints]:
+        """With one of the slowest nodes in another group, where the nearest faster one was."""
+        slow = self._slow[order]
+        slower = int((slow > slow.min()).sum())
+        for rank in np.argsort(-slow, kind="stable")[:slower].tolist():
+            alone = np.arange(len(order)) == rank
+            for ranks in self._groups:
+                self._work.spend(2 * CALL + ELEMENT * len(order))
+                if rank not in ranks:
+                    yield self._exchanged(order, alone, ranks[slow[ranks] < slow[rank]])
+
+    def _exchanged(self, order: Ints, is_slow: Mask, target: Ints) -> Ints:
+        """Each slow node outside the ``target`` ranks changes places with the nearest in them."""
+        found = order.copy()
+        free = target[~is_slow[target]]
+        for rank in np.setdiff1d(np.flatnonzero(is_slow), target).tolist():
+            if not len(free):
+                break
+            self._work.spend(4 * CALL + ELEMENT * len(self._domains) * len(free))
+            near = self._domains[:, order[free]] == self._domains[:, order[rank], np.newaxis]
+            at = int(near.sum(axis=0).argmax())
+            if self._within and not near[:1, at].all():
+                continue
+            found[rank], found[free[at]] = order[free[at]], order[rank]
+            free = np.delete(free, at)
+        return found
+
+
+def _groups(gang: Gang, nodes: int) -> list[Ints]:
     """Node ranks that do the same, those with the least to do first."""
     does = [frozenset[int]()] * nodes
     for stage, ranks in enumerate(gang.stages):
@@ -65,52 +118,6 @@ def seats(gang: Gang, nodes: int) -> list[Ints]:
     return [np.array(by[key]) for key in sorted(by, key=busy)]
 
 
-def orders(
-    order: Ints,
-    seats: Sequence[Ints],
-    slow: Ints,
-    domains: Ints,
-    *,
-    within: bool,
-    work: WorkBudget,
-) -> Iterator[Ints]:
-    """With the slowest nodes, and those next to them, in one seat after the other. ``slow`` says
-    how slow each node is, ``domains`` that of each at each tier, the nearest first; ``within``
-    lets nodes change places within the nearest alone."""
-    limits = np.unique(slow)[:0:-1]
-    spread = np.unique(np.linspace(0, len(limits) - 1, DEGREES).round().astype(np.int64))
-    for limit in limits[spread[: len(limits)]].tolist():
-        is_slow = slow[order] >= limit
-        there = [int(is_slow[ranks].sum()) for ranks in seats]
-        every = range(len(seats))
-        fullest = sorted(every, key=lambda seat: -there[seat])
-        begun = ([first, *(seat for seat in every if seat != first)] for first in every[:SEATS])
-        for line in (fullest, *begun):
-            work.spend(CALL * (1 + len(seats)) + 2 * ELEMENT * len(order))
-            wanted = _wanted(is_slow, [seats[seat] for seat in line])
-            yield _exchanged(order, is_slow, wanted, domains, within=within, work=work)
-
-
-def exchanges(
-    order: Ints,
-    seats: Sequence[Ints],
-    slow: Ints,
-    domains: Ints,
-    *,
-    within: bool,
-    work: WorkBudget,
-) -> Iterator[Ints]:
-    """With one of the slowest nodes in another seat, where the nearest faster one was."""
-    is_slow = slow[order] > slow.min()
-    for rank in np.argsort(-slow[order], kind="stable")[: int(is_slow.sum())].tolist():
-        alone = np.arange(len(order)) == rank
-        for ranks in seats:
-            work.spend(2 * CALL + ELEMENT * len(order))
-            if rank not in ranks:
-                faster = ranks[slow[order[ranks]] < slow[order[rank]]]
-                yield _exchanged(order, alone, faster, domains, within=within, work=work)
-
-
 def _ways(counts: Counter[int], left: int) -> Iterator[tuple[int, ...]]:
     """Every way to put so many of each kind in a row."""
     if not left:
@@ -123,18 +130,18 @@ def _ways(counts: Counter[int], left: int) -> Iterator[tuple[int, ...]]:
                 yield kind, *rest
 
 
-def _filled(order: Ints, alike: Ints, wanted: Ints) -> Ints:
-    """Of each kind a node where it is ``wanted``."""
-    found = np.where(alike[order] == wanted, order, -1)
-    for kind in np.unique(wanted).tolist():
-        empty = np.flatnonzero((found < 0) & (wanted == kind))
-        left = np.setdiff1d(np.flatnonzero(alike == kind), found)
+def _filled(order: Ints, classes: Ints, target: Ints) -> Ints:
+    """Of each class a node where the ``target`` has it."""
+    found = np.where(classes[order] == target, order, -1)
+    for kind in np.unique(target).tolist():
+        empty = np.flatnonzero((found < 0) & (target == kind))
+        left = np.setdiff1d(np.flatnonzero(classes == kind), found)
         found[empty] = left[: len(empty)]
     return found
 
 
-def _wanted(is_slow: Mask, line: Sequence[Ints]) -> Ints:
-    """The ranks that slow nodes are to have: all of one seat, then of the next; of the last one
+def _target(is_slow: Mask, line: Sequence[Ints]) -> Ints:
+    """The ranks that slow nodes are to have: all of one group, then of the next; of the last one
     those that have slow ones already come first."""
     left = int(is_slow.sum())
     found: list[Ints] = []
@@ -143,29 +150,3 @@ def _wanted(is_slow: Mask, line: Sequence[Ints]) -> Ints:
         found.append(first[:left])
         left -= len(found[-1])
     return np.concatenate(found)
-
-
-def _exchanged(
-    order: Ints,
-    is_slow: Mask,
-    wanted: Ints,
-    domains: Ints,
-    *,
-    within: bool,
-    work: WorkBudget,
-) -> Ints:
-    """Each slow node that is elsewhere changes places with the nearest that is where it is
-    wanted."""
-    found = order.copy()
-    free = wanted[~is_slow[wanted]]
-    for rank in np.setdiff1d(np.flatnonzero(is_slow), wanted).tolist():
-        if not len(free):
-            break
-        work.spend(4 * CALL + ELEMENT * len(domains) * len(free))
-        near = domains[:, order[free]] == domains[:, order[rank], np.newaxis]
-        at = int(near.sum(axis=0).argmax())
-        if within and not near[:1, at].all():
-            continue
-        found[rank], found[free[at]] = order[free[at]], order[rank]
-        free = np.delete(free, at)
-    return found

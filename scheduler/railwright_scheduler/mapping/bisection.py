@@ -108,9 +108,9 @@ class Bisection:
         if self._source is not None:
             rooms = [rooms[at] for at in self._source.permutation(len(rooms))]
         sizes = [len(room) for room in rooms]
-        reached = _reached(sizes)
+        reached = reachable_sums(sizes)
         front, size = self._front(part, _even(reached[-1], len(part.ranks)))
-        before = _adding_up(sizes, reached, size)
+        before = subset(sizes, reached, size)
         for inside, chosen in (front, before), (~front, [not each for each in before]):
             its = [*itertools.compress(rooms, chosen)]
             if len(its) == 1 and tier == 0:
@@ -158,7 +158,7 @@ def _cuts(part: RankSubset, behind: Ints) -> Floats:
     return cuts
 
 
-def _reached(sizes: list[int]) -> list[int]:
+def reachable_sums(sizes: list[int]) -> list[int]:
     """The sums that none, the first, the first two of them... can have, as bits."""
     return [
         *itertools.accumulate(sizes, lambda reached, size: reached | reached << size, initial=1)
@@ -173,11 +173,11 @@ def _even(reached: int, whole: int) -> Ints:
     return even if len(even) else found[1:-1]
 
 
-def _adding_up(sizes: list[int], reached: list[int], wanted: int) -> list[bool]:
-    """Which ones add up to what is wanted."""
+def subset(sizes: list[int], reached: list[int], target: int) -> list[bool]:
+    """Whether each one is among the earliest that add up to the target."""
     chosen = []
     for size, without in zip(sizes[::-1], reached[-2::-1], strict=True):
-        taken = not without >> wanted & 1
+        taken = not without >> target & 1
         chosen.append(taken)
-        wanted -= size if taken else 0
+        target -= size if taken else 0
     return chosen[::-1]

@@ -27,6 +27,7 @@ from railwright_scheduler.cost.hardware import MACHINES
 from railwright_scheduler.cost.heterogeneous import Gang
 from railwright_scheduler.cost.in_network_reduction import NetworkReduction
 from railwright_scheduler.cost.placement_effects import Standing, Steps
+from railwright_scheduler.cost.stragglers import StragglerPlacement
 from railwright_scheduler.mapping import mapper
 from railwright_scheduler.mapping.problem import Places, cost
 from railwright_scheduler.mapping.request import MappingRequest
@@ -255,22 +256,21 @@ class OrderEvaluator:
         stood = sum(map(len, gang.stages))
         self._work.spend(CALL + SORTED * domains.size + SEATED * (len(stands) + stood))
         if self._budget and self._segment == 1:
-            _, alike = np.unique(np.vstack([stands, domains]), axis=1, return_inverse=True)
-            every = [*stragglers.arrangements(current.order, alike.ravel())]
+            _, classes = np.unique(np.vstack([stands, domains]), axis=1, return_inverse=True)
+            every = [*stragglers.arrangements(current.order, classes.ravel())]
             yield from map(self.evaluate, every)
             if every:
                 return
         work = len(stands) + KIND_NODES * len(gang.slowness)
         left = min(EASED, EASED_NODES // work) // (1 if self._budget else BRIEFLY)
-        seats, slow = stragglers.seats(gang, len(stands)), gang.slowness[stands]
-        for tried in (stragglers.orders, stragglers.exchanges):
-            orders = tried(
-                current.order, seats, slow, domains, within=self._segment > 1, work=self._work
-            )
-            unlike = {each.tobytes(): each for each in itertools.islice(orders, left)}
-            unlike.pop(current.order.tobytes(), None)
-            left -= len(unlike)
-            for order in unlike.values():
+        slow, within = gang.slowness[stands], self._segment > 1
+        placement = StragglerPlacement(gang, slow, domains, within=within, work=self._work)
+        for tried in (placement.orders, placement.exchanges):
+            orders = itertools.islice(tried(current.order), left)
+            different = {each.tobytes(): each for each in orders}
+            different.pop(current.order.tobytes(), None)
+            left -= len(different)
+            for order in different.values():
                 found = self.evaluate(order)
                 current = min(current, found, key=lambda its: its.rank)
                 yield found

@@ -21,7 +21,7 @@ import numpy as np
 from railwright_scheduler.arrays import Ints
 from railwright_scheduler.budget import CALL, ELEMENT, SORTED, UNLIMITED, WorkBudget
 from railwright_scheduler.communication.traffic_matrix import TrafficMatrix
-from railwright_scheduler.mapping.bisection import bisected
+from railwright_scheduler.mapping.bisection import bisected, reachable_sums, subset
 from railwright_scheduler.mapping.problem import Places
 from railwright_scheduler.random_source import RandomSource
 
@@ -37,7 +37,7 @@ BISECTED_RANKS = 8_000
 """Ranks bisected in all of these together."""
 
 ADDED = 100
-"""Work for each domain, and for each sum that some of them have."""
+"""Work for each domain that is added to the sums of others."""
 
 
 def initial_orders(matrix: TrafficMatrix, places: Places, budget: WorkBudget) -> Iterator[Ints]:
@@ -170,31 +170,19 @@ def _parts(line: Ints, domains: Ints) -> list[Ints]:
 
 
 def _in_order(parts: list[Ints], run: int, work: WorkBudget, *, used: int) -> Ints:
-    """These domains, so that runs of which so much was used before end with one of them."""
+    """These domains, so that runs of which so much was used before end with one of them: those that
+    add up to what is left of a run, or to the most below it; the earliest that do."""
     left = sorted(parts, key=len, reverse=True)
     found: list[Ints] = []
     while left:
         sizes = [len(part) for part in left]
         work.spend(CALL + ADDED * len(left))
-        chosen = _adding_up(sizes, run - used % run, work) or [len(left) - 1]
-        found += [left[at] for at in chosen]
-        used += sum(len(left[at]) for at in chosen)
-        left = [part for at, part in enumerate(left) if at not in {*chosen}]
+        reached = reachable_sums(sizes)
+        up_to_target = (2 << (run - used % run)) - 1
+        chosen = subset(sizes, reached, (reached[-1] & up_to_target).bit_length() - 1)
+        if not any(chosen):
+            chosen[-1] = True
+        found += itertools.compress(left, chosen)
+        used += sum(itertools.compress(sizes, chosen))
+        left = [part for part, its in zip(left, chosen, strict=True) if not its]
     return np.concatenate(found)
-
-
-def _adding_up(sizes: list[int], target: int, work: WorkBudget) -> list[int]:
-    """Which ones add up to the target, or to the most below it; the earliest that do."""
-    reached: dict[int, tuple[int, int]] = {0: (0, -1)}
-    for at, size in enumerate(sizes):
-        if target in reached:
-            break
-        work.spend(ADDED * (50 + len(reached)))
-        for total in sorted(reached, reverse=True):
-            if total + size <= target and total + size not in reached:
-                reached[total + size] = total, at
-    total, chosen = max(reached), []
-    while total:
-        total, at = reached[total]
-        chosen.append(at)
-    return chosen[::-1]
