@@ -17,7 +17,7 @@ from railwright_cli.asking import UsageError
 from railwright_reading import workloads as reading
 from railwright_scheduler.communication import graph, measured
 from railwright_scheduler.communication.graph import Communicator
-from railwright_scheduler.cost import step, unlike
+from railwright_scheduler.cost import heterogeneous, step
 from railwright_scheduler.cost.hardware import MACHINES, NETWORKS, Machine, hops
 from railwright_scheduler.cost.step import StepTime
 from railwright_scheduler.profile import Profile
@@ -63,7 +63,9 @@ class Case:
         """Of what a step takes how long."""
         first, *others = self.machines
         if others:
-            return unlike.predict(self.workload, self.machines, self.stands, self.communicators)
+            return heterogeneous.predict(
+                self.workload, self.machines, self.stands, self.communicators
+            )
         return step.predict(*self.workload.parts, first, communicators=self.communicators)
 
     @property

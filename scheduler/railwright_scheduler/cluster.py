@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railwright_scheduler import islands
-from railwright_scheduler.cost.crowding import Uplinks
+from railwright_scheduler.cost.contention import Uplinks
 from railwright_scheduler.placement import domains
 from railwright_scheduler.placement.domains import Domains
 from railwright_scheduler.placement.limits import UNLIMITED, Limits

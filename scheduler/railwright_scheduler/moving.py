@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from railwright_scheduler import cluster, debts, layouts, order, ranks
+from railwright_scheduler import cluster, debts, order, ranks
 from railwright_scheduler.attempt import causes
 from railwright_scheduler.attempt import ledger as ledgers
 from railwright_scheduler.attempt.assessment import Assessment, Ongoing
@@ -44,9 +44,9 @@ from railwright_scheduler.decisions import (
     Reason,
 )
 from railwright_scheduler.isolation import Isolation, Stage
-from railwright_scheduler.layouts import Layouts
+from railwright_scheduler.mapping.evaluation import OrderEvaluator
+from railwright_scheduler.mapping.request import MappingRequest, build_request
 from railwright_scheduler.prospect import WORTH, Prospect
-from railwright_scheduler.question import Question
 from railwright_scheduler.remembered import Key, remembered
 from railwright_scheduler.snapshot import Amounts, Job, Node, Running, Snapshot
 from railwright_scheduler.traffic import Traffic
@@ -290,7 +290,7 @@ def _move(
         now_s, then_s = (
             _as_it_stands(
                 work,
-                layouts.question(
+                build_request(
                     replace(seen.job, workload=workload, before=names),
                     floor,
                     its,
@@ -312,15 +312,15 @@ def _move(
     return _Move(seen.job, admit.nodes, prospect, cause)
 
 
-def _key(question: Question) -> Key:
-    return question.key
+def _key(request: MappingRequest) -> Key:
+    return request.key
 
 
 @remembered(KEPT_BYTES_MAX, _key)
-def _as_it_stands(work: WorkBudget, question: Question) -> float:
+def _as_it_stands(work: WorkBudget, request: MappingRequest) -> float:
     """Seconds of a step with every rank where it was before; 0 where none is predicted."""
-    order = np.array(question.before, dtype=np.int64)
-    return Layouts(question, work).judged(order).step_us / 1e6
+    order = np.array(request.before, dtype=np.int64)
+    return OrderEvaluator(request, work).evaluate(order).step_us / 1e6
 
 
 def _message(

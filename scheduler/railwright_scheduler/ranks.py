@@ -27,15 +27,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from railwright_scheduler import layouts
 from railwright_scheduler.budget import CHOSEN, OverBudgetError, WorkBudget
 from railwright_scheduler.cluster import Cluster, Ints
-from railwright_scheduler.communication import exchanges, measured
 from railwright_scheduler.communication import grid as grids
-from railwright_scheduler.layouts import Judged, Layouts, Uses
-from railwright_scheduler.mapping import mapper, resemblance
+from railwright_scheduler.communication import measured, traffic_matrix
+from railwright_scheduler.mapping import mapper
+from railwright_scheduler.mapping.evaluation import WORTH, EvaluatedOrder, OrderEvaluator
+from railwright_scheduler.mapping.minimal_movement import minimize_movement
+from railwright_scheduler.mapping.request import MappingRequest, Uses, build_request
 from railwright_scheduler.merits import Crossing, Merits, Predicted
-from railwright_scheduler.question import Question
 from railwright_scheduler.remembered import Key, remembered
 from railwright_scheduler.snapshot import Job
 from railwright_scheduler.workload import Workload
@@ -50,7 +50,7 @@ CHOSEN_NODES = 1_024
 """Larger gangs get the nodes in the fewest domains: other choices would take seconds to look at."""
 
 BUDGET_A_NODE, BUDGET_A_PAIR = 500, 8
-"""Pairs judged for each node of a gang, about a millisecond's worth, and for each two of a small
+"""Pairs current for each node of a gang, about a millisecond's worth, and for each two of a small
 one."""
 
 JOB = 64
@@ -68,7 +68,7 @@ ROUNDED = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Placed:
+class RankedNodes:
     """``nodes`` (columns) are in the order of ranks; it has no ``merits`` beside the network's
     where it is not known what the job does."""
 
@@ -76,20 +76,20 @@ class Placed:
     merits: Merits | None = None
 
 
-def placed(job: Job, cluster: Cluster, choices: Iterable[Ints], *, uses: Uses = ()) -> Placed:
+def placed(job: Job, cluster: Cluster, choices: Iterable[Ints], *, uses: Uses = ()) -> RankedNodes:
     """One of these ``choices`` of nodes (columns, ascending), the first of which spans the fewest
     domains; another must be worth it. ``uses`` is what others make of the uplinks meanwhile. It is
     the first in the network's order if finding a better one would be too much work."""
     first, *others = choices
     if job.workload is None:
-        return Placed(first)
+        return RankedNodes(first)
     work = WorkBudget()
     try:
         best = _best(job, cluster, first, others, uses=uses, work=work) if others else first
         return _ordered(job, cluster, best, uses=uses, work=work)
     except OverBudgetError:
         unlike = _other_devices(job.workload, cluster, first)
-        return Placed(first, Merits((), other_devices=unlike, over_budget=True))
+        return RankedNodes(first, Merits((), other_devices=unlike, over_budget=True))
 
 
 def _best(
@@ -102,21 +102,23 @@ def _best(
     alike = replace(job, workload=measured.held(job.workload, together))
     with work.search(CHOSEN):
         work.spend(CHOICE * len(others) * len(cluster.nodes))
-        found = _answer(work, layouts.question(alike, cluster, best, budget=0, uses=uses))
+        found = _map_request(work, build_request(alike, cluster, best, budget=0, uses=uses))
         for nodes in others:
-            its = _answer(work, layouts.question(alike, cluster, nodes, budget=0, uses=uses))
+            its = _map_request(work, build_request(alike, cluster, nodes, budget=0, uses=uses))
             as_near = cluster.domains.spans(nodes) == cluster.domains.spans(best)
             if its.is_shorter_than(found) or (as_near and its.sends_less_than(found)):
                 best, found = nodes, its
     return best
 
 
-def _ordered(job: Job, cluster: Cluster, nodes: Ints, *, uses: Uses, work: WorkBudget) -> Placed:
+def _ordered(
+    job: Job, cluster: Cluster, nodes: Ints, *, uses: Uses, work: WorkBudget
+) -> RankedNodes:
     """These nodes with the ranks on them that make a step short."""
     assert job.workload is not None, job.uid
     budget = min(mapper.BUDGET, BUDGET_A_NODE * len(nodes), BUDGET_A_PAIR * len(nodes) ** 2)
-    asked = layouts.question(job, cluster, nodes, budget=budget, uses=uses)
-    found = _answer(work, asked)
+    asked = build_request(job, cluster, nodes, budget=budget, uses=uses)
+    found = _map_request(work, asked)
     crossing = zip(cluster.levels, found.crossing[::-1], strict=True)
     told = tuple(Crossing(level, *sizes) for level, sizes in crossing)
     order = np.array(found.order)
@@ -124,7 +126,7 @@ def _ordered(job: Job, cluster: Cluster, nodes: Ints, *, uses: Uses, work: WorkB
     is_measured = asked.workload.profile is not None
     unlike = _other_devices(job.workload, cluster, nodes)
     merits = Merits(told, found.predicted, moved, is_measured, unlike, found.is_cut or work.is_cut)
-    return Placed(nodes[order], merits)
+    return RankedNodes(nodes[order], merits)
 
 
 def _other_devices(workload: Workload, cluster: Cluster, nodes: Ints) -> tuple[str, ...]:
@@ -140,7 +142,7 @@ def portions(job: Job, spanned: int) -> tuple[int, ...]:
         return ()
     _, split, recipe = job.workload.parts
     grid = grids.dense(split, recipe.framework)
-    sizes = [size for size in exchanges.shape(grid, job.ranks_per_node) if size > 1]
+    sizes = [size for size in traffic_matrix.shape(grid, job.ranks_per_node) if size > 1]
     found = {math.prod(part) for part in (*((size,) for size in sizes), *_prefixes(sizes))}
     if job.num_nodes % spanned == 0:
         found.add(job.num_nodes // spanned)
@@ -160,7 +162,7 @@ def effort(job: Job) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class MappingResult:
     """``crossing`` is told of each tier, the nearest first: as placed, in the network's order."""
 
     order: tuple[int, ...]
@@ -174,39 +176,39 @@ class _Answer:
         """0 where nothing can be predicted."""
         return self.predicted.placed_us if self.predicted else 0
 
-    def is_shorter_than(self, other: _Answer) -> bool:
+    def is_shorter_than(self, other: MappingResult) -> bool:
         """Whether a step is, by so much that it is worth to span more domains."""
-        return 0 < self.step_us < layouts.WORTH * other.step_us
+        return 0 < self.step_us < WORTH * other.step_us
 
-    def sends_less_than(self, other: _Answer) -> bool:
+    def sends_less_than(self, other: MappingResult) -> bool:
         """Whether it sends less far away, and no step is longer for it by so much."""
         return self.distance < other.distance and not other.is_shorter_than(self)
 
 
-def _key(question: Question) -> Key:
-    return question.key
+def _key(request: MappingRequest) -> Key:
+    return request.key
 
 
 @remembered(KEPT_BYTES_MAX, _key)
-def _answer(work: WorkBudget, question: Question) -> _Answer:
-    gang = Layouts(question, work)
+def _map_request(work: WorkBudget, request: MappingRequest) -> MappingResult:
+    gang = OrderEvaluator(request, work)
     orders = gang.looked_at()
-    network = gang.judged(next(orders))
-    looked_at, relieved, eased = [network], list[Judged](), list[Judged]()
+    network = gang.evaluate(next(orders))
+    looked_at, relieved, eased = [network], list[EvaluatedOrder](), list[EvaluatedOrder]()
     with work.search():
-        looked_at += map(gang.judged, _others(orders, network.order))
+        looked_at += map(gang.evaluate, _others(orders, network.order))
         looked_at.sort(key=lambda each: each.rank)
-        most = min(RELIEVED, RELIEVED_NODES // question.nodes)
+        most = min(RELIEVED, RELIEVED_NODES // request.nodes)
         relieved += (gang.relieved(each) for each in looked_at[:most])
         eased += gang.eased([*relieved, *looked_at][: max(1, most)])
     best, *rest = sorted([*eased, *relieved, *looked_at], key=lambda each: each.rank)
-    if question.before and question.segment == 1:
+    if request.before and request.segment == 1:
         with work.search():
-            for stayed in gang.stayed(question.before):
+            for stayed in gang.stayed(request.before):
                 if stayed.is_worth_keeping(best):
                     best, rest = stayed, [best, *rest]
                     break
-            best = _resembling(gang, question, best)
+            best = _resembling(gang, request, best)
     crossing = tuple(zip(gang.crossing(best), gang.crossing(network), strict=True))
     predicted = None
     if gang.machines:
@@ -215,7 +217,7 @@ def _answer(work: WorkBudget, question: Question) -> _Answer:
         steps_us = best.step_us, network.step_us, next_best.step_us
         predicted = Predicted(machines, *steps_us, gang.others_us(best), gang.slow_us(best))
     nodes = tuple(best.order.tolist())
-    return _Answer(nodes, crossing, best.distance, predicted, work.is_cut)
+    return MappingResult(nodes, crossing, best.distance, predicted, work.is_cut)
 
 
 def _others(orders: Iterable[Ints], first: Ints) -> Iterator[Ints]:
@@ -227,17 +229,19 @@ def _others(orders: Iterable[Ints], first: Ints) -> Iterator[Ints]:
             yield order
 
 
-def _resembling(gang: Layouts, question: Question, judged: Judged) -> Judged:
+def _resembling(
+    gang: OrderEvaluator, request: MappingRequest, current: EvaluatedOrder
+) -> EvaluatedOrder:
     """The same, with equal domains and their nodes changing places so that the most ranks stay."""
-    if not question.tiers:
-        return judged
-    nearest = question.tiers[0]
+    if not request.tiers:
+        return current
+    nearest = request.tiers[0]
     _, first = np.unique(nearest.domains, return_index=True)
-    around = ([tier.domains[at] for tier in question.tiers[1:]] for at in first.tolist())
+    around = ([tier.domains[at] for tier in request.tiers[1:]] for at in first.tolist())
     sizes = np.bincount(nearest.domains).tolist()
     said = zip(sizes, nearest.room, nearest.left, nearest.summing, around, strict=True)
     kinds = [(*its, *outer) for *its, outer in said]
-    domains, before = np.array(nearest.domains), np.array(question.before)
-    found = gang.judged(resemblance.resembling(judged.order, before, domains, kinds))
-    as_near = found.distance <= judged.distance * (1.0 + ROUNDED)
-    return found if as_near and found.step_us <= judged.step_us else judged
+    domains, before = np.array(nearest.domains), np.array(request.before)
+    found = gang.evaluate(minimize_movement(current.order, before, domains, kinds))
+    as_near = found.distance <= current.distance * (1.0 + ROUNDED)
+    return found if as_near and found.step_us <= current.step_us else current

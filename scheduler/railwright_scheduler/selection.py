@@ -13,11 +13,11 @@ from dataclasses import replace
 import numpy as np
 
 from railwright_scheduler import fastest, placement, ranks, slowness
+from railwright_scheduler.arrays import Floats
 from railwright_scheduler.budget import WorkBudget
 from railwright_scheduler.cluster import Capacity, Cluster, Ints, Mask
-from railwright_scheduler.mapping.problem import Weights
 from railwright_scheduler.placement import Limits
-from railwright_scheduler.ranks import Placed
+from railwright_scheduler.ranks import RankedNodes
 from railwright_scheduler.snapshot import Job
 from railwright_scheduler.traffic import Traffic
 
@@ -65,7 +65,7 @@ class NodeSelector:
 
         return min(ways, key=rank)
 
-    def select(self, job: Job, allowed: Mask, limits: Limits, work: WorkBudget) -> Placed:
+    def select(self, job: Job, allowed: Mask, limits: Limits, work: WorkBudget) -> RankedNodes:
         """The nodes that suit the job best, in the order of its ranks. There must be capacity."""
         return self._placed(job, self._preferred(allowed, limits, job.num_nodes), limits, work)
 
@@ -79,7 +79,7 @@ class NodeSelector:
         held = placement.capacity(self._cluster.domains, on_islands, within) >= count
         return on_islands if held else allowed
 
-    def _placed(self, job: Job, allowed: Mask, limits: Limits, work: WorkBudget) -> Placed:
+    def _placed(self, job: Job, allowed: Mask, limits: Limits, work: WorkBudget) -> RankedNodes:
         """The nodes that suit the job best, and which ranks each of them gets."""
         domains, count = self._cluster.domains, job.num_nodes
         slow = slowness.of(job, self._cluster)
@@ -102,7 +102,7 @@ class NodeSelector:
         return ranks.placed(job, self._cluster, choices, uses=self._traffic.uses())
 
     def _others(
-        self, job: Job, first: Ints, allowed: Mask, limits: Limits, *, slow: Ints, busy: Weights
+        self, job: Job, first: Ints, allowed: Mask, limits: Limits, *, slow: Ints, busy: Floats
     ) -> Iterator[tuple[Mask, Limits]]:
         """From where else to choose: portions of the job that are better for it in each domain;
         domains whose switches add up what crosses them; those whose uplinks are known to let out
@@ -136,7 +136,7 @@ class NodeSelector:
             for kind in sorted(kinds - {""}):
                 yield allowed & (machines == kind), limits
 
-    def _room_beside(self, job: Job, slow: Ints, busy: Weights | None = None) -> Ints:
+    def _room_beside(self, job: Job, slow: Ints, busy: Floats | None = None) -> Ints:
         """As if nodes had the more room the slower they are, and the busier others keep their
         uplinks, and those that it had before less than any other as fast: of equal domains those
         with the least go first."""

@@ -17,17 +17,20 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from railwright_scheduler import layouts
+from railwright_scheduler.arrays import Floats
 from railwright_scheduler.budget import TRAFFIC_WORK, OverBudgetError, WorkBudget
 from railwright_scheduler.cluster import Cluster, Ints
-from railwright_scheduler.communication import derive, exchanges
-from railwright_scheduler.cost import crowding
-from railwright_scheduler.cost.crowding import Uplinks
-from railwright_scheduler.cost.sharing import Use
+from railwright_scheduler.communication import derive, traffic_matrix
+from railwright_scheduler.cost import contention
+from railwright_scheduler.cost.contention import Uplinks, Use
 from railwright_scheduler.isolation import Isolation, Stage
-from railwright_scheduler.layouts import Layouts, Uses
-from railwright_scheduler.mapping.problem import Weights
-from railwright_scheduler.question import KEPT_NODE_BYTES, Question
+from railwright_scheduler.mapping.evaluation import OrderEvaluator
+from railwright_scheduler.mapping.request import (
+    KEPT_NODE_BYTES,
+    MappingRequest,
+    Uses,
+    build_unshared_request,
+)
 from railwright_scheduler.remembered import Key, remembered
 from railwright_scheduler.snapshot import Running
 from railwright_scheduler.workload import Workload
@@ -89,7 +92,7 @@ class Traffic:
         self._new.clear()
         return self._uses
 
-    def busy(self, nodes: Ints) -> Weights:
+    def busy(self, nodes: Ints) -> Floats:
         """For each node of the cluster, how busy others keep the uplinks it would send through if
         it were one of these (columns, ascending): those of levels of which they span several
         domains. 1 is all the time."""
@@ -110,7 +113,7 @@ class Traffic:
             return []
         ranked = np.array([columns[name] for name in job.nodes])
         nodes = np.sort(ranked)
-        asked = layouts.unshared(job.workload, job.ranks_per_node, self._cluster, nodes)
+        asked = build_unshared_request(job.workload, job.ranks_per_node, self._cluster, nodes)
         work = WorkBudget(min(WORK + WORK_A_NODE * len(nodes), TRAFFIC_WORK))
         order = tuple(np.searchsorted(nodes, ranked).tolist())
         try:
@@ -132,15 +135,14 @@ def crossing(
     """Bytes a step that cross the border of each domain of each level, in both directions;
     ``levels`` have the domain of each node rank, numbered from 0."""
     communicators = derive.communicators(*workload.parts)
-    sent = exchanges.together(
-        (exchanges.between_nodes(each, ranks_per_node) for each in communicators),
+    sent = traffic_matrix.together(
+        (traffic_matrix.between_nodes(each, ranks_per_node) for each in communicators),
         (len(levels[0]),) if levels else (),
     )
     found = []
     for domains in levels:
-        tier = Uplinks(np.array(domains), np.ones(1), 1.0)
-        load = crowding.uplinks(sent, tier).round().astype(np.int64).tolist()
-        found.append([*load, *[0] * (max(domains) + 1 - len(load))])
+        tier = Uplinks(np.array(domains), np.ones(max(domains) + 1), 1.0)
+        found.append(contention.uplinks(sent, tier).round().astype(np.int64).tolist())
     return found
 
 
@@ -153,14 +155,14 @@ def _size(nodes: int, tiers: int) -> int:
     return JOB_BYTES + KEPT_NODE_BYTES * nodes * (tiers + 2)
 
 
-def _key(question: Question, order: tuple[int, ...]) -> Key:
-    return Key((question.key.value, order), _size(question.nodes, len(question.tiers)))
+def _key(request: MappingRequest, order: tuple[int, ...]) -> Key:
+    return Key((request.key.value, order), _size(request.nodes, len(request.tiers)))
 
 
 @remembered(KEPT_BYTES_MAX, _key)
 def _sent(
-    work: WorkBudget, question: Question, order: tuple[int, ...]
+    work: WorkBudget, request: MappingRequest, order: tuple[int, ...]
 ) -> tuple[tuple[Use, ...], ...]:
     """What a gang makes of its domains' uplinks, the nearest tier first; nothing where its machines
     are not known."""
-    return tuple(map(tuple, Layouts(question, work).uses(np.array(order))))
+    return tuple(map(tuple, OrderEvaluator(request, work).uses(np.array(order))))

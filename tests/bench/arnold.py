@@ -15,7 +15,9 @@ import math
 import highspy
 import numpy as np
 
-from railwright_scheduler.mapping.problem import Exchanges, Indices, Places
+from railwright_scheduler.arrays import Ints
+from railwright_scheduler.communication.traffic_matrix import TrafficMatrix
+from railwright_scheduler.mapping.problem import Places
 
 DEADLINE_S = 60.0
 """For all choices of axes together."""
@@ -24,8 +26,8 @@ LEAVES_MAX = 50
 
 
 def mapped(
-    exchanges: Exchanges, places: Places, *, deadline_s: float = DEADLINE_S
-) -> list[Indices]:
+    exchanges: TrafficMatrix, places: Places, *, deadline_s: float = DEADLINE_S
+) -> list[Ints]:
     """The place of each node, for each choice of axes that can be kept together."""
     sizes = np.bincount(places.domains[0])
     if len(sizes) > LEAVES_MAX:
@@ -44,7 +46,7 @@ def mapped(
     return found
 
 
-def _shares(groups: int, size: int, room: Indices, *, deadline_s: float) -> Indices:
+def _shares(groups: int, size: int, room: Ints, *, deadline_s: float) -> Ints:
     """How many nodes of each group each leaf takes."""
     model = highspy.Highs()
     model.silent()
@@ -71,7 +73,7 @@ def _shares(groups: int, size: int, room: Indices, *, deadline_s: float) -> Indi
     return np.array(found).reshape(groups, len(room))
 
 
-def _laid(groups: Indices, shares: Indices, places: Places) -> Indices:
+def _laid(groups: Ints, shares: Ints, places: Places) -> Ints:
     """Each group's nodes in their order over the leaves that it has, in theirs."""
     free = [np.flatnonzero(places.domains[0] == leaf).tolist() for leaf in range(shares.shape[1])]
     where = np.empty(groups.size, dtype=np.int64)

@@ -19,9 +19,11 @@ import numpy as np
 
 from bench import arnold, exact, scotch, sharedmap, step_times
 from bench.mapping_cases import CASES, Case
-from railwright_scheduler.mapping import mapper, units
-from railwright_scheduler.mapping.problem import Exchanges, Indices, Places, cost
-from railwright_scheduler.mapping.units import Rooms, Units
+from railwright_scheduler.arrays import Ints
+from railwright_scheduler.communication.traffic_matrix import TrafficMatrix
+from railwright_scheduler.mapping import blocks, mapper
+from railwright_scheduler.mapping.blocks import Blocks, Rooms
+from railwright_scheduler.mapping.problem import Places, cost
 from railwright_testbed import requirements
 
 SEEDS = range(3)
@@ -61,7 +63,7 @@ def _case(case: Case) -> Figures:
     rng = np.random.default_rng(0)
     shuffled = _shuffled(places, rng)
     started_s = time.perf_counter()
-    ours = mapper.mapped(exchanges, shuffled)
+    ours = mapper.map_ranks(exchanges, shuffled)
     ours_s = time.perf_counter() - started_s
     nodes = np.split(np.arange(places.count), np.flatnonzero(np.diff(places.domains[0])) + 1)
     by_chance = [np.concatenate([nodes[at] for at in rng.permutation(len(nodes))]) for _ in RANDOM]
@@ -84,7 +86,7 @@ def _case(case: Case) -> Figures:
     return figures
 
 
-def _least(exchanges: Exchanges, places: Places, answers: Iterator[Indices]) -> float | None:
+def _least(exchanges: TrafficMatrix, places: Places, answers: Iterator[Ints]) -> float | None:
     return min((cost(exchanges, places, where) for where in answers), default=None)
 
 
@@ -95,44 +97,44 @@ def _shuffled(places: Places, rng: np.random.Generator) -> Places:
     return Places(np.array(names)[:, order], places.distance)
 
 
-def _units(exchanges: Exchanges, places: Places) -> Iterator[tuple[Units, Rooms]]:
+def _units(exchanges: TrafficMatrix, places: Places) -> Iterator[tuple[Blocks, Rooms]]:
     """Ranks put together as suits whole nodes: what helps us is given to the others as well."""
-    size = units.volume(exchanges, places)
-    rooms = units.rooms(places, size)
-    yield from ((its, rooms) for its in units.groupings(exchanges, size))
+    size = blocks.volume(exchanges, places)
+    rooms = blocks.rooms(places, size)
+    yield from ((its, rooms) for its in blocks.groupings(exchanges, size))
 
 
-def _scotch(exchanges: Exchanges, places: Places) -> tuple[Iterator[Indices], float]:
+def _scotch(exchanges: TrafficMatrix, places: Places) -> tuple[Iterator[Ints], float]:
     """All its answers, and the time of the slowest on ranks."""
     runs = [scotch.mapped(exchanges, places, seed=seed) for seed in SEEDS]
     laid = (
-        its.spread(scotch.mapped(its.exchanges, rooms.places, seed=seed)[0], rooms)
+        its.spread(scotch.mapped(its.matrix, rooms.places, seed=seed)[0], rooms)
         for its, rooms in _units(exchanges, places)
         for seed in SEEDS
     )
     return itertools.chain((where for where, _ in runs), laid), max(took_s for _, took_s in runs)
 
 
-def _sharedmap(exchanges: Exchanges, places: Places) -> Iterator[Indices]:
+def _sharedmap(exchanges: TrafficMatrix, places: Places) -> Iterator[Ints]:
     seeds = SEEDS if exchanges.ranks <= SHARED_RANKS_MAX else range(1)
     for seed in seeds:
         if (found := sharedmap.mapped(exchanges, places, seed=seed)) is not None:
             yield found
         for its, rooms in _units(exchanges, places):
-            if (found := sharedmap.mapped(its.exchanges, rooms.places, seed=seed)) is not None:
+            if (found := sharedmap.mapped(its.matrix, rooms.places, seed=seed)) is not None:
                 yield its.spread(found, rooms)
 
 
-def _arnold(exchanges: Exchanges, places: Places) -> Iterator[Indices]:
+def _arnold(exchanges: TrafficMatrix, places: Places) -> Iterator[Ints]:
     for its, rooms in _units(exchanges, places):
-        for where in arnold.mapped(its.exchanges, rooms.places):
+        for where in arnold.mapped(its.matrix, rooms.places):
             yield its.spread(where, rooms)
 
 
-def _exact(exchanges: Exchanges, places: Places) -> Iterator[Indices]:
+def _exact(exchanges: TrafficMatrix, places: Places) -> Iterator[Ints]:
     for its, rooms in _units(exchanges, places):
         if len(rooms.members) <= exact.NODES_MAX:
-            yield its.spread(exact.mapped(its.exchanges, rooms.places), rooms)
+            yield its.spread(exact.mapped(its.matrix, rooms.places), rooms)
 
 
 if __name__ == "__main__":

@@ -114,7 +114,7 @@ def _errors(
     for row in rows:
         if (row["collective"], row["scope"]) == (collective, scope):
             nodes, per_node = int(row["nodes"]), int(row["gpus_per_node"])
-            group = replace(Group.of(DGX_H100, nodes, per_node), algorithms=RINGS)
+            group = Group(replace(DGX_H100, algorithms=RINGS), nodes, per_node)
             published = float(row["busbw_over_nominal"])
             predicted = efficiency(int(row["bytes"]), group)
             _say(f"{collective} {row['bytes']} bytes, {nodes} nodes", predicted, published)
@@ -141,7 +141,7 @@ def _exchanges(rows: Iterable[Row], source: str) -> Iterator[float]:
     for row in rows:
         if row["source"] != source:
             continue
-        group = Group.of(machine, int(row["nodes"]), int(row["gpus_per_node"]))
+        group = Group(machine, int(row["nodes"]), int(row["gpus_per_node"]))
         size = 4096 * 7168 * bytes_a_value[row["direction"]]
         nodes, ranks = routing.reached(group.nodes, group.per_node)
         logical = size * (nodes if row["link"] == "network" else ranks)

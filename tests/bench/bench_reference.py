@@ -140,16 +140,16 @@ def _site() -> Fabric:
 
 def _by_size(size: int, machines: Machines) -> dict[str, float]:
     """What hangs on how large a message is."""
-    nodes_96 = Group.of(machines.plain, 96, 8)
+    nodes_96 = Group(machines.plain, 96, 8)
     reduced_s = collectives.all_reduce_s(size, nodes_96)
-    nodes_64 = Group.of(machines.plain, 64, 8)
-    straight = replace(nodes_64, algorithms=())
+    nodes_64 = Group(machines.plain, 64, 8)
+    straight = Group(replace(machines.plain, algorithms=()), 64, 8)
     return {
         "intra_node_algbw": size / collectives.all_reduce_s(size, replace(nodes_96, nodes=1)) / 1e9,
         "allreduce_96_algbw": size / reduced_s / 1e9,
         "pxn_gain_64_nodes": collectives.all_to_all_s(size, straight)
         / collectives.all_to_all_s(size, nodes_64),
-        "sharp_gain": reduced_s / collectives.all_reduce_s(size, Group.of(machines.sharp, 96, 8)),
+        "sharp_gain": reduced_s / collectives.all_reduce_s(size, Group(machines.sharp, 96, 8)),
     }
 
 

@@ -28,9 +28,9 @@ from bench.step_cases import DEVICES, MACHINE
 from fixtures import shaped_network
 from fixtures.shaped_network import ShapedNetwork, Speeds
 from railwright_scheduler import Snapshot, cluster, decide
-from railwright_scheduler.communication import derive, exchanges
+from railwright_scheduler.communication import derive, traffic_matrix
 from railwright_scheduler.communication.graph import Communicator
-from railwright_scheduler.cost import crowding, step
+from railwright_scheduler.cost import contention, step
 from railwright_scheduler.cost.hardware import MACHINES
 from railwright_testbed import waiting
 from railwright_testbed.processes import Process
@@ -210,7 +210,7 @@ def _plan() -> Mapping[str, Any]:
     machine = MACHINES[MACHINE].of(DEVICES)
     parts = dict(step.predict(model, split, recipe, machine).parts)
     by_name = {each.name: each for each in derive.communicators(model, split, recipe)}
-    between = {name: exchanges.between_nodes(each, DEVICES) for name, each in by_name.items()}
+    between = {name: traffic_matrix.between_nodes(each, DEVICES) for name, each in by_name.items()}
     sending = {name for name, each in between.items() if len(each.weight)}
     assert sending == {"pipeline", "data"}, f"{sending}: the script knows pipelines and replicas"
     leaving = DEVICES * machine.network.bandwidth
@@ -220,7 +220,7 @@ def _plan() -> Mapping[str, Any]:
     ends = {"optimizer", "data", "output", "pipeline", "pipeline bubble"}
     computed_s = sum(seconds for name, seconds in parts.items() if name not in ends)
     # Half of what an adapter carries it sends, the other half it gets.
-    sent_s = crowding.adapters(between["data"]) / 2 / leaving
+    sent_s = contention.adapters(between["data"]) / 2 / leaving
     replicas = _groups(by_name["data"])
     ring = len(replicas[0])
     summed = between["data"].weight.max() * ring / (2 * (ring - 1))

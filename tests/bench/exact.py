@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from railwright_scheduler.mapping.problem import Exchanges, Indices, Places, Weights
+from railwright_scheduler.arrays import Floats, Ints
+from railwright_scheduler.communication.traffic_matrix import TrafficMatrix
+from railwright_scheduler.mapping.problem import Places
 
 NODES_MAX = 10
 
 
-def mapped(exchanges: Exchanges, places: Places) -> Indices:
+def mapped(exchanges: TrafficMatrix, places: Places) -> Ints:
     """The place of each node."""
     weight = np.zeros((exchanges.ranks, exchanges.ranks))
     weight[exchanges.a, exchanges.b] = weight[exchanges.b, exchanges.a] = exchanges.weight
@@ -30,8 +32,8 @@ def mapped(exchanges: Exchanges, places: Places) -> Indices:
 @dataclass(slots=True)
 class _Search:
     places: Places
-    weight: Weights
-    distance: Weights
+    weight: Floats
+    distance: Floats
     least: float = np.inf
     best: list[int] = field(default_factory=list)
 

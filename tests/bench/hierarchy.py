@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from railwright_scheduler.mapping.problem import Indices, Places
+from railwright_scheduler.arrays import Ints
+from railwright_scheduler.mapping.problem import Places
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,7 @@ class Hierarchy:
 
     sizes: tuple[int, ...]
     distance: tuple[int, ...]
-    number: Indices
+    number: Ints
 
     @property
     def is_whole(self) -> bool:
@@ -38,7 +39,7 @@ def of(places: Places) -> Hierarchy:
     return Hierarchy(tuple(sizes), tuple(distance), number)
 
 
-def _child(above: Indices, domains: Indices) -> Indices:
+def _child(above: Ints, domains: Ints) -> Ints:
     """Which one of those in the same domain above each one's domain is."""
     _, first, at = np.unique(domains, return_index=True, return_inverse=True)
     parents = above[first]

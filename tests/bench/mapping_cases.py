@@ -1,6 +1,6 @@
 """What mappings are compared on: jobs whose ranks exchange as trainings do, and free places.
 
-Weights and distances of the regular ones are those that published comparisons of process mapping
+Floats and distances of the regular ones are those that published comparisons of process mapping
 use: for each rank 1000 within its tensor parallel group, 100 along its data parallel ring and 20
 along its pipeline; 1, 10, 40 and 80 within a node, a leaf, a pod and beyond.
 """
@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from railwright_scheduler.mapping.problem import Exchanges, Places
+from railwright_scheduler.communication.traffic_matrix import TrafficMatrix
+from railwright_scheduler.mapping.problem import Places
 
 DEVICES = 8
 DISTANCE = (1.0, 10.0, 40.0, 80.0)
@@ -53,7 +54,7 @@ class Case:
     def is_irregular(self) -> bool:
         return len({nodes for leaves in self.pods for nodes in leaves}) > 1
 
-    def exchanges(self) -> Exchanges:
+    def exchanges(self) -> TrafficMatrix:
         return exchanges(self.axes)
 
     def places(self) -> Places:
@@ -85,7 +86,7 @@ def pipeline(size: int) -> Axis:
     return Axis("chain", size, 20)
 
 
-def exchanges(axes: Sequence[Axis]) -> Exchanges:
+def exchanges(axes: Sequence[Axis]) -> TrafficMatrix:
     """All pairs that the axes bring."""
     shape = tuple(axis.size for axis in axes)
     ranks = np.arange(int(np.prod(shape))).reshape(shape[::-1])
@@ -98,7 +99,7 @@ def exchanges(axes: Sequence[Axis]) -> Exchanges:
     a = np.concatenate([one for one, _, _ in ends])
     b = np.concatenate([other for _, other, _ in ends])
     weight = np.concatenate([np.full(len(one), weight) for one, _, weight in ends])
-    return Exchanges(shape, np.minimum(a, b), np.maximum(a, b), weight)
+    return TrafficMatrix(shape, np.minimum(a, b), np.maximum(a, b), weight)
 
 
 def _pairs(axis: Axis) -> list[tuple[int, int]]:

@@ -15,14 +15,16 @@ from pathlib import Path
 import numpy as np
 
 from bench import hierarchy
-from railwright_scheduler.mapping.problem import Exchanges, Indices, Places
+from railwright_scheduler.arrays import Ints
+from railwright_scheduler.communication.traffic_matrix import TrafficMatrix
+from railwright_scheduler.mapping.problem import Places
 
 PACKAGE = {"scotch": ("scotch_gmap",)}
 PROGRAM = "scotch_gmap"
 DEADLINE_S = 300.0
 
 
-def mapped(exchanges: Exchanges, places: Places, *, seed: int) -> tuple[Indices, float]:
+def mapped(exchanges: TrafficMatrix, places: Places, *, seed: int) -> tuple[Ints, float]:
     """The place of each rank, and seconds; places are to be listed domain after domain."""
     scrambled = np.random.default_rng(seed).permutation(exchanges.ranks)
     with tempfile.TemporaryDirectory() as folder:
@@ -45,7 +47,7 @@ def mapped(exchanges: Exchanges, places: Places, *, seed: int) -> tuple[Indices,
     return terminals[scrambled], took_s
 
 
-def _graph(exchanges: Exchanges, scrambled: Indices) -> str:
+def _graph(exchanges: TrafficMatrix, scrambled: Ints) -> str:
     """Its format: version 0, vertices and arcs, first number 0 and weights of arcs; a vertex a
     line: how many arcs, and weight and end of each."""
     arcs: list[list[str]] = [[] for _ in range(exchanges.ranks)]

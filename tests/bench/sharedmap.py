@@ -9,10 +9,12 @@ import numpy as np
 from chszlablib import Decomposition, Graph
 
 from bench import hierarchy
-from railwright_scheduler.mapping.problem import Exchanges, Indices, Places, cost
+from railwright_scheduler.arrays import Ints
+from railwright_scheduler.communication.traffic_matrix import TrafficMatrix
+from railwright_scheduler.mapping.problem import Places, cost
 
 
-def mapped(exchanges: Exchanges, places: Places, *, seed: int) -> Indices | None:
+def mapped(exchanges: TrafficMatrix, places: Places, *, seed: int) -> Ints | None:
     """The place of each rank; none where domains are of unequal size."""
     whole = hierarchy.of(places)
     if not whole.is_whole:
@@ -28,14 +30,14 @@ def mapped(exchanges: Exchanges, places: Places, *, seed: int) -> Indices | None
         threads=1,
         seed=seed,
     )
-    where: Indices = np.asarray(found.assignment, dtype=np.int64)[scrambled]
+    where: Ints = np.asarray(found.assignment, dtype=np.int64)[scrambled]
     assert len(np.unique(where)) == exchanges.ranks, "it put two ranks into one place"
     # It counts both directions, and knows distances as we do.
     assert found.comm_cost == 2 * round(cost(exchanges, places, where)), found.comm_cost
     return where
 
 
-def _graph(exchanges: Exchanges, scrambled: Indices) -> Graph:
+def _graph(exchanges: TrafficMatrix, scrambled: Ints) -> Graph:
     one, other = scrambled[exchanges.a], scrambled[exchanges.b]
     ends, fars = np.concatenate([one, other]), np.concatenate([other, one])
     order = np.lexsort([fars, ends])

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from bench.step_cases import DEVICES, GPU, MACHINE
-from railwright_scheduler import Job, Node, layouts
+from railwright_scheduler import Job, Node
 from railwright_scheduler.cluster import Cluster
-from railwright_scheduler.layouts import Layouts
+from railwright_scheduler.mapping.evaluation import OrderEvaluator
+from railwright_scheduler.mapping.request import build_request
 from railwright_scheduler.workload import (
     Framework,
     Parallelism,
@@ -64,5 +65,5 @@ def predicted_s(asked: Job, hall: Cluster, nodes: Sequence[str]) -> float:
     at = {node.name: column for column, node in enumerate(hall.nodes)}
     columns = np.array([at[name] for name in nodes])
     line = np.sort(columns)
-    gang = Layouts(layouts.question(asked, hall, line, budget=0))
-    return gang.judged(np.searchsorted(line, columns)).step_us / 1e6
+    gang = OrderEvaluator(build_request(asked, hall, line, budget=0))
+    return gang.evaluate(np.searchsorted(line, columns)).step_us / 1e6

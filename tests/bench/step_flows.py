@@ -28,12 +28,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from bench.flows import Flow
+from railwright_scheduler.arrays import Ints
 from railwright_scheduler.communication import derive
 from railwright_scheduler.communication.graph import Collective, Communicator, Overlap, Traffic
 from railwright_scheduler.communication.grid import Axis
 from railwright_scheduler.cost import step
 from railwright_scheduler.cost.hardware import COLLECTIVE_BLOCKS, Machine
-from railwright_scheduler.mapping.problem import Indices
 from railwright_scheduler.workload import Sharding, Workload
 
 RINGS = (
@@ -58,7 +58,7 @@ class Phase:
     overlap: Overlap
     flows: tuple[Flow, ...]
 
-    def of(self, nodes: Indices) -> list[Flow]:
+    def of(self, nodes: Ints) -> list[Flow]:
         """The same between the nodes that these ranks are."""
         where = nodes.tolist()
         return [(where[one], where[other], size) for one, other, size in self.flows]

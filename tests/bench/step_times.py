@@ -24,11 +24,13 @@ from bench import arnold, exact, flows, scotch, sharedmap, step_flows
 from bench.flows import Network, Tier
 from bench.step_cases import CASES, DEVICES, MACHINE, StepCase
 from bench.step_flows import Phase
-from railwright_scheduler import Snapshot, cluster, decide, layouts
+from railwright_scheduler import Snapshot, cluster, decide
+from railwright_scheduler.arrays import Ints
 from railwright_scheduler.cluster import Cluster
+from railwright_scheduler.communication.traffic_matrix import TrafficMatrix
 from railwright_scheduler.cost.hardware import MACHINES, Machine
-from railwright_scheduler.layouts import Layouts
-from railwright_scheduler.mapping.problem import Exchanges, Indices
+from railwright_scheduler.mapping.evaluation import OrderEvaluator
+from railwright_scheduler.mapping.request import build_request
 from railwright_testbed import requirements
 
 SEEDS = range(3)
@@ -47,7 +49,7 @@ class Order:
     """Whose it is, and the node (a column of the cluster) of each rank; how long a step takes."""
 
     whose: str
-    nodes: Indices
+    nodes: Ints
     predicted_s: float
 
 
@@ -89,7 +91,7 @@ def _case(case: StepCase) -> Figures:
     return figures
 
 
-def _decided(world: Snapshot, hall: Cluster) -> Indices:
+def _decided(world: Snapshot, hall: Cluster) -> Ints:
     """The nodes (columns) of the one job, in the order of its ranks."""
     (admitted,) = decide(world).admitted
     column = {node.name: at for at, node in enumerate(hall.nodes)}
@@ -106,7 +108,7 @@ def _told_s(whose: Sequence[str], steps_s: Sequence[float]) -> dict[str, float]:
     }
 
 
-def _orders(world: Snapshot, hall: Cluster, ours: Indices) -> Iterator[Order]:
+def _orders(world: Snapshot, hall: Cluster, ours: Ints) -> Iterator[Order]:
     """``ours`` has nodes in the order of ranks."""
     yield _order("ours", world, hall, ours)
     free = np.flatnonzero((hall.free == hall.allocatable).all(axis=0))
@@ -115,20 +117,20 @@ def _orders(world: Snapshot, hall: Cluster, ours: Indices) -> Iterator[Order]:
     for nodes in {each.tobytes(): each for each in chosen}.values():
         gang = _gang(world, hall, nodes)
         for whose, order in _answers(gang):
-            yield Order(whose, nodes[order], gang.judged(order).step_us / 1e6)
+            yield Order(whose, nodes[order], gang.evaluate(order).step_us / 1e6)
 
 
-def _order(whose: str, world: Snapshot, hall: Cluster, ranked: Indices) -> Order:
+def _order(whose: str, world: Snapshot, hall: Cluster, ranked: Ints) -> Order:
     nodes = np.sort(ranked)
-    judged = _gang(world, hall, nodes).judged(np.searchsorted(nodes, ranked))
+    judged = _gang(world, hall, nodes).evaluate(np.searchsorted(nodes, ranked))
     return Order(whose, ranked, judged.step_us / 1e6)
 
 
-def _gang(world: Snapshot, hall: Cluster, nodes: Indices) -> Layouts:
-    return Layouts(layouts.question(world.jobs[0], hall, nodes, budget=0))
+def _gang(world: Snapshot, hall: Cluster, nodes: Ints) -> OrderEvaluator:
+    return OrderEvaluator(build_request(world.jobs[0], hall, nodes, budget=0))
 
 
-def _answers(gang: Layouts) -> Iterator[tuple[str, Indices]]:
+def _answers(gang: OrderEvaluator) -> Iterator[tuple[str, Ints]]:
     """Orders of the gang's nodes, which are in the network's order."""
     sent, places = _counted(gang.sent), gang.places
     yield "sorted", np.arange(sent.ranks)
@@ -145,9 +147,9 @@ def _answers(gang: Layouts) -> Iterator[tuple[str, Indices]]:
         yield "exact", exact.mapped(sent, places)
 
 
-def _counted(sent: Exchanges) -> Exchanges:
+def _counted(sent: TrafficMatrix) -> TrafficMatrix:
     weight = np.maximum(1.0, np.round(sent.weight * (LARGEST / sent.weight.max())))
-    return Exchanges(sent.shape, sent.a, sent.b, weight)
+    return TrafficMatrix(sent.shape, sent.a, sent.b, weight)
 
 
 def _simulated_s(case: StepCase, hall: Cluster, orders: Sequence[Order]) -> list[float]:
@@ -164,7 +166,7 @@ def _simulated_s(case: StepCase, hall: Cluster, orders: Sequence[Order]) -> list
     ]
 
 
-def _added_up(case: StepCase, hall: Cluster, nodes: Indices) -> tuple[Phase, ...]:
+def _added_up(case: StepCase, hall: Cluster, nodes: Ints) -> tuple[Phase, ...]:
     """What a group sends that stands in one of the racks with such switches is added up there."""
     racks, adds = hall.domains.of_node[-1][nodes], hall.summing[-1]
 

@@ -95,8 +95,8 @@ def test_a_collective_grows_with_bytes_and_shrinks_with_bandwidth(
     network: float,
 ) -> None:
     slow = replace(machine, algorithms=has)
-    here = Group.of(slow, *shape)
-    there = Group.of(faster(slow, inside=inside, network=network), *shape)
+    here = Group(slow, *shape)
+    there = Group(faster(slow, inside=inside, network=network), *shape)
     assert collective(size, here) <= collective(size + more, here)
     assert collective(size, there) <= collective(size, here)
 
@@ -115,8 +115,8 @@ def test_a_collective_takes_no_longer_where_there_are_more_algorithms(
     size: int,
     shape: tuple[int, int],
 ) -> None:
-    here = Group.of(replace(machine, algorithms=has), *shape)
-    there = Group.of(replace(machine, algorithms=has + more), *shape)
+    here = Group(replace(machine, algorithms=has), *shape)
+    there = Group(replace(machine, algorithms=has + more), *shape)
     assert collective(size, there) <= collective(size, here)
 
 

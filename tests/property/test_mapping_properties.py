@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from bench import exact
 from fixtures import exchanging
 from fixtures.examples import examples
-from railwright_scheduler.mapping import anneal, mapper, recutting, units
+from railwright_scheduler.communication.traffic_matrix import TrafficMatrix
+from railwright_scheduler.mapping import anneal, blocks, mapper, repartitioning
 from railwright_scheduler.mapping.anneal import Cooling
-from railwright_scheduler.mapping.problem import Exchanges, Places, cost
+from railwright_scheduler.mapping.problem import Places, cost
 
 BUDGET = 2_000
-ALL_WAYS = 10_000_000
 DISTANCE = (1.0, 10.0, 40.0, 80.0)
 
 
 @st.composite
-def problems(draw: st.DrawFn, *, data: int = 6, stages: int = 4) -> tuple[Exchanges, Places]:
+def problems(draw: st.DrawFn, *, data: int = 6, stages: int = 4) -> tuple[TrafficMatrix, Places]:
     """A job on just as many places, in nodes of equal size and leaves and pods of any."""
     tensor = draw(st.sampled_from([1, 2, 4]))
     shape = tensor, draw(st.integers(1, data)), draw(st.integers(1, stages))
@@ -40,7 +40,7 @@ def problems(draw: st.DrawFn, *, data: int = 6, stages: int = 4) -> tuple[Exchan
     return exchanging.job(shape, weights), exchanging.nodes_of(pods, devices, DISTANCE)
 
 
-def counted(exchanges: Exchanges, places: Places, where: list[int]) -> float:
+def counted(exchanges: TrafficMatrix, places: Places, where: list[int]) -> float:
     """The cost, pair by pair."""
     total = 0.0
     for a, b, weight in zip(exchanges.a, exchanges.b, exchanges.weight, strict=True):
@@ -65,9 +65,9 @@ PAIRS_IN_UNEQUAL_LEAVES = (
 @settings(deadline=None, max_examples=examples(40))
 @given(problems())
 @example(RINGS_OF_SIX_ON_NODES_OF_FOUR)
-def test_a_mapping_is_whole_and_costs_what_is_said(problem: tuple[Exchanges, Places]) -> None:
+def test_a_mapping_is_whole_and_costs_what_is_said(problem: tuple[TrafficMatrix, Places]) -> None:
     job, places = problem
-    found = mapper.mapped(job, places, budget=BUDGET)
+    found = mapper.map_ranks(job, places, budget=BUDGET)
     assert sorted(found.where.tolist()) == list(range(places.count))
     assert found.cost == pytest.approx(counted(job, places, found.where.tolist()))
     assert found.cost <= cost(job, places, np.lexsort(places.domains)) * (1 + 1e-12)
@@ -76,18 +76,18 @@ def test_a_mapping_is_whole_and_costs_what_is_said(problem: tuple[Exchanges, Pla
 @settings(deadline=None, max_examples=examples(40))
 @given(problems(), st.integers(0, 9))
 def test_what_domains_are_called_changes_nothing(
-    problem: tuple[Exchanges, Places], seed: int
+    problem: tuple[TrafficMatrix, Places], seed: int
 ) -> None:
     job, places = problem
     renamed, _ = exchanging.renamed(places, seed=seed)
-    one, other = (mapper.mapped(job, each, budget=BUDGET) for each in (places, renamed))
+    one, other = (mapper.map_ranks(job, each, budget=BUDGET) for each in (places, renamed))
     assert one.cost == other.cost
 
 
 @settings(deadline=None, max_examples=examples(40))
 @given(problems(), st.integers(0, 9), st.sampled_from([0.1, 10.0, 10_000.0]))
 def test_annealing_keeps_everybody(
-    problem: tuple[Exchanges, Places], seed: int, hot: float
+    problem: tuple[TrafficMatrix, Places], seed: int, hot: float
 ) -> None:
     job, places = problem
     rng = np.random.default_rng(seed)
@@ -99,7 +99,7 @@ def test_annealing_keeps_everybody(
 @settings(deadline=None, max_examples=examples(40))
 @given(problems(), st.integers(0, 9))
 def test_annealing_that_takes_only_gains_never_makes_it_worse(
-    problem: tuple[Exchanges, Places], seed: int
+    problem: tuple[TrafficMatrix, Places], seed: int
 ) -> None:
     """Pairs that are taken together must not undo what each of them gains."""
     job, places = problem
@@ -111,11 +111,11 @@ def test_annealing_that_takes_only_gains_never_makes_it_worse(
 @settings(deadline=None, max_examples=examples(40))
 @given(problems(), st.integers(0, 9))
 def test_cutting_anew_keeps_everybody_and_never_makes_it_worse(
-    problem: tuple[Exchanges, Places], seed: int
+    problem: tuple[TrafficMatrix, Places], seed: int
 ) -> None:
     job, places = problem
     start = np.random.default_rng(seed).permutation(places.count)
-    found = recutting.recut(job, places, start, tries=10)
+    found = repartitioning.repartitioned(job, places, start, tries=10)
     assert sorted(found.tolist()) == list(range(places.count))
     assert cost(job, places, found) <= cost(job, places, start) * (1 + 1e-12)
 
@@ -123,59 +123,23 @@ def test_cutting_anew_keeps_everybody_and_never_makes_it_worse(
 @settings(deadline=None, max_examples=examples(40))
 @given(problems(), st.integers(0, 3_000))
 def test_whatever_the_budget_there_is_a_mapping(
-    problem: tuple[Exchanges, Places], budget: int
+    problem: tuple[TrafficMatrix, Places], budget: int
 ) -> None:
     job, places = problem
-    found = mapper.mapped(job, places, budget=budget)
+    found = mapper.map_ranks(job, places, budget=budget)
     assert sorted(found.where.tolist()) == list(range(places.count))
-    assert found.cost <= mapper.mapped(job, places, budget=0).cost
+    assert found.cost <= mapper.map_ranks(job, places, budget=0).cost
 
 
 @settings(deadline=None, max_examples=examples(40))
 @given(problems(data=4, stages=2))
 @example(PAIRS_IN_UNEQUAL_LEAVES)
-def test_few_nodes_are_laid_out_as_well_as_can_be(problem: tuple[Exchanges, Places]) -> None:
+def test_few_nodes_are_laid_out_as_well_as_can_be(problem: tuple[TrafficMatrix, Places]) -> None:
     """No way to put ranks together that was thought of has a better layout."""
     job, places = problem
-    rooms = units.rooms(places, units.volume(job, places))
+    rooms = blocks.rooms(places, blocks.volume(job, places))
     assume(len(rooms.members) <= exact.NODES_MAX)
-    found = mapper.mapped(job, places)
-    for its in units.groupings(job, rooms.members.shape[1]):
-        best = its.spread(exact.mapped(its.exchanges, rooms.places), rooms)
+    found = mapper.map_ranks(job, places)
+    for its in blocks.groupings(job, rooms.members.shape[1]):
+        best = its.spread(exact.mapped(its.matrix, rooms.places), rooms)
         assert found.cost <= cost(job, places, best) * (1 + 1e-12)
-
-
-@st.composite
-def roomy(draw: st.DrawFn) -> tuple[Exchanges, Places, Places]:
-    """A job, more places than it has ranks, and the same with one more free node."""
-    job, places = draw(problems(data=3, stages=2))
-    devices = int(np.bincount(places.domains[0])[0])
-    for _ in range(draw(st.integers(0, 1))):
-        places = _with_another(places, devices, draw(st.integers(0, 9)))
-    return job, places, _with_another(places, devices, draw(st.integers(0, 9)))
-
-
-def _with_another(places: Places, devices: int, beside: int) -> Places:
-    """One more node: in one of the leaves, or in a new one of the same or another pod."""
-    nodes, leaves, pods = (int(domains.max()) + 1 for domains in places.domains)
-    leaf = beside % (leaves + 2)
-    pod = (
-        pods if leaf > leaves else places.domains[2][places.domains[1] == min(leaf, leaves - 1)][0]
-    )
-    node = np.tile([[nodes], [min(leaf, leaves)], [pod]], devices)
-    return Places(np.hstack([places.domains, node]), places.distance)
-
-
-@settings(deadline=None, max_examples=examples(12))
-@given(roomy(), st.integers(0, 9))
-def test_one_more_free_node_never_makes_it_worse(
-    problem: tuple[Exchanges, Places, Places], seed: int
-) -> None:
-    """Told where there is work left to try all ways to leave nodes out, which these have."""
-    job, places, more = problem
-    without, with_it = (mapper.mapped(job, each, budget=ALL_WAYS) for each in (places, more))
-    assert with_it.cost <= without.cost * (1 + 1e-12)
-    assert len({*with_it.where.tolist()}) == job.ranks
-    assert with_it.cost == pytest.approx(counted(job, more, with_it.where.tolist()))
-    renamed, _ = exchanging.renamed(more, seed=seed)
-    assert mapper.mapped(job, renamed, budget=ALL_WAYS).cost == with_it.cost

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fixtures import job, node
 from fixtures.examples import examples
 from railwright_scheduler import Admit, Job, Snapshot, Terms, decide
-from railwright_scheduler.communication import derive, exchanges, graph
+from railwright_scheduler.communication import derive, graph, traffic_matrix
 from railwright_scheduler.communication.grid import dense
 from railwright_scheduler.cost import step
 from railwright_scheduler.cost.hardware import DGX_A100
@@ -183,11 +183,11 @@ def test_whatever_is_laid_out_stands_as_the_job_asks(
 @given(workloads(), st.sampled_from([1, 2, 4]))
 def test_nodes_exchange_what_their_ranks_do(workload: Workload, per_node: int) -> None:
     found = {
-        each.name: exchanges.between_nodes(each, per_node)
+        each.name: traffic_matrix.between_nodes(each, per_node)
         for each in derive.communicators(*workload.parts)
     }
     grid = dense(workload.split, workload.recipe.framework)
-    whole = exchanges.together(found.values(), (-(-grid.ranks // per_node),))
+    whole = traffic_matrix.together(found.values(), (-(-grid.ranks // per_node),))
     expected: dict[tuple[int, int], int] = {}
     for (one, other), size in graph.pairs(derive.communicators(*workload.parts)).items():
         low, high = sorted((one // per_node, other // per_node))

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railwright_scheduler.mapping import resemblance
+from railwright_scheduler.mapping import minimal_movement
 
 
 @st.composite
@@ -28,7 +28,7 @@ def resembling(
     order: list[int], before: list[int], domains: list[int], kinds: list[int]
 ) -> list[int]:
     new, old, where = (np.array(each, dtype=np.int64) for each in (order, before, domains))
-    found: list[int] = resemblance.resembling(new, old, where, kinds).tolist()
+    found: list[int] = minimal_movement.minimize_movement(new, old, where, kinds).tolist()
     return found
 
 

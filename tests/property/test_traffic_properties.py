@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from fixtures import job, node
 from fixtures.examples import examples
-from railwright_scheduler import Job, Snapshot, cluster, decide, layouts
-from railwright_scheduler.cost import sharing
-from railwright_scheduler.cost.sharing import Use
-from railwright_scheduler.layouts import Layouts, Uses
+from railwright_scheduler import Job, Snapshot, cluster, decide
+from railwright_scheduler.cost import contention
+from railwright_scheduler.cost.contention import Use
+from railwright_scheduler.mapping.evaluation import OrderEvaluator
+from railwright_scheduler.mapping.request import Uses, build_request
 from railwright_scheduler.snapshot import Running
 from railwright_scheduler.workload import Framework, Parallelism, Recipe, Transformer, Workload
 from railwright_topology.links import Links
@@ -34,14 +35,14 @@ def test_no_order_of_others_matters(
     room: float, adapters: float, others: list[Use], chance: Random
 ) -> None:
     shuffled = chance.sample(others, len(others))
-    assert sharing.left(room, adapters, shuffled) == sharing.left(room, adapters, others)
+    assert contention.left(room, adapters, shuffled) == contention.left(room, adapters, others)
 
 
 @given(amounts, amounts, st.lists(uses, max_size=5))
 def test_a_job_has_its_turns_and_never_more_than_there_is(
     room: float, adapters: float, others: list[Use]
 ) -> None:
-    found = sharing.left(room, adapters, others)
+    found = contention.left(room, adapters, others)
     turns = room * adapters / (adapters + sum(each.adapters for each in others))
     assert turns * (1 - 1e-9) <= found <= room
     unused = room - sum(each.sending for each in others)
@@ -58,7 +59,7 @@ def test_it_is_the_fair_share_that_is_found_by_raising_all_shares_alike(
         share = (low + high) / 2
         taken = sum(min(each.sending, share * each.adapters) for each in others)
         low, high = (share, high) if taken + share * adapters < room else (low, share)
-    assert abs(sharing.left(room, adapters, others) - low * adapters) <= 1e-6 * room
+    assert abs(contention.left(room, adapters, others) - low * adapters) <= 1e-6 * room
 
 
 @given(amounts, amounts, st.lists(uses, min_size=1, max_size=5), st.floats(1.0, 16.0))
@@ -67,9 +68,9 @@ def test_the_more_others_send_the_less_is_left(
 ) -> None:
     first, *rest = others
     more = replace(first, sending=min(first.adapters, first.sending * times))
-    now = sharing.left(room, adapters, others)
-    assert sharing.left(room, adapters, [more, *rest]) <= now * (1 + 1e-9)
-    assert now <= sharing.left(room, adapters, rest) * (1 + 1e-9)
+    now = contention.left(room, adapters, others)
+    assert contention.left(room, adapters, [more, *rest]) <= now * (1 + 1e-9)
+    assert now <= contention.left(room, adapters, rest) * (1 + 1e-9)
 
 
 @st.composite
@@ -148,7 +149,9 @@ def test_more_load_on_a_link_never_makes_a_step_shorter(
         for level in light
     ]
     steps_us = [
-        Layouts(layouts.question(asked, hall, nodes, budget=0, uses=each)).judged(nodes).step_us
+        OrderEvaluator(build_request(asked, hall, nodes, budget=0, uses=each))
+        .evaluate(nodes)
+        .step_us
         for each in ((), light, heavy)
     ]
     assert steps_us == sorted(steps_us)

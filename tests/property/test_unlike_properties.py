@@ -16,7 +16,7 @@ from railwright_scheduler import Admit, Node, Snapshot, decide
 from railwright_scheduler.communication import derive
 from railwright_scheduler.cost import step
 from railwright_scheduler.cost.hardware import DGX_A100, DGX_H100, HGX_H800, MACHINES, Machine
-from railwright_scheduler.cost.unlike import Gang
+from railwright_scheduler.cost.heterogeneous import Gang
 from railwright_scheduler.merits import Predicted
 from railwright_scheduler.workload import (
     Framework,

@@ -11,12 +11,13 @@ import pytest
 from fixtures import job, node
 from fixtures import seen as profiles
 from railwright_operator.write import merits
-from railwright_scheduler import Snapshot, decide, layouts, ranks, traffic
+from railwright_scheduler import Snapshot, decide, ranks, traffic
 from railwright_scheduler import cluster as clusters
 from railwright_scheduler.budget import PLANNING_WORK, TRAFFIC_WORK, OverBudgetError, WorkBudget
 from railwright_scheduler.cost import transformer
+from railwright_scheduler.mapping.evaluation import OrderEvaluator
+from railwright_scheduler.mapping.request import MappingRequest, build_request
 from railwright_scheduler.merits import Merits
-from railwright_scheduler.question import Question
 from railwright_scheduler.remembered import Key, Remembered, remembered
 from railwright_scheduler.snapshot import Running
 from railwright_scheduler.workload import (
@@ -197,9 +198,9 @@ def test_results_are_bounded_by_bytes() -> None:
 def test_size_of_a_question_is_not_underestimated() -> None:
     asked = world(dense(Parallelism(tensor=8, pipeline=25, data=16)), *[20] * 20)
     floor = clusters.of(asked)
-    question = layouts.question(asked.jobs[0], floor, np.arange(400), budget=0)
-    tuples = [question.stands, *(getattr(tier, name) for tier in question.tiers for name in TIER)]
-    assert sum(map(_size, tuples)) < question.key.size
+    request = build_request(asked.jobs[0], floor, np.arange(400), budget=0)
+    tuples = [request.stands, *(getattr(tier, name) for tier in request.tiers for name in TIER)]
+    assert sum(map(_size, tuples)) < request.key.size
 
 
 TIER = ("domains", "room", "left", "summing")
@@ -214,7 +215,7 @@ def test_recorded_groups_are_no_part_of_a_key() -> None:
     derived = dense(Parallelism(tensor=8, pipeline=2, data=4))
     seen = profiles.profile(derived)
     plain, other = (
-        Question(replace(derived, profile=each), 8, 8, 1, (), (), (), (), 0)
+        MappingRequest(replace(derived, profile=each), 8, 8, 1, (), (), (), (), 0)
         for each in (seen, replace(seen, kinds=seen.kinds[:1]))
     )
     again = replace(plain, workload=replace(derived, profile=profiles.profile(derived)))
@@ -227,11 +228,11 @@ def test_running_job_costs_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it sends is computed in the first cycle, also if that is too much work."""
     made: list[int] = []
 
-    def counted(question: Question, work: WorkBudget) -> layouts.Layouts:
-        made.append(question.nodes)
-        return layouts.Layouts(question, work)
+    def counted(request: MappingRequest, work: WorkBudget) -> OrderEvaluator:
+        made.append(request.nodes)
+        return OrderEvaluator(request, work)
 
-    monkeypatch.setattr(traffic, "Layouts", counted)
+    monkeypatch.setattr(traffic, "OrderEvaluator", counted)
     names = tuple(f"n{rack}-{at:04d}" for rack in (0, 1) for at in range(16))
     asked = dense(Parallelism(tensor=8, pipeline=2, data=2))
     light = Running(
@@ -250,21 +251,21 @@ class Costly:
     """Takes so much work for each gang, and knows of no traffic."""
 
     work = 0
-    made: list[Question]
+    made: list[MappingRequest]
 
-    def __init__(self, question: Question, work: WorkBudget) -> None:
+    def __init__(self, request: MappingRequest, work: WorkBudget) -> None:
         work.spend(self.work)
-        self.made.append(question)
+        self.made.append(request)
 
     def uses(self, order: np.ndarray) -> tuple[()]:
         return ()
 
 
 @pytest.fixture
-def reckoned(monkeypatch: pytest.MonkeyPatch) -> list[Question]:
+def reckoned(monkeypatch: pytest.MonkeyPatch) -> list[MappingRequest]:
     """The gangs whose traffic was computed."""
     Costly.made = []
-    monkeypatch.setattr(traffic, "Layouts", Costly)
+    monkeypatch.setattr(traffic, "OrderEvaluator", Costly)
     return Costly.made
 
 
@@ -282,7 +283,7 @@ ASKED = dense(Parallelism(tensor=8, pipeline=2, data=2))
 
 
 def test_traffic_of_all_jobs_is_within_one_budget(
-    reckoned: list[Question], monkeypatch: pytest.MonkeyPatch
+    reckoned: list[MappingRequest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those that it does not suffice for follow in the next decisions."""
     monkeypatch.setattr(Costly, "work", 10_000_000)
@@ -298,7 +299,7 @@ def test_traffic_of_all_jobs_is_within_one_budget(
 
 
 def test_largest_gangs_are_reckoned_first_in_any_order(
-    reckoned: list[Question], monkeypatch: pytest.MonkeyPatch
+    reckoned: list[MappingRequest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Costly, "work", 20_000_000)
     found = []
@@ -313,7 +314,7 @@ def test_largest_gangs_are_reckoned_first_in_any_order(
     assert 9 < len(first) < 69
 
 
-def test_traffic_asked_again_is_still_kept(reckoned: list[Question]) -> None:
+def test_traffic_asked_again_is_still_kept(reckoned: list[MappingRequest]) -> None:
     """Of more than can be kept the same part is asked for each time."""
     asked = world(ASKED, 512, 8, running=runs(700, 512, sequence=300_000))
     decide(asked)

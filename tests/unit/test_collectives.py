@@ -26,7 +26,7 @@ MIB, GIB = 1 << 20, 1 << 30
 
 
 def group(machine: Machine, nodes: int, per_node: int, *algorithms: Algorithm) -> Group:
-    return replace(Group.of(machine, nodes, per_node), algorithms=algorithms)
+    return Group(replace(machine, algorithms=algorithms), nodes, per_node)
 
 
 def bus_bandwidth(size: int, here: Group) -> float:
@@ -80,8 +80,8 @@ def test_where_switches_of_the_network_add_up_an_adapter_sends_half(machine: Mac
 def test_sharp_on_dgx_h100_is_as_fast_as_was_published() -> None:
     # stas00/ml-engineering, network/README.md: 480 GB/s with SHARP, 370 to 380 without.
     there = DGX_H100.behind(INFINIBAND_HDR, 1, sharp=True)
-    assert bus_bandwidth(16 * GIB, Group.of(there, 16, 8)) == pytest.approx(480e9, rel=0.15)
-    assert bus_bandwidth(16 * GIB, Group.of(DGX_H100, 16, 8)) == pytest.approx(375e9, rel=0.03)
+    assert bus_bandwidth(16 * GIB, Group(there, 16, 8)) == pytest.approx(480e9, rel=0.15)
+    assert bus_bandwidth(16 * GIB, Group(DGX_H100, 16, 8)) == pytest.approx(375e9, rel=0.03)
 
 
 def test_without_pxn_each_rank_of_another_node_takes_a_message() -> None:

@@ -53,7 +53,7 @@ RECIPE = Recipe(sequence=2048, micro_batch=4, global_batch=64, fused_attention=F
 
 
 def group(nodes: int, per_node: int) -> Group:
-    return Group(nodes, per_node, DGX_A100.inside, DGX_A100.network, DGX_A100.all_to_all)
+    return Group(DGX_A100, nodes, per_node)
 
 
 def test_a_ring_within_a_node_takes_its_steps_and_its_bytes() -> None:

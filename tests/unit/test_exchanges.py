@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from fixtures.models import MIXTURE
-from railwright_scheduler.communication import derive, exchanges
+from railwright_scheduler.communication import derive, traffic_matrix
 from railwright_scheduler.communication.graph import Collective, Communicator, Traffic
 from railwright_scheduler.communication.grid import Axis, Grid, dense
-from railwright_scheduler.cost import crowding
-from railwright_scheduler.cost.crowding import Uplinks
-from railwright_scheduler.mapping.problem import Exchanges
+from railwright_scheduler.communication.traffic_matrix import TrafficMatrix
+from railwright_scheduler.cost import contention
+from railwright_scheduler.cost.contention import Uplinks
 from railwright_scheduler.workload import (
     Framework,
     Parallelism,
@@ -31,7 +31,7 @@ def among(size: int, *traffic: Traffic, groups: int = 1) -> Communicator:
     )
 
 
-def pairs(found: Exchanges) -> PAIRS:
+def pairs(found: TrafficMatrix) -> PAIRS:
     return {
         (int(a), int(b)): float(weight)
         for a, b, weight in zip(found.a, found.b, found.weight, strict=True)
@@ -41,19 +41,19 @@ def pairs(found: Exchanges) -> PAIRS:
 def test_a_ring_enters_each_node_once() -> None:
     ring = among(8, Traffic("x", Collective.ALL_REDUCE, 800, 3))
     sent = 3 * 2 * 7 * 100
-    assert pairs(exchanges.between_nodes(ring, 2)) == {
+    assert pairs(traffic_matrix.between_nodes(ring, 2)) == {
         (0, 1): sent,
         (1, 2): sent,
         (2, 3): sent,
         (0, 3): sent,
     }
-    assert pairs(exchanges.between_nodes(ring, 8)) == {}
-    assert pairs(exchanges.between_nodes(ring, 4)) == {(0, 1): 2 * sent}
+    assert pairs(traffic_matrix.between_nodes(ring, 8)) == {}
+    assert pairs(traffic_matrix.between_nodes(ring, 4)) == {(0, 1): 2 * sent}
 
 
 def test_a_chain_does_not_close() -> None:
     chain = among(3, Traffic("x", Collective.SEND, 10, 4), groups=2)
-    assert pairs(exchanges.between_nodes(chain, 1)) == {
+    assert pairs(traffic_matrix.between_nodes(chain, 1)) == {
         (0, 1): 40,
         (1, 2): 40,
         (3, 4): 40,
@@ -63,33 +63,33 @@ def test_a_chain_does_not_close() -> None:
 
 def test_who_sends_to_all_sends_each_node_as_much_as_it_has_ranks() -> None:
     everyone = among(8, Traffic("x", Collective.ALL_TO_ALL, 800, 1))
-    assert pairs(exchanges.between_nodes(everyone, 4)) == {(0, 1): 2 * 4 * 4 * 100}
+    assert pairs(traffic_matrix.between_nodes(everyone, 4)) == {(0, 1): 2 * 4 * 4 * 100}
     uneven = among(6, Traffic("x", Collective.ALL_TO_ALL, 600, 1))
-    assert pairs(exchanges.between_nodes(uneven, 4)) == {(0, 1): 2 * 4 * 2 * 100}
+    assert pairs(traffic_matrix.between_nodes(uneven, 4)) == {(0, 1): 2 * 4 * 2 * 100}
 
 
 def test_groups_of_the_same_nodes_add_up() -> None:
     grid = Grid(((Axis.TENSOR, 4), (Axis.DATA, 3)))
     rings = Communicator("c", grid, (Axis.DATA,), (Traffic("x", Collective.RING, 7, 1),))
-    assert pairs(exchanges.between_nodes(rings, 4)) == {(0, 1): 28, (1, 2): 28, (0, 2): 28}
+    assert pairs(traffic_matrix.between_nodes(rings, 4)) == {(0, 1): 28, (1, 2): 28, (0, 2): 28}
 
 
 def test_a_token_crosses_once_to_a_node_that_passes_it_on() -> None:
     routing = Routing(experts=8, chosen=8)
     sent = among(8, Traffic("x", Collective.DISPATCH, 100, 1, routing=routing))
     # All experts are chosen: each of 4 ranks sends its 100 bytes over once, and gets as many.
-    assert pairs(exchanges.between_nodes(sent, 4)) == {(0, 1): pytest.approx(2 * 4 * 100)}
+    assert pairs(traffic_matrix.between_nodes(sent, 4)) == {(0, 1): pytest.approx(2 * 4 * 100)}
 
 
 def test_everyone_talks_to_servers_and_nobody_else() -> None:
     push = Traffic("x", Collective.PUSH, 600, 1, clients=4, servers=2)
     served = Communicator("c", Grid(((Axis.RANK, 6),)), (Axis.RANK,), (push,))
-    assert pairs(exchanges.between_nodes(served, 2)) == {(0, 2): 1200, (1, 2): 1200}
+    assert pairs(traffic_matrix.between_nodes(served, 2)) == {(0, 2): 1200, (1, 2): 1200}
 
 
 def test_what_stays_on_a_node_or_with_its_host_is_nobody_elses() -> None:
     alone = Communicator("c", Grid(((Axis.DATA, 4),)), (), (Traffic("x", Collective.COPY, 600, 1),))
-    assert pairs(exchanges.between_nodes(alone, 2)) == {}
+    assert pairs(traffic_matrix.between_nodes(alone, 2)) == {}
 
 
 @pytest.mark.parametrize(
@@ -100,13 +100,13 @@ def test_nodes_are_a_grid_where_they_hold_boxes_of_ranks(
     per_node: int, shape: tuple[int, ...]
 ) -> None:
     grid = Grid(((Axis.TENSOR, 8), (Axis.DATA, 6), (Axis.PIPELINE, 4)))
-    assert exchanges.shape(grid, per_node) == shape
+    assert traffic_matrix.shape(grid, per_node) == shape
 
 
 def test_a_mixture_of_experts_has_its_tokens_among_the_nodes_of_a_group() -> None:
     split = Parallelism(data=32, expert=16)
     found = {
-        each.name: exchanges.between_nodes(each, 8)
+        each.name: traffic_matrix.between_nodes(each, 8)
         for each in derive.communicators(
             MIXTURE, split, Recipe(sequence=2048, micro_batch=1, global_batch=32)
         )
@@ -114,14 +114,14 @@ def test_a_mixture_of_experts_has_its_tokens_among_the_nodes_of_a_group() -> Non
     assert {*pairs(found["expert"])} == {(0, 1), (2, 3)}
     # The two holders of each expert are 16 ranks apart.
     assert {*pairs(found["expert data"])} == {(0, 2), (1, 3)}
-    whole = exchanges.together(found.values(), (4,))
+    whole = traffic_matrix.together(found.values(), (4,))
     assert whole.weight.sum() == pytest.approx(sum(each.weight.sum() for each in found.values()))
-    assert exchanges.shape(dense(split, Framework.MEGATRON), 8) == (1, 1, 4, 1, 1)
+    assert traffic_matrix.shape(dense(split, Framework.MEGATRON), 8) == (1, 1, 4, 1, 1)
 
 
-def line(*ends: tuple[int, int]) -> Exchanges:
+def line(*ends: tuple[int, int]) -> TrafficMatrix:
     a, b = np.array(ends, dtype=np.int64).T
-    return Exchanges((int(b.max()) + 1,), a, b, np.full(len(ends), 10.0))
+    return TrafficMatrix((int(b.max()) + 1,), a, b, np.full(len(ends), 10.0))
 
 
 RACKS = Uplinks(np.array([0, 0, 1, 1]), np.array([1.0, 1.0]), 2.0)
@@ -129,40 +129,40 @@ RACKS = Uplinks(np.array([0, 0, 1, 1]), np.array([1.0, 1.0]), 2.0)
 
 def test_uplinks_that_are_busier_than_adapters_slow_everything_down() -> None:
     across = line((0, 2), (1, 3))
-    assert crowding.crowding(across, (RACKS,)) == 2.0
-    assert crowding.crowding(across, (replace(RACKS, room=np.array([2.0, 2.0])),)) == 1.0
-    assert crowding.crowding(across, (replace(RACKS, room=np.array([2.0, 0.5])),)) == 4.0
-    assert crowding.crossing(across, RACKS.domains) == 20
+    assert contention.contention(across, (RACKS,)) == 2.0
+    assert contention.contention(across, (replace(RACKS, room=np.array([2.0, 2.0])),)) == 1.0
+    assert contention.contention(across, (replace(RACKS, room=np.array([2.0, 0.5])),)) == 4.0
+    assert contention.crossing(across, RACKS.domains) == 20
 
 
 def test_what_stays_in_a_domain_does_not_share_its_uplinks() -> None:
-    assert crowding.crowding(line((0, 1), (2, 3)), (RACKS,)) == 1.0
-    assert crowding.crossing(line((0, 1), (2, 3)), RACKS.domains) == 0
+    assert contention.contention(line((0, 1), (2, 3)), (RACKS,)) == 1.0
+    assert contention.crossing(line((0, 1), (2, 3)), RACKS.domains) == 0
 
 
 def test_a_ring_that_crosses_once_each_way_finds_room_for_one() -> None:
-    assert crowding.crowding(line((0, 1), (1, 2), (2, 3), (0, 3)), (RACKS,)) == 1.0
+    assert contention.contention(line((0, 1), (1, 2), (2, 3), (0, 3)), (RACKS,)) == 1.0
 
 
 def test_the_narrowest_tier_decides_and_nothing_sent_is_no_crowd() -> None:
     rooms = Uplinks(np.array([0, 0, 1, 1]), np.array([0.25, 0.25]), 8.0)
-    assert crowding.crowding(line((0, 2), (1, 3)), (RACKS, rooms)) == 8.0
-    nobody = Exchanges((4,), *(np.zeros(0, dtype=np.int64),) * 2, np.zeros(0))
-    assert crowding.crowding(nobody, (RACKS,)) == 1.0
+    assert contention.contention(line((0, 2), (1, 3)), (RACKS, rooms)) == 8.0
+    nobody = TrafficMatrix((4,), *(np.zeros(0, dtype=np.int64),) * 2, np.zeros(0))
+    assert contention.contention(nobody, (RACKS,)) == 1.0
 
 
 def test_the_same_nodes_in_another_order_of_ranks() -> None:
     swapped = RACKS.of(np.array([0, 2, 1, 3]))
-    assert crowding.crowding(line((0, 2), (1, 3)), (swapped,)) == 1.0
+    assert contention.contention(line((0, 2), (1, 3)), (swapped,)) == 1.0
 
 
 def test_some_pairs_of_a_very_large_group_stand_for_all() -> None:
     everyone = among(1500, Traffic("x", Collective.ALL_TO_ALL, 1500, 1))
-    found = exchanges.between_nodes(everyone, 1)
+    found = traffic_matrix.between_nodes(everyone, 1)
     assert len(found.weight) < 100 * 1500
     sent = np.bincount(found.a, found.weight, 1500) + np.bincount(found.b, found.weight, 1500)
     assert sent == pytest.approx(np.full(1500, 2 * 1499))
-    assert exchanges.is_even(everyone, 1)
+    assert traffic_matrix.is_even(everyone, 1)
     for part in (100, 500, 750):
         front = np.arange(1500) < part
         crossed = found.weight[front[found.a] != front[found.b]].sum()
@@ -171,7 +171,7 @@ def test_some_pairs_of_a_very_large_group_stand_for_all() -> None:
 
 def test_only_who_sends_to_all_of_them_alike_is_even() -> None:
     exchange = Traffic("x", Collective.ALL_TO_ALL, 800, 1)
-    assert exchanges.is_even(among(8, exchange), 2)
-    assert not exchanges.is_even(among(4, exchange, groups=2), 2)
-    assert not exchanges.is_even(among(8, Traffic("x", Collective.RING, 8, 1)), 2)
-    assert not exchanges.is_even(among(6, exchange), 4)
+    assert traffic_matrix.is_even(among(8, exchange), 2)
+    assert not traffic_matrix.is_even(among(4, exchange, groups=2), 2)
+    assert not traffic_matrix.is_even(among(8, Traffic("x", Collective.RING, 8, 1)), 2)
+    assert not traffic_matrix.is_even(among(6, exchange), 4)

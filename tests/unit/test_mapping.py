@@ -6,23 +6,24 @@ import numpy as np
 import pytest
 
 from fixtures import exchanging
-from railwright_scheduler.mapping import canonical, lines, mapper, orders
-from railwright_scheduler.mapping.problem import Exchanges, Places, cost
+from railwright_scheduler.communication.traffic_matrix import TrafficMatrix
+from railwright_scheduler.mapping import initial_orders, mapper
+from railwright_scheduler.mapping.problem import Places, cost
 
 BUDGET = 40_000
 DISTANCE = (1.0, 10.0, 40.0, 80.0)
 
 
 def test_boxes_tile_the_grid() -> None:
-    assert sorted(orders.boxes((4, 6), 8)) == [(4, 2)]
-    assert sorted(orders.boxes((8, 12), 4)) == [(1, 4), (2, 2), (4, 1)]
-    box = orders.box_of((4, 6), (2, 3))
+    assert sorted(initial_orders.boxes((4, 6), 8)) == [(4, 2)]
+    assert sorted(initial_orders.boxes((8, 12), 4)) == [(1, 4), (2, 2), (4, 1)]
+    box = initial_orders.box_of((4, 6), (2, 3))
     assert np.bincount(box).tolist() == [6, 6, 6, 6]
     assert box.reshape(6, 4)[:3, :2].tolist() == [[0, 0]] * 3
 
 
 def test_runs_go_along_each_axis_from_one_side_or_to_and_fro() -> None:
-    found = [run.tolist() for run in orders.runs((2, 3))]
+    found = [run.tolist() for run in initial_orders.runs((2, 3))]
     assert [0, 1, 2, 3, 4, 5] in found
     assert [0, 1, 3, 2, 4, 5] in found
     assert [0, 2, 4, 5, 3, 1] in found
@@ -31,20 +32,20 @@ def test_runs_go_along_each_axis_from_one_side_or_to_and_fro() -> None:
 
 def test_domains_are_chosen_to_end_runs() -> None:
     places = exchanging.places([[5, 3, 4, 4, 6, 2]], (1.0, 2.0, 3.0))
-    sizes = exchanging.sizes_in(places, lines.packed(places, 8))
+    sizes = exchanging.sizes_in(places, initial_orders.packed(places, 8))
     ends = np.cumsum(sizes)
     assert {8, 16, 24} <= {*ends.tolist()}
 
 
 def test_where_no_domains_add_up_the_nearest_sum_is_taken_and_all_of_them_are_used() -> None:
     places = exchanging.places([[7, 7, 7]], (1.0, 2.0, 3.0))
-    assert exchanging.sizes_in(places, lines.packed(places, 8)) == [7, 7, 7]
+    assert exchanging.sizes_in(places, initial_orders.packed(places, 8)) == [7, 7, 7]
 
 
 def test_the_order_of_places_follows_from_their_shape_alone() -> None:
     places = exchanging.places([[2, 3], [4, 1, 1]], (1.0, 2.0, 3.0))
     renamed, _ = exchanging.renamed(places, seed=3)
-    one, other = canonical.ordered(places)[0], canonical.ordered(renamed)[0]
+    one, other = places.canonical()[0], renamed.canonical()[0]
     assert np.array_equal(one.domains, other.domains)
 
 
@@ -59,7 +60,7 @@ def test_where_rings_fill_domains_the_best_there_is_is_found(
     job = exchanging.job(shape)
     places = exchanging.nodes_of(leaves, 8, DISTANCE)
     scrambled = exchanging.renamed(places, seed=1)[0]
-    found = mapper.mapped(job, scrambled, budget=BUDGET)
+    found = mapper.map_ranks(job, scrambled, budget=BUDGET)
     assert found.cost == pytest.approx(cost(job, scrambled, found.where))
     assert found.cost <= exchanging.best_boxed(job, places) * (1 + 1e-12)
 
@@ -69,7 +70,7 @@ def test_what_is_planted_into_unequal_domains_is_found() -> None:
     leaf."""
     job = exchanging.job((8, 12, 4))
     places = exchanging.nodes_of([[5, 7, 8, 4], [6, 6, 3, 9]], 8, DISTANCE)
-    found = mapper.mapped(job, exchanging.renamed(places, seed=2)[0], budget=BUDGET)
+    found = mapper.map_ranks(job, exchanging.renamed(places, seed=2)[0], budget=BUDGET)
     in_order = cost(job, places, np.arange(job.ranks))
     assert found.cost <= in_order
 
@@ -77,7 +78,7 @@ def test_what_is_planted_into_unequal_domains_is_found() -> None:
 def test_the_same_input_gives_the_same_mapping() -> None:
     job = exchanging.job((4, 6, 4))
     places = exchanging.nodes_of([[3, 2, 5], [1, 1]], 8, DISTANCE)
-    one, other = (mapper.mapped(job, places, budget=BUDGET) for _ in range(2))
+    one, other = (mapper.map_ranks(job, places, budget=BUDGET) for _ in range(2))
     assert np.array_equal(one.where, other.where)
 
 
@@ -88,7 +89,12 @@ def test_distances_that_shrink_outwards_are_refused() -> None:
 
 def test_a_job_that_exchanges_nothing_stands_anywhere() -> None:
     nothing = np.array([], dtype=np.int64)
-    job = Exchanges((4,), nothing, nothing, np.array([]))
-    found = mapper.mapped(job, exchanging.nodes_of([[2]], 2, (1.0, 2.0, 3.0, 4.0)), budget=100)
+    job = TrafficMatrix((4,), nothing, nothing, np.array([]))
+    found = mapper.map_ranks(job, exchanging.nodes_of([[2]], 2, (1.0, 2.0, 3.0, 4.0)), budget=100)
     assert sorted(found.where.tolist()) == [0, 1, 2, 3]
     assert found.cost == 0.0
+
+
+def test_job_needs_as_many_places_as_ranks() -> None:
+    with pytest.raises(ValueError, match="12 ranks need as many places, not 16"):
+        mapper.map_ranks(exchanging.job((4, 3, 1)), exchanging.nodes_of([[2]], 8, DISTANCE))

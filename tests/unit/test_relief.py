@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from railwright_scheduler.cost import crowding, relief
-from railwright_scheduler.cost.crowding import Uplinks
-from railwright_scheduler.cost.relief import Sent
-from railwright_scheduler.mapping.problem import Exchanges
+from railwright_scheduler.communication.traffic_matrix import TrafficMatrix
+from railwright_scheduler.cost import contention, contention_refinement
+from railwright_scheduler.cost.contention import Uplinks
+from railwright_scheduler.cost.contention_refinement import Sent
 
 RACKS = Uplinks(np.repeat([0, 1, 2, 3], 4), np.ones(4), 4.0)
 
 
-def ring(*ranks: int, weight: float = 1.0, of: int = 16) -> Exchanges:
+def ring(*ranks: int, weight: float = 1.0, of: int = 16) -> TrafficMatrix:
     ends = np.array([ranks, [*ranks[1:], ranks[0]]])
-    return Exchanges((of,), ends.min(axis=0), ends.max(axis=0), np.full(len(ranks), weight))
+    return TrafficMatrix((of,), ends.min(axis=0), ends.max(axis=0), np.full(len(ranks), weight))
 
 
-def crowd(sent: Exchanges, order: np.ndarray) -> float:
-    return crowding.crowding(sent, (RACKS.of(order),))
+def crowd(sent: TrafficMatrix, order: np.ndarray) -> float:
+    return contention.contention(sent, (RACKS.of(order),))
 
 
 def test_a_ring_that_goes_to_and_fro_is_straightened() -> None:
@@ -26,7 +26,7 @@ def test_a_ring_that_goes_to_and_fro_is_straightened() -> None:
     order = np.arange(16)
     order[[1, 6, 9, 14]] = order[[6, 1, 14, 9]]
     assert crowd(whole, order) == 3.0
-    found = relief.relieved([Sent(whole, 1.0)], (RACKS,), order)
+    found = contention_refinement.relieved([Sent(whole, 1.0)], (RACKS,), order)
     assert sorted(found.tolist()) == [*range(16)]
     assert crowd(whole, found) == 1.0
 
@@ -35,7 +35,7 @@ def test_what_is_worth_more_is_relieved_first() -> None:
     """One ring goes along what the other goes across: only one of them can stay inside."""
     grid = np.arange(16).reshape(4, 4)
     rows, columns = (
-        Exchanges(
+        TrafficMatrix(
             (16,),
             np.concatenate([ring(*line).a for line in lines]),
             np.concatenate([ring(*line).b for line in lines]),
@@ -44,23 +44,29 @@ def test_what_is_worth_more_is_relieved_first() -> None:
         for lines in (grid.tolist(), grid.T.tolist())
     )
     in_rows = np.arange(16)
-    found = relief.relieved([Sent(rows, 1.0), Sent(columns, 1e-6)], (RACKS,), in_rows)
+    found = contention_refinement.relieved(
+        [Sent(rows, 1.0), Sent(columns, 1e-6)], (RACKS,), in_rows
+    )
     assert crowd(rows, found) == 1.0
-    found = relief.relieved([Sent(rows, 1e-6), Sent(columns, 1.0)], (RACKS,), in_rows)
+    found = contention_refinement.relieved(
+        [Sent(rows, 1e-6), Sent(columns, 1.0)], (RACKS,), in_rows
+    )
     assert crowd(columns, found) < crowd(columns, in_rows)
 
 
 def test_where_no_link_is_crowded_nothing_moves() -> None:
     wide = Uplinks(RACKS.domains, np.full(4, 4.0), 1.0)
     order = np.arange(16)[::-1].copy()
-    found = relief.relieved([Sent(ring(*range(16)), 1.0)], (wide,), order)
+    found = contention_refinement.relieved([Sent(ring(*range(16)), 1.0)], (wide,), order)
     assert found.tolist() == order.tolist()
 
 
 def test_the_same_is_relieved_in_the_same_way() -> None:
     whole, spread = ring(*range(16)), np.arange(16).reshape(4, 4).T.ravel()
     assert crowd(whole, spread) == 4.0
-    one, other = (relief.relieved([Sent(whole, 1.0)], (RACKS,), spread) for _ in range(2))
+    one, other = (
+        contention_refinement.relieved([Sent(whole, 1.0)], (RACKS,), spread) for _ in range(2)
+    )
     assert one.tolist() == other.tolist()
     assert crowd(whole, one) < 4.0
 
@@ -70,5 +76,7 @@ def test_ranks_beside_servers_are_relieved() -> None:
     beside = ring(*range(11), of=12)
     uplinks = Uplinks(np.repeat([0, 1, 2, 3, 4], [4, 4, 4, 2, 2]), np.ones(5), 4.0)
     order = np.random.default_rng(5).permutation(16)
-    found = relief.relieved([Sent(beside, 1.0), Sent(ring(*range(16)), 1.0)], (uplinks,), order)
+    found = contention_refinement.relieved(
+        [Sent(beside, 1.0), Sent(ring(*range(16)), 1.0)], (uplinks,), order
+    )
     assert sorted(found.tolist()) == [*range(16)]

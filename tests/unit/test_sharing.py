@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from railwright_scheduler.cost.sharing import Use, left
+from railwright_scheduler.cost.contention import Use, left
 
 
 def test_alone_a_job_has_all_of_it() -> None:

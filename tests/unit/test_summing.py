@@ -14,7 +14,7 @@ from railwright_scheduler import Admit, Node, Snapshot, decide
 from railwright_scheduler.communication import derive
 from railwright_scheduler.cost import step
 from railwright_scheduler.cost.hardware import DGX_A100
-from railwright_scheduler.cost.summing import Summing, Sums
+from railwright_scheduler.cost.in_network_reduction import NetworkReduction
 from railwright_scheduler.workload import Framework, Parallelism, Recipe, Transformer, Workload
 from railwright_topology import fabric, networks
 from railwright_topology.accounts import Account, Basis
@@ -71,8 +71,8 @@ def test_what_another_source_calls_a_rack_adds_up_where_all_of_it_stands_below_s
 
 def test_all_groups_of_a_communicator_have_to_stand_in_such_domains() -> None:
     racks = np.repeat([0, 1, 2], 4)
-    tiers = [Summing(racks, np.array([True, True, False]))]
-    sums = Sums(derive.communicators(*TWO_STAGES.parts), 8, tiers)
+    tiers = [(racks, np.array([True, True, False]))]
+    sums = NetworkReduction(derive.communicators(*TWO_STAGES.parts), 8, tiers)
     apart = np.array([0, 4, 1, 5, 2, 6, 3, 7])
     assert "data" in sums.by_switches(apart)
     assert "data" not in sums.by_switches(np.arange(8))

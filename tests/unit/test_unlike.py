@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from railwright_scheduler.communication import derive
-from railwright_scheduler.cost import collectives, joining, kernels, step, unlike, work
+from railwright_scheduler.cost import collectives, heterogeneous, kernels, step, work
 from railwright_scheduler.cost.collectives import Group
 from railwright_scheduler.cost.hardware import (
     DGX_A100,
@@ -21,8 +21,8 @@ from railwright_scheduler.cost.hardware import (
     Fact,
     Machine,
 )
+from railwright_scheduler.cost.heterogeneous import Gang
 from railwright_scheduler.cost.kernels import Product
-from railwright_scheduler.cost.unlike import Gang
 from railwright_scheduler.workload import (
     Framework,
     Parallelism,
@@ -93,7 +93,7 @@ def test_what_does_nothing_at_all_still_has_a_finite_step() -> None:
 
 
 def test_devices_of_one_maker_send_from_their_memory_as_fast_as_the_slower_adapter() -> None:
-    both = joining.joined([DGX_A100, DGX_H100])
+    both = heterogeneous.joined([DGX_A100, DGX_H100])
     assert both.network.bandwidth == 24e9
     assert both.network.step_s == 14e-6
     assert both.inside.bandwidth == 232e9
@@ -104,7 +104,7 @@ def test_devices_that_adapters_do_not_reach_send_through_both_hosts() -> None:
     """Of eight devices each has an eighth of the host's memory, which each byte crosses twice each
     way: 2 x 204.8 GB/s / 32 on the slower host, less than its adapter's 24 and the copy's 24.8.
     Two copies go before and after the message."""
-    through = joining.joined([DGX_A100, ELSEWHERE]).network
+    through = heterogeneous.joined([DGX_A100, ELSEWHERE]).network
     assert through.bandwidth == pytest.approx(12.8e9)
     assert through.step_s == pytest.approx(14e-6 + 2 * 0.9e-6)
     size = 1e9
@@ -116,27 +116,30 @@ def test_a_bounce_is_as_slow_as_its_slowest_part() -> None:
         replace(each, host=replace(each.host, memory=Fact(1e15, "plenty")))
         for each in (DGX_A100, ELSEWHERE)
     )
-    assert joining.joined([roomy, plenty]).network.bandwidth == 24e9
+    assert heterogeneous.joined([roomy, plenty]).network.bandwidth == 24e9
     narrow = replace(plenty.host, copy=Fact(5e9, "narrow"))
-    assert joining.joined([roomy, replace(ELSEWHERE, host=narrow)]).network.bandwidth == 5e9
+    assert heterogeneous.joined([roomy, replace(ELSEWHERE, host=narrow)]).network.bandwidth == 5e9
 
 
 def test_unlike_makers_whose_devices_adapters_reach_send_directly() -> None:
     reached = replace(ELSEWHERE, device=replace(ELSEWHERE.device, direct="its maker"))
-    assert joining.joined([DGX_H100, reached]).network == DGX_H100.network
-    assert joining.joined([ELSEWHERE, replace(ELSEWHERE, name="next")]).network == DGX_H100.network
+    assert heterogeneous.joined([DGX_H100, reached]).network == DGX_H100.network
+    assert (
+        heterogeneous.joined([ELSEWHERE, replace(ELSEWHERE, name="next")]).network
+        == DGX_H100.network
+    )
 
 
 def test_nobody_adds_up_what_unlike_kinds_send() -> None:
-    both = joining.joined([DGX_H100.summing(), HGX_H800.summing()])
+    both = heterogeneous.joined([DGX_H100.summing(), HGX_H800.summing()])
     assert (both.nvls, both.sharp_s) == (None, None)
-    paced = joining.joined([DGX_H100.summing(), DGX_H100.summing().paced(Pace(rails=0.5))])
+    paced = heterogeneous.joined([DGX_H100.summing(), DGX_H100.summing().paced(Pace(rails=0.5))])
     assert paced.sharp_s == INFINIBAND_HDR.sharp_s
     ringed = replace(HGX_H800, algorithms=(Algorithm.TREE,))
-    assert joining.joined([DGX_H100, ringed]).algorithms == (Algorithm.TREE,)
+    assert heterogeneous.joined([DGX_H100, ringed]).algorithms == (Algorithm.TREE,)
     size = 1e8
-    apart = [collectives.all_reduce_s(size, Group.of(each, 4, 8)) for each in (DGX_H100, HGX_H800)]
-    assert collectives.all_reduce_s(size, Group.of(both, 4, 8)) >= max(apart)
+    apart = [collectives.all_reduce_s(size, Group(each, 4, 8)) for each in (DGX_H100, HGX_H800)]
+    assert collectives.all_reduce_s(size, Group(both, 4, 8)) >= max(apart)
 
 
 def test_a_gang_that_is_even_takes_what_it_takes_on_one_machine() -> None:
@@ -173,7 +176,7 @@ def test_a_stage_with_fewer_layers_has_time_left_for_a_slow_node() -> None:
         workload=Workload(GPT, split, recipe),
     )
     assert [ranks.tolist() for ranks in found.stages] == [[0, 1], [2, 3], [4, 5], [6, 7]]
-    assert unlike.shares(GPT, split, Framework.DEEPSPEED) == (1.0, 1.0, 7 / 8, 1.0)
+    assert heterogeneous.shares(GPT, split, Framework.DEEPSPEED) == (1.0, 1.0, 7 / 8, 1.0)
     assert took_s(found, 4) < 0.99 * took_s(found, 0)
 
 
@@ -193,7 +196,9 @@ def test_stages_share_layers_as_their_framework_does(
     layers: int, virtual: int, framework: Framework, expected: tuple[float, ...]
 ) -> None:
     split = Parallelism(pipeline=4, virtual=virtual)
-    assert unlike.shares(replace(GPT, layers=layers), split, framework) == pytest.approx(expected)
+    assert heterogeneous.shares(replace(GPT, layers=layers), split, framework) == pytest.approx(
+        expected
+    )
 
 
 def test_where_nothing_is_sent_the_slowest_still_decides() -> None:

@@ -77,7 +77,7 @@ class Grid:
         return ranks.transpose([*outside, *inside]).reshape(-1, self.size(*axes))
 
 
-def unlike(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def distinct_rows(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Rows that differ, in some order, and how often each stands there."""
     # As bytes: numpy's own way to compare rows makes each a record of as many fields.
     whole = np.ascontiguousarray(rows).view(f"V{rows.itemsize * rows.shape[1]}").ravel()

@@ -9,9 +9,16 @@ does.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from railwright_scheduler.arrays import Ints
+from railwright_scheduler.communication.graph import Communicator
+from railwright_scheduler.communication.grid import Axis, Grid, distinct_rows
+from railwright_scheduler.communication.traffic_matrix import ranks_on_nodes
 from railwright_scheduler.cost.hardware import (
     COLLECTIVE_S,
     LAUNCH_S,
@@ -20,49 +27,54 @@ from railwright_scheduler.cost.hardware import (
     TREE_NVLINK_STEP_S,
     TREE_SHARE,
     Algorithm,
-    Fact,
     Link,
     Machine,
 )
 from railwright_scheduler.workload import Routing
 
+REMEMBERED = 64
+"""Grids whose shapes are kept: a step is predicted again for every order of the same nodes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Ranks that communicate: ``per_node`` on each of ``nodes``, with as many adapters a node.
+    """Ranks that communicate: ``per_node`` on each of ``nodes``, which are of one ``machine``, with
+    as many adapters a node."""
 
-    ``inside`` is the link between ranks of a node, ``network`` one adapter, ``all_to_all`` what a
-    rank reaches when all of a node exchange at once; ``nvls``, ``sharp_s`` and ``algorithms`` are
-    the machine's.
-    """
-
+    machine: Machine
     nodes: int
     per_node: int
-    inside: Link
-    network: Link
-    all_to_all: Fact
-    nvls: Link | None = None
-    sharp_s: Fact | None = None
-    algorithms: tuple[Algorithm, ...] = tuple(Algorithm)
-
-    @classmethod
-    def of(cls, machine: Machine, nodes: int, per_node: int) -> Group:
-        """So many ranks on each of so many machines."""
-        return cls(
-            nodes,
-            per_node,
-            machine.inside,
-            machine.network,
-            machine.all_to_all,
-            machine.nvls,
-            machine.sharp_s,
-            machine.algorithms,
-        )
 
     @property
     def ranks(self) -> int:
         """How many take part."""
         return self.nodes * self.per_node
+
+    @property
+    def link(self) -> Link:
+        """Between two of its ranks, on two nodes if there are several."""
+        return self.machine.inside if self.nodes == 1 else self.machine.network
+
+
+def groups(communicator: Communicator, machine: Machine) -> list[Group]:
+    """The different shapes of a communicator's groups, for ranks that fill one machine after the
+    other. Of an uneven group the fullest node counts, whose ranks share least."""
+    shapes = _shapes(communicator.grid, communicator.axes, machine.devices)
+    return [Group(machine, *shape) for shape in shapes]
+
+
+@functools.lru_cache(maxsize=REMEMBERED)
+def _shapes(ranks: Grid, axes: tuple[Axis, ...], devices: int) -> tuple[tuple[int, int], ...]:
+    nodes = np.sort(ranks.groups(*axes) // devices, axis=1)
+    rows, _ = distinct_rows(nodes - nodes[:, :1])
+    return tuple(sorted({*map(tuple, shapes(rows).tolist())}))
+
+
+def shapes(rows: Ints) -> Ints:
+    """For each group, which has the nodes of its ranks in a row, ascending: how many nodes it is
+    on, and how many ranks are on the fullest of them."""
+    _, counts = ranks_on_nodes(rows)
+    return np.column_stack([np.count_nonzero(counts, axis=1), counts.max(axis=1)]).astype(np.int64)
 
 
 def all_reduce_s(size: float, group: Group) -> float:
@@ -91,10 +103,10 @@ def all_to_all_s(size: float, group: Group) -> float:
         return 0.0
     within = size * (group.per_node - 1) / group.ranks
     beyond = size * (group.ranks - group.per_node) / group.ranks
-    moved_s = within / group.all_to_all + beyond / group.network.bandwidth
+    moved_s = within / group.machine.all_to_all + beyond / group.machine.network.bandwidth
     messages_s = _messages_s(group)
-    if Algorithm.PXN not in group.algorithms:
-        messages_s += (group.nodes - 1) * (group.per_node - 1) * group.network.step_s
+    if Algorithm.PXN not in group.machine.algorithms:
+        messages_s += (group.nodes - 1) * (group.per_node - 1) * group.machine.network.step_s
     return COLLECTIVE_S + messages_s + moved_s
 
 
@@ -111,8 +123,9 @@ def dispatch_s(size: float, routing: Routing, group: Group) -> float:
     nodes, ranks = routing.reached(group.nodes, group.per_node)
     within = size * ranks * (group.per_node - 1) / group.per_node
     beyond = size * nodes * (group.nodes - 1) / group.nodes
-    moved_s = max(within / group.all_to_all, beyond / group.network.bandwidth)
-    awaited_s = group.inside.step_s + (group.network.step_s if group.nodes > 1 else 0.0)
+    moved_s = max(within / group.machine.all_to_all, beyond / group.machine.network.bandwidth)
+    within_s = group.machine.inside.step_s
+    awaited_s = within_s + group.machine.network.step_s if group.nodes > 1 else within_s
     return 2 * awaited_s + LAUNCH_S + COLLECTIVE_S + _messages_s(group) + moved_s
 
 
@@ -132,26 +145,26 @@ def send_s(size: float, link: Link) -> float:
 def _all_reduced_s(size: float, group: Group) -> Iterator[float]:
     """By each algorithm that the group's library and hardware have."""
     yield COLLECTIVE_S + 2 * _round_s(size, group)
-    if Algorithm.TREE in group.algorithms:
+    if Algorithm.TREE in group.machine.algorithms:
         yield _tree_s(size, group)
-    if Algorithm.TWO_LEVEL in group.algorithms and 1 < group.nodes < group.ranks:
+    if Algorithm.TWO_LEVEL in group.machine.algorithms and 1 < group.nodes < group.ranks:
         yield _two_level_s(size, group)
-    if Algorithm.NVLS in group.algorithms and group.nvls and group.nodes == 1:
-        yield group.nvls.step_s + _switched_s(size, group.per_node, group.nvls)
-    if Algorithm.SHARP in group.algorithms and group.sharp_s and group.nodes > 1:
-        yield group.sharp_s + _summed_s(size, group)
+    if Algorithm.NVLS in group.machine.algorithms and group.machine.nvls and group.nodes == 1:
+        yield group.machine.nvls.step_s + _switched_s(size, group.per_node, group.machine.nvls)
+    if Algorithm.SHARP in group.machine.algorithms and group.machine.sharp_s and group.nodes > 1:
+        yield group.machine.sharp_s + _summed_s(size, group)
 
 
 def _tree_s(size: float, group: Group) -> float:
     """Two trees of nodes, each for half of the bytes, in each node a chain: all go up and down."""
     steps_s = (group.per_node - 1) * TREE_NVLINK_STEP_S
-    steps_s += (group.nodes.bit_length() - 1) * group.network.step_s
+    steps_s += (group.nodes.bit_length() - 1) * group.machine.network.step_s
     return COLLECTIVE_S + 2 * steps_s + 2 * size / (TREE_SHARE * _bandwidth(group))
 
 
 def _two_level_s(size: float, group: Group) -> float:
-    """Each rank sums up its part within the node, then along its rail, then tells it in the node
-    (Cho et al., 2019)."""
+    """Each rank sums up its part within the node, then along its rail, then within the node
+    again (Cho et al., 2019)."""
     inside, across = replace(group, nodes=1), replace(group, per_node=1)
     halves_s = reduce_scatter_s(size, inside) + all_gather_s(size, inside)
     return halves_s + all_reduce_s(size / group.per_node, across)
@@ -161,7 +174,7 @@ def _summed_s(size: float, group: Group) -> float:
     """Switches sum up what crosses them: an adapter sends its node's part once, and gets the sum
     once (Graham et al., 2020). Ranks of a node sum up before and tell each other afterwards, piece
     by piece meanwhile."""
-    beyond_s = size / (group.network.bandwidth * group.per_node)
+    beyond_s = size / (group.machine.network.bandwidth * group.per_node)
     if group.per_node == 1:
         return beyond_s
     steps_s = 2 * (SHARP_NVLINK_STEP_S + (group.per_node - 1) * SHARP_RANK_S)
@@ -172,9 +185,9 @@ def _summed_inside_s(size: float, group: Group) -> float:
     """What the ranks of a node send each other for a sum that all of them know in the end: all but
     their own part twice, or what they send with NVLS."""
     ranks = group.per_node
-    sent_s = 2 * (ranks - 1) / ranks * size / group.inside.bandwidth
-    if Algorithm.NVLS in group.algorithms and group.nvls:
-        return min(sent_s, _switched_s(size, ranks, group.nvls))
+    sent_s = 2 * (ranks - 1) / ranks * size / group.machine.inside.bandwidth
+    if Algorithm.NVLS in group.machine.algorithms and group.machine.nvls:
+        return min(sent_s, _switched_s(size, ranks, group.machine.nvls))
     return sent_s
 
 
@@ -185,18 +198,20 @@ def _switched_s(size: float, ranks: int, nvls: Link) -> float:
 
 
 def _messages_s(group: Group) -> float:
-    inside_s = (group.per_node - 1) * group.inside.step_s
-    return inside_s + (group.nodes - 1) * group.network.step_s
+    inside_s = (group.per_node - 1) * group.machine.inside.step_s
+    return inside_s + (group.nodes - 1) * group.machine.network.step_s
 
 
 def _round_s(size: float, group: Group) -> float:
     """Once around the ring, which crosses into each other node once."""
     steps, crossings = group.ranks - 1, group.nodes - 1
-    latency_s = (steps - crossings) * group.inside.step_s + crossings * group.network.step_s
+    latency_s = (steps - crossings) * group.machine.inside.step_s
+    latency_s += crossings * group.machine.network.step_s
     return latency_s + steps / group.ranks * size / _bandwidth(group)
 
 
 def _bandwidth(group: Group) -> float:
     """Of the slowest link between neighbours of a ring or a tree, all of a node's adapters one."""
-    beyond = group.network.bandwidth * group.per_node
-    return group.inside.bandwidth if group.nodes == 1 else min(group.inside.bandwidth, beyond)
+    beyond = group.machine.network.bandwidth * group.per_node
+    inside = group.machine.inside.bandwidth
+    return inside if group.nodes == 1 else min(inside, beyond)

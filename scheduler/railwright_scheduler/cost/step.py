@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from railwright_scheduler.communication import derive
 from railwright_scheduler.communication.graph import Collective, Communicator, Overlap, Traffic
-from railwright_scheduler.cost import collectives, geometry, work
+from railwright_scheduler.cost import collectives, work
 from railwright_scheduler.cost.collectives import Group
 from railwright_scheduler.cost.hardware import COLLECTIVE_BLOCKS, LAUNCH_S, Machine
 from railwright_scheduler.cost.work import Work
@@ -39,7 +39,7 @@ class StepTime:
 
 
 @dataclass(frozen=True, slots=True)
-class Sending:
+class CommunicationTime:
     """How long a communicator takes for what it sends beside each thing that goes on meanwhile; of
     its groups, of so many ``ranks``, the slowest decides."""
 
@@ -71,25 +71,24 @@ def predict(
     for each in communicators:
         its = machine.summing() if each.name in summed else machine
         its = its.crowded(crowding.get(each.name, 1.0))
-        groups = geometry.groups(each, its)
-        sent.append(sending(each, [(group, its) for group in groups]))
+        sent.append(communication_time(each, collectives.groups(each, its)))
     return taken(work.of(model, split, recipe, machine), split, recipe, sent)
 
 
-def sending(communicator: Communicator, groups: Sequence[tuple[Group, Machine]]) -> Sending:
-    """What it takes a communicator that has these groups, each on such machines."""
+def communication_time(communicator: Communicator, groups: Sequence[Group]) -> CommunicationTime:
+    """What it takes a communicator that has these groups."""
     took_s = {}
     for overlap in Overlap:
         traffic = [each for each in communicator.traffic if each.overlap is overlap]
-        took_s[overlap] = max(sum(_took_s(each, *its) for each in traffic) for its in groups)
-    return Sending(communicator.name, communicator.ranks, took_s)
+        took_s[overlap] = max(sum(_took_s(each, its) for each in traffic) for its in groups)
+    return CommunicationTime(communicator.name, communicator.ranks, took_s)
 
 
 def taken(
     own: Work,
     split: Parallelism,
     recipe: Recipe,
-    sent: Iterable[Sending],
+    sent: Iterable[CommunicationTime],
     *,
     filling_s: float | None = None,
     tells: bool = True,
@@ -117,7 +116,9 @@ def taken(
     return StepTime(tuple((name, seconds) for name, seconds in found if seconds))
 
 
-def micro_batch_s(own: Work, split: Parallelism, recipe: Recipe, sent: Iterable[Sending]) -> float:
+def micro_batch_s(
+    own: Work, split: Parallelism, recipe: Recipe, sent: Iterable[CommunicationTime]
+) -> float:
     """How long a micro-batch is on a rank, in all of its layers."""
     waited_s = _waited_s(_exposed(own, split, recipe, sent)) / recipe.micro_batches(split)
     return own.layers + waited_s + own.host_s(waited_s, recipe)
@@ -139,7 +140,7 @@ def misfit(workload: Workload, machine: Machine) -> str:
 
 
 def _exposed(
-    own: Work, split: Parallelism, recipe: Recipe, sent: Iterable[Sending]
+    own: Work, split: Parallelism, recipe: Recipe, sent: Iterable[CommunicationTime]
 ) -> dict[str, float]:
     """What of each communicator nothing else goes on beside."""
     micro_batches = recipe.micro_batches(split)
@@ -159,7 +160,7 @@ def _waited_s(exposed: Mapping[str, float]) -> float:
     return sum(exposed.get(name, 0.0) for name in MICRO_BATCHED)
 
 
-def _exposed_s(sent: Sending, left: dict[Overlap, float], own: Work) -> float:
+def _exposed_s(sent: CommunicationTime, left: dict[Overlap, float], own: Work) -> float:
     """What of it nothing else goes on beside, and how much longer what does takes for the
     multiprocessors it lacks; as much as goes on beside is no longer ``left``."""
     # What a rank copies to its host needs none.
@@ -174,23 +175,23 @@ def _exposed_s(sent: Sending, left: dict[Overlap, float], own: Work) -> float:
     return exposed_s
 
 
-def _took_s(traffic: Traffic, group: Group, machine: Machine) -> float:
+def _took_s(traffic: Traffic, group: Group) -> float:
     if traffic.routing:
         return traffic.count * collectives.dispatch_s(traffic.size, traffic.routing, group)
-    link = group.inside if group.nodes == 1 else group.network
+    machine = group.machine
     match traffic.collective:
         case Collective.ALL_REDUCE:
             once_s = collectives.all_reduce_s(traffic.size, group)
-        case Collective.REDUCE_SCATTER:
+        case Collective.REDUCE_SCATTER | Collective.ALL_GATHER:
             once_s = collectives.reduce_scatter_s(traffic.size, group)
-        case Collective.ALL_GATHER:
-            once_s = collectives.all_gather_s(traffic.size, group)
         case Collective.ALL_TO_ALL | Collective.DISPATCH:
             once_s = collectives.all_to_all_s(traffic.size, group)
         case Collective.RING | Collective.SEND:
-            once_s = collectives.send_s(traffic.size, link)
+            once_s = collectives.send_s(traffic.size, group.link)
         case Collective.PUSH | Collective.PULL:
-            once_s = collectives.served_s(traffic.size, traffic.clients, traffic.servers, link)
+            once_s = collectives.served_s(
+                traffic.size, traffic.clients, traffic.servers, group.link
+            )
         case Collective.COPY:
             once_s = LAUNCH_S + traffic.size / machine.host.copy
         case Collective.LOAD:

@@ -9,7 +9,8 @@ of residuals, of weights.
 
 from __future__ import annotations
 
-from railwright_scheduler.cost import mixture
+import math
+
 from railwright_scheduler.cost.kernels import HALF_BYTES, Layer, Pass, Product, Stream
 from railwright_scheduler.workload import Parallelism, Precision, Recipe, Recompute, Transformer
 
@@ -19,6 +20,13 @@ CAST_BYTES = 6
 """A value's that is multiplied in 8 bits, scaled by the largest of its tensor: read in 16 bits for
 that, read again, written as it is and transposed."""
 
+STREAMS = 4
+"""Products of so many experts go on at once (NVIDIA/TransformerEngine, transformer_engine/common/
+util/multi_stream.cpp)."""
+
+SCORE_BYTES = 12
+"""A token's for each expert: a score of 32 bits, made a probability and a mask."""
+
 
 def layer(model: Transformer, split: Parallelism, recipe: Recipe) -> Layer:
     """What one rank does for one micro-batch in one layer."""
@@ -26,7 +34,7 @@ def layer(model: Transformer, split: Parallelism, recipe: Recipe) -> Layer:
     stream = Stream(size, size / split.tensor if recipe.sequence_parallel else size)
     whole = _attention(model, split, recipe, stream) + _between(stream)
     if model.experts:
-        whole += mixture.feed_forward(model, split, recipe)
+        whole += _moe_feed_forward(model, split, recipe)
     else:
         whole += _feed_forward(model, split, recipe, stream)
     return _with_casts(whole) if recipe.precision is Precision.FP8 else whole
@@ -86,6 +94,45 @@ def _feed_forward(model: Transformer, split: Parallelism, recipe: Recipe, stream
     return Layer(
         Pass(tuple(products), 0.0, ((3 if model.gated else 2) * activated,)),
         Pass(tuple(back), 0.0, tuple(backward)),
+    )
+
+
+def _moe_feed_forward(model: Transformer, split: Parallelism, recipe: Recipe) -> Layer:
+    """Of a mixture of experts, from the norm to the residual sum, exchanges with other ranks apart.
+
+    Each token chooses its experts (Shazeer et al., 2017) and none is dropped. A rank copies its
+    tokens once for each expert they go to, sends the copies off, puts what arrives in the order of
+    its own experts, multiplies, and the same way back (Gale et al., 2023). Experts are taken to be
+    equally busy, as a balanced router makes them.
+    """
+    tokens, experts = recipe.routed(split), model.experts // split.expert
+    copies = tokens * model.chosen
+    router = Product(tokens, model.experts, model.hidden)
+    wide = (2 if model.gated else 1) * model.feed_forward
+    together = math.gcd(experts, STREAMS)
+    rows, times = copies // experts, experts // together
+    products = (
+        router,
+        Product(rows, wide, model.hidden, together, times),
+        Product(rows, model.hidden, model.feed_forward, together, times),
+    )
+    stream, sent = HALF_BYTES * tokens * model.hidden, HALF_BYTES * copies * model.hidden
+    inner = HALF_BYTES * copies * model.feed_forward
+    # Copied, put in order, put back, summed; going back the same kernels turned around.
+    moved = (SCORE_BYTES * tokens * model.experts, stream + sent, 2 * sent, 2 * sent, sent + stream)
+    forward = [*moved, (3 if model.gated else 2) * inner]
+    backward = [*moved, (5 if model.gated else 3) * inner]
+    backward.append(3 * HALF_BYTES * experts * model.feed_forward_parameters)
+    if model.biased:
+        # An expert's bias is a kernel of its own: products of many experts at once add none.
+        biased = HALF_BYTES * copies * wide
+        forward += [2 * biased, 2 * sent]
+        backward += [biased, sent]
+    return Layer(
+        Pass(products, 0.0, tuple(forward)),
+        Pass(
+            tuple(each for product in products for each in product.gradients), 0.0, tuple(backward)
+        ),
     )
 
 

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from railwright_scheduler.arrays import Floats, Ints
 from railwright_scheduler.budget import CALL, ELEMENT, UNLIMITED, WorkBudget
-from railwright_scheduler.mapping import neighbours
-from railwright_scheduler.mapping.draws import Draws
-from railwright_scheduler.mapping.problem import Exchanges, Indices, Places, Weights
+from railwright_scheduler.communication.traffic_matrix import TrafficMatrix
+from railwright_scheduler.mapping.problem import Places
+from railwright_scheduler.random_source import RandomSource
 
 TOUCHED = 4
 """One in so many ranks is drawn in a step: more of them would touch each other."""
@@ -39,18 +40,18 @@ class Cooling:
 
 
 def annealed(
-    exchanges: Exchanges,
+    matrix: TrafficMatrix,
     places: Places,
-    starts: list[Indices],
+    starts: list[Ints],
     cooling: Cooling,
     budget: WorkBudget = UNLIMITED,
-) -> list[Indices]:
+) -> list[Ints]:
     """Where each start leads to: the place of each rank. It may be worse than the start. Raises
     OverBudgetError."""
     domains = int(places.domains[0].max()) + 1
-    budget.spend(CALL + 5 * ELEMENT * (exchanges.table + domains**2))
-    work = _Annealing(exchanges, places, starts)
-    batch = max(1, exchanges.ranks // TOUCHED)
+    budget.spend(CALL + 5 * ELEMENT * (matrix.table + domains**2))
+    work = _Annealing(matrix, places, starts)
+    batch = max(1, matrix.ranks // TOUCHED)
     steps = cooling.pairs // (batch * len(starts))
     factor = (cooling.cold / cooling.hot) ** (1.0 / max(1, steps - 1))
     judged = batch * len(starts) * work.width
@@ -61,44 +62,45 @@ def annealed(
 
 
 class _Annealing:
-    """Who stands where. Places that are left over are held by ranks that exchange nothing; each
-    start has numbers of its own, one behind the other."""
+    """The place of each rank in each start; each has numbers of its own, one behind the other."""
 
-    def __init__(self, exchanges: Exchanges, places: Places, starts: list[Indices]) -> None:
-        self._ranks, self._size, self._starts = exchanges.ranks, places.count, len(starts)
-        self._near = neighbours.of(exchanges, rows=places.count)
+    def __init__(self, matrix: TrafficMatrix, places: Places, starts: list[Ints]) -> None:
+        self._ranks, self._starts = matrix.ranks, len(starts)
+        self._near = matrix.neighbours(rows=matrix.ranks)
         self._members = np.argsort(places.domains[0], kind="stable")
         self._sizes = np.bincount(places.domains[0])
         self._first = np.cumsum(self._sizes) - self._sizes
-        self._distance = _distances(places).ravel()
-        self._place = np.concatenate([_filled(where, places.count) for where in starts])
+        _, nearest = np.unique(places.domains[0], return_index=True)
+        self._distance = places.table(nearest).ravel()
+        # Behind the ranks of each start is a place that is none.
+        self._place = np.concatenate([np.append(where, places.count) for where in starts])
         self._home = np.append(places.domains[0], 0)[self._place]
         rows = [np.append(np.argsort(each[:-1]), 0) for each in np.split(self._place, len(starts))]
         self._holder = np.concatenate(rows)
         self._unmoved = np.full(len(self._place), np.iinfo(np.int64).max)
-        self._draws = Draws()
+        self._source = RandomSource()
 
     @property
     def width(self) -> int:
         """Those that a rank exchanges with, at most."""
         return int(self._near.of.shape[1])
 
-    def where(self) -> list[Indices]:
+    def where(self) -> list[Ints]:
         return [each[: self._ranks] for each in np.split(self._place, self._starts)]
 
     def step(self, batch: int, heat: float) -> None:
         """Judge so many pairs of each start, and take what is good enough at this heat."""
-        base = np.repeat(np.arange(self._starts) * (self._size + 1), batch)
-        by_chance = self._draws.parts(5, len(base))
-        one = (by_chance[0] * self._ranks).astype(np.int64)
-        beside = (by_chance[1] * self._near.count[one]).astype(np.int64)
+        base = np.repeat(np.arange(self._starts) * (self._ranks + 1), batch)
+        drawn = self._source.uniform(5, len(base))
+        one = (drawn[0] * self._ranks).astype(np.int64)
+        beside = (drawn[1] * self._near.count[one]).astype(np.int64)
         there = self._home[self._near.of[one, beside] + base]
-        stray = (by_chance[2] < STRAY) | (self._near.count[one] == 0)
-        there = np.where(stray, (by_chance[1] * len(self._sizes)).astype(np.int64), there)
+        stray = (drawn[2] < STRAY) | (self._near.count[one] == 0)
+        there = np.where(stray, (drawn[1] * len(self._sizes)).astype(np.int64), there)
         here = self._home[one + base]
         apart = np.flatnonzero(here != there)
         one, base, here, there = one[apart], base[apart], here[apart], there[apart]
-        inside = (by_chance[3, apart] * self._sizes[there]).astype(np.int64)
+        inside = (drawn[3, apart] * self._sizes[there]).astype(np.int64)
         other = self._holder[self._members[self._first[there] + inside] + base]
         mine, its = self._near.of[one] + base[:, None], self._near.of[other] + base[:, None]
         change = self._moved(self._near.weight[one], mine, here, there)
@@ -106,26 +108,26 @@ class _Annealing:
         # Whoever exchanges with the other has been moved to where that one was, and so has it.
         joined = (self._near.weight[one] * (self._near.of[one] == other[:, None])).sum(axis=1)
         change += joined * self._there_and_back(here, there)
-        taken = np.flatnonzero(np.exp(-np.maximum(change, 0.0) / heat) > by_chance[4, apart])
+        taken = np.flatnonzero(np.exp(-np.maximum(change, 0.0) / heat) > drawn[4, apart])
         self._exchange(
             np.stack([one[taken] + base[taken], other[taken] + base[taken]], axis=1),
             np.concatenate([mine[taken], its[taken]], axis=1),
         )
 
-    def _moved(self, weight: Weights, near: Indices, old: Indices, new: Indices) -> Weights:
+    def _moved(self, weight: Floats, near: Ints, old: Ints, new: Ints) -> Floats:
         """How much more each row's neighbours cost from a new domain."""
         homes = self._home[near] * len(self._sizes)
         farther = self._distance[homes + new[:, None]] - self._distance[homes + old[:, None]]
-        found: Weights = (weight * farther).sum(axis=1)
+        found: Floats = (weight * farther).sum(axis=1)
         return found
 
-    def _there_and_back(self, here: Indices, there: Indices) -> Weights:
+    def _there_and_back(self, here: Ints, there: Ints) -> Floats:
         count = len(self._sizes)
         inside = self._distance[here * count + here] + self._distance[there * count + there]
-        found: Weights = 2.0 * self._distance[here * count + there] - inside
+        found: Floats = 2.0 * self._distance[here * count + there] - inside
         return found
 
-    def _exchange(self, pairs: Indices, near: Indices) -> None:
+    def _exchange(self, pairs: Ints, near: Ints) -> None:
         """Exchange those pairs who and whose neighbours stand where they stood when judged."""
         order = np.arange(len(pairs))
         # Backwards, so that of several pairs with one rank the first is the one that is kept.
@@ -136,20 +138,5 @@ class _Annealing:
         there = pairs[free]
         here = there[:, ::-1]
         self._place[there], self._home[there] = self._place[here], self._home[here]
-        base = there // (self._size + 1) * (self._size + 1)
+        base = there // (self._ranks + 1) * (self._ranks + 1)
         self._holder[self._place[there] + base] = there - base
-
-
-def _filled(where: Indices, count: int) -> Indices:
-    """Behind the ranks' places those that are left over, and behind them one that is none."""
-    left = np.ones(count, dtype=np.bool_)
-    left[where] = False
-    return np.concatenate([where, np.flatnonzero(left), [count]])
-
-
-def _distances(places: Places) -> Weights:
-    """Between the nearest domains, which are numbered from 0."""
-    nearest = places.domains[0]
-    _, first = np.unique(nearest, return_index=True)
-    one, other = np.meshgrid(first, first, indexing="ij")
-    return places.between(one.ravel(), other.ravel()).reshape(one.shape)

@@ -4,7 +4,7 @@ Recursive bisection, as Scotch and its like map graphs, but of a grid: where to 
 for but read off. Sorted along one axis, and within its planes along another, any number of ranks in
 front may be cut off; of those that some of the domains have just the room for, the one that cuts
 the least is. It is at home where domains are of unequal size, which boxes cannot fill. With
-``draws`` it is another one each time: who tries several finds better ones than the first.
+``source`` it is another one each time: who tries several finds better ones than the first.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from railwright_scheduler.arrays import Floats, Ints, Mask
 from railwright_scheduler.budget import CALL, ELEMENT, SORTED, UNLIMITED, WorkBudget
-from railwright_scheduler.mapping.draws import Draws
-from railwright_scheduler.mapping.problem import Exchanges, Indices, Places, Weights
+from railwright_scheduler.communication.traffic_matrix import TrafficMatrix
+from railwright_scheduler.mapping.problem import Places
+from railwright_scheduler.random_source import RandomSource
 
 NOISE = 0.15
 """A cut may look larger by so much of itself."""
@@ -32,55 +33,57 @@ HALVED = 60_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class RankSubset:
     """Some of the ranks, and what these exchange with each other; ``a`` and ``b`` are where in
     ``ranks`` they stand."""
 
-    ranks: Indices
-    a: Indices
-    b: Indices
-    weight: Weights
+    ranks: Ints
+    a: Ints
+    b: Ints
+    weight: Floats
 
-    def of(self, inside: NDArray[np.bool_]) -> Part:
+    def of(self, inside: Mask) -> RankSubset:
         """Those of them which are inside."""
         kept = inside[self.a] & inside[self.b]
         row = np.cumsum(inside) - 1
-        return Part(self.ranks[inside], row[self.a[kept]], row[self.b[kept]], self.weight[kept])
+        return RankSubset(
+            self.ranks[inside], row[self.a[kept]], row[self.b[kept]], self.weight[kept]
+        )
 
 
 def bisected(
-    exchanges: Exchanges,
+    matrix: TrafficMatrix,
     places: Places,
     *,
-    draws: Draws | None = None,
+    source: RandomSource | None = None,
     work: WorkBudget = UNLIMITED,
-) -> Indices:
-    """The place of each rank; as many places. Another one each time with ``draws``. Raises
+) -> Ints:
+    """The place of each rank; as many places. Another one each time with ``source``. Raises
     OverBudgetError."""
-    whole = Part(np.arange(exchanges.ranks), exchanges.a, exchanges.b, exchanges.weight)
-    return Bisection(exchanges, places, draws, work).laid(whole, np.lexsort(places.domains))
+    whole = RankSubset(np.arange(matrix.ranks), matrix.a, matrix.b, matrix.weight)
+    return Bisection(matrix, places, source, work).laid(whole, np.lexsort(places.domains))
 
 
 class Bisection:
     """What it takes to lay parts of one job onto one set of places."""
 
     def __init__(
-        self, exchanges: Exchanges, places: Places, draws: Draws | None, work: WorkBudget
+        self, matrix: TrafficMatrix, places: Places, source: RandomSource | None, work: WorkBudget
     ) -> None:
         self._work = work
-        wide = sum(size > 1 for size in exchanges.shape)
-        work.spend((1 + wide * (wide - 1)) * (CALL + SORTED * exchanges.ranks))
+        wide = sum(size > 1 for size in matrix.shape)
+        work.spend((1 + wide * (wide - 1)) * (CALL + SORTED * matrix.ranks))
         self._domains = places.domains
-        self._orders = _orders(exchanges.shape)
-        self._draws = draws
-        self._where = np.zeros(exchanges.ranks, dtype=np.int64)
+        self._orders = _orders(matrix.shape)
+        self._source = source
+        self._where = np.zeros(matrix.ranks, dtype=np.int64)
 
-    def laid(self, part: Part, line: Indices) -> Indices:
+    def laid(self, part: RankSubset, line: Ints) -> Ints:
         """The place of each rank of a part; ``line`` are as many, sorted by domains."""
         self._fill(part, line, len(self._domains) - 1)
         return self._where[part.ranks]
 
-    def _fill(self, part: Part, line: Indices, tier: int) -> None:
+    def _fill(self, part: RankSubset, line: Ints, tier: int) -> None:
         """Lay these ranks onto these places, which lie in one domain of the tier above."""
         if tier < 0:
             self._where[part.ranks] = line
@@ -89,7 +92,7 @@ class Bisection:
         rooms = [line[start:end] for start, end in itertools.pairwise([0, *ends, len(line)])]
         self._share(part, rooms, tier)
 
-    def _share(self, whole: Part, rooms: list[Indices], tier: int) -> None:
+    def _share(self, whole: RankSubset, rooms: list[Ints], tier: int) -> None:
         # No recursion: where a room is cut off at a time, it is as deep as there are rooms.
         left = [(whole, rooms)]
         while left:
@@ -100,14 +103,14 @@ class Bisection:
                 left += reversed([*self._halved(part, its, tier)])
 
     def _halved(
-        self, part: Part, rooms: list[Indices], tier: int
-    ) -> Iterator[tuple[Part, list[Indices]]]:
-        if self._draws is not None:
-            rooms = [rooms[at] for at in self._draws.order(len(rooms))]
+        self, part: RankSubset, rooms: list[Ints], tier: int
+    ) -> Iterator[tuple[RankSubset, list[Ints]]]:
+        if self._source is not None:
+            rooms = [rooms[at] for at in self._source.permutation(len(rooms))]
         sizes = [len(room) for room in rooms]
-        reached = _reached(sizes)
+        reached = reachable_sums(sizes)
         front, size = self._front(part, _even(reached[-1], len(part.ranks)))
-        before = _adding_up(sizes, reached, size)
+        before = subset(sizes, reached, size)
         for inside, chosen in (front, before), (~front, [not each for each in before]):
             its = [*itertools.compress(rooms, chosen)]
             if len(its) == 1 and tier == 0:
@@ -115,20 +118,20 @@ class Bisection:
             else:
                 yield part.of(inside), its
 
-    def _front(self, part: Part, sums: Indices) -> tuple[NDArray[np.bool_], int]:
+    def _front(self, part: RankSubset, sums: Ints) -> tuple[Mask, int]:
         """Whom to separate from the others: so many as can be, and where it cuts the least."""
         cells = 2 * SORTED * len(part.ranks) + 5 * ELEMENT * len(part.a)
         self._work.spend(HALVED + len(self._orders) * (CALL + cells))
         behind = self._orders[:, part.ranks].argsort(axis=1).argsort(axis=1)
         uneven = np.abs(2.0 * sums / len(part.ranks) - 1.0)
         cut = _cuts(part, behind)[:, sums] * (1.0 + UNEVEN * uneven)
-        if self._draws is not None:
-            cut *= 1.0 + NOISE * self._draws.parts(*cut.shape)
+        if self._source is not None:
+            cut *= 1.0 + NOISE * self._source.uniform(*cut.shape)
         order, at = divmod(int(cut.argmin()), len(sums))
         return behind[order] < sums[at], int(sums[at])
 
 
-def _orders(shape: Sequence[int]) -> Indices:
+def _orders(shape: Sequence[int]) -> Ints:
     """Where each cell of a grid comes along one axis and within its planes along another, for all
     pairs of them."""
     along = np.indices(shape[::-1])[::-1].reshape(len(shape), -1)
@@ -142,7 +145,7 @@ def _orders(shape: Sequence[int]) -> Indices:
     return np.array(found)
 
 
-def _cuts(part: Part, behind: Indices) -> Weights:
+def _cuts(part: RankSubset, behind: Ints) -> Floats:
     """What is cut in each order by cutting off each number of ranks; ``behind`` is how many each
     rank is behind."""
     rows, columns = len(behind), len(part.ranks) + 1
@@ -151,18 +154,18 @@ def _cuts(part: Part, behind: Indices) -> Weights:
     weight = np.broadcast_to(part.weight, a.shape).ravel()
     begun = np.bincount((np.minimum(a, b) + offset).ravel(), weight, rows * columns)
     ended = np.bincount((np.maximum(a, b) + offset).ravel(), weight, rows * columns)
-    cuts: Weights = np.cumsum((begun - ended).reshape(rows, columns), axis=1)
+    cuts: Floats = np.cumsum((begun - ended).reshape(rows, columns), axis=1)
     return cuts
 
 
-def _reached(sizes: list[int]) -> list[int]:
+def reachable_sums(sizes: list[int]) -> list[int]:
     """The sums that none, the first, the first two of them... can have, as bits."""
     return [
         *itertools.accumulate(sizes, lambda reached, size: reached | reached << size, initial=1)
     ]
 
 
-def _even(reached: int, whole: int) -> Indices:
+def _even(reached: int, whole: int) -> Ints:
     """Those of these sums from a quarter of all to three, or else all but none and all."""
     octets = np.frombuffer(reached.to_bytes(whole // 8 + 1, "little"), dtype=np.uint8)
     found = np.flatnonzero(np.unpackbits(octets, bitorder="little"))
@@ -170,11 +173,11 @@ def _even(reached: int, whole: int) -> Indices:
     return even if len(even) else found[1:-1]
 
 
-def _adding_up(sizes: list[int], reached: list[int], wanted: int) -> list[bool]:
-    """Which ones add up to what is wanted."""
+def subset(sizes: list[int], reached: list[int], target: int) -> list[bool]:
+    """Whether each one is among the earliest that add up to the target."""
     chosen = []
     for size, without in zip(sizes[::-1], reached[-2::-1], strict=True):
-        taken = not without >> wanted & 1
+        taken = not without >> target & 1
         chosen.append(taken)
-        wanted -= size if taken else 0
+        target -= size if taken else 0
     return chosen[::-1]

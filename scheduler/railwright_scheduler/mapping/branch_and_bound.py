@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from railwright_scheduler.arrays import Floats, Ints
 from railwright_scheduler.budget import UNLIMITED, WorkBudget
-from railwright_scheduler.mapping.problem import Exchanges, Indices, Places, Weights
+from railwright_scheduler.communication.traffic_matrix import TrafficMatrix
+from railwright_scheduler.mapping.problem import Places
 
 PLACES_MAX = 10
 """Of more places there are too many layouts."""
@@ -24,21 +26,21 @@ LESS = 1.0 - 1e-12
 
 
 def cheapest(
-    exchanges: Exchanges,
+    matrix: TrafficMatrix,
     places: Places,
     below: float,
     extensions: int,
     work: WorkBudget = UNLIMITED,
-) -> Indices | None:
+) -> Ints | None:
     """The place of each unit in the cheapest layout of all, None if none costs less than ``below``.
 
     After ``extensions`` partial layouts it is the best one found. Raises OverBudgetError.
     """
-    search = _Search(exchanges, places, below, extensions, work)
+    search = _Search(matrix, places, below, extensions, work)
     search.extend([], 0.0)
     if not search.best:
         return None
-    found = np.empty(exchanges.ranks, dtype=np.int64)
+    found = np.empty(matrix.ranks, dtype=np.int64)
     found[search.line] = search.best
     return found
 
@@ -48,24 +50,21 @@ class _Search:
 
     def __init__(
         self,
-        exchanges: Exchanges,
+        matrix: TrafficMatrix,
         places: Places,
         below: float,
         extensions: int,
         work: WorkBudget,
     ) -> None:
-        weight = np.zeros((exchanges.ranks, exchanges.ranks))
-        np.add.at(weight, (exchanges.a, exchanges.b), exchanges.weight)
+        weight = np.zeros((matrix.ranks, matrix.ranks))
+        np.add.at(weight, (matrix.a, matrix.b), matrix.weight)
         weight += weight.T
         self.line = _connected(weight)
         self.best: list[int] = []
         self._least = below
         self._left, self._work = extensions, work
         self._nearest: list[int] = places.domains[0].tolist()
-        everywhere = np.arange(places.count)
-        distance = places.between(
-            np.repeat(everywhere, len(everywhere)), np.tile(everywhere, len(everywhere))
-        ).reshape(places.count, places.count)
+        distance = places.table(np.arange(places.count))
         self._distance: list[list[float]] = distance.tolist()
         ordered = weight[np.ix_(self.line, self.line)]
         self._weight: list[list[float]] = ordered.tolist()
@@ -97,7 +96,7 @@ class _Search:
             self.extend([*placed, place], costs)
 
 
-def _connected(weight: Weights) -> Indices:
+def _connected(weight: Floats) -> Ints:
     """Units so that each exchanges as much as can be with those before it."""
     line = [int(weight.sum(axis=1).argmax())]
     while len(line) < len(weight):

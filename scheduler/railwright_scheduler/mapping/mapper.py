@@ -1,10 +1,10 @@
 """Chooses a place for every rank: out of the structure of its grid first, then by small steps.
 
 Ranks that share a node are put together, in a few ways; whole nodes are laid out in many, and the
-best of those are made better: parts of them are cut anew, the better half each time goes on, and at
-last what remains is annealed. A few nodes are laid out at the least cost there is. The work is
-bounded by number and grows with the job, never by time: the same job on the same places gets the
-same mapping everywhere.
+best of those are made better: parts of them are partitioned anew, the better half each time goes
+on, and at last what remains is annealed. A few nodes are laid out at the least cost there is. The
+work is bounded by number and grows with the job, never by time: the same job on the same places
+gets the same mapping everywhere.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from railwright_scheduler.arrays import Ints
 from railwright_scheduler.budget import CALL, ELEMENT, UNLIMITED, WorkBudget
-from railwright_scheduler.mapping import branch_and_bound, canonical, choice, units
+from railwright_scheduler.communication.traffic_matrix import TrafficMatrix
+from railwright_scheduler.mapping import blocks, branch_and_bound
 from railwright_scheduler.mapping.anneal import Cooling, annealed
-from railwright_scheduler.mapping.bisection import bisected
-from railwright_scheduler.mapping.problem import Exchanges, Indices, Places, cost
-from railwright_scheduler.mapping.recutting import recut
-from railwright_scheduler.mapping.starts import starts
-from railwright_scheduler.mapping.units import Rooms, Units
+from railwright_scheduler.mapping.blocks import Blocks, Rooms
+from railwright_scheduler.mapping.initial_orders import initial_orders
+from railwright_scheduler.mapping.problem import Places, cost
+from railwright_scheduler.mapping.repartitioning import repartitioned
 
 BUDGET = 300_000
 """Pairs judged at most, of ranks that exchange with few others: about half a second's worth."""
@@ -28,7 +29,7 @@ BUDGET = 300_000
 PAIRS_A_RANK = 400
 TRIES_A_DOMAIN = 16
 PAIRS_A_TRY = 500
-"""What it takes to cut a few domains anew, in pairs."""
+"""What it takes to partition a few domains anew, in pairs."""
 
 PLACED = 600
 """Work for each place, to put them in order."""
@@ -36,10 +37,8 @@ PLACED = 600
 PAIRS_AN_EXTENSION = 30
 """What it takes to extend a layout of a few nodes by one, in pairs."""
 
-STARTS = 4
-WAYS = 2
-RANKS_BEGUN = 4_000
-"""In all the ways together that are begun with, if it is more than one."""
+INITIAL = 4
+"""Initial orders that are made better, the best ones."""
 
 HOT, COLD = 0.7, 0.05
 """Times what the lightest exchanges cost more one tier further away: a good start is not to be
@@ -47,152 +46,111 @@ molten, only its faults."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Mapping:
+class RankMapping:
     """The place of each rank, and what it costs."""
 
     cost: float
-    where: Indices
+    where: Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Layout:
-    """Units in rooms, and what that costs the ranks."""
+    """Blocks in rooms, and what that costs the ranks."""
 
     cost: float
-    units: Units
-    where: Indices
+    blocks: Blocks
+    where: Ints
 
 
-def mapped(
-    exchanges: Exchanges, places: Places, *, budget: int = BUDGET, work: WorkBudget = UNLIMITED
-) -> Mapping:
-    """The best mapping found. The same input gives the same one, whatever domains are called.
+def map_ranks(
+    matrix: TrafficMatrix, places: Places, *, budget: int = BUDGET, work: WorkBudget = UNLIMITED
+) -> RankMapping:
+    """The best mapping found onto as many places as ranks, whatever domains are called.
 
-    Where there are more places than ranks, all ways to choose among them are tried if the budget
-    has room for that: one more place then never makes it worse. Otherwise the ways that promise
-    most are where the search begins, and it may leave places for others that stayed free. Raises
-    OverBudgetError if not even one is found with so much ``work``.
+    The same input gives the same one. Raises OverBudgetError if not even one is found with so much
+    ``work``.
     """
-    if places.count < exchanges.ranks:
-        raise ValueError(f"{exchanges.ranks} ranks do not fit into {places.count} places")
+    if places.count != matrix.ranks:
+        raise ValueError(f"{matrix.ranks} ranks need as many places, not {places.count}")
     work.spend(CALL + PLACED * places.count * len(places.distance))
-    budget //= exchanges.heft
-    numbered, order = canonical.ordered(places)
-    size = units.volume(exchanges, numbered)
-    rooms = units.rooms(numbered, size)
-    count = exchanges.ranks // size
-    ways = choice.all_ways(rooms.places, count, budget // _work(rooms.places, count))
-    if ways is None:
-        good_ways = choice.good_ways(rooms.places, count)
-        found = _mapped(exchanges, numbered, good_ways, budget, work)
-        return Mapping(found.cost, order[found.where])
-    everywhere = [np.arange(count)]
-    tried = []
-    for way in ways:
-        taken, line = canonical.ordered(numbered.only(rooms.members[way].ravel()))
-        found = _mapped(exchanges, taken, everywhere, budget, work)
-        tried.append(Mapping(found.cost, order[rooms.members[way].ravel()[line[found.where]]]))
-    return min(tried, key=lambda each: each.cost)
-
-
-def _mapped(
-    exchanges: Exchanges, places: Places, ways: list[Indices], budget: int, work: WorkBudget
-) -> Mapping:
-    """Begun with these ways to choose rooms."""
-    rooms = units.rooms(places, units.volume(exchanges, places))
-    search = _Search(exchanges, rooms, work)
-    begun = search.begun(ways)
+    budget //= matrix.heft
+    numbered, order = places.canonical()
+    size = blocks.volume(matrix, numbered)
+    search = _Search(matrix, blocks.rooms(numbered, size), work)
+    begun = search.begun()
     found = begun[0]
     with work.search():
         found = search.improved(begun, budget)
         found = search.proven(found, budget)
-    where = found.units.spread(found.where, rooms)
+    where = search.spread(found)
     with work.search():
-        where = _mended(exchanges, places, where, budget, work)
-    return Mapping(cost(exchanges, places, where), where)
+        where = _mended(matrix, numbered, where, size, budget, work)
+    return RankMapping(cost(matrix, numbered, where), order[where])
 
 
 def _mended(
-    exchanges: Exchanges, places: Places, where: Indices, budget: int, work: WorkBudget
-) -> Indices:
+    matrix: TrafficMatrix, places: Places, where: Ints, size: int, budget: int, work: WorkBudget
+) -> Ints:
     """The same with parts of nodes exchanged, where nodes may be torn apart."""
-    cores = units.cores(exchanges, units.volume(exchanges, places), work)
+    cores = blocks.cores(matrix, size, work)
     if cores is None:
         return where
-    rooms = units.rooms(places, len(where) // cores.exchanges.ranks)
+    rooms = blocks.rooms(places, len(where) // cores.matrix.ranks)
     gathered = cores.gathered(where, rooms)
     if gathered is None:
         return where
-    search = _Search(exchanges, rooms, work)
-    found = search.annealed([_Layout(cost(exchanges, places, where), cores, gathered)], budget)
-    return found.units.spread(found.where, rooms)
-
-
-def _tries(places: Places) -> int:
-    return TRIES_A_DOMAIN * (int(places.domains[0].max()) + 1)
-
-
-def _work(places: Places, count: int) -> int:
-    """What it takes to map so many units, in pairs."""
-    return PAIRS_A_RANK * count + PAIRS_A_TRY * _tries(places)
+    search = _Search(matrix, rooms, work)
+    layout = _Layout(cost(matrix, places, where), cores, gathered)
+    return search.spread(search.annealed([layout], budget))
 
 
 class _Search:
     """Layouts of one job in one set of rooms."""
 
-    def __init__(self, exchanges: Exchanges, rooms: Rooms, work: WorkBudget) -> None:
-        self._exchanges, self._rooms, self._work = exchanges, rooms, work
+    def __init__(self, matrix: TrafficMatrix, rooms: Rooms, work: WorkBudget) -> None:
+        self._matrix, self._rooms, self._work = matrix, rooms, work
 
-    def begun(self, ways: list[Indices]) -> list[_Layout]:
-        """The best starts in the best of these ways, the best first; of equal ones the first."""
+    def begun(self) -> list[_Layout]:
+        """The best initial orders, the best first; of equal ones the first."""
         found: dict[float, _Layout] = {}
-        groupings = units.groupings(self._exchanges, self._rooms.members.shape[1], self._work)
-        for way in self._promising(ways, groupings[0]):
-            taken, line = canonical.ordered(self._rooms.places.only(way))
-            for its in groupings:
-                for where in starts(its.exchanges, taken, self._work):
-                    layout = self._layout(its, way[line[where]])
-                    found.setdefault(layout.cost, layout)
-        return [found[value] for value in sorted(found)[:STARTS]]
-
-    def _promising(self, ways: list[Indices], its: Units) -> list[Indices]:
-        most = min(WAYS, RANKS_BEGUN // its.exchanges.ranks)
-        if len(ways) <= most or most == 0:
-            return ways[: max(1, most)]
-        costs = []
-        for way in ways:
-            taken, _ = canonical.ordered(self._rooms.places.only(way))
-            where = bisected(its.exchanges, taken, work=self._work)
-            costs.append(cost(its.exchanges, taken, where))
-        return [ways[at] for at in np.argsort(costs, kind="stable")[:most]]
+        for its in blocks.groupings(self._matrix, self._rooms.size, self._work):
+            for where in initial_orders(its.matrix, self._rooms.places, self._work):
+                layout = self._layout(its, where)
+                found.setdefault(layout.cost, layout)
+        return [found[value] for value in sorted(found)[:INITIAL]]
 
     def improved(self, found: list[_Layout], budget: int) -> _Layout:
         """The best of what these lead to: the better half of them goes on, again and again."""
-        tries = min(budget // 2 // PAIRS_A_TRY, _tries(self._rooms.places))
+        places = self._rooms.places
+        domains = int(places.domains[0].max()) + 1
+        tries = min(budget // 2 // PAIRS_A_TRY, TRIES_A_DOMAIN * domains)
         rounds = len(found).bit_length()
         left = found
         for _ in range(rounds):
-            left = [self._recut(each, tries // rounds // len(left)) for each in left]
-            found = sorted([*left, *found], key=_cost)[:STARTS]
+            share = tries // rounds // len(left)
+            left = [
+                self._layout(
+                    each.blocks,
+                    repartitioned(each.blocks.matrix, places, each.where, share, self._work),
+                )
+                for each in left
+            ]
+            found = sorted([*left, *found], key=_cost)[:INITIAL]
             left = sorted(left, key=_cost)[: max(1, len(left) // 2)]
         return self.annealed(found, budget)
 
     def annealed(self, found: list[_Layout], budget: int) -> _Layout:
-        """The best of these and of what annealing makes of them, those of the same units side by
+        """The best of these and of what annealing makes of them, those of the same blocks side by
         side."""
-        pairs = min(budget // 2, PAIRS_A_RANK * found[0].units.exchanges.ranks)
+        pairs = min(budget // 2, PAIRS_A_RANK * found[0].blocks.matrix.ranks)
         better = []
-        for its in _unlike([each.units for each in found]):
-            where = [each.where for each in found if each.units is its]
-            step = _step(its.exchanges, self._rooms.places)
+        for its in dict.fromkeys(each.blocks for each in found):
+            where = [each.where for each in found if each.blocks is its]
+            step = _step(its.matrix, self._rooms.places)
             if step > 0.0:
                 cooling = Cooling(HOT * step, COLD * step, pairs * len(where) // len(found))
-                better += [
-                    self._layout(its, each)
-                    for each in annealed(
-                        its.exchanges, self._rooms.places, where, cooling, self._work
-                    )
-                ]
+                orders = annealed(its.matrix, self._rooms.places, where, cooling, self._work)
+                better += [self._layout(its, each) for each in orders]
         return min([*found, *better], key=_cost)
 
     def proven(self, found: _Layout, budget: int) -> _Layout:
@@ -200,9 +158,9 @@ class _Search:
         rooms = self._rooms
         if rooms.places.count > branch_and_bound.PLACES_MAX:
             return found
-        for its in units.groupings(self._exchanges, rooms.members.shape[1], self._work):
+        for its in blocks.groupings(self._matrix, rooms.size, self._work):
             where = branch_and_bound.cheapest(
-                its.exchanges,
+                its.matrix,
                 rooms.places,
                 found.cost - its.inside * rooms.inside,
                 budget // PAIRS_AN_EXTENSION,
@@ -212,30 +170,25 @@ class _Search:
                 found = min(found, self._layout(its, where), key=_cost)
         return found
 
-    def _recut(self, layout: _Layout, tries: int) -> _Layout:
-        its = layout.units
-        where = recut(its.exchanges, self._rooms.places, layout.where, tries, self._work)
-        return self._layout(its, where)
+    def spread(self, layout: _Layout) -> Ints:
+        """The place of each rank."""
+        return layout.blocks.spread(layout.where, self._rooms)
 
-    def _layout(self, its: Units, where: Indices) -> _Layout:
+    def _layout(self, its: Blocks, where: Ints) -> _Layout:
         tiers = len(self._rooms.places.distance)
-        self._work.spend(tiers * (3 * CALL + ELEMENT * len(its.exchanges.weight)))
+        self._work.spend(tiers * (3 * CALL + ELEMENT * len(its.matrix.weight)))
         inside = its.inside * self._rooms.inside
-        return _Layout(inside + cost(its.exchanges, self._rooms.places, where), its, where)
-
-
-def _unlike(found: list[Units]) -> list[Units]:
-    return [its for at, its in enumerate(found) if all(its is not other for other in found[:at])]
+        return _Layout(inside + cost(its.matrix, self._rooms.places, where), its, where)
 
 
 def _cost(layout: _Layout) -> float:
     return layout.cost
 
 
-def _step(exchanges: Exchanges, places: Places) -> float:
+def _step(matrix: TrafficMatrix, places: Places) -> float:
     """What one of the lightest exchanges costs more one tier further away."""
     farther = np.diff(places.distance)
     farther = farther[farther > 0.0]
-    if not len(farther) or not len(exchanges.weight):
+    if not len(farther) or not len(matrix.weight):
         return 0.0
-    return float(np.quantile(exchanges.weight, 0.1) * farther.min())
+    return float(np.quantile(matrix.weight, 0.1) * farther.min())

@@ -1,8 +1,8 @@
-"""What is to be mapped onto what: ranks that exchange data, and places with distances.
+"""The places that ranks are mapped onto, and what a mapping costs.
 
-The cost of a mapping is the sum over all pairs of what they exchange times how far apart they are.
-It is what process mapping has been judged by since Hatazaki (1998) and Träff (2002), and says
-nothing of links that are shared; the step's predicted time, which does, chooses among mappings.
+The cost is the sum over all pairs of ranks of what they exchange times how far apart they are. It
+is what process mapping has been judged by since Hatazaki (1998) and Träff (2002), and says nothing
+of links that are shared; the step's predicted time, which does, chooses among mappings.
 """
 
 from __future__ import annotations
@@ -10,56 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Indices = NDArray[np.int64]
-Weights = NDArray[np.float64]
+from railwright_scheduler.arrays import Floats, Ints
+from railwright_scheduler.communication.traffic_matrix import TrafficMatrix
 
-FEW, MANY = 16, 64
-"""Pairs for each rank, and for one of them: what axes that are rings, chains and small cliques
-bring."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Exchanges:
-    """Pair ``i`` is ``a[i]`` and ``b[i]``, which exchange ``weight[i]``; no pair stands twice.
-
-    ``shape`` is how ranks are numbered: the sizes of their grid's axes, the fastest first. Ranks
-    of which nothing is known have one axis.
-    """
-
-    shape: tuple[int, ...]
-    a: Indices
-    b: Indices
-    weight: Weights
-
-    @property
-    def ranks(self) -> int:
-        """How many there are."""
-        return int(np.prod(self.shape))
-
-    @property
-    def heft(self) -> int:
-        """How many times more work it is to look at a mapping than where each rank exchanges with a
-        few others."""
-        return max(1, len(self.weight) // (FEW * self.ranks), self.table // (MANY * self.ranks))
-
-    @property
-    def table(self) -> int:
-        """Ranks times those that one of them exchanges with at most."""
-        ends = np.bincount(self.a, minlength=1).max() + np.bincount(self.b, minlength=1).max()
-        return self.ranks * int(ends)
-
-    def merged(self, group: Indices, shape: tuple[int, ...]) -> Exchanges:
-        """What groups of ranks exchange: ``group`` is that of each rank, ``shape`` the groups'."""
-        a, b = group[self.a], group[self.b]
-        apart = a != b
-        low, high = np.minimum(a, b)[apart], np.maximum(a, b)[apart]
-        count = int(np.prod(shape))
-        pairs, at = np.unique(low * count + high, return_inverse=True)
-        weight: Weights = np.zeros(len(pairs))
-        np.add.at(weight, at, self.weight[apart])
-        return Exchanges(shape, pairs // count, pairs % count, weight)
+_Tree = tuple[int, tuple["_Tree", ...]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +23,7 @@ class Places:
     lies in one of the next tier. ``distance[t]`` is that of two places which first meet at tier
     ``t``, and the last one that of those which never do."""
 
-    domains: NDArray[np.int64]
+    domains: Ints
     distance: tuple[float, ...]
 
     def __post_init__(self) -> None:
@@ -84,11 +39,11 @@ class Places:
         """How many places there are."""
         return int(self.domains.shape[1])
 
-    def only(self, kept: Indices) -> Places:
+    def only(self, kept: Ints) -> Places:
         """These of them."""
         return Places(self.domains[:, kept], self.distance)
 
-    def between(self, one: Indices, other: Indices) -> Weights:
+    def between(self, one: Ints, other: Ints) -> Floats:
         """The distance of each pair of places."""
         found = np.full(len(one), self.distance[-1])
         for tier in range(len(self.domains) - 1, -1, -1):
@@ -96,8 +51,39 @@ class Places:
             found[domains[one] == domains[other]] = self.distance[tier]
         return found
 
+    def table(self, some: Ints) -> Floats:
+        """The distance of each of these places from each other."""
+        count = len(some)
+        return self.between(np.repeat(some, count), np.tile(some, count)).reshape(count, count)
 
-def cost(exchanges: Exchanges, places: Places, where: Indices) -> float:
-    """The sum of weights times distances; ``where`` is the place of each rank."""
-    apart = places.between(where[exchanges.a], where[exchanges.b])
-    return float((exchanges.weight * apart).sum())
+    def canonical(self) -> tuple[Places, Ints]:
+        """The same places in an order without names of domains, and which of these each one is.
+
+        Two fabrics that differ in their names alone get the same order, and so the same mapping:
+        the canonical form of a rooted tree (Aho, Hopcroft and Ullman 1974), larger domains first.
+        """
+        line = np.lexsort(self.domains)
+        parts = np.split(line, np.flatnonzero(np.diff(self.domains[0][line])) + 1)
+        trees: list[_Tree] = [(len(part), ()) for part in parts]
+        for domains in [*self.domains[1:], np.zeros(self.count, dtype=np.int64)]:
+            starts = np.flatnonzero(np.diff(domains[[part[0] for part in parts]], prepend=-1))
+            ends = [*starts[1:], len(parts)]
+            wider: list[Ints] = []
+            around: list[_Tree] = []
+            for start, end in zip(starts, ends, strict=True):
+                inside = sorted(range(start, end), key=trees.__getitem__, reverse=True)
+                wider.append(np.concatenate([parts[at] for at in inside]))
+                size = sum(trees[at][0] for at in inside)
+                around.append((size, tuple(trees[at] for at in inside)))
+            parts, trees = wider, around
+        (order,) = parts
+        numbered = [
+            np.cumsum(np.diff(domains[order], prepend=-1) != 0) - 1 for domains in self.domains
+        ]
+        return Places(np.array(numbered), self.distance), order
+
+
+def cost(matrix: TrafficMatrix, places: Places, where: Ints) -> float:
+    """The sum of bytes times distances; ``where`` is the place of each rank."""
+    apart = places.between(where[matrix.a], where[matrix.b])
+    return float((matrix.weight * apart).sum())

@@ -1,4 +1,4 @@
-"""What the nodes of a job send each other in a step, whichever machines they are.
+"""What the nodes of a job send each other in a step, as a sparse matrix.
 
 Node rank ``n`` has the ranks from ``n * per_node`` on, as torchrun numbers them. A pair of nodes is
 given what crosses between them in both directions; as much goes one way as the other: rings send on
@@ -8,16 +8,21 @@ what they get, what is asked of experts and servers comes back.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
+from railwright_scheduler.arrays import Floats, Ints
 from railwright_scheduler.budget import CALL, ELEMENT, SORTED, UNLIMITED, WorkBudget
 from railwright_scheduler.communication import grid
 from railwright_scheduler.communication.graph import Collective, Communicator, Traffic
 from railwright_scheduler.communication.grid import Grid
-from railwright_scheduler.mapping.problem import Exchanges, Indices, Weights
 
-Pairs = tuple[Indices, Indices, Weights]
+Pairs = tuple[Ints, Ints, Floats]
+
+FEW, MANY = 16, 64
+"""Pairs for each rank, and for one of them: what axes that are rings, chains and small cliques
+bring."""
 
 CLIQUE_MAX = 512
 """Nodes of a group; of a larger one some pairs stand for all of them, which are too many."""
@@ -33,21 +38,98 @@ _TO_ALL = (Collective.ALL_TO_ALL, Collective.DISPATCH)
 _SERVED = (Collective.PUSH, Collective.PULL)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class NeighbourTable:
+    """The ranks that each rank exchanges with, as rows of equal length. Row ``r`` of ``of`` has
+    those of rank ``r``, ``weight`` how much it exchanges with each; behind the ``count[r]`` of them
+    it is filled up with a number behind all ranks, and zeros."""
+
+    of: Ints
+    weight: Floats
+    count: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrafficMatrix:
+    """Pair ``i`` is ``a[i]`` and ``b[i]``, which exchange ``weight[i]``; no pair occurs twice.
+
+    ``shape`` is how ranks are numbered: the sizes of their grid's axes, the fastest first. Ranks
+    of which nothing is known have one axis.
+    """
+
+    shape: tuple[int, ...]
+    a: Ints
+    b: Ints
+    weight: Floats
+
+    @classmethod
+    def of_pairs(cls, shape: tuple[int, ...], pairs: Iterable[Pairs]) -> TrafficMatrix:
+        """Sum up what each two exchange, without what one exchanges with itself."""
+        flat = [[*map(np.ravel, parts)] for parts in zip(*pairs, strict=True)]
+        if not flat:
+            nobody = np.zeros(0, dtype=np.int64)
+            return cls(shape, nobody, nobody, np.zeros(0))
+        a, b, weight = map(np.concatenate, flat)
+        count = int(np.prod(shape))
+        apart = (a != b) & (weight > 0)
+        low, high = np.minimum(a, b)[apart], np.maximum(a, b)[apart]
+        keys, at = np.unique(low * count + high, return_inverse=True)
+        total = np.bincount(at, weight[apart], len(keys)).astype(np.float64)
+        return cls(shape, keys // count, keys % count, total)
+
+    @property
+    def ranks(self) -> int:
+        """How many there are."""
+        return int(np.prod(self.shape))
+
+    @property
+    def heft(self) -> int:
+        """How many times more work it is to look at a mapping than where each rank exchanges with a
+        few others."""
+        return max(1, len(self.weight) // (FEW * self.ranks), self.table // (MANY * self.ranks))
+
+    @property
+    def table(self) -> int:
+        """Ranks times those that one of them exchanges with at most."""
+        ends = np.bincount(self.a, minlength=1).max() + np.bincount(self.b, minlength=1).max()
+        return self.ranks * int(ends)
+
+    def merged(self, group: Ints, shape: tuple[int, ...]) -> TrafficMatrix:
+        """What groups of ranks exchange: ``group`` is that of each rank, ``shape`` the groups'."""
+        return TrafficMatrix.of_pairs(shape, [(group[self.a], group[self.b], self.weight)])
+
+    def neighbours(self, *, rows: int) -> NeighbourTable:
+        """Those of each rank. Rows from the number of ranks on exchange nothing."""
+        ends = np.concatenate([self.a, self.b])
+        fars = np.concatenate([self.b, self.a])
+        weights = np.concatenate([self.weight, self.weight])
+        order = np.argsort(ends, kind="stable")
+        count = np.bincount(ends, minlength=rows)
+        first = np.cumsum(count) - count
+        column = np.arange(len(ends)) - first[ends[order]]
+        width = max(1, int(count.max(initial=0)))
+        found = np.full((rows, width), rows)
+        weight = np.zeros((rows, width))
+        found[ends[order], column] = fars[order]
+        weight[ends[order], column] = weights[order]
+        return NeighbourTable(found, weight, count)
+
+
 def between_nodes(
     communicator: Communicator, per_node: int, work: WorkBudget = UNLIMITED
-) -> Exchanges:
+) -> TrafficMatrix:
     """Bytes that each two node ranks exchange in a step, for one communicator."""
     rows = communicator.grid.ranks // communicator.ranks
     work.spend(CALL + 3 * ELEMENT * communicator.grid.ranks + 2 * SORTED * rows)
     groups = communicator.grid.groups(*communicator.axes) // per_node
-    nodes, alike = grid.unlike(groups)
+    nodes, times = grid.distinct_rows(groups)
     pairs = [
-        (a, b, weight * np.broadcast_to(alike[:, np.newaxis], a.shape))
+        (a, b, weight * np.broadcast_to(times[:, np.newaxis], a.shape))
         for traffic in communicator.traffic
         if traffic.collective not in _ALONE
         for a, b, weight in _pairs(traffic, nodes, work)
     ]
-    return _summed(pairs, shape(communicator.grid, per_node))
+    return TrafficMatrix.of_pairs(shape(communicator.grid, per_node), pairs)
 
 
 def is_even(communicator: Communicator, per_node: int) -> bool:
@@ -63,12 +145,12 @@ def is_even(communicator: Communicator, per_node: int) -> bool:
 
 
 def together(
-    parts: Iterable[Exchanges], shape: tuple[int, ...], work: WorkBudget = UNLIMITED
-) -> Exchanges:
+    parts: Iterable[TrafficMatrix], shape: tuple[int, ...], work: WorkBudget = UNLIMITED
+) -> TrafficMatrix:
     """All of these at once, of nodes that are numbered like this."""
     pairs = [(each.a, each.b, each.weight) for each in parts]
     work.spend(5 * CALL + 2 * SORTED * sum(len(weight) for _, _, weight in pairs))
-    return _summed(pairs, shape)
+    return TrafficMatrix.of_pairs(shape, pairs)
 
 
 def shape(ranks: Grid, per_node: int) -> tuple[int, ...]:
@@ -84,17 +166,17 @@ def shape(ranks: Grid, per_node: int) -> tuple[int, ...]:
     return tuple(sizes) if left == 1 else (-(-ranks.ranks // per_node),)
 
 
-def _pairs(traffic: Traffic, nodes: Indices, work: WorkBudget) -> Iterator[Pairs]:
+def _pairs(traffic: Traffic, nodes: Ints, work: WorkBudget) -> Iterator[Pairs]:
     """``nodes`` has a row for each group: the node of each of its ranks, ascending."""
     ranks = nodes.shape[1]
     work.spend(2 * CALL + 2 * ELEMENT * nodes.size)
     if traffic.collective in _SERVED:
-        clients, servers = map(_held, np.split(nodes, [traffic.clients], axis=1))
+        clients, servers = map(ranks_on_nodes, np.split(nodes, [traffic.clients], axis=1))
         size = traffic.count * traffic.size / traffic.servers
         work.spend(PAIR * clients[0].size * servers[0].shape[1])
         yield _product(clients, servers, size)
     elif traffic.collective in _TO_ALL:
-        there, count = _held(nodes)
+        there, count = ranks_on_nodes(nodes)
         each = _to_each(traffic, ranks, there.shape[1])
         if there.shape[1] > CLIQUE_MAX:
             work.spend(PAIR * there.size * SAMPLED)
@@ -111,9 +193,9 @@ def _pairs(traffic: Traffic, nodes: Indices, work: WorkBudget) -> Iterator[Pairs
             yield nodes[:, -1:], nodes[:, :1], np.broadcast_to(sent, (len(nodes), 1))
 
 
-def _held(nodes: Indices) -> tuple[Indices, Weights]:
-    """The nodes of each group, and how many of its ranks each of them has; rows that have fewer
-    nodes are filled up with their first and none of the ranks."""
+def ranks_on_nodes(nodes: Ints) -> tuple[Ints, Floats]:
+    """The nodes of each group, and how many of its ranks each of them has; ``nodes`` has a row for
+    each group, ascending. Rows of fewer nodes are filled up with their first and no ranks."""
     rows, ranks = nodes.shape
     row, at = np.nonzero(np.diff(nodes, axis=1, prepend=-1))
     place = np.arange(len(row)) - np.searchsorted(row, np.arange(rows))[row]
@@ -124,7 +206,7 @@ def _held(nodes: Indices) -> tuple[Indices, Weights]:
     return there, count
 
 
-def _sampled(there: Indices, count: Weights, each: float) -> Iterator[Pairs]:
+def _sampled(there: Ints, count: Floats, each: float) -> Iterator[Pairs]:
     """As much for each node as with all others of its group, with some of them all around."""
     nodes = there.shape[1]
     total = count.sum(axis=1, keepdims=True)
@@ -133,17 +215,13 @@ def _sampled(there: Indices, count: Weights, each: float) -> Iterator[Pairs]:
         yield there, np.roll(there, -stride, axis=1), each * count * (total - count) / len(strides)
 
 
-def _product(one: tuple[Indices, Weights], other: tuple[Indices, Weights], each: float) -> Pairs:
+def _product(one: tuple[Ints, Floats], other: tuple[Ints, Floats], each: float) -> Pairs:
     """All of one's ranks with all of the other's."""
     (a, some), (b, others) = one, other
     weight = each * some[:, :, np.newaxis] * others[:, np.newaxis, :]
-    shape = weight.shape
-    flat = len(a), -1
-    return (
-        np.broadcast_to(a[:, :, np.newaxis], shape).reshape(flat),
-        np.broadcast_to(b[:, np.newaxis, :], shape).reshape(flat),
-        weight.reshape(flat),
-    )
+    whole = np.broadcast_arrays(a[:, :, np.newaxis], b[:, np.newaxis, :], weight)
+    first, second, flat = (part.reshape(len(a), -1) for part in whole)
+    return first, second, flat
 
 
 def _to_each(traffic: Traffic, ranks: int, nodes: int) -> float:
@@ -153,18 +231,3 @@ def _to_each(traffic: Traffic, ranks: int, nodes: int) -> float:
     # A token crosses once to each node that has an expert of it, whose ranks pass it on.
     reached, _ = traffic.routing.reached(nodes, ranks // nodes)
     return traffic.count * traffic.size * reached / ranks
-
-
-def _summed(pairs: list[Pairs], shape: tuple[int, ...]) -> Exchanges:
-    """Pairs of one node with itself are left out, and those of two put together."""
-    if not pairs:
-        nobody = np.zeros(0, dtype=np.int64)
-        return Exchanges(shape, nobody, nobody, np.zeros(0))
-    a, b, weight = (np.concatenate([*map(np.ravel, parts)]) for parts in zip(*pairs, strict=True))
-    count = int(np.prod(shape))
-    apart = (a != b) & (weight > 0)
-    keys, at = np.unique(
-        np.minimum(a, b)[apart] * count + np.maximum(a, b)[apart], return_inverse=True
-    )
-    total = np.bincount(at, weight[apart], len(keys)).astype(np.float64)
-    return Exchanges(shape, keys // count, keys % count, total)

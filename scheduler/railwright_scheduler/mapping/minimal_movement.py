@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 
 
-def resembling(order: Ints, before: Ints, domains: Ints, kinds: Sequence[Hashable]) -> Ints:
+def minimize_movement(order: Ints, before: Ints, domains: Ints, kinds: Sequence[Hashable]) -> Ints:
     """``order[r]`` and ``before[r]`` are nodes of rank r, -1 for none of these; ``domains`` has
     that of each node, and domains of one of the ``kinds`` are equal, in their number of nodes too.
     """

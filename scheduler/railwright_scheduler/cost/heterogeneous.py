@@ -8,8 +8,12 @@ as slow as the slowest of its ranks. So each stage in turn is taken to decide, w
 slowest rank and what its own groups wait for; the longest of these steps is the one. To fill and
 drain the pipeline a micro-batch is on all other stages as long as on the slowest of their ranks.
 Only the last stage tells the next tokens, and stages may have fewer layers (``shares``): that is
-what time they have left. A group whose ranks stand on unlike machines communicates as ``joining``
-says.
+what time they have left. A group whose ranks are on several kinds of machines communicates by the
+slowest part of each. Adapters of any maker speak to each other; what they send they take from the
+memory of their devices where they can, which all devices of one maker do. Devices of several makers
+do where it is said of each of them. Otherwise what is sent goes through the memory of both hosts:
+copied there, sent, and copied on. Pieces follow each other, so the slowest of those parts decides
+how much goes through, and a message takes the time of all of them.
 
 Cost: all is worked out once for each kind and pace of machine, not for each rank. On machines that
 are all alike it is what ``step.predict`` says: the last stage decides, as it is taken to have as
@@ -28,22 +32,25 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from railwright_scheduler.arrays import Ints, Mask
 from railwright_scheduler.budget import CALL, ELEMENT, SORTED, UNLIMITED, WorkBudget
 from railwright_scheduler.communication import grid, parameters
 from railwright_scheduler.communication.graph import Communicator
 from railwright_scheduler.communication.grid import Axis
-from railwright_scheduler.cost import geometry, joining, step, work
+from railwright_scheduler.cost import collectives, step, work
 from railwright_scheduler.cost.collectives import Group
-from railwright_scheduler.cost.hardware import Machine
-from railwright_scheduler.cost.step import Sending, StepTime
+from railwright_scheduler.cost.hardware import LAUNCH_S, Fact, Host, Link, Machine
+from railwright_scheduler.cost.step import CommunicationTime, StepTime
 from railwright_scheduler.cost.work import Work
-from railwright_scheduler.mapping.problem import Indices
 from railwright_scheduler.workload import Framework, Parallelism, Transformer, Workload
 
 DECIDING = 8
 """Stages looked at, those with the most to do: any of them may decide how long a step takes."""
+
+CROSSINGS = 4
+"""Of a host's memory by each byte that its device sends and gets: written to it and read from it on
+the way there, and on the way back."""
 
 KIND, STAGE, JOINED = 150_000, 25_000, 15_000
 """Work for each kind and pace of machine, in the beginning; for each stage, and for each group of
@@ -58,10 +65,10 @@ class _Groups:
     """The different groups of a communicator by the node rank of each of their ranks, a row each,
     which are on so many ``nodes``, so many ranks ``per_node``; and the stage each is in."""
 
-    ranks: Indices
-    nodes: Indices
-    per_node: Indices
-    stage: Indices
+    ranks: Ints
+    nodes: Ints
+    per_node: Ints
+    stage: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +124,7 @@ class Gang:
         self._groups = [_groups(each, per_node) for each in communicators]
 
     def predicted(
-        self, stands: Indices, crowding: Mapping[str, float], summed: Collection[str]
+        self, stands: Ints, crowding: Mapping[str, float], summed: Collection[str]
     ) -> StepTime:
         """The step with node rank ``r`` on machine ``stands[r]``; for the rest see
         ``step.predict``."""
@@ -146,13 +153,13 @@ class Gang:
         )
         return max(steps, key=lambda each: each.total)
 
-    def _slowest(self, machines: Indices) -> tuple[int, ...]:
+    def _slowest(self, machines: Ints) -> tuple[int, ...]:
         """Those of them that none of the others is slower than in everything."""
         self._budget.spend(CALL + ELEMENT * len(machines) ** 2)
         outdone = self._outdone[np.ix_(machines, machines)].any(axis=1)
         return tuple(machines[~outdone].tolist())
 
-    def _longest_s(self, machines: Iterable[int], sent: Sequence[Sending]) -> float:
+    def _longest_s(self, machines: Iterable[int], sent: Sequence[CommunicationTime]) -> float:
         """How long a micro-batch is on the slowest rank of a stage."""
         works = (self._works[at] for at in machines)
         return max(step.micro_batch_s(its, self._split, self._recipe, sent) for its in works)
@@ -169,25 +176,24 @@ class Gang:
         ranked = sorted(found.values(), key=lambda each: (-each[0], -each[1].stage))
         return [each for _, each in ranked[:DECIDING]]
 
-    def _sent(self, at: int, stands: Indices, times: float, adds: bool) -> list[Sending]:
+    def _sent(self, at: int, stands: Ints, times: float, adds: bool) -> list[CommunicationTime]:
         """What each stage waits for of one communicator: with each micro-batch for its own groups,
         in the end for all."""
         communicator = self._communicators[at]
         stood = [*self._stood(at, stands, times, adds)]
         if communicator.name not in step.MICRO_BATCHED:
-            every = [(group, machine) for _, group, machine in stood]
-            return [step.sending(communicator, every)] * len(self.stages)
+            every = [group for _, group in stood]
+            return [step.communication_time(communicator, every)] * len(self.stages)
         return [
-            step.sending(
-                communicator,
-                [(group, machine) for its, group, machine in stood if its in (stage, _ANY)],
+            step.communication_time(
+                communicator, [group for its, group in stood if its in (stage, _ANY)]
             )
             for stage in range(len(self.stages))
         ]
 
     def _stood(
-        self, at: int, stands: Indices, times: float, adds: bool
-    ) -> Iterator[tuple[int, Group, Machine]]:
+        self, at: int, stands: Ints, times: float, adds: bool
+    ) -> Iterator[tuple[int, Group]]:
         """The different groups of one communicator, each with its stage: inside nodes those of
         one kind are alike, and across them those whose adapters are."""
         groups = self._groups[at]
@@ -199,7 +205,7 @@ class Gang:
         member = np.zeros((len(groups.ranks), len(self._machines)), dtype=np.int64)
         member[np.arange(len(groups.ranks))[:, np.newaxis], stand] = 1
         rows = np.column_stack([groups.stage, groups.nodes, groups.per_node, member])
-        unlike, _ = grid.unlike(rows)
+        unlike, _ = grid.distinct_rows(rows)
         self._budget.spend(len(unlike) * (JOINED + ELEMENT * len(self.stages)))
         self._budget.spend(JOINED * int(unlike[:, 3:].sum()))
         for stage, nodes, per_node, *there in sorted(map(tuple, unlike.tolist())):
@@ -208,8 +214,8 @@ class Gang:
                 for its, is_there in zip(self._machines, there, strict=True)
                 if is_there
             ]
-            machine = joining.joined(members)
-            yield stage, Group.of(machine, nodes, per_node), machine
+            machine = joined(members)
+            yield stage, Group(machine, nodes, per_node)
 
 
 def shares(model: Transformer, split: Parallelism, framework: Framework) -> tuple[float, ...]:
@@ -231,7 +237,7 @@ def shares(model: Transformer, split: Parallelism, framework: Framework) -> tupl
     return tuple(1.0 - each / most for each in lacks)
 
 
-def stages(workload: Workload, per_node: int) -> tuple[Indices, ...]:
+def stages(workload: Workload, per_node: int) -> tuple[Ints, ...]:
     """The node ranks of each stage of the pipeline."""
     ranks = grid.dense(workload.split, workload.recipe.framework)
     inside = (axis for axis, _ in ranks.axes if axis is not Axis.PIPELINE)
@@ -241,12 +247,12 @@ def stages(workload: Workload, per_node: int) -> tuple[Indices, ...]:
 def _groups(communicator: Communicator, per_node: int) -> _Groups:
     groups = communicator.grid.groups(*communicator.axes)
     stage = _stages_of(groups[:, 0], communicator)
-    rows, _ = grid.unlike(np.column_stack([stage, np.sort(groups // per_node, axis=1)]))
-    shapes = geometry.shapes(rows[:, 1:])
+    rows, _ = grid.distinct_rows(np.column_stack([stage, np.sort(groups // per_node, axis=1)]))
+    shapes = collectives.shapes(rows[:, 1:])
     return _Groups(rows[:, 1:], shapes[:, 0], shapes[:, 1], rows[:, 0])
 
 
-def _stages_of(ranks: NDArray[np.int64], communicator: Communicator) -> NDArray[np.int64]:
+def _stages_of(ranks: Ints, communicator: Communicator) -> Ints:
     """The stage that each of these ranks is in, if groups are in one."""
     before = 1
     for axis, size in communicator.grid.axes:
@@ -256,12 +262,12 @@ def _stages_of(ranks: NDArray[np.int64], communicator: Communicator) -> NDArray[
     return np.full(len(ranks), _ANY)
 
 
-def _first(keys: Sequence[object]) -> Indices:
+def _first(keys: Sequence[object]) -> Ints:
     """For each the first that has the same key."""
     return np.array([keys.index(key) for key in keys])
 
 
-def _outdone(works: Sequence[Work]) -> NDArray[np.bool_]:
+def _outdone(works: Sequence[Work]) -> Mask:
     """Whether the machine of a column is slower than that of a row in everything; of equal ones the
     first is."""
     parts = np.array(
@@ -276,8 +282,57 @@ def _outdone(works: Sequence[Work]) -> NDArray[np.bool_]:
     return slower & (~slower.T | np.tri(len(works), k=-1, dtype=np.bool_))
 
 
-def _slowness(works: Sequence[Work], machines: Sequence[Machine]) -> Indices:
+def _slowness(works: Sequence[Work], machines: Sequence[Machine]) -> Ints:
     """By what they compute, then by what they send."""
     layers_s = np.array([its.layers for its in works])
     sent = np.array([float(each.network.bandwidth) for each in machines])
     return np.argsort(np.lexsort((-sent, layers_s)))
+
+
+def joined(machines: Sequence[Machine]) -> Machine:
+    """One that stands for all of these where their ranks communicate: the slowest of each part, and
+    the algorithms that all have. Neither their own switches nor the network's add up what unlike
+    kinds send."""
+    first, *others = machines
+    if not others:
+        return first
+    alike = all(each.name == first.name for each in others)
+    return replace(
+        first,
+        inside=_slowest([each.inside for each in machines]),
+        network=_network(machines),
+        all_to_all=min(each.all_to_all for each in machines),
+        host=_host([each.host for each in machines]),
+        nvls=first.nvls if alike else None,
+        sharp_s=first.sharp_s if alike else None,
+        algorithms=tuple(
+            its for its in first.algorithms if all(its in each.algorithms for each in others)
+        ),
+    )
+
+
+def _network(machines: Sequence[Machine]) -> Link:
+    """What one adapter reaches."""
+    adapters = _slowest([each.network for each in machines])
+    makers = {each.device.maker for each in machines}
+    if len(makers) == 1 or all(each.device.direct for each in machines):
+        return adapters
+    bandwidth = min(adapters.bandwidth, *(_through_host(each) for each in machines))
+    step_s = Fact(adapters.step_s + 2 * LAUNCH_S, f"{adapters.step_s.source}; {LAUNCH_S.source}")
+    return Link(bandwidth, step_s)
+
+
+def _through_host(machine: Machine) -> Fact:
+    """Bytes a second of each device, while all devices of the node send and get."""
+    memory = machine.host.memory
+    share = Fact(memory / (CROSSINGS * machine.devices), f"{memory.source}, shared")
+    return min(machine.host.copy, share)
+
+
+def _slowest(links: Sequence[Link]) -> Link:
+    return Link(min(each.bandwidth for each in links), max(each.step_s for each in links))
+
+
+def _host(hosts: Sequence[Host]) -> Host:
+    facts = ((each.clock, each.memory, each.copy, each.load, each.store) for each in hosts)
+    return Host(*map(min, zip(*facts, strict=True)))

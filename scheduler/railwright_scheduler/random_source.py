@@ -1,8 +1,8 @@
-"""Numbers as if drawn by chance, as arrays: the same ones in every process and version of numpy.
+"""Seeded random numbers as arrays: the same ones in every process and version of numpy.
 
 A search that tries things at random needs numbers without a pattern, and a decision that can be
-repeated needs the same ones each time. These are SplitMix64's (Steele, Lea and Flood 2014), which
-needs no state but how many were drawn: the mix of one count after the other.
+repeated needs the same ones each time. These are SplitMix64's (Steele, Lea and Flood 2014), whose
+only state is how many were drawn: the mix of one count after the other.
 """
 
 from __future__ import annotations
@@ -11,25 +11,24 @@ import math
 
 import numpy as np
 
-from railwright_scheduler.mapping.problem import Indices, Weights
+from railwright_scheduler.arrays import Floats, Ints
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIX_ONE = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_TWO = np.uint64(0x94D049BB133111EB)
 
-
 AHEAD = 8_192
-"""So many are made at once: a few at a time cost nearly as much."""
+"""Numbers made at once: a few at a time cost nearly as much."""
 
 
-class Draws:
-    """Asking moves it on."""
+class RandomSource:
+    """A sequence of numbers that is the same each time; each call continues it."""
 
     def __init__(self) -> None:
         self._made = 0
         self._left = np.zeros(0)
 
-    def parts(self, *shape: int) -> Weights:
+    def uniform(self, *shape: int) -> Floats:
         """Numbers from 0 up to, not including, 1."""
         size = math.prod(shape)
         while len(self._left) < size:
@@ -38,12 +37,12 @@ class Draws:
         found, self._left = self._left[:size], self._left[size:]
         return found.reshape(shape)
 
-    def order(self, size: int) -> Indices:
+    def permutation(self, size: int) -> Ints:
         """The numbers below this size, shuffled."""
-        return np.argsort(self.parts(size), kind="stable")
+        return np.argsort(self.uniform(size), kind="stable")
 
 
-def _mixed(made: int, count: int) -> Weights:
+def _mixed(made: int, count: int) -> Floats:
     mixed = np.arange(made + 1, made + count + 1, dtype=np.uint64) * _STEP
     mixed = (mixed ^ (mixed >> np.uint64(30))) * _MIX_ONE
     mixed = (mixed ^ (mixed >> np.uint64(27))) * _MIX_TWO

@@ -1,36 +1,36 @@
-"""Orders of one gang's nodes: which are looked at, and what a training step takes in each.
+"""Evaluate orders of one gang's nodes: candidates, and what a training step takes in each.
 
 What ranks send each other follows from how the job is split, and links are the scarcer the further
-out they are. So ranks are laid out to send little far away (``mapping``), by bytes and by what
-these are worth to a step. An order is judged by the predicted step, and made better where links are
-crowded that this step waits for (``cost.relief``), and where nodes are slow (``cost.slack``).
+out they are. So ranks are laid out to send little far away (``mapper``), by bytes and by what these
+are worth to a step. An order is evaluated by the predicted step, and improved where links are
+contended that this step waits for (``cost.contention_refinement``), and where nodes are slow
+(``cost.stragglers``).
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from railwright_scheduler.budget import CALL, ELEMENT, SORTED, UNLIMITED, WorkBudget
-from railwright_scheduler.cluster import Cluster, Ints, Mask
-from railwright_scheduler.communication import exchanges, measured
+from railwright_scheduler.cluster import Ints
 from railwright_scheduler.communication import grid as grids
-from railwright_scheduler.cost import crowding, relief, sharing, slack
-from railwright_scheduler.cost.crowding import Uplinks
+from railwright_scheduler.communication import measured, traffic_matrix
+from railwright_scheduler.communication.traffic_matrix import TrafficMatrix
+from railwright_scheduler.cost import contention, contention_refinement, stragglers
+from railwright_scheduler.cost.contention import Uplinks, Use
 from railwright_scheduler.cost.hardware import MACHINES
-from railwright_scheduler.cost.sharing import Use
-from railwright_scheduler.cost.standing import Standing, Steps
-from railwright_scheduler.cost.summing import Summing, Sums
-from railwright_scheduler.cost.unlike import Gang
+from railwright_scheduler.cost.heterogeneous import Gang
+from railwright_scheduler.cost.in_network_reduction import NetworkReduction
+from railwright_scheduler.cost.placement_effects import Standing, Steps
+from railwright_scheduler.cost.stragglers import StragglerPlacement
 from railwright_scheduler.mapping import mapper
-from railwright_scheduler.mapping.problem import Exchanges, Places, cost
-from railwright_scheduler.question import Question, Tier
-from railwright_scheduler.snapshot import Job
-from railwright_scheduler.workload import Workload
+from railwright_scheduler.mapping.problem import Places, cost
+from railwright_scheduler.mapping.request import MappingRequest
 
 TABLE_MAX = 1 << 20
 """Ranks times those that one of them exchanges with at most: beyond it nothing is laid out, as with
@@ -53,7 +53,7 @@ RELIEFS = 2
 """Often relieved again: what a step waits for may be another communicator then."""
 
 EASED, EASED_NODES, KIND_NODES = 128, 16_384, 16
-"""Orders judged for where slow nodes are, of so many nodes in all: about a tenth of a second's
+"""Orders evaluated for where slow nodes are, of so many nodes in all: about a tenth of a second's
 worth. Each kind and pace of machine is as much work as sixteen nodes."""
 
 KIND, SEATED = 50_000, 2_000
@@ -63,48 +63,8 @@ BRIEFLY = 4
 """One in so many of them where it is only asked which nodes to take."""
 
 
-Uses = Sequence[Mapping[int, Sequence[Use]]]
-"""What others make of the uplinks of each domain, the coarsest level first."""
-
-
-def question(job: Job, cluster: Cluster, nodes: Ints, *, budget: int, uses: Uses = ()) -> Question:
-    """What is asked of these nodes (columns, ascending), for a job that says what it does, beside
-    what others make of the uplinks."""
-    assert job.workload is not None, job.uid
-    asked = unshared(job.workload, job.ranks_per_node, cluster, nodes)
-    if any(uses) and (share := asked.share):
-        uplinks = zip(asked.tiers, reversed(cluster.uplinks), reversed(uses), strict=True)
-        tiers = tuple(_beside(*each, nodes=nodes, share=share) for each in uplinks)
-        asked = replace(asked, tiers=tiers)
-    before, segment = _before(job, cluster, nodes), max(1, job.terms.segment)
-    return replace(asked, segment=segment, before=before, budget=budget)
-
-
-def unshared(workload: Workload, ranks_per_node: int, cluster: Cluster, nodes: Ints) -> Question:
-    """The same where nobody else sends, and nothing is searched for."""
-    workload = measured.held(workload, cluster.devices(nodes))
-    its = [cluster.nodes[column] for column in nodes.tolist()]
-    found = {(node.machine, node.pace) for node in its}
-    kinds = sorted(found, key=lambda kind: (kind[0], astuple(kind[1])))
-    at = {kind: number for number, kind in enumerate(kinds)}
-    stands = tuple(at[node.machine, node.pace] for node in its) if len(kinds) > 1 else ()
-    levels = zip(cluster.uplinks, cluster.summing, strict=True)
-    tiers = tuple(_tier(*each, nodes=nodes) for each in levels)[::-1]
-    return Question(
-        workload, len(nodes), ranks_per_node, 1, tuple(kinds), stands, tiers, (), budget=0
-    )
-
-
-def _before(job: Job, cluster: Cluster, nodes: Ints) -> tuple[int, ...]:
-    """Which of these nodes each rank was on in the attempt before; -1 for none of them."""
-    if len(job.before) != len(nodes):
-        return ()
-    at = {cluster.nodes[column].name: place for place, column in enumerate(nodes.tolist())}
-    return tuple(at.get(name, -1) for name in job.before)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class Judged:
+class EvaluatedOrder:
     """``order[r]`` is the node of node rank r; ``step_us`` is 0 where nothing can be predicted."""
 
     order: Ints
@@ -116,56 +76,54 @@ class Judged:
         """The less the better."""
         return self.step_us, self.distance
 
-    def is_worth_keeping(self, best: Judged) -> bool:
+    def is_worth_keeping(self, best: EvaluatedOrder) -> bool:
         """Whether ranks need not move for this one."""
         if self.step_us:
             return WORTH * self.step_us <= best.step_us
         return WORTH * self.distance <= best.distance
 
 
-class Layouts:
+class OrderEvaluator:
     """Orders of one gang's nodes, which stand at ``places`` and send each other what is ``sent``
     in a step. Whatever is asked of them may raise OverBudgetError."""
 
-    def __init__(self, question: Question, work: WorkBudget = UNLIMITED) -> None:
+    def __init__(self, request: MappingRequest, work: WorkBudget = UNLIMITED) -> None:
         self._work = work
-        work.spend(CALL * (1 + len(question.tiers)) + KIND * len(question.kinds))
-        work.spend(2 * ELEMENT * question.nodes * (1 + len(question.tiers)))
-        self._workload, self._segment = question.workload, question.segment
-        self._budget = question.budget
+        work.spend(CALL * (1 + len(request.tiers)) + KIND * len(request.kinds))
+        work.spend(2 * ELEMENT * request.nodes * (1 + len(request.tiers)))
+        self._workload, self._segment = request.workload, request.segment
+        self._budget = request.budget
         _, split, recipe = self._workload.parts
         work.spend(measured.work(self._workload))
         communicators = measured.communicators(self._workload)
         work.spend(2 * ELEMENT * sum(each.grid.ranks for each in communicators))
-        per_node = question.ranks_per_node
+        per_node = request.ranks_per_node
         self._exchanges = {
-            each.name: exchanges.between_nodes(each, per_node, work) for each in communicators
+            each.name: traffic_matrix.between_nodes(each, per_node, work) for each in communicators
         }
         # Who sends to all alike does so from anywhere.
         self._telling = tuple(
-            each.name for each in communicators if not exchanges.is_even(each, per_node)
+            each.name for each in communicators if not traffic_matrix.is_even(each, per_node)
         )
         grid = grids.dense(split, recipe.framework)
-        shape = exchanges.shape(grid, question.ranks_per_node)
-        count = question.nodes
+        shape = traffic_matrix.shape(grid, request.ranks_per_node)
+        count = request.nodes
         self._shape = shape if math.prod(shape) == count else (count,)
         self._per_node = per_node
         self._tiers = tuple(
             Uplinks(np.array(each.domains), np.array(each.left), each.oversubscription)
-            for each in question.tiers
+            for each in request.tiers
         )
         self._unshared = tuple(
             replace(tier, room=np.array(each.room))
-            for tier, each in zip(self._tiers, question.tiers, strict=True)
+            for tier, each in zip(self._tiers, request.tiers, strict=True)
         )
         self.sent = self._together(self._exchanges)
         self.places = _places(self._tiers, count)
-        summing = [
-            Summing(np.array(each.domains), np.array(each.summing)) for each in question.tiers
-        ]
-        sums = Sums(communicators, per_node, summing, work)
+        reducing = [(np.array(each.domains), np.array(each.summing)) for each in request.tiers]
+        sums = NetworkReduction(communicators, per_node, reducing, work)
 
-        def steps(its: Question) -> Steps:
+        def steps(its: MappingRequest) -> Steps:
             stands = np.array(its.stands or [0] * count)
             return Steps(
                 self._workload,
@@ -177,8 +135,8 @@ class Layouts:
                 work=work,
             )
 
-        self._steps = steps(question)
-        self._even = steps(question.even) if question.even != question else self._steps
+        self._steps = steps(request)
+        self._even = steps(request.even) if request.even != request else self._steps
         self.machines = self._even.machines
 
     def looked_at(self) -> Iterator[Ints]:
@@ -195,41 +153,41 @@ class Layouts:
             told = [each for name, each in sent.items() if name in self._telling]
             worth = [each.in_seconds for each in told if each.worth_s > 0.0]
             if count <= LAID_TWICE or len(worth) < len(told):
-                yield from self._mapped(exchanges.together(worth, self._shape, self._work))
+                yield from self._mapped(traffic_matrix.together(worth, self._shape, self._work))
 
-    def _mapped(self, exchanged: Exchanges) -> Iterator[Ints]:
+    def _mapped(self, exchanged: TrafficMatrix) -> Iterator[Ints]:
         """The order that sends the least of this far away, if anything is told of far and near and
         it can be found out."""
         if len(exchanged.weight) and exchanged.table <= TABLE_MAX:
             yield self._laid(exchanged)
 
-    def _laid(self, exchanged: Exchanges) -> Ints:
+    def _laid(self, exchanged: TrafficMatrix) -> Ints:
         """Segments stand where they stand together: whole ones are laid out."""
         if self._segment == 1:
-            found = mapper.mapped(exchanged, self.places, budget=self._budget, work=self._work)
+            found = mapper.map_ranks(exchanged, self.places, budget=self._budget, work=self._work)
             return found.where
         self._work.spend(CALL + 2 * SORTED * len(exchanged.weight))
         ranks = np.arange(exchanged.ranks)
         merged = exchanged.merged(ranks // self._segment, (len(ranks) // self._segment,))
         places = self.places.only(ranks[:: self._segment])
-        where = mapper.mapped(merged, places, budget=self._budget, work=self._work).where
+        where = mapper.map_ranks(merged, places, budget=self._budget, work=self._work).where
         return (where[:, np.newaxis] * self._segment + ranks[: self._segment]).ravel()
 
-    def judged(self, order: Ints) -> Judged:
+    def evaluate(self, order: Ints) -> EvaluatedOrder:
         """What a step takes in this order."""
         self._work.spend(CALL + ELEMENT * len(self.sent.weight) * (1 + len(self._tiers)))
         step_s = self._steps.taken_s(self._standing(order))
-        return Judged(order, round(step_s * 1e6), cost(self.sent, self.places, order))
+        return EvaluatedOrder(order, round(step_s * 1e6), cost(self.sent, self.places, order))
 
-    def others_us(self, judged: Judged) -> int:
+    def others_us(self, current: EvaluatedOrder) -> int:
         """How much of the step goes to what other jobs send over the same links."""
-        step_s = self._steps.taken_s(self._standing(judged.order, self._unshared))
-        return judged.step_us - round(step_s * 1e6)
+        step_s = self._steps.taken_s(self._standing(current.order, self._unshared))
+        return current.step_us - round(step_s * 1e6)
 
-    def slow_us(self, judged: Judged) -> int:
+    def slow_us(self, current: EvaluatedOrder) -> int:
         """How much of the step goes to nodes that are slower than most of their kind."""
-        step_s = self._even.taken_s(self._even.standing(judged.order, self._tiers))
-        return max(0, judged.step_us - round(step_s * 1e6))
+        step_s = self._even.taken_s(self._even.standing(current.order, self._tiers))
+        return max(0, current.step_us - round(step_s * 1e6))
 
     def uses(self, order: Ints) -> Iterator[list[Use]]:
         """What the gang makes of the uplinks of each domain that it stands in, the nearest tier
@@ -244,14 +202,12 @@ class Layouts:
         self._work.spend(len(self._unshared) * (4 * CALL + 2 * ELEMENT * len(self.sent.weight)))
         for tier in self._unshared:
             below = np.bincount(tier.domains) * (self._per_node / devices)
-            sending = np.zeros(len(below))
-            load = crowding.uplinks(self.sent, tier.of(order)) / node_bytes
-            sending[: len(load)] = load
+            sending = contention.uplinks(self.sent, tier.of(order)) / node_bytes
             yield [*map(Use, np.minimum(sending, below).tolist(), below.tolist())]
 
-    def relieved(self, judged: Judged) -> Judged:
+    def relieved(self, current: EvaluatedOrder) -> EvaluatedOrder:
         """The same or a better one, with nodes exchanged to relieve what a step waits for."""
-        found = judged
+        found = current
         if not self._is_relieved:
             return found
         for _ in range(RELIEFS):
@@ -259,61 +215,64 @@ class Layouts:
             if max(standing.crowded.values(), default=1.0) == 1.0:
                 break
             sent = [each for _, each in self._steps.sent(standing)]
-            better = self.judged(relief.relieved(sent, self._tiers, found.order, self._work))
+            better = self.evaluate(
+                contention_refinement.relieved(sent, self._tiers, found.order, self._work)
+            )
             if better.rank >= found.rank:
                 break
             found = better
         return found
 
-    def stayed(self, before: tuple[int, ...]) -> Iterator[Judged]:
+    def stayed(self, before: tuple[int, ...]) -> Iterator[EvaluatedOrder]:
         """Every rank where it was, and the others on the nodes that came, in the network's order;
         then with these, or if none came any two, changing places where a step waits for crowded
         uplinks."""
         order = np.array(before)
         came = np.flatnonzero(order < 0)
         order[came] = np.setdiff1d(np.arange(len(order)), order)
-        stays = self.judged(order)
+        stays = self.evaluate(order)
         yield stays
         if not len(came):
             yield self.relieved(stays)
         elif self._is_relieved and len(came) <= CAME:
             sent = [each for _, each in self._steps.sent(self._standing(order))]
-            yield self.judged(relief.placed(sent, self._tiers, order, came, self._work))
+            yield self.evaluate(
+                contention_refinement.placed(sent, self._tiers, order, came, self._work)
+            )
         yield from self.eased([stays])
 
-    def eased(self, judged: Iterable[Judged]) -> Iterator[Judged]:
+    def eased(self, current: Iterable[EvaluatedOrder]) -> Iterator[EvaluatedOrder]:
         """Those of them that are better with slow nodes exchanged to where they are waited for the
         least."""
         if gang := self._steps.unlike:
-            for each in judged:
+            for each in current:
                 better = min(self._eased(gang, each), key=lambda its: its.rank, default=each)
                 if better.rank < each.rank:
                     yield better
 
-    def _eased(self, gang: Gang, judged: Judged) -> Iterator[Judged]:
+    def _eased(self, gang: Gang, current: EvaluatedOrder) -> Iterator[EvaluatedOrder]:
         """Others: all that there are of few nodes."""
         stands, domains = self._steps.stands, self.places.domains
         stood = sum(map(len, gang.stages))
         self._work.spend(CALL + SORTED * domains.size + SEATED * (len(stands) + stood))
         if self._budget and self._segment == 1:
-            _, alike = np.unique(np.vstack([stands, domains]), axis=1, return_inverse=True)
-            every = [*slack.arrangements(judged.order, alike.ravel())]
-            yield from map(self.judged, every)
+            _, classes = np.unique(np.vstack([stands, domains]), axis=1, return_inverse=True)
+            every = [*stragglers.arrangements(current.order, classes.ravel())]
+            yield from map(self.evaluate, every)
             if every:
                 return
         work = len(stands) + KIND_NODES * len(gang.slowness)
         left = min(EASED, EASED_NODES // work) // (1 if self._budget else BRIEFLY)
-        seats, slow = slack.seats(gang, len(stands)), gang.slowness[stands]
-        for tried in (slack.orders, slack.exchanges):
-            orders = tried(
-                judged.order, seats, slow, domains, within=self._segment > 1, work=self._work
-            )
-            unlike = {each.tobytes(): each for each in itertools.islice(orders, left)}
-            unlike.pop(judged.order.tobytes(), None)
-            left -= len(unlike)
-            for order in unlike.values():
-                found = self.judged(order)
-                judged = min(judged, found, key=lambda its: its.rank)
+        slow, within = gang.slowness[stands], self._segment > 1
+        placement = StragglerPlacement(gang, slow, domains, within=within, work=self._work)
+        for tried in (placement.orders, placement.exchanges):
+            orders = itertools.islice(tried(current.order), left)
+            different = {each.tobytes(): each for each in orders}
+            different.pop(current.order.tobytes(), None)
+            left -= len(different)
+            for order in different.values():
+                found = self.evaluate(order)
+                current = min(current, found, key=lambda its: its.rank)
                 yield found
 
     @property
@@ -323,44 +282,19 @@ class Layouts:
             return False
         return all(each.table <= TABLE_MAX for each in self._exchanges.values())
 
-    def crossing(self, judged: Judged) -> list[int]:
+    def crossing(self, current: EvaluatedOrder) -> list[int]:
         """Bytes that cross the borders of each tier, the nearest first."""
         return [
-            min(BYTES_MAX, round(crowding.crossing(self.sent, tier.domains[judged.order])))
+            min(BYTES_MAX, round(contention.crossing(self.sent, tier.domains[current.order])))
             for tier in self._tiers
         ]
 
-    def _together(self, names: Iterable[str]) -> Exchanges:
+    def _together(self, names: Iterable[str]) -> TrafficMatrix:
         parts = (self._exchanges[name] for name in names)
-        return exchanges.together(parts, self._shape, self._work)
+        return traffic_matrix.together(parts, self._shape, self._work)
 
     def _standing(self, order: Ints, uplinks: tuple[Uplinks, ...] | None = None) -> Standing:
         return self._steps.standing(order, uplinks or self._tiers)
-
-
-def _tier(uplinks: Uplinks, summing: Mask, *, nodes: Ints) -> Tier:
-    """Its domains as far as these nodes stand in them, numbered by that alone."""
-    domains = uplinks.domains[nodes].tolist()
-    named = sorted(set(domains))
-    number = {domain: at for at, domain in enumerate(named)}
-    room = tuple(uplinks.room[named].tolist())
-    sums = tuple(summing[named].tolist())
-    return Tier(tuple(map(number.__getitem__, domains)), room, room, sums, uplinks.oversubscription)
-
-
-def _beside(
-    tier: Tier, uplinks: Uplinks, uses: Mapping[int, Sequence[Use]], *, nodes: Ints, share: float
-) -> Tier:
-    """The same with what others leave, for a gang that has this share of its nodes' adapters."""
-    named = np.unique(uplinks.domains[nodes]).tolist()
-    counts = np.bincount(tier.domains).tolist()
-    found = (
-        min(room, sharing.left(room, count * share, uses[domain]) / share)
-        if domain in uses
-        else room
-        for domain, room, count in zip(named, tier.room, counts, strict=True)
-    )
-    return replace(tier, left=tuple(found))
 
 
 def _places(tiers: tuple[Uplinks, ...], count: int) -> Places:

@@ -17,13 +17,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from railwright_scheduler.arrays import Floats, Ints
 from railwright_scheduler.budget import CALL, ELEMENT, UNLIMITED, WorkBudget
-from railwright_scheduler.cost import crowding
-from railwright_scheduler.cost.crowding import Uplinks
-from railwright_scheduler.mapping import neighbours
-from railwright_scheduler.mapping.draws import Draws
-from railwright_scheduler.mapping.neighbours import Neighbours
-from railwright_scheduler.mapping.problem import Exchanges, Indices, Weights
+from railwright_scheduler.communication.traffic_matrix import NeighbourTable, TrafficMatrix
+from railwright_scheduler.cost import contention
+from railwright_scheduler.cost.contention import Uplinks
+from railwright_scheduler.random_source import RandomSource
 
 PAIRS = 64
 """Judged at a time."""
@@ -59,22 +58,22 @@ class Sent:
     """What one communicator's nodes exchange, and seconds of a step for each time that it takes
     longer than its adapters need."""
 
-    exchanges: Exchanges
+    matrix: TrafficMatrix
     worth_s: float
 
     @property
-    def in_seconds(self) -> Exchanges:
+    def in_seconds(self) -> TrafficMatrix:
         """By what it is worth of the busiest adapters' time instead of by bytes."""
-        each_s = self.worth_s / crowding.adapters(self.exchanges)
-        return replace(self.exchanges, weight=self.exchanges.weight * each_s)
+        each_s = self.worth_s / contention.adapters(self.matrix)
+        return replace(self.matrix, weight=self.matrix.weight * each_s)
 
 
 def relieved(
     sent: Sequence[Sent],
     tiers: tuple[Uplinks, ...],
-    order: Indices,
+    order: Ints,
     budget: WorkBudget = UNLIMITED,
-) -> Indices:
+) -> Ints:
     """The node of each rank, so that a step is shorter or as long."""
     work = _Relief(sent, tiers, order, budget)
     steps = min(STEPS, STEPS_A_NODE * len(order), WORK // (PAIRS * work.size))
@@ -88,10 +87,10 @@ def relieved(
 def placed(
     sent: Sequence[Sent],
     tiers: tuple[Uplinks, ...],
-    order: Indices,
-    ranks: Indices,
+    order: Ints,
+    ranks: Ints,
     budget: WorkBudget = UNLIMITED,
-) -> Indices:
+) -> Ints:
     """The node of each rank after these ranks have changed places with others, one by one and each
     about once, as long as a step is shorter for it: all others stay."""
     work, left = _Relief(sent, tiers, order, budget), WORK
@@ -108,13 +107,13 @@ class _Uplinked:
     """How busy one tier's uplinks are with one communicator, each as times its busiest adapters
     are; ``home`` is the domain of each rank, and of nobody behind them."""
 
-    near: Neighbours
+    near: NeighbourTable
     worth_s: float
-    home: Indices
-    share: Weights
-    busy: Weights
+    home: Ints
+    share: Floats
+    busy: Floats
 
-    def after(self, moved: Indices, new: Indices) -> Weights:
+    def after(self, moved: Ints, new: Ints) -> Floats:
         """The same after each row's ranks have moved to where ``new`` are now, a row each."""
         count, rows = len(self.share), np.arange(len(moved))[:, np.newaxis]
         home = np.broadcast_to(self.home, (len(moved), len(self.home))).copy()
@@ -140,16 +139,16 @@ class _Relief:
         self,
         sent: Sequence[Sent],
         tiers: tuple[Uplinks, ...],
-        order: Indices,
+        order: Ints,
         budget: WorkBudget,
     ) -> None:
-        cells = sum(each.exchanges.table + 2 * len(each.exchanges.weight) for each in sent)
+        cells = sum(each.matrix.table + 2 * len(each.matrix.weight) for each in sent)
         budget.spend(CALL * len(sent) * (1 + len(tiers)) + 5 * ELEMENT * cells * (1 + len(tiers)))
         self._budget = budget
         self.best, self._order = order, order.copy()
-        self._draws = Draws()
+        self._source = RandomSource()
         # Beside servers some communicators are of other ranks alone, whose grid is no axis of all.
-        shapes = [each.exchanges.shape for each in sent if each.exchanges.ranks == len(order)]
+        shapes = [each.matrix.shape for each in sent if each.matrix.ranks == len(order)]
         self._shape = shapes[0] if shapes else (len(order),)
         self._lengths = [
             [length for length in range(1, size + 1) if size % length == 0] for size in self._shape
@@ -173,7 +172,7 @@ class _Relief:
         """Judge some pairs, and exchange the best of them if that is not much longer."""
         self._exchange(*self._pairs(), self._cost * (1.0 + uphill))
 
-    def place(self, ranks: Indices, pairs: int) -> bool:
+    def place(self, ranks: Ints, pairs: int) -> bool:
         """Exchange one of these with another, the best of about so many pairs, if that is
         shorter."""
         others = np.arange(len(self._order))
@@ -183,7 +182,7 @@ class _Relief:
         limit = self._cost * (1.0 - SHORTER)
         return self._exchange(one[apart, np.newaxis], other[apart, np.newaxis], limit)
 
-    def _exchange(self, one: Indices, other: Indices, limit: float) -> bool:
+    def _exchange(self, one: Ints, other: Ints, limit: float) -> bool:
         """Of these pairs the best, if it costs less than that; whether it did."""
         if not len(one):
             return False
@@ -206,16 +205,16 @@ class _Relief:
             self._least, self.best = self._cost, self._order.copy()
         return True
 
-    def _pairs(self) -> tuple[Indices, Indices]:
+    def _pairs(self) -> tuple[Ints, Ints]:
         """Runs along an axis of the grid, a row each: one that begins in the domain that costs
         most, or anywhere; the other anywhere else."""
         ranks = len(self._order)
-        by_chance = self._draws.parts(3, PAIRS)
+        drawn = self._source.uniform(3, PAIRS)
         length, stride = self._run()
-        first = (by_chance[0] * ranks).astype(np.int64)
+        first = (drawn[0] * ranks).astype(np.int64)
         there = self._worst()
-        first[::2] = there[(by_chance[0, ::2] * len(there)).astype(np.int64)]
-        second = (by_chance[1] * ranks).astype(np.int64)
+        first[::2] = there[(drawn[0, ::2] * len(there)).astype(np.int64)]
+        second = (drawn[1] * ranks).astype(np.int64)
         run = np.arange(length) * stride
         ends = [each - each // stride % length * stride for each in (first, second)]
         one, other = (each[:, np.newaxis] + run for each in ends)
@@ -225,14 +224,14 @@ class _Relief:
 
     def _run(self) -> tuple[int, int]:
         """A length that divides the axis, and how far apart its ranks are numbered."""
-        by_chance = self._draws.parts(3)
-        if by_chance[0] < ALONE:
+        drawn = self._source.uniform(3)
+        if drawn[0] < ALONE:
             return 1, 1
-        axis = int(by_chance[1] * len(self._shape))
+        axis = int(drawn[1] * len(self._shape))
         lengths = self._lengths[axis]
-        return lengths[int(by_chance[2] * len(lengths))], math.prod(self._shape[:axis])
+        return lengths[int(drawn[2] * len(lengths))], math.prod(self._shape[:axis])
 
-    def _worst(self) -> Indices:
+    def _worst(self) -> Ints:
         """The ranks in the domain that costs most."""
         worst = max(
             (each for its in self._uplinked for each in its),
@@ -240,23 +239,21 @@ class _Relief:
         )
         return np.flatnonzero(worst.home[:-1] == int(worst.busy.argmax()))
 
-    def _costs(self, busy: Sequence[Sequence[Weights]]) -> Weights:
+    def _costs(self, busy: Sequence[Sequence[Floats]]) -> Floats:
         """Seconds that shared links cost, as norms of how busy they are; at least the adapters
         are."""
-        found: Weights = np.zeros(())
+        found: Floats = np.zeros(())
         for its, tiers in zip(self._uplinked, busy, strict=True):
             total = 1.0 + sum((each**SHARP).sum(axis=-1) for each in tiers)
             found = found + its[0].worth_s * total ** (1.0 / SHARP)
         return found
 
 
-def _uplinked(sent: Sent, tiers: tuple[Uplinks, ...], order: Indices) -> Iterator[_Uplinked]:
-    near = neighbours.of(sent.exchanges, rows=len(order))
-    adapters = crowding.adapters(sent.exchanges)
+def _uplinked(sent: Sent, tiers: tuple[Uplinks, ...], order: Ints) -> Iterator[_Uplinked]:
+    near = sent.matrix.neighbours(rows=len(order))
+    adapters = contention.adapters(sent.matrix)
     for tier in tiers:
         of_rank = tier.of(order)
         share = 1.0 / (tier.room * adapters)
-        load = crowding.uplinks(sent.exchanges, of_rank)
-        busy = np.zeros(len(share))
-        busy[: len(load)] = load
-        yield _Uplinked(near, sent.worth_s, np.append(of_rank.domains, 0), share, busy * share)
+        busy = contention.uplinks(sent.matrix, of_rank) * share
+        yield _Uplinked(near, sent.worth_s, np.append(of_rank.domains, 0), share, busy)

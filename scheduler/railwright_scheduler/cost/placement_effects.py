@@ -6,15 +6,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from railwright_scheduler.arrays import Ints
 from railwright_scheduler.budget import CALL, ELEMENT, UNLIMITED, WorkBudget
 from railwright_scheduler.communication.graph import Communicator
-from railwright_scheduler.cost import crowding, step
-from railwright_scheduler.cost.crowding import Uplinks
+from railwright_scheduler.communication.traffic_matrix import TrafficMatrix
+from railwright_scheduler.cost import contention, step
+from railwright_scheduler.cost.contention import Uplinks
+from railwright_scheduler.cost.contention_refinement import Sent
 from railwright_scheduler.cost.hardware import Machine
-from railwright_scheduler.cost.relief import Sent
-from railwright_scheduler.cost.summing import Sums
-from railwright_scheduler.cost.unlike import Gang
-from railwright_scheduler.mapping.problem import Exchanges, Indices
+from railwright_scheduler.cost.heterogeneous import Gang
+from railwright_scheduler.cost.in_network_reduction import NetworkReduction
 from railwright_scheduler.workload import Workload
 
 PREDICTED, SENT = 200_000, 10_000
@@ -28,7 +29,7 @@ class Standing:
 
     crowded: Mapping[str, float]
     summed: frozenset[str]
-    stands: Indices
+    stands: Ints
 
 
 class Steps:
@@ -41,10 +42,10 @@ class Steps:
         workload: Workload,
         communicators: tuple[Communicator, ...],
         machines: Sequence[Machine],
-        stands: Indices,
+        stands: Ints,
         *,
-        between: Mapping[str, Exchanges],
-        sums: Sums,
+        between: Mapping[str, TrafficMatrix],
+        sums: NetworkReduction,
         work: WorkBudget = UNLIMITED,
     ) -> None:
         ranks = sum(each.grid.ranks for each in communicators)
@@ -55,13 +56,13 @@ class Steps:
         self._between, self._sums = between, sums
         self.unlike = Gang(workload, machines, communicators, work) if len(machines) > 1 else None
 
-    def standing(self, order: Indices, tiers: tuple[Uplinks, ...]) -> Standing:
+    def standing(self, order: Ints, tiers: tuple[Uplinks, ...]) -> Standing:
         """With ``order[r]`` the node of node rank ``r``, below these uplinks."""
         pairs = sum(len(its.weight) for its in self._between.values())
         calls = len(self._between) * (1 + len(tiers))
         self._work.spend(3 * CALL * calls + ELEMENT * pairs * (1 + len(tiers)))
         there = tuple(tier.of(order) for tier in tiers)
-        crowded = {name: crowding.crowding(its, there) for name, its in self._between.items()}
+        crowded = {name: contention.contention(its, there) for name, its in self._between.items()}
         return Standing(crowded, self._sums.by_switches(order), self.stands[order])
 
     def taken_s(self, standing: Standing) -> float:

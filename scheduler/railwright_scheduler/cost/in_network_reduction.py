@@ -8,47 +8,37 @@ all of them or none that counts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from railwright_scheduler.arrays import Ints, Mask
 from railwright_scheduler.budget import CALL, ELEMENT, SORTED, UNLIMITED, WorkBudget
 from railwright_scheduler.communication import grid
 from railwright_scheduler.communication.graph import Collective, Communicator
-from railwright_scheduler.mapping.problem import Indices
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Summing:
-    """One tier of the network: the domain of each node, and which of them add up."""
-
-    domains: Indices
-    adds: NDArray[np.bool_]
-
-
-class Sums:
+class NetworkReduction:
     """The communicators that reduce, each with the node ranks of its groups; nobody's if there is
-    no domain that adds up. ``tiers`` begin with the nearest."""
+    no domain that reduces. ``tiers`` have the domain of each node, and which of them reduce."""
 
     def __init__(
         self,
         communicators: Iterable[Communicator],
         per_node: int,
-        tiers: Sequence[Summing],
+        tiers: Sequence[tuple[Ints, Mask]],
         work: WorkBudget = UNLIMITED,
     ) -> None:
         self._work = work
-        self._tiers = [tier for tier in tiers if tier.adds.any()]
-        self._groups: dict[str, Indices] = {}
+        self._tiers = [(domains, reduces) for domains, reduces in tiers if reduces.any()]
+        self._groups: dict[str, Ints] = {}
         for each in communicators if self._tiers else ():
             if any(its.collective is Collective.ALL_REDUCE for its in each.traffic):
                 rows = each.grid.ranks // each.ranks
                 work.spend(CALL + 3 * ELEMENT * each.grid.ranks + 2 * SORTED * rows)
-                groups, _ = grid.unlike(each.grid.groups(*each.axes) // per_node)
+                groups, _ = grid.distinct_rows(each.grid.groups(*each.axes) // per_node)
                 self._groups[each.name] = groups
 
-    def by_switches(self, order: Indices) -> frozenset[str]:
+    def by_switches(self, order: Ints) -> frozenset[str]:
         """The communicators whose sums switches take over if ``order[r]`` is the node of node rank
         ``r``."""
         for groups in self._groups.values():
@@ -57,9 +47,9 @@ class Sums:
             name for name, groups in self._groups.items() if self._are_inside(order[groups])
         )
 
-    def _are_inside(self, groups: Indices) -> bool:
+    def _are_inside(self, groups: Ints) -> bool:
         inside = np.zeros(len(groups), dtype=np.bool_)
-        for tier in self._tiers:
-            domains = tier.domains[groups]
-            inside |= (domains == domains[:, :1]).all(axis=1) & tier.adds[domains[:, 0]]
+        for tier, reduces in self._tiers:
+            domains = tier[groups]
+            inside |= (domains == domains[:, :1]).all(axis=1) & reduces[domains[:, 0]]
         return bool(inside.all())

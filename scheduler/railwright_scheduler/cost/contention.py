@@ -1,0 +1,101 @@
+"""Link contention: how much longer a collective takes for links that nodes and jobs share.
+
+What leaves a domain goes through its switches' uplinks, of which there may be fewer than adapters
+below them. All groups of a communicator send at the same time; a domain's uplinks carry what any
+of them sends across its border. Where they are busy for longer than the busiest adapters are, all
+is slower by as much: the bottleneck decides, as in a fluid model of a network that spreads flows
+evenly over parallel links (max-min fair; Bertsekas and Gallager, Data Networks, 1992, 6.5.2).
+
+Beside other jobs the same rule holds, with each job counted as often as it has adapters below:
+switches let their ports take turns. Another job takes what it sends on average, but no more than
+its turns; the job that is judged takes all that is left. So the more others send the less it has,
+and never less than its turns.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from railwright_scheduler.arrays import Floats, Ints
+from railwright_scheduler.communication.traffic_matrix import TrafficMatrix
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Uplinks:
+    """One tier of the network: ``domains`` is that of each node, and ``room`` how many nodes may
+    send out of each domain at once, each as fast as its adapters go; ``oversubscription`` how many
+    there are for each of those."""
+
+    domains: Ints
+    room: Floats
+    oversubscription: float
+
+    def of(self, nodes: Ints) -> Uplinks:
+        """The same of these nodes, one for each rank."""
+        return replace(self, domains=self.domains[nodes])
+
+
+def contention(matrix: TrafficMatrix, tiers: tuple[Uplinks, ...]) -> float:
+    """How many times longer it takes for uplinks than it would for adapters alone; at least 1."""
+    busiest = adapters(matrix)
+    if not busiest:
+        return 1.0
+    loads = (uplinks(matrix, each) / each.room for each in tiers)
+    return max([1.0, *(float(load.max(initial=0.0)) / busiest for load in loads)])
+
+
+def adapters(matrix: TrafficMatrix) -> float:
+    """Bytes that the busiest node's adapters send and get."""
+    return float(_load(matrix.a, matrix.b, matrix.weight, matrix.ranks).max(initial=0.0))
+
+
+def crossing(matrix: TrafficMatrix, domains: Ints) -> float:
+    """Bytes that cross the borders of domains, in both directions."""
+    return float(matrix.weight[domains[matrix.a] != domains[matrix.b]].sum())
+
+
+def uplinks(matrix: TrafficMatrix, tier: Uplinks) -> Floats:
+    """Bytes that cross the border of each domain."""
+    one, other = tier.domains[matrix.a], tier.domains[matrix.b]
+    apart = one != other
+    return _load(one[apart], other[apart], matrix.weight[apart], len(tier.room))
+
+
+def _load(one: Ints, other: Ints, weight: Floats, count: int) -> Floats:
+    """What each of so many ends sends and gets."""
+    load = np.bincount(one, weight, count) + np.bincount(other, weight, count)
+    return load.astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What one job makes of a domain's uplinks, both in adapters of whole nodes: it has
+    ``adapters`` below, and ``sending`` of them would be busy all the time with what it sends."""
+
+    sending: float
+    adapters: float
+
+
+def left(room: float, adapters: float, others: Iterable[Use]) -> float:
+    """How many adapters' worth of the ``room`` a job with so many below has beside these.
+
+    All of it where there are no others, exactly. The order of ``others`` does not matter.
+    """
+    meekest_first = sorted(others, key=_eagerness)
+    takers = [
+        *itertools.accumulate((each.adapters for each in meekest_first[::-1]), initial=adapters)
+    ]
+    for each in meekest_first:
+        if each.sending * takers[-1] >= room * each.adapters:
+            break
+        room -= each.sending
+        takers.pop()
+    return room * (adapters / takers[-1])
+
+
+def _eagerness(use: Use) -> tuple[float, float]:
+    return use.sending / use.adapters, use.adapters

@@ -1,0 +1,158 @@
+"""What the order of one gang's ranks depends on, as a value: what they do, and on which nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+
+import numpy as np
+
+from railwright_scheduler.arrays import Ints, Mask
+from railwright_scheduler.cluster import Cluster
+from railwright_scheduler.communication import measured
+from railwright_scheduler.cost import contention, step
+from railwright_scheduler.cost.contention import Uplinks, Use
+from railwright_scheduler.cost.hardware import MACHINES, Machine
+from railwright_scheduler.remembered import Key
+from railwright_scheduler.snapshot import Job
+from railwright_scheduler.workload import Workload
+from railwright_topology.pace import EVEN, Pace
+
+KEPT_BYTES, KEPT_NODE_BYTES = 8_192, 64
+"""Of a request and its result, and of each node at each tier: numbers in tuples, twice."""
+
+
+Uses = Sequence[Mapping[int, Sequence[Use]]]
+"""What others make of the uplinks of each domain, the coarsest level first."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTier:
+    """``domains`` has that of each node, ``room`` how many may send out of each domain, and
+    ``left`` how many of those may while other jobs send as well; ``summing`` says of each domain
+    whether its switches add up what crosses them."""
+
+    domains: tuple[int, ...]
+    room: tuple[float, ...]
+    left: tuple[float, ...]
+    summing: tuple[bool, ...]
+    oversubscription: float
+
+
+@dataclass(frozen=True, slots=True)
+class MappingRequest:
+    """A job and the nodes to map its ranks onto, in the network's order; the nearest tier is the
+    first. ``kinds`` are the names of their machines, each with its pace, and ``stands`` that of
+    each node; it is empty if all are of one. ``before`` has the node of each rank in the attempt
+    before, -1 if it is none of these; it is empty if there was none. ``budget`` is how many pairs
+    may be judged."""
+
+    workload: Workload
+    nodes: int
+    ranks_per_node: int
+    segment: int
+    kinds: tuple[tuple[str, Pace], ...]
+    stands: tuple[int, ...]
+    tiers: tuple[RequestTier, ...]
+    before: tuple[int, ...]
+    budget: int
+
+    @property
+    def key(self) -> Key:
+        """What its result is kept by."""
+        size = KEPT_BYTES + KEPT_NODE_BYTES * self.nodes * (len(self.tiers) + 2)
+        asked = replace(self, workload=replace(self.workload, profile=None))
+        return Key((asked, self.workload.key), size)
+
+    @property
+    def machines(self) -> tuple[Machine, ...]:
+        """Of these kinds, with as many devices as a node has ranks; none unless all kinds are known
+        and can run the job."""
+        found = [
+            MACHINES[name].paced(pace).of(self.ranks_per_node)
+            for name, pace in self.kinds
+            if name in MACHINES and MACHINES[name].devices >= self.ranks_per_node
+        ]
+        misfit = any(step.misfit(self.workload, each) for each in found)
+        return () if misfit or len(found) < len(self.kinds) else tuple(found)
+
+    @property
+    def even(self) -> MappingRequest:
+        """The same if all machines were as fast as most of their kind."""
+        names = sorted({name for name, _ in self.kinds})
+        stands = (names.index(self.kinds[its][0]) for its in self.stands)
+        kinds = tuple((name, EVEN) for name in names)
+        return replace(self, kinds=kinds, stands=tuple(stands) if len(names) > 1 else ())
+
+    @property
+    def share(self) -> float:
+        """Of a node's adapters those that the gang has; 0 where not all machines are known."""
+        devices = [MACHINES[name].devices if name in MACHINES else 0 for name, _ in self.kinds]
+        return self.ranks_per_node / max(devices) if all(devices) else 0.0
+
+
+def build_request(
+    job: Job, cluster: Cluster, nodes: Ints, *, budget: int, uses: Uses = ()
+) -> MappingRequest:
+    """Map a job that has a workload onto these nodes (columns, ascending), beside what others
+    make of the uplinks."""
+    assert job.workload is not None, job.uid
+    asked = build_unshared_request(job.workload, job.ranks_per_node, cluster, nodes)
+    if any(uses) and (share := asked.share):
+        uplinks = zip(asked.tiers, reversed(cluster.uplinks), reversed(uses), strict=True)
+        tiers = tuple(_beside(*each, nodes=nodes, share=share) for each in uplinks)
+        asked = replace(asked, tiers=tiers)
+    before, segment = _before(job, cluster, nodes), max(1, job.terms.segment)
+    return replace(asked, segment=segment, before=before, budget=budget)
+
+
+def build_unshared_request(
+    workload: Workload, ranks_per_node: int, cluster: Cluster, nodes: Ints
+) -> MappingRequest:
+    """The same where nobody else sends, and nothing is searched for."""
+    workload = measured.held(workload, cluster.devices(nodes))
+    its = [cluster.nodes[column] for column in nodes.tolist()]
+    found = {(node.machine, node.pace) for node in its}
+    kinds = sorted(found, key=lambda kind: (kind[0], astuple(kind[1])))
+    at = {kind: number for number, kind in enumerate(kinds)}
+    stands = tuple(at[node.machine, node.pace] for node in its) if len(kinds) > 1 else ()
+    levels = zip(cluster.uplinks, cluster.summing, strict=True)
+    tiers = tuple(_tier(*each, nodes=nodes) for each in levels)[::-1]
+    return MappingRequest(
+        workload, len(nodes), ranks_per_node, 1, tuple(kinds), stands, tiers, (), budget=0
+    )
+
+
+def _before(job: Job, cluster: Cluster, nodes: Ints) -> tuple[int, ...]:
+    """Which of these nodes each rank was on in the attempt before; -1 for none of them."""
+    if len(job.before) != len(nodes):
+        return ()
+    at = {cluster.nodes[column].name: place for place, column in enumerate(nodes.tolist())}
+    return tuple(at.get(name, -1) for name in job.before)
+
+
+def _tier(uplinks: Uplinks, summing: Mask, *, nodes: Ints) -> RequestTier:
+    """Its domains as far as these nodes stand in them, numbered by that alone."""
+    named, domains = np.unique(uplinks.domains[nodes], return_inverse=True)
+    room, sums = tuple(uplinks.room[named].tolist()), tuple(summing[named].tolist())
+    return RequestTier(tuple(domains.tolist()), room, room, sums, uplinks.oversubscription)
+
+
+def _beside(
+    tier: RequestTier,
+    uplinks: Uplinks,
+    uses: Mapping[int, Sequence[Use]],
+    *,
+    nodes: Ints,
+    share: float,
+) -> RequestTier:
+    """The same with what others leave, for a gang that has this share of its nodes' adapters."""
+    named = np.unique(uplinks.domains[nodes]).tolist()
+    counts = np.bincount(tier.domains).tolist()
+    found = (
+        min(room, contention.left(room, count * share, uses[domain]) / share)
+        if domain in uses
+        else room
+        for domain, room, count in zip(named, tier.room, counts, strict=True)
+    )
+    return replace(tier, left=tuple(found))
