@@ -274,4 +274,11 @@ class CommitAnswer:
     reason: Sentence = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The body of every answer that is not 200: the reason for the log."""
+
+    error: Sentence
+
+
 Message = Register | Registered | Beat | BeatAnswer | Commit | CommitAnswer

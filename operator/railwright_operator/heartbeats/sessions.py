@@ -12,19 +12,19 @@ Every message costs the same, however many ranks there are.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 
 from railwright import profile, wire
-from railwright_operator.heartbeats import refusals
 from railwright_operator.heartbeats.interval import (
     LauncherCount,
     beat_interval_s,
     continue_answer,
     late_beat_s,
 )
+from railwright_operator.heartbeats.messages import RefusedError
 from railwright_operator.heartbeats.recording import Recording
-from railwright_operator.heartbeats.refusals import RefusedError
 from railwright_operator.heartbeats.views import RankView, SessionView, is_news
 
 STEP_JUMP_MAX = 10**9
@@ -169,7 +169,7 @@ class Sessions:
         session, seat = self._seated(message.member, pod_uid)
         if message.num_processes != session.num_processes:
             raise RefusedError(
-                refusals.MALFORMED,
+                HTTPStatus.BAD_REQUEST,
                 f"num_processes is {message.num_processes}, the job has {session.num_processes}",
             )
         before = seat.view
@@ -223,7 +223,7 @@ class Sessions:
         if is_news(before, seat.view):
             self._wake()
         if unlikely:
-            raise RefusedError(refusals.MALFORMED, unlikely)
+            raise RefusedError(HTTPStatus.BAD_REQUEST, unlikely)
         return answer
 
     async def profiled(self, message: profile.Handover, pod_uid: str) -> wire.BeatAnswer:
@@ -237,7 +237,7 @@ class Sessions:
         first = message.member.node_rank * session.num_processes
         if not first <= message.part.rank < first + session.num_processes:
             raise RefusedError(
-                refusals.MALFORMED,
+                HTTPStatus.BAD_REQUEST,
                 f"part.rank is {message.part.rank}, expected {first} to "
                 f"{first + session.num_processes - 1}",
             )
@@ -253,15 +253,17 @@ class Sessions:
         self._hear(seat)
         if message.member.node_rank != 0:
             raise RefusedError(
-                refusals.FORBIDDEN, f"node rank {message.member.node_rank} commits, expected 0"
+                HTTPStatus.FORBIDDEN, f"node rank {message.member.node_rank} commits, expected 0"
             )
         if message.step < session.granted_step:
             raise RefusedError(
-                refusals.MALFORMED,
+                HTTPStatus.BAD_REQUEST,
                 f"commit of step {message.step} after that of step {session.granted_step}",
             )
         if session.committing:
-            raise RefusedError(refusals.LATER, "the commit asked for before is not recorded yet")
+            raise RefusedError(
+                HTTPStatus.SERVICE_UNAVAILABLE, "the commit asked for before is not recorded yet"
+            )
         session.committing = True
 
     def settle_commit(self, message: wire.Commit, *, recorded: bool) -> None:
@@ -279,13 +281,13 @@ class Sessions:
         held = self._sessions.get(member.job_uid)
         if held is None or held.attempt < member.attempt:
             raise RefusedError(
-                refusals.TOO_EARLY, f"attempt {member.attempt} of this job is not known here"
+                HTTPStatus.TOO_EARLY, f"attempt {member.attempt} of this job is not known here"
             )
         if held.attempt > member.attempt or held.revoked:
-            raise RefusedError(refusals.STOP, f"attempt {member.attempt} was revoked")
+            raise RefusedError(HTTPStatus.CONFLICT, f"attempt {member.attempt} was revoked")
         if member.node_rank >= len(held.nodes):
             raise RefusedError(
-                refusals.FORBIDDEN,
+                HTTPStatus.FORBIDDEN,
                 f"node_rank is {member.node_rank}, expected less than {len(held.nodes)}",
             )
         return held
@@ -298,7 +300,7 @@ class Sessions:
         seat = session.seats[member.node_rank]
         if seat.pod_uid not in ("", pod_uid):
             if session.started_at_s is not None:
-                raise RefusedError(refusals.STOP, "the attempt started with another pod here")
+                raise RefusedError(HTTPStatus.CONFLICT, "the attempt started with another pod here")
             seat.view = RankView(member.node_rank, session.nodes[member.node_rank])
             seat.sequence = -1
             session.missing[member.node_rank] = None
@@ -353,37 +355,30 @@ def _registered(session: _Session, node_rank: int, interval_s: int | None) -> wi
 
 
 def _check_beat(session: _Session, message: wire.Beat) -> None:
-    """Refuse what this launcher cannot know or own."""
+    """Refuse facts that this launcher cannot have. Raises RefusedError."""
+    for reason in _contradictions(session, message):
+        raise RefusedError(HTTPStatus.BAD_REQUEST, reason)
+
+
+def _contradictions(session: _Session, message: wire.Beat) -> Iterator[str]:
     count, member = session.num_processes, message.member
     if message.running + message.exited > count:
-        raise RefusedError(
-            refusals.MALFORMED,
-            f"running + exited is {message.running + message.exited}, expected at most {count}",
-        )
+        seen = message.running + message.exited
+        yield f"running + exited is {seen}, expected at most {count}"
     first = member.node_rank * count
-    if message.failure is not None and not first <= message.failure.rank < first + count:
-        raise RefusedError(
-            refusals.MALFORMED,
-            f"failure.rank is {message.failure.rank}, expected {first} to {first + count - 1}",
-        )
-    named = [] if message.steps is None else list(message.steps.ranks)
+    own = range(first, first + count)
+    expected = f"expected {first} to {own[-1]}"
+    if message.failure is not None and message.failure.rank not in own:
+        yield f"failure.rank is {message.failure.rank}, {expected}"
+    named = [] if message.steps is None else [*message.steps.ranks]
     named += [rank for stack in message.stacks or () for rank in stack.ranks]
-    if not all(first <= rank < first + count for rank in named):
-        raise RefusedError(
-            refusals.MALFORMED,
-            f"steps or stacks name ranks {named}, expected {first} to {first + count - 1}",
-        )
-    if message.committed is not None and message.committed.attempt != member.attempt:
-        raise RefusedError(
-            refusals.MALFORMED,
-            f"committed.attempt is {message.committed.attempt}, expected {member.attempt}",
-        )
-    if message.resumed_from is not None and message.resumed_from.attempt > member.attempt:
-        raise RefusedError(
-            refusals.MALFORMED,
-            f"resumed_from.attempt is {message.resumed_from.attempt}, "
-            f"expected at most {member.attempt}",
-        )
+    if not all(rank in own for rank in named):
+        yield f"steps or stacks name ranks {named}, {expected}"
+    committed, resumed = message.committed, message.resumed_from
+    if committed is not None and committed.attempt != member.attempt:
+        yield f"committed.attempt is {committed.attempt}, expected {member.attempt}"
+    if resumed is not None and resumed.attempt > member.attempt:
+        yield f"resumed_from.attempt is {resumed.attempt}, expected at most {member.attempt}"
 
 
 def _unlikely_step(
