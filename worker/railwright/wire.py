@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
+from railwright.codec import FLOAT_MAX as FLOAT_MAX
 from railwright.codec import MESSAGE_BYTES_MAX as MESSAGE_BYTES_MAX
 from railwright.codec import AtMost as AtMost
 from railwright.codec import Between as Between
