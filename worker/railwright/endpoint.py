@@ -16,6 +16,8 @@ Answer = TypeVar("Answer")
 class UnreachableError(Exception):
     """No answer that could be read: ask again later."""
 
+    is_final = False
+
 
 class RefusedError(Exception):
     """The operator answered, and not with 200."""
