@@ -32,9 +32,9 @@ def operator() -> Iterator[OperatorEndpoint]:
 
 
 @pytest.fixture
-def standing(
+def state(
     operator: OperatorEndpoint, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Iterator[reporting.Standing]:
+) -> Iterator[reporting.LauncherState]:
     """This process is rank 0 of a job's first attempt, with the launcher's real commit desk."""
     environ = launchers.environment_of(operator.url, tmp_path)
     pod = environment.pod(environ)
@@ -42,9 +42,9 @@ def standing(
         world_size=1, num_nodes=1, first_rank=0, master_address="127.0.0.1", master_port=29500
     )
     server = channel_server.ChannelServer()
-    standing = reporting.Standing(pod.member, world, ranks=range(1), folder=server.folder)
-    desk = reporting.CommitDesk(pod, standing)
-    server.start(standing.report, desk.answer)
+    state = reporting.LauncherState(pod.member, world, ranks=range(1), folder=server.folder)
+    desk = reporting.CommitDesk(pod, state)
+    server.start(state.report, desk.answer)
     of_job = {
         environment.CHANNEL: str(server.folder),
         environment.RESUME: '{"checkpoints":[]}',
@@ -53,7 +53,7 @@ def standing(
     }
     for name, value in of_job.items():
         monkeypatch.setenv(name, value)
-    yield standing
+    yield state
     server.close()
     desk.close()
 
@@ -77,23 +77,23 @@ def saved(directory: Path, *steps: int) -> Path:
 
 
 def test_a_commit_is_asked_for_then_made_then_told(
-    operator: OperatorEndpoint, standing: reporting.Standing, tmp_path: Path
+    operator: OperatorEndpoint, state: reporting.LauncherState, tmp_path: Path
 ) -> None:
     attempt = saved(tmp_path, 1, 2)
     assert [commit.step for commit in operator.commits] == [1, 2]
     assert (attempt / "step-2" / manifest.NAME).exists()
-    assert standing.next_beat().committed == Checkpoint(1, 2)
+    assert state.next_beat().committed == Checkpoint(1, 2)
     # Reports come by datagram, behind the answers to commits: the last of them may be on its way.
-    waiting.until(lambda: _is_done_saving(standing), "the end of the phase", deadline_s=10)
+    waiting.until(lambda: _is_done_saving(state), "the end of the phase", deadline_s=10)
 
 
-def _is_done_saving(standing: reporting.Standing) -> bool:
-    progress = standing.next_beat().progress
+def _is_done_saving(state: reporting.LauncherState) -> bool:
+    progress = state.next_beat().progress
     return progress is None or progress.phase is not wire.Phase.CHECKPOINTING
 
 
 def test_a_refused_commit_renames_nothing_and_tells_the_script(
-    operator: OperatorEndpoint, standing: reporting.Standing, tmp_path: Path
+    operator: OperatorEndpoint, state: reporting.LauncherState, tmp_path: Path
 ) -> None:
     operator.refused_steps = (2,)
     with pytest.raises(AttemptRevoked, match="attempt 2 has begun"):
@@ -101,12 +101,12 @@ def test_a_refused_commit_renames_nothing_and_tells_the_script(
     job = tmp_path / launchers.JOB_UID
     assert not (manifest.folder_of(job, Checkpoint(1, 2)) / manifest.NAME).exists()
     assert manifest.verified(job, Checkpoint(1, 1))
-    assert standing.revoked == "the attempt was revoked: attempt 2 has begun"
-    assert standing.next_beat().committed == Checkpoint(1, 1)
+    assert state.revoked == "the attempt was revoked: attempt 2 has begun"
+    assert state.next_beat().committed == Checkpoint(1, 1)
 
 
 def test_an_operator_that_is_away_delays_a_commit_by_5_s_and_nothing_is_removed(
-    operator: OperatorEndpoint, standing: reporting.Standing, tmp_path: Path
+    operator: OperatorEndpoint, state: reporting.LauncherState, tmp_path: Path
 ) -> None:
     run = Run(tmp_path, seed=0)
     checkpoints = Checkpointer(tmp_path, run.model, run.optimizer, keep=1)
@@ -115,7 +115,7 @@ def test_an_operator_that_is_away_delays_a_commit_by_5_s_and_nothing_is_removed(
     started = time.monotonic()
     checkpoints.save(2)
     assert 4.5 < time.monotonic() - started < 20
-    assert standing.next_beat().committed == Checkpoint(1, 2)
+    assert state.next_beat().committed == Checkpoint(1, 2)
     # This attempt may be a revoked one, and step 1 all that the next attempt may read.
     assert manifest.steps(tmp_path / launchers.JOB_UID, 1) == [2, 1]
     operator.status = 200
@@ -124,7 +124,7 @@ def test_an_operator_that_is_away_delays_a_commit_by_5_s_and_nothing_is_removed(
 
 
 def test_a_torn_newest_checkpoint_is_passed_over_and_told(
-    standing: reporting.Standing,
+    state: reporting.LauncherState,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
@@ -137,23 +137,23 @@ def test_a_torn_newest_checkpoint_is_passed_over_and_told(
     shard.write_bytes(data)
     in_attempt(monkeypatch, 2, (Checkpoint(1, 3),))
     assert Run(tmp_path, seed=7).checkpoints.load() == 1
-    assert standing.next_beat().skipped == (
+    assert state.next_beat().skipped == (
         "attempt-1/step-3: there is no manifest.json",
         f"attempt-1/step-2: {shard.name} is not as it was written",
     )
-    assert standing.next_beat().resumed_from == Checkpoint(1, 1)
+    assert state.next_beat().resumed_from == Checkpoint(1, 1)
     errors = capfd.readouterr().err
     assert "railwright: skipped attempt-1/step-3: there is no manifest.json" in errors
     assert "railwright: resumed from attempt-1/step-1" in errors
 
 
 def test_nothing_above_the_resume_point_is_read(
-    standing: reporting.Standing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    state: reporting.LauncherState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saved(tmp_path, 1, 2, 3)
     in_attempt(monkeypatch, 2, (Checkpoint(1, 2),))
     assert Run(tmp_path, seed=7).checkpoints.load() == 2
-    assert standing.next_beat().skipped == ()
+    assert state.next_beat().skipped == ()
     in_attempt(monkeypatch, 2, ())
     assert Run(tmp_path, seed=7).checkpoints.load() == 0
 

@@ -107,12 +107,10 @@ async def test_token_of_deleted_pod_is_refused(world: Heartbeats) -> None:
 async def test_a_revoked_attempt_is_told_to_stop_by_every_path(world: Heartbeats) -> None:
     token = (await tokens_of(world))[0]
     world.sessions.revoke(JOB, ATTEMPT)
-    status, answer = await world.say("/v1/register", token, register(0))
-    assert (status, answer["order"]) == (409, "stop")
-    status, answer = await world.say("/v1/beat", token, beat(0))
-    assert (status, answer["order"]) == (409, "stop")
-    status, answer = await world.say("/v1/commit", token, wire.Commit(member(), 5))
-    assert (status, answer["granted"]) == (409, False)
+    commit = wire.Commit(member(), 5)
+    for path, message in (("register", register(0)), ("beat", beat(0)), ("commit", commit)):
+        answer = await world.say(f"/v1/{path}", token, message)
+        assert answer == (409, {"error": "attempt 1 was revoked"})
     assert world.commits == []
 
 
@@ -130,8 +128,8 @@ async def test_a_commit_is_granted_once_recorded_and_refused_if_revoked_meanwhil
     world.commit_error = errors.NotLeader("lost")
     assert (await world.say("/v1/commit", token, wire.Commit(member(), 6)))[0] == 503
     world.commit_error, world.revokes_while_committing = None, True
-    status, answer = await world.say("/v1/commit", token, wire.Commit(member(), 6))
-    assert (status, answer["granted"]) == (409, False)
+    refused = await world.say("/v1/commit", token, wire.Commit(member(), 6))
+    assert refused == (409, {"error": "attempt 1 was revoked"})
 
 
 async def test_a_commit_that_takes_too_long_is_to_be_tried_again(

@@ -17,16 +17,16 @@ class Launcher:
 
     def __init__(self, folder: Path) -> None:
         self.now_s = 0.0
-        self.standing = reporting.Standing(
+        self.state = reporting.LauncherState(
             MEMBER, WORLD, ranks=range(2, 4), folder=folder, clock=lambda: self.now_s
         )
 
     def report(self, rank: int, step: int, phase: wire.Phase = wire.Phase.TRAINING) -> None:
-        self.standing.report(channel.Report(rank, wire.Progress(step, phase=phase)))
+        self.state.report(channel.Report(rank, wire.Progress(step, phase=phase)))
 
     def beat(self) -> wire.Beat:
         self.now_s += wire.BEAT_INTERVAL_S
-        return self.standing.next_beat()
+        return self.state.next_beat()
 
 
 def test_steps_are_told_once_in_many_beats_while_they_are_made(tmp_path: Path) -> None:
@@ -69,13 +69,13 @@ def test_another_phase_calls_for_a_beat_once(tmp_path: Path) -> None:
     launcher = Launcher(tmp_path)
     launcher.report(2, 1)
     launcher.beat()
-    assert not launcher.standing.is_in_another_phase()
+    assert not launcher.state.is_in_another_phase()
     launcher.report(2, 1, wire.Phase.CHECKPOINTING)
-    assert launcher.standing.is_in_another_phase()
+    assert launcher.state.is_in_another_phase()
     steps = launcher.beat().steps
     assert steps is not None
     assert steps.phase is wire.Phase.CHECKPOINTING
-    assert not launcher.standing.is_in_another_phase()
+    assert not launcher.state.is_in_another_phase()
 
 
 def test_ranks_that_report_nothing_cost_no_more(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_rank_that_ended_is_not_behind(tmp_path: Path) -> None:
     launcher = Launcher(tmp_path)
     launcher.report(2, 1)
     launcher.report(3, 9)
-    launcher.standing.ended(running=1, rank=2)
+    launcher.state.ended(running=1, rank=2)
     steps = launcher.beat().steps
     assert steps is not None
     assert (steps.behind, steps.reporting) == (0, 1)

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from fixtures import heartbeat_gangs, shell
 from fixtures.heartbeat_client import KEY, request, serving, status_of
 from railwright import wire
 from railwright.endpoint import Endpoint
-from railwright_operator.heartbeats import connections, messages, rate_limit, refusals
+from railwright_operator.heartbeats import connections, messages, rate_limit
 
 EVICTIONS = "railwright_heartbeat_evictions_total"
 REQUESTS = "railwright_heartbeat_requests_total"
@@ -41,7 +42,7 @@ async def test_token_of_another_rank_is_refused() -> None:
     """A launcher cannot speak for the other pods of its own job."""
     async with serving() as (gangs, client):
         other = f"Bearer {heartbeat_gangs.token(KEY, 1)}"
-        assert await client.status(request(0, Authorization=other)) == refusals.FORBIDDEN
+        assert await client.status(request(0, Authorization=other)) == HTTPStatus.FORBIDDEN
         view = gangs.sessions.attempt(heartbeat_gangs.member(0).job_uid, 1)
         assert view is not None
         assert view.progress is None

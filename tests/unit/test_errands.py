@@ -10,7 +10,7 @@ import pytest
 
 from railwright_operator.heartbeats import errands
 from railwright_operator.heartbeats.errands import Asking, Errands
-from railwright_operator.heartbeats.refusals import RefusedError
+from railwright_operator.heartbeats.messages import RefusedError
 from railwright_topology.probing import keys
 from railwright_topology.probing.readings import Reading
 

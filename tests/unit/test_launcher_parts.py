@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fixtures import launchers
-from railwright import environment, install, output, registration, termination, wire
+from railwright import environment, install, launcher, output, registration, wire
 
 WORLD = wire.World(8, 4, first_rank=4, master_address="10.0.0.1", master_port=20_000)
 
@@ -25,7 +25,7 @@ WORLD = wire.World(8, 4, first_rank=4, master_address="10.0.0.1", master_port=20
         ("RAILWRIGHT_NODE_RANK", "9" * 30, "expected a whole number from 0 to 16383"),
         ("RAILWRIGHT_OPERATOR_URL", "10.0.0.1:80", "expected http://ADDRESS:PORT"),
         ("RAILWRIGHT_OPERATOR_URL", "http://a:99999", "expected http://ADDRESS:PORT"),
-        ("RAILWRIGHT_POD_IP", "10.0.0", "RAILWRIGHT_POD_IP: '10.0.0' does not appear"),
+        ("RAILWRIGHT_POD_IP", "10.0.0", "RAILWRIGHT_POD_IP: seen '10.0.0', expected an IP address"),
     ],
 )
 def test_a_variable_that_is_wrong_is_named(
@@ -132,10 +132,10 @@ def test_a_termination_message_keeps_the_end_within_4_kib(tmp_path: Path) -> Non
     path = tmp_path / "termination-log"
     lines = '"\\\n' * 1_000 + "the reason"
     failure = wire.Failure(rank=3, exit_code=1, last_lines=lines)
-    termination.write(path, failure)
+    launcher.write_termination_message(path, failure)
     assert not path.exists(), "only the kubelet makes this file"
     path.touch()
-    termination.write(path, failure)
+    launcher.write_termination_message(path, failure)
     assert path.stat().st_size <= 4096
     read = wire.decode(wire.Failure, path.read_bytes())
     assert (read.rank, read.exit_code) == (3, 1)

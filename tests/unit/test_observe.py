@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
+from http import HTTPStatus
 
 import pytest
 
@@ -11,8 +12,8 @@ from fixtures import observing
 from fixtures.observing import JOB, LEDGER, Watched, ask_all
 from railwright import pacing, wire
 from railwright_api import names
-from railwright_operator.heartbeats import hearing, interval, refusals
-from railwright_operator.heartbeats.refusals import RefusedError
+from railwright_operator.heartbeats import hearing, interval
+from railwright_operator.heartbeats.messages import RefusedError
 from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.machines import Machines
 from railwright_operator.observe import FORGET_S
@@ -363,7 +364,7 @@ def test_a_failed_job_is_remembered_as_revoked_while_its_pods_may_live() -> None
     seen.turn(after_s=10 * FORGET_S, ledger=ledger)
     with pytest.raises(RefusedError) as refused:
         seen.beat(0)
-    assert refused.value.status == refusals.STOP
+    assert refused.value.status == HTTPStatus.CONFLICT
 
 
 def test_a_pre_run_has_the_place_in_line_of_the_job_that_waits_for_it() -> None:

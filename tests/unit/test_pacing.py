@@ -30,8 +30,8 @@ class Speaking:
         environ = environment_of(operator.url, folder) | {"RAILWRIGHT_NUM_PROCESSES": "2"}
         pod = environment.pod(environ)
         self.operator = operator
-        self.standing = reporting.Standing(pod.member, WORLD, ranks=range(2), folder=folder)
-        self.reporter = reporting.Reporter(pod, self.standing, folder)
+        self.state = reporting.LauncherState(pod.member, WORLD, ranks=range(2), folder=folder)
+        self.reporter = reporting.Reporter(pod, self.state, folder)
 
     def until_heard(self, count: int) -> wire.Beat:
         """The heartbeat with this number, within the time that is promised."""
@@ -56,7 +56,7 @@ def speaking(folder: Path) -> Iterator[Speaking]:
 def test_change_of_phase_ends_a_long_interval(tmp_path: Path) -> None:
     with speaking(tmp_path) as launcher:
         for count, phase in enumerate((wire.Phase.TRAINING, wire.Phase.CHECKPOINTING), start=2):
-            launcher.standing.report(channel.Report(0, wire.Progress(1, phase=phase)))
+            launcher.state.report(channel.Report(0, wire.Progress(1, phase=phase)))
             steps = launcher.until_heard(count).steps
             assert steps is not None
             assert steps.phase is phase
@@ -64,7 +64,7 @@ def test_change_of_phase_ends_a_long_interval(tmp_path: Path) -> None:
 
 def test_end_of_a_rank_ends_a_long_interval(tmp_path: Path) -> None:
     with speaking(tmp_path) as launcher:
-        launcher.standing.ended(running=1, rank=1)
+        launcher.state.ended(running=1, rank=1)
         assert launcher.until_heard(2).exited == 1
 
 
@@ -72,7 +72,7 @@ def test_shorter_interval_counts_from_its_answer_on(tmp_path: Path) -> None:
     """The operator states the shortest while it wants stacks."""
     with speaking(tmp_path) as launcher:
         launcher.operator.interval_s = 1
-        launcher.standing.ended(running=1, rank=1)
+        launcher.state.ended(running=1, rank=1)
         launcher.until_heard(2)
         launcher.until_heard(3)
 
@@ -80,8 +80,8 @@ def test_shorter_interval_counts_from_its_answer_on(tmp_path: Path) -> None:
 def test_revocation_is_read_from_the_next_heartbeat(tmp_path: Path) -> None:
     with speaking(tmp_path) as launcher:
         launcher.operator.order = wire.Order.STOP
-        launcher.standing.ended(running=1, rank=1)
-        until(lambda: launcher.standing.revoked is not None, timeout_s=PROMISED_S)
+        launcher.state.ended(running=1, rank=1)
+        until(lambda: launcher.state.revoked is not None, timeout_s=PROMISED_S)
 
 
 @pytest.mark.parametrize("interval_s", [2, 5, 8])

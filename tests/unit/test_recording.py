@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from http import HTTPStatus
 from typing import Any
 
 import pytest
@@ -14,9 +15,8 @@ from fixtures.shell import DEADLINE_S
 from railwright import profile, strides, wire
 from railwright.profile import Calls, Handover, Operation, Recorded
 from railwright_api.workload import RECORDED_RANKS_MAX
-from railwright_operator.heartbeats import refusals
+from railwright_operator.heartbeats.messages import RefusedError
 from railwright_operator.heartbeats.recording import Recording
-from railwright_operator.heartbeats.refusals import RefusedError
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.write import pods
@@ -102,14 +102,14 @@ async def test_who_tells_of_others_is_refused(
 ) -> None:
     with pytest.raises(RefusedError, match=words) as refused:
         await handed_over(sessions, 0, told)
-    assert refused.value.status == refusals.MALFORMED
+    assert refused.value.status == HTTPStatus.BAD_REQUEST
 
 
 async def test_an_attempt_that_is_over_tells_nothing(sessions: Sessions) -> None:
     sessions.revoke(JOB, 1)
     with pytest.raises(RefusedError) as refused:
         await handed_over(sessions, 0, part(0))
-    assert refused.value.status == refusals.STOP
+    assert refused.value.status == HTTPStatus.CONFLICT
 
 
 async def test_merging_leaves_the_event_loop_to_others(

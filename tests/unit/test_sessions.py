@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from http import HTTPStatus
 from typing import Any
 
 import pytest
 
 from railwright import wire
-from railwright_operator.heartbeats import refusals
-from railwright_operator.heartbeats.refusals import RefusedError
+from railwright_operator.heartbeats.messages import RefusedError
 from railwright_operator.heartbeats.sessions import MISSING_NAMED_MAX, STEP_JUMP_MAX, Sessions
 from railwright_operator.heartbeats.views import SessionView
 
@@ -97,7 +97,7 @@ def test_another_pod_may_take_a_rank_before_the_start_but_not_after() -> None:
     world.register(1)
     with pytest.raises(RefusedError) as caught:
         world.register(0, pod="third")
-    assert caught.value.status == refusals.STOP
+    assert caught.value.status == HTTPStatus.CONFLICT
 
 
 def test_a_launcher_with_another_number_of_processes_is_refused() -> None:
@@ -167,14 +167,14 @@ def test_an_impossible_report_is_refused_but_its_sender_lives(message: wire.Beat
     world.sessions.beat(beat(0, 8, step=50), "pod-0")
     world.now_s = 200.0
     before = replace(world.view().ranks[0], heard_at_s=200.0)
-    assert refusal(world, message) == refusals.MALFORMED
+    assert refusal(world, message) == HTTPStatus.BAD_REQUEST
     assert world.view().ranks[0] == before
 
 
 def test_a_first_report_may_start_at_the_checkpoint_but_not_far_beyond_it() -> None:
     world = World()
     world.start()
-    assert refusal(world, beat(0, 1, step=501 + STEP_JUMP_MAX)) == refusals.MALFORMED
+    assert refusal(world, beat(0, 1, step=501 + STEP_JUMP_MAX)) == HTTPStatus.BAD_REQUEST
     world.sessions.beat(beat(0, 1, step=500 + STEP_JUMP_MAX), "pod-0")
 
 
@@ -183,14 +183,14 @@ def test_a_revoked_attempt_is_told_to_stop_for_good() -> None:
     world.start()
     world.sessions.revoke(JOB, 2)
     world.expect(attempt=2)
-    assert refusal(world, beat(0, 1)) == refusals.STOP
+    assert refusal(world, beat(0, 1)) == HTTPStatus.CONFLICT
     assert world.view().revoked
 
 
 def test_an_older_attempt_is_told_to_stop_and_a_later_one_to_come_back() -> None:
     world = World(attempt=3)
-    assert refusal(world, beat(0, 1, attempt=2)) == refusals.STOP
-    assert refusal(world, beat(0, 1, attempt=4)) == refusals.TOO_EARLY
+    assert refusal(world, beat(0, 1, attempt=2)) == HTTPStatus.CONFLICT
+    assert refusal(world, beat(0, 1, attempt=4)) == HTTPStatus.TOO_EARLY
     assert world.sessions.attempt(JOB, 2) is None
 
 
@@ -198,17 +198,17 @@ def test_an_attempt_can_be_revoked_before_it_was_ever_expected() -> None:
     world = World()
     world.sessions.revoke(JOB, 3)
     world.expect(attempt=3)
-    assert refusal(world, beat(0, 1, attempt=3)) == refusals.STOP
+    assert refusal(world, beat(0, 1, attempt=3)) == HTTPStatus.CONFLICT
 
 
 def test_a_forgotten_job_is_not_known() -> None:
     world = World()
     world.sessions.forget(JOB)
-    assert refusal(world, beat(0, 1)) == refusals.TOO_EARLY
+    assert refusal(world, beat(0, 1)) == HTTPStatus.TOO_EARLY
 
 
 def test_a_rank_beyond_the_job_is_refused() -> None:
-    assert refusal(World(), beat(2, 1)) == refusals.FORBIDDEN
+    assert refusal(World(), beat(2, 1)) == HTTPStatus.FORBIDDEN
 
 
 def commit(step: int, *, rank: int = 0) -> wire.Commit:
@@ -229,7 +229,11 @@ def test_commits_go_forward_one_at_a_time_and_only_from_the_first_node() -> None
     with pytest.raises(RefusedError) as other:
         world.sessions.claim_commit(commit(30, rank=1), "pod-1")
     statuses = [caught.value.status for caught in (busy, back, other)]
-    assert statuses == [refusals.LATER, refusals.MALFORMED, refusals.FORBIDDEN]
+    assert statuses == [
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        HTTPStatus.BAD_REQUEST,
+        HTTPStatus.FORBIDDEN,
+    ]
 
 
 def test_end_of_an_old_commit_leaves_a_later_attempt_alone() -> None:
@@ -245,7 +249,7 @@ def test_end_of_an_old_commit_leaves_a_later_attempt_alone() -> None:
         world.sessions.settle_commit(commit(30), recorded=True)
     with pytest.raises(RefusedError) as busy:
         world.sessions.claim_commit(later, "pod-0")
-    assert busy.value.status == refusals.LATER
+    assert busy.value.status == HTTPStatus.SERVICE_UNAVAILABLE
 
 
 def test_first_failure_of_a_node_is_kept() -> None:
@@ -266,7 +270,7 @@ def test_a_commit_is_refused_if_its_attempt_was_revoked_while_it_was_recorded() 
     world.sessions.revoke(JOB, 2)
     with pytest.raises(RefusedError) as caught:
         world.sessions.settle_commit(commit(10), recorded=True)
-    assert caught.value.status == refusals.STOP
+    assert caught.value.status == HTTPStatus.CONFLICT
 
 
 def test_a_beat_tells_a_restarted_operator_the_master_for_those_that_still_wait() -> None:
@@ -321,9 +325,9 @@ def test_stacks_are_requested_as_long_as_they_are_wanted() -> None:
 def test_steps_of_other_nodes_are_refused() -> None:
     world = World()
     world.start()
-    assert refusal(world, steps(1, 1, ranks=(3,))) == refusals.MALFORMED
+    assert refusal(world, steps(1, 1, ranks=(3,))) == HTTPStatus.BAD_REQUEST
     stack = wire.Stack((8,), 1, answered=False, text="")
-    assert refusal(world, replace(steps(1, 2), stacks=(stack,))) == refusals.MALFORMED
+    assert refusal(world, replace(steps(1, 2), stacks=(stack,))) == HTTPStatus.BAD_REQUEST
 
 
 def test_training_counts_from_the_last_phase_that_was_none() -> None:

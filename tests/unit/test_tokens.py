@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import time
+from http import HTTPStatus
 from typing import Any
 
 import jwt
@@ -16,8 +17,8 @@ from prometheus_client import CollectorRegistry
 from fixtures import shell
 from fixtures.tokens import LIFE_S, KeyServer, SigningKey
 from railwright_operator import metrics
-from railwright_operator.heartbeats import keys, refusals, tokens
-from railwright_operator.heartbeats.refusals import RefusedError
+from railwright_operator.heartbeats import keys, tokens
+from railwright_operator.heartbeats.messages import RefusedError
 from railwright_operator.heartbeats.tokens import Bearer, Tokens
 from railwright_operator.kube import errors
 
@@ -91,7 +92,7 @@ async def test_token_of_deleted_pod_is_refused_at_once(checker: Checker) -> None
     token = checker.made()
     assert checker.status(token) == 200
     del checker.pods[POD]
-    assert checker.status(token) == refusals.FORBIDDEN
+    assert checker.status(token) == HTTPStatus.FORBIDDEN
 
 
 @pytest.mark.parametrize(
@@ -110,12 +111,12 @@ async def test_token_of_deleted_pod_is_refused_at_once(checker: Checker) -> None
     ids=str,
 )
 async def test_token_with_bad_claim_is_refused(checker: Checker, claims: dict[str, Any]) -> None:
-    assert checker.status(checker.made(**claims)) == refusals.FORBIDDEN
+    assert checker.status(checker.made(**claims)) == HTTPStatus.FORBIDDEN
 
 
 async def test_token_of_another_key_is_refused(checker: Checker) -> None:
-    assert checker.status(checker.made(SigningKey("first"))) == refusals.FORBIDDEN
-    assert checker.status(checker.made(SigningKey("second"))) == refusals.FORBIDDEN
+    assert checker.status(checker.made(SigningKey("first"))) == HTTPStatus.FORBIDDEN
+    assert checker.status(checker.made(SigningKey("second"))) == HTTPStatus.FORBIDDEN
 
 
 def _forged(token: str, algorithm: str) -> str:
@@ -128,12 +129,12 @@ def _forged(token: str, algorithm: str) -> str:
 
 @pytest.mark.parametrize("algorithm", ["none", "HS256", "HS512"])
 async def test_algorithm_of_no_published_key_is_refused(checker: Checker, algorithm: str) -> None:
-    assert checker.status(_forged(checker.made(), algorithm)) == refusals.FORBIDDEN
+    assert checker.status(_forged(checker.made(), algorithm)) == HTTPStatus.FORBIDDEN
 
 
 async def test_token_with_critical_extension_is_refused(checker: Checker) -> None:
     """RFC 7515: a reader that does not know an extension that ``crit`` names refuses the token."""
-    for head, status in (({}, 200), ({"crit": ["later"], "later": 1}, refusals.FORBIDDEN)):
+    for head, status in (({}, 200), ({"crit": ["later"], "later": 1}, HTTPStatus.FORBIDDEN)):
         claims = jwt.decode(checker.made(), options={"verify_signature": False})
         assert checker.status(KEY.signed(claims, **head)) == status
 
@@ -144,7 +145,7 @@ async def test_changed_token_is_refused(checker: Checker, part: int) -> None:
     changed = checker.made(iat=1).split(".")
     changed[0] += "A"
     parts[part] = changed[part]
-    assert checker.status(".".join(parts)) == refusals.FORBIDDEN
+    assert checker.status(".".join(parts)) == HTTPStatus.FORBIDDEN
 
 
 @pytest.mark.filterwarnings("ignore::jwt.warnings.InsecureKeyLengthWarning")
@@ -154,7 +155,7 @@ async def test_short_published_key_is_not_used() -> None:
     checker = Checker(KEY, short)
     await checker.keys.refresh()
     assert checker.status(checker.made()) == 200
-    assert checker.status(checker.made(short)) == refusals.FORBIDDEN
+    assert checker.status(checker.made(short)) == HTTPStatus.FORBIDDEN
 
 
 async def test_symmetric_published_key_is_not_used() -> None:
@@ -174,7 +175,7 @@ async def test_symmetric_published_key_is_not_used() -> None:
 
 @pytest.mark.parametrize("token", ["", "x" * 9000, "a.b", "a.b.c", "é.ü.ß", "\x00" * 3])
 async def test_unreadable_token_is_refused(checker: Checker, token: str) -> None:
-    assert checker.status(token) == refusals.FORBIDDEN
+    assert checker.status(token) == HTTPStatus.FORBIDDEN
 
 
 @pytest.mark.parametrize("opening", ["[", '{"a":'])
@@ -185,13 +186,13 @@ async def test_deeply_nested_token_head_is_refused(
     """JSON parsers recurse, and the interpreter ends a recursion that is too deep."""
     nested = said + opening * (tokens.TOKEN_BYTES_MAX * 5 // 8 // len(opening))
     head = base64.urlsafe_b64encode(nested.encode()).decode()
-    assert checker.status(f"{head}.e30.e30") == refusals.FORBIDDEN
+    assert checker.status(f"{head}.e30.e30") == HTTPStatus.FORBIDDEN
     assert checker.checked("refused") == 1.0
 
 
 async def test_token_before_keys_are_read_may_come_back() -> None:
     checker = Checker()
-    assert checker.status(checker.made()) == refusals.LATER
+    assert checker.status(checker.made()) == HTTPStatus.SERVICE_UNAVAILABLE
 
 
 async def test_rotated_key_is_found_and_old_one_forgotten(checker: Checker) -> None:
@@ -208,7 +209,7 @@ async def test_rotated_key_is_found_and_old_one_forgotten(checker: Checker) -> N
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-    assert checker.status(old) == refusals.FORBIDDEN
+    assert checker.status(old) == HTTPStatus.FORBIDDEN
 
 
 async def test_invented_key_ids_cause_few_requests(checker: Checker) -> None:
@@ -227,25 +228,25 @@ async def test_expired_token_is_good_in_outage(checker: Checker) -> None:
     token = checker.made()
     assert checker.status(token) == 200
     checker.now_s += LIFE_S + tokens.LEEWAY_S + 1
-    assert checker.status(token) == refusals.FORBIDDEN
+    assert checker.status(token) == HTTPStatus.FORBIDDEN
     await checker.fail(errors.Unreachable("lost"), keys.FAILURES_OF_OUTAGE)
     assert checker.status(token) == 200
     del checker.pods[POD]
-    assert checker.status(token) == refusals.FORBIDDEN
+    assert checker.status(token) == HTTPStatus.FORBIDDEN
     checker.pods[POD] = "n0"
     checker.now_s += tokens.OUTAGE_S
     await checker.keys.refresh()
-    assert checker.status(token) == refusals.FORBIDDEN
+    assert checker.status(token) == HTTPStatus.FORBIDDEN
 
 
 @pytest.mark.parametrize(
     ("failures", "status"),
     [
-        ([errors.Unreachable("lost")] * 2, refusals.FORBIDDEN),
+        ([errors.Unreachable("lost")] * 2, HTTPStatus.FORBIDDEN),
         ([errors.Unreachable("lost"), DOWN, DOWN], 200),
-        ([errors.Unreachable("lost"), DOWN, DENIED, DOWN, DOWN], refusals.FORBIDDEN),
-        ([DENIED] * 6, refusals.FORBIDDEN),
-        ([errors.AnswerTooLarge("keys")] * 6, refusals.FORBIDDEN),
+        ([errors.Unreachable("lost"), DOWN, DENIED, DOWN, DOWN], HTTPStatus.FORBIDDEN),
+        ([DENIED] * 6, HTTPStatus.FORBIDDEN),
+        ([errors.AnswerTooLarge("keys")] * 6, HTTPStatus.FORBIDDEN),
     ],
     ids=["two lost", "three", "one answered", "denied", "too large"],
 )
@@ -267,7 +268,7 @@ async def test_outage_grace_ends_after_renewal(checker: Checker) -> None:
     await checker.keys.refresh()
     assert checker.status(token) == 200
     checker.now_s += keys.RENEWAL_S + 1
-    assert checker.status(token) == refusals.FORBIDDEN
+    assert checker.status(token) == HTTPStatus.FORBIDDEN
 
 
 async def test_token_of_an_earlier_issuer_is_good(checker: Checker) -> None:

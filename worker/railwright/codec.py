@@ -12,10 +12,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import math
 import re
 import types
 import typing
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Never, TypeVar
@@ -26,6 +26,8 @@ MESSAGE_BYTES_MAX = 16 * 1024
 
 # A string that is never closed runs to the end, so that each byte is looked at once.
 STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
+SURROGATE = re.compile("[\ud800-\udfff]")
+FLOAT_MAX = 1e300
 
 Kind = TypeVar("Kind")
 
@@ -54,9 +56,6 @@ class Neutral:
     """What a value that an enum does not have is read as: a later version may have it."""
 
     value: StrEnum
-
-
-Bound = Between | AtMost | Neutral
 
 
 def encode(message: Any, *, bytes_max: int = MESSAGE_BYTES_MAX) -> bytes:
@@ -152,56 +151,48 @@ def _hints(kind: Any) -> dict[str, Any]:
     return typing.get_type_hints(kind, include_extras=True)
 
 
-def _value(hint: Any, value: Any, where: str, bound: Bound | None = None) -> Any:
-    origin = typing.get_origin(hint)
+def _value(hint: Any, value: Any, where: str, bound: Any = None) -> Any:
+    """The value as the type of its field has it. Raises WireError."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
-        base, bound = typing.get_args(hint)
-        return _value(base, value, where, bound)
+        return _value(arguments[0], value, where, arguments[1])
     if origin in (types.UnionType, typing.Union):
-        inner = next(item for item in typing.get_args(hint) if item is not types.NoneType)
-        return None if value is None else _value(inner, value, where)
+        return None if value is None else _value(arguments[0], value, where)
     if origin is tuple:
-        return _items(hint, value, where, bound)
+        if not isinstance(value, list) or len(value) > bound.count:
+            _refuse(where, value, f"a list of at most {bound.count}")
+        items = enumerate(value)
+        return tuple(_value(arguments[0], item, f"{where}[{index}]") for index, item in items)
     if dataclasses.is_dataclass(hint):
         return _message(hint, value, where)
-    return _scalar(hint, value, where, bound)
-
-
-def _items(hint: Any, value: Any, where: str, bound: Any) -> tuple[Any, ...]:
-    assert isinstance(bound, AtMost), f"{where} has no bound"
-    if not isinstance(value, list) or len(value) > bound.count:
-        _refuse(where, value, f"a list of at most {bound.count}")
-    inner = typing.get_args(hint)[0]
-    return tuple(_value(inner, item, f"{where}[{index}]") for index, item in enumerate(value))
-
-
-def _scalar(hint: Any, value: Any, where: str, bound: Any) -> Any:
-    if hint is bool:
-        return value if isinstance(value, bool) else _refuse(where, value, "true or false")
-    if hint is int:
-        assert isinstance(bound, Between), f"{where} has no bound"
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        if whole and bound.low <= value <= bound.high:
-            return value
-        return _refuse(where, value, f"a whole number from {bound.low} to {bound.high}")
-    if hint is float:
-        return _finite(value, where)
-    if not isinstance(value, str):
-        return _refuse(where, value, "a string")
     if issubclass(hint, StrEnum):
-        assert isinstance(bound, Neutral), f"{where} has no neutral value"
+        if not isinstance(value, str):
+            _refuse(where, value, "a string")
         return hint(value) if value in list(hint) else bound.value
-    assert isinstance(bound, AtMost), f"{where} has no bound"
-    if re.search("[\ud800-\udfff]", value) or len(value.encode()) > bound.count:
-        _refuse(where, value, f"at most {bound.count} bytes of UTF-8")
-    return value
+    fits, expected = _SCALARS[hint]
+    if not fits(value, bound):
+        _refuse(where, value, expected.format(bound=bound))
+    return hint(value)
 
 
-def _finite(value: Any, where: str) -> float:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if number and abs(value) <= 1e300 and math.isfinite(value):
-        return float(value)
-    return _refuse(where, value, "a finite number, at most 1e300 in size")
+def _is_text(value: Any, bound: AtMost) -> bool:
+    if not isinstance(value, str) or SURROGATE.search(value):
+        return False
+    return len(value.encode()) <= bound.count
+
+
+_SCALARS: dict[type, tuple[Callable[[Any, Any], bool], str]] = {
+    bool: (lambda value, _: isinstance(value, bool), "true or false"),
+    int: (
+        lambda value, bound: type(value) is int and bound.low <= value <= bound.high,
+        "a whole number from {bound.low} to {bound.high}",
+    ),
+    float: (
+        lambda value, _: type(value) in (int, float) and abs(value) <= FLOAT_MAX,
+        "a finite number, at most 1e300 in size",
+    ),
+    str: (_is_text, "a string of at most {bound.count} bytes of UTF-8"),
+}
 
 
 def _refuse(where: str, value: Any, expected: str) -> Never:

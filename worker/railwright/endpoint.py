@@ -16,6 +16,8 @@ Answer = TypeVar("Answer")
 class UnreachableError(Exception):
     """No answer that could be read: ask again later."""
 
+    is_final = False
+
 
 class RefusedError(Exception):
     """The operator answered, and not with 200."""
@@ -107,12 +109,8 @@ class Endpoint:
 
 
 def _reason(data: bytes) -> str:
-    """What the body of a refusal says: an answer's reason, else its text."""
+    """The reason in the body of a refusal, else its text."""
     try:
-        return wire.decode(wire.BeatAnswer, data).reason
+        return wire.decode(wire.Refusal, data).error
     except wire.WireError:
-        text = data[:200].decode("utf-8", "replace").strip()
-    try:
-        return wire.decode(wire.CommitAnswer, data).reason
-    except wire.WireError:
-        return text
+        return data[:200].decode("utf-8", "replace").strip()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ipaddress
 import os
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from railwright import wire
 
@@ -22,6 +22,8 @@ PRE_RUN = "RAILWRIGHT_PRE_RUN"
 JOB_UID = "RAILWRIGHT_JOB_UID"
 ATTEMPT = "RAILWRIGHT_ATTEMPT"
 TERMINATION_FILE = "/dev/termination-log"
+
+Value = TypeVar("Value")
 
 
 class BadEnvironmentError(ValueError):
@@ -50,19 +52,18 @@ class Resume:
 
 def pod(environ: Mapping[str, str]) -> Pod:
     """This pod. Raises BadEnvironmentError."""
+    address = "an IP address, the pod's own"
     return Pod(
-        operator_url=_url(environ),
-        token_file=Path(_text(environ, "RAILWRIGHT_TOKEN_FILE")),
+        operator_url=_read(environ, "RAILWRIGHT_OPERATOR_URL", _url, "http://ADDRESS:PORT"),
+        token_file=_read(environ, "RAILWRIGHT_TOKEN_FILE", Path, "a path"),
         member=wire.Member(
-            job_uid=_uid(environ),
-            attempt=_whole(environ, ATTEMPT, wire.Between(1, wire.ATTEMPT_MAX)),
-            node_rank=_whole(environ, "RAILWRIGHT_NODE_RANK", wire.Between(0, wire.NODES_MAX - 1)),
+            job_uid=_read(environ, JOB_UID, _uid, "letters, digits and dashes"),
+            attempt=whole(environ, ATTEMPT, 1, wire.ATTEMPT_MAX),
+            node_rank=whole(environ, "RAILWRIGHT_NODE_RANK", 0, wire.NODES_MAX - 1),
         ),
-        job_name=_text(environ, "RAILWRIGHT_JOB_NAME"),
-        num_processes=_whole(
-            environ, "RAILWRIGHT_NUM_PROCESSES", wire.Between(1, wire.PROCESSES_MAX)
-        ),
-        address=_address(environ),
+        job_name=_read(environ, "RAILWRIGHT_JOB_NAME", str, "a name"),
+        num_processes=whole(environ, "RAILWRIGHT_NUM_PROCESSES", 1, wire.PROCESSES_MAX),
+        address=str(_read(environ, "RAILWRIGHT_POD_IP", ipaddress.ip_address, address)),
         pre_run=PRE_RUN in environ,
     )
 
@@ -119,51 +120,40 @@ def of_rank(
     }
 
 
-def _text(environ: Mapping[str, str], name: str) -> str:
-    value = environ.get(name, "")
-    if not value:
+def whole(environ: Mapping[str, str], name: str, low: int, high: int) -> int:
+    """A whole number within these bounds. Raises BadEnvironmentError."""
+
+    def parse(text: str) -> int:
+        return _checked(int(text), text.isascii() and text.isdigit() and low <= int(text) <= high)
+
+    return _read(environ, name, parse, f"a whole number from {low} to {high}")
+
+
+def _read(
+    environ: Mapping[str, str], name: str, parse: Callable[[str], Value], expected: str
+) -> Value:
+    """The value of a variable. Raises BadEnvironmentError where ``parse`` raises ValueError."""
+    text = environ.get(name, "")
+    if not text:
         raise BadEnvironmentError(f"{name} is not set, expected a value")
-    return value
-
-
-def _whole(environ: Mapping[str, str], name: str, range_: wire.Between) -> int:
-    text = _text(environ, name)
-    value = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
-    if not range_.low <= value <= range_.high:
-        limits = f"from {range_.low} to {range_.high}"
-        raise BadEnvironmentError(f"{name}: seen {text[:40]!r}, expected a whole number {limits}")
-    return value
-
-
-def _uid(environ: Mapping[str, str]) -> str:
-    uid = _text(environ, JOB_UID)
-    # The checkpointer makes a folder of this name.
-    if not uid.replace("-", "").isalnum() or len(uid.encode()) > 256:
-        raise BadEnvironmentError(
-            f"{JOB_UID}: seen {uid[:40]!r}, expected letters, digits and dashes"
-        )
-    return uid
-
-
-def _url(environ: Mapping[str, str]) -> str:
-    url = _text(environ, "RAILWRIGHT_OPERATOR_URL")
     try:
-        parts = urllib.parse.urlsplit(url)
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable:
-        raise BadEnvironmentError(
-            f"RAILWRIGHT_OPERATOR_URL: seen {url[:80]!r}, expected http://ADDRESS:PORT"
-        )
-    return url
-
-
-def _address(environ: Mapping[str, str]) -> str:
-    text = _text(environ, "RAILWRIGHT_POD_IP")
-    try:
-        return str(ipaddress.ip_address(text))
+        return parse(text)
     except ValueError as error:
-        raise BadEnvironmentError(
-            f"RAILWRIGHT_POD_IP: {error}, expected the pod's address"
-        ) from error
+        raise BadEnvironmentError(f"{name}: seen {text[:80]!r}, expected {expected}") from error
+
+
+def _checked(value: Value, holds: object) -> Value:
+    if not holds:
+        raise ValueError
+    return value
+
+
+def _uid(text: str) -> str:
+    # The checkpointer makes a folder of this name.
+    return _checked(text, text.replace("-", "").isalnum() and len(text.encode()) <= 256)
+
+
+def _url(text: str) -> str:
+    parts = urllib.parse.urlsplit(text)
+    usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    return _checked(text, usable)

@@ -7,11 +7,13 @@ those below.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from railwright import (
     channel_server,
@@ -22,7 +24,6 @@ from railwright import (
     ranks,
     registration,
     reporting,
-    termination,
     wire,
 )
 
@@ -39,6 +40,8 @@ REVOKED_POLL_S = 0.5
 RECORDED_GRACE_S = 10.0
 """Ranks of a pre-run fail when those of another node are ended before them: in so long this node
 hears that it is over, too."""
+
+TERMINATION_BYTES_MAX = 4096
 
 OUTPUT_SETTLE_S = 0.3
 OUTPUT_END_S = 2.0
@@ -119,24 +122,24 @@ def _train(
         for local_rank in range(pod.num_processes)
     }
     mine = range(world.first_rank, world.first_rank + pod.num_processes)
-    standing = reporting.Standing(pod.member, world, ranks=mine, folder=server.folder)
+    state = reporting.LauncherState(pod.member, world, ranks=mine, folder=server.folder)
     failure = _started(processes, command, environments)
     processes.follow()
-    desk = reporting.CommitDesk(pod, standing)
-    server.start(standing.report, desk.answer)
-    reporter = reporting.Reporter(pod, standing, server.folder)
+    desk = reporting.CommitDesk(pod, state)
+    server.start(state.report, desk.answer)
+    reporter = reporting.Reporter(pod, state, server.folder)
     reporter.start()
     if failure is None:
-        failure = _supervise(pod, processes, standing)
+        failure = _supervise(pod, processes, state)
     else:
-        standing.ended(running=processes.running, failure=failure)
+        state.ended(running=processes.running, failure=failure)
         processes.stop(signal.SIGKILL, grace_s=0.0)
     processes.end_strays()
     for rank_output in processes.outputs.values():
         rank_output.settle(OUTPUT_END_S)
     # Before the last beat: the kubelet may lose patience while the operator does not answer.
     exit_code = _end(failure)
-    standing.ended(running=0, failure=failure)
+    state.ended(running=0, failure=failure)
     reporter.close()
     desk.close()
     return exit_code
@@ -159,38 +162,38 @@ def _started(
 
 
 def _supervise(
-    pod: environment.Pod, processes: ranks.Ranks, standing: reporting.Standing
+    pod: environment.Pod, processes: ranks.Ranks, state: reporting.LauncherState
 ) -> wire.Failure | None:
     """Waits for the end of the ranks, and stops the others when one has failed."""
     while processes.running:
         number = ranks.wait(REVOKED_POLL_S)
-        if _is_recorded(pod, standing, within_s=0.0):
+        if _is_recorded(pod, state, within_s=0.0):
             processes.stop(signal.SIGTERM, grace_s=FAILED_GRACE_S)
-            standing.ended(running=0)
+            state.ended(running=0)
             return None
-        if pod.pre_run and standing.unrecorded:
+        if pod.pre_run and state.unrecorded:
             processes.stop(signal.SIGTERM, grace_s=FAILED_GRACE_S)
-            return _own_end(pod, EXIT_UNRECORDED, standing.unrecorded)
-        if standing.revoked is not None:
+            return _own_end(pod, EXIT_UNRECORDED, state.unrecorded)
+        if state.revoked is not None:
             processes.stop(signal.SIGTERM, grace_s=FAILED_GRACE_S)
-            return _own_end(pod, EXIT_REVOKED, standing.revoked)
+            return _own_end(pod, EXIT_REVOKED, state.revoked)
         if number in (signal.SIGTERM, signal.SIGINT):
             processes.stop(number, grace_s=TERMINATED_GRACE_S)
             return _own_end(pod, 128 + number, _TerminatedError(number))
         for exit_ in processes.ended():
             failed = exit_.code != 0
-            if failed and not _is_recorded(pod, standing, within_s=RECORDED_GRACE_S):
+            if failed and not _is_recorded(pod, state, within_s=RECORDED_GRACE_S):
                 failure = _failure(processes, exit_)
-                standing.ended(running=processes.running, failure=failure)
+                state.ended(running=processes.running, failure=failure)
                 processes.stop(signal.SIGTERM, grace_s=FAILED_GRACE_S)
                 return failure
-            standing.ended(running=processes.running, rank=exit_.rank)
+            state.ended(running=processes.running, rank=exit_.rank)
     return None
 
 
-def _is_recorded(pod: environment.Pod, standing: reporting.Standing, *, within_s: float) -> bool:
+def _is_recorded(pod: environment.Pod, state: reporting.LauncherState, *, within_s: float) -> bool:
     """Whether this is a pre-run, and all that it is for is done; or it is before so long."""
-    return pod.pre_run and standing.recorded.wait(within_s)
+    return pod.pre_run and state.recorded.wait(within_s)
 
 
 def _failure(processes: ranks.Ranks, exit_: ranks.Exit) -> wire.Failure:
@@ -231,5 +234,22 @@ def _end(failure: wire.Failure | None) -> int:
         failure.message or f"rank {failure.rank} failed",
         extra={"exit_code": failure.exit_code, "signal": failure.signal},
     )
-    termination.write(environment.termination_file(os.environ), failure)
+    write_termination_message(environment.termination_file(os.environ), failure)
     return failure.exit_code
+
+
+def write_termination_message(path: Path, failure: wire.Failure) -> None:
+    """Write the failure as one JSON object, with as many of its last lines as fit.
+
+    So the cause reaches the pod's status without the operator. The kubelet makes the file, and
+    keeps its first 4 KiB; where there is none, nothing is written.
+    """
+    if not path.exists():
+        return
+    while len(data := wire.encode(failure)) > TERMINATION_BYTES_MAX:
+        lines = failure.last_lines
+        failure = dataclasses.replace(failure, last_lines=lines[len(lines) // 8 + 1 :])
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        logger.warning("termination message not written", extra={"error": str(error)})

@@ -7,6 +7,8 @@ count too. Where cgroups are not mounted nothing is known, and nothing is claime
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,51 +26,40 @@ class Files:
     limit: Path
 
 
-def find_files(root: Path = ROOT, membership: Path = MEMBERSHIP) -> Files | None:
-    """The files of this process's memory cgroup; None where there are none."""
-    for events, limit in _candidates(root, membership):
-        if events.is_file():
-            return Files(events, limit)
-    return None
+def find_files(root: Path = ROOT, membership: Path = MEMBERSHIP) -> Files:
+    """The files of this process's memory cgroup; empty ones where cgroups are not mounted."""
+    found = (files for files in _candidates(root, membership) if files.events.is_file())
+    return next(found, Files(Path(os.devnull), Path(os.devnull)))
 
 
-def count_kills(files: Files | None) -> int:
+def count_kills(files: Files) -> int:
     """How many processes the kernel has killed for memory so far."""
-    if files is None:
-        return 0
-    try:
-        lines = files.events.read_text().splitlines()
-    except OSError:
-        return 0
-    found = (line.split() for line in lines)
+    found = (line.split() for line in _read(files.events).splitlines())
     return sum(int(words[1]) for words in found if words[0] == "oom_kill")
 
 
-def read_limit(files: Files | None) -> int | None:
+def read_limit(files: Files) -> int | None:
     """The container's limit in bytes; None where it has none."""
-    if files is None:
-        return None
-    try:
-        text = files.limit.read_text().strip()
-    except OSError:
-        return None
+    text = _read(files.limit).strip()
     return int(text) if text.isdecimal() and int(text) < LIMIT_MAX else None
 
 
-def _candidates(root: Path, membership: Path) -> list[tuple[Path, Path]]:
+def _candidates(root: Path, membership: Path) -> Iterator[Files]:
     """In a container its own cgroup is mounted at the root, whatever path the kernel gives it."""
-    try:
-        lines = membership.read_text().splitlines()
-    except OSError:
-        return []
-    found: list[tuple[Path, Path]] = []
-    for line in lines:
+    for line in _read(membership).splitlines():
         _, controllers, path = line.split(":", 2)
-        inner = path.lstrip("/")
         if not controllers:
-            folders = (root / inner, root)
-            found += [(at / "memory.events", at / "memory.max") for at in folders]
+            base, names = root, ("memory.events", "memory.max")
         elif "memory" in controllers.split(","):
-            folders = (root / "memory" / inner, root / "memory")
-            found += [(at / "memory.oom_control", at / "memory.limit_in_bytes") for at in folders]
-    return found
+            base, names = root / "memory", ("memory.oom_control", "memory.limit_in_bytes")
+        else:
+            continue
+        for folder in (base / path.lstrip("/"), base):
+            yield Files(folder / names[0], folder / names[1])
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

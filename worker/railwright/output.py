@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 import re
 import threading
@@ -26,8 +27,8 @@ class Sink:
         self._lock = threading.Lock()
 
     def write(self, data: bytes) -> None:
-        """Writes all of it, unbroken by other ranks. Raises OSError when nobody reads any more."""
-        with self._lock:
+        """Write all of it, unbroken by other ranks. Training goes on where it cannot be written."""
+        with self._lock, contextlib.suppress(OSError):
             while data:
                 data = data[os.write(self._descriptor, data) :]
 
@@ -80,7 +81,7 @@ class Output:
                 tail.keep(piece)
                 lines.append(piece if open_line else self._prefix + piece)
                 open_line = piece[-1:] not in (b"\n", b"\r")
-            sink = _written(sink, b"".join(lines))
+            sink.write(b"".join(lines))
         pipe.close()
 
 
@@ -105,23 +106,6 @@ class _Tail:
             data = b"".join(self._pieces)
         text = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
         return CONTROL.sub("", text).encode()
-
-
-class _Nowhere(Sink):
-    def __init__(self) -> None:
-        super().__init__(-1)
-
-    def write(self, data: bytes) -> None:
-        """Drops it."""
-
-
-def _written(sink: Sink, data: bytes) -> Sink:
-    """Where to write next: training goes on when nobody reads its output."""
-    try:
-        sink.write(data)
-    except OSError:
-        return _Nowhere()
-    return sink
 
 
 def _pieces(data: bytes, *, last: bool) -> tuple[list[bytes], bytes]:

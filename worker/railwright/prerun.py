@@ -64,22 +64,14 @@ def step_done(step: int) -> None:
     global _recording
     try:
         if _recording is None:
-            _recording = _Recording(_steps(), Path(os.environ[environment.PROFILE_FOLDER]))
+            steps = environment.whole(os.environ, environment.PROFILE_STEPS, 1, profile.STEPS_MAX)
+            _recording = _Recording(steps, Path(os.environ[environment.PROFILE_FOLDER]))
         _recording.step_done(step)
     except (AttributeError, KeyError, OSError, RuntimeError, ValueError) as error:
         logger.warning("the pre-run is not recorded: %s", error)
         os.environ.pop(environment.PROFILE_STEPS)
         if _recording is not None:
             _recording.close()
-
-
-def _steps() -> int:
-    text = os.environ[environment.PROFILE_STEPS]
-    steps = int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0
-    if not 1 <= steps <= profile.STEPS_MAX:
-        expected = f"a whole number from 1 to {profile.STEPS_MAX}"
-        raise ValueError(f"{environment.PROFILE_STEPS}: seen {text[:40]!r}, expected {expected}")
-    return steps
 
 
 @dataclass(slots=True)

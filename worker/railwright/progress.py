@@ -14,8 +14,6 @@ from typing import SupportsFloat
 
 from railwright import channel, environment, wire
 
-FINITE_MAX = 1e300
-
 
 class _Reporter:
     """This process's newest progress, and how often telling it did not work."""
@@ -123,4 +121,4 @@ def phase(name: wire.Phase) -> Iterator[None]:
 
 def _finite(value: SupportsFloat | None) -> float | None:
     number = math.nan if value is None else float(value)
-    return number if abs(number) <= FINITE_MAX else None
+    return number if abs(number) <= wire.FLOAT_MAX else None

@@ -9,7 +9,9 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from http import HTTPStatus
 from pathlib import Path
+from typing import TypeVar
 
 from railwright import (
     channel,
@@ -33,13 +35,18 @@ STEPS_EVERY_S = 20.0
 """While all ranks make steps, a beat says it so often: a beat costs the operator twice as much
 with it."""
 
+Answer = TypeVar("Answer")
+
 logger = logging.getLogger(__name__)
 
 
-class Standing:
-    """How this node stands, filled from several threads; ``changed`` asks for a beat at once;
-    ``recorded`` says that the operator keeps what all ranks of the job recorded, ``unrecorded`` why
-    it never will. Ranks leave their stacks in ``folder``."""
+class LauncherState:
+    """The state of this node's ranks, filled from several threads.
+
+    ``changed`` asks for a heartbeat at once. ``recorded`` is set once the operator has stored what
+    all ranks of the job recorded; ``unrecorded`` is the reason why it never will. Ranks write their
+    stacks into ``folder``.
+    """
 
     def __init__(
         self,
@@ -121,7 +128,7 @@ class Standing:
                 self._steps[report.rank].report(report.progress, now_s=self._clock())
                 self._pids[report.rank] = report.pid or self._pids.get(report.rank, 0)
 
-    def asked_for_stacks(self, wanted: bool) -> None:
+    def request_stacks(self, wanted: bool) -> None:
         """Whether the operator wants to know where ranks are whose steps stand still."""
         with self._lock:
             if wanted:
@@ -182,13 +189,13 @@ class Standing:
 class Reporter:
     """The thread that sends beats, and what ranks have recorded into ``folder``."""
 
-    def __init__(self, pod: environment.Pod, standing: Standing, folder: Path) -> None:
+    def __init__(self, pod: environment.Pod, state: LauncherState, folder: Path) -> None:
         self._operator = endpoint.Endpoint(pod.operator_url, pod.token_file)
         self._member, self._folder = pod.member, folder
         self._pre_run = pod.pre_run
-        self._standing = standing
+        self._state = state
         self._closing = threading.Event()
-        self._heard = True
+        self._is_answered = True
         self._interval_s = wire.BEAT_INTERVAL_S
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -199,7 +206,7 @@ class Reporter:
     def close(self) -> None:
         """Returns when a beat made after this call was answered, or after a time."""
         self._closing.set()
-        self._standing.changed.set()
+        self._state.changed.set()
         patience_s = pacing.patience_s(1, self._interval_s)
         self._thread.join(LAST_BEAT_TIMEOUT_S + pacing.TIMEOUT_S + patience_s)
 
@@ -216,7 +223,7 @@ class Reporter:
             self._pause(pacing.heartbeat_s(failures, self._interval_s, waited_s=waited_s))
         deadline = time.monotonic() + LAST_BEAT_TIMEOUT_S
         while not self._send() and time.monotonic() < deadline:
-            time.sleep(random.uniform(RETRY_S / 2, RETRY_S))  # noqa: S311  # spreads retries
+            time.sleep(_retry_s())
         self._hand_over()
         self._operator.close()
 
@@ -225,31 +232,30 @@ class Reporter:
         comes to all launchers of a job together."""
         end_s = time.monotonic() + seconds
         while (left_s := end_s - time.monotonic()) > 0:
-            if self._standing.changed.wait(min(left_s, wire.BEAT_INTERVAL_S)):
+            if self._state.changed.wait(min(left_s, wire.BEAT_INTERVAL_S)):
                 break
-            if self._standing.is_in_another_phase():
+            if self._state.is_in_another_phase():
                 break
-        self._standing.changed.clear()
+        self._state.changed.clear()
 
     def _send(self, timeout_s: float = pacing.TIMEOUT_S) -> bool:
         """Whether the operator has the heartbeat, or will never take it."""
-        beat = self._standing.next_beat()
+        beat = self._state.next_beat()
         try:
-            answer = self._operator.post(
-                "/v1/beat", beat, kind=wire.BeatAnswer, timeout_s=timeout_s
+            answer = _post(
+                self._operator, self._state, "/v1/beat", beat, wire.BeatAnswer, timeout_s
             )
-        except endpoint.UnreachableError as error:
-            self._note(heard=False, why=str(error))
-            return False
-        except endpoint.RefusedError as refused:
-            self._note(heard=False, why=str(refused))
-            if refused.status == 409:
-                self._standing.revoke(refused.reason)
-            return refused.is_final
-        self._note(heard=True, why="")
+        except (endpoint.UnreachableError, endpoint.RefusedError) as error:
+            if self._is_answered:
+                logger.warning("heartbeat not taken", extra={"error": str(error)})
+            self._is_answered = False
+            return error.is_final
+        if not self._is_answered:
+            logger.warning("operator answers again")
+        self._is_answered = True
         if answer.order is wire.Order.STOP:
-            self._standing.revoke(answer.reason)
-        self._standing.asked_for_stacks(answer.stacks)
+            self._state.revoke(answer.reason)
+        self._state.request_stacks(answer.stacks)
         # A pre-run ends soon after its profile is stored, and heartbeats ask for that.
         stated = None if self._pre_run else answer.interval_s
         self._interval_s = stated or wire.BEAT_INTERVAL_S
@@ -267,7 +273,7 @@ class Reporter:
                 handover = profile.Handover(self._member, part)
                 answer = self._operator.post("/v1/profile", handover, kind=wire.BeatAnswer)
                 if answer.order is wire.Order.GO:
-                    self._standing.recorded.set()
+                    self._state.recorded.set()
                 elif self._pre_run:
                     continue
             except endpoint.UnreachableError:
@@ -276,26 +282,20 @@ class Reporter:
                 if not refused.is_final:
                     return
                 logger.warning("a recording was not taken", extra={"error": str(refused)})
-                self._standing.unrecorded = f"what was recorded was not taken: {refused}"
+                self._state.unrecorded = f"what was recorded was not taken: {refused}"
             except (OSError, wire.WireError) as error:
                 logger.warning("a recording was dropped", extra={"error": str(error)})
-                self._standing.unrecorded = f"what was recorded cannot be told: {error}"
+                self._state.unrecorded = f"what was recorded cannot be told: {error}"
             path.unlink(missing_ok=True)
-
-    def _note(self, *, heard: bool, why: str) -> None:
-        if heard != self._heard:
-            line = "the operator answers again" if heard else "a beat was not taken"
-            logger.warning(line, extra={} if heard else {"error": why})
-        self._heard = heard
 
 
 class CommitDesk:
     """Answers the requests of rank 0's checkpointer; used by one thread."""
 
-    def __init__(self, pod: environment.Pod, standing: Standing) -> None:
+    def __init__(self, pod: environment.Pod, state: LauncherState) -> None:
         self._operator = endpoint.Endpoint(pod.operator_url, pod.token_file)
         self._member = pod.member
-        self._standing = standing
+        self._state = state
 
     def close(self) -> None:
         """Closes the connection to the operator."""
@@ -303,53 +303,55 @@ class CommitDesk:
 
     def answer(self, request: channel.Request) -> channel.Permission:
         """Keeps what was done; asks the operator for what is to be done."""
-        self._standing.told(request)
+        self._state.told(request)
         if request.commit_step is None:
             return channel.Permission(granted=True, confirmed=True)
         return self._permission(wire.Commit(self._member, request.commit_step))
 
     def _permission(self, commit: wire.Commit) -> channel.Permission:
-        """The operator's word within channel.COMMIT_DEADLINE_S, else leave to go on.
+        """The operator's answer within channel.COMMIT_DEADLINE_S, else the permission to go on.
 
         Going on does no harm: what a revoked attempt commits is above the step up to which later
         attempts read it.
         """
+        state, why = self._state, ""
         deadline = time.monotonic() + channel.COMMIT_DEADLINE_S
-        while (left_s := deadline - time.monotonic()) > 0:
-            if self._standing.revoked is not None:
-                return _refusal(self._standing.revoked)
+        while state.revoked is None and (left_s := deadline - time.monotonic()) > 0:
+            timeout_s = min(left_s, pacing.TIMEOUT_S)
             try:
-                answer = self._operator.post(
-                    "/v1/commit",
-                    commit,
-                    kind=wire.CommitAnswer,
-                    timeout_s=min(left_s, pacing.TIMEOUT_S),
+                answer = _post(
+                    self._operator, state, "/v1/commit", commit, wire.CommitAnswer, timeout_s
                 )
-            except endpoint.UnreachableError as error:
+            except (endpoint.UnreachableError, endpoint.RefusedError) as error:
                 why = str(error)
-            except endpoint.RefusedError as refused:
-                why = str(refused)
-                if refused.status == 409:
-                    answer = wire.CommitAnswer(granted=False, reason=refused.reason)
-                    return self._settled(answer)
+                time.sleep(min(_retry_s(), left_s))
             else:
-                return self._settled(answer)
-            time.sleep(min(random.uniform(RETRY_S / 2, RETRY_S), left_s))  # noqa: S311
-        logger.warning(
-            "no answer to a commit; it goes ahead", extra={"step": commit.step, "error": why}
-        )
-        return channel.Permission(
-            granted=True, confirmed=False, reason=wire.fitted(why, wire.SENTENCE_BYTES_MAX)
-        )
-
-    def _settled(self, answer: wire.CommitAnswer) -> channel.Permission:
-        if answer.granted:
-            return channel.Permission(granted=True, confirmed=True)
-        self._standing.revoke(answer.reason)
-        return _refusal(answer.reason)
+                if answer.granted:
+                    return channel.Permission(granted=True, confirmed=True)
+                state.revoke(answer.reason)
+        if state.revoked is not None:
+            return channel.Permission(granted=False, confirmed=True, reason=state.revoked)
+        logger.warning("commit not answered, going on", extra={"step": commit.step, "error": why})
+        reason = wire.fitted(why, wire.SENTENCE_BYTES_MAX)
+        return channel.Permission(granted=True, confirmed=False, reason=reason)
 
 
-def _refusal(reason: str) -> channel.Permission:
-    return channel.Permission(
-        granted=False, confirmed=True, reason=wire.fitted(reason, wire.SENTENCE_BYTES_MAX)
-    )
+def _post(
+    operator: endpoint.Endpoint,
+    state: LauncherState,
+    path: str,
+    message: wire.Message | profile.Handover,
+    kind: type[Answer],
+    timeout_s: float = pacing.TIMEOUT_S,
+) -> Answer:
+    """The operator's answer. Raises UnreachableError, and RefusedError: 409 revokes the attempt."""
+    try:
+        return operator.post(path, message, kind=kind, timeout_s=timeout_s)
+    except endpoint.RefusedError as refused:
+        if refused.status == HTTPStatus.CONFLICT:
+            state.revoke(refused.reason)
+        raise
+
+
+def _retry_s() -> float:
+    return random.uniform(RETRY_S / 2, RETRY_S)  # noqa: S311  # spreads retries

@@ -79,25 +79,25 @@ def summary(ranks: Sequence[RankSteps], *, started_s: float, now_s: float) -> wi
     reporting = [rank for rank in ranks if rank.has_reported]
     # A rank that reported once and left the rest to others is none that hangs.
     stepping = [rank for rank in reporting if rank.made]
+    none = RankSteps(0, now_s=now_s)
     # Of ranks that wait for each other, those that are behind have stood still the longest.
-    slowest = min(stepping or reporting, key=lambda rank: rank.since_s, default=None)
+    slowest = min(stepping or reporting, key=lambda rank: rank.since_s, default=none)
     newest = max((rank.step for rank in reporting), default=0)
-    step = 0 if slowest is None else slowest.step
-    there = [rank for rank in stepping or reporting if rank.step == step]
+    there = [rank for rank in stepping or reporting if rank.step == slowest.step]
     there.sort(key=lambda rank: (rank.since_s, rank.rank))
     # Others wait while rank 0 evaluates; to them it is a long step.
-    typical = max(reporting, key=lambda rank: (rank.timed, -rank.p99_s()), default=None)
+    typical = max(reporting, key=lambda rank: (rank.timed, -rank.p99_s()), default=none)
     return wire.Steps(
         newest=newest,
-        slowest=step,
+        slowest=slowest.step,
         ranks=tuple(rank.rank for rank in there[: wire.RANKS_NAMED_MAX]),
         behind=sum(rank.step < newest for rank in reporting),
         reporting=len(reporting),
         still_s=now_s - max((rank.since_s for rank in ranks), default=started_s),
-        lag_s=now_s - slowest.since_s if stepping and slowest is not None else 0.0,
-        timed=0 if typical is None else typical.timed,
-        p99_s=0.0 if typical is None else typical.p99_s(),
-        lag_p99_s=0.0 if slowest is None else slowest.p99_s(),
+        lag_s=now_s - slowest.since_s if stepping else 0.0,
+        timed=typical.timed,
+        p99_s=typical.p99_s(),
+        lag_p99_s=slowest.p99_s(),
         phase=_phase(ranks),
         finishing=any(rank.is_finishing for rank in reporting),
     )

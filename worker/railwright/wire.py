@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
+from railwright.codec import FLOAT_MAX as FLOAT_MAX
 from railwright.codec import MESSAGE_BYTES_MAX as MESSAGE_BYTES_MAX
 from railwright.codec import AtMost as AtMost
 from railwright.codec import Between as Between
@@ -272,6 +273,13 @@ class CommitAnswer:
 
     granted: bool
     reason: Sentence = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The body of every answer that is not 200: the reason for the log."""
+
+    error: Sentence
 
 
 Message = Register | Registered | Beat | BeatAnswer | Commit | CommitAnswer

@@ -11,16 +11,16 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
 from typing import Any
 
 import orjson
 
 from railwright_api import names
-from railwright_operator.heartbeats import errands, refusals
+from railwright_operator.heartbeats import errands
 from railwright_operator.heartbeats.connections import Route
 from railwright_operator.heartbeats.errands import Errands
-from railwright_operator.heartbeats.messages import Answer
-from railwright_operator.heartbeats.refusals import RefusedError
+from railwright_operator.heartbeats.messages import Answer, RefusedError
 from railwright_operator.heartbeats.tokens import Bearer
 from railwright_topology.wiring import WiringError
 
@@ -72,11 +72,11 @@ class Agents:
         """Raise RefusedError unless the bearer is an agent on a node."""
         agent = bearer.account == self._account and names.GROUP in bearer.audiences
         if not agent or not bearer.node:
-            raise RefusedError(refusals.FORBIDDEN, "the token is not of an agent on a node")
+            raise RefusedError(HTTPStatus.FORBIDDEN, "the token is not of an agent on a node")
 
     async def _handle(self, path: str, act: Act, most: int, bearer: Bearer, body: bytes) -> Answer:
         if self._at_once[path] >= most:
-            raise RefusedError(refusals.LATER, "too many messages at once")
+            raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "too many messages at once")
         self._at_once[path] += 1
         try:
             return Answer(200, orjson.dumps(await act(bearer.node, body)))
@@ -87,12 +87,12 @@ class Agents:
         """Take a document; the answer says whether the agent is to stand by for errands."""
         try:
             if not await self._on_inside(node, body.decode()):
-                raise RefusedError(refusals.LATER, "the node is not known yet")
+                raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "the node is not known yet")
         except UnicodeDecodeError as error:
-            raise RefusedError(refusals.MALFORMED, "the document is no text") from error
+            raise RefusedError(HTTPStatus.BAD_REQUEST, "the document is no text") from error
         except WiringError as error:
             logger.warning("document refused", extra={"node": node, "error": str(error)})
-            raise RefusedError(refusals.MALFORMED, str(error)) from error
+            raise RefusedError(HTTPStatus.BAD_REQUEST, str(error)) from error
         stands_by = node in self._errands.wanted
         return {"standBy": stands_by} | ({"networks": self._errands.networks} if stands_by else {})
 

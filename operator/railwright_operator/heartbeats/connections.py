@@ -21,16 +21,17 @@ import asyncio
 import itertools
 import logging
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
+from http import HTTPStatus
 from typing import NamedTuple
 
 from prometheus_client import Counter
 
-from railwright_operator.heartbeats import messages, refusals
-from railwright_operator.heartbeats.messages import HEAD_BYTES_MAX, Answer, Head
+from railwright_operator.heartbeats import messages
+from railwright_operator.heartbeats.messages import HEAD_BYTES_MAX, Answer, Head, RefusedError
 from railwright_operator.heartbeats.rate_limit import RateLimit
-from railwright_operator.heartbeats.refusals import RefusedError
 from railwright_operator.heartbeats.tokens import Bearer
 from railwright_operator.metrics import HeartbeatMetrics
 
@@ -63,18 +64,19 @@ HEAD_END = b"\r\n\r\n"
 UNREAD = "none"
 """Stands for the path in the counts of messages whose bodies are not read."""
 
-FAILED = messages.refusal(RefusedError(refusals.FAILED, "the operator failed to answer"))
+FAILED = messages.refusal(
+    RefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, "the operator failed to answer")
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A path. ``admit`` refuses bearers before the body is read; ``act`` answers at once, or
-    returns what will answer; ``refuse`` words a refusal."""
+    """A path. ``admit`` refuses bearers before the body is read; ``act`` returns the answer, or an
+    awaitable of it. Both raise RefusedError."""
 
     bytes_max: int
     admit: Callable[[Bearer], None]
     act: Callable[[Bearer, bytes], Answer | Awaitable[Answer]]
-    refuse: Callable[[RefusedError], Answer] = messages.refusal
 
 
 Admit = Callable[[Head], tuple[Route, Bearer]]
@@ -89,6 +91,10 @@ class _Request(NamedTuple):
     bearer: Bearer
 
 
+Group = dict["Connection", None]
+"""Connections, the oldest first."""
+
+
 class Connections:
     """All that are open. ``clock`` is monotonic seconds."""
 
@@ -99,15 +105,12 @@ class Connections:
         self.clock = clock
         self.rate_limit = RateLimit(clock)
         self.received = memoryview(bytearray(RECEIVED_BYTES))
-        self.tasks: set[asyncio.Task[None]] = set()
+        self.tasks: set[asyncio.Future[Answer]] = set()
         self._metrics = metrics
         self._counts: dict[tuple[str, int], Counter] = {}
-        self._newcomers: dict[Connection, None] = {}
-        self._newcomers_of: dict[str, dict[Connection, None]] = {}
-        self._verified: dict[str, dict[Connection, None]] = {}
-
-    def __repr__(self) -> str:
-        return f"<Connections newcomers={len(self._newcomers)} pods={len(self._verified)}>"
+        self._newcomers: Group = {}
+        self._newcomers_of: dict[str, Group] = {}
+        self._verified: dict[str, Group] = {}
 
     @property
     def is_crowded(self) -> bool:
@@ -115,50 +118,54 @@ class Connections:
         return len(self._newcomers) >= CROWD
 
     def enter(self, connection: Connection) -> None:
-        """A newcomer; where there is no place for it the oldest one gives way."""
-        here = self._newcomers_of.setdefault(connection.peer, {})
-        crowd = here if len(here) >= NEWCOMERS_A_PEER_MAX else self._newcomers
-        if crowd is here or len(self._newcomers) >= NEWCOMERS_MAX:
-            self._metrics.evictions.inc()
-            next(iter(crowd)).abort()
+        """Add a newcomer; where there is no place for it the oldest one gives way."""
+        peers = self._newcomers_of
+        self._make_room(peers.get(connection.peer, {}), NEWCOMERS_A_PEER_MAX)
+        self._make_room(self._newcomers, NEWCOMERS_MAX)
         self._newcomers[connection] = None
-        self._newcomers_of.setdefault(connection.peer, {})[connection] = None
+        peers.setdefault(connection.peer, {})[connection] = None
 
     def verify(self, connection: Connection, pod_uid: str) -> None:
-        """It is a connection of this pod from now on."""
+        """Count the connection against this pod from now on."""
         self.leave(connection)
         connection.pod_uid = pod_uid
-        its = self._verified.setdefault(pod_uid, {})
-        if len(its) >= CONNECTIONS_A_POD_MAX:
-            self._metrics.evictions.inc()
-            next(iter(its)).abort()
+        self._make_room(self._verified.get(pod_uid, {}), CONNECTIONS_A_POD_MAX)
         self._verified.setdefault(pod_uid, {})[connection] = None
 
     def leave(self, connection: Connection) -> None:
-        """It is closed."""
-        self._leave_newcomers(connection)
-        its = self._verified.get(connection.pod_uid, {})
-        its.pop(connection, None)
-        if not its:
-            self._verified.pop(connection.pod_uid, None)
+        """Remove a connection that was closed."""
+        self._newcomers.pop(connection, None)
+        for groups, name in (
+            (self._newcomers_of, connection.peer),
+            (self._verified, connection.pod_uid),
+        ):
+            group = groups.get(name, {})
+            group.pop(connection, None)
+            if not group:
+                groups.pop(name, None)
 
     def sweep(self) -> None:
-        """Close what is over its deadline."""
+        """Close connections that are past their deadline."""
         self.rate_limit.forget_paid()
         now_s = self.clock()
-        crowds = (self._newcomers, *self._verified.values())
-        open_ = (each for crowd in crowds for each in crowd)
-        late = (each for each in open_ if each.deadline_s < now_s)
+        late = (each for each in self._open() if each.deadline_s < now_s)
         for connection in [*itertools.islice(late, SWEPT_MAX)]:
             connection.expire()
 
     def close(self) -> None:
-        """Close all, and give up what is not answered yet."""
+        """Close all connections and cancel the tasks of those that wait for an answer."""
         for task in self.tasks:
             task.cancel()
-        crowds = (self._newcomers, *self._verified.values())
-        for connection in [each for crowd in crowds for each in crowd]:
+        for connection in [*self._open()]:
             connection.abort()
+
+    def _open(self) -> Iterator[Connection]:
+        return itertools.chain(self._newcomers, *self._verified.values())
+
+    def _make_room(self, group: Group, most: int) -> None:
+        if len(group) >= most:
+            self._metrics.evictions.inc()
+            next(iter(group)).abort()
 
     def count(self, path: str, status: int) -> None:
         """One message was answered."""
@@ -166,15 +173,6 @@ class Connections:
         if held is None:
             held = self._counts[path, status] = self._metrics.requests.labels(path, str(status))
         held.inc()
-
-    def _leave_newcomers(self, connection: Connection) -> None:
-        if connection not in self._newcomers:
-            return
-        del self._newcomers[connection]
-        here = self._newcomers_of[connection.peer]
-        del here[connection]
-        if not here:
-            del self._newcomers_of[connection.peer]
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -249,7 +247,7 @@ class Connection(asyncio.BufferedProtocol):
         """The deadline is over."""
         if self._request is not None and not self._closing:
             reason = f"the body took longer than {BODY_DEADLINE_S} s"
-            self._refuse(messages.refusal(RefusedError(refusals.TOO_SLOW, reason)))
+            self._refuse(messages.refusal(RefusedError(HTTPStatus.REQUEST_TIMEOUT, reason)))
         else:
             self.abort()
 
@@ -271,7 +269,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         body = bytes(self._buffer[:length])
         del self._buffer[:length]
-        self._act(self._request, body)
+        self._act(self._request, partial(self._request.route.act, self._request.bearer, body))
         if self._buffer and not self._answers:
             self._pause(0.0)
 
@@ -291,7 +289,9 @@ class Connection(asyncio.BufferedProtocol):
         try:
             if end < 0:
                 if len(self._buffer) >= HEAD_BYTES_MAX:
-                    raise RefusedError(refusals.HEAD_TOO_LARGE, "the head is too large")
+                    raise RefusedError(
+                        HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the head is too large"
+                    )
                 return False
             data = bytes(self._buffer[:end])
             del self._buffer[: end + len(HEAD_END)]
@@ -300,7 +300,7 @@ class Connection(asyncio.BufferedProtocol):
             route, bearer = self._all.admit(self._head)
         except RefusedError as error:
             self._all.count(UNREAD, error.status)
-            if error.status == refusals.FORBIDDEN and self._all.is_crowded:
+            if error.status == HTTPStatus.FORBIDDEN and self._all.is_crowded:
                 self._close()
                 self._transport.pause_reading()
             else:
@@ -315,33 +315,29 @@ class Connection(asyncio.BufferedProtocol):
             self._pause(wait_s)
         return wait_s == 0
 
-    def _act(self, request: _Request, body: bytes) -> None:
-        """Answer now, or once there is an answer."""
+    def _act(self, request: _Request, get_result: Callable[[], Answer | Awaitable[Answer]]) -> None:
+        """Send the result of a request, at once or when its task is done."""
         try:
-            found = request.route.act(request.bearer, body)
+            result = get_result()
         except RefusedError as error:
-            found = request.route.refuse(error)
+            result = messages.refusal(error)
         except Exception:
             logger.exception("message failed", extra={"path": request.head.path})
-            found = FAILED
-        if isinstance(found, Answer):
-            self._answer(request, found)
+            result = FAILED
+        if isinstance(result, Answer):
+            self._answer(request, result)
             return
         self._answers, self.deadline_s = True, math.inf
-        task = asyncio.ensure_future(self._attend(request, found))
+        task = asyncio.ensure_future(result)
         self._all.tasks.add(task)
-        task.add_done_callback(self._all.tasks.discard)
+        task.add_done_callback(partial(self._end_task, request))
 
-    async def _attend(self, request: _Request, found: Awaitable[Answer]) -> None:
-        try:
-            answer = await found
-        except RefusedError as error:
-            answer = request.route.refuse(error)
-        except Exception:
-            logger.exception("message failed", extra={"path": request.head.path})
-            answer = FAILED
+    def _end_task(self, request: _Request, task: asyncio.Future[Answer]) -> None:
+        self._all.tasks.discard(task)
+        if task.cancelled():
+            return
         self._answers = False
-        self._answer(request, answer)
+        self._act(request, task.result)
         self._advance()
 
     def _answer(self, request: _Request, answer: Answer) -> None:

@@ -20,7 +20,6 @@ from railwright import wire
 Kind = TypeVar("Kind")
 Check = Callable[[Any], bool]
 
-FLOAT_MAX = 1e300
 UTF8_BYTES_MAX = 4
 """Of one character: a string of a quarter of the bytes fits for certain."""
 
@@ -63,7 +62,7 @@ def _check_of(hint: Any, bound: Any = None) -> Check:
         longest = bound.count // UTF8_BYTES_MAX
         return lambda value: len(value) <= longest
     if hint is float:
-        return lambda value: abs(value) <= FLOAT_MAX
+        return lambda value: abs(value) <= wire.FLOAT_MAX
     return lambda value: True
 
 

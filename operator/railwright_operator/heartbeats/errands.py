@@ -10,17 +10,16 @@ node's status says, or in a network that the site declares.
 from __future__ import annotations
 
 import asyncio
-import math
 import secrets
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
-import orjson
+import msgspec
 
-from railwright_operator.heartbeats import refusals
-from railwright_operator.heartbeats.refusals import RefusedError
+from railwright_operator.heartbeats.messages import RefusedError
 from railwright_topology.probing import addresses, keys
 from railwright_topology.probing.readings import Reading
 
@@ -194,51 +193,37 @@ class Errands:
             held.heard_s = self._clock()
 
 
+class _Message(msgspec.Struct):
+    """An agent's request. Fields of a later version are skipped."""
+
+    host: str = ""
+    port: int = 0
+    unfit: str = ""
+    errand: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 0
+    latency_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    bytes_per_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+
+
 def read(body: bytes) -> Asking:
-    """What an agent sent. Raises RefusedError for what is none of it."""
+    """Read an agent's request. Raises RefusedError."""
     try:
-        said = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise RefusedError(refusals.MALFORMED, "no JSON") from error
-    if not isinstance(said, dict):
-        raise RefusedError(refusals.MALFORMED, "no JSON object")
-    unfit = said.get("unfit", "")
-    if not isinstance(unfit, str):
-        raise RefusedError(refusals.MALFORMED, "`unfit`: a sentence is expected")
-    return Asking(
-        *_address(said.get("host", ""), said.get("port", 0)),
-        unfit[:REASON_MAX],
-        int(_number(said, "errand", 2**53)),
-        Reading(
-            _measured(said, "latency_s", LATENCY_S_MAX),
-            _measured(said, "bytes_per_s", BYTES_PER_S_MAX),
-        ),
+        message = msgspec.json.decode(body, type=_Message)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RefusedError(HTTPStatus.BAD_REQUEST, str(error)) from error
+    host, port = message.host, message.port if message.host else 0
+    if host:
+        # An address, never a name: a name would have to be resolved.
+        refusal = addresses.refusal(host) or ("" if 0 < port <= PORT_MAX else f"port {port}")
+        if refusal:
+            raise RefusedError(HTTPStatus.BAD_REQUEST, f"`host` and `port`: {refusal}")
+        host = str(addresses.parse(host))
+    reading = Reading(
+        _plausible(message.latency_s, LATENCY_S_MAX),
+        _plausible(message.bytes_per_s, BYTES_PER_S_MAX),
     )
+    return Asking(host, port, message.unfit[:REASON_MAX], message.errand, reading)
 
 
-def _address(host: object, port: object) -> tuple[str, int]:
-    """An address and a port, never a name: nobody is to look one up."""
-    if host == "":
-        return "", 0
-    if not isinstance(host, str) or isinstance(port, bool) or not isinstance(port, int):
-        raise RefusedError(refusals.MALFORMED, "`host` and `port`: an IP address and a port")
-    if refusal := addresses.refusal(host):
-        raise RefusedError(refusals.MALFORMED, f"`host`: {refusal}")
-    if not 0 < port <= PORT_MAX:
-        raise RefusedError(refusals.MALFORMED, f"`port`: {port} is no port")
-    return str(addresses.parse(host)), port
-
-
-def _measured(said: Json, key: str, most: float) -> float | None:
-    """What cannot be is no reading: the other node may have lied to the one that says so."""
-    value = _number(said, key, math.inf)
+def _plausible(value: float, most: float) -> float | None:
+    """The value if it can be measured. The other node may have lied to the one that reports it."""
     return value if 0 < value <= most else None
-
-
-def _number(said: Json, key: str, most: float) -> float:
-    value = said.get(key, 0)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise RefusedError(refusals.MALFORMED, f"`{key}` is no number")
-    if not math.isfinite(value) or not 0 <= value <= most:
-        raise RefusedError(refusals.MALFORMED, f"`{key}` is out of range")
-    return float(value)

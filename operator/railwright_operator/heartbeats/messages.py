@@ -1,4 +1,4 @@
-"""Heads of requests and bytes of answers: the part of HTTP/1.1 that launchers and agents speak.
+"""Heads of requests, answers, refusals: the part of HTTP/1.1 that launchers and agents use.
 
 One POST with a Content-Length at a time. Everything else is refused and its connection closed, so
 no two readers can disagree about where a message ends.
@@ -6,26 +6,36 @@ no two readers can disagree about where a message ends.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 
 import orjson
-
-from railwright_operator.heartbeats import refusals
-from railwright_operator.heartbeats.refusals import RefusedError
 
 HEAD_BYTES_MAX = 16 * 1024
 """Twice the longest token that is read."""
 
 RETRY_AFTER_S = 1
 OK_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
-LENGTH_DIGITS_MAX = 9
+REQUEST_LINE = re.compile(r"([^ ]*) ([^ ]*) HTTP/1\.([01])")
+FIELD = re.compile(r"([!#$%&'*+.^_`|~\w-]+):([^\r\n]*)", re.ASCII)
+LENGTH = re.compile(r"[0-9]{1,9}")
 SINGLE = frozenset({"content-length", "authorization", "content-encoding"})
+
+
+class RefusedError(Exception):
+    """Why a message is refused: ``status`` is what its sender acts on, ``reason`` what it logs."""
+
+    def __init__(self, status: HTTPStatus, reason: str) -> None:
+        super().__init__(f"{status}: {reason}")
+        self.status = status
+        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What the head of a request says: the path, the bytes that follow, the bearer token."""
+    """The head of a request: the path, the number of bytes that follow, the bearer token."""
 
     path: str
     length: int
@@ -34,31 +44,36 @@ class Head:
 
 
 def read_head(data: bytes) -> Head:
-    """The head of a request, without the empty line at its end. Raises RefusedError."""
-    request, *lines = data.decode("latin-1").split("\r\n")
-    method, _, rest = request.partition(" ")
-    path, _, version = rest.partition(" ")
-    if version not in ("HTTP/1.1", "HTTP/1.0"):
-        raise RefusedError(refusals.MALFORMED, "expected HTTP/1.1")
-    if method != "POST":
-        raise RefusedError(refusals.NOT_ALLOWED, "expected POST")
+    """Read the head of a request, without the empty line at its end. Raises RefusedError."""
+    first, *lines = data.decode("latin-1").split("\r\n")
+    request = REQUEST_LINE.fullmatch(first)
+    if request is None:
+        raise RefusedError(HTTPStatus.BAD_REQUEST, "expected HTTP/1.1")
+    if request[1] != "POST":
+        raise RefusedError(HTTPStatus.METHOD_NOT_ALLOWED, "expected POST")
+    fields = _read_fields(lines)
+    if "transfer-encoding" in fields or "content-length" not in fields:
+        raise RefusedError(HTTPStatus.LENGTH_REQUIRED, "expected a Content-Length")
+    if fields.get("content-encoding", "identity") != "identity":
+        raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Content-Encoding is not supported")
+    length = fields["content-length"]
+    if not LENGTH.fullmatch(length):
+        raise RefusedError(HTTPStatus.BAD_REQUEST, "Content-Length is not a number")
+    scheme, _, token = fields.get("authorization", "").partition(" ")
+    keeps_open = request[3] == "1" and fields.get("connection", "").lower() != "close"
+    return Head(
+        request[2], int(length), token.strip() if scheme.lower() == "bearer" else "", keeps_open
+    )
+
+
+def _read_fields(lines: Iterable[str]) -> dict[str, str]:
     fields: dict[str, str] = {}
     for line in lines:
-        name, colon, value = line.partition(":")
-        name = name.lower()
-        twice = name in SINGLE and name in fields
-        if not colon or not name or name != name.strip() or "\n" in value or twice:
-            raise RefusedError(refusals.MALFORMED, "a header field cannot be read")
-        fields[name] = value.strip()
-    if "transfer-encoding" in fields or "content-length" not in fields:
-        raise RefusedError(refusals.LENGTH_REQUIRED, "expected a Content-Length")
-    if fields.get("content-encoding", "identity") != "identity":
-        raise RefusedError(refusals.UNSUPPORTED, "Content-Encoding is not supported")
-    length = fields["content-length"]
-    if not length.isascii() or not length.isdecimal() or len(length) > LENGTH_DIGITS_MAX:
-        raise RefusedError(refusals.MALFORMED, "Content-Length is not a number")
-    keeps_open = version == "HTTP/1.1" and fields.get("connection", "").lower() != "close"
-    return Head(path, int(length), _bearer_token(fields.get("authorization", "")), keeps_open)
+        field = FIELD.fullmatch(line)
+        if field is None or field[1].lower() in SINGLE & fields.keys():
+            raise RefusedError(HTTPStatus.BAD_REQUEST, "a header field cannot be read")
+        fields[field[1].lower()] = field[2].strip()
+    return fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +90,7 @@ class Answer:
         if self.status == HTTPStatus.OK and not self.closes:
             return b"%s%d\r\n\r\n%s" % (OK_HEAD, size, self.body)
         more = "Connection: close\r\n" if self.closes else ""
-        if self.status in (refusals.LATER, refusals.TOO_EARLY):
+        if self.status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_EARLY):
             more += f"Retry-After: {RETRY_AFTER_S}\r\n"
         first = f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}\r\n"
         rest = f"Content-Type: application/json\r\n{more}Content-Length: {size}\r\n\r\n"
@@ -83,12 +98,6 @@ class Answer:
 
 
 def refusal(error: RefusedError) -> Answer:
-    """The answer to a refused message. After LATER a Service may choose another operator."""
+    """The answer to a refused message. After 503 a Service may choose another operator."""
     body = orjson.dumps({"error": error.reason})
-    return Answer(error.status, body, closes=error.status == refusals.LATER)
-
-
-def _bearer_token(authorization: str) -> str:
-    """The token in a header field; empty where there is none."""
-    scheme, _, token = authorization.partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
+    return Answer(error.status, body, closes=error.status == HTTPStatus.SERVICE_UNAVAILABLE)

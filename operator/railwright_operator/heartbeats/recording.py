@@ -11,12 +11,12 @@ import functools
 import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
 
 from railwright import profile, wire
 from railwright.profile import MismatchError, Recorded
 from railwright_api.workload import PROFILE_LENGTH_MAX, RECORDED_RANKS_MAX
-from railwright_operator.heartbeats import refusals
-from railwright_operator.heartbeats.refusals import RefusedError
+from railwright_operator.heartbeats.messages import RefusedError
 
 logger = logging.getLogger(__name__)
 
@@ -47,10 +47,10 @@ class Recording:
                 else f"a job of {RECORDED_RANKS_MAX} at most"
             )
             raise RefusedError(
-                refusals.MALFORMED, f"a part is of {part.ranks} ranks, expected {expected}"
+                HTTPStatus.BAD_REQUEST, f"a part is of {part.ranks} ranks, expected {expected}"
             )
         if self._unfit:
-            raise RefusedError(refusals.MALFORMED, self._unfit)
+            raise RefusedError(HTTPStatus.BAD_REQUEST, self._unfit)
         if self.profile or self._is_merging:
             return False
         self._parts[part.rank] = part

@@ -12,16 +12,16 @@ import logging
 import resource
 import struct
 from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
 from socket import IPPROTO_TCP, SOMAXCONN, TCP_INFO
 from typing import Any, TypeVar
 
 from railwright import profile, wire
-from railwright_operator.heartbeats import decoding, messages, refusals
+from railwright_operator.heartbeats import decoding
 from railwright_operator.heartbeats.agents import Agents
 from railwright_operator.heartbeats.connections import Connection, Connections, Route
 from railwright_operator.heartbeats.hearing import TICK_S, HearingClock
-from railwright_operator.heartbeats.messages import Answer, Head
-from railwright_operator.heartbeats.refusals import RefusedError
+from railwright_operator.heartbeats.messages import Answer, Head, RefusedError
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.tokens import Bearer, Tokens
 from railwright_operator.kube.errors import RequestFailed
@@ -49,12 +49,6 @@ Said = TypeVar("Said", wire.Register, wire.Beat, wire.Commit, profile.Handover)
 
 decode_register = decoding.decoder(wire.Register)
 decode_beat = decoding.decoder(wire.Beat)
-decode_commit = functools.partial(wire.decode, wire.Commit)
-decode_handover = functools.partial(wire.decode, profile.Handover)
-
-
-Stop = Callable[[str], Any]
-"""The message that tells a launcher to stop, with a reason."""
 
 
 class HeartbeatServer:
@@ -114,36 +108,35 @@ class HeartbeatServer:
             self._server = self._watching = None
 
     def _paths(self, agents_: Agents) -> Mapping[str, Route]:
-        def route(act: Callable[[Bearer, bytes], Answer | Awaitable[Answer]], stop: Stop) -> Route:
-            return Route(wire.MESSAGE_BYTES_MAX, _admit_any, act, _refusal_of(stop))
+        def at_once(
+            decode: Callable[[bytes], Said],
+            handle: Callable[[Said, str], Any],
+            encode: Callable[[Any], Answer] = _encoded,
+        ) -> Route:
+            def act(bearer: Bearer, body: bytes) -> Answer:
+                return encode(handle(self._read(decode, bearer, body), bearer.pod_uid))
+
+            return Route(wire.MESSAGE_BYTES_MAX, _admit_any, act)
+
+        def later(kind: type[Said], handle: Callable[[Said, str], Awaitable[Any]]) -> Route:
+            async def act(bearer: Bearer, body: bytes) -> Answer:
+                decode = functools.partial(wire.decode, kind)
+                return _encoded(await handle(self._read(decode, bearer, body), bearer.pod_uid))
+
+            return Route(wire.MESSAGE_BYTES_MAX, _admit_any, act)
 
         return {
-            "/v1/register": route(self._register, lambda _: wire.Registered(wire.Order.STOP)),
-            "/v1/beat": route(self._beat, _stop),
-            "/v1/profile": route(self._profile, _stop),
-            "/v1/commit": route(
-                self._commit, lambda reason: wire.CommitAnswer(granted=False, reason=reason)
-            ),
+            "/v1/register": at_once(decode_register, self._sessions.register),
+            "/v1/beat": at_once(decode_beat, self._sessions.beat, _encoded_beat),
+            "/v1/profile": later(profile.Handover, self._sessions.profiled),
+            "/v1/commit": later(wire.Commit, self._commit),
             **agents_.routes(),
         }
 
-    def _register(self, bearer: Bearer, body: bytes) -> Answer:
-        message = self._read(decode_register, bearer, body)
-        return _encoded(self._sessions.register(message, bearer.pod_uid))
-
-    def _beat(self, bearer: Bearer, body: bytes) -> Answer:
-        message = self._read(decode_beat, bearer, body)
-        return _encoded_beat(self._sessions.beat(message, bearer.pod_uid))
-
-    async def _profile(self, bearer: Bearer, body: bytes) -> Answer:
-        message = self._read(decode_handover, bearer, body)
-        return _encoded(await self._sessions.profiled(message, bearer.pod_uid))
-
-    async def _commit(self, bearer: Bearer, body: bytes) -> Answer:
+    async def _commit(self, message: wire.Commit, pod_uid: str) -> wire.CommitAnswer:
         """Grant a commit once its step is durable, unless the attempt was revoked meanwhile."""
-        message = self._read(decode_commit, bearer, body)
         member, recorded = message.member, False
-        self._sessions.claim_commit(message, bearer.pod_uid)
+        self._sessions.claim_commit(message, pod_uid)
         try:
             async with asyncio.timeout(COMMIT_DEADLINE_S):
                 await self._on_commit(member.job_uid, member.attempt, message.step)
@@ -153,24 +146,26 @@ class HeartbeatServer:
                 "commit not recorded",
                 extra={"job_uid": member.job_uid, "step": message.step, "error": repr(error)},
             )
-            raise RefusedError(refusals.LATER, "the step could not be recorded now") from error
+            raise RefusedError(
+                HTTPStatus.SERVICE_UNAVAILABLE, "the step could not be recorded now"
+            ) from error
         finally:
             self._sessions.settle_commit(message, recorded=recorded)
-        return _encoded(wire.CommitAnswer(granted=True))
+        return wire.CommitAnswer(granted=True)
 
     def _read(self, decode: Callable[[bytes], Said], bearer: Bearer, body: bytes) -> Said:
         """A message of the pod that it says it is of, which lives. Raises RefusedError."""
         try:
             message = decode(body)
         except wire.WireError as error:
-            raise RefusedError(refusals.MALFORMED, str(error)) from error
+            raise RefusedError(HTTPStatus.BAD_REQUEST, str(error)) from error
         member = message.member
         self._sessions.admit(member)
         if self._audience_of(member.job_uid) not in bearer.audiences:
-            raise RefusedError(refusals.FORBIDDEN, "the token is not for this job")
+            raise RefusedError(HTTPStatus.FORBIDDEN, "the token is not for this job")
         lives = self._pod_uid_of(member.job_uid, member.attempt, member.node_rank)
         if bearer.pod_uid != lives:
-            raise RefusedError(refusals.FORBIDDEN, "the token is not of the pod of this rank")
+            raise RefusedError(HTTPStatus.FORBIDDEN, "the token is not of the pod of this rank")
         return message
 
     async def _watch(self) -> None:
@@ -197,14 +192,17 @@ class HeartbeatServer:
         """Who sends this, before the body is read. Raises RefusedError."""
         route = self._routes.get(head.path)
         if route is None:
-            raise RefusedError(refusals.NOT_FOUND, "there is no such path")
+            raise RefusedError(HTTPStatus.NOT_FOUND, "there is no such path")
         if not self._is_ready():
-            raise RefusedError(refusals.LATER, "this operator does not lead, or not yet")
+            raise RefusedError(
+                HTTPStatus.SERVICE_UNAVAILABLE, "this operator does not lead, or not yet"
+            )
         bearer = self._tokens.bearer(head.token)
         route.admit(bearer)
         if head.length > route.bytes_max:
             raise RefusedError(
-                refusals.TOO_LARGE, f"{head.length} bytes, expected at most {route.bytes_max}"
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                f"{head.length} bytes, expected at most {route.bytes_max}",
             )
         return route, bearer
 
@@ -219,21 +217,6 @@ def _encoded(message: Any) -> Answer:
 
 _encoded_beat = functools.lru_cache(maxsize=16)(_encoded)
 """Nearly all answers to heartbeats are the same."""
-
-
-def _stop(reason: str) -> wire.BeatAnswer:
-    return wire.BeatAnswer(wire.Order.STOP, reason)
-
-
-def _refusal_of(stop: Stop) -> Callable[[RefusedError], Answer]:
-    """How a kind of message is refused; "stop" is the answer that it expects."""
-
-    def refuse(error: RefusedError) -> Answer:
-        if error.status == refusals.STOP:
-            return Answer(error.status, wire.encode(stop(error.reason)))
-        return messages.refusal(error)
-
-    return refuse
 
 
 def _allow_open_files() -> None:

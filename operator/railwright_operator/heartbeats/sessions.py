@@ -12,19 +12,20 @@ Every message costs the same, however many ranks there are.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+from typing import Any
 
 from railwright import profile, wire
-from railwright_operator.heartbeats import refusals
 from railwright_operator.heartbeats.interval import (
     LauncherCount,
     beat_interval_s,
     continue_answer,
     late_beat_s,
 )
+from railwright_operator.heartbeats.messages import RefusedError
 from railwright_operator.heartbeats.recording import Recording
-from railwright_operator.heartbeats.refusals import RefusedError
 from railwright_operator.heartbeats.views import RankView, SessionView, is_news
 
 STEP_JUMP_MAX = 10**9
@@ -35,22 +36,13 @@ PAUSES = (wire.Phase.EVALUATING, wire.Phase.CHECKPOINTING)
 
 
 @dataclass(slots=True)
-class _Seat:
-    """One node rank: who sits there and what was last heard."""
-
-    view: RankView
-    pod_uid: str = ""
-    sequence: int = -1
-
-
-@dataclass(slots=True)
 class _Session:
     job_uid: str
     attempt: int
     nodes: tuple[str, ...]
     num_processes: int
     resume: tuple[wire.Checkpoint, ...]
-    seats: list[_Seat]
+    ranks: list[RankView]
     missing: dict[int, None]
     master: tuple[str, int] | None = None
     started_at_s: float | None = None
@@ -100,11 +92,11 @@ class Sessions:
         if held is not None and held.attempt >= attempt:
             held.profiled = profiled
             return
-        seats = [_Seat(RankView(rank, node)) for rank, node in enumerate(nodes)]
+        ranks = [RankView(rank, node) for rank, node in enumerate(nodes)]
         missing = dict.fromkeys(range(len(nodes)))
         self._launchers.update(job_uid, len(nodes))
         self._sessions[job_uid] = _Session(
-            *(job_uid, attempt, nodes, num_processes, resume, seats, missing),
+            *(job_uid, attempt, nodes, num_processes, resume, ranks, missing),
             training_since_s=self._clock(),
         )
 
@@ -123,8 +115,8 @@ class Sessions:
         held = self._sessions.get(job_uid)
         if held is None or held.attempt != attempt or (held.asked_at_s is not None) is wanted:
             return
-        heard = (seat.view for seat in held.seats if seat.view.heard_at_s is not None)
-        late_s = max((late_beat_s(view.beat_interval_s) for view in heard), default=0.0)
+        heard = (rank for rank in held.ranks if rank.heard_at_s is not None)
+        late_s = max((late_beat_s(rank.beat_interval_s) for rank in heard), default=0.0)
         held.asked_at_s, held.shown = self._clock() + late_s if wanted else None, None
 
     def forget(self, job_uid: str) -> None:
@@ -147,7 +139,7 @@ class Sessions:
                 job_uid=job_uid,
                 attempt=attempt,
                 num_processes=held.num_processes,
-                ranks=tuple(seat.view for seat in held.seats),
+                ranks=tuple(held.ranks),
                 missing=tuple(sorted(held.missing)),
                 started_at_s=held.started_at_s,
                 revoked=held.revoked,
@@ -166,64 +158,63 @@ class Sessions:
 
         Raises RefusedError.
         """
-        session, seat = self._seated(message.member, pod_uid)
+        session, before = self._claim_rank(message.member, pod_uid)
+        rank = message.member.node_rank
         if message.num_processes != session.num_processes:
             raise RefusedError(
-                refusals.MALFORMED,
+                HTTPStatus.BAD_REQUEST,
                 f"num_processes is {message.num_processes}, the job has {session.num_processes}",
             )
-        before = seat.view
-        seat.sequence = -1
+        address, port = message.address, message.master_port
         if session.started_at_s is None or not before.address:
-            seat.view = replace(
-                before, address=message.address, master_port=message.master_port, registered=True
-            )
-        self._settle(session, message.member.node_rank)
+            self._update(session, rank, address=address, master_port=port, registered=True)
+        session.missing.pop(rank, None)
+        if not session.missing and session.started_at_s is None:
+            session.started_at_s = self._clock()
+            session.master = session.ranks[0].address, session.ranks[0].master_port
         launchers = len(session.nodes)
         waiting = launchers - len(session.missing) if session.started_at_s is None else 0
         self._launchers.update(session.job_uid, launchers, waiting=waiting)
         interval_s = self._launchers.register_interval_s()
-        self._hear(seat, max(interval_s or 0, wire.BEAT_INTERVAL_S))
-        if not before.registered or before.address != seat.view.address:
+        stated_s = max(interval_s or 0, wire.BEAT_INTERVAL_S)
+        after = self._update(session, rank, stated_s, sequence=-1)
+        if not before.registered or before.address != after.address:
             self._wake()
-        return _registered(session, message.member.node_rank, interval_s)
+        return _registered(session, rank, interval_s)
 
     def beat(self, message: wire.Beat, pod_uid: str) -> wire.BeatAnswer:
         """Take in a launcher's facts. One heard before, or overtaken, changes nothing.
 
         Raises RefusedError; a launcher whose report is refused as malformed has still been heard.
         """
-        session, seat = self._seated(message.member, pod_uid)
-        try:
-            _check_beat(session, message)
-        except RefusedError:
-            self._hear(seat)
-            raise
+        session, before = self._claim_rank(message.member, pod_uid)
+        rank = message.member.node_rank
+        for reason in _contradictions(session, message):
+            self._update(session, rank)
+            raise RefusedError(HTTPStatus.BAD_REQUEST, reason)
         asked = session.asked_at_s is not None
         interval_s = beat_interval_s(0) if asked else self._launchers.beat_interval_s()
         answer = continue_answer(interval_s, stacks=asked)
-        if message.sequence <= seat.sequence:
-            self._hear(seat, interval_s)
+        if message.sequence <= before.sequence:
+            self._update(session, rank, interval_s)
             return answer
-        seat.sequence = message.sequence
-        before = seat.view
         unlikely = _unlikely_step(session, before.progress, message.progress)
         if unlikely:
             message = replace(message, progress=None)
-        seat.view = self._heard_facts(before, message, interval_s)
+        after = self._update(session, rank, interval_s, **self._facts(before, message))
         if message.steps is not None and message.steps.phase in PAUSES:
             session.training_since_s = self._clock()
         if message.running or message.exited:
-            session.missing.pop(message.member.node_rank, None)
+            session.missing.pop(rank, None)
             if session.started_at_s is None:
                 session.started_at_s = self._clock()
                 self._launchers.update(session.job_uid, len(session.nodes))
             if session.master is None and message.master_address:
                 session.master = message.master_address, message.master_port
-        if is_news(before, seat.view):
+        if is_news(before, after):
             self._wake()
         if unlikely:
-            raise RefusedError(refusals.MALFORMED, unlikely)
+            raise RefusedError(HTTPStatus.BAD_REQUEST, unlikely)
         return answer
 
     async def profiled(self, message: profile.Handover, pod_uid: str) -> wire.BeatAnswer:
@@ -232,12 +223,12 @@ class Sessions:
 
         Raises RefusedError.
         """
-        session, seat = self._seated(message.member, pod_uid)
-        self._hear(seat)
+        session, _ = self._claim_rank(message.member, pod_uid)
+        self._update(session, message.member.node_rank)
         first = message.member.node_rank * session.num_processes
         if not first <= message.part.rank < first + session.num_processes:
             raise RefusedError(
-                refusals.MALFORMED,
+                HTTPStatus.BAD_REQUEST,
                 f"part.rank is {message.part.rank}, expected {first} to "
                 f"{first + session.num_processes - 1}",
             )
@@ -249,19 +240,21 @@ class Sessions:
 
     def claim_commit(self, message: wire.Commit, pod_uid: str) -> None:
         """Check that a commit may be asked for now, one at a time; raises RefusedError."""
-        session, seat = self._seated(message.member, pod_uid)
-        self._hear(seat)
+        session, _ = self._claim_rank(message.member, pod_uid)
+        self._update(session, message.member.node_rank)
         if message.member.node_rank != 0:
             raise RefusedError(
-                refusals.FORBIDDEN, f"node rank {message.member.node_rank} commits, expected 0"
+                HTTPStatus.FORBIDDEN, f"node rank {message.member.node_rank} commits, expected 0"
             )
         if message.step < session.granted_step:
             raise RefusedError(
-                refusals.MALFORMED,
+                HTTPStatus.BAD_REQUEST,
                 f"commit of step {message.step} after that of step {session.granted_step}",
             )
         if session.committing:
-            raise RefusedError(refusals.LATER, "the commit asked for before is not recorded yet")
+            raise RefusedError(
+                HTTPStatus.SERVICE_UNAVAILABLE, "the commit asked for before is not recorded yet"
+            )
         session.committing = True
 
     def settle_commit(self, message: wire.Commit, *, recorded: bool) -> None:
@@ -279,49 +272,48 @@ class Sessions:
         held = self._sessions.get(member.job_uid)
         if held is None or held.attempt < member.attempt:
             raise RefusedError(
-                refusals.TOO_EARLY, f"attempt {member.attempt} of this job is not known here"
+                HTTPStatus.TOO_EARLY, f"attempt {member.attempt} of this job is not known here"
             )
         if held.attempt > member.attempt or held.revoked:
-            raise RefusedError(refusals.STOP, f"attempt {member.attempt} was revoked")
+            raise RefusedError(HTTPStatus.CONFLICT, f"attempt {member.attempt} was revoked")
         if member.node_rank >= len(held.nodes):
             raise RefusedError(
-                refusals.FORBIDDEN,
+                HTTPStatus.FORBIDDEN,
                 f"node_rank is {member.node_rank}, expected less than {len(held.nodes)}",
             )
         return held
 
-    def _seated(self, member: wire.Member, pod_uid: str) -> tuple[_Session, _Seat]:
-        """The seat of this pod, for news of it. Before the start a new pod may take it, after it
-        none may."""
+    def _claim_rank(self, member: wire.Member, pod_uid: str) -> tuple[_Session, RankView]:
+        """The rank of this pod, for news of it. Before the start another pod may take it, after it
+        none may. Raises RefusedError."""
         session = self._session(member)
         session.shown = None
-        seat = session.seats[member.node_rank]
-        if seat.pod_uid not in ("", pod_uid):
-            if session.started_at_s is not None:
-                raise RefusedError(refusals.STOP, "the attempt started with another pod here")
-            seat.view = RankView(member.node_rank, session.nodes[member.node_rank])
-            seat.sequence = -1
-            session.missing[member.node_rank] = None
-        seat.pod_uid = pod_uid
-        return session, seat
+        rank = session.ranks[member.node_rank]
+        if rank.pod_uid != pod_uid:
+            if rank.pod_uid:
+                if session.started_at_s is not None:
+                    reason = "the attempt started with another pod here"
+                    raise RefusedError(HTTPStatus.CONFLICT, reason)
+                rank = RankView(member.node_rank, session.nodes[member.node_rank])
+                session.missing[member.node_rank] = None
+            rank = session.ranks[member.node_rank] = replace(rank, pod_uid=pod_uid)
+        return session, rank
 
-    def _settle(self, session: _Session, node_rank: int) -> None:
-        session.missing.pop(node_rank, None)
-        if not session.missing and session.started_at_s is None:
-            session.started_at_s = self._clock()
-            first = session.seats[0].view
-            session.master = first.address, first.master_port
+    def _update(
+        self, session: _Session, node_rank: int, interval_s: float | None = None, **facts: Any
+    ) -> RankView:
+        """Record that a launcher sent a message now, and what it says."""
+        rank = session.ranks[node_rank]
+        interval_s = interval_s or rank.beat_interval_s
+        now_s = self._clock()
+        rank = replace(rank, heard_at_s=now_s, beat_interval_s=interval_s, **facts)
+        session.ranks[node_rank] = rank
+        return rank
 
-    def _hear(self, seat: _Seat, interval_s: float | None = None) -> None:
-        interval_s = interval_s or seat.view.beat_interval_s
-        seat.view = replace(seat.view, heard_at_s=self._clock(), beat_interval_s=interval_s)
-
-    def _heard_facts(self, before: RankView, message: wire.Beat, interval_s: float) -> RankView:
+    def _facts(self, before: RankView, message: wire.Beat) -> dict[str, Any]:
         failure = before.failure or message.failure
-        return replace(
-            before,
-            heard_at_s=self._clock(),
-            beat_interval_s=interval_s,
+        return dict(
+            sequence=message.sequence,
             registered=before.registered or message.running + message.exited > 0,
             running=message.running,
             exited=message.exited,
@@ -352,38 +344,26 @@ def _registered(session: _Session, node_rank: int, interval_s: int | None) -> wi
     return wire.Registered(wire.Order.GO, world=world)
 
 
-def _check_beat(session: _Session, message: wire.Beat) -> None:
-    """Refuse what this launcher cannot know or own."""
+def _contradictions(session: _Session, message: wire.Beat) -> Iterator[str]:
+    """Facts that this launcher cannot have."""
     count, member = session.num_processes, message.member
     if message.running + message.exited > count:
-        raise RefusedError(
-            refusals.MALFORMED,
-            f"running + exited is {message.running + message.exited}, expected at most {count}",
-        )
+        seen = message.running + message.exited
+        yield f"running + exited is {seen}, expected at most {count}"
     first = member.node_rank * count
-    if message.failure is not None and not first <= message.failure.rank < first + count:
-        raise RefusedError(
-            refusals.MALFORMED,
-            f"failure.rank is {message.failure.rank}, expected {first} to {first + count - 1}",
-        )
-    named = [] if message.steps is None else list(message.steps.ranks)
+    own = range(first, first + count)
+    expected = f"expected {first} to {own[-1]}"
+    if message.failure is not None and message.failure.rank not in own:
+        yield f"failure.rank is {message.failure.rank}, {expected}"
+    named = [] if message.steps is None else [*message.steps.ranks]
     named += [rank for stack in message.stacks or () for rank in stack.ranks]
-    if not all(first <= rank < first + count for rank in named):
-        raise RefusedError(
-            refusals.MALFORMED,
-            f"steps or stacks name ranks {named}, expected {first} to {first + count - 1}",
-        )
-    if message.committed is not None and message.committed.attempt != member.attempt:
-        raise RefusedError(
-            refusals.MALFORMED,
-            f"committed.attempt is {message.committed.attempt}, expected {member.attempt}",
-        )
-    if message.resumed_from is not None and message.resumed_from.attempt > member.attempt:
-        raise RefusedError(
-            refusals.MALFORMED,
-            f"resumed_from.attempt is {message.resumed_from.attempt}, "
-            f"expected at most {member.attempt}",
-        )
+    if not all(rank in own for rank in named):
+        yield f"steps or stacks name ranks {named}, {expected}"
+    committed, resumed = message.committed, message.resumed_from
+    if committed is not None and committed.attempt != member.attempt:
+        yield f"committed.attempt is {committed.attempt}, expected {member.attempt}"
+    if resumed is not None and resumed.attempt > member.attempt:
+        yield f"resumed_from.attempt is {resumed.attempt}, expected at most {member.attempt}"
 
 
 def _unlikely_step(

@@ -9,19 +9,18 @@ still lives is good for ``OUTAGE_S`` more.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from http import HTTPStatus
 
 import jwt
 import msgspec
 from jwt.types import Options
 
-from railwright_operator.heartbeats import refusals
 from railwright_operator.heartbeats.keys import PublishedKeys
-from railwright_operator.heartbeats.refusals import RefusedError
+from railwright_operator.heartbeats.messages import RefusedError
 from railwright_operator.metrics import HeartbeatMetrics
 
 KEPT_MAX = 65_536
@@ -42,10 +41,6 @@ OPTIONS: Options = {
 """The audience depends on the message, and its receiver compares it; times are checked here. The
 API server names one issuer and accepts the tokens of several while a site changes it; all are
 signed with the published keys, and the pod's UID is one of this cluster."""
-
-
-class _Head(msgspec.Struct):
-    kid: str
 
 
 class _Pod(msgspec.Struct):
@@ -135,13 +130,15 @@ class Tokens:
         """What the signature vouches for; raises RefusedError."""
         if not self._keys.known:
             self._metrics.token_checks.labels("no keys").inc()
-            raise RefusedError(refusals.LATER, "the signing keys have not been read yet")
+            raise RefusedError(
+                HTTPStatus.SERVICE_UNAVAILABLE, "the signing keys have not been read yet"
+            )
         try:
-            key = self._keys.find(_key_id(token))
+            key = self._keys.find(jwt.get_unverified_header(token)["kid"])
             if key is None:
                 raise self._refusal("unknown key", "the token is signed with an unknown key")
             claims = msgspec.convert(jwt.decode(token, key, options=OPTIONS), _Claims)
-        except (jwt.PyJWTError, msgspec.ValidationError, ValueError, RecursionError) as error:
+        except (jwt.PyJWTError, KeyError, ValueError, RecursionError) as error:
             raise self._refusal("refused", f"the token is not good: {error}") from error
         if claims.binding.pod is None:
             raise self._refusal("refused", "the token is bound to no pod")
@@ -173,11 +170,4 @@ class Tokens:
 
     def _refusal(self, outcome: str, reason: str) -> RefusedError:
         self._metrics.token_checks.labels(outcome).inc()
-        return RefusedError(refusals.FORBIDDEN, reason)
-
-
-def _key_id(token: str) -> str:
-    """Of the key that a token says it is signed with. Raises ValueError, RecursionError."""
-    head = token.partition(".")[0]
-    data = base64.urlsafe_b64decode(head + "=" * (-len(head) % 4))
-    return msgspec.json.decode(data, type=_Head).kid
+        return RefusedError(HTTPStatus.FORBIDDEN, reason)

@@ -17,7 +17,7 @@ class RankView:
     be heard again makes no difference. ``failed_at_s`` is when ``failure`` was first heard.
     ``beat_interval_s`` is what the last answer stated, the longest if none did. ``running`` and
     ``exited`` count its processes, those that ended with 0 included. ``steps`` are the last that it
-    said, ``stacks`` those of its last beat.
+    said, ``stacks`` those of its last beat. ``sequence`` is the number of that beat.
     """
 
     node_rank: int
@@ -37,6 +37,8 @@ class RankView:
     skipped: tuple[str, ...] = ()
     steps: wire.Steps | None = None
     stacks: tuple[wire.Stack, ...] | None = None
+    pod_uid: str = field(default="", compare=False)
+    sequence: int = field(default=-1, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
