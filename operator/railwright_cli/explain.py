@@ -14,7 +14,7 @@ import networkx as nx
 
 from railwright_cli import amounts, profiles, workloads
 from railwright_cli.asking import UsageError
-from railwright_reading import workloads as reading
+from railwright_conversion import workloads as reading
 from railwright_scheduler.communication import graph, measured
 from railwright_scheduler.communication.graph import Communicator
 from railwright_scheduler.cost import heterogeneous, step

@@ -17,7 +17,7 @@ from railwright_cli import workloads
 from railwright_cli.amounts import seconds
 from railwright_cli.asking import UsageError
 from railwright_cli.tree import count
-from railwright_reading import workloads as reading
+from railwright_conversion import workloads as reading
 from railwright_scheduler import workload as core
 from railwright_topology.sources import documents
 from railwright_topology.sources.documents import Value

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from railwright import profile as recorded
 from railwright_cli.asking import UsageError
-from railwright_reading import profiles as reading
+from railwright_conversion import profiles as reading
 from railwright_scheduler.profile import Profile
 
 Found = TypeVar("Found")

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from railwright_conversion import machines
 from railwright_operator.watch.pod_index import PodIndex
 from railwright_operator.watch.records import NodeRecord
-from railwright_reading import machines
 from railwright_scheduler import islands
 from railwright_scheduler.cluster import AMOUNT_MAX
 from railwright_scheduler.snapshot import Amounts, Node, Taint, Unavailable
@@ -142,7 +142,7 @@ def _node(record: NodeRecord, used: Amounts, place: tuple[str, ...]) -> Node:
         labels=record.labels,
         taints=tuple(taint for taint in record.taints if not _is_of_a_condition(taint)),
         unavailable=unavailable,
-        machine=machines.known(record.labels),
+        machine=machines.machine_name(record.labels),
         device=machines.device(record.labels),
     )
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from railwright_api import names
 from railwright_api.workload import RECORDED_RANKS_MAX
+from railwright_conversion import workloads
 from railwright_operator.backoff import Pauses
 from railwright_operator.kube import bodies, errors, paths
 from railwright_operator.kube.client import Api
@@ -27,7 +28,6 @@ from railwright_operator.watch.jobs import Jobs, Known
 from railwright_operator.write import pre_runs
 from railwright_operator.write.actuate import FOR_GOOD
 from railwright_operator.write.pre_runs import Plan
-from railwright_reading import workloads
 from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.decisions import PreRunAhead

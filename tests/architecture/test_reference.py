@@ -159,7 +159,7 @@ def test_every_exit_code_of_the_launcher_is_documented() -> None:
 
 
 def test_every_known_device_is_named_by_its_label() -> None:
-    file = tree.ROOT / "operator/railwright_reading/machines.py"
+    file = tree.ROOT / "operator/railwright_conversion/machines.py"
     products = {text for text in _strings(file) if text.startswith("NVIDIA-")}
     assert len(products) > 2
     missing = products - pages.code_words(tree.ROOT / "docs/mapping.md")

@@ -14,7 +14,7 @@ PACKAGES = (
     "operator/railwright_api",
     "operator/railwright_cli",
     "operator/railwright_operator",
-    "operator/railwright_reading",
+    "operator/railwright_conversion",
     "scheduler/railwright_scheduler",
     "topology/railwright_agent",
     "topology/railwright_topology",

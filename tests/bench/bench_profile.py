@@ -16,7 +16,7 @@ from typing import Any
 from bench.profile_cases import CASES, GROWN, Case
 from fixtures import pre_runs
 from railwright import profile
-from railwright_reading import profiles
+from railwright_conversion import profiles
 from railwright_scheduler.communication import derive, measured
 from railwright_scheduler.communication.graph import Collective, Communicator, Traffic
 from railwright_scheduler.profile import Profile

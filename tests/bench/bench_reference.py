@@ -19,7 +19,7 @@ from types import MappingProxyType
 from bench import small_steps
 from railwright_cli import workloads
 from railwright_cli.explain import Case
-from railwright_reading import workloads as reading
+from railwright_conversion import workloads as reading
 from railwright_scheduler import Snapshot, Unavailable, cluster, decide
 from railwright_scheduler.cost import collectives
 from railwright_scheduler.cost.collectives import Group

@@ -12,9 +12,9 @@ from fixtures import reporting, seen
 from railwright_api.training_job import TrainingJob
 from railwright_api.workload import RECORDED_RANKS_MAX
 from railwright_api.workload import Workload as Said
+from railwright_conversion import workloads
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.write import pods, pre_runs
-from railwright_reading import workloads
 from railwright_scheduler.communication import measured
 from railwright_scheduler.communication.measured import UnfitError
 from railwright_scheduler.profile import Kind, Operation, Profile, Seen

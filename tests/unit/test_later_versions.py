@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from fixtures import attempts, later_versions, reporting
 from railwright import profile, wire
 from railwright_api.training_job import TrainingJobStatus
+from railwright_conversion import profiles
 from railwright_operator.kube.client import Api
 from railwright_operator.report import status
 from railwright_operator.report.cycle_metrics import CycleMetrics
@@ -20,7 +21,6 @@ from railwright_operator.watch.site import Site
 from railwright_operator.write import ledger as store
 from railwright_operator.write import pods
 from railwright_operator.write.ledger import LedgerStore
-from railwright_reading import profiles
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.ledger import EntryState
 from railwright_scheduler.attempt.phases import Phase

@@ -12,6 +12,7 @@ from fixtures import observing
 from fixtures.observing import JOB, LEDGER, Watched, ask_all
 from railwright import pacing, wire
 from railwright_api import names
+from railwright_conversion.machines import PRODUCT
 from railwright_operator.heartbeats import hearing, interval
 from railwright_operator.heartbeats.messages import RefusedError
 from railwright_operator.heartbeats.views import SessionView
@@ -21,7 +22,6 @@ from railwright_operator.suspects import UNHEARD_S
 from railwright_operator.watch import kubelets, records
 from railwright_operator.watch.job_objects import SPEC_BYTES_MAX
 from railwright_operator.write.actuate import UNDER_WAY_MAX
-from railwright_reading.machines import PRODUCT
 from railwright_scheduler import islands
 from railwright_scheduler.attempt.assessment import SILENT_S, Assessment, Ended, Ongoing
 from railwright_scheduler.attempt.breaker import SETTLE_S

@@ -1,4 +1,4 @@
-"""Which machine of the cost model a node is, by what its labels say of its devices."""
+"""The machine of the cost model that a node is, by the labels of its devices."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _BY_PRODUCT: Mapping[str, str] = MappingProxyType(
 
 
 def device(labels: Mapping[str, str]) -> str:
-    """The kind of its devices as its labels have it; empty if they do not say."""
+    """The kind of a node's devices; empty without the label."""
     return labels.get(PRODUCT, "")
 
 
-def known(labels: Mapping[str, str]) -> str:
-    """Its name in the cost model; empty if that knows none like it."""
+def machine_name(labels: Mapping[str, str]) -> str:
+    """The node's name in the cost model; empty if the model has no such machine."""
     return _BY_PRODUCT.get(device(labels), "")

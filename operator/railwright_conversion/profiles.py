@@ -1,0 +1,25 @@
+"""The profile of a job, from the document of its ranks to the scheduler's value."""
+
+from __future__ import annotations
+
+from railwright import profile as recorded
+from railwright_scheduler.profile import Kind, Operation, Profile, Seen
+
+
+def profile(data: bytes, *, ranks_max: int = recorded.RANKS_MAX) -> Profile:
+    """Convert a profile's document. Raises ValueError, with the field, if it is malformed or has
+    more ranks."""
+    document = recorded.profile(data)
+    if document.ranks > ranks_max:
+        raise ValueError(f"the profile is of {document.ranks} ranks, expected at most {ranks_max}")
+    kinds = tuple(kind for kind in map(_kind, document.kinds) if kind.seen)
+    return Profile(document.ranks, document.steps, kinds, document.devices)
+
+
+def _kind(kind: recorded.Kind) -> Kind:
+    seen = tuple(
+        Seen(Operation(each.operation), each.element, each.calls, each.size, each.hop)
+        for each in kind.traffic
+        if each.operation is not recorded.Operation.OTHER
+    )
+    return Kind(tuple(recorded.groups(kind)), seen)

@@ -1,1 +1,0 @@
-"""What people and objects say, as the scheduler's values."""
