@@ -105,13 +105,9 @@ async def _run(chosen: Settings) -> int:
             await asyncio.to_thread(kopf.stop, deadline_s=5.0)
 
 
-def _from_thread(loop: asyncio.AbstractEventLoop, act: Callable[..., None]) -> Callable[..., None]:
-    """The same act, done by the loop when a thread asks for it."""
-
-    def ask(*arguments: Any) -> None:
-        loop.call_soon_threadsafe(act, *arguments)
-
-    return ask
+def _from_thread(loop: asyncio.AbstractEventLoop, act: Callable[..., None]) -> Callable[..., Any]:
+    """Let the loop do it when a thread calls this."""
+    return functools.partial(loop.call_soon_threadsafe, act)
 
 
 async def _work(api: Api, parts: Parts, kopf: KopfThread, leading: asyncio.Event) -> None:
@@ -162,15 +158,11 @@ async def _until(stop: asyncio.Event, lost: asyncio.Event, work: Coroutine[Any, 
     done, _ = await asyncio.wait((working, stopping, losing), return_when=asyncio.FIRST_COMPLETED)
     for task in (working, stopping, losing):
         task.cancel()
-    ended = await asyncio.gather(working, return_exceptions=True)
+    await asyncio.gather(working, return_exceptions=True)
     if working in done:
-        logger.error("work ended", exc_info=_error(ended[0]))
+        logger.error("work ended", exc_info=working.exception())
         return 1
     return 0 if stopping in done else 1
-
-
-def _error(ended: object) -> BaseException | None:
-    return ended if isinstance(ended, BaseException) else None
 
 
 def _stuck(parts: Parts, leadership: Leadership) -> list[str]:

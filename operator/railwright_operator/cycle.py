@@ -98,12 +98,12 @@ class Cycle:
                 await self._turn()
                 failures = 0
             except errors.RequestFailed as error:
-                failures = await self._failed(failures, error)
+                failures = await self._back_off(failures, error)
             except DeposedError:
                 raise
             except Exception as error:
-                logger.exception("turn broke", extra={"error": str(error)})
-                failures = await self._failed(failures, error)
+                logger.exception("scheduling cycle raised", extra={"error": str(error)})
+                failures = await self._back_off(failures, error)
             await self._rest()
 
     async def _turn(self) -> None:
@@ -146,9 +146,11 @@ class Cycle:
                 await shared.others()
         raise AssertionError("the last step of a look brings the world")
 
-    async def _failed(self, failures: int, error: Exception) -> int:
+    async def _back_off(self, failures: int, error: Exception) -> int:
+        """Wait after so many earlier failures in a row; how many there are now."""
         self.metrics.turns_failed.labels(type(error).__name__).inc()
-        logger.warning("turn failed", extra={"error": str(error), "failures": failures + 1})
+        extra = {"error": str(error), "failures": failures + 1}
+        logger.warning("scheduling cycle failed", extra=extra)
         await asyncio.sleep(
             backoff.delay_s(failures, base_s=BACKOFF_BASE_S, cap_s=BACKOFF_CAP_S, rng=self.rng)
         )

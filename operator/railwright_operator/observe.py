@@ -17,7 +17,7 @@ from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.knowledge import Knowledge
 from railwright_operator.machines import Machines
-from railwright_operator.pre_runs import PreRuns, Standing
+from railwright_operator.pre_runs import PreRuns
 from railwright_operator.suspects import Suspects
 from railwright_operator.watch.ages import Ages
 from railwright_operator.watch.jobs import Jobs, Known
@@ -140,14 +140,6 @@ class Observer:
         """The live attempt's ranks of a job, as of the last world."""
         return self._ranks.get(job_uid, ())
 
-    def pre_run(self, job_uid: str) -> Standing:
-        """How a job stands with its pre-run, as of the last world."""
-        return self.pre_runs.of(job_uid)
-
-    def racks(self, nodes: tuple[str, ...]) -> int | None:
-        """How many known domains of the finest level these nodes stand in."""
-        return self.machines.racks(nodes)
-
     def unprofiled(self, known: Known, nodes: tuple[str, ...]) -> tuple[str, ...]:
         """The kinds of these nodes' devices that the job's profile was not taken on."""
         profile = known.workload.profile if known.workload is not None else None
@@ -264,7 +256,8 @@ class Observer:
             backoff_limit=known.job.spec.backoff_limit,
             record=record,
             ranks=ranks,
-            started=record.phase is Phase.RUNNING or _has_started(view),
+            started=record.phase is Phase.RUNNING
+            or (view is not None and view.started_at_s is not None),
             bound_age_s=bound_age_s,
             ended_age_s=self._ages.of("ended", uid, record.ended),
             held=known.too_large
@@ -320,23 +313,18 @@ class Observer:
 
 
 def _gang_pods(found: Iterable[PodRecord]) -> tuple[Pod, ...]:
-    return tuple(map(_gang_pod, found))
-
-
-def _gang_pod(record: PodRecord) -> Pod:
-    return Pod(
-        name=record.name,
-        uid=record.uid,
-        node_rank=record.node_rank,
-        node=record.node,
-        terminal=record.terminal,
-        deleting=record.deleting,
-        amounts=record.requests,
+    return tuple(
+        Pod(
+            name=record.name,
+            uid=record.uid,
+            node_rank=record.node_rank,
+            node=record.node,
+            terminal=record.terminal,
+            deleting=record.deleting,
+            amounts=record.requests,
+        )
+        for record in found
     )
-
-
-def _has_started(view: SessionView | None) -> bool:
-    return view is not None and view.started_at_s is not None
 
 
 def _progress(view: SessionView | None) -> Progress | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, fields
 
 from railwright import wire
 from railwright_api import quantities
@@ -48,6 +48,7 @@ ERROR = re.compile(r"ErrImagePull|code = |[Ee]rror")
 """In newer kubelets the pause repeats the last error."""
 
 POD_STATES = {state.value: state for state in PodState}
+STEP_FIELDS = tuple(each.name for each in fields(wire.Steps) if each.name != "phase")
 ACTIVITIES = {phase: Activity(phase.value) for phase in wire.Phase}
 
 FOUND_UNREADY_S = 40.0
@@ -270,18 +271,8 @@ def steps_seen(heard: RankView) -> StepsSeen | None:
         return None
     stacks = heard.stacks
     return StepsSeen(
-        newest=said.newest,
-        slowest=said.slowest,
-        ranks=said.ranks,
-        behind=said.behind,
-        reporting=said.reporting,
-        still_s=said.still_s,
-        lag_s=said.lag_s,
-        timed=said.timed,
-        p99_s=said.p99_s,
-        lag_p99_s=said.lag_p99_s,
+        **{name: getattr(said, name) for name in STEP_FIELDS},
         activity=ACTIVITIES[said.phase],
-        finishing=said.finishing,
         stacks=None
         if stacks is None
         else tuple(StackSeen(s.ranks, s.count, s.answered, s.text) for s in stacks),

@@ -29,11 +29,11 @@ from railwright_operator.kube import bodies, errors, paths
 from railwright_operator.kube.client import Api
 from railwright_operator.kube.lanes import Lane
 from railwright_operator.observe import Observer
-from railwright_operator.report import status, story
+from railwright_operator.report import job_events, status
 from railwright_operator.report.commits import Commits
 from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.report.double_bookings import DoubleBookings
-from railwright_operator.report.events import Events, Story, Subject
+from railwright_operator.report.events import Events, JobEvent
 from railwright_operator.slices import Slice
 from railwright_operator.watch.jobs import Jobs, Known, Unreadable
 from railwright_scheduler.attempt import record as records
@@ -237,7 +237,7 @@ class Reporter:
         if await self._write(known.raw, patch):
             self._written_s[known.uid] = self.clock()
             self.commits.recorded(known.uid, record)
-            self._tell(known, record, before, after)
+            self._add_events(known, record, before, after)
 
     def _unreadable(self, found: Unreadable) -> Telling | None:
         """Say on the job why it is left alone, once."""
@@ -253,8 +253,8 @@ class Reporter:
 
     async def _say_unreadable(self, found: Unreadable, patch: status.Status) -> None:
         if await self._write(found.raw, patch):
-            who = _subject(found.raw)
-            self.events.tell(Story(who, status.UNREADABLE, found.why, warning=True))
+            job = found.raw["metadata"]
+            self.events.add(JobEvent(job, status.UNREADABLE, found.why, warning=True))
 
     def _told(
         self,
@@ -271,14 +271,14 @@ class Reporter:
             generation=known.raw["metadata"]["generation"],
             now=now.isoformat(timespec="seconds").replace("+00:00", "Z"),
             num_nodes=known.job.spec.num_nodes,
-            racks=self.observer.racks(record.nodes),
+            racks=self.observer.machines.racks(record.nodes),
             unprofiled=self.observer.unprofiled(known, record.nodes),
             wait=plan.waits.get(known.uid),
             assessment=verdict if isinstance(verdict, Ongoing) else None,
             session=view,
             ranks=self.observer.ranks(known.uid) if record.phase is Phase.STARTING else (),
             unreadable=self.jobs.why_unreadable(known.uid),
-            pre_run=self.observer.pre_run(known.uid),
+            pre_run=self.observer.pre_runs.of(known.uid),
             set_aside=self.faults.mark(known.uid),
             double_booking=self._double_bookings.message(known.uid),
         )
@@ -309,7 +309,7 @@ class Reporter:
         """The job changed under us: take the version that is there, without waiting for kopf."""
         uid = raw["metadata"]["uid"]
         self._wakes_once_written.add(uid)
-        logger.info("status not written", extra={"job_uid": uid, "error": str(error)})
+        logger.info("status update failed", extra={"job_uid": uid, "error": str(error)})
         try:
             found = await self.api.get(_path(raw))
         except errors.NotFoundError:
@@ -320,7 +320,7 @@ class Reporter:
         else:
             self.jobs.discard(uid)
 
-    def _tell(
+    def _add_events(
         self,
         known: Known,
         record: JobRecord,
@@ -330,14 +330,12 @@ class Reporter:
         cause = records.ending(known.record, record)
         if cause is not None:
             self.metrics.ended(cause.code)
-        who = _subject(known.raw)
-        for told in story.tell(who, before=known.record, after=record, status=after):
-            self.events.tell(told)
-        for told in story.tell_pre_run(who, before=before, after=after):
-            self.events.tell(told)
-        unfit = status.skipped(after)
-        for told in story.tell_skipped(who, before=status.skipped(before), after=unfit):
-            self.events.tell(told)
+        for event in job_events.changes(
+            known.raw["metadata"],
+            records_changed=(known.record, record),
+            status_changed=(before, after),
+        ):
+            self.events.add(event)
 
     def _is_expired(self, known: Known, now: datetime.datetime) -> bool:
         """Whether a finished job's time is over, and it is time to ask for its deletion (again)."""
@@ -365,8 +363,3 @@ class Reporter:
 def _path(raw: Mapping[str, Any]) -> str:
     metadata = raw["metadata"]
     return paths.one(names.TRAINING_JOBS, metadata["name"], namespace=metadata["namespace"])
-
-
-def _subject(raw: Mapping[str, Any]) -> Subject:
-    metadata = raw["metadata"]
-    return Subject(metadata["uid"], metadata["namespace"], metadata["name"])

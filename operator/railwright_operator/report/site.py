@@ -56,13 +56,13 @@ class SiteReporter:
     async def report(self) -> None:
         """Write what changed. What goes wrong with one object is logged and leaves the others."""
         for name, status in self._queues().items():
-            await self._one(names.QUEUES, self.site.queue(name), status)
+            await self._write(names.QUEUES, self.site.queue(name), status)
         try:
             status = await self._fabric()
         except Exception as error:
             logger.exception("status not made", extra={"kind": names.FABRICS, "error": str(error)})
         else:
-            await self._one(names.FABRICS, self.site.fabric, status)
+            await self._write(names.FABRICS, self.site.fabric, status)
 
     def _queues(self) -> dict[str, Status]:
         waiting: collections.Counter[str] = collections.Counter()
@@ -86,28 +86,19 @@ class SiteReporter:
         heard = fabric.heard(agents, is_caught_up=self.discovery.is_caught_up)
         return self._standing | heard | problems
 
-    async def _one(self, plural: str, raw: Mapping[str, Any] | None, status: Status) -> None:
+    async def _write(self, plural: str, raw: Mapping[str, Any] | None, status: Status) -> None:
+        """Write a status if it differs from the one held. Logs what fails."""
         if raw is None:
             return
         try:
-            written = await self._write(plural, raw, status)
-            if written is not None:
-                self.site.seen(plural, written)
+            before = {key: (raw.get("status") or {}).get(key) for key in status}
+            if patch := bodies.merge_patch(before, status):
+                metadata = raw["metadata"]
+                body = bodies.status_patch(patch, resource_version=metadata["resourceVersion"])
+                path = paths.status(paths.one(plural, metadata["name"]))
+                self.site.seen(plural, await self.api.patch(path, body))
         except errors.RequestFailed as error:
-            logger.info("status not written", extra={"kind": plural, "error": str(error)})
+            extra = {"kind": plural, "error": str(error)}
+            logger.info("status update failed", extra=extra)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             logger.exception("status not made", extra={"kind": plural, "error": str(error)})
-
-    async def _write(
-        self, plural: str, raw: Mapping[str, Any], status: Status
-    ) -> Mapping[str, Any] | None:
-        """The object after the write; None when nothing changed. Raises RequestFailed."""
-        before = {key: (raw.get("status") or {}).get(key) for key in status}
-        patch = bodies.merge_patch(before, status)
-        if not patch:
-            return None
-        metadata = raw["metadata"]
-        body = bodies.status_patch(patch, resource_version=metadata["resourceVersion"])
-        path = paths.status(paths.one(plural, metadata["name"]))
-        written: Mapping[str, Any] = await self.api.patch(path, body)
-        return written
