@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import json
 import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 from prometheus_client import CollectorRegistry
+from pythonjsonlogger.json import JsonFormatter
 
 from railwright_operator import backoff, connection, garbage, metrics, settings, watchdog, wiring
 from railwright_operator.endpoints import Endpoints
@@ -36,8 +36,6 @@ RELEASE_S, GIVE_UP_S = 20.0, 2.0
 BACKOFF_BASE_S = 0.5
 BACKOFF_CAP_S = 10.0
 
-STANDARD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
-
 
 def main() -> int:
     """Run until a signal (0), until leadership is lost (1), or say what is misconfigured (2)."""
@@ -54,7 +52,7 @@ def main() -> int:
 async def _run(chosen: Settings) -> int:
     source = connection.load(os.environ.get("KUBECONFIG") or None)
     registry = CollectorRegistry()
-    series = metrics.build(registry)
+    series = metrics.Metrics(registry)
     loop = asyncio.get_running_loop()
     stop, leading, lost = asyncio.Event(), asyncio.Event(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -72,7 +70,7 @@ async def _run(chosen: Settings) -> int:
     async with Api(
         source, may_write=leadership.held, metrics=series.api, clock=wiring.clock, rng=wiring.rng()
     ) as api:
-        parts = wiring.assemble(
+        parts = Parts(
             api,
             chosen,
             registry=registry,
@@ -89,7 +87,7 @@ async def _run(chosen: Settings) -> int:
         )
         probes = Endpoints(
             alive=lambda: _stuck(parts, leadership),
-            ready=lambda: _unready(parts),
+            ready=lambda: [*_unready(parts)],
             registry=registry,
         )
         await probes.start(*chosen.probe_address)
@@ -107,13 +105,9 @@ async def _run(chosen: Settings) -> int:
             await asyncio.to_thread(kopf.stop, deadline_s=5.0)
 
 
-def _from_thread(loop: asyncio.AbstractEventLoop, act: Callable[..., None]) -> Callable[..., None]:
-    """The same act, done by the loop when a thread asks for it."""
-
-    def ask(*arguments: Any) -> None:
-        loop.call_soon_threadsafe(act, *arguments)
-
-    return ask
+def _from_thread(loop: asyncio.AbstractEventLoop, act: Callable[..., None]) -> Callable[..., Any]:
+    """Let the loop do it when a thread calls this."""
+    return functools.partial(loop.call_soon_threadsafe, act)
 
 
 async def _work(api: Api, parts: Parts, kopf: KopfThread, leading: asyncio.Event) -> None:
@@ -164,15 +158,11 @@ async def _until(stop: asyncio.Event, lost: asyncio.Event, work: Coroutine[Any, 
     done, _ = await asyncio.wait((working, stopping, losing), return_when=asyncio.FIRST_COMPLETED)
     for task in (working, stopping, losing):
         task.cancel()
-    ended = await asyncio.gather(working, return_exceptions=True)
+    await asyncio.gather(working, return_exceptions=True)
     if working in done:
-        logger.error("work ended", exc_info=_error(ended[0]))
+        logger.error("work ended", exc_info=working.exception())
         return 1
     return 0 if stopping in done else 1
-
-
-def _error(ended: object) -> BaseException | None:
-    return ended if isinstance(ended, BaseException) else None
 
 
 def _stuck(parts: Parts, leadership: Leadership) -> list[str]:
@@ -182,34 +172,21 @@ def _stuck(parts: Parts, leadership: Leadership) -> list[str]:
     return []
 
 
-def _unready(parts: Parts) -> list[str]:
-    unread = [] if parts.keys.known else ["the signing keys of tokens have not been read yet"]
-    return unread + [
-        f"{copy!r} has no whole list yet" for copy in parts.copies.warm if not copy.synced
-    ]
-
-
-class _JsonLines(logging.Formatter):
-    """One JSON object a line; what a call passes as ``extra`` stands beside the message."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        line = {
-            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S") + f".{int(record.msecs):03d}",
-            "level": record.levelname,
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        line |= {
-            name: value for name, value in record.__dict__.items() if name not in STANDARD_FIELDS
-        }
-        if record.exc_info:
-            line["trace"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
+def _unready(parts: Parts) -> Iterator[str]:
+    if not parts.received.keys.known:
+        yield "the signing keys of tokens have not been read yet"
+    yield from (f"{copy!r} has no whole list yet" for copy in parts.copies.warm if not copy.synced)
 
 
 def _log_as_json() -> None:
+    """One JSON object a line; ``extra`` fields of a call are beside its message."""
+    formatter = JsonFormatter(
+        ("levelname", "name", "message"),
+        rename_fields={"levelname": "level", "name": "logger", "exc_info": "trace"},
+        timestamp="time",
+    )
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_JsonLines())
+    handler.setFormatter(formatter)
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("kopf").setLevel(logging.WARNING)
 

@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from random import Random
 
 from railwright_operator import backoff
@@ -55,50 +56,39 @@ BACKOFF_BASE_S = 0.2
 BACKOFF_CAP_S = 10.0
 
 
+@dataclass(eq=False)
 class Cycle:
     """Turns, as long as this process leads."""
 
-    def __init__(
-        self,
-        observer: Observer,
-        *,
-        ledger: LedgerStore,
-        actuator: Actuator,
-        pre_runs: PreRuns,
-        reporter: Reporter,
-        faults: JobFaults,
-        watchdog: CycleWatchdog,
-        metrics: CycleMetrics,
-        awake: asyncio.Event,
-        clock: Callable[[], float],
-        rng: Random,
-    ) -> None:
-        self._observer = observer
-        self._ledger = ledger
-        self._actuator = actuator
-        self._pre_runs = pre_runs
-        self._reporter = reporter
-        self._faults = faults
-        self._watchdog = watchdog
-        self._metrics = metrics
-        self._clock = clock
-        self._rng = rng
-        self._awake = awake
-        self._turned_s = clock()
+    observer: Observer
+    _: KW_ONLY
+    ledger: LedgerStore
+    actuator: Actuator
+    pre_runs: PreRuns
+    reporter: Reporter
+    faults: JobFaults
+    watchdog: CycleWatchdog
+    metrics: CycleMetrics
+    awake: asyncio.Event
+    clock: Callable[[], float]
+    rng: Random
+
+    def __post_init__(self) -> None:
+        self._turned_s = self.clock()
         self._busy_s = 0.0
-        self._sure_s = clock()
+        self._sure_s = self.clock()
 
     def __repr__(self) -> str:
-        return f"<Cycle {self._ledger!r} turned {self.turned_age_s():.1f} s ago>"
+        return f"<Cycle {self.ledger!r} turned {self.turned_age_s():.1f} s ago>"
 
     def turned_age_s(self) -> float:
         """Seconds since a turn last came to its end."""
-        return self._clock() - self._turned_s
+        return self.clock() - self._turned_s
 
     async def take_over(self) -> None:
         """Become the writer of the ledger. Raises RequestFailed, or DeposedError."""
-        await self._ledger.take_over()
-        self._turned_s = self._clock()
+        await self.ledger.take_over()
+        self._turned_s = self.clock()
 
     async def run(self) -> None:
         """Turn until cancelled. Raises DeposedError when another leader wrote the ledger."""
@@ -108,59 +98,61 @@ class Cycle:
                 await self._turn()
                 failures = 0
             except errors.RequestFailed as error:
-                failures = await self._failed(failures, error)
+                failures = await self._back_off(failures, error)
             except DeposedError:
                 raise
             except Exception as error:
-                logger.exception("turn broke", extra={"error": str(error)})
-                failures = await self._failed(failures, error)
+                logger.exception("scheduling cycle raised", extra={"error": str(error)})
+                failures = await self._back_off(failures, error)
             await self._rest()
 
     async def _turn(self) -> None:
-        started_s = self._clock()
-        self._actuator.turn_begins()
-        await self._observer.hear()
-        isolation = Isolation(self._faults.set_aside(self._ledger.ledger))
-        with self._watchdog.watch(isolation):
+        started_s = self.clock()
+        self.actuator.turn_begins()
+        await self.observer.hear()
+        isolation = Isolation(self.faults.set_aside(self.ledger.ledger))
+        with self.watchdog.watch(isolation):
             world = await self._look(isolation)
-            self._metrics.judged(world.breaker)
+            self.metrics.judged(world.breaker)
             # A value goes in and a value comes out: the loop need not stand still meanwhile.
             plan = await asyncio.to_thread(turn.take, world, isolation)
-        self._busy_s = self._clock() - started_s
-        self._metrics.turn_s.observe(self._busy_s)
-        if plan.ledger != self._ledger.ledger:
-            await self._ledger.write(plan.ledger)
-            self._metrics.ledger_writes.inc()
-            self._sure_s = self._clock()
-        elif plan.confirms or self._clock() - self._sure_s >= SURE_S:
-            await self._ledger.confirm()
-            self._sure_s = self._clock()
-        with self._watchdog.watch(isolation):
-            self._observer.follow(plan, isolation)
-            self._faults.record(isolation)
-            self._actuator.start(plan.actions)
-            self._pre_runs.act()
-        await self._reporter.report(plan)
-        self._actuator.forget_all_but(entry.key for entry in plan.ledger.entries)
-        self._metrics.observe(plan)
+        self._busy_s = self.clock() - started_s
+        self.metrics.turn_s.observe(self._busy_s)
+        if plan.ledger != self.ledger.ledger:
+            await self.ledger.write(plan.ledger)
+            self.metrics.ledger_writes.inc()
+            self._sure_s = self.clock()
+        elif plan.confirms or self.clock() - self._sure_s >= SURE_S:
+            await self.ledger.confirm()
+            self._sure_s = self.clock()
+        with self.watchdog.watch(isolation):
+            self.observer.follow(plan, isolation)
+            self.faults.record(isolation)
+            self.actuator.start(plan.actions)
+            self.pre_runs.act()
+        await self.reporter.report(plan)
+        self.actuator.forget_all_but(entry.key for entry in plan.ledger.entries)
+        self.metrics.observe(plan)
         if plan.queue_round is not None and not plan.queue_round.is_blocked:
-            self._awake.set()
-        self._turned_s = self._clock()
+            self.awake.set()
+        self._turned_s = self.clock()
 
     async def _look(self, isolation: Isolation) -> World:
-        shared = Slice(self._clock)
-        for world in self._observer.look(self._ledger.ledger, isolation):
+        shared = Slice(self.clock)
+        for world in self.observer.look(self.ledger.ledger, isolation):
             if world is not None:
                 return world
             if shared.over:
                 await shared.others()
         raise AssertionError("the last step of a look brings the world")
 
-    async def _failed(self, failures: int, error: Exception) -> int:
-        self._metrics.turns_failed.labels(type(error).__name__).inc()
-        logger.warning("turn failed", extra={"error": str(error), "failures": failures + 1})
+    async def _back_off(self, failures: int, error: Exception) -> int:
+        """Wait after so many earlier failures in a row; how many there are now."""
+        self.metrics.turns_failed.labels(type(error).__name__).inc()
+        extra = {"error": str(error), "failures": failures + 1}
+        logger.warning("scheduling cycle failed", extra=extra)
         await asyncio.sleep(
-            backoff.delay_s(failures, base_s=BACKOFF_BASE_S, cap_s=BACKOFF_CAP_S, rng=self._rng)
+            backoff.delay_s(failures, base_s=BACKOFF_BASE_S, cap_s=BACKOFF_CAP_S, rng=self.rng)
         )
         return failures + 1
 
@@ -170,6 +162,6 @@ class Cycle:
             async with asyncio.timeout(TICK_S):
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(BINDING_PACE_S):
-                        await self._actuator.until_low()
-                await self._awake.wait()
-        self._awake.clear()
+                        await self.actuator.until_low()
+                await self.awake.wait()
+        self.awake.clear()

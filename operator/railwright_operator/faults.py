@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from random import Random
 from typing import Any
 
@@ -55,16 +55,17 @@ class _Held:
     hangs: int = 0
 
 
+@dataclass(eq=False)
 class JobFaults:
     """The faults of jobs, and how long they set a stage aside; ``clock`` is monotonic seconds."""
 
-    def __init__(
-        self, jobs: Jobs, *, raised: Counter, clock: Callable[[], float], rng: Random
-    ) -> None:
-        self._jobs = jobs
-        self._raised = raised
-        self._clock = clock
-        self._rng = rng
+    jobs: Jobs
+    _: KW_ONLY
+    raised: Counter
+    clock: Callable[[], float]
+    rng: Random
+
+    def __post_init__(self) -> None:
         self._held: dict[Handling, _Held] = {}
         self._has_read_marks = False
 
@@ -76,7 +77,7 @@ class JobFaults:
         that are gone."""
         if not self._has_read_marks:
             self._has_read_marks = True
-            for known in self._jobs.all():
+            for known in self.jobs.all():
                 self._read_mark(known)
         if not self._held:
             return {}
@@ -84,12 +85,12 @@ class JobFaults:
         self._held = {
             handling: held
             for handling, held in self._held.items()
-            if _is_current(held, handling, self._jobs.get(handling[1]), in_flight)
+            if _is_current(held, handling, self.jobs.get(handling[1]), in_flight)
         }
         return {
             handling: held.error
             for handling, held in self._held.items()
-            if self._clock() < held.until_s and (held.hangs or handling[0] in BACKED_OFF)
+            if self.clock() < held.until_s and (held.hangs or handling[0] in BACKED_OFF)
         }
 
     def record(self, isolation: Isolation) -> None:
@@ -98,17 +99,17 @@ class JobFaults:
         for handling in self._held.keys() & isolation.done - failed.keys():
             del self._held[handling]
         for handling, fault in failed.items():
-            self._raised.labels(fault.stage.value).inc()
+            self.raised.labels(fault.stage.value).inc()
             held = self._held.get(handling)
-            if held is not None and self._clock() < held.until_s:
+            if held is not None and self.clock() < held.until_s:
                 continue
             failures = 0 if held is None else held.failures + 1
             wait_s = backoff.delay_s(
-                failures, base_s=RAISED_BASE_S, cap_s=RAISED_CAP_S, rng=self._rng
+                failures, base_s=RAISED_BASE_S, cap_s=RAISED_CAP_S, rng=self.rng
             )
-            known = self._jobs.get(fault.job_uid)
+            known = self.jobs.get(fault.job_uid)
             generation = 0 if known is None else known.generation
-            self._held[handling] = _Held(fault.error, generation, failures, self._clock() + wait_s)
+            self._held[handling] = _Held(fault.error, generation, failures, self.clock() + wait_s)
             logger.error(
                 "job handling failed",
                 exc_info=fault.exception,
@@ -125,7 +126,7 @@ class JobFaults:
     def leave_mark(self, write: WriteMark, handling: Handling) -> None:
         """Mark the job that a cycle hangs on, for the next leader. A deleted job needs no mark."""
         stage, job_uid = handling
-        known = self._jobs.get(job_uid)
+        known = self.jobs.get(job_uid)
         if known is None:
             return
         before = known.raw.get("status", {}).get("setAside") or {}
@@ -144,10 +145,10 @@ class JobFaults:
         if (stage := stages.get(str(found.get("stage")))) is None:
             return
         hangs = max(1, int(found.get("hangs", 1)))
-        wait_s = backoff.delay_s(hangs - 1, base_s=HUNG_BASE_S, cap_s=HUNG_CAP_S, rng=self._rng)
+        wait_s = backoff.delay_s(hangs - 1, base_s=HUNG_BASE_S, cap_s=HUNG_CAP_S, rng=self.rng)
         error = f"handling took more than {CYCLE_DEADLINE_S:.0f} s, and the operator restarted"
         self._held[stage, known.uid] = _Held(
-            error, known.generation, hangs - 1, self._clock() + wait_s, hangs
+            error, known.generation, hangs - 1, self.clock() + wait_s, hangs
         )
         logger.error(
             "job set aside that a leader hung on",

@@ -6,7 +6,7 @@ pod sends, so the number of series is bounded whatever arrives.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -14,182 +14,119 @@ SECONDS_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 SURVEY_BUCKETS = (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 
 
-@dataclass(frozen=True, slots=True)
 class ApiMetrics:
     """Series of the client to the API server."""
 
-    requests: Counter
-    request_s: Histogram
-    retries: Counter
-
-
-@dataclass(frozen=True, slots=True)
-class WatchMetrics:
-    """Series of the watches, by kind of object."""
-
-    relists: Counter
-    events: Counter
-    errors: Counter
-    heard_age_s: Gauge
-    records: Gauge
-
-
-@dataclass(frozen=True, slots=True)
-class HeartbeatMetrics:
-    """Series of the server launchers talk to."""
-
-    requests: Counter
-    token_checks: Counter
-    evictions: Counter
-
-
-@dataclass(frozen=True, slots=True)
-class SurveyMetrics:
-    """Series of what is measured of the network."""
-
-    due: Gauge
-    surveys: Counter
-    seconds: Histogram
-    pairs: Counter
-    probes: Counter
-
-
-@dataclass(frozen=True, slots=True)
-class Metrics:
-    """All series of these parts, one set a registry."""
-
-    api: ApiMetrics
-    watch: WatchMetrics
-    heartbeats: HeartbeatMetrics
-    surveys: SurveyMetrics
-    loop_lag_s: Histogram
-
-
-def build(registry: CollectorRegistry) -> Metrics:
-    """The series, registered; raises ValueError when ``registry`` has them already."""
-    return Metrics(
-        api=_api(registry),
-        watch=_watch(registry),
-        heartbeats=_heartbeats(registry),
-        surveys=_surveys(registry),
-        loop_lag_s=Histogram(
-            "railwright_loop_lag_seconds",
-            "How late the event loop woke a sleeper: everything waits this long.",
-            buckets=SECONDS_BUCKETS,
-            registry=registry,
-        ),
-    )
-
-
-def _api(registry: CollectorRegistry) -> ApiMetrics:
-    return ApiMetrics(
-        requests=Counter(
+    def __init__(self, registry: CollectorRegistry) -> None:
+        counter = partial(Counter, registry=registry)
+        self.requests = counter(
             "railwright_api_requests_total",
             "Requests to the API server; code is the HTTP status, or why there was none.",
             ("verb", "code"),
-            registry=registry,
-        ),
-        request_s=Histogram(
+        )
+        self.request_s = Histogram(
             "railwright_api_request_seconds",
             "Time to the answer of one request, retries not added up.",
             ("verb",),
             buckets=SECONDS_BUCKETS,
             registry=registry,
-        ),
-        retries=Counter(
+        )
+        self.retries = counter(
             "railwright_api_retries_total",
             "Requests sent again because the server asked to wait or the token had expired.",
             ("verb", "code"),
-            registry=registry,
-        ),
-    )
+        )
 
 
-def _watch(registry: CollectorRegistry) -> WatchMetrics:
-    return WatchMetrics(
-        relists=Counter(
+class WatchMetrics:
+    """Series of the watches, by kind of object."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        self.relists = counter(
             "railwright_watch_relists_total",
             "Full lists made by a watch, the first included.",
             ("kind",),
-            registry=registry,
-        ),
-        events=Counter(
+        )
+        self.events = counter(
             "railwright_watch_events_total",
             "Events read from a watch, bookmarks included.",
             ("kind", "type"),
-            registry=registry,
-        ),
-        errors=Counter(
+        )
+        self.errors = counter(
             "railwright_watch_errors_total",
             "Lists and watches that ended badly, by cause.",
             ("kind", "cause"),
-            registry=registry,
-        ),
-        heard_age_s=Gauge(
+        )
+        self.heard_age_s = gauge(
             "railwright_watch_heard_age_seconds",
             "Time since the API server last sent anything on this watch.",
             ("kind",),
-            registry=registry,
-        ),
-        records=Gauge(
-            "railwright_watch_records",
-            "Objects held by this watch.",
-            ("kind",),
-            registry=registry,
-        ),
-    )
+        )
+        self.records = gauge("railwright_watch_records", "Objects held by this watch.", ("kind",))
 
 
-def _heartbeats(registry: CollectorRegistry) -> HeartbeatMetrics:
-    return HeartbeatMetrics(
-        requests=Counter(
+class HeartbeatMetrics:
+    """Series of the server that launchers send heartbeats to."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        counter = partial(Counter, registry=registry)
+        self.requests = counter(
             "railwright_heartbeat_requests_total",
             "Messages from launchers by path and HTTP status.",
             ("path", "code"),
-            registry=registry,
-        ),
-        token_checks=Counter(
+        )
+        self.token_checks = counter(
             "railwright_token_checks_total",
             "Tokens verified or refused, by outcome; good ones that are remembered do not count.",
             ("outcome",),
-            registry=registry,
-        ),
-        evictions=Counter(
+        )
+        self.evictions = counter(
             "railwright_heartbeat_evictions_total",
             "Connections closed to make room: newcomers without a token, or too many of one pod.",
-            registry=registry,
-        ),
-    )
+        )
 
 
-def _surveys(registry: CollectorRegistry) -> SurveyMetrics:
-    return SurveyMetrics(
-        due=Gauge(
+class SurveyMetrics:
+    """Series of the surveys of the network."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        counter = partial(Counter, registry=registry)
+        self.due = Gauge(
             "railwright_survey_due_nodes",
             "Nodes that are to be measured and that no survey has.",
             registry=registry,
-        ),
-        surveys=Counter(
+        )
+        self.surveys = counter(
             "railwright_surveys_total",
             "Surveys of the network by probes; those that placed no node failed.",
             ("outcome",),
-            registry=registry,
-        ),
-        seconds=Histogram(
+        )
+        self.seconds = Histogram(
             "railwright_survey_seconds",
             "Time that a survey took.",
             buckets=SURVEY_BUCKETS,
             registry=registry,
-        ),
-        pairs=Counter(
-            "railwright_survey_pairs_total",
-            "Different pairs of nodes that surveys measured.",
+        )
+        self.pairs = counter(
+            "railwright_survey_pairs_total", "Different pairs of nodes that surveys measured."
+        )
+        self.probes = counter(
+            "railwright_probes_total", "Probe tasks of agents, by outcome.", ("outcome",)
+        )
+
+
+class Metrics:
+    """All series of these parts. Raises ValueError if ``registry`` has them already."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.api = ApiMetrics(registry)
+        self.watch = WatchMetrics(registry)
+        self.heartbeats = HeartbeatMetrics(registry)
+        self.surveys = SurveyMetrics(registry)
+        self.loop_lag_s = Histogram(
+            "railwright_loop_lag_seconds",
+            "How late the event loop woke a sleeper: everything waits this long.",
+            buckets=SECONDS_BUCKETS,
             registry=registry,
-        ),
-        probes=Counter(
-            "railwright_probes_total",
-            "Errands that agents were sent on, by outcome.",
-            ("outcome",),
-            registry=registry,
-        ),
-    )
+        )

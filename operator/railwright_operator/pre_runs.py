@@ -13,7 +13,7 @@ import asyncio
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from random import Random
 from typing import Any
 
@@ -72,24 +72,21 @@ NOTHING = Standing()
 Request = Callable[[], Awaitable[None]]
 
 
+@dataclass(eq=False)
 class PreRuns:
     """How each job stands with its pre-run, and the requests that follow."""
 
-    def __init__(
-        self,
-        api: Api,
-        *,
-        jobs: Jobs,
-        wake: Callable[[], None],
-        clock: Callable[[], float],
-        rng: Random,
-    ) -> None:
-        self._api = api
-        self._jobs = jobs
-        self._wake = wake
-        self._ages = Ages(clock)
+    api: Api
+    _: KW_ONLY
+    jobs: Jobs
+    wake: Callable[[], None]
+    clock: Callable[[], float]
+    rng: Random
+
+    def __post_init__(self) -> None:
+        self._ages = Ages(self.clock)
         self._pauses: Pauses[str] = Pauses(
-            base_s=PAUSE_BASE_S, cap_s=PAUSE_CAP_S, clock=clock, rng=rng
+            base_s=PAUSE_BASE_S, cap_s=PAUSE_CAP_S, clock=self.clock, rng=self.rng
         )
         self._standing: dict[str, Standing] = {}
         self._due: dict[str, Request] = {}
@@ -148,7 +145,7 @@ class PreRuns:
         self._pauses.forget_unless(uids.__contains__)
 
     def _judge(self, job: Known, ahead: Known | None) -> Standing:
-        if self._jobs.why_unreadable(job.uid) is not None:
+        if self.jobs.why_unreadable(job.uid) is not None:
             return self.of(job.uid)
         end = _end(job)
         plan = self._plan(job) if self._is_wanted(job, ahead) else None
@@ -231,7 +228,7 @@ class PreRuns:
 
     def _done(self, uid: str, task: asyncio.Task[None]) -> None:
         del self._under_way[uid]
-        self._wake()
+        self.wake()
         if not task.cancelled() and (error := task.exception()) is not None:
             self._pauses.failed(uid)
             logger.error("a pre-run's request broke", exc_info=error, extra={"job_uid": uid})
@@ -251,9 +248,9 @@ class PreRuns:
         namespace = job.raw["metadata"]["namespace"]
         path = paths.one(names.TRAINING_JOBS, plan.name, namespace=namespace)
         try:
-            made = await self._api.create(paths.kind(names.TRAINING_JOBS, namespace), plan.manifest)
+            made = await self.api.create(paths.kind(names.TRAINING_JOBS, namespace), plan.manifest)
         except (errors.AlreadyExistsError, errors.OutcomeUnknown):
-            made = await self._api.get(path)
+            made = await self.api.get(path)
         except FOR_GOOD as error:
             self._refuse(job, plan, error.message)
             return
@@ -264,8 +261,8 @@ class PreRuns:
         # Only the operator makes such. One of a job that was of this name before is yet to go.
         if "deletionTimestamp" in metadata or not _is_owned(made, job.uid):
             raise errors.Unreachable("the one before it is not gone yet")
-        self._jobs.absorb(made)
-        if why := self._jobs.why_unreadable(made["metadata"]["uid"]):
+        self.jobs.absorb(made)
+        if why := self.jobs.why_unreadable(made["metadata"]["uid"]):
             self._refuse(job, plan, why)
 
     def _refuse(self, job: Known, plan: Plan, why: str) -> None:
@@ -276,9 +273,9 @@ class PreRuns:
         metadata = ahead.raw["metadata"]
         path = paths.one(names.TRAINING_JOBS, metadata["name"], namespace=metadata["namespace"])
         try:
-            await self._api.delete(path, bodies.deletion(ahead.uid))
+            await self.api.delete(path, bodies.deletion(ahead.uid))
         except (errors.ConflictError, errors.NotFoundError):
-            self._jobs.discard(ahead.uid)
+            self.jobs.discard(ahead.uid)
 
 
 def _is_ahead(known: Known, jobs: Mapping[str, Known]) -> bool:

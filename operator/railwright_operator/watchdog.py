@@ -21,6 +21,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import KW_ONLY, dataclass
 
 from railwright_operator.faults import CYCLE_DEADLINE_S
 from railwright_scheduler.isolation import Handling, Isolation
@@ -63,20 +64,17 @@ class _Watched:
         return self._handling if self._looks_at_job >= LOOKS_AT_ONE_JOB else None
 
 
+@dataclass(eq=False)
 class CycleWatchdog:
     """Watches the cycle of one leader. ``mark`` is called with the handling that hangs, from the
     watchdog's thread, and so is ``release``, which gives the Lease back."""
 
-    def __init__(
-        self,
-        *,
-        mark: Callable[[Handling], None],
-        release: Callable[[], None],
-        end: Callable[[int], object] = os._exit,
-    ) -> None:
-        self._mark = mark
-        self._release = release
-        self._end = end
+    _: KW_ONLY
+    mark: Callable[[Handling], None]
+    release: Callable[[], None]
+    end: Callable[[int], object] = os._exit
+
+    def __post_init__(self) -> None:
         self._watched: _Watched | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
@@ -119,9 +117,9 @@ class CycleWatchdog:
         )
         faulthandler.dump_traceback(file=STDERR)
         if handling is not None:
-            self._try(functools.partial(self._mark, handling))
-        self._try(self._release)
-        self._end(EXIT_CODE)
+            self._try(functools.partial(self.mark, handling))
+        self._try(self.release)
+        self.end(EXIT_CODE)
 
     def _try(self, act: Callable[[], None]) -> None:
         """The process ends whatever becomes of this."""

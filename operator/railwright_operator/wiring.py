@@ -1,4 +1,4 @@
-"""Every moving part of the operator, constructed in order: the table of contents.
+"""Every moving part of the operator and what it is constructed from: the table of contents.
 
     Leadership   a thread: the Lease, and with it who may write
     KopfThread   a thread: queues or fabrics changed, look again
@@ -25,8 +25,8 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -38,10 +38,7 @@ from railwright_operator.cycle import Cycle
 from railwright_operator.faults import JobFaults, WriteMark
 from railwright_operator.heartbeats import state
 from railwright_operator.heartbeats.agents import Agents
-from railwright_operator.heartbeats.errands import Errands
-from railwright_operator.heartbeats.keys import PublishedKeys
 from railwright_operator.heartbeats.server import HeartbeatServer
-from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.state import HeartbeatState
 from railwright_operator.kube.client import Api
 from railwright_operator.machines import Machines
@@ -58,8 +55,7 @@ from railwright_operator.settings import Settings
 from railwright_operator.surveys import busy
 from railwright_operator.surveys.surveyor import Clocks, Surveyor
 from railwright_operator.verification import Verification
-from railwright_operator.watch import kubelets
-from railwright_operator.watch.kubelets import Kubelets
+from railwright_operator.watch.kubelets import Kubelets, lease_of
 from railwright_operator.watchdog import CycleWatchdog
 from railwright_operator.write import pods, probes
 from railwright_operator.write.actuate import Actuator
@@ -71,206 +67,222 @@ clock = time.monotonic
 AGENT = "railwright-agent"
 """The service account that agents on nodes have, in the operator's namespace."""
 
+Run = Callable[[], Coroutine[Any, Any, None]]
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(eq=False)
 class Parts:
-    """What a run starts and asks. ``tasks`` run from the start, ``leading`` only in a leader."""
+    """All parts, each constructed when it is first needed; nothing runs yet."""
 
-    cycle: Cycle
-    watchdog: CycleWatchdog
-    copies: Copies
-    keys: PublishedKeys
-    server: HeartbeatServer
-    tasks: tuple[Callable[[], Coroutine[Any, Any, None]], ...]
-    leading: tuple[Callable[[], Coroutine[Any, Any, None]], ...]
+    api: Api
+    settings: Settings
+    registry: CollectorRegistry
+    series: metrics.Metrics
+    is_leader: Callable[[], bool]
+    mark_hung: WriteMark
+    give_up_lease: Callable[[], None]
+    awake: asyncio.Event = field(default_factory=asyncio.Event)
 
+    @property
+    def tasks(self) -> tuple[Run, ...]:
+        """What runs from the start."""
+        lag = partial(loop_lag.observe, self.series.loop_lag_s, clock, self.listening)
+        return (*(copy.run for copy in self.copies.warm), self.received.keys.run, lag)
 
-def assemble(
-    api: Api,
-    settings: Settings,
-    *,
-    registry: CollectorRegistry,
-    series: metrics.Metrics,
-    is_leader: Callable[[], bool],
-    mark_hung: WriteMark,
-    give_up_lease: Callable[[], None],
-) -> Parts:
-    """Construct all parts; nothing runs yet."""
-    awake, listening = asyncio.Event(), ListeningClock(clock)
-    launcher = pods.Launcher(settings.launcher_image, settings.heartbeat_url)
-    heard = state.construct(api, wake=awake.set, clock=clock, rng=rng())
-    sessions, commits = heard.sessions, Commits(awake.set)
-    watch = partial(watched.assemble, launcher=launcher, listening=heard.hearing, clock=clock)
-    copies = watch(api, settings, series=series.watch, wake=awake.set, rng=rng)
-    surveyor = _surveyor(api, copies, settings, heard.errands, series.surveys)
-    counts = CycleMetrics(registry)
-    ledger = LedgerStore(api, holder=settings.identity)
-    actuator = _actuator(api, copies, ledger=ledger, launcher=launcher, wake=awake.set)
-    asked = Kubelets(kubelets.lease_of(api), clock=clock, wake=awake.set)
-    pre_runs = PreRuns(api, jobs=copies.jobs, wake=awake.set, clock=clock, rng=rng())
-    observer = _observer(copies, heard, asked, actuator, pre_runs, listening)
-    faults = JobFaults(copies.jobs, raised=counts.job_faults, clock=clock, rng=rng())
-    mark = partial(faults.leave_mark, mark_hung)
-    watchdog = CycleWatchdog(mark=mark, release=give_up_lease)
-    events = Events(api, instance=settings.identity, dropped=counts.events_dropped, clock=clock)
-    reporter = _reporter(api, copies, sessions, commits, events, faults, counts, observer, awake)
-    cycle = Cycle(
-        observer,
-        ledger=ledger,
-        actuator=actuator,
-        pre_runs=pre_runs,
-        reporter=reporter,
-        faults=faults,
-        watchdog=watchdog,
-        metrics=counts,
-        awake=awake,
-        clock=clock,
-        rng=rng(),
-    )
-    server = _server(
-        copies, settings, heard, commits, series=series.heartbeats, is_leader=is_leader
-    )
-    warm = [copy.run for copy in copies.warm]
-    verified = Verification(
-        copies, ledger=lambda: ledger.ledger, violations=counts.violations, clock=clock
-    )
-    network = copies.discovery.run, _sites(api, copies, surveyor).run, surveyor.run
-    leading = asked.run, events.run, copies.kinds.run, copies.follow_pulls, verified.run
-    return Parts(
-        cycle=cycle,
-        watchdog=watchdog,
-        copies=copies,
-        keys=heard.keys,
-        server=server,
-        tasks=(*warm, heard.keys.run, lambda: loop_lag.observe(series, clock, listening)),
-        leading=(*leading, *network),
-    )
+    @property
+    def leading(self) -> tuple[Run, ...]:
+        """What runs only in a leader."""
+        copies = self.copies
+        return (
+            self.kubelets.run,
+            self.events.run,
+            copies.kinds.run,
+            copies.follow_pulls,
+            self.verification.run,
+            copies.discovery.run,
+            self.site_reporter.run,
+            self.surveyor.run,
+        )
 
+    @cached_property
+    def listening(self) -> ListeningClock:
+        return ListeningClock(clock)
 
-def _surveyor(
-    api: Api, copies: Copies, settings: Settings, errands: Errands, series: metrics.SurveyMetrics
-) -> Surveyor:
-    nodes = copies.nodes.records
-    return Surveyor(
-        errands,
-        site=copies.site,
-        discovery=copies.discovery,
-        nodes=nodes,
-        busy=lambda: busy.of((node.name for node in nodes.values()), copies.jobs, copies.pod_index),
-        keep=lambda text: probes.keep(api, settings.namespace, text),
-        metrics=series,
-        clocks=Clocks(clock, time.time),
-        rng=rng(),
-    )
+    @cached_property
+    def launcher(self) -> pods.Launcher:
+        return pods.Launcher(self.settings.launcher_image, self.settings.heartbeat_url)
 
+    @cached_property
+    def received(self) -> HeartbeatState:
+        return state.construct(self.api, wake=self.awake.set, clock=clock, rng=rng())
 
-def _sites(api: Api, copies: Copies, surveyor: Surveyor) -> SiteReporter:
-    return SiteReporter(
-        api,
-        site=copies.site,
-        jobs=copies.jobs,
-        discovery=copies.discovery,
-        unsurveyed=lambda: surveyor.problems,
-        nodes=copies.nodes.records,
-        clock=clock,
-    )
+    @cached_property
+    def copies(self) -> Copies:
+        return watched.assemble(
+            self.api,
+            self.settings,
+            launcher=self.launcher,
+            listening=self.received.hearing,
+            series=self.series.watch,
+            wake=self.awake.set,
+            clock=clock,
+            rng=rng,
+        )
 
+    @cached_property
+    def commits(self) -> Commits:
+        return Commits(self.awake.set)
 
-def _actuator(
-    api: Api,
-    copies: Copies,
-    *,
-    ledger: LedgerStore,
-    launcher: pods.Launcher,
-    wake: Callable[[], None],
-) -> Actuator:
-    rendering = Rendering(copies.jobs, launcher=launcher)
-    return Actuator(
-        api,
-        pods=copies.pods,
-        render_pod=rendering.pod,
-        render_placement=lambda entry: rendering.placement(entry, epoch=ledger.ledger.epoch),
-        wake=wake,
-        clock=clock,
-        rng=rng(),
-    )
+    @cached_property
+    def counts(self) -> CycleMetrics:
+        return CycleMetrics(self.registry)
 
+    @cached_property
+    def ledger(self) -> LedgerStore:
+        return LedgerStore(self.api, holder=self.settings.identity)
 
-def _observer(
-    copies: Copies,
-    heard: HeartbeatState,
-    kubelets: Kubelets,
-    actuator: Actuator,
-    pre_runs: PreRuns,
-    listening: ListeningClock,
-) -> Observer:
-    return Observer(
-        jobs=copies.jobs,
-        site=copies.site,
-        pods=copies.pod_index,
-        discovery=copies.discovery,
-        machines=Machines(copies.nodes.records, copies.pod_index),
-        pulls=copies.pulls,
-        sessions=heard.sessions,
-        kubelets=kubelets,
-        actuator=actuator,
-        pre_runs=pre_runs,
-        clock=listening,
-        hearing=heard.hearing,
-    )
+    @cached_property
+    def kubelets(self) -> Kubelets:
+        return Kubelets(lease_of(self.api), clock=clock, wake=self.awake.set)
 
+    @cached_property
+    def events(self) -> Events:
+        dropped = self.counts.events_dropped
+        return Events(self.api, instance=self.settings.identity, dropped=dropped, clock=clock)
 
-def _server(
-    copies: Copies,
-    settings: Settings,
-    heard: HeartbeatState,
-    commits: Commits,
-    *,
-    series: metrics.HeartbeatMetrics,
-    is_leader: Callable[[], bool],
-) -> HeartbeatServer:
-    return HeartbeatServer(
-        heard.sessions,
-        state.tokens(heard, copies.pods.records, metrics=series),
-        audience_of=pods.audience,
-        pod_uid_of=copies.pod_index.uid_of,
-        on_commit=commits.ask,
-        is_ready=lambda: is_leader() and copies.pods.synced and heard.keys.known,
-        hearing=heard.hearing,
-        metrics=series,
-        agents=Agents(
-            account=f"system:serviceaccount:{settings.namespace}:{AGENT}",
-            on_inside=copies.discovery.inside_told,
-            errands=heard.errands,
-        ),
-        clock=clock,
-    )
+    @cached_property
+    def faults(self) -> JobFaults:
+        raised = self.counts.job_faults
+        return JobFaults(self.copies.jobs, raised=raised, clock=clock, rng=rng())
 
+    @cached_property
+    def watchdog(self) -> CycleWatchdog:
+        mark = partial(self.faults.leave_mark, self.mark_hung)
+        return CycleWatchdog(mark=mark, release=self.give_up_lease)
 
-def _reporter(
-    api: Api,
-    copies: Copies,
-    sessions: Sessions,
-    commits: Commits,
-    events: Events,
-    faults: JobFaults,
-    counts: CycleMetrics,
-    observer: Observer,
-    awake: asyncio.Event,
-) -> Reporter:
-    return Reporter(
-        api,
-        jobs=copies.jobs,
-        sessions=sessions,
-        commits=commits,
-        events=events,
-        faults=faults,
-        metrics=counts,
-        observer=observer,
-        wake=awake.set,
-        clock=clock,
-        rng=rng(),
-    )
+    @cached_property
+    def verification(self) -> Verification:
+        return Verification(
+            self.copies,
+            ledger=lambda: self.ledger.ledger,
+            violations=self.counts.violations,
+            clock=clock,
+        )
+
+    @cached_property
+    def pre_runs(self) -> PreRuns:
+        jobs = self.copies.jobs
+        return PreRuns(self.api, jobs=jobs, wake=self.awake.set, clock=clock, rng=rng())
+
+    @cached_property
+    def surveyor(self) -> Surveyor:
+        nodes, jobs, pod_index = self.copies.nodes.records, self.copies.jobs, self.copies.pod_index
+        return Surveyor(
+            self.received.errands,
+            site=self.copies.site,
+            discovery=self.copies.discovery,
+            nodes=nodes,
+            busy=lambda: busy.of((node.name for node in nodes.values()), jobs, pod_index),
+            keep=partial(probes.keep, self.api, self.settings.namespace),
+            metrics=self.series.surveys,
+            clocks=Clocks(clock, time.time),
+            rng=rng(),
+        )
+
+    @cached_property
+    def site_reporter(self) -> SiteReporter:
+        return SiteReporter(
+            self.api,
+            site=self.copies.site,
+            jobs=self.copies.jobs,
+            discovery=self.copies.discovery,
+            unsurveyed=lambda: self.surveyor.problems,
+            nodes=self.copies.nodes.records,
+            clock=clock,
+        )
+
+    @cached_property
+    def actuator(self) -> Actuator:
+        rendering = Rendering(self.copies.jobs, launcher=self.launcher)
+        return Actuator(
+            self.api,
+            pods=self.copies.pods,
+            render_pod=rendering.pod,
+            render_placement=lambda e: rendering.placement(e, epoch=self.ledger.ledger.epoch),
+            wake=self.awake.set,
+            clock=clock,
+            rng=rng(),
+        )
+
+    @cached_property
+    def observer(self) -> Observer:
+        copies = self.copies
+        return Observer(
+            jobs=copies.jobs,
+            site=copies.site,
+            pods=copies.pod_index,
+            discovery=copies.discovery,
+            machines=Machines(copies.nodes.records, copies.pod_index),
+            pulls=copies.pulls,
+            sessions=self.received.sessions,
+            kubelets=self.kubelets,
+            actuator=self.actuator,
+            pre_runs=self.pre_runs,
+            clock=self.listening,
+            hearing=self.received.hearing,
+        )
+
+    @cached_property
+    def server(self) -> HeartbeatServer:
+        records, received = self.copies.pods, self.received
+        return HeartbeatServer(
+            received.sessions,
+            state.tokens(received, records.records, metrics=self.series.heartbeats),
+            audience_of=pods.audience,
+            pod_uid_of=self.copies.pod_index.uid_of,
+            on_commit=self.commits.ask,
+            is_ready=lambda: self.is_leader() and records.synced and received.keys.known,
+            hearing=received.hearing,
+            metrics=self.series.heartbeats,
+            agents=Agents(
+                account=f"system:serviceaccount:{self.settings.namespace}:{AGENT}",
+                on_inside=self.copies.discovery.inside_told,
+                errands=received.errands,
+            ),
+            clock=clock,
+        )
+
+    @cached_property
+    def reporter(self) -> Reporter:
+        return Reporter(
+            self.api,
+            jobs=self.copies.jobs,
+            sessions=self.received.sessions,
+            commits=self.commits,
+            events=self.events,
+            faults=self.faults,
+            metrics=self.counts,
+            observer=self.observer,
+            wake=self.awake.set,
+            clock=clock,
+            rng=rng(),
+        )
+
+    @cached_property
+    def cycle(self) -> Cycle:
+        return Cycle(
+            self.observer,
+            ledger=self.ledger,
+            actuator=self.actuator,
+            pre_runs=self.pre_runs,
+            reporter=self.reporter,
+            faults=self.faults,
+            watchdog=self.watchdog,
+            metrics=self.counts,
+            awake=self.awake,
+            clock=clock,
+            rng=rng(),
+        )
 
 
 def rng() -> random.Random:

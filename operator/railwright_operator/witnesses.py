@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, fields
 
 from railwright import wire
 from railwright_api import quantities
@@ -48,6 +48,7 @@ ERROR = re.compile(r"ErrImagePull|code = |[Ee]rror")
 """In newer kubelets the pause repeats the last error."""
 
 POD_STATES = {state.value: state for state in PodState}
+STEP_FIELDS = tuple(each.name for each in fields(wire.Steps) if each.name != "phase")
 ACTIVITIES = {phase: Activity(phase.value) for phase in wire.Phase}
 
 FOUND_UNREADY_S = 40.0
@@ -70,6 +71,7 @@ class _Made:
         return len(sources) == len(self.sources) and all(map(operator.is_, sources, self.sources))
 
 
+@dataclass(eq=False)
 class Witnesses:
     """What there is to ask about ranks; what launchers say is aged on the clock of the sessions,
     ``hearing``, which stands still while the operator could not hear them.
@@ -78,27 +80,21 @@ class Witnesses:
     So ranks are kept as long as nothing about them changed or ages.
     """
 
-    def __init__(
-        self,
-        kubelets: Kubelets,
-        *,
-        pulls: Pulls,
-        ages: Ages,
-        heard_ages: Ages,
-        hearing: Callable[[], float],
-    ) -> None:
-        self._kubelets = kubelets
-        self._pulls = pulls
+    kubelets: Kubelets
+    _: KW_ONLY
+    pulls: Pulls
+    ages: Ages
+    heard_ages: Ages
+    hearing: Callable[[], float]
+
+    def __post_init__(self) -> None:
         self._unfound: set[tuple[str, str]] = set()
-        self._ages = ages
-        self._heard_ages = heard_ages
-        self._hearing = hearing
         self._held: dict[str, _Made] = {}
         self._present: dict[tuple[str, int], frozenset[str]] = {}
         self._ready: dict[tuple[str, int], set[str]] = {}
 
     def __repr__(self) -> str:
-        return f"<Witnesses {self._kubelets!r}>"
+        return f"<Witnesses {self.kubelets!r}>"
 
     def ranks(
         self,
@@ -110,10 +106,10 @@ class Witnesses:
     ) -> tuple[RankSeen, ...]:
         """The live attempt's ranks; of several pods of one rank the last counts."""
         names = known.record.nodes
-        pulls = (self._pulls.of(pod.uid) for pod in pods)
+        pulls = (self.pulls.of(pod.uid) for pod in pods)
         sources = (known, pods, view, *pulls, *map(nodes.get, names))
         held = self._held.get(known.uid)
-        if held and held.is_of(sources) and not self._kubelets.stale_among(names):
+        if held and held.is_of(sources) and not self.kubelets.stale_among(names):
             return held.ranks
         heard = view.ranks if view is not None else ()
         by_rank = {pod.node_rank: pod for pod in pods}
@@ -140,7 +136,7 @@ class Witnesses:
         timeout_s = known.job.spec.progress_timeout_seconds
         if view is None:
             return Watch(timeout_s)
-        now_s = self._hearing()
+        now_s = self.hearing()
         asked_s = None if view.asked_at_s is None else now_s - view.asked_at_s
         return Watch(timeout_s, training_s=now_s - view.training_since_s, asked_s=asked_s)
 
@@ -164,8 +160,8 @@ class Witnesses:
     def _is_gone(self, known: Known, node: str) -> bool:
         """Whether the node is gone for good. One that is deleted and registered anew is missing for
         a moment, or for as long as the watch lags; its kubelet renews."""
-        missing_s = self._ages.of("missing", known.uid, known.record.attempt, node)
-        return missing_s > NODE_MISSING_S and not self._kubelets.renews(node)
+        missing_s = self.ages.of("missing", known.uid, known.record.attempt, node)
+        return missing_s > NODE_MISSING_S and not self.kubelets.renews(node)
 
     def _rank(
         self,
@@ -191,7 +187,7 @@ class Witnesses:
             silent_s=self._silent_s(known, heard),
             unheard=heard is None or heard.heard_at_s is None,
             silence_limit_s=silence_limit_s(heard),
-            lease_stale=self._kubelets.stale(name),
+            lease_stale=self.kubelets.stale(name),
             node_gone=gone,
             unready_s=self._unready_s(node),
             unready_limit_s=self._unready_limit_s(known, node),
@@ -206,23 +202,23 @@ class Witnesses:
         key = job_uid, pod.uid
         if _is_not_found(pod.waiting, before=key in self._unfound):
             self._unfound.add(key)
-            return ImagesSeen(missing_s=self._ages.of("image missing", pod.uid))
+            return ImagesSeen(missing_s=self.ages.of("image missing", pod.uid))
         self._unfound.discard(key)
-        pull = self._pulls.of(pod.uid)
+        pull = self.pulls.of(pod.uid)
         if pull is None:
             return NO_REPORT
         if pull.image and pod.waiting is None:
-            over_s = self._hearing() - pull.began_s - PULL_DEADLINE_S
+            over_s = self.hearing() - pull.began_s - PULL_DEADLINE_S
             return ImagesSeen(pull.image, pull.since, pulled_s=max(0.0, over_s))
-        return ImagesSeen(pulled_s=None if pull.ended_s is None else self._hearing() - pull.ended_s)
+        return ImagesSeen(pulled_s=None if pull.ended_s is None else self.hearing() - pull.ended_s)
 
     def _unready_s(self, node: NodeRecord | None) -> float | None:
         """Since the node was seen not Ready. That its kubelet stopped renewing is old news of a
         watch that lags, if the kubelet was seen to renew in the last seconds."""
         if node is None or node.ready:
             return None
-        unready_s = self._ages.of("unready", node.uid)
-        return None if node.unreachable and self._kubelets.renews(node.name) else unready_s
+        unready_s = self.ages.of("unready", node.uid)
+        return None if node.unreachable and self.kubelets.renews(node.name) else unready_s
 
     def _unready_limit_s(self, known: Known, node: NodeRecord | None) -> float:
         """Longer for a node of the attempt that this leader has never seen Ready: its kubelet may
@@ -236,9 +232,9 @@ class Witnesses:
         """Since the launcher spoke; one that must have spoken to an earlier leader counts from
         when this one began to listen."""
         if heard is not None and heard.heard_at_s is not None:
-            return self._hearing() - heard.heard_at_s
+            return self.hearing() - heard.heard_at_s
         if known.record.phase is Phase.RUNNING:
-            return self._heard_ages.of("listening", known.uid, known.record.attempt)
+            return self.heard_ages.of("listening", known.uid, known.record.attempt)
         return None
 
     def _crash(
@@ -247,12 +243,12 @@ class Witnesses:
         """What the launcher said; or its termination message; or the bare exit code."""
         told = _failure(heard)
         if told is not None and heard is not None and heard.failed_at_s is not None:
-            age_s = self._hearing() - heard.failed_at_s
+            age_s = self.hearing() - heard.failed_at_s
             return _crash_of(told, pod, known, age_s=age_s)
         left = _left(pod, first_rank)
         if pod is None or left is None:
             return None
-        age_s = self._ages.of("crashed", pod.uid)
+        age_s = self.ages.of("crashed", pod.uid)
         return _crash_of(left, pod, known, age_s=age_s)
 
 
@@ -275,18 +271,8 @@ def steps_seen(heard: RankView) -> StepsSeen | None:
         return None
     stacks = heard.stacks
     return StepsSeen(
-        newest=said.newest,
-        slowest=said.slowest,
-        ranks=said.ranks,
-        behind=said.behind,
-        reporting=said.reporting,
-        still_s=said.still_s,
-        lag_s=said.lag_s,
-        timed=said.timed,
-        p99_s=said.p99_s,
-        lag_p99_s=said.lag_p99_s,
+        **{name: getattr(said, name) for name in STEP_FIELDS},
         activity=ACTIVITIES[said.phase],
-        finishing=said.finishing,
         stacks=None
         if stacks is None
         else tuple(StackSeen(s.ranks, s.count, s.answered, s.text) for s in stacks),

@@ -36,6 +36,7 @@ OUTSIDE_PACKAGES = {
             "numpy",
             "orjson",
             "prometheus_client",
+            "pythonjsonlogger",
             "pydantic",
         }
         | {"urllib3", "yaml", "yarl"}

@@ -11,7 +11,7 @@ from railwright_operator.endpoints import Endpoints
 
 async def test_probes_say_what_is_amiss_and_metrics_are_served() -> None:
     registry = CollectorRegistry()
-    metrics.build(registry).heartbeats.requests.labels("/v1/beat", "200").inc()
+    metrics.Metrics(registry).heartbeats.requests.labels("/v1/beat", "200").inc()
     problems: list[str] = []
     endpoints = Endpoints(alive=lambda: (), ready=lambda: problems, registry=registry)
     host, port = await endpoints.start("127.0.0.1", 0)

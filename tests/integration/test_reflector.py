@@ -73,7 +73,7 @@ async def copy_of(
         excerpt=excerpts.of(ConfigMap),
         parse=note,
         on_change=lambda old, new: changes.append((old, new)),
-        metrics=metrics.build(CollectorRegistry()).watch,
+        metrics=metrics.Metrics(CollectorRegistry()).watch,
         clock=time.monotonic,
         rng=Random(0),
         query={"fieldSelector": "metadata.name!=kube-root-ca.crt"},

@@ -86,14 +86,14 @@ SHELL_MUTANTS = (
     ShellMutant(
         "no confirm before acting on what was planned",
         "cycle.py",
-        "elif plan.confirms or self._clock()",
-        "elif self._clock()",
+        "elif plan.confirms or self.clock()",
+        "elif self.clock()",
         "tests/unit/test_cycle.py::test_a_leader_that_was_replaced_without_noticing_binds_nothing",
     ),
     ShellMutant(
         "no confirm by a leader with nothing to write",
         "cycle.py",
-        "elif plan.confirms or self._clock() - self._sure_s >= SURE_S:",
+        "elif plan.confirms or self.clock() - self._sure_s >= SURE_S:",
         "elif plan.confirms:",
         "tests/unit/test_cycle.py::test_leader_with_nothing_to_do_confirms_its_ledger",
     ),
@@ -167,8 +167,8 @@ SHELL_MUTANTS = (
     ShellMutant(
         "a start is charged for time without hearing",
         "observe.py",
-        "self._heard_ages = Ages(hearing)",
-        "self._heard_ages = Ages(clock)",
+        "self._heard_ages = Ages(self.hearing)",
+        "self._heard_ages = Ages(self.clock)",
         "tests/unit/test_observe.py::test_time_without_hearing_is_not_counted_against_a_start",
     ),
     ShellMutant(
@@ -188,7 +188,7 @@ SHELL_MUTANTS = (
     ShellMutant(
         "the watchdog does not end the process",
         "watchdog.py",
-        "        self._end(EXIT_CODE)\n",
+        "        self.end(EXIT_CODE)\n",
         "",
         "tests/unit/test_watchdog.py::test_hang_marks_the_job_and_ends_the_process",
     ),
@@ -196,7 +196,7 @@ SHELL_MUTANTS = (
         "the watchdog does not watch the planning",
         "cycle.py",
         """\
-        with self._watchdog.watch(isolation):
+        with self.watchdog.watch(isolation):
             world = await""",
         """\
         if True:

@@ -10,7 +10,7 @@ import pytest
 from fixtures import attempts, reporting
 from fixtures.reporting import Desk
 from railwright_operator.report import reporter
-from railwright_operator.report.events import POSTPONED_S_MAX, Story, Subject
+from railwright_operator.report.events import POSTPONED_S_MAX, JobEvent
 from railwright_scheduler.attempt.gang import Action, WritePlacement
 from railwright_scheduler.decisions import NotEnoughNodes
 
@@ -64,7 +64,8 @@ class Posting:
 
     async def post(self, note: str) -> list[float]:
         """The pauses before this event was posted."""
-        self.desk.events.tell(Story(Subject("job-uid", "team", "job"), "Reason", note))
+        job = {"uid": "job-uid", "namespace": "team", "name": "job"}
+        self.desk.events.add(JobEvent(job, "Reason", note))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(0.05):
                 await self.desk.events.run()

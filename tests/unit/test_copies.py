@@ -32,7 +32,7 @@ class Woken:
             cast(Api, None),
             SETTINGS,
             launcher=LAUNCHER,
-            series=metrics.build(CollectorRegistry()).watch,
+            series=metrics.Metrics(CollectorRegistry()).watch,
             wake=self._wake,
             clock=lambda: 0.0,
             listening=lambda: 0.0,

@@ -7,14 +7,14 @@ import pytest
 from fixtures.reporting import Desk
 from railwright_operator.kube import errors
 from railwright_operator.report import events
-from railwright_operator.report.events import REPEAT_S, Story, Subject
+from railwright_operator.report.events import REPEAT_S, JobEvent
 
-JOB = Subject("job-uid", "team", "job")
+JOB = {"uid": "job-uid", "namespace": "team", "name": "job"}
 DROPPED = "railwright_events_dropped_total"
 
 
-def story(note: str) -> Story:
-    return Story(JOB, "Reason", note)
+def event(note: str) -> JobEvent:
+    return JobEvent(JOB, "Reason", note)
 
 
 async def test_event_that_cannot_be_posted_stops_no_other() -> None:
@@ -28,7 +28,7 @@ async def test_event_that_cannot_be_posted_stops_no_other() -> None:
 
     desk.store.meanwhile["create", path] = allow
     for note in ("first", "second"):
-        desk.events.tell(story(note))
+        desk.events.add(event(note))
     assert await desk.told() == [("Reason", "second")]
     assert desk.registry.get_sample_value(DROPPED) == 1
 
@@ -37,7 +37,7 @@ async def test_oldest_events_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "QUEUE_MAX", 2)
     desk = Desk()
     for note in ("first", "second", "third"):
-        desk.events.tell(story(note))
+        desk.events.add(event(note))
     assert await desk.told() == [("Reason", "second"), ("Reason", "third")]
     assert desk.registry.get_sample_value(DROPPED) == 1
 
@@ -50,7 +50,7 @@ async def test_repeated_event_is_posted_once_in_a_while(monkeypatch: pytest.Monk
     async def posted(*notes: str) -> list[str]:
         before = len(await desk.told())
         for note in notes:
-            desk.events.tell(story(note))
+            desk.events.add(event(note))
         return [note for _, note in (await desk.told())[before:]]
 
     assert await posted("a", "b", "a", "b") == ["a", "b"]

@@ -34,7 +34,7 @@ class Lists:
 
 
 def known_to(lists: Lists, *, wake: Callable[[], None]) -> tuple[Kinds, Site]:
-    site, series = Site(), metrics.build(CollectorRegistry()).watch
+    site, series = Site(), metrics.Metrics(CollectorRegistry()).watch
     return Kinds(cast(Api, lists), site=site, metrics=series, wake=wake), site
 
 

@@ -182,7 +182,7 @@ async def test_deeply_nested_object_stops_no_list() -> None:
             body = b",".join(items[start : start + limit])
             return decode(b'{"metadata":' + head + b',"items":[' + body + b"]}")
 
-    watch = metrics.build(CollectorRegistry()).watch
+    watch = metrics.Metrics(CollectorRegistry()).watch
     pager = Pager(cast(Api, Nested()), "/jobs", kind="TrainingJob", metrics=watch)
     async with contextlib.aclosing(pager.pages()) as pages:
         found = [JOBS.listed(item) async for page in pages for item in page.items]
@@ -232,7 +232,7 @@ async def test_the_spec_is_held_once_and_what_is_gone_is_dropped(jobs: Jobs) -> 
         parse=job_objects.parse,
         on_change=jobs.changed,
         lasting=job_objects.with_held_spec,
-        metrics=metrics.build(CollectorRegistry()).watch,
+        metrics=metrics.Metrics(CollectorRegistry()).watch,
         clock=lambda: 100.0,
         rng=Random(0),
     )

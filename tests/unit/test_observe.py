@@ -150,7 +150,7 @@ def test_a_node_is_seen_with_its_rails_its_pace_its_devices_and_its_island() -> 
     assert second.domains[1] == "i0"
     assert (second.rails, second.pace, second.device) == (rails, Pace(rails=0.75), "GPU-A")
     assert (first.rails, first.pace) == (None, EVEN)
-    assert seen.observer.racks(("n0", "n1")) == 1
+    assert seen.observer.machines.racks(("n0", "n1")) == 1
     # Nodes that did not change are the same ones.
     assert seen.world().nodes[0] is first
 

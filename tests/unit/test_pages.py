@@ -72,7 +72,7 @@ def uid_of(item: msgspec.Raw) -> str:
 
 def pager_of(server: Server) -> tuple[Pager, CollectorRegistry]:
     registry = CollectorRegistry()
-    watch = metrics.build(registry).watch
+    watch = metrics.Metrics(registry).watch
     return Pager(cast(Api, server), "/pods", kind="Pod", metrics=watch), registry
 
 
@@ -125,7 +125,7 @@ async def test_a_copy_keeps_an_object_that_became_too_large() -> None:
         excerpt=excerpts.of(Pod),
         parse=records.pod,
         on_change=lambda old, new: None,
-        metrics=metrics.build(CollectorRegistry()).watch,
+        metrics=metrics.Metrics(CollectorRegistry()).watch,
         clock=lambda: 100.0,
         rng=Random(0),
     )

@@ -56,7 +56,7 @@ def copy_of(
         excerpt=excerpts.of(Pod),
         parse=parse,
         on_change=lambda old, new: None,
-        metrics=metrics.build(CollectorRegistry()).watch,
+        metrics=metrics.Metrics(CollectorRegistry()).watch,
         clock=lambda: now_s[0],
         rng=Random(0),
     )

@@ -364,8 +364,8 @@ async def test_a_checkpoint_that_is_skipped_is_told_once_and_stays_on_the_condit
 
 async def test_a_note_is_cut_at_the_bytes_an_event_takes() -> None:
     desk = Desk()
-    story = events.Story(events.Subject("u", "team", "job"), "RankFailed", "step " + "█" * 600)
-    desk.events.tell(story)
+    job = {"uid": "u", "namespace": "team", "name": "job"}
+    desk.events.add(events.JobEvent(job, "RankFailed", "step " + "█" * 600))
     ((_, note),) = await desk.told()
     assert note == "step " + "█" * 339
     assert len(note.encode()) <= bounds.SENTENCE_BYTES_MAX

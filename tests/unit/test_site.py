@@ -201,7 +201,7 @@ class Lists:
 
 
 async def test_a_whole_list_drops_queues_and_fabrics_that_are_gone() -> None:
-    site, series = Site(), metrics.build(CollectorRegistry()).watch
+    site, series = Site(), metrics.Metrics(CollectorRegistry()).watch
     for name, version in (("kept", 1), ("lost", 2), ("younger", 9)):
         site.seen(QUEUES, reporting.raw_object(name, version=version))
     site.seen(FABRICS, fabric("old"))

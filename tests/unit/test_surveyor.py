@@ -86,7 +86,7 @@ class Office:
             nodes=self.nodes,
             busy=self.ask_busy,
             keep=self.keep,
-            metrics=metrics.build(CollectorRegistry()).surveys,
+            metrics=metrics.Metrics(CollectorRegistry()).surveys,
             clocks=Clocks(lambda: self.now_s, lambda: self.wall_s),
             rng=Random(0),
         )

@@ -74,7 +74,7 @@ async def test_pods_and_jobs_are_listed_after_the_take_over(order: list[str]) ->
         cast(Any, None),
         SETTINGS,
         launcher=pods.Launcher("launcher", "http://operator"),
-        series=metrics.build(CollectorRegistry()).watch,
+        series=metrics.Metrics(CollectorRegistry()).watch,
         wake=lambda: None,
         clock=lambda: 0.0,
         listening=lambda: 0.0,

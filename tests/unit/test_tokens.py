@@ -39,7 +39,7 @@ class Checker:
         self.keys = self.server.published(lambda: self.now_s)
         self.pods = {POD: "n0"}
         self.registry = CollectorRegistry()
-        series = metrics.build(self.registry).heartbeats
+        series = metrics.Metrics(self.registry).heartbeats
         self.tokens = Tokens(
             self.keys, node_of=self.pods.get, metrics=series, clock=lambda: self.now_s
         )

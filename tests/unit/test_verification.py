@@ -70,7 +70,7 @@ async def watching(server: Server) -> AsyncIterator[VerifiedReflector[PodRecord]
         excerpt=excerpts.of(Pod),
         parse=records.pod,
         on_change=lambda old, new: None,
-        metrics=metrics.build(CollectorRegistry()).watch,
+        metrics=metrics.Metrics(CollectorRegistry()).watch,
         clock=lambda: 100.0,
         rng=Random(0),
         lasting=records.still_bound,

@@ -74,7 +74,7 @@ def copy_of(api: object, changes: Changes) -> Reflector[PodRecord]:
         excerpt=excerpts.of(Pod),
         parse=records.pod,
         on_change=lambda old, new: changes.append((old, new)),
-        metrics=metrics.build(CollectorRegistry()).watch,
+        metrics=metrics.Metrics(CollectorRegistry()).watch,
         clock=asyncio.get_running_loop().time,
         rng=Random(0),
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 from railwright import wire
 from railwright_api.training_job import LAST_LINES_LENGTH_MAX
@@ -54,16 +55,17 @@ def last_lines(text: str) -> str:
     return plain(text, kept="\n\t")[-LAST_LINES_LENGTH_MAX:]
 
 
-def rate(value: float | None) -> float | None:
-    """A rate; None for what cannot be one."""
-    return value if value is not None and math.isfinite(value) and value >= 0 else None
-
-
-def real(value: float | None) -> float | None:
-    """A number; None for what JSON cannot carry."""
-    return value if value is not None and math.isfinite(value) else None
+def number(value: float | None, *, low: float = -math.inf) -> float | None:
+    """A number; None for what JSON cannot carry, or what is too low."""
+    return value if value is not None and math.isfinite(value) and value >= low else None
 
 
 def within(value: int | None, low: int, high: int) -> int | None:
     """The number; None where it is out of its range, both ends included."""
     return value if value is not None and low <= value <= high else None
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """The first names, and how many others there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -20,63 +21,49 @@ class CycleMetrics:
     """The series, registered once."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
         self.turn_s = Histogram(
             "railwright_turn_seconds",
-            "Time to observe and plan one turn.",
+            "Time to build the state and plan in one scheduling cycle.",
             buckets=TURN_BUCKETS,
             registry=registry,
         )
-        self.turns_failed = Counter(
+        self.turns_failed = counter(
             "railwright_turns_failed_total",
-            "Turns that ended early, by kind of error.",
+            "Scheduling cycles that ended early, by kind of error.",
             ("error",),
-            registry=registry,
         )
-        self.ledger_writes = Counter(
-            "railwright_ledger_writes_total", "Writes of the ledger.", registry=registry
+        self.ledger_writes = counter("railwright_ledger_writes_total", "Writes of the ledger.")
+        self.events_dropped = counter(
+            "railwright_events_dropped_total", "Events on jobs not posted."
         )
-        self.events_dropped = Counter(
-            "railwright_events_dropped_total", "Events on jobs not posted.", registry=registry
+        self.attempts_ended = counter(
+            "railwright_attempts_ended_total", "Attempts that were revoked, by cause.", ("cause",)
         )
-        self.attempts_ended = Counter(
-            "railwright_attempts_ended_total",
-            "Attempts that were revoked, by cause.",
-            ("cause",),
-            registry=registry,
-        )
-        self.job_faults = Counter(
+        self.job_faults = counter(
             "railwright_job_faults_total",
             "Exceptions in the handling of one job, by stage.",
             ("stage",),
-            registry=registry,
         )
-        self._jobs = Gauge("railwright_jobs", "Jobs, by phase.", ("phase",), registry=registry)
-        self._waiting = Gauge(
-            "railwright_jobs_waiting", "Waiting jobs, by reason.", ("reason",), registry=registry
-        )
-        self._in_flight = Gauge(
-            "railwright_attempts_in_flight", "Entries of the ledger.", registry=registry
-        )
-        self._silent_nodes = Gauge(
+        self._jobs = gauge("railwright_jobs", "Jobs, by phase.", ("phase",))
+        self._waiting = gauge("railwright_jobs_waiting", "Waiting jobs, by reason.", ("reason",))
+        self._in_flight = gauge("railwright_attempts_in_flight", "Entries of the ledger.")
+        self._silent_nodes = gauge(
             "railwright_silent_nodes",
             "Nodes of running attempts whose launcher and kubelet are silent.",
-            registry=registry,
         )
-        self._breaker_open = Gauge(
+        self._breaker_open = gauge(
             "railwright_breaker_open",
             "1 while most nodes are silent, or were in the last seconds: silence ends no attempt.",
-            registry=registry,
         )
-        self.violations = Counter(
+        self.violations = counter(
             "railwright_invariant_violations_total",
-            "What fresh lists show to be otherwise than it must be, by invariant.",
+            "Violations of invariants that fresh lists show, by invariant.",
             ("invariant",),
-            registry=registry,
         )
-        self._double_booked = Gauge(
+        self._double_booked = gauge(
             "railwright_double_booked_nodes",
             "Nodes of which pods of several attempts hold more than there is (an invariant).",
-            registry=registry,
         )
 
     def observe(self, plan: Turn) -> None:

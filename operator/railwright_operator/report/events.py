@@ -1,4 +1,4 @@
-"""Events on a job: its story in order, root cause first, for ``kubectl describe``.
+"""Events on a job, in order, root cause first, for ``kubectl describe``.
 
 Posting never blocks a cycle and never fails one: events wait in a bounded queue, the oldest give
 way, and what could not be posted is counted. The same about the same job is posted once in
@@ -8,12 +8,12 @@ way, and what could not be posted is counted. The same about the same job is pos
 from __future__ import annotations
 
 import asyncio
-import collections
 import datetime
 import logging
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from prometheus_client import Counter
@@ -36,63 +36,56 @@ CONTROLLER = f"{names.GROUP}/operator"
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
-    """The job that a story is about."""
+class JobEvent:
+    """One thing that happened to a job, whose metadata is ``job``. ``warning`` marks what a person
+    should look at.
 
-    uid: str
-    namespace: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Story:
-    """One thing that happened to a job. ``warning`` marks what a person should look at.
-
-    ``topic`` is what makes it the same as one told before, whatever numbers its note has by now;
-    none: the note itself.
+    Two events of a job with one reason and one ``topic`` are the same, whatever numbers the note
+    has; without a topic the note is compared.
     """
 
-    subject: Subject
+    job: Mapping[str, Any]
     reason: str
     note: str
     warning: bool = False
     topic: str | None = None
 
 
+@dataclass(eq=False)
 class Events:
-    """The queue of stories to tell, and what was told lately."""
+    """The queue of events to post, and the keys of those queued lately."""
 
-    def __init__(
-        self, api: Api, *, instance: str, dropped: Counter, clock: Callable[[], float]
-    ) -> None:
-        self._api = api
-        self._dropped = dropped
-        self._instance = instance
-        self._clock = clock
-        self._waiting: collections.deque[Story] = collections.deque(maxlen=QUEUE_MAX)
-        self._told: collections.OrderedDict[tuple[str, str, str], float] = collections.OrderedDict()
-        self._waiting_since_s = self._postponed_until_s = clock()
+    api: Api
+    _: KW_ONLY
+    instance: str
+    dropped: Counter
+    clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
+        self._waiting: deque[JobEvent] = deque(maxlen=QUEUE_MAX)
+        self._recent: OrderedDict[tuple[str, str, str], float] = OrderedDict()
+        self._waiting_since_s = self._postponed_until_s = self.clock()
         self._more = asyncio.Event()
 
     def __repr__(self) -> str:
-        return f"<Events waiting={len(self._waiting)} remembered={len(self._told)}>"
+        return f"<Events waiting={len(self._waiting)} remembered={len(self._recent)}>"
 
-    def tell(self, story: Story) -> None:
-        """Queue a story, unless the same was told lately."""
-        said = story.note if story.topic is None else story.topic
-        key = (story.subject.uid, story.reason, said)
-        now_s = self._clock()
-        if now_s - self._told.get(key, -REPEAT_S) < REPEAT_S:
+    def add(self, event: JobEvent) -> None:
+        """Queue an event, unless the same was queued lately."""
+        topic = event.note if event.topic is None else event.topic
+        key = (event.job["uid"], event.reason, topic)
+        now_s = self.clock()
+        if now_s - self._recent.get(key, -REPEAT_S) < REPEAT_S:
             return
-        self._told[key] = now_s
-        self._told.move_to_end(key)
-        while len(self._told) > REMEMBERED_MAX:
-            self._told.popitem(last=False)
+        self._recent[key] = now_s
+        self._recent.move_to_end(key)
+        while len(self._recent) > REMEMBERED_MAX:
+            self._recent.popitem(last=False)
         if len(self._waiting) == QUEUE_MAX:
-            self._dropped.inc()
+            self.dropped.inc()
         if not self._waiting:
             self._waiting_since_s = now_s
-        self._waiting.append(story)
+        self._waiting.append(event)
         self._more.set()
 
     def postpone(self, until_s: float) -> None:
@@ -108,46 +101,39 @@ class Events:
                 if (pause_s := self._pause_s()) > 0:
                     await asyncio.sleep(pause_s)
                     continue
-                story = self._waiting.popleft()
+                event = self._waiting.popleft()
                 try:
-                    await self._api.create(
-                        paths.events(story.subject.namespace), _render(story, self._instance)
-                    )
+                    path = paths.events(event.job["namespace"])
+                    await self.api.create(path, _render(event, self.instance))
                 except RequestFailed as error:
-                    self._dropped.inc()
-                    logger.warning(
-                        "event not posted",
-                        extra=_context(story, error),
-                    )
+                    self.dropped.inc()
+                    extra = {"job_uid": event.job["uid"], "error": str(error)}
+                    logger.warning("event not posted", extra=extra)
 
     def _pause_s(self) -> float:
         latest_s = self._waiting_since_s + POSTPONED_S_MAX
-        return min(self._postponed_until_s, latest_s) - self._clock()
+        return min(self._postponed_until_s, latest_s) - self.clock()
 
 
-def _context(story: Story, error: Exception) -> dict[str, Any]:
-    return {"job_uid": story.subject.uid, "error": str(error)}
-
-
-def _render(story: Story, instance: str) -> dict[str, Any]:
+def _render(event: JobEvent, instance: str) -> dict[str, Any]:
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
         # kubectl describe shows events of this API in the order of their names.
-        "metadata": {"name": f"{story.subject.name}.{time.time_ns():016x}"},
+        "metadata": {"name": f"{event.job['name']}.{time.time_ns():016x}"},
         "eventTime": now.replace("+00:00", "Z"),
         "reportingController": CONTROLLER,
         "reportingInstance": instance,
-        "action": story.reason,
-        "reason": story.reason,
-        "note": bounds.sentence(story.note),
-        "type": "Warning" if story.warning else "Normal",
+        "action": event.reason,
+        "reason": event.reason,
+        "note": bounds.sentence(event.note),
+        "type": "Warning" if event.warning else "Normal",
         "regarding": {
-            "apiVersion": f"{names.GROUP}/{names.VERSION}",
+            "apiVersion": names.API_VERSION,
             "kind": "TrainingJob",
-            "namespace": story.subject.namespace,
-            "name": story.subject.name,
-            "uid": story.subject.uid,
+            "namespace": event.job["namespace"],
+            "name": event.job["name"],
+            "uid": event.job["uid"],
         },
     }

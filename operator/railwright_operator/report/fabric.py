@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import collections
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -80,29 +80,32 @@ async def problems(
 ) -> Status:
     """What could not be made out of files and nodes, who fell silent, and what keeps nodes from
     being measured."""
-    told = [{"key": "probing", "message": bounds.sentence(said)} for said in unsurveyed]
+    found_problems = [_problem("probing", message) for message in unsurveyed]
     if agents.silent:
-        first, more = agents.silent[:NAMED], len(agents.silent) - NAMED
-        named = ", ".join(first) + (f" and {more} more" if more > 0 else "")
         message = (
             f"{len(agents.silent)} of {agents.heard} agents told nothing for "
-            f"{SILENT_S / 60:.0f} minutes, what they said before stays: {named}"
+            f"{SILENT_S / 60:.0f} minutes, what they said before stays: "
+            f"{bounds.listed(agents.silent, NAMED)}"
         )
-        told.append({"key": "agents", "message": bounds.sentence(message)})
+        found_problems.append(_problem("agents", message))
     if agents.refused:
         (node, why), more = agents.refused[0], len(agents.refused) - 1
         message = f"{node} told what is not read: {why}" + (f"; {more} more do" if more else "")
-        told.append({"key": "agents", "message": bounds.sentence(message)})
+        found_problems.append(_problem("agents", message))
     if found.problem:
-        told.append({"key": "fabric", "message": bounds.sentence(found.problem)})
-    told.extend(problem for read in found.files for problem in _of_file(read))
-    told.extend(_of_insides(found.fabric))
+        found_problems.append(_problem("fabric", found.problem))
+    found_problems.extend(_of_file(read) for read in found.files if read.problem)
+    found_problems.extend(_of_insides(found.fabric))
     shared = Slice(clock)
     for record in sorted(nodes.values(), key=lambda node: node.name):
         if shared.over:
             await shared.others()
-        told.extend(_of_node(record, found.fabric))
-    return {"problems": told[:PROBLEMS_MAX], "problemCount": len(told)}
+        found_problems.extend(_of_node(record, found.fabric))
+    return {"problems": found_problems[:PROBLEMS_MAX], "problemCount": len(found_problems)}
+
+
+def _problem(key: str, message: str, **node: str) -> Status:
+    return {**node, "key": bounds.name(key), "message": bounds.sentence(message)}
 
 
 def _summary(fabric: Fabric) -> str:
@@ -122,9 +125,7 @@ def _level(fabric: Fabric, level: int) -> Status:
     return {
         "level": bounds.name(fabric.levels[level]),
         "source": bounds.name(tier.source),
-        "count": len(sizes),
-        "smallest": min(sizes.values(), default=0),
-        "largest": max(sizes.values(), default=0),
+        **_sizes(sizes),
         "filled": len(tier.filled),
     }
 
@@ -133,14 +134,14 @@ def _islands(fabric: Fabric) -> Status | None:
     islands = fabric.agreement.islands
     if islands is None:
         return None
-    by_name = sorted(islands.domains.values())
-    sizes = [len(list(its)) for _, its in itertools.groupby(by_name)]
-    return {
-        "source": bounds.name(islands.source),
-        "count": len(sizes),
-        "smallest": min(sizes, default=0),
-        "largest": max(sizes, default=0),
-    }
+    sizes = collections.Counter(islands.domains.values())
+    return {"source": bounds.name(islands.source), **_sizes(sizes)}
+
+
+def _sizes(sizes: Mapping[str, int]) -> Status:
+    """How many domains there are, and how many nodes the smallest and the largest have."""
+    smallest, largest = min(sizes.values(), default=0), max(sizes.values(), default=0)
+    return {"count": len(sizes), "smallest": smallest, "largest": largest}
 
 
 def _network(network: Network) -> Status:
@@ -228,47 +229,45 @@ def _inner_conflicts(fabric: Fabric) -> Iterator[Status]:
     for node, conflict in fabric.inner_conflicts():
         alike.setdefault(conflict, []).append(node)
     for conflict, nodes in alike.items():
-        more = f"; so it is of {len(nodes) - 1} more" if nodes[1:] else ""
         yield {
             "node": nodes[0],
             "level": bounds.name(conflict.fact),
             "source": bounds.name(conflict.source),
-            "message": bounds.sentence(f"{inside.told(conflict)}{more}"),
+            "message": _for_all(inside.told(conflict), len(nodes)),
         }
 
 
 def _conflict(alike: Sequence[LocationConflict]) -> Status:
-    first, more = alike[0], len(alike) - 1
+    first = alike[0]
     return {
         "node": first.node,
         "level": bounds.name(first.level),
         "source": bounds.name(first.source),
-        "message": bounds.sentence(
-            f"{agreement.told(first)}{f'; so it is of {more} more' if more else ''}"
-        ),
+        "message": _for_all(agreement.told(first), len(alike)),
     }
 
 
-def _of_file(read: FileRead) -> Iterator[Status]:
-    if read.problem:
-        kept = "; what it said before stays" if read.told else ""
-        yield {
-            "key": bounds.name(str(read.file)),
-            "message": bounds.sentence(f"{read.problem}{kept}"),
-        }
+def _for_all(message: str, nodes: int) -> str:
+    """The message about the first of so many nodes."""
+    more = f"; so it is of {nodes - 1} more" if nodes > 1 else ""
+    return bounds.sentence(f"{message}{more}")
+
+
+def _of_file(read: FileRead) -> Status:
+    kept = "; what it said before stays" if read.told else ""
+    return _problem(str(read.file), f"{read.problem}{kept}")
 
 
 def _of_insides(fabric: Fabric) -> Iterator[Status]:
     """Hosts that are no nodes, and what sources show inside of nodes that nobody can use."""
     for said in fabric.strangers:
-        yield {"key": bounds.name(said.partition(":")[0]), "message": bounds.sentence(said)}
+        yield _problem(said.partition(":")[0], said)
     alike: dict[str, list[str]] = {}
     for node, its in fabric.insides.items():
         for remark in its.remarks:
             alike.setdefault(remark, []).append(node)
     for remark, nodes in alike.items():
-        more = f"; so it is of {len(nodes) - 1} more" if nodes[1:] else ""
-        yield {"node": nodes[0], "key": "inside", "message": bounds.sentence(f"{remark}{more}")}
+        yield _problem("inside", _for_all(remark, len(nodes)), node=nodes[0])
 
 
 def _of_node(node: NodeRecord, fabric: Fabric) -> Iterator[Status]:
@@ -278,8 +277,8 @@ def _of_node(node: NodeRecord, fabric: Fabric) -> Iterator[Status]:
             what = "no source says which domain of this level the node stands in"
             if level in node.labels and not node.labels[level]:
                 what = f"the label is empty: {what}"
-            yield {"node": node.name, "key": bounds.name(level), "message": what}
+            yield _problem(level, what, node=node.name)
     for resource, why in sorted(node.unread.items()):
         counted = node.allocatable.get(resource, 0)
-        said = bounds.sentence(f"{why}; {counted} counts, what was last read")
-        yield {"node": node.name, "key": resource, "message": said}
+        message = f"{why}; {counted} counts, what was last read"
+        yield _problem(resource, message, node=node.name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from railwright_operator.metrics import Metrics
+from prometheus_client import Histogram
 
 INTERVAL_S = 0.05
 
@@ -37,10 +37,10 @@ class ListeningClock:
         self._listened_s, self._ticked_s = self(), self._clock()
 
 
-async def observe(metrics: Metrics, clock: Callable[[], float], listening: ListeningClock) -> None:
-    """Measure until cancelled, and keep the listening clock going. ``clock`` is monotonic."""
+async def observe(lag_s: Histogram, clock: Callable[[], float], listening: ListeningClock) -> None:
+    """Measure until cancelled, and advance the listening clock. ``clock`` is monotonic."""
     while True:
         due_s = clock() + INTERVAL_S
         await asyncio.sleep(INTERVAL_S)
         listening.tick()
-        metrics.loop_lag_s.observe(max(0.0, clock() - due_s))
+        lag_s.observe(max(0.0, clock() - due_s))

@@ -16,6 +16,7 @@ import datetime
 import functools
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping
+from dataclasses import KW_ONLY, dataclass
 from random import Random
 from typing import Any
 
@@ -28,11 +29,11 @@ from railwright_operator.kube import bodies, errors, paths
 from railwright_operator.kube.client import Api
 from railwright_operator.kube.lanes import Lane
 from railwright_operator.observe import Observer
-from railwright_operator.report import status, story
+from railwright_operator.report import job_events, status
 from railwright_operator.report.commits import Commits
 from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.report.double_bookings import DoubleBookings
-from railwright_operator.report.events import Events, Story, Subject
+from railwright_operator.report.events import Events, JobEvent
 from railwright_operator.slices import Slice
 from railwright_operator.watch.jobs import Jobs, Known, Unreadable
 from railwright_scheduler.attempt import record as records
@@ -81,45 +82,34 @@ EXPIRY_BACKOFF_BASE_S = 1.0
 EXPIRY_BACKOFF_CAP_S = 300.0
 
 
+@dataclass(eq=False)
 class Reporter:
     """Writes statuses and events; remembers when each job was written last."""
 
-    def __init__(
-        self,
-        api: Api,
-        *,
-        jobs: Jobs,
-        sessions: Sessions,
-        commits: Commits,
-        events: Events,
-        faults: JobFaults,
-        metrics: CycleMetrics,
-        observer: Observer,
-        wake: Callable[[], None],
-        clock: Callable[[], float],
-        rng: Random,
-    ) -> None:
-        self._api = api
-        self._jobs = jobs
-        self._sessions = sessions
-        self._commits = commits
-        self._events = events
-        self._faults = faults
-        self._metrics = metrics
-        self._observer = observer
-        self._wake = wake
-        self._clock = clock
-        self._rng = rng
+    api: Api
+    _: KW_ONLY
+    jobs: Jobs
+    sessions: Sessions
+    commits: Commits
+    events: Events
+    faults: JobFaults
+    metrics: CycleMetrics
+    observer: Observer
+    wake: Callable[[], None]
+    clock: Callable[[], float]
+    rng: Random
+
+    def __post_init__(self) -> None:
         self._retold_s = RETOLD_S
-        self._next_retold_s = self._reported_s = clock()
+        self._next_retold_s = self._reported_s = self.clock()
         self._burst_s = RETOLD_BURST_S
-        self._bulk_until_s = clock()
+        self._bulk_until_s = self.clock()
         self._written_s: dict[str, float] = {}
         self._expiries: Pauses[str] = Pauses(
-            base_s=EXPIRY_BACKOFF_BASE_S, cap_s=EXPIRY_BACKOFF_CAP_S, clock=clock, rng=rng
+            base_s=EXPIRY_BACKOFF_BASE_S, cap_s=EXPIRY_BACKOFF_CAP_S, clock=self.clock, rng=self.rng
         )
         self._pauses: Pauses[str] = Pauses(
-            base_s=PAUSE_BASE_S, cap_s=PAUSE_CAP_S, clock=clock, rng=rng
+            base_s=PAUSE_BASE_S, cap_s=PAUSE_CAP_S, clock=self.clock, rng=self.rng
         )
         self._quiet: dict[str, status.Told] = {}
         self._under_way: dict[str, asyncio.Task[None]] = {}
@@ -135,15 +125,15 @@ class Reporter:
         """Start writing every status that changed. Raises nothing."""
         now = datetime.datetime.now(datetime.UTC)
         self._double_bookings.update(plan.double_bookings)
-        unread = {found.uid: found for found in self._jobs.unreadable()}
+        unread = {found.uid: found for found in self.jobs.unreadable()}
         self._forget_all_but(plan.records.keys() | unread.keys() | plan.unobserved)
-        self._commits.refuse_all_but(plan.records.keys() | plan.unobserved)
+        self.commits.refuse_all_but(plan.records.keys() | plan.unobserved)
         told = sum(record.phase not in FINAL for record in plan.records.values())
         least_s = RETOLD_WHILE_BINDING_S if self._is_binding(plan) else RETOLD_S
         self._retold_s = max(least_s, told / RETOLD_PER_S_MAX)
-        self._burst_s = max(RETOLD_BURST_S, self._clock() - self._reported_s)
-        self._reported_s = self._clock()
-        shared = Slice(self._clock)
+        self._burst_s = max(RETOLD_BURST_S, self.clock() - self._reported_s)
+        self._reported_s = self.clock()
+        shared = Slice(self.clock)
         for uid in [*plan.records, *(unread.keys() - plan.records.keys())]:
             if uid in self._under_way:
                 self._wakes_once_written.add(uid)
@@ -166,9 +156,9 @@ class Reporter:
     def _is_binding(self, plan: Turn) -> bool:
         binding = {a.entry.key: len(a.entry.nodes) for a in plan.actions if isinstance(a, STARTS)}
         if sum(binding.values()) >= BULK_PODS:
-            self._bulk_until_s = self._clock() + AFTER_BULK_S
-            self._events.postpone(self._bulk_until_s)
-        return bool(binding) or self._clock() < self._bulk_until_s
+            self._bulk_until_s = self.clock() + AFTER_BULK_S
+            self.events.postpone(self._bulk_until_s)
+        return bool(binding) or self.clock() < self._bulk_until_s
 
     def _forget_all_but(self, uids: Collection[str]) -> None:
         self._written_s = {uid: at for uid, at in self._written_s.items() if uid in uids}
@@ -179,7 +169,7 @@ class Reporter:
     def _start(self, uid: str, telling: Telling, plan: Turn) -> None:
         record = plan.records.get(uid)
         waits = record is None or record.phase in (Phase.QUEUED, Phase.SUSPENDED)
-        known = self._observer.known(uid)
+        known = self.observer.known(uid)
         if known is not None and record is not None and known.record != record:
             self._wakes_once_written.add(uid)  # The next cycle may go on from this record.
             waits = False
@@ -196,7 +186,7 @@ class Reporter:
         del self._under_way[uid]
         if uid in self._wakes_once_written:
             self._wakes_once_written.remove(uid)
-            self._wake()
+            self.wake()
         if task.cancelled():
             return
         error = task.exception()
@@ -213,26 +203,26 @@ class Reporter:
         self, uid: str, record: JobRecord, plan: Turn, now: datetime.datetime
     ) -> Telling | None:
         """What is to be written about this job, if anything is."""
-        known = self._observer.known(uid)
+        known = self.observer.known(uid)
         assert known is not None, uid
         if known.record.phase in FINAL and record.phase in FINAL:
-            self._commits.refuse(uid)
+            self.commits.refuse(uid)
             return self._expire(known) if self._is_expired(known, now) else None
-        if self._jobs.get(uid) is not known:
-            self._wake()  # It was written since the turn began: the next one has the newer.
+        if self.jobs.get(uid) is not known:
+            self.wake()  # It was written since the turn began: the next one has the newer.
             return None
-        view = self._sessions.attempt(uid, record.attempt)
-        record = self._commits.fold(uid, record, view)
+        view = self.sessions.attempt(uid, record.attempt)
+        record = self.commits.fold(uid, record, view)
         told = self._told(known, record, view, plan, now)
         if self._quiet.get(uid) == told:
-            self._commits.recorded(uid, known.record)
+            self.commits.recorded(uid, known.record)
             return None
         after = status.render(told)
         patch = bodies.merge_patch(told.before, after)
         if not patch:
             self._quiet[uid] = told
         if not patch or (status.is_retold(told.before, patch) and not self._is_due_again(uid)):
-            self._commits.recorded(uid, known.record)
+            self.commits.recorded(uid, known.record)
             return None
         return self._record(known, record, told.before, after, patch)
 
@@ -245,9 +235,9 @@ class Reporter:
         patch: status.Status,
     ) -> None:
         if await self._write(known.raw, patch):
-            self._written_s[known.uid] = self._clock()
-            self._commits.recorded(known.uid, record)
-            self._tell(known, record, before, after)
+            self._written_s[known.uid] = self.clock()
+            self.commits.recorded(known.uid, record)
+            self._add_events(known, record, before, after)
 
     def _unreadable(self, found: Unreadable) -> Telling | None:
         """Say on the job why it is left alone, once."""
@@ -256,15 +246,15 @@ class Reporter:
         after = status.unreadable(before, generation=generation, why=found.why)
         patch = bodies.merge_patch(before, after)
         told_s = self._written_s.get(found.uid)
-        if not patch or (told_s is not None and self._clock() - told_s < RETOLD_S):
+        if not patch or (told_s is not None and self.clock() - told_s < RETOLD_S):
             return None
-        self._written_s[found.uid] = self._clock()
+        self._written_s[found.uid] = self.clock()
         return self._say_unreadable(found, patch)
 
     async def _say_unreadable(self, found: Unreadable, patch: status.Status) -> None:
         if await self._write(found.raw, patch):
-            who = _subject(found.raw)
-            self._events.tell(Story(who, status.UNREADABLE, found.why, warning=True))
+            job = found.raw["metadata"]
+            self.events.add(JobEvent(job, status.UNREADABLE, found.why, warning=True))
 
     def _told(
         self,
@@ -281,23 +271,23 @@ class Reporter:
             generation=known.raw["metadata"]["generation"],
             now=now.isoformat(timespec="seconds").replace("+00:00", "Z"),
             num_nodes=known.job.spec.num_nodes,
-            racks=self._observer.racks(record.nodes),
-            unprofiled=self._observer.unprofiled(known, record.nodes),
+            racks=self.observer.machines.racks(record.nodes),
+            unprofiled=self.observer.unprofiled(known, record.nodes),
             wait=plan.waits.get(known.uid),
             assessment=verdict if isinstance(verdict, Ongoing) else None,
             session=view,
-            ranks=self._observer.ranks(known.uid) if record.phase is Phase.STARTING else (),
-            unreadable=self._jobs.why_unreadable(known.uid),
-            pre_run=self._observer.pre_run(known.uid),
-            set_aside=self._faults.mark(known.uid),
+            ranks=self.observer.ranks(known.uid) if record.phase is Phase.STARTING else (),
+            unreadable=self.jobs.why_unreadable(known.uid),
+            pre_run=self.observer.pre_runs.of(known.uid),
+            set_aside=self.faults.mark(known.uid),
             double_booking=self._double_bookings.message(known.uid),
         )
 
     def _is_due_again(self, uid: str) -> bool:
         """Whether it is time for newer numbers. A leader that has just begun and finds a thousand
         jobs told by another one comes to each of them at some time, and not to all at once."""
-        now_s = self._clock()
-        written_s = self._written_s.setdefault(uid, now_s - self._retold_s * self._rng.random())
+        now_s = self.clock()
+        written_s = self._written_s.setdefault(uid, now_s - self._retold_s * self.rng.random())
         if now_s - written_s < self._retold_s or now_s < self._next_retold_s:
             return False
         earliest_s = now_s - self._burst_s
@@ -309,7 +299,7 @@ class Reporter:
         metadata = raw["metadata"]
         body = bodies.status_patch(patch, resource_version=metadata["resourceVersion"])
         try:
-            self._jobs.absorb(await self._api.patch(paths.status(_path(raw)), body))
+            self.jobs.absorb(await self.api.patch(paths.status(_path(raw)), body))
         except (errors.ConflictError, errors.NotFoundError, errors.OutcomeUnknown) as error:
             await self._look_again(raw, error)
             return False
@@ -319,18 +309,18 @@ class Reporter:
         """The job changed under us: take the version that is there, without waiting for kopf."""
         uid = raw["metadata"]["uid"]
         self._wakes_once_written.add(uid)
-        logger.info("status not written", extra={"job_uid": uid, "error": str(error)})
+        logger.info("status update failed", extra={"job_uid": uid, "error": str(error)})
         try:
-            found = await self._api.get(_path(raw))
+            found = await self.api.get(_path(raw))
         except errors.NotFoundError:
-            self._jobs.discard(uid)
+            self.jobs.discard(uid)
             return
         if found["metadata"]["uid"] == uid:
-            self._jobs.absorb(found)
+            self.jobs.absorb(found)
         else:
-            self._jobs.discard(uid)
+            self.jobs.discard(uid)
 
-    def _tell(
+    def _add_events(
         self,
         known: Known,
         record: JobRecord,
@@ -339,15 +329,13 @@ class Reporter:
     ) -> None:
         cause = records.ending(known.record, record)
         if cause is not None:
-            self._metrics.ended(cause.code)
-        who = _subject(known.raw)
-        for told in story.tell(who, before=known.record, after=record, status=after):
-            self._events.tell(told)
-        for told in story.tell_pre_run(who, before=before, after=after):
-            self._events.tell(told)
-        unfit = status.skipped(after)
-        for told in story.tell_skipped(who, before=status.skipped(before), after=unfit):
-            self._events.tell(told)
+            self.metrics.ended(cause.code)
+        for event in job_events.changes(
+            known.raw["metadata"],
+            records_changed=(known.record, record),
+            status_changed=(before, after),
+        ):
+            self.events.add(event)
 
     def _is_expired(self, known: Known, now: datetime.datetime) -> bool:
         """Whether a finished job's time is over, and it is time to ask for its deletion (again)."""
@@ -367,16 +355,11 @@ class Reporter:
         """
         self._expiries.failed(known.uid)
         try:
-            await self._api.delete(_path(known.raw), bodies.deletion(known.uid))
+            await self.api.delete(_path(known.raw), bodies.deletion(known.uid))
         except (errors.ConflictError, errors.NotFoundError):
-            self._jobs.discard(known.uid)
+            self.jobs.discard(known.uid)
 
 
 def _path(raw: Mapping[str, Any]) -> str:
     metadata = raw["metadata"]
     return paths.one(names.TRAINING_JOBS, metadata["name"], namespace=metadata["namespace"])
-
-
-def _subject(raw: Mapping[str, Any]) -> Subject:
-    metadata = raw["metadata"]
-    return Subject(metadata["uid"], metadata["namespace"], metadata["name"])

@@ -6,6 +6,7 @@ import asyncio
 import collections
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from railwright_api import names
@@ -25,33 +26,26 @@ INTERVAL_S = 5.0
 Status = dict[str, Any]
 
 
+@dataclass(eq=False)
 class SiteReporter:
     """Writes these statuses when they change, now and then, apart from the jobs' own turn.
     ``unsurveyed`` says what keeps nodes from being measured."""
 
-    def __init__(
-        self,
-        api: Api,
-        *,
-        site: Site,
-        jobs: Jobs,
-        discovery: Discovery,
-        unsurveyed: Callable[[], Iterable[str]],
-        nodes: Mapping[str, NodeRecord],
-        clock: Callable[[], float],
-    ) -> None:
-        self._api = api
-        self._site = site
-        self._jobs = jobs
-        self._discovery = discovery
-        self._unsurveyed = unsurveyed
-        self._nodes = nodes
-        self._clock = clock
+    api: Api
+    _: KW_ONLY
+    site: Site
+    jobs: Jobs
+    discovery: Discovery
+    unsurveyed: Callable[[], Iterable[str]]
+    nodes: Mapping[str, NodeRecord]
+    clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
         self._told_of: Found | None = None
         self._standing: Status = {}
 
     def __repr__(self) -> str:
-        return f"<SiteReporter {self._site!r}>"
+        return f"<SiteReporter {self.site!r}>"
 
     async def run(self) -> None:
         """Report until cancelled."""
@@ -62,58 +56,49 @@ class SiteReporter:
     async def report(self) -> None:
         """Write what changed. What goes wrong with one object is logged and leaves the others."""
         for name, status in self._queues().items():
-            await self._one(names.QUEUES, self._site.queue(name), status)
+            await self._write(names.QUEUES, self.site.queue(name), status)
         try:
             status = await self._fabric()
         except Exception as error:
             logger.exception("status not made", extra={"kind": names.FABRICS, "error": str(error)})
         else:
-            await self._one(names.FABRICS, self._site.fabric, status)
+            await self._write(names.FABRICS, self.site.fabric, status)
 
     def _queues(self) -> dict[str, Status]:
         waiting: collections.Counter[str] = collections.Counter()
         running: collections.Counter[str] = collections.Counter()
-        for known in self._jobs.all():
+        for known in self.jobs.all():
             if known.record.phase not in FINAL and not known.job.spec.suspend:
                 (running if known.record.live else waiting)[known.job.spec.queue] += 1
         return {
-            name: {"waiting": waiting[name], "running": running[name]} for name in self._site.queues
+            name: {"waiting": waiting[name], "running": running[name]} for name in self.site.queues
         }
 
     async def _fabric(self) -> Status:
-        found = self._discovery.found
+        found = self.discovery.found
         if found is not self._told_of:
             self._standing = await asyncio.to_thread(fabric.standing, found)
             self._told_of = found
-        agents = self._discovery.agents()
+        agents = self.discovery.agents()
         problems = await fabric.problems(
-            found, self._nodes, self._clock, agents=agents, unsurveyed=self._unsurveyed()
+            found, self.nodes, self.clock, agents=agents, unsurveyed=self.unsurveyed()
         )
-        heard = fabric.heard(agents, is_caught_up=self._discovery.is_caught_up)
+        heard = fabric.heard(agents, is_caught_up=self.discovery.is_caught_up)
         return self._standing | heard | problems
 
-    async def _one(self, plural: str, raw: Mapping[str, Any] | None, status: Status) -> None:
+    async def _write(self, plural: str, raw: Mapping[str, Any] | None, status: Status) -> None:
+        """Write a status if it differs from the one held. Logs what fails."""
         if raw is None:
             return
         try:
-            written = await self._write(plural, raw, status)
-            if written is not None:
-                self._site.seen(plural, written)
+            before = {key: (raw.get("status") or {}).get(key) for key in status}
+            if patch := bodies.merge_patch(before, status):
+                metadata = raw["metadata"]
+                body = bodies.status_patch(patch, resource_version=metadata["resourceVersion"])
+                path = paths.status(paths.one(plural, metadata["name"]))
+                self.site.seen(plural, await self.api.patch(path, body))
         except errors.RequestFailed as error:
-            logger.info("status not written", extra={"kind": plural, "error": str(error)})
+            extra = {"kind": plural, "error": str(error)}
+            logger.info("status update failed", extra=extra)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             logger.exception("status not made", extra={"kind": plural, "error": str(error)})
-
-    async def _write(
-        self, plural: str, raw: Mapping[str, Any], status: Status
-    ) -> Mapping[str, Any] | None:
-        """The object after the write; None when nothing changed. Raises RequestFailed."""
-        before = {key: (raw.get("status") or {}).get(key) for key in status}
-        patch = bodies.merge_patch(before, status)
-        if not patch:
-            return None
-        metadata = raw["metadata"]
-        body = bodies.status_patch(patch, resource_version=metadata["resourceVersion"])
-        path = paths.status(paths.one(plural, metadata["name"]))
-        written: Mapping[str, Any] = await self._api.patch(path, body)
-        return written

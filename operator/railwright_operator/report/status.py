@@ -19,7 +19,7 @@ from railwright_scheduler import explain
 from railwright_scheduler.attempt.assessment import HOLD_S, Ongoing, PodState, RankSeen
 from railwright_scheduler.attempt.causes import FINAL_CAUSES, Cause
 from railwright_scheduler.attempt.phases import FINAL, Phase
-from railwright_scheduler.attempt.record import JobRecord, ResumePoint
+from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.decisions import Reason
 
 NODES_NAMED_MAX = 4
@@ -76,6 +76,7 @@ class Told:
 def render(told: Told) -> Status:
     """The whole status; fields without a value are left out, those of a later version are kept."""
     record = told.record
+    checkpoints = record.checkpoints[: training_job.CHECKPOINTS_MAX]
     headline = _headline(told)
     reason, message = bounds.word(headline[0]), bounds.sentence(headline[1])
     status: Status = {
@@ -96,20 +97,23 @@ def render(told: Told) -> Status:
         "nodesSummary": _summary(record.nodes),
         "racks": told.racks if record.nodes else None,
         "progress": _progress(told),
-        "checkpoints": [{"attempt": p.attempt, "step": p.step} for p in _newest(record)],
+        "checkpoints": [{"attempt": p.attempt, "step": p.step} for p in checkpoints],
         "profile": _profile(told),
         "profileAside": _profile_aside(told),
         "preRun": _pre_run(told),
         "setAside": None if told.set_aside is None else dict(told.set_aside),
         "lastEnd": _last_end(told),
-        "startedAt": told.before.get("startedAt")
-        or (told.now if record.phase is Phase.RUNNING else None),
-        "finishedAt": told.before.get("finishedAt")
-        or (told.now if record.phase in FINAL else None),
+        "startedAt": _time(told, "startedAt", holds=record.phase is Phase.RUNNING),
+        "finishedAt": _time(told, "finishedAt", holds=record.phase in FINAL),
         "conditions": _conditions(told, reason, message),
     }
     later = {name: value for name, value in told.before.items() if name not in status}
     return later | {name: value for name, value in status.items() if value not in (None, [], "")}
+
+
+def _time(told: Told, name: str, *, holds: bool) -> str | None:
+    """When this first was so; None before."""
+    return told.before.get(name) or (told.now if holds else None)
 
 
 def _profile(told: Told) -> str | None:
@@ -151,7 +155,7 @@ def is_retold(before: Mapping[str, Any], patch: Mapping[str, Any]) -> bool:
     return _holding(before.get("conditions", [])) == _holding(after)
 
 
-def skipped(status: Mapping[str, Any]) -> str:
+def skipped_checkpoints(status: Mapping[str, Any]) -> str:
     """What a status says of checkpoints that an attempt found unfit; empty if of none."""
     told = (each for each in status.get("conditions", []) if each["type"] == "Checkpointed")
     return next((str(each["message"]).partition("; ")[2] for each in told), "")
@@ -193,32 +197,30 @@ def _ended(record: JobRecord, cause: Cause) -> str:
 
 
 def _starting(told: Told) -> tuple[str, str]:
-    stuck = next((rank for rank in told.ranks if rank.waiting), None)
-    if stuck is not None:
+    """The step of its start that the last of the attempt's pods has reached."""
+    ranks, nodes = told.ranks, told.num_nodes
+    if stuck := next((rank for rank in ranks if rank.waiting), None):
         code = stuck.waiting.partition(":")[0]
         return code, f"node rank {stuck.node_rank} on {stuck.node}: {stuck.waiting}"
-    if pulling := [rank.images for rank in told.ranks if rank.images.pulling]:
-        images = sorted({each.pulling for each in pulling})
-        named = ", ".join(images[:IMAGES_NAMED_MAX])
-        more = f" and {len(images) - IMAGES_NAMED_MAX} more" * (len(images) > IMAGES_NAMED_MAX)
+    if pulling := [rank.images for rank in ranks if rank.images.pulling]:
+        images = bounds.listed(sorted({each.pulling for each in pulling}), IMAGES_NAMED_MAX)
         since = min((each.since for each in pulling if each.since), default="")
-        count = f"{len(pulling)} of {told.num_nodes} nodes"
-        return PULLING_IMAGES, f"pulling {named}{more} on {count}" + f" since {since}" * bool(since)
-    if not told.ranks or any(rank.pod is PodState.MISSING for rank in told.ranks):
-        return BINDING, f"attempt {told.record.attempt}: pods are being created and bound"
-    if creating := [rank.node_rank for rank in told.ranks if rank.pod is PodState.PENDING]:
-        count = f"{len(creating)} of {told.num_nodes}"
-        return CONTAINER_CREATING, f"containers of {count} pods are created: {_ranks(creating)}"
+        message = f"pulling {images} on {len(pulling)} of {nodes} nodes"
+        return PULLING_IMAGES, message + f" since {since}" * bool(since)
+    is_bound = bool(ranks) and all(rank.pod is not PodState.MISSING for rank in ranks)
+    creating = [rank.node_rank for rank in ranks if rank.pod is PodState.PENDING]
     missing = told.session.missing if told.session is not None else ()
-    if missing:
-        count = f"{len(missing)} of {told.num_nodes}"
+    if is_bound and creating:
+        count = f"{len(creating)} of {nodes}"
+        return CONTAINER_CREATING, f"containers of {count} pods are created: {_ranks(creating)}"
+    if is_bound and missing:
+        count = f"{len(missing)} of {nodes}"
         return AT_BARRIER, f"{count} node ranks are not at the start barrier: {_ranks(missing)}"
     return BINDING, f"attempt {told.record.attempt}: pods are being created and bound"
 
 
 def _ranks(ranks: Sequence[int]) -> str:
-    named = ", ".join(map(str, ranks[:RANKS_NAMED_MAX]))
-    return named + f" and {len(ranks) - RANKS_NAMED_MAX} more" * (len(ranks) > RANKS_NAMED_MAX)
+    return bounds.listed([*map(str, ranks)], RANKS_NAMED_MAX)
 
 
 def _running(told: Told) -> tuple[str, str]:
@@ -248,10 +250,6 @@ def _name(text: str) -> str:
     return wire.fitted(text, schema.NAME_LENGTH_MAX)
 
 
-def _newest(record: JobRecord) -> tuple[ResumePoint, ...]:
-    return record.checkpoints[: training_job.CHECKPOINTS_MAX]
-
-
 def _progress(told: Told) -> Status | None:
     progress = told.session.progress if told.session is not None else None
     if progress is None:
@@ -260,8 +258,8 @@ def _progress(told: Told) -> Status | None:
     facts: Status = {
         "step": progress.step,
         "totalSteps": progress.total_steps,
-        "loss": bounds.real(progress.loss),
-        "samplesPerSecond": bounds.rate(progress.samples_per_s),
+        "loss": bounds.number(progress.loss),
+        "samplesPerSecond": bounds.number(progress.samples_per_s, low=0),
         "phase": progress.phase.value,
         "percent": f"{min(100, 100 * progress.step // total)}%" if total else None,
     }
@@ -335,7 +333,7 @@ def _skipping(told: Told) -> str:
     found = sorted({name for rank in ranks for name in rank.skipped})
     if found:
         return wire.fitted(mark + ", ".join(found), SKIPPED_BYTES_MAX)
-    held = skipped(told.before)
+    held = skipped_checkpoints(told.before)
     return held if held.startswith(mark) else ""
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from random import Random
 
 from railwright_api import names
@@ -68,42 +68,34 @@ class Clocks:
     since_1970: Callable[[], float]
 
 
+@dataclass(eq=False)
 class Surveyor:
     """``busy`` are the nodes that must not be disturbed; ``keep`` puts a survey where all leaders
     find it. ``problems`` are what keeps nodes from being measured, for people."""
 
-    def __init__(
-        self,
-        errands: Errands,
-        *,
-        site: Site,
-        discovery: Discovery,
-        nodes: Mapping[str, NodeRecord],
-        busy: Callable[[], Collection[str]],
-        keep: Callable[[str], Awaitable[object]],
-        metrics: SurveyMetrics,
-        clocks: Clocks,
-        rng: Random,
-    ) -> None:
-        self._errands = errands
-        self._site = site
-        self._discovery = discovery
-        self._nodes = nodes
-        self._busy = busy
-        self._keep = keep
-        self._metrics = metrics
-        self._clocks = clocks
+    errands: Errands
+    _: KW_ONLY
+    site: Site
+    discovery: Discovery
+    nodes: Mapping[str, NodeRecord]
+    busy: Callable[[], Collection[str]]
+    keep: Callable[[str], Awaitable[object]]
+    metrics: SurveyMetrics
+    clocks: Clocks
+    rng: Random
+
+    def __post_init__(self) -> None:
         self._vain: Pauses[str] = Pauses(
-            base_s=AGAIN_S, cap_s=AGAIN_S_MAX, clock=clocks.monotonic, rng=rng
+            base_s=AGAIN_S, cap_s=AGAIN_S_MAX, clock=self.clocks.monotonic, rng=self.rng
         )
         self._keeping: Pauses[str] = Pauses(
-            base_s=LOOK_S, cap_s=BETWEEN_S, clock=clocks.monotonic, rng=rng
+            base_s=LOOK_S, cap_s=BETWEEN_S, clock=self.clocks.monotonic, rng=self.rng
         )
         self._unkept = self._failed = ""
         self._seen: frozenset[str] = frozenset()
         self._wanted_s: float | None = None
         self._chosen: tuple[str, ...] = ()
-        self._first_s = self._changed_s = self._next_s = clocks.monotonic()
+        self._first_s = self._changed_s = self._next_s = self.clocks.monotonic()
         self._busy_seen: tuple[float, Collection[str]] = (self._next_s - BUSY_S, ())
         self.problems: tuple[str, ...] = ()
 
@@ -119,34 +111,34 @@ class Surveyor:
             except Exception as error:
                 # It may be asked again; whatever it was must not end the leader.
                 logger.exception("no survey", extra={"error": str(error)})
-                self._metrics.surveys.labels("failed").inc()
+                self.metrics.surveys.labels("failed").inc()
                 self._over(f"the last survey ended with {type(error).__name__}")
 
     async def look(self) -> None:
         """Carry out a survey if one is due and may begin."""
-        fabric, probing = self._discovery.found.fabric, self._site.probing
-        nodes = {node.name: node for node in self._nodes.values()}
+        fabric, probing = self.discovery.found.fabric, self.site.probing
+        nodes = {node.name: node for node in self.nodes.values()}
         ready = {name for name, node in nodes.items() if node.ready}
         if fabric.places.keys() != nodes.keys():
             return  # The fabric of these nodes is not put together yet.
-        wanted = await asyncio.to_thread(due.of, fabric, probing, self._clocks.since_1970())
-        self._metrics.due.set(len(wanted))
-        self._errands.forget_all_but(fabric.places)
+        wanted = await asyncio.to_thread(due.of, fabric, probing, self.clocks.since_1970())
+        self.metrics.due.set(len(wanted))
+        self.errands.forget_all_but(fabric.places)
         self._vain.forget_unless(lambda node: node in wanted)
         self._see(wanted)
         if self._unkept and not (self._keeping.over("") and await self._kept()):
             return
         if not wanted:
-            self._errands.wanted, self._chosen, self.problems = {}, (), ()
+            self.errands.wanted, self._chosen, self.problems = {}, (), ()
             return
-        busy = self._busy()
+        busy = self.busy()
         free = ready - {*busy}
         idle = {node for node in wanted if self._vain.over(node)} & free
         least = due.enough(wanted)
         standing = due.chosen(fabric, idle, free, least=least)
-        self._errands.wanted = {node: nodes[node].addresses for node in standing}
-        self._errands.networks = probing.networks
-        there = self._errands.there()
+        self.errands.wanted = {node: nodes[node].addresses for node in standing}
+        self.errands.networks = probing.networks
+        there = self.errands.there()
         self.problems = tuple(self._hindrances(wanted, idle, busy))
         chosen = due.chosen(fabric, idle, there & free, least=least)
         # Who was there and is not any more is not waited for.
@@ -159,12 +151,12 @@ class Surveyor:
             self._seen, self._wanted_s = frozenset(), None
             return
         if self._wanted_s is None:
-            self._wanted_s = self._clocks.monotonic()
-        self._seen |= self._errands.there()
+            self._wanted_s = self.clocks.monotonic()
+        self._seen |= self.errands.there()
 
     def _may_begin(self, chosen: tuple[str, ...], *, all_there: bool) -> bool:
         """Whether those who are chosen have waited long enough for others."""
-        now_s = self._clocks.monotonic()
+        now_s = self.clocks.monotonic()
         if not self._chosen:
             self._first_s = now_s
         if chosen != self._chosen:
@@ -179,14 +171,14 @@ class Surveyor:
     ) -> Iterable[str]:
         if self._failed:
             yield self._failed
-        for node, why in sorted(self._errands.unfit.items()):
+        for node, why in sorted(self.errands.unfit.items()):
             if node in wanted:
                 yield f"{node}: {why}"
-        if not self._discovery.agents().heard or self._wanted_s is None:
+        if not self.discovery.agents().heard or self._wanted_s is None:
             return  # Nobody runs agents here, or nobody is needed.
-        there, of = self._errands.there(), f"of {len(wanted)} nodes that are to be measured"
-        early = self._clocks.monotonic() - self._wanted_s < PATIENCE_S
-        if not self._discovery.is_given(names.PROBES):
+        there, of = self.errands.there(), f"of {len(wanted)} nodes that are to be measured"
+        early = self.clocks.monotonic() - self._wanted_s < PATIENCE_S
+        if not self.discovery.is_given(names.PROBES):
             yield f"nobody is measured: the ConfigMap {names.PROBES} is not there to keep it in"
         expected = self._seen if early else idle
         if absent := [node for node in idle if node in expected and node not in there]:
@@ -196,17 +188,17 @@ class Surveyor:
 
     async def _survey(self, chosen: tuple[str, ...], probing: Probing) -> None:
         """Measure, join what was found to what is held, and have it kept."""
-        if not self._discovery.is_given(names.PROBES):
+        if not self.discovery.is_given(names.PROBES):
             return
-        started_s = self._clocks.monotonic()
+        started_s = self.clocks.monotonic()
         logger.info("survey begins", extra={"nodes": len(chosen)})
         found = await self._measured(chosen, probing)
-        took_s = self._clocks.monotonic() - started_s
+        took_s = self.clocks.monotonic() - started_s
         placed = {node for tier in found.tiers for node in tier}
         self._over("" if placed else f"the last survey placed none of its {len(chosen)} nodes")
         if not self._goes_on():
             return
-        busy = self._busy()
+        busy = self.busy()
         for node in chosen:
             if node in placed:
                 self._vain.succeeded(node)
@@ -214,9 +206,9 @@ class Surveyor:
                 self._vain.failed(node)
         said = {"placed": len(placed), "pairs": found.pairs, "took_s": round(took_s, 1)}
         logger.info("survey over", extra={"nodes": len(chosen), **said})
-        self._metrics.seconds.observe(took_s)
-        self._metrics.pairs.inc(found.pairs)
-        self._metrics.surveys.labels("done" if placed else "failed").inc()
+        self.metrics.seconds.observe(took_s)
+        self.metrics.pairs.inc(found.pairs)
+        self.metrics.surveys.labels("done" if placed else "failed").inc()
         if placed:
             try:
                 self._unkept = await asyncio.to_thread(self._joined, found, placed)
@@ -228,7 +220,7 @@ class Surveyor:
     async def _measured(self, chosen: tuple[str, ...], probing: Probing) -> Findings:
         at_once = max(1, min(AT_ONCE_MAX, len(chosen) // NODES_PER_PAIR))
         survey = Survey(chosen, at_once=at_once)
-        end_s = self._clocks.monotonic() + SURVEY_S_MAX
+        end_s = self.clocks.monotonic() + SURVEY_S_MAX
 
         async def ask(pair: Pair) -> Reading:
             for node in pair:
@@ -237,7 +229,7 @@ class Surveyor:
             return await self._reading(pair, seconds=PROBE_S)
 
         await rounds.carry_out(
-            survey, ask, goes_on=lambda: self._goes_on() and self._clocks.monotonic() < end_s
+            survey, ask, goes_on=lambda: self._goes_on() and self.clocks.monotonic() < end_s
         )
         found = await asyncio.to_thread(findings.of, survey)
         if probing.uplinks and self._goes_on():
@@ -245,7 +237,7 @@ class Surveyor:
         return found
 
     def _goes_on(self) -> bool:
-        return bool(self._site.probing.mode != due.NEVER)
+        return bool(self.site.probing.mode != due.NEVER)
 
     async def _crowded(self, pair: Pair) -> Reading:
         """One of many at once. A job's traffic crosses any uplink."""
@@ -256,25 +248,25 @@ class Surveyor:
     async def _reading(self, pair: Pair, *, seconds: float, crowd: bool = False) -> Reading:
         if not {*pair}.isdisjoint(self._busy_lately()):
             return Reading()
-        reading = await self._errands.send(pair, seconds=seconds, crowd=crowd)
-        self._metrics.probes.labels("failed" if reading == Reading() else "done").inc()
+        reading = await self.errands.send(pair, seconds=seconds, crowd=crowd)
+        self.metrics.probes.labels("failed" if reading == Reading() else "done").inc()
         return reading
 
     def _busy_lately(self) -> Collection[str]:
         """Those a moment ago: hundreds ask."""
         seen_s, busy = self._busy_seen
-        now_s = self._clocks.monotonic()
+        now_s = self.clocks.monotonic()
         if now_s - seen_s >= BUSY_S:
-            busy = frozenset(self._busy())
+            busy = frozenset(self.busy())
             self._busy_seen = now_s, busy
         return busy
 
     def _joined(self, found: Findings, placed: Collection[str]) -> str:
         """To be kept. Raises WiringError where it has more of what can be read again."""
-        fabric = self._discovery.found.fabric
+        fabric = self.discovery.found.fabric
         source = f"{names.PROBES}/{probes.SOURCE}"
         held = next((each for each in fabric.accounts if each.source == source), None)
-        now_s = int(self._clocks.since_1970())
+        now_s = int(self.clocks.since_1970())
         joined, times = found, dict.fromkeys(placed, now_s)
         if held is not None:
             joined = surveys.joined(found, held, fabric.places.keys())
@@ -287,7 +279,7 @@ class Surveyor:
     async def _kept(self) -> bool:
         """Whether what was found could be put where it is kept; tried again at the next look."""
         try:
-            await self._keep(self._unkept)
+            await self.keep(self._unkept)
         except RequestFailed as error:
             logger.warning("survey not kept", extra={"error": str(error)})
             self.problems = (f"what was measured cannot be kept: {error}",)
@@ -302,7 +294,7 @@ class Surveyor:
     def _over(self, failed: str, pause_s: float = BETWEEN_S) -> None:
         """A survey came to its end, or to none."""
         self._failed = failed
-        self._chosen, self._next_s = (), self._clocks.monotonic() + pause_s
+        self._chosen, self._next_s = (), self.clocks.monotonic() + pause_s
 
 
 def _times(held: Account, joined: Findings) -> dict[str, int]:

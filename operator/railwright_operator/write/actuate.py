@@ -16,7 +16,7 @@ import functools
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Set
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from random import Random
 from typing import Any, NamedTuple
 
@@ -70,6 +70,7 @@ class _UnderWay(NamedTuple):
     since_s: float
 
 
+@dataclass(eq=False)
 class Actuator:
     """Carries out actions; remembers only what was refused and which placements are written.
 
@@ -77,26 +78,19 @@ class Actuator:
     attempts come after all others, and have ``TROUBLED_MAX`` places of their own.
     """
 
-    def __init__(
-        self,
-        api: Api,
-        *,
-        pods: Reflector[PodRecord],
-        render_pod: RenderPod,
-        render_placement: RenderPlacement,
-        wake: Callable[[], None],
-        clock: Callable[[], float],
-        rng: Random,
-    ) -> None:
-        self._api = api
-        self._pods = pods
-        self._render_pod = render_pod
-        self._render_placement = render_placement
+    api: Api
+    _: KW_ONLY
+    pods: Reflector[PodRecord]
+    render_pod: RenderPod
+    render_placement: RenderPlacement
+    wake: Callable[[], None]
+    clock: Callable[[], float]
+    rng: Random
+
+    def __post_init__(self) -> None:
         self._placed: set[AttemptKey] = set()
         self._refusals: dict[AttemptKey, str] = {}
         self._hindrances: dict[AttemptKey, str] = {}
-        self._wake = wake
-        self._clock = clock
         self._under_way: dict[ActionKey, _UnderWay] = {}
         self._troubled: frozenset[AttemptKey] = frozenset()
         self._troubled_under_way = 0
@@ -106,7 +100,7 @@ class Actuator:
         self._crowded_out: frozenset[AttemptKey] = frozenset()
         self._ended: set[ActionKey] = set()
         self._pauses: Pauses[ActionKey] = Pauses(
-            base_s=PAUSE_BASE_S, cap_s=PAUSE_CAP_S, clock=clock, rng=rng
+            base_s=PAUSE_BASE_S, cap_s=PAUSE_CAP_S, clock=self.clock, rng=self.rng
         )
 
     def __repr__(self) -> str:
@@ -165,7 +159,7 @@ class Actuator:
                 continue
             if self._pauses.over(key):
                 task = asyncio.create_task(self._one(action, key))
-                self._under_way[key] = _UnderWay(task, self._clock())
+                self._under_way[key] = _UnderWay(task, self.clock())
                 under_way[is_troubled] += 1
                 self._left[action.entry.key] = self._left.get(action.entry.key, 0) + 1
                 task.add_done_callback(functools.partial(self._done, key))
@@ -179,7 +173,7 @@ class Actuator:
         return len(self._under_way) - self._troubled_under_way < UNDER_WAY_LOW
 
     def _is_late(self, each: _UnderWay) -> bool:
-        return self._clock() - each.since_s > LATE_S
+        return self.clock() - each.since_s > LATE_S
 
     def _done(self, key: ActionKey, task: asyncio.Task[None]) -> None:
         del self._under_way[key]
@@ -189,9 +183,9 @@ class Actuator:
         self._left[attempt] -= 1
         if not self._left[attempt]:
             del self._left[attempt]
-            self._wake()
+            self.wake()
         elif self._crowded_out and self._is_low():
-            self._wake()
+            self.wake()
         if self._is_low():
             self._low.set()
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -222,15 +216,15 @@ class Actuator:
             self._hindrances.pop(action.entry.key, None)
 
     async def _write_placement(self, entry: Entry) -> None:
-        body = self._render_placement(entry)
+        body = self.render_placement(entry)
         if body is None:
             return
         try:
-            await self._api.create(paths.kind(names.PLACEMENTS, entry.namespace), body)
+            await self.api.create(paths.kind(names.PLACEMENTS, entry.namespace), body)
         except errors.AlreadyExistsError:
             name = body["metadata"]["name"]
             path = paths.one(names.PLACEMENTS, name, namespace=entry.namespace)
-            found = await self._api.get(path)
+            found = await self.api.get(path)
             if found["spec"]["jobUID"] != entry.job_uid:
                 # It goes with its job, which was deleted.
                 message = f"{name} is still there, of another job of this name"
@@ -238,41 +232,41 @@ class Actuator:
         self._placed.add(entry.key)
 
     async def _create(self, entry: Entry, node_rank: int) -> None:
-        body = self._render_pod(entry, node_rank)
+        body = self.render_pod(entry, node_rank)
         if body is None:
             return
         try:
-            made = await self._api.create(paths.pods(entry.namespace), body)
+            made = await self.api.create(paths.pods(entry.namespace), body)
         except errors.OutcomeUnknown:
-            made = await self._api.get(paths.pod(entry.namespace, body["metadata"]["name"]))
+            made = await self.api.get(paths.pod(entry.namespace, body["metadata"]["name"]))
         except errors.AlreadyExistsError:
-            made = await self._api.get(paths.pod(entry.namespace, body["metadata"]["name"]))
+            made = await self.api.get(paths.pod(entry.namespace, body["metadata"]["name"]))
             if records.answered(made).job_uid != entry.job_uid:
                 raise
-        self._pods.absorb(records.answered(made))
+        self.pods.absorb(records.answered(made))
 
     async def _bind(self, entry: Entry, name: str, *, uid: str, node: str) -> None:
         body = bodies.binding(name, uid, node=node)
         try:
-            await self._api.create(paths.binding(entry.namespace, name), body)
+            await self.api.create(paths.binding(entry.namespace, name), body)
         except (errors.ConflictError, errors.OutcomeUnknown):
-            found = await self._api.get(paths.pod(entry.namespace, name))
-            self._pods.absorb(records.answered(found))
+            found = await self.api.get(paths.pod(entry.namespace, name))
+            self.pods.absorb(records.answered(found))
             return
-        held = self._pods.records.get(uid)
+        held = self.pods.records.get(uid)
         if held is not None and not held.node:
-            self._pods.absorb(replace(held, node=node))
+            self.pods.absorb(replace(held, node=node))
 
     async def _delete(self, entry: Entry, name: str, *, uid: str) -> None:
         # No grace is named: the server lets a pod that is not bound go at once, and knows better
         # than we do whether it is.
         body = bodies.deletion(uid)
         try:
-            answer = await self._api.delete(paths.pod(entry.namespace, name), body)
+            answer = await self.api.delete(paths.pod(entry.namespace, name), body)
         except (errors.ConflictError, errors.NotFoundError):
             return  # It is another pod by now, or none: the watch brings the news.
         if answer.get("kind") == "Pod":
-            self._pods.absorb(records.answered(answer))
+            self.pods.absorb(records.answered(answer))
 
 
 def _key(action: Action) -> ActionKey:

@@ -9,13 +9,13 @@ from railwright_api.placement import MACHINES_MAX
 from railwright_scheduler.merits import Crossing, Merits, Predicted
 
 _MICRO = 1_000_000
-_SECONDS = (
-    "stepSeconds",
-    "networkOrderSeconds",
-    "nextBestSeconds",
-    "otherJobsSeconds",
-    "slowNodesSeconds",
-)
+_SECONDS = {
+    "stepSeconds": "placed_us",
+    "networkOrderSeconds": "network_order_us",
+    "nextBestSeconds": "next_best_us",
+    "otherJobsSeconds": "others_us",
+    "slowNodesSeconds": "slow_us",
+}
 _OVER_BUDGET = "WorkBudgetExceeded"
 _MEASURED, _DERIVED = "measured", "derived"
 
@@ -35,14 +35,8 @@ def render(merits: Merits) -> dict[str, Any]:
     if merits.over_budget:
         fields["truncated"] = _OVER_BUDGET
     if (predicted := merits.predicted) is not None:
-        fields["predicted"] = {
-            "machines": list(predicted.machines),
-            "stepSeconds": predicted.placed_us / _MICRO,
-            "networkOrderSeconds": predicted.network_order_us / _MICRO,
-            "nextBestSeconds": predicted.next_best_us / _MICRO,
-            "otherJobsSeconds": predicted.others_us / _MICRO,
-            "slowNodesSeconds": predicted.slow_us / _MICRO,
-        }
+        seconds = {name: getattr(predicted, us) / _MICRO for name, us in _SECONDS.items()}
+        fields["predicted"] = {"machines": list(predicted.machines), **seconds}
     return fields
 
 
@@ -52,13 +46,11 @@ def parse(found: Mapping[str, Any]) -> Merits:
         Crossing(each["level"], each["bytes"], each["networkOrderBytes"])
         for each in found.get("crossing", ())
     )
-    told = found.get("predicted") or {}
+    prediction = found.get("predicted") or {}
     predicted = None
-    if {"machines", *_SECONDS} <= told.keys():
-        predicted = Predicted(
-            tuple(told["machines"]),
-            *(round(told[field] * _MICRO) for field in _SECONDS),
-        )
+    if {"machines", *_SECONDS} <= prediction.keys():
+        times = {us: round(prediction[name] * _MICRO) for name, us in _SECONDS.items()}
+        predicted = Predicted(tuple(prediction["machines"]), **times)
     measured = found.get("communication") == _MEASURED
     others = tuple(found.get("otherDevices", ()))
     is_truncated = found.get("truncated") is not None

@@ -80,21 +80,23 @@ def sample(job: Mapping[str, Any], launcher: Launcher) -> Manifest:
 
 
 def _metadata(template: Mapping[str, Any], entry: Entry, node_rank: int) -> Manifest:
-    labels = dict(template.get("labels", {}))
-    labels.update(
-        {
+    metadata = attempt_metadata(entry, names.pod_name(entry.job_name, entry.attempt, node_rank))
+    rank = str(node_rank)
+    ranks = {names.LABEL_NODE_RANK: rank, names.LABEL_COMPLETION_INDEX: rank}
+    labels = {**template.get("labels", {}), **metadata["labels"], **ranks}
+    return metadata | {"labels": labels, "annotations": dict(template.get("annotations", {}))}
+
+
+def attempt_metadata(entry: Entry, name: str) -> Manifest:
+    """The metadata of an object of one attempt, which is deleted with the job."""
+    return {
+        "name": name,
+        "namespace": entry.namespace,
+        "labels": {
             names.LABEL_JOB_NAME: entry.job_name,
             names.LABEL_JOB_UID: entry.job_uid,
             names.LABEL_ATTEMPT: str(entry.attempt),
-            names.LABEL_NODE_RANK: str(node_rank),
-            names.LABEL_COMPLETION_INDEX: str(node_rank),
-        }
-    )
-    return {
-        "name": names.pod_name(entry.job_name, entry.attempt, node_rank),
-        "namespace": entry.namespace,
-        "labels": labels,
-        "annotations": dict(template.get("annotations", {})),
+        },
         "ownerReferences": [owner_reference(entry.job_name, uid=entry.job_uid)],
     }
 
@@ -102,7 +104,7 @@ def _metadata(template: Mapping[str, Any], entry: Entry, node_rank: int) -> Mani
 def owner_reference(job_name: str, *, uid: str) -> Manifest:
     """What makes the job the owner of its pods, its placements and its pre-run, by UID."""
     return {
-        "apiVersion": f"{names.GROUP}/{names.VERSION}",
+        "apiVersion": names.API_VERSION,
         "kind": "TrainingJob",
         "name": job_name,
         "uid": uid,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from railwright_api import names
 from railwright_operator.watch.jobs import Jobs
-from railwright_operator.write import placements, pods, pre_runs
+from railwright_operator.write import merits, pods, pre_runs
 from railwright_scheduler.attempt.ledger import Entry
-from railwright_scheduler.attempt.record import JobRecord
 
 Manifest = Mapping[str, Any]
 
@@ -38,21 +38,28 @@ class Rendering:
         known = self._jobs.get(entry.job_uid)
         if known is None:
             return None
-        points = known.record.checkpoints
-        return placements.render(
-            entry,
-            epoch=epoch,
-            resume=tuple(point for point in points if point.attempt < entry.attempt),
-            why=_why(known.record),
-        )
+        resume = (p for p in known.record.checkpoints if p.attempt < entry.attempt)
+        last_end = known.record.last_end
+        reason = f"after {last_end.code}: {last_end.message}" if last_end else "first start"
+        spec: dict[str, Any] = {
+            "jobUID": entry.job_uid,
+            "attempt": entry.attempt,
+            "epoch": epoch,
+            "nodes": list(entry.nodes),
+            "spans": [{"level": level, "domains": count} for level, count in entry.spans],
+            "resume": [{"attempt": p.attempt, "step": p.step} for p in resume],
+            "reason": reason,
+        }
+        if entry.merits is not None:
+            spec["mapping"] = merits.render(entry.merits)
+        return {
+            "apiVersion": names.API_VERSION,
+            "kind": "Placement",
+            "metadata": pods.attempt_metadata(entry, f"{entry.job_name}-{entry.attempt}"),
+            "spec": spec,
+        }
 
 
 def _is_aside(entry: Entry) -> bool:
     """Whether what was recorded was taken on other devices than its nodes have."""
     return entry.merits is not None and entry.merits.other_devices != ()
-
-
-def _why(record: JobRecord) -> str:
-    if record.last_end is None:
-        return "first start"
-    return f"after {record.last_end.code}: {record.last_end.message}"

@@ -1,0 +1,86 @@
+"""The events of a job: what changed in its record and status from one scheduling cycle to the next.
+
+The reporter calls this for each status that it has written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from railwright_operator.report.events import JobEvent
+from railwright_operator.report.status import (
+    AT_BARRIER,
+    BINDING,
+    CONTAINER_CREATING,
+    QUEUED,
+    Status,
+    skipped_checkpoints,
+)
+from railwright_scheduler.attempt import record as records
+from railwright_scheduler.attempt.causes import Cause
+from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.attempt.record import JobRecord
+
+LAST_LINES_QUOTED = 3
+
+ROUTINE = frozenset({QUEUED, BINDING, CONTAINER_CREATING, AT_BARRIER})
+"""Reasons that every job passes through. They have no event."""
+
+
+def changes(
+    job: Mapping[str, Any],
+    *,
+    records_changed: tuple[JobRecord, JobRecord],
+    status_changed: tuple[Mapping[str, Any], Status],
+) -> Iterator[JobEvent]:
+    """The events of one cycle, a cause before what follows from it; ``job`` is its metadata."""
+    (before, after), (old, status) = records_changed, status_changed
+    cause = records.ending(before, after)
+    if cause is not None:
+        yield JobEvent(job, cause.code.value, _end(after.ended, cause), warning=True)
+    if after.attempt > before.attempt:
+        yield JobEvent(job, "Scheduled", _placement(after))
+    phase, reason, message = after.phase, status["reason"], status["message"]
+    notes = {
+        Phase.RUNNING: f"every rank passed the barrier: {message}",
+        Phase.RECOVERING: _recovery(after),
+        Phase.SUSPENDED: message,
+        Phase.SUCCEEDED: message,
+        Phase.FAILED: message,
+    }
+    is_same = phase is before.phase
+    if phase in notes and not is_same:
+        yield JobEvent(job, phase.value, notes[phase], warning=phase is Phase.FAILED)
+    elif (phase is Phase.QUEUED or (phase is Phase.STARTING and is_same)) and reason not in ROUTINE:
+        # Once for each reason of an attempt, however the numbers in the message change.
+        yield JobEvent(job, reason, message, topic=f"attempt {after.attempt}")
+    end = status.get("preRun")
+    if end and end != old.get("preRun"):
+        note = f"{end['message']}; the job starts without, by what is derived of its workload"
+        yield JobEvent(job, "PreRunGivenUp", note, warning=True)
+    skipped = skipped_checkpoints(status)
+    if skipped and skipped != skipped_checkpoints(old):
+        yield JobEvent(job, "CheckpointSkipped", skipped, warning=True)
+
+
+def _end(attempt: int, cause: Cause) -> str:
+    lines = cause.last_lines.strip().splitlines()[-LAST_LINES_QUOTED:]
+    quoted = f"; its last lines: {' | '.join(lines)}" if lines else ""
+    return f"attempt {attempt}: {cause.message}{quoted}"
+
+
+def _placement(record: JobRecord) -> str:
+    nodes = ", ".join(record.nodes[:8]) + (" …" if len(record.nodes) > 8 else "")
+    return f"attempt {record.attempt}: {len(record.nodes)} nodes, by node rank: {nodes}"
+
+
+def _recovery(record: JobRecord) -> str:
+    later = f" in {record.backoff_s} s" if record.backoff_s else ""
+    if not record.checkpoints:
+        return f"a new attempt follows{later}; no checkpoint was committed: it starts over"
+    newest = record.checkpoints[0]
+    return (
+        f"a new attempt follows{later}; it resumes from the newest sound checkpoint up to step "
+        f"{newest.step} of attempt {newest.attempt}"
+    )
