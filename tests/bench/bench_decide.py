@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import random
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 
 from railwright_scheduler import Job, Node, Snapshot, decide
@@ -45,7 +46,17 @@ MIX = {
 
 
 def main() -> None:
-    worlds = {
+    figures = {name: _measure(rounds) for name, rounds in _cases().items()}
+    print(json.dumps({"nodes": NODES, "jobs": JOBS} | figures))
+
+
+def snapshots() -> Iterator[Snapshot]:
+    """One of each kind that is measured."""
+    return (rounds[0] for rounds in _cases().values())
+
+
+def _cases() -> dict[str, list[Snapshot]]:
+    return {
         "busy": [_world(busy=0.75, labelled=True, jobs=JOBS)] * ROUNDS,
         "empty": [_world(busy=0.0, labelled=True, jobs=JOBS)] * ROUNDS,
         "unlabelled": [_world(busy=0.0, labelled=False, jobs=JOBS)] * ROUNDS,
@@ -63,7 +74,6 @@ def main() -> None:
             _mapped(DENSE, Parallelism(tensor=8, pipeline=8, data=32)), gangs=90
         ),
     }
-    print(json.dumps({"nodes": NODES, "jobs": JOBS} | {k: _measure(v) for k, v in worlds.items()}))
 
 
 def _measure(rounds: list[Snapshot]) -> dict[str, float | int]:

@@ -1,0 +1,94 @@
+"""Digest every plan of the simulator's seeds and of large clusters, to compare two commits.
+
+A change that only moves or renames code must leave the digest as it is:
+``cd tests && python -m simulation.plan_digest``. Names of classes and fields do not count, their
+values and order do. Prints one JSON object: how many plans, and their SHA-256.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Set
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from bench import bench_decide
+from railwright_scheduler import decide, turn
+from railwright_scheduler.simulator.run import run
+
+SEEDS, STEPS = 60, 500
+
+
+class PlanDigest:
+    """Takes plans while it is entered, in place of the function that makes them."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+        self.plans = 0
+
+    def __enter__(self) -> PlanDigest:
+        self._take = turn.take
+        turn.take = self._taken  # type: ignore[assignment]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        turn.take = self._take
+
+    def _taken(self, *arguments: Any, **keywords: Any) -> Any:
+        plan = self._take(*arguments, **keywords)
+        self.add(plan)
+        return plan
+
+    def add(self, plan: object) -> None:
+        """Take one value into the digest."""
+        self.plans += 1
+        self._digest.update(json.dumps(plain(plan)).encode())
+
+    def hexdigest(self) -> str:
+        """The digest of all so far."""
+        return self._digest.hexdigest()
+
+
+def plain(value: object) -> object:
+    """The value as lists and text, without the names of its classes and fields."""
+    if isinstance(value, Enum):
+        return value.value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [
+            plain(getattr(value, field.name))
+            for field in dataclasses.fields(value)
+            if field.compare
+        ]
+    if isinstance(value, Mapping):
+        return sorted(([plain(key), plain(each)] for key, each in value.items()), key=repr)
+    if isinstance(value, Set):
+        return sorted((plain(each) for each in value), key=repr)
+    if isinstance(value, tuple | list):
+        return [plain(each) for each in value]
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return value if value is None or isinstance(value, str | int) else repr(value)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    chosen = parser.parse_args()
+    with PlanDigest() as digest:
+        for seed in range(chosen.seeds):
+            run(seed, steps=STEPS)
+            run(seed, steps=STEPS, links=True)
+            run(seed, steps=STEPS, hangs=True)
+            run(seed, steps=STEPS, cuts=True)
+        for snapshot in bench_decide.snapshots():
+            digest.add(decide(snapshot))
+    print(json.dumps({"plans": digest.plans, "sha256": digest.hexdigest()}))
+
+
+if __name__ == "__main__":
+    main()
