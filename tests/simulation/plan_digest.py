@@ -33,7 +33,7 @@ class PlanDigest:
 
     def __enter__(self) -> PlanDigest:
         self._take = turn.take
-        turn.take = self._taken  # type: ignore[assignment]
+        turn.take = self._taken
         return self
 
     def __exit__(self, *_: object) -> None:
