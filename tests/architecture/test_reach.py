@@ -24,7 +24,7 @@ def test_the_operator_opens_connections_in_one_file_alone() -> None:
 
 
 def test_agents_open_connections_to_each_other_and_to_the_operator_in_one_file_each() -> None:
-    assert _calling_out(AGENT) == {f"{AGENT}/prober.py", f"{AGENT}/telling.py"}
+    assert _calling_out(AGENT) == {f"{AGENT}/prober.py", f"{AGENT}/reporting.py"}
 
 
 def test_no_field_of_ours_names_another_namespace_or_an_address() -> None:

@@ -16,8 +16,8 @@ from typing import Any
 from fixtures import machine_files, shell
 from fixtures.machines import Machine
 from integration.operator_site import Site
-from railwright_agent.inside import Given
-from railwright_agent.telling import Teller
+from railwright_agent.hardware import HardwareSources
+from railwright_agent.reporting import OperatorClient
 from railwright_api import names
 from railwright_operator.wiring import AGENT
 from railwright_testbed.operator_process import NAMESPACE
@@ -58,7 +58,9 @@ class NodeAgents:
         """As its agent tells it, though nobody measured that."""
         file = self._folder / f"{node}.token"
         file.write_text(self.token(node))
-        Teller(self._site.operator.url, file, Given(self._folder)).tell(insides.written(document))
+        OperatorClient(self._site.operator.url, file, HardwareSources(self._folder)).report(
+            insides.written(document)
+        )
 
     def kill(self, node: str) -> None:
         agent = self._running.pop(node)

@@ -15,10 +15,10 @@ import pytest
 from fixtures import heartbeats, shell
 from fixtures.heartbeats import ATTEMPT, JOB, Heartbeats
 from railwright import wire
-from railwright_agent import telling
-from railwright_agent.inside import Given
-from railwright_agent.rates import Kept
-from railwright_agent.telling import Teller
+from railwright_agent import reporting
+from railwright_agent.benchmark import BenchmarkSchedule
+from railwright_agent.hardware import HardwareSources
+from railwright_agent.reporting import OperatorClient
 from railwright_operator.heartbeats import agents, errands
 from railwright_testbed import ControlPlane
 from railwright_topology.accounts import Basis
@@ -159,15 +159,15 @@ async def test_an_agent_tells_how_fast_this_machine_is_unless_that_is_busy(
             raise KeyboardInterrupt
 
     def agent() -> None:
-        kept = Kept(Path("/"), clock=time.monotonic, say=said.append)
+        kept = BenchmarkSchedule(Path("/"), clock=time.monotonic, log=said.append)
         with contextlib.suppress(KeyboardInterrupt):
-            telling.run(
+            reporting.run(
                 teller,
-                on_call=lambda *_: None,
+                on_poll_request=lambda *_: None,
                 pause=pause,
                 rng=Random(0),
-                say=said.append,
-                rates=kept,
+                log=said.append,
+                benchmark=kept,
             )
 
     await asyncio.to_thread(agent)
@@ -180,9 +180,9 @@ async def test_an_agent_tells_how_fast_this_machine_is_unless_that_is_busy(
     assert all(rates.flop_per_s > 0 < rates.memory_bytes_per_s for rates in told)
 
 
-async def _teller(world: Heartbeats, folder: Path) -> Teller:
+async def _teller(world: Heartbeats, folder: Path) -> OperatorClient:
     """An agent's on n1."""
     file = folder / "token"
     file.write_text(await world.agents_token("n1"))
     url = f"http://{world.address[0]}:{world.address[1]}"
-    return Teller(url, file, Given(Path("/")))
+    return OperatorClient(url, file, HardwareSources(Path("/")))

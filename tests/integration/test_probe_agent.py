@@ -55,9 +55,9 @@ async def test_an_agent_measures_another_for_whoever_asks() -> None:
 
 @pytest.mark.usefixtures("loopback_is_a_network")
 async def test_an_agent_that_runs_no_errands_refuses_them_and_is_measured() -> None:
-    server = await Responder(TOKEN, runs_errands=False).start(HOST, 0)
+    server = await Responder(TOKEN, runs_tasks=False).start(HOST, 0)
     async with server, _responding(host=OTHER, port=server.sockets[0].getsockname()[1]) as port:
-        with pytest.raises(ProbeError, match="errands are the operator's to give"):
+        with pytest.raises(ProbeError, match="probe tasks are the operator's to dispatch"):
             await prober.send(HOST, OTHER, port, SHARED, seconds=0.1)
         assert (await prober.measure(HOST, port, KEY, seconds=0.1)).latency_s > 0
 
@@ -78,7 +78,7 @@ async def test_a_survey_sends_agents_to_each_other_and_tells_who_is_silent() -> 
         for host in list(hosts.values())[1:4]:
             await stack.enter_async_context(_responding(host=host, port=port))
         agents = surveyor.SurveyedAgents(hosts, port, SHARED)
-        found = await surveyor.run(agents, at_once=2, seconds=0.02, say=said.append)
+        found = await surveyor.run(agents, at_once=2, seconds=0.02, log=said.append)
     assert {*found.tiers[-1]} <= {*hosts} - {"node-5"}
     assert "node-5: no probe of it reached anybody" in found.strange
     assert said[-1].startswith(f"{found.pairs} pairs, ")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from railwright_agent import rates
+from railwright_agent import benchmark
 from railwright_topology.parts import CPU, Rates
 from railwright_topology.sources import insides
 
@@ -25,13 +25,13 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file system of a machine on which nothing works and which has no accelerators, as far as
     one asks."""
     monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
-    monkeypatch.setattr(rates, "KINDS", ())
+    monkeypatch.setattr(benchmark, "KINDS", ())
     return tmp_path
 
 
 def processors(root: Path, by: str) -> Rates:
     """What is measured of them now."""
-    (found,) = rates.measured(root).rates
+    (found,) = benchmark.measure(root).rates
     assert found.device == CPU
     assert found.by.split()[0] == by
     return found

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from fixtures import machine_files, machines
-from railwright_agent import handshake, inside, prober, standing_by
+from railwright_agent import handshake, hardware, polling, prober
 from railwright_agent.handshake import ProbeError
-from railwright_agent.inside import Given
+from railwright_agent.hardware import HardwareSources
+from railwright_agent.polling import ProbePoller
+from railwright_agent.reporting import OperatorClient, ReportRefusedError
 from railwright_agent.responder import Responder
-from railwright_agent.standing_by import Standby
-from railwright_agent.telling import RefusedError, Teller
 from railwright_testbed import waiting
 from railwright_testbed.ports import PortReservation
 from railwright_topology.probing import addresses, keys
@@ -33,7 +33,7 @@ PAIR = {"source": "node-1", "pairKey": keys.pair_key(THEIRS, "node-1")}
 Json = dict[str, Any]
 
 
-class Scripted(Teller):
+class Scripted(OperatorClient):
     """An operator that answers by ``answers``, one after the other; its last one for good."""
 
     heard: list[Json]
@@ -55,7 +55,7 @@ class Scripted(Teller):
 
 @pytest.fixture
 def teller(tmp_path: Path) -> Scripted:
-    return Scripted("http://x", tmp_path / "token", Given(tmp_path))
+    return Scripted("http://x", tmp_path / "token", HardwareSources(tmp_path))
 
 
 @contextlib.contextmanager
@@ -70,9 +70,9 @@ def port_of_both() -> Iterator[int]:
 def stood_by(teller: Scripted, port: int, *, host: str = HOST) -> list[str]:
     """What is said until it stands by no more."""
     said: list[str] = []
-    Standby(teller, port, said.append).called(host)
+    ProbePoller(teller, port, said.append).start(host)
     waiting.until(
-        lambda: all(each.name != "errands" for each in threading.enumerate()),
+        lambda: all(each.name != "probe-tasks" for each in threading.enumerate()),
         "it gave up",
         deadline_s=30,
     )
@@ -85,11 +85,11 @@ def test_rail_is_chosen_in_a_declared_network(
     """Without one, the agent answers at the address from which it speaks to the operator."""
     machine_files.write_sysfs(tmp_path, machine_files.sysfs(machines.planted(Random(3))))
     monkeypatch.setenv("PATH", "")
-    looks = inside.gather(Given(tmp_path)).looks
+    looks = hardware.gather(HardwareSources(tmp_path)).looks
     monkeypatch.setattr(prober, "address_of", lambda _: "10.10.3.4")
-    assert standing_by.rail(looks, ("10.10.0.0/16",)) == "10.10.3.4"
-    assert standing_by.rail(looks, ("10.11.0.0/16",)) is None
-    assert standing_by.rail(looks, ()) is None
+    assert polling.rail_address(looks, ("10.10.0.0/16",)) == "10.10.3.4"
+    assert polling.rail_address(looks, ("10.11.0.0/16",)) is None
+    assert polling.rail_address(looks, ()) is None
 
 
 def test_who_is_not_needed_does_nothing(teller: Scripted) -> None:
@@ -150,11 +150,11 @@ def test_a_port_that_is_taken_is_told_with_the_reason(teller: Scripted) -> None:
 def test_an_operator_that_does_not_answer_is_asked_again_and_then_left(
     teller: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(standing_by, "AGAIN_S", 0.0)
-    teller.answers[:] = [RefusedError("503 later")]
+    monkeypatch.setattr(polling, "AGAIN_S", 0.0)
+    teller.answers[:] = [ReportRefusedError("503 later")]
     with port_of_both() as port:
         said = stood_by(teller, port)
-    assert said == ["no errand: 503 later"] * standing_by.FAILURES_MAX
+    assert said == ["probe task poll failed: 503 later"] * polling.FAILURES_MAX
 
 
 async def test_whose_key_is_an_older_one_is_refused(teller: Scripted) -> None:
@@ -180,7 +180,7 @@ async def test_whose_key_is_an_older_one_is_refused(teller: Scripted) -> None:
                     probes("a newer key of this test")()
                 return super().ask(path, message, deadline_s)
 
-        probed = Probed("http://x", teller.token_file, teller.given)
+        probed = Probed("http://x", teller.token_file, teller.sources)
         probed.answers[:] = [{"key": KEY}, {"key": "a newer key of this test"}, {}]
         await asyncio.to_thread(stood_by, probed, port)
     assert "the key is not that of this pair" in asked[0]

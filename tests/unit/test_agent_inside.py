@@ -11,8 +11,8 @@ import pytest
 
 from fixtures import inside_facts, machine_files, machines
 from railwright_agent import __main__ as agent
-from railwright_agent import inside as gathering
-from railwright_agent.inside import Given
+from railwright_agent import hardware as gathering
+from railwright_agent.hardware import HardwareSources
 from railwright_topology import inside
 from railwright_topology.sources import insides
 
@@ -53,7 +53,7 @@ def test_the_kernel_and_the_tools_that_are_there_are_asked(root: Path, tools: Pa
     nvidia_smi(tools)
     (root / "topology.xml").write_text(machine_files.nccl_topology(MACHINE))
     (root / "own.yaml").write_text(machine_files.description(MACHINE))
-    given = Given(root, root / "own.yaml", root / "topology.xml")
+    given = HardwareSources(root, root / "own.yaml", root / "topology.xml")
     document = gathering.gather(given)
     assert document.refused == ()
     assert [look.source for look in document.looks] == [
@@ -74,7 +74,7 @@ def test_a_tool_that_fails_or_does_not_answer_or_says_nonsense_is_told_and_the_r
     tool(tools, "lstopo-no-graphics", "exit 3")
     (root / "topology.xml").write_text("<system/>")
     document = gathering.gather(
-        Given(root, root / "none.yaml", root / "topology.xml"), deadline_s=0.2
+        HardwareSources(root, root / "none.yaml", root / "topology.xml"), deadline_s=0.2
     )
     assert [look.source for look in document.looks] == ["sysfs"]
     assert document.refused == (
@@ -89,13 +89,13 @@ def test_a_tree_that_a_cloud_gives_is_found_where_nccl_finds_it(root: Path, tool
     path = root / gathering.VIRTUAL_TOPOLOGY
     path.parent.mkdir(parents=True)
     path.write_text(machine_files.nccl_topology(MACHINE))
-    document = gathering.gather(Given(root))
+    document = gathering.gather(HardwareSources(root))
     assert [look.source for look in document.looks] == ["sysfs", "NCCL topology"]
 
 
 def test_amds_accelerators_are_asked_of_their_driver(root: Path, tools: Path) -> None:
     machine_files.write_kfd(root, machine_files.kfd(MACHINE))
-    document = gathering.gather(Given(root))
+    document = gathering.gather(HardwareSources(root))
     assert [look.source for look in document.looks] == ["sysfs", "KFD"]
 
 
@@ -111,7 +111,7 @@ def test_a_file_that_is_no_text_or_too_large_is_told(
 ) -> None:
     path = root / "topology.xml"
     path.write_bytes(content)
-    document = gathering.gather(Given(root, nccl_topology=path))
+    document = gathering.gather(HardwareSources(root, nccl_topology=path))
     assert document.refused == (f"{path}: {rule}",)
 
 
@@ -122,4 +122,4 @@ def test_the_command_prints_one_document(
     assert agent.main() == 0
     text = capsys.readouterr().out
     assert json.loads(text)["version"] == 1
-    assert insides.parse(text) == gathering.gather(Given(root))
+    assert insides.parse(text) == gathering.gather(HardwareSources(root))

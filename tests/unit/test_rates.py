@@ -20,7 +20,7 @@ import pytest
 
 from fixtures import machine_files, machines
 from fixtures.devices import Module, torch
-from railwright_agent import load, rates
+from railwright_agent import benchmark, load
 from railwright_topology.parts import CPU
 from railwright_topology.sources import insides
 from railwright_topology.sources.insides import Document
@@ -33,10 +33,10 @@ IDLE = "0, 4, 81559"
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little is measured, and the processors do nothing."""
-    monkeypatch.setattr(rates, "SIDE_MAX", {2: 128, 4: 128})
-    monkeypatch.setattr(rates, "COPY_BYTES_MAX", 1 << 20)
-    monkeypatch.setattr(rates, "PRODUCTS_S", 0.0)
-    monkeypatch.setattr(rates, "COPIES_S", 0.0)
+    monkeypatch.setattr(benchmark, "SIDE_MAX", {2: 128, 4: 128})
+    monkeypatch.setattr(benchmark, "COPY_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(benchmark, "PRODUCTS_S", 0.0)
+    monkeypatch.setattr(benchmark, "COPIES_S", 0.0)
     monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
 
 
@@ -82,7 +82,7 @@ def test_every_idle_device_is_measured(root: Path, use: Callable[[Any], None]) -
     nvidia_smi(root, IDLE, IDLE, IDLE, IDLE)
     cuda = Module(ADDRESSES)
     use(torch(cuda=cuda))
-    document = rates.measured(root)
+    document = benchmark.measure(root)
     assert devices(document) == ADDRESSES
     assert not document.busy
     assert not document.refused
@@ -104,7 +104,7 @@ def test_a_device_that_works_or_may_work_is_not_measured(
     nvidia_smi(root, IDLE, said, IDLE, IDLE)
     cuda = Module(ADDRESSES)
     use(torch(cuda=cuda))
-    document = rates.measured(root)
+    document = benchmark.measure(root)
     assert devices(document) == [ADDRESSES[0], *ADDRESSES[2:]]
     assert document.busy == (ADDRESSES[1],)
     assert 1 not in cuda.waited
@@ -116,7 +116,7 @@ def test_a_device_that_a_process_is_on_is_not_measured(
 ) -> None:
     nvidia_smi(root, IDLE, IDLE, IDLE, IDLE, on=ADDRESSES[3])
     use(torch(cuda=Module(ADDRESSES)))
-    assert rates.measured(root).busy == (ADDRESSES[3],)
+    assert benchmark.measure(root).busy == (ADDRESSES[3],)
 
 
 def test_a_training_that_begins_meanwhile_is_seen(
@@ -125,7 +125,7 @@ def test_a_training_that_begins_meanwhile_is_seen(
     answers = itertools.chain([{}, {ADDRESSES[0]: False}], itertools.repeat({ADDRESSES[1]: True}))
     monkeypatch.setattr(load, "accelerators", lambda root: next(answers))
     use(torch(cuda=Module(ADDRESSES)))
-    document = rates.measured(root)
+    document = benchmark.measure(root)
     assert document.busy == (ADDRESSES[1],)
     assert devices(document) == [ADDRESSES[0], *ADDRESSES[2:]]
 
@@ -138,7 +138,7 @@ def test_where_all_accelerators_work_not_even_torch_is_loaded(
     nvidia_smi(root, *["99, 70000, 81559"] * 4)
     monkeypatch.setattr(os, "getloadavg", lambda: (waiting, 0.0, 0.0))
     use(SimpleNamespace())  # It would break.
-    assert rates.measured(root) == Document(busy=tuple(sorted(ADDRESSES)))
+    assert benchmark.measure(root) == Document(busy=tuple(sorted(ADDRESSES)))
 
 
 def test_processors_that_work_are_not_measured_and_torch_is_not_loaded(
@@ -146,12 +146,12 @@ def test_processors_that_work_are_not_measured_and_torch_is_not_loaded(
 ) -> None:
     monkeypatch.setattr(os, "getloadavg", lambda: (999.0, 0.0, 0.0))
     use(SimpleNamespace())
-    assert rates.measured(bare) == Document(busy=(CPU,))
+    assert benchmark.measure(bare) == Document(busy=(CPU,))
 
 
 def test_processors_that_stand_alone_are_measured(bare: Path, use: Callable[[Any], None]) -> None:
     use(torch())
-    document = rates.measured(bare)
+    document = benchmark.measure(bare)
     assert devices(document) == [CPU]
     assert not document.refused
 
@@ -160,12 +160,12 @@ def test_accelerators_that_torch_alone_knows_of_are_some(
     bare: Path, use: Callable[[Any], None]
 ) -> None:
     use(torch(npu=Module(["", ""])))
-    assert devices(rates.measured(bare)) == ["npu:0", "npu:1"]
+    assert devices(benchmark.measure(bare)) == ["npu:0", "npu:1"]
 
 
 def test_a_tool_that_does_not_say_who_works_keeps_all_from_being_measured(root: Path) -> None:
     nvidia_smi(root, IDLE, IDLE, IDLE, IDLE, status=9)
-    (refused,) = rates.measured(root).refused
+    (refused,) = benchmark.measure(root).refused
     assert refused.startswith("nothing is measured: nvidia-smi --query-gpu=")
     assert refused.endswith("ended with 9")
 
@@ -177,7 +177,7 @@ def test_amds_driver_says_who_works(root: Path, use: Callable[[Any], None]) -> N
         (device / "mem_info_vram_used").write_text(str(1 << 20))
         (device / "mem_info_vram_total").write_text(str(64 << 30))
     use(torch(cuda=Module(ADDRESSES)))
-    assert rates.measured(root).busy == (ADDRESSES[2],)
+    assert benchmark.measure(root).busy == (ADDRESSES[2],)
 
 
 @pytest.mark.parametrize(("taken", "busy"), [(0.02, ()), (0.5, ("xpu:0",))])
@@ -185,7 +185,7 @@ def test_where_no_driver_says_it_memory_that_is_taken_does(
     root: Path, use: Callable[[Any], None], taken: float, busy: tuple[str, ...]
 ) -> None:
     use(torch(xpu=Module([""], taken=taken)))
-    document = rates.measured(root)
+    document = benchmark.measure(root)
     assert document.busy == busy
     assert devices(document) == ["xpu:0"] * (not busy)
 
@@ -195,7 +195,7 @@ def test_a_device_of_which_nobody_can_say_whether_it_works_may_work(
 ) -> None:
     monkeypatch.delattr(Module, "mem_get_info")
     use(torch(npu=Module([""])))
-    assert rates.measured(root).busy == ("npu:0",)
+    assert benchmark.measure(root).busy == ("npu:0",)
 
 
 def test_a_device_that_breaks_is_told_and_the_others_are_measured(
@@ -204,7 +204,7 @@ def test_a_device_that_breaks_is_told_and_the_others_are_measured(
     cuda = Module([*ADDRESSES, ADDRESSES[0]])
     cuda.broken = {1}
     use(torch(cuda=cuda))
-    document = rates.measured(root)
+    document = benchmark.measure(root)
     assert devices(document) == [ADDRESSES[0], *ADDRESSES[2:]]
     assert document.refused == (
         f"{ADDRESSES[1]} is not measured: RuntimeError: CUDA error: an illegal memory access",
@@ -218,7 +218,7 @@ def test_a_device_whose_properties_nobody_can_read_is_told_and_the_others_are_me
     cuda = Module(ADDRESSES)
     cuda.unreadable = {1}
     use(torch(cuda=cuda))
-    document = rates.measured(root)
+    document = benchmark.measure(root)
     assert devices(document) == [ADDRESSES[0], *ADDRESSES[2:]]
     assert document.refused[0] == (
         "cuda:1 is not measured: RuntimeError: CUDA error: uncorrectable ECC error encountered"
@@ -231,7 +231,7 @@ def test_a_device_that_lets_nobody_ask_for_its_memory_is_told_and_the_others_are
     cuda = Module(ADDRESSES)
     cuda.unasked = {0}
     use(torch(cuda=cuda))
-    document = rates.measured(root)
+    document = benchmark.measure(root)
     assert devices(document) == ADDRESSES[1:]
     (refused,) = document.refused
     assert refused.startswith(f"{ADDRESSES[0]} is not measured: RuntimeError: CUDA error: CUDA-cap")
@@ -246,7 +246,7 @@ def test_a_kind_of_devices_whose_driver_fails_is_told_and_others_are_measured(
     npu = Module([""])
     monkeypatch.setattr(npu, "device_count", fail)
     use(torch(cuda=Module(ADDRESSES), npu=npu))
-    document = rates.measured(root)
+    document = benchmark.measure(root)
     assert devices(document) == ADDRESSES
     assert document.refused == (
         "no npu device is measured: OSError: libascendcl.so: cannot open shared object file",
@@ -272,7 +272,7 @@ def test_a_torch_that_cannot_be_loaded_is_told(
         return load_module(name)
 
     monkeypatch.setattr(importlib, "import_module", load_no_torch)
-    document = rates.measured(bare)
+    document = benchmark.measure(bare)
     assert document.refused[0] == (
         f"torch is there and cannot be loaded: {type(error).__name__}: {error}"
     )
@@ -289,7 +289,7 @@ def test_what_goes_wrong_with_a_device_is_told_whatever_it_is(
 
     monkeypatch.setattr(cuda, "synchronize", fail)
     use(torch(cuda=cuda))
-    assert rates.measured(root).refused == tuple(
+    assert benchmark.measure(root).refused == tuple(
         f"{address} is not measured: TypeError: no device {at}"
         for at, address in enumerate(ADDRESSES)
     )
@@ -298,11 +298,11 @@ def test_what_goes_wrong_with_a_device_is_told_whatever_it_is(
 def test_a_device_that_hangs_is_left_behind(
     root: Path, use: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rates, "DEVICE_S", 1.0)
+    monkeypatch.setattr(benchmark, "DEVICE_S", 1.0)
     cuda = Module(ADDRESSES)
     cuda.hanging = {0}
     use(torch(cuda=cuda))
-    document = rates.measured(root)
+    document = benchmark.measure(root)
     cuda.released.set()
     assert devices(document) == ADDRESSES[1:]
     assert document.refused == (f"{ADDRESSES[0]} is not measured: no answer in 1 s",)
@@ -312,7 +312,7 @@ def test_without_torch_numpy_measures_processors_that_stand_alone(
     bare: Path, use: Callable[[Any], None]
 ) -> None:
     use(None)
-    document = rates.measured(bare)
+    document = benchmark.measure(bare)
     assert devices(document) == [CPU]
     assert document.rates[0].by.startswith("numpy ")
     assert not document.refused
@@ -322,7 +322,7 @@ def test_without_torch_no_accelerator_is_measured_which_is_told(
     root: Path, use: Callable[[Any], None]
 ) -> None:
     use(None)
-    document = rates.measured(root)
+    document = benchmark.measure(root)
     assert not document.rates
     first = min(ADDRESSES)
     assert document.refused == (
@@ -335,7 +335,7 @@ def test_where_nothing_is_there_to_measure_with_that_is_told(
 ) -> None:
     use(None)
     monkeypatch.setitem(sys.modules, "numpy", None)
-    (refused,) = rates.measured(bare).refused
+    (refused,) = benchmark.measure(bare).refused
     assert refused == "nothing is measured: neither torch nor numpy can be loaded"
 
 
@@ -349,7 +349,7 @@ def test_the_fastest_round_counts_and_the_first_does_not() -> None:
         now[0] += times[min(len(began), len(times) - 1)]
         began.append(now[0])
 
-    assert rates.fastest(work, lambda: None, 1.5, lambda: now[0]) == pytest.approx(0.3)
+    assert benchmark.best_round_s(work, lambda: None, 1.5, lambda: now[0]) == pytest.approx(0.3)
     assert len(began) == 6
 
 
@@ -360,6 +360,6 @@ def test_work_that_is_short_is_done_again_and_again_within_a_round() -> None:
     def work() -> None:
         now[0] += 0.001
 
-    took = rates.fastest(work, lambda: waits.append(now[0]), 0.1, lambda: now[0])
+    took = benchmark.best_round_s(work, lambda: waits.append(now[0]), 0.1, lambda: now[0])
     assert took == pytest.approx(0.001)
     assert len(waits) == 4

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from railwright_agent import rates
-from railwright_agent.rates import Kept
+from railwright_agent import benchmark
+from railwright_agent.benchmark import BenchmarkSchedule
 from railwright_topology.parts import CPU, Rates
 from railwright_topology.sources import insides
 from railwright_topology.sources.insides import Document
@@ -24,8 +24,8 @@ class Clock:
         self.finds = Document()
         self.measured = 0
         self.said: list[str] = []
-        monkeypatch.setattr(rates, "_apart", self._apart)
-        self.kept = Kept(root, clock=lambda: self.now_s, say=self.said.append)
+        monkeypatch.setattr(benchmark, "_apart", self._apart)
+        self.kept = BenchmarkSchedule(root, clock=lambda: self.now_s, log=self.said.append)
 
     def _apart(self, root: Path) -> Document:
         self.measured += 1
@@ -33,7 +33,7 @@ class Clock:
 
     def told(self, *, after_s: float = 0.0) -> Document:
         self.now_s += after_s
-        return self.kept.beside(Document(refused=("of others",)))
+        return self.kept.add_to(Document(refused=("of others",)))
 
 
 def test_rates_are_measured_once_and_again_after_a_day(
@@ -44,7 +44,7 @@ def test_rates_are_measured_once_and_again_after_a_day(
     told = clock.told()
     assert told.rates == (RATES,)
     assert told.refused == ("of others", "a GPU is broken")
-    assert clock.told(after_s=rates.EVERY_S - 1) == told
+    assert clock.told(after_s=benchmark.EVERY_S - 1) == told
     assert clock.measured == 1
     clock.told(after_s=1)
     assert clock.measured == 2
@@ -57,10 +57,10 @@ def test_what_is_busy_keeps_its_rates_and_is_looked_at_again_sooner(
     clock.finds = Document(rates=(RATES,))
     clock.told()
     clock.finds = Document(busy=(CPU,))
-    assert clock.told(after_s=rates.EVERY_S).rates == (RATES,)
+    assert clock.told(after_s=benchmark.EVERY_S).rates == (RATES,)
     assert clock.said == ["not measured while busy: cpu"]
     clock.finds = Document(rates=(Rates(CPU, "a processor", "torch 9.9", 10**11),))
-    assert clock.told(after_s=rates.AGAIN_S).rates == clock.finds.rates
+    assert clock.told(after_s=benchmark.AGAIN_S).rates == clock.finds.rates
 
 
 def test_what_could_not_be_measured_at_all_is_tried_again_sooner(
@@ -70,7 +70,7 @@ def test_what_could_not_be_measured_at_all_is_tried_again_sooner(
     clock.finds = Document(refused=("nvidia-smi: no answer",))
     assert clock.told().refused == ("of others", "nvidia-smi: no answer")
     clock.finds = Document(rates=(RATES,))
-    assert clock.told(after_s=rates.AGAIN_S) == Document(refused=("of others",), rates=(RATES,))
+    assert clock.told(after_s=benchmark.AGAIN_S) == Document(refused=("of others",), rates=(RATES,))
 
 
 def test_another_process_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +80,7 @@ def test_another_process_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         script.write(f"echo '{insides.written(Document(rates=(RATES,)))}'\n")
     own.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(own))
-    told = Kept(tmp_path, clock=lambda: 0.0, say=lambda _: None).beside(Document())
+    told = BenchmarkSchedule(tmp_path, clock=lambda: 0.0, log=lambda _: None).add_to(Document())
     assert told == Document(rates=(RATES,))
 
 
@@ -88,6 +88,6 @@ def test_another_process_measures_and_what_keeps_it_from_that_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "none"))
-    told = Kept(tmp_path, clock=lambda: 0.0, say=lambda _: None).beside(Document())
+    told = BenchmarkSchedule(tmp_path, clock=lambda: 0.0, log=lambda _: None).add_to(Document())
     (refused,) = told.refused
     assert "No such file" in refused

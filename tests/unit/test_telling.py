@@ -10,10 +10,10 @@ from random import Random
 import pytest
 
 from fixtures import machine_files, machines
-from railwright_agent import rates, telling
-from railwright_agent.inside import Given
-from railwright_agent.rates import Kept
-from railwright_agent.telling import RefusedError, Teller, TellingError
+from railwright_agent import benchmark, reporting
+from railwright_agent.benchmark import BenchmarkSchedule
+from railwright_agent.hardware import HardwareSources
+from railwright_agent.reporting import OperatorClient, OperatorUrlError, ReportRefusedError
 from railwright_topology.parts import CPU, Rates
 from railwright_topology.sources import insides
 from railwright_topology.sources.insides import Document
@@ -23,7 +23,7 @@ class EnoughError(Exception):
     """The test has seen what it wanted."""
 
 
-class Scripted(Teller):
+class Scripted(OperatorClient):
     """Takes documents, or refuses them, as it is told to."""
 
     taken: list[str]
@@ -35,10 +35,10 @@ class Scripted(Teller):
         object.__setattr__(made, "refusals", 0)
         return made
 
-    def tell(self, document: str) -> None:
+    def report(self, document: str) -> None:
         if self.refusals:
             object.__setattr__(self, "refusals", self.refusals - 1)
-            raise RefusedError("503 later")
+            raise ReportRefusedError("503 later")
         self.taken.append(document)
 
 
@@ -50,10 +50,10 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(
-    teller: Teller,
+    teller: OperatorClient,
     rounds: int,
     each: Callable[[int], object] = lambda _: None,
-    measuring: Kept | None = None,
+    measuring: BenchmarkSchedule | None = None,
 ) -> tuple[list[float], list[str]]:
     """So many pauses, and what was said."""
     pauses: list[float] = []
@@ -66,28 +66,28 @@ def run(
             raise EnoughError
 
     with pytest.raises(EnoughError):
-        telling.run(
+        reporting.run(
             teller,
-            on_call=lambda *_: None,
+            on_poll_request=lambda *_: None,
             pause=pause,
             rng=Random(0),
-            say=said.append,
-            rates=measuring,
+            log=said.append,
+            benchmark=measuring,
         )
     return pauses, said
 
 
 def test_what_does_not_change_is_told_every_few_looks(root: Path) -> None:
-    teller = Scripted("http://x", root / "token", Given(root))
-    pauses, said = run(teller, 2 * telling.TELL_EVERY + 1)
+    teller = Scripted("http://x", root / "token", HardwareSources(root))
+    pauses, said = run(teller, 2 * reporting.REPORT_EVERY + 1)
     assert len(teller.taken) == 3
     assert len({*teller.taken}) == 1
     assert not said
-    assert all(0.5 * telling.LOOK_S <= pause <= 1.5 * telling.LOOK_S for pause in pauses)
+    assert all(0.5 * reporting.READ_S <= pause <= 1.5 * reporting.READ_S for pause in pauses)
 
 
 def test_what_changes_is_told_at_the_next_look(root: Path) -> None:
-    teller = Scripted("http://x", root / "token", Given(root))
+    teller = Scripted("http://x", root / "token", HardwareSources(root))
     port = next(iter((root / "sys/class/infiniband").iterdir())) / "ports/1/state"
 
     def unplug(pause: int) -> None:
@@ -103,16 +103,16 @@ def test_what_changes_is_told_at_the_next_look(root: Path) -> None:
 def test_rates_are_told_beside_what_is_seen_and_again_once_they_are_others(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    teller = Scripted("http://x", root / "token", Given(root))
+    teller = Scripted("http://x", root / "token", HardwareSources(root))
     found = [Document(rates=(Rates(CPU, "Xeon", "torch 9.9", speed),)) for speed in (7, 8)]
-    monkeypatch.setattr(rates, "_apart", lambda root: found.pop(0))
+    monkeypatch.setattr(benchmark, "_apart", lambda root: found.pop(0))
     now_s = 0.0
 
     def pass_by(pause: int) -> None:
         nonlocal now_s
-        now_s += rates.EVERY_S / 2
+        now_s += benchmark.EVERY_S / 2
 
-    kept = Kept(root, clock=lambda: now_s, say=lambda _: None)
+    kept = BenchmarkSchedule(root, clock=lambda: now_s, log=lambda _: None)
     run(teller, 4, pass_by, kept)
     told = [insides.parse(text) for text in teller.taken]
     speeds = [[rates.flop_per_s for rates in each.rates] for each in told]
@@ -121,27 +121,27 @@ def test_rates_are_told_beside_what_is_seen_and_again_once_they_are_others(
 
 
 def test_after_a_refusal_it_is_tried_again_sooner_and_then_less_and_less_often(root: Path) -> None:
-    teller = Scripted("http://x", root / "token", Given(root))
+    teller = Scripted("http://x", root / "token", HardwareSources(root))
     object.__setattr__(teller, "refusals", 12)
     pauses, said = run(teller, 13)
     assert len(teller.taken) == 1
-    assert said == ["not told: 503 later"] * 12
-    assert pauses[0] <= 1.5 * telling.AGAIN_S
-    assert max(pauses) <= 1.5 * telling.AGAIN_S_MAX
+    assert said == ["report failed: 503 later"] * 12
+    assert pauses[0] <= 1.5 * reporting.AGAIN_S
+    assert max(pauses) <= 1.5 * reporting.AGAIN_S_MAX
 
 
 @pytest.mark.parametrize("operator", ["", "operator:8470", "ftp://x", "http://", "http://x:port"])
 def test_an_address_that_is_none_is_refused_at_once(operator: str, root: Path) -> None:
-    with pytest.raises(TellingError, match="expected http://ADDRESS:PORT"):
-        Teller(operator, root / "token", Given(root)).tell("{}")
+    with pytest.raises(OperatorUrlError, match="expected http://ADDRESS:PORT"):
+        OperatorClient(operator, root / "token", HardwareSources(root)).report("{}")
 
 
 def test_an_operator_that_is_not_there_and_a_token_that_is_not_are_tried_again(root: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
-    teller = Teller(f"http://127.0.0.1:{port}", root / "token", Given(root))
-    with pytest.raises(RefusedError, match="FileNotFoundError"):
-        teller.tell("{}")
+    teller = OperatorClient(f"http://127.0.0.1:{port}", root / "token", HardwareSources(root))
+    with pytest.raises(ReportRefusedError, match="FileNotFoundError"):
+        teller.report("{}")
     (root / "token").write_text("token")
-    with pytest.raises(RefusedError, match="ConnectionRefusedError"):
-        teller.tell("{}")
+    with pytest.raises(ReportRefusedError, match="ConnectionRefusedError"):
+        teller.report("{}")

@@ -1,7 +1,7 @@
 """`python -m railwright_agent serve` answers probes, `survey NODES` sends the agents to each other
-and prints where their nodes stand, as probes.json. `inside` prints what this machine shows of its
-own inside, `rates` how fast its idle devices are. `tell` tells the operator, until it is stopped,
-and measures other nodes when told to.
+and prints where their nodes stand, as probes.json. `inside` prints the hardware of this machine,
+`rates` benchmarks its idle devices. `tell` reports both to the operator until it is stopped, and
+measures other nodes when the operator dispatches probe tasks.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import sys
 import time
 from pathlib import Path
 
-from railwright_agent import inside, prober, rates, standing_by, telling
+from railwright_agent import benchmark, hardware, polling, prober, reporting
 from railwright_agent.handshake import ProbeError
-from railwright_agent.inside import Given
+from railwright_agent.hardware import HardwareSources
+from railwright_agent.polling import ProbePoller
+from railwright_agent.reporting import OperatorClient, OperatorUrlError, PollRequest
 from railwright_agent.responder import Responder
-from railwright_agent.standing_by import Standby
-from railwright_agent.telling import Call, Teller, TellingError
 from railwright_topology.probing import keys
 from railwright_topology.sources import insides
 from railwright_topology.sources.insides import Document
@@ -30,23 +30,23 @@ PORT = 7946
 AT_ONCE = 1
 """More may share an uplink, and see less of it than there is."""
 
-_say = functools.partial(print, file=sys.stderr, flush=True)
+_log = functools.partial(print, file=sys.stderr, flush=True)
 
 
 def main() -> int:
     arguments = _arguments()
     try:
         if arguments.command == "inside":
-            print(insides.written(inside.gather(_given(arguments))))
+            print(insides.written(hardware.gather(_sources(arguments))))
             return 0
         if arguments.command == "rates":
-            print(insides.written(rates.measured(Path(arguments.root))), flush=True)
+            print(insides.written(benchmark.measure(Path(arguments.root))), flush=True)
             # A device that hangs would keep this process from ending.
             os._exit(0)
         if arguments.command == "tell":
             # Nobody else ends the first process of a container when it is asked to end.
             signal.signal(signal.SIGTERM, signal.default_int_handler)
-            _tell(arguments)
+            _report(arguments)
         token = Path(arguments.token_file).read_text(encoding="utf-8").strip()
         if arguments.command == "token":
             print(keys.agent_token(token, arguments.address))
@@ -54,8 +54,8 @@ def main() -> int:
             asyncio.run(_serve(token, arguments.bind, arguments.port))
         else:
             print(_surveyed(token, arguments))
-    except (ProbeError, TellingError, OSError) as error:
-        _say(error)
+    except (ProbeError, OperatorUrlError, OSError) as error:
+        _log(error)
         return 1
     except KeyboardInterrupt:
         return 130
@@ -102,28 +102,36 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _given(arguments: argparse.Namespace) -> Given:
+def _sources(arguments: argparse.Namespace) -> HardwareSources:
     description, topology = arguments.description, arguments.nccl_topology
-    return Given(
+    return HardwareSources(
         Path(arguments.root),
         Path(description) if description else None,
         Path(topology) if topology else None,
     )
 
 
-def _tell(arguments: argparse.Namespace) -> None:
-    """Until interrupted. Probes go over the first rail that has an address, as trainings do."""
-    teller = Teller(arguments.operator, Path(arguments.token_file), _given(arguments))
-    standby = Standby(teller, arguments.port, _say)
-    kept = None
+def _report(arguments: argparse.Namespace) -> None:
+    """Report until interrupted. Probes go over the first rail with an address, as trainings do."""
+    operator = OperatorClient(arguments.operator, Path(arguments.token_file), _sources(arguments))
+    poller = ProbePoller(operator, arguments.port, _log)
+    schedule = None
     if arguments.rates:
-        kept = rates.Kept(Path(arguments.root), clock=time.monotonic, say=_say)
+        schedule = benchmark.BenchmarkSchedule(Path(arguments.root), clock=time.monotonic, log=_log)
 
-    def on_call(call: Call, seen: Document) -> None:
-        standby.called(arguments.bind or standing_by.rail(seen.looks, call.networks) or call.host)
+    def on_poll_request(request: PollRequest, document: Document) -> None:
+        rail = polling.rail_address(document.looks, request.networks)
+        poller.start(arguments.bind or rail or request.host)
 
-    chance = random.Random()  # noqa: S311
-    telling.run(teller, on_call=on_call, pause=time.sleep, rng=chance, say=_say, rates=kept)
+    rng = random.Random()  # noqa: S311
+    reporting.run(
+        operator,
+        on_poll_request=on_poll_request,
+        pause=time.sleep,
+        rng=rng,
+        log=_log,
+        benchmark=schedule,
+    )
 
 
 async def _serve(token: str, host: str, port: int) -> None:
@@ -143,10 +151,10 @@ def _surveyed(token: str, arguments: argparse.Namespace) -> str:
     at_once, seconds = arguments.at_once, arguments.seconds
 
     async def survey() -> Findings:
-        found = await surveyor.run(agents, at_once=at_once, seconds=seconds, say=_say)
+        found = await surveyor.run(agents, at_once=at_once, seconds=seconds, log=_log)
         if not arguments.uplinks:
             return found
-        return await surveyor.uplinks(agents, found, say=_say)
+        return await surveyor.uplinks(agents, found, log=_log)
 
     found = asyncio.run(survey())
     placed = {node for tier in found.tiers for node in tier}

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from railwright_agent import inside, kernel
+from railwright_agent import hardware, kernel
 from railwright_topology.sources import pci
 
 IDLE_SHARE = 0.05
@@ -46,7 +46,7 @@ def _nvidia() -> dict[str, bool]:
 
 def _asked(query: str) -> list[list[str]]:
     command = ["nvidia-smi", query, "--format=csv,noheader,nounits"]
-    said = inside.output(command, inside.TOOL_S)
+    said = hardware.output(command, hardware.TOOL_S)
     return [[cell.strip() for cell in line.split(",")] for line in said.splitlines() if line]
 
 

@@ -1,4 +1,4 @@
-"""The end of a probe that answers: echoes small messages, counts what arrives, or runs an errand.
+"""The end of a probe that answers: echoes small messages, counts what arrives, or runs a task.
 
 It bounds what one prober can do to it: how many connections there are, how long each lasts, and how
 much of what it sends is kept.
@@ -19,14 +19,14 @@ _CHUNK_BYTES = 256 * 1024
 
 
 class Responder:
-    """Serves probes of those who know a key derived from the token, and runs errands if it may."""
+    """Serves probes of those who know a key derived from the token, and runs tasks if it may."""
 
-    def __init__(self, token: str, *, runs_errands: bool = True) -> None:
+    def __init__(self, token: str, *, runs_tasks: bool = True) -> None:
         if len(token) < handshake.TOKEN_LENGTH_MIN:
             least = handshake.TOKEN_LENGTH_MIN
             raise ProbeError(f"The token has {len(token)} characters; {least} are the least.")
         self.token = token
-        self._runs_errands = runs_errands
+        self._runs_tasks = runs_tasks
         self._connections = 0
 
     async def start(self, host: str, port: int) -> Server:
@@ -48,10 +48,12 @@ class Responder:
         async with asyncio.timeout(handshake.HANDSHAKE_S):
             request = await handshake.answer(reader, writer, self.token)
         if request.kind in (ProbeKind.TASK, ProbeKind.CROWD):
-            if self._runs_errands:
-                await self._run_errand(writer, request)
+            if self._runs_tasks:
+                await self._run_task(writer, request)
             else:
-                await handshake.send(writer, {"refused": "errands are the operator's to give."})
+                await handshake.send(
+                    writer, {"refused": "probe tasks are the operator's to dispatch."}
+                )
             return
         async with asyncio.timeout(request.seconds + handshake.GRACE_S):
             if request.kind is ProbeKind.LATENCY:
@@ -59,7 +61,7 @@ class Responder:
             else:
                 await _count(reader, writer, request)
 
-    async def _run_errand(self, writer: StreamWriter, request: Request) -> None:
+    async def _run_task(self, writer: StreamWriter, request: Request) -> None:
         try:
             found = await prober.run(request)
         except ProbeError as error:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from railwright_agent import prober
 from railwright_agent.handshake import ProbeError, ProbeKind
 from railwright_topology.probing import findings, rounds
-from railwright_topology.probing.crowds import CROWD_S
+from railwright_topology.probing.contention import CONTENTION_S
 from railwright_topology.probing.findings import Findings
 from railwright_topology.probing.readings import Reading
 from railwright_topology.probing.survey import Survey
@@ -27,29 +27,29 @@ class SurveyedAgents:
 
 
 async def run(
-    agents: SurveyedAgents, *, at_once: int, seconds: float, say: Callable[[str], object]
+    agents: SurveyedAgents, *, at_once: int, seconds: float, log: Callable[[str], object]
 ) -> Findings:
     """Probe until nothing is left to ask; ``at_once`` pairs at a time, no node in two of them."""
     survey = Survey(sorted(agents.addresses), at_once=at_once)
     looks: Counter[bool] = Counter()
 
     async def ask(pair: tuple[str, str]) -> Reading:
-        reading = await _reading(agents, pair, seconds, say)
+        reading = await _reading(agents, pair, seconds, log)
         looks[reading == Reading()] += 1
         return reading
 
     await rounds.carry_out(survey, ask)
     found = findings.of(survey)
-    say(f"{found.pairs} pairs, {looks.total()} probes, {looks[True]} of them failed")
+    log(f"{found.pairs} pairs, {looks.total()} probes, {looks[True]} of them failed")
     return found
 
 
 async def uplinks(
-    agents: SurveyedAgents, found: Findings, *, say: Callable[[str], object]
+    agents: SurveyedAgents, found: Findings, *, log: Callable[[str], object]
 ) -> Findings:
     """The same with how many nodes can send out of each domain at once."""
     return await rounds.with_uplinks(
-        found, lambda pair: _reading(agents, pair, CROWD_S, say, ProbeKind.CROWD)
+        found, lambda pair: _reading(agents, pair, CONTENTION_S, log, ProbeKind.CROWD)
     )
 
 
@@ -57,7 +57,7 @@ async def _reading(
     agents: SurveyedAgents,
     pair: tuple[str, str],
     seconds: float,
-    say: Callable[[str], object],
+    log: Callable[[str], object],
     kind: ProbeKind = ProbeKind.TASK,
 ) -> Reading:
     source, target = (agents.addresses[node] for node in pair)
@@ -66,6 +66,6 @@ async def _reading(
             source, target, agents.port, agents.token, seconds=seconds, kind=kind
         )
     except ProbeError as error:
-        say(f"{' -> '.join(pair)}: {error}")
+        log(f"{' -> '.join(pair)}: {error}")
         return Reading()
     return Reading(found.latency_s, found.bytes_per_s)

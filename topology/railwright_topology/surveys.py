@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from railwright_topology import agreement
 from railwright_topology.accounts import Account, Basis
-from railwright_topology.probing.crowds import SATURATED
+from railwright_topology.probing.contention import SATURATED
 from railwright_topology.probing.findings import Figures, Findings
 
 Domains = Mapping[str, str]

@@ -27,7 +27,7 @@ from railwright_operator.write.probes import TooLargeError
 from railwright_topology import surveys
 from railwright_topology.accounts import Account
 from railwright_topology.probing import findings, rounds
-from railwright_topology.probing.crowds import CROWD_S
+from railwright_topology.probing.contention import CONTENTION_S
 from railwright_topology.probing.findings import Findings
 from railwright_topology.probing.readings import Reading
 from railwright_topology.probing.survey import Survey
@@ -243,7 +243,7 @@ class Surveyor:
         """One of many at once. A job's traffic crosses any uplink."""
         if self._busy_lately():
             return Reading()
-        return await self._reading(pair, seconds=CROWD_S, crowd=True)
+        return await self._reading(pair, seconds=CONTENTION_S, crowd=True)
 
     async def _reading(self, pair: Pair, *, seconds: float, crowd: bool = False) -> Reading:
         if not {*pair}.isdisjoint(self._busy_lately()):

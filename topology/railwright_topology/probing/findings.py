@@ -56,10 +56,10 @@ def _tiers(survey: Survey) -> tuple[tuple[dict[str, str], ...], list[tuple[int, 
     domain differs are one tier."""
     groupings: list[dict[str, str]] = []
     levels: list[tuple[int, ...]] = []
-    for tier, labels in enumerate(survey.standing.labels):
+    for tier, labels in enumerate(survey.clustering.labels):
         names: dict[int, str] = {}
         grouping = {}
-        for node in np.flatnonzero(survey.standing.placed(tier)).tolist():
+        for node in np.flatnonzero(survey.clustering.placed(tier)).tolist():
             name = survey.nodes[node]
             grouping[name] = names.setdefault(int(labels[node]), name)
         if groupings and groupings[-1] == grouping:
@@ -71,8 +71,8 @@ def _tiers(survey: Survey) -> tuple[tuple[dict[str, str], ...], list[tuple[int, 
 
 
 def _figures(survey: Survey, levels: tuple[int, ...], inside: tuple[int, ...]) -> Figures:
-    its = survey.standing.farness[:, survey.standing.levels.at(*levels)]
-    beneath = survey.standing.farness[:, survey.standing.levels.at(*inside)]
+    its = survey.clustering.farness[:, survey.clustering.levels.at(*levels)]
+    beneath = survey.clustering.farness[:, survey.clustering.levels.at(*inside)]
     latency, bandwidth = (_told(its[metric]) for metric in METRICS)
     gaps = [_gap(_told(beneath[metric]), told) for metric, told in enumerate((latency, bandwidth))]
     return Figures(
@@ -104,7 +104,7 @@ def _strange(survey: Survey) -> Iterator[str]:
         yield f"{survey.nodes[node]}: {survey.lost[node]}"
     for metric in METRICS:
         yield from _slow(survey, metric)
-    for node in np.flatnonzero(survey.standing.there & ~survey.standing.placed(0)).tolist():
+    for node in np.flatnonzero(survey.clustering.there & ~survey.clustering.placed(0)).tolist():
         yield f"{survey.nodes[node]} could not be placed at the nearest tier"
 
 
@@ -112,13 +112,13 @@ def _slow(survey: Survey, metric: int) -> Iterator[str]:
     """Those nodes that reach even the nearest less well than others reach each other at its tier.
     Of who is far from all no tier is known; it is held against the outermost. The slowest is said
     first, and pairs with it then say nothing of the others."""
-    standing, ends = survey.standing, survey.readings.ends
+    clustering, ends = survey.clustering, survey.readings.ends
     farness = survey.readings.farness()[metric]
-    values = [_told(farness[standing.levels.at(tier)]) for tier in range(standing.tiers)]
+    values = [_told(farness[clustering.levels.at(tier)]) for tier in range(clustering.tiers)]
     usual = np.array([float(np.median(each)) if len(each) else math.nan for each in values])
     muted = survey.muted[metric, ends].any(axis=0)
-    known = standing.levels.at(*range(standing.tiers)) & ~muted
-    expected = np.where(known, usual[standing.levels.low], np.where(muted, usual[-1], math.nan))
+    known = clustering.levels.at(*range(clustering.tiers)) & ~muted
+    expected = np.where(known, usual[clustering.levels.low], np.where(muted, usual[-1], math.nan))
     left = ~np.isnan(farness - expected)
     while left.any():
         own, others = np.full((2, len(survey.nodes)), math.inf)

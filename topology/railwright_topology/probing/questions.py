@@ -14,26 +14,26 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from railwright_topology.probing.clustering import NONE, Clustering, Domain, Siblings
 from railwright_topology.probing.readings import FULL_LOOKS, LOOKS, Bools, Ints, Pair
-from railwright_topology.probing.standing import NONE, Domain, Siblings, Standing
 
 
-def undecided(standing: Standing) -> Iterator[Pair]:
+def undecided(clustering: Clustering) -> Iterator[Pair]:
     """Pairs to look at again before anything follows from them."""
-    yield from again(standing, np.flatnonzero(_open(standing)))
+    yield from again(clustering, np.flatnonzero(_open(clustering)))
 
 
-def comparisons(standing: Standing, busy: set[int]) -> Iterator[Pair]:
+def comparisons(clustering: Clustering, busy: set[int]) -> Iterator[Pair]:
     """New pairs, between domains that may be one."""
-    ends = standing.readings.ends
-    waiting = ends[:, _open(standing)]
-    for tier in reversed(range(standing.tiers - 1)):
-        its = standing.siblings(tier)
+    ends = clustering.readings.ends
+    waiting = ends[:, _open(clustering)]
+    for tier in reversed(range(clustering.tiers - 1)):
+        its = clustering.siblings(tier)
         larger = its.next_larger(its.done)
         # Only domains that were told apart are asked: of two that may be one, each would be.
         asking = (larger != NONE) & (larger[larger] == NONE)
         asking[its.labels[waiting]] = False
-        free = _Free(standing, its, busy)
+        free = _Free(clustering, its, busy)
         asking_domains = np.flatnonzero(asking)
         for domain in asking_domains[np.argsort(its.sizes[asking_domains], kind="stable")].tolist():
             pair = free.pair(domain, int(larger[domain]))
@@ -41,20 +41,20 @@ def comparisons(standing: Standing, busy: set[int]) -> Iterator[Pair]:
                 yield pair
 
 
-def proofs(standing: Standing) -> Iterator[Pair]:
+def proofs(clustering: Clustering) -> Iterator[Pair]:
     """Pairs to look at again of domains that only few looks tell apart."""
-    for tier in reversed(range(standing.tiers - 1)):
-        its = standing.siblings(tier)
+    for tier in reversed(range(clustering.tiers - 1)):
+        its = clustering.siblings(tier)
         few, n = its.apart & (its.looks < FULL_LOOKS), len(its.labels)
-        one, other = its.labels[standing.readings.ends]
+        one, other = its.labels[clustering.readings.ends]
         found = np.isin(one * n + other, its.ones[few] * n + its.others[few])
-        yield from again(standing, np.flatnonzero(found))
+        yield from again(clustering, np.flatnonzero(found))
 
 
-def more_partners(standing: Standing, rank: Ints, least: int, busy: set[int]) -> Iterator[Pair]:
+def more_partners(clustering: Clustering, rank: Ints, least: int, busy: set[int]) -> Iterator[Pair]:
     """New pairs of nodes that were measured with fewer others than ``least``, if possible with each
     other; by ``rank``, which is as good as at random."""
-    readings, there = standing.readings, standing.there
+    readings, there = clustering.readings, clustering.there
     told = readings.ends[:, readings.times > 0]
     partners = np.bincount(told.ravel(), minlength=len(there))
     order = np.lexsort((rank, partners))
@@ -71,13 +71,13 @@ def more_partners(standing: Standing, rank: Ints, least: int, busy: set[int]) ->
 class _Free:
     """The nodes of each domain that are in no pair of this round, the least measured first."""
 
-    def __init__(self, standing: Standing, its: Siblings, busy: set[int]) -> None:
-        self._standing, self._its, self._busy = standing, its, busy
+    def __init__(self, clustering: Clustering, its: Siblings, busy: set[int]) -> None:
+        self._clustering, self._its, self._busy = clustering, its, busy
         self._members: dict[Domain, list[int]] = {}
 
     def pair(self, one: Domain, other: Domain) -> Pair | None:
         """One of each that were not measured with each other yet."""
-        rows = self._standing.readings.rows
+        rows = self._clustering.readings.rows
         others = self._of(other)
         for node in self._of(one) if others else ():
             for partner in others:
@@ -88,23 +88,25 @@ class _Free:
 
     def _of(self, domain: Domain) -> list[int]:
         if domain not in self._members:
-            nodes = np.flatnonzero((self._its.labels == domain) & self._standing.there)
-            load = self._standing.readings.partners[nodes]
+            nodes = np.flatnonzero((self._its.labels == domain) & self._clustering.there)
+            load = self._clustering.readings.partners[nodes]
             self._members[domain] = nodes[np.argsort(load, kind="stable")].tolist()
         found = [node for node in self._members[domain] if node not in self._busy]
         self._members[domain] = found
         return found
 
 
-def again(standing: Standing, rows: Ints) -> Iterator[Pair]:
+def again(clustering: Clustering, rows: Ints) -> Iterator[Pair]:
     """Those of these pairs that were not looked at fully yet."""
-    for row in rows[~standing.readings.looked(FULL_LOOKS)[rows]].tolist():
-        one, other = standing.readings.ends[:, row].tolist()
+    for row in rows[~clustering.readings.looked(FULL_LOOKS)[rows]].tolist():
+        one, other = clustering.readings.ends[:, row].tolist()
         yield one, other
 
 
-def _open(standing: Standing) -> Bools:
+def _open(clustering: Clustering) -> Bools:
     """Rows that were not looked at enough to tell what they may."""
-    one, other = standing.labels[0][standing.readings.ends]
-    found: Bools = ~standing.levels.settled & ((one != other) | ~standing.readings.looked(LOOKS))
+    one, other = clustering.labels[0][clustering.readings.ends]
+    found: Bools = ~clustering.levels.settled & (
+        (one != other) | ~clustering.readings.looked(LOOKS)
+    )
     return found

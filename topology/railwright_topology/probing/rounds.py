@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
-from railwright_topology.probing import crowds
+from railwright_topology.probing import contention
 from railwright_topology.probing.findings import Findings
 from railwright_topology.probing.readings import Reading
 from railwright_topology.probing.survey import Survey
@@ -41,10 +41,10 @@ async def with_uplinks(found: Findings, ask: Ask) -> Findings:
     """The same with how many nodes can send out of each domain at once: its uplinks are filled for
     it, one domain after the other."""
     leaving: tuple[dict[str, float], ...] = tuple({} for _ in found.tiers)
-    for crowd in crowds.of(found):
-        alone = await ask(crowd.alone)
-        readings = await asyncio.gather(*map(ask, crowd.pairs))
-        room = crowd.leaving([each.bytes_per_s for each in readings], alone.bytes_per_s)
+    for probe in contention.probes(found):
+        alone = await ask(probe.alone)
+        readings = await asyncio.gather(*map(ask, probe.pairs))
+        room = probe.leaving([each.bytes_per_s for each in readings], alone.bytes_per_s)
         if room is not None:
-            leaving[crowd.tier][crowd.domain] = room
+            leaving[probe.tier][probe.domain] = room
     return replace(found, leaving=leaving)

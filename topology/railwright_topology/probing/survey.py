@@ -11,7 +11,8 @@ from random import Random
 
 import numpy as np
 
-from railwright_topology.probing import questions, scales, standing
+from railwright_topology.probing import clustering, questions, scales
+from railwright_topology.probing.clustering import Clustering
 from railwright_topology.probing.readings import (
     FULL_LOOKS,
     METRICS,
@@ -20,7 +21,6 @@ from railwright_topology.probing.readings import (
     Reading,
     Readings,
 )
-from railwright_topology.probing.standing import Standing
 
 PART = 0.2
 """Of all pairs so many may be measured;"""
@@ -102,7 +102,7 @@ class Survey:
     def _read_anew(self) -> None:
         """Find out anew what is near and what is far."""
         self._read, self._unread = self._read + self._unread, 0
-        farness = standing.audible(self.readings, self.muted)
+        farness = clustering.audible(self.readings, self.muted)
         noises = [self.readings.noise(metric) for metric in METRICS]
         self.ladder = scales.ladder(farness, noises, self.readings.ends)
         self._place()
@@ -110,7 +110,7 @@ class Survey:
     def _place(self) -> None:
         there = ~(self.muted[0] & self.muted[1])
         there[list(self.lost)] = False
-        self.standing: Standing = standing.of(self.readings, self.ladder, self.muted, there)
+        self.clustering: Clustering = clustering.of(self.readings, self.ladder, self.muted, there)
 
     def _pick(self) -> Iterator[Pair]:
         """Disjoint pairs, as many as may run at once."""
@@ -126,7 +126,7 @@ class Survey:
                 return
 
     def _wanted(self, busy: set[int]) -> Iterator[Pair]:
-        now = self.standing
+        now = self.clustering
         yield from questions.undecided(now)
         if self.pairs < self.pairs_max:
             yield from questions.more_partners(now, self._rank, 1, busy)
@@ -157,7 +157,7 @@ class Survey:
         if self._drop_silent(1) or self._unread:
             self._read_anew()
             return True
-        blurred = self.ladder.blurred(self.standing.farness) & ~self.readings.looked(FULL_LOOKS)
+        blurred = self.ladder.blurred(self.clustering.farness) & ~self.readings.looked(FULL_LOOKS)
         self._blurred = np.flatnonzero(blurred)
         if len(self._blurred):
             return True
@@ -166,7 +166,7 @@ class Survey:
             self.muted = muted
             self._read_anew()
             return True
-        most = SEARCH if self.standing.tiers == 1 else 1
+        most = SEARCH if self.clustering.tiers == 1 else 1
         if len(self.nodes) < FEW_NODES:
             most = len(self.nodes)
         if self._partners_least < most and self.pairs < self.pairs_max:
@@ -178,8 +178,8 @@ class Survey:
         """Nodes, and in which metric, whose own slowness makes a step that no others are at."""
         found = np.zeros_like(self.muted)
         for metric, scale in enumerate(self.ladder.scales):
-            told = ~np.isnan(self.standing.farness[metric])
-            steps = scale.steps(self.standing.farness[metric, told])
+            told = ~np.isnan(self.clustering.farness[metric])
+            steps = scale.steps(self.clustering.farness[metric, told])
             one, other = self.readings.ends[:, told]
             nearest = np.full(len(self.nodes), len(scale.cuts) + 1)
             np.minimum.at(nearest, one, steps)

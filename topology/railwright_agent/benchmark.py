@@ -1,9 +1,9 @@
-"""How fast the devices of this machine are: products of matrices, and memory.
+"""Benchmark the devices of this machine: products of matrices, and memory bandwidth.
 
-A device that works is left alone. Others are measured one after the other, for two or three seconds
+A busy device is left alone. Others are measured one after the other, for two or three seconds
 and with a small part of their memory, as the best of several rounds: whatever disturbs one makes it
-slower. Processors are measured where there are no accelerators: who trains on those needs them, and
-their pace is what counts there. How large matrices are depends on a device's memory alone, so that
+slower. Processors are measured where there are no accelerators: training on those needs them, and
+their speed counts there. How large matrices are depends on a device's memory alone, so that
 what is measured of two alike can be compared. They hold random numbers, as zeros take less power
 and so go faster.
 
@@ -27,8 +27,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from railwright_agent import inside, kernel, load
-from railwright_agent.inside import SilentError
+from railwright_agent import hardware, kernel, load
+from railwright_agent.hardware import SilentError
 from railwright_topology.parts import CPU, Kind, Rates
 from railwright_topology.sources import insides, pci, sysfs
 from railwright_topology.sources.insides import Document
@@ -142,7 +142,7 @@ class _Run:
             self.refused.append(f"{which} is not measured: torch is not there, or does not see it")
 
 
-def measured(root: Path) -> Document:
+def measure(root: Path) -> Document:
     """The rates of all devices that are idle, and which were not measured: of accelerators, or of
     the processors where there are none."""
     try:
@@ -308,15 +308,15 @@ def _rates(bench: _Bench) -> Rates:
     taken = MEMORY_SHARE * bench.memory_bytes
     side = math.isqrt(int(taken / 3 / bench.number_bytes)) // SIDE_STEP * SIDE_STEP
     side = max(SIDE_STEP, min(side, SIDE_MAX[bench.number_bytes]))
-    product_s = fastest(bench.products(side), bench.wait, PRODUCTS_S)
+    product_s = best_round_s(bench.products(side), bench.wait, PRODUCTS_S)
     copied = max(1 << 20, min(int(taken / 2) // 4 * 4, COPY_BYTES_MAX))
-    copy_s = fastest(bench.copies(copied), bench.wait, COPIES_S)
+    copy_s = best_round_s(bench.copies(copied), bench.wait, COPIES_S)
     # Each number of a product is the sum of as many products, and a copy reads and writes.
     flop_per_s, memory_bytes_per_s = round(2 * side**3 / product_s), round(2 * copied / copy_s)
     return Rates(bench.device, bench.model, bench.tool.name, flop_per_s, memory_bytes_per_s)
 
 
-def fastest(
+def best_round_s(
     work: Callable[[], object],
     wait: Callable[[], object],
     budget_s: float,
@@ -339,31 +339,31 @@ def fastest(
     return best
 
 
-class Kept:
+class BenchmarkSchedule:
     """What was measured last of each device of this machine, and when it is time again.
 
     Another process measures: torch takes half a gigabyte, and a broken driver holds whoever asks.
     """
 
     def __init__(
-        self, root: Path, *, clock: Callable[[], float], say: Callable[[str], object]
+        self, root: Path, *, clock: Callable[[], float], log: Callable[[str], object]
     ) -> None:
         self._root = root
         self._clock = clock
-        self._say = say
+        self._log = log
         self._due_s = clock()
         self._rates: dict[str, Rates] = {}
         self._refused: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"<Kept rates={len(self._rates)} due_s={self._due_s:.0f}>"
+        return f"<BenchmarkSchedule rates={len(self._rates)} due_s={self._due_s:.0f}>"
 
-    def beside(self, document: Document) -> Document:
-        """With what was measured of its node's devices, which is measured first if it is time."""
+    def add_to(self, document: Document) -> Document:
+        """Add the rates of the node's devices, which are measured first if it is time."""
         if self._clock() >= self._due_s:
             now = _apart(self._root)
             if now.busy:
-                self._say(f"not measured while busy: {', '.join(now.busy)}")
+                self._log(f"not measured while busy: {', '.join(now.busy)}")
             self._rates |= {each.device: each for each in now.rates}
             self._refused = now.refused
             again_s = AGAIN_S if now.busy or not now.rates else EVERY_S
@@ -375,6 +375,6 @@ class Kept:
 def _apart(root: Path) -> Document:
     command = [sys.executable, "-m", "railwright_agent", "rates", f"--root={root}"]
     try:
-        return insides.parse(inside.output(command, MACHINE_S))
+        return insides.parse(hardware.output(command, MACHINE_S))
     except (SilentError, WiringError) as error:
         return Document(refused=(str(error),))

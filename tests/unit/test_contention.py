@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from railwright_topology.probing import crowds
-from railwright_topology.probing.crowds import Crowd
+from railwright_topology.probing import contention
+from railwright_topology.probing.contention import ContentionProbe
 from railwright_topology.probing.findings import Figures, Findings
 
 UNKNOWN = Figures(0, None, None, None)
@@ -22,7 +22,7 @@ def found(*tiers: str) -> Findings:
 
 
 def test_every_node_of_a_domain_sends_to_another_one_and_these_are_spread() -> None:
-    first, second = crowds.of(found("aaabbc", "......"))
+    first, second = contention.probes(found("aaabbc", "......"))
     assert (first.domain, first.nodes, first.pairs) == (
         "a",
         3,
@@ -33,7 +33,7 @@ def test_every_node_of_a_domain_sends_to_another_one_and_these_are_spread() -> N
 
 
 def test_nodes_in_the_same_domain_of_the_next_tier_are_sent_to_first() -> None:
-    racks = [each for each in crowds.of(found("aabbcc", "xxxxyy")) if each.tier == 0]
+    racks = [each for each in contention.probes(found("aabbcc", "xxxxyy")) if each.tier == 0]
     assert [each.pairs for each in racks] == [
         (("n0", "n2"), ("n1", "n3")),
         (("n2", "n0"), ("n3", "n1")),
@@ -42,9 +42,9 @@ def test_nodes_in_the_same_domain_of_the_next_tier_are_sent_to_first() -> None:
 
 
 def test_nobody_is_asked_of_a_domain_that_is_everything_or_one_node() -> None:
-    assert [*crowds.of(found("...."))] == []
-    assert [*crowds.of(found("abc", "..."))] == []
-    assert [*crowds.of(found())] == []
+    assert [*contention.probes(found("...."))] == []
+    assert [*contention.probes(found("abc", "..."))] == []
+    assert [*contention.probes(found())] == []
 
 
 @pytest.mark.parametrize(
@@ -64,6 +64,6 @@ def test_what_all_reach_together_is_what_the_uplinks_let_out(
 ) -> None:
     """One alone reaches 100 bytes a second."""
     pairs = tuple((f"a{at}", f"b{at}") for at in range(len(rates)))
-    crowd = Crowd(0, "a", nodes, pairs, ("a0", "a1"))
+    crowd = ContentionProbe(0, "a", nodes, pairs, ("a0", "a1"))
     assert crowd.leaving(rates, 100.0) == leaving
     assert crowd.leaving(rates, None) is None

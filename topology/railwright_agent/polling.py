@@ -1,8 +1,8 @@
-"""An agent stands by while the operator surveys: it answers probes, and asks for errands, each of
-which is to measure another node. Nothing listens at other times.
+"""Poll the operator for probe tasks during a survey: each task is to measure another node. The
+agent answers probes meanwhile; nothing listens at other times. `__main__` starts it.
 
-The token that others' keys are derived from, and the key for each errand, come with the operator's
-answers. An agent that stands by runs no errands of anybody else.
+The token that others' keys are derived from, and the key for each task, come with the operator's
+answers. A polling agent runs no tasks of anybody else.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 
 from railwright_agent import handshake, prober
 from railwright_agent.handshake import ProbeError
+from railwright_agent.reporting import OperatorClient, ReportRefusedError
 from railwright_agent.responder import Responder
-from railwright_agent.telling import RefusedError, Teller
 from railwright_topology import inside
 from railwright_topology.parts import Look, Role
 from railwright_topology.probing import addresses as probeable
@@ -29,14 +29,14 @@ ANSWER_S = 60.0
 """The operator answers after forty seconds though there is nothing to do."""
 AGAIN_S = 5.0
 FAILURES_MAX = 12
-"""After so many in a row it stands by no more, until it is told to again."""
+"""After so many in a row it stops polling, until the operator requests it again."""
 
 Json = dict[str, Any]
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 """Runs something in the loop that answers probes, and waits for it."""
 
 
-def rail(looks: Iterable[Look], networks: Collection[str]) -> str | None:
+def rail_address(looks: Iterable[Look], networks: Collection[str]) -> str | None:
     """The address of the first of this machine's rails that has one in these networks."""
     its = inside.of(looks)
     rails = sorted(its.of_role(Role.RAIL), key=lambda part: its.placed[part.id].rail or 0)
@@ -45,64 +45,64 @@ def rail(looks: Iterable[Look], networks: Collection[str]) -> str | None:
     return next(within, None)
 
 
-class Standby:
-    """Stands by in a thread, while the agent goes on telling."""
+class ProbePoller:
+    """Polls in a thread, while the agent goes on reporting."""
 
-    def __init__(self, teller: Teller, port: int, say: Callable[[str], object]) -> None:
-        self._teller = teller
+    def __init__(self, operator: OperatorClient, port: int, log: Callable[[str], object]) -> None:
+        self._operator = operator
         self._port = port
-        self._say = say
+        self._log = log
         self._thread: threading.Thread | None = None
 
     def __repr__(self) -> str:
-        return f"<Standby {self._thread is not None and self._thread.is_alive()}>"
+        return f"<ProbePoller {self._thread is not None and self._thread.is_alive()}>"
 
-    def called(self, host: str) -> None:
-        """Stand by at this address until the operator needs it no more; at once, if it does."""
+    def start(self, host: str) -> None:
+        """Poll with this address until the operator sends no key; nothing if it polls already."""
         if self._thread is None or not self._thread.is_alive():
-            # Nobody waits for it when the agent ends: it may be waiting for an errand itself.
+            # A daemon: when the agent ends it may be waiting for a task.
             self._thread = threading.Thread(
-                target=self._stand_by, args=(host,), name="errands", daemon=True
+                target=self._poll, args=(host,), name="probe-tasks", daemon=True
             )
             self._thread.start()
 
-    def _stand_by(self, host: str) -> None:
+    def _poll(self, host: str) -> None:
         at = f"{host}:{self._port}"
         if not isinstance(key := self._ask({}).get("key"), str):
             return
         with _loop() as run:
             try:
-                responder = Responder(key, runs_errands=False)
+                responder = Responder(key, runs_tasks=False)
                 server = run(responder.start(host, self._port))
             except (OSError, ProbeError) as error:
                 why = f"probes cannot be answered at {at}: {error}"
-                self._say(why)
+                self._log(why)
                 self._ask({"unfit": why})
                 return
-            self._say(f"probes are answered at {at}")
+            self._log(f"probes are answered at {at}")
             try:
-                self._errands(host, responder, run)
+                self._run_tasks(host, responder, run)
             finally:
                 run(_closed(server))
 
-    def _errands(self, host: str, responder: Responder, run: Run) -> None:
-        """Ask for errands and go on them, until the operator has no more."""
-        said: Json = {}
+    def _run_tasks(self, host: str, responder: Responder, run: Run) -> None:
+        """Poll for tasks and run them, until the operator has no more."""
+        report: Json = {}
         while True:
-            answer = self._ask({"host": host, "port": self._port, **said})
+            answer = self._ask({"host": host, "port": self._port, **report})
             if not isinstance(key := answer.get("key"), str):
                 return
             # A new leader has a key of its own.
             responder.token = key
-            said = run(_done(answer))
+            report = run(_result(answer))
 
-    def _ask(self, said: Json) -> Json:
-        """The operator's answer; none where it does not answer, though it is asked for a while."""
+    def _ask(self, report: Json) -> Json:
+        """The operator's answer; empty if it does not answer in FAILURES_MAX attempts."""
         for _ in range(FAILURES_MAX):
             try:
-                return self._teller.ask(PATH, said, ANSWER_S)
-            except RefusedError as refused:
-                self._say(f"no errand: {refused}")
+                return self._operator.ask(PATH, report, ANSWER_S)
+            except ReportRefusedError as refused:
+                self._log(f"probe task poll failed: {refused}")
                 time.sleep(AGAIN_S)
         return {}
 
@@ -122,7 +122,7 @@ def _loop() -> Iterator[Run]:
 
 
 async def _closed(server: Server) -> None:
-    """Nobody is answered any more."""
+    """Stop answering."""
     server.close()
     # Until Python 3.12 a handler of a connection that is cancelled is reported as a mistake.
     asyncio.get_running_loop().set_exception_handler(lambda *_: None)
@@ -132,8 +132,8 @@ async def _closed(server: Server) -> None:
     await asyncio.gather(*others, return_exceptions=True)
 
 
-async def _done(answer: Json) -> Json:
-    """What comes of an errand; nothing where there is none."""
+async def _result(answer: Json) -> Json:
+    """The result of a task; empty without one."""
     if "errand" not in answer:
         return {}
     number = {"errand": answer["errand"]}

@@ -1,8 +1,8 @@
-"""What this machine shows of its inside: by its kernel, by tools that are installed, and by files.
+"""Read the hardware of this machine: from its kernel, from installed tools, and from files.
 
-What cannot be read is told, and keeps nothing else from being read. A tool that does not answer in
-time is left behind: of a broken device's driver it may wait for an answer for ever, and not even
-be killed.
+What cannot be read is listed in the report, and keeps nothing else from being read. A tool that
+does not answer in time is left behind: it may wait for a broken device's driver for ever, and not
+even be killed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class SilentError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class HardwareSources:
     """Files about this node that its site gives, if any, and where its file system starts."""
 
     root: Path
@@ -43,11 +43,11 @@ class Given:
     nccl_topology: Path | None = None
 
 
-def gather(given: Given, *, deadline_s: float = TOOL_S) -> Document:
+def gather(sources: HardwareSources, *, deadline_s: float = TOOL_S) -> Document:
     """Everything that can be read of it now."""
     looks: list[Look] = []
     refused: list[str] = []
-    for read in _sources(given, deadline_s):
+    for read in _readers(sources, deadline_s):
         try:
             look = read()
         except (WiringError, SilentError) as error:
@@ -59,19 +59,19 @@ def gather(given: Given, *, deadline_s: float = TOOL_S) -> Document:
     return Document(tuple(looks), tuple(refused))
 
 
-def _sources(given: Given, deadline_s: float) -> Iterator[Callable[[], Look]]:
-    yield lambda: sysfs.parse(kernel.sections(given.root))
-    if accelerators := kernel.accelerators(given.root):
+def _readers(sources: HardwareSources, deadline_s: float) -> Iterator[Callable[[], Look]]:
+    yield lambda: sysfs.parse(kernel.sections(sources.root))
+    if accelerators := kernel.accelerators(sources.root):
         yield lambda: kfd.parse(accelerators)
     if shutil.which("nvidia-smi"):
         yield lambda: _nvidia_smi(deadline_s)
     if shutil.which("lstopo-no-graphics"):
         tool = ["lstopo-no-graphics", "--of", "xml"]
         yield lambda: hwloc.parse(output(tool, deadline_s))
-    told = given.nccl_topology or given.root / VIRTUAL_TOPOLOGY
-    if given.nccl_topology or told.exists():
+    told = sources.nccl_topology or sources.root / VIRTUAL_TOPOLOGY
+    if sources.nccl_topology or told.exists():
         yield lambda: nccl_topology.parse(_file(told))
-    if (declared := given.description) is not None:
+    if (declared := sources.description) is not None:
         yield lambda: _described(declared)
 
 

@@ -70,7 +70,7 @@ class Siblings:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Clustering:
     """``labels[tier, node]`` is the domain of a node, the nearest tier first; at the last one all
     are in one."""
 
@@ -131,7 +131,7 @@ class Standing:
         return found
 
 
-def of(readings: Readings, ladder: Ladder, muted: Bools, there: Bools) -> Standing:
+def of(readings: Readings, ladder: Ladder, muted: Bools, there: Bools) -> Clustering:
     """Read it out of all looks; what a node's own slowness hides (``muted``, by metric and node)
     counts for nothing."""
     farness = audible(readings, muted)
@@ -139,7 +139,7 @@ def of(readings: Readings, ladder: Ladder, muted: Bools, there: Bools) -> Standi
     labels = np.zeros((len(ladder.chain), len(there)), dtype=np.int64)
     for tier in range(len(labels) - 1):
         labels[tier] = linked(len(there), readings.ends[:, levels.told & (levels.high <= tier)])
-    return Standing(readings, there, farness, levels, labels)
+    return Clustering(readings, there, farness, levels, labels)
 
 
 def audible(readings: Readings, muted: Bools) -> Floats:

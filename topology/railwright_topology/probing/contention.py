@@ -14,7 +14,7 @@ from railwright_topology.probing.findings import Findings
 
 Pair = tuple[str, str]
 
-CROWD_S = 3.0
+CONTENTION_S = 3.0
 """Long, as those that begin first have the links to themselves until the others are there."""
 
 SATURATED = 0.8
@@ -23,7 +23,7 @@ of what they could, it is not known what all would."""
 
 
 @dataclass(frozen=True, slots=True)
-class Crowd:
+class ContentionProbe:
     """The nodes of one domain of a tier, each with the one outside that it sends to; ``alone`` are
     two that nothing is between."""
 
@@ -45,7 +45,7 @@ class Crowd:
         return min(worth, float(self.nodes))
 
 
-def of(found: Findings) -> Iterator[Crowd]:
+def probes(found: Findings) -> Iterator[ContentionProbe]:
     """One for each domain that has more than one node and any outside. Those within the same domain
     of the next tier are sent to first: the links beyond it are other ones."""
     for tier, grouping in enumerate(found.tiers):
@@ -58,7 +58,7 @@ def of(found: Findings) -> Iterator[Crowd]:
             far = [node for node in outside if around.get(node) not in beside]
             pairs = zip(inside, _spread(near, found) + _spread(far, found), strict=False)
             if len(taken := tuple(pairs)) > 1 and (alone := _beside(inside, found)):
-                yield Crowd(tier, domain, len(inside), taken, alone)
+                yield ContentionProbe(tier, domain, len(inside), taken, alone)
 
 
 def _beside(inside: Iterable[str], found: Findings) -> Pair | None:
