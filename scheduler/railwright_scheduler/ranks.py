@@ -192,16 +192,16 @@ def _key(request: MappingRequest) -> Key:
 @remembered(KEPT_BYTES_MAX, _key)
 def _map_request(work: WorkBudget, request: MappingRequest) -> MappingResult:
     gang = OrderEvaluator(request, work)
-    orders = gang.looked_at()
+    orders = gang.candidates()
     network = gang.evaluate(next(orders))
-    looked_at, relieved, eased = [network], list[EvaluatedOrder](), list[EvaluatedOrder]()
+    candidates, refined, placed = [network], list[EvaluatedOrder](), list[EvaluatedOrder]()
     with work.search():
-        looked_at += map(gang.evaluate, _others(orders, network.order))
-        looked_at.sort(key=lambda each: each.rank)
+        candidates += map(gang.evaluate, _others(orders, network.order))
+        candidates.sort(key=lambda each: each.rank)
         most = min(RELIEVED, RELIEVED_NODES // request.nodes)
-        relieved += (gang.relieved(each) for each in looked_at[:most])
-        eased += gang.eased([*relieved, *looked_at][: max(1, most)])
-    best, *rest = sorted([*eased, *relieved, *looked_at], key=lambda each: each.rank)
+        refined += (gang.refined(each) for each in candidates[:most])
+        placed += gang.place_stragglers([*refined, *candidates][: max(1, most)])
+    best, *rest = sorted([*placed, *refined, *candidates], key=lambda each: each.rank)
     if request.before and request.segment == 1:
         with work.search():
             for stayed in gang.stayed(request.before):

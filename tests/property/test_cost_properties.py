@@ -19,7 +19,7 @@ from railwright_scheduler.cost.hardware import (
     INFINIBAND_HDR,
     Algorithm,
     Fact,
-    Link,
+    LinkCost,
     Machine,
 )
 from railwright_scheduler.workload import (
@@ -57,7 +57,7 @@ def faster(machine: Machine, *, inside: float, network: float) -> Machine:
     )
 
 
-def wider(link: Link, factor: float) -> Link:
+def wider(link: LinkCost, factor: float) -> LinkCost:
     return replace(link, bandwidth=Fact(link.bandwidth * factor, ""))
 
 

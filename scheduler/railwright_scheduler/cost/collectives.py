@@ -27,7 +27,7 @@ from railwright_scheduler.cost.hardware import (
     TREE_NVLINK_STEP_S,
     TREE_SHARE,
     Algorithm,
-    Link,
+    LinkCost,
     Machine,
 )
 from railwright_scheduler.workload import Routing
@@ -51,7 +51,7 @@ class Group:
         return self.nodes * self.per_node
 
     @property
-    def link(self) -> Link:
+    def link(self) -> LinkCost:
         """Between two of its ranks, on two nodes if there are several."""
         return self.machine.inside if self.nodes == 1 else self.machine.network
 
@@ -129,7 +129,7 @@ def dispatch_s(size: float, routing: Routing, group: Group) -> float:
     return 2 * awaited_s + LAUNCH_S + COLLECTIVE_S + _messages_s(group) + moved_s
 
 
-def served_s(size: float, clients: int, servers: int, link: Link) -> float:
+def served_s(size: float, clients: int, servers: int, link: LinkCost) -> float:
     """Each client pushes to each server an equal part, or pulls it.
 
     What reaches one adapter does so one after the other, a server's as much as a client's.
@@ -137,7 +137,7 @@ def served_s(size: float, clients: int, servers: int, link: Link) -> float:
     return link.step_s + max(clients / servers, 1.0) * size / link.bandwidth
 
 
-def send_s(size: float, link: Link) -> float:
+def send_s(size: float, link: LinkCost) -> float:
     """One message."""
     return link.step_s + size / link.bandwidth
 
@@ -191,7 +191,7 @@ def _summed_inside_s(size: float, group: Group) -> float:
     return sent_s
 
 
-def _switched_s(size: float, ranks: int, nvls: Link) -> float:
+def _switched_s(size: float, ranks: int, nvls: LinkCost) -> float:
     """Switches of a node sum up: each rank sends all of its bytes there, and its part of the sums
     once more, which reaches all from there (Klenk et al., 2020)."""
     return (ranks + 1) / ranks * size / nvls.bandwidth

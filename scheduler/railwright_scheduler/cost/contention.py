@@ -72,7 +72,7 @@ def _load(one: Ints, other: Ints, weight: Floats, count: int) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class UplinkUse:
     """What one job makes of a domain's uplinks, both in adapters of whole nodes: it has
     ``adapters`` below, and ``sending`` of them would be busy all the time with what it sends."""
 
@@ -80,7 +80,7 @@ class Use:
     adapters: float
 
 
-def left(room: float, adapters: float, others: Iterable[Use]) -> float:
+def left(room: float, adapters: float, others: Iterable[UplinkUse]) -> float:
     """How many adapters' worth of the ``room`` a job with so many below has beside these.
 
     All of it where there are no others, exactly. The order of ``others`` does not matter.
@@ -97,5 +97,5 @@ def left(room: float, adapters: float, others: Iterable[Use]) -> float:
     return room * (adapters / takers[-1])
 
 
-def _eagerness(use: Use) -> tuple[float, float]:
+def _eagerness(use: UplinkUse) -> tuple[float, float]:
     return use.sending / use.adapters, use.adapters

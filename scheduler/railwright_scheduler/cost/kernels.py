@@ -84,14 +84,14 @@ class Pass:
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class LayerWork:
     """The kernels of one layer, or of a part of one."""
 
     forward: Pass
     backward: Pass
 
-    def __add__(self, other: Layer) -> Layer:
-        return Layer(self.forward + other.forward, self.backward + other.backward)
+    def __add__(self, other: LayerWork) -> LayerWork:
+        return LayerWork(self.forward + other.forward, self.backward + other.backward)
 
 
 @dataclass(frozen=True, slots=True)

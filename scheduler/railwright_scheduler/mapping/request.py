@@ -11,7 +11,7 @@ from railwright_scheduler.arrays import Ints, Mask
 from railwright_scheduler.cluster import Cluster
 from railwright_scheduler.communication import measured
 from railwright_scheduler.cost import contention, step
-from railwright_scheduler.cost.contention import Uplinks, Use
+from railwright_scheduler.cost.contention import Uplinks, UplinkUse
 from railwright_scheduler.cost.hardware import MACHINES, Machine
 from railwright_scheduler.remembered import Key
 from railwright_scheduler.snapshot import Job
@@ -22,7 +22,7 @@ KEPT_BYTES, KEPT_NODE_BYTES = 8_192, 64
 """Of a request and its result, and of each node at each tier: numbers in tuples, twice."""
 
 
-Uses = Sequence[Mapping[int, Sequence[Use]]]
+Uses = Sequence[Mapping[int, Sequence[UplinkUse]]]
 """What others make of the uplinks of each domain, the coarsest level first."""
 
 
@@ -69,12 +69,12 @@ class MappingRequest:
         """Of these kinds, with as many devices as a node has ranks; none unless all kinds are known
         and can run the job."""
         found = [
-            MACHINES[name].paced(pace).of(self.ranks_per_node)
+            MACHINES[name].at_speed(pace).of(self.ranks_per_node)
             for name, pace in self.kinds
             if name in MACHINES and MACHINES[name].devices >= self.ranks_per_node
         ]
-        misfit = any(step.misfit(self.workload, each) for each in found)
-        return () if misfit or len(found) < len(self.kinds) else tuple(found)
+        unsupported = any(step.unsupported_reason(self.workload, each) for each in found)
+        return () if unsupported or len(found) < len(self.kinds) else tuple(found)
 
     @property
     def even(self) -> MappingRequest:
@@ -141,7 +141,7 @@ def _tier(uplinks: Uplinks, summing: Mask, *, nodes: Ints) -> RequestTier:
 def _beside(
     tier: RequestTier,
     uplinks: Uplinks,
-    uses: Mapping[int, Sequence[Use]],
+    uses: Mapping[int, Sequence[UplinkUse]],
     *,
     nodes: Ints,
     share: float,
