@@ -62,10 +62,10 @@ class Profile:
     def lacks(self, devices: Iterable[str]) -> tuple[str, ...]:
         """Those of these kinds, as nodes are labelled, that it was not taken on, sorted; an empty
         one is not known."""
-        known = {_plain(device) for device in self.devices}
-        if not known:
+        recorded = {_plain(device) for device in self.devices}
+        if not recorded:
             return ()
-        return tuple(sorted(each for each in {*devices} if each and _plain(each) not in known))
+        return tuple(sorted(each for each in {*devices} if each and _plain(each) not in recorded))
 
 
 def _plain(device: str) -> str:

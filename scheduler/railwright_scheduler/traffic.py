@@ -64,7 +64,7 @@ class Traffic:
         self._uses: tuple[dict[int, list[UplinkUse]], ...] = tuple({} for _ in cluster.levels)
         # Where all that nodes send may leave, nobody is in anybody's way.
         self._is_scarce = any(
-            (tier.room < np.bincount(tier.domains)).any() for tier in cluster.uplinks
+            (tier.capacity < np.bincount(tier.domains)).any() for tier in cluster.uplinks
         )
 
     def add(self, job: Running) -> None:
@@ -100,9 +100,9 @@ class Traffic:
         spans = self._cluster.domains.spans(nodes)
         for tier, uses, spanned in zip(self._cluster.uplinks, self.uses(), spans, strict=True):
             if spanned > 1 and uses:
-                share = np.zeros(len(tier.room))
+                share = np.zeros(len(tier.capacity))
                 for domain, its in uses.items():
-                    share[domain] = math.fsum(each.sending for each in its) / tier.room[domain]
+                    share[domain] = math.fsum(each.busy for each in its) / tier.capacity[domain]
                 found = np.maximum(found, share[tier.domains])
         return np.minimum(found, 1.0)
 
@@ -127,7 +127,7 @@ class Traffic:
             (level, domain, use)
             for level, (tier, its) in enumerate(levels)
             for domain, use in zip(sorted({*tier.domains[nodes].tolist()}), its, strict=True)
-            if use.sending > 0.0
+            if use.busy > 0.0
         ]
 
 

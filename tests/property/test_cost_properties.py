@@ -50,7 +50,7 @@ def faster(machine: Machine, *, inside: float, network: float) -> Machine:
     """The same with links that are so many times faster."""
     return replace(
         machine,
-        inside=wider(machine.inside, inside),
+        intra_node=wider(machine.intra_node, inside),
         network=wider(machine.network, network),
         all_to_all=Fact(machine.all_to_all * inside, ""),
         nvls=machine.nvls and wider(machine.nvls, inside),

@@ -45,7 +45,7 @@ def test_a_job_has_its_turns_and_never_more_than_there_is(
     found = contention.left(room, adapters, others)
     turns = room * adapters / (adapters + sum(each.adapters for each in others))
     assert turns * (1 - 1e-9) <= found <= room
-    unused = room - sum(each.sending for each in others)
+    unused = room - sum(each.busy for each in others)
     assert found >= unused * (1 - 1e-9) - 1e-9
 
 
@@ -57,7 +57,7 @@ def test_it_is_the_fair_share_that_is_found_by_raising_all_shares_alike(
     low, high = 0.0, room / adapters
     for _ in range(100):
         share = (low + high) / 2
-        taken = sum(min(each.sending, share * each.adapters) for each in others)
+        taken = sum(min(each.busy, share * each.adapters) for each in others)
         low, high = (share, high) if taken + share * adapters < room else (low, share)
     assert abs(contention.left(room, adapters, others) - low * adapters) <= 1e-6 * room
 
@@ -67,7 +67,7 @@ def test_the_more_others_send_the_less_is_left(
     room: float, adapters: float, others: list[UplinkUse], times: float
 ) -> None:
     first, *rest = others
-    more = replace(first, sending=min(first.adapters, first.sending * times))
+    more = replace(first, busy=min(first.adapters, first.busy * times))
     now = contention.left(room, adapters, others)
     assert contention.left(room, adapters, [more, *rest]) <= now * (1 + 1e-9)
     assert now <= contention.left(room, adapters, rest) * (1 + 1e-9)
@@ -143,7 +143,7 @@ def test_more_load_on_a_link_never_makes_a_step_shorter(
     light: Uses = [{0: loads[:1]}, {0: loads[1:2], 1: loads[2:]}]
     heavy: Uses = [
         {
-            domain: [replace(its, sending=min(its.adapters, its.sending * times)) for its in load]
+            domain: [replace(its, busy=min(its.adapters, its.busy * times)) for its in load]
             for domain, load in level.items()
         }
         for level in light

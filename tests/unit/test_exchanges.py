@@ -132,8 +132,8 @@ RACKS = Uplinks(np.array([0, 0, 1, 1]), np.array([1.0, 1.0]), 2.0)
 def test_uplinks_that_are_busier_than_adapters_slow_everything_down() -> None:
     across = line((0, 2), (1, 3))
     assert contention.contention(across, (RACKS,)) == 2.0
-    assert contention.contention(across, (replace(RACKS, room=np.array([2.0, 2.0])),)) == 1.0
-    assert contention.contention(across, (replace(RACKS, room=np.array([2.0, 0.5])),)) == 4.0
+    assert contention.contention(across, (replace(RACKS, capacity=np.array([2.0, 2.0])),)) == 1.0
+    assert contention.contention(across, (replace(RACKS, capacity=np.array([2.0, 0.5])),)) == 4.0
     assert contention.crossing(across, RACKS.domains) == 20
 
 

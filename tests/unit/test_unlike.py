@@ -96,7 +96,7 @@ def test_devices_of_one_maker_send_from_their_memory_as_fast_as_the_slower_adapt
     both = heterogeneous.joined([DGX_A100, DGX_H100])
     assert both.network.bandwidth == 24e9
     assert both.network.step_s == 14e-6
-    assert both.inside.bandwidth == 232e9
+    assert both.intra_node.bandwidth == 232e9
     assert both.all_to_all == 210e9
 
 

@@ -95,7 +95,7 @@ def _sharded(held: _Held, split: Parallelism, recipe: Recipe) -> Iterator[Commun
     beside = _beside(recipe)
     if held.shards > 1:
         sizes = ((held.parameters - kept, again), (kept, often))
-        told = [
+        weights = [
             Transfer("weights", Collective.ALL_GATHER, recipe.value_bytes * size, count, beside)
             for size, count in sizes
             if size
@@ -104,7 +104,7 @@ def _sharded(held: _Held, split: Parallelism, recipe: Recipe) -> Iterator[Commun
         by_ddp = recipe.framework is Framework.TORCH and recipe.sharding is Sharding.OPTIMIZER
         how = Collective.ALL_REDUCE if by_ddp else Collective.REDUCE_SCATTER
         summed = Transfer("gradients", how, gradients, often, beside)
-        yield Communicator(held.name, held.ranks, held.axes, (summed, *told))
+        yield Communicator(held.name, held.ranks, held.axes, (summed, *weights))
     if held.ranks.size(Axis.REPLICA) > 1:
         share = gradients // held.shards
         summed = Transfer("gradients", Collective.ALL_REDUCE, share, often, beside)

@@ -158,11 +158,11 @@ def shape(ranks: Grid, per_node: int) -> tuple[int, ...]:
     where nodes do not hold whole boxes of the grid."""
     left, sizes = per_node, []
     for _, size in ranks.axes:
-        inside = int(np.gcd(left, size))
-        if inside != min(left, size):
+        shared = int(np.gcd(left, size))
+        if shared != min(left, size):
             return (-(-ranks.ranks // per_node),)
-        sizes.append(size // inside)
-        left //= inside
+        sizes.append(size // shared)
+        left //= shared
     return tuple(sizes) if left == 1 else (-(-ranks.ranks // per_node),)
 
 

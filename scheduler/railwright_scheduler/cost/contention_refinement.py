@@ -256,6 +256,6 @@ def _uplinked(
     adapters = contention.adapters(sent.matrix)
     for tier in tiers:
         of_rank = tier.of(order)
-        share = 1.0 / (tier.room * adapters)
+        share = 1.0 / (tier.capacity * adapters)
         busy = contention.uplinks(sent.matrix, of_rank) * share
         yield _Uplinked(near, sent.worth_s, np.append(of_rank.domains, 0), share, busy)

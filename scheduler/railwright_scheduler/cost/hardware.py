@@ -39,7 +39,7 @@ class Matmul:
     ``k`` by ``n`` matrix of normally distributed numbers: data sheets say what zeros reach, which
     take less power."""
 
-    rate: Fact
+    flops: Fact
     m: int
     n: int
     k: int
@@ -125,7 +125,7 @@ class Machine:
     name: str
     device: Device
     devices: int
-    inside: LinkCost
+    intra_node: LinkCost
     network: LinkCost
     all_to_all: Fact
     host: Host
@@ -299,7 +299,7 @@ DGX_A100 = Machine(
     "DGX A100",
     A100,
     devices=8,
-    inside=LinkCost(Fact(232e9, f"{_STAS}: all-reduce bus bandwidth, 8 GPUs"), NVLINK_STEP_S),
+    intra_node=LinkCost(Fact(232e9, f"{_STAS}: all-reduce bus bandwidth, 8 GPUs"), NVLINK_STEP_S),
     network=LinkCost(Fact(24e9, f"{_STAS}: DGX A100, 192 GB/s over 8 adapters"), NETWORK_STEP_S),
     all_to_all=Fact(210e9, f"{_STAS}: all-to-all bus bandwidth, 8 GPUs"),
     host=Host(
@@ -321,7 +321,9 @@ DGX_H100 = Machine(
     "DGX H100",
     H100,
     devices=8,
-    inside=LinkCost(Fact(370e9, f"{_STAS}: all-reduce bus bandwidth, 8 GPUs, ring"), NVLINK_STEP_S),
+    intra_node=LinkCost(
+        Fact(370e9, f"{_STAS}: all-reduce bus bandwidth, 8 GPUs, ring"), NVLINK_STEP_S
+    ),
     network=LinkCost(Fact(375e9 / 8, f"{_STAS}: DGX H100, 370 to 380 GB/s"), NETWORK_STEP_S),
     all_to_all=Fact(320e9, f"{_STAS}: all-to-all bus bandwidth, 8 GPUs"),
     host=Host(
@@ -343,7 +345,7 @@ HGX_H800 = replace(
     DGX_H100,
     name="HGX H800",
     device=replace(H100, name="H800-SXM"),
-    inside=LinkCost(Fact(_H800_NVLINK * DGX_H100.inside.bandwidth, _H800), NVLINK_STEP_S),
+    intra_node=LinkCost(Fact(_H800_NVLINK * DGX_H100.intra_node.bandwidth, _H800), NVLINK_STEP_S),
     all_to_all=Fact(_H800_NVLINK * DGX_H100.all_to_all, _H800),
     nvls=LinkCost(Fact(_H800_NVLINK * _NVLS_BANDWIDTH, f"{_H800}; {_NVLS}"), NVLS_S),
 )

@@ -113,7 +113,7 @@ class GangModel:
         per_node = machines[0].devices
         self.stages = stages(workload, per_node)
         self.shares = shares(workload.model, workload.split, workload.recipe.framework)
-        self.slowness = _slowness(self._works, machines)
+        self.speed_ranks = _speed_ranks(self._works, machines)
         self._dominated = _dominated(self._works)
         self._inside = _first([each.name for each in machines])
         self._across = _first([(each.name, each.network.bandwidth) for each in machines])
@@ -147,7 +147,7 @@ class GangModel:
                 by_stage[each.stage],
                 filling_s=math.fsum(filling_s[: each.stage] + filling_s[each.stage + 1 :])
                 / self._split.virtual,
-                tells=each.stage == len(held) - 1,
+                computes_output=each.stage == len(held) - 1,
             )
             for each in self._deciding(held)
         )
@@ -282,7 +282,7 @@ def _dominated(works: Sequence[Work]) -> Mask:
     return slower & (~slower.T | np.tri(len(works), k=-1, dtype=np.bool_))
 
 
-def _slowness(works: Sequence[Work], machines: Sequence[Machine]) -> Ints:
+def _speed_ranks(works: Sequence[Work], machines: Sequence[Machine]) -> Ints:
     """By what they compute, then by what they send."""
     layers_s = np.array([its.layers for its in works])
     sent = np.array([float(each.network.bandwidth) for each in machines])
@@ -299,7 +299,7 @@ def joined(machines: Sequence[Machine]) -> Machine:
     alike = all(each.name == first.name for each in others)
     return replace(
         first,
-        inside=_slowest([each.inside for each in machines]),
+        intra_node=_slowest([each.intra_node for each in machines]),
         network=_network(machines),
         all_to_all=min(each.all_to_all for each in machines),
         host=_host([each.host for each in machines]),

@@ -91,7 +91,7 @@ def taken(
     sent: Iterable[CommunicationTime],
     *,
     filling_s: float | None = None,
-    tells: bool = True,
+    computes_output: bool = True,
 ) -> StepTime:
     """The step for which a stage decides how fast micro-batches follow each other that does
     ``own`` work, and ``tells`` the next tokens or not; the others take ``filling_s`` until all are
@@ -106,7 +106,7 @@ def taken(
         "matrix products": micro_batches * own.products,
         "attention": micro_batches * own.attention,
         "memory": micro_batches * own.memory,
-        "output": micro_batches * own.output if tells else 0.0,
+        "output": micro_batches * own.output if computes_output else 0.0,
         "host": micro_batches * host_s,
         "pipeline bubble": filling_s,
         "optimizer": own.optimizer,
@@ -128,8 +128,8 @@ def unsupported_reason(workload: Workload, machine: Machine) -> str:
     """What the workload asks and this machine, or so many of them, cannot do; empty if nothing."""
     model, split, recipe = workload.parts
     if recipe.precision not in machine.device.matmul:
-        known = ", ".join(machine.device.matmul)
-        return f"multiplies in {known}, not {recipe.precision}"
+        supported = ", ".join(machine.device.matmul)
+        return f"multiplies in {supported}, not {recipe.precision}"
     limit, nodes = model.chosen_nodes, -(-split.expert // machine.devices)
     if recipe.forwarded and limit and model.chosen > model.experts * limit // max(nodes, limit):
         return (

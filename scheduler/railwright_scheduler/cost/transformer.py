@@ -108,18 +108,18 @@ def _moe_feed_forward(model: Transformer, split: Parallelism, recipe: Recipe) ->
     equally busy, as a balanced router makes them.
     """
     tokens, experts = recipe.routed(split), model.experts // split.expert
-    copies = tokens * model.chosen
+    routed = tokens * model.chosen
     router = Product(tokens, model.experts, model.hidden)
     wide = (2 if model.gated else 1) * model.feed_forward
     together = math.gcd(experts, STREAMS)
-    rows, times = copies // experts, experts // together
+    rows, times = routed // experts, experts // together
     products = (
         router,
         Product(rows, wide, model.hidden, together, times),
         Product(rows, model.hidden, model.feed_forward, together, times),
     )
-    stream, sent = HALF_BYTES * tokens * model.hidden, HALF_BYTES * copies * model.hidden
-    inner = HALF_BYTES * copies * model.feed_forward
+    stream, sent = HALF_BYTES * tokens * model.hidden, HALF_BYTES * routed * model.hidden
+    inner = HALF_BYTES * routed * model.feed_forward
     # Copied, put in order, put back, summed; going back the same kernels turned around.
     moved = (SCORE_BYTES * tokens * model.experts, stream + sent, 2 * sent, 2 * sent, sent + stream)
     forward = [*moved, (3 if model.gated else 2) * inner]
@@ -127,7 +127,7 @@ def _moe_feed_forward(model: Transformer, split: Parallelism, recipe: Recipe) ->
     backward.append(3 * HALF_BYTES * experts * model.feed_forward_parameters)
     if model.biased:
         # An expert's bias is a kernel of its own: products of many experts at once add none.
-        biased = HALF_BYTES * copies * wide
+        biased = HALF_BYTES * routed * wide
         forward += [2 * biased, 2 * sent]
         backward += [biased, sent]
     return LayerWork(

@@ -115,12 +115,12 @@ class OrderEvaluator:
             for each in request.tiers
         )
         self._unshared = tuple(
-            replace(tier, room=np.array(each.room))
+            replace(tier, capacity=np.array(each.capacity))
             for tier, each in zip(self._tiers, request.tiers, strict=True)
         )
         self.sent = self._together(self._exchanges)
         self.places = _places(self._tiers, count)
-        reducing = [(np.array(each.domains), np.array(each.summing)) for each in request.tiers]
+        reducing = [(np.array(each.domains), np.array(each.reduces)) for each in request.tiers]
         sums = NetworkReduction(communicators, per_node, reducing, work)
 
         def steps(its: MappingRequest) -> StepPredictor:
@@ -265,9 +265,9 @@ class OrderEvaluator:
             yield from map(self.evaluate, every)
             if every:
                 return
-        work = len(stands) + KIND_NODES * len(gang.slowness)
+        work = len(stands) + KIND_NODES * len(gang.speed_ranks)
         left = min(EASED, EASED_NODES // work) // (1 if self._budget else BRIEFLY)
-        slow, within = gang.slowness[stands], self._segment > 1
+        slow, within = gang.speed_ranks[stands], self._segment > 1
         placement = StragglerPlacement(gang, slow, domains, within=within, work=self._work)
         for tried in (placement.orders, placement.exchanges):
             orders = itertools.islice(tried(current.order), left)

@@ -28,14 +28,14 @@ Uses = Sequence[Mapping[int, Sequence[UplinkUse]]]
 
 @dataclass(frozen=True, slots=True)
 class RequestTier:
-    """``domains`` has that of each node, ``room`` how many may send out of each domain, and
-    ``left`` how many of those may while other jobs send as well; ``summing`` says of each domain
+    """``domains`` has that of each node, ``capacity`` how many may send out of each domain, and
+    ``left`` how many of those may while other jobs send as well; ``reduces`` says of each domain
     whether its switches add up what crosses them."""
 
     domains: tuple[int, ...]
-    room: tuple[float, ...]
+    capacity: tuple[float, ...]
     left: tuple[float, ...]
-    summing: tuple[bool, ...]
+    reduces: tuple[bool, ...]
     oversubscription: float
 
 
@@ -131,11 +131,11 @@ def _before(job: Job, cluster: Cluster, nodes: Ints) -> tuple[int, ...]:
     return tuple(at.get(name, -1) for name in job.before)
 
 
-def _tier(uplinks: Uplinks, summing: Mask, *, nodes: Ints) -> RequestTier:
+def _tier(uplinks: Uplinks, reduces: Mask, *, nodes: Ints) -> RequestTier:
     """Its domains as far as these nodes stand in them, numbered by that alone."""
     named, domains = np.unique(uplinks.domains[nodes], return_inverse=True)
-    room, sums = tuple(uplinks.room[named].tolist()), tuple(summing[named].tolist())
-    return RequestTier(tuple(domains.tolist()), room, room, sums, uplinks.oversubscription)
+    capacity, sums = tuple(uplinks.capacity[named].tolist()), tuple(reduces[named].tolist())
+    return RequestTier(tuple(domains.tolist()), capacity, capacity, sums, uplinks.oversubscription)
 
 
 def _beside(
@@ -150,9 +150,9 @@ def _beside(
     named = np.unique(uplinks.domains[nodes]).tolist()
     counts = np.bincount(tier.domains).tolist()
     found = (
-        min(room, contention.left(room, count * share, uses[domain]) / share)
+        min(capacity, contention.left(capacity, count * share, uses[domain]) / share)
         if domain in uses
-        else room
-        for domain, room, count in zip(named, tier.room, counts, strict=True)
+        else capacity
+        for domain, capacity, count in zip(named, tier.capacity, counts, strict=True)
     )
     return replace(tier, left=tuple(found))
