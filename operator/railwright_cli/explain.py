@@ -184,7 +184,7 @@ def _machines(asked: argparse.Namespace) -> tuple[tuple[Machine, ...], float]:
 def _check(case: Case) -> None:
     """Raises UsageError where the machines cannot do what the workload asks."""
     for machine in case.machines:
-        if why := step.misfit(case.workload, machine):
+        if why := step.unsupported_reason(case.workload, machine):
             raise UsageError(f"--machine {machine.name}: {why}")
     if len(case.stands) < len(case.machines):
         raise UsageError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from railwright import profile as recorded
-from railwright_scheduler.profile import Kind, Operation, Profile, Seen
+from railwright_scheduler.profile import CallRecord, GroupProfile, Operation, Profile
 
 
 def profile(data: bytes, *, ranks_max: int = recorded.RANKS_MAX) -> Profile:
@@ -16,10 +16,10 @@ def profile(data: bytes, *, ranks_max: int = recorded.RANKS_MAX) -> Profile:
     return Profile(document.ranks, document.steps, kinds, document.devices)
 
 
-def _kind(kind: recorded.Kind) -> Kind:
+def _kind(kind: recorded.Kind) -> GroupProfile:
     seen = tuple(
-        Seen(Operation(each.operation), each.element, each.calls, each.size, each.hop)
+        CallRecord(Operation(each.operation), each.element, each.calls, each.size, each.hop)
         for each in kind.traffic
         if each.operation is not recorded.Operation.OTHER
     )
-    return Kind(tuple(recorded.groups(kind)), seen)
+    return GroupProfile(tuple(recorded.groups(kind)), seen)

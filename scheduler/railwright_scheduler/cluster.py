@@ -105,7 +105,7 @@ class Cluster:
         for tier, spanned in zip(self.uplinks, spans, strict=True):
             if spanned > 1:
                 common = np.maximum(1.0, np.bincount(tier.domains) / tier.oversubscription)
-                found = np.minimum(found, (tier.room / common)[tier.domains])
+                found = np.minimum(found, (tier.capacity / common)[tier.domains])
         return found
 
     def meant(self, nodes: Mask, limits: Limits) -> Mask:

@@ -351,12 +351,12 @@ def _narrowest(floor: Cluster, nodes: Ints) -> Iterator[str]:
     least = 1.0
     for level, tier in enumerate(floor.uplinks):
         here, counts = np.unique(tier.domains[nodes], return_counts=True)
-        shares = tier.room[here] / counts
+        shares = tier.capacity[here] / counts
         if len(here) > 1 and shares.min() < least:
             at = int(shares.argmin())
             least = float(shares[at])
             inside = nodes[tier.domains[nodes] == here[at]]
-            name, room = floor.nodes[int(inside[0])].domains[level], float(tier.room[here[at]])
+            name, room = floor.nodes[int(inside[0])].domains[level], float(tier.capacity[here[at]])
             yield f"the uplinks of {name} let out {room:.3g} of its {len(inside)} nodes there"
 
 

@@ -23,7 +23,7 @@ class Operation(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class CallRecord:
     """What each rank of a group called, in all recorded steps: so many ``calls`` and bytes of
     their buffers, ``size``, as in ``communication.graph.Traffic``. Of a send, ``hop`` says how many
     places further in the group the receiver stands, or, below 0, nearer."""
@@ -36,11 +36,11 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class GroupProfile:
     """Groups of ranks that did the same, each ascending; of unequal ones ``seen`` has the most."""
 
     groups: tuple[tuple[int, ...], ...]
-    seen: tuple[Seen, ...]
+    seen: tuple[CallRecord, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Profile:
 
     ranks: int
     steps: int
-    kinds: tuple[Kind, ...] = field(compare=False)
+    kinds: tuple[GroupProfile, ...] = field(compare=False)
     devices: tuple[str, ...] = ()
     digest: str = field(init=False)
 
@@ -62,10 +62,10 @@ class Profile:
     def lacks(self, devices: Iterable[str]) -> tuple[str, ...]:
         """Those of these kinds, as nodes are labelled, that it was not taken on, sorted; an empty
         one is not known."""
-        known = {_plain(device) for device in self.devices}
-        if not known:
+        recorded = {_plain(device) for device in self.devices}
+        if not recorded:
             return ()
-        return tuple(sorted(each for each in {*devices} if each and _plain(each) not in known))
+        return tuple(sorted(each for each in {*devices} if each and _plain(each) not in recorded))
 
 
 def _plain(device: str) -> str:

@@ -88,8 +88,8 @@ def placed(job: Job, cluster: Cluster, choices: Iterable[Ints], *, uses: Uses = 
         best = _best(job, cluster, first, others, uses=uses, work=work) if others else first
         return _ordered(job, cluster, best, uses=uses, work=work)
     except OverBudgetError:
-        unlike = _other_devices(job.workload, cluster, first)
-        return RankedNodes(first, Merits((), other_devices=unlike, over_budget=True))
+        other_devices = _other_devices(job.workload, cluster, first)
+        return RankedNodes(first, Merits((), other_devices=other_devices, over_budget=True))
 
 
 def _best(
@@ -99,12 +99,12 @@ def _best(
     assert job.workload is not None, job.uid
     # What was recorded of some devices and what is derived for others do not compare.
     together = cluster.devices(np.unique(np.concatenate([best, *others])))
-    alike = replace(job, workload=measured.held(job.workload, together))
+    comparable = replace(job, workload=measured.held(job.workload, together))
     with work.search(CHOSEN):
         work.spend(CHOICE * len(others) * len(cluster.nodes))
-        found = _map_request(work, build_request(alike, cluster, best, budget=0, uses=uses))
+        found = _map_request(work, build_request(comparable, cluster, best, budget=0, uses=uses))
         for nodes in others:
-            its = _map_request(work, build_request(alike, cluster, nodes, budget=0, uses=uses))
+            its = _map_request(work, build_request(comparable, cluster, nodes, budget=0, uses=uses))
             as_near = cluster.domains.spans(nodes) == cluster.domains.spans(best)
             if its.is_shorter_than(found) or (as_near and its.sends_less_than(found)):
                 best, found = nodes, its
@@ -120,12 +120,13 @@ def _ordered(
     asked = build_request(job, cluster, nodes, budget=budget, uses=uses)
     found = _map_request(work, asked)
     crossing = zip(cluster.levels, found.crossing[::-1], strict=True)
-    told = tuple(Crossing(level, *sizes) for level, sizes in crossing)
+    crossings = tuple(Crossing(level, *sizes) for level, sizes in crossing)
     order = np.array(found.order)
     moved = int(np.count_nonzero(order != np.array(asked.before or found.order)))
     is_measured = asked.workload.profile is not None
-    unlike = _other_devices(job.workload, cluster, nodes)
-    merits = Merits(told, found.predicted, moved, is_measured, unlike, found.is_cut or work.is_cut)
+    other_devices = _other_devices(job.workload, cluster, nodes)
+    is_cut = found.is_cut or work.is_cut
+    merits = Merits(crossings, found.predicted, moved, is_measured, other_devices, is_cut)
     return RankedNodes(nodes[order], merits)
 
 
@@ -192,16 +193,16 @@ def _key(request: MappingRequest) -> Key:
 @remembered(KEPT_BYTES_MAX, _key)
 def _map_request(work: WorkBudget, request: MappingRequest) -> MappingResult:
     gang = OrderEvaluator(request, work)
-    orders = gang.looked_at()
+    orders = gang.candidates()
     network = gang.evaluate(next(orders))
-    looked_at, relieved, eased = [network], list[EvaluatedOrder](), list[EvaluatedOrder]()
+    candidates, refined, placed = [network], list[EvaluatedOrder](), list[EvaluatedOrder]()
     with work.search():
-        looked_at += map(gang.evaluate, _others(orders, network.order))
-        looked_at.sort(key=lambda each: each.rank)
+        candidates += map(gang.evaluate, _others(orders, network.order))
+        candidates.sort(key=lambda each: each.rank)
         most = min(RELIEVED, RELIEVED_NODES // request.nodes)
-        relieved += (gang.relieved(each) for each in looked_at[:most])
-        eased += gang.eased([*relieved, *looked_at][: max(1, most)])
-    best, *rest = sorted([*eased, *relieved, *looked_at], key=lambda each: each.rank)
+        refined += (gang.refined(each) for each in candidates[:most])
+        placed += gang.place_stragglers([*refined, *candidates][: max(1, most)])
+    best, *rest = sorted([*placed, *refined, *candidates], key=lambda each: each.rank)
     if request.before and request.segment == 1:
         with work.search():
             for stayed in gang.stayed(request.before):
@@ -239,8 +240,8 @@ def _resembling(
     _, first = np.unique(nearest.domains, return_index=True)
     around = ([tier.domains[at] for tier in request.tiers[1:]] for at in first.tolist())
     sizes = np.bincount(nearest.domains).tolist()
-    said = zip(sizes, nearest.room, nearest.left, nearest.summing, around, strict=True)
-    kinds = [(*its, *outer) for *its, outer in said]
+    descriptions = zip(sizes, nearest.capacity, nearest.left, nearest.reduces, around, strict=True)
+    kinds = [(*its, *outer) for *its, outer in descriptions]
     domains, before = np.array(nearest.domains), np.array(request.before)
     found = gang.evaluate(minimize_movement(current.order, before, domains, kinds))
     as_near = found.distance <= current.distance * (1.0 + ROUNDED)

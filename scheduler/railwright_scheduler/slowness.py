@@ -64,10 +64,10 @@ def _degrees(
     """None where no step can be predicted on such machines."""
     work.spend(PREDICTED + ELEMENT * workload.split.ranks)
     kind = MACHINES[name]
-    if kind.devices < ranks_per_node or step.misfit(workload, kind.of(ranks_per_node)):
+    if kind.devices < ranks_per_node or step.unsupported_reason(workload, kind.of(ranks_per_node)):
         return None
     even_s, paced_s = (
         step.predict(*workload.parts, each.of(ranks_per_node)).total
-        for each in (kind, kind.paced(pace))
+        for each in (kind, kind.at_speed(pace))
     )
     return math.ceil(SLOWNESS * (1.0 - min(1.0, even_s / paced_s)) - ROUNDED)

@@ -22,7 +22,7 @@ from railwright_scheduler.budget import TRAFFIC_WORK, OverBudgetError, WorkBudge
 from railwright_scheduler.cluster import Cluster, Ints
 from railwright_scheduler.communication import derive, traffic_matrix
 from railwright_scheduler.cost import contention
-from railwright_scheduler.cost.contention import Uplinks, Use
+from railwright_scheduler.cost.contention import Uplinks, UplinkUse
 from railwright_scheduler.isolation import Isolation, Stage
 from railwright_scheduler.mapping.evaluation import OrderEvaluator
 from railwright_scheduler.mapping.request import (
@@ -61,10 +61,10 @@ class Traffic:
         self._work = work
         self._bytes_left = ASKED_BYTES_MAX
         self._new = [*running]
-        self._uses: tuple[dict[int, list[Use]], ...] = tuple({} for _ in cluster.levels)
+        self._uses: tuple[dict[int, list[UplinkUse]], ...] = tuple({} for _ in cluster.levels)
         # Where all that nodes send may leave, nobody is in anybody's way.
         self._is_scarce = any(
-            (tier.room < np.bincount(tier.domains)).any() for tier in cluster.uplinks
+            (tier.capacity < np.bincount(tier.domains)).any() for tier in cluster.uplinks
         )
 
     def add(self, job: Running) -> None:
@@ -80,7 +80,7 @@ class Traffic:
                 reckon = functools.partial(self._uses_of, self._new[0], columns)
                 uid = self._new[0].job_uid
                 size = _size(len(self._new[0].nodes), len(self._uses))
-                found: list[tuple[int, int, Use]] = []
+                found: list[tuple[int, int, UplinkUse]] = []
                 if is_asked := size <= self._bytes_left:
                     found = self._isolation.run(Stage.TRAFFIC, uid, reckon, otherwise=found)
                 # Nothing is called from here on: a job is counted once, whatever raises.
@@ -100,13 +100,15 @@ class Traffic:
         spans = self._cluster.domains.spans(nodes)
         for tier, uses, spanned in zip(self._cluster.uplinks, self.uses(), spans, strict=True):
             if spanned > 1 and uses:
-                share = np.zeros(len(tier.room))
+                share = np.zeros(len(tier.capacity))
                 for domain, its in uses.items():
-                    share[domain] = math.fsum(each.sending for each in its) / tier.room[domain]
+                    share[domain] = math.fsum(each.busy for each in its) / tier.capacity[domain]
                 found = np.maximum(found, share[tier.domains])
         return np.minimum(found, 1.0)
 
-    def _uses_of(self, job: Running, columns: Mapping[str, int]) -> list[tuple[int, int, Use]]:
+    def _uses_of(
+        self, job: Running, columns: Mapping[str, int]
+    ) -> list[tuple[int, int, UplinkUse]]:
         """What the job makes of uplinks: level, domain, and its use of that domain's. A job that
         lost a node is about to end: it uses none."""
         if not all(name in columns for name in job.nodes):
@@ -125,7 +127,7 @@ class Traffic:
             (level, domain, use)
             for level, (tier, its) in enumerate(levels)
             for domain, use in zip(sorted({*tier.domains[nodes].tolist()}), its, strict=True)
-            if use.sending > 0.0
+            if use.busy > 0.0
         ]
 
 
@@ -162,7 +164,7 @@ def _key(request: MappingRequest, order: tuple[int, ...]) -> Key:
 @remembered(KEPT_BYTES_MAX, _key)
 def _sent(
     work: WorkBudget, request: MappingRequest, order: tuple[int, ...]
-) -> tuple[tuple[Use, ...], ...]:
+) -> tuple[tuple[UplinkUse, ...], ...]:
     """What a gang makes of its domains' uplinks, the nearest tier first; nothing where its machines
     are not known."""
     return tuple(map(tuple, OrderEvaluator(request, work).uses(np.array(order))))

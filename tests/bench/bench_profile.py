@@ -18,7 +18,7 @@ from fixtures import pre_runs
 from railwright import profile
 from railwright_conversion import profiles
 from railwright_scheduler.communication import derive, measured
-from railwright_scheduler.communication.graph import Collective, Communicator, Traffic
+from railwright_scheduler.communication.graph import Collective, Communicator, Transfer
 from railwright_scheduler.profile import Profile
 
 Group = dict[str, Any]
@@ -96,13 +96,13 @@ def _extras(derived: Iterable[Communicator], seen: Iterable[Communicator]) -> It
                 }
 
 
-def _is_meant(traffic: Traffic, derived: Communicator) -> bool:
+def _is_meant(traffic: Transfer, derived: Communicator) -> bool:
     """Whether it is of a kind that formulas are about: no model is in whole numbers."""
     known = {each.collective for each in derived.traffic}
     return traffic.collective in known and not re.search(r"\bu?int", traffic.what)
 
 
-def _bytes(communicator: Communicator, traffic: Traffic) -> int:
+def _bytes(communicator: Communicator, traffic: Transfer) -> int:
     """What all ranks of one group send in a step: in a chain its last one sends nothing on."""
     ranks = communicator.ranks
     senders = ranks - 1 if traffic.collective is Collective.SEND else ranks

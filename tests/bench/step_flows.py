@@ -30,7 +30,7 @@ import numpy as np
 from bench.flows import Flow
 from railwright_scheduler.arrays import Ints
 from railwright_scheduler.communication import derive
-from railwright_scheduler.communication.graph import Collective, Communicator, Overlap, Traffic
+from railwright_scheduler.communication.graph import Collective, Communicator, Overlap, Transfer
 from railwright_scheduler.communication.grid import Axis
 from railwright_scheduler.cost import step
 from railwright_scheduler.cost.hardware import COLLECTIVE_BLOCKS, Machine
@@ -148,7 +148,7 @@ def _flows(
                     yield one, other, times * size
 
 
-def _along(traffic: Traffic, row: list[int], adding: Adding) -> Iterator[Flow]:
+def _along(traffic: Transfer, row: list[int], adding: Adding) -> Iterator[Flow]:
     """From each rank's node to the next one's, and from the last to the first."""
     size = float(traffic.sent(len(row)))
     if traffic.collective is Collective.ALL_REDUCE and adding(row):
@@ -158,7 +158,7 @@ def _along(traffic: Traffic, row: list[int], adding: Adding) -> Iterator[Flow]:
         yield one, other, size
 
 
-def _to_all(traffic: Traffic, row: list[int]) -> Iterator[Flow]:
+def _to_all(traffic: Transfer, row: list[int]) -> Iterator[Flow]:
     """From each rank to each other one; a token that is dispatched crosses once to each node."""
     held = {node: row.count(node) for node in row}
     sent = traffic.count * traffic.size / len(row)

@@ -19,7 +19,7 @@ from railwright_scheduler.cost.hardware import (
     INFINIBAND_HDR,
     Algorithm,
     Fact,
-    Link,
+    LinkCost,
     Machine,
 )
 from railwright_scheduler.workload import (
@@ -50,14 +50,14 @@ def faster(machine: Machine, *, inside: float, network: float) -> Machine:
     """The same with links that are so many times faster."""
     return replace(
         machine,
-        inside=wider(machine.inside, inside),
+        intra_node=wider(machine.intra_node, inside),
         network=wider(machine.network, network),
         all_to_all=Fact(machine.all_to_all * inside, ""),
         nvls=machine.nvls and wider(machine.nvls, inside),
     )
 
 
-def wider(link: Link, factor: float) -> Link:
+def wider(link: LinkCost, factor: float) -> LinkCost:
     return replace(link, bandwidth=Fact(link.bandwidth * factor, ""))
 
 

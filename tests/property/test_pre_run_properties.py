@@ -17,7 +17,7 @@ from railwright_operator.watch.jobs import Jobs
 from railwright_operator.write import pods, pre_runs
 from railwright_scheduler.communication import measured
 from railwright_scheduler.communication.measured import UnfitError
-from railwright_scheduler.profile import Kind, Operation, Profile, Seen
+from railwright_scheduler.profile import CallRecord, GroupProfile, Operation, Profile
 from railwright_scheduler.workload import Framework, Workload
 
 FEW = st.sampled_from([1, 2, 4])
@@ -72,8 +72,8 @@ def recorded(workload: Workload, profile: Profile) -> bool:
 
 def of_all(ranks: int) -> Profile:
     """All of them summed up something."""
-    calls = (Seen(Operation.ALL_REDUCE, "float32", calls=1, size=4),)
-    return Profile(ranks, 1, (Kind((tuple(range(ranks)),), calls),))
+    calls = (CallRecord(Operation.ALL_REDUCE, "float32", calls=1, size=4),)
+    return Profile(ranks, 1, (GroupProfile((tuple(range(ranks)),), calls),))
 
 
 @given(jobs())

@@ -14,7 +14,7 @@ from fixtures import job, node
 from fixtures.examples import examples
 from railwright_scheduler import Job, Snapshot, cluster, decide
 from railwright_scheduler.cost import contention
-from railwright_scheduler.cost.contention import Use
+from railwright_scheduler.cost.contention import UplinkUse
 from railwright_scheduler.mapping.evaluation import OrderEvaluator
 from railwright_scheduler.mapping.request import Uses, build_request
 from railwright_scheduler.snapshot import Running
@@ -26,13 +26,13 @@ LEVELS = ("block", "rack")
 
 amounts = st.floats(2**-10, 64.0)
 uses = st.builds(
-    lambda adapters, part: Use(part * adapters, adapters), amounts, st.floats(2**-10, 1.0)
+    lambda adapters, part: UplinkUse(part * adapters, adapters), amounts, st.floats(2**-10, 1.0)
 )
 
 
 @given(amounts, amounts, st.lists(uses, max_size=5), st.randoms(use_true_random=False))
 def test_no_order_of_others_matters(
-    room: float, adapters: float, others: list[Use], chance: Random
+    room: float, adapters: float, others: list[UplinkUse], chance: Random
 ) -> None:
     shuffled = chance.sample(others, len(others))
     assert contention.left(room, adapters, shuffled) == contention.left(room, adapters, others)
@@ -40,34 +40,34 @@ def test_no_order_of_others_matters(
 
 @given(amounts, amounts, st.lists(uses, max_size=5))
 def test_a_job_has_its_turns_and_never_more_than_there_is(
-    room: float, adapters: float, others: list[Use]
+    room: float, adapters: float, others: list[UplinkUse]
 ) -> None:
     found = contention.left(room, adapters, others)
     turns = room * adapters / (adapters + sum(each.adapters for each in others))
     assert turns * (1 - 1e-9) <= found <= room
-    unused = room - sum(each.sending for each in others)
+    unused = room - sum(each.busy for each in others)
     assert found >= unused * (1 - 1e-9) - 1e-9
 
 
 @given(amounts, amounts, st.lists(uses, max_size=5))
 def test_it_is_the_fair_share_that_is_found_by_raising_all_shares_alike(
-    room: float, adapters: float, others: list[Use]
+    room: float, adapters: float, others: list[UplinkUse]
 ) -> None:
     """Of each adapter the same, until who wants no more drops out or the room is used up."""
     low, high = 0.0, room / adapters
     for _ in range(100):
         share = (low + high) / 2
-        taken = sum(min(each.sending, share * each.adapters) for each in others)
+        taken = sum(min(each.busy, share * each.adapters) for each in others)
         low, high = (share, high) if taken + share * adapters < room else (low, share)
     assert abs(contention.left(room, adapters, others) - low * adapters) <= 1e-6 * room
 
 
 @given(amounts, amounts, st.lists(uses, min_size=1, max_size=5), st.floats(1.0, 16.0))
 def test_the_more_others_send_the_less_is_left(
-    room: float, adapters: float, others: list[Use], times: float
+    room: float, adapters: float, others: list[UplinkUse], times: float
 ) -> None:
     first, *rest = others
-    more = replace(first, sending=min(first.adapters, first.sending * times))
+    more = replace(first, busy=min(first.adapters, first.busy * times))
     now = contention.left(room, adapters, others)
     assert contention.left(room, adapters, [more, *rest]) <= now * (1 + 1e-9)
     assert now <= contention.left(room, adapters, rest) * (1 + 1e-9)
@@ -134,7 +134,7 @@ def test_what_is_told_of_others_is_part_of_the_step(world: Snapshot) -> None:
 @settings(deadline=None, max_examples=examples(40))
 @given(worlds(), st.lists(uses, min_size=4, max_size=4), st.floats(1.0, 8.0))
 def test_more_load_on_a_link_never_makes_a_step_shorter(
-    world: Snapshot, loads: list[Use], times: float
+    world: Snapshot, loads: list[UplinkUse], times: float
 ) -> None:
     """Of the same nodes in the same order."""
     hall = cluster.of(world)
@@ -143,7 +143,7 @@ def test_more_load_on_a_link_never_makes_a_step_shorter(
     light: Uses = [{0: loads[:1]}, {0: loads[1:2], 1: loads[2:]}]
     heavy: Uses = [
         {
-            domain: [replace(its, sending=min(its.adapters, its.sending * times)) for its in load]
+            domain: [replace(its, busy=min(its.adapters, its.busy * times)) for its in load]
             for domain, load in level.items()
         }
         for level in light

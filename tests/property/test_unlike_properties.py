@@ -16,7 +16,7 @@ from railwright_scheduler import Admit, Node, Snapshot, decide
 from railwright_scheduler.communication import derive
 from railwright_scheduler.cost import step
 from railwright_scheduler.cost.hardware import DGX_A100, DGX_H100, HGX_H800, MACHINES, Machine
-from railwright_scheduler.cost.heterogeneous import Gang
+from railwright_scheduler.cost.heterogeneous import GangModel
 from railwright_scheduler.merits import Predicted
 from railwright_scheduler.workload import (
     Framework,
@@ -74,7 +74,7 @@ def nodes_of(workload: Workload) -> int:
 
 def took_s(workload: Workload, machines: list[Machine]) -> float:
     """With a machine for each node rank."""
-    found = Gang(workload, machines, derive.communicators(*workload.parts))
+    found = GangModel(workload, machines, derive.communicators(*workload.parts))
     return found.predicted(np.arange(len(machines)), {}, ()).total
 
 
@@ -83,7 +83,7 @@ def took_s(workload: Workload, machines: list[Machine]) -> float:
 def test_a_slower_node_makes_no_step_shorter(data: st.DataObject, workload: Workload) -> None:
     count = nodes_of(workload)
     its = data.draw(st.lists(st.tuples(kinds, paces), min_size=count, max_size=count))
-    machines = [kind.paced(pace) for kind, pace in its]
+    machines = [kind.at_speed(pace) for kind, pace in its]
     before_s = took_s(workload, machines)
     at = data.draw(st.integers(0, count - 1))
     kind, pace = its[at]
@@ -93,11 +93,11 @@ def test_a_slower_node_makes_no_step_shorter(data: st.DataObject, workload: Work
         min(pace.memory, more.memory),
         min(pace.rails, more.rails),
     )
-    machines[at] = kind.paced(slower)
+    machines[at] = kind.at_speed(slower)
     assert took_s(workload, machines) >= before_s * (1 - 1e-9)
     if kind is DGX_H100:
         for other in (HGX_H800, DGX_A100):
-            machines[at] = other.paced(slower)
+            machines[at] = other.at_speed(slower)
             assert took_s(workload, machines) >= before_s * (1 - 1e-9)
 
 
@@ -106,7 +106,7 @@ def test_a_slower_node_makes_no_step_shorter(data: st.DataObject, workload: Work
 def test_an_even_gang_is_predicted_as_one_machine_is(
     workload: Workload, kind: Machine, pace: Pace
 ) -> None:
-    machine = kind.paced(pace)
+    machine = kind.at_speed(pace)
     alone_s = step.predict(*workload.parts, machine).total
     assert abs(took_s(workload, [machine] * nodes_of(workload)) - alone_s) <= 1e-9 * alone_s
 
@@ -146,8 +146,8 @@ def test_few_nodes_are_laid_out_as_well_as_can_be(data: st.DataObject, workload:
     three = data.draw(st.lists(stands, min_size=1, max_size=3, unique=True))
     its = data.draw(st.lists(st.sampled_from(three), min_size=count, max_size=count))
     told = predicted(racked(workload, its))
-    machines = [MACHINES[name].paced(pace) for name, pace in its]
-    gang = Gang(workload, machines, derive.communicators(*workload.parts))
+    machines = [MACHINES[name].at_speed(pace) for name, pace in its]
+    gang = GangModel(workload, machines, derive.communicators(*workload.parts))
     seen: dict[tuple[tuple[str, Pace], ...], float] = {}
     for order in itertools.permutations(range(count)):
         key = tuple(its[at] for at in order)

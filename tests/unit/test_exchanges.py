@@ -9,7 +9,7 @@ import pytest
 
 from fixtures.models import MIXTURE
 from railwright_scheduler.communication import derive, traffic_matrix
-from railwright_scheduler.communication.graph import Collective, Communicator, Traffic
+from railwright_scheduler.communication.graph import Collective, Communicator, Transfer
 from railwright_scheduler.communication.grid import Axis, Grid, dense
 from railwright_scheduler.communication.traffic_matrix import TrafficMatrix
 from railwright_scheduler.cost import contention
@@ -24,7 +24,7 @@ from railwright_scheduler.workload import (
 PAIRS = dict[tuple[int, int], float]
 
 
-def among(size: int, *traffic: Traffic, groups: int = 1) -> Communicator:
+def among(size: int, *traffic: Transfer, groups: int = 1) -> Communicator:
     """Groups of ranks that follow each other."""
     return Communicator(
         "c", Grid(((Axis.DATA, size), (Axis.PIPELINE, groups))), (Axis.DATA,), traffic
@@ -39,7 +39,7 @@ def pairs(found: TrafficMatrix) -> PAIRS:
 
 
 def test_a_ring_enters_each_node_once() -> None:
-    ring = among(8, Traffic("x", Collective.ALL_REDUCE, 800, 3))
+    ring = among(8, Transfer("x", Collective.ALL_REDUCE, 800, 3))
     sent = 3 * 2 * 7 * 100
     assert pairs(traffic_matrix.between_nodes(ring, 2)) == {
         (0, 1): sent,
@@ -52,7 +52,7 @@ def test_a_ring_enters_each_node_once() -> None:
 
 
 def test_a_chain_does_not_close() -> None:
-    chain = among(3, Traffic("x", Collective.SEND, 10, 4), groups=2)
+    chain = among(3, Transfer("x", Collective.SEND, 10, 4), groups=2)
     assert pairs(traffic_matrix.between_nodes(chain, 1)) == {
         (0, 1): 40,
         (1, 2): 40,
@@ -62,33 +62,35 @@ def test_a_chain_does_not_close() -> None:
 
 
 def test_who_sends_to_all_sends_each_node_as_much_as_it_has_ranks() -> None:
-    everyone = among(8, Traffic("x", Collective.ALL_TO_ALL, 800, 1))
+    everyone = among(8, Transfer("x", Collective.ALL_TO_ALL, 800, 1))
     assert pairs(traffic_matrix.between_nodes(everyone, 4)) == {(0, 1): 2 * 4 * 4 * 100}
-    uneven = among(6, Traffic("x", Collective.ALL_TO_ALL, 600, 1))
+    uneven = among(6, Transfer("x", Collective.ALL_TO_ALL, 600, 1))
     assert pairs(traffic_matrix.between_nodes(uneven, 4)) == {(0, 1): 2 * 4 * 2 * 100}
 
 
 def test_groups_of_the_same_nodes_add_up() -> None:
     grid = Grid(((Axis.TENSOR, 4), (Axis.DATA, 3)))
-    rings = Communicator("c", grid, (Axis.DATA,), (Traffic("x", Collective.RING, 7, 1),))
+    rings = Communicator("c", grid, (Axis.DATA,), (Transfer("x", Collective.RING, 7, 1),))
     assert pairs(traffic_matrix.between_nodes(rings, 4)) == {(0, 1): 28, (1, 2): 28, (0, 2): 28}
 
 
 def test_a_token_crosses_once_to_a_node_that_passes_it_on() -> None:
     routing = Routing(experts=8, chosen=8)
-    sent = among(8, Traffic("x", Collective.DISPATCH, 100, 1, routing=routing))
+    sent = among(8, Transfer("x", Collective.DISPATCH, 100, 1, routing=routing))
     # All experts are chosen: each of 4 ranks sends its 100 bytes over once, and gets as many.
     assert pairs(traffic_matrix.between_nodes(sent, 4)) == {(0, 1): pytest.approx(2 * 4 * 100)}
 
 
 def test_everyone_talks_to_servers_and_nobody_else() -> None:
-    push = Traffic("x", Collective.PUSH, 600, 1, clients=4, servers=2)
+    push = Transfer("x", Collective.PUSH, 600, 1, clients=4, servers=2)
     served = Communicator("c", Grid(((Axis.RANK, 6),)), (Axis.RANK,), (push,))
     assert pairs(traffic_matrix.between_nodes(served, 2)) == {(0, 2): 1200, (1, 2): 1200}
 
 
 def test_what_stays_on_a_node_or_with_its_host_is_nobody_elses() -> None:
-    alone = Communicator("c", Grid(((Axis.DATA, 4),)), (), (Traffic("x", Collective.COPY, 600, 1),))
+    alone = Communicator(
+        "c", Grid(((Axis.DATA, 4),)), (), (Transfer("x", Collective.COPY, 600, 1),)
+    )
     assert pairs(traffic_matrix.between_nodes(alone, 2)) == {}
 
 
@@ -130,8 +132,8 @@ RACKS = Uplinks(np.array([0, 0, 1, 1]), np.array([1.0, 1.0]), 2.0)
 def test_uplinks_that_are_busier_than_adapters_slow_everything_down() -> None:
     across = line((0, 2), (1, 3))
     assert contention.contention(across, (RACKS,)) == 2.0
-    assert contention.contention(across, (replace(RACKS, room=np.array([2.0, 2.0])),)) == 1.0
-    assert contention.contention(across, (replace(RACKS, room=np.array([2.0, 0.5])),)) == 4.0
+    assert contention.contention(across, (replace(RACKS, capacity=np.array([2.0, 2.0])),)) == 1.0
+    assert contention.contention(across, (replace(RACKS, capacity=np.array([2.0, 0.5])),)) == 4.0
     assert contention.crossing(across, RACKS.domains) == 20
 
 
@@ -157,7 +159,7 @@ def test_the_same_nodes_in_another_order_of_ranks() -> None:
 
 
 def test_some_pairs_of_a_very_large_group_stand_for_all() -> None:
-    everyone = among(1500, Traffic("x", Collective.ALL_TO_ALL, 1500, 1))
+    everyone = among(1500, Transfer("x", Collective.ALL_TO_ALL, 1500, 1))
     found = traffic_matrix.between_nodes(everyone, 1)
     assert len(found.weight) < 100 * 1500
     sent = np.bincount(found.a, found.weight, 1500) + np.bincount(found.b, found.weight, 1500)
@@ -170,8 +172,8 @@ def test_some_pairs_of_a_very_large_group_stand_for_all() -> None:
 
 
 def test_only_who_sends_to_all_of_them_alike_is_even() -> None:
-    exchange = Traffic("x", Collective.ALL_TO_ALL, 800, 1)
+    exchange = Transfer("x", Collective.ALL_TO_ALL, 800, 1)
     assert traffic_matrix.is_even(among(8, exchange), 2)
     assert not traffic_matrix.is_even(among(4, exchange, groups=2), 2)
-    assert not traffic_matrix.is_even(among(8, Traffic("x", Collective.RING, 8, 1)), 2)
+    assert not traffic_matrix.is_even(among(8, Transfer("x", Collective.RING, 8, 1)), 2)
     assert not traffic_matrix.is_even(among(6, exchange), 4)

@@ -11,7 +11,7 @@ from railwright_scheduler.communication import derive, graph, measured
 from railwright_scheduler.communication.graph import Collective, Overlap
 from railwright_scheduler.communication.grid import Axis
 from railwright_scheduler.communication.measured import UnfitError
-from railwright_scheduler.profile import Kind, Operation, Profile, Seen
+from railwright_scheduler.profile import CallRecord, GroupProfile, Operation, Profile
 from railwright_scheduler.workload import (
     Framework,
     Optimizer,
@@ -29,12 +29,12 @@ def job(split: Parallelism, profile: Profile | None = None) -> Workload:
     return Workload(GPT, split, recipe, profile)
 
 
-def of(ranks: int, *kinds: Kind) -> Profile:
+def of(ranks: int, *kinds: GroupProfile) -> Profile:
     return Profile(ranks, steps=2, kinds=kinds)
 
 
-def everyone(ranks: int, *calls: Seen) -> Kind:
-    return Kind((tuple(range(ranks)),), calls)
+def everyone(ranks: int, *calls: CallRecord) -> GroupProfile:
+    return GroupProfile((tuple(range(ranks)),), calls)
 
 
 def test_a_job_that_nobody_profiled_does_what_is_derived() -> None:
@@ -43,8 +43,8 @@ def test_a_job_that_nobody_profiled_does_what_is_derived() -> None:
 
 
 def test_calls_of_steps_become_those_of_one_and_are_hidden_as_derived_ones_are() -> None:
-    gradients = Seen(Operation.ALL_REDUCE, "float32", calls=6, size=6_000)
-    flags = Seen(Operation.BROADCAST, "int64", calls=1, size=10)
+    gradients = CallRecord(Operation.ALL_REDUCE, "float32", calls=6, size=6_000)
+    flags = CallRecord(Operation.BROADCAST, "int64", calls=1, size=10)
     (found,) = measured.communicators(
         job(Parallelism(data=4), of(4, everyone(4, gradients, flags)))
     )
@@ -57,14 +57,14 @@ def test_calls_of_steps_become_those_of_one_and_are_hidden_as_derived_ones_are()
 
 
 def test_what_all_ranks_do_is_not_taken_for_what_some_do() -> None:
-    loss = Seen(Operation.ALL_REDUCE, "float32", calls=2, size=8)
+    loss = CallRecord(Operation.ALL_REDUCE, "float32", calls=2, size=8)
     split = Parallelism(tensor=2, data=2)
     (found,) = measured.communicators(job(split, of(4, everyone(4, loss))))
     assert (found.name, found.ranks) == ("all ranks", 4)
 
 
 def test_what_a_rank_does_with_its_host_is_derived() -> None:
-    gradients = Seen(Operation.ALL_REDUCE, "float32", 2, 200)
+    gradients = CallRecord(Operation.ALL_REDUCE, "float32", 2, 200)
     plain = job(Parallelism(data=2), of(2, everyone(2, gradients)))
     offloading = replace(plain, recipe=replace(plain.recipe, optimizer=Optimizer.HOST))
     seen_then, host = measured.communicators(offloading)
@@ -74,10 +74,10 @@ def test_what_a_rank_does_with_its_host_is_derived() -> None:
 
 
 def test_of_stages_that_differ_the_one_that_sends_most_counts() -> None:
-    small, large = (Seen(Operation.ALL_REDUCE, "float32", 2, size) for size in (200, 400))
-    flags = Seen(Operation.ALL_REDUCE, "int32", 2, 8)
+    small, large = (CallRecord(Operation.ALL_REDUCE, "float32", 2, size) for size in (200, 400))
+    flags = CallRecord(Operation.ALL_REDUCE, "int32", 2, 8)
     split = Parallelism(tensor=2, pipeline=2)
-    profile = of(4, Kind(((0, 1),), (small, flags)), Kind(((2, 3),), (large,)))
+    profile = of(4, GroupProfile(((0, 1),), (small, flags)), GroupProfile(((2, 3),), (large,)))
     (found,) = measured.communicators(job(split, profile))
     assert [(each.what, each.size) for each in found.traffic] == [
         ("all-reduce of float32", 200),
@@ -97,7 +97,7 @@ def test_interleaved_stages_exchange_what_was_seen_of_each_two(ranks: int, virtu
 
 
 def test_what_ranks_bring_a_part_to_grows_with_them() -> None:
-    times = Seen(Operation.ALL_GATHER, "float64", calls=2, size=2 * 4 * 8)
+    times = CallRecord(Operation.ALL_GATHER, "float64", calls=2, size=2 * 4 * 8)
     found = measured.communicators(job(Parallelism(data=8), of(4, everyone(4, times))))
     (traffic,) = found[0].traffic
     assert (traffic.size, found[0].ranks) == (8 * 8, 8)
@@ -115,12 +115,12 @@ def test_what_ranks_bring_a_part_to_grows_with_them() -> None:
         (Parallelism(data=4), of(4), "nothing was seen of what 4 ranks send each other"),
         (
             Parallelism(tensor=2, data=2),
-            of(4, Kind(((0, 3),), (Seen(Operation.ALL_REDUCE, "float32", 2, 8),))),
+            of(4, GroupProfile(((0, 3),), (CallRecord(Operation.ALL_REDUCE, "float32", 2, 8),))),
             "ranks 0, 3 are a group of the profile, but differ along no axes of tensor 2 × ",
         ),
         (
             Parallelism(pipeline=4),
-            of(4, everyone(4, Seen(Operation.SEND, "float32", 2, 8, hop=2))),
+            of(4, everyone(4, CallRecord(Operation.SEND, "float32", 2, 8, hop=2))),
             "send to those 2 places further",
         ),
     ],

@@ -7,7 +7,7 @@ import numpy as np
 from railwright_scheduler.communication.traffic_matrix import TrafficMatrix
 from railwright_scheduler.cost import contention, contention_refinement
 from railwright_scheduler.cost.contention import Uplinks
-from railwright_scheduler.cost.contention_refinement import Sent
+from railwright_scheduler.cost.contention_refinement import WeightedTraffic
 
 RACKS = Uplinks(np.repeat([0, 1, 2, 3], 4), np.ones(4), 4.0)
 
@@ -26,7 +26,7 @@ def test_a_ring_that_goes_to_and_fro_is_straightened() -> None:
     order = np.arange(16)
     order[[1, 6, 9, 14]] = order[[6, 1, 14, 9]]
     assert crowd(whole, order) == 3.0
-    found = contention_refinement.relieved([Sent(whole, 1.0)], (RACKS,), order)
+    found = contention_refinement.refine([WeightedTraffic(whole, 1.0)], (RACKS,), order)
     assert sorted(found.tolist()) == [*range(16)]
     assert crowd(whole, found) == 1.0
 
@@ -44,12 +44,12 @@ def test_what_is_worth_more_is_relieved_first() -> None:
         for lines in (grid.tolist(), grid.T.tolist())
     )
     in_rows = np.arange(16)
-    found = contention_refinement.relieved(
-        [Sent(rows, 1.0), Sent(columns, 1e-6)], (RACKS,), in_rows
+    found = contention_refinement.refine(
+        [WeightedTraffic(rows, 1.0), WeightedTraffic(columns, 1e-6)], (RACKS,), in_rows
     )
     assert crowd(rows, found) == 1.0
-    found = contention_refinement.relieved(
-        [Sent(rows, 1e-6), Sent(columns, 1.0)], (RACKS,), in_rows
+    found = contention_refinement.refine(
+        [WeightedTraffic(rows, 1e-6), WeightedTraffic(columns, 1.0)], (RACKS,), in_rows
     )
     assert crowd(columns, found) < crowd(columns, in_rows)
 
@@ -57,7 +57,7 @@ def test_what_is_worth_more_is_relieved_first() -> None:
 def test_where_no_link_is_crowded_nothing_moves() -> None:
     wide = Uplinks(RACKS.domains, np.full(4, 4.0), 1.0)
     order = np.arange(16)[::-1].copy()
-    found = contention_refinement.relieved([Sent(ring(*range(16)), 1.0)], (wide,), order)
+    found = contention_refinement.refine([WeightedTraffic(ring(*range(16)), 1.0)], (wide,), order)
     assert found.tolist() == order.tolist()
 
 
@@ -65,7 +65,8 @@ def test_the_same_is_relieved_in_the_same_way() -> None:
     whole, spread = ring(*range(16)), np.arange(16).reshape(4, 4).T.ravel()
     assert crowd(whole, spread) == 4.0
     one, other = (
-        contention_refinement.relieved([Sent(whole, 1.0)], (RACKS,), spread) for _ in range(2)
+        contention_refinement.refine([WeightedTraffic(whole, 1.0)], (RACKS,), spread)
+        for _ in range(2)
     )
     assert one.tolist() == other.tolist()
     assert crowd(whole, one) < 4.0
@@ -76,7 +77,7 @@ def test_ranks_beside_servers_are_relieved() -> None:
     beside = ring(*range(11), of=12)
     uplinks = Uplinks(np.repeat([0, 1, 2, 3, 4], [4, 4, 4, 2, 2]), np.ones(5), 4.0)
     order = np.random.default_rng(5).permutation(16)
-    found = contention_refinement.relieved(
-        [Sent(beside, 1.0), Sent(ring(*range(16)), 1.0)], (uplinks,), order
+    found = contention_refinement.refine(
+        [WeightedTraffic(beside, 1.0), WeightedTraffic(ring(*range(16)), 1.0)], (uplinks,), order
     )
     assert sorted(found.tolist()) == [*range(16)]

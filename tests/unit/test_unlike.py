@@ -21,7 +21,7 @@ from railwright_scheduler.cost.hardware import (
     Fact,
     Machine,
 )
-from railwright_scheduler.cost.heterogeneous import Gang
+from railwright_scheduler.cost.heterogeneous import GangModel
 from railwright_scheduler.cost.kernels import Product
 from railwright_scheduler.workload import (
     Framework,
@@ -44,18 +44,18 @@ ELSEWHERE = replace(
 """Of another maker, written for these tests: nobody says that adapters reach its memory."""
 
 
-def gang(*machines: Machine, workload: Workload = FOUR_BY_TWO) -> Gang:
-    return Gang(workload, machines, derive.communicators(*workload.parts))
+def gang(*machines: Machine, workload: Workload = FOUR_BY_TWO) -> GangModel:
+    return GangModel(workload, machines, derive.communicators(*workload.parts))
 
 
-def took_s(found: Gang, *slow: int, nodes: int = 8) -> float:
+def took_s(found: GangModel, *slow: int, nodes: int = 8) -> float:
     """With these node ranks on the second of its machines."""
     stands = np.isin(np.arange(nodes), slow).astype(np.int64)
     return found.predicted(stands, {}, ()).total
 
 
 def test_a_slow_device_multiplies_and_moves_bytes_at_its_own_pace() -> None:
-    slow = DGX_H100.paced(Pace(products=0.5, memory=0.25))
+    slow = DGX_H100.at_speed(Pace(products=0.5, memory=0.25))
     large = Product(16_384, 16_384, 16_384)
     even_s = kernels.product_s(large, H100, Precision.HALF)
     assert kernels.product_s(large, slow.device, Precision.HALF) == pytest.approx(
@@ -69,11 +69,11 @@ def test_a_slow_device_multiplies_and_moves_bytes_at_its_own_pace() -> None:
     assert kernels.attention_s(operations, slow.device, H100.attention) == pytest.approx(
         2 * kernels.attention_s(operations, H100, H100.attention), rel=0.01
     )
-    assert DGX_H100.paced(EVEN) is DGX_H100
+    assert DGX_H100.at_speed(EVEN) is DGX_H100
 
 
 def test_slow_memory_makes_no_product_faster() -> None:
-    slow = DGX_H100.paced(Pace(memory=0.25)).device
+    slow = DGX_H100.at_speed(Pace(memory=0.25)).device
     for k in (512, 6144, 65_536):
         its = Product(1536, 2816, k)
         even_s = kernels.product_s(its, H100, Precision.HALF)
@@ -81,14 +81,14 @@ def test_slow_memory_makes_no_product_faster() -> None:
 
 
 def test_whose_rails_lead_elsewhere_sends_by_the_others() -> None:
-    slow = DGX_H100.paced(Pace(rails=0.75))
+    slow = DGX_H100.at_speed(Pace(rails=0.75))
     assert slow.network.bandwidth == pytest.approx(0.75 * DGX_H100.network.bandwidth)
-    none = DGX_H100.paced(Pace(rails=0.0))
+    none = DGX_H100.at_speed(Pace(rails=0.0))
     assert none.network.bandwidth == pytest.approx(DGX_H100.network.bandwidth / 8)
 
 
 def test_what_does_nothing_at_all_still_has_a_finite_step() -> None:
-    stopped = DGX_H100.paced(Pace(products=0.0, memory=0.0))
+    stopped = DGX_H100.at_speed(Pace(products=0.0, memory=0.0))
     assert stopped.device.pace == Pace(SLOWEST, SLOWEST, 1.0)
 
 
@@ -96,7 +96,7 @@ def test_devices_of_one_maker_send_from_their_memory_as_fast_as_the_slower_adapt
     both = heterogeneous.joined([DGX_A100, DGX_H100])
     assert both.network.bandwidth == 24e9
     assert both.network.step_s == 14e-6
-    assert both.inside.bandwidth == 232e9
+    assert both.intra_node.bandwidth == 232e9
     assert both.all_to_all == 210e9
 
 
@@ -131,10 +131,12 @@ def test_unlike_makers_whose_devices_adapters_reach_send_directly() -> None:
 
 
 def test_nobody_adds_up_what_unlike_kinds_send() -> None:
-    both = heterogeneous.joined([DGX_H100.summing(), HGX_H800.summing()])
+    both = heterogeneous.joined([DGX_H100.reducing(), HGX_H800.reducing()])
     assert (both.nvls, both.sharp_s) == (None, None)
-    paced = heterogeneous.joined([DGX_H100.summing(), DGX_H100.summing().paced(Pace(rails=0.5))])
-    assert paced.sharp_s == INFINIBAND_HDR.sharp_s
+    at_speed = heterogeneous.joined(
+        [DGX_H100.reducing(), DGX_H100.reducing().at_speed(Pace(rails=0.5))]
+    )
+    assert at_speed.sharp_s == INFINIBAND_HDR.sharp_s
     ringed = replace(HGX_H800, algorithms=(Algorithm.TREE,))
     assert heterogeneous.joined([DGX_H100, ringed]).algorithms == (Algorithm.TREE,)
     size = 1e8
@@ -143,7 +145,7 @@ def test_nobody_adds_up_what_unlike_kinds_send() -> None:
 
 
 def test_a_gang_that_is_even_takes_what_it_takes_on_one_machine() -> None:
-    for machine in (DGX_A100, DGX_H100.paced(Pace(products=0.8, memory=0.9, rails=0.5))):
+    for machine in (DGX_A100, DGX_H100.at_speed(Pace(products=0.8, memory=0.9, rails=0.5))):
         alone = step.predict(*FOUR_BY_TWO.parts, machine)
         found = gang(machine, machine)
         assert found.predicted(np.arange(8) % 2, {}, ()).total == pytest.approx(alone.total)
@@ -151,7 +153,7 @@ def test_a_gang_that_is_even_takes_what_it_takes_on_one_machine() -> None:
 
 def test_a_slow_node_costs_the_least_on_a_stage_with_time_left() -> None:
     """The last stage tells the next tokens too."""
-    found = gang(DGX_H100, DGX_H100.paced(Pace(products=0.95)))
+    found = gang(DGX_H100, DGX_H100.at_speed(Pace(products=0.95)))
     even_s = took_s(found)
     steps_s = [took_s(found, rank) for rank in range(8)]
     assert steps_s[0] == pytest.approx(even_s, rel=0.005)
@@ -161,7 +163,7 @@ def test_a_slow_node_costs_the_least_on_a_stage_with_time_left() -> None:
 
 def test_the_second_slow_node_costs_nothing_where_one_is_already() -> None:
     """Replicas wait for each other: two on one stage cost no more than one."""
-    found = gang(DGX_H100, DGX_H100.paced(Pace(products=0.5)))
+    found = gang(DGX_H100, DGX_H100.at_speed(Pace(products=0.5)))
     assert took_s(found, 0, 4) == pytest.approx(took_s(found, 0))
     assert took_s(found, 0, 1) > 1.01 * took_s(found, 0)
 
@@ -172,7 +174,7 @@ def test_a_stage_with_fewer_layers_has_time_left_for_a_slow_node() -> None:
     recipe = replace(RECIPE, framework=Framework.DEEPSPEED)
     found = gang(
         DGX_H100,
-        DGX_H100.paced(Pace(products=0.85, memory=0.85)),
+        DGX_H100.at_speed(Pace(products=0.85, memory=0.85)),
         workload=Workload(GPT, split, recipe),
     )
     assert [ranks.tolist() for ranks in found.stages] == [[0, 1], [2, 3], [4, 5], [6, 7]]
@@ -202,7 +204,7 @@ def test_stages_share_layers_as_their_framework_does(
 
 
 def test_where_nothing_is_sent_the_slowest_still_decides() -> None:
-    found = Gang(FOUR_BY_TWO, (DGX_H100, DGX_H100.paced(Pace(products=0.5))), ())
+    found = GangModel(FOUR_BY_TWO, (DGX_H100, DGX_H100.at_speed(Pace(products=0.5))), ())
     assert took_s(found, 0) > took_s(found)
 
 
@@ -211,14 +213,14 @@ def test_what_serves_parameters_multiplies_nothing() -> None:
     bytes is not."""
     workload = Workload(GPT, Parallelism(data=24, servers=8), Recipe(2048, 1, 48))
     for pace, server_is_free in ((Pace(products=0.5), True), (Pace(memory=0.5), False)):
-        found = gang(DGX_H100, DGX_H100.paced(pace), workload=workload)
+        found = gang(DGX_H100, DGX_H100.at_speed(pace), workload=workload)
         assert (took_s(found, 3, nodes=4) == took_s(found, nodes=4)) is server_is_free
         assert took_s(found, 0, nodes=4) > took_s(found, nodes=4)
 
 
 def test_a_node_with_several_stages_is_in_all_of_them() -> None:
     workload = Workload(GPT, Parallelism(tensor=2, pipeline=4, data=2), RECIPE)
-    found = gang(DGX_H100, DGX_H100.paced(Pace(products=0.5)), workload=workload)
+    found = gang(DGX_H100, DGX_H100.at_speed(Pace(products=0.5)), workload=workload)
     assert [ranks.tolist() for ranks in found.stages] == [[0, 1]] * 4
     assert took_s(found, 0, nodes=2) == pytest.approx(took_s(found, 0, 1, nodes=2))
 
@@ -261,7 +263,7 @@ def test_stages_that_wait_for_each_other_take_as_long_as_predicted(
     micro-batches as stages, and one is very slow, others are done meanwhile: then it is less."""
     recipe = replace(RECIPE, global_batch=2 * micro_batches)
     workload = replace(FOUR_BY_TWO, model=replace(GPT, layers=32), recipe=recipe)
-    slow = DGX_H100.paced(Pace(products=products))
+    slow = DGX_H100.at_speed(Pace(products=products))
     its = [work.of(*workload.parts, slow if at == rank else DGX_H100) for at in range(4)]
     forward_s = [each.layers - each.backward for each in its]
     backward_s = [each.backward for each in its]

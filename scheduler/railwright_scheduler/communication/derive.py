@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from railwright_scheduler.communication import grid, parameters, replicas
-from railwright_scheduler.communication.graph import Collective, Communicator, Overlap, Traffic
+from railwright_scheduler.communication.graph import Collective, Communicator, Overlap, Transfer
 from railwright_scheduler.communication.grid import Axis
 from railwright_scheduler.workload import (
     Attention,
@@ -42,7 +42,7 @@ def communicators(
     return (*found, *replicas.communicators(held, split, recipe, outside=outside))
 
 
-def _tensor(model: Transformer, split: Parallelism, recipe: Recipe) -> Iterator[Traffic]:
+def _tensor(model: Transformer, split: Parallelism, recipe: Recipe) -> Iterator[Transfer]:
     """Beside its layers', what it takes that tables of tokens are split: the last stage looks none
     up, but tells the next ones, and its gradients are summed beside its products."""
     size = recipe.value_bytes * recipe.tokens(split) * model.hidden
@@ -54,12 +54,14 @@ def _tensor(model: Transformer, split: Parallelism, recipe: Recipe) -> Iterator[
     beside = Overlap.OUTPUT
     if not recipe.sequence_parallel:
         count = recipe.passes * each + looked_up
-        yield Traffic("activations", Collective.ALL_REDUCE, size, count)
-        yield Traffic("gradients of the output", Collective.ALL_REDUCE, size, micro_batches, beside)
+        yield Transfer("activations", Collective.ALL_REDUCE, size, count)
+        yield Transfer(
+            "gradients of the output", Collective.ALL_REDUCE, size, micro_batches, beside
+        )
         if split.pipeline > 1 and recipe.shares_handed:
             # Each rank sends its part to the next stage, which puts them together.
             handed = 2 * micro_batches * split.virtual
-            yield Traffic("activations handed on", Collective.ALL_GATHER, size, handed)
+            yield Transfer("activations handed on", Collective.ALL_GATHER, size, handed)
         return
     # What is multiplied in 8 bits is made so first. Megatron gathers inputs once more for the
     # gradients of weights, PyTorch has kept them.
@@ -67,34 +69,36 @@ def _tensor(model: Transformer, split: Parallelism, recipe: Recipe) -> Iterator[
     gathered = size // recipe.value_bytes if recipe.precision is Precision.FP8 else size
     meanwhile = Overlap.PRODUCTS if recipe.overlap_tensor else Overlap.NOTHING
     count = (recipe.passes + again) * each
-    yield Traffic("activations", Collective.ALL_GATHER, gathered, count, meanwhile)
-    yield Traffic("activations", Collective.REDUCE_SCATTER, size, recipe.passes * each, meanwhile)
-    yield Traffic("tables of tokens", Collective.ALL_GATHER, size, looked_up + micro_batches)
+    yield Transfer("activations", Collective.ALL_GATHER, gathered, count, meanwhile)
+    yield Transfer("activations", Collective.REDUCE_SCATTER, size, recipe.passes * each, meanwhile)
+    yield Transfer("tables of tokens", Collective.ALL_GATHER, size, looked_up + micro_batches)
     if looked_up:
-        yield Traffic("tables of tokens", Collective.REDUCE_SCATTER, size, looked_up)
+        yield Transfer("tables of tokens", Collective.REDUCE_SCATTER, size, looked_up)
     if again:
-        yield Traffic("inputs of the output", Collective.ALL_GATHER, size, micro_batches, beside)
-    yield Traffic("gradients of the output", Collective.REDUCE_SCATTER, size, micro_batches, beside)
+        yield Transfer("inputs of the output", Collective.ALL_GATHER, size, micro_batches, beside)
+    yield Transfer(
+        "gradients of the output", Collective.REDUCE_SCATTER, size, micro_batches, beside
+    )
 
 
-def _context(model: Transformer, split: Parallelism, recipe: Recipe) -> Iterator[Traffic]:
+def _context(model: Transformer, split: Parallelism, recipe: Recipe) -> Iterator[Transfer]:
     rows = recipe.value_bytes * recipe.tokens(split) * model.head_size // split.tensor
     each = parameters.layers(model, split) * recipe.micro_batches(split)
     if recipe.attention is Attention.RING:
         # Keys and values go around; going back their gradients go with them.
         size = 2 * rows * model.kv_heads
         count = (recipe.passes + 1) * each * (split.context - 1)
-        yield Traffic("keys and values", Collective.RING, size, count, Overlap.ATTENTION)
+        yield Transfer("keys and values", Collective.RING, size, count, Overlap.ATTENTION)
         return
     # There are as many heads of keys and values as ranks, or more: fewer would have to be copied.
     queries, others = rows * model.heads, rows * model.kv_heads
-    yield Traffic(
+    yield Transfer(
         "queries and what they find", Collective.ALL_TO_ALL, queries, 2 * recipe.passes * each
     )
-    yield Traffic("keys and values", Collective.ALL_TO_ALL, others, 2 * recipe.passes * each)
+    yield Transfer("keys and values", Collective.ALL_TO_ALL, others, 2 * recipe.passes * each)
 
 
-def _pipeline(model: Transformer, split: Parallelism, recipe: Recipe) -> Iterator[Traffic]:
+def _pipeline(model: Transformer, split: Parallelism, recipe: Recipe) -> Iterator[Transfer]:
     parts = split.tensor if recipe.shares_handed else 1
     size = recipe.value_bytes * recipe.tokens(split) * model.hidden // parts
     count = 2 * recipe.micro_batches(split)
@@ -102,20 +106,20 @@ def _pipeline(model: Transformer, split: Parallelism, recipe: Recipe) -> Iterato
     beside = recipe.overlap and split.virtual > 1
     overlap = Overlap.MICRO_BATCH if beside else Overlap.NOTHING
     what = "activations and their gradients"
-    yield Traffic(what, Collective.SEND, size, count, overlap)
+    yield Transfer(what, Collective.SEND, size, count, overlap)
     if split.virtual > 1:
         # Of interleaved stages the last rank's is followed by one of the first's, but for the last.
         around = count * (split.virtual - 1)
-        yield Traffic(what, Collective.RING, size, around, overlap)
+        yield Transfer(what, Collective.RING, size, around, overlap)
 
 
-def _expert(model: Transformer, split: Parallelism, recipe: Recipe) -> Iterator[Traffic]:
+def _expert(model: Transformer, split: Parallelism, recipe: Recipe) -> Iterator[Transfer]:
     """Tokens go to their experts and come back, and so do gradients."""
     size = recipe.value_bytes * recipe.routed(split) * model.hidden
     each = parameters.layers(model, split) * recipe.micro_batches(split)
     overlap = Overlap.MICRO_BATCH if recipe.overlap_experts else Overlap.NOTHING
     count = 2 * recipe.passes * each
     if recipe.forwarded:
-        yield Traffic("tokens", Collective.DISPATCH, size, count, overlap, model.routing)
+        yield Transfer("tokens", Collective.DISPATCH, size, count, overlap, model.routing)
     else:
-        yield Traffic("tokens", Collective.ALL_TO_ALL, model.chosen * size, count, overlap)
+        yield Transfer("tokens", Collective.ALL_TO_ALL, model.chosen * size, count, overlap)

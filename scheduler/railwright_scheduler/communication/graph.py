@@ -41,7 +41,7 @@ class Overlap(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class Transfer:
     """One kind of operation of a communicator.
 
     ``size`` is bytes of the buffer that a rank holds: what is reduced, what is gathered in the end,
@@ -87,7 +87,7 @@ class Communicator:
     name: str
     grid: Grid
     axes: tuple[Axis, ...]
-    traffic: tuple[Traffic, ...]
+    traffic: tuple[Transfer, ...]
 
     @property
     def ranks(self) -> int:
@@ -112,7 +112,7 @@ def pairs(communicators: tuple[Communicator, ...]) -> dict[tuple[int, int], int]
     return dict(sorted(exchanged.items()))
 
 
-def _exchanges(traffic: Traffic, group: list[int]) -> Iterator[tuple[int, int, int]]:
+def _exchanges(traffic: Transfer, group: list[int]) -> Iterator[tuple[int, int, int]]:
     sent = traffic.sent(len(group))
     if len(group) == 1:
         return

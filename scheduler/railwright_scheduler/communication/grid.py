@@ -72,9 +72,9 @@ class Grid:
         """The ranks that differ along these axes alone: a row each, in the order of ranks."""
         slowest_first = self.axes[::-1]
         ranks = np.arange(self.ranks).reshape([size for _, size in slowest_first])
-        inside = [at for at, (axis, _) in enumerate(slowest_first) if axis in axes]
-        outside = [at for at in range(len(slowest_first)) if at not in inside]
-        return ranks.transpose([*outside, *inside]).reshape(-1, self.size(*axes))
+        along = [at for at, (axis, _) in enumerate(slowest_first) if axis in axes]
+        outside = [at for at in range(len(slowest_first)) if at not in along]
+        return ranks.transpose([*outside, *along]).reshape(-1, self.size(*axes))
 
 
 def distinct_rows(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

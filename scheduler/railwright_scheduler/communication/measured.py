@@ -16,9 +16,9 @@ from itertools import combinations
 from types import MappingProxyType
 
 from railwright_scheduler.communication import derive, grid
-from railwright_scheduler.communication.graph import Collective, Communicator, Overlap, Traffic
-from railwright_scheduler.communication.grid import Axis, Grid
-from railwright_scheduler.profile import Kind, Operation, Profile, Seen
+from railwright_scheduler.communication.graph import Collective, Communicator, Overlap, Transfer
+from railwright_scheduler.communication.grid import Axis
+from railwright_scheduler.profile import CallRecord, GroupProfile, Operation, Profile
 from railwright_scheduler.workload import Framework, Parallelism, Workload
 
 _COLLECTIVES: Mapping[Operation, Collective] = MappingProxyType(
@@ -62,36 +62,33 @@ def held(workload: Workload, devices: Iterable[str]) -> Workload:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Ranks that differ along ``axes`` of a grid: of the pre-run's, ``then``, and the job's."""
+    """Ranks that differ along the same axes, of the pre-run (``then``) and of the job (``now``),
+    with their derived traffic."""
 
-    name: str
-    then: Grid
-    now: Grid
-    axes: tuple[Axis, ...]
-    derived_then: tuple[Traffic, ...] = ()
-    derived_now: tuple[Traffic, ...] = ()
+    then: Communicator
+    now: Communicator
 
     @property
     def group_set(self) -> frozenset[tuple[int, ...]]:
         """The pre-run's."""
-        return frozenset(map(tuple, self.then.groups(*self.axes).tolist()))
+        return frozenset(map(tuple, self.then.grid.groups(*self.then.axes).tolist()))
 
     def overlap(self, collective: Collective) -> Overlap:
         """What the derived one goes on beside; nothing where there is none."""
-        found = (each.overlap for each in self.derived_now if each.collective is collective)
+        found = (each.overlap for each in self.now.traffic if each.collective is collective)
         return next(found, Overlap.NOTHING)
 
     def growth(self, operation: Operation) -> float:
         """How many times larger a buffer is in the job than it was in the pre-run."""
         collective = _COLLECTIVES[operation]
         then, now = (
-            sum(each.size for each in traffic if each.collective is collective)
-            for traffic in (self.derived_then, self.derived_now)
+            sum(each.size for each in its.traffic if each.collective is collective)
+            for its in (self.then, self.now)
         )
         if then:
             return now / then
         if operation in _GROWING:
-            return self.now.size(*self.axes) / self.then.size(*self.axes)
+            return self.now.ranks / self.then.ranks
         return 1.0
 
 
@@ -112,21 +109,21 @@ def communicators(workload: Workload) -> tuple[Communicator, ...]:
         return derived
     places = _places(workload, workload.profile)
     groups = {place: place.group_set for place in places}
-    found: dict[_Place, dict[tuple[str, Collective], Traffic]] = defaultdict(dict)
+    found: dict[_Place, dict[tuple[str, Collective], Transfer]] = defaultdict(dict)
     for kind in workload.profile.kinds:
         for place, traffic in _traffic(kind, groups, workload):
             # Kinds are of other groups each: what one of them does the most of, counts.
             named, name = found[place], (traffic.what, traffic.collective)
             named[name] = max(named.get(name, traffic), traffic, key=_sent_bytes)
     seen = (
-        Communicator(place.name, place.now, place.axes, tuple(found[place].values()))
+        replace(place.now, traffic=tuple(found[place].values()))
         for place in places
         if place in found
     )
     return (*seen, *(each for each in derived if each.ranks == 1))
 
 
-def _sent_bytes(traffic: Traffic) -> int:
+def _sent_bytes(traffic: Transfer) -> int:
     return traffic.count * traffic.size
 
 
@@ -142,14 +139,7 @@ def _places(workload: Workload, profile: Profile) -> list[_Place]:
     batch = recipe.global_batch // now.data * then.data
     ours = {each.name: each for each in derive.communicators(model, now, recipe)}
     found = [
-        _Place(
-            each.name,
-            each.grid,
-            ours[each.name].grid,
-            each.axes,
-            each.traffic,
-            ours[each.name].traffic,
-        )
+        _Place(each, ours[each.name])
         for each in derive.communicators(model, then, replace(recipe, global_batch=batch))
         if each.ranks > 1
     ]
@@ -160,7 +150,7 @@ def _places(workload: Workload, profile: Profile) -> list[_Place]:
             name = "all ranks" if count == len(axes) else " and ".join(some)
             if name in ours:
                 name = f"{name} alone"
-            found.append(_Place(name, *grids, some))
+            found.append(_Place(*(Communicator(name, ranks, some, ()) for ranks in grids)))
     return found
 
 
@@ -214,8 +204,8 @@ def smallest(workload: Workload, *, multiple: int) -> Parallelism:
 
 
 def _traffic(
-    kind: Kind, places: Mapping[_Place, frozenset[tuple[int, ...]]], workload: Workload
-) -> Iterator[tuple[_Place, Traffic]]:
+    kind: GroupProfile, places: Mapping[_Place, frozenset[tuple[int, ...]]], workload: Workload
+) -> Iterator[tuple[_Place, Transfer]]:
     profile = workload.profile
     assert profile is not None
     there = [place for place, groups in places.items() if groups.issuperset(kind.groups)]
@@ -232,15 +222,15 @@ def _traffic(
     for seen in kind.seen:
         if seen.operation is Operation.SEND or not seen.size:
             continue
-        place = _best(there, (_COLLECTIVES[seen.operation],))
+        collective = _COLLECTIVES[seen.operation]
+        place = _best(there, (collective,))
         count = max(1, round(seen.calls / profile.steps))
         size = round(seen.size / profile.steps / count * place.growth(seen.operation))
-        collective = _COLLECTIVES[seen.operation]
         what = f"{seen.operation} of {seen.element}"
-        yield place, Traffic(what, collective, size, count, place.overlap(collective))
+        yield place, Transfer(what, collective, size, count, place.overlap(collective))
     if sends:
         place = _best(there, (Collective.RING, Collective.SEND))
-        virtual = workload.split.virtual if place.axes == (Axis.PIPELINE,) else 0
+        virtual = workload.split.virtual if place.now.axes == (Axis.PIPELINE,) else 0
         for traffic in _sent(sends, len(kind.groups[0]), profile.steps, virtual):
             yield place, replace(traffic, overlap=place.overlap(traffic.collective))
 
@@ -250,12 +240,12 @@ def _best(places: list[_Place], collectives: tuple[Collective, ...]) -> _Place:
     does = (
         place
         for place in places
-        if any(each.collective in collectives for each in place.derived_now)
+        if any(each.collective in collectives for each in place.now.traffic)
     )
     return next(does, places[0])
 
 
-def _sent(sends: list[Seen], ranks: int, steps: int, virtual: int) -> Iterator[Traffic]:
+def _sent(sends: list[CallRecord], ranks: int, steps: int, virtual: int) -> Iterator[Transfer]:
     """What neighbours send each other, and the last and the first."""
     calls: dict[int, float] = defaultdict(float)
     for seen in sends:
@@ -276,4 +266,4 @@ def _sent(sends: list[Seen], ranks: int, steps: int, virtual: int) -> Iterator[T
     ways = ((Collective.SEND, calls[1] - around), (Collective.RING, around))
     for collective, count in ways:
         if round(count):
-            yield Traffic(f"sends of {elements}", collective, size, round(count))
+            yield Transfer(f"sends of {elements}", collective, size, round(count))

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from railwright_scheduler.communication import grid
-from railwright_scheduler.communication.graph import Collective, Communicator, Overlap, Traffic
+from railwright_scheduler.communication.graph import Collective, Communicator, Overlap, Transfer
 from railwright_scheduler.communication.grid import Axis, Grid
 from railwright_scheduler.workload import Framework, Optimizer, Parallelism, Recipe, Sharding
 
@@ -80,7 +80,7 @@ def _whole(held: _Held, recipe: Recipe) -> Iterator[Communicator]:
     axes = (*held.axes, Axis.REPLICA)
     gradients = recipe.gradient_bytes * held.parameters
     if held.ranks.size(*axes) > 1:
-        all_reduced = Traffic("gradients", Collective.ALL_REDUCE, gradients, 1, _beside(recipe))
+        all_reduced = Transfer("gradients", Collective.ALL_REDUCE, gradients, 1, _beside(recipe))
         yield Communicator(held.name, held.ranks, axes, (all_reduced,))
 
 
@@ -95,19 +95,19 @@ def _sharded(held: _Held, split: Parallelism, recipe: Recipe) -> Iterator[Commun
     beside = _beside(recipe)
     if held.shards > 1:
         sizes = ((held.parameters - kept, again), (kept, often))
-        told = [
-            Traffic("weights", Collective.ALL_GATHER, recipe.value_bytes * size, count, beside)
+        weights = [
+            Transfer("weights", Collective.ALL_GATHER, recipe.value_bytes * size, count, beside)
             for size, count in sizes
             if size
         ]
         # PyTorch's ZeroRedundancyOptimizer leaves gradients to DDP, which sums all of them up.
         by_ddp = recipe.framework is Framework.TORCH and recipe.sharding is Sharding.OPTIMIZER
         how = Collective.ALL_REDUCE if by_ddp else Collective.REDUCE_SCATTER
-        summed = Traffic("gradients", how, gradients, often, beside)
-        yield Communicator(held.name, held.ranks, held.axes, (summed, *told))
+        summed = Transfer("gradients", how, gradients, often, beside)
+        yield Communicator(held.name, held.ranks, held.axes, (summed, *weights))
     if held.ranks.size(Axis.REPLICA) > 1:
         share = gradients // held.shards
-        summed = Traffic("gradients", Collective.ALL_REDUCE, share, often, beside)
+        summed = Transfer("gradients", Collective.ALL_REDUCE, share, often, beside)
         yield Communicator(f"{held.name} replicas", held.ranks, (Axis.REPLICA,), (summed,))
 
 
@@ -115,19 +115,19 @@ def _served(parameters: int, split: Parallelism, recipe: Recipe) -> Communicator
     """Every rank tells the servers its gradients, and asks them for the weights."""
     everyone = Grid(((Axis.RANK, split.ranks + split.servers),))
     gradients, weights = recipe.gradient_bytes * parameters, recipe.value_bytes * parameters
-    there = Traffic("gradients", Collective.PUSH, gradients, 1, _beside(recipe))
-    back = Traffic("weights", Collective.PULL, weights, 1)
+    there = Transfer("gradients", Collective.PUSH, gradients, 1, _beside(recipe))
+    back = Transfer("weights", Collective.PULL, weights, 1)
     served = (replace(each, clients=split.ranks, servers=split.servers) for each in (there, back))
     return Communicator("servers", everyone, (Axis.RANK,), tuple(served))
 
 
-def _offloaded(parameters: int, recipe: Recipe) -> Iterator[Traffic]:
+def _offloaded(parameters: int, recipe: Recipe) -> Iterator[Transfer]:
     gradients, weights = recipe.gradient_bytes * parameters, recipe.value_bytes * parameters
-    yield Traffic("gradients", Collective.COPY, gradients, 1, _beside(recipe))
-    yield Traffic("weights", Collective.COPY, weights, 1)
+    yield Transfer("gradients", Collective.COPY, gradients, 1, _beside(recipe))
+    yield Transfer("weights", Collective.COPY, weights, 1)
     if recipe.optimizer is Optimizer.DISK:
-        yield Traffic("state", Collective.LOAD, STATE_BYTES * parameters, 1)
-        yield Traffic("state", Collective.STORE, STATE_BYTES * parameters, 1)
+        yield Transfer("state", Collective.LOAD, STATE_BYTES * parameters, 1)
+        yield Transfer("state", Collective.STORE, STATE_BYTES * parameters, 1)
 
 
 def _beside(recipe: Recipe) -> Overlap:

@@ -15,7 +15,7 @@ import numpy as np
 from railwright_scheduler.arrays import Floats, Ints
 from railwright_scheduler.budget import CALL, ELEMENT, SORTED, UNLIMITED, WorkBudget
 from railwright_scheduler.communication import grid
-from railwright_scheduler.communication.graph import Collective, Communicator, Traffic
+from railwright_scheduler.communication.graph import Collective, Communicator, Transfer
 from railwright_scheduler.communication.grid import Grid
 
 Pairs = tuple[Ints, Ints, Floats]
@@ -158,15 +158,15 @@ def shape(ranks: Grid, per_node: int) -> tuple[int, ...]:
     where nodes do not hold whole boxes of the grid."""
     left, sizes = per_node, []
     for _, size in ranks.axes:
-        inside = int(np.gcd(left, size))
-        if inside != min(left, size):
+        shared = int(np.gcd(left, size))
+        if shared != min(left, size):
             return (-(-ranks.ranks // per_node),)
-        sizes.append(size // inside)
-        left //= inside
+        sizes.append(size // shared)
+        left //= shared
     return tuple(sizes) if left == 1 else (-(-ranks.ranks // per_node),)
 
 
-def _pairs(traffic: Traffic, nodes: Ints, work: WorkBudget) -> Iterator[Pairs]:
+def _pairs(traffic: Transfer, nodes: Ints, work: WorkBudget) -> Iterator[Pairs]:
     """``nodes`` has a row for each group: the node of each of its ranks, ascending."""
     ranks = nodes.shape[1]
     work.spend(2 * CALL + 2 * ELEMENT * nodes.size)
@@ -224,7 +224,7 @@ def _product(one: tuple[Ints, Floats], other: tuple[Ints, Floats], each: float) 
     return first, second, flat
 
 
-def _to_each(traffic: Traffic, ranks: int, nodes: int) -> float:
+def _to_each(traffic: Transfer, ranks: int, nodes: int) -> float:
     """Bytes that one rank sends, for each rank of the group."""
     if traffic.routing is None:
         return traffic.count * traffic.size / ranks

@@ -27,7 +27,7 @@ from railwright_scheduler.cost.hardware import (
     TREE_NVLINK_STEP_S,
     TREE_SHARE,
     Algorithm,
-    Link,
+    LinkCost,
     Machine,
 )
 from railwright_scheduler.workload import Routing
@@ -51,9 +51,9 @@ class Group:
         return self.nodes * self.per_node
 
     @property
-    def link(self) -> Link:
+    def link(self) -> LinkCost:
         """Between two of its ranks, on two nodes if there are several."""
-        return self.machine.inside if self.nodes == 1 else self.machine.network
+        return self.machine.intra_node if self.nodes == 1 else self.machine.network
 
 
 def groups(communicator: Communicator, machine: Machine) -> list[Group]:
@@ -124,12 +124,12 @@ def dispatch_s(size: float, routing: Routing, group: Group) -> float:
     within = size * ranks * (group.per_node - 1) / group.per_node
     beyond = size * nodes * (group.nodes - 1) / group.nodes
     moved_s = max(within / group.machine.all_to_all, beyond / group.machine.network.bandwidth)
-    within_s = group.machine.inside.step_s
+    within_s = group.machine.intra_node.step_s
     awaited_s = within_s + group.machine.network.step_s if group.nodes > 1 else within_s
     return 2 * awaited_s + LAUNCH_S + COLLECTIVE_S + _messages_s(group) + moved_s
 
 
-def served_s(size: float, clients: int, servers: int, link: Link) -> float:
+def served_s(size: float, clients: int, servers: int, link: LinkCost) -> float:
     """Each client pushes to each server an equal part, or pulls it.
 
     What reaches one adapter does so one after the other, a server's as much as a client's.
@@ -137,7 +137,7 @@ def served_s(size: float, clients: int, servers: int, link: Link) -> float:
     return link.step_s + max(clients / servers, 1.0) * size / link.bandwidth
 
 
-def send_s(size: float, link: Link) -> float:
+def send_s(size: float, link: LinkCost) -> float:
     """One message."""
     return link.step_s + size / link.bandwidth
 
@@ -165,8 +165,8 @@ def _tree_s(size: float, group: Group) -> float:
 def _two_level_s(size: float, group: Group) -> float:
     """Each rank sums up its part within the node, then along its rail, then within the node
     again (Cho et al., 2019)."""
-    inside, across = replace(group, nodes=1), replace(group, per_node=1)
-    halves_s = reduce_scatter_s(size, inside) + all_gather_s(size, inside)
+    intra_node, across = replace(group, nodes=1), replace(group, per_node=1)
+    halves_s = reduce_scatter_s(size, intra_node) + all_gather_s(size, intra_node)
     return halves_s + all_reduce_s(size / group.per_node, across)
 
 
@@ -185,27 +185,27 @@ def _summed_inside_s(size: float, group: Group) -> float:
     """What the ranks of a node send each other for a sum that all of them know in the end: all but
     their own part twice, or what they send with NVLS."""
     ranks = group.per_node
-    sent_s = 2 * (ranks - 1) / ranks * size / group.machine.inside.bandwidth
+    sent_s = 2 * (ranks - 1) / ranks * size / group.machine.intra_node.bandwidth
     if Algorithm.NVLS in group.machine.algorithms and group.machine.nvls:
         return min(sent_s, _switched_s(size, ranks, group.machine.nvls))
     return sent_s
 
 
-def _switched_s(size: float, ranks: int, nvls: Link) -> float:
+def _switched_s(size: float, ranks: int, nvls: LinkCost) -> float:
     """Switches of a node sum up: each rank sends all of its bytes there, and its part of the sums
     once more, which reaches all from there (Klenk et al., 2020)."""
     return (ranks + 1) / ranks * size / nvls.bandwidth
 
 
 def _messages_s(group: Group) -> float:
-    inside_s = (group.per_node - 1) * group.machine.inside.step_s
+    inside_s = (group.per_node - 1) * group.machine.intra_node.step_s
     return inside_s + (group.nodes - 1) * group.machine.network.step_s
 
 
 def _round_s(size: float, group: Group) -> float:
     """Once around the ring, which crosses into each other node once."""
     steps, crossings = group.ranks - 1, group.nodes - 1
-    latency_s = (steps - crossings) * group.machine.inside.step_s
+    latency_s = (steps - crossings) * group.machine.intra_node.step_s
     latency_s += crossings * group.machine.network.step_s
     return latency_s + steps / group.ranks * size / _bandwidth(group)
 
@@ -213,5 +213,5 @@ def _round_s(size: float, group: Group) -> float:
 def _bandwidth(group: Group) -> float:
     """Of the slowest link between neighbours of a ring or a tree, all of a node's adapters one."""
     beyond = group.machine.network.bandwidth * group.per_node
-    inside = group.machine.inside.bandwidth
-    return inside if group.nodes == 1 else min(inside, beyond)
+    intra_node = group.machine.intra_node.bandwidth
+    return intra_node if group.nodes == 1 else min(intra_node, beyond)

@@ -26,12 +26,12 @@ from railwright_scheduler.communication.traffic_matrix import TrafficMatrix
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Uplinks:
-    """One tier of the network: ``domains`` is that of each node, and ``room`` how many nodes may
-    send out of each domain at once, each as fast as its adapters go; ``oversubscription`` how many
-    there are for each of those."""
+    """One tier of the network. ``domains`` has that of each node, ``capacity`` how many nodes may
+    send out of each domain at once, each as fast as its adapters go, and ``oversubscription`` how
+    many nodes there are for each of those."""
 
     domains: Ints
-    room: Floats
+    capacity: Floats
     oversubscription: float
 
     def of(self, nodes: Ints) -> Uplinks:
@@ -44,7 +44,7 @@ def contention(matrix: TrafficMatrix, tiers: tuple[Uplinks, ...]) -> float:
     busiest = adapters(matrix)
     if not busiest:
         return 1.0
-    loads = (uplinks(matrix, each) / each.room for each in tiers)
+    loads = (uplinks(matrix, each) / each.capacity for each in tiers)
     return max([1.0, *(float(load.max(initial=0.0)) / busiest for load in loads)])
 
 
@@ -62,7 +62,7 @@ def uplinks(matrix: TrafficMatrix, tier: Uplinks) -> Floats:
     """Bytes that cross the border of each domain."""
     one, other = tier.domains[matrix.a], tier.domains[matrix.b]
     apart = one != other
-    return _load(one[apart], other[apart], matrix.weight[apart], len(tier.room))
+    return _load(one[apart], other[apart], matrix.weight[apart], len(tier.capacity))
 
 
 def _load(one: Ints, other: Ints, weight: Floats, count: int) -> Floats:
@@ -72,16 +72,16 @@ def _load(one: Ints, other: Ints, weight: Floats, count: int) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class UplinkUse:
     """What one job makes of a domain's uplinks, both in adapters of whole nodes: it has
-    ``adapters`` below, and ``sending`` of them would be busy all the time with what it sends."""
+    ``adapters`` below, and ``busy`` of them would be busy all the time with what it sends."""
 
-    sending: float
+    busy: float
     adapters: float
 
 
-def left(room: float, adapters: float, others: Iterable[Use]) -> float:
-    """How many adapters' worth of the ``room`` a job with so many below has beside these.
+def left(capacity: float, adapters: float, others: Iterable[UplinkUse]) -> float:
+    """How many adapters' worth of the ``capacity`` a job with so many below has beside these.
 
     All of it where there are no others, exactly. The order of ``others`` does not matter.
     """
@@ -90,12 +90,12 @@ def left(room: float, adapters: float, others: Iterable[Use]) -> float:
         *itertools.accumulate((each.adapters for each in meekest_first[::-1]), initial=adapters)
     ]
     for each in meekest_first:
-        if each.sending * takers[-1] >= room * each.adapters:
+        if each.busy * takers[-1] >= capacity * each.adapters:
             break
-        room -= each.sending
+        capacity -= each.busy
         takers.pop()
-    return room * (adapters / takers[-1])
+    return capacity * (adapters / takers[-1])
 
 
-def _eagerness(use: Use) -> tuple[float, float]:
-    return use.sending / use.adapters, use.adapters
+def _eagerness(use: UplinkUse) -> tuple[float, float]:
+    return use.busy / use.adapters, use.adapters

@@ -54,7 +54,7 @@ SHORTER = 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sent:
+class WeightedTraffic:
     """What one communicator's nodes exchange, and seconds of a step for each time that it takes
     longer than its adapters need."""
 
@@ -68,24 +68,24 @@ class Sent:
         return replace(self.matrix, weight=self.matrix.weight * each_s)
 
 
-def relieved(
-    sent: Sequence[Sent],
+def refine(
+    sent: Sequence[WeightedTraffic],
     tiers: tuple[Uplinks, ...],
     order: Ints,
     budget: WorkBudget = UNLIMITED,
 ) -> Ints:
     """The node of each rank, so that a step is shorter or as long."""
-    work = _Relief(sent, tiers, order, budget)
+    work = _Refinement(sent, tiers, order, budget)
     steps = min(STEPS, STEPS_A_NODE * len(order), WORK // (PAIRS * work.size))
     for at in range(steps):
-        if not work.is_crowded:
+        if not work.is_contended:
             break
         work.attempt(UPHILL * (1.0 - (at + 1) / steps))
     return work.best
 
 
-def placed(
-    sent: Sequence[Sent],
+def place_ranks(
+    sent: Sequence[WeightedTraffic],
     tiers: tuple[Uplinks, ...],
     order: Ints,
     ranks: Ints,
@@ -93,10 +93,10 @@ def placed(
 ) -> Ints:
     """The node of each rank after these ranks have changed places with others, one by one and each
     about once, as long as a step is shorter for it: all others stay."""
-    work, left = _Relief(sent, tiers, order, budget), WORK
+    work, left = _Refinement(sent, tiers, order, budget), WORK
     for _ in range(len(ranks)):
         pairs = min(PLACED, left // work.size)
-        if not pairs or not work.is_crowded or not work.place(ranks, pairs):
+        if not pairs or not work.is_contended or not work.place(ranks, pairs):
             break
         left -= pairs * work.size
     return work.best
@@ -134,10 +134,10 @@ class _Uplinked:
         return self.busy + change.reshape(-1, count) * self.share
 
 
-class _Relief:
+class _Refinement:
     def __init__(
         self,
-        sent: Sequence[Sent],
+        sent: Sequence[WeightedTraffic],
         tiers: tuple[Uplinks, ...],
         order: Ints,
         budget: WorkBudget,
@@ -163,7 +163,7 @@ class _Relief:
         )
 
     @property
-    def is_crowded(self) -> bool:
+    def is_contended(self) -> bool:
         """Whether any uplinks are busier than adapters are, and a step longer for it."""
         every = (each for its in self._uplinked for each in its)
         return any(each.worth_s > 0.0 and each.busy.max() > 1.0 for each in every)
@@ -249,11 +249,13 @@ class _Relief:
         return found
 
 
-def _uplinked(sent: Sent, tiers: tuple[Uplinks, ...], order: Ints) -> Iterator[_Uplinked]:
+def _uplinked(
+    sent: WeightedTraffic, tiers: tuple[Uplinks, ...], order: Ints
+) -> Iterator[_Uplinked]:
     near = sent.matrix.neighbours(rows=len(order))
     adapters = contention.adapters(sent.matrix)
     for tier in tiers:
         of_rank = tier.of(order)
-        share = 1.0 / (tier.room * adapters)
+        share = 1.0 / (tier.capacity * adapters)
         busy = contention.uplinks(sent.matrix, of_rank) * share
         yield _Uplinked(near, sent.worth_s, np.append(of_rank.domains, 0), share, busy)

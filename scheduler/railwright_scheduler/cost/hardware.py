@@ -39,7 +39,7 @@ class Matmul:
     ``k`` by ``n`` matrix of normally distributed numbers: data sheets say what zeros reach, which
     take less power."""
 
-    rate: Fact
+    flops: Fact
     m: int
     n: int
     k: int
@@ -67,7 +67,7 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class LinkCost:
     """A way between two devices: what collectives reach on it, and what each step of one costs."""
 
     bandwidth: Fact
@@ -125,11 +125,11 @@ class Machine:
     name: str
     device: Device
     devices: int
-    inside: Link
-    network: Link
+    intra_node: LinkCost
+    network: LinkCost
     all_to_all: Fact
     host: Host
-    nvls: Link | None = None
+    nvls: LinkCost | None = None
     sharp_s: Fact | None = None
     algorithms: tuple[Algorithm, ...] = tuple(Algorithm)
 
@@ -145,7 +145,7 @@ class Machine:
         network = replace(self.network, step_s=there(self.network.step_s))
         return replace(self, network=network, sharp_s=summed_s)
 
-    def summing(self) -> Machine:
+    def reducing(self) -> Machine:
         """The same where the switches add up what crosses them: InfiniBand's do."""
         return replace(self, sharp_s=INFINIBAND_HDR.sharp_s)
 
@@ -153,7 +153,7 @@ class Machine:
         """The same with so many of its devices."""
         return replace(self, devices=devices)
 
-    def paced(self, pace: Pace) -> Machine:
+    def at_speed(self, pace: Pace) -> Machine:
         """One like it that is so fast beside most: whose rail leads elsewhere sends by the others
         of its node."""
         if pace == EVEN:
@@ -165,7 +165,7 @@ class Machine:
         device = replace(self.device, pace=Pace(products, memory, rails))
         return replace(self, device=device, network=replace(self.network, bandwidth=bandwidth))
 
-    def crowded(self, times: float) -> Machine:
+    def contended(self, times: float) -> Machine:
         """The same where what leaves it takes so many times longer, as others send as well."""
         if times == 1.0:
             return self
@@ -299,8 +299,8 @@ DGX_A100 = Machine(
     "DGX A100",
     A100,
     devices=8,
-    inside=Link(Fact(232e9, f"{_STAS}: all-reduce bus bandwidth, 8 GPUs"), NVLINK_STEP_S),
-    network=Link(Fact(24e9, f"{_STAS}: DGX A100, 192 GB/s over 8 adapters"), NETWORK_STEP_S),
+    intra_node=LinkCost(Fact(232e9, f"{_STAS}: all-reduce bus bandwidth, 8 GPUs"), NVLINK_STEP_S),
+    network=LinkCost(Fact(24e9, f"{_STAS}: DGX A100, 192 GB/s over 8 adapters"), NETWORK_STEP_S),
     all_to_all=Fact(210e9, f"{_STAS}: all-to-all bus bandwidth, 8 GPUs"),
     host=Host(
         clock=Fact(3.4e9, "DGX A100 data sheet: EPYC 7742, max boost"),
@@ -321,8 +321,10 @@ DGX_H100 = Machine(
     "DGX H100",
     H100,
     devices=8,
-    inside=Link(Fact(370e9, f"{_STAS}: all-reduce bus bandwidth, 8 GPUs, ring"), NVLINK_STEP_S),
-    network=Link(Fact(375e9 / 8, f"{_STAS}: DGX H100, 370 to 380 GB/s"), NETWORK_STEP_S),
+    intra_node=LinkCost(
+        Fact(370e9, f"{_STAS}: all-reduce bus bandwidth, 8 GPUs, ring"), NVLINK_STEP_S
+    ),
+    network=LinkCost(Fact(375e9 / 8, f"{_STAS}: DGX H100, 370 to 380 GB/s"), NETWORK_STEP_S),
     all_to_all=Fact(320e9, f"{_STAS}: all-to-all bus bandwidth, 8 GPUs"),
     host=Host(
         clock=Fact(3.8e9, "DGX H100 data sheet: Xeon Platinum 8480C, max boost"),
@@ -331,7 +333,7 @@ DGX_H100 = Machine(
         load=Fact(8 * 7.0e9, _DISKS),
         store=Fact(8 * 3.8e9, _DISKS),
     ),
-    nvls=Link(Fact(_NVLS_BANDWIDTH, _NVLS), NVLS_S),
+    nvls=LinkCost(Fact(_NVLS_BANDWIDTH, _NVLS), NVLS_S),
 )
 
 _H800_NVLINK = 200e9 / 450e9
@@ -343,9 +345,9 @@ HGX_H800 = replace(
     DGX_H100,
     name="HGX H800",
     device=replace(H100, name="H800-SXM"),
-    inside=Link(Fact(_H800_NVLINK * DGX_H100.inside.bandwidth, _H800), NVLINK_STEP_S),
+    intra_node=LinkCost(Fact(_H800_NVLINK * DGX_H100.intra_node.bandwidth, _H800), NVLINK_STEP_S),
     all_to_all=Fact(_H800_NVLINK * DGX_H100.all_to_all, _H800),
-    nvls=Link(Fact(_H800_NVLINK * _NVLS_BANDWIDTH, f"{_H800}; {_NVLS}"), NVLS_S),
+    nvls=LinkCost(Fact(_H800_NVLINK * _NVLS_BANDWIDTH, f"{_H800}; {_NVLS}"), NVLS_S),
 )
 
 MACHINES: Mapping[str, Machine] = MappingProxyType(

@@ -40,7 +40,7 @@ from railwright_scheduler.communication.graph import Communicator
 from railwright_scheduler.communication.grid import Axis
 from railwright_scheduler.cost import collectives, step, work
 from railwright_scheduler.cost.collectives import Group
-from railwright_scheduler.cost.hardware import LAUNCH_S, Fact, Host, Link, Machine
+from railwright_scheduler.cost.hardware import LAUNCH_S, Fact, Host, LinkCost, Machine
 from railwright_scheduler.cost.step import CommunicationTime, StepTime
 from railwright_scheduler.cost.work import Work
 from railwright_scheduler.workload import Framework, Parallelism, Transformer, Workload
@@ -86,11 +86,11 @@ def predict(
     communicators: tuple[Communicator, ...],
 ) -> StepTime:
     """The step with node rank ``r`` on ``machines[stands[r]]``, where no link is shared."""
-    found = Gang(workload, machines, communicators)
-    return found.predicted(np.array(stands), step.NOT_CROWDED, ())
+    found = GangModel(workload, machines, communicators)
+    return found.predicted(np.array(stands), step.NO_CONTENTION, ())
 
 
-class Gang:
+class GangModel:
     """A job on these unlike machines, each with as many devices as a node has ranks. It has the
     node ranks of each of its ``stages`` and what ``shares`` of layers these have; ``slowness``
     numbers machines, beginning with the fastest."""
@@ -113,8 +113,8 @@ class Gang:
         per_node = machines[0].devices
         self.stages = stages(workload, per_node)
         self.shares = shares(workload.model, workload.split, workload.recipe.framework)
-        self.slowness = _slowness(self._works, machines)
-        self._outdone = _outdone(self._works)
+        self.speed_ranks = _speed_ranks(self._works, machines)
+        self._dominated = _dominated(self._works)
         self._inside = _first([each.name for each in machines])
         self._across = _first([(each.name, each.network.bandwidth) for each in machines])
         self._serving = np.arange(
@@ -124,12 +124,12 @@ class Gang:
         self._groups = [_groups(each, per_node) for each in communicators]
 
     def predicted(
-        self, stands: Ints, crowding: Mapping[str, float], summed: Collection[str]
+        self, stands: Ints, contention: Mapping[str, float], summed: Collection[str]
     ) -> StepTime:
         """The step with node rank ``r`` on machine ``stands[r]``; for the rest see
         ``step.predict``."""
         sent = [
-            self._sent(at, stands, crowding.get(each.name, 1.0), each.name in summed)
+            self._sent(at, stands, contention.get(each.name, 1.0), each.name in summed)
             for at, each in enumerate(self._communicators)
         ]
         self._budget.spend(STAGE * len(self.stages))
@@ -147,7 +147,7 @@ class Gang:
                 by_stage[each.stage],
                 filling_s=math.fsum(filling_s[: each.stage] + filling_s[each.stage + 1 :])
                 / self._split.virtual,
-                tells=each.stage == len(held) - 1,
+                computes_output=each.stage == len(held) - 1,
             )
             for each in self._deciding(held)
         )
@@ -156,8 +156,8 @@ class Gang:
     def _slowest(self, machines: Ints) -> tuple[int, ...]:
         """Those of them that none of the others is slower than in everything."""
         self._budget.spend(CALL + ELEMENT * len(machines) ** 2)
-        outdone = self._outdone[np.ix_(machines, machines)].any(axis=1)
-        return tuple(machines[~outdone].tolist())
+        dominated = self._dominated[np.ix_(machines, machines)].any(axis=1)
+        return tuple(machines[~dominated].tolist())
 
     def _longest_s(self, machines: Iterable[int], sent: Sequence[CommunicationTime]) -> float:
         """How long a micro-batch is on the slowest rank of a stage."""
@@ -210,7 +210,7 @@ class Gang:
         self._budget.spend(JOINED * int(unlike[:, 3:].sum()))
         for stage, nodes, per_node, *there in sorted(map(tuple, unlike.tolist())):
             members = [
-                (its.summing() if adds else its).crowded(times)
+                (its.reducing() if adds else its).contended(times)
                 for its, is_there in zip(self._machines, there, strict=True)
                 if is_there
             ]
@@ -267,7 +267,7 @@ def _first(keys: Sequence[object]) -> Ints:
     return np.array([keys.index(key) for key in keys])
 
 
-def _outdone(works: Sequence[Work]) -> Mask:
+def _dominated(works: Sequence[Work]) -> Mask:
     """Whether the machine of a column is slower than that of a row in everything; of equal ones the
     first is."""
     parts = np.array(
@@ -282,7 +282,7 @@ def _outdone(works: Sequence[Work]) -> Mask:
     return slower & (~slower.T | np.tri(len(works), k=-1, dtype=np.bool_))
 
 
-def _slowness(works: Sequence[Work], machines: Sequence[Machine]) -> Ints:
+def _speed_ranks(works: Sequence[Work], machines: Sequence[Machine]) -> Ints:
     """By what they compute, then by what they send."""
     layers_s = np.array([its.layers for its in works])
     sent = np.array([float(each.network.bandwidth) for each in machines])
@@ -299,7 +299,7 @@ def joined(machines: Sequence[Machine]) -> Machine:
     alike = all(each.name == first.name for each in others)
     return replace(
         first,
-        inside=_slowest([each.inside for each in machines]),
+        intra_node=_slowest([each.intra_node for each in machines]),
         network=_network(machines),
         all_to_all=min(each.all_to_all for each in machines),
         host=_host([each.host for each in machines]),
@@ -311,7 +311,7 @@ def joined(machines: Sequence[Machine]) -> Machine:
     )
 
 
-def _network(machines: Sequence[Machine]) -> Link:
+def _network(machines: Sequence[Machine]) -> LinkCost:
     """What one adapter reaches."""
     adapters = _slowest([each.network for each in machines])
     makers = {each.device.maker for each in machines}
@@ -319,7 +319,7 @@ def _network(machines: Sequence[Machine]) -> Link:
         return adapters
     bandwidth = min(adapters.bandwidth, *(_through_host(each) for each in machines))
     step_s = Fact(adapters.step_s + 2 * LAUNCH_S, f"{adapters.step_s.source}; {LAUNCH_S.source}")
-    return Link(bandwidth, step_s)
+    return LinkCost(bandwidth, step_s)
 
 
 def _through_host(machine: Machine) -> Fact:
@@ -329,8 +329,8 @@ def _through_host(machine: Machine) -> Fact:
     return min(machine.host.copy, share)
 
 
-def _slowest(links: Sequence[Link]) -> Link:
-    return Link(min(each.bandwidth for each in links), max(each.step_s for each in links))
+def _slowest(links: Sequence[LinkCost]) -> LinkCost:
+    return LinkCost(min(each.bandwidth for each in links), max(each.step_s for each in links))
 
 
 def _host(hosts: Sequence[Host]) -> Host:

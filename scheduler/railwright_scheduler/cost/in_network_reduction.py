@@ -44,12 +44,12 @@ class NetworkReduction:
         for groups in self._groups.values():
             self._work.spend(CALL + ELEMENT * groups.size * len(self._tiers))
         return frozenset(
-            name for name, groups in self._groups.items() if self._are_inside(order[groups])
+            name for name, groups in self._groups.items() if self._are_contained(order[groups])
         )
 
-    def _are_inside(self, groups: Ints) -> bool:
-        inside = np.zeros(len(groups), dtype=np.bool_)
+    def _are_contained(self, groups: Ints) -> bool:
+        contained = np.zeros(len(groups), dtype=np.bool_)
         for tier, reduces in self._tiers:
             domains = tier[groups]
-            inside |= (domains == domains[:, :1]).all(axis=1) & reduces[domains[:, 0]]
-        return bool(inside.all())
+            contained |= (domains == domains[:, :1]).all(axis=1) & reduces[domains[:, 0]]
+        return bool(contained.all())

@@ -84,14 +84,14 @@ class Pass:
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class LayerWork:
     """The kernels of one layer, or of a part of one."""
 
     forward: Pass
     backward: Pass
 
-    def __add__(self, other: Layer) -> Layer:
-        return Layer(self.forward + other.forward, self.backward + other.backward)
+    def __add__(self, other: LayerWork) -> LayerWork:
+        return LayerWork(self.forward + other.forward, self.backward + other.backward)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +105,8 @@ class Stream:
 
 def product_s(product: Product, device: Device, precision: Precision) -> float:
     """How long a matrix product takes, all its times."""
-    rate = _rate(device, precision) * device.pace.products
-    busy_s = min(_tiled_s(product, tile, device, rate) for tile in TILES)
+    flops = _tile_flops(device, precision) * device.pace.products
+    busy_s = min(_tiled_s(product, tile, device, flops) for tile in TILES)
     values = product.m * product.k + product.k * product.n + product.m * product.n
     once_s = max(busy_s, HALF_BYTES * product.batch * values / _memory(device)) + LAUNCH_S
     return product.times * once_s
@@ -122,21 +122,21 @@ def _memory(device: Device) -> float:
     return device.memory * device.pace.memory
 
 
-def _rate(device: Device, precision: Precision) -> float:
+def _tile_flops(device: Device, precision: Precision) -> float:
     """The rate while tiles are multiplied, of what the whole product reaches that was measured on
     most of its kind."""
     measured = device.matmul[precision]
     product = Product(measured.m, measured.n, measured.k)
     waves = _waves(product, TILES[0], device)
-    busy_s = product.operations / measured.rate - waves * _overhead_s(
+    busy_s = product.operations / measured.flops - waves * _overhead_s(
         TILES[0], device, device.memory
     )
     return waves * _wave_operations(product.k, TILES[0], device) / busy_s
 
 
-def _tiled_s(product: Product, tile: Tile, device: Device, rate: float) -> float:
+def _tiled_s(product: Product, tile: Tile, device: Device, flops: float) -> float:
     slower = TILES[0].used / tile.used
-    multiplied_s = _wave_operations(product.k, tile, device) / rate * slower
+    multiplied_s = _wave_operations(product.k, tile, device) / flops * slower
     overhead_s = _overhead_s(tile, device, _memory(device))
     return _waves(product, tile, device) * (multiplied_s + overhead_s)
 
@@ -155,6 +155,6 @@ def _overhead_s(tile: Tile, device: Device, memory: float) -> float:
     return written / memory + FILL_S
 
 
-def attention_s(operations: float, device: Device, rate: float) -> float:
+def attention_s(operations: float, device: Device, flops: float) -> float:
     """How long fused attention takes, at the ``rate`` that most of its kind reach."""
-    return operations / (rate * device.pace.products) + LAUNCH_S
+    return operations / (flops * device.pace.products) + LAUNCH_S

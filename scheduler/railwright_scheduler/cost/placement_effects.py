@@ -12,9 +12,9 @@ from railwright_scheduler.communication.graph import Communicator
 from railwright_scheduler.communication.traffic_matrix import TrafficMatrix
 from railwright_scheduler.cost import contention, step
 from railwright_scheduler.cost.contention import Uplinks
-from railwright_scheduler.cost.contention_refinement import Sent
+from railwright_scheduler.cost.contention_refinement import WeightedTraffic
 from railwright_scheduler.cost.hardware import Machine
-from railwright_scheduler.cost.heterogeneous import Gang
+from railwright_scheduler.cost.heterogeneous import GangModel
 from railwright_scheduler.cost.in_network_reduction import NetworkReduction
 from railwright_scheduler.workload import Workload
 
@@ -23,16 +23,16 @@ PREDICTED, SENT = 200_000, 10_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Standing:
+class PlacementEffects:
     """How many times longer communicators take for links that are shared, of which the switches
     add up what crosses them, and the machine of each node rank."""
 
-    crowded: Mapping[str, float]
+    contention: Mapping[str, float]
     summed: frozenset[str]
     stands: Ints
 
 
-class Steps:
+class StepPredictor:
     """How long a step takes on these unlike machines, of which node ``n`` is number ``stands[n]``;
     ``between`` has what the nodes of each communicator exchange. Nothing is predicted if there are
     no machines."""
@@ -54,43 +54,45 @@ class Steps:
         self.machines, self.stands = tuple(machines), stands
         self._workload, self._communicators = workload, communicators
         self._between, self._sums = between, sums
-        self.unlike = Gang(workload, machines, communicators, work) if len(machines) > 1 else None
+        self.gang = (
+            GangModel(workload, machines, communicators, work) if len(machines) > 1 else None
+        )
 
-    def standing(self, order: Ints, tiers: tuple[Uplinks, ...]) -> Standing:
+    def effects(self, order: Ints, tiers: tuple[Uplinks, ...]) -> PlacementEffects:
         """With ``order[r]`` the node of node rank ``r``, below these uplinks."""
         pairs = sum(len(its.weight) for its in self._between.values())
         calls = len(self._between) * (1 + len(tiers))
         self._work.spend(3 * CALL * calls + ELEMENT * pairs * (1 + len(tiers)))
         there = tuple(tier.of(order) for tier in tiers)
-        crowded = {name: contention.contention(its, there) for name, its in self._between.items()}
-        return Standing(crowded, self._sums.by_switches(order), self.stands[order])
+        times = {name: contention.contention(its, there) for name, its in self._between.items()}
+        return PlacementEffects(times, self._sums.by_switches(order), self.stands[order])
 
-    def taken_s(self, standing: Standing) -> float:
+    def taken_s(self, effects: PlacementEffects) -> float:
         """Seconds of a step; 0 if nothing is predicted."""
         if not self.machines:
             return 0.0
-        if self.unlike:
-            return self.unlike.predicted(standing.stands, standing.crowded, standing.summed).total
+        if self.gang:
+            return self.gang.predicted(effects.stands, effects.contention, effects.summed).total
         self._work.spend(PREDICTED + SENT * self._operations)
         return step.predict(
             *self._workload.parts,
             self.machines[0],
-            standing.crowded,
-            standing.summed,
+            effects.contention,
+            effects.summed,
             communicators=self._communicators,
         ).total
 
-    def sent(self, standing: Standing) -> Iterator[tuple[str, Sent]]:
+    def sent(self, effects: PlacementEffects) -> Iterator[tuple[str, WeightedTraffic]]:
         """What each communicator's crowd costs a step: as it is, or if it were twice as large, as
         what is hidden now may be waited for then."""
-        step_s = self.taken_s(standing)
+        step_s = self.taken_s(effects)
         for name, its in self._between.items():
             if len(its.weight):
-                times = standing.crowded[name]
+                times = effects.contention[name]
                 others = (
-                    replace(standing, crowded={**standing.crowded, name: other})
+                    replace(effects, contention={**effects.contention, name: other})
                     for other in (1.0, 2.0 * times)
                 )
                 less_s, more_s = (self.taken_s(each) for each in others)
                 now_s = (step_s - less_s) / (times - 1.0) if times > 1.0 else 0.0
-                yield name, Sent(its, max(now_s, (more_s - step_s) / times))
+                yield name, WeightedTraffic(its, max(now_s, (more_s - step_s) / times))

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from railwright_scheduler.communication import derive
-from railwright_scheduler.communication.graph import Collective, Communicator, Overlap, Traffic
+from railwright_scheduler.communication.graph import Collective, Communicator, Overlap, Transfer
 from railwright_scheduler.cost import collectives, work
 from railwright_scheduler.cost.collectives import Group
 from railwright_scheduler.cost.hardware import COLLECTIVE_BLOCKS, LAUNCH_S, Machine
 from railwright_scheduler.cost.work import Work
 from railwright_scheduler.workload import Parallelism, Recipe, Sharding, Transformer, Workload
 
-NOT_CROWDED: Mapping[str, float] = MappingProxyType({})
+NO_CONTENTION: Mapping[str, float] = MappingProxyType({})
 
 MICRO_BATCHED = ("tensor", "context", "expert", "pipeline")
 """Communicators that each micro-batch waits for."""
@@ -53,7 +53,7 @@ def predict(
     split: Parallelism,
     recipe: Recipe,
     machine: Machine,
-    crowding: Mapping[str, float] = NOT_CROWDED,
+    contention: Mapping[str, float] = NO_CONTENTION,
     summed: Collection[str] = (),
     *,
     communicators: tuple[Communicator, ...] | None = None,
@@ -61,7 +61,7 @@ def predict(
     """The step on machines of one kind, which ranks fill one after the other.
 
     ``communicators`` are those that were measured; without them they are derived.
-    ``crowding`` says of communicators how many times longer what they send takes between machines
+    ``contention`` says of communicators how many times longer what they send takes between machines
     than their adapters need, for links that are shared. Of those ``summed`` the switches add up
     what crosses them, wherever it crosses.
     """
@@ -69,8 +69,8 @@ def predict(
         communicators = derive.communicators(model, split, recipe)
     sent = []
     for each in communicators:
-        its = machine.summing() if each.name in summed else machine
-        its = its.crowded(crowding.get(each.name, 1.0))
+        its = machine.reducing() if each.name in summed else machine
+        its = its.contended(contention.get(each.name, 1.0))
         sent.append(communication_time(each, collectives.groups(each, its)))
     return taken(work.of(model, split, recipe, machine), split, recipe, sent)
 
@@ -91,7 +91,7 @@ def taken(
     sent: Iterable[CommunicationTime],
     *,
     filling_s: float | None = None,
-    tells: bool = True,
+    computes_output: bool = True,
 ) -> StepTime:
     """The step for which a stage decides how fast micro-batches follow each other that does
     ``own`` work, and ``tells`` the next tokens or not; the others take ``filling_s`` until all are
@@ -106,7 +106,7 @@ def taken(
         "matrix products": micro_batches * own.products,
         "attention": micro_batches * own.attention,
         "memory": micro_batches * own.memory,
-        "output": micro_batches * own.output if tells else 0.0,
+        "output": micro_batches * own.output if computes_output else 0.0,
         "host": micro_batches * host_s,
         "pipeline bubble": filling_s,
         "optimizer": own.optimizer,
@@ -124,12 +124,12 @@ def micro_batch_s(
     return own.layers + waited_s + own.host_s(waited_s, recipe)
 
 
-def misfit(workload: Workload, machine: Machine) -> str:
+def unsupported_reason(workload: Workload, machine: Machine) -> str:
     """What the workload asks and this machine, or so many of them, cannot do; empty if nothing."""
     model, split, recipe = workload.parts
     if recipe.precision not in machine.device.matmul:
-        known = ", ".join(machine.device.matmul)
-        return f"multiplies in {known}, not {recipe.precision}"
+        supported = ", ".join(machine.device.matmul)
+        return f"multiplies in {supported}, not {recipe.precision}"
     limit, nodes = model.chosen_nodes, -(-split.expert // machine.devices)
     if recipe.forwarded and limit and model.chosen > model.experts * limit // max(nodes, limit):
         return (
@@ -175,7 +175,7 @@ def _exposed_s(sent: CommunicationTime, left: dict[Overlap, float], own: Work) -
     return exposed_s
 
 
-def _took_s(traffic: Traffic, group: Group) -> float:
+def _took_s(traffic: Transfer, group: Group) -> float:
     if traffic.routing:
         return traffic.count * collectives.dispatch_s(traffic.size, traffic.routing, group)
     machine = group.machine

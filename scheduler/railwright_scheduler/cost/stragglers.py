@@ -22,7 +22,7 @@ import numpy as np
 
 from railwright_scheduler.arrays import Ints, Mask
 from railwright_scheduler.budget import CALL, ELEMENT, WorkBudget
-from railwright_scheduler.cost.heterogeneous import Gang
+from railwright_scheduler.cost.heterogeneous import GangModel
 
 ARRANGEMENTS = 100
 """All of so many are tried: three kinds of machines on six nodes of one rack have 90."""
@@ -52,7 +52,7 @@ class StragglerPlacement:
     tier, the nearest first; ``within`` lets nodes change places within the nearest alone."""
 
     def __init__(
-        self, gang: Gang, slow: Ints, domains: Ints, *, within: bool, work: WorkBudget
+        self, gang: GangModel, slow: Ints, domains: Ints, *, within: bool, work: WorkBudget
     ) -> None:
         self._slow, self._domains, self._within, self._work = slow, domains, within, work
         self._groups = _groups(gang, len(slow))
@@ -100,7 +100,7 @@ class StragglerPlacement:
         return found
 
 
-def _groups(gang: Gang, nodes: int) -> list[Ints]:
+def _groups(gang: GangModel, nodes: int) -> list[Ints]:
     """Node ranks that do the same, those with the least to do first."""
     does = [frozenset[int]()] * nodes
     for stage, ranks in enumerate(gang.stages):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 
-from railwright_scheduler.cost.kernels import HALF_BYTES, Layer, Pass, Product, Stream
+from railwright_scheduler.cost.kernels import HALF_BYTES, LayerWork, Pass, Product, Stream
 from railwright_scheduler.workload import Parallelism, Precision, Recipe, Recompute, Transformer
 
 MASK_BYTES = 1
@@ -28,7 +28,7 @@ SCORE_BYTES = 12
 """A token's for each expert: a score of 32 bits, made a probability and a mask."""
 
 
-def layer(model: Transformer, split: Parallelism, recipe: Recipe) -> Layer:
+def layer(model: Transformer, split: Parallelism, recipe: Recipe) -> LayerWork:
     """What one rank does for one micro-batch in one layer."""
     size = HALF_BYTES * recipe.tokens(split) * model.hidden
     stream = Stream(size, size / split.tensor if recipe.sequence_parallel else size)
@@ -40,7 +40,7 @@ def layer(model: Transformer, split: Parallelism, recipe: Recipe) -> Layer:
     return _with_casts(whole) if recipe.precision is Precision.FP8 else whole
 
 
-def _attention(model: Transformer, split: Parallelism, recipe: Recipe, stream: Stream) -> Layer:
+def _attention(model: Transformer, split: Parallelism, recipe: Recipe, stream: Stream) -> LayerWork:
     tokens = recipe.tokens(split)
     heads = recipe.micro_batch * model.heads // split.tensor
     joined = (model.heads + 2 * model.kv_heads) * model.head_size
@@ -71,13 +71,15 @@ def _attention(model: Transformer, split: Parallelism, recipe: Recipe, stream: S
         dropped = 2 * scores + MASK_BYTES * scores / HALF_BYTES
         forward += [2 * scores, dropped]
         backward += [3 * scores, dropped, *[2 * scores, dropped] * again]
-    return Layer(
+    return LayerWork(
         Pass(tuple(products), operations, tuple(forward)),
         Pass(tuple(back), (2.5 + again) * operations, tuple(backward)),
     )
 
 
-def _feed_forward(model: Transformer, split: Parallelism, recipe: Recipe, stream: Stream) -> Layer:
+def _feed_forward(
+    model: Transformer, split: Parallelism, recipe: Recipe, stream: Stream
+) -> LayerWork:
     tokens, inner = recipe.tokens(split), model.feed_forward // split.tensor
     products, back = _split(
         Product(tokens, (2 if model.gated else 1) * inner, model.hidden),
@@ -91,13 +93,13 @@ def _feed_forward(model: Transformer, split: Parallelism, recipe: Recipe, stream
     ]
     if model.biased:
         backward += [activated, stream.whole]
-    return Layer(
+    return LayerWork(
         Pass(tuple(products), 0.0, ((3 if model.gated else 2) * activated,)),
         Pass(tuple(back), 0.0, tuple(backward)),
     )
 
 
-def _moe_feed_forward(model: Transformer, split: Parallelism, recipe: Recipe) -> Layer:
+def _moe_feed_forward(model: Transformer, split: Parallelism, recipe: Recipe) -> LayerWork:
     """Of a mixture of experts, from the norm to the residual sum, exchanges with other ranks apart.
 
     Each token chooses its experts (Shazeer et al., 2017) and none is dropped. A rank copies its
@@ -106,18 +108,18 @@ def _moe_feed_forward(model: Transformer, split: Parallelism, recipe: Recipe) ->
     equally busy, as a balanced router makes them.
     """
     tokens, experts = recipe.routed(split), model.experts // split.expert
-    copies = tokens * model.chosen
+    routed = tokens * model.chosen
     router = Product(tokens, model.experts, model.hidden)
     wide = (2 if model.gated else 1) * model.feed_forward
     together = math.gcd(experts, STREAMS)
-    rows, times = copies // experts, experts // together
+    rows, times = routed // experts, experts // together
     products = (
         router,
         Product(rows, wide, model.hidden, together, times),
         Product(rows, model.hidden, model.feed_forward, together, times),
     )
-    stream, sent = HALF_BYTES * tokens * model.hidden, HALF_BYTES * copies * model.hidden
-    inner = HALF_BYTES * copies * model.feed_forward
+    stream, sent = HALF_BYTES * tokens * model.hidden, HALF_BYTES * routed * model.hidden
+    inner = HALF_BYTES * routed * model.feed_forward
     # Copied, put in order, put back, summed; going back the same kernels turned around.
     moved = (SCORE_BYTES * tokens * model.experts, stream + sent, 2 * sent, 2 * sent, sent + stream)
     forward = [*moved, (3 if model.gated else 2) * inner]
@@ -125,10 +127,10 @@ def _moe_feed_forward(model: Transformer, split: Parallelism, recipe: Recipe) ->
     backward.append(3 * HALF_BYTES * experts * model.feed_forward_parameters)
     if model.biased:
         # An expert's bias is a kernel of its own: products of many experts at once add none.
-        biased = HALF_BYTES * copies * wide
+        biased = HALF_BYTES * routed * wide
         forward += [2 * biased, 2 * sent]
         backward += [biased, sent]
-    return Layer(
+    return LayerWork(
         Pass(products, 0.0, tuple(forward)),
         Pass(
             tuple(each for product in products for each in product.gradients), 0.0, tuple(backward)
@@ -153,17 +155,17 @@ def _split(first: Product, second: Product, pieces: int) -> tuple[list[Product],
     return forward, [first_left, first_right, second_left.pieces(pieces), second_right]
 
 
-def _between(stream: Stream) -> Layer:
+def _between(stream: Stream) -> LayerWork:
     """Two norms and two residual sums, after attention and after what feeds forward."""
     kept = MASK_BYTES * stream.between / HALF_BYTES
     forward = (2 * stream.between, 3 * stream.between + kept)
     backward = (3 * stream.between, 2 * stream.between + kept, 3 * stream.between)
-    return Layer(Pass((), 0.0, 2 * forward), Pass((), 0.0, 2 * backward))
+    return LayerWork(Pass((), 0.0, 2 * forward), Pass((), 0.0, 2 * backward))
 
 
-def _with_casts(layer: Layer) -> Layer:
+def _with_casts(layer: LayerWork) -> LayerWork:
     """Inputs of products and, going back, gradients of their results are made 8 bits wide."""
     products = layer.forward.products
     ahead = tuple((CAST_BYTES * each.batch * each.m * each.k, each.times) for each in products)
     behind = tuple((CAST_BYTES * each.batch * each.m * each.n, each.times) for each in products)
-    return layer + Layer(Pass((), 0.0, (), ahead), Pass((), 0.0, (), behind))
+    return layer + LayerWork(Pass((), 0.0, (), ahead), Pass((), 0.0, (), behind))

@@ -54,9 +54,9 @@ def annealed(
     batch = max(1, matrix.ranks // TOUCHED)
     steps = cooling.pairs // (batch * len(starts))
     factor = (cooling.cold / cooling.hot) ** (1.0 / max(1, steps - 1))
-    judged = batch * len(starts) * work.width
+    considered = batch * len(starts) * work.width
     for step in range(steps):
-        budget.spend(STEP + 4 * ELEMENT * judged)
+        budget.spend(STEP + 4 * ELEMENT * considered)
         work.step(batch, cooling.hot * factor**step)
     return work.where()
 
@@ -100,8 +100,8 @@ class _Annealing:
         here = self._home[one + base]
         apart = np.flatnonzero(here != there)
         one, base, here, there = one[apart], base[apart], here[apart], there[apart]
-        inside = (drawn[3, apart] * self._sizes[there]).astype(np.int64)
-        other = self._holder[self._members[self._first[there] + inside] + base]
+        crossed = (drawn[3, apart] * self._sizes[there]).astype(np.int64)
+        other = self._holder[self._members[self._first[there] + crossed] + base]
         mine, its = self._near.of[one] + base[:, None], self._near.of[other] + base[:, None]
         change = self._moved(self._near.weight[one], mine, here, there)
         change += self._moved(self._near.weight[other], its, there, here)
@@ -123,8 +123,8 @@ class _Annealing:
 
     def _there_and_back(self, here: Ints, there: Ints) -> Floats:
         count = len(self._sizes)
-        inside = self._distance[here * count + here] + self._distance[there * count + there]
-        found: Floats = 2.0 * self._distance[here * count + there] - inside
+        crossed = self._distance[here * count + here] + self._distance[there * count + there]
+        found: Floats = 2.0 * self._distance[here * count + there] - crossed
         return found
 
     def _exchange(self, pairs: Ints, near: Ints) -> None:

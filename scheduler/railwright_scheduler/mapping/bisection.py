@@ -42,12 +42,12 @@ class RankSubset:
     b: Ints
     weight: Floats
 
-    def of(self, inside: Mask) -> RankSubset:
+    def of(self, selected: Mask) -> RankSubset:
         """Those of them which are inside."""
-        kept = inside[self.a] & inside[self.b]
-        row = np.cumsum(inside) - 1
+        kept = selected[self.a] & selected[self.b]
+        row = np.cumsum(selected) - 1
         return RankSubset(
-            self.ranks[inside], row[self.a[kept]], row[self.b[kept]], self.weight[kept]
+            self.ranks[selected], row[self.a[kept]], row[self.b[kept]], self.weight[kept]
         )
 
 
@@ -111,12 +111,12 @@ class Bisection:
         reached = reachable_sums(sizes)
         front, size = self._front(part, _even(reached[-1], len(part.ranks)))
         before = subset(sizes, reached, size)
-        for inside, chosen in (front, before), (~front, [not each for each in before]):
+        for selected, chosen in (front, before), (~front, [not each for each in before]):
             its = [*itertools.compress(rooms, chosen)]
             if len(its) == 1 and tier == 0:
-                self._where[part.ranks[inside]] = its[0]
+                self._where[part.ranks[selected]] = its[0]
             else:
-                yield part.of(inside), its
+                yield part.of(selected), its
 
     def _front(self, part: RankSubset, sums: Ints) -> tuple[Mask, int]:
         """Whom to separate from the others: so many as can be, and where it cuts the least."""

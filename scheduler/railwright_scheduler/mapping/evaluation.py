@@ -22,11 +22,11 @@ from railwright_scheduler.communication import grid as grids
 from railwright_scheduler.communication import measured, traffic_matrix
 from railwright_scheduler.communication.traffic_matrix import TrafficMatrix
 from railwright_scheduler.cost import contention, contention_refinement, stragglers
-from railwright_scheduler.cost.contention import Uplinks, Use
+from railwright_scheduler.cost.contention import Uplinks, UplinkUse
 from railwright_scheduler.cost.hardware import MACHINES
-from railwright_scheduler.cost.heterogeneous import Gang
+from railwright_scheduler.cost.heterogeneous import GangModel
 from railwright_scheduler.cost.in_network_reduction import NetworkReduction
-from railwright_scheduler.cost.placement_effects import Standing, Steps
+from railwright_scheduler.cost.placement_effects import PlacementEffects, StepPredictor
 from railwright_scheduler.cost.stragglers import StragglerPlacement
 from railwright_scheduler.mapping import mapper
 from railwright_scheduler.mapping.problem import Places, cost
@@ -102,7 +102,7 @@ class OrderEvaluator:
             each.name: traffic_matrix.between_nodes(each, per_node, work) for each in communicators
         }
         # Who sends to all alike does so from anywhere.
-        self._telling = tuple(
+        self._uneven = tuple(
             each.name for each in communicators if not traffic_matrix.is_even(each, per_node)
         )
         grid = grids.dense(split, recipe.framework)
@@ -115,17 +115,17 @@ class OrderEvaluator:
             for each in request.tiers
         )
         self._unshared = tuple(
-            replace(tier, room=np.array(each.room))
+            replace(tier, capacity=np.array(each.capacity))
             for tier, each in zip(self._tiers, request.tiers, strict=True)
         )
         self.sent = self._together(self._exchanges)
         self.places = _places(self._tiers, count)
-        reducing = [(np.array(each.domains), np.array(each.summing)) for each in request.tiers]
+        reducing = [(np.array(each.domains), np.array(each.reduces)) for each in request.tiers]
         sums = NetworkReduction(communicators, per_node, reducing, work)
 
-        def steps(its: MappingRequest) -> Steps:
+        def steps(its: MappingRequest) -> StepPredictor:
             stands = np.array(its.stands or [0] * count)
-            return Steps(
+            return StepPredictor(
                 self._workload,
                 communicators,
                 its.machines,
@@ -139,20 +139,20 @@ class OrderEvaluator:
         self._even = steps(request.even) if request.even != request else self._steps
         self.machines = self._even.machines
 
-    def looked_at(self) -> Iterator[Ints]:
+    def candidates(self) -> Iterator[Ints]:
         """The network's own order, and those that send the least far away: of all bytes, and of
         what they are worth to a step."""
         count = self.sent.ranks
         yield np.arange(count)
         if count == self._segment or all(tier.domains.max() == 0 for tier in self._tiers):
             return
-        yield from self._mapped(self._together(self._telling))
+        yield from self._mapped(self._together(self._uneven))
         if self.machines:
             line = np.arange(count)
-            sent = dict(self._steps.sent(self._standing(line)))
-            told = [each for name, each in sent.items() if name in self._telling]
-            worth = [each.in_seconds for each in told if each.worth_s > 0.0]
-            if count <= LAID_TWICE or len(worth) < len(told):
+            sent = dict(self._steps.sent(self._effects(line)))
+            uneven = [each for name, each in sent.items() if name in self._uneven]
+            worth = [each.in_seconds for each in uneven if each.worth_s > 0.0]
+            if count <= LAID_TWICE or len(worth) < len(uneven):
                 yield from self._mapped(traffic_matrix.together(worth, self._shape, self._work))
 
     def _mapped(self, exchanged: TrafficMatrix) -> Iterator[Ints]:
@@ -176,24 +176,24 @@ class OrderEvaluator:
     def evaluate(self, order: Ints) -> EvaluatedOrder:
         """What a step takes in this order."""
         self._work.spend(CALL + ELEMENT * len(self.sent.weight) * (1 + len(self._tiers)))
-        step_s = self._steps.taken_s(self._standing(order))
+        step_s = self._steps.taken_s(self._effects(order))
         return EvaluatedOrder(order, round(step_s * 1e6), cost(self.sent, self.places, order))
 
     def others_us(self, current: EvaluatedOrder) -> int:
         """How much of the step goes to what other jobs send over the same links."""
-        step_s = self._steps.taken_s(self._standing(current.order, self._unshared))
+        step_s = self._steps.taken_s(self._effects(current.order, self._unshared))
         return current.step_us - round(step_s * 1e6)
 
     def slow_us(self, current: EvaluatedOrder) -> int:
         """How much of the step goes to nodes that are slower than most of their kind."""
-        step_s = self._even.taken_s(self._even.standing(current.order, self._tiers))
+        step_s = self._even.taken_s(self._even.effects(current.order, self._tiers))
         return max(0, current.step_us - round(step_s * 1e6))
 
-    def uses(self, order: Ints) -> Iterator[list[Use]]:
+    def uses(self, order: Ints) -> Iterator[list[UplinkUse]]:
         """What the gang makes of the uplinks of each domain that it stands in, the nearest tier
         first: as much as it sends where nobody else does, which no gang sends more than. Half of
         what crosses a border goes out."""
-        step_s = self._steps.taken_s(self._standing(order, self._unshared))
+        step_s = self._steps.taken_s(self._effects(order, self._unshared))
         if not self.machines:
             return
         slowest = min(self.machines, key=lambda each: each.network.bandwidth)
@@ -203,20 +203,20 @@ class OrderEvaluator:
         for tier in self._unshared:
             below = np.bincount(tier.domains) * (self._per_node / devices)
             sending = contention.uplinks(self.sent, tier.of(order)) / node_bytes
-            yield [*map(Use, np.minimum(sending, below).tolist(), below.tolist())]
+            yield [*map(UplinkUse, np.minimum(sending, below).tolist(), below.tolist())]
 
-    def relieved(self, current: EvaluatedOrder) -> EvaluatedOrder:
+    def refined(self, current: EvaluatedOrder) -> EvaluatedOrder:
         """The same or a better one, with nodes exchanged to relieve what a step waits for."""
         found = current
-        if not self._is_relieved:
+        if not self._is_refined:
             return found
         for _ in range(RELIEFS):
-            standing = self._standing(found.order)
-            if max(standing.crowded.values(), default=1.0) == 1.0:
+            effects = self._effects(found.order)
+            if max(effects.contention.values(), default=1.0) == 1.0:
                 break
-            sent = [each for _, each in self._steps.sent(standing)]
+            sent = [each for _, each in self._steps.sent(effects)]
             better = self.evaluate(
-                contention_refinement.relieved(sent, self._tiers, found.order, self._work)
+                contention_refinement.refine(sent, self._tiers, found.order, self._work)
             )
             if better.rank >= found.rank:
                 break
@@ -233,24 +233,28 @@ class OrderEvaluator:
         stays = self.evaluate(order)
         yield stays
         if not len(came):
-            yield self.relieved(stays)
-        elif self._is_relieved and len(came) <= CAME:
-            sent = [each for _, each in self._steps.sent(self._standing(order))]
+            yield self.refined(stays)
+        elif self._is_refined and len(came) <= CAME:
+            sent = [each for _, each in self._steps.sent(self._effects(order))]
             yield self.evaluate(
-                contention_refinement.placed(sent, self._tiers, order, came, self._work)
+                contention_refinement.place_ranks(sent, self._tiers, order, came, self._work)
             )
-        yield from self.eased([stays])
+        yield from self.place_stragglers([stays])
 
-    def eased(self, current: Iterable[EvaluatedOrder]) -> Iterator[EvaluatedOrder]:
+    def place_stragglers(self, current: Iterable[EvaluatedOrder]) -> Iterator[EvaluatedOrder]:
         """Those of them that are better with slow nodes exchanged to where they are waited for the
         least."""
-        if gang := self._steps.unlike:
+        if gang := self._steps.gang:
             for each in current:
-                better = min(self._eased(gang, each), key=lambda its: its.rank, default=each)
+                better = min(
+                    self._straggler_orders(gang, each), key=lambda its: its.rank, default=each
+                )
                 if better.rank < each.rank:
                     yield better
 
-    def _eased(self, gang: Gang, current: EvaluatedOrder) -> Iterator[EvaluatedOrder]:
+    def _straggler_orders(
+        self, gang: GangModel, current: EvaluatedOrder
+    ) -> Iterator[EvaluatedOrder]:
         """Others: all that there are of few nodes."""
         stands, domains = self._steps.stands, self.places.domains
         stood = sum(map(len, gang.stages))
@@ -261,9 +265,9 @@ class OrderEvaluator:
             yield from map(self.evaluate, every)
             if every:
                 return
-        work = len(stands) + KIND_NODES * len(gang.slowness)
+        work = len(stands) + KIND_NODES * len(gang.speed_ranks)
         left = min(EASED, EASED_NODES // work) // (1 if self._budget else BRIEFLY)
-        slow, within = gang.slowness[stands], self._segment > 1
+        slow, within = gang.speed_ranks[stands], self._segment > 1
         placement = StragglerPlacement(gang, slow, domains, within=within, work=self._work)
         for tried in (placement.orders, placement.exchanges):
             orders = itertools.islice(tried(current.order), left)
@@ -276,7 +280,7 @@ class OrderEvaluator:
                 yield found
 
     @property
-    def _is_relieved(self) -> bool:
+    def _is_refined(self) -> bool:
         """Whether it is looked at which links are crowded."""
         if not self.machines or self._segment > 1 or not self._budget:
             return False
@@ -293,8 +297,8 @@ class OrderEvaluator:
         parts = (self._exchanges[name] for name in names)
         return traffic_matrix.together(parts, self._shape, self._work)
 
-    def _standing(self, order: Ints, uplinks: tuple[Uplinks, ...] | None = None) -> Standing:
-        return self._steps.standing(order, uplinks or self._tiers)
+    def _effects(self, order: Ints, uplinks: tuple[Uplinks, ...] | None = None) -> PlacementEffects:
+        return self._steps.effects(order, uplinks or self._tiers)
 
 
 def _places(tiers: tuple[Uplinks, ...], count: int) -> Places:

@@ -71,10 +71,10 @@ class Places:
             wider: list[Ints] = []
             around: list[_Tree] = []
             for start, end in zip(starts, ends, strict=True):
-                inside = sorted(range(start, end), key=trees.__getitem__, reverse=True)
-                wider.append(np.concatenate([parts[at] for at in inside]))
-                size = sum(trees[at][0] for at in inside)
-                around.append((size, tuple(trees[at] for at in inside)))
+                nested = sorted(range(start, end), key=trees.__getitem__, reverse=True)
+                wider.append(np.concatenate([parts[at] for at in nested]))
+                size = sum(trees[at][0] for at in nested)
+                around.append((size, tuple(trees[at] for at in nested)))
             parts, trees = wider, around
         (order,) = parts
         numbered = [

@@ -57,20 +57,20 @@ class _Repartitioning:
         """Empty a few domains and fill them again."""
         self._budget.spend(EMPTIED + 2 * ELEMENT * self._ranks)
         chosen = self._chosen()
-        inside = np.isin(self._home, chosen)
-        ranks = np.flatnonzero(inside)
+        selected = np.isin(self._home, chosen)
+        ranks = np.flatnonzero(selected)
         self._budget.spend(EMPTIED + 20 * ELEMENT * len(ranks) * self._near.of.shape[1])
-        laid = self._bisection.laid(self._part(ranks, inside), self._line(chosen, len(ranks)))
+        laid = self._bisection.laid(self._part(ranks, selected), self._line(chosen, len(ranks)))
         if self._costs(ranks, laid) <= self._costs(ranks, self.where[ranks]):
             self.where[ranks], self._home[ranks] = laid, self._places.domains[0][laid]
 
     def _chosen(self) -> list[int]:
         """A domain, and one after the other which exchanges much with those before."""
         drawn, count = self._source.uniform(4), len(self._members)
-        wanted = 2 + int(drawn[0] * (DOMAINS_MAX - 1))
+        count_chosen = 2 + int(drawn[0] * (DOMAINS_MAX - 1))
         chosen = [int(self._home[int(drawn[1] * self._ranks)])]
         exchanged = np.zeros(count)
-        while len(chosen) < wanted:
+        while len(chosen) < count_chosen:
             ranks = np.flatnonzero(self._home == chosen[-1])
             weight = self._near.weight[ranks]
             homes = np.append(self._home, 0)[self._near.of[ranks]]
@@ -87,8 +87,8 @@ class _Repartitioning:
         line = np.concatenate([self._members[chosen[at]] for at in order])[:count]
         return line[np.lexsort(self._places.domains[:, line])]
 
-    def _part(self, ranks: Ints, inside: Mask) -> RankSubset:
-        row = np.append(np.where(inside, np.cumsum(inside) - 1, -1), -1)
+    def _part(self, ranks: Ints, selected: Mask) -> RankSubset:
+        row = np.append(np.where(selected, np.cumsum(selected) - 1, -1), -1)
         b = row[self._near.of[ranks]]
         one, at = np.nonzero(b > np.arange(len(ranks))[:, None])
         return RankSubset(ranks, one, b[one, at], self._near.weight[ranks][one, at])
@@ -98,7 +98,7 @@ class _Repartitioning:
         where = np.append(self.where, 0)
         where[ranks] = laid
         near, weight = self._near.of[ranks], self._near.weight[ranks]
-        inside = np.zeros(self._ranks + 1, dtype=np.bool_)
-        inside[ranks] = True
+        selected = np.zeros(self._ranks + 1, dtype=np.bool_)
+        selected[ranks] = True
         apart = self._places.between(np.repeat(laid, near.shape[1]), where[near].ravel())
-        return float(((weight * np.where(inside[near], 0.5, 1.0)).ravel() * apart).sum())
+        return float(((weight * np.where(selected[near], 0.5, 1.0)).ravel() * apart).sum())

@@ -11,7 +11,7 @@ from railwright_scheduler.arrays import Ints, Mask
 from railwright_scheduler.cluster import Cluster
 from railwright_scheduler.communication import measured
 from railwright_scheduler.cost import contention, step
-from railwright_scheduler.cost.contention import Uplinks, Use
+from railwright_scheduler.cost.contention import Uplinks, UplinkUse
 from railwright_scheduler.cost.hardware import MACHINES, Machine
 from railwright_scheduler.remembered import Key
 from railwright_scheduler.snapshot import Job
@@ -22,20 +22,20 @@ KEPT_BYTES, KEPT_NODE_BYTES = 8_192, 64
 """Of a request and its result, and of each node at each tier: numbers in tuples, twice."""
 
 
-Uses = Sequence[Mapping[int, Sequence[Use]]]
+Uses = Sequence[Mapping[int, Sequence[UplinkUse]]]
 """What others make of the uplinks of each domain, the coarsest level first."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestTier:
-    """``domains`` has that of each node, ``room`` how many may send out of each domain, and
-    ``left`` how many of those may while other jobs send as well; ``summing`` says of each domain
+    """``domains`` has that of each node, ``capacity`` how many may send out of each domain, and
+    ``left`` how many of those may while other jobs send as well; ``reduces`` says of each domain
     whether its switches add up what crosses them."""
 
     domains: tuple[int, ...]
-    room: tuple[float, ...]
+    capacity: tuple[float, ...]
     left: tuple[float, ...]
-    summing: tuple[bool, ...]
+    reduces: tuple[bool, ...]
     oversubscription: float
 
 
@@ -69,12 +69,12 @@ class MappingRequest:
         """Of these kinds, with as many devices as a node has ranks; none unless all kinds are known
         and can run the job."""
         found = [
-            MACHINES[name].paced(pace).of(self.ranks_per_node)
+            MACHINES[name].at_speed(pace).of(self.ranks_per_node)
             for name, pace in self.kinds
             if name in MACHINES and MACHINES[name].devices >= self.ranks_per_node
         ]
-        misfit = any(step.misfit(self.workload, each) for each in found)
-        return () if misfit or len(found) < len(self.kinds) else tuple(found)
+        unsupported = any(step.unsupported_reason(self.workload, each) for each in found)
+        return () if unsupported or len(found) < len(self.kinds) else tuple(found)
 
     @property
     def even(self) -> MappingRequest:
@@ -131,17 +131,17 @@ def _before(job: Job, cluster: Cluster, nodes: Ints) -> tuple[int, ...]:
     return tuple(at.get(name, -1) for name in job.before)
 
 
-def _tier(uplinks: Uplinks, summing: Mask, *, nodes: Ints) -> RequestTier:
+def _tier(uplinks: Uplinks, reduces: Mask, *, nodes: Ints) -> RequestTier:
     """Its domains as far as these nodes stand in them, numbered by that alone."""
     named, domains = np.unique(uplinks.domains[nodes], return_inverse=True)
-    room, sums = tuple(uplinks.room[named].tolist()), tuple(summing[named].tolist())
-    return RequestTier(tuple(domains.tolist()), room, room, sums, uplinks.oversubscription)
+    capacity, sums = tuple(uplinks.capacity[named].tolist()), tuple(reduces[named].tolist())
+    return RequestTier(tuple(domains.tolist()), capacity, capacity, sums, uplinks.oversubscription)
 
 
 def _beside(
     tier: RequestTier,
     uplinks: Uplinks,
-    uses: Mapping[int, Sequence[Use]],
+    uses: Mapping[int, Sequence[UplinkUse]],
     *,
     nodes: Ints,
     share: float,
@@ -150,9 +150,9 @@ def _beside(
     named = np.unique(uplinks.domains[nodes]).tolist()
     counts = np.bincount(tier.domains).tolist()
     found = (
-        min(room, contention.left(room, count * share, uses[domain]) / share)
+        min(capacity, contention.left(capacity, count * share, uses[domain]) / share)
         if domain in uses
-        else room
-        for domain, room, count in zip(named, tier.room, counts, strict=True)
+        else capacity
+        for domain, capacity, count in zip(named, tier.capacity, counts, strict=True)
     )
     return replace(tier, left=tuple(found))

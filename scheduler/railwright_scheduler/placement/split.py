@@ -165,23 +165,23 @@ def _table(supply: Supply, prices: _Prices, level: int, index: int, *, count: in
     """The table of one domain above the finest level, with the cost of opening it."""
     finest = np.arange(*supply.domains.finest_bounds(level)[index : index + 2])
     if level == supply.domains.finest - 1:
-        inside = _largest_first(supply, prices, finest, count=count)
+        inner = _largest_first(supply, prices, finest, count=count)
     else:
         parts = [
             _table(supply, prices, level + 1, child, count=count)
             for child in _children(supply, level, index)
         ]
-        inside = _product(prices, parts, count=count)
+        inner = _product(prices, parts, count=count)
         singles = finest[_single(supply, level + 1, finest)]
         if len(singles):
-            inside = _with_singles(supply, prices, level, inside, singles, count=count)
+            inner = _with_singles(supply, prices, level, inner, singles, count=count)
     held = int(supply.caps[level][index])
-    cost = inside.cost[:, : held + 1].copy()
+    cost = inner.cost[:, : held + 1].copy()
     cost[:, 1:] += prices.opening[level][:, np.newaxis]
     cost[-1, 1:] += held
     if supply.grain[level] > 1:
         cost[:, np.arange(cost.shape[1]) % supply.grain[level] > 0] = prices.never[:, np.newaxis]
-    return _Table(_at_most_never(prices, cost), inside.finest, inside.parts, inside.picks)
+    return _Table(_at_most_never(prices, cost), inner.finest, inner.parts, inner.picks)
 
 
 def _at_most_never(prices: _Prices, cost: Ints) -> Ints:
@@ -219,16 +219,16 @@ def _largest_first(supply: Supply, prices: _Prices, finest: Ints, *, count: int)
 
 
 def _with_singles(
-    supply: Supply, prices: _Prices, level: int, inside: _Table, singles: Ints, *, count: int
+    supply: Supply, prices: _Prices, level: int, inner: _Table, singles: Ints, *, count: int
 ) -> _Table:
     """A product's table, and that of as many finest domains that are alone in theirs."""
     price = prices.opening[level + 1 :].sum(axis=0)
     price[-1] += supply.domains.finest - 1 - level
-    cost, pick = _merge_line(inside.cost, price, len(singles), count=count)
+    cost, pick = _merge_line(inner.cost, price, len(singles), count=count)
     pods = np.arange(min(len(singles), count) + 1)
     alone = _Table(pods * price[:, np.newaxis], singles)
     cost = _at_most_never(prices, cost)
-    return _Table(cost, parts=(*inside.parts, alone), picks=(*inside.picks, pick))
+    return _Table(cost, parts=(*inner.parts, alone), picks=(*inner.picks, pick))
 
 
 def _product(prices: _Prices, parts: list[_Table], *, count: int) -> _Table:
