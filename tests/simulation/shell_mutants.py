@@ -161,7 +161,7 @@ SHELL_MUTANTS = (
         "the token of a pod that is gone stays good",
         "heartbeats/tokens.py",
         "if node is None:",
-        "if not held.pod_uid:",
+        "if not pod_uid:",
         "tests/unit/test_tokens.py::test_token_of_deleted_pod_is_refused_at_once",
     ),
     ShellMutant(

@@ -40,19 +40,6 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
-    """For the agent of one node: measure the one at this address, with the key of that pair. In a
-    ``crowd`` many do at once, and bandwidth alone counts."""
-
-    number: int
-    host: str
-    port: int
-    key: str = field(repr=False)
-    seconds: float
-    crowd: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Asking:
     """What an agent says when it asks: where it answers probes (nowhere yet: empty), or why it
     cannot (``unfit``), and what came of its last errand."""
@@ -65,16 +52,16 @@ class Asking:
 
 
 @dataclass(slots=True)
-class _Standing:
-    """An agent that stands by. ``called`` ends its waiting for an errand, ``told`` that of who
-    sent it on the one that it has."""
+class _Agent:
+    """An agent that polls for probe tasks. ``task`` is the one that it has, as it is sent, and
+    ``result`` its outcome; ``dispatched`` ends the wait of its poll."""
 
     heard_s: float
     host: str = ""
     port: int = 0
-    errand: Errand | None = None
-    called: asyncio.Future[None] | None = None
-    told: asyncio.Future[Reading] | None = None
+    task: Json | None = field(default=None, repr=False)
+    dispatched: asyncio.Event = field(default_factory=asyncio.Event)
+    result: asyncio.Future[Reading] | None = None
 
 
 class Errands:
@@ -84,14 +71,14 @@ class Errands:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._token = secrets.token_hex(KEY_BYTES)
-        self._standing: dict[str, _Standing] = {}
+        self._agents: dict[str, _Agent] = {}
         self._unfit: dict[str, str] = {}
         self._number = 0
         self.wanted: Mapping[str, Collection[str]] = {}
         self.networks: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"<Errands wanted={len(self.wanted)} there={len(self._standing)}>"
+        return f"<Errands wanted={len(self.wanted)} there={len(self._agents)}>"
 
     @property
     def unfit(self) -> Mapping[str, str]:
@@ -102,7 +89,7 @@ class Errands:
         """The nodes whose agents answer probes and wait to be sent."""
         oldest_s = self._clock() - ABSENT_S
         return frozenset(
-            node for node, its in self._standing.items() if its.host and its.heard_s > oldest_s
+            node for node, its in self._agents.items() if its.host and its.heard_s > oldest_s
         )
 
     async def ask(self, node: str, asking: Asking) -> Json:
@@ -112,32 +99,22 @@ class Errands:
         if node not in self.wanted or unfit:
             if unfit:
                 self._unfit[node] = unfit
-            self._standing.pop(node, None)
+            self._agents.pop(node, None)
             return {}
-        held = self._standing.get(node)
-        known = {"key": keys.agent_token(self._token, node)}
-        if held is None or not asking.host:
-            # It is there once it asks again: then it knows the key.
-            self._standing[node] = _Standing(self._clock())
-            return known
-        held.heard_s, held.host, held.port = self._clock(), asking.host, asking.port
-        self._hear(held, asking)
-        if held.called is not None and not held.called.done():
-            held.called.set_result(None)
-        if held.errand is None:
-            await self._wait(held)
-        if held.errand is not None:
-            errand = held.errand
-            return known | {
-                "errand": errand.number,
-                "host": errand.host,
-                "port": errand.port,
-                "seconds": errand.seconds,
-                "crowd": errand.crowd,
-                "source": node,
-                "pairKey": errand.key,
-            }
-        return known
+        agent = self._agents.get(node)
+        credentials = {"key": keys.agent_token(self._token, node)}
+        if agent is None or not asking.host:
+            # It gets tasks once it polls again: then it has the key.
+            self._agents[node] = _Agent(self._clock())
+            return credentials
+        agent.heard_s, agent.host, agent.port = self._clock(), asking.host, asking.port
+        self._complete(agent, asking)
+        # A poll that was given up, and whose connection is still open, ends now.
+        agent.dispatched.set()
+        if agent.task is None:
+            agent.dispatched = asyncio.Event()
+            await self._wait(agent, agent.dispatched)
+        return credentials | (agent.task or {})
 
     def _refusal(self, node: str, host: str) -> str:
         """Why nobody is sent to this address of a node; empty if somebody may be."""
@@ -152,45 +129,50 @@ class Errands:
     async def send(self, pair: tuple[str, str], *, seconds: float, crowd: bool = False) -> Reading:
         """Let the agent of the first node measure how well it reaches the second; an empty reading
         where it does not come to that."""
-        source, target = (self._standing.get(node) for node in pair)
-        if source is None or target is None or not target.host or source.told is not None:
+        source, target = (self._agents.get(node) for node in pair)
+        if source is None or target is None or not target.host or source.result is not None:
             return Reading()
         self._number += 1
-        key = keys.pair_key(keys.agent_token(self._token, pair[1]), pair[0])
-        source.errand = Errand(self._number, target.host, target.port, key, seconds, crowd)
-        source.told = asyncio.get_running_loop().create_future()
-        if source.called is not None and not source.called.done():
-            source.called.set_result(None)
+        source.task = {
+            "errand": self._number,
+            "host": target.host,
+            "port": target.port,
+            "seconds": seconds,
+            "crowd": crowd,
+            "source": pair[0],
+            "pairKey": keys.pair_key(keys.agent_token(self._token, pair[1]), pair[0]),
+        }
+        source.result = asyncio.get_running_loop().create_future()
+        source.dispatched.set()
         try:
             async with asyncio.timeout(2 * seconds + OVERHEAD_S):
-                return await source.told
+                return await source.result
         except TimeoutError:
             return Reading()
         finally:
-            source.errand = source.told = None
+            source.task = source.result = None
 
     def forget_all_but(self, nodes: Collection[str]) -> None:
         """Nodes that are gone are not there any more."""
-        self._standing = {node: its for node, its in self._standing.items() if node in nodes}
+        self._agents = {node: its for node, its in self._agents.items() if node in nodes}
         self._unfit = {node: why for node, why in self._unfit.items() if node in nodes}
 
-    def _hear(self, held: _Standing, asking: Asking) -> None:
-        """What came of its errand. Who asks again without having told never got it."""
-        if held.errand is None or held.told is None or held.told.done():
+    def _complete(self, agent: _Agent, asking: Asking) -> None:
+        """Take the result of its task. An agent that polls again without one never got the task."""
+        if agent.task is None or agent.result is None or agent.result.done():
             return
-        if asking.number == held.errand.number:
-            held.told.set_result(asking.reading)
-            held.errand = None
+        if asking.number == agent.task["errand"]:
+            agent.result.set_result(asking.reading)
+            agent.task = None
 
-    async def _wait(self, held: _Standing) -> None:
-        held.called = asyncio.get_running_loop().create_future()
+    async def _wait(self, agent: _Agent, dispatched: asyncio.Event) -> None:
         try:
             async with asyncio.timeout(HOLD_S):
-                await held.called
+                await dispatched.wait()
         except TimeoutError:
             pass
         finally:
-            held.heard_s = self._clock()
+            agent.heard_s = self._clock()
 
 
 class _Message(msgspec.Struct):
