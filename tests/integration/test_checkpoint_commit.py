@@ -15,7 +15,6 @@ from railwright import (
     AttemptRevoked,
     Checkpointer,
     channel,
-    channel_server,
     environment,
     manifest,
     reporting,
@@ -41,7 +40,7 @@ def state(
     world = wire.World(
         world_size=1, num_nodes=1, first_rank=0, master_address="127.0.0.1", master_port=29500
     )
-    server = channel_server.ChannelServer()
+    server = channel.ChannelServer()
     state = reporting.LauncherState(pod.member, world, ranks=range(1), folder=server.folder)
     desk = reporting.CommitDesk(pod, state)
     server.start(state.report, desk.answer)
