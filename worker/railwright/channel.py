@@ -143,7 +143,7 @@ class ChannelServer:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _read_reports(self, on_report: Callable[[Report], None]) -> None:
-        dropped = log_lines.Milestones()
+        dropped = log_lines.Milestones("a report was dropped")
         while True:
             data = self._reports.recv(wire.MESSAGE_BYTES_MAX)
             if self._closing.is_set():
@@ -151,10 +151,7 @@ class ChannelServer:
             try:
                 on_report(wire.decode(Report, data))
             except wire.WireError as error:
-                if count := dropped.add():
-                    logger.warning(
-                        "a report was dropped", extra={"error": str(error), "count": count}
-                    )
+                dropped.warn(error=str(error))
 
     def _answer(self, on_request: Callable[[Request], Permission]) -> None:
         while True:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from railwright import (
     channel,
@@ -76,23 +76,19 @@ class LauncherState:
         self._pids: dict[int, int] = {}
         self._steps = {rank: step_times.RankSteps(rank, now_s=self._started_s) for rank in ranks}
         self._stacks = stacks.StackDesk(folder, clock=clock)
-        self._strange, self._lost = log_lines.Milestones(), log_lines.Milestones()
+        self._strange = log_lines.Milestones("a report names no rank of this node")
+        self._lost = log_lines.Milestones("ranks report faster than they are read")
         self._stood_still = False
         self._phase = wire.Phase.STARTING
         self._steps_said_s = -math.inf
-        self._revoked: str | None = None
-
-    @property
-    def revoked(self) -> str | None:
-        """Why the operator wants this attempt to stop, or None."""
-        return self._revoked
+        self.revoked: str | None = None
+        """Why the operator wants this attempt to stop."""
 
     def revoke(self, reason: str) -> None:
-        """The operator refused this attempt."""
+        """Record that the operator wants this attempt to stop. The first reason stays."""
+        reason = f"the attempt was revoked: {reason}"
         with self._lock:
-            self._revoked = self._revoked or wire.fitted(
-                f"the attempt was revoked: {reason}", wire.SENTENCE_BYTES_MAX
-            )
+            self.revoked = self.revoked or wire.fitted(reason, wire.SENTENCE_BYTES_MAX)
 
     def ended(
         self, *, running: int, failure: wire.Failure | None = None, rank: int | None = None
@@ -102,26 +98,18 @@ class LauncherState:
             if rank is not None:
                 self._steps.pop(rank, None)
                 self._pids.pop(rank, None)
-            self._beat = dataclasses.replace(
-                self._beat,
-                running=running,
-                exited=len(self._ranks) - running,
-                failure=failure or self._beat.failure,
-            )
-        self.changed.set()
+        exited = len(self._ranks) - running
+        self._change(running=running, exited=exited, failure=failure)
 
     def report(self, report: channel.Report) -> None:
         """A rank's progress."""
         if report.rank not in self._ranks:
-            if count := self._strange.add():
-                extra = {"rank": report.rank, "count": count}
-                logger.warning("a report names no rank of this node", extra=extra)
+            self._strange.warn(rank=report.rank)
             return
         before = self._reports.get(report.rank)
         lost = report.dropped - (before.dropped if before is not None else 0)
-        if lost > 0 and (count := self._lost.add(lost)):
-            extra = {"rank": report.rank, "dropped": count}
-            logger.warning("ranks report faster than they are read", extra=extra)
+        if lost > 0:
+            self._lost.warn(lost, rank=report.rank)
         with self._lock:
             self._reports[report.rank] = report
             if report.rank in self._steps:
@@ -136,15 +124,19 @@ class LauncherState:
             else:
                 self._stacks.forget()
 
-    def told(self, request: channel.Request) -> None:
-        """What rank 0's checkpointer did."""
+    def record(self, request: channel.Request) -> None:
+        """Record what rank 0's checkpointer did."""
+        self._change(
+            resumed_from=request.resumed_from,
+            committed=request.committed,
+            skipped=request.skipped,
+        )
+
+    def _change(self, **facts: Any) -> None:
+        """Put facts into the next heartbeat, which is sent at once. None and () change nothing."""
+        news = {name: fact for name, fact in facts.items() if fact not in (None, ())}
         with self._lock:
-            self._beat = dataclasses.replace(
-                self._beat,
-                resumed_from=request.resumed_from or self._beat.resumed_from,
-                committed=request.committed or self._beat.committed,
-                skipped=request.skipped or self._beat.skipped,
-            )
+            self._beat = dataclasses.replace(self._beat, **news)
         self.changed.set()
 
     def is_in_another_phase(self) -> bool:
@@ -303,7 +295,7 @@ class CommitDesk:
 
     def answer(self, request: channel.Request) -> channel.Permission:
         """Keeps what was done; asks the operator for what is to be done."""
-        self._state.told(request)
+        self._state.record(request)
         if request.commit_step is None:
             return channel.Permission(granted=True, confirmed=True)
         return self._permission(wire.Commit(self._member, request.commit_step))
