@@ -38,8 +38,8 @@ from railwright_operator.cycle import Cycle
 from railwright_operator.faults import JobFaults, WriteMark
 from railwright_operator.heartbeats import state
 from railwright_operator.heartbeats.agents import Agents
-from railwright_operator.heartbeats.errands import Errands
 from railwright_operator.heartbeats.keys import PublishedKeys
+from railwright_operator.heartbeats.probe_tasks import ProbeTasks
 from railwright_operator.heartbeats.server import HeartbeatServer
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.state import HeartbeatState
@@ -148,7 +148,7 @@ def assemble(
 
 
 def _surveyor(
-    api: Api, copies: Copies, settings: Settings, errands: Errands, series: metrics.SurveyMetrics
+    api: Api, copies: Copies, settings: Settings, errands: ProbeTasks, series: metrics.SurveyMetrics
 ) -> Surveyor:
     nodes = copies.nodes.records
     return Surveyor(

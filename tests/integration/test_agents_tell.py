@@ -19,7 +19,7 @@ from railwright_agent import telling
 from railwright_agent.inside import Given
 from railwright_agent.rates import Kept
 from railwright_agent.telling import Teller
-from railwright_operator.heartbeats import agents, errands
+from railwright_operator.heartbeats import agents, probe_tasks
 from railwright_testbed import ControlPlane
 from railwright_topology.accounts import Basis
 from railwright_topology.parts import CPU, Kind, Look, Part
@@ -65,7 +65,7 @@ async def test_who_is_no_agent_on_a_node_is_refused(world: Heartbeats) -> None:
 
 async def test_an_agent_may_not_speak_for_a_launcher(world: Heartbeats) -> None:
     token = await world.agents_token("n0")
-    beat = wire.Beat(wire.Member(JOB, ATTEMPT, 0), sequence=1, running=1, exited=0)
+    beat = wire.Heartbeat(wire.Member(JOB, ATTEMPT, 0), sequence=1, running=1, exited=0)
     assert (await world.say("/v1/beat", token, beat))[0] == 403
 
 
@@ -94,7 +94,7 @@ async def test_an_agent_that_is_wanted_is_called_and_gets_the_key_and_its_errand
         place = b'{"host": "10.0.0.%d", "port": 7946}' % at
         asking[node] = asyncio.create_task(world.say(agents.ERRANDS_PATH, tokens[node], place))
     await shell.until(lambda: world.errands.there() == {"n0", "n1"}, "two that stand by")
-    sent = asyncio.create_task(world.errands.send(("n0", "n1"), seconds=0.1))
+    sent = asyncio.create_task(world.errands.dispatch(("n0", "n1"), seconds=0.1))
     status, errand = await asking["n0"]
     assert (errand["host"], errand["key"]) == ("10.0.0.1", known["n0"]["key"])
     assert errand["pairKey"] == keys.pair_key(known["n1"]["key"], "n0")
@@ -115,7 +115,7 @@ async def test_who_is_no_agent_gets_no_key(world: Heartbeats) -> None:
         assert (status, "key" in answer) == (403, False)
     token = await world.agents_token("n0")
     assert (await world.say(agents.ERRANDS_PATH, token, b'{"host": "a", "port": 1}'))[0] == 400
-    large = b" " * (errands.BODY_BYTES_MAX + 1)
+    large = b" " * (probe_tasks.BODY_BYTES_MAX + 1)
     assert (await world.say(agents.ERRANDS_PATH, token, large))[0] == 413
 
 

@@ -67,11 +67,11 @@ class Checkpointer:
         model or optimiser are not those that were saved, and an error on all ranks when it holds
         anything but tensors and plain values: nothing of that is run.
         """
-        from railwright import agreement, training_state
+        from railwright import collectives, training_state
 
         if environment.PRE_RUN in os.environ:
             return 0
-        found = agreement.from_rank_zero(self._newest_readable)
+        found = collectives.from_rank_zero(self._newest_readable)
         if found is None:
             return 0
         checkpoint, saved_world_size = found
@@ -79,16 +79,16 @@ class Checkpointer:
         training_state.load_shards(folder, self._model, self._optimizer)
         training_state.load_rank(
             folder,
-            agreement.rank(),
+            collectives.rank(),
             saved_world_size=saved_world_size,
             others=self._others,
         )
-        if agreement.rank() == 0:
+        if collectives.rank() == 0:
             channel.ask(channel.Request(resumed_from=checkpoint))
             _say(f"resumed from {_name(checkpoint)}")
-            if saved_world_size != agreement.world_size():
+            if saved_world_size != collectives.world_size():
                 _say(
-                    f"{saved_world_size} ranks had saved it, {agreement.world_size()} go on: "
+                    f"{saved_world_size} ranks had saved it, {collectives.world_size()} go on: "
                     "new ranks have fresh random numbers"
                 )
         return checkpoint.step
@@ -99,19 +99,19 @@ class Checkpointer:
         Does nothing when this step was just saved. Raises AttemptRevoked on all ranks when the
         operator refuses; OSError on all ranks when any could not write.
         """
-        from railwright import agreement, training_state
+        from railwright import collectives, training_state
 
         if step == self._saved_step or environment.PRE_RUN in os.environ:
             return
         with progress.phase(wire.Phase.CHECKPOINTING):
-            folder = agreement.from_rank_zero(lambda: self._begin(step))
+            folder = collectives.from_rank_zero(lambda: self._begin(step))
             training_state.save_shards(folder, self._model, self._optimizer)
-            files = agreement.from_all(
+            files = collectives.from_all(
                 lambda: manifest.described(
-                    folder, training_state.save_rank(folder, agreement.rank(), self._others)
+                    folder, training_state.save_rank(folder, collectives.rank(), self._others)
                 )
             )
-            permission = agreement.from_rank_zero(lambda: self._commit(step, folder, files))
+            permission = collectives.from_rank_zero(lambda: self._commit(step, folder, files))
         if not permission.granted:
             raise AttemptRevoked(permission.reason)
         self._saved_step = step

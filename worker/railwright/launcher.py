@@ -137,7 +137,7 @@ def _train(
     processes.end_strays()
     for rank_output in processes.outputs.values():
         rank_output.settle(OUTPUT_END_S)
-    # Before the last beat: the kubelet may lose patience while the operator does not answer.
+    # Before the last heartbeat: the kubelet may lose patience while the operator does not answer.
     exit_code = _end(failure)
     state.ended(running=0, failure=failure)
     reporter.close()

@@ -1,4 +1,4 @@
-"""What the operator hears of a running node: beats from one thread, and permission to commit."""
+"""What the launcher sends of a running node: heartbeats from one thread, and requests to commit."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from railwright import (
     wire,
 )
 
-LAST_BEAT_TIMEOUT_S = 10.0
+LAST_HEARTBEAT_TIMEOUT_S = 10.0
 RETRY_S = 0.3
 
 QUIET_S = 10.0
-"""From here on each beat says where ranks stand: well below the least limit, and rare."""
+"""From here on each heartbeat says where ranks stand: well below the least limit, and rare."""
 
 STEPS_EVERY_S = 20.0
-"""While all ranks make steps, a beat says it so often: a beat costs the operator twice as much
-with it."""
+"""While all ranks make steps, a heartbeat carries them so often. With them it costs the operator
+twice as much."""
 
 Answer = TypeVar("Answer")
 
@@ -61,7 +61,7 @@ class LauncherState:
         self.recorded = threading.Event()
         self.unrecorded = ""
         self._lock = threading.Lock()
-        self._beat = wire.Beat(
+        self._heartbeat = wire.Heartbeat(
             member=member,
             sequence=0,
             running=len(ranks),
@@ -136,29 +136,31 @@ class LauncherState:
         """Put facts into the next heartbeat, which is sent at once. None and () change nothing."""
         news = {name: fact for name, fact in facts.items() if fact not in (None, ())}
         with self._lock:
-            self._beat = dataclasses.replace(self._beat, **news)
+            self._heartbeat = dataclasses.replace(self._heartbeat, **news)
         self.changed.set()
 
     def is_in_another_phase(self) -> bool:
-        """Whether the ranks changed their phase since the last beat."""
+        """Whether the ranks changed their phase since the last heartbeat."""
         with self._lock:
             return self._summary().phase is not self._phase
 
-    def next_beat(self) -> wire.Beat:
-        """The next beat to send."""
+    def next_heartbeat(self) -> wire.Heartbeat:
+        """The next heartbeat to send."""
         with self._lock:
-            self._beat = dataclasses.replace(self._beat, sequence=self._beat.sequence + 1)
+            self._heartbeat = dataclasses.replace(
+                self._heartbeat, sequence=self._heartbeat.sequence + 1
+            )
             lowest = self._reports[min(self._reports)] if self._reports else None
             return dataclasses.replace(
-                self._beat,
+                self._heartbeat,
                 progress=None if lowest is None else lowest.progress,
                 steps=self._news_of_steps(),
                 # A crash is the better cause, and both together may be too large for a message.
-                stacks=None if self._beat.failure else self._stacks.answer(),
+                stacks=None if self._heartbeat.failure else self._stacks.answer(),
             )
 
     def _news_of_steps(self) -> wire.Steps | None:
-        """Where the ranks are; None in most beats as long as all of them make steps."""
+        """Where the ranks are; None in most heartbeats as long as all of them make steps."""
         steps, now_s = self._summary(), self._clock()
         stood_still, changed = self._stood_still, steps.phase is not self._phase
         self._phase = steps.phase
@@ -179,7 +181,7 @@ class LauncherState:
 
 
 class Reporter:
-    """The thread that sends beats, and what ranks have recorded into ``folder``."""
+    """The thread that sends heartbeats, and what ranks have recorded into ``folder``."""
 
     def __init__(self, pod: environment.Pod, state: LauncherState, folder: Path) -> None:
         self._operator = endpoint.Endpoint(pod.operator_url, pod.token_file)
@@ -188,19 +190,19 @@ class Reporter:
         self._state = state
         self._closing = threading.Event()
         self._is_answered = True
-        self._interval_s = wire.BEAT_INTERVAL_S
+        self._interval_s = wire.HEARTBEAT_INTERVAL_S
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
-        """Sends the first beat, and then one at every interval or change."""
+        """Sends the first heartbeat, and then one at every interval or change."""
         self._thread.start()
 
     def close(self) -> None:
-        """Returns when a beat made after this call was answered, or after a time."""
+        """Returns when a heartbeat made after this call was answered, or after a time."""
         self._closing.set()
         self._state.changed.set()
         patience_s = pacing.patience_s(1, self._interval_s)
-        self._thread.join(LAST_BEAT_TIMEOUT_S + pacing.TIMEOUT_S + patience_s)
+        self._thread.join(LAST_HEARTBEAT_TIMEOUT_S + pacing.TIMEOUT_S + patience_s)
 
     def _run(self) -> None:
         failures = 0
@@ -213,18 +215,18 @@ class Reporter:
                 failures += 1
             waited_s = time.monotonic() - began_s
             self._pause(pacing.heartbeat_s(failures, self._interval_s, waited_s=waited_s))
-        deadline = time.monotonic() + LAST_BEAT_TIMEOUT_S
+        deadline = time.monotonic() + LAST_HEARTBEAT_TIMEOUT_S
         while not self._send() and time.monotonic() < deadline:
             time.sleep(_retry_s())
         self._hand_over()
         self._operator.close()
 
     def _pause(self, seconds: float) -> None:
-        """Return at once at a change, and within wire.BEAT_INTERVAL_S after one of the phase, which
-        comes to all launchers of a job together."""
+        """Return at once at a change, and within the shortest interval after one of the phase, in
+        which all launchers of a job change together."""
         end_s = time.monotonic() + seconds
         while (left_s := end_s - time.monotonic()) > 0:
-            if self._state.changed.wait(min(left_s, wire.BEAT_INTERVAL_S)):
+            if self._state.changed.wait(min(left_s, wire.HEARTBEAT_INTERVAL_S)):
                 break
             if self._state.is_in_another_phase():
                 break
@@ -232,10 +234,10 @@ class Reporter:
 
     def _send(self, timeout_s: float = pacing.TIMEOUT_S) -> bool:
         """Whether the operator has the heartbeat, or will never take it."""
-        beat = self._state.next_beat()
+        heartbeat = self._state.next_heartbeat()
         try:
             answer = _post(
-                self._operator, self._state, "/v1/beat", beat, wire.BeatAnswer, timeout_s
+                self._operator, self._state, "/v1/beat", heartbeat, wire.HeartbeatAnswer, timeout_s
             )
         except (endpoint.UnreachableError, endpoint.RefusedError) as error:
             if self._is_answered:
@@ -250,7 +252,7 @@ class Reporter:
         self._state.request_stacks(answer.stacks)
         # A pre-run ends soon after its profile is stored, and heartbeats ask for that.
         stated = None if self._pre_run else answer.interval_s
-        self._interval_s = stated or wire.BEAT_INTERVAL_S
+        self._interval_s = stated or wire.HEARTBEAT_INTERVAL_S
         return True
 
     def _hand_over(self) -> None:
@@ -263,7 +265,7 @@ class Reporter:
             try:
                 part = profile.recorded(path.read_bytes())
                 handover = profile.Handover(self._member, part)
-                answer = self._operator.post("/v1/profile", handover, kind=wire.BeatAnswer)
+                answer = self._operator.post("/v1/profile", handover, kind=wire.HeartbeatAnswer)
                 if answer.order is wire.Order.GO:
                     self._state.recorded.set()
                 elif self._pre_run:

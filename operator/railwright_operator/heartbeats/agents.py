@@ -1,9 +1,8 @@
-"""What agents tell of the inside of their nodes, and the errands that they ask for, over the server
-that launchers speak to.
+"""Receive hardware reports and polls for probe tasks from node agents, on the launchers' server.
 
-An agent's token is that of its service account and good for us alone, and its pod says which node
-it is on. So a pod can speak for its own node only, whatever a body says, and pods of other accounts
-for none. Who speaks is known before a body is read.
+An agent's token is that of its service account, with an audience of ours, and its pod determines
+the node. So a pod can report its own node only, whatever a body says, and pods of other accounts
+none. The sender is verified before a body is read.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from typing import Any
 import orjson
 
 from railwright_api import names
-from railwright_operator.heartbeats import errands
+from railwright_operator.heartbeats import probe_tasks
 from railwright_operator.heartbeats.connections import Route
-from railwright_operator.heartbeats.errands import Errands
 from railwright_operator.heartbeats.messages import Answer, RefusedError
+from railwright_operator.heartbeats.probe_tasks import ProbeTasks
 from railwright_operator.heartbeats.tokens import Bearer
 from railwright_topology.wiring import WiringError
 
@@ -50,7 +49,7 @@ class Agents:
 
     account: str
     on_inside: OnInside
-    errands: Errands
+    errands: ProbeTasks
 
     def routes(self) -> Mapping[str, Route]:
         """Their paths."""
@@ -61,7 +60,7 @@ class Agents:
 
         return {
             PATH: route(BODY_BYTES_MAX, self._take, AT_ONCE_MAX),
-            ERRANDS_PATH: route(errands.BODY_BYTES_MAX, self._send, ASKING_MAX),
+            ERRANDS_PATH: route(probe_tasks.BODY_BYTES_MAX, self._send, ASKING_MAX),
         }
 
     def _admit(self, bearer: Bearer) -> None:
@@ -85,7 +84,7 @@ class Agents:
 
     async def _send(self, node: str, body: bytes) -> dict[str, Any]:
         """Answer with an errand, once there is one."""
-        return await self.errands.ask(node, errands.read(body))
+        return await self.errands.poll(node, probe_tasks.read(body))
 
 
 async def _handle(act: Act, limit: asyncio.Semaphore, bearer: Bearer, body: bytes) -> Answer:

@@ -21,7 +21,7 @@ from railwright import profile, wire
 from railwright_operator.heartbeats import decoding
 from railwright_operator.heartbeats.agents import Agents
 from railwright_operator.heartbeats.connections import Connection, Connections, Route
-from railwright_operator.heartbeats.hearing import TICK_S, HearingClock
+from railwright_operator.heartbeats.listening import TICK_S, ListeningClock
 from railwright_operator.heartbeats.messages import Answer, Head, RefusedError
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.tokens import Bearer, Tokens
@@ -46,10 +46,10 @@ PodUidOf = Callable[[str, int, int], str | None]
 OnCommit = Callable[[str, int, int], Awaitable[None]]
 """Returns once (job UID, attempt, step) is durably recorded; raises RequestFailed if it is not."""
 
-Said = TypeVar("Said", wire.Register, wire.Beat, wire.Commit, profile.Handover)
+Said = TypeVar("Said", wire.Register, wire.Heartbeat, wire.Commit, profile.Handover)
 
 decode_register = decoding.decoder(wire.Register)
-decode_beat = decoding.decoder(wire.Beat)
+decode_heartbeat = decoding.decoder(wire.Heartbeat)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -64,7 +64,7 @@ class HeartbeatServer:
     pod_uid_of: PodUidOf
     on_commit: OnCommit
     is_ready: Callable[[], bool]
-    hearing: HearingClock
+    hearing: ListeningClock
     metrics: InitVar[HeartbeatMetrics]
     agents: Agents
     clock: InitVar[Callable[[], float]]
@@ -123,7 +123,7 @@ class HeartbeatServer:
 
         return {
             "/v1/register": at_once(decode_register, self.sessions.register),
-            "/v1/beat": at_once(decode_beat, self.sessions.beat, _encoded_beat),
+            "/v1/beat": at_once(decode_heartbeat, self.sessions.heartbeat, _encoded_heartbeat),
             "/v1/profile": later(profile.Handover, self.sessions.profiled),
             "/v1/commit": later(wire.Commit, self._commit),
             **self.agents.routes(),
@@ -211,7 +211,7 @@ def _encoded(message: Any) -> Answer:
     return Answer(200, wire.encode(message))
 
 
-_encoded_beat = functools.lru_cache(maxsize=16)(_encoded)
+_encoded_heartbeat = functools.lru_cache(maxsize=16)(_encoded)
 """Nearly all answers to heartbeats are the same."""
 
 

@@ -95,9 +95,6 @@ class Tokens:
         self._generation = 0
         """Of the keys that these were verified with."""
 
-    def __repr__(self) -> str:
-        return f"<Tokens verified={len(self._verified)} {self._keys!r}>"
-
     def bearer(self, token: str) -> Bearer:
         """Whose this token is.
 

@@ -17,7 +17,7 @@ from railwright_api import names
 from railwright_api.fabric import Probing
 from railwright_operator.backoff import Pauses
 from railwright_operator.discovery import Discovery
-from railwright_operator.heartbeats.errands import Errands
+from railwright_operator.heartbeats.probe_tasks import ProbeTasks
 from railwright_operator.kube.errors import RequestFailed
 from railwright_operator.metrics import SurveyMetrics
 from railwright_operator.surveys import due
@@ -74,7 +74,7 @@ class Surveyor:
 
     def __init__(
         self,
-        errands: Errands,
+        errands: ProbeTasks,
         *,
         site: Site,
         discovery: Discovery,
@@ -256,7 +256,7 @@ class Surveyor:
     async def _reading(self, pair: Pair, *, seconds: float, crowd: bool = False) -> Reading:
         if not {*pair}.isdisjoint(self._busy_lately()):
             return Reading()
-        reading = await self._errands.send(pair, seconds=seconds, crowd=crowd)
+        reading = await self._errands.dispatch(pair, seconds=seconds, crowd=crowd)
         self._metrics.probes.labels("failed" if reading == Reading() else "done").inc()
         return reading
 

@@ -1,10 +1,10 @@
-"""Agents that stand by, and the errands that they are sent on: to measure another node.
+"""Dispatch probe tasks to node agents: each task is to measure the path to another node's agent.
 
-The operator opens no connection to anybody: an agent asks for its next errand, and is answered when
-there is one, or after a while that there is none. This process made up a token when it began, and
-keeps it in memory. Each agent gets one derived from it, and with each errand the key of that pair:
-no agent can speak for another. An agent is measured only at an address of its own node, as the
-node's status says, or in a network that the site declares.
+The operator opens no connection: an agent polls for its next task, and the answer comes when there
+is one, or after ``HOLD_S`` without one. This process generates a secret at its start and keeps it
+in memory. Each agent gets a token derived from it, and with each task the key of that pair, so no
+agent can impersonate another. An agent is measured only at an address of its own node's status, or
+in a network that the site declares.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from railwright_topology.probing import addresses, keys
 from railwright_topology.probing.readings import Reading
 
 HOLD_S = 40.0
-"""So long an agent waits for an answer at most: 5,000 that stand by are 125 requests a second."""
+"""How long a poll waits for a task: 5,000 agents send 125 requests a second."""
 ABSENT_S = HOLD_S + 20.0
-"""An agent that has not asked for so long is not there any more."""
+"""An agent that has not polled for this long is not available."""
 OVERHEAD_S = 25.0
-"""What an errand may take beyond twice the time that bandwidth is measured for: the agents' own
-deadlines are within it."""
+"""How long a task may take beyond twice the time of the bandwidth measurement. The agents' own
+deadlines are shorter."""
 KEY_BYTES = 32
 BODY_BYTES_MAX = 2048
 REASON_MAX = 200
@@ -40,9 +40,9 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
-    """What an agent says when it asks: where it answers probes (nowhere yet: empty), or why it
-    cannot (``unfit``), and what came of its last errand."""
+class Poll:
+    """An agent's request: where it answers probes (empty: nowhere yet), or why it cannot
+    (``unfit``), and the result of its last task."""
 
     host: str = ""
     port: int = 0
@@ -64,9 +64,9 @@ class _Agent:
     result: asyncio.Future[Reading] | None = None
 
 
-class Errands:
-    """Who stands by, by the name of the node. ``wanted`` are those that are to, each with the
-    addresses of its node; ``networks`` are those of the site's rails, in CIDR notation."""
+class ProbeTasks:
+    """The polling agents by node. ``wanted`` are the nodes whose agents are to poll, with the
+    addresses of each; ``networks`` are those of the site's rails, in CIDR notation."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -77,25 +77,22 @@ class Errands:
         self.wanted: Mapping[str, Collection[str]] = {}
         self.networks: tuple[str, ...] = ()
 
-    def __repr__(self) -> str:
-        return f"<Errands wanted={len(self.wanted)} there={len(self._agents)}>"
-
     @property
     def unfit(self) -> Mapping[str, str]:
         """Nodes whose agent cannot answer probes, and why."""
         return MappingProxyType(self._unfit)
 
     def there(self) -> frozenset[str]:
-        """The nodes whose agents answer probes and wait to be sent."""
+        """The nodes whose agents answer probes and poll for tasks."""
         oldest_s = self._clock() - ABSENT_S
         return frozenset(
             node for node, its in self._agents.items() if its.host and its.heard_s > oldest_s
         )
 
-    async def ask(self, node: str, asking: Asking) -> Json:
-        """What the agent of this node is to do; nothing more where it need not stand by."""
+    async def poll(self, node: str, message: Poll) -> Json:
+        """The answer to a node's agent: a task once there is one; empty if it is not to poll."""
         self._unfit.pop(node, None)
-        unfit = asking.unfit or self._refusal(node, asking.host)
+        unfit = message.unfit or self._refusal(node, message.host)
         if node not in self.wanted or unfit:
             if unfit:
                 self._unfit[node] = unfit
@@ -103,21 +100,26 @@ class Errands:
             return {}
         agent = self._agents.get(node)
         credentials = {"key": keys.agent_token(self._token, node)}
-        if agent is None or not asking.host:
+        if agent is None or not message.host:
             # It gets tasks once it polls again: then it has the key.
             self._agents[node] = _Agent(self._clock())
             return credentials
-        agent.heard_s, agent.host, agent.port = self._clock(), asking.host, asking.port
-        self._complete(agent, asking)
+        agent.heard_s, agent.host, agent.port = self._clock(), message.host, message.port
+        self._complete(agent, message)
         # A poll that was given up, and whose connection is still open, ends now.
         agent.dispatched.set()
         if agent.task is None:
-            agent.dispatched = asyncio.Event()
-            await self._wait(agent, agent.dispatched)
+            dispatched = agent.dispatched = asyncio.Event()
+            try:
+                await asyncio.wait_for(dispatched.wait(), HOLD_S)
+            except TimeoutError:
+                pass
+            finally:
+                agent.heard_s = self._clock()
         return credentials | (agent.task or {})
 
     def _refusal(self, node: str, host: str) -> str:
-        """Why nobody is sent to this address of a node; empty if somebody may be."""
+        """Why this address of a node is not probed; empty if it may be."""
         own = self.wanted.get(node)
         if not host or own is None or host in own or addresses.within(host, self.networks):
             return ""
@@ -126,9 +128,10 @@ class Errands:
             "nor in spec.probing.networks of the Fabric"
         )
 
-    async def send(self, pair: tuple[str, str], *, seconds: float, crowd: bool = False) -> Reading:
-        """Let the agent of the first node measure how well it reaches the second; an empty reading
-        where it does not come to that."""
+    async def dispatch(
+        self, pair: tuple[str, str], *, seconds: float, crowd: bool = False
+    ) -> Reading:
+        """Measure the path from the first node to the second; an empty reading without a result."""
         source, target = (self._agents.get(node) for node in pair)
         if source is None or target is None or not target.host or source.result is not None:
             return Reading()
@@ -153,26 +156,17 @@ class Errands:
             source.task = source.result = None
 
     def forget_all_but(self, nodes: Collection[str]) -> None:
-        """Nodes that are gone are not there any more."""
+        """Drop nodes that do not exist any more."""
         self._agents = {node: its for node, its in self._agents.items() if node in nodes}
         self._unfit = {node: why for node, why in self._unfit.items() if node in nodes}
 
-    def _complete(self, agent: _Agent, asking: Asking) -> None:
+    def _complete(self, agent: _Agent, message: Poll) -> None:
         """Take the result of its task. An agent that polls again without one never got the task."""
         if agent.task is None or agent.result is None or agent.result.done():
             return
-        if asking.number == agent.task["errand"]:
-            agent.result.set_result(asking.reading)
+        if message.number == agent.task["errand"]:
+            agent.result.set_result(message.reading)
             agent.task = None
-
-    async def _wait(self, agent: _Agent, dispatched: asyncio.Event) -> None:
-        try:
-            async with asyncio.timeout(HOLD_S):
-                await dispatched.wait()
-        except TimeoutError:
-            pass
-        finally:
-            agent.heard_s = self._clock()
 
 
 class _Message(msgspec.Struct):
@@ -186,7 +180,7 @@ class _Message(msgspec.Struct):
     bytes_per_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
 
 
-def read(body: bytes) -> Asking:
+def read(body: bytes) -> Poll:
     """Read an agent's request. Raises RefusedError."""
     try:
         message = msgspec.json.decode(body, type=_Message)
@@ -203,7 +197,7 @@ def read(body: bytes) -> Asking:
         _plausible(message.latency_s, LATENCY_S_MAX),
         _plausible(message.bytes_per_s, BYTES_PER_S_MAX),
     )
-    return Asking(host, port, message.unfit[:REASON_MAX], message.errand, reading)
+    return Poll(host, port, message.unfit[:REASON_MAX], message.errand, reading)
 
 
 def _plausible(value: float, most: float) -> float | None:
