@@ -18,7 +18,7 @@ from railwright_scheduler.world import JobSeen
 
 logger = logging.getLogger(__name__)
 
-SUSPECT_S = wire.BEAT_INTERVAL_S
+SUSPECT_S = wire.HEARTBEAT_INTERVAL_S
 """So much before the limit of its silence a launcher's kubelet is asked; the verdict needs that
 limit and the kubelet's silence too."""
 

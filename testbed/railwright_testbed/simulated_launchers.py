@@ -172,7 +172,7 @@ class SimulatedLaunchers:
                 launcher.speaks_at_s = now_s + wire.REGISTER_INTERVAL_S
                 _register(launcher)
             else:
-                launcher.speaks_at_s = now_s + wire.BEAT_INTERVAL_S
+                launcher.speaks_at_s = now_s + wire.HEARTBEAT_INTERVAL_S
                 self._beat(gang, launcher, running=1)
 
     def _train(self, gang: _Gang) -> None:
@@ -212,7 +212,7 @@ class SimulatedLaunchers:
         if gang.first_step is not None:
             progress = wire.Progress(gang.step, total_steps=self._played.steps)
         leads = launcher.pod.member.node_rank == 0
-        beat = wire.Beat(
+        beat = wire.Heartbeat(
             launcher.pod.member,
             launcher.sequence,
             running=running,
@@ -222,7 +222,7 @@ class SimulatedLaunchers:
             committed=gang.committed if leads else None,
         )
         with _answered(launcher):
-            answer = launcher.operator.post("/v1/beat", beat, kind=wire.BeatAnswer)
+            answer = launcher.operator.post("/v1/beat", beat, kind=wire.HeartbeatAnswer)
             launcher.over |= answer.order is wire.Order.STOP
 
 
@@ -285,7 +285,7 @@ def _is_recorded(launcher: _Launcher) -> bool:
     )
     with _answered(launcher):
         handover = Handover(member, part)
-        answer = launcher.operator.post("/v1/profile", handover, kind=wire.BeatAnswer)
+        answer = launcher.operator.post("/v1/profile", handover, kind=wire.HeartbeatAnswer)
         return answer.order is wire.Order.GO
     return False
 

@@ -62,7 +62,7 @@ class Launcher:
     begun_s: float | None = None
     connecting: bool = False
     waiting: bool = False
-    interval_s: float = wire.BEAT_INTERVAL_S
+    interval_s: float = wire.HEARTBEAT_INTERVAL_S
     failures: int = 0
     accepted_s: float | None = None
 

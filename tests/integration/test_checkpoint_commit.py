@@ -15,7 +15,6 @@ from railwright import (
     AttemptRevoked,
     Checkpointer,
     channel,
-    channel_server,
     environment,
     manifest,
     reporting,
@@ -41,7 +40,7 @@ def state(
     world = wire.World(
         world_size=1, num_nodes=1, first_rank=0, master_address="127.0.0.1", master_port=29500
     )
-    server = channel_server.ChannelServer()
+    server = channel.ChannelServer()
     state = reporting.LauncherState(pod.member, world, ranks=range(1), folder=server.folder)
     desk = reporting.CommitDesk(pod, state)
     server.start(state.report, desk.answer)
@@ -82,13 +81,13 @@ def test_a_commit_is_asked_for_then_made_then_told(
     attempt = saved(tmp_path, 1, 2)
     assert [commit.step for commit in operator.commits] == [1, 2]
     assert (attempt / "step-2" / manifest.NAME).exists()
-    assert state.next_beat().committed == Checkpoint(1, 2)
+    assert state.next_heartbeat().committed == Checkpoint(1, 2)
     # Reports come by datagram, behind the answers to commits: the last of them may be on its way.
     waiting.until(lambda: _is_done_saving(state), "the end of the phase", deadline_s=10)
 
 
 def _is_done_saving(state: reporting.LauncherState) -> bool:
-    progress = state.next_beat().progress
+    progress = state.next_heartbeat().progress
     return progress is None or progress.phase is not wire.Phase.CHECKPOINTING
 
 
@@ -102,7 +101,7 @@ def test_a_refused_commit_renames_nothing_and_tells_the_script(
     assert not (manifest.folder_of(job, Checkpoint(1, 2)) / manifest.NAME).exists()
     assert manifest.verified(job, Checkpoint(1, 1))
     assert state.revoked == "the attempt was revoked: attempt 2 has begun"
-    assert state.next_beat().committed == Checkpoint(1, 1)
+    assert state.next_heartbeat().committed == Checkpoint(1, 1)
 
 
 def test_an_operator_that_is_away_delays_a_commit_by_5_s_and_nothing_is_removed(
@@ -115,7 +114,7 @@ def test_an_operator_that_is_away_delays_a_commit_by_5_s_and_nothing_is_removed(
     started = time.monotonic()
     checkpoints.save(2)
     assert 4.5 < time.monotonic() - started < 20
-    assert state.next_beat().committed == Checkpoint(1, 2)
+    assert state.next_heartbeat().committed == Checkpoint(1, 2)
     # This attempt may be a revoked one, and step 1 all that the next attempt may read.
     assert manifest.steps(tmp_path / launchers.JOB_UID, 1) == [2, 1]
     operator.status = 200
@@ -137,11 +136,11 @@ def test_a_torn_newest_checkpoint_is_passed_over_and_told(
     shard.write_bytes(data)
     in_attempt(monkeypatch, 2, (Checkpoint(1, 3),))
     assert Run(tmp_path, seed=7).checkpoints.load() == 1
-    assert state.next_beat().skipped == (
+    assert state.next_heartbeat().skipped == (
         "attempt-1/step-3: there is no manifest.json",
         f"attempt-1/step-2: {shard.name} is not as it was written",
     )
-    assert state.next_beat().resumed_from == Checkpoint(1, 1)
+    assert state.next_heartbeat().resumed_from == Checkpoint(1, 1)
     errors = capfd.readouterr().err
     assert "railwright: skipped attempt-1/step-3: there is no manifest.json" in errors
     assert "railwright: resumed from attempt-1/step-1" in errors
@@ -153,7 +152,7 @@ def test_nothing_above_the_resume_point_is_read(
     saved(tmp_path, 1, 2, 3)
     in_attempt(monkeypatch, 2, (Checkpoint(1, 2),))
     assert Run(tmp_path, seed=7).checkpoints.load() == 2
-    assert state.next_beat().skipped == ()
+    assert state.next_heartbeat().skipped == ()
     in_attempt(monkeypatch, 2, ())
     assert Run(tmp_path, seed=7).checkpoints.load() == 0
 

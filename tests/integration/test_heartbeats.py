@@ -35,8 +35,8 @@ def register(rank: int) -> wire.Register:
     return wire.Register(member(rank), f"10.0.0.{rank}", master_port=29500, num_processes=1)
 
 
-def beat(rank: int = 0, *, attempt: int = ATTEMPT, sequence: int = 1) -> wire.Beat:
-    return wire.Beat(member(rank, attempt), sequence, running=1, exited=0)
+def beat(rank: int = 0, *, attempt: int = ATTEMPT, sequence: int = 1) -> wire.Heartbeat:
+    return wire.Heartbeat(member(rank, attempt), sequence, running=1, exited=0)
 
 
 async def tokens_of(world: Heartbeats) -> list[str]:

@@ -87,7 +87,7 @@ def test_a_start_waits_for_an_operator_that_is_not_ready(tmp_path: Path, status:
         operator.status = 200
         out, errors = launcher.communicate(timeout=TIMEOUT_S)
     assert (out, launcher.returncode) == ("ran\n", 0)
-    assert f"does not take the registration: {status}" in errors
+    assert f"registration not taken: {status}" in errors
 
 
 def test_a_start_waits_for_an_operator_that_is_down(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_start_waits_for_an_operator_that_is_down(tmp_path: Path) -> None:
         environ = environment_of(operator.url, tmp_path)
     with launched(python("print('ran')"), environ, tmp_path) as launcher:
         assert launcher.stderr is not None
-        assert "does not answer: ConnectionRefusedError" in launcher.stderr.readline()
+        assert "registration not taken: ConnectionRefusedError" in launcher.stderr.readline()
         with operator.listening():
             out, _ = launcher.communicate(timeout=TIMEOUT_S)
     assert (out, launcher.returncode) == ("ran\n", 0)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from railwright import wire
 from railwright_operator.heartbeats import decoding
 
-decode = decoding.decoder(wire.Beat)
+decode = decoding.decoder(wire.Heartbeat)
 
 NUMBERS = st.integers(-2, 70_000) | st.integers(-(10**13), 10**13) | st.booleans() | st.none()
 TEXTS = st.text(max_size=300) | st.just("é" * 200)
@@ -55,19 +55,19 @@ def outcome(decoder: Any, data: bytes) -> object:
 @given(said=BEATS)
 def test_decoder_agrees_with_wire(said: dict[str, Any]) -> None:
     data = _json(said)
-    assert outcome(decode, data) == outcome(lambda data: wire.decode(wire.Beat, data), data)
+    assert outcome(decode, data) == outcome(lambda data: wire.decode(wire.Heartbeat, data), data)
 
 
 @given(data=st.binary(max_size=200))
 def test_any_bytes_are_refused_alike(data: bytes) -> None:
-    assert outcome(decode, data) == outcome(lambda data: wire.decode(wire.Beat, data), data)
+    assert outcome(decode, data) == outcome(lambda data: wire.decode(wire.Heartbeat, data), data)
 
 
 def test_deep_nesting_is_refused() -> None:
     depth = 5000
     data = b'{"member":{"job_uid":"u","attempt":1,"node_rank":0},"sequence":1,"running":1,'
     data += b'"exited":0,"later":' + b"[" * depth + b"]" * depth + b"}"
-    assert outcome(decode, data) == outcome(lambda data: wire.decode(wire.Beat, data), data)
+    assert outcome(decode, data) == outcome(lambda data: wire.decode(wire.Heartbeat, data), data)
 
 
 def _json(said: object) -> bytes:
@@ -76,4 +76,4 @@ def _json(said: object) -> bytes:
 
 def test_text_that_is_no_utf8_is_refused() -> None:
     data = b'{"member":{"job_uid":"\xff","attempt":1,"node_rank":0}}'
-    assert outcome(decode, data) == outcome(lambda data: wire.decode(wire.Beat, data), data)
+    assert outcome(decode, data) == outcome(lambda data: wire.decode(wire.Heartbeat, data), data)

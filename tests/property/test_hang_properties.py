@@ -21,7 +21,7 @@ from railwright_scheduler.attempt import hang
 from railwright_scheduler.attempt.causes import Cause
 from railwright_scheduler.attempt.hang import Suspected, Watch
 
-BEAT_S = wire.BEAT_INTERVAL_S
+BEAT_S = wire.HEARTBEAT_INTERVAL_S
 RANKS = 4
 LONGEST_S = {
     wire.Phase.CHECKPOINTING: hang.CHECKPOINTING_S,

@@ -14,8 +14,8 @@ from railwright import profile, strides, wire
 KINDS = (
     wire.Register,
     wire.Registered,
-    wire.Beat,
-    wire.BeatAnswer,
+    wire.Heartbeat,
+    wire.HeartbeatAnswer,
     wire.Commit,
     wire.CommitAnswer,
     wire.Failure,
@@ -62,7 +62,7 @@ STACKS = st.lists(
     st.builds(wire.Stack, NAMED, PROCESSES, st.booleans(), TEXT), max_size=wire.STACKS_MAX
 ).map(tuple)
 BEATS = st.builds(
-    wire.Beat,
+    wire.Heartbeat,
     MEMBERS,
     STEPS,
     st.integers(0, wire.PROCESSES_MAX),
@@ -96,8 +96,8 @@ def is_read_or_refused(kind: type[object], data: bytes) -> None:
 
 
 @given(BEATS)
-def test_every_beat_arrives_as_it_was_sent(beat: wire.Beat) -> None:
-    assert wire.decode(wire.Beat, wire.encode(beat)) == beat
+def test_every_beat_arrives_as_it_was_sent(beat: wire.Heartbeat) -> None:
+    assert wire.decode(wire.Heartbeat, wire.encode(beat)) == beat
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -114,9 +114,9 @@ def test_json_with_familiar_names_is_read_or_refused(kind: type[object], value: 
 
 @given(BEATS, st.integers(0), st.binary(min_size=1, max_size=3))
 def test_a_beat_with_a_few_bytes_changed_is_read_or_refused(
-    beat: wire.Beat, place: int, patch: bytes
+    beat: wire.Heartbeat, place: int, patch: bytes
 ) -> None:
     data = bytearray(wire.encode(beat))
     place %= len(data)
     data[place : place + len(patch)] = patch
-    is_read_or_refused(wire.Beat, bytes(data))
+    is_read_or_refused(wire.Heartbeat, bytes(data))

@@ -161,7 +161,7 @@ SHELL_MUTANTS = (
         "the token of a pod that is gone stays good",
         "heartbeats/tokens.py",
         "if node is None:",
-        "if not held.pod_uid:",
+        "if not pod_uid:",
         "tests/unit/test_tokens.py::test_token_of_deleted_pod_is_refused_at_once",
     ),
     ShellMutant(
@@ -173,17 +173,17 @@ SHELL_MUTANTS = (
     ),
     ShellMutant(
         "a missed message does not stop the clock of silence",
-        "heartbeats/hearing.py",
+        "heartbeats/listening.py",
         "        self._deaf_until_s = self._ticked_s + MISSED_S\n",
         "",
-        "tests/unit/test_hearing.py::test_missed_message_stops_the_clock",
+        "tests/unit/test_listening.py::test_missed_message_stops_the_clock",
     ),
     ShellMutant(
         "time in which the loop stood still is silence",
-        "heartbeats/hearing.py",
+        "heartbeats/listening.py",
         "min(now_s - self._ticked_s, GAP_S)",
         "(now_s - self._ticked_s)",
-        "tests/unit/test_hearing.py::test_blocked_loop_counts_as_one_gap",
+        "tests/unit/test_listening.py::test_blocked_loop_counts_as_one_gap",
     ),
     ShellMutant(
         "the watchdog does not end the process",

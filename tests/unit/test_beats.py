@@ -7,7 +7,7 @@ from pathlib import Path
 from railwright import channel, reporting, wire
 from railwright.reporting import QUIET_S, STEPS_EVERY_S
 
-STEPS_EVERY_BEATS = round(STEPS_EVERY_S / wire.BEAT_INTERVAL_S)
+STEPS_EVERY_BEATS = round(STEPS_EVERY_S / wire.HEARTBEAT_INTERVAL_S)
 MEMBER = wire.Member("job", 1, 1)
 WORLD = wire.World(4, 2, first_rank=2, master_address="10.0.0.1", master_port=1)
 
@@ -24,9 +24,9 @@ class Launcher:
     def report(self, rank: int, step: int, phase: wire.Phase = wire.Phase.TRAINING) -> None:
         self.state.report(channel.Report(rank, wire.Progress(step, phase=phase)))
 
-    def beat(self) -> wire.Beat:
-        self.now_s += wire.BEAT_INTERVAL_S
-        return self.state.next_beat()
+    def beat(self) -> wire.Heartbeat:
+        self.now_s += wire.HEARTBEAT_INTERVAL_S
+        return self.state.next_heartbeat()
 
 
 def test_steps_are_told_once_in_many_beats_while_they_are_made(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_standstill_and_its_end_are_told_at_once(tmp_path: Path) -> None:
     launcher.report(2, 2)
     ended = launcher.beat().steps
     assert ended is not None
-    assert (ended.newest, ended.still_s) == (2, wire.BEAT_INTERVAL_S)
+    assert (ended.newest, ended.still_s) == (2, wire.HEARTBEAT_INTERVAL_S)
 
 
 def test_phase_of_a_rank_is_told_in_each_beat(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ async def test_launchers_own_client_is_understood(tmp_path: Path) -> None:
                 operator.post,
                 "/v1/beat",
                 heartbeat_gangs.beat(0, sequence),
-                kind=wire.BeatAnswer,
+                kind=wire.HeartbeatAnswer,
             )
             assert answer.order is wire.Order.CONTINUE
         operator.close()

@@ -33,9 +33,9 @@ class Cluster:
         message = wire.Register(wire.Member(job_uid, 1, rank), "10.0.0.1", 1, num_processes=1)
         return self.sessions.register(message, f"pod-{rank}")
 
-    def beat(self, sequence: int, job_uid: str = "small") -> wire.BeatAnswer:
-        message = wire.Beat(wire.Member(job_uid, 1, 0), sequence, running=1, exited=0)
-        return self.sessions.beat(message, "pod-0")
+    def beat(self, sequence: int, job_uid: str = "small") -> wire.HeartbeatAnswer:
+        message = wire.Heartbeat(wire.Member(job_uid, 1, 0), sequence, running=1, exited=0)
+        return self.sessions.heartbeat(message, "pod-0")
 
     def rank(self) -> RankView:
         view = self.sessions.attempt("small", 1)
@@ -53,7 +53,7 @@ def test_interval_grows_with_launchers(launchers: int, interval_s: int) -> None:
 
 def test_longest_interval_keeps_the_connection() -> None:
     assert INTERVAL_S_MAX + 5.0 < IDLE_S
-    assert INTERVAL_S_MAX <= wire.BEAT_INTERVAL_S_MAX
+    assert INTERVAL_S_MAX <= wire.HEARTBEAT_INTERVAL_S_MAX
 
 
 @pytest.mark.parametrize(
@@ -139,8 +139,10 @@ def test_lost_node_is_found_before_its_job_hangs() -> None:
 
 def test_launchers_of_other_versions_are_answered() -> None:
     """An answer without an interval is read, and one with it by a launcher that has none."""
-    assert wire.decode(wire.BeatAnswer, b'{"order":"continue"}').interval_s is None
-    answer = wire.decode(wire.BeatAnswer, wire.encode(wire.BeatAnswer(wire.Order.CONTINUE)))
+    assert wire.decode(wire.HeartbeatAnswer, b'{"order":"continue"}').interval_s is None
+    answer = wire.decode(
+        wire.HeartbeatAnswer, wire.encode(wire.HeartbeatAnswer(wire.Order.CONTINUE))
+    )
     assert answer.interval_s is None
     with pytest.raises(wire.WireError, match="interval_s"):
-        wire.decode(wire.BeatAnswer, b'{"order":"continue","interval_s":0}')
+        wire.decode(wire.HeartbeatAnswer, b'{"order":"continue","interval_s":0}')

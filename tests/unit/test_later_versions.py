@@ -214,7 +214,7 @@ def test_cause_of_later_version_has_one_label() -> None:
     "message",
     [
         wire.Registered(wire.Order.WAIT, missing=(1,)),
-        wire.BeatAnswer(wire.Order.STOP, "why"),
+        wire.HeartbeatAnswer(wire.Order.STOP, "why"),
         wire.CommitAnswer(granted=True),
         wire.Failure(1, 1, last_lines="boom"),
     ],

@@ -13,7 +13,7 @@ from fixtures.observing import JOB, LEDGER, Watched, ask_all
 from railwright import pacing, wire
 from railwright_api import names
 from railwright_conversion.machines import PRODUCT
-from railwright_operator.heartbeats import hearing, interval
+from railwright_operator.heartbeats import interval, listening
 from railwright_operator.heartbeats.messages import RefusedError
 from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.machines import Machines
@@ -241,7 +241,7 @@ async def test_deaf_operator_charges_no_late_heartbeat(monkeypatch: pytest.Monke
     cluster.dead = {0}
     await cluster.pass_time(interval.INTERVAL_S_MAX)
     cluster.now_s += 60.0
-    cluster.deaf_s += 60.0 - hearing.GAP_S
+    cluster.deaf_s += 60.0 - listening.GAP_S
     verdict = await cluster.pass_time(int(pacing.TIMEOUT_S) + interval.INTERVAL_S_MAX)
     assert verdict == Ongoing(suspects=(0,))
     cluster.dead.clear()

@@ -19,7 +19,7 @@ WORLD = wire.World(2, 1, first_rank=0, master_address="10.0.0.1", master_port=1)
 LONG_S = 60
 """No heartbeat of the interval comes within a test."""
 
-PROMISED_S = wire.BEAT_INTERVAL_S + 3.0
+PROMISED_S = wire.HEARTBEAT_INTERVAL_S + 3.0
 """From a change of the phase to its heartbeat, and some seconds for a busy machine."""
 
 
@@ -33,7 +33,7 @@ class Speaking:
         self.state = reporting.LauncherState(pod.member, WORLD, ranks=range(2), folder=folder)
         self.reporter = reporting.Reporter(pod, self.state, folder)
 
-    def until_heard(self, count: int) -> wire.Beat:
+    def until_heard(self, count: int) -> wire.Heartbeat:
         """The heartbeat with this number, within the time that is promised."""
         until(lambda: len(self.operator.beats) >= count, timeout_s=PROMISED_S)
         assert len(self.operator.beats) == count

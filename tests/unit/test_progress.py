@@ -16,7 +16,7 @@ import pytest
 
 import railwright
 from fixtures.operator_endpoint import until
-from railwright import channel, channel_server, environment, progress, wire
+from railwright import channel, environment, progress, wire
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def reports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[ch
     monkeypatch.setattr(progress, "_reporter", progress._Reporter())
     monkeypatch.setenv("RANK", "5")
     heard: list[channel.Report] = []
-    server = channel_server.ChannelServer()
+    server = channel.ChannelServer()
     server.start(heard.append, lambda _: channel.Permission(granted=True, confirmed=True))
     monkeypatch.setenv(environment.CHANNEL, str(server.folder))
     yield heard

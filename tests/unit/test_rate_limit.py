@@ -43,7 +43,7 @@ def test_launcher_never_waits() -> None:
     """The start barrier, an operator that takes no commits, and a node of 64 ranks that ends."""
     pods = Pods()
     pods.send_for(300.0, 1 / (0.8 * wire.REGISTER_INTERVAL_S))
-    pods.send_for(300.0, 1 / wire.BEAT_INTERVAL_S, COMMITS_A_S)
+    pods.send_for(300.0, 1 / wire.HEARTBEAT_INTERVAL_S, COMMITS_A_S)
     for _ in range(wire.PROCESSES_MAX):
         pods.send(HEAD_BYTES + BODY_BYTES + wire.LAST_LINES_BYTES_MAX)
     for _ in range(wire.PROCESSES_MAX):

@@ -343,8 +343,8 @@ async def test_a_checkpoint_that_is_skipped_is_told_once_and_stays_on_the_condit
     path = desk.add(reporting.raw_job("job", status=RUNNING))
     desk.sessions.expect("job-uid", 1, nodes=("n0", "n1"), num_processes=1, resume=())
     member = wire.Member("job-uid", 1, 0)
-    beat = wire.Beat(member, 1, running=1, exited=0, skipped=("attempt-0/step-90",))
-    desk.sessions.beat(beat, "pod")
+    beat = wire.Heartbeat(member, 1, running=1, exited=0, skipped=("attempt-0/step-90",))
+    desk.sessions.heartbeat(beat, "pod")
     words = "attempt 1 skipped as torn or corrupt: attempt-0/step-90"
     for _ in range(3):
         await desk.turn()

@@ -48,15 +48,15 @@ class World:
         return view
 
 
-def beat(rank: int, sequence: int, *, attempt: int = 2, step: int | None = None) -> wire.Beat:
+def beat(rank: int, sequence: int, *, attempt: int = 2, step: int | None = None) -> wire.Heartbeat:
     progress = None if step is None else wire.Progress(step=step)
     member = wire.Member(JOB, attempt, rank)
-    return wire.Beat(member, sequence, running=4, exited=0, progress=progress)
+    return wire.Heartbeat(member, sequence, running=4, exited=0, progress=progress)
 
 
-def refusal(world: World, message: wire.Beat, pod: str | None = None) -> int:
+def refusal(world: World, message: wire.Heartbeat, pod: str | None = None) -> int:
     with pytest.raises(RefusedError) as caught:
-        world.sessions.beat(message, pod or f"pod-{message.member.node_rank}")
+        world.sessions.heartbeat(message, pod or f"pod-{message.member.node_rank}")
     return caught.value.status
 
 
@@ -109,7 +109,7 @@ def test_a_launcher_with_another_number_of_processes_is_refused() -> None:
 
 def test_a_beat_proves_to_a_new_operator_that_the_barrier_was_passed() -> None:
     world = World()
-    world.sessions.beat(beat(1, 7, step=40), "pod-1")
+    world.sessions.heartbeat(beat(1, 7, step=40), "pod-1")
     view = world.view()
     assert (view.started_at_s, view.missing, view.ranks[1].registered) == (100.0, (0,), True)
 
@@ -117,11 +117,11 @@ def test_a_beat_proves_to_a_new_operator_that_the_barrier_was_passed() -> None:
 def test_beats_that_only_go_on_wake_nobody() -> None:
     world = World()
     world.start()
-    world.sessions.beat(beat(0, 1, step=1), "pod-0")
+    world.sessions.heartbeat(beat(0, 1, step=1), "pod-0")
     wakes = world.wakes
     for sequence in range(2, 10):
         world.now_s += 2.0
-        world.sessions.beat(beat(0, sequence, step=sequence), "pod-0")
+        world.sessions.heartbeat(beat(0, sequence, step=sequence), "pod-0")
     assert world.wakes == wakes
     assert world.view().progress == wire.Progress(step=9)
     assert world.view().ranks[0].heard_at_s == 116.0
@@ -133,9 +133,9 @@ def test_a_failure_wakes_and_keeps_the_time_it_was_first_heard() -> None:
     failure = wire.Failure(rank=5, exit_code=1, last_lines="boom")
     failed = replace(beat(1, 1), failure=failure, running=3, exited=1)
     wakes = world.wakes
-    world.sessions.beat(failed, "pod-1")
+    world.sessions.heartbeat(failed, "pod-1")
     world.now_s += 5.0
-    world.sessions.beat(replace(failed, sequence=2), "pod-1")
+    world.sessions.heartbeat(replace(failed, sequence=2), "pod-1")
     assert world.wakes == wakes + 1
     assert (world.view().ranks[1].failure, world.view().ranks[1].failed_at_s) == (failure, 100.0)
 
@@ -143,9 +143,9 @@ def test_a_failure_wakes_and_keeps_the_time_it_was_first_heard() -> None:
 def test_a_replayed_beat_changes_nothing() -> None:
     world = World()
     world.start()
-    world.sessions.beat(beat(0, 5, step=50), "pod-0")
-    answer = world.sessions.beat(replace(beat(0, 5, step=60), running=0), "pod-0")
-    assert answer == wire.BeatAnswer(wire.Order.CONTINUE, interval_s=2)
+    world.sessions.heartbeat(beat(0, 5, step=50), "pod-0")
+    answer = world.sessions.heartbeat(replace(beat(0, 5, step=60), running=0), "pod-0")
+    assert answer == wire.HeartbeatAnswer(wire.Order.CONTINUE, interval_s=2)
     assert (world.view().progress, world.view().ranks[0].running) == (wire.Progress(step=50), 4)
 
 
@@ -161,10 +161,10 @@ def test_a_replayed_beat_changes_nothing() -> None:
     ],
     ids=["backwards", "too far", "too many", "foreign rank", "foreign commit", "from the future"],
 )
-def test_an_impossible_report_is_refused_but_its_sender_lives(message: wire.Beat) -> None:
+def test_an_impossible_report_is_refused_but_its_sender_lives(message: wire.Heartbeat) -> None:
     world = World()
     world.start()
-    world.sessions.beat(beat(0, 8, step=50), "pod-0")
+    world.sessions.heartbeat(beat(0, 8, step=50), "pod-0")
     world.now_s = 200.0
     before = replace(world.view().ranks[0], heard_at_s=200.0)
     assert refusal(world, message) == HTTPStatus.BAD_REQUEST
@@ -175,7 +175,7 @@ def test_a_first_report_may_start_at_the_checkpoint_but_not_far_beyond_it() -> N
     world = World()
     world.start()
     assert refusal(world, beat(0, 1, step=501 + STEP_JUMP_MAX)) == HTTPStatus.BAD_REQUEST
-    world.sessions.beat(beat(0, 1, step=500 + STEP_JUMP_MAX), "pod-0")
+    world.sessions.heartbeat(beat(0, 1, step=500 + STEP_JUMP_MAX), "pod-0")
 
 
 def test_a_revoked_attempt_is_told_to_stop_for_good() -> None:
@@ -257,7 +257,7 @@ def test_first_failure_of_a_node_is_kept() -> None:
     world.start()
     for sequence, code in ((1, 7), (2, 9)):
         failure = wire.Failure(rank=0, exit_code=code)
-        world.sessions.beat(replace(beat(0, sequence), failure=failure), "pod-0")
+        world.sessions.heartbeat(replace(beat(0, sequence), failure=failure), "pod-0")
     kept = world.view().ranks[0].failure
     assert kept is not None
     assert kept.exit_code == 7
@@ -276,7 +276,7 @@ def test_a_commit_is_refused_if_its_attempt_was_revoked_while_it_was_recorded() 
 def test_a_beat_tells_a_restarted_operator_the_master_for_those_that_still_wait() -> None:
     restarted = World()
     told = replace(beat(1, 1), master_address="10.0.0.7", master_port=29501)
-    restarted.sessions.beat(told, "pod-1")
+    restarted.sessions.heartbeat(told, "pod-1")
     answer = restarted.register(0)
     assert answer.order is wire.Order.GO
     assert answer.world is not None
@@ -293,13 +293,13 @@ def test_what_is_known_is_the_same_object_until_there_is_news() -> None:
     started = world.view()
     assert started.missing == ()
     world.now_s += 2
-    world.sessions.beat(beat(0, 1), "pod-0")
+    world.sessions.heartbeat(beat(0, 1), "pod-0")
     assert world.view().ranks[0].heard_at_s == world.now_s
     world.sessions.revoke(JOB, 2)
     assert world.view().revoked
 
 
-def steps(rank: int, sequence: int, **changes: Any) -> wire.Beat:
+def steps(rank: int, sequence: int, **changes: Any) -> wire.Heartbeat:
     plain = wire.Steps(5, 5, (4 * rank,), 0, 4, 1.0, 1.0, 9, 0.1, 0.1, wire.Phase.TRAINING, False)
     return replace(beat(rank, sequence), steps=replace(plain, **changes))
 
@@ -307,18 +307,18 @@ def steps(rank: int, sequence: int, **changes: Any) -> wire.Beat:
 def test_stacks_are_requested_as_long_as_they_are_wanted() -> None:
     world = World()
     world.start()
-    assert not world.sessions.beat(steps(0, 1), "pod-0").stacks
+    assert not world.sessions.heartbeat(steps(0, 1), "pod-0").stacks
     world.sessions.want_stacks(JOB, 2, wanted=True)
     world.now_s += 3
     world.sessions.want_stacks(JOB, 2, wanted=True)
     assert world.view().asked_at_s == 100.0
-    assert world.sessions.beat(steps(0, 2), "pod-0").stacks
+    assert world.sessions.heartbeat(steps(0, 2), "pod-0").stacks
     wakes = world.wakes
     stack = wire.Stack((0, 1), 2, answered=True, text="train.py")
-    world.sessions.beat(replace(steps(0, 3), stacks=(stack,)), "pod-0")
+    world.sessions.heartbeat(replace(steps(0, 3), stacks=(stack,)), "pod-0")
     assert (world.wakes, world.view().ranks[0].stacks) == (wakes + 1, (stack,))
     world.sessions.want_stacks(JOB, 2, wanted=False)
-    assert not world.sessions.beat(steps(0, 4), "pod-0").stacks
+    assert not world.sessions.heartbeat(steps(0, 4), "pod-0").stacks
     assert (world.view().asked_at_s, world.view().ranks[0].stacks) == (None, None)
 
 
@@ -334,16 +334,16 @@ def test_training_counts_from_the_last_phase_that_was_none() -> None:
     world = World()
     world.start()
     world.now_s += 50
-    world.sessions.beat(steps(0, 1), "pod-0")
+    world.sessions.heartbeat(steps(0, 1), "pod-0")
     assert world.view().training_since_s == 100.0
-    world.sessions.beat(steps(1, 1, phase=wire.Phase.EVALUATING), "pod-1")
+    world.sessions.heartbeat(steps(1, 1, phase=wire.Phase.EVALUATING), "pod-1")
     assert world.view().training_since_s == 150.0
 
 
 def test_steps_alone_wake_nobody() -> None:
     world = World()
     world.start()
-    world.sessions.beat(steps(0, 1), "pod-0")
+    world.sessions.heartbeat(steps(0, 1), "pod-0")
     wakes = world.wakes
-    world.sessions.beat(steps(0, 2, newest=6, still_s=7.0), "pod-0")
+    world.sessions.heartbeat(steps(0, 2, newest=6, still_s=7.0), "pod-0")
     assert world.wakes == wakes

@@ -20,7 +20,7 @@ from fixtures.planted_network import adjusted_rand_index, planted, truths
 from railwright_api import names
 from railwright_operator import metrics
 from railwright_operator.discovery import Discovery
-from railwright_operator.heartbeats.errands import Asking, Errands
+from railwright_operator.heartbeats.probe_tasks import Poll, ProbeTasks
 from railwright_operator.kube.errors import RequestFailed, Unreachable
 from railwright_operator.surveys import surveyor
 from railwright_operator.surveys.surveyor import Clocks, Surveyor
@@ -35,7 +35,7 @@ HOUR_S = 3600.0
 DOCUMENT = insides.written(Document(()))
 
 
-class PlantedErrands(Errands):
+class PlantedErrands(ProbeTasks):
     """Agents of a planted network: who is there measures, and is told where it stands."""
 
     def __init__(self, office: Office) -> None:
@@ -48,7 +48,9 @@ class PlantedErrands(Errands):
     def there(self) -> frozenset[str]:
         return frozenset(self.present)
 
-    async def send(self, pair: tuple[str, str], *, seconds: float, crowd: bool = False) -> Reading:
+    async def dispatch(
+        self, pair: tuple[str, str], *, seconds: float, crowd: bool = False
+    ) -> Reading:
         self.sent.append(pair)
         self.meanwhile()
         self.office.now_s += seconds
@@ -221,7 +223,7 @@ async def test_an_agent_that_cannot_answer_probes_is_told_with_its_reason() -> N
     await office.look()
     node = sorted(office.nodes)[0]
     office.errands.present.remove(node)
-    await office.errands.ask(node, Asking(unfit="10.0.0.1:7946 is taken"))
+    await office.errands.poll(node, Poll(unfit="10.0.0.1:7946 is taken"))
     await office.look()
     assert f"{node}: 10.0.0.1:7946 is taken" in office.surveyor.problems
 

@@ -10,7 +10,7 @@ import pytest
 from railwright import wire
 
 MEMBER = wire.Member(job_uid="4c1e-77", attempt=2, node_rank=3)
-BEAT = wire.Beat(
+BEAT = wire.Heartbeat(
     member=MEMBER,
     sequence=7,
     running=1,
@@ -45,31 +45,40 @@ def test_a_message_arrives_as_it_was_sent(message: object) -> None:
 @pytest.mark.parametrize(
     ("fields", "complaint"),
     [
-        ({"sequence": -1}, "Beat.sequence: seen -1, expected a whole number from 0"),
-        ({"sequence": True}, "Beat.sequence: seen True"),
-        ({"sequence": 1.0}, "Beat.sequence: seen 1.0"),
-        ({"sequence": None}, "Beat.sequence: seen None"),
-        ({"member": {"job_uid": "a", "attempt": 0, "node_rank": 0}}, "Beat.member.attempt: seen 0"),
-        ({"member": {"job_uid": "a", "attempt": 1}}, "Beat.member.node_rank: missing"),
+        ({"sequence": -1}, "Heartbeat.sequence: seen -1, expected a whole number from 0"),
+        ({"sequence": True}, "Heartbeat.sequence: seen True"),
+        ({"sequence": 1.0}, "Heartbeat.sequence: seen 1.0"),
+        ({"sequence": None}, "Heartbeat.sequence: seen None"),
+        (
+            {"member": {"job_uid": "a", "attempt": 0, "node_rank": 0}},
+            "Heartbeat.member.attempt: seen 0",
+        ),
+        ({"member": {"job_uid": "a", "attempt": 1}}, "Heartbeat.member.node_rank: missing"),
         (
             {"member": {"job_uid": "a", "attempt": 1, "node_rank": 16_384}},
-            "Beat.member.node_rank: seen 16384",
+            "Heartbeat.member.node_rank: seen 16384",
         ),
-        ({"member": []}, "Beat.member: seen a list of 0, expected an object"),
-        ({"progress": {"step": wire.STEP_MAX + 1}}, "Beat.progress.step: seen 1000000000001"),
-        ({"progress": {"step": 1, "loss": "low"}}, "Beat.progress.loss: seen 'low'"),
-        ({"progress": {"step": 1, "loss": 10**301}}, "Beat.progress.loss: seen 1000"),
-        ({"progress": {"step": 1, "phase": 7}}, "Beat.progress.phase: seen 7, expected a string"),
-        ({"skipped": ["x"] * 9}, "Beat.skipped: seen a list of 9, expected a list of at most 8"),
-        ({"skipped": ["x" * 257]}, "Beat.skipped[0]: seen 'xxx"),
-        ({"skipped": ["\ud800"]}, "Beat.skipped[0]: seen '\\ud800'"),
+        ({"member": []}, "Heartbeat.member: seen a list of 0, expected an object"),
+        ({"progress": {"step": wire.STEP_MAX + 1}}, "Heartbeat.progress.step: seen 1000000000001"),
+        ({"progress": {"step": 1, "loss": "low"}}, "Heartbeat.progress.loss: seen 'low'"),
+        ({"progress": {"step": 1, "loss": 10**301}}, "Heartbeat.progress.loss: seen 1000"),
+        (
+            {"progress": {"step": 1, "phase": 7}},
+            "Heartbeat.progress.phase: seen 7, expected a string",
+        ),
+        (
+            {"skipped": ["x"] * 9},
+            "Heartbeat.skipped: seen a list of 9, expected a list of at most 8",
+        ),
+        ({"skipped": ["x" * 257]}, "Heartbeat.skipped[0]: seen 'xxx"),
+        ({"skipped": ["\ud800"]}, "Heartbeat.skipped[0]: seen '\\ud800'"),
     ],
 )
 def test_a_field_that_is_wrong_is_named_with_what_was_seen(
     fields: dict[str, object], complaint: str
 ) -> None:
     with pytest.raises(wire.WireError) as refused:
-        wire.decode(wire.Beat, beat_with(**fields))
+        wire.decode(wire.Heartbeat, beat_with(**fields))
     assert complaint in str(refused.value)
 
 
@@ -78,25 +87,25 @@ def test_a_field_that_is_wrong_is_named_with_what_was_seen(
     [
         (b"", "expected JSON in UTF-8"),
         (b"\xff\xfe{\x00}\x00", "expected JSON in UTF-8"),
-        (b"[]", "BeatAnswer: seen a list of 0, expected an object"),
+        (b"[]", "HeartbeatAnswer: seen a list of 0, expected an object"),
         (b'{"order":"stop","order":"continue"}', "'order': seen twice"),
         (b'{"order":NaN}', "seen NaN, expected a finite number"),
         (b'{"order":-Infinity}', "seen -Infinity"),
         (b'{"order":' + b"9" * 5_000 + b"}", "expected JSON in UTF-8: Exceeds the limit"),
-        (b"[" * 8_000, "BeatAnswer is nested deeper than 8"),
-        (b'{"order":' + b'{"a":' * 9 + b"1" + b"}" * 10, "BeatAnswer is nested deeper than 8"),
-        (b" " * 16_385, "BeatAnswer has 16385 bytes, at most 16384"),
+        (b"[" * 8_000, "HeartbeatAnswer is nested deeper than 8"),
+        (b'{"order":' + b'{"a":' * 9 + b"1" + b"}" * 10, "HeartbeatAnswer is nested deeper than 8"),
+        (b" " * 16_385, "HeartbeatAnswer has 16385 bytes, at most 16384"),
     ],
 )
 def test_what_is_no_message_at_all_is_refused(text: bytes, complaint: str) -> None:
     with pytest.raises(wire.WireError) as refused:
-        wire.decode(wire.BeatAnswer, text)
+        wire.decode(wire.HeartbeatAnswer, text)
     assert complaint in str(refused.value)
 
 
 def test_brackets_inside_a_string_are_not_depth() -> None:
-    answer = wire.BeatAnswer(order=wire.Order.STOP, reason='[[[[[[[[[["{{{{{\\')
-    assert wire.decode(wire.BeatAnswer, wire.encode(answer)) == answer
+    answer = wire.HeartbeatAnswer(order=wire.Order.STOP, reason='[[[[[[[[[["{{{{{\\')
+    assert wire.decode(wire.HeartbeatAnswer, wire.encode(answer)) == answer
 
 
 def test_a_number_too_large_for_a_double_is_refused() -> None:
@@ -124,13 +133,13 @@ def test_fields_of_later_version_are_skipped() -> None:
     progress = {"step": 40, "total_steps": 100, "loss": 1.25, "phase": "Evaluating", "lr": 0.1}
     member = {"job_uid": "4c1e-77", "attempt": 2, "node_rank": 3, "role": {"name": "worker"}}
     later = beat_with(progress=progress, member=member, behind=[1, 2], device={"a": [None]})
-    assert wire.decode(wire.Beat, later) == BEAT
+    assert wire.decode(wire.Heartbeat, later) == BEAT
 
 
 @pytest.mark.parametrize(
     ("kind", "text", "expected"),
     [
-        (wire.BeatAnswer, '{"order":"checkpoint"}', wire.BeatAnswer(wire.Order.WAIT)),
+        (wire.HeartbeatAnswer, '{"order":"checkpoint"}', wire.HeartbeatAnswer(wire.Order.WAIT)),
         (wire.Registered, '{"order":"re-rank"}', wire.Registered(wire.Order.WAIT)),
         (
             wire.Progress,
@@ -161,17 +170,17 @@ def test_the_largest_messages_fit_into_what_a_receiver_reads() -> None:
         phase=wire.Phase.CHECKPOINTING,
         finishing=False,
     )
-    beat = wire.Beat(
+    beat = wire.Heartbeat(
         *(MEMBER, 1, 0, 1),
         failure=failure,
         skipped=('"' * 256,) * 8,
         steps=steps,
     )
-    assert wire.decode(wire.Beat, wire.encode(beat)) == beat
+    assert wire.decode(wire.Heartbeat, wire.encode(beat)) == beat
     stack = wire.Stack(named, 64, answered=True, text='"' * wire.STACK_BYTES_MAX)
     # A launcher that reports a failure brings no stacks.
     shown = replace(beat, failure=None, stacks=(stack,) * wire.STACKS_MAX)
-    assert wire.decode(wire.Beat, wire.encode(shown)) == shown
+    assert wire.decode(wire.Heartbeat, wire.encode(shown)) == shown
     resume = (wire.Checkpoint(wire.ATTEMPT_MAX, wire.STEP_MAX),) * wire.RESUME_MAX
     world = wire.World(8, 4, first_rank=0, master_address="::1", master_port=2, resume=resume)
     go = wire.Registered(wire.Order.GO, world=world)

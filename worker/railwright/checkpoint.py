@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,14 +27,6 @@ LOCAL_JOB = "local"
 
 class AttemptRevoked(Exception):  # noqa: N818  # no error of the script: it is asked to end
     """Another attempt has taken over: this one may commit nothing more and should end."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    """What to load, and how many ranks had saved it."""
-
-    checkpoint: wire.Checkpoint
-    world_size: int
 
 
 class Checkpointer:
@@ -75,30 +67,31 @@ class Checkpointer:
         model or optimiser are not those that were saved, and an error on all ranks when it holds
         anything but tensors and plain values: nothing of that is run.
         """
-        from railwright import agreement, training_state
+        from railwright import collectives, training_state
 
         if environment.PRE_RUN in os.environ:
             return 0
-        chosen = agreement.from_rank_zero(self._choose)
-        if chosen is None:
+        found = collectives.from_rank_zero(self._newest_readable)
+        if found is None:
             return 0
-        folder = manifest.folder_of(self._job, chosen.checkpoint)
+        checkpoint, saved_world_size = found
+        folder = manifest.folder_of(self._job, checkpoint)
         training_state.load_shards(folder, self._model, self._optimizer)
         training_state.load_rank(
             folder,
-            agreement.rank(),
-            saved_world_size=chosen.world_size,
+            collectives.rank(),
+            saved_world_size=saved_world_size,
             others=self._others,
         )
-        if agreement.rank() == 0:
-            channel.ask(channel.Request(resumed_from=chosen.checkpoint))
-            _say(f"resumed from {_name(chosen.checkpoint)}")
-            if chosen.world_size != agreement.world_size():
+        if collectives.rank() == 0:
+            channel.ask(channel.Request(resumed_from=checkpoint))
+            _say(f"resumed from {_name(checkpoint)}")
+            if saved_world_size != collectives.world_size():
                 _say(
-                    f"{chosen.world_size} ranks had saved it, {agreement.world_size()} go on: "
+                    f"{saved_world_size} ranks had saved it, {collectives.world_size()} go on: "
                     "new ranks have fresh random numbers"
                 )
-        return chosen.checkpoint.step
+        return checkpoint.step
 
     def save(self, step: int) -> None:
         """Saves all ranks' state after this step, and returns when it counts.
@@ -106,41 +99,42 @@ class Checkpointer:
         Does nothing when this step was just saved. Raises AttemptRevoked on all ranks when the
         operator refuses; OSError on all ranks when any could not write.
         """
-        from railwright import agreement, training_state
+        from railwright import collectives, training_state
 
         if step == self._saved_step or environment.PRE_RUN in os.environ:
             return
         with progress.phase(wire.Phase.CHECKPOINTING):
-            folder = agreement.from_rank_zero(lambda: self._begin(step))
+            folder = collectives.from_rank_zero(lambda: self._begin(step))
             training_state.save_shards(folder, self._model, self._optimizer)
-            files = agreement.from_all(
+            files = collectives.from_all(
                 lambda: manifest.described(
-                    folder, training_state.save_rank(folder, agreement.rank(), self._others)
+                    folder, training_state.save_rank(folder, collectives.rank(), self._others)
                 )
             )
-            permission = agreement.from_rank_zero(lambda: self._commit(step, folder, files))
+            permission = collectives.from_rank_zero(lambda: self._commit(step, folder, files))
         if not permission.granted:
             raise AttemptRevoked(permission.reason)
         self._saved_step = step
 
-    def _choose(self) -> _Chosen | None:
-        """On rank 0: the newest checkpoint that may be read and is whole."""
-        skipped = []
+    def _newest_readable(self) -> tuple[wire.Checkpoint, int] | None:
+        """On rank 0: the newest whole checkpoint that may be read, and how many ranks saved it."""
+        found, skipped = None, []
+        for checkpoint in self._candidates():
+            try:
+                found = checkpoint, manifest.verified(self._job, checkpoint).world_size
+                break
+            except manifest.TornError as torn:
+                skipped.append(wire.fitted(f"{_name(checkpoint)}: {torn}", wire.NAME_BYTES_MAX))
+                _say(f"skipped {skipped[-1]}")
+        if skipped:
+            channel.ask(channel.Request(skipped=tuple(skipped[: wire.SKIPPED_MAX])))
+        return found
+
+    def _candidates(self) -> Iterator[wire.Checkpoint]:
         for cap in self._readable():
             for step in manifest.steps(self._job, cap.attempt):
-                if step > cap.step:
-                    continue
-                checkpoint = wire.Checkpoint(cap.attempt, step)
-                try:
-                    whole = manifest.verified(self._job, checkpoint)
-                except manifest.TornError as torn:
-                    skipped.append(wire.fitted(f"{_name(checkpoint)}: {torn}", wire.NAME_BYTES_MAX))
-                    _say(f"skipped {skipped[-1]}")
-                else:
-                    _tell_skipped(skipped)
-                    return _Chosen(checkpoint, whole.world_size)
-        _tell_skipped(skipped)
-        return None
+                if step <= cap.step:
+                    yield wire.Checkpoint(cap.attempt, step)
 
     def _readable(self) -> tuple[wire.Checkpoint, ...]:
         """Up to which step which attempts may be read, newest first."""
@@ -189,11 +183,6 @@ class Checkpointer:
 
 def _name(checkpoint: wire.Checkpoint) -> str:
     return f"attempt-{checkpoint.attempt}/step-{checkpoint.step}"
-
-
-def _tell_skipped(skipped: list[str]) -> None:
-    if skipped:
-        channel.ask(channel.Request(skipped=tuple(skipped[: wire.SKIPPED_MAX])))
 
 
 def _say(line: str) -> None:

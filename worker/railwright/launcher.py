@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from railwright import (
-    channel_server,
+    channel,
     endpoint,
     environment,
     log_lines,
@@ -68,7 +68,7 @@ def main() -> int:
     processes = ranks.Ranks()
     try:
         world = _join(pod)
-        server = channel_server.ChannelServer()
+        server = channel.ChannelServer()
     except registration.StoppedError as stopped:
         return _end(_own_end(pod, EXIT_REVOKED, stopped))
     except _TerminatedError as terminated:
@@ -113,7 +113,7 @@ def _train(
     command: Sequence[str],
     *,
     processes: ranks.Ranks,
-    server: channel_server.ChannelServer,
+    server: channel.ChannelServer,
 ) -> int:
     environments = {
         world.first_rank + local_rank: environment.of_rank(
@@ -137,7 +137,7 @@ def _train(
     processes.end_strays()
     for rank_output in processes.outputs.values():
         rank_output.settle(OUTPUT_END_S)
-    # Before the last beat: the kubelet may lose patience while the operator does not answer.
+    # Before the last heartbeat: the kubelet may lose patience while the operator does not answer.
     exit_code = _end(failure)
     state.ended(running=0, failure=failure)
     reporter.close()

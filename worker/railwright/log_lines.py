@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import logging
 
+logger = logging.getLogger(__name__)
+
 STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -32,8 +34,14 @@ class _OneLine(logging.Formatter):
 class Milestones:
     """A count of what may happen thousands of times a second, and when a log line is due."""
 
-    def __init__(self) -> None:
+    def __init__(self, message: str) -> None:
+        self._message = message
         self._count = self._logged = 0
+
+    def warn(self, times: int = 1, **fields: object) -> None:
+        """Count, and log the message with these fields if that is due."""
+        if count := self.add(times):
+            logger.warning(self._message, extra={**fields, "count": count})
 
     def add(self, times: int = 1) -> int:
         """The count, if it has at least doubled since it was last logged; else 0."""

@@ -13,9 +13,10 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,26 +35,11 @@ CPU = "cpu"
 HOOK = 0x7261696C
 """Hooks of a process group are told apart by number; others count from 0 on."""
 
-_OPERATIONS: Mapping[str, tuple[Operation, bool]] = {
-    "ALLREDUCE": (Operation.ALL_REDUCE, True),
-    "ALLREDUCE_COALESCED": (Operation.ALL_REDUCE, True),
-    "REDUCE_SCATTER": (Operation.REDUCE_SCATTER, True),
-    "REDUCE_SCATTER_BASE": (Operation.REDUCE_SCATTER, True),
-    "REDUCE_SCATTER_TENSOR_COALESCED": (Operation.REDUCE_SCATTER, True),
-    "ALLGATHER": (Operation.ALL_GATHER, False),
-    "ALLGATHER_BASE": (Operation.ALL_GATHER, False),
-    "ALLGATHER_COALESCED": (Operation.ALL_GATHER, False),
-    "ALLGATHER_INTO_TENSOR_COALESCED": (Operation.ALL_GATHER, False),
-    "ALLTOALL": (Operation.ALL_TO_ALL, True),
-    "ALLTOALL_BASE": (Operation.ALL_TO_ALL, True),
-    "BROADCAST": (Operation.BROADCAST, True),
-    "REDUCE": (Operation.REDUCE, True),
-    "GATHER": (Operation.GATHER, False),
-    "SCATTER": (Operation.SCATTER, True),
-    "SEND": (Operation.SEND, True),
-}
-"""By torch's names, and whether the whole buffer is what goes in; else what comes out. A receiver
-does what its sender is asked for; a barrier carries nothing."""
+_OPERATIONS = {each.replace("-", ""): each for each in Operation if each is not Operation.OTHER}
+"""By torch's names without the suffixes of variants (``_VARIANT``). A receiver does
+what its sender is asked for; a barrier carries nothing."""
+
+_VARIANT = re.compile("_(BASE|(INTO_)?(TENSOR_)?COALESCED)$|_")
 
 logger = logging.getLogger(__name__)
 
@@ -143,11 +129,12 @@ class _Recording:
         self, number: int, group: tuple[strides.Run, ...], ranks: list[int], call: Any
     ) -> None:
         """``call`` says what the group of these ranks is about to do."""
-        if call.name.name not in _OPERATIONS:
+        operation = _OPERATIONS.get(_VARIANT.sub("", call.name.name).lower())
+        if operation is None:
             return
-        operation, goes_in = _OPERATIONS[call.name.name]
-        buffers = (call.input_tensors, call.output_tensors)
-        whole, part = buffers if goes_in else buffers[::-1]
+        whole, part = call.input_tensors, call.output_tensors
+        if operation in (Operation.ALL_GATHER, Operation.GATHER):
+            whole, part = part, whole
         # Of a gather and a scatter only the root has the whole.
         tensors = whole or part
         to = ranks[call.root] if operation is Operation.SEND else None

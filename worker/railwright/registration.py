@@ -7,6 +7,7 @@ import random
 import socket
 import time
 from collections.abc import Callable
+from http import HTTPStatus
 
 from railwright import endpoint, environment, pacing, wire
 
@@ -61,23 +62,16 @@ def world(
         master_port=master_port,
         num_processes=pod.num_processes,
     )
-    said = _Said()
+    log = _ChangeLog()
     failures, first_s = 0, wire.REGISTER_INTERVAL_S
     while True:
         try:
             answer = operator.post("/v1/register", register, kind=wire.Registered)
-        except endpoint.UnreachableError as error:
+        except (endpoint.UnreachableError, endpoint.RefusedError) as error:
+            if error.is_final:
+                raise _end_of(error) from error
             failures += 1
-            said.line(f"the operator does not answer: {error}")
-        except endpoint.RefusedError as refused:
-            if refused.status == 409:
-                raise StoppedError(f"the attempt was revoked: {refused.reason}") from refused
-            if refused.is_final:
-                raise environment.BadEnvironmentError(
-                    f"the operator refused the registration: {refused}"
-                ) from refused
-            failures += 1
-            said.line(f"the operator does not take the registration: {refused}")
+            log.line(f"registration not taken: {error}")
         else:
             failures, first_s = 0, answer.interval_s or wire.REGISTER_INTERVAL_S
             if answer.order is wire.Order.STOP:
@@ -85,11 +79,17 @@ def world(
             if answer.world is not None and answer.order is wire.Order.GO:
                 return answer.world
             missing = ", ".join(str(node) for node in answer.missing[:20])
-            said.line(f"waiting for node ranks {missing}")
+            log.line(f"waiting for node ranks {missing}")
         pause(pacing.backoff_s(failures, first_s=first_s, most_s=BACKOFF_S_MAX))
 
 
-class _Said:
+def _end_of(refused: endpoint.UnreachableError | endpoint.RefusedError) -> Exception:
+    if isinstance(refused, endpoint.RefusedError) and refused.status == HTTPStatus.CONFLICT:
+        return StoppedError(f"the attempt was revoked: {refused.reason}")
+    return environment.BadEnvironmentError(f"the operator refused the registration: {refused}")
+
+
+class _ChangeLog:
     """Logs a line when it changes, and again after a while."""
 
     def __init__(self) -> None:

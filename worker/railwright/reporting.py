@@ -1,4 +1,4 @@
-"""What the operator hears of a running node: beats from one thread, and permission to commit."""
+"""What the launcher sends of a running node: heartbeats from one thread, and requests to commit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from railwright import (
     channel,
@@ -25,15 +25,15 @@ from railwright import (
     wire,
 )
 
-LAST_BEAT_TIMEOUT_S = 10.0
+LAST_HEARTBEAT_TIMEOUT_S = 10.0
 RETRY_S = 0.3
 
 QUIET_S = 10.0
-"""From here on each beat says where ranks stand: well below the least limit, and rare."""
+"""From here on each heartbeat says where ranks stand: well below the least limit, and rare."""
 
 STEPS_EVERY_S = 20.0
-"""While all ranks make steps, a beat says it so often: a beat costs the operator twice as much
-with it."""
+"""While all ranks make steps, a heartbeat carries them so often. With them it costs the operator
+twice as much."""
 
 Answer = TypeVar("Answer")
 
@@ -61,7 +61,7 @@ class LauncherState:
         self.recorded = threading.Event()
         self.unrecorded = ""
         self._lock = threading.Lock()
-        self._beat = wire.Beat(
+        self._heartbeat = wire.Heartbeat(
             member=member,
             sequence=0,
             running=len(ranks),
@@ -76,23 +76,19 @@ class LauncherState:
         self._pids: dict[int, int] = {}
         self._steps = {rank: step_times.RankSteps(rank, now_s=self._started_s) for rank in ranks}
         self._stacks = stacks.StackDesk(folder, clock=clock)
-        self._strange, self._lost = log_lines.Milestones(), log_lines.Milestones()
+        self._strange = log_lines.Milestones("a report names no rank of this node")
+        self._lost = log_lines.Milestones("ranks report faster than they are read")
         self._stood_still = False
         self._phase = wire.Phase.STARTING
         self._steps_said_s = -math.inf
-        self._revoked: str | None = None
-
-    @property
-    def revoked(self) -> str | None:
-        """Why the operator wants this attempt to stop, or None."""
-        return self._revoked
+        self.revoked: str | None = None
+        """Why the operator wants this attempt to stop."""
 
     def revoke(self, reason: str) -> None:
-        """The operator refused this attempt."""
+        """Record that the operator wants this attempt to stop. The first reason stays."""
+        reason = f"the attempt was revoked: {reason}"
         with self._lock:
-            self._revoked = self._revoked or wire.fitted(
-                f"the attempt was revoked: {reason}", wire.SENTENCE_BYTES_MAX
-            )
+            self.revoked = self.revoked or wire.fitted(reason, wire.SENTENCE_BYTES_MAX)
 
     def ended(
         self, *, running: int, failure: wire.Failure | None = None, rank: int | None = None
@@ -102,26 +98,18 @@ class LauncherState:
             if rank is not None:
                 self._steps.pop(rank, None)
                 self._pids.pop(rank, None)
-            self._beat = dataclasses.replace(
-                self._beat,
-                running=running,
-                exited=len(self._ranks) - running,
-                failure=failure or self._beat.failure,
-            )
-        self.changed.set()
+        exited = len(self._ranks) - running
+        self._change(running=running, exited=exited, failure=failure)
 
     def report(self, report: channel.Report) -> None:
         """A rank's progress."""
         if report.rank not in self._ranks:
-            if count := self._strange.add():
-                extra = {"rank": report.rank, "count": count}
-                logger.warning("a report names no rank of this node", extra=extra)
+            self._strange.warn(rank=report.rank)
             return
         before = self._reports.get(report.rank)
         lost = report.dropped - (before.dropped if before is not None else 0)
-        if lost > 0 and (count := self._lost.add(lost)):
-            extra = {"rank": report.rank, "dropped": count}
-            logger.warning("ranks report faster than they are read", extra=extra)
+        if lost > 0:
+            self._lost.warn(lost, rank=report.rank)
         with self._lock:
             self._reports[report.rank] = report
             if report.rank in self._steps:
@@ -136,37 +124,43 @@ class LauncherState:
             else:
                 self._stacks.forget()
 
-    def told(self, request: channel.Request) -> None:
-        """What rank 0's checkpointer did."""
+    def record(self, request: channel.Request) -> None:
+        """Record what rank 0's checkpointer did."""
+        self._change(
+            resumed_from=request.resumed_from,
+            committed=request.committed,
+            skipped=request.skipped,
+        )
+
+    def _change(self, **facts: Any) -> None:
+        """Put facts into the next heartbeat, which is sent at once. None and () change nothing."""
+        news = {name: fact for name, fact in facts.items() if fact not in (None, ())}
         with self._lock:
-            self._beat = dataclasses.replace(
-                self._beat,
-                resumed_from=request.resumed_from or self._beat.resumed_from,
-                committed=request.committed or self._beat.committed,
-                skipped=request.skipped or self._beat.skipped,
-            )
+            self._heartbeat = dataclasses.replace(self._heartbeat, **news)
         self.changed.set()
 
     def is_in_another_phase(self) -> bool:
-        """Whether the ranks changed their phase since the last beat."""
+        """Whether the ranks changed their phase since the last heartbeat."""
         with self._lock:
             return self._summary().phase is not self._phase
 
-    def next_beat(self) -> wire.Beat:
-        """The next beat to send."""
+    def next_heartbeat(self) -> wire.Heartbeat:
+        """The next heartbeat to send."""
         with self._lock:
-            self._beat = dataclasses.replace(self._beat, sequence=self._beat.sequence + 1)
+            self._heartbeat = dataclasses.replace(
+                self._heartbeat, sequence=self._heartbeat.sequence + 1
+            )
             lowest = self._reports[min(self._reports)] if self._reports else None
             return dataclasses.replace(
-                self._beat,
+                self._heartbeat,
                 progress=None if lowest is None else lowest.progress,
                 steps=self._news_of_steps(),
                 # A crash is the better cause, and both together may be too large for a message.
-                stacks=None if self._beat.failure else self._stacks.answer(),
+                stacks=None if self._heartbeat.failure else self._stacks.answer(),
             )
 
     def _news_of_steps(self) -> wire.Steps | None:
-        """Where the ranks are; None in most beats as long as all of them make steps."""
+        """Where the ranks are; None in most heartbeats as long as all of them make steps."""
         steps, now_s = self._summary(), self._clock()
         stood_still, changed = self._stood_still, steps.phase is not self._phase
         self._phase = steps.phase
@@ -187,7 +181,7 @@ class LauncherState:
 
 
 class Reporter:
-    """The thread that sends beats, and what ranks have recorded into ``folder``."""
+    """The thread that sends heartbeats, and what ranks have recorded into ``folder``."""
 
     def __init__(self, pod: environment.Pod, state: LauncherState, folder: Path) -> None:
         self._operator = endpoint.Endpoint(pod.operator_url, pod.token_file)
@@ -196,19 +190,19 @@ class Reporter:
         self._state = state
         self._closing = threading.Event()
         self._is_answered = True
-        self._interval_s = wire.BEAT_INTERVAL_S
+        self._interval_s = wire.HEARTBEAT_INTERVAL_S
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
-        """Sends the first beat, and then one at every interval or change."""
+        """Sends the first heartbeat, and then one at every interval or change."""
         self._thread.start()
 
     def close(self) -> None:
-        """Returns when a beat made after this call was answered, or after a time."""
+        """Returns when a heartbeat made after this call was answered, or after a time."""
         self._closing.set()
         self._state.changed.set()
         patience_s = pacing.patience_s(1, self._interval_s)
-        self._thread.join(LAST_BEAT_TIMEOUT_S + pacing.TIMEOUT_S + patience_s)
+        self._thread.join(LAST_HEARTBEAT_TIMEOUT_S + pacing.TIMEOUT_S + patience_s)
 
     def _run(self) -> None:
         failures = 0
@@ -221,18 +215,18 @@ class Reporter:
                 failures += 1
             waited_s = time.monotonic() - began_s
             self._pause(pacing.heartbeat_s(failures, self._interval_s, waited_s=waited_s))
-        deadline = time.monotonic() + LAST_BEAT_TIMEOUT_S
+        deadline = time.monotonic() + LAST_HEARTBEAT_TIMEOUT_S
         while not self._send() and time.monotonic() < deadline:
             time.sleep(_retry_s())
         self._hand_over()
         self._operator.close()
 
     def _pause(self, seconds: float) -> None:
-        """Return at once at a change, and within wire.BEAT_INTERVAL_S after one of the phase, which
-        comes to all launchers of a job together."""
+        """Return at once at a change, and within the shortest interval after one of the phase, in
+        which all launchers of a job change together."""
         end_s = time.monotonic() + seconds
         while (left_s := end_s - time.monotonic()) > 0:
-            if self._state.changed.wait(min(left_s, wire.BEAT_INTERVAL_S)):
+            if self._state.changed.wait(min(left_s, wire.HEARTBEAT_INTERVAL_S)):
                 break
             if self._state.is_in_another_phase():
                 break
@@ -240,10 +234,10 @@ class Reporter:
 
     def _send(self, timeout_s: float = pacing.TIMEOUT_S) -> bool:
         """Whether the operator has the heartbeat, or will never take it."""
-        beat = self._state.next_beat()
+        heartbeat = self._state.next_heartbeat()
         try:
             answer = _post(
-                self._operator, self._state, "/v1/beat", beat, wire.BeatAnswer, timeout_s
+                self._operator, self._state, "/v1/beat", heartbeat, wire.HeartbeatAnswer, timeout_s
             )
         except (endpoint.UnreachableError, endpoint.RefusedError) as error:
             if self._is_answered:
@@ -258,7 +252,7 @@ class Reporter:
         self._state.request_stacks(answer.stacks)
         # A pre-run ends soon after its profile is stored, and heartbeats ask for that.
         stated = None if self._pre_run else answer.interval_s
-        self._interval_s = stated or wire.BEAT_INTERVAL_S
+        self._interval_s = stated or wire.HEARTBEAT_INTERVAL_S
         return True
 
     def _hand_over(self) -> None:
@@ -271,7 +265,7 @@ class Reporter:
             try:
                 part = profile.recorded(path.read_bytes())
                 handover = profile.Handover(self._member, part)
-                answer = self._operator.post("/v1/profile", handover, kind=wire.BeatAnswer)
+                answer = self._operator.post("/v1/profile", handover, kind=wire.HeartbeatAnswer)
                 if answer.order is wire.Order.GO:
                     self._state.recorded.set()
                 elif self._pre_run:
@@ -303,7 +297,7 @@ class CommitDesk:
 
     def answer(self, request: channel.Request) -> channel.Permission:
         """Keeps what was done; asks the operator for what is to be done."""
-        self._state.told(request)
+        self._state.record(request)
         if request.commit_step is None:
             return channel.Permission(granted=True, confirmed=True)
         return self._permission(wire.Commit(self._member, request.commit_step))

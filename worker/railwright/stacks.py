@@ -138,17 +138,15 @@ def _size(path: Path) -> int:
 
 
 def _read(path: Path, offset: int) -> str:
+    # A rank can put a pipe there, which would keep its reader waiting.
+    def open_without_waiting(name: str, flags: int) -> int:
+        return os.open(name, flags | os.O_NONBLOCK)
+
     try:
-        # A rank can put a pipe there, which would keep its reader waiting.
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        with open(path, "rb", buffering=0, opener=open_without_waiting) as file:
+            return os.pread(file.fileno(), DUMP_BYTES_MAX, offset).decode("utf-8", "replace")
     except OSError:
         return ""
-    try:
-        return os.pread(file, DUMP_BYTES_MAX, offset).decode("utf-8", "replace")
-    except OSError:
-        return ""
-    finally:
-        os.close(file)
 
 
 def _status(pid: int) -> dict[str, str]:

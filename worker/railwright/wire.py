@@ -32,10 +32,10 @@ from railwright.codec import fitted as fitted
 VERSION = 1
 VERSION_MAX = 1_000
 LAST_LINES_BYTES_MAX = 4 * 1024
-BEAT_INTERVAL_S = 2.0
+HEARTBEAT_INTERVAL_S = 2.0
 """The shortest: before an answer states another, and after the first heartbeat without answer."""
 
-BEAT_INTERVAL_S_MAX = 60
+HEARTBEAT_INTERVAL_S_MAX = 60
 REGISTER_INTERVAL_S = 0.5
 STEP_MAX = 10**12
 ATTEMPT_MAX = 10**9
@@ -57,7 +57,7 @@ NodeRank = Annotated[int, Between(0, NODES_MAX - 1)]
 Rank = Annotated[int, Between(0, RANKS_MAX - 1)]
 Port = Annotated[int, Between(1, 65_535)]
 ProcessCount = Annotated[int, Between(0, PROCESSES_MAX)]
-IntervalS = Annotated[int, Between(1, BEAT_INTERVAL_S_MAX)]
+IntervalS = Annotated[int, Between(1, HEARTBEAT_INTERVAL_S_MAX)]
 Name = Annotated[str, AtMost(NAME_BYTES_MAX)]
 Sentence = Annotated[str, AtMost(SENTENCE_BYTES_MAX)]
 
@@ -222,14 +222,14 @@ class Registered:
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class Heartbeat:
     """The launcher lives. ``running`` and ``exited`` count its processes; exits with 0 included.
 
     ``resumed_from`` is what rank 0 loaded (None: nothing or not known yet); ``committed`` the
     newest checkpoint this node's rank 0 committed; ``skipped`` says which checkpoints were found
     torn. The master's address is repeated from the world: an operator that restarted while it gave
     the start learns it again, for the launchers that still wait. ``stacks`` answers
-    ``BeatAnswer.stacks``, a beat or two later. ``steps`` is None
+    ``HeartbeatAnswer.stacks``, a heartbeat or two later. ``steps`` is None
     while nothing but the numbers of steps is new.
     """
 
@@ -249,9 +249,9 @@ class Beat:
 
 
 @dataclass(frozen=True, slots=True)
-class BeatAnswer:
+class HeartbeatAnswer:
     """Continue, or stop with the reason. ``stacks``: the ranks are to be asked where they are.
-    ``interval_s``: from this heartbeat to the next one; None: ``BEAT_INTERVAL_S``."""
+    ``interval_s``: from this heartbeat to the next one; None: ``HEARTBEAT_INTERVAL_S``."""
 
     order: AnyOrder
     reason: Sentence = ""
@@ -282,4 +282,4 @@ class Refusal:
     error: Sentence
 
 
-Message = Register | Registered | Beat | BeatAnswer | Commit | CommitAnswer
+Message = Register | Registered | Heartbeat | HeartbeatAnswer | Commit | CommitAnswer

@@ -1,26 +1,27 @@
-"""What agents tell of the inside of their nodes, and the errands that they ask for, over the server
-that launchers speak to.
+"""Receive hardware reports and polls for probe tasks from node agents, on the launchers' server.
 
-An agent's token is that of its service account and good for us alone, and its pod says which node
-it is on. So a pod can speak for its own node only, whatever a body says, and pods of other accounts
-for none. Who speaks is known before a body is read.
+An agent's token is that of its service account, with an audience of ours, and its pod determines
+the node. So a pod can report its own node only, whatever a body says, and pods of other accounts
+none. The sender is verified before a body is read.
 """
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
 import orjson
 
 from railwright_api import names
-from railwright_operator.heartbeats import errands
+from railwright_operator.heartbeats import probe_tasks
 from railwright_operator.heartbeats.connections import Route
-from railwright_operator.heartbeats.errands import Errands
 from railwright_operator.heartbeats.messages import Answer, RefusedError
+from railwright_operator.heartbeats.probe_tasks import ProbeTasks
 from railwright_operator.heartbeats.tokens import Bearer
 from railwright_topology.wiring import WiringError
 
@@ -42,60 +43,52 @@ Act = Callable[[str, bytes], Awaitable[dict[str, Any]]]
 """Answers the agent of a node."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Agents:
     """Takes what they send. ``account`` is the user that their tokens are of."""
 
-    def __init__(
-        self,
-        *,
-        account: str,
-        on_inside: OnInside,
-        errands: Errands,
-    ) -> None:
-        self._account = account
-        self._on_inside = on_inside
-        self._errands = errands
-        self._at_once = {PATH: 0, ERRANDS_PATH: 0}
+    account: str
+    on_inside: OnInside
+    errands: ProbeTasks
 
     def routes(self) -> Mapping[str, Route]:
         """Their paths."""
 
-        def route(path: str, bytes_max: int, act: Act, most: int) -> Route:
-            return Route(bytes_max, self._admit, functools.partial(self._handle, path, act, most))
+        def route(bytes_max: int, act: Act, most: int) -> Route:
+            handle = functools.partial(_handle, act, asyncio.Semaphore(most))
+            return Route(bytes_max, self._admit, handle)
 
         return {
-            PATH: route(PATH, BODY_BYTES_MAX, self._take, AT_ONCE_MAX),
-            ERRANDS_PATH: route(ERRANDS_PATH, errands.BODY_BYTES_MAX, self._send, ASKING_MAX),
+            PATH: route(BODY_BYTES_MAX, self._take, AT_ONCE_MAX),
+            ERRANDS_PATH: route(probe_tasks.BODY_BYTES_MAX, self._send, ASKING_MAX),
         }
 
     def _admit(self, bearer: Bearer) -> None:
         """Raise RefusedError unless the bearer is an agent on a node."""
-        agent = bearer.account == self._account and names.GROUP in bearer.audiences
+        agent = bearer.account == self.account and names.GROUP in bearer.audiences
         if not agent or not bearer.node:
             raise RefusedError(HTTPStatus.FORBIDDEN, "the token is not of an agent on a node")
-
-    async def _handle(self, path: str, act: Act, most: int, bearer: Bearer, body: bytes) -> Answer:
-        if self._at_once[path] >= most:
-            raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "too many messages at once")
-        self._at_once[path] += 1
-        try:
-            return Answer(200, orjson.dumps(await act(bearer.node, body)))
-        finally:
-            self._at_once[path] -= 1
 
     async def _take(self, node: str, body: bytes) -> dict[str, Any]:
         """Take a document; the answer says whether the agent is to stand by for errands."""
         try:
-            if not await self._on_inside(node, body.decode()):
+            if not await self.on_inside(node, body.decode()):
                 raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "the node is not known yet")
         except UnicodeDecodeError as error:
             raise RefusedError(HTTPStatus.BAD_REQUEST, "the document is no text") from error
         except WiringError as error:
             logger.warning("document refused", extra={"node": node, "error": str(error)})
             raise RefusedError(HTTPStatus.BAD_REQUEST, str(error)) from error
-        stands_by = node in self._errands.wanted
-        return {"standBy": stands_by} | ({"networks": self._errands.networks} if stands_by else {})
+        stands_by = node in self.errands.wanted
+        return {"standBy": stands_by} | ({"networks": self.errands.networks} if stands_by else {})
 
     async def _send(self, node: str, body: bytes) -> dict[str, Any]:
         """Answer with an errand, once there is one."""
-        return await self._errands.ask(node, errands.read(body))
+        return await self.errands.poll(node, probe_tasks.read(body))
+
+
+async def _handle(act: Act, limit: asyncio.Semaphore, bearer: Bearer, body: bytes) -> Answer:
+    if limit.locked():
+        raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "too many messages at once")
+    async with limit:
+        return Answer(200, orjson.dumps(await act(bearer.node, body)))

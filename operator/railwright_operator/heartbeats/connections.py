@@ -22,7 +22,7 @@ import itertools
 import logging
 import math
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
 from typing import NamedTuple
@@ -175,37 +175,26 @@ class Connections:
         held.inc()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Connection(asyncio.BufferedProtocol):
-    """One of them: reads requests one after the other and answers each."""
+    """One of them: reads requests one after the other and answers each.
 
-    __slots__ = (
-        "_all",
-        "_answers",
-        "_buffer",
-        "_closing",
-        "_head",
-        "_head_bytes",
-        "_request",
-        "_timer",
-        "_transport",
-        "deadline_s",
-        "peer",
-        "pod_uid",
-    )
+    ``_head`` is the head read last, as launchers repeat theirs. ``_timer`` is set while nothing is
+    read: it goes on reading.
+    """
 
-    def __init__(self, connections: Connections) -> None:
-        self._all = connections
-        self._buffer = bytearray()
-        self._head_bytes = b""
-        self._head: Head | None = None
-        """The head read last: launchers repeat theirs."""
-        self._request: _Request | None = None
-        self._answers = False
-        self._closing = False
-        self._timer: asyncio.TimerHandle | None = None
-        """While nothing is read: it goes on reading."""
-        self.deadline_s = 0.0
-        self.peer = self.pod_uid = ""
+    _all: Connections
+    _buffer: bytearray = field(default_factory=bytearray)
+    _head_bytes: bytes = b""
+    _head: Head | None = None
+    _request: _Request | None = None
+    _answers: bool = False
+    _closing: bool = False
+    _timer: asyncio.TimerHandle | None = None
+    _transport: asyncio.Transport = field(init=False)
+    deadline_s: float = 0.0
+    peer: str = ""
+    pod_uid: str = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Part of asyncio's protocol."""

@@ -1,10 +1,10 @@
 """How often launchers send messages: less often in large clusters, so that their cost is bounded.
 
 Sessions state the interval in each answer to a heartbeat. Launchers that read no interval keep
-``wire.BEAT_INTERVAL_S``, and so do all of them up to ``BEATS_PER_S`` times as many launchers.
+``wire.HEARTBEAT_INTERVAL_S``, and so do all of them up to ``BEATS_PER_S`` times as many launchers.
 
 The interval delays no news of a launcher: what changed is sent at once, and a phase within
-``wire.BEAT_INTERVAL_S``. It delays what an answer says: a launcher reads that its attempt was
+``wire.HEARTBEAT_INTERVAL_S``. It delays what an answer says: a launcher reads that its attempt was
 revoked up to 8 s later. Until then its commits are refused, and its pod is being deleted.
 """
 
@@ -24,7 +24,7 @@ INTERVAL_S_MAX = 8
 
 def beat_interval_s(launchers: int) -> int:
     """Whole seconds between two heartbeats of a launcher, when there are so many."""
-    least = math.ceil(wire.BEAT_INTERVAL_S)
+    least = math.ceil(wire.HEARTBEAT_INTERVAL_S)
     return max(least, min(math.ceil(launchers / BEATS_PER_S), INTERVAL_S_MAX))
 
 
@@ -42,13 +42,13 @@ def register_interval_s(waiting: int) -> int | None:
 
 def late_beat_s(interval_s: float) -> float:
     """How much later its next heartbeat comes than with the shortest interval."""
-    return interval_s - wire.BEAT_INTERVAL_S
+    return interval_s - wire.HEARTBEAT_INTERVAL_S
 
 
 @functools.lru_cache(maxsize=2 * INTERVAL_S_MAX)
-def continue_answer(interval_s: int, *, stacks: bool) -> wire.BeatAnswer:
+def continue_answer(interval_s: int, *, stacks: bool) -> wire.HeartbeatAnswer:
     """The answer to a heartbeat of an attempt that goes on."""
-    return wire.BeatAnswer(wire.Order.CONTINUE, stacks=stacks, interval_s=interval_s)
+    return wire.HeartbeatAnswer(wire.Order.CONTINUE, stacks=stacks, interval_s=interval_s)
 
 
 class LauncherCount:
@@ -57,9 +57,6 @@ class LauncherCount:
     def __init__(self) -> None:
         self._of: dict[str, tuple[int, int]] = {}
         self._total = self._waiting = 0
-
-    def __repr__(self) -> str:
-        return f"<LauncherCount {self._total} waiting={self._waiting}>"
 
     def update(self, job_uid: str, launchers: int, *, waiting: int = 0) -> None:
         """A job has so many from now on."""

@@ -71,9 +71,6 @@ class PublishedKeys:
         self.generation = 0
         """Grows with every change of the keys: what was verified before is void."""
 
-    def __repr__(self) -> str:
-        return f"<PublishedKeys keys={len(self._keys)} generation={self.generation}>"
-
     @property
     def known(self) -> bool:
         """Whether the keys were ever read."""

@@ -35,9 +35,6 @@ class Recording:
         self._unfit = ""
         self._is_merging = False
 
-    def __repr__(self) -> str:
-        return f"<Recording parts={len(self._parts)} profile={bool(self.profile)}>"
-
     async def take(self, part: Recorded, *, ranks: int) -> bool:
         """Whether that was the last of so many; what is told again is not. Raises RefusedError."""
         if ranks > RECORDED_RANKS_MAX or part.ranks != ranks:

@@ -12,6 +12,7 @@ import logging
 import resource
 import struct
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from http import HTTPStatus
 from socket import IPPROTO_TCP, SOMAXCONN, TCP_INFO
 from typing import Any, TypeVar
@@ -20,7 +21,7 @@ from railwright import profile, wire
 from railwright_operator.heartbeats import decoding
 from railwright_operator.heartbeats.agents import Agents
 from railwright_operator.heartbeats.connections import Connection, Connections, Route
-from railwright_operator.heartbeats.hearing import TICK_S, HearingClock
+from railwright_operator.heartbeats.listening import TICK_S, ListeningClock
 from railwright_operator.heartbeats.messages import Answer, Head, RefusedError
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.tokens import Bearer, Tokens
@@ -45,41 +46,36 @@ PodUidOf = Callable[[str, int, int], str | None]
 OnCommit = Callable[[str, int, int], Awaitable[None]]
 """Returns once (job UID, attempt, step) is durably recorded; raises RequestFailed if it is not."""
 
-Said = TypeVar("Said", wire.Register, wire.Beat, wire.Commit, profile.Handover)
+Said = TypeVar("Said", wire.Register, wire.Heartbeat, wire.Commit, profile.Handover)
 
 decode_register = decoding.decoder(wire.Register)
-decode_beat = decoding.decoder(wire.Beat)
+decode_heartbeat = decoding.decoder(wire.Heartbeat)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class HeartbeatServer:
     """Listens for both. ``audience_of`` names the audience of a job's tokens by its UID; messages
     are taken while ``is_ready``."""
 
-    def __init__(
-        self,
-        sessions: Sessions,
-        tokens: Tokens,
-        *,
-        audience_of: Callable[[str], str],
-        pod_uid_of: PodUidOf,
-        on_commit: OnCommit,
-        is_ready: Callable[[], bool],
-        hearing: HearingClock,
-        metrics: HeartbeatMetrics,
-        agents: Agents,
-        clock: Callable[[], float],
-    ) -> None:
-        self._sessions = sessions
-        self._tokens = tokens
-        self._audience_of = audience_of
-        self._pod_uid_of = pod_uid_of
-        self._on_commit = on_commit
-        self._is_ready = is_ready
-        self._hearing = hearing
+    sessions: Sessions
+    tokens: Tokens
+    _: KW_ONLY
+    audience_of: Callable[[str], str]
+    pod_uid_of: PodUidOf
+    on_commit: OnCommit
+    is_ready: Callable[[], bool]
+    hearing: ListeningClock
+    metrics: InitVar[HeartbeatMetrics]
+    agents: Agents
+    clock: InitVar[Callable[[], float]]
+    _connections: Connections = field(init=False)
+    _routes: Mapping[str, Route] = field(init=False)
+    _server: asyncio.Server | None = None
+    _watching: asyncio.Task[None] | None = None
+
+    def __post_init__(self, metrics: HeartbeatMetrics, clock: Callable[[], float]) -> None:
         self._connections = Connections(self._admit, metrics=metrics, clock=clock)
-        self._routes = self._paths(agents)
-        self._server: asyncio.Server | None = None
-        self._watching: asyncio.Task[None] | None = None
+        self._routes = self._paths()
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen; the real address, which matters for port 0. Raises OSError when it is taken."""
@@ -107,7 +103,7 @@ class HeartbeatServer:
             await self._server.wait_closed()
             self._server = self._watching = None
 
-    def _paths(self, agents_: Agents) -> Mapping[str, Route]:
+    def _paths(self) -> Mapping[str, Route]:
         def at_once(
             decode: Callable[[bytes], Said],
             handle: Callable[[Said, str], Any],
@@ -126,20 +122,20 @@ class HeartbeatServer:
             return Route(wire.MESSAGE_BYTES_MAX, _admit_any, act)
 
         return {
-            "/v1/register": at_once(decode_register, self._sessions.register),
-            "/v1/beat": at_once(decode_beat, self._sessions.beat, _encoded_beat),
-            "/v1/profile": later(profile.Handover, self._sessions.profiled),
+            "/v1/register": at_once(decode_register, self.sessions.register),
+            "/v1/beat": at_once(decode_heartbeat, self.sessions.heartbeat, _encoded_heartbeat),
+            "/v1/profile": later(profile.Handover, self.sessions.profiled),
             "/v1/commit": later(wire.Commit, self._commit),
-            **agents_.routes(),
+            **self.agents.routes(),
         }
 
     async def _commit(self, message: wire.Commit, pod_uid: str) -> wire.CommitAnswer:
         """Grant a commit once its step is durable, unless the attempt was revoked meanwhile."""
         member, recorded = message.member, False
-        self._sessions.claim_commit(message, pod_uid)
+        self.sessions.claim_commit(message, pod_uid)
         try:
             async with asyncio.timeout(COMMIT_DEADLINE_S):
-                await self._on_commit(member.job_uid, member.attempt, message.step)
+                await self.on_commit(member.job_uid, member.attempt, message.step)
             recorded = True
         except (TimeoutError, RequestFailed) as error:
             logger.warning(
@@ -150,7 +146,7 @@ class HeartbeatServer:
                 HTTPStatus.SERVICE_UNAVAILABLE, "the step could not be recorded now"
             ) from error
         finally:
-            self._sessions.settle_commit(message, recorded=recorded)
+            self.sessions.settle_commit(message, recorded=recorded)
         return wire.CommitAnswer(granted=True)
 
     def _read(self, decode: Callable[[bytes], Said], bearer: Bearer, body: bytes) -> Said:
@@ -160,10 +156,10 @@ class HeartbeatServer:
         except wire.WireError as error:
             raise RefusedError(HTTPStatus.BAD_REQUEST, str(error)) from error
         member = message.member
-        self._sessions.admit(member)
-        if self._audience_of(member.job_uid) not in bearer.audiences:
+        self.sessions.admit(member)
+        if self.audience_of(member.job_uid) not in bearer.audiences:
             raise RefusedError(HTTPStatus.FORBIDDEN, "the token is not for this job")
-        lives = self._pod_uid_of(member.job_uid, member.attempt, member.node_rank)
+        lives = self.pod_uid_of(member.job_uid, member.attempt, member.node_rank)
         if bearer.pod_uid != lives:
             raise RefusedError(HTTPStatus.FORBIDDEN, "the token is not of the pod of this rank")
         return message
@@ -173,10 +169,10 @@ class HeartbeatServer:
         while True:
             await asyncio.sleep(TICK_S)
             self._connections.sweep()
-            if self._is_ready():
-                self._hearing.tick()
+            if self.is_ready():
+                self.hearing.tick()
                 if self._is_queue_full():
-                    self._hearing.miss()
+                    self.hearing.miss()
 
     def _is_queue_full(self) -> bool:
         """Whether the kernel turns connections away because they are not accepted fast enough."""
@@ -193,11 +189,11 @@ class HeartbeatServer:
         route = self._routes.get(head.path)
         if route is None:
             raise RefusedError(HTTPStatus.NOT_FOUND, "there is no such path")
-        if not self._is_ready():
+        if not self.is_ready():
             raise RefusedError(
                 HTTPStatus.SERVICE_UNAVAILABLE, "this operator does not lead, or not yet"
             )
-        bearer = self._tokens.bearer(head.token)
+        bearer = self.tokens.bearer(head.token)
         route.admit(bearer)
         if head.length > route.bytes_max:
             raise RefusedError(
@@ -215,7 +211,7 @@ def _encoded(message: Any) -> Answer:
     return Answer(200, wire.encode(message))
 
 
-_encoded_beat = functools.lru_cache(maxsize=16)(_encoded)
+_encoded_heartbeat = functools.lru_cache(maxsize=16)(_encoded)
 """Nearly all answers to heartbeats are the same."""
 
 

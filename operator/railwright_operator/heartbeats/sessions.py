@@ -1,10 +1,10 @@
-"""Who of an attempt has spoken: the start barrier, and the latest facts of every launcher.
+"""The start barrier, and the latest facts of every launcher.
 
-Memory only. An operator that restarts begins with nothing and learns again: launchers at the
-barrier register again, and a beat that says "processes run" proves that the barrier was passed.
-Two things must never be forgotten meanwhile, and both come from ``expect`` and ``revoke``, which
-their caller repeats from what is durable: which attempt is the current one, and that it was
-revoked. From then on nothing of it is taken in, whatever its token says.
+Everything is in memory. After a restart of the operator, launchers at the barrier register again,
+and a heartbeat with running processes proves that the barrier was passed. Two facts must never be
+lost: which attempt is the current one, and that it was revoked. The caller of ``expect`` and
+``revoke`` repeats them from durable records. No message of a revoked attempt is accepted, whatever
+its token says.
 
 Every message costs the same, however many ranks there are.
 """
@@ -60,7 +60,7 @@ class Sessions:
     """The current attempt of every job that should be heard of.
 
     ``clock`` is monotonic seconds. ``wake`` is called for every change that a decision may depend
-    on; a beat that only says "still here, some steps further" is none.
+    on; a heartbeat that only says "still here, some steps further" is none.
     """
 
     def __init__(self, *, clock: Callable[[], float], wake: Callable[[], None]) -> None:
@@ -68,9 +68,6 @@ class Sessions:
         self._wake = wake
         self._sessions: dict[str, _Session] = {}
         self._launchers = LauncherCount()
-
-    def __repr__(self) -> str:
-        return f"<Sessions jobs={len(self._sessions)}>"
 
     def expect(
         self,
@@ -176,13 +173,13 @@ class Sessions:
         waiting = launchers - len(session.missing) if session.started_at_s is None else 0
         self._launchers.update(session.job_uid, launchers, waiting=waiting)
         interval_s = self._launchers.register_interval_s()
-        stated_s = max(interval_s or 0, wire.BEAT_INTERVAL_S)
+        stated_s = max(interval_s or 0, wire.HEARTBEAT_INTERVAL_S)
         after = self._update(session, rank, stated_s, sequence=-1)
         if not before.registered or before.address != after.address:
             self._wake()
         return _registered(session, rank, interval_s)
 
-    def beat(self, message: wire.Beat, pod_uid: str) -> wire.BeatAnswer:
+    def heartbeat(self, message: wire.Heartbeat, pod_uid: str) -> wire.HeartbeatAnswer:
         """Take in a launcher's facts. One heard before, or overtaken, changes nothing.
 
         Raises RefusedError; a launcher whose report is refused as malformed has still been heard.
@@ -217,7 +214,7 @@ class Sessions:
             raise RefusedError(HTTPStatus.BAD_REQUEST, unlikely)
         return answer
 
-    async def profiled(self, message: profile.Handover, pod_uid: str) -> wire.BeatAnswer:
+    async def profiled(self, message: profile.Handover, pod_uid: str) -> wire.HeartbeatAnswer:
         """Take in what a rank recorded; once all ranks have told, it is the job's profile. The
         answer is "go" when that is kept for good.
 
@@ -236,7 +233,7 @@ class Sessions:
         if await session.recording.take(message.part, ranks=ranks):
             session.shown = None
             self._wake()
-        return wire.BeatAnswer(wire.Order.GO if session.profiled else wire.Order.CONTINUE)
+        return wire.HeartbeatAnswer(wire.Order.GO if session.profiled else wire.Order.CONTINUE)
 
     def claim_commit(self, message: wire.Commit, pod_uid: str) -> None:
         """Check that a commit may be asked for now, one at a time; raises RefusedError."""
@@ -310,7 +307,7 @@ class Sessions:
         session.ranks[node_rank] = rank
         return rank
 
-    def _facts(self, before: RankView, message: wire.Beat) -> dict[str, Any]:
+    def _facts(self, before: RankView, message: wire.Heartbeat) -> dict[str, Any]:
         failure = before.failure or message.failure
         return dict(
             sequence=message.sequence,
@@ -344,7 +341,7 @@ def _registered(session: _Session, node_rank: int, interval_s: int | None) -> wi
     return wire.Registered(wire.Order.GO, world=world)
 
 
-def _contradictions(session: _Session, message: wire.Beat) -> Iterator[str]:
+def _contradictions(session: _Session, message: wire.Heartbeat) -> Iterator[str]:
     """Facts that this launcher cannot have."""
     count, member = session.num_processes, message.member
     if message.running + message.exited > count:
@@ -369,7 +366,7 @@ def _contradictions(session: _Session, message: wire.Beat) -> Iterator[str]:
 def _unlikely_step(
     session: _Session, before: wire.Progress | None, after: wire.Progress | None
 ) -> str:
-    """What is wrong with a step: it goes back, or further than any script can between two beats."""
+    """What is wrong with a step: it went back, or further than a script can in one interval."""
     if after is None:
         return ""
     resumed = max((checkpoint.step for checkpoint in session.resume), default=0)

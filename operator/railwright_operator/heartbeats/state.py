@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 
-from railwright_operator.heartbeats.errands import Errands
-from railwright_operator.heartbeats.hearing import HearingClock
 from railwright_operator.heartbeats.keys import PublishedKeys
+from railwright_operator.heartbeats.listening import ListeningClock
+from railwright_operator.heartbeats.probe_tasks import ProbeTasks
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.tokens import Tokens
 from railwright_operator.kube.client import Api
@@ -21,22 +21,22 @@ from railwright_operator.watch.records import PodRecord
 class HeartbeatState:
     """What launchers and agents sent, and the keys of their tokens."""
 
-    hearing: HearingClock
+    hearing: ListeningClock
     keys: PublishedKeys
     sessions: Sessions
-    errands: Errands
+    errands: ProbeTasks
 
 
 def construct(
     api: Api, *, wake: Callable[[], None], clock: Callable[[], float], rng: Random
 ) -> HeartbeatState:
     """A new one. ``clock`` is monotonic seconds; ``wake`` is called for news of an attempt."""
-    hearing = HearingClock(clock)
+    hearing = ListeningClock(clock)
     return HeartbeatState(
         hearing=hearing,
         keys=PublishedKeys(api, clock=clock, rng=rng),
         sessions=Sessions(clock=hearing, wake=wake),
-        errands=Errands(clock),
+        errands=ProbeTasks(clock),
     )
 
 

@@ -48,14 +48,14 @@ class _Pod(msgspec.Struct):
 
 
 class _Binding(msgspec.Struct):
-    """The claim ``kubernetes.io``; a token that is bound to no pod lacks one."""
+    """The claim ``kubernetes.io``. A token that is bound to no pod has no ``pod``."""
 
-    pod: _Pod | None = None
+    pod: _Pod
 
 
 class _Claims(msgspec.Struct):
     sub: str
-    aud: list[str]
+    aud: tuple[str, ...]
     exp: int
     nbf: int
     binding: _Binding = msgspec.field(name="kubernetes.io")
@@ -70,18 +70,6 @@ class Bearer:
     account: str
     node: str
     audiences: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Verified:
-    """What the signature vouches for, under the keys of this ``generation``."""
-
-    pod_uid: str
-    account: str
-    audiences: tuple[str, ...]
-    starts_s: int
-    expires_s: int
-    generation: int
 
 
 class Tokens:
@@ -103,10 +91,9 @@ class Tokens:
         self._node_of = node_of
         self._metrics = metrics
         self._clock = clock
-        self._verified: OrderedDict[bytes, _Verified] = OrderedDict()
-
-    def __repr__(self) -> str:
-        return f"<Tokens verified={len(self._verified)} {self._keys!r}>"
+        self._verified: OrderedDict[bytes, _Claims] = OrderedDict()
+        self._generation = 0
+        """Of the keys that these were verified with."""
 
     def bearer(self, token: str) -> Bearer:
         """Whose this token is.
@@ -116,17 +103,22 @@ class Tokens:
         if not token or len(token) > TOKEN_BYTES_MAX:
             raise self._refusal("malformed", "no bearer token that can be read")
         digest = hashlib.sha256(token.encode()).digest()
+        if self._generation != self._keys.generation:
+            self._verified.clear()
+            self._generation = self._keys.generation
         held = self._verified.get(digest)
-        if held is None or held.generation != self._keys.generation:
-            held = self._verify(token)
-            self._keep(digest, held)
+        if held is None:
+            held = self._verified[digest] = self._verify(token)
+            if len(self._verified) > KEPT_MAX:
+                self._verified.popitem(last=False)
         self._check_times(held)
-        node = self._node_of(held.pod_uid)
+        pod_uid = held.binding.pod.uid
+        node = self._node_of(pod_uid)
         if node is None:
             raise self._refusal("no such pod", "the pod of the token does not live")
-        return Bearer(held.pod_uid, held.account, node, held.audiences)
+        return Bearer(pod_uid, held.sub, node, held.aud)
 
-    def _verify(self, token: str) -> _Verified:
+    def _verify(self, token: str) -> _Claims:
         """What the signature vouches for; raises RefusedError."""
         if not self._keys.known:
             self._metrics.token_checks.labels("no keys").inc()
@@ -140,33 +132,18 @@ class Tokens:
             claims = msgspec.convert(jwt.decode(token, key, options=OPTIONS), _Claims)
         except (jwt.PyJWTError, KeyError, ValueError, RecursionError) as error:
             raise self._refusal("refused", f"the token is not good: {error}") from error
-        if claims.binding.pod is None:
-            raise self._refusal("refused", "the token is bound to no pod")
         self._metrics.token_checks.labels("good").inc()
-        return _Verified(
-            claims.binding.pod.uid,
-            claims.sub,
-            tuple(claims.aud),
-            claims.nbf,
-            claims.exp,
-            self._keys.generation,
-        )
+        return claims
 
-    def _check_times(self, held: _Verified) -> None:
+    def _check_times(self, held: _Claims) -> None:
         now_s = self._clock()
-        if now_s + LEEWAY_S < held.starts_s:
+        if now_s + LEEWAY_S < held.nbf:
             raise self._refusal("refused", "the token is not valid yet")
-        over_s = now_s - LEEWAY_S - held.expires_s
+        over_s = now_s - LEEWAY_S - held.exp
         if over_s <= 0:
             return
         if over_s > OUTAGE_S or not self._keys.was_unreachable():
             raise self._refusal("expired", f"the token expired {over_s + LEEWAY_S:.0f} s ago")
-
-    def _keep(self, digest: bytes, verified: _Verified) -> None:
-        self._verified[digest] = verified
-        self._verified.move_to_end(digest)
-        while len(self._verified) > KEPT_MAX:
-            self._verified.popitem(last=False)
 
     def _refusal(self, outcome: str, reason: str) -> RefusedError:
         self._metrics.token_checks.labels(outcome).inc()

@@ -17,7 +17,7 @@ class RankView:
     be heard again makes no difference. ``failed_at_s`` is when ``failure`` was first heard.
     ``beat_interval_s`` is what the last answer stated, the longest if none did. ``running`` and
     ``exited`` count its processes, those that ended with 0 included. ``steps`` are the last that it
-    said, ``stacks`` those of its last beat. ``sequence`` is the number of that beat.
+    said, ``stacks`` those of its last heartbeat. ``sequence`` is the number of that heartbeat.
     """
 
     node_rank: int
@@ -45,7 +45,7 @@ class RankView:
 class SessionView:
     """One attempt. ``missing`` are the node ranks not at the start barrier yet, in order.
 
-    ``started_at_s`` is when the barrier was passed, or when a beat first proved that it had been.
+    ``started_at_s`` is when the barrier was passed, or when a heartbeat first proved it.
     ``profile`` is what its ranks recorded, once all have told; empty before. ``training_since_s``:
     since when no launcher has told of another phase. ``asked_at_s``: since when the launchers are
     wanted to bring the stacks of their ranks, later by as much as their interval is longer than the

@@ -17,7 +17,7 @@ from railwright_api import names
 from railwright_api.fabric import Probing
 from railwright_operator.backoff import Pauses
 from railwright_operator.discovery import Discovery
-from railwright_operator.heartbeats.errands import Errands
+from railwright_operator.heartbeats.probe_tasks import ProbeTasks
 from railwright_operator.kube.errors import RequestFailed
 from railwright_operator.metrics import SurveyMetrics
 from railwright_operator.surveys import due
@@ -73,7 +73,7 @@ class Surveyor:
     """``busy`` are the nodes that must not be disturbed; ``keep`` puts a survey where all leaders
     find it. ``problems`` are what keeps nodes from being measured, for people."""
 
-    errands: Errands
+    probe_tasks: ProbeTasks
     _: KW_ONLY
     site: Site
     discovery: Discovery
@@ -123,22 +123,22 @@ class Surveyor:
             return  # The fabric of these nodes is not put together yet.
         wanted = await asyncio.to_thread(due.of, fabric, probing, self.clocks.since_1970())
         self.metrics.due.set(len(wanted))
-        self.errands.forget_all_but(fabric.places)
+        self.probe_tasks.forget_all_but(fabric.places)
         self._vain.forget_unless(lambda node: node in wanted)
         self._see(wanted)
         if self._unkept and not (self._keeping.over("") and await self._kept()):
             return
         if not wanted:
-            self.errands.wanted, self._chosen, self.problems = {}, (), ()
+            self.probe_tasks.wanted, self._chosen, self.problems = {}, (), ()
             return
         busy = self.busy()
         free = ready - {*busy}
         idle = {node for node in wanted if self._vain.over(node)} & free
         least = due.enough(wanted)
         standing = due.chosen(fabric, idle, free, least=least)
-        self.errands.wanted = {node: nodes[node].addresses for node in standing}
-        self.errands.networks = probing.networks
-        there = self.errands.there()
+        self.probe_tasks.wanted = {node: nodes[node].addresses for node in standing}
+        self.probe_tasks.networks = probing.networks
+        there = self.probe_tasks.there()
         self.problems = tuple(self._hindrances(wanted, idle, busy))
         chosen = due.chosen(fabric, idle, there & free, least=least)
         # Who was there and is not any more is not waited for.
@@ -152,7 +152,7 @@ class Surveyor:
             return
         if self._wanted_s is None:
             self._wanted_s = self.clocks.monotonic()
-        self._seen |= self.errands.there()
+        self._seen |= self.probe_tasks.there()
 
     def _may_begin(self, chosen: tuple[str, ...], *, all_there: bool) -> bool:
         """Whether those who are chosen have waited long enough for others."""
@@ -171,12 +171,12 @@ class Surveyor:
     ) -> Iterable[str]:
         if self._failed:
             yield self._failed
-        for node, why in sorted(self.errands.unfit.items()):
+        for node, why in sorted(self.probe_tasks.unfit.items()):
             if node in wanted:
                 yield f"{node}: {why}"
         if not self.discovery.agents().heard or self._wanted_s is None:
             return  # Nobody runs agents here, or nobody is needed.
-        there, of = self.errands.there(), f"of {len(wanted)} nodes that are to be measured"
+        there, of = self.probe_tasks.there(), f"of {len(wanted)} nodes that are to be measured"
         early = self.clocks.monotonic() - self._wanted_s < PATIENCE_S
         if not self.discovery.is_given(names.PROBES):
             yield f"nobody is measured: the ConfigMap {names.PROBES} is not there to keep it in"
@@ -248,7 +248,7 @@ class Surveyor:
     async def _reading(self, pair: Pair, *, seconds: float, crowd: bool = False) -> Reading:
         if not {*pair}.isdisjoint(self._busy_lately()):
             return Reading()
-        reading = await self.errands.send(pair, seconds=seconds, crowd=crowd)
+        reading = await self.probe_tasks.dispatch(pair, seconds=seconds, crowd=crowd)
         self.metrics.probes.labels("failed" if reading == Reading() else "done").inc()
         return reading
 

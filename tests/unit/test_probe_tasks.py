@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from railwright_operator.heartbeats import errands
-from railwright_operator.heartbeats.errands import Asking, Errands
+from railwright_operator.heartbeats import probe_tasks
 from railwright_operator.heartbeats.messages import RefusedError
+from railwright_operator.heartbeats.probe_tasks import Poll, ProbeTasks
 from railwright_topology.probing import keys
 from railwright_topology.probing.readings import Reading
 
@@ -19,33 +19,33 @@ SEEN = Reading(1e-5, 1e9)
 
 
 class Office:
-    """Errands on a clock that a test moves."""
+    """ProbeTasks on a clock that a test moves."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
-        self.errands = Errands(lambda: self.now_s)
+        self.errands = ProbeTasks(lambda: self.now_s)
         self.errands.wanted = {"a": ("10.0.0.1",), "b": ("10.0.0.2",)}
 
     async def there(self, *nodes: str) -> dict[str, asyncio.Task[dict[str, Any]]]:
         """Agents that stand by, each of which waits for an errand."""
         asking = {}
         for at, node in enumerate(nodes):
-            place = Asking(f"10.0.0.{at + 1}", 7946)
-            await self.errands.ask(node, place)
-            asking[node] = asyncio.create_task(self.errands.ask(node, place))
+            place = Poll(f"10.0.0.{at + 1}", 7946)
+            await self.errands.poll(node, place)
+            asking[node] = asyncio.create_task(self.errands.poll(node, place))
         await asyncio.sleep(0)
         return asking
 
 
 async def test_an_agent_is_there_once_it_knows_the_key_and_waits() -> None:
     office = Office()
-    first = await office.errands.ask("a", Asking())
+    first = await office.errands.poll("a", Poll())
     assert {*first} == {"key"}
     assert not office.errands.there()
-    asking = asyncio.create_task(office.errands.ask("a", Asking("10.0.0.1", 7946)))
+    asking = asyncio.create_task(office.errands.poll("a", Poll("10.0.0.1", 7946)))
     await asyncio.sleep(0)
     assert office.errands.there() == {"a"}
-    office.now_s = errands.ABSENT_S + 1
+    office.now_s = probe_tasks.ABSENT_S + 1
     assert not office.errands.there()
     asking.cancel()
 
@@ -53,7 +53,7 @@ async def test_an_agent_is_there_once_it_knows_the_key_and_waits() -> None:
 async def test_who_is_there_is_sent_and_what_it_tells_is_the_reading() -> None:
     office = Office()
     asking = await office.there("a", "b")
-    sent = asyncio.create_task(office.errands.send(("a", "b"), seconds=0.3))
+    sent = asyncio.create_task(office.errands.dispatch(("a", "b"), seconds=0.3))
     told = await asking["a"]
     assert {key: told[key] for key in ("host", "port", "seconds", "crowd")} == {
         "host": "10.0.0.2",
@@ -62,9 +62,9 @@ async def test_who_is_there_is_sent_and_what_it_tells_is_the_reading() -> None:
         "crowd": False,
     }
     # An answer that was lost on its way is given again.
-    assert await office.errands.ask("a", Asking("10.0.0.1", 7946)) == told
-    done = Asking("10.0.0.1", 7946, number=told["errand"], reading=SEEN)
-    again = asyncio.create_task(office.errands.ask("a", done))
+    assert await office.errands.poll("a", Poll("10.0.0.1", 7946)) == told
+    done = Poll("10.0.0.1", 7946, number=told["errand"], reading=SEEN)
+    again = asyncio.create_task(office.errands.poll("a", done))
     assert await sent == SEEN
     again.cancel()
     asking["b"].cancel()
@@ -75,7 +75,7 @@ async def test_errand_has_a_key_of_its_own_pair() -> None:
     office = Office()
     asking = await office.there("a", "b")
     sent = [
-        asyncio.create_task(office.errands.send(pair, seconds=0.3))
+        asyncio.create_task(office.errands.dispatch(pair, seconds=0.3))
         for pair in (("a", "b"), ("b", "a"))
     ]
     told = {node: await task for node, task in asking.items()}
@@ -94,7 +94,7 @@ async def test_errand_has_a_key_of_its_own_pair() -> None:
 async def test_agent_at_a_strange_address_is_unfit(host: str) -> None:
     """Another node's address, or one at which some cloud serves metadata."""
     office = Office()
-    assert await office.errands.ask("a", Asking(host, 7946)) == {}
+    assert await office.errands.poll("a", Poll(host, 7946)) == {}
     assert "neither an address of the node's status nor in spec.prob" in office.errands.unfit["a"]
     assert not office.errands.there()
 
@@ -102,37 +102,37 @@ async def test_agent_at_a_strange_address_is_unfit(host: str) -> None:
 async def test_agent_at_a_declared_network_is_there() -> None:
     office = Office()
     office.errands.networks = ("192.0.2.0/24",)
-    at_a_rail = Asking("192.0.2.77", 7946)
-    await office.errands.ask("a", at_a_rail)
-    asking = asyncio.create_task(office.errands.ask("a", at_a_rail))
+    at_a_rail = Poll("192.0.2.77", 7946)
+    await office.errands.poll("a", at_a_rail)
+    asking = asyncio.create_task(office.errands.poll("a", at_a_rail))
     await asyncio.sleep(0)
     assert office.errands.there() == {"a"}
     asking.cancel()
-    await office.errands.ask("a", Asking("192.0.3.77", 7946))
+    await office.errands.poll("a", Poll("192.0.3.77", 7946))
     assert not office.errands.there()
 
 
 async def test_nobody_is_sent_who_is_not_there_or_to_who_is_not() -> None:
     office = Office()
     asking = await office.there("a")
-    assert await office.errands.send(("a", "b"), seconds=0.3) == Reading()
-    assert await office.errands.send(("b", "a"), seconds=0.3) == Reading()
+    assert await office.errands.dispatch(("a", "b"), seconds=0.3) == Reading()
+    assert await office.errands.dispatch(("b", "a"), seconds=0.3) == Reading()
     asking["a"].cancel()
 
 
 async def test_an_agent_that_never_tells_costs_an_empty_reading(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(errands, "OVERHEAD_S", 0.0)
+    monkeypatch.setattr(probe_tasks, "OVERHEAD_S", 0.0)
     office = Office()
     asking = await office.there("a", "b")
-    assert await office.errands.send(("a", "b"), seconds=0.01) == Reading()
+    assert await office.errands.dispatch(("a", "b"), seconds=0.01) == Reading()
     for each in asking.values():
         each.cancel()
 
 
 async def test_who_waits_longer_than_it_is_held_asks_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(errands, "HOLD_S", 0.0)
+    monkeypatch.setattr(probe_tasks, "HOLD_S", 0.0)
     office = Office()
     asking = await office.there("a")
     assert {*await asking["a"]} == {"key"}
@@ -141,11 +141,11 @@ async def test_who_waits_longer_than_it_is_held_asks_again(monkeypatch: pytest.M
 async def test_who_is_not_wanted_any_more_or_cannot_stands_down() -> None:
     office = Office()
     asking = await office.there("a", "b")
-    assert await office.errands.ask("a", Asking(unfit="no port")) == {}
+    assert await office.errands.poll("a", Poll(unfit="no port")) == {}
     assert office.errands.unfit == {"a": "no port"}
     assert office.errands.there() == {"b"}
     office.errands.wanted = {}
-    assert await office.errands.ask("b", Asking("10.0.0.2", 7946)) == {}
+    assert await office.errands.poll("b", Poll("10.0.0.2", 7946)) == {}
     office.errands.forget_all_but(())
     assert not office.errands.unfit
     for each in asking.values():
@@ -154,9 +154,9 @@ async def test_who_is_not_wanted_any_more_or_cannot_stands_down() -> None:
 
 def test_what_an_agent_sends_is_read() -> None:
     said = {**PLACE, "errand": 3, "latency_s": 1e-5, "bytes_per_s": 1e9}
-    assert errands.read(json.dumps(said).encode()) == Asking("10.0.0.1", 7946, "", 3, SEEN)
-    assert errands.read(b"{}") == Asking()
-    assert errands.read(b'{"unfit": "x"}').unfit == "x"
+    assert probe_tasks.read(json.dumps(said).encode()) == Poll("10.0.0.1", 7946, "", 3, SEEN)
+    assert probe_tasks.read(b"{}") == Poll()
+    assert probe_tasks.read(b'{"unfit": "x"}').unfit == "x"
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_what_an_agent_sends_is_read() -> None:
 )
 def test_what_cannot_have_been_measured_is_no_reading(said: bytes) -> None:
     """The other node may have lied to an agent that tells what it was told."""
-    assert errands.read(said) == Asking()
+    assert probe_tasks.read(said) == Poll()
 
 
 @pytest.mark.parametrize(
@@ -194,4 +194,4 @@ def test_what_cannot_have_been_measured_is_no_reading(said: bytes) -> None:
 )
 def test_what_no_agent_sends_is_refused(said: bytes) -> None:
     with pytest.raises(RefusedError, match="400"):
-        errands.read(said)
+        probe_tasks.read(said)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from railwright_operator.heartbeats import hearing
-from railwright_operator.heartbeats.hearing import GAP_S, MISSED_S, MISSES_S, TICK_S, HearingClock
+from railwright_operator.heartbeats.listening import (
+    GAP_S,
+    MISSED_S,
+    MISSES_S,
+    TICK_S,
+    ListeningClock,
+)
 
 
 class Listening:
@@ -11,7 +16,7 @@ class Listening:
 
     def __init__(self) -> None:
         self.now_s = 1000.0
-        self.clock = HearingClock(lambda: self.now_s)
+        self.clock = ListeningClock(lambda: self.now_s)
         self.began_s = self.clock()
 
     def listen(self, seconds: float) -> None:
@@ -75,4 +80,4 @@ def test_clock_never_goes_back() -> None:
             listening.clock.miss()
         seen.append(listening.clock())
     assert seen == sorted(seen)
-    assert hearing.GAP_S >= TICK_S
+    assert GAP_S >= TICK_S

@@ -1,4 +1,4 @@
-"""The clock of what the operator could have heard: it stands still while the operator could not.
+"""A clock that stands still while the operator cannot receive messages.
 
 Silence of a launcher counts on this clock, and so does the time that a gang may take to its start
 barrier. So nothing that the operator missed by its own fault (a blocked event loop, a full accept
@@ -15,15 +15,15 @@ TICK_S = 0.25
 
 GAP_S = 4 * TICK_S
 MISSED_S = 6.0
-"""After a message was missed its sender tries again within this time: a timeout of 3 s, a beat of
-2 s, and the time on the way."""
+"""After a message was missed its sender tries again within this time: a timeout of 3 s, an
+interval of 2 s, and the time on the way."""
 
 MISSES_S = 30.0
 """Between two misses that stop the clock. Strangers can fill the accept queue, and a clock that
 stands still for good finds no dead node: they delay that by a fifth of the time at most."""
 
 
-class HearingClock:
+class ListeningClock:
     """Seconds in which launchers could have been heard. ``clock`` is monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -32,9 +32,6 @@ class HearingClock:
         self._ticked_s = clock()
         self._missed_s = -math.inf
         self._deaf_until_s = 0.0
-
-    def __repr__(self) -> str:
-        return f"<HearingClock {self._at_s:.1f} s>"
 
     def __call__(self) -> float:
         """Now, on this clock."""

@@ -1,6 +1,6 @@
-"""What all ranks must know alike: one rank finds it out, or each a part; an error reaches all.
+"""Run work on one rank or on all, and give every rank the result.
 
-A rank that raised alone would leave the others waiting in the next collective.
+An error on one rank is raised on all: otherwise the others would wait in the next collective.
 """
 
 from __future__ import annotations
