@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
 from collections.abc import Sequence
 
-from railwright_cli import explain, profiles, topology
+import typer
+
+from railwright_cli.arguments import UsageError
+from railwright_cli.cluster import FAILED
+from railwright_cli.explain import explain
+from railwright_cli.profiles import profile
+from railwright_cli.topology import topology
+from railwright_topology.wiring import WiringError
+
+app = typer.Typer(
+    help="Inspect networks, jobs and workloads.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for command in (explain, profile, topology):
+    app.command()(command)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Answer (0), or say on stderr what is wrong with the question (2)."""
-    parser = argparse.ArgumentParser(prog="railwright", description="Ask Railwright.")
-    commands = parser.add_subparsers(title="commands", required=True)
-    explain.add(commands)
-    profiles.add(commands)
-    topology.add(commands)
-    asked = parser.parse_args(arguments)
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command and exit: 0, or 2 with the reason on stderr."""
     try:
-        print(asked.answer(asked), end="")
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Whoever reads has seen enough; what is left must not be tried again at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except topology.REFUSED as error:
-        print(f"railwright: {error}", file=sys.stderr)
-        return 2
-    return 0
+        app(arguments, prog_name="railwright")
+    except (UsageError, WiringError, OSError, UnicodeDecodeError, *FAILED) as error:
+        typer.echo(f"railwright: {error}", err=True)
+        sys.exit(2)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,242 +1,182 @@
-"""A fabric as nested boxes: how much of it is shown, and where each box is drawn.
+"""Lay a fabric out as nested boxes: which domains and nodes a picture shows, and where.
 
-Boxes flow from left to right and wrap, so that a picture is somewhat wider than high. Each node is
-shown as large as there is room for: with its name and its ranks where they are few, with its ranks,
-or, of many hundreds, as a piece of its domain's strip. Where a job is shown, domains that it has no
-node in are drawn together as one, behind the others.
+Boxes flow from left to right and wrap, so that a picture is somewhat wider than high. The fewer
+nodes there are, the larger each is drawn: with its name and ranks, with its ranks, or as a piece of
+its domain's strip. Where a job is shown, the domains without one of its nodes are one box.
 """
 
 from __future__ import annotations
 
+import collections
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from railwright_cli.crossing import Crossing
-from railwright_cli.tree import count, in_order
+from railwright_cli.tree import count, domains_at, in_order
 from railwright_topology.fabric import UNKNOWN, Fabric, short
 from railwright_topology.folding import fold
 
-NAMED, NUMBERED = 64, 512
-"""So many nodes at most are drawn with their names, and with their ranks."""
-
 GAP = 8
+CELL_GAP = 4
 HEAD = 20
 UPLINK = 22
-"""Pixels: between things, the line above what is in a box, and from a box up to its neighbours'."""
+"""Pixels: between boxes and between cells, of a box's title, from a box up to its row's bus."""
 
 CHARACTER, BOLD = 6.6, 7.7
 """Pixels of a character."""
 
-WIDE = 1.6
-ABREAST = 64
-"""A box is about so many times wider than high; so many boxes at most stand side by side."""
+ASPECT = 2.0
+"""Width of a box over its height, where its content allows."""
 
-EMPTY = 1.5
-"""What is empty is so much uglier than what is too wide or too high."""
+AREA_WEIGHT = 1.5
+"""How much a larger area counts against a row width, beside an aspect that is off."""
 
-COLUMNS = 4
-STRIP = 256
-"""Nodes that stand side by side, at least; pixels that a strip is long, at most."""
+ROW_BOXES_MAX = 64
+STRIP_MAX = 256
+"""Boxes in a row, and pixels of a strip."""
 
-Alike = Mapping[str, tuple[tuple[int, ...], bool]]
-"""Of each node what else it has to have to be drawn as one with its neighbour."""
+FOLDED_NAMES_MAX = 30
+"""Characters of the names of domains without a node of the job."""
+
+Kinds = Mapping[str, tuple[tuple[int, ...], bool]]
+"""The property of each node by which neighbours in a strip become one cell."""
 
 
 class Detail(Enum):
-    """How wide and how high each node is drawn, at most."""
+    """How a node is drawn: pixels of its cell (of a piece of a strip at most), and up to how many
+    nodes."""
 
-    NAMED = 84, 34
-    NUMBERED = 66, 17
-    STRIP = 9, 30
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One node, or some that are alike, side by side in one piece; ``x`` and ``y`` are within its
-    box."""
-
-    nodes: tuple[str, ...]
-    x: float
-    y: float
-    width: float
-    height: float
+    NAMED = 84, 34, 64
+    NUMBERED = 66, 17, 512
+    STRIP = 9, 30, math.inf
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A domain, all of the fabric, or several domains that nothing is shown of; ``boxes`` are
-    inside, each with its place. ``bytes`` cross its border in a step; none where that is not known,
-    or nothing does."""
+    """A domain, several domains without a node of the job, or the cell of some ``nodes``.
 
-    title: str
-    note: str
+    ``boxes`` are inside, each at its x and y. ``bytes`` cross the border in a step; None if that is
+    unknown or nothing does.
+    """
+
     width: float
     height: float
+    title: str = ""
+    note: str = ""
     bytes: int | None = None
-    cells: tuple[Cell, ...] = ()
+    nodes: tuple[str, ...] = ()
     boxes: tuple[tuple[float, float, Box], ...] = ()
-
-    @property
-    def nodes(self) -> Iterator[str]:
-        """Those that are drawn, here and further inside."""
-        for cell in self.cells:
-            yield from cell.nodes
-        for _, _, inner in self.boxes:
-            yield from inner.nodes
 
 
 class Layout:
-    """Where everything of one picture is drawn. ``ranks`` are the nodes of a job; in a strip those
-    that are ``alike`` are one piece."""
+    """The boxes of one picture, from ``root`` on, and the nodes that are ``drawn``.
+
+    ``ranks`` are the node ranks of a job. Neighbours in a strip that have the same of ``kinds`` are
+    one cell. ``crossing`` has the bytes that cross each domain's border, by level and domain.
+    """
 
     def __init__(
-        self, fabric: Fabric, ranks: Mapping[str, int], alike: Alike, crossing: Crossing
+        self,
+        fabric: Fabric,
+        ranks: Mapping[str, int],
+        kinds: Kinds,
+        crossing: Mapping[tuple[int, str], int],
     ) -> None:
-        self._fabric, self._ranks, self._alike = fabric, ranks, alike
-        self._crossing = crossing
+        self._fabric, self._ranks, self._kinds, self._crossing = fabric, ranks, kinds, crossing
         nodes = in_order(fabric)
-        self._touched = self._domains_of_job()
-        shown = [node for node in nodes if not ranks or self._is_touched(node)]
-        self.detail = Detail.STRIP
-        if len(shown) <= NUMBERED:
-            self.detail = Detail.NAMED if len(shown) <= NAMED else Detail.NUMBERED
-        leaves = (len([*its]) for _, its in itertools.groupby(shown, key=fabric.place))
-        self._piece = min(Detail.STRIP.value[0], STRIP / max(leaves, default=1))
-        self.root = self._box(nodes, 0, "", count(len(nodes), "node"))
+        places = {fabric.place(node) for node in ranks or nodes}
+        shown = collections.Counter(filter(places.__contains__, map(fabric.place, nodes)))
+        self.detail = next(each for each in Detail if shown.total() <= each.value[2])
+        self.drawn: set[str] = set()
+        self._piece = min(Detail.STRIP.value[0], STRIP_MAX / max(shown.values(), default=1))
+        self.root = self._domain(nodes, 0, "", count(len(nodes), "node"))
 
-    def _domains_of_job(self) -> frozenset[tuple[int, str]]:
-        places = map(self._fabric.place, self._ranks)
-        return frozenset(
-            (level, domain) for place in places for level, domain in enumerate(place) if domain
-        )
-
-    def _is_touched(self, node: str) -> bool:
-        """Whether the node stands beside one of the job in the nearest domain that is known."""
-        place = self._fabric.place(node)
-        known = [level for level, domain in enumerate(place) if domain]
-        if not known:
-            return node in self._ranks
-        return (known[-1], place[known[-1]]) in self._touched
-
-    def _box(
+    def _domain(
         self, nodes: Sequence[str], level: int, title: str, note: str, sent: int | None = None
     ) -> Box:
-        """What stands in a domain of the level before this one."""
+        """The box of these nodes, with the domains of ``level`` and further in."""
         if not any(any(self._fabric.place(node)[level:]) for node in nodes):
-            return self._of_nodes(nodes, title, note, sent)
-        inside: dict[str, list[str]] = {}
-        for node in nodes:
-            inside.setdefault(self._fabric.place(node)[level], []).append(node)
-        if len(inside) == 1 and not level:
-            (domain,) = inside
-            return self._box(nodes, level + 1, self._called(domain, nodes[0], level), note)
-        return _flowing(title, note, sent, [*self._inner(inside, level)])
-
-    def _inner(self, inside: Mapping[str, Sequence[str]], level: int) -> Iterator[Box]:
+            return self._cells(nodes, title, note, sent)
+        domains = domains_at(self._fabric, level, nodes)
+        names = {domain: self._name(domain, its[0], level) for domain, its in domains.items()}
+        if len(domains) == 1 and not level:
+            return self._domain(nodes, level + 1, "".join(names.values()), note)
+        boxes: list[Box] = []
         others: list[str] = []
-        for domain, nodes in inside.items():
-            called = self._called(domain, nodes[0], level)
-            if self._ranks and self._ranks.keys().isdisjoint(nodes):
+        for domain, its in domains.items():
+            mine = sum(node in self._ranks for node in its)
+            if self._ranks and not mine:
                 others.append(domain)
                 continue
-            sent = self._crossing.of(level, domain)
-            yield self._box(nodes, level + 1, called, self._note(nodes), sent or None)
+            every = count(len(its), "node")
+            share = every if mine in (0, len(its)) else f"{mine:,} of {every}"
+            crossing = self._crossing.get((level, domain)) or None
+            boxes.append(self._domain(its, level + 1, names[domain], share, crossing))
         if others:
-            names = fold(self._called(each, inside[each][0], level) for each in others)
-            note = count(sum(len(inside[each]) for each in others), "other node")
-            yield _plain(shortened(names, 30), note)
+            named = shortened(fold(names[each] for each in others), FOLDED_NAMES_MAX)
+            number = sum(len(domains[each]) for each in others)
+            boxes.append(_arranged([], named, count(number, "other node")))
+        return _arranged(boxes, title, note, sent)
 
-    def _called(self, domain: str, node: str, level: int) -> str:
+    def _name(self, domain: str, node: str, level: int) -> str:
         above = self._fabric.place(node)[level - 1] if level else UNKNOWN
         return short(domain, above) if domain != UNKNOWN else "no known domain"
 
-    def _note(self, nodes: Sequence[str]) -> str:
-        mine = sum(node in self._ranks for node in nodes)
-        every = count(len(nodes), "node")
-        return every if mine in (0, len(nodes)) else f"{mine:,} of {every}"
+    def _cells(self, nodes: Sequence[str], title: str, note: str, sent: int | None) -> Box:
+        """The nodes of the job first, in the order of their ranks; in a strip by kind."""
+        width, height, _ = self.detail.value
+        if self.detail is Detail.STRIP and not self._ranks:
+            return _arranged([], title, note, sent)
+        self.drawn.update(nodes)
+        nodes = sorted(nodes, key=lambda node: self._ranks.get(node, math.inf))
+        if self.detail is not Detail.STRIP:
+            cells = [Box(width, height, nodes=(node,)) for node in nodes]
+            return _arranged(cells, title, note, sent, gap=CELL_GAP)
 
-    def _of_nodes(self, nodes: Sequence[str], title: str, note: str, sent: int | None) -> Box:
-        """The nodes of the job first, in the order of their ranks; in a strip those that are alike
-        together."""
-        strip = self.detail is Detail.STRIP
-        if strip and not self._ranks:
-            return _plain(title, note)
-        others = len(self._ranks)
-        nodes = sorted(nodes, key=lambda node: self._ranks.get(node, others))
-        cells = tuple(self._strip(nodes) if strip else self._grid(nodes))
-        right = max((cell.x + cell.width for cell in cells), default=0.0)
-        bottom = max((cell.y + cell.height for cell in cells), default=float(HEAD))
-        width = max(right + GAP, _wide(title, note))
-        return Box(title, note, width, bottom + GAP, sent, cells=cells)
-
-    def _grid(self, nodes: Sequence[str]) -> Iterator[Cell]:
-        width, height = self.detail.value
-        columns = min(
-            len(nodes), max(COLUMNS, math.ceil(math.sqrt(len(nodes) * WIDE * height / width)))
-        )
-        for at, node in enumerate(nodes):
-            row, column = divmod(at, columns)
-            x, y = GAP + column * (width + 4), HEAD + row * (height + 4)
-            yield Cell((node,), x, y, width, height)
-
-    def _strip(self, nodes: Sequence[str]) -> Iterator[Cell]:
         def kind(node: str) -> tuple[bool, tuple[tuple[int, ...], bool]]:
-            return node not in self._ranks, self._alike[node]
+            return node not in self._ranks, self._kinds[node]
 
-        x, height = float(GAP), Detail.STRIP.value[1]
-        for _, run in itertools.groupby(sorted(nodes, key=kind), key=kind):
-            its = tuple(run)
-            yield Cell(its, x, HEAD, len(its) * self._piece, height)
-            x += len(its) * self._piece
+        runs = itertools.groupby(sorted(nodes, key=kind), key=kind)
+        pieces = [tuple(run) for _, run in runs]
+        strip = [Box(len(piece) * self._piece, height, nodes=piece) for piece in pieces]
+        return _arranged(strip, title, note, sent, gap=0)
 
 
 def shortened(text: str, most: int) -> str:
-    """The text, or as much of its ends as there is room for."""
+    """The text, or as much of its ends as ``most`` characters have room for."""
     half = (most - 1) // 2
     return text if len(text) <= most else f"{text[:half]}…{text[-half:]}"
 
 
-def _plain(title: str, note: str) -> Box:
-    return Box(title, note, _wide(title, note), HEAD + GAP / 2)
+def _arranged(
+    boxes: Sequence[Box], title: str, note: str, sent: int | None = None, *, gap: int = GAP
+) -> Box:
+    """Put boxes into rows of the width that comes closest to ASPECT and wastes the least area;
+    without a gap into one row."""
+    widths = itertools.accumulate(box.width + gap for box in boxes[:ROW_BOXES_MAX])
+
+    def cost(box: Box) -> float:
+        return abs(math.log(box.width / box.height / ASPECT)) + AREA_WEIGHT * math.log(
+            box.width * box.height
+        )
+
+    tried = (_rows(boxes, title, note, sent, gap, wide) for wide in [*widths][::-1] or [math.inf])
+    return min(tried, key=cost) if gap else _rows(boxes, title, note, sent, gap, math.inf)
 
 
-def _wide(title: str, note: str) -> float:
-    return len(title) * BOLD + len(note) * CHARACTER + 3 * GAP
-
-
-def _flowing(title: str, note: str, sent: int | None, boxes: Sequence[Box]) -> Box:
-    """As wide as leaves the least empty and looks best; of equal ways the widest."""
-    widths = itertools.accumulate(box.width + GAP for box in boxes[:ABREAST])
-    tried = (_rows(title, note, sent, boxes, wide) for wide in reversed([*widths]))
-    filled = sum(box.width * box.height for box in boxes)
-
-    def ugliness(box: Box) -> float:
-        odd = abs(math.log(box.width / box.height / WIDE))
-        return odd + EMPTY * math.log(box.width * box.height / filled)
-
-    return min(tried, key=ugliness)
-
-
-def _rows(title: str, note: str, sent: int | None, boxes: Sequence[Box], wide: float) -> Box:
-    rows: list[list[Box]] = []
-    right = math.inf
-    for box in boxes:
-        if right + box.width + GAP > wide:
-            rows.append([])
-            right = 0.0
-        rows[-1].append(box)
-        right += box.width + GAP
+def _rows(
+    boxes: Sequence[Box], title: str, note: str, sent: int | None, gap: int, wide: float
+) -> Box:
+    uplink = UPLINK if any(box.bytes is not None for box in boxes) else 0
+    widest = len(title) * BOLD + len(note) * CHARACTER + 3 * GAP
+    x, y, high = float(GAP), float(HEAD + uplink), 0.0
     placed: list[tuple[float, float, Box]] = []
-    y, widest = float(HEAD), _wide(title, note)
-    for row in rows:
-        x = float(GAP)
-        y += UPLINK if any(box.bytes is not None for box in row) else 0
-        for box in row:
-            placed.append((x, y, box))
-            x += box.width + GAP
-        widest = max(widest, x)
-        y += max(box.height for box in row) + GAP
-    return Box(title, note, widest, y, sent, boxes=tuple(placed))
+    for box in boxes:
+        if x > GAP and x - GAP + box.width > wide:
+            x, y, high = float(GAP), y + high + gap + uplink, 0.0
+        placed.append((x, y, box))
+        x, high = x + box.width + gap, max(high, box.height)
+        widest = max(widest, x - gap + GAP)
+    return Box(widest, y + high + GAP, title, note, sent, boxes=tuple(placed))

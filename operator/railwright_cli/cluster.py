@@ -1,18 +1,20 @@
-"""What the command line reads of a cluster: nodes, the Fabric, files about the network, a job."""
+"""What the command line reads of a cluster: nodes, the Fabric, network files, a job."""
 
 from __future__ import annotations
 
 import base64
+import functools
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from pydantic import ValidationError
 from urllib3.exceptions import HTTPError
 
 from kubernetes import client, config
-from railwright_api import names
+from railwright_api import names, schema
 from railwright_cli import gang
-from railwright_cli.gang import Gang
+from railwright_cli.gang import ABSENT, Gang, Manifest
 from railwright_topology.sources.formats import File
 
 NAMESPACE = os.environ.get("RAILWRIGHT_NAMESPACE", "railwright-system")
@@ -21,8 +23,8 @@ NAMESPACE = os.environ.get("RAILWRIGHT_NAMESPACE", "railwright-system")
 PAGE_OBJECTS = 500
 DEADLINE_S = 30
 
-FAILED = (client.ApiException, config.ConfigException, HTTPError)
-"""What goes wrong between here and the API server."""
+FAILED = (client.ApiException, config.ConfigException, HTTPError, ValidationError)
+"""Failures between here and the API server."""
 
 
 class Cluster:
@@ -39,56 +41,45 @@ class Cluster:
         return {node.metadata.name: node.metadata.labels or {} for node in nodes}
 
     def fabric(self) -> Any:
-        """The Fabric as the operator tells of it; empty if there is none."""
-        try:
-            return self._kinds.get_cluster_custom_object(
-                names.GROUP,
-                names.VERSION,
-                names.FABRICS,
-                names.SINGLETON,
-                _request_timeout=DEADLINE_S,
-            )
-        except client.ApiException as error:
-            if error.status == 404:
-                return {}
-            raise
+        """The Fabric that the operator writes; empty if there is none."""
+        get = self._kinds.get_cluster_custom_object
+        return _object(get, names.FABRICS, names.SINGLETON) or {}
 
-    def files(self) -> list[File]:
-        """The files about the network that the operator is given."""
+    def files(self) -> Iterator[File]:
+        """The network files that the operator has."""
         selector = f"{names.LABEL_FABRIC}={names.SINGLETON}"
-
-        def page(**query: Any) -> Any:
-            return self._core.list_namespaced_config_map(
-                NAMESPACE, label_selector=selector, **query
-            )
-
-        found = []
-        for each in _all(page):
-            contents: dict[str, str | bytes] = {
-                name: base64.b64decode(packed) for name, packed in (each.binary_data or {}).items()
-            }
-            contents |= each.data or {}
-            found += [File(each.metadata.name, *content) for content in sorted(contents.items())]
-        return found
+        page = functools.partial(self._core.list_namespaced_config_map, NAMESPACE)
+        for each in _all(functools.partial(page, label_selector=selector)):
+            packed = (each.binary_data or {}).items()
+            contents = {name: base64.b64decode(data) for name, data in packed} | (each.data or {})
+            for name, content in sorted(contents.items()):
+                yield File(each.metadata.name, name, content)
 
     def gang(self, namespace: str, name: str) -> Gang:
-        """A job as it runs; without nodes if it does not."""
-        job = self._namespaced(namespace, names.TRAINING_JOBS, name)
-        status = job.get("status") or {}
-        placement = None
-        if status.get("nodes"):
-            try:
-                placed = f"{name}-{status.get('attempt')}"
-                placement = self._namespaced(namespace, names.PLACEMENTS, placed)
-            except client.ApiException as error:
-                if error.status != 404:
-                    raise
+        """A job as it runs; without nodes if it does not. Raises ApiException if there is none."""
+        get = functools.partial(self._kinds.get_namespaced_custom_object, namespace=namespace)
+        found = _object(get, names.TRAINING_JOBS, name, is_optional=False)
+        job, placement = schema.read(Manifest, found), ABSENT
+        if job.status.nodes:
+            found = _object(get, names.PLACEMENTS, f"{name}-{job.status.attempt}")
+            placement = schema.read(Manifest, found) if found else ABSENT
         return gang.of(job, placement)
 
-    def _namespaced(self, namespace: str, plural: str, name: str) -> Any:
-        return self._kinds.get_namespaced_custom_object(
-            names.GROUP, names.VERSION, namespace, plural, name, _request_timeout=DEADLINE_S
+
+def _object(get: Callable[..., Any], plural: str, name: str, *, is_optional: bool = True) -> Any:
+    """One of our objects; None if it is optional and there is none."""
+    try:
+        return get(
+            group=names.GROUP,
+            version=names.VERSION,
+            plural=plural,
+            name=name,
+            _request_timeout=DEADLINE_S,
         )
+    except client.ApiException as error:
+        if error.status != 404 or not is_optional:
+            raise
+        return None
 
 
 def _all(page: Callable[..., Any]) -> Iterator[Any]:

@@ -1,81 +1,80 @@
-"""``railwright explain``: how long a step of a workload takes, and what of."""
+"""``railwright explain``: the predicted time of a training step, and what it consists of."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import networkx as nx
+import typer
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
 
-from railwright_cli import amounts, profiles, workloads
-from railwright_cli.asking import UsageError
-from railwright_conversion import workloads as reading
+from railwright_api import workload as api
+from railwright_cli import amounts, profiles, yaml_files
+from railwright_cli.arguments import UsageError, one_of
+from railwright_cli.terminal import show
+from railwright_conversion import workloads
 from railwright_scheduler.communication import graph, measured
 from railwright_scheduler.communication.graph import Communicator
 from railwright_scheduler.cost import heterogeneous, step
-from railwright_scheduler.cost.hardware import MACHINES, NETWORKS, Machine, hops
+from railwright_scheduler.cost.hardware import MACHINES, NETWORKS, Machine, Switches, hops
 from railwright_scheduler.cost.step import StepTime
-from railwright_scheduler.profile import Profile
-from railwright_scheduler.workload import (
-    Framework,
-    Parallelism,
-    Recipe,
-    Transformer,
-    Workload,
-)
+from railwright_scheduler.workload import Framework, Workload
 from railwright_topology.wiring import WiringError
 
 DAY_S = 86_400
+TOKENS_MAX = 1e18
+SCALE_NODES_MAX = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A workload on machines of these kinds, as many of each, one kind after the other, and its
-    predicted step; ``latency_s`` of a small message between the farthest two, where the network is
-    told; ``profile``, if it was recorded."""
+    """A workload on machines and its predicted step.
 
-    model: Transformer
-    split: Parallelism
-    recipe: Recipe
+    Of several kinds of ``machines`` there are as many nodes each, one kind after the other.
+    ``latency_s`` is that of a small message between the farthest two, 0 without a network.
+    """
+
+    workload: Workload
     machines: tuple[Machine, ...]
     latency_s: float = 0.0
-    profile: Profile | None = None
+
+    @property
+    def ranks(self) -> int:
+        """Ranks that compute."""
+        return self.workload.split.ranks
 
     @property
     def nodes(self) -> int:
-        """How many machines its ranks fill."""
-        return -(-self.split.ranks // self.machines[0].devices)
+        """Machines that its ranks fill."""
+        return -(-self.ranks // self.machines[0].devices)
 
     @property
-    def stands(self) -> list[int]:
-        """The kind of each of them; servers of parameters fill more."""
-        ranks = self.split.ranks + self.split.servers
+    def kinds(self) -> list[int]:
+        """The kind of each machine; parameter servers fill more of them."""
+        ranks = self.ranks + self.workload.split.servers
         nodes = -(-ranks // self.machines[0].devices)
         return [node * len(self.machines) // nodes for node in range(nodes)]
 
     @property
     def step(self) -> StepTime:
-        """Of what a step takes how long."""
+        """The predicted time of each part of a step."""
         first, *others = self.machines
         if others:
             return heterogeneous.predict(
-                self.workload, self.machines, self.stands, self.communicators
+                self.workload, self.machines, self.kinds, self.communicators
             )
         return step.predict(*self.workload.parts, first, communicators=self.communicators)
 
     @property
-    def workload(self) -> Workload:
-        """What is trained, on as many ranks as these."""
-        return Workload(self.model, self.split, self.recipe, self.profile)
-
-    @property
     def communicators(self) -> tuple[Communicator, ...]:
-        """As recorded, or derived. Raises UsageError where the recorded ones are of another job."""
+        """As recorded, or derived. Raises UsageError for the profile of another job."""
         try:
             return measured.communicators(self.workload)
         except measured.UnfitError as error:
@@ -83,182 +82,194 @@ class Case:
 
     @property
     def tokens(self) -> int:
-        """Of a step."""
-        return self.recipe.global_batch * self.recipe.sequence
+        """Tokens of a step."""
+        return self.workload.recipe.global_batch * self.workload.recipe.sequence
 
     @property
-    def _least(self) -> int:
-        """Ranks that replicas come by: so many that experts and shards are shared evenly."""
-        split = self.split
-        apart = split.tensor if self.recipe.framework is Framework.DEEPSPEED else 1
-        whole = split.expert * split.replicas * apart if self.model.experts else split.replicas
+    def tokens_per_s(self) -> float:
+        """Tokens a second, over all ranks."""
+        return self.tokens / self.step.total
+
+    @property
+    def _unit(self) -> int:
+        """Ranks of the fewest replicas among which experts and shards are shared evenly."""
+        model, split, recipe = self.workload.parts
+        apart = split.tensor if recipe.framework is Framework.DEEPSPEED else 1
+        whole = split.expert * split.replicas * apart if model.experts else split.replicas
         stage = math.lcm(split.tensor * split.context, whole)
         return math.lcm(stage * split.pipeline, self.machines[0].devices)
 
     def on(self, nodes: int) -> Case:
-        """The same with more replicas, each with as much to do as before. Raises UsageError where
-        so many nodes are no whole number of replicas."""
-        least = self._least
-        ranks = nodes * self.machines[0].devices
-        if ranks % least:
-            near = max(least, round(ranks / least) * least) / self.machines[0].devices
-            rule = f"replicas, with all that they share, come by {least:,} ranks"
+        """More or fewer replicas, each with as much to do. Raises UsageError if they do not fill
+        so many nodes."""
+        unit, ranks = self._unit, nodes * self.machines[0].devices
+        if ranks % unit:
+            near = max(unit, round(ranks / unit) * unit) / self.machines[0].devices
+            rule = f"replicas, with all that they share, come by {unit:,} ranks"
             raise UsageError(f"--scale {nodes}: {rule}, such as {near:g} nodes")
-        data = ranks // (self.split.ranks // self.split.data)
-        batch = self.recipe.global_batch // self.split.data * data
-        return replace(
-            self,
-            split=replace(self.split, data=data),
-            recipe=replace(self.recipe, global_batch=batch),
-        )
+        _, split, recipe = self.workload.parts
+        data = ranks // (split.ranks // split.data)
+        batch = recipe.global_batch // split.data * data
+        split, recipe = replace(split, data=data), replace(recipe, global_batch=batch)
+        return replace(self, workload=replace(self.workload, split=split, recipe=recipe))
 
 
-def add(commands: Any) -> None:
-    """Add the subcommand."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "explain",
-        help="the predicted time of a training step, and what it goes into",
-        description=__doc__,
-    )
-    parser.add_argument("file", type=Path, help="a workload: model, parallelism, training")
-    parser.add_argument(
-        "--machine",
-        action="append",
-        choices=sorted(MACHINES),
-        required=True,
-        help="what the nodes are; of several as many each, which follow each other",
-    )
-    parser.add_argument("--network", choices=sorted(NETWORKS), help="the switches between machines")
-    parser.add_argument(
-        "--tiers", type=int, choices=range(1, 7), metavar="N", help="so many tiers of them, 1 to 6"
-    )
-    parser.add_argument("--sharp", action="store_true", help="they add up what crosses them")
-    parser.add_argument(
-        "--profile", type=Path, metavar="FILE", help="what a pre-run sent, instead of what follows"
-    )
-    parser.add_argument("--tokens", type=float, metavar="N", help="how many days N tokens take")
-    parser.add_argument("--scale", metavar="NODES,…", help="the same on so many nodes each")
-    parser.add_argument("-o", "--output", choices=("text", "json", "graphml"), default="text")
-    parser.set_defaults(answer=_answer)
-
-
-def _answer(asked: argparse.Namespace) -> str:
-    workload = _workload(asked)
-    case = Case(*workload.parts, *_machines(asked), workload.profile)
+def explain(
+    file: Annotated[Path, typer.Argument(help="workload: model, parallelism, training")],
+    machine: Annotated[
+        list[Machine],
+        one_of(MACHINES, "--machine", "nodes; of several kinds as many each, one after the other"),
+    ],
+    network: Annotated[
+        Switches | None, one_of(NETWORKS, "--network", "switches between machines")
+    ] = None,
+    tiers: Annotated[int, typer.Option(min=1, max=6, help="tiers of switches")] = 1,
+    sharp: Annotated[bool, typer.Option("--sharp", help="switches reduce data (SHARP)")] = False,
+    profile: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="profile of a pre-run to predict from")
+    ] = None,
+    tokens: Annotated[
+        float | None, typer.Option(metavar="N", help="show how many days N tokens take")
+    ] = None,
+    scale: Annotated[
+        str, typer.Option(metavar="NODES,…", help="predict the same on other numbers of nodes")
+    ] = "",
+    output: Annotated[Literal["text", "json", "graphml"], typer.Option("-o", "--output")] = "text",
+) -> None:
+    """Predict the time of a training step, and show what it consists of."""
+    workload = _workload(file, profile)
+    case = Case(workload, *_machines(machine, network, tiers, sharp=sharp))
     _check(case)
-    if asked.tokens is not None and not 1 <= asked.tokens < 1e18:
-        raise UsageError(f"--tokens {asked.tokens:g}: expected 1 to 1e18")
-    scaled = [case.on(nodes) for nodes in _counts(asked.scale)] if asked.scale else []
-    if asked.output == "graphml":
-        return "\n".join(nx.generate_graphml(_graph(case))) + "\n"
-    if asked.output == "json":
-        return json.dumps(_json(case, asked.tokens, scaled), indent=1) + "\n"
-    return "\n".join([*_text(case, asked.tokens), *_scaling(scaled), ""])
+    if tokens is not None and not 1 <= tokens < TOKENS_MAX:
+        raise UsageError(f"--tokens {tokens:g}: expected 1 to {TOKENS_MAX:g}")
+    scaled = [case.on(nodes) for nodes in _counts(scale)]
+    if output == "graphml":
+        typer.echo("\n".join(nx.generate_graphml(_graph(case))))
+    elif output == "json":
+        typer.echo(json.dumps(_json(case, tokens, scaled), indent=1))
+    else:
+        show(*_text(case, tokens), *_scaling(scaled))
 
 
-def _workload(asked: argparse.Namespace) -> Workload:
-    """The file's; what was recorded apart from it comes first."""
+def _workload(file: Path, profile: Path | None) -> Workload:
+    """The file's workload; a profile of its own counts before the one in the file."""
     try:
-        workload = reading.workload(workloads.read(asked.file))
+        workload = workloads.workload(yaml_files.read(file, api.Workload))
     except WiringError:
         raise
     except ValueError as error:
-        raise UsageError(f"{asked.file}: profile: {error}") from error
-    return replace(workload, profile=profiles.read(asked.profile)) if asked.profile else workload
+        raise UsageError(f"{file}: profile: {error}") from error
+    return replace(workload, profile=profiles.read(profile)) if profile else workload
 
 
-def _machines(asked: argparse.Namespace) -> tuple[tuple[Machine, ...], float]:
+def _machines(
+    machines: list[Machine], network: Switches | None, tiers: int, *, sharp: bool
+) -> tuple[tuple[Machine, ...], float]:
     """The machines on their network, and the latency between the farthest two."""
-    found = tuple(MACHINES[name] for name in asked.machine)
-    if asked.network is None:
-        if asked.sharp or asked.tiers:
+    if network is None:
+        if sharp or tiers > 1:
             raise UsageError(f"--tiers and --sharp are of a network: --network {min(NETWORKS)}")
-        return found, 0.0
-    switches, tiers = NETWORKS[asked.network], asked.tiers or 1
-    if asked.sharp and not switches.sharp_s:
-        raise UsageError(f"--sharp: switches of {switches.name} add nothing up")
-    behind = tuple(each.behind(switches, tiers, sharp=asked.sharp) for each in found)
-    return behind, switches.latency_s(hops(tiers))
+        return tuple(machines), 0.0
+    if sharp and not network.sharp_s:
+        raise UsageError(f"--sharp: switches of {network.name} do not reduce data")
+    behind = tuple(each.behind(network, tiers, sharp=sharp) for each in machines)
+    return behind, network.latency_s(hops(tiers))
 
 
 def _check(case: Case) -> None:
-    """Raises UsageError where the machines cannot do what the workload asks."""
+    """Raise UsageError where the machines cannot do what the workload needs."""
     for machine in case.machines:
         if why := step.unsupported_reason(case.workload, machine):
             raise UsageError(f"--machine {machine.name}: {why}")
-    if len(case.stands) < len(case.machines):
-        raise UsageError(
-            f"--machine: {len(case.machines)} for {len(case.stands)} nodes, expected no more"
-        )
+    kinds, nodes = len(case.machines), len(case.kinds)
+    if nodes < kinds:
+        raise UsageError(f"--machine: {kinds} for {nodes} nodes, expected no more")
 
 
-def _counts(said: str) -> list[int]:
-    counts = [part.strip() for part in said.split(",")]
-    if not all(part.isdecimal() and 1 <= int(part) <= 1 << 14 for part in counts):
-        raise UsageError(f"--scale {said}: expected numbers of nodes, such as 8,64,512")
+def _counts(scale: str) -> list[int]:
+    counts = [part.strip() for part in scale.split(",")] if scale else []
+    if not all(part.isdecimal() and 1 <= int(part) <= SCALE_NODES_MAX for part in counts):
+        raise UsageError(f"--scale {scale}: expected numbers of nodes, such as 8,64,512")
     return [int(part) for part in counts]
 
 
 def _graph(case: Case) -> nx.Graph:
     """Ranks, and the bytes that each two exchange in a step."""
     found = nx.Graph()
-    found.add_nodes_from(range(case.split.ranks + case.split.servers))
-    for (one, other), size in graph.pairs(case.communicators).items():
-        found.add_edge(one, other, bytes=size)
+    found.add_nodes_from(range(case.ranks + case.workload.split.servers))
+    for pair, size in graph.pairs(case.communicators).items():
+        found.add_edge(*pair, bytes=size)
     return found
 
 
-def _text(case: Case, tokens: float | None) -> Iterator[str]:
-    took = case.step
-    rate = case.tokens / took.total
-    nodes = f"{case.nodes:,} × {case.machines[0].name}"
-    if len(case.machines) > 1:
-        counts = (case.stands.count(kind) for kind in range(len(case.machines)))
-        kinds = zip(counts, case.machines, strict=True)
-        nodes = " and ".join(f"{count:,} × {each.name}" for count, each in kinds)
+def _text(case: Case, tokens: float | None) -> Iterator[RenderableType]:
+    took, rate, kinds = case.step, case.tokens_per_s, case.kinds
+    numbers = [kinds.count(kind) for kind in range(len(case.machines))]
+    if len(numbers) == 1:
+        numbers = [case.nodes]
+    each_kind = zip(numbers, case.machines, strict=True)
+    nodes = " and ".join(f"{number:,} × {each.name}" for number, each in each_kind)
     yield (
-        f"{case.split.ranks:,} ranks on {nodes}: a step of "
-        f"{case.tokens:,} tokens takes {amounts.seconds(took.total)}"
+        f"{case.ranks:,} ranks on {nodes}: a step of {case.tokens:,} tokens takes "
+        f"{amounts.seconds(took.total)}"
     )
-    yield f"{rate:,.0f} tokens/s, {rate / case.split.ranks:,.0f} a device"
+    yield f"{rate:,.0f} tokens/s, {rate / case.ranks:,.0f} a device"
     if tokens is not None:
         yield f"{tokens:,.0f} tokens take {_days(case, tokens):,.1f} days"
     if case.latency_s:
         yield f"{case.latency_s * 1e6:.3g} us between the farthest two"
     yield ""
-    for name, seconds in took.parts:
-        yield f"  {name:<18} {amounts.seconds(seconds):>10} {seconds / took.total:>6.1%}"
+    parts = ((name, amounts.seconds(s), f"{s / took.total:.1%}") for name, s in took.parts)
+    yield _table("lrr", parts)
     yield ""
     yield "sent by one rank in a step:"
-    sending = (each for each in case.communicators if each.ranks > 1)
-    for each in sorted(sending, key=lambda each: (-each.sent, each.name)):
-        how = ", ".join(dict.fromkeys(traffic.collective.value for traffic in each.traffic))
-        yield f"  {each.name:<18} {amounts.size(each.sent):>10} among {each.ranks:,}: {how}"
+    sending = [each for each in case.communicators if each.ranks > 1]
+    sending.sort(key=lambda each: (-each.sent, each.name))
+    yield _table("lrl", (_sent(each) for each in sending))
 
 
-def _scaling(cases: list[Case]) -> Iterator[str]:
-    if not cases:
-        return
-    yield ""
-    yield "  nodes   ranks       step  tokens/s a device  efficiency"
-    first = _per_rank(cases[0])
-    for case in cases:
-        rate = _per_rank(case)
-        yield (
-            f"  {case.nodes:>5,} {case.split.ranks:>7,} {amounts.seconds(case.step.total):>10} "
-            f"{rate:>18,.0f} {rate / first:>11.1%}"
+def _sent(communicator: Communicator) -> tuple[str, ...]:
+    collectives = dict.fromkeys(traffic.collective.value for traffic in communicator.traffic)
+    among = f"among {communicator.ranks:,}: {', '.join(collectives)}"
+    return communicator.name, amounts.size(communicator.sent), among
+
+
+def _scaling(cases: list[Case]) -> Iterator[RenderableType]:
+    if cases:
+        first = _per_rank(cases[0])
+        rows = (
+            (
+                f"{case.nodes:,}",
+                f"{case.ranks:,}",
+                amounts.seconds(case.step.total),
+                f"{_per_rank(case):,.0f}",
+                f"{_per_rank(case) / first:.1%}",
+            )
+            for case in cases
         )
+        yield ""
+        yield _table("rrrrr", rows, "nodes", "ranks", "step", "tokens/s a device", "efficiency")
+
+
+def _table(aligned: str, rows: Iterable[tuple[str, ...]], *head: str) -> RenderableType:
+    """A table without lines; each column is aligned l or r."""
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=bool(head))
+    for at, side in enumerate(aligned):
+        table.add_column(head[at] if head else "", justify="right" if side == "r" else "left")
+    for row in rows:
+        table.add_row(*row)
+    return Padding(table, (0, 0, 0, 2), expand=False)
 
 
 def _json(case: Case, tokens: float | None, scaled: list[Case]) -> dict[str, Any]:
     took = case.step
     answer: dict[str, Any] = {
-        "ranks": case.split.ranks,
+        "ranks": case.ranks,
         "nodes": case.nodes,
         "machines": [each.name for each in case.machines],
         "stepSeconds": took.total,
         "parts": dict(took.parts),
-        "tokensPerSecond": case.tokens / took.total,
+        "tokensPerSecond": case.tokens_per_s,
         "communicators": [
             {"name": each.name, "ranks": each.ranks, "sentBytes": each.sent}
             for each in case.communicators
@@ -277,8 +288,8 @@ def _json(case: Case, tokens: float | None, scaled: list[Case]) -> dict[str, Any
 
 def _per_rank(case: Case) -> float:
     """Tokens a second."""
-    return case.tokens / case.step.total / case.split.ranks
+    return case.tokens_per_s / case.ranks
 
 
 def _days(case: Case, tokens: float) -> float:
-    return tokens / case.tokens * case.step.total / DAY_S
+    return tokens / case.tokens_per_s / DAY_S

@@ -5,86 +5,59 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from railwright_cli import drawing
-from railwright_cli.amounts import size
-from railwright_cli.colors import ALONE, FEW, SERVER, Parts
+from railwright_cli import svg
+from railwright_cli.boxes import CHARACTER
+from railwright_cli.parts import FEW, JOB_COLOR, SERVER_COLOR, Parts
 
-ROW = 22
-SWATCH = 14
-RAMP, STOPS = 150, 24
-"""Pixels of a swatch, and of the colours of many parts beside each other in so many steps."""
+ROW, SWATCH, GAP = 22, 14, 18
+"""Pixels: of a row, of the side of a swatch, between keys."""
 
-CHARACTER = 6.6
-GAP = 18
+STOPS = 11
+"""Swatches of a ramp of many colours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """``looks`` are swatches beside each other, or the width of a line; ``words`` is their
+    """Swatches side by side, each ``side`` pixels wide with its attributes in SVG, and their
     meaning."""
 
-    words: str
-    looks: tuple[str, ...] = ()
-    line: float = 0.0
+    meaning: str
+    swatches: tuple[dict[str, str], ...]
+    side: float = SWATCH
 
     @property
     def width(self) -> float:
-        """Pixels, with the words."""
-        return self.drawn_width + 6 + CHARACTER * len(self.words) + GAP
+        """Pixels up to the next key."""
+        return self.side * len(self.swatches) + 6 + CHARACTER * len(self.meaning) + GAP
 
-    @property
-    def drawn_width(self) -> float:
-        """Pixels, without."""
-        return RAMP if len(self.looks) > 1 else SWATCH
+    def draw(self, x: float, y: float) -> Iterator[str]:
+        """The swatches, and the meaning at their right."""
+        for look in self.swatches:
+            yield svg.rectangle(x, y, self.side, SWATCH, **look)
+            x += self.side
+        yield svg.text(x + 6, y + SWATCH - 3, self.meaning)
 
 
-def keys(parts: Parts, *, most: int, widest: float, others: bool, doubtful: bool) -> list[Key]:
-    """What has to be said: of these parts of a job, of bytes across a border of which ``most`` is
-    drawn as wide as ``widest``, and of nodes."""
-    found: list[Key] = []
+def part_keys(parts: Parts) -> Iterator[Key]:
+    """The keys of the colours of nodes of a job."""
+    colors = [parts.color(part) for part in range(parts.count)]
     if parts.count > len(FEW):
-        ramp = (parts.color(at * (parts.count - 1) // (STOPS - 1)) for at in range(STOPS))
-        words = f"{parts.what} 0 to {parts.count - 1}"
-        found.append(Key(words, tuple(f'fill="{each}"' for each in ramp)))
+        stops = (colors[at * (parts.count - 1) // (STOPS - 1)] for at in range(STOPS))
+        yield Key(f"{parts.kind} 0 to {parts.count - 1}", tuple({"fill": each} for each in stops))
     else:
-        found += [_filled(f"{parts.what} {at}", parts.color(at)) for at in range(parts.count)]
-    if parts.count and not all(parts.of):
-        found.append(_filled("parameter servers", SERVER))
-    if parts.of and not parts.count:
-        found.append(_filled("the job", ALONE))
-    if others:
-        found.append(Key("other nodes", ('class="node others"',)))
-    if doubtful:
-        found.append(Key("sources disagree where it stands", ('class="told"',)))
-    if most:
-        found.append(Key(f"{size(most)} a step across a border, both ways", line=widest))
-    return found
+        yield from (
+            Key(f"{parts.kind} {at}", ({"fill": color},)) for at, color in enumerate(colors)
+        )
+    if not all(parts.of):
+        meaning, color = ("parameter servers", SERVER_COLOR) if colors else ("the job", JOB_COLOR)
+        yield Key(meaning, ({"fill": color},))
 
 
-def _filled(words: str, color: str) -> Key:
-    return Key(words, (f'fill="{color}"',))
-
-
-def rows(found: Sequence[Key], width: float) -> Iterator[list[Key]]:
-    """As many beside each other as there is room for."""
-    row: list[Key] = []
-    for key in found:
-        if row and sum(each.width for each in row) + key.width > width + GAP:
-            yield row
-            row = []
-        row.append(key)
-    if row:
-        yield row
-
-
-def drawn(row: Sequence[Key], x: float, y: float) -> Iterator[str]:
-    """One row of it."""
-    for key in row:
-        each = key.drawn_width / max(1, len(key.looks))
-        for at, look in enumerate(key.looks):
-            yield drawing.rectangle(x + at * each, y, each + 0.5 * (each < SWATCH), SWATCH, look)
-        if key.line:
-            middle, look = x + SWATCH / 2, f'class="up" stroke-width="{key.line:.1f}"'
-            yield drawing.line(middle, y, middle, y + SWATCH, look)
-        yield drawing.text("key", x + key.drawn_width + 6, y + SWATCH - 3, key.words)
+def place(keys: Sequence[Key], width: float) -> Iterator[tuple[float, float, Key]]:
+    """The x and y of each key: as many in a row as ``width`` pixels have room for."""
+    x, y = 0.0, 0.0
+    for key in keys:
+        if x and x + key.width > width + GAP:
+            x, y = 0.0, y + ROW
+        yield x, y, key
         x += key.width

@@ -1,188 +1,187 @@
-"""A fabric as a picture (SVG): each domain a box, and on it a job: the ranks of its nodes, coloured
-by what they do, and what crosses the border of each domain in a step, as wide as it is much."""
+"""Draw a fabric as SVG: each domain a box, and on it a job.
+
+Each node of the job has its ranks, in the colour of what it does. The line from a box upwards is as
+wide as there are bytes that cross the border of its domain in a step.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from railwright_cli import boxes, colors, crossing, drawing, legend
+from railwright_cli import boxes, legend, svg
 from railwright_cli.amounts import size
-from railwright_cli.boxes import GAP, HEAD, UPLINK, Box, Cell, Detail, Layout
-from railwright_cli.gang import Gang
+from railwright_cli.boxes import CHARACTER, GAP, HEAD, UPLINK, Box, Detail, Layout
+from railwright_cli.gang import Gang, crossing_bytes
+from railwright_cli.legend import Key
+from railwright_cli.parts import parts
 from railwright_cli.tree import count
 from railwright_topology.fabric import Fabric
 from railwright_topology.folding import fold
 
-MARGIN = 16
-TITLE, LINE = 28, 17
-CHARACTER = 6.6
-"""Pixels: around the picture, its title, lines of text, and a character of those."""
+MARGIN, TITLE, LINE, WIDTH_MIN = 16, 28, 17, 420
+"""Pixels: around the picture, of its title, of a line of text, of the narrowest picture."""
 
 WIDEST, NARROWEST = 9.0, 1.0
-"""Pixels of the line where the most crosses a border, and where next to nothing does."""
+"""Pixels of the line where the most bytes cross a border, and where the fewest do."""
 
-NAME_MAX = 13
-DIGIT = 5.8
-"""Characters of a node's name that fit into its cell; pixels of a digit in a strip."""
+LABEL, DIGIT = 12, 5.4
+"""Pixels of a line in a cell, and of a character there."""
+
+NAME_MAX, LEVEL_MAX = 13, 60
+"""Characters of a node's name, and of a level's."""
 
 STYLE = """
   text { font: 11px "DejaVu Sans", Verdana, sans-serif; fill: #263238 }
   .title { font-size: 16px; font-weight: bold } .about { fill: #546e7a }
   .name { font-weight: bold } .note { fill: #78909c; font-weight: normal }
-  .in { text-anchor: middle } .small { font-size: 9px } .bright { fill: #fff }
+  .in { text-anchor: middle; font-size: 9px }
+  .on { fill: #fff; stroke: #263238; stroke-width: 1.4px; stroke-opacity: .45; paint-order: stroke }
   .box { fill: #37474f; fill-opacity: .045; stroke: #b0bec5; stroke-width: .8 }
   .node { fill: #fff; stroke: #b0bec5; stroke-width: .8 } .others { fill: #e4e9ec }
-  .panel { fill: #fff; fill-opacity: .88 }
-  .told { fill: none; stroke: #d50000; stroke-width: 2 }
-  .up { stroke: #37474f } .bus { stroke: #90a4ae; stroke-width: 1.2; fill: none }
+  .conflict { fill: none; stroke: #d50000; stroke-width: 2 }
+  .up { fill: #37474f } .bus { stroke: #90a4ae; stroke-width: 1.2; fill: none }
   .size { font-size: 9.5px; fill: #37474f }
 """
 
 
-def svg(fabric: Fabric, gang: Gang) -> str:
-    """The whole picture. Nodes that sources disagree on are outlined."""
-    return "\n".join([*_Picture(fabric, gang).drawn(), ""])
+def draw(fabric: Fabric, gang: Gang) -> str:
+    """The whole picture as text."""
+    return _Picture(fabric, gang).draw()
 
 
 class _Picture:
     def __init__(self, fabric: Fabric, gang: Gang) -> None:
-        self._fabric, self._gang, self._parts = fabric, gang, colors.parts(gang)
-        self._ranks = {node: r for node, r in gang.ranks.items() if node in fabric.places}
-        self._crossing = crossing.of(fabric, gang)
-        doubtful = {conflict.node for conflict in fabric.agreement.conflicts}
-        parts = {node: self._parts.of[rank] for node, rank in self._ranks.items()}
-        alike = {node: (parts.get(node, ()), node in doubtful) for node in fabric.places}
-        self._layout = Layout(fabric, self._ranks, alike, self._crossing)
-        self._doubtful = doubtful.intersection(self._layout.root.nodes)
+        self._fabric, self._gang, self._parts = fabric, gang, parts(gang)
+        self._ranks = {node: rank for node, rank in gang.ranks.items() if node in fabric.places}
+        self._crossing = crossing_bytes(fabric, gang)
+        self._most_bytes = max(self._crossing.values(), default=0)
+        self._conflicts = {conflict.node for conflict in fabric.agreement.conflicts}
+        of = {node: self._parts.of[rank] for node, rank in self._ranks.items()}
+        kinds = {node: (of.get(node, ()), node in self._conflicts) for node in fabric.places}
+        self._layout = Layout(fabric, self._ranks, kinds, self._crossing)
 
-    def drawn(self) -> Iterator[str]:
-        """Line by line."""
+    def draw(self) -> str:
         root, about = self._layout.root, [*self._about()]
-        keys = legend.keys(
-            self._parts,
-            most=self._crossing.most,
-            widest=WIDEST,
-            others=0 < len(self._ranks) < len(self._fabric.places),
-            doubtful=bool(self._doubtful),
-        )
-        wide = max(root.width, *(CHARACTER * len(said) for said in about), 420.0)
-        rows = [*legend.rows(keys, wide)]
+        width = max(root.width, WIDTH_MIN, *(CHARACTER * len(line) for line in about))
         top = MARGIN + TITLE + LINE * len(about)
         bottom = top + root.height + GAP
-        width, height = wide + 2 * MARGIN, bottom + legend.ROW * len(rows) + MARGIN
-        yield (
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
-            f'viewBox="0 0 {width:.0f} {height:.0f}">'
+        keys = [*legend.place([*self._keys()], width)]
+        height = bottom + (keys[-1][1] + legend.ROW if keys else 0) + MARGIN
+        width += 2 * MARGIN
+        lines = [
+            f"<style>{STYLE}</style>",
+            svg.rectangle(0, 0, width, height, fill="#fff"),
+            svg.text(MARGIN, MARGIN + 14, self._title(), class_="title"),
+        ]
+        for at, line in enumerate(about):
+            lines.append(svg.text(MARGIN, MARGIN + TITLE + 4 + at * LINE, line, class_="about"))
+        lines += self._box(root, MARGIN, top)
+        lines += (line for x, y, key in keys for line in key.draw(MARGIN + x, bottom + y))
+        return (
+            svg.element(
+                "svg",
+                *(f"\n{line}" for line in lines),
+                "\n",
+                xmlns="http://www.w3.org/2000/svg",
+                width=width,
+                height=height,
+                viewBox=f"0 0 {width:.1f} {height:.1f}",
+            )
+            + "\n"
         )
-        yield f"<style>{STYLE}</style>"
-        yield drawing.rectangle(0, 0, width, height, 'fill="#fff"')
-        yield drawing.text("title", MARGIN, MARGIN + 14, self._title())
-        for at, said in enumerate(about):
-            yield drawing.text("about", MARGIN, MARGIN + TITLE + 4 + at * LINE, said)
-        yield from self._box(root, float(MARGIN), float(top))
-        for at, row in enumerate(rows):
-            yield from legend.drawn(row, MARGIN, bottom + at * legend.ROW)
-        yield "</svg>"
 
     def _title(self) -> str:
-        every = count(len(self._fabric.places), "node")
+        every, mine = count(len(self._fabric.places), "node"), len(self._ranks)
         if not self._gang.name:
             return every
-        mine = len(self._ranks)
         share = every if mine == len(self._fabric.places) else f"{mine:,} of {every}"
         return f"{self._gang.name} on {share}"
 
     def _about(self) -> Iterator[str]:
         if self._fabric.levels:
-            levels = " > ".join(boxes.shortened(each, 60) for each in self._fabric.levels)
-            yield f"boxes within boxes: {levels}{self._inside()}"
-        yield from self._gang.about()
+            levels = (boxes.shortened(level, LEVEL_MAX) for level in self._fabric.levels)
+            ranks = "ranks" if self._gang.ranks_per_node else "node ranks"
+            cells = f"; in each cell a node and its {ranks}"
+            if self._layout.detail is Detail.STRIP:
+                cells = f"; in each strip {self._parts.kind or 'node'}s and their {ranks}"
+            yield f"boxes within boxes: {' > '.join(levels)}{cells if self._ranks else ''}"
+        yield from self._gang.describe()
 
-    def _inside(self) -> str:
-        """What cells say."""
-        if not self._ranks:
-            return ""
-        ranks = "ranks" if self._gang.ranks_per_node else "node ranks"
-        if self._layout.detail is not Detail.STRIP:
-            return f"; in each cell a node and its {ranks}"
-        return f"; in each strip {self._parts.what or 'node'}s and their {ranks}"
+    def _keys(self) -> Iterator[Key]:
+        yield from legend.part_keys(self._parts)
+        if 0 < len(self._ranks) < len(self._fabric.places):
+            yield Key("other nodes", ({"class_": "node others"},))
+        if not self._conflicts.isdisjoint(self._layout.drawn):
+            yield Key("sources disagree about the location", ({"class_": "conflict"},))
+        if self._most_bytes:
+            across = f"{size(self._most_bytes)} a step across a border, both ways"
+            yield Key(across, ({"class_": "up"},), WIDEST)
 
     def _box(self, box: Box, x: float, y: float) -> Iterator[str]:
-        yield drawing.rectangle(x, y, box.width, box.height, 'class="box" rx="3"')
-        apart = 6 if box.title else 0
-        note = f'<tspan class="note" dx="{apart}">{drawing.said(box.note)}</tspan>'
-        yield (
-            f'<text class="name" x="{x + GAP:.1f}" y="{y + HEAD - 6:.1f}">'
-            f"{drawing.said(box.title)}{note}</text>"
+        if box.nodes:
+            yield svg.element("g", *self._cell(box, x, y))
+            return
+        yield svg.rectangle(x, y, box.width, box.height, class_="box", rx="3")
+        note = svg.element(
+            "tspan", svg.words(box.note), class_="note", dx="6" if box.title else "0"
         )
+        title = svg.words(box.title)
+        yield svg.element("text", title, note, class_="name", x=x + GAP, y=y + HEAD - 6)
         yield from self._uplinks(box, x, y)
         for right, down, inner in box.boxes:
             yield from self._box(inner, x + right, y + down)
-        for cell in box.cells:
-            yield from self._cell(cell, x + cell.x, y + cell.y)
 
     def _uplinks(self, box: Box, x: float, y: float) -> Iterator[str]:
-        """From each box of the job up to a line along its row; the lines meet at the left."""
-        rows: dict[float, list[tuple[float, int]]] = {}
-        for right, down, inner in box.boxes:
-            if inner.bytes is not None:
-                rows.setdefault(y + down, []).append((x + right + 24, inner.bytes))
-        buses = [top - UPLINK + 6 for top in rows]
-        if buses:
-            left = x + GAP / 2
-            yield drawing.line(left, buses[0], left, buses[-1], 'class="bus"')
-        for (top, ends), bus in zip(rows.items(), buses, strict=True):
-            yield drawing.line(x + GAP / 2, bus, ends[-1][0], bus, 'class="bus"')
-            for right, sent in ends:
-                wide = max(NARROWEST, WIDEST * sent / max(1, self._crossing.most))
-                yield drawing.line(right, bus, right, top, f'class="up" stroke-width="{wide:.1f}"')
-                yield drawing.text("size", right + wide / 2 + 4, top - 4, size(sent))
+        """From each box of the job up to the bus of its row; the buses meet at the left."""
+        ends = [
+            (x + right + 24, y + down, inner.bytes)
+            for right, down, inner in box.boxes
+            if inner.bytes is not None
+        ]
+        if not ends:
+            return
+        left, rise = x + GAP / 2, UPLINK - 6
+        buses = "".join(f"M{left:.1f} {top - rise:.1f}H{end:.1f}" for end, top, _ in ends)
+        trunk = f"M{left:.1f} {ends[0][1] - rise:.1f}V{ends[-1][1] - rise:.1f}"
+        yield svg.element("path", d=trunk + buses, class_="bus")
+        for end, top, sent in ends:
+            wide = max(NARROWEST, WIDEST * sent / self._most_bytes)
+            yield svg.rectangle(end - wide / 2, top - rise, wide, rise, class_="up")
+            yield svg.text(end + wide / 2 + 4, top - 4, size(sent), class_="size")
 
-    def _cell(self, cell: Cell, x: float, y: float) -> Iterator[str]:
-        yield f"<g><title>{drawing.said(self._told(cell))}</title>"
-        rank = self._ranks.get(cell.nodes[0])
-        paints = self._parts.colors(rank) if rank is not None else ()
-        for at, color in enumerate(paints):
-            part = cell.width / len(paints)
-            yield drawing.rectangle(x + at * part, y, part, cell.height, f'fill="{color}"')
-        if rank is None:
-            look = 'class="node others"' if self._ranks else 'class="node"'
-            yield drawing.rectangle(x, y, cell.width, cell.height, look)
-        ink = " bright" if len(paints) == 1 and not colors.is_bright(paints[0]) else ""
-        if len(paints) > 1:
-            look = 'class="panel" rx="2"'
-            yield drawing.rectangle(x + 6, y + 2.5, cell.width - 12, cell.height - 5, look)
-        yield from self._words(cell, rank, x + cell.width / 2, y, ink)
-        if not self._doubtful.isdisjoint(cell.nodes):
-            yield drawing.rectangle(x, y, cell.width, cell.height, 'class="told"')
-        yield "</g>"
+    def _cell(self, cell: Box, x: float, y: float) -> Iterator[str]:
+        ranks = [self._ranks[node] for node in cell.nodes if node in self._ranks]
+        yield svg.element("title", svg.words(", ".join(self._describe(cell.nodes, ranks))))
+        looks: list[dict[str, str | float]] = [{"class_": "node others" if self._ranks else "node"}]
+        if ranks:
+            looks = [{"fill": color} for color in self._parts.colors(ranks[0])]
+        width = cell.width / len(looks)
+        for at, look in enumerate(looks):
+            yield svg.rectangle(x + at * width, y, width, cell.height, **look)
+        labels = self._labels(cell, ranks)
+        for at, label in enumerate(labels):
+            middle = y + cell.height / 2 + 3 + LABEL * (at - (len(labels) - 1) / 2)
+            style = "in on" if ranks else "in note"
+            yield svg.text(x + cell.width / 2, middle, label, class_=style)
+        if not self._conflicts.isdisjoint(cell.nodes):
+            yield svg.rectangle(x, y, cell.width, cell.height, class_="conflict")
 
-    def _words(self, cell: Cell, rank: int | None, x: float, y: float, ink: str) -> Iterator[str]:
-        """What is written into a cell, the middle of whose top this is."""
+    def _labels(self, cell: Box, ranks: Sequence[int]) -> list[str]:
+        """The lines of a cell that have room."""
         detail = self._layout.detail
-        name = boxes.shortened(cell.nodes[0].partition(".")[0], NAME_MAX)
-        if detail is Detail.NAMED and rank is None:
-            yield drawing.text("in small note", x, y + cell.height / 2 + 3, name)
-        elif detail is Detail.NAMED and rank is not None:
-            yield drawing.text(f"in name{ink}", x, y + 15, self._gang.called(rank))
-            yield drawing.text(f"in small{ink}", x, y + 28, name)
-        elif detail is Detail.NUMBERED and rank is not None:
-            yield drawing.text(f"in small{ink}", x, y + 12, self._gang.called(rank))
-        elif rank is not None:
-            words = [*map(str, self._parts.of[rank][:1]), self._gang.called(*self._ranks_of(cell))]
-            for at, said in enumerate(words):
-                if DIGIT * (len(said) + 1) <= cell.width:
-                    yield drawing.text(f"in small{ink}", x, y + 12 + 12 * at, said)
+        found = [self._gang.describe_ranks(ranks)] if ranks else []
+        if detail is Detail.NAMED:
+            found.append(boxes.shortened(cell.nodes[0].partition(".")[0], NAME_MAX))
+        elif detail is Detail.STRIP and ranks:
+            found[:0] = map(str, self._parts.of[ranks[0]][:1])
+        return [label for label in found if DIGIT * (len(label) + 1) <= cell.width]
 
-    def _told(self, cell: Cell) -> str:
-        """For who points at it."""
-        ranks = self._ranks_of(cell)
-        if not ranks:
-            return fold(cell.nodes)
-        told = [fold(cell.nodes), f"node rank {fold(map(str, ranks))}"]
-        if self._gang.ranks_per_node > 1:
-            told.append(f"ranks {self._gang.called(*ranks)}")
-        return ", ".join([*told, *filter(None, [self._parts.told(ranks[0])])])
-
-    def _ranks_of(self, cell: Cell) -> list[int]:
-        return [self._ranks[node] for node in cell.nodes if node in self._ranks]
+    def _describe(self, nodes: Sequence[str], ranks: Sequence[int]) -> Iterator[str]:
+        """What a tooltip shows."""
+        yield fold(nodes)
+        if ranks:
+            yield f"node rank {fold(map(str, ranks))}"
+            if self._gang.ranks_per_node > 1:
+                yield f"ranks {self._gang.describe_ranks(ranks)}"
+            if described := self._parts.describe(ranks[0]):
+                yield described

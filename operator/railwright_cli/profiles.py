@@ -1,47 +1,39 @@
-"""``railwright profile``: what all ranks of a pre-run recorded, as one document.
-
-A pre-run's ranks each leave a file in the folder that RAILWRIGHT_PROFILE_FOLDER names.
-"""
+"""``railwright profile``: the profile of a pre-run, merged from the files of its ranks."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, TypeVar
+
+import typer
 
 from railwright import profile as recorded
-from railwright_cli.asking import UsageError
-from railwright_conversion import profiles as reading
+from railwright_cli.arguments import UsageError
+from railwright_conversion import profiles
 from railwright_scheduler.profile import Profile
 
-Found = TypeVar("Found")
+Read = TypeVar("Read")
 
 
-def add(commands: Any) -> None:
-    """Add the subcommand."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "profile", help="what ranks recorded in a pre-run, as one document", description=__doc__
-    )
-    parser.add_argument("folder", type=Path, help="where each rank left rank-N.json")
-    parser.set_defaults(answer=_answer)
+def profile(folder: Annotated[Path, typer.Argument(help="folder with each rank's file")]) -> None:
+    """Merge what the ranks of a pre-run recorded into one document.
 
-
-def _answer(asked: argparse.Namespace) -> str:
-    folder: Path = asked.folder
+    A pre-run's ranks each leave a file in the folder that RAILWRIGHT_PROFILE_FOLDER names.
+    """
     parts = [_read(path, recorded.recorded) for path in sorted(folder.glob(recorded.FILES))]
     try:
-        return recorded.encoded(recorded.merged(parts)).decode() + "\n"
+        typer.echo(recorded.encoded(recorded.merged(parts)).decode())
     except ValueError as error:
         raise UsageError(f"{folder}: {error}") from error
 
 
 def read(path: Path) -> Profile:
-    """A profile's file. Raises UsageError for what is none, or OSError."""
-    return _read(path, reading.profile)
+    """Read a profile's file. Raises UsageError if it is malformed, or OSError."""
+    return _read(path, profiles.profile)
 
 
-def _read(path: Path, reader: Callable[[bytes], Found]) -> Found:
+def _read(path: Path, reader: Callable[[bytes], Read]) -> Read:
     with path.open("rb") as file:
         data = file.read(recorded.BYTES_MAX + 1)
     try:

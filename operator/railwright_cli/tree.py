@@ -1,8 +1,10 @@
-"""A fabric in words: its levels, its networks, and the domains as a tree."""
+"""A fabric in words: its levels, its networks, its findings, and the domains as a tree."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from rich.tree import Tree
 
 from railwright_topology import agreement, inside, outline, paces, speeds
 from railwright_topology.accounts import ISLAND
@@ -14,8 +16,8 @@ from railwright_topology.plugs import natural
 NOWHERE = "in no known domain"
 
 
-def lines(fabric: Fabric, ranks: Mapping[str, int]) -> Iterator[str]:
-    """All of it; ``ranks`` are the nodes of a job, which are told wherever they stand."""
+def summary(fabric: Fabric) -> Iterator[str]:
+    """Levels, scale-up domains, networks, rails and hardware, a line each."""
     yield count(len(fabric.places), "node")
     for level, name in enumerate(fabric.levels):
         sizes = fabric.sizes(fabric.places, level)
@@ -24,50 +26,79 @@ def lines(fabric: Fabric, ranks: Mapping[str, int]) -> Iterator[str]:
         domains = count(len(sizes), "domain")
         yield f"  {name}: {domains} of {_sizes(sizes.values())} ({tier.source}{others})"
     if (islands := fabric.agreement.islands) and ISLAND not in fabric.levels:
-        found = count(len({*islands.domains.values()}), "island")
-        yield f"  {found} of device links, {count(len(islands.domains), 'node')} ({islands.source})"
+        found = count(len({*islands.domains.values()}), "scale-up domain")
+        yield f"  {found} of {count(len(islands.domains), 'node')} ({islands.source})"
     for network in fabric.networks:
         yield from _network(network)
     yield from _rails(fabric)
-    for said, nodes in outline.kinds(fabric.insides):
-        yield f"  {fold(nodes)}: {said}"
-    yield ""
-    yield from _domains(fabric, ranks)
+    for hardware, nodes in outline.kinds(fabric.insides):
+        yield f"  {fold(nodes)}: {hardware}"
 
 
-def conflicts(fabric: Fabric) -> Iterator[str]:
-    """What sources disagree on."""
+def findings(fabric: Fabric) -> Iterator[str]:
+    """Conflicts of sources, faults, and what a source has that cannot be used."""
     for its in agreement.alike(fabric.agreement.conflicts):
         nodes = fold(conflict.node for conflict in its)
         yield f"{nodes}: {agreement.told(its[0])} ({its[0].level})"
     for source, name in fabric.agreement.unmatched:
         fits = f"{name} is not used: it fits between none of the tiers of sources before {source}"
         yield fits if name != ISLAND else f"{agreement.CROSSING}, by {source}"
-
-
-def inner_findings(fabric: Fabric) -> Iterator[str]:
-    """What sources of one node disagree on, what they show that nobody can use, and what nobody
-    says; that of many nodes once."""
-    alike: dict[str, list[str]] = {}
-    for node, conflict in fabric.inner_conflicts():
-        alike.setdefault(inside.told(conflict), []).append(node)
-    for node, its in fabric.insides.items():
-        for each in (*its.remarks, *(f"nobody says {what}" for what in its.unknown)):
-            alike.setdefault(each, []).append(node)
-    for each, nodes in sorted(alike.items()):
-        yield f"{fold(nodes)}: {each}"
+    for network in fabric.networks:
+        yield from network.faults
+    for account in fabric.accounts:
+        yield from (f"{account.source}: {each}" for each in account.strange)
+    by_node = [(inside.told(conflict), node) for node, conflict in fabric.inner_conflicts()]
+    for node, found in fabric.insides.items():
+        by_node += ((each, node) for each in found.remarks)
+        by_node += ((f"nobody says {what}", node) for what in found.unknown)
+    yield from (f"{fold(nodes)}: {each}" for each, nodes in sorted(_grouped(by_node).items()))
     yield from fabric.strangers
 
 
-def slow(fabric: Fabric) -> Iterator[str]:
+def slow_devices(fabric: Fabric) -> Iterator[str]:
     """Devices that are slower than most of their kind, the slowest first."""
     yield from (f"{each.node}: {paces.told(each)}" for each in fabric.slow)
 
 
 def count(number: int, what: str) -> str:
-    """So many of something."""
+    """A number of something, such as ``1,024 nodes``."""
     plural = "es" if what.endswith("ch") else "s"
     return f"{number:,} {what}{plural if number != 1 else ''}"
+
+
+def in_order(fabric: Fabric) -> list[str]:
+    """The nodes of each domain together, as people count; those without a domain come last."""
+    return sorted(fabric.places, key=lambda node: (*_steps(fabric.place(node)), natural(node)))
+
+
+def domains_at(fabric: Fabric, level: int, nodes: Iterable[str]) -> dict[str, list[str]]:
+    """These nodes by their domain at a level."""
+    return _grouped((fabric.place(node)[level], node) for node in nodes)
+
+
+def domains(fabric: Fabric, ranks: Mapping[str, int]) -> Tree:
+    """The domains with their nodes, and the node ranks of a job that are there. Nodes without a
+    known domain are where it would be."""
+
+    def add(branch: Tree, where: str, nodes: Sequence[str]) -> Tree:
+        mine = [str(ranks[node]) for node in nodes if node in ranks]
+        its = f", node ranks {fold(mine)}" if mine else ""
+        return branch.add(f"{count(len(nodes), 'node')} {fold(nodes)} {where}{its}")
+
+    def grow(branch: Tree, nodes: Sequence[str], level: int, above: str) -> None:
+        nowhere = "in no scale-up domain" if fabric.levels[level] == ISLAND else NOWHERE
+        for domain, its in domains_at(fabric, level, nodes).items():
+            where = f"in {short(domain, above)}" if domain != UNKNOWN else nowhere
+            inner = add(branch, where, its)
+            if any(any(fabric.place(node)[level + 1 :]) for node in its):
+                grow(inner, its, level + 1, domain)
+
+    root, nodes = Tree("", hide_root=True), in_order(fabric)
+    if fabric.levels:
+        grow(root, nodes, 0, UNKNOWN)
+    else:
+        add(root, NOWHERE, nodes)
+    return root
 
 
 def _sizes(sizes: Collection[int]) -> str:
@@ -96,50 +127,21 @@ def _network(network: Network) -> Iterator[str]:
 
 
 def _rails(fabric: Fabric) -> Iterator[str]:
-    """How many nodes have theirs aligned, and what is astray on others; that of many nodes once."""
-    if not fabric.rails:
-        return
-    sound = sum(not rails.astray for rails in fabric.rails.values())
-    yield f"  rails: aligned on {sound:,} of {count(len(fabric.rails), 'node')}"
-    alike: dict[str, list[str]] = {}
-    for node, its in fabric.rails.items():
-        for each in its.astray:
-            alike.setdefault(each.told, []).append(node)
-    yield from (f"    {fold(nodes)}: {said}" for said, nodes in alike.items())
+    """How many nodes have aligned rails, and the miscabled rails of the others."""
+    if fabric.rails:
+        miscabled = [(each.told, node) for node, its in fabric.rails.items() for each in its.astray]
+        aligned = len(fabric.rails) - len({node for _, node in miscabled})
+        yield f"  rails: aligned on {aligned:,} of {count(len(fabric.rails), 'node')}"
+        yield from (f"    {fold(nodes)}: {each}" for each, nodes in _grouped(miscabled).items())
 
 
-def in_order(fabric: Fabric) -> list[str]:
-    """The nodes of each domain together, as people count; those of none come last."""
-    return sorted(fabric.places, key=lambda node: (*_steps(fabric.place(node)), natural(node)))
+def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """The nodes of each key, in the order of the pairs."""
+    found: dict[str, list[str]] = {}
+    for key, node in pairs:
+        found.setdefault(key, []).append(node)
+    return found
 
 
 def _steps(place: Iterable[str]) -> Iterator[tuple[bool, object]]:
     return ((domain == UNKNOWN, natural(domain)) for domain in place)
-
-
-def _domains(fabric: Fabric, ranks: Mapping[str, int]) -> Iterator[str]:
-    """Nodes of no known domain stand where the domain would."""
-
-    def below(nodes: list[str], level: int, lead: str, above: str) -> Iterator[str]:
-        nowhere = "on no island" if fabric.levels[level] == ISLAND else NOWHERE
-        inside: dict[str, list[str]] = {}
-        for node in nodes:
-            inside.setdefault(fabric.place(node)[level], []).append(node)
-        last = [*inside][-1] if inside else UNKNOWN
-        for domain, its in inside.items():
-            branch, inner = ("└─ ", "   ") if domain == last else ("├─ ", "│  ")
-            if not level:
-                branch = inner = ""
-            where = f"in {short(domain, above)}" if domain != UNKNOWN else nowhere
-            yield f"{lead}{branch}{_domain(where, its, ranks)}"
-            if any(any(fabric.place(node)[level + 1 :]) for node in its):
-                yield from below(its, level + 1, lead + inner, domain)
-
-    nodes = in_order(fabric)
-    yield from below(nodes, 0, "", "") if fabric.levels else [_domain(NOWHERE, nodes, ranks)]
-
-
-def _domain(where: str, nodes: list[str], ranks: Mapping[str, int]) -> str:
-    line = f"{count(len(nodes), 'node')} {fold(nodes)} {where}"
-    mine = [str(ranks[node]) for node in nodes if node in ranks]
-    return f"{line}, node ranks {fold(mine)}" if mine else line

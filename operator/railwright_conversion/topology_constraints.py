@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from railwright_api.topology import Topology
-from railwright_scheduler.snapshot import Terms
+from railwright_scheduler.snapshot import NO_TERMS, Terms
 
 
-def topology_constraints(topology: Topology) -> Terms:
+def convert(topology: Topology | None) -> Terms:
     """The constraints of a job's ``spec.topology``."""
+    if topology is None:
+        return NO_TERMS
     segment, spread = topology.segment, topology.spread
     return Terms(
         required=topology.required or "",

@@ -22,7 +22,9 @@ OUTSIDE_PACKAGES = {
     "topology/railwright_topology": frozenset({"networkx", "numpy", "yaml"}),
     "scheduler/railwright_scheduler": frozenset({"numpy"}),
     "operator/railwright_api": frozenset({"pydantic", "yaml"}),
-    "operator/railwright_cli": frozenset({"kubernetes", "networkx", "pydantic", "urllib3"}),
+    "operator/railwright_cli": frozenset(
+        {"kubernetes", "networkx", "pydantic", "rich", "typer", "urllib3"}
+    ),
     "operator/railwright_conversion": frozenset(),
     # yarl and urllib3 are the URLs of aiohttp and the errors of kubernetes' client.
     "operator/railwright_operator": frozenset(

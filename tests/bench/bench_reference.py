@@ -17,9 +17,10 @@ from pathlib import Path
 from types import MappingProxyType
 
 from bench import small_steps
-from railwright_cli import workloads
+from railwright_api import workload as api
+from railwright_cli import yaml_files
 from railwright_cli.explain import Case
-from railwright_conversion import workloads as reading
+from railwright_conversion import workloads
 from railwright_scheduler import Snapshot, Unavailable, cluster, decide
 from railwright_scheduler.cost import collectives
 from railwright_scheduler.cost.collectives import Group
@@ -165,8 +166,8 @@ def _mean_latency_s(site: Fabric) -> float:
 
 
 def _training(machine: Machine) -> dict[str, float]:
-    said = workloads.read(EXAMPLES / "workloads/gpt3-175b.yaml")
-    case = Case(*reading.workload(said).parts, (machine,))
+    stored = yaml_files.read(EXAMPLES / "workloads/gpt3-175b.yaml", api.Workload)
+    case = Case(workloads.workload(stored), (machine,))
     few, many = case.on(8), case.on(128)
     return {
         "scaling_efficiency_1024": few.step.total / many.step.total,

@@ -10,7 +10,7 @@ import pytest
 
 from fixtures import infiniband
 from fixtures.clos import Cable, Clos, netfile
-from railwright_cli.__main__ import main
+from fixtures.command import run
 from railwright_testbed import requirements
 from railwright_topology import faults, layers
 from railwright_topology.sources import ibnetdiscover
@@ -32,9 +32,9 @@ TREE = """\
     node-0003: rail 1 is astray at mlx5_1: it has no cable
 
 12 nodes node-[0000-0011] in spine-0
-└─ 12 nodes node-[0000-0011] in leaf-0-[0-1]-0
-   ├─ 6 nodes node-[0000-0005] in tor-0-0-[0-1]
-   └─ 6 nodes node-[0006-0011] in tor-0-1-[0-1]
+└── 12 nodes node-[0000-0011] in leaf-0-[0-1]-0
+    ├── 6 nodes node-[0000-0005] in tor-0-0-[0-1]
+    └── 6 nodes node-[0006-0011] in tor-0-1-[0-1]
 
 1 finding
 - node-0003 has no cable at mlx5_1, where those of its kind have one
@@ -92,7 +92,7 @@ def test_the_command_line_draws_what_was_found(
     file.write_text(infiniband.discovered(netfile(cables), tmp_path))
 
     def drawn(*options: str) -> str:
-        assert main(["topology", f"ibnetdiscover.txt={file}", *options]) == 0
+        assert run("topology", f"ibnetdiscover.txt={file}", *options) == 0
         return capsys.readouterr().out
 
     assert drawn() == TREE
@@ -110,9 +110,9 @@ def test_a_file_that_cannot_be_used_is_refused_in_one_line(
 ) -> None:
     file = tmp_path / "other.txt"
     file.write_text("# topology.conf\nSwitchName=s1 Nodes=n1\n")
-    assert main(["topology", f"ibnetdiscover.txt={file}"]) == 2
+    assert run("topology", f"ibnetdiscover.txt={file}") == 2
     assert capsys.readouterr().err == (
         "railwright: ibnetdiscover.txt, line 2: 'SwitchName=s1 Nodes=n1' is neither a node nor one "
         "of its ports\n"
     )
-    assert main(["topology", str(tmp_path / "none")]) == 2
+    assert run("topology", str(tmp_path / "none")) == 2

@@ -11,7 +11,7 @@ import networkx as nx
 import pytest
 
 from architecture import tree
-from railwright_cli.__main__ import main
+from fixtures.command import run
 
 EXAMPLES = tree.ROOT / "examples/workloads"
 SMALL = """\
@@ -30,12 +30,12 @@ def small(tmp_path: Path) -> Path:
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert main(["explain", *arguments]) == 0
+    assert run("explain", *arguments) == 0
     return capsys.readouterr().out
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert main(["explain", *arguments]) == 2
+    assert run("explain", *arguments) == 2
     return capsys.readouterr().err
 
 
@@ -123,15 +123,26 @@ def test_unknown_key_names_nearest_known(small: Path, capsys: pytest.CaptureFixt
     ("arguments", "rule"),
     [
         (("--scale", "0"), "expected numbers of nodes, such as 8,64,512"),
-        (("--tokens", "nan"), "expected 1 to 1e18"),
+        (("--tokens", "nan"), "expected 1 to 1e+18"),
         (("--tiers", "3"), "--tiers and --sharp are of a network: --network InfiniBand HDR"),
-        (("--network", "RoCE", "--sharp"), "--sharp: switches of RoCE add nothing up"),
+        (("--network", "RoCE", "--sharp"), "--sharp: switches of RoCE do not reduce data"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(
     small: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], rule: str
 ) -> None:
     assert rule in refused(capsys, str(small), *DGX, *arguments)
+
+
+def test_unknown_machine_or_option_names_the_nearest(
+    small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = refused(capsys, str(small), "--machine", "DGX H10")
+    assert "'DGX H10' is none of " in error
+    assert "the nearest is 'DGX H100'" in error
+    assert "(Possible options: --machine)" in refused(capsys, str(small), "--machin", "x")
+    assert run("explian") == 2
+    assert "Did you mean 'explain'?" in capsys.readouterr().err
 
 
 def test_so_many_nodes_as_are_no_whole_replicas_are_refused(

@@ -16,10 +16,11 @@ import pytest
 
 from architecture import tree
 from fixtures import job, node
-from railwright_cli import colors, crossing, drawing, gang, picture
-from railwright_cli.__main__ import main
-from railwright_cli.colors import FEW
-from railwright_cli.gang import NOBODY, Gang
+from fixtures.command import run
+from railwright_cli import gang, parts, picture
+from railwright_cli.gang import NO_JOB, Gang, crossing_bytes
+from railwright_cli.parts import FEW
+from railwright_cli.svg import words as escaped
 from railwright_operator.write import merits
 from railwright_scheduler import Node, Snapshot, decide
 from railwright_scheduler.merits import Merits, Predicted
@@ -52,7 +53,7 @@ def running(split: Parallelism, on: Fabric, *, model: Transformer = GPT, each: i
 
 
 def drawn(on: Fabric, its: Gang) -> ElementTree.Element:
-    return ElementTree.fromstring(picture.svg(on, its))
+    return ElementTree.fromstring(picture.draw(on, its))
 
 
 def pointed_at(svg: ElementTree.Element) -> Counter[str]:
@@ -85,7 +86,7 @@ def test_every_node_of_the_job_is_in_it_once_and_its_size_is_bounded(
 ) -> None:
     on = site(*shape)
     its = running(split, on)
-    text = picture.svg(on, its)
+    text = picture.draw(on, its)
     svg = ElementTree.fromstring(text)
     found = pointed_at(svg)
     assert found.keys() >= {*its.nodes}
@@ -122,10 +123,10 @@ def test_a_node_that_sources_disagree_on_is_outlined_and_nobody_beside_it() -> N
     outlined = [
         each.findtext(f"{SVG}title", "")
         for each in svg.iter(f"{SVG}g")
-        if each.find(f"{SVG}rect[@class='told']") is not None
+        if each.find(f"{SVG}rect[@class='conflict']") is not None
     ]
     assert [title.partition(",")[0] for title in outlined] == ["gpu-0005"]
-    assert "sources disagree where it stands" in words(svg)
+    assert "sources disagree about the location" in words(svg)
 
 
 def test_a_large_job_is_put_together_by_rack_and_stage() -> None:
@@ -176,16 +177,16 @@ def test_a_node_has_the_colour_of_its_stage_and_says_its_ranks() -> None:
 def test_nodes_are_told_apart_by_what_they_differ_in(
     split: Parallelism, what: str, of: tuple[tuple[int, ...], ...]
 ) -> None:
-    found = colors.parts(running(split, site(1, 1, 4)))
-    assert found.what == what
+    found = parts.parts(running(split, site(1, 1, 4)))
+    assert found.kind == what
     assert found.of == of
-    assert (found.told(3) == "parameter server") is (split.servers > 0)
+    assert (found.describe(3) == "parameter server") is (split.servers > 0)
 
 
 def test_ranks_that_share_experts_are_one_group() -> None:
     its = running(Parallelism(data=32, expert=16), site(1, 1, 4), model=MIXTURE)
-    assert colors.parts(its).of == ((0,), (0,), (1,), (1,))
-    assert colors.parts(its).told(2) == "expert group 1"
+    assert parts.parts(its).of == ((0,), (0,), (1,), (1,))
+    assert parts.parts(its).describe(2) == "expert group 1"
 
 
 def test_what_crosses_is_what_the_placement_says_counted_at_both_ends() -> None:
@@ -198,17 +199,15 @@ def test_what_crosses_is_what_the_placement_says_counted_at_both_ends() -> None:
     links = Links(8.0), Links(4.0)
     (found,) = decide(Snapshot(levels, nodes, ("default",), (asked,), links)).admitted
     assert found.merits is not None
-    sent = crossing.of(on, replace(its, nodes=found.nodes))
+    sent = crossing_bytes(on, replace(its, nodes=found.nodes))
     for level, told in enumerate(found.merits.crossing):
-        counted = sum(size for (at, _), size in sent.bytes.items() if at == level)
+        counted = sum(size for (at, _), size in sent.items() if at == level)
         assert counted == pytest.approx(2 * told.placed, abs=8)
-    most = max(sent.bytes.values())
-    lines = drawn(on, replace(its, nodes=found.nodes)).iter(f"{SVG}line")
-    widths = {float(line.get("stroke-width", 0)) for line in lines if line.get("class") == "up"}
+    most = max(sent.values())
+    rects = drawn(on, replace(its, nodes=found.nodes)).iter(f"{SVG}rect")
+    widths = {float(each.get("width", 0)) for each in rects if each.get("class") == "up"}
     assert max(widths) == picture.WIDEST
-    assert len(widths) == len(
-        {round(picture.WIDEST * size / most, 1) for size in sent.bytes.values()}
-    )
+    assert len(widths) == len({round(picture.WIDEST * size / most, 1) for size in sent.values()})
 
 
 def test_whatever_things_are_called_the_picture_can_be_read() -> None:
@@ -217,19 +216,19 @@ def test_whatever_things_are_called_the_picture_can_be_read() -> None:
     svg = drawn(on, Gang(f"team/{odd}", ("a",)))
     assert '<b>&"\ufffd1 node' in words(svg)
     assert any(said.startswith('team/<b>&"\ufffd on 1 of 2') for said in words(svg))
-    assert drawing.said("\ud800\ufffe") == "\ufffd\ufffd"
+    assert escaped("\ud800\ufffe") == "\ufffd\ufffd"
 
 
 def test_nothing_is_told_of_what_a_job_does_that_does_not_say_it() -> None:
     on = site(1, 2, 2)
     svg = drawn(on, Gang("team/train", tuple(on.places)[1:3]))
     assert {"the job", "other nodes", "0", "1"} <= words(svg)
-    assert not [*svg.iter(f"{SVG}line")]
+    assert not [each for each in svg.iter(f"{SVG}rect") if each.get("class") == "up"]
 
 
 @pytest.mark.parametrize("count", [0, 3, 600])
 def test_a_fabric_without_a_job_is_drawn_as_well(count: int) -> None:
-    svg = drawn(site(1, 1, count), NOBODY)
+    svg = drawn(site(1, 1, count), NO_JOB)
     assert len([*svg.iter(f"{SVG}title")]) == (count if count < 600 else 0)
     assert len(boxes(svg)) == (2 if count else 1)
 
@@ -294,12 +293,12 @@ def test_a_job_is_read_from_the_objects_that_kubectl_prints(
     assert its.workload is not None
     (tmp_path / "topology.conf").write_text("SwitchName=s Nodes=gpu-[0000-0003]\n")
     arguments = ["topology", str(tmp_path / "topology.conf"), "--job", str(path)]
-    assert main(arguments) == 0
+    assert run(*arguments) == 0
     told = capsys.readouterr().out
     assert "job team/train: 32 ranks, 8 a node: tensor 8 × pipeline 2 × data 2\n" in told
-    assert "job team/train: a step is predicted to take 2.5 s, in the network's order 3 s; " in told
-    assert "250 ms of it for what other jobs send\n" in told
-    assert main([*arguments, "-o", "svg"]) == 0
+    assert "job team/train: predicted step 2.5 s, in the network's order 3 s; " in told
+    assert "250 ms of it from other jobs' traffic\n" in told
+    assert run(*arguments, "-o", "svg") == 0
     assert re.search("stage 1</text>", capsys.readouterr().out)
 
 
@@ -309,7 +308,7 @@ def test_the_picture_in_the_docs_is_what_the_example_gives(
     """If it is not: railwright topology PLAN --job JOB -o svg > docs/placed-job.svg."""
     example = tree.ROOT / "examples/placed-job"
     plan, its = str(example / "plan.yaml"), str(example / "train.yaml")
-    assert main(["topology", plan, "--job", its, "-o", "svg"]) == 0
+    assert run("topology", plan, "--job", its, "-o", "svg") == 0
     drawn_there = (tree.ROOT / "docs/placed-job.svg").read_text(encoding="utf-8")
     assert capsys.readouterr().out == drawn_there
 

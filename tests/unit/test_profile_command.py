@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.command import run
 from railwright import profile, strides
 from railwright.profile import Calls, Operation, Recorded
-from railwright_cli.__main__ import main
 
 WORKLOAD = """\
 model: {layers: 8, hidden: 1024, heads: 16, feedForward: 4096, vocabulary: 32000}
@@ -45,7 +45,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def whole(folder: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     """Their profile as a file."""
-    assert main(["profile", str(folder)]) == 0
+    assert run("profile", str(folder)) == 0
     path = folder / "profile.json"
     path.write_text(capsys.readouterr().out)
     return path
@@ -60,13 +60,13 @@ def test_a_job_of_more_replicas_is_explained_by_what_was_seen(
     whole: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     workload = str(whole.parent / "workload.yaml")
-    assert main([*EXPLAIN, workload, "--profile", str(whole), "-o", "json"]) == 0
+    assert run(*EXPLAIN, workload, "--profile", str(whole), "-o", "json") == 0
     measured = json.loads(capsys.readouterr().out)
     assert measured["communicators"] == [
         {"name": "tensor", "ranks": 8, "sentBytes": 1_000_000 * 7 // 8},
         {"name": "data", "ranks": 4, "sentBytes": 8_000 * 2 * 3 // 4},
     ]
-    assert main([*EXPLAIN, workload, "-o", "json"]) == 0
+    assert run(*EXPLAIN, workload, "-o", "json") == 0
     derived = json.loads(capsys.readouterr().out)
     assert derived["parts"]["tensor"] > measured["parts"]["tensor"] > 0
     assert derived["parts"]["matrix products"] == measured["parts"]["matrix products"]
@@ -76,7 +76,7 @@ def test_a_rank_that_left_nothing_is_named(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "rank-7.json").unlink()
-    assert main(["profile", str(folder)]) == 2
+    assert run("profile", str(folder)) == 2
     assert "nothing is there of rank 7, of 16 ranks" in capsys.readouterr().err
 
 
@@ -89,7 +89,7 @@ def test_a_file_that_is_no_profile_is_refused(
 ) -> None:
     whole.write_text(content)
     workload = str(whole.parent / "workload.yaml")
-    assert main([*EXPLAIN, workload, "--profile", str(whole)]) == 2
+    assert run(*EXPLAIN, workload, "--profile", str(whole)) == 2
     assert words in capsys.readouterr().err
 
 
@@ -98,6 +98,6 @@ def test_a_profile_of_another_job_is_refused_with_the_reason(
 ) -> None:
     workload = whole.parent / "workload.yaml"
     workload.write_text(WORKLOAD.replace("tensor: 8, data: 4", "tensor: 4, data: 8"))
-    assert main([*EXPLAIN, str(workload), "--profile", str(whole)]) == 2
+    assert run(*EXPLAIN, str(workload), "--profile", str(whole)) == 2
     said = capsys.readouterr().err
     assert "--profile: ranks 0, 1, 2, 3, 4, 5, 6, 7 are a group of the profile" in said

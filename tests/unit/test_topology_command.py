@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import networkx as nx
 import pytest
 
-from railwright_cli.__main__ import main
+from fixtures.command import run
 
 CONF = """\
 SwitchName=leaf-1 Nodes=gpu[01-04]
@@ -35,17 +35,17 @@ TREE = """\
   island: 5 domains of 2 nodes (plan)
 
 13 nodes gpu[01-13] in row-a
-├─ 4 nodes gpu[01-04] in rack-1
-│  ├─ 2 nodes gpu[01-02] in nvl-1
-│  └─ 2 nodes gpu[03-04] in nvl-2
-├─ 4 nodes gpu[05-08] in rack-2
-│  ├─ 2 nodes gpu[05-06] in nvl-3
-│  └─ 2 nodes gpu[07-08] in nvl-4
-└─ 5 nodes gpu[09-13] in rack-3
-   ├─ 2 nodes gpu[09,12] in nvl-5
-   └─ 3 nodes gpu[10-11,13] on no island
+├── 4 nodes gpu[01-04] in rack-1
+│   ├── 2 nodes gpu[01-02] in nvl-1
+│   └── 2 nodes gpu[03-04] in nvl-2
+├── 4 nodes gpu[05-08] in rack-2
+│   ├── 2 nodes gpu[05-06] in nvl-3
+│   └── 2 nodes gpu[07-08] in nvl-4
+└── 5 nodes gpu[09-13] in rack-3
+    ├── 2 nodes gpu[09,12] in nvl-5
+    └── 3 nodes gpu[10-11,13] in no scale-up domain
 
-nothing is amiss
+no findings
 """
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -76,12 +76,12 @@ def rates(site: Path, **slow: int) -> None:
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert main(["topology", *arguments]) == 0
+    assert run("topology", *arguments) == 0
     return capsys.readouterr().out
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert main(["topology", *arguments]) == 2
+    assert run("topology", *arguments) == 2
     return capsys.readouterr().err
 
 
@@ -89,6 +89,17 @@ def test_two_files_are_one_fabric_and_the_plan_counts(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert said(capsys, "plan.yaml", "topology.conf") == TREE
+
+
+def test_piped_output_is_plain_and_not_wrapped(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ",".join(f"{word}{number}x" for word in "abcdefgh" for number in range(1, 60))
+    (site / "topology.conf").write_text(f"SwitchName=leaf Nodes={names}\n")
+    text = said(capsys, "topology.conf")
+    assert "\x1b" not in text
+    (line,) = [line for line in text.splitlines() if line.endswith(" in leaf")]
+    assert line.startswith("472 nodes a[1-9]x,a[10-59]x")
 
 
 def test_what_one_file_has_elsewhere_is_told_with_both_sides(
@@ -123,8 +134,8 @@ def test_devices_that_are_slow_are_told_the_slowest_first(
         " 61 TFLOP/s of 100 TFLOP/s\n"
     )
     answer = json.loads(said(capsys, "topology.conf", "rates.json", "-o", "json"))
-    assert answer["paces"]["gpu07"] == {"products": 0.3, "memory": 1.0, "rails": 1.0}
-    assert answer["rates"]["gpu01"][0]["flop_per_s"] == 100 * 10**12
+    assert answer["relativeSpeeds"]["gpu07"] == {"products": 0.3, "memory": 1.0, "rails": 1.0}
+    assert answer["benchmarks"]["gpu01"][0]["flop_per_s"] == 100 * 10**12
 
 
 def test_graphs_are_for_other_tools(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,8 +177,8 @@ def test_a_job_beside_files_is_a_file_as_well(
     nodes = {"nodes": ["gpu03", "gpu06"]}
     (site / "train.yaml").write_text(json.dumps({**placement, "spec": nodes}))
     told = said(capsys, "topology.conf", "--job", "train.yaml")
-    assert "├─ 4 nodes gpu[01-04] in leaf-1, node ranks 0\n" in told
-    assert "├─ 4 nodes gpu[05-08] in leaf-2, node ranks 1\n" in told
+    assert "├── 4 nodes gpu[01-04] in leaf-1, node ranks 0\n" in told
+    assert "├── 4 nodes gpu[05-08] in leaf-2, node ranks 1\n" in told
     (site / "train.yaml").write_text(
         json.dumps({**placement, "spec": {"nodes": ["gpu03.example.com"]}})
     )
@@ -179,21 +190,24 @@ def test_a_job_beside_files_is_a_file_as_well(
     ("content", "why"),
     [
         ("kind: Fabric", "job.yaml has Fabric: expected one TrainingJob, its Placement, or both"),
-        ("- 1", "job.yaml has nothing: expected"),
+        ("- 1", "job.yaml, line 1: Input should be"),
         ("kind: List\nitems: [{kind: TrainingJob}, {kind: TrainingJob}]", "has TrainingJob:"),
         (
             "kind: Placement\nspec: {nodes: 7}",
-            "a job without a name: Input should be a valid tuple",
+            "job.yaml, line 2: spec.nodes: Input should be a valid tuple",
         ),
-        ("kind: TrainingJob\nmetadata: 5\nspec: {numProcPerNode: two}", "invalid literal for int"),
+        ("kind: TrainingJob\nmetadata: 5", "job.yaml, line 2: metadata: Input should be"),
         (
             "kind: TrainingJob\nspec: {numProcPerNode: 2000000}\nstatus: {nodes: [a]}",
-            "2000000 ranks a node: expected at most 1048576 in all",
+            "line 2: spec.numProcPerNode: Input should be less than or equal to 64",
         ),
-        ("kind: TrainingJob\nspec: {workload: {model: {}}}", "model.layers: Field required"),
+        (
+            "kind: TrainingJob\nspec: {workload: {model: {}}}",
+            "spec.workload.model.layers: Field required",
+        ),
         (
             "kind: TrainingJob\nspec:\n workload: {training: {recomput: none}}",
-            "line 3: training.recomput: unknown field, the nearest is training.recompute",
+            "line 3: spec.workload.training.recomput: unknown field, the nearest is spec.workload.",
         ),
     ],
 )

@@ -22,8 +22,7 @@ from railwright import wire
 from railwright_api import names, schema
 from railwright_api.quantities import QuantityError
 from railwright_api.training_job import TrainingJob
-from railwright_conversion import workloads
-from railwright_conversion.topology_constraints import topology_constraints
+from railwright_conversion import topology_constraints, workloads
 from railwright_operator.kube import lines
 from railwright_operator.watch import amounts, causes, excerpts, job_objects
 from railwright_operator.watch.job_objects import JobObject
@@ -31,7 +30,7 @@ from railwright_scheduler.attempt.causes import Cause
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord, ResumePoint
 from railwright_scheduler.decisions import TooLarge
-from railwright_scheduler.snapshot import NO_TERMS, Amounts, Terms, Toleration
+from railwright_scheduler.snapshot import Amounts, Terms, Toleration
 from railwright_scheduler.workload import Workload
 
 logger = logging.getLogger(__name__)
@@ -270,7 +269,7 @@ class Jobs:
             uid=found.uid,
             object=found,
             job=job,
-            terms=topology_constraints(job.spec.topology) if job.spec.topology else NO_TERMS,
+            terms=topology_constraints.convert(job.spec.topology),
             workload=_workload(job, _profile(raw)),
             per_node=per_node,
             selector=pod.get("nodeSelector", {}),
