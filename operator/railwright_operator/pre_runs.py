@@ -160,14 +160,14 @@ class PreRuns:
             trouble, leaving_s = self._troubles.get(job.uid), self._ages.of("leaving", ahead.uid)
             if trouble and leaving_s > MADE_S:
                 why = f"could not be made anew in {MADE_S:.0f} s: {trouble}"
-                return Standing(held, end=End(plan.of, f"the pre-run {plan.name} {why}"))
+                return Standing(held, end=_given_up(plan, why))
             return Standing(held)
         self._made.add(job.uid)
         if not self._is_over(ahead):
             return Standing(held)
         why = _unfit(job, ahead.profile) if ahead.profile else _why_nothing(ahead)
         if why:
-            return Standing(held, end=End(plan.of, f"the pre-run {plan.name} {why}"))
+            return Standing(held, end=_given_up(plan, why))
         return Standing(held, ahead.profile)
 
     def _is_wanted(self, job: Known, ahead: Known | None) -> bool:
@@ -204,7 +204,7 @@ class PreRuns:
         elif trouble and unmade_s > MADE_S:
             why = f"could not be made in {MADE_S:.0f} s: {trouble}"
         if why:
-            return Standing(held, end=End(plan.of, f"the pre-run {plan.name} {why}"))
+            return Standing(held, end=_given_up(plan, why))
         self._due[job.uid] = functools.partial(self._make, job, plan)
         return Standing(held)
 
@@ -266,8 +266,7 @@ class PreRuns:
             self._refuse(job, plan, why)
 
     def _refuse(self, job: Known, plan: Plan, why: str) -> None:
-        message = f"the pre-run {plan.name} was refused: {why}"
-        self._refusals[job.uid] = End(plan.of, message)
+        self._refusals[job.uid] = _given_up(plan, f"was refused: {why}")
 
     async def _delete(self, ahead: Known) -> None:
         metadata = ahead.raw["metadata"]
@@ -276,6 +275,10 @@ class PreRuns:
             await self.api.delete(path, bodies.deletion(ahead.uid))
         except (errors.ConflictError, errors.NotFoundError):
             self.jobs.discard(ahead.uid)
+
+
+def _given_up(plan: Plan, why: str) -> End:
+    return End(plan.of, f"the pre-run {plan.name} {why}")
 
 
 def _is_ahead(known: Known, jobs: Mapping[str, Known]) -> bool:

@@ -234,10 +234,19 @@ class Reporter:
         after: status.Status,
         patch: status.Status,
     ) -> None:
-        if await self._write(known.raw, patch):
-            self._written_s[known.uid] = self.clock()
-            self.commits.recorded(known.uid, record)
-            self._add_events(known, record, before, after)
+        if not await self._write(known.raw, patch):
+            return
+        self._written_s[known.uid] = self.clock()
+        self.commits.recorded(known.uid, record)
+        cause = records.ending(known.record, record)
+        if cause is not None:
+            self.metrics.ended(cause.code)
+        for event in job_events.changes(
+            known.raw["metadata"],
+            records_changed=(known.record, record),
+            status_changed=(before, after),
+        ):
+            self.events.add(event)
 
     def _unreadable(self, found: Unreadable) -> Telling | None:
         """Say on the job why it is left alone, once."""
@@ -319,23 +328,6 @@ class Reporter:
             self.jobs.absorb(found)
         else:
             self.jobs.discard(uid)
-
-    def _add_events(
-        self,
-        known: Known,
-        record: JobRecord,
-        before: Mapping[str, Any],
-        after: status.Status,
-    ) -> None:
-        cause = records.ending(known.record, record)
-        if cause is not None:
-            self.metrics.ended(cause.code)
-        for event in job_events.changes(
-            known.raw["metadata"],
-            records_changed=(known.record, record),
-            status_changed=(before, after),
-        ):
-            self.events.add(event)
 
     def _is_expired(self, known: Known, now: datetime.datetime) -> bool:
         """Whether a finished job's time is over, and it is time to ask for its deletion (again)."""

@@ -12,11 +12,11 @@ attempt ended, the next turn is due.
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from random import Random
 from typing import Any, NamedTuple
 
@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 AttemptKey = tuple[str, int]
 ActionKey = tuple[str, AttemptKey, str]
+Request = Callable[[], Awaitable[None]]
 Manifest = Mapping[str, Any]
 RenderPod = Callable[[Entry, int], Manifest | None]
 """The pod of one node rank of an attempt; None when its job is gone."""
@@ -151,18 +152,18 @@ class Actuator:
         under_way = Counter(attempt in troubled for _, attempt, _ in self._under_way)
         self._crowded_out = frozenset()
         for at, action in enumerate(ordered):
-            key, is_troubled = _key(action), action.entry.key in troubled
+            (key, request), is_troubled = self._request(action), action.entry.key in troubled
             if under_way[is_troubled] >= (TROUBLED_MAX if is_troubled else UNDER_WAY_MAX):
                 self._crowded_out = frozenset(behind.entry.key for behind in ordered[at:])
                 break
             if key in self._under_way or key in self._ended:
                 continue
             if self._pauses.over(key):
-                task = asyncio.create_task(self._one(action, key))
+                task = asyncio.create_task(self._one(key, request))
                 self._under_way[key] = _UnderWay(task, self.clock())
                 under_way[is_troubled] += 1
                 self._left[action.entry.key] = self._left.get(action.entry.key, 0) + 1
-                task.add_done_callback(functools.partial(self._done, key))
+                task.add_done_callback(partial(self._done, key))
         self._troubled_under_way = under_way[True]
         if self._is_low():
             self._low.set()
@@ -191,29 +192,38 @@ class Actuator:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._hindrances[attempt] = f"{type(error).__name__}: {error}"[:REFUSAL_LENGTH_MAX]
             self._pauses.failed(key)
-            logger.error("action broke", exc_info=error, extra={"action": str(key)})
+            logger.error("request raised", exc_info=error, extra={"action": str(key)})
 
-    async def _one(self, action: Action, key: ActionKey) -> None:
+    def _request(self, action: Action) -> tuple[ActionKey, Request]:
+        match action:
+            case WritePlacement(entry):
+                return ("place", entry.key, ""), partial(self._write_placement, entry)
+            case CreatePod(entry, node_rank):
+                request = partial(self._create, entry, node_rank)
+                return ("create", entry.key, str(node_rank)), request
+            case BindPod(entry, pod):
+                node = entry.nodes[pod.node_rank]
+                request = partial(self._bind, entry, pod.name, uid=pod.uid, node=node)
+                return ("bind", entry.key, pod.uid), request
+            case DeletePod(entry, pod):
+                request = partial(self._delete, entry, pod.name, uid=pod.uid)
+                return ("delete", entry.key, pod.uid), request
+
+    async def _one(self, key: ActionKey, request: Request) -> None:
+        verb, attempt, _ = key
+        extra = {"job_uid": attempt[0], "attempt": attempt[1], "action": verb}
         try:
-            match action:
-                case WritePlacement(entry):
-                    await self._write_placement(entry)
-                case CreatePod(entry, node_rank):
-                    await self._create(entry, node_rank)
-                case BindPod(entry, pod):
-                    await self._bind(entry, pod.name, uid=pod.uid, node=entry.nodes[pod.node_rank])
-                case DeletePod(entry, pod):
-                    await self._delete(entry, pod.name, uid=pod.uid)
+            await request()
         except FOR_GOOD as error:
-            self._refusals[action.entry.key] = error.message[:REFUSAL_LENGTH_MAX]
-            logger.warning("refused", extra=_context(action, error))
+            self._refusals[attempt] = error.message[:REFUSAL_LENGTH_MAX]
+            logger.warning("request refused", extra={**extra, "error": str(error)})
         except errors.RequestFailed as error:
-            self._hindrances[action.entry.key] = str(error)[:REFUSAL_LENGTH_MAX]
+            self._hindrances[attempt] = str(error)[:REFUSAL_LENGTH_MAX]
             self._pauses.failed(key)
-            logger.warning("to be tried again", extra=_context(action, error))
+            logger.warning("request failed", extra={**extra, "error": str(error)})
         else:
             self._pauses.succeeded(key)
-            self._hindrances.pop(action.entry.key, None)
+            self._hindrances.pop(attempt, None)
 
     async def _write_placement(self, entry: Entry) -> None:
         body = self.render_placement(entry)
@@ -237,11 +247,10 @@ class Actuator:
             return
         try:
             made = await self.api.create(paths.pods(entry.namespace), body)
-        except errors.OutcomeUnknown:
+        except (errors.OutcomeUnknown, errors.AlreadyExistsError) as error:
             made = await self.api.get(paths.pod(entry.namespace, body["metadata"]["name"]))
-        except errors.AlreadyExistsError:
-            made = await self.api.get(paths.pod(entry.namespace, body["metadata"]["name"]))
-            if records.answered(made).job_uid != entry.job_uid:
+            is_taken = isinstance(error, errors.AlreadyExistsError)
+            if is_taken and records.answered(made).job_uid != entry.job_uid:
                 raise
         self.pods.absorb(records.answered(made))
 
@@ -269,28 +278,7 @@ class Actuator:
             self.pods.absorb(records.answered(answer))
 
 
-def _key(action: Action) -> ActionKey:
-    match action:
-        case WritePlacement(entry):
-            return "place", entry.key, ""
-        case CreatePod(entry, node_rank):
-            return "create", entry.key, str(node_rank)
-        case BindPod(entry, pod):
-            return "bind", entry.key, pod.uid
-        case DeletePod(entry, pod):
-            return "delete", entry.key, pod.uid
-
-
 def _trouble(action: Action, late: Mapping[AttemptKey, int], troubled: Set[AttemptKey]) -> int:
     """How much those of other attempts come before it."""
     key = action.entry.key
     return 1 + late.get(key, 0) if key in troubled else 0
-
-
-def _context(action: Action, error: Exception) -> dict[str, Any]:
-    return {
-        "job_uid": action.entry.job_uid,
-        "attempt": action.entry.attempt,
-        "action": type(action).__name__,
-        "error": str(error),
-    }
