@@ -144,7 +144,9 @@ async def _persist(ask: Callable[[], Coroutine[Any, Any, None]]) -> None:
             await ask()
             return
         except RequestFailed as error:
-            logger.warning("not yet", extra={"error": str(error), "failures": failures})
+            logger.warning(
+                "request failed, trying again", extra={"error": str(error), "failures": failures}
+            )
         await asyncio.sleep(
             backoff.delay_s(failures, base_s=BACKOFF_BASE_S, cap_s=BACKOFF_CAP_S, rng=wiring.rng())
         )
@@ -166,9 +168,9 @@ async def _until(stop: asyncio.Event, lost: asyncio.Event, work: Coroutine[Any, 
 
 
 def _stuck(parts: Parts, leadership: Leadership) -> list[str]:
-    age_s = parts.cycle.turned_age_s()
+    age_s = parts.cycle.completed_age_s()
     if leadership.held() and age_s > STUCK_S:
-        return [f"no turn came to an end for {age_s:.0f} s"]
+        return [f"no scheduling cycle was completed for {age_s:.0f} s"]
     return []
 
 

@@ -40,7 +40,6 @@ from railwright_operator.heartbeats.agents import Agents
 from railwright_operator.heartbeats.server import HeartbeatServer
 from railwright_operator.kube.client import Api
 from railwright_operator.machines import Machines
-from railwright_operator.observe import Observer
 from railwright_operator.pre_runs import PreRuns
 from railwright_operator.report import loop_lag
 from railwright_operator.report.commits import Commits
@@ -50,13 +49,14 @@ from railwright_operator.report.loop_lag import ListeningClock
 from railwright_operator.report.reporter import Reporter
 from railwright_operator.report.site import SiteReporter
 from railwright_operator.settings import Settings
+from railwright_operator.state_builder import StateBuilder
 from railwright_operator.surveys import busy
 from railwright_operator.surveys.surveyor import Surveyor
 from railwright_operator.verification import Verification
 from railwright_operator.watch.kubelets import Kubelets, lease_of
 from railwright_operator.watchdog import CycleWatchdog
 from railwright_operator.write import pods, probes
-from railwright_operator.write.actuate import Actuator
+from railwright_operator.write.executor import Executor
 from railwright_operator.write.ledger import LedgerStore
 from railwright_operator.write.rendering import Rendering
 
@@ -87,7 +87,7 @@ class Parts:
         self._construct_state()
         self._construct_cycle()
         self._construct_server()
-        lag = partial(loop_lag.observe, self.series.loop_lag_s, clock, self.listening)
+        lag = partial(loop_lag.measure, self.series.loop_lag_s, clock, self.listening)
         warm = (copy.run for copy in self.copies.warm)
         self.tasks: tuple[Run, ...] = (*warm, self.received.keys.run, lag)
         self.leading: tuple[Run, ...] = (
@@ -150,7 +150,7 @@ class Parts:
         api, copies, jobs, wake = self.api, self.copies, self.copies.jobs, self.awake.set
         self.ledger = ledger = LedgerStore(api, holder=self.settings.identity)
         rendering = Rendering(jobs, launcher=self.launcher)
-        self.actuator = Actuator(
+        self.executor = Executor(
             api,
             pods=copies.pods,
             render_pod=rendering.pod,
@@ -160,7 +160,7 @@ class Parts:
             rng=rng(),
         )
         self.pre_runs = PreRuns(api, jobs=jobs, wake=wake, clock=clock, rng=rng())
-        self.observer = Observer(
+        self.state_builder = StateBuilder(
             jobs=jobs,
             site=copies.site,
             pods=copies.pod_index,
@@ -169,7 +169,7 @@ class Parts:
             pulls=copies.pulls,
             sessions=self.received.sessions,
             kubelets=self.kubelets,
-            actuator=self.actuator,
+            executor=self.executor,
             pre_runs=self.pre_runs,
             clock=self.listening,
             hearing=self.received.hearing,
@@ -192,15 +192,15 @@ class Parts:
             events=self.events,
             faults=faults,
             metrics=counts,
-            observer=self.observer,
+            state_builder=self.state_builder,
             wake=wake,
             clock=clock,
             rng=rng(),
         )
         self.cycle = Cycle(
-            self.observer,
+            self.state_builder,
             ledger=self.ledger,
-            actuator=self.actuator,
+            executor=self.executor,
             pre_runs=self.pre_runs,
             reporter=reporter,
             faults=faults,

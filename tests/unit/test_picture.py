@@ -20,7 +20,7 @@ from railwright_cli import colors, crossing, drawing, gang, picture
 from railwright_cli.__main__ import main
 from railwright_cli.colors import FEW
 from railwright_cli.gang import NOBODY, Gang
-from railwright_operator.write import merits
+from railwright_operator.write import placement_score
 from railwright_scheduler import Node, Snapshot, decide
 from railwright_scheduler.merits import Merits, Predicted
 from railwright_scheduler.workload import Framework, Parallelism, Recipe, Transformer, Workload
@@ -266,7 +266,7 @@ def listed(its: Gang, workload: dict[str, Any]) -> str:
                         "spec": {
                             "attempt": attempt,
                             "nodes": nodes if attempt == 10 else nodes[:1],
-                            "mapping": merits.render(Merits((), told)),
+                            "mapping": placement_score.render(Merits((), told)),
                         },
                     }
                     for attempt in (9, 10)

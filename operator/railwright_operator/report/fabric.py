@@ -19,8 +19,8 @@ from railwright_api.fabric import (
 )
 from railwright_operator.discovery import SILENT_S, Agents, FileRead, Found
 from railwright_operator.report import bounds
-from railwright_operator.slices import Slice
 from railwright_operator.watch.records import NodeRecord
+from railwright_operator.yielding import TimeSlice
 from railwright_topology import agreement, inside, outline, paces, speeds
 from railwright_topology.accounts import ISLAND, Account
 from railwright_topology.agreement import Conflict
@@ -96,10 +96,10 @@ async def problems(
         found_problems.append(_problem("fabric", found.problem))
     found_problems.extend(_of_file(read) for read in found.files if read.problem)
     found_problems.extend(_of_insides(found.fabric))
-    shared = Slice(clock)
+    time_slice = TimeSlice(clock)
     for record in sorted(nodes.values(), key=lambda node: node.name):
-        if shared.over:
-            await shared.others()
+        if time_slice.is_over:
+            await time_slice.yield_to_others()
         found_problems.extend(_of_node(record, found.fabric))
     return {"problems": found_problems[:PROBLEMS_MAX], "problemCount": len(found_problems)}
 

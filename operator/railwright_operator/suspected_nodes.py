@@ -1,4 +1,4 @@
-"""Suspected nodes: which to ask about, and whether their silence proves anything now.
+"""Suspected nodes: whose leases are read, and whether silence is evidence in this cycle.
 
 The state builder calls this once a cycle, with the ranks of all running attempts.
 """
@@ -29,7 +29,7 @@ its image is being pulled, and it may be that its node died first."""
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 
 
-class Suspects:
+class SuspectedNodes:
     """The suspected nodes of a cycle, and the breaker."""
 
     def __init__(self, kubelets: Kubelets, *, clock: Callable[[], float]) -> None:
@@ -39,9 +39,9 @@ class Suspects:
         self._judged_s = clock()
 
     def __repr__(self) -> str:
-        return f"<Suspects {self._breaker!r}>"
+        return f"<SuspectedNodes {self._breaker!r}>"
 
-    def judge(self, jobs: Sequence[JobSeen], nodes: Mapping[str, NodeRecord]) -> Breaker:
+    def update(self, jobs: Sequence[JobSeen], nodes: Mapping[str, NodeRecord]) -> Breaker:
         """The breaker of this cycle; the leases of suspected nodes are read from now on."""
         now_s, before = self._clock(), self._breaker
         self._breaker = breaker.judge(

@@ -72,7 +72,7 @@ class _UnderWay(NamedTuple):
 
 
 @dataclass(eq=False)
-class Actuator:
+class Executor:
     """Carries out actions; remembers only what was refused and which placements are written.
 
     A webhook that answers late, or never, holds up the gangs of its namespace alone: troubled
@@ -105,7 +105,7 @@ class Actuator:
         )
 
     def __repr__(self) -> str:
-        return f"<Actuator placed={len(self._placed)} under way={len(self._under_way)}>"
+        return f"<Executor placed={len(self._placed)} under way={len(self._under_way)}>"
 
     def placed(self, key: AttemptKey) -> bool:
         """Whether this attempt's Placement is known to be written."""
@@ -135,7 +135,7 @@ class Actuator:
         """Return once so few requests are under way that the API server would soon have none."""
         await self._low.wait()
 
-    def turn_begins(self) -> None:
+    def cycle_begins(self) -> None:
         """The world is about to be looked at: what ended before is seen in it."""
         self._ended.clear()
 

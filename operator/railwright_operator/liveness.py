@@ -1,8 +1,7 @@
-"""The ranks of a running attempt, as their witnesses show them.
+"""Liveness of the ranks of a running attempt: one row for each rank, assessed by the scheduler.
 
-A rank has three: its launcher, which beats; its pod, of which the kubelet writes; and its node,
-with Lease and readiness. What each says is put into one row a rank here, and judged elsewhere.
-Nothing that a launcher or a pod says can be wrong enough to raise.
+A rank has three sources: the heartbeats of its launcher; its pod, whose status the kubelet writes;
+and its node, with lease and readiness. Nothing in a heartbeat or a pod can make this raise.
 """
 
 from __future__ import annotations
@@ -72,12 +71,12 @@ class _Made:
 
 
 @dataclass(eq=False)
-class Witnesses:
-    """What there is to ask about ranks; what launchers say is aged on the clock of the sessions,
-    ``hearing``, which stands still while the operator could not hear them.
+class Liveness:
+    """Rows of ranks. Ages of heartbeats are on the clock of the sessions, ``hearing``, which stands
+    still while the operator cannot receive them.
 
-    While gangs start, turns come as fast as their pods change, and most gangs stand still in each.
-    So ranks are kept as long as nothing about them changed or ages.
+    While gangs start, cycles follow each change of a pod, and most gangs are unchanged in each. So
+    rows are kept as long as nothing about their ranks changed or ages.
     """
 
     kubelets: Kubelets
@@ -94,7 +93,7 @@ class Witnesses:
         self._ready: dict[tuple[str, int], set[str]] = {}
 
     def __repr__(self) -> str:
-        return f"<Witnesses {self.kubelets!r}>"
+        return f"<Liveness {self.kubelets!r}>"
 
     def ranks(
         self,
