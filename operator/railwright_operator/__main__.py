@@ -28,7 +28,7 @@ logger = logging.getLogger("railwright_operator")
 
 LEASE = "railwright-operator"
 STUCK_S = 60.0
-"""A leader whose turns have not come to an end for so long is better restarted."""
+"""A leader that has completed no cycle for so long is better restarted."""
 
 RELEASE_S, GIVE_UP_S = 20.0, 2.0
 """How long giving the Lease back may take when the process stops, and when its cycle hangs."""
@@ -111,9 +111,9 @@ def _from_thread(loop: asyncio.AbstractEventLoop, act: Callable[..., None]) -> C
 
 
 async def _work(api: Api, parts: Parts, kopf: KopfThread, leading: asyncio.Event) -> None:
-    """Watch nodes from the start; the rest, and turn, once this process leads.
+    """Watch nodes from the start; the rest, and run cycles, once this process leads.
 
-    The first turn has lists of our own: an attempt in the ledger whose job was not read yet would
+    The first cycle has lists of our own: an attempt in the ledger whose job was not read yet would
     look like one whose job was deleted. kopf begins after them: it lists anew whatever they have,
     and would only keep them from being read.
     """

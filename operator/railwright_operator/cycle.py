@@ -1,14 +1,14 @@
-"""One turn after another: observe, plan, write the ledger, act, tell.
+"""The scheduling cycle: build the state, plan, write the ledger, act, publish statuses.
 
-The plan is a pure function (``railwright_scheduler.turn``); this file only gives it the world and
-starts what it returns, in the one order that is safe: the ledger, and once that is written what it
-allows, and the jobs' statuses. Where the plan says so (``confirms``), a ledger that is not written
-is read once more first.
+The plan is a pure function (``railwright_scheduler.turn``). This module gives it the state and
+starts what it returns, in the one order that is safe: first the ledger, then what it allows, then
+the statuses of jobs. Where the plan says so (``confirms``), a ledger that is not written is read
+once more first.
 
-Events merely wake it; it goes at its own pace, and at least once a tick, since silence is an event
-that nobody sends. A turn that fails is logged, counted and taken again from what is; only a ledger
-written by another leader ends it. A job whose handling raises fails no turn (``faults``), and a
-turn that hangs ends the process (``watchdog``).
+Events wake the cycle early. It runs at least once a tick, since silence sends no event. A cycle
+that fails is logged, counted and run again from the observed state; only a ledger written by
+another leader ends it. A job whose handling raises fails no cycle (``faults``), and a cycle that
+hangs ends the process (``watchdog``).
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ logger = logging.getLogger(__name__)
 TICK_S = 1.0
 PACE_S = 0.1
 RESTS = 2.0
-"""The shortest time between two turns, so that a burst of events is one turn; and how much longer
-than the turn before it took to plan, so that planning leaves most of the time for doing."""
+"""The shortest pause between two cycles, in seconds, so that a burst of events is one cycle; and as
+a multiple of the time that the last one took to plan, so that most of the time is for requests."""
 
 BINDING_PACE_S = 0.5
 """How much longer a cycle rests while so many requests are under way that it could start no more.
@@ -58,7 +58,7 @@ BACKOFF_CAP_S = 10.0
 
 @dataclass(eq=False)
 class Cycle:
-    """Turns, as long as this process leads."""
+    """Scheduling cycles, as long as this process leads."""
 
     state_builder: StateBuilder
     _: KW_ONLY
@@ -82,7 +82,7 @@ class Cycle:
         return f"<Cycle {self.ledger!r} completed {self.completed_age_s():.1f} s ago>"
 
     def completed_age_s(self) -> float:
-        """Seconds since a turn last came to its end."""
+        """Seconds since a cycle was last completed."""
         return self.clock() - self._completed_s
 
     async def take_over(self) -> None:
@@ -91,7 +91,7 @@ class Cycle:
         self._completed_s = self.clock()
 
     async def run(self) -> None:
-        """Turn until cancelled. Raises DeposedError when another leader wrote the ledger."""
+        """Run cycles until cancelled. Raises DeposedError when another leader wrote the ledger."""
         failures = 0
         while True:
             try:

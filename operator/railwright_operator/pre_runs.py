@@ -324,10 +324,10 @@ def _progress(ahead: Known | None) -> tuple[str, str]:
 
 def _unfit(job: Known, recorded: str) -> str:
     """Why what was recorded cannot be what the job does; empty if it can."""
-    said = job.job.spec.workload
-    assert said is not None, job.uid
+    workload = job.job.spec.workload
+    assert workload is not None, job.uid
     try:
-        workloads.workload(said.model_copy(update={"profile": recorded}))
+        workloads.workload(workload.model_copy(update={"profile": recorded}))
     except ValueError as error:
         return f"recorded what cannot stand for the job: {error}"
     return ""

@@ -120,7 +120,7 @@ class StateBuilder:
             attempts=attempts,
             links=self.machines.fabric.links,
             known=digest,
-            # Before agents told a new leader how fast nodes are, all look as fast.
+            # Until agents have reported to a new leader, all nodes count as equally fast.
             known_age_s=self._ages.of("known", digest) if self.discovery.is_caught_up else 0.0,
             reservations=last.reservations if last else {},
             waits=last.waits if last else {},
@@ -327,5 +327,5 @@ def _gang_pods(found: Iterable[PodRecord]) -> tuple[Pod, ...]:
 
 
 def _progress(view: SessionView | None) -> Progress | None:
-    said = None if view is None else view.progress
-    return None if said is None else Progress(said.step, said.total_steps)
+    progress = None if view is None else view.progress
+    return None if progress is None else Progress(progress.step, progress.total_steps)

@@ -1,15 +1,15 @@
 """Every moving part of the operator, constructed in order: the table of contents.
 
     Leadership   a thread: the Lease, and with it who may write
-    KopfThread   a thread: queues or fabrics changed, look again
+    KopfThread   a thread: queues or fabrics changed
     Api          the one client to the API server
     reflectors   copies of TrainingJobs, Pods, Nodes, PriorityClasses, files about the network
-    Discovery    the fabric, put together from labels, files and what agents tell
+    Discovery    the fabric, put together from labels, files and reports of agents
     Kubelets     the Leases of suspected nodes
     PreRuns      the small gangs ahead of large jobs
     heartbeats   the server that launchers and agents speak to
-    Surveyor     sends agents to each other where nobody says how nodes stand
-    Cycle        observe, plan, ledger, act, tell
+    Surveyor     sends agents to each other where no source has the topology
+    Cycle        state, plan, ledger, requests, statuses
     Verification holds copies and invariants against fresh lists now and then
     watchdog     a thread: ends the process when a cycle hangs (JobFaults: what is set aside)
     reporters    statuses and events

@@ -115,7 +115,7 @@ class Office:
             self.now_s += surveyor.LOOK_S
             await self.discovery.read_files()
             await self.discovery.refresh()
-            await self.surveyor.look()
+            await self.surveyor.run_due()
         await self.discovery.read_files()
         await self.discovery.refresh()
         return len(self.errands.sent) - before

@@ -24,7 +24,6 @@ from railwright_api import names
 from railwright_operator.backoff import Pauses
 from railwright_operator.faults import JobFaults
 from railwright_operator.heartbeats.sessions import Sessions
-from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.kube import bodies, errors, paths
 from railwright_operator.kube.client import Api
 from railwright_operator.kube.lanes import Lane
@@ -33,6 +32,7 @@ from railwright_operator.report.commits import Commits
 from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.report.double_bookings import DoubleBookings
 from railwright_operator.report.events import Events, JobEvent
+from railwright_operator.report.status import StatusInput
 from railwright_operator.state_builder import StateBuilder
 from railwright_operator.watch.jobs import Jobs, Known, Unreadable
 from railwright_operator.yielding import TimeSlice
@@ -111,7 +111,7 @@ class Reporter:
         self._pauses: Pauses[str] = Pauses(
             base_s=PAUSE_BASE_S, cap_s=PAUSE_CAP_S, clock=self.clock, rng=self.rng
         )
-        self._quiet: dict[str, status.StatusInput] = {}
+        self._quiet: dict[str, StatusInput] = {}
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._wakes_once_written: set[str] = set()
         self._double_bookings = DoubleBookings()
@@ -211,9 +211,7 @@ class Reporter:
         if self.jobs.get(uid) is not known:
             self.wake()  # It was written since the turn began: the next one has the newer.
             return None
-        view = self.sessions.attempt(uid, record.attempt)
-        record = self.commits.fold(uid, record, view)
-        given = self._status_input(known, record, view, plan, now)
+        given = self._status_input(known, record, plan, now)
         if self._quiet.get(uid) == given:
             self.commits.recorded(uid, known.record)
             return None
@@ -224,27 +222,22 @@ class Reporter:
         if not patch or (status.is_refresh(given.before, patch) and not self._is_due_again(uid)):
             self.commits.recorded(uid, known.record)
             return None
-        return self._record(known, record, given.before, after, patch)
+        return self._record(known, given, after, patch)
 
     async def _record(
-        self,
-        known: Known,
-        record: JobRecord,
-        before: Mapping[str, Any],
-        after: status.Status,
-        patch: status.Status,
+        self, known: Known, given: StatusInput, after: status.Status, patch: status.Status
     ) -> None:
         if not await self._write(known.raw, patch):
             return
         self._written_s[known.uid] = self.clock()
-        self.commits.recorded(known.uid, record)
-        cause = records.ending(known.record, record)
+        self.commits.recorded(known.uid, given.record)
+        cause = records.ending(known.record, given.record)
         if cause is not None:
             self.metrics.record_end(cause.code)
         for event in job_events.changes(
             known.raw["metadata"],
-            records_changed=(known.record, record),
-            status_changed=(before, after),
+            records_changed=(known.record, given.record),
+            status_changed=(given.before, after),
         ):
             self.events.add(event)
 
@@ -266,15 +259,12 @@ class Reporter:
             self.events.add(JobEvent(job, status.UNREADABLE, found.why, warning=True))
 
     def _status_input(
-        self,
-        known: Known,
-        record: JobRecord,
-        view: SessionView | None,
-        plan: Turn,
-        now: datetime.datetime,
-    ) -> status.StatusInput:
+        self, known: Known, record: JobRecord, plan: Turn, now: datetime.datetime
+    ) -> StatusInput:
+        view = self.sessions.attempt(known.uid, record.attempt)
+        record = self.commits.fold(known.uid, record, view)
         verdict = plan.assessments.get(known.uid)
-        return status.StatusInput(
+        return StatusInput(
             record=record,
             before=known.raw.get("status") or {},
             generation=known.raw["metadata"]["generation"],

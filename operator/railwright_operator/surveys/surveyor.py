@@ -1,6 +1,6 @@
 """Surveys, whenever nodes are due and can be measured without disturbing anybody.
 
-Agents are sent to each other; this only says whom to whom. What was found joins what is held, goes
+This chooses the pairs of nodes; agents measure them. What was found joins what is held, goes
 into the ConfigMap that is kept for it, and comes back as a source like any other: so whoever leads
 next knows it, and does not measure again.
 """
@@ -41,8 +41,8 @@ SETTLED_S = 15.0
 """A survey begins once all who are due have been there, and the same, for so long: nodes come one
 after the other."""
 PATIENCE_S = 300.0
-"""Or once some have been there for so long: agents tell every three minutes or so, and then hear
-that they are to stand by."""
+"""Or once some have been there for so long: agents report every three minutes or so, and then learn
+that they are to poll."""
 BETWEEN_S = 300.0
 """From the end of one survey to the beginning of the next."""
 SURVEY_S_MAX = 3600.0
@@ -100,14 +100,14 @@ class Surveyor:
         while True:
             await asyncio.sleep(LOOK_S)
             try:
-                await self.look()
+                await self.run_due()
             except Exception as error:
                 # It may be asked again; whatever it was must not end the leader.
                 logger.exception("no survey", extra={"error": str(error)})
                 self.metrics.surveys.labels("failed").inc()
                 self._over(f"the last survey ended with {type(error).__name__}")
 
-    async def look(self) -> None:
+    async def run_due(self) -> None:
         """Carry out a survey if one is due and may begin."""
         fabric, probing = self.discovery.found.fabric, self.site.probing
         nodes = {node.name: node for node in self.nodes.values()}
@@ -197,8 +197,8 @@ class Surveyor:
                 self._vain.succeeded(node)
             elif node not in busy:
                 self._vain.failed(node)
-        said = {"placed": len(placed), "pairs": found.pairs, "took_s": round(took_s, 1)}
-        logger.info("survey over", extra={"nodes": len(chosen), **said})
+        result = {"placed": len(placed), "pairs": found.pairs, "took_s": round(took_s, 1)}
+        logger.info("survey over", extra={"nodes": len(chosen), **result})
         self.metrics.seconds.observe(took_s)
         self.metrics.pairs.inc(found.pairs)
         self.metrics.surveys.labels("done" if placed else "failed").inc()

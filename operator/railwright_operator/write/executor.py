@@ -1,12 +1,12 @@
-"""An action becomes requests with preconditions, safe to repeat; what they answer is folded back.
+"""The executor: turns the actions of a plan into requests with preconditions, safe to repeat.
 
-Nothing here decides. A request the API server will never accept (a quota, a policy, a taken name)
-becomes the attempt's refusal, which the next turn sees; one whose outcome is unknown is looked up;
-one that failed for now is done again by a later turn, which starts from what is, after a pause that
-doubles. A turn starts requests and does not wait for their answers: behind one slow admission
-webhook everybody else's job must still be judged, and a gang whose pods are all made need not wait
-for another's to be bound. What is under way is not started twice; when the last request of an
-attempt ended, the next turn is due.
+It decides nothing. A request that the API server will never accept (a quota, a policy, a taken
+name) becomes the refusal of its attempt, which the next cycle sees. One whose outcome is unknown is
+looked up. One that failed for now is made again by a later cycle from the observed state, after a
+pause that doubles. A cycle starts requests and does not wait for their answers: behind one slow
+admission webhook all other jobs must still be assessed, and a gang whose pods are all created need
+not wait for another's bindings. A request in flight is not started twice; when the last request of
+an attempt ended, the next cycle is due.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ RenderPlacement = Callable[[Entry], Manifest | None]
 REFUSAL_LENGTH_MAX = 900
 
 UNDER_WAY_MAX = 256
-"""Enough to keep the API server busy from one turn to the next, and little to outlive its reason.
+"""Enough to keep the API server busy from one cycle to the next, and little to outlive its reason.
 """
 
 UNDER_WAY_LOW = UNDER_WAY_MAX // 2
@@ -73,7 +73,7 @@ class _UnderWay(NamedTuple):
 
 @dataclass(eq=False)
 class Executor:
-    """Carries out actions; remembers only what was refused and which placements are written.
+    """Carries out actions; keeps only what was refused and which placements are written.
 
     A webhook that answers late, or never, holds up the gangs of its namespace alone: troubled
     attempts come after all others, and have ``TROUBLED_MAX`` places of their own.
@@ -95,7 +95,7 @@ class Executor:
         self._under_way: dict[ActionKey, _UnderWay] = {}
         self._troubled: frozenset[AttemptKey] = frozenset()
         self._troubled_under_way = 0
-        self._left: dict[AttemptKey, int] = {}
+        self._left: Counter[AttemptKey] = Counter()
         self._low = asyncio.Event()
         self._low.set()
         self._crowded_out: frozenset[AttemptKey] = frozenset()
@@ -136,13 +136,13 @@ class Executor:
         await self._low.wait()
 
     def cycle_begins(self) -> None:
-        """The world is about to be looked at: what ended before is seen in it."""
+        """The state is about to be built: it has what ended before."""
         self._ended.clear()
 
     def start(self, actions: Iterable[Action]) -> None:
-        """Begin what is not under way or paused, up to ``UNDER_WAY_MAX``; a later turn goes on.
+        """Begin what is not under way or paused, up to ``UNDER_WAY_MAX``; a later cycle goes on.
 
-        Nor what ended since the turn began: its plan does not know that yet.
+        Nor what ended since the cycle began: its plan is older than that.
         """
         late = Counter(key[1] for key, each in self._under_way.items() if self._is_late(each))
         self._troubled = troubled = frozenset(self._hindrances.keys() | late.keys())
@@ -162,7 +162,7 @@ class Executor:
                 task = asyncio.create_task(self._one(key, request))
                 self._under_way[key] = _UnderWay(task, self.clock())
                 under_way[is_troubled] += 1
-                self._left[action.entry.key] = self._left.get(action.entry.key, 0) + 1
+                self._left[action.entry.key] += 1
                 task.add_done_callback(partial(self._done, key))
         self._troubled_under_way = under_way[True]
         if self._is_low():
