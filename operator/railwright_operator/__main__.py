@@ -28,7 +28,7 @@ logger = logging.getLogger("railwright_operator")
 
 LEASE = "railwright-operator"
 STUCK_S = 60.0
-"""A leader whose turns have not come to an end for so long is better restarted."""
+"""A leader that has completed no cycle for so long is better restarted."""
 
 RELEASE_S, GIVE_UP_S = 20.0, 2.0
 """How long giving the Lease back may take when the process stops, and when its cycle hangs."""
@@ -111,9 +111,9 @@ def _from_thread(loop: asyncio.AbstractEventLoop, act: Callable[..., None]) -> C
 
 
 async def _work(api: Api, parts: Parts, kopf: KopfThread, leading: asyncio.Event) -> None:
-    """Watch nodes from the start; the rest, and turn, once this process leads.
+    """Watch nodes from the start; the rest, and run cycles, once this process leads.
 
-    The first turn has lists of our own: an attempt in the ledger whose job was not read yet would
+    The first cycle has lists of our own: an attempt in the ledger whose job was not read yet would
     look like one whose job was deleted. kopf begins after them: it lists anew whatever they have,
     and would only keep them from being read.
     """
@@ -144,7 +144,9 @@ async def _persist(ask: Callable[[], Coroutine[Any, Any, None]]) -> None:
             await ask()
             return
         except RequestFailed as error:
-            logger.warning("not yet", extra={"error": str(error), "failures": failures})
+            logger.warning(
+                "request failed, trying again", extra={"error": str(error), "failures": failures}
+            )
         await asyncio.sleep(
             backoff.delay_s(failures, base_s=BACKOFF_BASE_S, cap_s=BACKOFF_CAP_S, rng=wiring.rng())
         )
@@ -166,9 +168,9 @@ async def _until(stop: asyncio.Event, lost: asyncio.Event, work: Coroutine[Any, 
 
 
 def _stuck(parts: Parts, leadership: Leadership) -> list[str]:
-    age_s = parts.cycle.turned_age_s()
+    age_s = parts.cycle.completed_age_s()
     if leadership.held() and age_s > STUCK_S:
-        return [f"no turn came to an end for {age_s:.0f} s"]
+        return [f"no scheduling cycle was completed for {age_s:.0f} s"]
     return []
 
 

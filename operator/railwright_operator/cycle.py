@@ -1,14 +1,14 @@
-"""One turn after another: observe, plan, write the ledger, act, tell.
+"""The scheduling cycle: build the state, plan, write the ledger, act, publish statuses.
 
-The plan is a pure function (``railwright_scheduler.turn``); this file only gives it the world and
-starts what it returns, in the one order that is safe: the ledger, and once that is written what it
-allows, and the jobs' statuses. Where the plan says so (``confirms``), a ledger that is not written
-is read once more first.
+The plan is a pure function (``railwright_scheduler.turn``). This module gives it the state and
+starts what it returns, in the one order that is safe: first the ledger, then what it allows, then
+the statuses of jobs. Where the plan says so (``confirms``), a ledger that is not written is read
+once more first.
 
-Events merely wake it; it goes at its own pace, and at least once a tick, since silence is an event
-that nobody sends. A turn that fails is logged, counted and taken again from what is; only a ledger
-written by another leader ends it. A job whose handling raises fails no turn (``faults``), and a
-turn that hangs ends the process (``watchdog``).
+Events wake the cycle early. It runs at least once a tick, since silence sends no event. A cycle
+that fails is logged, counted and run again from the observed state; only a ledger written by
+another leader ends it. A job whose handling raises fails no cycle (``faults``), and a cycle that
+hangs ends the process (``watchdog``).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from random import Random
 from railwright_operator import backoff
 from railwright_operator.faults import JobFaults
 from railwright_operator.kube import errors
-from railwright_operator.observe import Observer
 from railwright_operator.pre_runs import PreRuns
 from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.report.reporter import Reporter
-from railwright_operator.slices import Slice
+from railwright_operator.state_builder import StateBuilder
 from railwright_operator.watchdog import CycleWatchdog
-from railwright_operator.write.actuate import Actuator
+from railwright_operator.write.executor import Executor
 from railwright_operator.write.ledger import DeposedError, LedgerStore
+from railwright_operator.yielding import TimeSlice
 from railwright_scheduler import turn
 from railwright_scheduler.isolation import Isolation
 from railwright_scheduler.world import World
@@ -40,8 +40,8 @@ logger = logging.getLogger(__name__)
 TICK_S = 1.0
 PACE_S = 0.1
 RESTS = 2.0
-"""The shortest time between two turns, so that a burst of events is one turn; and how much longer
-than the turn before it took to plan, so that planning leaves most of the time for doing."""
+"""The shortest pause between two cycles, in seconds, so that a burst of events is one cycle; and as
+a multiple of the time that the last one took to plan, so that most of the time is for requests."""
 
 BINDING_PACE_S = 0.5
 """How much longer a cycle rests while so many requests are under way that it could start no more.
@@ -58,12 +58,12 @@ BACKOFF_CAP_S = 10.0
 
 @dataclass(eq=False)
 class Cycle:
-    """Turns, as long as this process leads."""
+    """Scheduling cycles, as long as this process leads."""
 
-    observer: Observer
+    state_builder: StateBuilder
     _: KW_ONLY
     ledger: LedgerStore
-    actuator: Actuator
+    executor: Executor
     pre_runs: PreRuns
     reporter: Reporter
     faults: JobFaults
@@ -74,28 +74,28 @@ class Cycle:
     rng: Random
 
     def __post_init__(self) -> None:
-        self._turned_s = self.clock()
+        self._completed_s = self.clock()
         self._busy_s = 0.0
         self._sure_s = self.clock()
 
     def __repr__(self) -> str:
-        return f"<Cycle {self.ledger!r} turned {self.turned_age_s():.1f} s ago>"
+        return f"<Cycle {self.ledger!r} completed {self.completed_age_s():.1f} s ago>"
 
-    def turned_age_s(self) -> float:
-        """Seconds since a turn last came to its end."""
-        return self.clock() - self._turned_s
+    def completed_age_s(self) -> float:
+        """Seconds since a cycle was last completed."""
+        return self.clock() - self._completed_s
 
     async def take_over(self) -> None:
         """Become the writer of the ledger. Raises RequestFailed, or DeposedError."""
         await self.ledger.take_over()
-        self._turned_s = self.clock()
+        self._completed_s = self.clock()
 
     async def run(self) -> None:
-        """Turn until cancelled. Raises DeposedError when another leader wrote the ledger."""
+        """Run cycles until cancelled. Raises DeposedError when another leader wrote the ledger."""
         failures = 0
         while True:
             try:
-                await self._turn()
+                await self._run_once()
                 failures = 0
             except errors.RequestFailed as error:
                 failures = await self._back_off(failures, error)
@@ -106,18 +106,18 @@ class Cycle:
                 failures = await self._back_off(failures, error)
             await self._rest()
 
-    async def _turn(self) -> None:
+    async def _run_once(self) -> None:
         started_s = self.clock()
-        self.actuator.turn_begins()
-        await self.observer.hear()
+        self.executor.cycle_begins()
+        await self.state_builder.refresh_network()
         isolation = Isolation(self.faults.set_aside(self.ledger.ledger))
         with self.watchdog.watch(isolation):
-            world = await self._look(isolation)
-            self.metrics.judged(world.breaker)
+            world = await self._build(isolation)
+            self.metrics.record_breaker(world.breaker)
             # A value goes in and a value comes out: the loop need not stand still meanwhile.
             plan = await asyncio.to_thread(turn.take, world, isolation)
         self._busy_s = self.clock() - started_s
-        self.metrics.turn_s.observe(self._busy_s)
+        self.metrics.cycle_s.observe(self._busy_s)
         if plan.ledger != self.ledger.ledger:
             await self.ledger.write(plan.ledger)
             self.metrics.ledger_writes.inc()
@@ -126,29 +126,29 @@ class Cycle:
             await self.ledger.confirm()
             self._sure_s = self.clock()
         with self.watchdog.watch(isolation):
-            self.observer.follow(plan, isolation)
+            self.state_builder.sync_sessions(plan, isolation)
             self.faults.record(isolation)
-            self.actuator.start(plan.actions)
-            self.pre_runs.act()
+            self.executor.start(plan.actions)
+            self.pre_runs.start_requests()
         await self.reporter.report(plan)
-        self.actuator.forget_all_but(entry.key for entry in plan.ledger.entries)
-        self.metrics.observe(plan)
+        self.executor.forget_all_but(entry.key for entry in plan.ledger.entries)
+        self.metrics.record(plan)
         if plan.queue_round is not None and not plan.queue_round.is_blocked:
             self.awake.set()
-        self._turned_s = self.clock()
+        self._completed_s = self.clock()
 
-    async def _look(self, isolation: Isolation) -> World:
-        shared = Slice(self.clock)
-        for world in self.observer.look(self.ledger.ledger, isolation):
+    async def _build(self, isolation: Isolation) -> World:
+        time_slice = TimeSlice(self.clock)
+        for world in self.state_builder.build(self.ledger.ledger, isolation):
             if world is not None:
                 return world
-            if shared.over:
-                await shared.others()
-        raise AssertionError("the last step of a look brings the world")
+            if time_slice.is_over:
+                await time_slice.yield_to_others()
+        raise AssertionError("the last step of a build has the state")
 
     async def _back_off(self, failures: int, error: Exception) -> int:
         """Wait after so many earlier failures in a row; how many there are now."""
-        self.metrics.turns_failed.labels(type(error).__name__).inc()
+        self.metrics.cycles_failed.labels(type(error).__name__).inc()
         extra = {"error": str(error), "failures": failures + 1}
         logger.warning("scheduling cycle failed", extra=extra)
         await asyncio.sleep(
@@ -162,6 +162,6 @@ class Cycle:
             async with asyncio.timeout(TICK_S):
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(BINDING_PACE_S):
-                        await self.actuator.until_low()
+                        await self.executor.until_low()
                 await self.awake.wait()
         self.awake.clear()

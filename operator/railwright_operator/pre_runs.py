@@ -26,8 +26,8 @@ from railwright_operator.kube.client import Api
 from railwright_operator.watch.ages import Ages
 from railwright_operator.watch.jobs import Jobs, Known
 from railwright_operator.write import pre_runs
-from railwright_operator.write.actuate import FOR_GOOD
-from railwright_operator.write.pre_runs import Plan
+from railwright_operator.write.executor import FOR_GOOD
+from railwright_operator.write.pre_runs import PreRunPlan
 from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.decisions import PreRunAhead
@@ -58,7 +58,7 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class PreRunStatus:
     """What its pre-run means to a job by now: why it is ``held``; the ``profile`` that is to be its
     own; and the ``end`` of the one that it has to do without."""
 
@@ -67,14 +67,14 @@ class Standing:
     end: End | None = None
 
 
-NOTHING = Standing()
+NO_PRE_RUN = PreRunStatus()
 
 Request = Callable[[], Awaitable[None]]
 
 
 @dataclass(eq=False)
 class PreRuns:
-    """How each job stands with its pre-run, and the requests that follow."""
+    """The pre-run status of each job, and the requests that follow."""
 
     api: Api
     _: KW_ONLY
@@ -88,10 +88,10 @@ class PreRuns:
         self._pauses: Pauses[str] = Pauses(
             base_s=PAUSE_BASE_S, cap_s=PAUSE_CAP_S, clock=self.clock, rng=self.rng
         )
-        self._standing: dict[str, Standing] = {}
+        self._statuses: dict[str, PreRunStatus] = {}
         self._due: dict[str, Request] = {}
         self._under_way: dict[str, asyncio.Task[None]] = {}
-        self._plans: dict[str, tuple[int, Plan | None]] = {}
+        self._plans: dict[str, tuple[int, PreRunPlan | None]] = {}
         self._made: set[str] = set()
         self._leaving: set[str] = set()
         self._rested: set[str] = set()
@@ -99,34 +99,34 @@ class PreRuns:
         self._troubles: dict[str, str] = {}
 
     def __repr__(self) -> str:
-        return f"<PreRuns jobs={len(self._standing)} under way={len(self._under_way)}>"
+        return f"<PreRuns jobs={len(self._statuses)} under way={len(self._under_way)}>"
 
-    def of(self, job_uid: str) -> Standing:
-        """How a job stood at the last look."""
-        return self._standing.get(job_uid, NOTHING)
+    def of(self, job_uid: str) -> PreRunStatus:
+        """The pre-run status of a job, as of the last update."""
+        return self._statuses.get(job_uid, NO_PRE_RUN)
 
-    def look(self, jobs: Mapping[str, Known], isolation: Isolation) -> None:
-        """These are the jobs by UID: see how each stands, and what is to be done about it."""
+    def update(self, jobs: Mapping[str, Known], isolation: Isolation) -> None:
+        """Update the status of each of these jobs, by UID, and the requests that follow."""
         self._ages.turn_begins()
         self._leaving.intersection_update(jobs)
         ahead = {known.ahead_of: known for known in jobs.values() if _is_ahead(known, jobs)}
         self._rested |= {known.uid for known in jobs.values() if known.job.spec.suspend}
         self._rested -= {known.uid for known in jobs.values() if known.record.live}
         self._due.clear()
-        self._standing = {
+        self._statuses = {
             job.uid: isolation.run(
                 Stage.OBSERVATION,
                 job.uid,
-                functools.partial(self._judge, job, ahead.get(job.uid)),
+                functools.partial(self._assess, job, ahead.get(job.uid)),
                 otherwise=self.of(job.uid),
             )
             for job in jobs.values()
             if job.job.spec.pre_run or job.uid in ahead
         }
-        self._forget_all_but(self._standing.keys())
+        self._forget_all_but(self._statuses.keys())
         self._ages.turn_over()
 
-    def act(self) -> None:
+    def start_requests(self) -> None:
         """Begin what is due and neither under way nor paused, up to ``UNDER_WAY_MAX``."""
         for uid, request in self._due.items():
             if len(self._under_way) >= UNDER_WAY_MAX:
@@ -144,14 +144,14 @@ class PreRuns:
         self._troubles = {uid: why for uid, why in self._troubles.items() if uid in uids}
         self._pauses.forget_unless(uids.__contains__)
 
-    def _judge(self, job: Known, ahead: Known | None) -> Standing:
+    def _assess(self, job: Known, ahead: Known | None) -> PreRunStatus:
         if self.jobs.why_unreadable(job.uid) is not None:
             return self.of(job.uid)
         end = _end(job)
         plan = self._plan(job) if self._is_wanted(job, ahead) else None
         if plan is None or (end is not None and end.of == plan.of):
-            return Standing(end=self._let_go(job, ahead, end))
-        held = PreRunAhead(plan.name, plan.nodes, *_stands(ahead))
+            return PreRunStatus(end=self._let_go(job, ahead, end))
+        held = PreRunAhead(plan.name, plan.nodes, *_progress(ahead))
         if ahead is None:
             return self._missing(job, plan, held)
         if _digest(ahead) != plan.of or ahead.uid in self._leaving:
@@ -160,15 +160,15 @@ class PreRuns:
             trouble, leaving_s = self._troubles.get(job.uid), self._ages.of("leaving", ahead.uid)
             if trouble and leaving_s > MADE_S:
                 why = f"could not be made anew in {MADE_S:.0f} s: {trouble}"
-                return Standing(held, end=End(plan.of, f"the pre-run {plan.name} {why}"))
-            return Standing(held)
+                return PreRunStatus(held, end=_given_up(plan, why))
+            return PreRunStatus(held)
         self._made.add(job.uid)
         if not self._is_over(ahead):
-            return Standing(held)
+            return PreRunStatus(held)
         why = _unfit(job, ahead.profile) if ahead.profile else _why_nothing(ahead)
         if why:
-            return Standing(held, end=End(plan.of, f"the pre-run {plan.name} {why}"))
-        return Standing(held, ahead.profile)
+            return PreRunStatus(held, end=_given_up(plan, why))
+        return PreRunStatus(held, ahead.profile)
 
     def _is_wanted(self, job: Known, ahead: Known | None) -> bool:
         """Whether the job is about to start, and nothing is recorded of what it does. One that lost
@@ -190,12 +190,12 @@ class PreRuns:
             self._remove(job, ahead)
         return end if asked and not _is_recorded(job) else None
 
-    def _missing(self, job: Known, plan: Plan, held: PreRunAhead) -> Standing:
+    def _missing(self, job: Known, plan: PreRunPlan, held: PreRunAhead) -> PreRunStatus:
         """There is none: it is to be made, unless it cannot be, or somebody deleted it."""
         refused, trouble = self._refusals.get(job.uid), self._troubles.get(job.uid, "")
         unmade_s = self._ages.of("unmade", job.uid)
         if refused is not None and refused.of == plan.of:
-            return Standing(held, end=refused)
+            return PreRunStatus(held, end=refused)
         why = ""
         if plan.ranks > RECORDED_RANKS_MAX:
             why = f"would have {plan.ranks} ranks: at most {RECORDED_RANKS_MAX} can be recorded"
@@ -204,9 +204,9 @@ class PreRuns:
         elif trouble and unmade_s > MADE_S:
             why = f"could not be made in {MADE_S:.0f} s: {trouble}"
         if why:
-            return Standing(held, end=End(plan.of, f"the pre-run {plan.name} {why}"))
+            return PreRunStatus(held, end=_given_up(plan, why))
         self._due[job.uid] = functools.partial(self._make, job, plan)
-        return Standing(held)
+        return PreRunStatus(held)
 
     def _is_over(self, ahead: Known) -> bool:
         """Whether nothing more is waited for; one that never began waits as its job would."""
@@ -214,7 +214,7 @@ class PreRuns:
             return True
         return ahead.record.attempt > 0 and self._ages.of("begun", ahead.uid) > RECORDS_S
 
-    def _plan(self, job: Known) -> Plan | None:
+    def _plan(self, job: Known) -> PreRunPlan | None:
         held = self._plans.get(job.uid)
         if held is not None and held[0] == job.generation:
             return held[1]
@@ -231,7 +231,7 @@ class PreRuns:
         self.wake()
         if not task.cancelled() and (error := task.exception()) is not None:
             self._pauses.failed(uid)
-            logger.error("a pre-run's request broke", exc_info=error, extra={"job_uid": uid})
+            logger.error("pre-run request raised", exc_info=error, extra={"job_uid": uid})
 
     async def _one(self, uid: str, request: Request) -> None:
         try:
@@ -239,12 +239,12 @@ class PreRuns:
         except errors.RequestFailed as error:
             self._troubles[uid] = str(error)
             self._pauses.failed(uid)
-            logger.warning("to be tried again", extra={"job_uid": uid, "error": str(error)})
+            logger.warning("pre-run request failed", extra={"job_uid": uid, "error": str(error)})
         else:
             self._troubles.pop(uid, None)
             self._pauses.succeeded(uid)
 
-    async def _make(self, job: Known, plan: Plan) -> None:
+    async def _make(self, job: Known, plan: PreRunPlan) -> None:
         namespace = job.raw["metadata"]["namespace"]
         path = paths.one(names.TRAINING_JOBS, plan.name, namespace=namespace)
         try:
@@ -265,9 +265,8 @@ class PreRuns:
         if why := self.jobs.why_unreadable(made["metadata"]["uid"]):
             self._refuse(job, plan, why)
 
-    def _refuse(self, job: Known, plan: Plan, why: str) -> None:
-        message = f"the pre-run {plan.name} was refused: {why}"
-        self._refusals[job.uid] = End(plan.of, message)
+    def _refuse(self, job: Known, plan: PreRunPlan, why: str) -> None:
+        self._refusals[job.uid] = _given_up(plan, f"was refused: {why}")
 
     async def _delete(self, ahead: Known) -> None:
         metadata = ahead.raw["metadata"]
@@ -276,6 +275,10 @@ class PreRuns:
             await self.api.delete(path, bodies.deletion(ahead.uid))
         except (errors.ConflictError, errors.NotFoundError):
             self.jobs.discard(ahead.uid)
+
+
+def _given_up(plan: PreRunPlan, why: str) -> End:
+    return End(plan.of, f"the pre-run {plan.name} {why}")
 
 
 def _is_ahead(known: Known, jobs: Mapping[str, Known]) -> bool:
@@ -304,11 +307,11 @@ def _digest(ahead: Known) -> str:
 
 def _end(job: Known) -> End | None:
     """That of the last pre-run which brought nothing, as the job's status has it."""
-    told = (job.raw.get("status") or {}).get("preRun")
-    return End(told["of"], told["message"]) if told else None
+    held = (job.raw.get("status") or {}).get("preRun")
+    return End(held["of"], held["message"]) if held else None
 
 
-def _stands(ahead: Known | None) -> tuple[str, str]:
+def _progress(ahead: Known | None) -> tuple[str, str]:
     """The pre-run's phase, and its step or what its status says."""
     if ahead is None:
         return "", ""
@@ -321,10 +324,10 @@ def _stands(ahead: Known | None) -> tuple[str, str]:
 
 def _unfit(job: Known, recorded: str) -> str:
     """Why what was recorded cannot be what the job does; empty if it can."""
-    said = job.job.spec.workload
-    assert said is not None, job.uid
+    workload = job.job.spec.workload
+    assert workload is not None, job.uid
     try:
-        workloads.workload(said.model_copy(update={"profile": recorded}))
+        workloads.workload(workload.model_copy(update={"profile": recorded}))
     except ValueError as error:
         return f"recorded what cannot stand for the job: {error}"
     return ""

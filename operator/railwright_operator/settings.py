@@ -19,7 +19,7 @@ class SettingsError(ValueError):
 class Settings:
     """``launcher_image`` carries the ``railwright`` package; an init container copies it into pods.
 
-    ``heartbeat_url`` is what pods are told to speak to: a Service in front of the operator, or its
+    ``heartbeat_url`` is where launchers send heartbeats: a Service in front of the operator, or its
     own address. ``heartbeat_address`` and ``probe_address`` are (host, port) to listen on.
     ``namespace`` holds the leader's Lease, and ``identity`` is what stands in it: one replica's at
     a time, such as its pod's name. A leader that crashed and is started again under the same one

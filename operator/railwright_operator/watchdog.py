@@ -1,11 +1,11 @@
 """End the process when a scheduling cycle hangs, and leave a mark on the job that it hangs on.
 
 The Lease is renewed by a thread of its own, so a leader whose planning never ends would lead for
-ever. The watchdog is a thread too: it looks at what the cycle is doing, in which requests to the
+ever. The watchdog is a thread too: it checks what the cycle is doing, in which requests to the
 API server have no part. If that has not ended after ``CYCLE_DEADLINE_S``, it gives the Lease back
 and ends the process. A job whose handling alone took half of that time is marked before; a standby
-leads within seconds and sets that stage of the job aside (``faults``). Time is counted in looks, so
-a process that was paused does not count the pause.
+leads within seconds and sets that stage of the job aside (``faults``). Time is counted in checks,
+so the pause of a process does not count.
 
 A call into C that never ends and never gives up the interpreter stops this thread as well: then a
 signal of the kernel's timer ends the process, without a mark.
@@ -28,40 +28,40 @@ from railwright_scheduler.isolation import Handling, Isolation
 
 logger = logging.getLogger(__name__)
 
-LOOK_S = 0.5
-LOOKS_MAX = int(CYCLE_DEADLINE_S / LOOK_S)
-LOOKS_AT_ONE_JOB = LOOKS_MAX // 2
+CHECK_S = 0.5
+CHECKS_MAX = int(CYCLE_DEADLINE_S / CHECK_S)
+CHECKS_OF_ONE_JOB = CHECKS_MAX // 2
 LAST_RESORT_S = 8.0
 """How long after the deadline the kernel's timer goes off: marking the job and giving the
 Lease back take two requests with a deadline of two seconds each."""
 
 EXIT_S = 20.0
-"""How long a process that was told to end may take: a thread that plans for ever would keep it."""
+"""How long a process that is to end may take: a thread that plans for ever would keep it."""
 
 EXIT_CODE = 1
 STDERR = 2
 
 
 class _Watched:
-    """One cycle, and how often it and the handling of one job were looked at."""
+    """One cycle, and how often it and the handling of one job were checked."""
 
     def __init__(self, isolation: Isolation) -> None:
         self._isolation = isolation
-        self._looks = self._looks_at_job = 0
+        self._checks = self._checks_of_job = 0
         self._handling: Handling | None = None
 
-    def look(self) -> int:
-        """How often the cycle was looked at by now."""
+    def check(self) -> int:
+        """Count a check; how many there were by now."""
         handling = self._isolation.current
         # Each handling is a new object, also where it is equal to the one before.
-        self._looks_at_job = self._looks_at_job + 1 if handling is self._handling else 1
+        self._checks_of_job = self._checks_of_job + 1 if handling is self._handling else 1
         self._handling = handling
-        self._looks += 1
-        return self._looks
+        self._checks += 1
+        return self._checks
 
     def hanging(self) -> Handling | None:
         """The handling that took half of the cycle; None if no single one did."""
-        return self._handling if self._looks_at_job >= LOOKS_AT_ONE_JOB else None
+        return self._handling if self._checks_of_job >= CHECKS_OF_ONE_JOB else None
 
 
 @dataclass(eq=False)
@@ -104,9 +104,9 @@ class CycleWatchdog:
             self._watched = None
 
     def _run(self) -> None:
-        while not self._stopping.wait(LOOK_S):
+        while not self._stopping.wait(CHECK_S):
             watched = self._watched
-            if watched is not None and watched.look() >= LOOKS_MAX:
+            if watched is not None and watched.check() >= CHECKS_MAX:
                 self._give_up(watched.hanging())
                 return
 

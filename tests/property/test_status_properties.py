@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 
 import orjson
 from hypothesis import given, settings
@@ -16,7 +17,7 @@ from railwright_api.training_job import TrainingJob, TrainingJobStatus
 from railwright_operator.heartbeats.views import RankView, SessionView
 from railwright_operator.kube import bodies
 from railwright_operator.report import status
-from railwright_operator.report.status import Told
+from railwright_operator.report.status import StatusInput
 from railwright_scheduler.attempt.assessment import Ongoing, PodState, RankSeen
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.phases import Phase
@@ -79,11 +80,11 @@ SEEN = st.builds(RankSeen, COUNTS, TEXT, st.sampled_from(PodState), waiting=TEXT
 
 
 @st.composite
-def tellings(draw: st.DrawFn) -> Told:
+def tellings(draw: st.DrawFn) -> StatusInput:
     """Anything that can be told of a job for the first time."""
     record = draw(RECORDS)
     suspects = tuple(range(len(record.nodes))) if draw(st.booleans()) else ()
-    return Told(
+    return StatusInput(
         record=record,
         before={},
         generation=draw(COUNTS),
@@ -100,22 +101,24 @@ def tellings(draw: st.DrawFn) -> Told:
 
 
 @given(tellings(), tellings())
-def test_every_status_is_one_that_the_api_server_takes(first: Told, second: Told) -> None:
+def test_every_status_is_one_that_the_api_server_takes(
+    first: StatusInput, second: StatusInput
+) -> None:
     before = _checked(status.render(first))
     _checked(status.render(_after(second, before)))
 
 
 @settings(deadline=None)
 @given(tellings(), tellings())
-def test_status_patch_leaves_nothing_old(first: Told, second: Told) -> None:
+def test_status_patch_leaves_nothing_old(first: StatusInput, second: StatusInput) -> None:
     """What a status held before never shows in the values of the next one."""
     before = _checked(status.render(first))
     after = _checked(status.render(_after(second, before)))
     assert merging.merged(before, bodies.merge_patch(before, after)) == after
 
 
-def _after(told: Told, before: status.Status) -> Told:
-    return Told(**{name: getattr(told, name) for name in Told.__slots__} | {"before": before})
+def _after(told: StatusInput, before: status.Status) -> StatusInput:
+    return replace(told, before=before)
 
 
 def _checked(rendered: status.Status) -> status.Status:

@@ -145,7 +145,7 @@ SHELL_MUTANTS = (
     ),
     ShellMutant(
         "step reports do not reach the plan",
-        "witnesses.py",
+        "liveness.py",
         "steps=None if heard is None else steps_seen(heard),",
         "steps=None,",
         "tests/unit/test_reported_steps.py::test_steps_that_stand_still_end_the_attempt",
@@ -166,7 +166,7 @@ SHELL_MUTANTS = (
     ),
     ShellMutant(
         "a start is charged for time without hearing",
-        "observe.py",
+        "state_builder.py",
         "self._heard_ages = Ages(self.hearing)",
         "self._heard_ages = Ages(self.clock)",
         "tests/unit/test_observe.py::test_time_without_hearing_is_not_counted_against_a_start",
@@ -205,7 +205,7 @@ SHELL_MUTANTS = (
     ),
     ShellMutant(
         "the breaker is ignored",
-        "suspects.py",
+        "suspected_nodes.py",
         "        return self._breaker\n",
         "        return CLOSED\n",
         "tests/unit/test_observe.py::test_cut_ends_no_attempt_and_dead_nodes_are_found",
@@ -227,14 +227,14 @@ SHELL_MUTANTS = (
     ),
     ShellMutant(
         "a job that is too large is admitted",
-        "observe.py",
+        "state_builder.py",
         "held=known.too_large\n            or ",
         "held=",
         "tests/unit/test_observe.py::test_job_that_is_too_large_waits",
     ),
     ShellMutant(
         "a job that cannot be observed stops the cycle",
-        "observe.py",
+        "state_builder.py",
         "isolation.run(Stage.OBSERVATION, known.uid, observe, otherwise=None)",
         "observe()",
         "tests/unit/test_observe.py::test_job_that_cannot_be_observed_stops_no_other",
@@ -260,7 +260,7 @@ SHELL_MUTANTS = (
     ),
     ShellMutant(
         "a node found unready has no time to come back",
-        "witnesses.py",
+        "liveness.py",
         "return UNREADY_S if node is None or node.name in ready else FOUND_UNREADY_S",
         "return UNREADY_S",
         "tests/unit/test_witnesses.py::test_node_found_unready_has_longer_to_come_back",

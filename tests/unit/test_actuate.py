@@ -10,7 +10,7 @@ import pytest
 from fixtures import attempts
 from fixtures.actuating import ENTRY, Shell, raw_pod, settled
 from railwright_operator.kube import errors
-from railwright_operator.write.actuate import (
+from railwright_operator.write.executor import (
     LATE_S,
     PAUSE_BASE_S,
     PAUSE_CAP_S,
@@ -108,10 +108,10 @@ async def test_what_ended_while_a_turn_was_planned_is_not_done_again() -> None:
     shell = Shell()
     shell.server.held.clear()
     await shell.do(CREATE)
-    shell.actuator.turn_begins()
+    shell.executor.cycle_begins()
     shell.server.held.set()
     await settled()
-    shell.actuator.start([CREATE])
+    shell.executor.start([CREATE])
     await settled()
     assert shell.server.asked == ["create"]
     assert await shell.do(CREATE) == ["create"]
@@ -131,9 +131,9 @@ async def test_actuator_is_low_once_few_requests_are_under_way() -> None:
     shell = Shell()
     shell.server.held.clear()
     await shell.do(*GANG[: UNDER_WAY_LOW - 1])
-    await asyncio.wait_for(shell.actuator.until_low(), 1.0)
+    await asyncio.wait_for(shell.executor.until_low(), 1.0)
     await shell.do(*GANG[:UNDER_WAY_LOW])
-    low = asyncio.create_task(shell.actuator.until_low())
+    low = asyncio.create_task(shell.executor.until_low())
     await settled()
     assert not low.done()
     shell.server.held.set()
@@ -156,7 +156,7 @@ async def test_actuator_is_low_before_its_last_request_ended() -> None:
     shell = Shell()
     shell.server.held = door = Door()
     await shell.do(*GANG)
-    low = asyncio.create_task(shell.actuator.until_low())
+    low = asyncio.create_task(shell.executor.until_low())
     for ended in (UNDER_WAY_MAX - UNDER_WAY_LOW, 1):
         assert not low.done()
         for _ in range(ended):
@@ -172,13 +172,13 @@ async def test_requests_without_an_answer_keep_actuator_low() -> None:
     await shell.do(*GANG)
     shell.now_s += LATE_S + 1.0
     await shell.do()
-    await asyncio.wait_for(shell.actuator.until_low(), 1.0)
+    await asyncio.wait_for(shell.executor.until_low(), 1.0)
     await shell.do(*OTHERS)
     for _ in range(UNDER_WAY_MAX):
         door.places.release()
     await settled()
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(shell.actuator.until_low(), 0.01)
+        await asyncio.wait_for(shell.executor.until_low(), 0.01)
 
 
 async def test_whoever_finds_no_room_is_known_as_long_as_none_of_its_own_is_under_way() -> None:
@@ -187,7 +187,7 @@ async def test_whoever_finds_no_room_is_known_as_long_as_none_of_its_own_is_unde
     gang = [CreatePod(ENTRY, rank) for rank in range(UNDER_WAY_MAX + 1)]
     shell.server.held.clear()
     await shell.do(*gang, CreatePod(other, 0))
-    crowded_out = shell.actuator.is_crowded_out
+    crowded_out = shell.executor.is_crowded_out
     assert (crowded_out(ENTRY.key), crowded_out(other.key)) == (False, True)
     shell.server.held.set()
     await settled()
@@ -201,7 +201,7 @@ async def test_requests_a_webhook_holds_up_delay_their_gang_alone() -> None:
     assert len(await shell.do(*GANG, OTHER)) == UNDER_WAY_MAX
     shell.now_s += LATE_S + 1.0
     assert len(await shell.do(*GANG, OTHER)) == 1
-    assert not shell.actuator.is_crowded_out(OTHER.entry.key)
+    assert not shell.executor.is_crowded_out(OTHER.entry.key)
 
 
 async def test_a_gang_with_failures_gets_few_places() -> None:
@@ -321,7 +321,7 @@ async def test_a_placement_of_the_same_name_counts_only_if_it_is_this_jobs() -> 
     taken = errors.AlreadyExistsError(409, "AlreadyExists", message="taken")
     shell.server.answers |= {"create": taken, "get": {"spec": {"jobUID": "another"}}}
     await shell.do(WritePlacement(ENTRY))
-    assert not shell.actuator.placed(ENTRY.key)
+    assert not shell.executor.placed(ENTRY.key)
     assert shell.told == (
         None,
         "409 AlreadyExists: a-1 is still there, of another job of this name",
@@ -329,7 +329,7 @@ async def test_a_placement_of_the_same_name_counts_only_if_it_is_this_jobs() -> 
     shell.server.answers["get"] = {"spec": {"jobUID": "a"}}
     shell.now_s += PAUSE_CAP_S
     await shell.do(WritePlacement(ENTRY))
-    assert shell.actuator.placed(ENTRY.key)
+    assert shell.executor.placed(ENTRY.key)
 
 
 async def test_nothing_is_remembered_of_an_attempt_that_left_the_ledger() -> None:
@@ -338,7 +338,7 @@ async def test_nothing_is_remembered_of_an_attempt_that_left_the_ledger() -> Non
     await shell.do(CREATE)
     shell.server.answers["create"] = BUSY
     await shell.do(CreatePod(ENTRY, 1))
-    shell.actuator.forget_all_but([])
+    shell.executor.forget_all_but([])
     assert shell.told == (None, "")
     shell.server.answers["create"] = raw_pod()
     assert await shell.do(CreatePod(ENTRY, 1)) == ["create"]

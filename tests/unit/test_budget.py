@@ -10,7 +10,7 @@ import pytest
 
 from fixtures import job, node
 from fixtures import seen as profiles
-from railwright_operator.write import merits
+from railwright_operator.write import placement_score
 from railwright_scheduler import Snapshot, decide, ranks, traffic
 from railwright_scheduler import cluster as clusters
 from railwright_scheduler.budget import PLANNING_WORK, TRAFFIC_WORK, OverBudgetError, WorkBudget
@@ -98,8 +98,8 @@ def test_job_over_budget_gets_the_network_order(monkeypatch: pytest.MonkeyPatch)
     (found,) = decide(world(dense(Parallelism(tensor=8, pipeline=2, data=4)), 4, 4)).admitted
     assert list(found.nodes) == sorted(found.nodes)
     assert found.merits == Merits((), over_budget=True)
-    assert merits.render(found.merits)["truncated"] == "WorkBudgetExceeded"
-    assert merits.parse(merits.render(found.merits)) == found.merits
+    assert placement_score.render(found.merits)["truncated"] == "WorkBudgetExceeded"
+    assert placement_score.parse(placement_score.render(found.merits)) == found.merits
 
 
 def test_search_cut_short_keeps_the_best_order(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ async def writes_after(actions: tuple[Action, ...], *, seconds: float) -> int:
     desk = Desk()
     desk.add(reporting.raw_job("waiting"))
     await desk.turn(waits=short(1))
-    desk.now_s += reporter.RETOLD_S
+    desk.now_s += reporter.REFRESH_S
     await desk.turn(waits=short(2), actions=actions)
     desk.now_s += seconds
     await desk.turn(waits=short(3))
@@ -47,7 +47,7 @@ async def test_statuses_wait_after_a_bulk_start() -> None:
 
 
 async def test_status_is_written_while_gangs_start_for_long() -> None:
-    assert await writes_after(BULK, seconds=reporter.RETOLD_WHILE_BINDING_S) == 1
+    assert await writes_after(BULK, seconds=reporter.REFRESH_WHILE_BINDING_S) == 1
 
 
 class Posting:

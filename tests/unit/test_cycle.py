@@ -47,7 +47,7 @@ class Replaced:
         self.watched: list[bool] = []
         self._world = world
 
-    async def hear(self) -> None:
+    async def refresh_network(self) -> None:
         """There is no news of the network."""
 
     def set_aside(self, ledger: object) -> dict[Any, str]:
@@ -59,18 +59,18 @@ class Replaced:
         yield
         self.watching = False
 
-    def look(self, ledger: object, isolation: object) -> Iterator[World | None]:
+    def build(self, ledger: object, isolation: object) -> Iterator[World | None]:
         yield None
         self.watched.append(self.watching)
         yield self._world
 
-    def follow(self, plan: object, isolation: object) -> None:
+    def sync_sessions(self, plan: object, isolation: object) -> None:
         """Nobody speaks."""
 
     async def confirm(self) -> None:
         raise DeposedError("another leader")
 
-    def turn_begins(self) -> None:
+    def cycle_begins(self) -> None:
         """Nothing is under way."""
 
     async def until_low(self) -> None:
@@ -91,7 +91,7 @@ class Idle(Replaced):
     def start(self, actions: object) -> None:
         """No action is due."""
 
-    def act(self) -> None:
+    def start_requests(self) -> None:
         """No pre-run is due."""
 
     async def report(self, plan: object) -> None:
@@ -178,8 +178,8 @@ class Recorded(Idle):
 
 
 STEPS = (
-    *("turn_begins", "hear", "set_aside", "look", "write", "confirm"),
-    *("follow", "record", "start", "act", "report", "forget_all_but"),
+    *("cycle_begins", "refresh_network", "set_aside", "build", "write", "confirm"),
+    *("sync_sessions", "record", "start", "start_requests", "report", "forget_all_but"),
 )
 
 
@@ -188,9 +188,9 @@ async def test_cycle_acts_under_the_written_ledger() -> None:
     world = world_of(seen(JobRecord()), nodes=(node("n0"), node("n1")))
     shell = Recorded(world)
     await _until_deposed(shell)
-    watched = ("follow", "record", "start", "act")
+    watched = ("sync_sessions", "record", "start", "start_requests")
     cycle_of = [
-        *("turn_begins", "hear", "set_aside", "look, watched", "write"),
+        *("cycle_begins", "refresh_network", "set_aside", "build, watched", "write"),
         *(f"{step}, watched" for step in watched),
         *("report", "forget_all_but"),
     ]
@@ -203,7 +203,7 @@ async def test_failures_count_until_a_cycle_succeeds(monkeypatch: pytest.MonkeyP
     class Failing(Idle):
         outcomes = iter([True, True, False, True])
 
-        async def hear(self) -> None:
+        async def refresh_network(self) -> None:
             if next(self.outcomes, False):
                 raise Unreachable("no answer")
 
@@ -297,9 +297,9 @@ async def test_slow_planning_leaves_time_for_the_rest() -> None:
     """Events that never stop do not keep the loop planning."""
 
     class Slow(Sure):
-        def look(self, ledger: object, isolation: object) -> Iterator[World | None]:
+        def build(self, ledger: object, isolation: object) -> Iterator[World | None]:
             self.now_s += 0.2
-            return super().look(ledger, isolation)
+            return super().build(ledger, isolation)
 
         async def report(self, plan: object) -> None:
             await super().report(plan)
@@ -318,7 +318,7 @@ async def test_age_of_a_cycle_counts_from_its_end() -> None:
     shell = Idle(world_of(nodes=()))
     async with _cycles(shell) as cycles:
         await until(lambda: shell.reports, "a cycle")
-        assert cycles.turned_age_s() == 0.0
+        assert cycles.completed_age_s() == 0.0
 
 
 @asynccontextmanager
@@ -349,7 +349,7 @@ def _cycle_of(shell: Replaced) -> Cycle:
     return Cycle(
         part,
         ledger=part,
-        actuator=part,
+        executor=part,
         pre_runs=part,
         reporter=part,
         faults=part,

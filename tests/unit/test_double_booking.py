@@ -158,7 +158,7 @@ def test_new_leader_tells_shrunk_node_from_double_booking(resource: str) -> None
 def test_condition_names_double_booked_node_and_clears() -> None:
     bookings = DoubleBookings()
     bookings.update(double_booking.find([holding("n0", {A: 8, B: 8})]))
-    plain = status.Told(
+    plain = status.StatusInput(
         record=RUNNING, before={}, generation=1, now="2026-01-02T03:04:05Z", num_nodes=2
     )
     for uid in ("a", "b"):

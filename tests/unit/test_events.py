@@ -29,7 +29,7 @@ async def test_event_that_cannot_be_posted_stops_no_other() -> None:
     desk.store.meanwhile["create", path] = allow
     for note in ("first", "second"):
         desk.events.add(event(note))
-    assert await desk.told() == [("Reason", "second")]
+    assert await desk.posted() == [("Reason", "second")]
     assert desk.registry.get_sample_value(DROPPED) == 1
 
 
@@ -38,7 +38,7 @@ async def test_oldest_events_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
     desk = Desk()
     for note in ("first", "second", "third"):
         desk.events.add(event(note))
-    assert await desk.told() == [("Reason", "second"), ("Reason", "third")]
+    assert await desk.posted() == [("Reason", "second"), ("Reason", "third")]
     assert desk.registry.get_sample_value(DROPPED) == 1
 
 
@@ -48,10 +48,10 @@ async def test_repeated_event_is_posted_once_in_a_while(monkeypatch: pytest.Monk
     desk = Desk()
 
     async def posted(*notes: str) -> list[str]:
-        before = len(await desk.told())
+        before = len(await desk.posted())
         for note in notes:
             desk.events.add(event(note))
-        return [note for _, note in (await desk.told())[before:]]
+        return [note for _, note in (await desk.posted())[before:]]
 
     assert await posted("a", "b", "a", "b") == ["a", "b"]
     desk.now_s += REPEAT_S

@@ -6,13 +6,13 @@ import pytest
 
 from railwright import wire
 from railwright_api.training_job import PROGRESS_TIMEOUT_S_MIN
-from railwright_operator import witnesses
+from railwright_operator import liveness
 from railwright_operator.heartbeats import interval
 from railwright_operator.heartbeats.connections import IDLE_S
 from railwright_operator.heartbeats.interval import INTERVAL_S_MAX
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.views import RankView
-from railwright_operator.suspects import SUSPECT_S
+from railwright_operator.suspected_nodes import SUSPECT_S
 from railwright_operator.watch import kubelets
 from railwright_scheduler.attempt import hang
 from railwright_scheduler.attempt.assessment import SILENT_S
@@ -106,14 +106,14 @@ def test_interval_follows_jobs_that_come_and_go() -> None:
 def test_silence_limit_follows_what_was_stated() -> None:
     """A launcher keeps to the interval of its last answer, though others came since."""
     cluster = Cluster()
-    assert witnesses.silence_limit_s(cluster.rank()) == SILENT_S + INTERVAL_S_MAX - 2
+    assert liveness.silence_limit_s(cluster.rank()) == SILENT_S + INTERVAL_S_MAX - 2
     cluster.beat(1)
     cluster.expect("large", 1_999)
-    assert witnesses.silence_limit_s(cluster.rank()) == SILENT_S
+    assert liveness.silence_limit_s(cluster.rank()) == SILENT_S
     cluster.beat(1)
-    assert witnesses.silence_limit_s(cluster.rank()) == SILENT_S + 3
+    assert liveness.silence_limit_s(cluster.rank()) == SILENT_S + 3
     cluster.sessions.forget("large")
-    assert witnesses.silence_limit_s(cluster.rank()) == SILENT_S + 3
+    assert liveness.silence_limit_s(cluster.rank()) == SILENT_S + 3
 
 
 def test_stacks_have_the_time_of_the_interval() -> None:
@@ -131,7 +131,7 @@ def test_stacks_have_the_time_of_the_interval() -> None:
 
 def test_lost_node_is_found_before_its_job_hangs() -> None:
     """Also with the longest interval of heartbeats and the least limit that a user may set."""
-    asked_s = witnesses.silence_limit_s(None) - SUSPECT_S + kubelets.ASK_INTERVAL_S
+    asked_s = liveness.silence_limit_s(None) - SUSPECT_S + kubelets.ASK_INTERVAL_S
     renewal_s = kubelets.LEASE_DURATION_S_DEFAULT / kubelets.RENEWALS_PER_LEASE
     found_s = asked_s + renewal_s + kubelets.SLACK_S + kubelets.ASK_INTERVAL_S
     assert found_s < PROGRESS_TIMEOUT_S_MIN + hang.VERDICT_S

@@ -9,7 +9,7 @@ import pytest
 from fixtures import GPU, node
 from fixtures.observing import Watched
 from railwright import wire
-from railwright_operator.knowledge import Knowledge
+from railwright_operator.topology_hash import TopologyHash
 from railwright_scheduler import Node
 from railwright_topology.fabric import Fabric
 from railwright_topology.links import Links
@@ -21,7 +21,7 @@ NODES = (node("n0", "r0"), node("n1", "r1"))
 
 
 def digest(fabric: Fabric = FABRIC, nodes: tuple[Node, ...] = NODES) -> str:
-    return Knowledge().digest(fabric, nodes)
+    return TopologyHash().digest(fabric, nodes)
 
 
 def test_it_is_the_same_word_for_the_same_knowledge_in_any_order() -> None:
@@ -53,7 +53,7 @@ def test_other_links_are_another_word(changes: dict[str, object]) -> None:
 
 
 def test_another_pace_is_another_word_until_it_is_gone() -> None:
-    knowledge = Knowledge()
+    knowledge = TopologyHash()
     slow = (replace(NODES[0], pace=Pace(products=0.5)), NODES[1])
     words = [knowledge.digest(FABRIC, nodes) for nodes in (NODES, slow, NODES)]
     assert words[0] == words[2] != words[1]
@@ -61,7 +61,7 @@ def test_another_pace_is_another_word_until_it_is_gone() -> None:
 
 async def test_a_turn_knows_how_long_it_has_known_that_and_how_far_a_job_is() -> None:
     seen = Watched()
-    await seen.observer.hear()
+    await seen.state_builder.refresh_network()
     seen.turn()
     seen.beat(0, progress=wire.Progress(7, total_steps=9))
     seen.now_s += 40.0

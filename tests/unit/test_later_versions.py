@@ -144,7 +144,7 @@ def test_status_keeps_what_a_later_version_wrote() -> None:
     record = record_of({"status": before})
     assert record.last_end is not None
     assert (record.last_end.code, record.backoff_s) == ("CableOnFire", 0)
-    told = status.Told(record=record, before=before, generation=1, now=LATER, num_nodes=2)
+    told = status.StatusInput(record=record, before=before, generation=1, now=LATER, num_nodes=2)
     after = status.render(told)
     assert after["ettr"] == before["ettr"]
     assert after["lastEnd"] == before["lastEnd"]
@@ -204,7 +204,7 @@ def test_cause_of_later_version_has_one_label() -> None:
     """Labels of metrics are a closed set, whatever the ledger holds."""
     metrics = CycleMetrics(CollectorRegistry())
     for word in ("CableOnFire", "MoonPhase", "NodeLost"):
-        metrics.ended(CauseCode(word))
+        metrics.record_end(CauseCode(word))
     samples = next(iter(metrics.attempts_ended.collect())).samples
     found = {each.labels["cause"]: each.value for each in samples if each.name.endswith("_total")}
     assert found == {"Unknown": 2.0, "NodeLost": 1.0}

@@ -17,11 +17,11 @@ from railwright_operator.heartbeats import interval, listening
 from railwright_operator.heartbeats.messages import RefusedError
 from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.machines import Machines
-from railwright_operator.observe import FORGET_S
-from railwright_operator.suspects import UNHEARD_S
+from railwright_operator.state_builder import FORGET_S
+from railwright_operator.suspected_nodes import UNHEARD_S
 from railwright_operator.watch import kubelets, records
 from railwright_operator.watch.job_objects import SPEC_BYTES_MAX
-from railwright_operator.write.actuate import UNDER_WAY_MAX
+from railwright_operator.write.executor import UNDER_WAY_MAX
 from railwright_scheduler import islands
 from railwright_scheduler.attempt.assessment import SILENT_S, Assessment, Ended, Ongoing
 from railwright_scheduler.attempt.breaker import SETTLE_S
@@ -108,7 +108,7 @@ def test_job_that_cannot_be_observed_stops_no_other(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(seen.sessions, "attempt", fail)
     observed: list[World | None] = []
     with contextlib.suppress(ZeroDivisionError):
-        observed = [*seen.observer.look(LEDGER, isolation)]
+        observed = [*seen.state_builder.build(LEDGER, isolation)]
     assert observed
     assert observed[-1] is not None
     assert [each.job.uid for each in observed[-1].jobs] == [JOB]
@@ -150,7 +150,7 @@ def test_a_node_is_seen_with_its_rails_its_pace_its_devices_and_its_island() -> 
     assert second.domains[1] == "i0"
     assert (second.rails, second.pace, second.device) == (rails, Pace(rails=0.75), "GPU-A")
     assert (first.rails, first.pace) == (None, EVEN)
-    assert seen.observer.machines.racks(("n0", "n1")) == 1
+    assert seen.state_builder.machines.racks(("n0", "n1")) == 1
     # Nodes that did not change are the same ones.
     assert seen.world().nodes[0] is first
 
@@ -163,10 +163,10 @@ def test_of_which_devices_a_jobs_profile_knows_nothing_is_seen() -> None:
     model = Transformer(24, 4096, 32, 32, 128, 4 * 4096, 51_200)
     profile = Profile(2, 1, (), devices=("GPU A",))
     workload = Workload(model, Parallelism(data=2), Recipe(2048, 1, 64), profile)
-    assert seen.observer.unprofiled(known, ("n0", "n1")) == ()
+    assert seen.state_builder.unprofiled(known, ("n0", "n1")) == ()
     held = replace(known, workload=workload)
-    assert seen.observer.unprofiled(held, ("n0", "n1", "gone")) == ("GPU-B",)
-    assert seen.observer.unprofiled(held, ("n0",)) == ()
+    assert seen.state_builder.unprofiled(held, ("n0", "n1", "gone")) == ("GPU-B",)
+    assert seen.state_builder.unprofiled(held, ("n0",)) == ()
 
 
 async def test_a_node_that_died_before_its_launcher_spoke_is_found_in_time() -> None:
@@ -312,9 +312,9 @@ async def test_a_commit_kept_waiting_for_requests_of_others_does_not_stall() -> 
         return seen.world(ledger).attempts[JOB, 1].stalled_s
 
     assert (stalled_s(), stalled_s()) == (0.0, 10.0)
-    seen.actuator.start([*crowd, CreatePod(mine, 0)])
+    seen.executor.start([*crowd, CreatePod(mine, 0)])
     assert (stalled_s(), stalled_s()) == (0.0, 0.0)
-    seen.actuator.start([])
+    seen.executor.start([])
     assert (stalled_s(), stalled_s()) == (10.0, 20.0)
 
 

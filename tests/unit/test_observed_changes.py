@@ -12,7 +12,7 @@ import pytest
 
 from fixtures import observing
 from fixtures.observing import JOB, Watched
-from railwright_operator.suspects import CONTROL_PLANE, UNHEARD_S
+from railwright_operator.suspected_nodes import CONTROL_PLANE, UNHEARD_S
 from railwright_operator.watch.site import PriorityClassRecord
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.decisions import PriorityClassMissing, QueueMissing
@@ -33,7 +33,7 @@ def test_queue_goes_on_where_the_last_cycle_stopped() -> None:
         waits={JOB: WAIT},
         queue_round=ROUND,
     )
-    seen.observer.follow(plan, Isolation())
+    seen.state_builder.sync_sessions(plan, Isolation())
     world = seen.world()
     assert world.reservations == {JOB: ("n0",)}
     assert world.waits == {JOB: WAIT}
@@ -62,7 +62,7 @@ def test_launchers_of_a_job_not_observed_may_speak() -> None:
     plan = seen.turn()
     faulty = Isolation({(Stage.OBSERVATION, JOB): "error"})
     unobserved = replace(plan, records={}, unobserved=faulty.unobserved())
-    seen.observer.follow(unobserved, faulty)
+    seen.state_builder.sync_sessions(unobserved, faulty)
     seen.beat(0)
 
 
@@ -97,7 +97,7 @@ def test_deleted_job_is_let_go(phase: Phase) -> None:
     """Jobs come and go for as long as an operator leads."""
     seen = Watched(phase=phase)
     seen.turn()
-    known = seen.observer.known(JOB)
+    known = seen.state_builder.job(JOB)
     assert known is not None
     job = weakref.ref(known.job)
     del known

@@ -12,7 +12,7 @@ import pytest
 from fixtures.launchers import environment_of
 from fixtures.operator_endpoint import OperatorEndpoint, until
 from railwright import channel, endpoint, environment, pacing, registration, reporting, wire
-from railwright_operator import witnesses
+from railwright_operator import liveness
 from railwright_operator.heartbeats.interval import INTERVAL_S_MAX
 
 WORLD = wire.World(2, 1, first_rank=0, master_address="10.0.0.1", master_port=1)
@@ -110,7 +110,7 @@ def test_new_leader_waits_for_the_longest_pause() -> None:
     """A launcher whose last try had just begun when a new leader began to listen is not suspected
     before it tried again."""
     longest_s = pacing.TIMEOUT_S + pacing.heartbeat_s(0, INTERVAL_S_MAX)
-    assert longest_s < witnesses.silence_limit_s(None)
+    assert longest_s < liveness.silence_limit_s(None)
 
 
 class Answering(endpoint.Endpoint):

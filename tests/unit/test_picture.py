@@ -21,7 +21,7 @@ from railwright_cli import gang, parts, picture
 from railwright_cli.gang import NO_JOB, Gang, crossing_bytes
 from railwright_cli.parts import FEW
 from railwright_cli.svg import words as escaped
-from railwright_operator.write import merits
+from railwright_operator.write import placement_score
 from railwright_scheduler import Node, Snapshot, decide
 from railwright_scheduler.merits import Merits, Predicted
 from railwright_scheduler.workload import Framework, Parallelism, Recipe, Transformer, Workload
@@ -265,7 +265,7 @@ def listed(its: Gang, workload: dict[str, Any]) -> str:
                         "spec": {
                             "attempt": attempt,
                             "nodes": nodes if attempt == 10 else nodes[:1],
-                            "mapping": merits.render(Merits((), told)),
+                            "mapping": placement_score.render(Merits((), told)),
                         },
                     }
                     for attempt in (9, 10)

@@ -10,7 +10,7 @@ from fixtures.reporting import Raw
 from railwright_api import names
 from railwright_operator import pre_runs
 from railwright_operator.kube import errors
-from railwright_operator.pre_runs import Standing
+from railwright_operator.pre_runs import PreRunStatus
 from railwright_scheduler import PreRunAhead
 
 
@@ -24,7 +24,7 @@ async def site() -> Ahead:
     return found
 
 
-def given_up(standing: Standing) -> str:
+def given_up(standing: PreRunStatus) -> str:
     """Why; the job is held until its status says so."""
     assert standing.held is not None
     assert standing.profile == ""
@@ -56,7 +56,7 @@ async def test_what_it_recorded_is_the_jobs_once_it_is_over(site: Ahead) -> None
     assert (standing.profile, standing.end) == (recorded(2), None)
     assert standing.held is not None
     site.change(status={"profile": recorded(2)})
-    assert await site.turn() == pre_runs.NOTHING
+    assert await site.turn() == pre_runs.NO_PRE_RUN
     assert site.store.count("delete") == 0
 
 
@@ -79,7 +79,7 @@ async def test_one_that_brings_nothing_is_given_up_and_told(
     told = {"of": standing.end.of, "message": standing.end.message}
     site.change(status={"preRun": told})
     site.pre_runs = site.new()
-    assert await site.turn() == Standing(end=standing.end)
+    assert await site.turn() == PreRunStatus(end=standing.end)
     # Of anything else it is tried again.
     site.change(spec=SPLIT, status={"preRun": told})
     standing = await site.turn()
@@ -103,7 +103,7 @@ async def test_one_that_does_not_record_in_time_is_ended(site: Ahead) -> None:
 async def test_one_that_never_had_its_turn_waits_as_its_job_would(site: Ahead) -> None:
     site.stands("Queued", message="needs 2 nodes")
     standing = await site.turn(after_s=10 * pre_runs.RECORDS_S)
-    assert standing == Standing(PreRunAhead(NAME, 2, "Queued", "needs 2 nodes"))
+    assert standing == PreRunStatus(PreRunAhead(NAME, 2, "Queued", "needs 2 nodes"))
 
 
 async def test_one_that_somebody_deletes_is_given_up(site: Ahead) -> None:
@@ -135,7 +135,7 @@ async def test_one_that_is_refused_is_given_up_with_the_servers_words(
     assert site.store.count("create") == 1
     # Who takes the wish back, and has it again, tries again.
     site.change(spec={"preRun": False})
-    assert await site.turn() == pre_runs.NOTHING
+    assert await site.turn() == pre_runs.NO_PRE_RUN
     site.change()
     assert (await site.turn()).end is None
     assert site.store.count("create") == 2
@@ -265,7 +265,7 @@ async def test_another_parallelism_makes_another(site: Ahead) -> None:
 async def test_a_job_that_needs_none_is_not_kept(parts: Raw) -> None:
     site = Ahead()
     site.jobs.absorb(large(**parts))
-    assert await site.turn() == pre_runs.NOTHING
+    assert await site.turn() == pre_runs.NO_PRE_RUN
     assert not site.store.requests
 
 

@@ -184,17 +184,17 @@ async def test_a_wait_whose_numbers_move_is_written_now_and_then_and_told_once()
         await desk.turn(waits=short(free % 3))
         desk.now_s += 0.1
     assert 3 <= desk.store.count("patch", path) <= 5
-    assert [reason for reason, _ in await desk.told()] == ["NotEnoughNodes"]
+    assert [reason for reason, _ in await desk.posted()] == ["NotEnoughNodes"]
     desk.now_s += events.REPEAT_S
     await desk.turn(waits=short(9))
-    told = await desk.told()
+    told = await desk.posted()
     assert [reason for reason, _ in told] == ["NotEnoughNodes"] * 2
     assert "9 of 9 nodes can take one now" in told[1][1]
 
 
 async def test_of_many_jobs_that_wait_each_is_told_less_often() -> None:
     desk = Desk()
-    many = 10 * reporter.RETOLD_PER_S_MAX
+    many = 10 * reporter.REFRESHES_PER_S_MAX
     told = [desk.add(reporting.raw_job(f"job-{number:03}")) for number in range(many)]
     writes = []
     for free in range(60):
@@ -205,14 +205,14 @@ async def test_of_many_jobs_that_wait_each_is_told_less_often() -> None:
     # In 30 s: at first, and from then on every 10 s to 20 s, evenly.
     assert {desk.store.count("patch", path) for path in told} == {3}
     assert writes[0] == many
-    burst = reporter.RETOLD_BURST_S * reporter.RETOLD_PER_S_MAX
+    burst = reporter.REFRESH_BURST_S * reporter.REFRESHES_PER_S_MAX
     assert max(writes[1:]) <= burst + 1
 
 
 @pytest.mark.parametrize("cycle_s", [0.5, 2.5, 5.0])
 async def test_every_job_is_told_again_however_long_cycles_take(cycle_s: float) -> None:
     desk = Desk()
-    many = 6 * reporter.RETOLD_PER_S_MAX
+    many = 6 * reporter.REFRESHES_PER_S_MAX
     told = [desk.add(reporting.raw_job(f"job-{number:03}")) for number in range(many)]
     for free in range(int(60 / cycle_s)):
         await desk.turn(waits=short(free % 3))
@@ -250,7 +250,7 @@ async def test_a_leader_that_finds_many_jobs_told_by_another_does_not_tell_all_a
     None
 ):
     before, after = Desk(), Desk()
-    names = [f"job-{number:03}" for number in range(10 * reporter.RETOLD_PER_S_MAX)]
+    names = [f"job-{number:03}" for number in range(10 * reporter.REFRESHES_PER_S_MAX)]
     told = [before.add(reporting.raw_job(name)) for name in names]
     await before.turn(waits=short(1))
     for name, path in zip(names, told, strict=True):
@@ -269,9 +269,9 @@ async def test_another_reason_to_wait_is_told() -> None:
     desk = Desk()
     desk.add(reporting.raw_job("job"))
     await desk.turn(waits=short(1))
-    desk.now_s += reporter.RETOLD_S
+    desk.now_s += reporter.REFRESH_S
     await desk.turn(waits=QueueMissing("team", ()))
-    assert [reason for reason, _ in await desk.told()] == ["NotEnoughNodes", "QueueNotFound"]
+    assert [reason for reason, _ in await desk.posted()] == ["NotEnoughNodes", "QueueNotFound"]
 
 
 async def test_a_change_of_phase_is_written_at_once() -> None:
@@ -293,12 +293,12 @@ async def test_a_change_of_phase_is_written_at_once() -> None:
 )
 async def test_record_is_written_before_many_waits(record: JobRecord) -> None:
     desk = Desk()
-    for number in range(10 * reporter.TOLD_WRITES_MAX):
+    for number in range(10 * reporter.WAITING_WRITES_MAX):
         desk.add(reporting.raw_job(f"waits-{number}"))
     path = desk.add(reporting.raw_job("begins"))
     await desk.turn({"begins-uid": record}, waits=short(1))
     written = [where for verb, where in desk.store.requests if verb == "patch"]
-    assert written.index(f"{path}/status") <= reporter.TOLD_WRITES_MAX
+    assert written.index(f"{path}/status") <= reporter.WAITING_WRITES_MAX
 
 
 async def test_a_job_that_cannot_be_read_says_so_once_and_the_others_go_on() -> None:
@@ -315,7 +315,7 @@ async def test_a_job_that_cannot_be_read_says_so_once_and_the_others_go_on() -> 
     )
     assert desk.store.count("patch", bad) == 1
     assert desk.store.objects[good]["status"]["reason"] == "NotEnoughNodes"
-    assert ("Unreadable", found["message"]) in await desk.told()
+    assert ("Unreadable", found["message"]) in await desk.posted()
 
 
 async def test_a_job_whose_new_version_cannot_be_read_keeps_its_attempt_and_says_why() -> None:
@@ -357,7 +357,7 @@ async def test_a_checkpoint_that_is_skipped_is_told_once_and_stays_on_the_condit
         if each["type"] == "Checkpointed"
     )
     assert message == f"no checkpoint was committed yet; {words}"
-    assert [told for told in await desk.told() if told[0] == "CheckpointSkipped"] == [
+    assert [told for told in await desk.posted() if told[0] == "CheckpointSkipped"] == [
         ("CheckpointSkipped", words)
     ]
 
@@ -366,7 +366,7 @@ async def test_a_note_is_cut_at_the_bytes_an_event_takes() -> None:
     desk = Desk()
     job = {"uid": "u", "namespace": "team", "name": "job"}
     desk.events.add(events.JobEvent(job, "RankFailed", "step " + "█" * 600))
-    ((_, note),) = await desk.told()
+    ((_, note),) = await desk.posted()
     assert note == "step " + "█" * 339
     assert len(note.encode()) <= bounds.SENTENCE_BYTES_MAX
 
@@ -379,9 +379,9 @@ async def test_a_wait_of_a_later_attempt_is_told_again() -> None:
     assert known is not None
     later = replace(known.record, attempt=1, ended=1)
     await desk.turn({"job-uid": later}, waits=short(2))
-    desk.now_s += reporter.RETOLD_S
+    desk.now_s += reporter.REFRESH_S
     await desk.turn(waits=short(3))
-    notes = [note for reason, note in await desk.told() if reason == "NotEnoughNodes"]
+    notes = [note for reason, note in await desk.posted() if reason == "NotEnoughNodes"]
     assert [note[note.index(";") :][:5] for note in notes] == ["; 1 o", "; 2 o"]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from railwright_operator.slices import SLICE_S, Slice
+from railwright_operator.yielding import SLICE_S, TimeSlice
 
 STEP_S = SLICE_S / 4
 
@@ -22,10 +22,10 @@ class Shared:
             await asyncio.sleep(0)
 
     async def work(self, steps: int) -> None:
-        shared = Slice(lambda: self.now_s)
+        time_slice = TimeSlice(lambda: self.now_s)
         for _ in range(steps):
-            if shared.over:
-                await shared.others()
+            if time_slice.is_over:
+                await time_slice.yield_to_others()
             self.now_s += STEP_S
 
 

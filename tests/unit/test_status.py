@@ -15,9 +15,9 @@ from railwright import wire
 from railwright_api.training_job import TrainingJobStatus
 from railwright_operator.heartbeats.views import RankView, SessionView
 from railwright_operator.kube import bodies
-from railwright_operator.pre_runs import End, Standing
+from railwright_operator.pre_runs import End, PreRunStatus
 from railwright_operator.report import status
-from railwright_operator.report.status import Told
+from railwright_operator.report.status import StatusInput
 from railwright_operator.watch.jobs import record_of
 from railwright_scheduler.attempt.assessment import Ongoing, PodState
 from railwright_scheduler.attempt.causes import Cause, CauseCode
@@ -45,8 +45,8 @@ CAUSES = st.builds(
 )
 
 
-def told(record: JobRecord, **changes: Any) -> Told:
-    plain = Told(record=record, before={}, generation=1, now=NOW, num_nodes=2)
+def inputs(record: JobRecord, **changes: Any) -> StatusInput:
+    plain = StatusInput(record=record, before={}, generation=1, now=NOW, num_nodes=2)
     return replace(plain, **changes)
 
 
@@ -89,7 +89,7 @@ LIVE = {Phase.STARTING, Phase.RUNNING}
 @given(records())
 def test_every_record_is_read_back_from_a_valid_status(record: JobRecord) -> None:
     before = {"lastEnd": {"attempt": record.ended, "time": NOW}} if record.last_end else {}
-    rendered = status.render(told(record, before=before))
+    rendered = status.render(inputs(record, before=before))
     TrainingJobStatus.model_validate(rendered)
     assert record_of({"status": rendered}) == record
 
@@ -97,8 +97,8 @@ def test_every_record_is_read_back_from_a_valid_status(record: JobRecord) -> Non
 @given(records())
 def test_a_status_told_again_is_the_same(record: JobRecord) -> None:
     before = {"lastEnd": {"attempt": record.ended, "time": NOW}} if record.last_end else {}
-    first = status.render(told(record, before=before))
-    assert bodies.merge_patch(first, status.render(told(record, before=first, now=LATER))) == {}
+    first = status.render(inputs(record, before=before))
+    assert bodies.merge_patch(first, status.render(inputs(record, before=first, now=LATER))) == {}
 
 
 def test_other_numbers_are_a_wait_retold_and_another_reason_is_news() -> None:
@@ -107,49 +107,49 @@ def test_other_numbers_are_a_wait_retold_and_another_reason_is_news() -> None:
         QueueMissing("team", ("default", "spare")),
         PriorityClassMissing("urgent", ()),
     ]
-    first, numbers, news = (status.render(told(JobRecord(), wait=wait)) for wait in waits)
-    assert status.is_retold(first, bodies.merge_patch(first, numbers))
-    assert not status.is_retold(first, bodies.merge_patch(first, news))
-    assert not status.is_retold({}, first)
+    first, numbers, news = (status.render(inputs(JobRecord(), wait=wait)) for wait in waits)
+    assert status.is_refresh(first, bodies.merge_patch(first, numbers))
+    assert not status.is_refresh(first, bodies.merge_patch(first, news))
+    assert not status.is_refresh({}, first)
 
 
-def test_progress_alone_is_retold_in_any_phase() -> None:
+def test_progress_alone_is_refresh_in_any_phase() -> None:
     """Else every heartbeat of every running job would be a write."""
-    first = status.render(told(attempts.RUNNING, session=session()))
+    first = status.render(inputs(attempts.RUNNING, session=session()))
     further = bodies.merge_patch(first, first | {"progress": {"step": 7}})
-    assert status.is_retold(first, further)
-    assert not status.is_retold(first, further | {"restarts": 1})
+    assert status.is_refresh(first, further)
+    assert not status.is_refresh(first, further | {"restarts": 1})
 
 
 def test_what_was_recorded_outlives_its_attempt() -> None:
     seen = replace(session(), profile="{}")
-    first = status.render(told(STARTING, session=seen))
+    first = status.render(inputs(STARTING, session=seen))
     assert first["profile"] == "{}"
-    assert status.render(told(STARTING, before=first, session=session()))["profile"] == "{}"
-    assert status.render(told(STARTING, before=first))["profile"] == "{}"
-    assert "profile" not in status.render(told(STARTING, session=session()))
+    assert status.render(inputs(STARTING, before=first, session=session()))["profile"] == "{}"
+    assert status.render(inputs(STARTING, before=first))["profile"] == "{}"
+    assert "profile" not in status.render(inputs(STARTING, session=session()))
 
 
 def test_what_was_recorded_ahead_is_not_replaced_by_what_an_older_attempt_recorded() -> None:
     queued = JobRecord(phase=Phase.QUEUED, attempt=1, ended=1)
     older = replace(session(), profile='{"older": 1}')
-    ahead = Standing(PreRunAhead("a-pre-run", 2, "Succeeded", ""), '{"ahead": 1}')
-    first = status.render(told(queued, session=older, pre_run=ahead))
+    ahead = PreRunStatus(PreRunAhead("a-pre-run", 2, "Succeeded", ""), '{"ahead": 1}')
+    first = status.render(inputs(queued, session=older, pre_run=ahead))
     assert first["profile"] == '{"ahead": 1}'
-    assert status.render(told(queued, session=older, before=first))["profile"] == '{"ahead": 1}'
+    assert status.render(inputs(queued, session=older, before=first))["profile"] == '{"ahead": 1}'
 
 
 def test_a_profile_that_is_left_aside_is_told_with_the_devices() -> None:
     record = JobRecord(phase=Phase.RUNNING, attempt=1, nodes=("n0", "n1"))
-    assert "profileAside" not in status.render(told(record))
-    assert status.render(told(record, unprofiled=("GPU-A", "GPU-B")))["profileAside"] == (
+    assert "profileAside" not in status.render(inputs(record))
+    assert status.render(inputs(record, unprofiled=("GPU-A", "GPU-B")))["profileAside"] == (
         "it was taken on other devices than GPU-A, GPU-B, which its nodes have"
     )
 
 
 def test_a_wait_is_told_in_the_schedulers_words() -> None:
     wait = QueueMissing("team", ("default",))
-    rendered = status.render(told(JobRecord(), wait=wait))
+    rendered = status.render(inputs(JobRecord(), wait=wait))
     assert (rendered["reason"], rendered["message"]) == (
         "QueueNotFound",
         "queue 'team' does not exist; existing queues: default",
@@ -160,7 +160,7 @@ def test_a_wait_is_told_in_the_schedulers_words() -> None:
 
 def test_a_start_says_who_is_not_at_the_barrier() -> None:
     ranks = (attempts.rank(0), attempts.rank(1))
-    rendered = status.render(told(STARTING, session=session(missing=(1,)), ranks=ranks))
+    rendered = status.render(inputs(STARTING, session=session(missing=(1,)), ranks=ranks))
     assert rendered["reason"] == "AtBarrier"
     assert rendered["message"] == "1 of 2 node ranks are not at the start barrier: 1"
     assert condition(rendered, "Scheduled")["status"] == "True"
@@ -170,7 +170,7 @@ def test_a_start_says_who_is_not_at_the_barrier() -> None:
 def test_many_missing_ranks_are_counted_not_listed() -> None:
     many = session(missing=tuple(range(100)))
     ranks = tuple(map(attempts.rank, range(100)))
-    seen = told(STARTING, session=many, num_nodes=100, ranks=ranks)
+    seen = inputs(STARTING, session=many, num_nodes=100, ranks=ranks)
     message = status.render(seen)["message"]
     assert message.startswith("100 of 100 node ranks")
     assert message.endswith(" 14, 15 and 84 more")
@@ -178,7 +178,7 @@ def test_many_missing_ranks_are_counted_not_listed() -> None:
 
 def test_an_image_that_cannot_be_pulled_comes_before_the_barrier() -> None:
     stuck = attempts.rank(1, pod=PodState.PENDING, waiting="ImagePullBackOff: no such image")
-    seen = told(STARTING, session=session(missing=(1,)), ranks=(attempts.rank(0), stuck))
+    seen = inputs(STARTING, session=session(missing=(1,)), ranks=(attempts.rank(0), stuck))
     rendered = status.render(seen)
     assert rendered["reason"] == "ImagePullBackOff"
     assert rendered["message"] == "node rank 1 on n1: ImagePullBackOff: no such image"
@@ -189,7 +189,7 @@ def test_images_that_are_pulled_are_named_with_the_time() -> None:
         replace(attempts.rank(rank, pod=PodState.PENDING), images=ImagesSeen(image, since, 0.0))
         for rank, image, since in ((0, "a:1", LATER), (1, "b:2", NOW))
     )
-    seen = told(STARTING, session=session(missing=(0, 1)), ranks=(first, second))
+    seen = inputs(STARTING, session=session(missing=(0, 1)), ranks=(first, second))
     rendered = status.render(seen)
     assert rendered["reason"] == "PullingImages"
     assert rendered["message"] == f"pulling a:1, b:2 on 2 of 2 nodes since {NOW}"
@@ -199,37 +199,37 @@ def test_images_that_are_pulled_are_named_with_the_time() -> None:
 def test_pods_that_are_not_bound_come_before_the_barrier() -> None:
     ranks = (attempts.rank(0, pod=PodState.PENDING), attempts.rank(1, pod=PodState.MISSING))
     for seen in (ranks, ()):
-        rendered = status.render(told(STARTING, session=session(missing=(0, 1)), ranks=seen))
+        rendered = status.render(inputs(STARTING, session=session(missing=(0, 1)), ranks=seen))
         assert rendered["reason"] == "Binding"
 
 
 def test_containers_that_are_created_come_before_the_barrier() -> None:
     creating = attempts.rank(1, pod=PodState.PENDING)
-    seen = told(STARTING, session=session(missing=(0, 1)), ranks=(attempts.rank(0), creating))
+    seen = inputs(STARTING, session=session(missing=(0, 1)), ranks=(attempts.rank(0), creating))
     rendered = status.render(seen)
     assert rendered["reason"] == "ContainerCreating"
     assert rendered["message"] == "containers of 1 of 2 pods are created: 1"
     later = status.render(replace(seen, ranks=(creating, creating), before=rendered))
-    assert status.is_retold(rendered, bodies.merge_patch(rendered, later))
+    assert status.is_refresh(rendered, bodies.merge_patch(rendered, later))
 
 
 def test_steps_of_a_start_wait_and_trouble_does_not() -> None:
     """A status that follows each step of each job delays the gangs that start with it."""
     ready = attempts.rank(0), attempts.rank(1)
     stuck = attempts.rank(0), attempts.rank(1, waiting="ImagePullBackOff: no route to host")
-    seen = told(STARTING, session=session(missing=(0, 1)))
+    seen = inputs(STARTING, session=session(missing=(0, 1)))
     binding, barrier, trouble = (
         status.render(replace(seen, ranks=ranks)) for ranks in ((), ready, stuck)
     )
     assert barrier["reason"] == "AtBarrier"
     assert trouble["reason"] == "ImagePullBackOff"
-    assert status.is_retold(binding, bodies.merge_patch(binding, barrier))
-    assert not status.is_retold(binding, bodies.merge_patch(binding, trouble))
-    assert not status.is_retold(trouble, bodies.merge_patch(trouble, barrier))
+    assert status.is_refresh(binding, bodies.merge_patch(binding, barrier))
+    assert not status.is_refresh(binding, bodies.merge_patch(binding, trouble))
+    assert not status.is_refresh(trouble, bodies.merge_patch(trouble, barrier))
 
 
 def test_a_silent_launcher_is_told_by_its_node_and_is_not_healthy() -> None:
-    rendered = status.render(told(attempts.RUNNING, assessment=Ongoing(suspects=(1,))))
+    rendered = status.render(inputs(attempts.RUNNING, assessment=Ongoing(suspects=(1,))))
     assert rendered["reason"] == "LauncherSilent"
     assert "n1" in rendered["message"]
     assert "n0" not in rendered["message"]
@@ -240,7 +240,7 @@ def test_a_silent_launcher_is_told_by_its_node_and_is_not_healthy() -> None:
 @pytest.mark.parametrize("phase", [Phase.RUNNING, Phase.STARTING])
 def test_held_attempt_says_that_the_control_plane_may_be_cut_off(phase: Phase) -> None:
     record = replace(attempts.RUNNING, phase=phase)
-    rendered = status.render(told(record, assessment=Ongoing(suspects=(1,), held=True)))
+    rendered = status.render(inputs(record, assessment=Ongoing(suspects=(1,), held=True)))
     assert rendered["reason"] == "NodesUnreachable"
     assert "(n1 of this job): the control plane may be cut off" in rendered["message"]
     assert "or 600 s have passed" in rendered["message"]
@@ -260,25 +260,25 @@ def test_held_attempt_says_that_the_control_plane_may_be_cut_off(phase: Phase) -
 def test_progress_is_what_the_first_rank_that_speaks_says(
     progress: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    shown = status.render(told(attempts.RUNNING, session=session(**progress)))["progress"]
+    shown = status.render(inputs(attempts.RUNNING, session=session(**progress)))["progress"]
     assert expected.items() <= shown.items()
     assert shown["time"] == NOW
 
 
 def test_progress_keeps_its_time_while_it_stands_still_and_outlives_its_attempt() -> None:
-    first = status.render(told(attempts.RUNNING, session=session(step=5)))
-    still = told(attempts.RUNNING, session=session(step=5), before=first, now=LATER)
+    first = status.render(inputs(attempts.RUNNING, session=session(step=5)))
+    still = inputs(attempts.RUNNING, session=session(step=5), before=first, now=LATER)
     assert status.render(still)["progress"]["time"] == NOW
     moved = replace(still, session=session(step=6))
     assert status.render(moved)["progress"]["time"] == LATER
-    over = told(attempts.RECOVERING, before=first, now=LATER)
+    over = inputs(attempts.RECOVERING, before=first, now=LATER)
     assert status.render(over)["progress"] == first["progress"]
 
 
 def test_loss_that_is_no_number_replaces_the_last_one() -> None:
     """A NaN arrives as no loss: the status drops the old one, once, and is not written again."""
-    first = status.render(told(attempts.RUNNING, session=session(step=5, loss=0.5)))
-    unknown = told(attempts.RUNNING, session=session(step=5), before=first, now=LATER)
+    first = status.render(inputs(attempts.RUNNING, session=session(step=5, loss=0.5)))
+    unknown = inputs(attempts.RUNNING, session=session(step=5), before=first, now=LATER)
     patch = bodies.merge_patch(first, status.render(unknown))
     stored = merging.merged(first, patch)
     assert stored["progress"] == {"step": 5, "phase": "Training", "time": LATER}
@@ -288,9 +288,9 @@ def test_loss_that_is_no_number_replaces_the_last_one() -> None:
 
 def test_last_end_is_replaced_as_a_whole() -> None:
     failed = replace(attempts.RECOVERING, attempt=1, ended=1, last_end=CRASH)
-    first = status.render(told(failed))
+    first = status.render(inputs(failed))
     lost = replace(failed, attempt=2, ended=2, last_end=attempts.LOST)
-    after = status.render(told(lost, before=first, now=LATER))
+    after = status.render(inputs(lost, before=first, now=LATER))
     stored = merging.merged(first, bodies.merge_patch(first, after))
     assert stored == after
     assert record_of({"status": stored}).last_end == attempts.LOST
@@ -298,7 +298,7 @@ def test_last_end_is_replaced_as_a_whole() -> None:
 
 def test_a_failure_is_told_with_its_rank_its_code_and_its_last_words() -> None:
     failed = JobRecord(phase=Phase.FAILED, attempt=2, ended=2, failures=2, last_end=CRASH)
-    rendered = status.render(told(failed))
+    rendered = status.render(inputs(failed))
     end = rendered["lastEnd"]
     assert (end["attempt"], end["cause"], end["rank"], end["exitCode"]) == (2, "RankFailed", 1, 1)
     assert end["lastLines"] == "Traceback\nboom"
@@ -312,31 +312,31 @@ def test_a_failure_is_told_with_its_rank_its_code_and_its_last_words() -> None:
 
 def test_a_recovery_says_when_it_goes_on() -> None:
     waits = replace(attempts.RECOVERING, failures=1, last_end=CRASH)
-    message = status.render(told(waits))["message"]
+    message = status.render(inputs(waits))["message"]
     assert message == "rank 1 on n1 exited with 1; the next attempt follows in 5 s"
 
 
 def test_success_keeps_the_end_of_the_attempt_before_it() -> None:
     before = {"lastEnd": {"attempt": 1, "time": NOW}}
     done = JobRecord(phase=Phase.SUCCEEDED, attempt=2, ended=2, last_end=attempts.LOST)
-    rendered = status.render(told(done, before=before, now=LATER))
+    rendered = status.render(inputs(done, before=before, now=LATER))
     assert (rendered["lastEnd"]["attempt"], rendered["lastEnd"]["time"]) == (1, NOW)
     assert condition(rendered, "Succeeded")["status"] == "True"
 
 
 @pytest.mark.parametrize("phase", sorted(FINAL))
 def test_times_are_written_once(phase: Phase) -> None:
-    running = status.render(told(attempts.RUNNING))
+    running = status.render(inputs(attempts.RUNNING))
     assert running["startedAt"] == NOW
     assert "finishedAt" not in running
     over = replace(attempts.RUNNING, phase=phase, ended=1)
-    ended = status.render(told(over, before=running, now=LATER))
+    ended = status.render(inputs(over, before=running, now=LATER))
     assert (ended["startedAt"], ended["finishedAt"]) == (NOW, LATER)
 
 
 def test_a_condition_dates_from_its_last_change() -> None:
-    first = status.render(told(STARTING))
-    second = status.render(told(attempts.RUNNING, before=first, now=LATER, generation=2))
+    first = status.render(inputs(STARTING))
+    second = status.render(inputs(attempts.RUNNING, before=first, now=LATER, generation=2))
     assert condition(second, "Scheduled")["lastTransitionTime"] == NOW
     assert condition(second, "Running")["lastTransitionTime"] == LATER
     assert {each["observedGeneration"] for each in second["conditions"]} == {2}
@@ -344,16 +344,18 @@ def test_a_condition_dates_from_its_last_change() -> None:
 
 def test_many_nodes_are_summed_up() -> None:
     nodes = tuple(f"n{number}" for number in range(1200))
-    rendered = status.render(told(replace(attempts.RUNNING, nodes=nodes), racks=38))
+    rendered = status.render(inputs(replace(attempts.RUNNING, nodes=nodes), racks=38))
     assert (rendered["nodesSummary"], rendered["racks"]) == ("1,200 nodes", 38)
     assert len(rendered["nodes"]) == 1200
 
 
 def test_what_a_pre_run_brought_is_the_jobs_or_why_it_brought_nothing() -> None:
-    brought = told(JobRecord(), pre_run=Standing(profile="seen"), before={"preRun": {"of": "1"}})
+    brought = inputs(
+        JobRecord(), pre_run=PreRunStatus(profile="seen"), before={"preRun": {"of": "1"}}
+    )
     assert status.render(brought)["profile"] == "seen"
     assert "preRun" not in status.render(brought)
-    ended = told(JobRecord(), pre_run=Standing(end=End("2", "failed\x1b[1m")))
+    ended = inputs(JobRecord(), pre_run=PreRunStatus(end=End("2", "failed\x1b[1m")))
     shown = status.render(ended)["preRun"]
     assert shown == {"of": "2", "message": "failed\\x1b[1m"}
     assert TrainingJobStatus.model_validate(status.render(ended)).pre_run is not None

@@ -23,7 +23,7 @@ from railwright_operator.discovery import Discovery
 from railwright_operator.heartbeats.probe_tasks import Poll, ProbeTasks
 from railwright_operator.kube.errors import RequestFailed, Unreachable
 from railwright_operator.surveys import surveyor
-from railwright_operator.surveys.surveyor import Clocks, Surveyor
+from railwright_operator.surveys.surveyor import Surveyor
 from railwright_operator.watch.files import FilesRecord
 from railwright_operator.watch.site import Site
 from railwright_topology.probing.readings import Reading
@@ -89,7 +89,8 @@ class Office:
             busy=self.ask_busy,
             keep=self.keep,
             metrics=metrics.Metrics(CollectorRegistry()).surveys,
-            clocks=Clocks(lambda: self.now_s, lambda: self.wall_s),
+            clock=lambda: self.now_s,
+            wall_clock=lambda: self.wall_s,
             rng=Random(0),
         )
 
@@ -116,7 +117,7 @@ class Office:
             self.now_s += surveyor.LOOK_S
             await self.discovery.read_files()
             await self.discovery.refresh()
-            await self.surveyor.look()
+            await self.surveyor.run_due()
         await self.discovery.read_files()
         await self.discovery.refresh()
         return len(self.errands.sent) - before

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from railwright_operator import watchdog
-from railwright_operator.watchdog import EXIT_CODE, LOOKS_MAX, CycleWatchdog
+from railwright_operator.watchdog import CHECKS_MAX, EXIT_CODE, CycleWatchdog
 from railwright_scheduler.isolation import Handling, Isolation, Stage
 
 DEADLINE_S = 10.0
@@ -43,7 +43,7 @@ class Process:
 def test_hang_marks_the_job_and_ends_the_process(
     api_fails: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watchdog, "LOOK_S", 0.02)
+    monkeypatch.setattr(watchdog, "CHECK_S", 0.02)
     process, isolation = Process(api_fails=api_fails), Isolation()
     process.watchdog.start()
 
@@ -58,7 +58,7 @@ def test_hang_marks_the_job_and_ends_the_process(
 
 def test_slow_cycle_of_many_jobs_marks_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """No single job is to blame for it."""
-    monkeypatch.setattr(watchdog, "LOOK_S", 0.02)
+    monkeypatch.setattr(watchdog, "CHECK_S", 0.02)
     process, isolation = Process(), Isolation()
     process.watchdog.start()
     with process.watchdog.watch(isolation):
@@ -72,12 +72,12 @@ def test_slow_cycle_of_many_jobs_marks_none(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_time_outside_of_a_cycle_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watchdog, "LOOK_S", 0.02)
+    monkeypatch.setattr(watchdog, "CHECK_S", 0.02)
     process = Process()
     process.watchdog.start()
     for _ in range(4):
         with process.watchdog.watch(Isolation()):
-            assert not process.ended.wait(0.02 * LOOKS_MAX / 4)
+            assert not process.ended.wait(0.02 * CHECKS_MAX / 4)
     process.watchdog.stop()
     assert process.did == []
 
@@ -115,18 +115,18 @@ def test_hang_that_keeps_the_interpreter_ends_the_process() -> None:
 
 def test_time_after_a_cycle_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests to an API server that does not answer may take longer than a cycle."""
-    monkeypatch.setattr(watchdog, "LOOK_S", 0.001)
+    monkeypatch.setattr(watchdog, "CHECK_S", 0.001)
     process = Process()
     process.watchdog.start()
     with process.watchdog.watch(Isolation()):
         pass
-    assert not process.ended.wait(50 * 0.001 * LOOKS_MAX)
+    assert not process.ended.wait(50 * 0.001 * CHECKS_MAX)
     process.watchdog.stop()
 
 
 def test_job_handled_again_and_again_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each handling ends, so none of them is to blame for a slow cycle."""
-    monkeypatch.setattr(watchdog, "LOOK_S", 0.02)
+    monkeypatch.setattr(watchdog, "CHECK_S", 0.02)
     process, isolation = Process(), Isolation()
     process.watchdog.start()
     with process.watchdog.watch(isolation):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fixtures.observing import JOB, Watched, node_record
 from railwright import wire
-from railwright_operator.witnesses import (
+from railwright_operator.liveness import (
     FOUND_UNREADY_S,
     REASON_LENGTH_MAX,
     WAITING_LENGTH_MAX,

@@ -1,4 +1,4 @@
-"""What a status may hold, whatever was seen: a status that its schema refuses is told to nobody.
+"""Bounds of what a status holds: the API server refuses one that its schema does not allow.
 
 Words come from pods, launchers and causes, and those from anywhere. They are cut here as bytes of
 UTF-8, so that they fit wherever characters or bytes are counted.

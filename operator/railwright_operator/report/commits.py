@@ -36,14 +36,14 @@ class Commits:
             raise Unreachable(f"attempt {attempt} is over: step {step} was not recorded")
 
     def fold(self, job_uid: str, record: JobRecord, view: SessionView | None) -> JobRecord:
-        """The record with what ranks of the live attempt asked for and their launchers told."""
+        """The record with what ranks of the live attempt asked for and their launchers reported."""
         if not record.live:
             return record
         asked = self._waiting.get(job_uid, {})
         steps = [step for attempt, step in asked if attempt == record.attempt]
-        told = view.committed if view is not None else None
-        if told is not None and told.attempt == record.attempt:
-            steps.append(told.step)
+        newest = view.committed if view is not None else None
+        if newest is not None and newest.attempt == record.attempt:
+            steps.append(newest.step)
         held = next((p.step for p in record.checkpoints if p.attempt == record.attempt), -1)
         if steps and max(steps) > held:
             record = records.committed(record, attempt=record.attempt, step=max(steps))

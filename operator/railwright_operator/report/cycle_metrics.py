@@ -1,4 +1,4 @@
-"""Prometheus series of the cycle: turns, the queue and the attempts, from closed sets of labels."""
+"""Prometheus series of the scheduling cycle, the queue and the attempts; labels are closed sets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.turn import Turn
 
-TURN_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+CYCLE_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 
 
 class CycleMetrics:
@@ -22,13 +22,13 @@ class CycleMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
-        self.turn_s = Histogram(
+        self.cycle_s = Histogram(
             "railwright_turn_seconds",
             "Time to build the state and plan in one scheduling cycle.",
-            buckets=TURN_BUCKETS,
+            buckets=CYCLE_BUCKETS,
             registry=registry,
         )
-        self.turns_failed = counter(
+        self.cycles_failed = counter(
             "railwright_turns_failed_total",
             "Scheduling cycles that ended early, by kind of error.",
             ("error",),
@@ -66,8 +66,8 @@ class CycleMetrics:
             "Nodes of which pods of several attempts hold more than there is (an invariant).",
         )
 
-    def observe(self, plan: Turn) -> None:
-        """Take the gauges from a finished turn."""
+    def record(self, plan: Turn) -> None:
+        """Set the gauges from a finished cycle."""
         phases = collections.Counter(record.phase for record in plan.records.values())
         for phase in Phase:
             self._jobs.labels(phase.value).set(phases[phase])
@@ -77,11 +77,11 @@ class CycleMetrics:
         self._in_flight.set(len(plan.ledger.entries))
         self._double_booked.set(len({booking.node for booking in plan.double_bookings}))
 
-    def judged(self, breaker: Breaker) -> None:
-        """Silence was judged in a cycle."""
+    def record_breaker(self, breaker: Breaker) -> None:
+        """Set the gauges of silent nodes."""
         self._silent_nodes.set(breaker.silent)
         self._breaker_open.set(breaker.is_open)
 
-    def ended(self, code: CauseCode) -> None:
-        """An attempt's end was recorded on its job."""
+    def record_end(self, code: CauseCode) -> None:
+        """Count the end of an attempt, once it is recorded on its job."""
         self.attempts_ended.labels(code.value if code.is_known else bounds.UNNAMED).inc()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import asdict
 
 from railwright_scheduler.double_booking import INVARIANT, DoubleBooking
 
@@ -29,17 +30,8 @@ class DoubleBookings:
             for job_uid, _ in booking.attempts:
                 self._messages.setdefault(job_uid, booking.message)
             if key not in before:
-                logger.error(
-                    "invariant violated",
-                    extra={
-                        "invariant": INVARIANT,
-                        "node": booking.node,
-                        "resource": booking.resource,
-                        "held": booking.held,
-                        "available": booking.available,
-                        "attempts": [f"{uid}/{number}" for uid, number in booking.attempts],
-                    },
-                )
+                extra = {"invariant": INVARIANT, **asdict(booking)}
+                logger.error("invariant violated", extra=extra)
         for node, resource in before.keys() - self._bookings.keys():
             extra = {"invariant": INVARIANT, "node": node, "resource": resource}
             logger.info("invariant restored", extra=extra)

@@ -19,8 +19,8 @@ from railwright_api.fabric import (
 )
 from railwright_operator.discovery import SILENT_S, Agents, FileRead, Found
 from railwright_operator.report import bounds
-from railwright_operator.slices import Slice
 from railwright_operator.watch.records import NodeRecord
+from railwright_operator.yielding import TimeSlice
 from railwright_topology import agreement, inside, outline, paces, speeds
 from railwright_topology.accounts import ISLAND, Account
 from railwright_topology.agreement import LocationConflict
@@ -34,7 +34,7 @@ NAMED = 3
 """Of many nodes so many are named."""
 
 
-def standing(found: Found) -> Status:
+def summary_status(found: Found) -> Status:
     """What was found, and what sources disagree on. Whatever sources say, the schema takes it."""
     fabric = found.fabric
     conflicts = fabric.agreement.conflicts
@@ -61,7 +61,7 @@ def standing(found: Found) -> Status:
     }
 
 
-def heard(agents: Agents, *, is_caught_up: bool) -> Status:
+def agents_status(agents: Agents, *, is_caught_up: bool) -> Status:
     """Who tells of the inside of nodes; nothing new before this leader has caught up: the count
     of the leader before it is what the next one waits for too."""
     if not is_caught_up:
@@ -96,10 +96,10 @@ async def problems(
         found_problems.append(_problem("fabric", found.problem))
     found_problems.extend(_of_file(read) for read in found.files if read.problem)
     found_problems.extend(_of_insides(found.fabric))
-    shared = Slice(clock)
+    time_slice = TimeSlice(clock)
     for record in sorted(nodes.values(), key=lambda node: node.name):
-        if shared.over:
-            await shared.others()
+        if time_slice.is_over:
+            await time_slice.yield_to_others()
         found_problems.extend(_of_node(record, found.fabric))
     return {"problems": found_problems[:PROBLEMS_MAX], "problemCount": len(found_problems)}
 
@@ -112,11 +112,11 @@ def _summary(fabric: Fabric) -> str:
     """How many domains each level has, the coarsest first, and how many islands and rails there
     are."""
     sizes = ((name, fabric.sizes(fabric.places, at)) for at, name in enumerate(fabric.levels))
-    said = " > ".join(str(len(its)) for name, its in sizes if name != ISLAND) or "none"
+    text = " > ".join(str(len(its)) for name, its in sizes if name != ISLAND) or "none"
     if islands := fabric.agreement.islands:
-        said += f"; {len({*islands.domains.values()})} islands"
+        text += f"; {len({*islands.domains.values()})} islands"
     rails = max((network.rails for network in fabric.networks), default=0)
-    return f"{said}; {rails} rails" if rails else said
+    return f"{text}; {rails} rails" if rails else text
 
 
 def _level(fabric: Fabric, level: int) -> Status:
@@ -192,7 +192,7 @@ def _source(found: Found, account: Account) -> Status:
         "basis": account.basis.name.capitalize(),
         "nodes": len(account.nodes),
         "tiers": [bounds.name(tier) for tier in tiers][:LEVELS_MAX],
-        "remarks": [bounds.sentence(said) for said in (*unused, *account.strange)][:FAULTS_MAX],
+        "remarks": [bounds.sentence(text) for text in (*unused, *account.strange)][:FAULTS_MAX],
         # The API server keeps no null within a list: it would be written again and again.
         **({"time": time} if (time := _time(found, account)) else {}),
     }
@@ -216,10 +216,10 @@ def _insides(fabric: Fabric) -> list[Status]:
         {
             "nodes": len(nodes),
             "first": nodes[0],
-            "found": bounds.sentence(said),
+            "found": bounds.sentence(text),
             "unknown": [bounds.sentence(its) for its in fabric.insides[nodes[0]].unknown],
         }
-        for said, nodes in outline.kinds(fabric.insides)
+        for text, nodes in outline.kinds(fabric.insides)
     ]
 
 
@@ -260,8 +260,8 @@ def _of_file(read: FileRead) -> Status:
 
 def _of_insides(fabric: Fabric) -> Iterator[Status]:
     """Hosts that are no nodes, and what sources show inside of nodes that nobody can use."""
-    for said in fabric.strangers:
-        yield _problem(said.partition(":")[0], said)
+    for text in fabric.strangers:
+        yield _problem(text.partition(":")[0], text)
     alike: dict[str, list[str]] = {}
     for node, its in fabric.insides.items():
         for remark in its.remarks:

@@ -37,7 +37,7 @@ class ListeningClock:
         self._listened_s, self._ticked_s = self(), self._clock()
 
 
-async def observe(lag_s: Histogram, clock: Callable[[], float], listening: ListeningClock) -> None:
+async def measure(lag_s: Histogram, clock: Callable[[], float], listening: ListeningClock) -> None:
     """Measure until cancelled, and advance the listening clock. ``clock`` is monotonic."""
     while True:
         due_s = clock() + INTERVAL_S

@@ -1,12 +1,12 @@
-"""Bring each job's status to what a turn found, tell what changed, and remove what is over.
+"""Publish each job's status after a scheduling cycle, post its events, delete what has expired.
 
 A status is written when it differs from the one held, under that one's resourceVersion: a write
-that loses the race is simply made again by the next turn from the newer object. What is only told
-again with newer numbers, progress and why a job waits, is written at most every ``RETOLD_S``, and
-less often where there are many jobs, or while gangs are being bound; nothing is written about a job
-that stands still, nor is its status made again to find that out. A turn starts the writes and does
-not wait for them: a job whose write is under way is looked at again once it ended. What goes wrong
-with one job is logged, and neither ends the turn nor keeps the others from being told.
+that conflicts is made again by the next cycle from the newer object. A refresh, which changes only
+numbers (progress, and why a job waits), is written at most every ``REFRESH_S``, and less often with
+many jobs, or while gangs are being bound. An unchanged job costs no write, and its status is not
+rendered again. A cycle starts the writes and does not wait for them: a job whose write is in flight
+is handled again after it ended. A failure of one job is logged; it ends no cycle and stops no other
+job.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from railwright_api import names
 from railwright_operator.backoff import Pauses
 from railwright_operator.faults import JobFaults
 from railwright_operator.heartbeats.sessions import Sessions
-from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.kube import bodies, errors, paths
 from railwright_operator.kube.client import Api
 from railwright_operator.kube.lanes import Lane
-from railwright_operator.observe import Observer
 from railwright_operator.report import job_events, status
 from railwright_operator.report.commits import Commits
 from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.report.double_bookings import DoubleBookings
 from railwright_operator.report.events import Events, JobEvent
-from railwright_operator.slices import Slice
+from railwright_operator.report.status import StatusInput
+from railwright_operator.state_builder import StateBuilder
 from railwright_operator.watch.jobs import Jobs, Known, Unreadable
+from railwright_operator.yielding import TimeSlice
 from railwright_scheduler.attempt import record as records
 from railwright_scheduler.attempt.assessment import Ongoing
 from railwright_scheduler.attempt.gang import BindPod, CreatePod, WritePlacement
@@ -45,19 +45,19 @@ from railwright_scheduler.turn import Turn
 
 logger = logging.getLogger(__name__)
 
-Telling = Coroutine[Any, Any, None]
+StatusWrite = Coroutine[Any, Any, None]
 
-RETOLD_S = 3.0
-RETOLD_PER_S_MAX = 10
-"""Of many jobs each is told less often: a thousand that wait would be told again all the time, as
-everything that starts or ends changes the numbers of what they wait for.
+REFRESH_S = 3.0
+REFRESHES_PER_S_MAX = 10
+"""With many jobs each is refreshed less often: whatever starts or ends changes the numbers in the
+statuses of all that wait.
 """
 
-RETOLD_BURST_S = 2.0
+REFRESH_BURST_S = 2.0
 """A cycle may write as many of these as so many seconds allow, or the time since the one before
-if that took longer: else the jobs that come last would never be told again."""
+if that took longer: else the jobs that come last would never be refreshed."""
 
-RETOLD_WHILE_BINDING_S = 15.0
+REFRESH_WHILE_BINDING_S = 15.0
 """While pods of a gang are created and bound: each of its nodes stands idle until then."""
 
 STARTS = (WritePlacement, CreatePod, BindPod)
@@ -69,9 +69,9 @@ AFTER_BULK_S = 5.0
 postponed for so much longer: kubelets report these pods to an API server without time to spare."""
 
 WRITES_MAX = 16
-"""So many statuses are written at a time: telling must not crowd out doing."""
+"""So many statuses are written at a time: gangs that start come first."""
 
-TOLD_WRITES_MAX = 8
+WAITING_WRITES_MAX = 8
 """So many of jobs that wait, where no record changes. A record never waits behind them: a thousand
 large jobs that wait keep an API server busy for minutes."""
 
@@ -94,15 +94,15 @@ class Reporter:
     events: Events
     faults: JobFaults
     metrics: CycleMetrics
-    observer: Observer
+    state_builder: StateBuilder
     wake: Callable[[], None]
     clock: Callable[[], float]
     rng: Random
 
     def __post_init__(self) -> None:
-        self._retold_s = RETOLD_S
-        self._next_retold_s = self._reported_s = self.clock()
-        self._burst_s = RETOLD_BURST_S
+        self._refresh_s = REFRESH_S
+        self._next_refresh_s = self._reported_s = self.clock()
+        self._burst_s = REFRESH_BURST_S
         self._bulk_until_s = self.clock()
         self._written_s: dict[str, float] = {}
         self._expiries: Pauses[str] = Pauses(
@@ -111,12 +111,12 @@ class Reporter:
         self._pauses: Pauses[str] = Pauses(
             base_s=PAUSE_BASE_S, cap_s=PAUSE_CAP_S, clock=self.clock, rng=self.rng
         )
-        self._quiet: dict[str, status.Told] = {}
+        self._quiet: dict[str, StatusInput] = {}
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._wakes_once_written: set[str] = set()
         self._double_bookings = DoubleBookings()
         self._record_lane = Lane(WRITES_MAX)
-        self._told_lane = Lane(TOLD_WRITES_MAX)
+        self._waiting_lane = Lane(WAITING_WRITES_MAX)
 
     def __repr__(self) -> str:
         return f"<Reporter jobs={len(self._written_s)}>"
@@ -128,12 +128,12 @@ class Reporter:
         unread = {found.uid: found for found in self.jobs.unreadable()}
         self._forget_all_but(plan.records.keys() | unread.keys() | plan.unobserved)
         self.commits.refuse_all_but(plan.records.keys() | plan.unobserved)
-        told = sum(record.phase not in FINAL for record in plan.records.values())
-        least_s = RETOLD_WHILE_BINDING_S if self._is_binding(plan) else RETOLD_S
-        self._retold_s = max(least_s, told / RETOLD_PER_S_MAX)
-        self._burst_s = max(RETOLD_BURST_S, self.clock() - self._reported_s)
+        unfinished = sum(record.phase not in FINAL for record in plan.records.values())
+        least_s = REFRESH_WHILE_BINDING_S if self._is_binding(plan) else REFRESH_S
+        self._refresh_s = max(least_s, unfinished / REFRESHES_PER_S_MAX)
+        self._burst_s = max(REFRESH_BURST_S, self.clock() - self._reported_s)
         self._reported_s = self.clock()
-        shared = Slice(self.clock)
+        time_slice = TimeSlice(self.clock)
         for uid in [*plan.records, *(unread.keys() - plan.records.keys())]:
             if uid in self._under_way:
                 self._wakes_once_written.add(uid)
@@ -142,16 +142,16 @@ class Reporter:
                 continue
             try:
                 if uid in plan.records:
-                    telling = self._job(uid, plan.records[uid], plan, now)
+                    write = self._job(uid, plan.records[uid], plan, now)
                 else:
-                    telling = self._unreadable(unread[uid])
+                    write = self._unreadable(unread[uid])
             except Exception:
-                logger.exception("telling a job broke", extra={"job_uid": uid})
+                logger.exception("status update raised", extra={"job_uid": uid})
                 continue
-            if telling is not None:
-                self._start(uid, telling, plan)
-            if shared.over:
-                await shared.others()
+            if write is not None:
+                self._start(uid, write, plan)
+            if time_slice.is_over:
+                await time_slice.yield_to_others()
 
     def _is_binding(self, plan: Turn) -> bool:
         binding = {a.entry.key: len(a.entry.nodes) for a in plan.actions if isinstance(a, STARTS)}
@@ -164,23 +164,23 @@ class Reporter:
         self._written_s = {uid: at for uid, at in self._written_s.items() if uid in uids}
         self._expiries.forget_unless(uids.__contains__)
         self._pauses.forget_unless(uids.__contains__)
-        self._quiet = {uid: told for uid, told in self._quiet.items() if uid in uids}
+        self._quiet = {uid: given for uid, given in self._quiet.items() if uid in uids}
 
-    def _start(self, uid: str, telling: Telling, plan: Turn) -> None:
+    def _start(self, uid: str, write: StatusWrite, plan: Turn) -> None:
         record = plan.records.get(uid)
         waits = record is None or record.phase in (Phase.QUEUED, Phase.SUSPENDED)
-        known = self.observer.known(uid)
+        known = self.state_builder.job(uid)
         if known is not None and record is not None and known.record != record:
             self._wakes_once_written.add(uid)  # The next cycle may go on from this record.
             waits = False
-        lane = self._told_lane if waits else self._record_lane
-        task = asyncio.create_task(self._one(telling, lane))
+        lane = self._waiting_lane if waits else self._record_lane
+        task = asyncio.create_task(self._one(write, lane))
         self._under_way[uid] = task
         task.add_done_callback(functools.partial(self._done, uid))
 
-    async def _one(self, telling: Telling, lane: Lane) -> None:
+    async def _one(self, write: StatusWrite, lane: Lane) -> None:
         async with lane.place():
-            await telling
+            await write
 
     def _done(self, uid: str, task: asyncio.Task[None]) -> None:
         del self._under_way[uid]
@@ -195,15 +195,15 @@ class Reporter:
             return
         self._pauses.failed(uid)
         if isinstance(error, errors.RequestFailed):
-            logger.warning("job not told", extra={"job_uid": uid, "error": str(error)})
+            logger.warning("status update failed", extra={"job_uid": uid, "error": str(error)})
         else:
-            logger.error("telling a job broke", exc_info=error, extra={"job_uid": uid})
+            logger.error("status update raised", exc_info=error, extra={"job_uid": uid})
 
     def _job(
         self, uid: str, record: JobRecord, plan: Turn, now: datetime.datetime
-    ) -> Telling | None:
+    ) -> StatusWrite | None:
         """What is to be written about this job, if anything is."""
-        known = self.observer.known(uid)
+        known = self.state_builder.job(uid)
         assert known is not None, uid
         if known.record.phase in FINAL and record.phase in FINAL:
             self.commits.refuse(uid)
@@ -211,87 +211,86 @@ class Reporter:
         if self.jobs.get(uid) is not known:
             self.wake()  # It was written since the turn began: the next one has the newer.
             return None
-        view = self.sessions.attempt(uid, record.attempt)
-        record = self.commits.fold(uid, record, view)
-        told = self._told(known, record, view, plan, now)
-        if self._quiet.get(uid) == told:
+        given = self._status_input(known, record, plan, now)
+        if self._quiet.get(uid) == given:
             self.commits.recorded(uid, known.record)
             return None
-        after = status.render(told)
-        patch = bodies.merge_patch(told.before, after)
+        after = status.render(given)
+        patch = bodies.merge_patch(given.before, after)
         if not patch:
-            self._quiet[uid] = told
-        if not patch or (status.is_retold(told.before, patch) and not self._is_due_again(uid)):
+            self._quiet[uid] = given
+        if not patch or (status.is_refresh(given.before, patch) and not self._is_due_again(uid)):
             self.commits.recorded(uid, known.record)
             return None
-        return self._record(known, record, told.before, after, patch)
+        return self._record(known, given, after, patch)
 
     async def _record(
-        self,
-        known: Known,
-        record: JobRecord,
-        before: Mapping[str, Any],
-        after: status.Status,
-        patch: status.Status,
+        self, known: Known, given: StatusInput, after: status.Status, patch: status.Status
     ) -> None:
-        if await self._write(known.raw, patch):
-            self._written_s[known.uid] = self.clock()
-            self.commits.recorded(known.uid, record)
-            self._add_events(known, record, before, after)
+        if not await self._write(known.raw, patch):
+            return
+        self._written_s[known.uid] = self.clock()
+        self.commits.recorded(known.uid, given.record)
+        cause = records.ending(known.record, given.record)
+        if cause is not None:
+            self.metrics.record_end(cause.code)
+        for event in job_events.changes(
+            known.raw["metadata"],
+            records_changed=(known.record, given.record),
+            status_changed=(given.before, after),
+        ):
+            self.events.add(event)
 
-    def _unreadable(self, found: Unreadable) -> Telling | None:
+    def _unreadable(self, found: Unreadable) -> StatusWrite | None:
         """Say on the job why it is left alone, once."""
         before = found.raw.get("status") or {}
         generation = found.raw["metadata"]["generation"]
         after = status.unreadable(before, generation=generation, why=found.why)
         patch = bodies.merge_patch(before, after)
-        told_s = self._written_s.get(found.uid)
-        if not patch or (told_s is not None and self.clock() - told_s < RETOLD_S):
+        written_s = self._written_s.get(found.uid)
+        if not patch or (written_s is not None and self.clock() - written_s < REFRESH_S):
             return None
         self._written_s[found.uid] = self.clock()
-        return self._say_unreadable(found, patch)
+        return self._write_unreadable(found, patch)
 
-    async def _say_unreadable(self, found: Unreadable, patch: status.Status) -> None:
+    async def _write_unreadable(self, found: Unreadable, patch: status.Status) -> None:
         if await self._write(found.raw, patch):
             job = found.raw["metadata"]
             self.events.add(JobEvent(job, status.UNREADABLE, found.why, warning=True))
 
-    def _told(
-        self,
-        known: Known,
-        record: JobRecord,
-        view: SessionView | None,
-        plan: Turn,
-        now: datetime.datetime,
-    ) -> status.Told:
+    def _status_input(
+        self, known: Known, record: JobRecord, plan: Turn, now: datetime.datetime
+    ) -> StatusInput:
+        view = self.sessions.attempt(known.uid, record.attempt)
+        record = self.commits.fold(known.uid, record, view)
         verdict = plan.assessments.get(known.uid)
-        return status.Told(
+        return StatusInput(
             record=record,
             before=known.raw.get("status") or {},
             generation=known.raw["metadata"]["generation"],
             now=now.isoformat(timespec="seconds").replace("+00:00", "Z"),
             num_nodes=known.job.spec.num_nodes,
-            racks=self.observer.machines.racks(record.nodes),
-            unprofiled=self.observer.unprofiled(known, record.nodes),
+            racks=self.state_builder.machines.racks(record.nodes),
+            unprofiled=self.state_builder.unprofiled(known, record.nodes),
             wait=plan.waits.get(known.uid),
             assessment=verdict if isinstance(verdict, Ongoing) else None,
             session=view,
-            ranks=self.observer.ranks(known.uid) if record.phase is Phase.STARTING else (),
+            ranks=self.state_builder.ranks(known.uid) if record.phase is Phase.STARTING else (),
             unreadable=self.jobs.why_unreadable(known.uid),
-            pre_run=self.observer.pre_runs.of(known.uid),
+            pre_run=self.state_builder.pre_runs.of(known.uid),
             set_aside=self.faults.mark(known.uid),
             double_booking=self._double_bookings.message(known.uid),
         )
 
     def _is_due_again(self, uid: str) -> bool:
-        """Whether it is time for newer numbers. A leader that has just begun and finds a thousand
-        jobs told by another one comes to each of them at some time, and not to all at once."""
+        """Whether it is time for newer numbers. A new leader refreshes the statuses of an earlier
+        one spread over time, not all at once."""
         now_s = self.clock()
-        written_s = self._written_s.setdefault(uid, now_s - self._retold_s * self.rng.random())
-        if now_s - written_s < self._retold_s or now_s < self._next_retold_s:
+        written_s = self._written_s.setdefault(uid, now_s - self._refresh_s * self.rng.random())
+        if now_s - written_s < self._refresh_s or now_s < self._next_refresh_s:
             return False
         earliest_s = now_s - self._burst_s
-        self._next_retold_s = max(self._next_retold_s, earliest_s) + 1 / RETOLD_PER_S_MAX
+        self._next_refresh_s = max(self._next_refresh_s, earliest_s) + 1 / REFRESHES_PER_S_MAX
         return True
 
     async def _write(self, raw: Mapping[str, Any], patch: Mapping[str, Any]) -> bool:
@@ -301,11 +300,11 @@ class Reporter:
         try:
             self.jobs.absorb(await self.api.patch(paths.status(_path(raw)), body))
         except (errors.ConflictError, errors.NotFoundError, errors.OutcomeUnknown) as error:
-            await self._look_again(raw, error)
+            await self._read_again(raw, error)
             return False
         return True
 
-    async def _look_again(self, raw: Mapping[str, Any], error: errors.RequestFailed) -> None:
+    async def _read_again(self, raw: Mapping[str, Any], error: errors.RequestFailed) -> None:
         """The job changed under us: take the version that is there, without waiting for kopf."""
         uid = raw["metadata"]["uid"]
         self._wakes_once_written.add(uid)
@@ -319,23 +318,6 @@ class Reporter:
             self.jobs.absorb(found)
         else:
             self.jobs.discard(uid)
-
-    def _add_events(
-        self,
-        known: Known,
-        record: JobRecord,
-        before: Mapping[str, Any],
-        after: status.Status,
-    ) -> None:
-        cause = records.ending(known.record, record)
-        if cause is not None:
-            self.metrics.ended(cause.code)
-        for event in job_events.changes(
-            known.raw["metadata"],
-            records_changed=(known.record, record),
-            status_changed=(before, after),
-        ):
-            self.events.add(event)
 
     def _is_expired(self, known: Known, now: datetime.datetime) -> bool:
         """Whether a finished job's time is over, and it is time to ask for its deletion (again)."""

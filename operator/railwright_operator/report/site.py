@@ -1,4 +1,4 @@
-"""The statuses of what a site made: how full each queue is, what the fabric has."""
+"""Publish the statuses of the queues and of the fabric."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Status = dict[str, Any]
 
 @dataclass(eq=False)
 class SiteReporter:
-    """Writes these statuses when they change, now and then, apart from the jobs' own turn.
+    """Writes these statuses when they change, now and then, apart from the scheduling cycle.
     ``unsurveyed`` says what keeps nodes from being measured."""
 
     api: Api
@@ -41,8 +41,8 @@ class SiteReporter:
     clock: Callable[[], float]
 
     def __post_init__(self) -> None:
-        self._told_of: Found | None = None
-        self._standing: Status = {}
+        self._summarized: Found | None = None
+        self._summary: Status = {}
 
     def __repr__(self) -> str:
         return f"<SiteReporter {self.site!r}>"
@@ -76,15 +76,15 @@ class SiteReporter:
 
     async def _fabric(self) -> Status:
         found = self.discovery.found
-        if found is not self._told_of:
-            self._standing = await asyncio.to_thread(fabric.standing, found)
-            self._told_of = found
+        if found is not self._summarized:
+            self._summary = await asyncio.to_thread(fabric.summary_status, found)
+            self._summarized = found
         agents = self.discovery.agents()
         problems = await fabric.problems(
             found, self.nodes, self.clock, agents=agents, unsurveyed=self.unsurveyed()
         )
-        heard = fabric.heard(agents, is_caught_up=self.discovery.is_caught_up)
-        return self._standing | heard | problems
+        agents_status = fabric.agents_status(agents, is_caught_up=self.discovery.is_caught_up)
+        return self._summary | agents_status | problems
 
     async def _write(self, plural: str, raw: Mapping[str, Any] | None, status: Status) -> None:
         """Write a status if it differs from the one held. Logs what fails."""

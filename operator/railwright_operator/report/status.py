@@ -1,7 +1,7 @@
-"""What a user sees of a job: its status, from the record and what this turn found out.
+"""Render a job's status from its record and the results of a scheduling cycle.
 
-The record's fields are the truth that later turns read back; everything else is told for people.
-Words come from ``explain`` and from causes; here they are only put where people look for them.
+Later cycles read back the fields of the record; all others are for people. Sentences come from
+``explain`` and from causes. The reporter calls this.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from railwright import wire
 from railwright_api import schema, training_job
 from railwright_operator.heartbeats.views import SessionView
-from railwright_operator.pre_runs import NOTHING, Standing
+from railwright_operator.pre_runs import NO_PRE_RUN, PreRunStatus
 from railwright_operator.report import bounds
 from railwright_scheduler import explain
 from railwright_scheduler.attempt.assessment import HOLD_S, Ongoing, PodState, RankSeen
@@ -36,7 +36,7 @@ NODES_UNREACHABLE = "NodesUnreachable"
 UNREADABLE = "Unreadable"
 DOUBLE_BOOKED = "NodeDoubleBooked"
 
-RETOLD = frozenset({"progress", "message", "conditions"})
+REFRESHED = frozenset({"progress", "message", "conditions"})
 """What may change of a waiting job with every node that comes free, and of a starting one with
 every pod; another reason is news, but for the steps of a start."""
 
@@ -47,8 +47,8 @@ Status = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """One job after a turn: ``now`` is the time to write, RFC 3339; ``before`` the status held.
+class StatusInput:
+    """One job after a cycle: ``now`` is the time to write, RFC 3339; ``before`` the status held.
 
     ``ranks`` is empty while the attempt is in the ledger: its pods are not all bound yet.
     ``unprofiled`` are the kinds of its nodes' devices that its profile was not taken on.
@@ -68,19 +68,19 @@ class Told:
     session: SessionView | None = None
     ranks: Sequence[RankSeen] = field(default=())
     unreadable: str | None = None
-    pre_run: Standing = NOTHING
+    pre_run: PreRunStatus = NO_PRE_RUN
     set_aside: Mapping[str, Any] | None = None
     double_booking: str = ""
 
 
-def render(told: Told) -> Status:
+def render(given: StatusInput) -> Status:
     """The whole status; fields without a value are left out, those of a later version are kept."""
-    record = told.record
+    record = given.record
     checkpoints = record.checkpoints[: training_job.CHECKPOINTS_MAX]
-    headline = _headline(told)
+    headline = _headline(given)
     reason, message = bounds.word(headline[0]), bounds.sentence(headline[1])
     status: Status = {
-        "observedGeneration": told.generation,
+        "observedGeneration": given.generation,
         "phase": record.phase.value,
         "reason": reason,
         "message": message,
@@ -95,44 +95,44 @@ def render(told: Told) -> Status:
         "shape": record.shape,
         "known": record.known,
         "nodesSummary": _summary(record.nodes),
-        "racks": told.racks if record.nodes else None,
-        "progress": _progress(told),
+        "racks": given.racks if record.nodes else None,
+        "progress": _progress(given),
         "checkpoints": [{"attempt": p.attempt, "step": p.step} for p in checkpoints],
-        "profile": _profile(told),
-        "profileAside": _profile_aside(told),
-        "preRun": _pre_run(told),
-        "setAside": None if told.set_aside is None else dict(told.set_aside),
-        "lastEnd": _last_end(told),
-        "startedAt": _time(told, "startedAt", holds=record.phase is Phase.RUNNING),
-        "finishedAt": _time(told, "finishedAt", holds=record.phase in FINAL),
-        "conditions": _conditions(told, reason, message),
+        "profile": _profile(given),
+        "profileAside": _profile_aside(given),
+        "preRun": _pre_run(given),
+        "setAside": None if given.set_aside is None else dict(given.set_aside),
+        "lastEnd": _last_end(given),
+        "startedAt": _time(given, "startedAt", holds=record.phase is Phase.RUNNING),
+        "finishedAt": _time(given, "finishedAt", holds=record.phase in FINAL),
+        "conditions": _conditions(given, reason, message),
     }
-    later = {name: value for name, value in told.before.items() if name not in status}
+    later = {name: value for name, value in given.before.items() if name not in status}
     return later | {name: value for name, value in status.items() if value not in (None, [], "")}
 
 
-def _time(told: Told, name: str, *, holds: bool) -> str | None:
+def _time(given: StatusInput, name: str, *, holds: bool) -> str | None:
     """When this first was so; None before."""
-    return told.before.get(name) or (told.now if holds else None)
+    return given.before.get(name) or (given.now if holds else None)
 
 
-def _profile(told: Told) -> str | None:
+def _profile(given: StatusInput) -> str | None:
     """The newest that any attempt recorded, or that was recorded ahead of the next."""
-    # What an attempt recorded was told while it ran: once another is to come it may no longer fit.
-    is_next = not told.record.live and told.record.phase not in FINAL
-    newest = "" if told.session is None or is_next else told.session.profile
-    return told.pre_run.profile or newest or told.before.get("profile")
+    # An attempt's profile is published while it runs: once another is to come it may not fit.
+    is_next = not given.record.live and given.record.phase not in FINAL
+    newest = "" if given.session is None or is_next else given.session.profile
+    return given.pre_run.profile or newest or given.before.get("profile")
 
 
-def _pre_run(told: Told) -> Status | None:
-    end = told.pre_run.end
+def _pre_run(given: StatusInput) -> Status | None:
+    end = given.pre_run.end
     return {"of": end.of, "message": bounds.sentence(end.message)} if end else None
 
 
-def _profile_aside(told: Told) -> str | None:
-    if not told.unprofiled:
+def _profile_aside(given: StatusInput) -> str | None:
+    if not given.unprofiled:
         return None
-    devices = ", ".join(told.unprofiled)
+    devices = ", ".join(given.unprofiled)
     return bounds.sentence(f"it was taken on other devices than {devices}, which its nodes have")
 
 
@@ -142,14 +142,14 @@ def unreadable(before: Mapping[str, Any], *, generation: int, why: str) -> Statu
     return {"phase": Phase.QUEUED.value, **before, **facts}
 
 
-def is_retold(before: Mapping[str, Any], patch: Mapping[str, Any]) -> bool:
+def is_refresh(before: Mapping[str, Any], patch: Mapping[str, Any]) -> bool:
     """Whether a patch only says with newer numbers what the status says: progress, for what the
     job waits in the queue, or the step that its start has reached."""
     if patch.keys() <= {"progress"}:
         return True
     is_step = {before.get("reason"), patch.get("reason")} <= START_STEPS
     changed = patch.keys() - {"reason"} if is_step else patch.keys()
-    if before.get("phase") not in (Phase.QUEUED, Phase.STARTING) or not changed <= RETOLD:
+    if before.get("phase") not in (Phase.QUEUED, Phase.STARTING) or not changed <= REFRESHED:
         return False
     after = patch.get("conditions") or before.get("conditions", [])
     return _holding(before.get("conditions", [])) == _holding(after)
@@ -157,26 +157,26 @@ def is_retold(before: Mapping[str, Any], patch: Mapping[str, Any]) -> bool:
 
 def skipped_checkpoints(status: Mapping[str, Any]) -> str:
     """What a status says of checkpoints that an attempt found unfit; empty if of none."""
-    told = (each for each in status.get("conditions", []) if each["type"] == "Checkpointed")
-    return next((str(each["message"]).partition("; ")[2] for each in told), "")
+    given = (each for each in status.get("conditions", []) if each["type"] == "Checkpointed")
+    return next((str(each["message"]).partition("; ")[2] for each in given), "")
 
 
 def _holding(conditions: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     return {condition["type"]: condition["status"] for condition in conditions}
 
 
-def _headline(told: Told) -> tuple[str, str]:
-    record = told.record
-    if told.unreadable is not None:
-        return UNREADABLE, told.unreadable
-    if told.wait is not None and record.phase is Phase.QUEUED:
-        return explain.code(told.wait), explain.sentence(told.wait)
-    if record.live and told.assessment is not None and told.assessment.held:
-        return NODES_UNREACHABLE, _unreachable(told.assessment, record)
+def _headline(given: StatusInput) -> tuple[str, str]:
+    record = given.record
+    if given.unreadable is not None:
+        return UNREADABLE, given.unreadable
+    if given.wait is not None and record.phase is Phase.QUEUED:
+        return explain.code(given.wait), explain.sentence(given.wait)
+    if record.live and given.assessment is not None and given.assessment.held:
+        return NODES_UNREACHABLE, _unreachable(given.assessment, record)
     if record.phase is Phase.STARTING:
-        return _starting(told)
+        return _starting(given)
     if record.phase is Phase.RUNNING:
-        return _running(told)
+        return _running(given)
     if record.phase is Phase.SUCCEEDED:
         return "Succeeded", f"every rank ended with 0 in attempt {record.attempt}"
     if record.phase is Phase.SUSPENDED:
@@ -196,9 +196,9 @@ def _ended(record: JobRecord, cause: Cause) -> str:
     return f"{cause.message}; the next attempt follows when its nodes are free"
 
 
-def _starting(told: Told) -> tuple[str, str]:
+def _starting(given: StatusInput) -> tuple[str, str]:
     """The step of its start that the last of the attempt's pods has reached."""
-    ranks, nodes = told.ranks, told.num_nodes
+    ranks, nodes = given.ranks, given.num_nodes
     if stuck := next((rank for rank in ranks if rank.waiting), None):
         code = stuck.waiting.partition(":")[0]
         return code, f"node rank {stuck.node_rank} on {stuck.node}: {stuck.waiting}"
@@ -209,25 +209,25 @@ def _starting(told: Told) -> tuple[str, str]:
         return PULLING_IMAGES, message + f" since {since}" * bool(since)
     is_bound = bool(ranks) and all(rank.pod is not PodState.MISSING for rank in ranks)
     creating = [rank.node_rank for rank in ranks if rank.pod is PodState.PENDING]
-    missing = told.session.missing if told.session is not None else ()
+    missing = given.session.missing if given.session is not None else ()
     if is_bound and creating:
         count = f"{len(creating)} of {nodes}"
         return CONTAINER_CREATING, f"containers of {count} pods are created: {_ranks(creating)}"
     if is_bound and missing:
         count = f"{len(missing)} of {nodes}"
         return AT_BARRIER, f"{count} node ranks are not at the start barrier: {_ranks(missing)}"
-    return BINDING, f"attempt {told.record.attempt}: pods are being created and bound"
+    return BINDING, f"attempt {given.record.attempt}: pods are being created and bound"
 
 
 def _ranks(ranks: Sequence[int]) -> str:
     return bounds.listed([*map(str, ranks)], RANKS_NAMED_MAX)
 
 
-def _running(told: Told) -> tuple[str, str]:
-    if told.assessment is not None and told.assessment.suspects:
-        suspects = [told.record.nodes[rank] for rank in told.assessment.suspects]
+def _running(given: StatusInput) -> tuple[str, str]:
+    if given.assessment is not None and given.assessment.suspects:
+        suspects = [given.record.nodes[rank] for rank in given.assessment.suspects]
         return "LauncherSilent", f"not heard from {_summary(suspects)}; asking the API about them"
-    return "Running", f"attempt {told.record.attempt} on {_summary(told.record.nodes)}"
+    return "Running", f"attempt {given.record.attempt} on {_summary(given.record.nodes)}"
 
 
 def _unreachable(assessment: Ongoing, record: JobRecord) -> str:
@@ -250,10 +250,10 @@ def _name(text: str) -> str:
     return wire.fitted(text, schema.NAME_LENGTH_MAX)
 
 
-def _progress(told: Told) -> Status | None:
-    progress = told.session.progress if told.session is not None else None
+def _progress(given: StatusInput) -> Status | None:
+    progress = given.session.progress if given.session is not None else None
     if progress is None:
-        return told.before.get("progress")
+        return given.before.get("progress")
     total = progress.total_steps
     facts: Status = {
         "step": progress.step,
@@ -263,22 +263,22 @@ def _progress(told: Told) -> Status | None:
         "phase": progress.phase.value,
         "percent": f"{min(100, 100 * progress.step // total)}%" if total else None,
     }
-    told_before = dict(told.before.get("progress") or {})
-    time = told_before.pop("time", None)
+    held = dict(given.before.get("progress") or {})
+    time = held.pop("time", None)
     stated = {name: value for name, value in facts.items() if value is not None}
-    return stated | {"time": time if time and stated == told_before else told.now}
+    return stated | {"time": time if time and stated == held else given.now}
 
 
-def _last_end(told: Told) -> Status | None:
-    cause = told.record.last_end
+def _last_end(given: StatusInput) -> Status | None:
+    cause = given.record.last_end
     if cause is None:
         return None
-    before = told.before.get("lastEnd", {})
+    before = given.before.get("lastEnd", {})
     # An attempt that succeeded leaves the end of the one before it.
-    succeeded = told.record.phase is Phase.SUCCEEDED
-    same = succeeded or before.get("attempt") == told.record.ended
+    succeeded = given.record.phase is Phase.SUCCEEDED
+    same = succeeded or before.get("attempt") == given.record.ended
     facts: Status = {
-        "attempt": before.get("attempt", told.record.ended) if same else told.record.ended,
+        "attempt": before.get("attempt", given.record.ended) if same else given.record.ended,
         "cause": cause.code.value,
         "message": bounds.sentence(cause.message),
         "lostNodes": [_name(node) for node in cause.nodes[: schema.NODES_MAX]] or None,
@@ -289,60 +289,61 @@ def _last_end(told: Told) -> Status | None:
         if cause.signal is None
         else wire.fitted(bounds.plain(cause.signal), training_job.SIGNAL_LENGTH_MAX),
         "lastLines": bounds.last_lines(cause.last_lines) or None,
-        "time": before.get("time") if same else told.now,
+        "time": before.get("time") if same else given.now,
     }
     later = {name: value for name, value in before.items() if name not in facts} if same else {}
     return later | {name: value for name, value in facts.items() if value is not None}
 
 
-def _conditions(told: Told, reason: str, message: str) -> list[Status]:
-    record, phase = told.record, told.record.phase
+def _conditions(given: StatusInput, reason: str, message: str) -> list[Status]:
+    record, phase = given.record, given.record.phase
     placed = record.live or phase is Phase.SUCCEEDED
     where = f"attempt {record.attempt} on {_summary(record.nodes)}"
     facts = {
         "Scheduled": (placed, "Placed" if placed else reason, where if placed else message),
         "Running": (phase is Phase.RUNNING, reason, message),
-        "Healthy": _healthy(told, reason, message),
-        "Checkpointed": _checkpointed(told),
+        "Healthy": _healthy(given, reason, message),
+        "Checkpointed": _checkpointed(given),
         "Suspended": _entered(phase is Phase.SUSPENDED, reason, message),
         "Succeeded": _entered(phase is Phase.SUCCEEDED, reason, message),
         "Failed": _entered(phase is Phase.FAILED, reason, message),
     }
-    held = {condition["type"]: condition for condition in told.before.get("conditions", [])}
+    held = {condition["type"]: condition for condition in given.before.get("conditions", [])}
     ours = [
-        _condition(name, *fact, held=held.get(name, {}), told=told) for name, fact in facts.items()
+        _condition(name, *fact, held=held.get(name, {}), given=given)
+        for name, fact in facts.items()
     ]
     # Those of a later version are its own.
     return [*ours, *(condition for name, condition in held.items() if name not in facts)]
 
 
-def _checkpointed(told: Told) -> tuple[bool, str, str]:
-    unfit = _skipping(told)
+def _checkpointed(given: StatusInput) -> tuple[bool, str, str]:
+    unfit = _skipping(given)
     more = f"; {unfit}" if unfit else ""
-    if not told.record.checkpoints:
+    if not given.record.checkpoints:
         return False, "NoCheckpoint", f"no checkpoint was committed yet{more}"
-    newest = told.record.checkpoints[0]
+    newest = given.record.checkpoints[0]
     return True, "Committed", f"step {newest.step} of attempt {newest.attempt}{more}"
 
 
-def _skipping(told: Told) -> str:
-    """Which checkpoints the newest attempt found unfit. What was said of it stays said, also by an
-    operator that its launchers have not told yet."""
-    mark = f"attempt {told.record.attempt} skipped as torn or corrupt: "
-    ranks = told.session.ranks if told.session is not None else ()
+def _skipping(given: StatusInput) -> str:
+    """Which checkpoints the newest attempt found unfit. The message stays until
+    launchers have reported to a new leader."""
+    mark = f"attempt {given.record.attempt} skipped as torn or corrupt: "
+    ranks = given.session.ranks if given.session is not None else ()
     found = sorted({name for rank in ranks for name in rank.skipped})
     if found:
         return wire.fitted(mark + ", ".join(found), SKIPPED_BYTES_MAX)
-    held = skipped_checkpoints(told.before)
+    held = skipped_checkpoints(given.before)
     return held if held.startswith(mark) else ""
 
 
-def _healthy(told: Told, reason: str, message: str) -> tuple[bool, str, str]:
-    if told.double_booking and told.record.phase not in FINAL:
-        return False, DOUBLE_BOOKED, told.double_booking
-    verdict = told.assessment
+def _healthy(given: StatusInput, reason: str, message: str) -> tuple[bool, str, str]:
+    if given.double_booking and given.record.phase not in FINAL:
+        return False, DOUBLE_BOOKED, given.double_booking
+    verdict = given.assessment
     silent = verdict is not None and (verdict.held or bool(verdict.suspects))
-    ill = silent or told.record.phase in (Phase.RECOVERING, Phase.FAILED)
+    ill = silent or given.record.phase in (Phase.RECOVERING, Phase.FAILED)
     return (False, reason, message) if ill else (True, "NothingFound", "")
 
 
@@ -351,7 +352,13 @@ def _entered(holds: bool, reason: str, message: str) -> tuple[bool, str, str]:
 
 
 def _condition(
-    name: str, holds: bool, reason: str, message: str, *, held: Mapping[str, Any], told: Told
+    name: str,
+    holds: bool,
+    reason: str,
+    message: str,
+    *,
+    held: Mapping[str, Any],
+    given: StatusInput,
 ) -> Status:
     status = "True" if holds else "False"
     since = held.get("lastTransitionTime") if held.get("status") == status else None
@@ -360,6 +367,6 @@ def _condition(
         "status": status,
         "reason": reason,
         "message": bounds.sentence(message),
-        "lastTransitionTime": since or told.now,
-        "observedGeneration": told.generation,
+        "lastTransitionTime": since or given.now,
+        "observedGeneration": given.generation,
     }

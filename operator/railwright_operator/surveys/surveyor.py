@@ -1,6 +1,6 @@
 """Surveys, whenever nodes are due and can be measured without disturbing anybody.
 
-Agents are sent to each other; this only says whom to whom. What was found joins what is held, goes
+This chooses the pairs of nodes; agents measure them. What was found joins what is held, goes
 into the ConfigMap that is kept for it, and comes back as a source like any other: so whoever leads
 next knows it, and does not measure again.
 """
@@ -41,8 +41,8 @@ SETTLED_S = 15.0
 """A survey begins once all who are due have been there, and the same, for so long: nodes come one
 after the other."""
 PATIENCE_S = 300.0
-"""Or once some have been there for so long: agents tell every three minutes or so, and then hear
-that they are to stand by."""
+"""Or once some have been there for so long: agents report every three minutes or so, and then learn
+that they are to poll."""
 BETWEEN_S = 300.0
 """From the end of one survey to the beginning of the next."""
 SURVEY_S_MAX = 3600.0
@@ -59,19 +59,11 @@ BUSY_S = 1.0
 Pair = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Clocks:
-    """``monotonic`` seconds for all that waits, and ``since_1970`` for how old a survey is, which
-    another leader made."""
-
-    monotonic: Callable[[], float]
-    since_1970: Callable[[], float]
-
-
 @dataclass(eq=False)
 class Surveyor:
     """``busy`` are the nodes that must not be disturbed; ``keep`` puts a survey where all leaders
-    find it. ``problems`` are what keeps nodes from being measured, for people."""
+    find it. ``problems`` are what keeps nodes from being measured, for people. ``clock`` is
+    monotonic; ``wall_clock`` are seconds since 1970, as surveys of other leaders have them."""
 
     probe_tasks: ProbeTasks
     _: KW_ONLY
@@ -81,21 +73,22 @@ class Surveyor:
     busy: Callable[[], Collection[str]]
     keep: Callable[[str], Awaitable[object]]
     metrics: SurveyMetrics
-    clocks: Clocks
+    clock: Callable[[], float]
+    wall_clock: Callable[[], float]
     rng: Random
 
     def __post_init__(self) -> None:
         self._vain: Pauses[str] = Pauses(
-            base_s=AGAIN_S, cap_s=AGAIN_S_MAX, clock=self.clocks.monotonic, rng=self.rng
+            base_s=AGAIN_S, cap_s=AGAIN_S_MAX, clock=self.clock, rng=self.rng
         )
         self._keeping: Pauses[str] = Pauses(
-            base_s=LOOK_S, cap_s=BETWEEN_S, clock=self.clocks.monotonic, rng=self.rng
+            base_s=LOOK_S, cap_s=BETWEEN_S, clock=self.clock, rng=self.rng
         )
         self._unkept = self._failed = ""
         self._seen: frozenset[str] = frozenset()
         self._wanted_s: float | None = None
         self._chosen: tuple[str, ...] = ()
-        self._first_s = self._changed_s = self._next_s = self.clocks.monotonic()
+        self._first_s = self._changed_s = self._next_s = self.clock()
         self._busy_seen: tuple[float, Collection[str]] = (self._next_s - BUSY_S, ())
         self.problems: tuple[str, ...] = ()
 
@@ -107,21 +100,21 @@ class Surveyor:
         while True:
             await asyncio.sleep(LOOK_S)
             try:
-                await self.look()
+                await self.run_due()
             except Exception as error:
                 # It may be asked again; whatever it was must not end the leader.
                 logger.exception("no survey", extra={"error": str(error)})
                 self.metrics.surveys.labels("failed").inc()
                 self._over(f"the last survey ended with {type(error).__name__}")
 
-    async def look(self) -> None:
+    async def run_due(self) -> None:
         """Carry out a survey if one is due and may begin."""
         fabric, probing = self.discovery.found.fabric, self.site.probing
         nodes = {node.name: node for node in self.nodes.values()}
         ready = {name for name, node in nodes.items() if node.ready}
         if fabric.places.keys() != nodes.keys():
             return  # The fabric of these nodes is not put together yet.
-        wanted = await asyncio.to_thread(due.of, fabric, probing, self.clocks.since_1970())
+        wanted = await asyncio.to_thread(due.of, fabric, probing, self.wall_clock())
         self.metrics.due.set(len(wanted))
         self.probe_tasks.forget_all_but(fabric.places)
         self._vain.forget_unless(lambda node: node in wanted)
@@ -151,12 +144,12 @@ class Surveyor:
             self._seen, self._wanted_s = frozenset(), None
             return
         if self._wanted_s is None:
-            self._wanted_s = self.clocks.monotonic()
+            self._wanted_s = self.clock()
         self._seen |= self.probe_tasks.there()
 
     def _may_begin(self, chosen: tuple[str, ...], *, all_there: bool) -> bool:
         """Whether those who are chosen have waited long enough for others."""
-        now_s = self.clocks.monotonic()
+        now_s = self.clock()
         if not self._chosen:
             self._first_s = now_s
         if chosen != self._chosen:
@@ -177,7 +170,7 @@ class Surveyor:
         if not self.discovery.agents().heard or self._wanted_s is None:
             return  # Nobody runs agents here, or nobody is needed.
         there, of = self.probe_tasks.there(), f"of {len(wanted)} nodes that are to be measured"
-        early = self.clocks.monotonic() - self._wanted_s < PATIENCE_S
+        early = self.clock() - self._wanted_s < PATIENCE_S
         if not self.discovery.is_given(names.PROBES):
             yield f"nobody is measured: the ConfigMap {names.PROBES} is not there to keep it in"
         expected = self._seen if early else idle
@@ -190,10 +183,10 @@ class Surveyor:
         """Measure, join what was found to what is held, and have it kept."""
         if not self.discovery.is_given(names.PROBES):
             return
-        started_s = self.clocks.monotonic()
+        started_s = self.clock()
         logger.info("survey begins", extra={"nodes": len(chosen)})
         found = await self._measured(chosen, probing)
-        took_s = self.clocks.monotonic() - started_s
+        took_s = self.clock() - started_s
         placed = {node for tier in found.tiers for node in tier}
         self._over("" if placed else f"the last survey placed none of its {len(chosen)} nodes")
         if not self._goes_on():
@@ -204,8 +197,8 @@ class Surveyor:
                 self._vain.succeeded(node)
             elif node not in busy:
                 self._vain.failed(node)
-        said = {"placed": len(placed), "pairs": found.pairs, "took_s": round(took_s, 1)}
-        logger.info("survey over", extra={"nodes": len(chosen), **said})
+        result = {"placed": len(placed), "pairs": found.pairs, "took_s": round(took_s, 1)}
+        logger.info("survey over", extra={"nodes": len(chosen), **result})
         self.metrics.seconds.observe(took_s)
         self.metrics.pairs.inc(found.pairs)
         self.metrics.surveys.labels("done" if placed else "failed").inc()
@@ -220,7 +213,7 @@ class Surveyor:
     async def _measured(self, chosen: tuple[str, ...], probing: Probing) -> Findings:
         at_once = max(1, min(AT_ONCE_MAX, len(chosen) // NODES_PER_PAIR))
         survey = Survey(chosen, at_once=at_once)
-        end_s = self.clocks.monotonic() + SURVEY_S_MAX
+        end_s = self.clock() + SURVEY_S_MAX
 
         async def ask(pair: Pair) -> Reading:
             for node in pair:
@@ -229,7 +222,7 @@ class Surveyor:
             return await self._reading(pair, seconds=PROBE_S)
 
         await rounds.carry_out(
-            survey, ask, goes_on=lambda: self._goes_on() and self.clocks.monotonic() < end_s
+            survey, ask, goes_on=lambda: self._goes_on() and self.clock() < end_s
         )
         found = await asyncio.to_thread(findings.of, survey)
         if probing.uplinks and self._goes_on():
@@ -255,7 +248,7 @@ class Surveyor:
     def _busy_lately(self) -> Collection[str]:
         """Those a moment ago: hundreds ask."""
         seen_s, busy = self._busy_seen
-        now_s = self.clocks.monotonic()
+        now_s = self.clock()
         if now_s - seen_s >= BUSY_S:
             busy = frozenset(self.busy())
             self._busy_seen = now_s, busy
@@ -266,7 +259,7 @@ class Surveyor:
         fabric = self.discovery.found.fabric
         source = f"{names.PROBES}/{probes.SOURCE}"
         held = next((each for each in fabric.accounts if each.source == source), None)
-        now_s = int(self.clocks.since_1970())
+        now_s = int(self.wall_clock())
         joined, times = found, dict.fromkeys(placed, now_s)
         if held is not None:
             joined = surveys.joined(found, held, fabric.places.keys())
@@ -294,7 +287,7 @@ class Surveyor:
     def _over(self, failed: str, pause_s: float = BETWEEN_S) -> None:
         """A survey came to its end, or to none."""
         self._failed = failed
-        self._chosen, self._next_s = (), self.clocks.monotonic() + pause_s
+        self._chosen, self._next_s = (), self.clock() + pause_s
 
 
 def _times(held: Account, joined: Findings) -> dict[str, int]:

@@ -29,10 +29,10 @@ from railwright_operator import backoff
 from railwright_operator.kube import errors
 from railwright_operator.kube.client import Api
 from railwright_operator.metrics import WatchMetrics
-from railwright_operator.slices import Slice
 from railwright_operator.watch import excerpts
 from railwright_operator.watch.excerpts import Event, Excerpt, F, Found, Identity, Undeclared
 from railwright_operator.watch.pages import Pager
+from railwright_operator.yielding import TimeSlice
 
 logger = logging.getLogger(__name__)
 
@@ -213,7 +213,7 @@ class Reflector(Generic[R]):
         started_s = self._clock()
         seen: set[str] = set()
         version = 0
-        shared = Slice(self._clock)
+        time_slice = TimeSlice(self._clock)
         async with contextlib.aclosing(self._pager.pages()) as pages:
             async for page in pages:
                 self._heard()
@@ -221,11 +221,13 @@ class Reflector(Generic[R]):
                 if version < self._newest:
                     self._metrics.errors.labels(self._kind, "rewound").inc()
                     raise StoreWentBackError(f"{self._kind}: from {self._newest} to {version}")
-                await shared.others()  # The next page is asked for before this one is taken in.
+                await (
+                    time_slice.yield_to_others()
+                )  # The next page is asked for before this one is taken in.
                 seen.update(page.unread)
                 for item in page.items:
-                    if shared.over:
-                        await shared.others()
+                    if time_slice.is_over:
+                        await time_slice.yield_to_others()
                     found = self._excerpt.listed(item)
                     seen.add(found.metadata.uid)
                     self._check_store(found.metadata, version)

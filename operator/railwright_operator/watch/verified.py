@@ -10,9 +10,9 @@ import asyncio
 import contextlib
 from typing import Generic
 
-from railwright_operator.slices import Slice
 from railwright_operator.watch.excerpts import Found
 from railwright_operator.watch.reflector import R, Reflector
+from railwright_operator.yielding import TimeSlice
 
 REACH_S = 90.0
 """Within this time the watch passes the version of the list: bookmarks come once a minute."""
@@ -64,14 +64,14 @@ class VerifiedReflector(Reflector[R], Generic[R]):
         suspects: list[Found] = []
         seen: set[str] = set()
         version = 0
-        shared = Slice(self._clock)
+        time_slice = TimeSlice(self._clock)
         async with contextlib.aclosing(self._pager.pages()) as pages:
             async for page in pages:
                 version = page.version
                 seen.update(page.unread)
                 for item in page.items:
-                    if shared.over:
-                        await shared.others()
+                    if time_slice.is_over:
+                        await time_slice.yield_to_others()
                     found = self._excerpt.listed(item)
                     seen.add(found.metadata.uid)
                     if len(suspects) < SUSPECTS_MAX and self._right(found) is not None:

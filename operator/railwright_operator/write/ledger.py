@@ -19,7 +19,7 @@ from railwright_api import names, schema
 from railwright_operator.kube import errors, paths
 from railwright_operator.kube.client import Api
 from railwright_operator.watch import causes
-from railwright_operator.write import merits
+from railwright_operator.write import placement_score
 from railwright_scheduler.attempt import node_list
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
@@ -189,7 +189,7 @@ def _entry(found: Mapping[str, Any]) -> Entry:
         spans=tuple((span["level"], span["domains"]) for span in found.get("spans", ())),
         shape=found.get("shape", ""),
         known=found.get("known", ""),
-        merits=merits.parse(found["mapping"]) if "mapping" in found else None,
+        merits=placement_score.parse(found["mapping"]) if "mapping" in found else None,
     )
 
 
@@ -221,7 +221,7 @@ def _entry_fields(entry: Entry) -> dict[str, Any]:
     }
     fields |= {name: value for name, value in optional.items() if value}
     if entry.merits is not None:
-        fields["mapping"] = merits.render(entry.merits)
+        fields["mapping"] = placement_score.render(entry.merits)
     if entry.cause is not None:
         lost = set(entry.cause.nodes)
         ranks = [rank for rank, node in enumerate(entry.nodes) if node in lost]

@@ -24,7 +24,7 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """What every pod is told: the image that carries the launcher, and where the operator is."""
+    """What every pod needs: the image with the launcher, and the address of the operator."""
 
     image: str
     operator_url: str
@@ -54,8 +54,10 @@ def render(
     spec["volumes"] = [*spec.get("volumes", []), *_volumes(entry.job_uid)]
     spec["initContainers"] = [_install(job["spec"], launcher), *spec.get("initContainers", [])]
     spec["containers"] = list(spec["containers"])
-    told = _environment(job, entry, launcher, node_rank=node_rank, profile_steps=profile_steps)
-    spec["containers"][0] = _main(job["spec"], spec["containers"][0], told)
+    environment = _environment(
+        job, entry, launcher, node_rank=node_rank, profile_steps=profile_steps
+    )
+    spec["containers"][0] = _main(job["spec"], spec["containers"][0], environment)
     return {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -33,7 +33,7 @@ Raw = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PreRunPlan:
     """The pre-run of a job as it stands: ``of`` is the digest of its spec."""
 
     name: str
@@ -55,7 +55,7 @@ def steps(known: Known, *, aside: bool = False) -> int:
     return STEPS if spec.num_nodes * spec.num_proc_per_node <= RECORDED_RANKS_MAX else 0
 
 
-def plan(known: Known) -> Plan | None:
+def plan(known: Known) -> PreRunPlan | None:
     """What would have to run ahead of this job; None if it is no larger itself."""
     assert known.workload is not None, known.uid
     data, whole = _data(known, known.workload), known.workload.split.data
@@ -68,7 +68,7 @@ def plan(known: Known) -> Plan | None:
     digest = hashlib.blake2b(
         orjson.dumps(asked, option=orjson.OPT_SORT_KEYS), digest_size=8
     ).hexdigest()
-    return Plan(
+    return PreRunPlan(
         name=name,
         of=digest,
         nodes=nodes,

@@ -7,7 +7,7 @@ from typing import Any
 
 from railwright_api import names
 from railwright_operator.watch.jobs import Jobs
-from railwright_operator.write import merits, pods, pre_runs
+from railwright_operator.write import placement_score, pods, pre_runs
 from railwright_scheduler.attempt.ledger import Entry
 
 Manifest = Mapping[str, Any]
@@ -51,7 +51,7 @@ class Rendering:
             "reason": reason,
         }
         if entry.merits is not None:
-            spec["mapping"] = merits.render(entry.merits)
+            spec["mapping"] = placement_score.render(entry.merits)
         return {
             "apiVersion": names.API_VERSION,
             "kind": "Placement",

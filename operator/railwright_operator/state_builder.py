@@ -1,8 +1,8 @@
-"""The world as one value: the only place where what Kubernetes and launchers say becomes ours.
+"""Build the state of a scheduling cycle: the one place that converts what the operator observes.
 
-Reads the copies that the watches keep and the sessions of the launchers; writes to nothing but the
-list of suspected nodes and the sessions' list of attempts. Ages are taken here, on one clock: it
-stands still while the operator takes in no messages.
+It reads the informer caches and the sessions of launchers. It writes the list of suspected nodes
+and the attempts of the sessions, nothing else. Ages are taken here, on one clock that stands still
+while the operator receives no messages.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from railwright import wire
 from railwright_operator.discovery import Discovery
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.views import SessionView
-from railwright_operator.knowledge import Knowledge
+from railwright_operator.liveness import Liveness
 from railwright_operator.machines import Machines
 from railwright_operator.pre_runs import PreRuns
-from railwright_operator.suspects import Suspects
+from railwright_operator.suspected_nodes import SuspectedNodes
+from railwright_operator.topology_hash import TopologyHash
 from railwright_operator.watch.ages import Ages
 from railwright_operator.watch.jobs import Jobs, Known
 from railwright_operator.watch.kubelets import Kubelets
@@ -26,8 +27,7 @@ from railwright_operator.watch.pod_index import PodIndex
 from railwright_operator.watch.pulls import Pulls
 from railwright_operator.watch.records import PodRecord
 from railwright_operator.watch.site import Site
-from railwright_operator.witnesses import Witnesses
-from railwright_operator.write.actuate import Actuator
+from railwright_operator.write.executor import Executor
 from railwright_scheduler.attempt import gang
 from railwright_scheduler.attempt.assessment import Assessment, Ongoing, RankSeen
 from railwright_scheduler.attempt.gang import Pod
@@ -45,8 +45,8 @@ FORGET_S = 60.0
 
 
 @dataclass(eq=False)
-class Observer:
-    """Makes the world of a turn from what the parts of the shell hold."""
+class StateBuilder:
+    """Builds the state of a cycle from what the other parts of the operator hold."""
 
     _: KW_ONLY
     jobs: Jobs
@@ -57,23 +57,23 @@ class Observer:
     pulls: Pulls
     sessions: Sessions
     kubelets: Kubelets
-    actuator: Actuator
+    executor: Executor
     pre_runs: PreRuns
     clock: Callable[[], float]
     hearing: Callable[[], float]
 
     def __post_init__(self) -> None:
-        self._knowledge = Knowledge()
+        self._topology_hash = TopologyHash()
         self._ages = Ages(self.clock)
         self._heard_ages = Ages(self.hearing)
-        self._witnesses = Witnesses(
+        self._liveness = Liveness(
             self.kubelets,
             pulls=self.pulls,
             ages=self._ages,
             heard_ages=self._heard_ages,
             hearing=self.hearing,
         )
-        self._suspects = Suspects(self.kubelets, clock=self.clock)
+        self._suspected = SuspectedNodes(self.kubelets, clock=self.clock)
         self._ranks: dict[str, tuple[RankSeen, ...]] = {}
         self._known: dict[str, Known] = {}
         self._plan: Turn | None = None
@@ -81,23 +81,22 @@ class Observer:
         self._kept_waiting: dict[tuple[str, int], int] = {}
         self._asked: dict[str, tuple[Known, int, Job]] = {}
 
-    async def hear(self) -> None:
-        """Put together what is new of the network. To be awaited before a look."""
+    async def refresh_network(self) -> None:
+        """Take in what is new of the network. Awaited before ``build``."""
         await self.discovery.refresh()
 
-    def look(self, ledger: Ledger, isolation: Isolation) -> Iterator[World | None]:
-        """What is known now, under this ledger, in steps: others may go on between two of them,
-        each of which brings None, and the last the world.
+    def build(self, ledger: Ledger, isolation: Isolation) -> Iterator[World | None]:
+        """Yield None between two steps, so that other tasks can run, and the state at the end.
 
-        What the nodes hold and what the attempts show is of one moment, as room is reckoned from
-        both. What is heard of ranks may be a little newer. A job that cannot be observed is left
-        out, and is a fault of ``isolation``.
+        Nodes and attempts are of one moment, as capacity is computed from both. Reports of ranks
+        may be a little newer. A job that cannot be read is left out, and is a fault of
+        ``isolation``.
         """
         self._ages.turn_begins()
         self._heard_ages.turn_begins()
         nodes = self._with_grace(self.machines.look(self.discovery.found.fabric))
         self._known = {known.uid: known for known in self.jobs.all()}
-        self.pre_runs.look(self._known, isolation)
+        self.pre_runs.update(self._known, isolation)
         in_flight = frozenset(entry.key for entry in ledger.entries)
         attempts = self._attempts(ledger, in_flight)
         jobs: list[JobSeen] = []
@@ -108,9 +107,9 @@ class Observer:
             if seen is not None:
                 jobs.append(seen)
         self._ranks = {seen.job.uid: seen.ranks for seen in jobs if seen.ranks}
-        self._witnesses.forget_all_but(self._ranks)
+        self._liveness.forget_all_but(self._ranks)
         self._asked = {uid: asked for uid, asked in self._asked.items() if uid in self._known}
-        digest = self._knowledge.digest(self.machines.fabric, nodes)
+        digest = self._topology_hash.digest(self.machines.fabric, nodes)
         last = self._plan
         world = World(
             ledger=ledger,
@@ -121,23 +120,23 @@ class Observer:
             attempts=attempts,
             links=self.machines.fabric.links,
             known=digest,
-            # Before agents told a new leader how fast nodes are, all look as fast.
+            # Until agents have reported to a new leader, all nodes count as equally fast.
             known_age_s=self._ages.of("known", digest) if self.discovery.is_caught_up else 0.0,
             reservations=last.reservations if last else {},
             waits=last.waits if last else {},
             queue_round=last.queue_round if last else None,
-            breaker=self._suspects.judge(jobs, self.machines.by_name),
+            breaker=self._suspected.update(jobs, self.machines.by_name),
         )
         self._ages.turn_over()
         self._heard_ages.turn_over()
         yield world
 
-    def known(self, job_uid: str) -> Known | None:
-        """A job as the last world had it: what its plan was made from, and nothing newer."""
+    def job(self, job_uid: str) -> Known | None:
+        """A job as the last state had it: what its plan was made from, and nothing newer."""
         return self._known.get(job_uid)
 
     def ranks(self, job_uid: str) -> tuple[RankSeen, ...]:
-        """The live attempt's ranks of a job, as of the last world."""
+        """The live attempt's ranks of a job, as of the last state."""
         return self._ranks.get(job_uid, ())
 
     def unprofiled(self, known: Known, nodes: tuple[str, ...]) -> tuple[str, ...]:
@@ -145,8 +144,8 @@ class Observer:
         profile = known.workload.profile if known.workload is not None else None
         return profile.lacks(self.machines.devices(nodes)) if profile is not None else ()
 
-    def follow(self, plan: Turn, isolation: Isolation) -> None:
-        """Let launchers of live attempts speak, stop those of revoked ones, forget the others'."""
+    def sync_sessions(self, plan: Turn, isolation: Isolation) -> None:
+        """Expect launchers of live attempts, stop those of revoked ones, forget the others."""
         self._plan = plan
         in_flight = {entry.key for entry in plan.ledger.entries}
         revoked = {entry.key for entry in plan.ledger.entries if entry.state is EntryState.ABORTING}
@@ -156,7 +155,7 @@ class Observer:
                 continue
             kept.add(uid)
             if record.phase is Phase.SUCCEEDED:
-                continue  # Its launchers may still be telling how they ended.
+                continue  # Its launchers may still report how they ended.
             if not record.live or (uid, record.attempt) in revoked:
                 self.sessions.revoke(uid, record.attempt)
                 continue
@@ -218,7 +217,7 @@ class Observer:
         }
         # Nor does one stand still whose requests we have not come to, behind those of others.
         self._kept_waiting = {
-            key: self._kept_waiting.get(key, 0) + self.actuator.is_crowded_out(key)
+            key: self._kept_waiting.get(key, 0) + self.executor.is_crowded_out(key)
             for key in self._furthest
         }
         return {key: self._attempt(key, gang_pods) for key, gang_pods in found.items()}
@@ -232,9 +231,9 @@ class Observer:
     def _attempt(self, key: tuple[str, int], pods: tuple[Pod, ...]) -> AttemptSeen:
         return AttemptSeen(
             pods=pods,
-            placed=self.actuator.placed(key),
-            refusal=self.actuator.refusal(key),
-            hindrance=self.actuator.hindrance(key),
+            placed=self.executor.placed(key),
+            refusal=self.executor.refusal(key),
+            hindrance=self.executor.hindrance(key),
             age_s=self._ages.of("entry", *key),
             stalled_s=self._ages.of(
                 "commit", *key, self._furthest.get(key, 0), self._kept_waiting.get(key, 0)
@@ -249,7 +248,7 @@ class Observer:
         if record.live and (uid, record.attempt) not in in_flight:
             bound_age_s = self._heard_ages.of("bound", uid, record.attempt)
             pods = self.pods.of((uid, record.attempt))
-            ranks = self._witnesses.ranks(known, pods=pods, view=view, nodes=self.machines.by_name)
+            ranks = self._liveness.ranks(known, pods=pods, view=view, nodes=self.machines.by_name)
         return JobSeen(
             job=self._job_of(known),
             suspend=known.job.spec.suspend,
@@ -267,7 +266,7 @@ class Observer:
             shape=known.shape,
             # A pre-run is over too soon for a move to pay.
             progress=None if known.ahead_of else _progress(view),
-            watch=self._witnesses.watch(known, view),
+            watch=self._liveness.watch(known, view),
         )
 
     def _taken_names(self, known: Known) -> PodNamesTaken | None:
@@ -328,5 +327,5 @@ def _gang_pods(found: Iterable[PodRecord]) -> tuple[Pod, ...]:
 
 
 def _progress(view: SessionView | None) -> Progress | None:
-    said = None if view is None else view.progress
-    return None if said is None else Progress(said.step, said.total_steps)
+    progress = None if view is None else view.progress
+    return None if progress is None else Progress(progress.step, progress.total_steps)

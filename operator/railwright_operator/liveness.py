@@ -1,8 +1,7 @@
-"""The ranks of a running attempt, as their witnesses show them.
+"""Liveness of the ranks of a running attempt: one row for each rank, assessed by the scheduler.
 
-A rank has three: its launcher, which beats; its pod, of which the kubelet writes; and its node,
-with Lease and readiness. What each says is put into one row a rank here, and judged elsewhere.
-Nothing that a launcher or a pod says can be wrong enough to raise.
+A rank has three sources: the heartbeats of its launcher; its pod, whose status the kubelet writes;
+and its node, with lease and readiness. Nothing in a heartbeat or a pod can make this raise.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ kubelet renews its lease within 17 s and reports that it is Ready within 10 s mo
 
 REASON_LENGTH_MAX = 64
 WAITING_LENGTH_MAX = 512
-"""Characters of a kubelet's words that are told: conditions hold 1,024, with others' words."""
+"""Characters of a kubelet's message that are published: a condition holds 1,024 in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +71,12 @@ class _Made:
 
 
 @dataclass(eq=False)
-class Witnesses:
-    """What there is to ask about ranks; what launchers say is aged on the clock of the sessions,
-    ``hearing``, which stands still while the operator could not hear them.
+class Liveness:
+    """Rows of ranks. Ages of heartbeats are on the clock of the sessions, ``hearing``, which stands
+    still while the operator cannot receive them.
 
-    While gangs start, turns come as fast as their pods change, and most gangs stand still in each.
-    So ranks are kept as long as nothing about them changed or ages.
+    While gangs start, cycles follow each change of a pod, and most gangs are unchanged in each. So
+    rows are kept as long as nothing about their ranks changed or ages.
     """
 
     kubelets: Kubelets
@@ -94,7 +93,7 @@ class Witnesses:
         self._ready: dict[tuple[str, int], set[str]] = {}
 
     def __repr__(self) -> str:
-        return f"<Witnesses {self.kubelets!r}>"
+        return f"<Liveness {self.kubelets!r}>"
 
     def ranks(
         self,
@@ -111,7 +110,7 @@ class Witnesses:
         held = self._held.get(known.uid)
         if held and held.is_of(sources) and not self.kubelets.stale_among(names):
             return held.ranks
-        heard = view.ranks if view is not None else ()
+        launchers = view.ranks if view is not None else ()
         by_rank = {pod.node_rank: pod for pod in pods}
         gone = self._gone(known, nodes)
         ranks = tuple(
@@ -119,7 +118,7 @@ class Witnesses:
                 known,
                 rank,
                 pod=by_rank.get(rank),
-                heard=heard[rank] if rank < len(heard) else None,
+                launcher=launchers[rank] if rank < len(launchers) else None,
                 node=nodes.get(name),
                 gone=name in gone and self._is_gone(known, name),
             )
@@ -169,13 +168,13 @@ class Witnesses:
         node_rank: int,
         *,
         pod: PodRecord | None,
-        heard: RankView | None,
+        launcher: RankView | None,
         node: NodeRecord | None,
         gone: bool,
     ) -> RankSeen:
         name = known.record.nodes[node_rank]
         processes = known.job.spec.num_proc_per_node
-        done = _ended_well(pod, heard, processes)
+        done = _ended_well(pod, launcher, processes)
         first_rank = node_rank * processes
         return RankSeen(
             node_rank=node_rank,
@@ -183,10 +182,10 @@ class Witnesses:
             pod=_pod_state(pod),
             deleting=pod is not None and pod.deleting,
             done=done,
-            crash=None if done else self._crash(known, pod, heard, first_rank=first_rank),
-            silent_s=self._silent_s(known, heard),
-            unheard=heard is None or heard.heard_at_s is None,
-            silence_limit_s=silence_limit_s(heard),
+            crash=None if done else self._crash(known, pod, launcher, first_rank=first_rank),
+            silent_s=self._silent_s(known, launcher),
+            unheard=launcher is None or launcher.heard_at_s is None,
+            silence_limit_s=silence_limit_s(launcher),
             lease_stale=self.kubelets.stale(name),
             node_gone=gone,
             unready_s=self._unready_s(node),
@@ -194,7 +193,7 @@ class Witnesses:
             out_of_service=node is not None and node.out_of_service,
             waiting=_waiting(pod),
             evicted=_evicted(pod),
-            steps=None if heard is None else steps_seen(heard),
+            steps=None if launcher is None else steps_seen(launcher),
             images=NO_REPORT if pod is None else self._images(pod, known.uid),
         )
 
@@ -228,23 +227,23 @@ class Witnesses:
             ready.add(node.name)
         return UNREADY_S if node is None or node.name in ready else FOUND_UNREADY_S
 
-    def _silent_s(self, known: Known, heard: RankView | None) -> float | None:
+    def _silent_s(self, known: Known, launcher: RankView | None) -> float | None:
         """Since the launcher spoke; one that must have spoken to an earlier leader counts from
         when this one began to listen."""
-        if heard is not None and heard.heard_at_s is not None:
-            return self.hearing() - heard.heard_at_s
+        if launcher is not None and launcher.heard_at_s is not None:
+            return self.hearing() - launcher.heard_at_s
         if known.record.phase is Phase.RUNNING:
             return self.heard_ages.of("listening", known.uid, known.record.attempt)
         return None
 
     def _crash(
-        self, known: Known, pod: PodRecord | None, heard: RankView | None, *, first_rank: int
+        self, known: Known, pod: PodRecord | None, launcher: RankView | None, *, first_rank: int
     ) -> Crash | None:
-        """What the launcher said; or its termination message; or the bare exit code."""
-        told = _failure(heard)
-        if told is not None and heard is not None and heard.failed_at_s is not None:
-            age_s = self.hearing() - heard.failed_at_s
-            return _crash_of(told, pod, known, age_s=age_s)
+        """What the launcher reported; or its termination message; or the bare exit code."""
+        failure = _failure(launcher)
+        if failure is not None and launcher is not None and launcher.failed_at_s is not None:
+            age_s = self.hearing() - launcher.failed_at_s
+            return _crash_of(failure, pod, known, age_s=age_s)
         left = _left(pod, first_rank)
         if pod is None or left is None:
             return None
@@ -252,10 +251,10 @@ class Witnesses:
         return _crash_of(left, pod, known, age_s=age_s)
 
 
-def silence_limit_s(heard: RankView | None) -> float:
+def silence_limit_s(launcher: RankView | None) -> float:
     """From here on a launcher is suspected: its heartbeat is late by two of the shortest intervals.
     One that this leader has not heard may keep to the longest interval."""
-    interval_s = INTERVAL_S_MAX if heard is None else heard.beat_interval_s
+    interval_s = INTERVAL_S_MAX if launcher is None else launcher.beat_interval_s
     return SILENT_S + late_beat_s(interval_s)
 
 
@@ -264,15 +263,15 @@ def _ages(rank: RankSeen) -> bool:
     return timed or rank.lease_stale or rank.crash is not None
 
 
-def steps_seen(heard: RankView) -> StepsSeen | None:
-    """How far the ranks of a launcher are, as it last said."""
-    said = heard.steps
-    if said is None:
+def steps_seen(launcher: RankView) -> StepsSeen | None:
+    """How far the ranks of a launcher are, by its last report."""
+    steps = launcher.steps
+    if steps is None:
         return None
-    stacks = heard.stacks
+    stacks = launcher.stacks
     return StepsSeen(
-        **{name: getattr(said, name) for name in STEP_FIELDS},
-        activity=ACTIVITIES[said.phase],
+        **{name: getattr(steps, name) for name in STEP_FIELDS},
+        activity=ACTIVITIES[steps.phase],
         stacks=None
         if stacks is None
         else tuple(StackSeen(s.ranks, s.count, s.answered, s.text) for s in stacks),
@@ -293,17 +292,17 @@ def _is_not_found(waiting: Waiting | None, *, before: bool) -> bool:
     return before and waiting.reason == BACK_OFF and not ERROR.search(waiting.message)
 
 
-def _ended_well(pod: PodRecord | None, heard: RankView | None, processes: int) -> bool:
+def _ended_well(pod: PodRecord | None, launcher: RankView | None, processes: int) -> bool:
     """By the main container's exit code, whatever sidecars do; or by its launcher's last beat."""
     if pod is not None and pod.exit is not None and pod.exit.code == 0:
         return True
-    ended = heard is not None and (heard.running, heard.exited) == (0, processes)
-    return ended and _failure(heard) is None
+    ended = launcher is not None and (launcher.running, launcher.exited) == (0, processes)
+    return ended and _failure(launcher) is None
 
 
-def _failure(heard: RankView | None) -> wire.Failure | None:
-    told = heard.failure if heard is not None else None
-    return told if told is not None and told.exit_code != 0 else None
+def _failure(launcher: RankView | None) -> wire.Failure | None:
+    failure = launcher.failure if launcher is not None else None
+    return failure if failure is not None and failure.exit_code != 0 else None
 
 
 def _left(pod: PodRecord | None, first_rank: int) -> wire.Failure | None:
@@ -315,10 +314,10 @@ def _left(pod: PodRecord | None, first_rank: int) -> wire.Failure | None:
         failed = pod.phase == PodState.FAILED and not pod.reason
         why = "its pod failed before its main container ran"
         return wire.Failure(first_rank, 1, message=why) if failed else None
-    told = pod.exit.failure
-    if told is None:
+    failure = pod.exit.failure
+    if failure is None:
         return wire.Failure(first_rank, pod.exit.code, message=pod.reason or None)
-    return told if told.exit_code != 0 else wire.Failure(told.rank, pod.exit.code)
+    return failure if failure.exit_code != 0 else wire.Failure(failure.rank, pod.exit.code)
 
 
 def _memory_limit(known: Known) -> int | None:
@@ -327,19 +326,19 @@ def _memory_limit(known: Known) -> int | None:
     return None if limit is None else quantities.bytes_of(str(limit))
 
 
-def _crash_of(told: wire.Failure, pod: PodRecord | None, known: Known, *, age_s: float) -> Crash:
+def _crash_of(failure: wire.Failure, pod: PodRecord | None, known: Known, *, age_s: float) -> Crash:
     """Where the kernel kills a whole container, its launcher reports nothing: its kubelet says so,
     and the job what the limit is."""
     killed = pod is not None and pod.exit is not None and pod.exit.reason == OOM_KILLED
     return Crash(
-        rank=told.rank,
-        exit_code=told.exit_code,
+        rank=failure.rank,
+        exit_code=failure.exit_code,
         age_s=age_s,
-        signal=told.signal,
-        message=told.message or "",
-        last_lines=told.last_lines,
-        out_of_memory=told.out_of_memory or killed,
-        memory_limit=_memory_limit(known) if killed else told.memory_limit,
+        signal=failure.signal,
+        message=failure.message or "",
+        last_lines=failure.last_lines,
+        out_of_memory=failure.out_of_memory or killed,
+        memory_limit=_memory_limit(known) if killed else failure.memory_limit,
     )
 
 

@@ -1,22 +1,22 @@
-"""An action becomes requests with preconditions, safe to repeat; what they answer is folded back.
+"""The executor: turns the actions of a plan into requests with preconditions, safe to repeat.
 
-Nothing here decides. A request the API server will never accept (a quota, a policy, a taken name)
-becomes the attempt's refusal, which the next turn sees; one whose outcome is unknown is looked up;
-one that failed for now is done again by a later turn, which starts from what is, after a pause that
-doubles. A turn starts requests and does not wait for their answers: behind one slow admission
-webhook everybody else's job must still be judged, and a gang whose pods are all made need not wait
-for another's to be bound. What is under way is not started twice; when the last request of an
-attempt ended, the next turn is due.
+It decides nothing. A request that the API server will never accept (a quota, a policy, a taken
+name) becomes the refusal of its attempt, which the next cycle sees. One whose outcome is unknown is
+looked up. One that failed for now is made again by a later cycle from the observed state, after a
+pause that doubles. A cycle starts requests and does not wait for their answers: behind one slow
+admission webhook all other jobs must still be assessed, and a gang whose pods are all created need
+not wait for another's bindings. A request in flight is not started twice; when the last request of
+an attempt ended, the next cycle is due.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from random import Random
 from typing import Any, NamedTuple
 
@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 AttemptKey = tuple[str, int]
 ActionKey = tuple[str, AttemptKey, str]
+Request = Callable[[], Awaitable[None]]
 Manifest = Mapping[str, Any]
 RenderPod = Callable[[Entry, int], Manifest | None]
 """The pod of one node rank of an attempt; None when its job is gone."""
@@ -43,7 +44,7 @@ RenderPlacement = Callable[[Entry], Manifest | None]
 REFUSAL_LENGTH_MAX = 900
 
 UNDER_WAY_MAX = 256
-"""Enough to keep the API server busy from one turn to the next, and little to outlive its reason.
+"""Enough to keep the API server busy from one cycle to the next, and little to outlive its reason.
 """
 
 UNDER_WAY_LOW = UNDER_WAY_MAX // 2
@@ -71,8 +72,8 @@ class _UnderWay(NamedTuple):
 
 
 @dataclass(eq=False)
-class Actuator:
-    """Carries out actions; remembers only what was refused and which placements are written.
+class Executor:
+    """Carries out actions; keeps only what was refused and which placements are written.
 
     A webhook that answers late, or never, holds up the gangs of its namespace alone: troubled
     attempts come after all others, and have ``TROUBLED_MAX`` places of their own.
@@ -94,7 +95,7 @@ class Actuator:
         self._under_way: dict[ActionKey, _UnderWay] = {}
         self._troubled: frozenset[AttemptKey] = frozenset()
         self._troubled_under_way = 0
-        self._left: dict[AttemptKey, int] = {}
+        self._left: Counter[AttemptKey] = Counter()
         self._low = asyncio.Event()
         self._low.set()
         self._crowded_out: frozenset[AttemptKey] = frozenset()
@@ -104,7 +105,7 @@ class Actuator:
         )
 
     def __repr__(self) -> str:
-        return f"<Actuator placed={len(self._placed)} under way={len(self._under_way)}>"
+        return f"<Executor placed={len(self._placed)} under way={len(self._under_way)}>"
 
     def placed(self, key: AttemptKey) -> bool:
         """Whether this attempt's Placement is known to be written."""
@@ -134,14 +135,14 @@ class Actuator:
         """Return once so few requests are under way that the API server would soon have none."""
         await self._low.wait()
 
-    def turn_begins(self) -> None:
-        """The world is about to be looked at: what ended before is seen in it."""
+    def cycle_begins(self) -> None:
+        """The state is about to be built: it has what ended before."""
         self._ended.clear()
 
     def start(self, actions: Iterable[Action]) -> None:
-        """Begin what is not under way or paused, up to ``UNDER_WAY_MAX``; a later turn goes on.
+        """Begin what is not under way or paused, up to ``UNDER_WAY_MAX``; a later cycle goes on.
 
-        Nor what ended since the turn began: its plan does not know that yet.
+        Nor what ended since the cycle began: its plan is older than that.
         """
         late = Counter(key[1] for key, each in self._under_way.items() if self._is_late(each))
         self._troubled = troubled = frozenset(self._hindrances.keys() | late.keys())
@@ -151,18 +152,18 @@ class Actuator:
         under_way = Counter(attempt in troubled for _, attempt, _ in self._under_way)
         self._crowded_out = frozenset()
         for at, action in enumerate(ordered):
-            key, is_troubled = _key(action), action.entry.key in troubled
+            (key, request), is_troubled = self._request(action), action.entry.key in troubled
             if under_way[is_troubled] >= (TROUBLED_MAX if is_troubled else UNDER_WAY_MAX):
                 self._crowded_out = frozenset(behind.entry.key for behind in ordered[at:])
                 break
             if key in self._under_way or key in self._ended:
                 continue
             if self._pauses.over(key):
-                task = asyncio.create_task(self._one(action, key))
+                task = asyncio.create_task(self._one(key, request))
                 self._under_way[key] = _UnderWay(task, self.clock())
                 under_way[is_troubled] += 1
-                self._left[action.entry.key] = self._left.get(action.entry.key, 0) + 1
-                task.add_done_callback(functools.partial(self._done, key))
+                self._left[action.entry.key] += 1
+                task.add_done_callback(partial(self._done, key))
         self._troubled_under_way = under_way[True]
         if self._is_low():
             self._low.set()
@@ -191,29 +192,38 @@ class Actuator:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._hindrances[attempt] = f"{type(error).__name__}: {error}"[:REFUSAL_LENGTH_MAX]
             self._pauses.failed(key)
-            logger.error("action broke", exc_info=error, extra={"action": str(key)})
+            logger.error("request raised", exc_info=error, extra={"action": str(key)})
 
-    async def _one(self, action: Action, key: ActionKey) -> None:
+    def _request(self, action: Action) -> tuple[ActionKey, Request]:
+        match action:
+            case WritePlacement(entry):
+                return ("place", entry.key, ""), partial(self._write_placement, entry)
+            case CreatePod(entry, node_rank):
+                request = partial(self._create, entry, node_rank)
+                return ("create", entry.key, str(node_rank)), request
+            case BindPod(entry, pod):
+                node = entry.nodes[pod.node_rank]
+                request = partial(self._bind, entry, pod.name, uid=pod.uid, node=node)
+                return ("bind", entry.key, pod.uid), request
+            case DeletePod(entry, pod):
+                request = partial(self._delete, entry, pod.name, uid=pod.uid)
+                return ("delete", entry.key, pod.uid), request
+
+    async def _one(self, key: ActionKey, request: Request) -> None:
+        verb, attempt, _ = key
+        extra = {"job_uid": attempt[0], "attempt": attempt[1], "action": verb}
         try:
-            match action:
-                case WritePlacement(entry):
-                    await self._write_placement(entry)
-                case CreatePod(entry, node_rank):
-                    await self._create(entry, node_rank)
-                case BindPod(entry, pod):
-                    await self._bind(entry, pod.name, uid=pod.uid, node=entry.nodes[pod.node_rank])
-                case DeletePod(entry, pod):
-                    await self._delete(entry, pod.name, uid=pod.uid)
+            await request()
         except FOR_GOOD as error:
-            self._refusals[action.entry.key] = error.message[:REFUSAL_LENGTH_MAX]
-            logger.warning("refused", extra=_context(action, error))
+            self._refusals[attempt] = error.message[:REFUSAL_LENGTH_MAX]
+            logger.warning("request refused", extra={**extra, "error": str(error)})
         except errors.RequestFailed as error:
-            self._hindrances[action.entry.key] = str(error)[:REFUSAL_LENGTH_MAX]
+            self._hindrances[attempt] = str(error)[:REFUSAL_LENGTH_MAX]
             self._pauses.failed(key)
-            logger.warning("to be tried again", extra=_context(action, error))
+            logger.warning("request failed", extra={**extra, "error": str(error)})
         else:
             self._pauses.succeeded(key)
-            self._hindrances.pop(action.entry.key, None)
+            self._hindrances.pop(attempt, None)
 
     async def _write_placement(self, entry: Entry) -> None:
         body = self.render_placement(entry)
@@ -237,11 +247,10 @@ class Actuator:
             return
         try:
             made = await self.api.create(paths.pods(entry.namespace), body)
-        except errors.OutcomeUnknown:
+        except (errors.OutcomeUnknown, errors.AlreadyExistsError) as error:
             made = await self.api.get(paths.pod(entry.namespace, body["metadata"]["name"]))
-        except errors.AlreadyExistsError:
-            made = await self.api.get(paths.pod(entry.namespace, body["metadata"]["name"]))
-            if records.answered(made).job_uid != entry.job_uid:
+            is_taken = isinstance(error, errors.AlreadyExistsError)
+            if is_taken and records.answered(made).job_uid != entry.job_uid:
                 raise
         self.pods.absorb(records.answered(made))
 
@@ -269,28 +278,7 @@ class Actuator:
             self.pods.absorb(records.answered(answer))
 
 
-def _key(action: Action) -> ActionKey:
-    match action:
-        case WritePlacement(entry):
-            return "place", entry.key, ""
-        case CreatePod(entry, node_rank):
-            return "create", entry.key, str(node_rank)
-        case BindPod(entry, pod):
-            return "bind", entry.key, pod.uid
-        case DeletePod(entry, pod):
-            return "delete", entry.key, pod.uid
-
-
 def _trouble(action: Action, late: Mapping[AttemptKey, int], troubled: Set[AttemptKey]) -> int:
     """How much those of other attempts come before it."""
     key = action.entry.key
     return 1 + late.get(key, 0) if key in troubled else 0
-
-
-def _context(action: Action, error: Exception) -> dict[str, Any]:
-    return {
-        "job_uid": action.entry.job_uid,
-        "attempt": action.entry.attempt,
-        "action": type(action).__name__,
-        "error": str(error),
-    }

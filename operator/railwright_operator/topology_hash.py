@@ -1,7 +1,7 @@
-"""What is known of links and of the pace of nodes, as one word that is another whenever it changes.
+"""The topology hash: one word for the links and the relative speeds of nodes.
 
-A job is placed by it, and judged again by what is known later. Numbers are taken as exactly as they
-can be measured twice: two digits of what uplinks let out, twentieths of a pace.
+A job is placed by it, and judged again when it is another. Numbers are rounded so that two
+measurements agree: two digits of the bandwidth of uplinks, twentieths of a relative speed.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from railwright_topology.pace import EVEN, Pace
 TWENTIETHS = 20
 
 
-class Knowledge:
-    """Looked through again only where something of it is another object, or another pace."""
+class TopologyHash:
+    """Computed again only for another fabric object, or other speeds."""
 
     def __init__(self) -> None:
         self._fabric: Fabric | None = None

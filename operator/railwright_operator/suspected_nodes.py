@@ -1,4 +1,4 @@
-"""Suspected nodes: which to ask about, and whether their silence proves anything now.
+"""Suspected nodes: whose leases are read, and whether silence is evidence in this cycle.
 
 The state builder calls this once a cycle, with the ranks of all running attempts.
 """
@@ -12,7 +12,7 @@ from railwright import wire
 from railwright_operator.watch.kubelets import Kubelets
 from railwright_operator.watch.records import NodeRecord
 from railwright_scheduler.attempt import breaker
-from railwright_scheduler.attempt.assessment import SILENT_S
+from railwright_scheduler.attempt.assessment import SILENT_S, RankSeen
 from railwright_scheduler.attempt.breaker import CLOSED, Breaker
 from railwright_scheduler.world import JobSeen
 
@@ -29,7 +29,7 @@ its image is being pulled, and it may be that its node died first."""
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 
 
-class Suspects:
+class SuspectedNodes:
     """The suspected nodes of a cycle, and the breaker."""
 
     def __init__(self, kubelets: Kubelets, *, clock: Callable[[], float]) -> None:
@@ -39,9 +39,9 @@ class Suspects:
         self._judged_s = clock()
 
     def __repr__(self) -> str:
-        return f"<Suspects {self._breaker!r}>"
+        return f"<SuspectedNodes {self._breaker!r}>"
 
-    def judge(self, jobs: Sequence[JobSeen], nodes: Mapping[str, NodeRecord]) -> Breaker:
+    def update(self, jobs: Sequence[JobSeen], nodes: Mapping[str, NodeRecord]) -> Breaker:
         """The breaker of this cycle; the leases of suspected nodes are read from now on."""
         now_s, before = self._clock(), self._breaker
         self._breaker = breaker.judge(
@@ -55,34 +55,30 @@ class Suspects:
             counts = {"silent": self._breaker.silent, "alive": self._breaker.alive}
             state = "opened" if self._breaker.is_open else "closed"
             logger.warning("breaker changed", extra={"state": state, **counts})
-        silent, unheard = _silent(jobs), _unheard(jobs, nodes)
+        ranks = [(seen, rank) for seen in jobs for rank in seen.ranks if not rank.done]
+        silent, unheard = _silent(ranks), _unheard(ranks, nodes)
         suspected = silent or unheard
         others = {name for name, node in nodes.items() if _is_comparable(node)} if suspected else ()
         self._kubelets.suspect(silent, unheard, others)
         return self._breaker
 
 
-def _silent(jobs: Iterable[JobSeen]) -> set[str]:
+def _silent(ranks: Iterable[tuple[JobSeen, RankSeen]]) -> set[str]:
     return {
         rank.node
-        for seen in jobs
-        for rank in seen.ranks
-        if rank.silent_s is not None
-        and rank.silent_s > rank.silence_limit_s - SUSPECT_S
-        and not rank.done
+        for _, rank in ranks
+        if rank.silent_s is not None and rank.silent_s > rank.silence_limit_s - SUSPECT_S
     }
 
 
-def _unheard(jobs: Iterable[JobSeen], nodes: Collection[str]) -> set[str]:
+def _unheard(ranks: Iterable[tuple[JobSeen, RankSeen]], nodes: Collection[str]) -> set[str]:
     """Nodes of launchers that have not spoken though their gang was bound some time ago, or that
     are not Ready or missing."""
     return {
         rank.node
-        for seen in jobs
-        for rank in seen.ranks
+        for seen, rank in ranks
         if (seen.bound_age_s > UNHEARD_S or rank.unready_s is not None or rank.node not in nodes)
         and rank.silent_s is None
-        and not rank.done
         and rank.crash is None
     }
 
