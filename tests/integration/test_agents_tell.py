@@ -82,8 +82,8 @@ async def test_what_is_no_document_is_refused_with_its_rule(world: Heartbeats) -
 async def test_an_agent_that_is_wanted_is_called_and_gets_the_key_and_its_errand(
     world: Heartbeats,
 ) -> None:
-    world.probe_tasks.wanted = {"n0": ("10.0.0.0",), "n1": ("10.0.0.1",)}
-    world.probe_tasks.networks = ("10.9.0.0/16",)
+    world.errands.wanted = {"n0": ("10.0.0.0",), "n1": ("10.0.0.1",)}
+    world.errands.networks = ("10.9.0.0/16",)
     tokens = {node: await world.agents_token(node) for node in ("n0", "n1")}
     called = {"standBy": True, "networks": ["10.9.0.0/16"]}
     assert await world.say(agents.PATH, tokens["n0"], TEXT) == (200, called)
@@ -93,8 +93,8 @@ async def test_an_agent_that_is_wanted_is_called_and_gets_the_key_and_its_errand
         assert (status, {*known[node]}) == (200, {"key"})
         place = b'{"host": "10.0.0.%d", "port": 7946}' % at
         asking[node] = asyncio.create_task(world.say(agents.ERRANDS_PATH, tokens[node], place))
-    await shell.until(lambda: world.probe_tasks.there() == {"n0", "n1"}, "two that stand by")
-    sent = asyncio.create_task(world.probe_tasks.dispatch(("n0", "n1"), seconds=0.1))
+    await shell.until(lambda: world.errands.there() == {"n0", "n1"}, "two that stand by")
+    sent = asyncio.create_task(world.errands.dispatch(("n0", "n1"), seconds=0.1))
     status, errand = await asking["n0"]
     assert (errand["host"], errand["key"]) == ("10.0.0.1", known["n0"]["key"])
     assert errand["pairKey"] == keys.pair_key(known["n1"]["key"], "n0")
@@ -103,7 +103,7 @@ async def test_an_agent_that_is_wanted_is_called_and_gets_the_key_and_its_errand
 
 
 async def test_who_is_no_agent_gets_no_key(world: Heartbeats) -> None:
-    world.probe_tasks.wanted = {"n0": (), "": ()}
+    world.errands.wanted = {"n0": (), "": ()}
     for token in (
         await world.agents_token("n0", account="somebody"),
         await world.agents_token("n0", audience=heartbeats.audience(JOB)),
