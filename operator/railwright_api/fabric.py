@@ -20,6 +20,7 @@ from railwright_api.schema import (
     Sentence,
     Time,
     rules,
+    singleton,
 )
 
 LEVELS_MAX = 8
@@ -302,15 +303,7 @@ class Fabric(Resource):
     """What was found of the network, which placement keeps jobs together on. There is one, named
     default."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            Rule(
-                f"self.metadata.name == '{names.SINGLETON}'",
-                f'metadata.name: "%s" is not "{names.SINGLETON}": a cluster has one Fabric',
-                seen=("self.metadata.name",),
-            )
-        )
-    )
+    model_config = ConfigDict(json_schema_extra=singleton("Fabric"))
 
     kind: Literal["Fabric"] = "Fabric"
     spec: FabricSpec = FabricSpec()

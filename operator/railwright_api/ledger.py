@@ -24,9 +24,8 @@ from railwright_api.schema import (
     Name,
     Part,
     Resource,
-    Rule,
     Sentence,
-    rules,
+    singleton,
 )
 from railwright_api.training_job import LAST_LINES_LENGTH_MAX, Digest, Shape
 
@@ -109,15 +108,7 @@ class Ledger(Resource):
     """Internal to the operator: its epoch and the attempts it is starting or aborting. Do not edit.
     There is one, named default."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            Rule(
-                f"self.metadata.name == '{names.SINGLETON}'",
-                f'metadata.name: "%s" is not "{names.SINGLETON}": a cluster has one Ledger',
-                seen=("self.metadata.name",),
-            )
-        )
-    )
+    model_config = ConfigDict(json_schema_extra=singleton("Ledger"))
 
     kind: Literal["Ledger"] = "Ledger"
     spec: LedgerSpec

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from railwright_api import names
-from railwright_api.schema import AGE, Column, Count, Definition, Part, Resource, Rule, rules
+from railwright_api.schema import AGE, Column, Count, Definition, Part, Resource, name_length, rules
 
 NAME_LENGTH_MAX = 63
 
@@ -34,12 +34,7 @@ class Queue(Resource):
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            Rule(
-                f"self.metadata.name.size() <= {NAME_LENGTH_MAX}",
-                'metadata.name: "%s" has %d characters, at most '
-                f"{NAME_LENGTH_MAX}: jobs name their queue in a field of that length",
-                seen=("self.metadata.name", "self.metadata.name.size()"),
-            )
+            name_length(NAME_LENGTH_MAX, "jobs name their queue in a field of that length")
         )
     )
 

@@ -153,6 +153,25 @@ def rules(*given: Rule) -> Json:
     return {"x-kubernetes-validations": [rule.rendered() for rule in given]}
 
 
+def singleton(kind: str) -> Json:
+    """``json_schema_extra`` of a kind of which a cluster has one object."""
+    rule = Rule(
+        f"self.metadata.name == '{names.SINGLETON}'",
+        f'metadata.name: "%s" is not "{names.SINGLETON}": a cluster has one {kind}',
+        seen=("self.metadata.name",),
+    )
+    return rules(rule)
+
+
+def name_length(most: int, why: str) -> Rule:
+    """A rule on the length of an object's name."""
+    return Rule(
+        f"self.metadata.name.size() <= {most}",
+        f'metadata.name: "%s" has %d characters, at most {most}: {why}',
+        seen=("self.metadata.name", "self.metadata.name.size()"),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of ``kubectl get``; ``wide`` shows it only with ``-o wide``."""

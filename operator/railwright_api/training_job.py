@@ -26,6 +26,7 @@ from railwright_api.schema import (
     Rule,
     Sentence,
     Time,
+    name_length,
     rules,
 )
 from railwright_api.topology import Topology
@@ -349,12 +350,10 @@ class TrainingJob(Resource):
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            Rule(
-                f"self.metadata.name.size() <= {names.JOB_NAME_LENGTH_MAX}",
-                'metadata.name: "%s" has %d characters, at most '
-                f"{names.JOB_NAME_LENGTH_MAX}: pods are named job-attempt-rank, and that must stay "
-                f"within {names.POD_NAME_LENGTH_MAX}",
-                seen=("self.metadata.name", "self.metadata.name.size()"),
+            name_length(
+                names.JOB_NAME_LENGTH_MAX,
+                "pods are named job-attempt-rank, and that must stay within "
+                f"{names.POD_NAME_LENGTH_MAX}",
             ),
             Rule(
                 "!self.metadata.name.contains('.')",

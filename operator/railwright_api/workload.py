@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -144,10 +145,7 @@ class _Whole:
     @property
     def rule(self) -> Rule:
         """What the API server checks."""
-        value, parts = (
-            f"({' * '.join(f'self.{each}' for each in fields)})"
-            for fields in (self.shared, self.parts)
-        )
+        value, parts = (f"(self.{' * self.'.join(fields)})" for fields in (self.shared, self.parts))
         held = f"{value} % {parts} == 0"
         if self.when:
             held = f"self.{self.when[0]} != '{self.when[1]}' || {held}"
@@ -174,10 +172,7 @@ class _Whole:
 
 
 def _value(workload: Workload, path: str) -> Any:
-    found: Any = workload
-    for step in path.split("."):
-        found = getattr(found, re.sub("([A-Z])", r"_\1", step).lower())
-    return found
+    return operator.attrgetter(re.sub("([A-Z])", r"_\1", path).lower())(workload)
 
 
 _STAGE = ("parallelism.tensor", "parallelism.context", "parallelism.data")

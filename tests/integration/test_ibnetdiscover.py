@@ -83,7 +83,7 @@ def test_faults_that_were_plugged_in_are_found_and_no_others(tmp_path: Path) -> 
     ]
 
 
-def test_the_command_line_draws_what_was_found(
+def test_topology_command_shows_the_discovered_network(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cables = list(Clos(blocks=1, groups=2, hosts=6, rails=2, leaves=1, spines=1).cables())
@@ -105,7 +105,7 @@ def test_the_command_line_draws_what_was_found(
     assert '"leaf-0-0-0" -- "spine-0" [label="8 Gb/s"];' in drawn("-o", "dot")
 
 
-def test_a_file_that_cannot_be_used_is_refused_in_one_line(
+def test_malformed_file_is_refused_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "other.txt"

@@ -40,7 +40,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
-def test_the_parts_of_an_example_are_the_whole_and_the_largest_comes_first(
+def test_parts_sum_to_the_step_largest_first(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answer = json.loads(said(capsys, str(path), *DGX, "-o", "json"))
@@ -51,16 +51,14 @@ def test_the_parts_of_an_example_are_the_whole_and_the_largest_comes_first(
     assert sum(shares) == pytest.approx(100, abs=0.5)
 
 
-def test_days_are_tokens_over_those_of_a_step(
-    small: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_days_follow_from_tokens_of_a_step(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     answer = json.loads(said(capsys, str(small), *DGX, "-o", "json", "--tokens", "1e12"))
     steps = 1e12 / (32 * 2048)
     assert answer["days"] == pytest.approx(steps * answer["stepSeconds"] / 86_400)
     assert " days\n" in said(capsys, str(small), *DGX, "--tokens", "1e12")
 
 
-def test_on_more_nodes_there_are_more_replicas_with_as_much_to_do_each(
+def test_scale_adds_replicas_with_the_same_work(
     small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answer = json.loads(said(capsys, str(small), *DGX, "-o", "json", "--scale", "2,16,128"))
@@ -71,7 +69,7 @@ def test_on_more_nodes_there_are_more_replicas_with_as_much_to_do_each(
     assert rates[-1] > 0.3 * rates[0]
 
 
-def test_the_graph_has_every_rank_and_the_bytes_between_them(
+def test_graph_has_ranks_and_bytes_between_them(
     small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     graph = nx.read_graphml(io.BytesIO(said(capsys, str(small), *DGX, "-o", "graphml").encode()))
@@ -102,7 +100,7 @@ def test_the_graph_has_every_rank_and_the_bytes_between_them(
         ("vocabulary: 32000", "vocabulary: 32000, xyzzy: 1", "line 1: model.xyzzy: unknown field"),
     ],
 )
-def test_what_cannot_be_is_refused_with_the_line_and_what_would_do(
+def test_invalid_workload_names_line_and_legal_value(
     small: Path, capsys: pytest.CaptureFixture[str], changed: str, into: str, rule: str
 ) -> None:
     small.write_text(SMALL.replace(changed, into))
@@ -128,7 +126,7 @@ def test_unknown_key_names_nearest_known(small: Path, capsys: pytest.CaptureFixt
         (("--network", "RoCE", "--sharp"), "--sharp: switches of RoCE do not reduce data"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(
+def test_invalid_option_is_refused(
     small: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], rule: str
 ) -> None:
     assert rule in refused(capsys, str(small), *DGX, *arguments)
@@ -145,7 +143,7 @@ def test_unknown_machine_or_option_names_the_nearest(
     assert "Did you mean 'explain'?" in capsys.readouterr().err
 
 
-def test_so_many_nodes_as_are_no_whole_replicas_are_refused(
+def test_scale_to_a_part_of_a_replica_is_refused(
     small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     small.write_text(SMALL.replace("tensor: 2, pipeline: 2, data: 4", "tensor: 16, data: 2"))
@@ -176,14 +174,14 @@ training: {sequence: 2048, globalBatch: 32}
         ("data: 32", "data: 4, context: 32", "expected a multiple of 32 (tensor- and context"),
     ],
 )
-def test_experts_and_heads_that_cannot_be_shared_are_refused(
+def test_uneven_experts_and_heads_are_refused(
     small: Path, capsys: pytest.CaptureFixture[str], changed: str, into: str, rule: str
 ) -> None:
     small.write_text(EXPERTS.replace(changed, into).replace("2048,", "2048, context: ulysses,"))
     assert rule in refused(capsys, str(small), *DGX)
 
 
-def test_a_network_has_its_latency_and_may_add_up(
+def test_network_adds_latency_and_sharp_reduces(
     small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = (str(small), *DGX, "--scale", "64", "-o", "json", "--network", "InfiniBand HDR")
@@ -198,7 +196,7 @@ def test_a_network_has_its_latency_and_may_add_up(
     assert "\n1.25 us between the farthest two\n" in text
 
 
-def test_what_the_machine_cannot_do_is_refused(
+def test_machine_without_the_precision_is_refused(
     small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fp8 = str(EXAMPLES / "llama3-70b.yaml")
@@ -212,16 +210,14 @@ def test_what_the_machine_cannot_do_is_refused(
     assert "1 of 2 nodes have no more than 32 experts" in refused(capsys, str(small), *DGX)
 
 
-def test_experts_are_scaled_by_whole_groups(
-    small: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_experts_scale_by_whole_groups(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     small.write_text(EXPERTS)
     assert "16 ranks, such as 2 nodes" in refused(capsys, str(small), *DGX, "--scale", "1")
     answer = json.loads(said(capsys, str(small), *DGX, "--scale", "2,4,6", "-o", "json"))
     assert [each["nodes"] for each in answer["scale"]] == [2, 4, 6]
 
 
-def test_the_stage_with_the_most_layers_decides(
+def test_stage_with_the_most_layers_decides(
     small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def products(layers: int) -> float:
@@ -232,7 +228,7 @@ def test_the_stage_with_the_most_layers_decides(
     assert products(9) == products(10) > products(8)
 
 
-def test_attention_that_is_not_fused_is_shared_by_context_parallel_ranks(
+def test_context_parallel_ranks_share_unfused_attention(
     small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def memory(context: int) -> float:
@@ -248,7 +244,7 @@ def test_attention_that_is_not_fused_is_shared_by_context_parallel_ranks(
 @pytest.mark.parametrize(
     ("said_more", "part"), [("fusedLoss: true", "output"), ("overlapTensor: true", "tensor")]
 )
-def test_what_a_framework_does_at_once_takes_less(
+def test_fused_or_overlapped_work_takes_less(
     said_more: str, part: str, small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def seconds(text: str) -> float:
@@ -260,7 +256,7 @@ def test_what_a_framework_does_at_once_takes_less(
     assert seconds(more) < 0.7 * seconds(SMALL)
 
 
-def test_of_several_machines_there_are_as_many_each_one_after_the_other(
+def test_several_machines_follow_each_other_in_equal_number(
     small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Ranks 0 to 7 are the first stage's: the last one is worse off with the slower kind."""

@@ -81,7 +81,7 @@ def boxes(svg: ElementTree.Element) -> list[ElementTree.Element]:
         ((5, 20, 20), Parallelism(data=16_000)),
     ],
 )
-def test_every_node_of_the_job_is_in_it_once_and_its_size_is_bounded(
+def test_picture_shows_each_node_once_and_is_bounded(
     shape: tuple[int, int, int], split: Parallelism
 ) -> None:
     on = site(*shape)
@@ -100,7 +100,7 @@ def test_every_node_of_the_job_is_in_it_once_and_its_size_is_bounded(
         assert 0 <= y <= y + high <= height + 1
 
 
-def test_no_two_nodes_are_drawn_on_each_other() -> None:
+def test_cells_do_not_overlap() -> None:
     on = site(2, 4, 8)
     svg = drawn(on, running(Parallelism(tensor=8, pipeline=4, data=8), on))
     cells = [each.find(f"{SVG}rect") for each in svg.iter(f"{SVG}g")]
@@ -114,7 +114,7 @@ def test_no_two_nodes_are_drawn_on_each_other() -> None:
         assert not (x <= left < x + width and y <= top < y + height)
 
 
-def test_a_node_that_sources_disagree_on_is_outlined_and_nobody_beside_it() -> None:
+def test_node_with_a_conflict_alone_is_outlined() -> None:
     calm = site(5, 20, 20)
     odd = {name: f"r{at // 20}" for at, name in enumerate(calm.places)} | {"gpu-0005": "r1"}
     on = fabric.of(calm.places.keys(), [*calm.accounts, Account("labels", Basis.TOLD, (odd,))])
@@ -129,7 +129,7 @@ def test_a_node_that_sources_disagree_on_is_outlined_and_nobody_beside_it() -> N
     assert "sources disagree about the location" in words(svg)
 
 
-def test_a_large_job_is_put_together_by_rack_and_stage() -> None:
+def test_large_job_has_one_cell_for_each_rack_and_stage() -> None:
     on = site(5, 20, 20)
     svg = drawn(on, running(Parallelism(tensor=8, pipeline=16, data=125), on))
     assert len([*svg.iter(f"{SVG}title")]) == 100 * 16  # Stages first: a rack has all of them.
@@ -149,7 +149,7 @@ def test_domains_without_a_node_of_the_job_are_one_box() -> None:
     assert {"rack-[002-003]8 other nodes", "block-[1-3]48 other nodes"} <= words(svg)
 
 
-def test_a_node_has_the_colour_of_its_stage_and_says_its_ranks() -> None:
+def test_node_has_the_colour_of_its_stage_and_its_ranks() -> None:
     on = site(1, 2, 4)
     svg = drawn(on, running(Parallelism(tensor=8, pipeline=4, data=2), on))
     fills = [each.get("fill") for each in svg.iter(f"{SVG}rect") if each.get("fill") in FEW]
@@ -174,7 +174,7 @@ def test_a_node_has_the_colour_of_its_stage_and_says_its_ranks() -> None:
         (Parallelism(tensor=32), "", ((),) * 4),
     ],
 )
-def test_nodes_are_told_apart_by_what_they_differ_in(
+def test_parts_are_what_nodes_differ_in(
     split: Parallelism, what: str, of: tuple[tuple[int, ...], ...]
 ) -> None:
     found = parts.parts(running(split, site(1, 1, 4)))
@@ -189,7 +189,7 @@ def test_ranks_that_share_experts_are_one_group() -> None:
     assert parts.parts(its).describe(2) == "expert group 1"
 
 
-def test_what_crosses_is_what_the_placement_says_counted_at_both_ends() -> None:
+def test_crossing_bytes_are_those_of_the_placement() -> None:
     on = site(2, 2, 4)
     split = Parallelism(tensor=8, pipeline=4, data=4)
     its = running(split, on)
@@ -210,7 +210,7 @@ def test_what_crosses_is_what_the_placement_says_counted_at_both_ends() -> None:
     assert len(widths) == len({round(picture.WIDEST * size / most, 1) for size in sent.values()})
 
 
-def test_whatever_things_are_called_the_picture_can_be_read() -> None:
+def test_picture_escapes_any_name() -> None:
     odd = '<b>&"\x07'
     on = fabric.of(["a", "b"], [Account(odd, Basis.DECLARED, ({"a": odd, "b": "]]>"},))])
     svg = drawn(on, Gang(f"team/{odd}", ("a",)))
@@ -219,7 +219,7 @@ def test_whatever_things_are_called_the_picture_can_be_read() -> None:
     assert escaped("\ud800\ufffe") == "\ufffd\ufffd"
 
 
-def test_nothing_is_told_of_what_a_job_does_that_does_not_say_it() -> None:
+def test_job_without_workload_has_no_uplinks() -> None:
     on = site(1, 2, 2)
     svg = drawn(on, Gang("team/train", tuple(on.places)[1:3]))
     assert {"the job", "other nodes", "0", "1"} <= words(svg)
@@ -227,13 +227,13 @@ def test_nothing_is_told_of_what_a_job_does_that_does_not_say_it() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 3, 600])
-def test_a_fabric_without_a_job_is_drawn_as_well(count: int) -> None:
+def test_fabric_without_a_job_is_drawn(count: int) -> None:
     svg = drawn(site(1, 1, count), NO_JOB)
     assert len([*svg.iter(f"{SVG}title")]) == (count if count < 600 else 0)
     assert len(boxes(svg)) == (2 if count else 1)
 
 
-def test_nodes_that_are_gone_or_that_nobody_knows_the_place_of_are_no_trouble() -> None:
+def test_missing_nodes_and_unknown_places_are_drawn() -> None:
     on = site(1, 2, 2)
     its = running(Parallelism(tensor=8, data=4), on)
     lost = replace(its, nodes=(*its.nodes[:3], "gone"))
@@ -282,7 +282,7 @@ WORKLOAD = {
 }
 
 
-def test_a_job_is_read_from_the_objects_that_kubectl_prints(
+def test_job_is_read_from_what_kubectl_prints(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     on = site(1, 2, 2)
@@ -302,7 +302,7 @@ def test_a_job_is_read_from_the_objects_that_kubectl_prints(
     assert re.search("stage 1</text>", capsys.readouterr().out)
 
 
-def test_the_picture_in_the_docs_is_what_the_example_gives(
+def test_picture_in_the_docs_is_current(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """If it is not: railwright topology PLAN --job JOB -o svg > docs/placed-job.svg."""
@@ -313,7 +313,7 @@ def test_the_picture_in_the_docs_is_what_the_example_gives(
     assert capsys.readouterr().out == drawn_there
 
 
-def test_a_job_that_was_changed_since_says_nothing_of_what_runs(tmp_path: Path) -> None:
+def test_changed_spec_is_not_the_running_workload(tmp_path: Path) -> None:
     path = tmp_path / "train.yaml"
     other = {**WORKLOAD, "parallelism": {"tensor": 8, "data": 2}}
     path.write_text(listed(running(Parallelism(tensor=8, data=4), site(1, 1, 4)), other))

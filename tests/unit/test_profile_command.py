@@ -51,12 +51,12 @@ def whole(folder: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     return path
 
 
-def test_all_ranks_are_one_document(whole: Path) -> None:
+def test_ranks_merge_into_one_document(whole: Path) -> None:
     found = profile.profile(whole.read_bytes())
     assert [len([*profile.groups(kind)]) for kind in found.kinds] == [2, 8]
 
 
-def test_a_job_of_more_replicas_is_explained_by_what_was_seen(
+def test_profile_predicts_a_job_of_more_replicas(
     whole: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     workload = str(whole.parent / "workload.yaml")
@@ -72,9 +72,7 @@ def test_a_job_of_more_replicas_is_explained_by_what_was_seen(
     assert derived["parts"]["matrix products"] == measured["parts"]["matrix products"]
 
 
-def test_a_rank_that_left_nothing_is_named(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_rank_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "rank-7.json").unlink()
     assert run("profile", str(folder)) == 2
     assert "nothing is there of rank 7, of 16 ranks" in capsys.readouterr().err
@@ -84,7 +82,7 @@ def test_a_rank_that_left_nothing_is_named(
     ("content", "words"),
     [("{}", "profile.json: Profile.ranks: missing"), ("no", "expected JSON")],
 )
-def test_a_file_that_is_no_profile_is_refused(
+def test_malformed_profile_is_refused(
     whole: Path, capsys: pytest.CaptureFixture[str], content: str, words: str
 ) -> None:
     whole.write_text(content)
@@ -93,9 +91,7 @@ def test_a_file_that_is_no_profile_is_refused(
     assert words in capsys.readouterr().err
 
 
-def test_a_profile_of_another_job_is_refused_with_the_reason(
-    whole: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_profile_of_another_job_is_refused(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
     workload = whole.parent / "workload.yaml"
     workload.write_text(WORKLOAD.replace("tensor: 8, data: 4", "tensor: 4, data: 8"))
     assert run(*EXPLAIN, str(workload), "--profile", str(whole)) == 2

@@ -85,9 +85,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return capsys.readouterr().err
 
 
-def test_two_files_are_one_fabric_and_the_plan_counts(
-    site: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_plan_counts_before_topology_conf(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert said(capsys, "plan.yaml", "topology.conf") == TREE
 
 
@@ -102,9 +100,7 @@ def test_piped_output_is_plain_and_not_wrapped(
     assert line.startswith("472 nodes a[1-9]x,a[10-59]x")
 
 
-def test_what_one_file_has_elsewhere_is_told_with_both_sides(
-    site: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_conflict_names_both_sources(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     swapped = CONF.replace("[01-04]", "[01-03,05]").replace("[05-08]", "[04,06-08]")
     (site / "topology.conf").write_text(swapped)
     told = said(capsys, "plan.yaml", "topology.conf")
@@ -113,15 +109,13 @@ def test_what_one_file_has_elsewhere_is_told_with_both_sides(
     assert f"- gpu05: {both} (rack)\n" in told
 
 
-def test_domains_are_drawn_in_the_order_that_people_count_in(
-    site: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_domains_are_in_natural_order(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = said(capsys, "topology.conf").splitlines()
     drawn = [line.rpartition(" ")[2] for line in lines if " in leaf" in line]
     assert drawn == ["leaf-1", "leaf-2", "leaf-10"]
 
 
-def test_devices_that_are_slow_are_told_the_slowest_first(
+def test_slow_devices_are_listed_slowest_first(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rates(site, gpu02=61, gpu07=30)
@@ -138,7 +132,7 @@ def test_devices_that_are_slow_are_told_the_slowest_first(
     assert answer["benchmarks"]["gpu01"][0]["flop_per_s"] == 100 * 10**12
 
 
-def test_graphs_are_for_other_tools(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_graph_formats_have_the_same_graph(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     graph = nx.parse_graphml(said(capsys, "topology.conf", "-o", "graphml"))
     assert nx.shortest_path_length(graph, "gpu01", "gpu12") == 4
     answer = json.loads(said(capsys, "topology.conf", "-o", "json"))
@@ -148,7 +142,7 @@ def test_graphs_are_for_other_tools(site: Path, capsys: pytest.CaptureFixture[st
     assert '"gpu01" -- "leaf-1 (topology.conf tier 1)"' in dot
 
 
-def test_a_picture_has_a_box_for_each_domain_and_a_cell_for_each_node(
+def test_picture_has_a_box_a_domain_and_a_cell_a_node(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     picture = ElementTree.fromstring(said(capsys, "plan.yaml", "-o", "svg"))
@@ -159,7 +153,7 @@ def test_a_picture_has_a_box_for_each_domain_and_a_cell_for_each_node(
     assert titles == {f"gpu{number:02d}" for number in range(1, 14)}
 
 
-def test_a_name_that_says_nothing_is_refused_with_those_that_do(
+def test_unknown_file_name_lists_the_known_ones(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (site / "net.txt").write_text(CONF)
@@ -169,7 +163,7 @@ def test_a_name_that_says_nothing_is_refused_with_those_that_do(
     assert "3 domains" in said(capsys, "topology.conf=net.txt")
 
 
-def test_a_job_beside_files_is_a_file_as_well(
+def test_job_beside_files_is_read_from_a_file(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "No such file" in refused(capsys, "topology.conf", "--job", "team/train")
@@ -211,7 +205,7 @@ def test_a_job_beside_files_is_a_file_as_well(
         ),
     ],
 )
-def test_a_file_that_has_no_job_is_refused(
+def test_file_without_a_job_is_refused(
     site: Path, capsys: pytest.CaptureFixture[str], content: str, why: str
 ) -> None:
     (site / "job.yaml").write_text(content)
