@@ -188,7 +188,7 @@ def by_adapters(
         rails = {name: rail for name, rail in numbers if (kind, name) not in down}
         absent = [whole[kind][name][1] for name in rails if name not in its]
         seen = (part for _, part in adapters[node])
-        reasons = ((name, _dead(its[name][1]) if name in its else _ABSENT) for name in rails)
+        reasons = ((name, _dead(its.get(name))) for name in rails)
         found[node] = _assignment(rails, reasons, (*seen, *absent))
     return found
 
@@ -207,8 +207,10 @@ def _down_as_a_rule(
     return {slot for slot, count in down.items() if 2 * count > having[slot[0]]}
 
 
-def _dead(part: Part) -> str:
-    return "its cable is down" if part.up is False else ""
+def _dead(numbered: tuple[int, Part] | None) -> str:
+    if numbered is None:
+        return _ABSENT
+    return "its cable is down" if numbered[1].up is False else ""
 
 
 def together(cables: RailAssignment | None, adapters: RailAssignment | None) -> Rails | None:
