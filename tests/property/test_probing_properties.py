@@ -71,7 +71,7 @@ def test_rounds_are_disjoint_and_the_budget_is_kept(
     while pairs := found.next_round():
         assert len(pairs) <= at_once
         assert len({node for pair in pairs for node in pair}) == 2 * len(pairs)
-        found.tell({pair: network.probe(pair) for pair in pairs})
+        found.record({pair: network.probe(pair) for pair in pairs})
     assert found.pairs == len(network.looks) <= most
     assert max(network.looks.values(), default=0) <= FULL_LOOKS + 2
     findings.of(found)
@@ -83,7 +83,7 @@ def test_when_every_probe_fails_it_ends_and_knows_nothing(nodes: int, seed: int)
     names = tuple(f"node-{node}" for node in range(nodes))
     found = Survey(names, seed=seed)
     while pairs := found.next_round():
-        found.tell(dict.fromkeys(pairs, Reading()))
+        found.record(dict.fromkeys(pairs, Reading()))
     told = findings.of(found)
     assert all(not tier for tier in told.tiers)
     assert all(figures.pairs == 0 for figures in told.figures)

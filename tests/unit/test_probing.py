@@ -128,7 +128,7 @@ def test_latency_alone_suffices(nodes: int, branching: tuple[int, ...], seed: in
     network = planted(nodes, branching, seed=seed)
     found = Survey(tuple(network.paths))
     while pairs := found.next_round():
-        found.tell({pair: Reading(network.probe(pair).latency_s) for pair in pairs})
+        found.record({pair: Reading(network.probe(pair).latency_s) for pair in pairs})
     _expect_tiers(network, findings.of(found))
     assert {figures.bytes_per_s for figures in findings.of(found).figures} == {None}
 

@@ -124,14 +124,7 @@ def _report(arguments: argparse.Namespace) -> None:
         poller.start(arguments.bind or rail or request.host)
 
     rng = random.Random()  # noqa: S311
-    reporting.run(
-        operator,
-        on_poll_request=on_poll_request,
-        pause=time.sleep,
-        rng=rng,
-        log=_log,
-        benchmark=schedule,
-    )
+    reporting.run(operator, on_poll_request=on_poll_request, rng=rng, log=_log, benchmark=schedule)
 
 
 async def _serve(token: str, host: str, port: int) -> None:
@@ -144,19 +137,13 @@ async def _serve(token: str, host: str, port: int) -> None:
 def _surveyed(token: str, arguments: argparse.Namespace) -> str:
     # Here alone numpy is needed: what runs on every node is kept small.
     from railwright_agent import surveyor
-    from railwright_topology.probing.findings import Findings
     from railwright_topology.sources import probes
 
     agents = surveyor.SurveyedAgents(_addresses(Path(arguments.nodes)), arguments.port, token)
-    at_once, seconds = arguments.at_once, arguments.seconds
-
-    async def survey() -> Findings:
-        found = await surveyor.run(agents, at_once=at_once, seconds=seconds, log=_log)
-        if not arguments.uplinks:
-            return found
-        return await surveyor.uplinks(agents, found, log=_log)
-
-    found = asyncio.run(survey())
+    survey = surveyor.run(
+        agents, arguments.at_once, arguments.seconds, log=_log, uplinks=arguments.uplinks
+    )
+    found = asyncio.run(survey)
     placed = {node for tier in found.tiers for node in tier}
     return probes.written(found, dict.fromkeys(placed, int(time.time())))
 

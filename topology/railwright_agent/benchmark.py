@@ -339,37 +339,31 @@ def best_round_s(
     return best
 
 
+@dataclass(slots=True)
 class BenchmarkSchedule:
-    """What was measured last of each device of this machine, and when it is time again.
+    """The newest rates of each device of this machine, and when it is time to measure again.
 
     Another process measures: torch takes half a gigabyte, and a broken driver holds whoever asks.
     """
 
-    def __init__(
-        self, root: Path, *, clock: Callable[[], float], log: Callable[[str], object]
-    ) -> None:
-        self._root = root
-        self._clock = clock
-        self._log = log
-        self._due_s = clock()
-        self._rates: dict[str, Rates] = {}
-        self._refused: tuple[str, ...] = ()
-
-    def __repr__(self) -> str:
-        return f"<BenchmarkSchedule rates={len(self._rates)} due_s={self._due_s:.0f}>"
+    root: Path
+    clock: Callable[[], float]
+    log: Callable[[str], object]
+    due_s: float = -math.inf
+    rates: dict[str, Rates] = field(default_factory=dict)
+    refused: tuple[str, ...] = ()
 
     def add_to(self, document: Document) -> Document:
         """Add the rates of the node's devices, which are measured first if it is time."""
-        if self._clock() >= self._due_s:
-            now = _apart(self._root)
+        if self.clock() >= self.due_s:
+            now = _apart(self.root)
             if now.busy:
-                self._log(f"not measured while busy: {', '.join(now.busy)}")
-            self._rates |= {each.device: each for each in now.rates}
-            self._refused = now.refused
-            again_s = AGAIN_S if now.busy or not now.rates else EVERY_S
-            self._due_s = self._clock() + again_s
-        rates = tuple(self._rates[device] for device in sorted(self._rates))
-        return dataclasses.replace(document, rates=rates, refused=document.refused + self._refused)
+                self.log(f"not measured while busy: {', '.join(now.busy)}")
+            self.rates |= {each.device: each for each in now.rates}
+            self.refused = now.refused
+            self.due_s = self.clock() + (AGAIN_S if now.busy or not now.rates else EVERY_S)
+        rates = tuple(self.rates[device] for device in sorted(self.rates))
+        return dataclasses.replace(document, rates=rates, refused=document.refused + self.refused)
 
 
 def _apart(root: Path) -> Document:

@@ -38,7 +38,9 @@ def accelerators(root: Path) -> dict[str, Files]:
     nodes = root / "sys/class/kfd/kfd/topology/nodes"
     return {
         node.name: _read(
-            node, ["gpu_id", "properties", *(f"io_links/{it}/properties" for it in _links(node))]
+            node,
+            ["gpu_id", "properties"]
+            + [f"io_links/{link.name}/properties" for link in _entries(node / "io_links")],
         )
         for node in _entries(nodes)
         if node.name.isdigit()
@@ -89,10 +91,6 @@ def _cpu(root: Path) -> Files:
         (line for line in _text(root / "proc/cpuinfo", 1 << 16).splitlines() if "flags" in line), ""
     )
     return {"hypervisor": "yes" if "hypervisor" in flags.split() else "no"} if flags else {}
-
-
-def _links(node: Path) -> list[str]:
-    return [link.name for link in _entries(node / "io_links")]
 
 
 def _entries(folder: Path) -> list[Path]:

@@ -14,6 +14,7 @@ import threading
 import time
 from asyncio import Server
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from railwright_agent import handshake, prober
@@ -45,41 +46,38 @@ def rail_address(looks: Iterable[Look], networks: Collection[str]) -> str | None
     return next(within, None)
 
 
+@dataclass(slots=True, eq=False)
 class ProbePoller:
     """Polls in a thread, while the agent goes on reporting."""
 
-    def __init__(self, operator: OperatorClient, port: int, log: Callable[[str], object]) -> None:
-        self._operator = operator
-        self._port = port
-        self._log = log
-        self._thread: threading.Thread | None = None
-
-    def __repr__(self) -> str:
-        return f"<ProbePoller {self._thread is not None and self._thread.is_alive()}>"
+    operator: OperatorClient
+    port: int
+    log: Callable[[str], object]
+    thread: threading.Thread | None = field(default=None, init=False)
 
     def start(self, host: str) -> None:
         """Poll with this address until the operator sends no key; nothing if it polls already."""
-        if self._thread is None or not self._thread.is_alive():
+        if self.thread is None or not self.thread.is_alive():
             # A daemon: when the agent ends it may be waiting for a task.
-            self._thread = threading.Thread(
+            self.thread = threading.Thread(
                 target=self._poll, args=(host,), name="probe-tasks", daemon=True
             )
-            self._thread.start()
+            self.thread.start()
 
     def _poll(self, host: str) -> None:
-        at = f"{host}:{self._port}"
+        at = f"{host}:{self.port}"
         if not isinstance(key := self._ask({}).get("key"), str):
             return
         with _loop() as run:
             try:
                 responder = Responder(key, runs_tasks=False)
-                server = run(responder.start(host, self._port))
+                server = run(responder.start(host, self.port))
             except (OSError, ProbeError) as error:
                 why = f"probes cannot be answered at {at}: {error}"
-                self._log(why)
+                self.log(why)
                 self._ask({"unfit": why})
                 return
-            self._log(f"probes are answered at {at}")
+            self.log(f"probes are answered at {at}")
             try:
                 self._run_tasks(host, responder, run)
             finally:
@@ -89,7 +87,7 @@ class ProbePoller:
         """Poll for tasks and run them, until the operator has no more."""
         report: Json = {}
         while True:
-            answer = self._ask({"host": host, "port": self._port, **report})
+            answer = self._ask({"host": host, "port": self.port, **report})
             if not isinstance(key := answer.get("key"), str):
                 return
             # A new leader has a key of its own.
@@ -100,9 +98,9 @@ class ProbePoller:
         """The operator's answer; empty if it does not answer in FAILURES_MAX attempts."""
         for _ in range(FAILURES_MAX):
             try:
-                return self._operator.ask(PATH, report, ANSWER_S)
+                return self.operator.ask(PATH, report, ANSWER_S)
             except ReportRefusedError as refused:
-                self._log(f"probe task poll failed: {refused}")
+                self.log(f"probe task poll failed: {refused}")
                 time.sleep(AGAIN_S)
         return {}
 

@@ -52,18 +52,12 @@ class Measurement:
 
 
 async def measure(
-    host: str,
-    port: int,
-    key: PairKey,
-    *,
-    seconds: float = SECONDS,
-    streams: int = STREAMS,
-    trips: int = ROUND_TRIPS,
+    host: str, port: int, key: PairKey, *, seconds: float = SECONDS, trips: int = ROUND_TRIPS
 ) -> Measurement:
     """Measure once how well this node reaches another; a ProbeError says why there is nothing."""
     async with _told_of(host, port, _longest_s(seconds)):
         latency_s = await _latency_s(host, port, key, seconds, trips)
-        bytes_per_s = await _bytes_per_s(host, port, key, seconds, streams)
+        bytes_per_s = await _bytes_per_s(host, port, key, seconds)
     return Measurement(latency_s, bytes_per_s)
 
 
@@ -144,14 +138,14 @@ async def _latency_s(host: str, port: int, key: PairKey, seconds: float, trips: 
     return best_s
 
 
-async def _bytes_per_s(host: str, port: int, key: PairKey, seconds: float, streams: int) -> float:
-    all_there = asyncio.Barrier(streams)
+async def _bytes_per_s(host: str, port: int, key: PairKey, seconds: float) -> float:
+    all_there = asyncio.Barrier(STREAMS)
     request = Request(ProbeKind.BANDWIDTH, seconds)
     try:
         async with asyncio.TaskGroup() as group:
             rates = [
                 group.create_task(_rate(_connection(host, port, key, request), all_there))
-                for _ in range(streams)
+                for _ in range(STREAMS)
             ]
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import http.client
 import json
 import random
+import time
 import urllib.parse
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -124,9 +125,9 @@ def run(
     operator: OperatorClient,
     *,
     on_poll_request: Callable[[PollRequest, Document], object],
-    pause: Callable[[float], object],
     rng: random.Random,
     log: Callable[[str], object],
+    pause: Callable[[float], object] = time.sleep,
     benchmark: BenchmarkSchedule | None = None,
 ) -> None:
     """Read the hardware, report it, and ``pause`` for some seconds, for ever. Pauses are spread, as

@@ -14,7 +14,10 @@ from railwright_topology.probing import findings, rounds
 from railwright_topology.probing.contention import CONTENTION_S
 from railwright_topology.probing.findings import Findings
 from railwright_topology.probing.readings import Reading
+from railwright_topology.probing.rounds import Pair
 from railwright_topology.probing.survey import Survey
+
+Log = Callable[[str], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,38 +30,30 @@ class SurveyedAgents:
 
 
 async def run(
-    agents: SurveyedAgents, *, at_once: int, seconds: float, log: Callable[[str], object]
+    agents: SurveyedAgents, at_once: int, seconds: float, *, log: Log, uplinks: bool = False
 ) -> Findings:
-    """Probe until nothing is left to ask; ``at_once`` pairs at a time, no node in two of them."""
+    """Probe until nothing is left to ask; ``at_once`` pairs at a time, no node in two of them. With
+    ``uplinks`` also how many nodes can send out of each domain at once."""
     survey = Survey(sorted(agents.addresses), at_once=at_once)
-    looks: Counter[bool] = Counter()
+    failed: Counter[bool] = Counter()
 
-    async def ask(pair: tuple[str, str]) -> Reading:
+    async def ask(pair: Pair) -> Reading:
         reading = await _reading(agents, pair, seconds, log)
-        looks[reading == Reading()] += 1
+        failed[reading == Reading()] += 1
         return reading
 
     await rounds.carry_out(survey, ask)
     found = findings.of(survey)
-    log(f"{found.pairs} pairs, {looks.total()} probes, {looks[True]} of them failed")
-    return found
-
-
-async def uplinks(
-    agents: SurveyedAgents, found: Findings, *, log: Callable[[str], object]
-) -> Findings:
-    """The same with how many nodes can send out of each domain at once."""
+    log(f"{found.pairs} pairs, {failed.total()} probes, {failed[True]} of them failed")
+    if not uplinks:
+        return found
     return await rounds.with_uplinks(
         found, lambda pair: _reading(agents, pair, CONTENTION_S, log, ProbeKind.CROWD)
     )
 
 
 async def _reading(
-    agents: SurveyedAgents,
-    pair: tuple[str, str],
-    seconds: float,
-    log: Callable[[str], object],
-    kind: ProbeKind = ProbeKind.TASK,
+    agents: SurveyedAgents, pair: Pair, seconds: float, log: Log, kind: ProbeKind = ProbeKind.TASK
 ) -> Reading:
     source, target = (agents.addresses[node] for node in pair)
     try:

@@ -76,10 +76,10 @@ class Agreement:
 
 def of(accounts: Iterable[Account]) -> Agreement:
     """Hold them against each other. The same for any order of accounts of different sources."""
-    heard = sorted(accounts, key=lambda each: (-each.basis, -each.capacity, each.source))
-    view = _View(tuple(account.source for account in heard))
-    for trust, account in enumerate(heard):
-        view.hear(account, trust)
+    reports = sorted(accounts, key=lambda each: (-each.basis, -each.capacity, each.source))
+    view = _View(tuple(report.source for report in reports))
+    for trust, report in enumerate(reports):
+        view.add(report, trust)
     view.place_islands()
     reasons = nesting.settle([held.standing for held in view.tiers])
     for held, its in zip(view.tiers, reasons, strict=True):
@@ -117,7 +117,7 @@ class _Held:
     name: str
     trust: int
     standing: Standing = field(default_factory=dict)
-    heard: list[tuple[int, Domains, Mapping[str, str]]] = field(default_factory=list)
+    reports: list[tuple[int, Domains, Mapping[str, str]]] = field(default_factory=list)
     reasons: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -125,7 +125,7 @@ class _Held:
         """The domain of each node so far."""
         return {node: domain for node, (domain, _) in self.standing.items()}
 
-    def hear(self, trust: int, source: str, theirs: Domains) -> None:
+    def add(self, trust: int, source: str, theirs: Domains) -> None:
         """Take from another source what is not known yet."""
         ours = self.domains
         names = counterparts(theirs, ours)
@@ -135,7 +135,7 @@ class _Held:
                 if said not in names:
                     names[said] = f"{source} {said}" if said in taken else said
                 self.standing[node] = names[said], trust
-        self.heard.append((trust, theirs, names))
+        self.reports.append((trust, theirs, names))
 
 
 class _View:
@@ -148,25 +148,25 @@ class _View:
         self.unmatched: list[tuple[str, str]] = []
         self._sources = sources
 
-    def hear(self, account: Account, trust: int) -> None:
-        pairs = self._pairs(account)
+    def add(self, report: Account, trust: int) -> None:
+        pairs = self._pairs(report)
         same = {its: self.tiers[tier] for its, tier in sorted(pairs.items())}
-        inside: _Held | None = None
-        for its, domains in enumerate(account.tiers):
+        inner_tier: _Held | None = None
+        for its, domains in enumerate(report.tiers):
             if its in same:
-                inside = same[its]
-                inside.hear(trust, account.source, domains)
+                inner_tier = same[its]
+                inner_tier.add(trust, report.source, domains)
                 continue
-            outside = next((held for outer, held in same.items() if outer > its), None)
-            new = _Held(self._name(account, its), trust)
-            new.hear(trust, account.source, domains)
-            if domains and self._insert(new, inside, outside):
-                inside = new
+            outer_tier = next((held for outer, held in same.items() if outer > its), None)
+            new = _Held(self._name(report, its), trust)
+            new.add(trust, report.source, domains)
+            if domains and self._insert(new, inner_tier, outer_tier):
+                inner_tier = new
             elif domains:
-                self.unmatched.append((account.source, account.name(its)))
-        if account.islands:
+                self.unmatched.append((report.source, report.name(its)))
+        if report.islands:
             self.islands = self.islands or _Held(ISLAND, trust)
-            self.islands.hear(trust, account.source, account.islands)
+            self.islands.add(trust, report.source, report.islands)
 
     def place_islands(self) -> None:
         """Make them a tier once all others are, the nearest that they can be."""
@@ -185,7 +185,7 @@ class _View:
 
     def conflicts(self, held: _Held) -> Iterator[LocationConflict]:
         """Where what a source says is not how it came out."""
-        for trust, theirs, names in held.heard:
+        for trust, theirs, names in held.reports:
             for node, said in sorted(theirs.items()):
                 domain, placed = held.standing.get(node, ("", held.trust))
                 if names.get(said) != domain:
@@ -195,28 +195,28 @@ class _View:
                         node, held.name, source, said, here, domain, self._sources[by]
                     )
 
-    def _name(self, account: Account, tier: int) -> str:
-        name = account.name(tier)
+    def _name(self, report: Account, tier: int) -> str:
+        name = report.name(tier)
         taken = {ISLAND, *(held.name for held in self.tiers)}
-        return f"{name} ({account.source})" if name in taken else name
+        return f"{name} ({report.source})" if name in taken else name
 
-    def _pairs(self, account: Account) -> dict[int, int]:
+    def _pairs(self, report: Account) -> dict[int, int]:
         """Who tells of other nodes alone can be compared with nobody: then the nearest tier is the
         nearest, and so on outwards."""
-        known = {node for held in self.tiers for node in held.standing}
-        if not any(account.tiers):
+        placed_nodes = {node for held in self.tiers for node in held.standing}
+        if not any(report.tiers):
             return {}
-        if known.isdisjoint(node for domains in account.tiers for node in domains):
-            return {tier: tier for tier in range(min(len(self.tiers), len(account.tiers)))}
-        return matched([held.domains for held in self.tiers], account.tiers)
+        if placed_nodes.isdisjoint(node for domains in report.tiers for node in domains):
+            return {tier: tier for tier in range(min(len(self.tiers), len(report.tiers)))}
+        return matched([held.domains for held in self.tiers], report.tiers)
 
-    def _insert(self, new: _Held, inside: _Held | None, outside: _Held | None) -> bool:
+    def _insert(self, new: _Held, inner_tier: _Held | None, outer_tier: _Held | None) -> bool:
         """Take it as a tier of its own if what is inside it stands together, and it in the next;
         in the order that its source has of its tiers."""
         if len(self.tiers) == TIERS_MAX:
             return False
-        first = self.tiers.index(inside) + 1 if inside else 0
-        last = self.tiers.index(outside) if outside else len(self.tiers)
+        first = self.tiers.index(inner_tier) + 1 if inner_tier else 0
+        last = self.tiers.index(outer_tier) if outer_tier else len(self.tiers)
         for at in range(first, last + 1):
             inner = self.tiers[at - 1].domains if at else {}
             outer = self.tiers[at].domains if at < len(self.tiers) else {}

@@ -61,8 +61,8 @@ def by_cables(wiring: Wiring, layers: Layers) -> dict[str, RailAssignment]:
     lost = dict(_lost(wiring, layers))
     found: dict[str, RailAssignment] = {}
     for host, kind in sorted(layers.plugs.kinds.items()):
-        known = _numbers(layers, kind, kind) | lost.get(host, {})
-        rails = {nic: known[nic] for nic in sorted(known, key=natural)}
+        numbered = _numbers(layers, kind, kind) | lost.get(host, {})
+        rails = {nic: numbered[nic] for nic in sorted(numbered, key=natural)}
         if rails:
             reasons = [(nic, why.of(there.get((host, nic)), rail)) for nic, rail in rails.items()]
             found[host] = _assignment(rails, reasons)
@@ -71,8 +71,8 @@ def by_cables(wiring: Wiring, layers: Layers) -> dict[str, RailAssignment]:
 
 def _numbers(layers: Layers, kind: Kind, nics: Iterable[str]) -> dict[str, int]:
     """The rails of those of a kind's adapters that are on any."""
-    known = ((nic, layers.rails.get((kind, nic))) for nic in nics)
-    return {nic: rail for nic, rail in known if rail is not None}
+    numbered = ((nic, layers.rails.get((kind, nic))) for nic in nics)
+    return {nic: rail for nic, rail in numbered if rail is not None}
 
 
 def _lost(wiring: Wiring, layers: Layers) -> Iterator[tuple[str, dict[str, int]]]:
@@ -170,51 +170,47 @@ def by_adapters(
 ) -> dict[str, RailAssignment]:
     """The assignment of each node by its adapters, each with its rail if it is on one. A cable
     that is down on most nodes of a kind is how it was meant."""
-    parts = {
-        node: {part.name: part for rail, part in its if rail is not None}
+    called = {
+        node: {part.name: (rail, part) for rail, part in its if rail is not None}
         for node, its in adapters.items()
     }
-    ordered = {node: tuple(sorted(its, key=natural)) for node, its in parts.items()}
+    ordered = {node: tuple(sorted(its, key=natural)) for node, its in called.items()}
     kinds = plugs.usual(ordered)
-    whole = {kind: parts[node] for node, kind in ordered.items()}
-    usual = most_frequent((ordered[node], _rails(its)) for node, its in adapters.items())
-    down = _down_as_a_rule(parts, kinds)
+    whole = {kind: called[node] for node, kind in ordered.items()}
+    usual = most_frequent(
+        (kind, tuple(called[node][name][0] for name in kind)) for node, kind in ordered.items()
+    )
+    down = _down_as_a_rule(called, kinds)
     found: dict[str, RailAssignment] = {}
-    for node, its in sorted(parts.items()):
+    for node, its in sorted(called.items()):
         kind = kinds[node]
         numbers = zip(kind, usual[kind], strict=True)
         rails = {name: rail for name, rail in numbers if (kind, name) not in down}
-        absent = [whole[kind][name] for name in rails if name not in its]
+        absent = [whole[kind][name][1] for name in rails if name not in its]
         seen = (part for _, part in adapters[node])
         reasons = ((name, _dead(its.get(name))) for name in rails)
         found[node] = _assignment(rails, reasons, (*seen, *absent))
     return found
 
 
-def _rails(adapters: Iterable[tuple[int | None, Part]]) -> tuple[int, ...]:
-    """The rails of a node's adapters that are on any, in the order of the adapters."""
-    known = {part.name: rail for rail, part in adapters if rail is not None}
-    return tuple(known[name] for name in sorted(known, key=natural))
-
-
 def _down_as_a_rule(
-    parts: Mapping[str, Mapping[str, Part]], kinds: Mapping[str, Kind]
+    called: Mapping[str, Mapping[str, tuple[int, Part]]], kinds: Mapping[str, Kind]
 ) -> set[tuple[Kind, str]]:
     """The adapters of a kind that are down on more than half of its nodes."""
-    having = Counter(kinds[node] for node in parts)
+    having = Counter(kinds[node] for node in called)
     down = Counter(
         (kinds[node], name)
-        for node, its in parts.items()
-        for name, part in its.items()
+        for node, its in called.items()
+        for name, (_, part) in its.items()
         if part.up is False
     )
     return {slot for slot, count in down.items() if 2 * count > having[slot[0]]}
 
 
-def _dead(part: Part | None) -> str:
-    if part is None:
+def _dead(numbered: tuple[int, Part] | None) -> str:
+    if numbered is None:
         return _ABSENT
-    return "its cable is down" if part.up is False else ""
+    return "its cable is down" if numbered[1].up is False else ""
 
 
 def together(cables: RailAssignment | None, adapters: RailAssignment | None) -> Rails | None:
@@ -247,7 +243,7 @@ def _only_by_adapters(
     nics: Mapping[str, str],
 ) -> Iterator[Astray]:
     """What is miscabled by the hardware reports and not by the cables."""
-    known = {names.get(each.adapter) for each in cables.astray}
+    numbered = {names.get(each.adapter) for each in cables.astray}
     # An adapter with a name of its own in each is the same if it is on the same rail.
     same = tuple(cables.rails.values()) == adapters.whole.order
     unnamed = [each.rail for each in cables.astray if same and each.adapter not in names]
@@ -257,7 +253,7 @@ def _only_by_adapters(
             unnamed.remove(each.rail)
         elif nic is None:
             yield each
-        elif each.adapter not in known:
+        elif each.adapter not in numbered:
             yield replace(each, rail=cables.rails[nic])
 
 

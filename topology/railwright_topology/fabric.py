@@ -89,10 +89,10 @@ class Fabric:
             yield from ((node, conflict) for conflict in conflicts)
 
 
-def of(nodes: Collection[str], told: Iterable[Told], before: Fabric | None = None) -> Fabric:
+def of(nodes: Collection[str], facts: Iterable[Told], before: Fabric | None = None) -> Fabric:
     """Put together what is told of these nodes. Pure, and the same for any order of either, and
     for any fabric before: of that, what is derived from what did not change is taken over."""
-    everything, before = tuple(told), before or Fabric()
+    everything, before = tuple(facts), before or Fabric()
     looks, strangers = _looks([each for each in everything if isinstance(each, Looks)], nodes)
     insides = _insides(looks, before)
     rates, rate_conflicts = paces.settled(_rates(everything, nodes))
@@ -100,11 +100,11 @@ def of(nodes: Collection[str], told: Iterable[Told], before: Fabric | None = Non
     front = _front_end(insides)
     found = (each for each in everything if isinstance(each, Network))
     wired = [_rails_alone(each, front, nodes, before) for each in found]
-    accounts = [each for each in everything if isinstance(each, Account)]
-    accounts += (network.account for network in wired)
-    known = _apart([_of_the_cluster(account, nodes) for account in accounts])
-    agreed = agreement.of(known)
-    coarsest_first = agreed.tiers[::-1]
+    sources = [each for each in everything if isinstance(each, Account)]
+    sources += (network.account for network in wired)
+    reports = _apart([_of_the_cluster(report, nodes) for report in sources])
+    merged = agreement.of(reports)
+    coarsest_first = merged.tiers[::-1]
     rails = _rails(wired, insides, nodes)
     return Fabric(
         tuple(tier.name for tier in coarsest_first),
@@ -112,10 +112,10 @@ def of(nodes: Collection[str], told: Iterable[Told], before: Fabric | None = Non
             node: tuple(tier.domains.get(node, UNKNOWN) for tier in coarsest_first)
             for node in sorted(nodes)
         },
-        agreed,
-        known,
+        merged,
+        reports,
         tuple(sorted(wired, key=lambda network: network.wiring.source)),
-        _links(agreed, known, wired, nodes)[::-1],
+        _links(merged, reports, wired, nodes)[::-1],
         insides,
         looks,
         strangers,
@@ -128,13 +128,13 @@ def of(nodes: Collection[str], told: Iterable[Told], before: Fabric | None = Non
 
 
 def _looks(
-    told: Iterable[Looks], nodes: Collection[str]
+    facts: Iterable[Looks], nodes: Collection[str]
 ) -> tuple[dict[str, tuple[Look, ...]], tuple[str, ...]]:
     """The reports of each node, by the name that it has in the cluster; which hosts are no nodes,
     and what was left out of a source."""
     found: dict[str, list[Look]] = {}
     strangers: list[str] = []
-    for each in told:
+    for each in facts:
         called = _called(each.nodes, nodes)
         for host, looks in each.by_host.items():
             if host in called:
@@ -155,9 +155,9 @@ def _strangers(hosts: Collection[str], called: Mapping[str, str]) -> tuple[str, 
     return (f"no node of the cluster: {count}, the first is {others[0]}",) if others else ()
 
 
-def _rates(told: Iterable[Told], nodes: Collection[str]) -> dict[str, list[paces.Measured]]:
+def _rates(facts: Iterable[Told], nodes: Collection[str]) -> dict[str, list[paces.Measured]]:
     """What each source measured of each node, by the name that it has in the cluster."""
-    measured = [each for each in told if isinstance(each, Looks) and each.rates]
+    measured = [each for each in facts if isinstance(each, Looks) and each.rates]
     called = [_called(each.nodes, nodes) for each in measured]
     return group(
         (names[host], (each.source, its))
@@ -261,56 +261,56 @@ def _numbered(its: Inside) -> tuple[tuple[int | None, Part], ...]:
 
 
 def _links(
-    agreed: Agreement,
-    known: Iterable[Account],
+    merged: Agreement,
+    reports: Iterable[Account],
     networks: Iterable[Network],
     nodes: Collection[str],
 ) -> tuple[Links, ...]:
     """Of each tier, the nearest first: by what the most trusted source says of each domain's own
     links, and by the network with the most cables. Islands have no cables of their own: as many
     leave them as leave what lies in them."""
-    called = [tier.name for tier in agreed.tiers]
-    tiers = [tier.domains for tier in agreed.tiers if tier.name != ISLAND]
+    called = [tier.name for tier in merged.tiers]
+    tiers = [tier.domains for tier in merged.tiers if tier.name != ISLAND]
     leaving: list[dict[str, float]] = [{} for _ in tiers]
-    for account in sorted(known, key=lambda each: (each.basis, each.capacity, each.source)):
-        rooms = account.leaving
-        same = agreement.matched(tiers, account.tiers) if any(rooms) else {}
+    for report in sorted(reports, key=lambda each: (each.basis, each.capacity, each.source)):
+        capacities = report.leaving
+        same = agreement.matched(tiers, report.tiers) if any(capacities) else {}
         for its, tier in same.items():
-            names = agreement.counterparts(account.tiers[its], tiers[tier])
+            names = agreement.counterparts(report.tiers[its], tiers[tier])
             leaving[tier] |= {
-                names[name]: room for name, room in sorted(rooms[its].items()) if name in names
+                names[name]: capacity
+                for name, capacity in sorted(capacities[its].items())
+                if name in names
             }
-    ratios = [_ratio(its, rooms) for its, rooms in zip(tiers, leaving, strict=True)]
-    summing: list[frozenset[str]] = [frozenset()] * len(tiers)
+    ratios = [_ratio(its, capacities) for its, capacities in zip(tiers, leaving, strict=True)]
+    reducing: list[frozenset[str]] = [frozenset()] * len(tiers)
     for network in sorted(networks, key=lambda each: (each.account.capacity, each.wiring.source)):
         theirs = _of_the_cluster(network.account, nodes).tiers
         narrowing, sums = network.narrowing(), network.summing()
         for its, tier in agreement.matched(tiers, theirs).items():
             ratios[tier] = narrowing.get(its + 1, ratios[tier])
-            summing[tier] |= _summing(tiers[tier], theirs[its], sums[its])
+            reducing[tier] |= _reducing(tiers[tier], theirs[its], sums[its])
     never_less = itertools.accumulate(ratios, max)
-    links = [*map(Links, never_less, leaving, summing)]
+    links = [*map(Links, never_less, leaving, reducing)]
     if ISLAND in called:
         at = called.index(ISLAND)
         links.insert(at, Links(links[at - 1].oversubscription if at else 1.0))
     return tuple(links)
 
 
-def _ratio(domains: Mapping[str, str], rooms: Mapping[str, float]) -> float:
+def _ratio(domains: Mapping[str, str], capacities: Mapping[str, float]) -> float:
     """Nodes over how many of them can leave their domains, of those that something is known of."""
-    within = sum(domain in rooms for domain in domains.values())
-    return max(1.0, within / sum(rooms.values())) if rooms else 1.0
+    within = sum(domain in capacities for domain in domains.values())
+    return max(1.0, within / sum(capacities.values())) if capacities else 1.0
 
 
-def _summing(
+def _reducing(
     ours: Mapping[str, str], theirs: Mapping[str, str], sums: frozenset[str]
 ) -> frozenset[str]:
     """The domains of which all nodes stand in one that a source has, and that one sums up."""
-    called: dict[str, set[str]] = {}
-    for node, domain in ours.items() if sums else ():
-        called.setdefault(domain, set()).add(theirs.get(node, UNKNOWN))
+    called = group((domain, theirs.get(node, UNKNOWN)) for node, domain in ours.items())
     return frozenset(
-        domain for domain, names in called.items() if len(names) == 1 and names <= sums
+        domain for domain, names in called.items() if len({*names}) == 1 and names[0] in sums
     )
 
 
@@ -320,10 +320,10 @@ def short(domain: str, above: str) -> str:
     return domain.removeprefix(f"{above}/") or domain
 
 
-def _apart(accounts: Iterable[Account]) -> tuple[Account, ...]:
+def _apart(reports: Iterable[Account]) -> tuple[Account, ...]:
     """Sources of one name are numbered, by what they say and not by the order that they came in."""
     found: list[Account] = []
-    for name, its in sorted(group((account.source, account) for account in accounts).items()):
+    for name, its in sorted(group((report.source, report) for report in reports).items()):
         if len(its) > 1:
             its.sort(key=_content)
         found += its[:1]
@@ -331,28 +331,28 @@ def _apart(accounts: Iterable[Account]) -> tuple[Account, ...]:
     return tuple(sorted(found, key=lambda each: (-each.basis, -each.capacity, each.source)))
 
 
-def _content(account: Account) -> str:
+def _content(report: Account) -> str:
     """All that it says, in words that can be put in order."""
-    domains = [sorted(each.items()) for each in (*account.tiers, account.islands)]
-    return repr((account.basis, account.capacity, domains, account.names, account.strange))
+    domains = [sorted(each.items()) for each in (*report.tiers, report.islands)]
+    return repr((report.basis, report.capacity, domains, report.names, report.strange))
 
 
-def _of_the_cluster(account: Account, nodes: Collection[str]) -> Account:
+def _of_the_cluster(report: Account, nodes: Collection[str]) -> Account:
     """What an account says of nodes, by the names that they have in the cluster."""
-    told = account.nodes
-    if told <= {*nodes}:
-        return account
-    called = _called(told, nodes)
+    hosts = report.nodes
+    if hosts <= {*nodes}:
+        return report
+    called = _called(hosts, nodes)
 
-    def renamed(said: Mapping[str, Said]) -> dict[str, Said]:
-        return {called[host]: its for host, its in said.items() if host in called}
+    def renamed(values: Mapping[str, Said]) -> dict[str, Said]:
+        return {called[host]: its for host, its in values.items() if host in called}
 
     return replace(
-        account,
-        tiers=tuple(map(renamed, account.tiers)),
-        islands=renamed(account.islands),
-        times=renamed(account.times),
-        strange=account.strange + _strangers(told, called),
+        report,
+        tiers=tuple(map(renamed, report.tiers)),
+        islands=renamed(report.islands),
+        times=renamed(report.times),
+        strange=report.strange + _strangers(hosts, called),
     )
 
 

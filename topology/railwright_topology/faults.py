@@ -7,6 +7,7 @@ kind, a switch against those with the same neighbours.
 from __future__ import annotations
 
 import collections
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 
 import networkx as nx
@@ -23,15 +24,16 @@ def of(wiring: Wiring, layers: Layers) -> tuple[str, ...]:
     source itself shows and nothing can use stands in its account."""
     names = {switch.id: switch.name for switch in wiring.switches}
     lost = sorted(names.keys() - layers.tiers.keys())
-    return (
-        *sorted(_misplugged(layers, names), key=natural),
-        *sorted(_missing_uplinks(wiring.uplinks, layers), key=natural),
-        *sorted(_missing_slots(layers), key=natural),
-        *sorted(_slow(wiring.uplinks), key=natural),
-        *sorted(_stray(layers, names), key=natural),
-        *sorted([*_no_way_up(wiring, layers, names), *_thin(wiring, layers, names)], key=natural),
-        *(f"switch {names[switch]} reaches no host" for switch in lost),
+    found = (
+        _misplugged(layers, names),
+        _missing_uplinks(wiring.uplinks, layers),
+        _missing_slots(layers),
+        _slow(wiring.uplinks),
+        _stray(layers, names),
+        itertools.chain(_no_way_up(wiring, layers, names), _thin(wiring, layers, names)),
     )
+    unreached = (f"switch {names[switch]} reaches no host" for switch in lost)
+    return (*(fault for its in found for fault in sorted(its, key=natural)), *unreached)
 
 
 def _misplugged(layers: Layers, names: Mapping[str, str]) -> Iterator[str]:
@@ -102,9 +104,9 @@ def _thin(wiring: Wiring, layers: Layers, names: Mapping[str, str]) -> Iterator[
     above: dict[str, collections.Counter[str]] = {}
     for low, high, bytes_per_s in layers.upward(_sound(wiring, layers)):
         above.setdefault(low, collections.Counter())[high] += bytes_per_s
-    alike = peers(above)
+    equivalent = peers(above)
     for switch, to in sorted(above.items()):
-        beside = [above[peer] for peer in alike[switch]]
+        beside = [above[peer] for peer in equivalent[switch]]
         having = collections.Counter(high for each in beside for high in each)
         for high in sorted(having):
             if high not in to and 2 * having[high] > len(beside):

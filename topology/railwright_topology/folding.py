@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+
+from railwright_topology.grouping import group
 
 
 def fold(names: Iterable[str]) -> str:
@@ -19,18 +21,17 @@ def fold(names: Iterable[str]) -> str:
     return ",".join(sorted("".join(parts) for parts in left))
 
 
-def _folded(names: Iterable[tuple[str, ...]], place: int) -> set[tuple[str, ...]]:
-    alike: dict[tuple[tuple[str, ...], int, tuple[str, ...]], list[str]] = {}
-    short = set()
-    for parts in names:
-        if place < len(parts):
-            number = parts[place]
-            alike.setdefault((parts[:place], len(number), parts[place + 1 :]), []).append(number)
-        else:
-            short.add(parts)
+def _folded(names: Collection[tuple[str, ...]], place: int) -> set[tuple[str, ...]]:
+    # Short names have no number at this place.
+    short = {parts for parts in names if place >= len(parts)}
+    equal = group(
+        ((parts[:place], len(parts[place]), parts[place + 1 :]), parts[place])
+        for parts in names
+        if place < len(parts)
+    )
     return short | {
         (*before, _ranges(sorted(numbers, key=int), width), *after)
-        for (before, width, after), numbers in alike.items()
+        for (before, width, after), numbers in equal.items()
     }
 
 
@@ -39,6 +40,6 @@ def _ranges(numbers: list[str], width: int) -> str:
         return numbers[0]
     runs = []
     for _, run in itertools.groupby(enumerate(map(int, numbers)), lambda at: at[1] - at[0]):
-        told = [f"{number:0{width}d}" for _, number in run]
-        runs.append(told[0] if len(told) == 1 else f"{told[0]}-{told[-1]}")
+        ends = [f"{number:0{width}d}" for _, number in run]
+        runs.append(ends[0] if len(ends) == 1 else f"{ends[0]}-{ends[-1]}")
     return f"[{','.join(runs)}]"

@@ -108,18 +108,18 @@ def _stray(trunks: Iterable[Trunk]) -> set[Trunk]:
     link between each two ToRs of a pair is how it was meant."""
     wired = nx.Graph([trunk.ends for trunk in trunks])
     having = peers(nx.to_dict_of_lists(wired))
-    alike = {
+    equivalent = {
         switch: [other for other in its if switch in having[other]]
         for switch, its in having.items()
     }
 
     def alone(end: str, far: str) -> bool:
-        others = [other for other in alike[end] if other != far]
+        others = [other for other in equivalent[end] if other != far]
         return bool(others) and not any(wired.has_edge(far, other) for other in others)
 
     def found_alone(trunk: Trunk) -> bool:
         # Who has fewer like it is asked first: mostly they have it, and that is the answer.
-        few, many = sorted(trunk.ends, key=lambda end: len(alike[end]))
+        few, many = sorted(trunk.ends, key=lambda end: len(equivalent[end]))
         return alone(few, many) and alone(many, few)
 
     found = set(filter(found_alone, trunks))
@@ -128,7 +128,8 @@ def _stray(trunks: Iterable[Trunk]) -> set[Trunk]:
         trunk
         for trunk in found
         if all(
-            2 * sum(other in ends for other in alike[end]) <= len(alike[end]) for end in trunk.ends
+            2 * sum(other in ends for other in equivalent[end]) <= len(equivalent[end])
+            for end in trunk.ends
         )
     }
 
@@ -152,9 +153,9 @@ def _tiers(wired: nx.Graph, sound: Iterable[Uplink]) -> dict[str, int]:
         return {}
     usual = statistics.median_low([hosts[switch] for switch in hosts.elements()])
     edge = {switch for switch, count in hosts.items() if FEW * count >= usual}
-    alike = peers(nx.to_dict_of_lists(graph))
+    equivalent = peers(nx.to_dict_of_lists(graph))
     for switch in hosts.keys() - edge:
-        having = hosts.keys() & alike[switch]
+        having = hosts.keys() & equivalent[switch]
         if 2 * len(edge & having) > len(having):
             edge.add(switch)
     for part in nx.connected_components(graph):
@@ -200,10 +201,10 @@ def _numbered(sets: Sequence[set[Slot]], rails: dict[Slot, int]) -> dict[Slot, i
     """``rails`` with those of one kind's sets: as more frequent kinds have numbered their slots,
     else by names of adapters, else the smallest number that is free."""
     by_name = {nic: rail for (_, nic), rail in sorted(rails.items(), reverse=True)}
-    known = [{rails[slot] for slot in slots if slot in rails} for slots in sets]
-    used = set[int]().union(*known)
+    numbered = [{rails[slot] for slot in slots if slot in rails} for slots in sets]
+    used = set[int]().union(*numbered)
     found: dict[Slot, int] = {}
-    for slots, its in zip(sets, known, strict=True):
+    for slots, its in zip(sets, numbered, strict=True):
         named = {by_name[nic] for _, nic in slots if nic in by_name} - used
         rail = min(its or named or {next(at for at in itertools.count() if at not in used)})
         used.add(rail)

@@ -60,13 +60,13 @@ class Network:
         (SHARP), by the names that the account has for them."""
         reducing = {switch.id for switch in self.wiring.switches if switch.reduces}
         found: list[frozenset[str]] = []
-        inside: set[str] = set()
+        reduced: set[str] = set()
         for tier, names in zip(self.layers.domains, self.account.tiers, strict=True):
             its = [each for each in tier if each.switches and reducing.issuperset(each.switches)]
             if found:
-                its = [each for each in its if inside.issuperset(each.hosts)]
-            inside = {host for each in its for host in each.hosts}
-            found.append(frozenset(names[host] for host in inside))
+                its = [each for each in its if reduced.issuperset(each.hosts)]
+            reduced = {host for each in its for host in each.hosts}
+            found.append(frozenset(names[host] for host in reduced))
         return tuple(found)
 
     def speeds(self) -> dict[int, int]:
@@ -118,10 +118,10 @@ def _leaving(
     for low, _, bytes_per_s in found.upward(wiring.trunks):
         upwards[low] += bytes_per_s
     for domains, called in zip(found.domains, tiers, strict=True):
-        rooms: dict[str, float] = {}
+        capacities: dict[str, float] = {}
         for domain in domains:
             up = sum(upwards[switch] for switch in domain.switches)
             down = sum(sent[host] for host in domain.hosts)
             if up and down:
-                rooms[called[domain.hosts[0]]] = up * len(domain.hosts) / down
-        yield rooms
+                capacities[called[domain.hosts[0]]] = up * len(domain.hosts) / down
+        yield capacities

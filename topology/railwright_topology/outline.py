@@ -11,32 +11,33 @@ from railwright_topology.inside import Inside
 from railwright_topology.parts import Link, Part, Role
 
 
-def of(inside: Inside) -> str:
+def of(hardware: Inside) -> str:
     """Such as ``8 accelerators 10de:2330, 18 NVLink each to each, 8 rails at 400 Gb/s``."""
-    return ", ".join(_said(inside))
+    return ", ".join(_phrases(hardware))
 
 
 def kinds(insides: Mapping[str, Inside]) -> list[tuple[str, list[str]]]:
     """What nodes are inside, and which; the most frequent first."""
     # Equal ones are mostly one value.
-    said = {at: of(its) for at, its in {id(inside): inside for inside in insides.values()}.items()}
-    alike = group((said[id(inside)], node) for node, inside in insides.items())
-    return sorted(alike.items(), key=lambda each: (-len(each[1]), each[0]))
+    distinct = {id(each): each for each in insides.values()}
+    outlines = {at: of(hardware) for at, hardware in distinct.items()}
+    equal = group((outlines[id(hardware)], node) for node, hardware in insides.items())
+    return sorted(equal.items(), key=lambda each: (-len(each[1]), each[0]))
 
 
-def _said(inside: Inside) -> Iterator[str]:
-    accelerators = inside.accelerators
+def _phrases(hardware: Inside) -> Iterator[str]:
+    accelerators = hardware.accelerators
     models = sorted({part.model for part in accelerators} - {""})
     yield " ".join([_count(len(accelerators), "accelerator"), *models])
-    technologies = group((link.technology, link) for link in inside.links)
+    technologies = group((link.technology, link) for link in hardware.links)
     for technology, links in sorted(technologies.items()):
         yield _links(technology, links, len(accelerators))
     for role in Role:
-        if parts := inside.of_role(role):
+        if parts := hardware.of_role(role):
             yield _adapters(role, parts)
-    if inside.virtual or inside.hides_tree:
-        what = "a virtual machine" if inside.virtual else "a machine"
-        yield f"{what} that hides its PCI tree" if inside.hides_tree else what
+    if hardware.virtual or hardware.hides_tree:
+        what = "a virtual machine" if hardware.virtual else "a machine"
+        yield f"{what} that hides its PCI tree" if hardware.hides_tree else what
 
 
 def _links(technology: str, links: Sequence[Link], accelerators: int) -> str:

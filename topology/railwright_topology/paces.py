@@ -135,13 +135,13 @@ def slow(rates: Mapping[str, Iterable[Rates]], accelerated: Collection[str]) -> 
 
 
 def _slow(kind: Iterable[tuple[str, Rates]], fact: str) -> Iterator[Slow]:
-    known = [(node, its, rate) for node, its in kind if (rate := getattr(its, fact))]
-    by_node = group((node, rate) for node, _, rate in known)
+    having = [(node, its, rate) for node, its in kind if (rate := getattr(its, fact))]
+    by_node = group((node, rate) for node, _, rate in having)
     if len(by_node) < NODES_MIN:
         return
     # More than half reach it, whatever their number: of the nodes, and on each of its devices.
     usual = statistics.median_low(statistics.median_low(its) for its in by_node.values())
-    for node, its, rate in known:
+    for node, its, rate in having:
         if rate / usual < 1 - TOLERANCE:
             yield Slow(node, its.device, its.model, fact, rate, usual)
 

@@ -123,8 +123,4 @@ def _rule(
     )
     cables = sum(map(bool, places))
     beside = [others for others, count in agreeing.items() if 2 * count >= cables > count]
-    return max(
-        beside,
-        key=lambda others: (agreeing[others], len(hosts[kind, others]), others),
-        default=(),
-    )
+    return max(beside, key=lambda its: (agreeing[its], len(hosts[kind, its]), its), default=())

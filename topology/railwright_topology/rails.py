@@ -60,8 +60,8 @@ def _roles(
 ) -> dict[str, tuple[Role, str]]:
     """Each adapter's role, and what it was read from."""
     kinds = _kinds([part for part in adapters if part.role is None], near)
-    said = [part for part in adapters if part.role == Role.RAIL]
-    rails, why = (said, "") if said else _rails(kinds, near, accelerators)
+    declared = [part for part in adapters if part.role == Role.RAIL]
+    rails, why = (declared, "") if declared else _rails(kinds, near, accelerators)
     roles = {part.id: (part.role, "it is said") for part in adapters if part.role is not None}
     for kind in kinds:
         if kind is rails:
@@ -82,19 +82,19 @@ def _order(part: Part) -> tuple[object, ...]:
 def _nearest(
     adapter: str, accelerators: Sequence[str], distances: Mapping[Pair, Distance]
 ) -> tuple[tuple[str, ...], Distance | None]:
-    known = {
+    distance_of = {
         accelerator: distances[between]
         for accelerator in accelerators
         if (between := pair(adapter, accelerator)) in distances
     }
-    least = min(known.values(), default=None)
+    least = min(distance_of.values(), default=None)
     # One that nothing is known of may be nearer, unless it is beside them that it would be.
-    if least is None or (least > BESIDE and len(known) < len(accelerators)):
+    if least is None or (least > BESIDE and len(distance_of) < len(accelerators)):
         return (), None
     # What is as far as can be from all of them is near none.
     if least == Distance.SYSTEM:
         return (), least
-    return tuple(each for each, distance in known.items() if distance == least), least
+    return tuple(each for each, distance in distance_of.items() if distance == least), least
 
 
 def _kinds(adapters: Sequence[Part], near: _Near) -> list[list[Part]]:
@@ -136,11 +136,8 @@ def _rails(
             return None, "several kinds stand beside accelerators, and none is the fastest"
         shares = collections.Counter(_served(found, near).values())
         usual = max(shares, key=lambda share: (shares[share], share))
-        if max(shares) > usual:
-            return (
-                None,
-                f"{max(shares)} of its kind stand beside one accelerator, {usual} beside most",
-            )
+        if (most := max(shares)) > usual:
+            return None, f"{most} of its kind stand beside one accelerator, {usual} beside most"
         of_all = f"{len(_served(found, near))} of {len(accelerators)} accelerators"
         return found, f"{of_all} have such a one beside them"
     found = _fastest(kinds)
@@ -180,16 +177,16 @@ def _speed(kind: Iterable[Part]) -> int:
 
 
 def _beside_rails(kind: Sequence[Part], rails: Sequence[Part], near: _Near) -> tuple[Role, str]:
-    unlike = [*_unlike(kind, rails, near)]
-    if unlike and len(kind) < len(rails):
+    differences = [*_differences(kind, rails, near)]
+    if differences and len(kind) < len(rails):
         count = f"{len(kind)} of its kind beside {len(rails)} rails"
-        return Role.FRONT_END, f"{count}: {', '.join(unlike)}"
-    if unlike:
-        return Role.UNDECIDED, f"{', '.join(unlike)}, but no fewer than the rails"
+        return Role.FRONT_END, f"{count}: {', '.join(differences)}"
+    if differences:
+        return Role.UNDECIDED, f"{', '.join(differences)}, but no fewer than the rails"
     return Role.UNDECIDED, "nothing but its model tells it from the rails"
 
 
-def _unlike(kind: Sequence[Part], rails: Sequence[Part], near: _Near) -> Iterator[str]:
+def _differences(kind: Sequence[Part], rails: Sequence[Part], near: _Near) -> Iterator[str]:
     one, other = kind[0], rails[0]
     distances = near[one.id][1], near[other.id][1]
     if None not in distances and (distances[0] or 0) > BESIDE >= (distances[1] or 0):

@@ -22,27 +22,27 @@ NOT_NOW = Figures(0, None, None, None)
 def joined(found: Findings, held: Account, nodes: Collection[str]) -> Findings:
     """Of these nodes of the cluster. What was measured last counts; a tier that it did not show has
     no figures, and of each domain the newest that is known of its uplinks is kept."""
-    rooms = found.leaving or ({},) * len(found.tiers)
+    capacities = found.leaving or ({},) * len(found.tiers)
     # What says the same the more trusted account says first: that with more capacity.
-    new = Account("new", Basis.MEASURED, found.tiers, capacity=1, leaving=rooms)
+    new = Account("new", Basis.MEASURED, found.tiers, capacity=1, leaving=capacities)
     tiers = tuple(
         {node: domain for node, domain in tier.items() if node in nodes} for tier in held.tiers
     )
     old = Account("held", Basis.MEASURED, tiers, leaving=held.leaving)
-    agreed = [tier.domains for tier in agreement.of((new, old)).tiers]
-    figures = [NOT_NOW] * len(agreed)
-    for its, tier in agreement.matched(agreed, found.tiers).items():
+    merged = [tier.domains for tier in agreement.of((new, old)).tiers]
+    figures = [NOT_NOW] * len(merged)
+    for its, tier in agreement.matched(merged, found.tiers).items():
         figures[tier] = found.figures[its]
     # The first node of each domain.
-    firsts = [{its[node]: node for node in sorted(its, reverse=True)} for its in agreed]
-    leaving: list[dict[str, float]] = [{} for _ in agreed]
-    for account in (old, new):
-        for tier, domain, room in _rooms(account, agreed):
-            leaving[tier][firsts[tier][domain]] = room
+    firsts = [{its[node]: node for node in sorted(its, reverse=True)} for its in merged]
+    leaving: list[dict[str, float]] = [{} for _ in merged]
+    for report in (old, new):
+        for tier, domain, capacity in _capacities(report, merged):
+            leaving[tier][firsts[tier][domain]] = capacity
     return Findings(
         tuple(
             {node: first[domain] for node, domain in domains.items()}
-            for domains, first in zip(agreed, firsts, strict=True)
+            for domains, first in zip(merged, firsts, strict=True)
         ),
         tuple(figures),
         found.strange,
@@ -51,15 +51,15 @@ def joined(found: Findings, held: Account, nodes: Collection[str]) -> Findings:
     )
 
 
-def _rooms(account: Account, agreed: list[Domains]) -> Iterator[tuple[int, str, float]]:
+def _capacities(report: Account, merged: list[Domains]) -> Iterator[tuple[int, str, float]]:
     """What an account says of uplinks, by the tiers and domains that were agreed on. Where it knows
     but a part of a domain, only what fills its uplinks counts: all would reach no more."""
-    for its, tier in agreement.matched(agreed, account.tiers).items():
-        names = agreement.counterparts(account.tiers[its], agreed[tier])
-        whole, part = Counter(agreed[tier].values()), Counter(account.tiers[its].values())
-        for domain, room in account.leaving[its].items() if account.leaving else ():
+    for its, tier in agreement.matched(merged, report.tiers).items():
+        names = agreement.counterparts(report.tiers[its], merged[tier])
+        whole, part = Counter(merged[tier].values()), Counter(report.tiers[its].values())
+        for domain, capacity in report.leaving[its].items() if report.leaving else ():
             if domain not in names:
                 continue
             all_there = part[domain] >= whole[names[domain]]
-            if all_there or room <= SATURATED * part[domain]:
-                yield tier, names[domain], room
+            if all_there or capacity <= SATURATED * part[domain]:
+                yield tier, names[domain], capacity

@@ -99,7 +99,7 @@ class Clustering:
         rows = self.there[ends[0]] & self.there[ends[1]]
         rows &= (one != other) & (parents[one] == parents[other])
         one, other = one[rows], other[rows]
-        far = self.levels.told & (self.levels.low > tier)
+        far = self.levels.measured & (self.levels.low > tier)
         looks = np.tile(np.where(far, self.readings.times, 0)[rows], 2)
         codes, at = np.unique(
             np.concatenate([one * len(labels) + other, other * len(labels) + one]),
@@ -121,7 +121,7 @@ class Clustering:
         """Nodes of which it is known who else is in their domain of a tier: those in one that
         others are in, and those that were told apart from all."""
         says = (self.levels.high <= tier) | (self.levels.low > tier)
-        reached = self.readings.ends[:, self.levels.told & says]
+        reached = self.readings.ends[:, self.levels.measured & says]
         found = self.there.copy()
         if len(found) > 1:
             found &= np.bincount(reached.ravel(), minlength=len(found)) > 0
@@ -138,7 +138,7 @@ def of(readings: Readings, ladder: Ladder, muted: Bools, there: Bools) -> Cluste
     levels = ladder.levels(readings, farness)
     labels = np.zeros((len(ladder.chain), len(there)), dtype=np.int64)
     for tier in range(len(labels) - 1):
-        labels[tier] = linked(len(there), readings.ends[:, levels.told & (levels.high <= tier)])
+        labels[tier] = linked(len(there), readings.ends[:, levels.measured & (levels.high <= tier)])
     return Clustering(readings, there, farness, levels, labels)
 
 

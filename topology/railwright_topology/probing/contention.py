@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from railwright_topology.grouping import group
 from railwright_topology.probing.findings import Findings
 
 Pair = tuple[str, str]
@@ -33,10 +34,10 @@ class ContentionProbe:
     pairs: tuple[Pair, ...]
     alone: Pair
 
-    def leaving(self, rates: Sequence[float | None], alone: float | None) -> float | None:
+    def leaving(self, bandwidths: Sequence[float | None], alone: float | None) -> float | None:
         """How many nodes' worth left, of what each pair reached in bytes a second; None where that
         says nothing of the uplinks: probes failed, or too few of the nodes could take part."""
-        reached = [rate for rate in rates if rate is not None]
+        reached = [bandwidth for bandwidth in bandwidths if bandwidth is not None]
         if len(reached) < len(self.pairs) or not alone:
             return None
         worth = sum(reached) / alone
@@ -51,32 +52,24 @@ def probes(found: Findings) -> Iterator[ContentionProbe]:
     for tier, grouping in enumerate(found.tiers):
         around = found.tiers[tier + 1] if tier + 1 < len(found.tiers) else {}
         for domain in sorted({*grouping.values()}):
-            inside = sorted(node for node, its in grouping.items() if its == domain)
-            beside = {around.get(node) for node in inside}
+            members = sorted(node for node, its in grouping.items() if its == domain)
+            beside = {around.get(node) for node in members}
             outside = [node for node, its in grouping.items() if its != domain]
             near = [node for node in outside if around.get(node) in beside]
             far = [node for node in outside if around.get(node) not in beside]
-            pairs = zip(inside, _spread(near, found) + _spread(far, found), strict=False)
-            if len(taken := tuple(pairs)) > 1 and (alone := _beside(inside, found)):
-                yield ContentionProbe(tier, domain, len(inside), taken, alone)
+            pairs = zip(members, _spread(near, found) + _spread(far, found), strict=False)
+            if len(taken := tuple(pairs)) > 1 and (alone := _beside(members, found)):
+                yield ContentionProbe(tier, domain, len(members), taken, alone)
 
 
-def _beside(inside: Iterable[str], found: Findings) -> Pair | None:
+def _beside(members: Iterable[str], found: Findings) -> Pair | None:
     """Two of these of one nearest domain."""
-    seen: dict[str, str] = {}
-    for node in inside:
-        domain = found.tiers[0].get(node, node)
-        if domain in seen:
-            return seen[domain], node
-        seen[domain] = node
-    return None
+    domains = group((found.tiers[0].get(node, node), node) for node in members)
+    return next(((its[0], its[1]) for its in domains.values() if len(its) > 1), None)
 
 
 def _spread(nodes: Iterable[str], found: Findings) -> list[str]:
     """Those of one nearest domain as far apart as can be: it takes in no more than it lets out."""
-    nearest = found.tiers[0]
-    by_domain: dict[str, list[str]] = {}
-    for node in sorted(nodes):
-        by_domain.setdefault(nearest.get(node, node), []).append(node)
-    turns = itertools.zip_longest(*by_domain.values())
+    domains = group((found.tiers[0].get(node, node), node) for node in sorted(nodes))
+    turns = itertools.zip_longest(*domains.values())
     return [node for turn in turns for node in turn if node is not None]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from railwright_topology.probing.readings import METRICS, NOISE_MIN, Floats
+from railwright_topology.probing.scales import finite
 from railwright_topology.probing.survey import Survey
 
 
@@ -73,18 +74,14 @@ def _tiers(survey: Survey) -> tuple[tuple[dict[str, str], ...], list[tuple[int, 
 def _figures(survey: Survey, levels: tuple[int, ...], inside: tuple[int, ...]) -> Figures:
     its = survey.clustering.farness[:, survey.clustering.levels.at(*levels)]
     beneath = survey.clustering.farness[:, survey.clustering.levels.at(*inside)]
-    latency, bandwidth = (_told(its[metric]) for metric in METRICS)
-    gaps = [_gap(_told(beneath[metric]), told) for metric, told in enumerate((latency, bandwidth))]
+    latency, bandwidth = (finite(its[metric]) for metric in METRICS)
+    gaps = [_gap(finite(beneath[metric]), its) for metric, its in enumerate((latency, bandwidth))]
     return Figures(
         pairs=its.shape[1],
         latency_s=float(np.exp(np.median(latency))) if len(latency) else None,
         bytes_per_s=float(np.exp(-np.median(bandwidth))) if len(bandwidth) else None,
         gap=max(gaps) if inside else None,
     )
-
-
-def _told(values: Floats) -> Floats:
-    return values[~np.isnan(values)]
 
 
 def _gap(inside: Floats, its: Floats) -> float:
@@ -114,11 +111,11 @@ def _slow(survey: Survey, metric: int) -> Iterator[str]:
     first, and pairs with it then say nothing of the others."""
     clustering, ends = survey.clustering, survey.readings.ends
     farness = survey.readings.farness()[metric]
-    values = [_told(farness[clustering.levels.at(tier)]) for tier in range(clustering.tiers)]
+    values = [finite(farness[clustering.levels.at(tier)]) for tier in range(clustering.tiers)]
     usual = np.array([float(np.median(each)) if len(each) else math.nan for each in values])
     muted = survey.muted[metric, ends].any(axis=0)
-    known = clustering.levels.at(*range(clustering.tiers)) & ~muted
-    expected = np.where(known, usual[clustering.levels.low], np.where(muted, usual[-1], math.nan))
+    usable = clustering.levels.at(*range(clustering.tiers)) & ~muted
+    expected = np.where(usable, usual[clustering.levels.low], np.where(muted, usual[-1], math.nan))
     left = ~np.isnan(farness - expected)
     while left.any():
         own, others = np.full((2, len(survey.nodes)), math.inf)

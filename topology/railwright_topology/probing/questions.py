@@ -31,11 +31,11 @@ def comparisons(clustering: Clustering, busy: set[int]) -> Iterator[Pair]:
         its = clustering.siblings(tier)
         larger = its.next_larger(its.done)
         # Only domains that were told apart are asked: of two that may be one, each would be.
-        asking = (larger != NONE) & (larger[larger] == NONE)
-        asking[its.labels[waiting]] = False
+        comparing = (larger != NONE) & (larger[larger] == NONE)
+        comparing[its.labels[waiting]] = False
         free = _Free(clustering, its, busy)
-        asking_domains = np.flatnonzero(asking)
-        for domain in asking_domains[np.argsort(its.sizes[asking_domains], kind="stable")].tolist():
+        askers = np.flatnonzero(comparing)
+        for domain in askers[np.argsort(its.sizes[askers], kind="stable")].tolist():
             pair = free.pair(domain, int(larger[domain]))
             if pair is not None:
                 yield pair
@@ -55,8 +55,8 @@ def more_partners(clustering: Clustering, rank: Ints, least: int, busy: set[int]
     """New pairs of nodes that were measured with fewer others than ``least``, if possible with each
     other; by ``rank``, which is as good as at random."""
     readings, there = clustering.readings, clustering.there
-    told = readings.ends[:, readings.times > 0]
-    partners = np.bincount(told.ravel(), minlength=len(there))
+    measured = readings.ends[:, readings.times > 0]
+    partners = np.bincount(measured.ravel(), minlength=len(there))
     order = np.lexsort((rank, partners))
     order = order[there[order]]
     for node in order[partners[order] < least].tolist():

@@ -44,11 +44,7 @@ class Reading:
 
     def farness(self) -> tuple[float, float]:
         """By metric; infinite where there is none."""
-        latency, bandwidth = _logarithm(self.latency_s), _logarithm(self.bytes_per_s)
-        return (
-            math.inf if latency is None else latency,
-            math.inf if bandwidth is None else -bandwidth,
-        )
+        return _logarithm(self.latency_s), -_logarithm(self.bytes_per_s, -math.inf)
 
 
 class Readings:
@@ -136,8 +132,8 @@ def _longer(array: NDArray[Number], more: int, fill: float) -> NDArray[Number]:
     return np.concatenate([array, added], axis=-1)
 
 
-def _logarithm(value: float | None) -> float | None:
-    return math.log(value) if value is not None and 0 < value < math.inf else None
+def _logarithm(value: float | None, unknown: float = math.inf) -> float:
+    return math.log(value) if value is not None and 0 < value < math.inf else unknown
 
 
 def linked(nodes: int, ends: Ints) -> Ints:

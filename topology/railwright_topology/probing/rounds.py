@@ -28,12 +28,12 @@ async def carry_out(
     pairs = await asyncio.to_thread(survey.next_round) if goes_on() else ()
     while pairs:
         readings = await asyncio.gather(*map(ask, pairs))
-        told = dict(zip(pairs, readings, strict=True))
-        pairs = await asyncio.to_thread(_advance, survey, told, goes_on=goes_on())
+        results = dict(zip(pairs, readings, strict=True))
+        pairs = await asyncio.to_thread(_advance, survey, results, goes_on=goes_on())
 
 
-def _advance(survey: Survey, told: Mapping[Pair, Reading], *, goes_on: bool) -> tuple[Pair, ...]:
-    survey.tell(told)
+def _advance(survey: Survey, results: Mapping[Pair, Reading], *, goes_on: bool) -> tuple[Pair, ...]:
+    survey.record(results)
     return survey.next_round() if goes_on else ()
 
 
@@ -44,7 +44,7 @@ async def with_uplinks(found: Findings, ask: Ask) -> Findings:
     for probe in contention.probes(found):
         alone = await ask(probe.alone)
         readings = await asyncio.gather(*map(ask, probe.pairs))
-        room = probe.leaving([each.bytes_per_s for each in readings], alone.bytes_per_s)
-        if room is not None:
-            leaving[probe.tier][probe.domain] = room
+        capacity = probe.leaving([each.bytes_per_s for each in readings], alone.bytes_per_s)
+        if capacity is not None:
+            leaving[probe.tier][probe.domain] = capacity
     return replace(found, leaving=leaving)

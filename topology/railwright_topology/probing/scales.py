@@ -9,6 +9,7 @@ to far are a chain, and no step is nearer than the one before in either metric.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -83,10 +84,10 @@ class Scale:
         noise makes it, and so may be two; in one that is far and of few pairs, and so may be
         hiccups; or so far within its step that its nodes would be called slow."""
         steps = self.steps(values)
-        told = ~np.isnan(values)
+        data = ~np.isnan(values)
         found = np.zeros(len(values), dtype=bool)
         for step in range(len(self.cuts) + 1):
-            its = (steps == step) & told
+            its = (steps == step) & data
             if its.any():
                 low, middle, high = np.percentile(values[its], (5, 50, 95))
                 wide = max(high - middle, middle - low) / 1.645 > WIDE * self.noise
@@ -108,11 +109,11 @@ class Levels:
     low: Ints
     high: Ints
     settled: Bools
-    told: Bools
+    measured: Bools
 
     def at(self, *steps: int) -> Bools:
         """Rows that are known to meet at one of these."""
-        found: Bools = self.told & (self.low == self.high) & np.isin(self.low, steps)
+        found: Bools = self.measured & (self.low == self.high) & np.isin(self.low, steps)
         return found
 
 
@@ -173,8 +174,8 @@ def ladder(farness: Floats, noises: Sequence[float], ends: Ints) -> Ladder:
 def _steps(farness: Floats, scales: Scales) -> Ints:
     """Of each pair that both metrics tell of, its step in both."""
     # A metric that makes no difference need not have been measured.
-    told = [~np.isnan(farness[metric]) | (not scales[metric].cuts) for metric in METRICS]
-    known = farness[:, told[0] & told[1]]
+    data = [~np.isnan(farness[metric]) | (not scales[metric].cuts) for metric in METRICS]
+    known = farness[:, data[0] & data[1]]
     steps = [scale.steps(known[at]) * bool(scale.cuts) for at, scale in enumerate(scales)]
     return np.stack(steps, axis=1)
 
@@ -193,7 +194,7 @@ def _without_contrary(
     for metric in METRICS:
         cuts = scales[metric].cuts
         for at, cut in enumerate(cuts):
-            fewer = _wide(_told(farness[metric]), cuts[:at] + cuts[at + 1 :], noises[metric])
+            fewer = _wide(finite(farness[metric]), cuts[:at] + cuts[at + 1 :], noises[metric])
             others = (scales[0], fewer) if metric else (fewer, scales[1])
             if _contrary(_steps(farness, others)) <= contrary * CONTRARY_LEFT:
                 found.append((_crossed(farness[metric], cut, ends), others))
@@ -215,27 +216,28 @@ def _contrary(steps: Ints) -> int:
 
 
 def _scale(values: Floats, noise: float) -> Scale:
-    told = _told(values)
-    return _wide(told, _cuts(told, noise) if len(told) > 2 else (), noise)
+    data = finite(values)
+    return _wide(data, _cuts(data, noise) if len(data) > 2 else (), noise)
 
 
-def _told(values: Floats) -> Floats:
+def finite(values: Floats) -> Floats:
+    """Those that are numbers, in order."""
     return np.sort(values[~np.isnan(values)])
 
 
-def _wide(told: Floats, cuts: tuple[float, ...], noise: float) -> Scale:
+def _wide(data: Floats, cuts: tuple[float, ...], noise: float) -> Scale:
     """With the noise that its steps show: pairs of one tier differ by more than looks at one."""
-    if len(told) <= 2:
+    if len(data) <= 2:
         return Scale(cuts, noise)
-    steps = np.split(told, np.searchsorted(told, cuts))
+    steps = np.split(data, np.searchsorted(data, cuts))
     width = _width(np.concatenate([step - np.median(step) for step in steps if len(step)]))
     return Scale(cuts, max(noise, width / NEAREST))
 
 
-def _cuts(told: Floats, noise: float) -> tuple[float, ...]:
+def _cuts(data: Floats, noise: float) -> tuple[float, ...]:
     width = noise / 2
-    edges = np.arange(told[0] - 4 * width, told[-1] + 5 * width, width / 4)
-    counts, _ = np.histogram(told, edges)
+    edges = np.arange(data[0] - 4 * width, data[-1] + 5 * width, width / 4)
+    counts, _ = np.histogram(data, edges)
     kernel = np.exp(-0.5 * (np.arange(-16, 17) / 4) ** 2)
     density = np.convolve(counts, kernel, mode="same")
     middles = (edges[:-1] + edges[1:]) / 2
@@ -244,7 +246,7 @@ def _cuts(told: Floats, noise: float) -> tuple[float, ...]:
     while valleys:
         bounds = [0, *valleys, len(density)]
         sides = [
-            _apart(told, density, middles, bounds[at : at + 3], noise) for at in range(len(valleys))
+            _apart(data, density, middles, bounds[at : at + 3], noise) for at in range(len(valleys))
         ]
         faulty = [(apart, at) for at, (apart, clear) in enumerate(sides) if not clear]
         if not faulty:
@@ -271,32 +273,28 @@ def _middle(density: Floats, middles: Floats, valley: int) -> float:
 
 
 def _apart(
-    told: Floats, density: Floats, middles: Floats, bounds: Sequence[int], noise: float
+    data: Floats, density: Floats, middles: Floats, bounds: Sequence[int], noise: float
 ) -> tuple[float, bool]:
     """How far apart two steps are, and whether the cut between them is clear."""
     low, cut, high = bounds
-    below = told[(told >= middles[low]) & (told < middles[cut])]
-    above = told[(told >= middles[cut]) & (told <= middles[high - 1])]
+    below = data[(data >= middles[low]) & (data < middles[cut])]
+    above = data[(data >= middles[cut]) & (data <= middles[high - 1])]
     fewer = min(len(below), len(above))
     if not fewer:
         return 0.0, False
     apart = float(np.median(above) - np.median(below))
     peak = min(density[low:cut].max(), density[cut:high].max())
-    few = fewer < max(FEW, FEW_PART * len(told))
+    few = fewer < max(FEW, FEW_PART * len(data))
     wide = math.hypot(_width(below), _width(above)) / math.sqrt(2)
-    tail = NEAREST * (math.sqrt(2 * math.log(len(told))) + BEYOND)
+    tail = NEAREST * (math.sqrt(2 * math.log(len(data))) + BEYOND)
     needed = max(RATIO, (max(APART, tail) if few else APART) * noise, WIDTHS * wide)
-    enough = fewer >= TAIL_PART * len(told) and len(above) > 1
+    enough = fewer >= TAIL_PART * len(data) and len(above) > 1
     return apart, bool(enough and density[cut] < VALLEY * peak and apart > needed)
 
 
 def _chain(steps: Ints) -> tuple[Step, ...]:
     """The most frequent steps that are in order in both metrics, without stray ones between."""
-    known, frequent = np.unique(steps, axis=0, return_counts=True)
-    counts: dict[Step, int] = {
-        (latency, bandwidth): count
-        for (latency, bandwidth), count in zip(known.tolist(), frequent.tolist(), strict=True)
-    }
+    counts = Counter[Step]((latency, bandwidth) for latency, bandwidth in steps.tolist())
     chain: list[Step] = []
     for step in sorted(counts, key=lambda step: (-counts[step], step)):
         if all(_ordered(step, other) for other in chain):

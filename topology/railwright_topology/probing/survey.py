@@ -83,7 +83,7 @@ class Survey:
             if self._round or not self._settle():
                 return tuple((self.nodes[one], self.nodes[other]) for one, other in self._round)
 
-    def tell(self, results: Mapping[tuple[str, str], Reading]) -> None:
+    def record(self, results: Mapping[tuple[str, str], Reading]) -> None:
         """What the round's probes measured; a pair that is left out failed."""
         for pair in self._round:
             named = self.nodes[pair[0]], self.nodes[pair[1]]
@@ -143,9 +143,9 @@ class Survey:
         before = len(self.lost)
         failed, ends = self.readings.failed, self.readings.ends
         vain = np.bincount(ends[:, failed].ravel(), minlength=len(self.nodes))
-        told = np.bincount(ends[:, self.readings.times > 0].ravel(), minlength=len(self.nodes))
+        answered = np.bincount(ends[:, self.readings.times > 0].ravel(), minlength=len(self.nodes))
         for node in np.flatnonzero((vain >= least) & (vain > 0)).tolist():
-            if not told[node]:
+            if not answered[node]:
                 self.lost[node] = "no probe of it reached anybody"
             elif vain[node] >= VAIN_MAX:
                 self.lost[node] = f"probes of it failed with {vain[node]} others"
@@ -178,9 +178,9 @@ class Survey:
         """Nodes, and in which metric, whose own slowness makes a step that no others are at."""
         found = np.zeros_like(self.muted)
         for metric, scale in enumerate(self.ladder.scales):
-            told = ~np.isnan(self.clustering.farness[metric])
-            steps = scale.steps(self.clustering.farness[metric, told])
-            one, other = self.readings.ends[:, told]
+            answered = ~np.isnan(self.clustering.farness[metric])
+            steps = scale.steps(self.clustering.farness[metric, answered])
+            one, other = self.readings.ends[:, answered]
             nearest = np.full(len(self.nodes), len(scale.cuts) + 1)
             np.minimum.at(nearest, one, steps)
             np.minimum.at(nearest, other, steps)
