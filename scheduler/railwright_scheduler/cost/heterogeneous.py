@@ -92,7 +92,7 @@ def predict(
 
 class GangModel:
     """A job on these unlike machines, each with as many devices as a node has ranks. It has the
-    node ranks of each of its ``stages`` and what ``shares`` of layers these have; ``slowness``
+    node ranks of each of its ``stages`` and what ``shares`` of layers these have; ``speed_ranks``
     numbers machines, beginning with the fastest."""
 
     def __init__(

@@ -32,7 +32,7 @@ _Grouping = tuple[Ints, tuple[int, ...]]
 @dataclass(frozen=True, slots=True, eq=False)
 class Rooms:
     """Places for blocks instead of ranks; row ``i`` of ``members`` are the places in room ``i``,
-    which are ``inside`` from each other."""
+    which are ``internal`` from each other."""
 
     places: Places
     members: Ints
