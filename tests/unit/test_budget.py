@@ -203,7 +203,7 @@ def test_size_of_a_question_is_not_underestimated() -> None:
     assert sum(map(_size, tuples)) < request.key.size
 
 
-TIER = ("domains", "room", "left", "summing")
+TIER = ("domains", "capacity", "left", "reduces")
 
 
 def _size(values: tuple[object, ...]) -> int:

@@ -93,7 +93,7 @@ def test_what_does_nothing_at_all_still_has_a_finite_step() -> None:
 
 
 def test_devices_of_one_maker_send_from_their_memory_as_fast_as_the_slower_adapter() -> None:
-    both = heterogeneous.joined([DGX_A100, DGX_H100])
+    both = collectives.joined([DGX_A100, DGX_H100])
     assert both.network.bandwidth == 24e9
     assert both.network.step_s == 14e-6
     assert both.intra_node.bandwidth == 232e9
@@ -104,7 +104,7 @@ def test_devices_that_adapters_do_not_reach_send_through_both_hosts() -> None:
     """Of eight devices each has an eighth of the host's memory, which each byte crosses twice each
     way: 2 x 204.8 GB/s / 32 on the slower host, less than its adapter's 24 and the copy's 24.8.
     Two copies go before and after the message."""
-    through = heterogeneous.joined([DGX_A100, ELSEWHERE]).network
+    through = collectives.joined([DGX_A100, ELSEWHERE]).network
     assert through.bandwidth == pytest.approx(12.8e9)
     assert through.step_s == pytest.approx(14e-6 + 2 * 0.9e-6)
     size = 1e9
@@ -116,29 +116,28 @@ def test_a_bounce_is_as_slow_as_its_slowest_part() -> None:
         replace(each, host=replace(each.host, memory=Fact(1e15, "plenty")))
         for each in (DGX_A100, ELSEWHERE)
     )
-    assert heterogeneous.joined([roomy, plenty]).network.bandwidth == 24e9
+    assert collectives.joined([roomy, plenty]).network.bandwidth == 24e9
     narrow = replace(plenty.host, copy=Fact(5e9, "narrow"))
-    assert heterogeneous.joined([roomy, replace(ELSEWHERE, host=narrow)]).network.bandwidth == 5e9
+    assert collectives.joined([roomy, replace(ELSEWHERE, host=narrow)]).network.bandwidth == 5e9
 
 
 def test_unlike_makers_whose_devices_adapters_reach_send_directly() -> None:
     reached = replace(ELSEWHERE, device=replace(ELSEWHERE.device, direct="its maker"))
-    assert heterogeneous.joined([DGX_H100, reached]).network == DGX_H100.network
+    assert collectives.joined([DGX_H100, reached]).network == DGX_H100.network
     assert (
-        heterogeneous.joined([ELSEWHERE, replace(ELSEWHERE, name="next")]).network
-        == DGX_H100.network
+        collectives.joined([ELSEWHERE, replace(ELSEWHERE, name="next")]).network == DGX_H100.network
     )
 
 
 def test_nobody_adds_up_what_unlike_kinds_send() -> None:
-    both = heterogeneous.joined([DGX_H100.reducing(), HGX_H800.reducing()])
+    both = collectives.joined([DGX_H100.reducing(), HGX_H800.reducing()])
     assert (both.nvls, both.sharp_s) == (None, None)
-    at_speed = heterogeneous.joined(
+    at_speed = collectives.joined(
         [DGX_H100.reducing(), DGX_H100.reducing().at_speed(Pace(rails=0.5))]
     )
     assert at_speed.sharp_s == INFINIBAND_HDR.sharp_s
     ringed = replace(HGX_H800, algorithms=(Algorithm.TREE,))
-    assert heterogeneous.joined([DGX_H100, ringed]).algorithms == (Algorithm.TREE,)
+    assert collectives.joined([DGX_H100, ringed]).algorithms == (Algorithm.TREE,)
     size = 1e8
     apart = [collectives.all_reduce_s(size, Group(each, 4, 8)) for each in (DGX_H100, HGX_H800)]
     assert collectives.all_reduce_s(size, Group(both, 4, 8)) >= max(apart)

@@ -10,7 +10,7 @@ does.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,6 +27,8 @@ from railwright_scheduler.cost.hardware import (
     TREE_NVLINK_STEP_S,
     TREE_SHARE,
     Algorithm,
+    Fact,
+    Host,
     LinkCost,
     Machine,
 )
@@ -34,6 +36,10 @@ from railwright_scheduler.workload import Routing
 
 REMEMBERED = 64
 """Grids whose shapes are kept: a step is predicted again for every order of the same nodes."""
+
+CROSSINGS = 4
+"""Of a host's memory by each byte that its device sends and gets: written to it and read from it on
+the way there, and on the way back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +81,62 @@ def shapes(rows: Ints) -> Ints:
     on, and how many ranks are on the fullest of them."""
     _, counts = ranks_on_nodes(rows)
     return np.column_stack([np.count_nonzero(counts, axis=1), counts.max(axis=1)]).astype(np.int64)
+
+
+def joined(machines: Sequence[Machine]) -> Machine:
+    """One that stands for all of these where their ranks communicate: the slowest of each part, and
+    the algorithms that all have. Neither their own switches nor the network's add up what different
+    kinds send.
+
+    Adapters of any maker speak to each other; what they send they take from the memory of their
+    devices where they can, which all devices of one maker do. Devices of several makers do where it
+    is said of each of them. Otherwise what is sent goes through the memory of both hosts: copied
+    there, sent, and copied on. Pieces follow each other, so the slowest of those parts decides how
+    much goes through, and a message takes the time of all of them.
+    """
+    first, *others = machines
+    if not others:
+        return first
+    alike = all(each.name == first.name for each in others)
+    return replace(
+        first,
+        intra_node=_slowest([each.intra_node for each in machines]),
+        network=_network(machines),
+        all_to_all=min(each.all_to_all for each in machines),
+        host=_host([each.host for each in machines]),
+        nvls=first.nvls if alike else None,
+        sharp_s=first.sharp_s if alike else None,
+        algorithms=tuple(
+            its for its in first.algorithms if all(its in each.algorithms for each in others)
+        ),
+    )
+
+
+def _network(machines: Sequence[Machine]) -> LinkCost:
+    """What one adapter reaches."""
+    adapters = _slowest([each.network for each in machines])
+    makers = {each.device.maker for each in machines}
+    if len(makers) == 1 or all(each.device.direct for each in machines):
+        return adapters
+    bandwidth = min(adapters.bandwidth, *(_through_host(each) for each in machines))
+    step_s = Fact(adapters.step_s + 2 * LAUNCH_S, f"{adapters.step_s.source}; {LAUNCH_S.source}")
+    return LinkCost(bandwidth, step_s)
+
+
+def _through_host(machine: Machine) -> Fact:
+    """Bytes a second of each device, while all devices of the node send and get."""
+    memory = machine.host.memory
+    share = Fact(memory / (CROSSINGS * machine.devices), f"{memory.source}, shared")
+    return min(machine.host.copy, share)
+
+
+def _slowest(links: Sequence[LinkCost]) -> LinkCost:
+    return LinkCost(min(each.bandwidth for each in links), max(each.step_s for each in links))
+
+
+def _host(hosts: Sequence[Host]) -> Host:
+    facts = ((each.clock, each.memory, each.copy, each.load, each.store) for each in hosts)
+    return Host(*map(min, zip(*facts, strict=True)))
 
 
 def all_reduce_s(size: float, group: Group) -> float:

@@ -8,12 +8,8 @@ as slow as the slowest of its ranks. So each stage in turn is taken to decide, w
 slowest rank and what its own groups wait for; the longest of these steps is the one. To fill and
 drain the pipeline a micro-batch is on all other stages as long as on the slowest of their ranks.
 Only the last stage tells the next tokens, and stages may have fewer layers (``shares``): that is
-what time they have left. A group whose ranks are on several kinds of machines communicates by the
-slowest part of each. Adapters of any maker speak to each other; what they send they take from the
-memory of their devices where they can, which all devices of one maker do. Devices of several makers
-do where it is said of each of them. Otherwise what is sent goes through the memory of both hosts:
-copied there, sent, and copied on. Pieces follow each other, so the slowest of those parts decides
-how much goes through, and a message takes the time of all of them.
+what time they have left. A group whose ranks are on several kinds of machines communicates as
+``collectives.joined`` says.
 
 Cost: all is worked out once for each kind and pace of machine, not for each rank. On machines that
 are all alike it is what ``step.predict`` says: the last stage decides, as it is taken to have as
@@ -40,17 +36,13 @@ from railwright_scheduler.communication.graph import Communicator
 from railwright_scheduler.communication.grid import Axis
 from railwright_scheduler.cost import collectives, step, work
 from railwright_scheduler.cost.collectives import Group
-from railwright_scheduler.cost.hardware import LAUNCH_S, Fact, Host, LinkCost, Machine
+from railwright_scheduler.cost.hardware import Machine
 from railwright_scheduler.cost.step import CommunicationTime, StepTime
 from railwright_scheduler.cost.work import Work
 from railwright_scheduler.workload import Framework, Parallelism, Transformer, Workload
 
 DECIDING = 8
 """Stages looked at, those with the most to do: any of them may decide how long a step takes."""
-
-CROSSINGS = 4
-"""Of a host's memory by each byte that its device sends and gets: written to it and read from it on
-the way there, and on the way back."""
 
 KIND, STAGE, JOINED = 150_000, 25_000, 15_000
 """Work for each kind and pace of machine, in the beginning; for each stage, and for each group of
@@ -92,7 +84,7 @@ def predict(
 
 class GangModel:
     """A job on these unlike machines, each with as many devices as a node has ranks. It has the
-    node ranks of each of its ``stages`` and what ``shares`` of layers these have; ``slowness``
+    node ranks of each of its ``stages`` and what ``shares`` of layers these have; ``speed_ranks``
     numbers machines, beginning with the fastest."""
 
     def __init__(
@@ -214,7 +206,7 @@ class GangModel:
                 for its, is_there in zip(self._machines, there, strict=True)
                 if is_there
             ]
-            machine = joined(members)
+            machine = collectives.joined(members)
             yield stage, Group(machine, nodes, per_node)
 
 
@@ -287,52 +279,3 @@ def _speed_ranks(works: Sequence[Work], machines: Sequence[Machine]) -> Ints:
     layers_s = np.array([its.layers for its in works])
     sent = np.array([float(each.network.bandwidth) for each in machines])
     return np.argsort(np.lexsort((-sent, layers_s)))
-
-
-def joined(machines: Sequence[Machine]) -> Machine:
-    """One that stands for all of these where their ranks communicate: the slowest of each part, and
-    the algorithms that all have. Neither their own switches nor the network's add up what unlike
-    kinds send."""
-    first, *others = machines
-    if not others:
-        return first
-    alike = all(each.name == first.name for each in others)
-    return replace(
-        first,
-        intra_node=_slowest([each.intra_node for each in machines]),
-        network=_network(machines),
-        all_to_all=min(each.all_to_all for each in machines),
-        host=_host([each.host for each in machines]),
-        nvls=first.nvls if alike else None,
-        sharp_s=first.sharp_s if alike else None,
-        algorithms=tuple(
-            its for its in first.algorithms if all(its in each.algorithms for each in others)
-        ),
-    )
-
-
-def _network(machines: Sequence[Machine]) -> LinkCost:
-    """What one adapter reaches."""
-    adapters = _slowest([each.network for each in machines])
-    makers = {each.device.maker for each in machines}
-    if len(makers) == 1 or all(each.device.direct for each in machines):
-        return adapters
-    bandwidth = min(adapters.bandwidth, *(_through_host(each) for each in machines))
-    step_s = Fact(adapters.step_s + 2 * LAUNCH_S, f"{adapters.step_s.source}; {LAUNCH_S.source}")
-    return LinkCost(bandwidth, step_s)
-
-
-def _through_host(machine: Machine) -> Fact:
-    """Bytes a second of each device, while all devices of the node send and get."""
-    memory = machine.host.memory
-    share = Fact(memory / (CROSSINGS * machine.devices), f"{memory.source}, shared")
-    return min(machine.host.copy, share)
-
-
-def _slowest(links: Sequence[LinkCost]) -> LinkCost:
-    return LinkCost(min(each.bandwidth for each in links), max(each.step_s for each in links))
-
-
-def _host(hosts: Sequence[Host]) -> Host:
-    facts = ((each.clock, each.memory, each.copy, each.load, each.store) for each in hosts)
-    return Host(*map(min, zip(*facts, strict=True)))

@@ -156,5 +156,5 @@ def _overhead_s(tile: Tile, device: Device, memory: float) -> float:
 
 
 def attention_s(operations: float, device: Device, flops: float) -> float:
-    """How long fused attention takes, at the ``rate`` that most of its kind reach."""
+    """How long fused attention takes, at the ``flops`` that most of its kind reach."""
     return operations / (flops * device.pace.products) + LAUNCH_S

@@ -94,7 +94,7 @@ def taken(
     computes_output: bool = True,
 ) -> StepTime:
     """The step for which a stage decides how fast micro-batches follow each other that does
-    ``own`` work, and ``tells`` the next tokens or not; the others take ``filling_s`` until all are
+    ``own`` work, and ``computes_output`` or not; the others take ``filling_s`` until all are
     busy and until all have ended, or as long as this one."""
     micro_batches = recipe.micro_batches(split)
     exposed = _exposed(own, split, recipe, sent)

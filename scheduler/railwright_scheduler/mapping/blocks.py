@@ -32,11 +32,11 @@ _Grouping = tuple[Ints, tuple[int, ...]]
 @dataclass(frozen=True, slots=True, eq=False)
 class Rooms:
     """Places for blocks instead of ranks; row ``i`` of ``members`` are the places in room ``i``,
-    which are ``inside`` from each other."""
+    which are ``within`` from each other."""
 
     places: Places
     members: Ints
-    internal: float
+    within: float
 
     @property
     def size(self) -> int:
@@ -50,7 +50,7 @@ class Blocks:
 
     block_of: Ints
     matrix: TrafficMatrix
-    internal: float
+    within: float
 
     def gathered(self, where: Ints, rooms: Rooms) -> Ints | None:
         """The room of each block when ranks are at these places; none if a block is torn apart."""
@@ -109,12 +109,12 @@ def cores(matrix: TrafficMatrix, size: int, work: WorkBudget = UNLIMITED) -> Blo
     boxes = [*_counted(orders.boxes(matrix.shape, size), matrix, work)]
     if not boxes:
         return None
-    internal = {box: _internal(matrix, orders.box_of(matrix.shape, box)) for box in boxes}
-    whole = box = max(boxes, key=lambda each: internal[each])
+    within = {box: _within(matrix, orders.box_of(matrix.shape, box)) for box in boxes}
+    whole = box = max(boxes, key=lambda each: within[each])
     while parts := [*_counted(_split(box), matrix, work)]:
-        internal |= {part: _internal(matrix, orders.box_of(matrix.shape, part)) for part in parts}
-        part = max(parts, key=lambda each: internal[each])
-        if internal[box] - internal[part] >= float(matrix.weight.sum()) - internal[box]:
+        within |= {part: _within(matrix, orders.box_of(matrix.shape, part)) for part in parts}
+        part = max(parts, key=lambda each: within[each])
+        if within[box] - within[part] >= float(matrix.weight.sum()) - within[box]:
             break
         box = part
     return None if box == whole else _blocks(matrix, *_boxes(matrix, box))
@@ -123,7 +123,7 @@ def cores(matrix: TrafficMatrix, size: int, work: WorkBudget = UNLIMITED) -> Blo
 def _best(matrix: TrafficMatrix, found: list[_Grouping], most: int) -> list[_Grouping]:
     """So many, and none that leaves much more to exchange with others than the best one."""
     whole = float(matrix.weight.sum())
-    left = [whole - _internal(matrix, block_of) for block_of, _ in found]
+    left = [whole - _within(matrix, block_of) for block_of, _ in found]
     order = sorted(range(len(found)), key=left.__getitem__)[:most]
     return [found[at] for at in order if left[at] <= LEFT_MOST * left[order[0]]]
 
@@ -150,13 +150,13 @@ def _split(box: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
 
 
 def _blocks(matrix: TrafficMatrix, block_of: Ints, shape: tuple[int, ...]) -> Blocks:
-    return Blocks(block_of, matrix.merged(block_of, shape), _internal(matrix, block_of))
+    return Blocks(block_of, matrix.merged(block_of, shape), _within(matrix, block_of))
 
 
 def _same(one: _Grouping, other: _Grouping) -> bool:
     return one[1] == other[1] and np.array_equal(one[0], other[0])
 
 
-def _internal(matrix: TrafficMatrix, block_of: Ints) -> float:
+def _within(matrix: TrafficMatrix, block_of: Ints) -> float:
     together = block_of[matrix.a] == block_of[matrix.b]
     return float(matrix.weight[together].sum())

@@ -162,7 +162,7 @@ class _Search:
             where = branch_and_bound.cheapest(
                 its.matrix,
                 rooms.places,
-                found.cost - its.internal * rooms.internal,
+                found.cost - its.within * rooms.within,
                 budget // PAIRS_AN_EXTENSION,
                 self._work,
             )
@@ -177,8 +177,8 @@ class _Search:
     def _layout(self, its: Blocks, where: Ints) -> _Layout:
         tiers = len(self._rooms.places.distance)
         self._work.spend(tiers * (3 * CALL + ELEMENT * len(its.matrix.weight)))
-        internal = its.internal * self._rooms.internal
-        return _Layout(internal + cost(its.matrix, self._rooms.places, where), its, where)
+        within = its.within * self._rooms.within
+        return _Layout(within + cost(its.matrix, self._rooms.places, where), its, where)
 
 
 def _cost(layout: _Layout) -> float:

@@ -60,17 +60,17 @@ class _Repartitioning:
         selected = np.isin(self._home, chosen)
         ranks = np.flatnonzero(selected)
         self._budget.spend(EMPTIED + 20 * ELEMENT * len(ranks) * self._near.of.shape[1])
-        laid = self._bisection.laid(self._part(ranks, selected), self._line(chosen, len(ranks)))
+        laid = self._bisection.laid(self._part(ranks, selected), self._line(chosen))
         if self._costs(ranks, laid) <= self._costs(ranks, self.where[ranks]):
             self.where[ranks], self._home[ranks] = laid, self._places.domains[0][laid]
 
     def _chosen(self) -> list[int]:
         """A domain, and one after the other which exchanges much with those before."""
         drawn, count = self._source.uniform(4), len(self._members)
-        count_chosen = 2 + int(drawn[0] * (DOMAINS_MAX - 1))
+        target = 2 + int(drawn[0] * (DOMAINS_MAX - 1))
         chosen = [int(self._home[int(drawn[1] * self._ranks)])]
         exchanged = np.zeros(count)
-        while len(chosen) < count_chosen:
+        while len(chosen) < target:
             ranks = np.flatnonzero(self._home == chosen[-1])
             weight = self._near.weight[ranks]
             homes = np.append(self._home, 0)[self._near.of[ranks]]
@@ -81,10 +81,11 @@ class _Repartitioning:
             chosen.append(int(np.argmax(exchanged * (1.0 + self._source.uniform(count)))))
         return chosen
 
-    def _line(self, chosen: list[int], count: int) -> Ints:
-        """So many of their places, of as few of them as can be, drawn by chance."""
+    def _line(self, chosen: list[int]) -> Ints:
+        """Their places, sorted by domain."""
+        # The order of the domains changes nothing but which numbers are drawn next.
         order = self._source.permutation(len(chosen))
-        line = np.concatenate([self._members[chosen[at]] for at in order])[:count]
+        line = np.concatenate([self._members[chosen[at]] for at in order])
         return line[np.lexsort(self._places.domains[:, line])]
 
     def _part(self, ranks: Ints, selected: Mask) -> RankSubset:
