@@ -215,7 +215,7 @@ def test_speed_in_another_unit_is_left_out_alone() -> None:
     look = nccl_topology.parse(text)
     assert [part.bytes_per_s for part in look.parts] == [0, 25_000_000_000]
     assert look.remarks == (
-        "line 3: speed=200000000: 0 to 10000000 Mb/s stand here: the speed is left out",
+        "line 3: speed='200000000': expected 0 to 10000000 Mb/s: the speed is left out",
     )
 
 

@@ -70,7 +70,8 @@ def test_what_is_not_read_is_refused_with_its_line(
 
 
 def test_a_value_of_another_kind_is_refused_where_it_stands() -> None:
-    found = documents.read("test", "a: [1]\nb: {c: 1}\nd: x\ne:\n").entries("letters")
+    omissions = Omissions("test")
+    found = documents.read("test", "a: [1]\nb: {c: 1}\nd: x\ne:\n", omissions).entries("letters")
     for name in ("a", "b", "e"):
         with pytest.raises(WiringError, match="a name stands here, as text"):
             found[name].text("a name")
@@ -78,8 +79,7 @@ def test_a_value_of_another_kind_is_refused_where_it_stands() -> None:
         found["d"].each("names")
     with pytest.raises(WiringError, match="line 1: a mapping of names stands here"):
         found["a"].entries("names")
-    omissions = Omissions("test")
-    assert not found["b"].fields("it", ("f", "g"), omissions)
+    assert not found["b"].fields("it", ("f", "g")).fields
     (said,) = omissions.sentences
     assert said.startswith("line 2: 'c' is no field of it, the nearest is ")
     assert not found["e"].each("names")

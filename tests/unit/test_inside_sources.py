@@ -77,7 +77,7 @@ NCCL = """<system version="1">
         ('version="1"', 'version="3"', "line 1: version '3' is read as version 2"),
         ("<system", "<graphs", "line 10: is not XML: mismatched tag"),
         ('class="0x030200">\n<gpu dev="0"', 'class="gpu">\n<gpu dev="0"', "line 3: class='gpu'"),
-        ('0000:17:00.0" class', '17" class', "line 3: busid='17': a PCI address stands here"),
+        ('0000:17:00.0" class', '17" class', "line 3: busid='17': expected a PCI address"),
         ('0000:3d:00.0" class', '0000:17:00.0" class', "line 6: 0000:17:00.0 is described twice"),
         (
             'target="0000:17:00.0" count="2"',
@@ -85,14 +85,14 @@ NCCL = """<system version="1">
             "do not say the same",
         ),
         ('<nvlink target="0000:17:00.0" count="2" tclass="0x030200"/>', "", "not to 0000:17:00.0"),
-        ('count="2"', 'count="0"', "line 4: count=0: 1 to 1024 links stand here"),
-        ('count="2"', 'count="two"', "line 4: count='two': a whole number stands here"),
+        ('count="2"', 'count="0"', "line 4: count='0': expected 1 to 1024 links"),
+        ('count="2"', 'count="two"', "line 4: count='two': expected a whole number"),
         (
             'class="0x030200">',
             'class="0x030200" vendor="0x10\x7fde">',
-            "line 3: vendor='0x10\\x7fde': hexadecimal digits stand here",
+            "line 3: vendor='0x10\\x7fde': expected hexadecimal digits",
         ),
-        ('numaid="0"', 'numaid="x"', "line 2: numaid='x': a whole number stands here"),
+        ('numaid="0"', 'numaid="x"', "line 2: numaid='x': expected a whole number"),
     ],
 )
 def test_nccl_omission_has_its_rule(before: str, after: str, rule: str) -> None:
@@ -242,7 +242,7 @@ def test_an_inventory_that_is_none_is_left_out(inventory: str) -> None:
 
 def test_what_is_no_distance_is_left_out() -> None:
     text = MATRIX.replace("PIX", "FAR")
-    assert "'FAR': one of these stands here, or NV and a number" in remarks(
+    assert "'FAR': expected one of PIX, PXB, PHB, NODE, SYS, SOC, or NV and a number" in remarks(
         lambda: nvidia_smi.parse(text)
     )
 
@@ -254,8 +254,16 @@ HWLOC = machine_files.hwloc(machines.planted(Random(5)))
     ("before", "after", "rule"),
     [
         ('version="2.0"', 'version="4.0"', "line 3: version '4.0' is read as version 2"),
-        ('nodeset="0x00000003"', 'nodeset="all"', "line 4: nodeset='all': a set of NUMA nodes"),
-        (' pci_type="0302 [10de', ' pci_type="0302 10de', "class and ids stand here"),
+        (
+            'nodeset="0x00000003"',
+            'nodeset="all"',
+            "line 4: nodeset='all': expected a set of NUMA nodes",
+        ),
+        (
+            ' pci_type="0302 [10de',
+            ' pci_type="0302 10de',
+            "expected class and ids such as 0302 [10de:2330]",
+        ),
         (' bridge_pci="', ' bridge="', "has an attribute bridge_pci"),
         (' type="PCIDev"', "", "<object> has an attribute type"),
     ],
@@ -271,7 +279,7 @@ def test_a_matrix_of_hwloc_has_as_many_values_as_objects_squared() -> None:
     values = text[text.index("<u64values") : text.index("</distances2hetero>")]
     assert "values: n and n² up to 256" in remarks(lambda: hwloc.parse(text.replace(values, "")))
     odd = text.replace(" 1000000 ", " lots ").replace(">1000000 ", ">lots ")
-    assert "'lots': megabytes a second stand here" in remarks(lambda: hwloc.parse(odd))
+    assert "'lots': expected megabytes a second" in remarks(lambda: hwloc.parse(odd))
 
 
 def test_accelerators_on_switches_of_links_reach_each_other_with_what_the_slower_has() -> None:
@@ -314,17 +322,20 @@ kinds:
     [
         ("{accelerators: [], links: []}", "nodes is not there"),
         ("{nodes: a, wheels: 4}", "'wheels' is no field of a kind of node"),
-        ("{nodes: a, accelerators: [{pci: x}]}", "'x': a PCI address stands here"),
-        ("{nodes: a, accelerators: [{numa: -1}]}", "'-1': a number up to 1024 stands here"),
-        ("{nodes: a, accelerators: [{model: H100}]}", "'H100': PCI vendor and device stand here"),
+        ("{nodes: a, accelerators: [{pci: x}]}", "'x': expected a PCI address"),
+        ("{nodes: a, accelerators: [{numa: -1}]}", "'-1': expected a number up to 1024"),
+        ("{nodes: a, accelerators: [{model: H100}]}", "'H100': expected PCI vendor and device"),
         ("{nodes: a, links: [{technology: rope, among: []}]}", "one of these stands here: NVLink"),
         ("{nodes: a, links: [{among: []}]}", "technology is not there"),
         (
             "{nodes: a, accelerators: [{}], links: [{technology: HCCS, among: [0, 1]}]}",
             "1: accelerators 0 to 0 stand here, each once",
         ),
-        ("{nodes: a, adapters: [{speed: 1 Gb/s}]}", "an adapter has a name"),
-        ("{nodes: a, adapters: [{name: n, speed: fast}]}", "'fast': a speed stands here"),
+        ("{nodes: a, adapters: [{speed: 1 Gb/s}]}", "name is not there"),
+        (
+            "{nodes: a, adapters: [{name: n, speed: fast}]}",
+            "'fast': expected a speed such as 200 Gb/s",
+        ),
         ("{nodes: a, adapters: [{name: n, rail: 1}]}", "a rail is there where role is rail"),
         ("{nodes: a, adapters: [{name: n}, {name: n}]}", "'n' is described twice"),
     ],

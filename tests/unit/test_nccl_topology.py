@@ -37,7 +37,7 @@ def test_comment_that_xml_forbids_is_passed_over(comment: str) -> None:
     look = nccl_topology.parse(f"{comment}\n{text}")
     lines = 2 + 2 * comment.count("\n")
     assert [part.id for part in look.parts] == [ADDRESSES[0]]
-    assert look.remarks == (f"line {lines}: numaid='x': a whole number stands here",)
+    assert look.remarks == (f"line {lines}: numaid='x': expected a whole number",)
 
 
 def test_comment_without_an_end_is_not_xml() -> None:

@@ -117,11 +117,11 @@ def edited(edit: Callable[[Table], object], version: str = "1.2") -> str:
         ),
         (
             lambda t: t["server_list"][0]["device"][1].update(device_id="x"),
-            "'x': a number up to 1048576 stands here",
+            "'x': expected a number up to 1048576",
         ),
         (
             lambda t: t["server_list"][0]["device"][1].update(device_ip="10.0"),
-            "'10.0': an IP address stands here",
+            "'10.0': expected an IP address",
         ),
         (
             lambda t: t["super_pod_list"][0]["server_list"].append({"server_id": "c"}),

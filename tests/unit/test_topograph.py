@@ -173,9 +173,9 @@ def test_an_answer_is_read_the_closest_switch_first() -> None:
 @pytest.mark.parametrize(
     ("text", "line", "rule"),
     [
-        ("", 1, "is not JSON"),
-        ('{\n"instances": [', 2, "is not JSON"),
-        ("[" * 100_000, 1, "is too deep"),
+        ("", 1, "no whole JSON document"),
+        ('{\n"instances": [', 2, "no whole JSON document"),
+        ("[" * 100_000, 1, "values lie too deep"),
         ("[]", 1, "an answer has instances: a list"),
         ('{"instances": {}}', 1, "an answer has instances: a list"),
         (graph(), 1, "no instance is in it"),

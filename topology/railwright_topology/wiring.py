@@ -6,6 +6,8 @@ found out in ``layers``.
 
 from __future__ import annotations
 
+import collections
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
@@ -60,3 +62,12 @@ class Wiring:
     uplinks: tuple[Uplink, ...]
     trunks: tuple[Trunk, ...] = ()
     strange: tuple[str, ...] = field(default=())
+
+
+def name_switches(names: Mapping[str, str]) -> dict[str, Switch]:
+    """Switches by their ids. Those of one name, or of none, have their ids in their names."""
+    frequent = collections.Counter(names.values())
+    return {
+        id_: Switch(id_, name if name and frequent[name] == 1 else f"{name} {id_}".strip())
+        for id_, name in names.items()
+    }

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeVar
@@ -29,7 +29,6 @@ from typing import TypeVar
 from railwright_topology.accounts import Basis
 from railwright_topology.parts import (
     LINKS_MAX,
-    PARTS_MAX,
     Distance,
     Kind,
     Layer,
@@ -42,12 +41,12 @@ from railwright_topology.parts import (
     Technology,
     pair,
 )
-from railwright_topology.sources import documents, links, pci, trees
-from railwright_topology.sources.documents import Value
+from railwright_topology.sources import documents, pci, trees
+from railwright_topology.sources.documents import Fields, Value
+from railwright_topology.sources.inventory import Inventory
 from railwright_topology.sources.omissions import Omissions
 
 SOURCE = "description"
-VERSION = "1"
 
 _FIELDS = ("version", "kinds")
 _KIND_FIELDS = ("nodes", "accelerators", "links", "adapters")
@@ -55,33 +54,25 @@ _ACCELERATOR_FIELDS = ("pci", "numa", "model")
 _LINK_FIELDS = ("technology", "among", "count", "speed")
 _ADAPTER_FIELDS = ("name", "pci", "numa", "model", "speed", "layer", "beside", "role", "rail")
 
-_SPEED = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?) Gb/s")
+_SPEED = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,3})? Gb/s")
 _MODEL = re.compile(r"[0-9a-f]{4}:[0-9a-f]{4}")
 _NUMBER_MAX = 1024
 
 E = TypeVar("E", bound=StrEnum)
-Fields = Mapping[str, Value]
 
 
 @dataclass(slots=True)
-class _Found:
-    omissions: Omissions
-    parts: list[Part] = field(default_factory=list)
+class _Description:
+    inventory: Inventory
     links: dict[tuple[Pair, Technology], Link] = field(default_factory=dict)
-    tells: frozenset[Technology] = frozenset()
     distances: dict[Pair, Distance] = field(default_factory=dict)
-    taken: set[str] = field(default_factory=set)
     accelerators: dict[int, str] = field(default_factory=dict)
     """Ids by their places; one that is left out keeps its place."""
 
     def add(self, value: Value, part: Part) -> None:
-        for its in {part.id, part.pci} - {""}:
-            if its in self.taken:
-                raise value.error(f"{its[:80]!r} is described twice")
-        if len(self.parts) == PARTS_MAX:
-            raise value.error(f"has more than {PARTS_MAX} accelerators and adapters")
-        self.taken |= {part.id, part.pci} - {""}
-        self.parts.append(part)
+        if part.pci and part.pci in {other.pci for other in self.inventory.parts.values()}:
+            raise value.error(f"{part.pci!r} is described twice")
+        self.inventory.add(part, value.error)
 
 
 def parse(text: str) -> Looks:
@@ -90,17 +81,14 @@ def parse(text: str) -> Looks:
     by_host: dict[str, tuple[Look, ...]] = {}
     for value in _kinds(text, omissions):
         with omissions.part():
-            fields = value.fields("a kind of node", _KIND_FIELDS, omissions)
-            if "nodes" not in fields:
-                raise value.error("nodes is not there: a host list of those that are so inside")
-            said = fields["nodes"]
-            nodes = trees.names(SOURCE, said.line, said.text("a host list"))
-            looks = (_look(fields, omissions),)
-            for node in nodes:
+            record = value.fields("a kind of node", _KIND_FIELDS)
+            nodes = record["nodes"]
+            reports = (replace(_report(record), remarks=()),)
+            for node in trees.expand(nodes):
                 if len(by_host) == trees.NAMES_MAX:
-                    raise said.error(f"is past {trees.NAMES_MAX} nodes: too many")
-                if by_host.setdefault(node, looks) is not looks:
-                    omissions.add(said.error(f"{node!r} is described twice: the first counts"))
+                    raise nodes.error(f"is past {trees.NAMES_MAX} nodes: too many")
+                if by_host.setdefault(node, reports) is not reports:
+                    omissions.add(nodes.error(f"{node!r} is described twice: the first counts"))
     if not by_host:
         raise omissions.refuse("no kind of node is in it")
     return Looks(SOURCE, by_host, remarks=omissions.sentences)
@@ -109,184 +97,126 @@ def parse(text: str) -> Looks:
 def parse_own(text: str) -> Look:
     """Read the description that lies on the node that it is of. Raises WiringError as ``parse``."""
     omissions = Omissions(SOURCE)
-    kinds = _kinds(text, omissions)
-    fields = kinds[0].fields("a kind of node", _KIND_FIELDS, omissions)
-    if len(kinds) > 1 or "nodes" in fields:
-        raise kinds[0].error("on a node itself one kind is described, and no nodes are named")
-    return replace(_look(fields, omissions), remarks=omissions.sentences)
+    first, *more = _kinds(text, omissions)
+    record = first.fields("a kind of node", _KIND_FIELDS)
+    if more or "nodes" in record:
+        raise first.error("on a node itself one kind is described, and no nodes are named")
+    return _report(record)
 
 
 def _kinds(text: str, omissions: Omissions) -> tuple[Value, ...]:
-    document = documents.read(SOURCE, text, omissions)
-    fields = document.fields("a description", _FIELDS, omissions)
-    for key in _FIELDS:
-        if key not in fields:
-            raise document.error(f"a description has {', '.join(_FIELDS)}; {key} is not there")
-    if (version := fields["version"].text("a version")) != VERSION:
-        omissions.note(fields["version"].line, f"version {version[:16]!r} is read as {VERSION}")
-    kinds = fields["kinds"].each("kinds of nodes")
-    if not kinds:
-        raise fields["kinds"].error("no kind of node is in it")
+    document = documents.read_versioned(text, omissions, "a description", _FIELDS)
+    if not (kinds := document["kinds"].each("kinds of nodes")):
+        raise document["kinds"].error("no kind of node is in it")
     return kinds
 
 
-def _look(fields: Fields, omissions: Omissions) -> Look:
-    found = _Found(omissions)
-    for number, value in enumerate(_each(fields, "accelerators", omissions)):
-        with omissions.part():
-            its = value.fields("an accelerator", _ACCELERATOR_FIELDS, omissions)
-            address = _address(its, omissions)
-            part = Part(
-                address or f"accelerator {number}",
-                Kind.ACCELERATOR,
-                address,
-                number=number,
-                model=_model(its, omissions),
-                numa=_number(its, "numa", omissions),
-            )
-            found.add(value, part)
-            found.accelerators[number] = part.id
-    for value in _each(fields, "links", omissions):
-        with omissions.part():
-            _link(value, found)
-    if "links" in fields:
-        # That there are none is a statement about each technology.
-        named = frozenset(technology for _, technology in found.links)
-        found.tells = named or frozenset(Technology)
-    for value in _each(fields, "adapters", omissions):
-        with omissions.part():
-            _adapter(value, found)
-    return Look(
-        SOURCE,
+def _report(record: Fields) -> Look:
+    found = _Description(Inventory(record.omissions))
+    numbers = itertools.count()
+    record.some("accelerators", lambda value: _accelerator(value, next(numbers), found))
+    record.some("links", lambda value: _link(value.fields("links", _LINK_FIELDS), found))
+    record.some(
+        "adapters", lambda value: _adapter(value.fields("an adapter", _ADAPTER_FIELDS), found)
+    )
+    # That there are none is a statement about each technology.
+    named = {technology for _, technology in found.links} or Technology
+    return found.inventory.report(
         Basis.DECLARED,
-        tuple(found.parts),
-        tuple(found.links.values()),
+        found.links.values(),
         found.distances,
-        found.tells,
+        complete=named if "links" in record else (),
     )
 
 
-def _link(value: Value, found: _Found) -> None:
-    fields = value.fields("links", _LINK_FIELDS, found.omissions)
-    technology = _word(value, fields, "technology", Technology)
-    if technology is None:
-        raise value.error("technology is not there")
-    count = _number(fields, "count", found.omissions) or 0
-    if count > links.COUNT_MAX:
-        raise fields["count"].error(f"{count}: at most {links.COUNT_MAX} links are between two")
-    speed = _speed(fields, found.omissions)
-    for one, other in itertools.combinations(_among(fields, "among", found), 2):
-        key = pair(one, other), technology
+def _accelerator(value: Value, number: int, found: _Description) -> None:
+    record = value.fields("an accelerator", _ACCELERATOR_FIELDS)
+    address = record.get("pci", _address, "")
+    part = Part(
+        address or f"accelerator {number}",
+        Kind.ACCELERATOR,
+        address,
+        number=number,
+        model=record.get("model", _model, ""),
+        numa=record.get("numa", _number, None),
+    )
+    found.add(value, part)
+    found.accelerators[number] = part.id
+
+
+def _link(record: Fields, found: _Description) -> None:
+    technology = _one_of(Technology)(record["technology"])
+    count, speed = record.get("count", _number, 0), record.get("speed", _speed, 0)
+    for ends in itertools.combinations(_accelerators(record, "among", found), 2):
+        key = pair(*ends), technology
         if key in found.links:
-            raise value.error(f"{one} and {other} are linked twice")
+            raise record.value.error(f"{' and '.join(ends)} are linked twice")
         if len(found.links) == LINKS_MAX:
-            raise value.error(f"more than {LINKS_MAX} pairs are linked")
+            raise record.value.error(f"more than {LINKS_MAX} pairs are linked")
         found.links[key] = Link(key[0], technology, count, speed)
 
 
-def _adapter(value: Value, found: _Found) -> None:
-    omissions = found.omissions
-    fields = value.fields("an adapter", _ADAPTER_FIELDS, omissions)
-    if "name" not in fields:
-        raise value.error("an adapter has a name")
-    name = fields["name"].text("an adapter's name")
-    if len(name) > 253 or not name.isprintable():
-        raise fields["name"].error("an adapter's name has up to 253 printable characters")
-    role = layer = None
-    with omissions.part():
-        role = _word(value, fields, "role", Role)
-    with omissions.part():
-        layer = _word(value, fields, "layer", Layer)
-    rail = _number(fields, "rail", omissions)
+def _adapter(record: Fields, found: _Description) -> None:
+    name = record["name"].name("an adapter's name")
+    role, rail = record.get("role", _one_of(Role), None), record.get("rail", _number, None)
     if rail is not None and role != Role.RAIL:
-        omissions.add(fields["rail"].error(f"a rail is there where role is {Role.RAIL}"))
+        record.omissions.add(record["rail"].error(f"a rail is there where role is {Role.RAIL}"))
         rail = None
     part = Part(
         name,
         Kind.ADAPTER,
-        _address(fields, omissions),
+        record.get("pci", _address, ""),
         names=(name,),
-        model=_model(fields, omissions),
-        numa=_number(fields, "numa", omissions),
-        bytes_per_s=_speed(fields, omissions),
-        layer=layer,
+        model=record.get("model", _model, ""),
+        numa=record.get("numa", _number, None),
+        bytes_per_s=record.get("speed", _speed, 0),
+        layer=record.get("layer", _one_of(Layer), None),
         rail=rail,
         role=None if role == Role.UNDECIDED else role,
     )
-    found.add(value, part)
-    for accelerator in _among(fields, "beside", found):
+    found.add(record.value, part)
+    for accelerator in _accelerators(record, "beside", found):
         found.distances[pair(part.id, accelerator)] = Distance.SWITCH
 
 
-def _each(fields: Fields, name: str, omissions: Omissions) -> tuple[Value, ...]:
-    with omissions.part():
-        return fields[name].each(name) if name in fields else ()
-    return ()
+def _accelerators(record: Fields, name: str, found: _Description) -> list[str]:
+    """The accelerators that a field lists by their numbers, each once."""
+    left = dict(found.accelerators)
+
+    def accelerator(value: Value) -> str:
+        if (number := _number(value)) in left:
+            return left.pop(number)
+        last = max(found.accelerators, default=0)
+        raise value.error(f"{number}: accelerators 0 to {last} stand here, each once")
+
+    return record.some(name, accelerator)
 
 
-def _among(fields: Fields, name: str, found: _Found) -> list[str]:
-    """Accelerators by their numbers, each once."""
-    its: list[str] = []
-    for value in _each(fields, name, found.omissions):
-        with found.omissions.part():
-            number = _whole(value)
-            accelerator = found.accelerators.get(number)
-            if accelerator is None or accelerator in its:
-                last = max(found.accelerators, default=0)
-                raise value.error(f"{number}: accelerators 0 to {last} stand here, each once")
-            its.append(accelerator)
-    return its
+def _number(value: Value) -> int:
+    return value.number(_NUMBER_MAX)
 
 
-def _number(fields: Fields, name: str, omissions: Omissions) -> int | None:
-    with omissions.part():
-        return _whole(fields[name]) if name in fields else None
-    return None
+def _speed(value: Value) -> int:
+    text = value.match(_SPEED, "a speed such as 200 Gb/s")
+    return round(float(text.removesuffix(" Gb/s")) * 1e9 / 8)
 
 
-def _whole(value: Value) -> int:
-    said = value.text("a number")
-    if not said.isascii() or not said.isdigit() or len(said) > 5 or int(said) > _NUMBER_MAX:
-        raise value.error(f"{said[:80]!r}: a number up to {_NUMBER_MAX} stands here")
-    return int(said)
+def _address(value: Value) -> str:
+    if not (found := pci.address(value.text("a PCI address"))):
+        raise value.unexpected("a PCI address such as 0000:17:00.0")
+    return found
 
 
-def _speed(fields: Fields, omissions: Omissions) -> int:
-    with omissions.part():
-        if "speed" in fields:
-            said = fields["speed"].text("a speed")
-            if found := _SPEED.fullmatch(said):
-                return round(float(found[1]) * 1e9 / 8)
-            raise fields["speed"].error(f"{said[:80]!r}: a speed stands here, such as 200 Gb/s")
-    return 0
+def _model(value: Value) -> str:
+    return value.match(_MODEL, "PCI vendor and device such as 10de:2330")
 
 
-def _address(fields: Fields, omissions: Omissions) -> str:
-    with omissions.part():
-        if "pci" in fields:
-            said = fields["pci"].text("a PCI address")
-            if found := pci.address(said):
-                return found
-            raise fields["pci"].error(f"{said[:80]!r}: a PCI address stands here, 0000:17:00.0")
-    return ""
+def _one_of(words: type[E]) -> Callable[[Value], E]:
+    known = {word.value: word for word in words}
 
+    def decode(value: Value) -> E:
+        if (text := value.text("a word")) not in known:
+            raise value.error(f"{text[:80]!r}: one of these stands here: {', '.join(known)}")
+        return known[text]
 
-def _model(fields: Fields, omissions: Omissions) -> str:
-    with omissions.part():
-        if "model" in fields:
-            said = fields["model"].text("a model")
-            if _MODEL.fullmatch(said):
-                return said
-            rule = "PCI vendor and device stand here, 10de:2330"
-            raise fields["model"].error(f"{said[:80]!r}: {rule}")
-    return ""
-
-
-def _word(value: Value, fields: Fields, name: str, known: type[E]) -> E | None:
-    if name not in fields:
-        return None
-    said = fields[name].text(f"a {name}")
-    if said not in {each.value for each in known}:
-        words = ", ".join(each.value for each in known)
-        raise value.error(f"{name} {said[:80]!r}: one of these stands here: {words}")
-    return known(said)
+    return decode

@@ -21,9 +21,9 @@ the PCI ID repository.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from railwright_topology.parts import Kind, Part
+from railwright_topology.parts import Kind, Layer, Part
 
 _ACCELERATING = ("0302", "12")
 _DISPLAY, _DISPLAY_WITHOUT_CONSOLE, _COPROCESSOR = "0300", "0380", "0b40"
@@ -77,6 +77,15 @@ def kind(class_code: str, vendor: str, device: str = "") -> Kind | None:
     elif code.startswith(_DISPLAY_WITHOUT_CONSOLE):
         computes = True
     return Kind.ACCELERATOR if computes else None
+
+
+def describe(its: Kind, address: str, ids: Sequence[str], numa: int | None) -> Part:
+    """The accelerator or adapter that a PCI function is, by its class, vendor and device; these are
+    four hexadecimal digits or more, or empty where they are not known."""
+    class_code, vendor, device = ids
+    model = f"{vendor}:{device}" if vendor.strip("0") and device.strip("0") else ""
+    layer = Layer.INFINIBAND if is_infiniband(class_code) else None
+    return Part(address, its, address, model=model, numa=numa, layer=layer)
 
 
 def is_wireless(class_code: str) -> bool:

@@ -9,11 +9,14 @@ recorded.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import yaml
 
+from railwright_topology.sources import hostlist
 from railwright_topology.sources.omissions import Omissions
 from railwright_topology.wiring import WiringError
 
@@ -22,7 +25,10 @@ DEPTH_MAX = 24
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NULLS = ("", "~", "null", "Null", "NULL")
+_DIGITS = re.compile(r"[0-9]{1,7}")
 _FRAMES = (yaml.StreamStartEvent, yaml.StreamEndEvent, yaml.DocumentEndEvent)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +36,42 @@ class Value:
     """A scalar's text, a sequence or a mapping; what is left empty is empty text, and is as good as
     an empty sequence or mapping."""
 
-    source: str
+    omissions: Omissions
     line: int
     content: str | tuple[Value, ...] | Mapping[str, Value]
 
     def error(self, rule: str) -> WiringError:
-        return WiringError(self.source, self.line, rule)
+        return WiringError(self.omissions.source, self.line, rule)
+
+    def unexpected(self, expected: str) -> WiringError:
+        """The error of a text that is something else than expected."""
+        return self.error(f"{str(self.content)[:80]!r}: expected {expected}")
 
     def text(self, what: str) -> str:
         """The text, which may not be empty; ``what`` says in the refusal what it should be."""
         if not isinstance(self.content, str) or not self.content:
             raise self.error(f"{what} stands here, as text")
         return self.content
+
+    def match(self, pattern: re.Pattern[str], what: str) -> str:
+        """The text, which has to match."""
+        if not pattern.fullmatch(text := self.text(what)):
+            raise self.unexpected(what)
+        return text
+
+    def name(self, what: str) -> str:
+        """The text, which has to be short enough for a name."""
+        if not hostlist.is_name(text := self.text(what)):
+            rule = f"{what} has up to {hostlist.NAME_MAX} printable characters"
+            raise self.error(f"{text[:80]!r}: {rule}")
+        return text
+
+    def number(self, most: int) -> int:
+        """A whole number from 0."""
+        what = f"a number up to {most}"
+        if int(self.match(_DIGITS, what)) > most:
+            raise self.unexpected(what)
+        return int(self.text(what))
 
     def each(self, what: str) -> tuple[Value, ...]:
         if self.content == "":
@@ -57,28 +87,90 @@ class Value:
             raise self.error(f"a mapping of {what} stands here")
         return self.content
 
-    def fields(
-        self, what: str, known: tuple[str, ...], omissions: Omissions
-    ) -> Mapping[str, Value]:
-        """The entries of a mapping whose keys are known beforehand; others are left out."""
+    def some(self, what: str, decode: Callable[[Value], T]) -> list[T]:
+        """The parts of a list that break no rule, decoded."""
+        found: list[T] = []
+        for value in self.each(what):
+            with self.omissions.part():
+                found.append(decode(value))
+        return found
+
+    def fields(self, what: str, known: Sequence[str] = ()) -> Fields:
+        """The entries of a mapping whose keys are known beforehand. Others are left out with a
+        remark; where none are given, every key may be there."""
         found = self.entries(what)
-        for key in found.keys() - known:
+        for key in found.keys() - known if known else ():
             (nearest,) = difflib.get_close_matches(key[:80], known, n=1, cutoff=0)
             rule = f"{key[:80]!r} is no field of {what}, the nearest is {nearest}: it is left out"
-            omissions.add(found[key].error(rule))
-        return {key: value for key, value in found.items() if key in known}
+            self.omissions.add(found[key].error(rule))
+        fields = {key: value for key, value in found.items() if not known or key in known}
+        return Fields(self, fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """A mapping with known keys. A field that breaks a rule can be left out alone."""
+
+    value: Value
+    fields: Mapping[str, Value]
+
+    @property
+    def omissions(self) -> Omissions:
+        return self.value.omissions
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.fields
+
+    def __getitem__(self, name: str) -> Value:
+        """A field that has to be there."""
+        if name not in self.fields:
+            raise self.value.error(f"{name} is not there")
+        return self.fields[name]
+
+    def get(self, name: str, decode: Callable[[Value], T], default: T) -> T:
+        """A field decoded; the default where it is not there or breaks a rule."""
+        with self.omissions.part():
+            return decode(self.fields[name]) if name in self.fields else default
+        return default
+
+    def some(self, name: str, decode: Callable[[Value], T], what: str = "") -> list[T]:
+        """The parts of a field that break no rule, decoded; none where it is no list."""
+        return self.get(name, lambda value: value.some(what or name, decode), [])
+
+
+class _Refusal(Omissions):
+    """Where nothing may be left out."""
+
+    def add(self, error: WiringError) -> None:
+        raise error
+
+
+def read_versioned(
+    text: str,
+    omissions: Omissions,
+    what: str,
+    known: Sequence[str] = (),
+    versions: Sequence[str] = ("1",),
+) -> Fields:
+    """A document with a version; that of another version is read as of the last one known."""
+    record = read(omissions.source, text, omissions).fields(what, known)
+    if (version := record["version"].text("a version")) not in versions:
+        rule = f"version {version[:16]!r} is read as {versions[-1]}"
+        omissions.add(record["version"].error(rule))
+    return record
 
 
 def read(source: str, text: str, omissions: Omissions | None = None) -> Value:
     """The one document of a text. Raises WiringError where it is not YAML, or not just one. Of a
     key that stands twice the first counts, where ``omissions`` are collected."""
+    omissions = omissions or _Refusal(source)
     if len(text) > CHARACTERS_MAX:
         raise WiringError(source, 1, f"has {len(text)} characters, at most {CHARACTERS_MAX}")
     try:
         events = _events(source, text)
         if next(events, None) is None:
             raise WiringError(source, 1, "nothing is in it")
-        found = _value(source, next(events), events, 1, omissions)
+        found = _value(omissions, next(events), events, 1)
         if (another := next(events, None)) is not None:
             raise _error(source, another, "a second document starts: one is read")
         return found
@@ -102,37 +194,29 @@ def _events(source: str, text: str) -> Iterator[yaml.Event]:
 
 
 def _value(
-    source: str,
-    event: yaml.Event,
-    rest: Iterator[yaml.Event],
-    depth: int,
-    omissions: Omissions | None,
+    omissions: Omissions, event: yaml.Event, rest: Iterator[yaml.Event], depth: int
 ) -> Value:
     """The value that starts with an event, and takes its parts from the rest of them."""
+    source, line = omissions.source, _line(event)
     if depth > DEPTH_MAX:
         raise _error(source, event, f"is more than {DEPTH_MAX} levels deep")
-    line = _line(event)
     if isinstance(event, yaml.ScalarEvent):
         empty = event.implicit[0] and event.value in _NULLS
-        return Value(source, line, "" if empty else event.value)
+        return Value(omissions, line, "" if empty else event.value)
     if isinstance(event, yaml.SequenceStartEvent):
         parts = []
         while not isinstance(part := next(rest), yaml.SequenceEndEvent):
-            parts.append(_value(source, part, rest, depth + 1, omissions))
-        return Value(source, line, tuple(parts))
+            parts.append(_value(omissions, part, rest, depth + 1))
+        return Value(omissions, line, tuple(parts))
     entries: dict[str, Value] = {}
     while not isinstance(part := next(rest), yaml.MappingEndEvent):
         if not isinstance(part, yaml.ScalarEvent):
             raise _error(source, part, "a key is text, no list and no mapping")
-        value = _value(source, next(rest), rest, depth + 1, omissions)
-        if part.value not in entries:
-            entries[part.value] = value
-            continue
-        twice = _error(source, part, f"{part.value[:80]!r} stands twice")
-        if omissions is None:
-            raise twice
-        omissions.note(twice.line, f"{twice.rule}: the first counts")
-    return Value(source, line, entries)
+        value = _value(omissions, next(rest), rest, depth + 1)
+        if entries.setdefault(part.value, value) is not value:
+            rule = f"{part.value[:80]!r} stands twice: at most the first counts"
+            omissions.add(_error(source, part, rule))
+    return Value(omissions, line, entries)
 
 
 def _error(source: str, event: yaml.Event, rule: str) -> WiringError:

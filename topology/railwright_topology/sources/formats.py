@@ -9,14 +9,14 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from railwright_topology import networks
+from railwright_topology.accounts import Account
 from railwright_topology.fabric import Told
-from railwright_topology.networks import Network
-from railwright_topology.parts import Look, Looks
+from railwright_topology.parts import Looks
 from railwright_topology.sources import (
     described,
     hccl,
@@ -28,23 +28,25 @@ from railwright_topology.sources import (
     slurm,
     topograph,
 )
-from railwright_topology.wiring import WiringError
+from railwright_topology.wiring import Wiring, WiringError
 
 BYTES_MAX = 32 * 1024 * 1024
 """Of one file, unpacked; that of 2,000 hosts with eight adapters each has a quarter of it."""
 
-READERS: Mapping[str, Callable[[str], tuple[Told, ...]]] = MappingProxyType(
+_Read = Account | Looks | Wiring
+
+READERS: Mapping[str, Callable[[str], _Read | tuple[_Read, ...]]] = MappingProxyType(
     {
         "hccl.json": hccl.parse,
-        "ibnetdiscover.txt": lambda text: (networks.of(ibnetdiscover.parse(text)),),
-        "inside.json": lambda text: (insides.parse_all(text),),
-        "inside.yaml": lambda text: (described.parse(text),),
-        "lldp.json": lambda text: (networks.of(lldp.parse(text)),),
-        "plan.yaml": lambda text: (plan.parse(text),),
-        "probes.json": lambda text: (probes.parse(text),),
-        "rates.json": lambda text: (insides.parse_all(text),),
-        "topograph.json": lambda text: (topograph.parse_graph(text),),
-        "topograph.yaml": lambda text: (topograph.parse_model(text),),
+        "ibnetdiscover.txt": ibnetdiscover.parse,
+        "inside.json": insides.parse_all,
+        "inside.yaml": described.parse,
+        "lldp.json": lldp.parse,
+        "plan.yaml": plan.parse,
+        "probes.json": probes.parse,
+        "rates.json": insides.parse_all,
+        "topograph.json": topograph.parse_graph,
+        "topograph.yaml": topograph.parse_model,
         "topology.conf": slurm.parse_conf,
         "topology.yaml": slurm.parse_yaml,
     }
@@ -75,10 +77,12 @@ def read(file: File) -> tuple[Told, ...]:
     # A mark of the byte order is not what a file says.
     text = _text(file).removeprefix("\ufeff")
     try:
-        told = reader(text)
+        found = reader(text)
+        return tuple(
+            _placed(file.place, each) for each in (found if isinstance(found, tuple) else (found,))
+        )
     except WiringError as refused:
         raise WiringError(str(file), refused.line, refused.rule) from refused
-    return tuple(_called(file.place, each) for each in told) if file.place else told
 
 
 def _text(file: File) -> str:
@@ -96,26 +100,16 @@ def _text(file: File) -> str:
         raise WiringError(str(file), 1, f"is no text: {error}") from error
 
 
-def _called(place: str, told: Told) -> Told:
+def _placed(place: str, found: _Read) -> Told:
     """A source is called by its place too: both halves of a site have files of one name."""
-    if isinstance(told, Network):
-        return replace(
-            told,
-            wiring=replace(told.wiring, source=f"{place}/{told.wiring.source}"),
-            account=replace(told.account, source=f"{place}/{told.account.source}"),
-        )
-    if isinstance(told, Looks):
-        placed = dict(_placed(place, told))
-        return replace(told, source=f"{place}/{told.source}", by_host=placed)
-    return replace(told, source=f"{place}/{told.source}")
-
-
-def _placed(place: str, told: Looks) -> Iterator[tuple[str, tuple[Look, ...]]]:
-    """What is the same before is the same after."""
-    placed: dict[int, tuple[Look, ...]] = {}
-    for host, looks in told.by_host.items():
-        if id(looks) not in placed:
-            placed[id(looks)] = tuple(
-                replace(look, source=f"{place}/{look.source}") for look in looks
-            )
-        yield host, placed[id(looks)]
+    if place:
+        found = replace(found, source=f"{place}/{found.source}")
+    if place and isinstance(found, Looks):
+        # What is the same before is the same after.
+        reports = {
+            id(reports): tuple(replace(each, source=f"{place}/{each.source}") for each in reports)
+            for reports in found.by_host.values()
+        }
+        by_host = {host: reports[id(its)] for host, its in found.by_host.items()}
+        return replace(found, by_host=by_host)
+    return networks.of(found) if isinstance(found, Wiring) else found

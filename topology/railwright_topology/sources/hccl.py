@@ -20,8 +20,8 @@ calls the number of its processes ``server_count``:
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from ipaddress import ip_address
 
 from railwright_topology.accounts import Account, Basis
@@ -38,7 +38,8 @@ from railwright_topology.parts import (
     pair,
 )
 from railwright_topology.sources import documents, trees
-from railwright_topology.sources.documents import Value
+from railwright_topology.sources.documents import Fields, Value
+from railwright_topology.sources.inventory import Inventory
 from railwright_topology.sources.omissions import Omissions
 from railwright_topology.sources.trees import Switch
 
@@ -47,162 +48,133 @@ VERSIONS = ("1.0", "1.2")
 COMPLETED = "completed"
 BY_TASK = ("prefill_device_list", "decode_device_list")
 
+_DEVICES_MAX = PARTS_MAX // 2
 _NUMBER_MAX = 1 << 20
 
 
 @dataclass(slots=True)
 class _Server:
-    devices: list[Part] = field(default_factory=list)
-    ports: list[Part] = field(default_factory=list)
-    on_pod: bool = True
+    """``numbers`` of its devices, and of those with a port; ``in_pod`` says whether all of them
+    can be in a super pod."""
+
+    numbers: list[int]
+    ports: list[int]
+    in_pod: bool = True
 
 
 def parse(text: str) -> tuple[Looks, Account]:
     """Read a table. Raises WiringError where it is none, or not complete yet."""
     omissions = Omissions(SOURCE)
-    table = documents.read(SOURCE, text, omissions)
-    fields = table.entries("a table of ranks")
-    version = _field(table, fields, "version").text("a version")
-    if version not in VERSIONS:
-        omissions.note(
-            fields["version"].line, f"version {version[:16]!r} is read as {VERSIONS[-1]}"
-        )
-    status = _field(table, fields, "status").text("a status")
-    if status != COMPLETED:
-        raise fields["status"].error(f"the table is {status[:80]!r}, and not {COMPLETED} yet")
-    pods: dict[str, str] = {}
-    if "server_list" not in fields and any(name in fields for name in BY_TASK):
-        listed = itertools.chain.from_iterable(
-            fields[name].each("devices") for name in BY_TASK if name in fields
-        )
-        servers, described = _by_task(listed, omissions)
-        pods = trees.members(described, omissions)
+    table = documents.read_versioned(text, omissions, "a table of ranks", versions=VERSIONS)
+    if (status := table["status"].text("a status")) != COMPLETED:
+        raise table["status"].error(f"the table is {status[:80]!r}, and not {COMPLETED} yet")
+    if "server_list" not in table and any(name in table for name in BY_TASK):
+        servers, pods = _by_task(table)
     else:
-        servers = _listed(_field(table, fields, "server_list"), omissions)
-        with omissions.part():
-            if (said := fields.get("server_count")) and _number(said) != len(servers):
-                raise said.error(f"{_number(said)} servers are said, and {len(servers)} read")
-        with omissions.part():
-            if "super_pod_list" in fields:
-                pods = trees.members(_pods(fields["super_pod_list"], omissions), omissions)
+        servers, pods = _by_server(table)
     for name in sorted(pods.keys() - servers.keys()):
         rule = f"{name!r} is on a super pod, and not in server_list"
-        omissions.note(fields["super_pod_list"].line, rule)
+        omissions.add(table["super_pod_list"].error(rule))
         del pods[name]
     if not servers:
         raise omissions.refuse("no server is in it")
-    looks = {name: (_look(server, on_pod=name in pods),) for name, server in servers.items()}
+    reports = {name: (_report(server, name in pods),) for name, server in servers.items()}
     account = Account(SOURCE, Basis.TOLD, islands=pods, strange=omissions.sentences)
-    return Looks(SOURCE, looks), account
+    return Looks(SOURCE, reports), account
 
 
-def _listed(value: Value, omissions: Omissions) -> dict[str, _Server]:
+def _by_server(table: Fields) -> tuple[dict[str, _Server], dict[str, str]]:
+    """The servers that are listed, and the super pod of each."""
     servers: dict[str, _Server] = {}
-    for server in value.each("servers"):
-        with omissions.part():
-            its = server.entries("a server")
-            name = _name(server, its)
-            if name in servers:
-                raise server.error(f"{name[:80]!r}: a server has an id of its own")
-            servers[name] = _server(_field(server, its, "device").each("devices"), omissions)
-    return servers
+
+    def add(value: Value) -> None:
+        record = value.fields("a server")
+        name = record["server_id"].name("a server's id")
+        if name in servers:
+            raise value.error(f"{name[:80]!r}: a server has an id of its own")
+        servers[name] = _server(record["device"].each("devices"))
+
+    table["server_list"].some("servers", add)
+    if (count := table.get("server_count", _number, len(servers))) != len(servers):
+        rule = f"{count} servers are said, and {len(servers)} read"
+        table.omissions.add(table["server_count"].error(rule))
+    pods = table.some("super_pod_list", _pod, "super pods")
+    return servers, trees.members(pods, table.omissions)
 
 
-def _by_task(
-    devices: Iterable[Value], omissions: Omissions
-) -> tuple[dict[str, _Server], list[Switch]]:
-    """The servers of these devices, and their super pods."""
-    by_server: dict[str, list[Value]] = {}
+def _by_task(table: Fields) -> tuple[dict[str, _Server], dict[str, str]]:
+    """The servers of all devices, and the super pod of each."""
+    devices: dict[str, list[Value]] = {}
     pods: dict[str, tuple[int, list[str]]] = {}
-    for device in devices:
-        with omissions.part():
-            its = device.entries("a device")
-            name = _name(device, its)
-            by_server.setdefault(name, []).append(device)
-            if (said := its.get("super_pod_id")) and said.content:
-                pod = said.text("a super pod's id")
-                pods.setdefault(pod, (device.line, []))[1].append(name)
-    servers = {name: _server(its, omissions) for name, its in by_server.items()}
-    return servers, [Switch(line, pod, nodes=nodes) for pod, (line, nodes) in pods.items()]
+
+    def add(value: Value) -> None:
+        record = value.fields("a device")
+        name = record["server_id"].name("a server's id")
+        devices.setdefault(name, []).append(value)
+        if "super_pod_id" in record and record["super_pod_id"].content:
+            pod = record["super_pod_id"].text("a super pod's id")
+            pods.setdefault(pod, (value.line, []))[1].append(name)
+
+    for key in BY_TASK:
+        table.some(key, add, "devices")
+    switches = (Switch(line, pod, nodes=nodes) for pod, (line, nodes) in pods.items())
+    servers = {name: _server(its) for name, its in devices.items()}
+    return servers, trees.members(switches, table.omissions)
 
 
-def _server(devices: Iterable[Value], omissions: Omissions) -> _Server:
-    found = _Server()
-    taken: set[int] = set()
+def _pod(value: Value) -> Switch:
+    record = value.fields("a super pod")
+    name = record["super_pod_id"].text("a super pod's id")
+    return Switch(value.line, name, nodes=record["server_list"].some("servers", _server_id))
+
+
+def _server_id(value: Value) -> str:
+    return value.fields("a server")["server_id"].text("a server's id")
+
+
+def _server(devices: Iterable[Value]) -> _Server:
+    found = _Server([], [])
     for device in devices:
-        with omissions.part():
-            its = device.entries("a device")
-            number = _number(_field(device, its, "device_id"))
-            if number in taken or len(taken) == PARTS_MAX // 2:
-                rule = f"device_id {number}: each of at most {PARTS_MAX // 2} devices has its own"
+        with device.omissions.part():
+            record = device.fields("a device")
+            number = _number(record["device_id"])
+            if number in found.numbers or len(found.numbers) == _DEVICES_MAX:
+                rule = f"device_id {number}: each of at most {_DEVICES_MAX} devices has its own"
                 raise device.error(rule)
-            taken.add(number)
-            found.devices.append(Part(f"npu{number}", Kind.ACCELERATOR, number=number))
-            found.on_pod &= "super_device_id" in its
-            if "device_ip" in its and its["device_ip"].content:
-                _address(its["device_ip"])
-                name = f"npu{number} port"
-                layer = Layer.ETHERNET
-                found.ports.append(Part(name, Kind.ADAPTER, names=(name,), layer=layer))
+            found.numbers.append(number)
+            found.in_pod &= "super_device_id" in record
+            if "device_ip" in record and record["device_ip"].content:
+                _check_address(record["device_ip"])
+                found.ports.append(number)
     return found
 
 
-def _look(server: _Server, *, on_pod: bool) -> Look:
-    hccs = on_pod and server.on_pod
-    devices = sorted(part.id for part in server.devices)
-    return Look(
-        SOURCE,
+def _report(server: _Server, on_pod: bool) -> Look:
+    linked = on_pod and server.in_pod
+    inventory = Inventory(Omissions(SOURCE))
+    names = {number: f"npu{number}" for number in server.numbers}
+    ports = {number: f"npu{number} port" for number in server.ports}
+    for number, name in names.items():
+        inventory.parts[name] = Part(name, Kind.ACCELERATOR, number=number)
+    for name in ports.values():
+        inventory.parts[name] = Part(name, Kind.ADAPTER, names=(name,), layer=Layer.ETHERNET)
+    ends = itertools.combinations(sorted(names.values()) if linked else (), 2)
+    return inventory.report(
         Basis.TOLD,
-        (*server.devices, *server.ports),
-        tuple(
-            Link(ends, Technology.HCCS, switched=True)
-            for ends in itertools.combinations(devices if hccs else (), 2)
-        ),
-        {
-            # A port is on the chip.
-            pair(port.id, port.id.removesuffix(" port")): Distance.SWITCH
-            for port in server.ports
-        },
-        frozenset({Technology.HCCS} if hccs else ()),
+        (Link(each, Technology.HCCS, switched=True) for each in ends),
+        # A port is on the chip.
+        {pair(port, names[number]): Distance.SWITCH for number, port in ports.items()},
+        complete=[Technology.HCCS] if linked else (),
     )
 
 
-def _pods(value: Value, omissions: Omissions) -> Iterator[Switch]:
-    for pod in value.each("super pods"):
-        with omissions.part():
-            fields = pod.entries("a super pod")
-            name = _field(pod, fields, "super_pod_id").text("a super pod's id")
-            servers: list[str] = []
-            for server in _field(pod, fields, "server_list").each("servers"):
-                with omissions.part():
-                    its = server.entries("a server")
-                    servers.append(_field(server, its, "server_id").text("a server's id"))
-            yield Switch(pod.line, name, nodes=servers)
-
-
-def _field(value: Value, fields: Mapping[str, Value], name: str) -> Value:
-    if name not in fields:
-        raise value.error(f"{name} is not there")
-    return fields[name]
-
-
-def _name(value: Value, fields: Mapping[str, Value]) -> str:
-    name = _field(value, fields, "server_id").text("a server's id")
-    if not 0 < len(name) <= 253 or not name.isprintable():
-        raise value.error(f"{name[:80]!r}: a server's id has up to 253 printable characters")
-    return name
-
-
 def _number(value: Value) -> int:
-    said = value.text("a number")
-    if not said.isascii() or not said.isdigit() or len(said) > 7 or int(said) > _NUMBER_MAX:
-        raise value.error(f"{said[:80]!r}: a number up to {_NUMBER_MAX} stands here")
-    return int(said)
+    return value.number(_NUMBER_MAX)
 
 
-def _address(value: Value) -> None:
-    said = value.text("an address")
+def _check_address(value: Value) -> None:
+    text = value.text("an address")
     try:
-        ip_address(said)
+        ip_address(text)
     except ValueError:
-        raise value.error(f"{said[:80]!r}: an IP address stands here") from None
+        raise value.unexpected("an IP address") from None

@@ -16,7 +16,12 @@ _RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 
 
 class HostlistError(ValueError):
-    """The rule that a host list breaks; who reads it knows the line."""
+    """The rule that a host list breaks; its reader adds the line."""
+
+
+def is_name(text: str) -> bool:
+    """Whether a node, a switch or a device can have this name."""
+    return 0 < len(text) <= NAME_MAX and text.isprintable()
 
 
 def expand(text: str, at_most: int) -> list[str]:

@@ -19,20 +19,12 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from railwright_topology.accounts import Basis
-from railwright_topology.parts import (
-    NAMES_MAX,
-    PARTS_MAX,
-    Kind,
-    Layer,
-    Link,
-    Look,
-    Part,
-    Technology,
-)
-from railwright_topology.sources import devices, links, pci, strict_xml
+from railwright_topology.parts import NAMES_MAX, Kind, Link, Look, Technology
+from railwright_topology.sources import devices, hostlist, pci, strict_xml
+from railwright_topology.sources.inventory import Inventory, LinkEnds
 from railwright_topology.sources.omissions import Omissions
 from railwright_topology.sources.pci import Way
 from railwright_topology.sources.strict_xml import Element
@@ -45,23 +37,22 @@ BANDWIDTHS: Mapping[str, Technology] = {
 }
 _MEGABYTES = 1_000_000
 _OBJECTS_MAX = 256
-_INTERFACE, _RDMA = 2, 3
+_RDMA, _INTERFACE = 3, 2
 """Types of objects of the operating system, hwloc_obj_osdev_type_e to version 2."""
 _FROM_VERSION_3: Mapping[int, int] = {16: _INTERFACE, 32: _RDMA}
 _NUMBERED = re.compile(r"(?:nvml|rsmi|ve)([0-9]{1,3})")
 _TYPE = re.compile(r"([0-9a-f]{4}) \[([0-9a-f]{4}):([0-9a-f]{4})\]")
 _NODESET = re.compile(r"(0x[0-9a-f]{1,8}|)(,(0x[0-9a-f]{1,8}|))*")
+_BANDWIDTH = re.compile(r"[0-9]{1,12}")
 
 
 @dataclass(slots=True)
-class _Found:
-    omissions: Omissions
+class _Output:
+    inventory: Inventory
     types: Mapping[int, int] = field(default_factory=dict)
     """Types of objects of the operating system, where they have other numbers."""
-    parts: dict[str, Part] = field(default_factory=dict)
-    ways: dict[str, Way] = field(default_factory=dict)
-    bridged: set[str] = field(default_factory=set)
-    """Those that a bridge is above, beside the processor's own."""
+    bridged: bool = False
+    """Whether a bridge is above a device, beside the processor's own."""
     objects: dict[str, str] = field(default_factory=dict)
     """By the number of an object: the part that it is, or empty for a switch of links."""
 
@@ -70,173 +61,142 @@ def parse(text: str) -> Look:
     """Read a whole output. Raises WiringError where it is none."""
     topology = strict_xml.read(SOURCE, text, "topology")
     omissions = Omissions(SOURCE)
-    found = _Found(omissions)
+    inventory = Inventory(omissions)
+    found = _Output(inventory)
     if (version := topology.attributes.get("version", "1")).startswith("3."):
         found.types = _FROM_VERSION_3
     elif not version.startswith(("1", "2.")):
         omissions.note(topology.line, f"version {version[:16]!r} is read as version 2")
     for machine in topology.each("object"):
-        _object(machine, Way(None, "", ()), (), found)
-    told, tells = _links(topology, found)
-    shown = {part.id for part in devices.without_virtual_functions(found.parts.values())}
-    found.parts = {id_: part for id_, part in found.parts.items() if id_ in shown}
-    hidden = bool(found.parts) and not found.bridged
-    return Look(
-        SOURCE,
+        _object(machine, Way(), found)
+    known = dict(_links(topology, found))
+    shown = devices.without_virtual_functions(inventory.parts.values())
+    inventory.parts = {part.id: part for part in shown}
+    return inventory.report(
         Basis.SEEN,
-        tuple(found.parts[id_] for id_ in sorted(found.parts)),
-        tuple(told),
-        {} if hidden else pci.distances(found.parts.values(), found.ways),
-        tells,
-        hides_tree=hidden if found.parts else None,
-        remarks=omissions.sentences,
+        itertools.chain.from_iterable(known.values()),
+        complete=known,
+        hides_tree=not found.bridged if inventory.parts else None,
     )
 
 
-def _object(element: Element, way: Way, bridges: tuple[str, ...], found: _Found) -> None:
-    type_ = element.attributes.get("type", "")
-    with found.omissions.part():
-        if not type_:
-            raise element.error("<object> has an attribute type")
+def _object(element: Element, way: Way, found: _Output) -> None:
+    """Add the devices of an object; ``way`` ends with the bridge that it is on."""
+    with found.inventory.omissions.part():
+        kind = element.required("type")
+        # What cannot be read leaves its place in the way unknown.
         if nodeset := element.attributes.get("nodeset"):
-            way = Way(None, way.bridge, ())
-            way = Way(_only(element, nodeset), way.bridge, ())
-        if type_ == "Bridge" and element.said("bridge_type").startswith("0"):
-            way = Way(way.numa, f"line {element.line}", ())
-            way = Way(way.numa, element.said("bridge_pci"), ())
-        elif type_ == "Bridge":
-            bridges = (*bridges, f"line {element.line}")
-            bridges = (*bridges[:-1], _address(element))
-        elif type_ == "PCIDev":
-            _part(element, Way(way.numa, way.bridge, bridges[:-1]), found)
-            if bridges:
-                found.bridged.add(_address(element))
+            way = replace(way, numa=None)
+            way = replace(way, numa=_only(element, nodeset))
+        if kind == "Bridge" and element.required("bridge_type").startswith("0"):
+            way = replace(way, bridge=f"line {element.line}")
+            way = replace(way, bridge=element.required("bridge_pci"))
+        elif kind == "Bridge":
+            above = way.switches
+            way = replace(way, switches=(*above, f"line {element.line}"))
+            way = replace(way, switches=(*above, element.address("pci_busid")))
+        elif kind == "PCIDev":
+            _device(element, replace(way, switches=way.switches[:-1]), found)
+            found.bridged |= bool(way.switches)
     for below in element.each("object"):
-        _object(below, way, bridges, found)
+        _object(below, way, found)
 
 
 def _only(element: Element, nodeset: str) -> int | None:
     """The NUMA node of a set of one."""
     if not _NODESET.fullmatch(nodeset) or len(nodeset) > 4096:
-        raise element.error(
-            f"nodeset={nodeset[:80]!r}: a set of NUMA nodes stands here, 0x00000001"
-        )
+        raise element.unexpected("nodeset", "a set of NUMA nodes such as 0x00000001")
     mask = 0
     for word in nodeset.split(","):
         mask = mask << 32 | int(word or "0", 16)
     return mask.bit_length() - 1 if mask.bit_count() == 1 else None
 
 
-def _address(element: Element) -> str:
-    said = element.said("pci_busid")
-    found = pci.address(said)
-    if not found:
-        raise element.error(f"pci_busid={said[:80]!r}: a PCI address stands here, 0000:17:00.0")
-    return found
-
-
-def _part(element: Element, way: Way, found: _Found) -> None:
-    address = _address(element)
-    said = element.said("pci_type")
-    ids = _TYPE.match(said)
+def _device(element: Element, way: Way, found: _Output) -> None:
+    ids = _TYPE.match(element.required("pci_type"))
     if ids is None:
-        raise element.error(f"pci_type={said[:80]!r}: class and ids stand here, 0302 [10de:2330]")
-    class_code, vendor, device = ids.groups()
-    kind = devices.kind(class_code, vendor, device)
+        raise element.unexpected("pci_type", "class and ids such as 0302 [10de:2330]")
     systems = [child for child in element.each("object") if child.attributes.get("type") == "OSDev"]
-    if pci.is_link_switch(class_code):
-        found.objects |= dict.fromkeys(_numbers(element, systems), "")
-    if kind is None:
-        return
-    if address in found.parts:
-        raise element.error(f"{address} is described twice")
-    if len(found.parts) == PARTS_MAX:
-        raise element.error(f"has more than {PARTS_MAX} accelerators and adapters")
-    found.objects |= dict.fromkeys(_numbers(element, systems), address)
-    number = next((int(n[1]) for each in systems if (n := _NUMBERED.fullmatch(_name(each)))), None)
-    found.parts[address] = Part(
-        address,
-        kind,
-        address,
-        number=number if kind == Kind.ACCELERATOR else None,
-        names=tuple(_names(systems, found))[:NAMES_MAX] if kind == Kind.ADAPTER else (),
-        model=f"{vendor}:{device}",
-        numa=way.numa,
-        layer=Layer.INFINIBAND if devices.is_infiniband(class_code) else None,
-    )
-    found.ways[address] = way
-
-
-def _numbers(element: Element, systems: Sequence[Element]) -> list[str]:
-    """What matrices call a part: by its type and number."""
-    return [
-        f"{each.attributes['type']}:{number}"
+    # What matrices call it: by its type and number.
+    numbers = [
+        f"{each.attributes['type']}:{each.attributes['gp_index']}"
         for each in (element, *systems)
-        if (number := each.attributes.get("gp_index")) and "type" in each.attributes
+        if each.attributes.get("gp_index")
     ]
+    if pci.is_link_switch(ids[1]):
+        found.objects |= dict.fromkeys(numbers, "")
+    if (kind := devices.kind(*ids.groups())) is None:
+        return
+    part = devices.describe(kind, element.address("pci_busid"), ids.groups(), way.numa)
+    if kind == Kind.ADAPTER:
+        part = replace(part, names=tuple(_names(systems, found))[:NAMES_MAX])
+    elif named := next(filter(None, map(_NUMBERED.fullmatch, map(_name, systems))), None):
+        part = replace(part, number=int(named[1]))
+    found.inventory.add(part, element.error, way)
+    found.objects |= dict.fromkeys(numbers, part.id)
 
 
 def _name(element: Element) -> str:
     name = element.attributes.get("name", "")
-    if len(name) > 253 or not name.isprintable():
-        raise element.error("a name has up to 253 printable characters")
+    if name and not hostlist.is_name(name):
+        raise element.unexpected("name", f"up to {hostlist.NAME_MAX} printable characters")
     return name
 
 
-def _names(systems: Sequence[Element], found: _Found) -> Iterator[str]:
-    named: dict[int, list[str]] = {_RDMA: [], _INTERFACE: []}
+def _names(systems: Sequence[Element], found: _Output) -> list[str]:
+    """Of RDMA devices before those of interfaces."""
+    named: list[tuple[int, str]] = []
     for each in systems:
-        with found.omissions.part():
+        with found.inventory.omissions.part():
             type_ = each.number("osdev_type", 0)
             type_ = found.types.get(type_, 0) if found.types else type_
-            if type_ in named and (name := _name(each)):
-                named[type_].append(name)
-    yield from (name for its in named.values() for name in sorted(its))
+            if type_ in (_RDMA, _INTERFACE) and (name := _name(each)):
+                named.append((-type_, name))
+    return [name for _, name in sorted(named)]
 
 
-def _links(topology: Element, found: _Found) -> tuple[list[Link], frozenset[Technology]]:
-    told: list[Link] = []
-    tells: set[Technology] = set()
-    matrices = (each for each in topology.children if each.name.startswith("distances2"))
-    for matrix in matrices:
+def _links(topology: Element, found: _Output) -> Iterator[tuple[Technology, list[Link]]]:
+    """The links of each technology that a matrix shows."""
+    omissions = found.inventory.omissions
+    shown: set[Technology] = set()
+    for matrix in topology.children:
         technology = BANDWIDTHS.get(matrix.attributes.get("name", ""))
-        if technology is None:
-            continue
-        with found.omissions.part():
-            if technology in tells:
-                raise matrix.error(f"{technology} has a second matrix")
-            ends = _ends(matrix, found)
-            told += [*ends.links(technology, found.omissions, matrix.line)]
-            tells.add(technology)
-    return told, frozenset(tells)
+        if technology and matrix.name.startswith("distances2"):
+            with omissions.part():
+                if technology in shown:
+                    raise matrix.error(f"{technology} has a second matrix")
+                ends = _ends(matrix, found.objects)
+                yield technology, [*ends.links(technology, omissions, matrix.line)]
+                shown.add(technology)
 
 
-def _ends(matrix: Element, found: _Found) -> links.Ends:
-    names = _words(matrix, "indexes")
+def _ends(matrix: Element, objects: Mapping[str, str]) -> LinkEnds:
+    """What the accelerators of a matrix say of their links. What else is linked (a processor) is
+    none."""
+    names, bandwidths = _matrix(matrix)
+    ends = LinkEnds({objects[name] for name in names if objects.get(name)})
+    for (one, other), bandwidth in zip(itertools.product(names, names), bandwidths, strict=True):
+        end, far = objects.get(one), objects.get(other)
+        if one != other and bandwidth and end and far is not None:
+            ends.add(end, far, bytes_per_s=bandwidth * _MEGABYTES)
+    return ends
+
+
+def _matrix(matrix: Element) -> tuple[list[str], list[int]]:
+    """The objects of a matrix, and the megabytes a second from each of them to each."""
+    names, values = _words(matrix, "indexes"), _words(matrix, "u64values")
     if matrix.name == "distances2":
-        names = [f"{matrix.said('type')}:{name}" for name in names]
-        if matrix.said("indexing") != "gp":
+        names = [f"{matrix.required('type')}:{name}" for name in names]
+        if matrix.required("indexing") != "gp":
             raise matrix.error('objects of a matrix of links are named by indexing="gp"')
-    values = _words(matrix, "u64values")
     count = matrix.number("nbobjs")
     if not 0 < count <= _OBJECTS_MAX or len(names) != count or len(values) != count**2:
         rule = f"{len(names)} objects and {len(values)} values: n and n² up to {_OBJECTS_MAX}"
         raise matrix.error(rule)
-    ends = links.Ends()
-    for (one, other), said in zip(itertools.product(names, names), values, strict=True):
-        if not said.isascii() or not said.isdigit() or len(said) > 12:
-            raise matrix.error(f"{said[:16]!r}: megabytes a second stand here")
-        end, far = found.objects.get(one), found.objects.get(other)
-        if end:
-            ends.seen.add(end)
-        # What else is linked (a processor) is no accelerator.
-        if one == other or not int(said) or not end or far is None:
-            continue
-        if far:
-            ends.between(end, far, bytes_per_s=int(said) * _MEGABYTES)
-        else:
-            ends.to_switches(end, bytes_per_s=int(said) * _MEGABYTES)
-    return ends
+    for value in values:
+        if not _BANDWIDTH.fullmatch(value):
+            raise matrix.error(f"{value[:16]!r}: expected megabytes a second")
+    return names, [*map(int, values)]
 
 
 def _words(matrix: Element, name: str) -> list[str]:

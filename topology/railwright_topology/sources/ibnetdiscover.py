@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import collections
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from railwright_topology.sources.omissions import Omissions
-from railwright_topology.wiring import Switch, Trunk, Uplink, Wiring, WiringError
+from railwright_topology.wiring import Switch, Trunk, Uplink, Wiring, WiringError, name_switches
 
 SOURCE = "ibnetdiscover"
 
@@ -67,23 +67,19 @@ def parse(text: str) -> Wiring:
     names: dict[str, str] = {}
     cables: list[_Cable] = []
     for number, section, line in _sections(text, names, omissions):
-        with omissions.part():
-            port = _PORT.match(line)
-            if port is None:
-                rule = f"{line[:80]!r} is neither a node nor one of its ports"
-                raise WiringError(SOURCE, number, rule)
+        if port := _PORT.match(line):
             rate = _rate(port[4], number, omissions)
             cables.append(_Cable(number, section, port[2], int(port[3]), rate))
-    known: list[_Cable] = []
-    for cable in cables:
-        if cable.far in names:
-            known.append(cable)
         else:
-            rule = f"{cable.far[:80]!r} is at the other end, and described nowhere"
-            omissions.note(cable.line, rule)
+            omissions.note(number, f"{line[:80]!r} is neither a node nor one of its ports")
     if not any(map(_is_switch, names)):
         raise omissions.refuse("no switch is in it")
-    return _wiring(names, [cable for cable in known if _is_switch(cable.end)], omissions)
+    for cable in cables:
+        if cable.far not in names:
+            rule = f"{cable.far[:80]!r} is at the other end, and described nowhere"
+            omissions.note(cable.line, rule)
+    known = [cable for cable in cables if _is_switch(cable.end) and cable.far in names]
+    return _wiring(names, known, omissions)
 
 
 def _sections(
@@ -124,61 +120,67 @@ def _check_node(number: int, head: re.Match[str], names: Mapping[str, str]) -> N
         raise WiringError(SOURCE, number, rule)
 
 
-def _wiring(names: Mapping[str, str], cables: Iterable[_Cable], omissions: Omissions) -> Wiring:
-    said = {node: _switch_name(name) for node, name in names.items() if _is_switch(node)}
-    frequent = collections.Counter(said.values())
-    switches = {
-        node: Switch(node, name if name and frequent[name] == 1 else f"{name} {node}".strip())
-        for node, name in said.items()
-    }
-    uplinks: dict[tuple[str, str], list[Uplink]] = {}
-    strange = []
-    trunks: collections.Counter[tuple[tuple[str, str], int]] = collections.Counter()
-    for cable in cables:
-        if _is_switch(cable.far):
-            if cable.end < cable.far:
-                trunks[(cable.end, cable.far), cable.bytes_per_s] += 1
-            continue
-        called, at = names[cable.far], switches[cable.end].name
-        if _AGGREGATION in called:
-            switches[cable.end] = replace(switches[cable.end], reduces=True)
-        elif device := _DEVICE.match(called):
-            nic = device[2] if cable.far_port == 1 else f"{device[2]}/{cable.far_port}"
-            found = Uplink(device[1], nic, cable.end, cable.bytes_per_s)
-            uplinks.setdefault((found.host, found.nic), []).append(found)
-        else:
-            strange.append(f"adapter {cable.far} on {at} is called {called!r}: names no host")
-        if not cable.bytes_per_s:
-            strange.append(f"{called or cable.far} on {at} shows no speed")
-    strange += [
-        f"{len(its)} adapters are called {' '.join(name)!r}: none of them counts"
-        for name, its in uplinks.items()
-        if len(its) > 1
-    ]
+def _wiring(names: Mapping[str, str], cables: Sequence[_Cable], omissions: Omissions) -> Wiring:
+    """What the cables of switches join."""
+    switches = name_switches(
+        {node: _switch_name(name) for node, name in names.items() if _is_switch(node)}
+    )
+    strange: list[str] = []
+    uplinks = _uplinks(names, switches, cables, strange)
+    # A cable between two switches is there at both of its ends.
+    trunks = collections.Counter(
+        ((cable.end, cable.far), cable.bytes_per_s)
+        for cable in cables
+        if _is_switch(cable.far) and cable.end < cable.far
+    )
     return Wiring(
         SOURCE,
         tuple(switches[node] for node in sorted(switches)),
-        tuple(its[0] for _, its in sorted(uplinks.items()) if len(its) == 1),
-        tuple(_trunks(trunks)),
+        tuple(uplinks),
+        tuple(Trunk(ends, count, speed) for (ends, speed), count in sorted(trunks.items())),
         (*omissions.sentences, *sorted(strange)),
     )
 
 
-def _trunks(found: collections.Counter[tuple[tuple[str, str], int]]) -> Iterator[Trunk]:
-    for (ends, bytes_per_s), count in sorted(found.items()):
-        yield Trunk(ends, count, bytes_per_s)
+def _uplinks(
+    names: Mapping[str, str],
+    switches: dict[str, Switch],
+    cables: Sequence[_Cable],
+    strange: list[str],
+) -> list[Uplink]:
+    """Those of adapters with a name of their own. Mark the switches that reduce."""
+    found: dict[tuple[str, str], list[Uplink]] = {}
+    for cable in cables:
+        if _is_switch(cable.far):
+            continue
+        name, at = names[cable.far], switches[cable.end].name
+        if _AGGREGATION in name:
+            switches[cable.end] = replace(switches[cable.end], reduces=True)
+        elif device := _DEVICE.match(name):
+            nic = device[2] if cable.far_port == 1 else f"{device[2]}/{cable.far_port}"
+            uplink = Uplink(device[1], nic, cable.end, cable.bytes_per_s)
+            found.setdefault((uplink.host, uplink.nic), []).append(uplink)
+        else:
+            strange.append(f"adapter {cable.far} on {at} is called {name!r}: names no host")
+        if not cable.bytes_per_s:
+            strange.append(f"{name or cable.far} on {at} shows no speed")
+    for key, its in found.items():
+        if len(its) > 1:
+            called = " ".join(key)
+            strange.append(f"{len(its)} adapters are called {called!r}: none of them counts")
+    return [its[0] for _, its in sorted(found.items()) if len(its) == 1]
 
 
 def _is_switch(node: str) -> bool:
     return node.startswith("S-")
 
 
-def _switch_name(said: str) -> str:
+def _switch_name(name: str) -> str:
     """``MF0;leaf-1:MQM9700/U1`` is leaf-1, ``MF0;core:CS8500/L01/U1`` is core/L01/U1: a board of
-    a chassis; anything else is what it says."""
-    inner = re.match(r"[^;]*;([^:]+):[^/]*(/.*)?", said)
+    a chassis; anything else is the name."""
+    inner = re.match(r"[^;]*;([^:]+):[^/]*(/.*)?", name)
     if inner is None:
-        return said
+        return name
     board = inner[2] if inner[2] and inner[2].count("/") > 1 else ""
     return inner[1] + board
 

@@ -20,12 +20,11 @@ could not read.
 
 from __future__ import annotations
 
-import functools
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from railwright_topology.accounts import Basis
 from railwright_topology.parts import (
@@ -46,8 +45,9 @@ from railwright_topology.parts import (
     Technology,
     pair,
 )
-from railwright_topology.sources import pci, strict_json
+from railwright_topology.sources import hostlist, pci, strict_json
 from railwright_topology.sources.omissions import Omissions
+from railwright_topology.sources.strict_json import Decoders, JsonValue, one_of
 from railwright_topology.wiring import WiringError
 
 SOURCE = "agents"
@@ -58,6 +58,8 @@ REMARKS_MAX = 64
 NODES_MAX = 1 << 14
 RATE_MAX = 10**18
 """Devices of 2026 come near to the other; nobody minds what a reader does to the last digits."""
+
+T = TypeVar("T")
 
 _NOWHERE = ("", "")
 _NUMBERED = re.compile(r"[a-z]{1,16}:[0-9]{1,3}")
@@ -88,7 +90,7 @@ def written(document: Document) -> str:
 def parse(text: str) -> Document:
     """One node's. Raises WiringError where it is none."""
     omissions = Omissions(SOURCE)
-    return _Reader(omissions).document(strict_json.read(SOURCE, text, omissions))
+    return _document(JsonValue(omissions, strict_json.read(SOURCE, text, omissions)))
 
 
 def parse_all(text: str) -> Looks:
@@ -101,32 +103,39 @@ def parse_all(text: str) -> Looks:
         raise WiringError(SOURCE, 1, rule)
     by_host: dict[str, tuple[Look, ...]] = {}
     rates: dict[str, tuple[Rates, ...]] = {}
-    read: dict[str, tuple[Look, ...]] = {}
-    for node, said in nodes.items():
-        if not 0 < len(node) <= 253 or not node.isprintable():
-            omissions.note(0, f"{node[:80]!r} is no name of a node")
-            continue
-        # Nodes of one kind are mostly the same inside, and no two are equally fast.
-        content = json.dumps({**said, "rates": []} if isinstance(said, dict) else said)
-        reader = _Reader(Omissions(SOURCE))
-        try:
-            its = reader.rates(said)
-            if content not in read:
-                read[content] = of(reader.document(said))
-            else:
-                for lost in reader.omissions.sentences:
-                    omissions.note(0, f"{node}: {lost}")
-        except WiringError as error:
-            omissions.note(0, f"{node}: {error.rule}")
-            continue
-        if its:
-            rates[node] = its
-        # Where rates alone are told, nobody looked inside.
-        if read[content] or not its:
-            by_host[node] = read[content]
+    shared: dict[str, tuple[Look, ...]] = {}
+    for name, document in nodes.items():
+        with omissions.part():
+            reports, measured = _of_node(name, document, shared, omissions)
+            if measured:
+                rates[name] = measured
+            # Where there are rates alone, the agent did not inspect the node.
+            if reports or not measured:
+                by_host[name] = reports
     if nodes and not by_host and not rates:
         raise WiringError(SOURCE, 1, next(iter(omissions.sentences), "no node is in it"))
     return Looks(SOURCE, by_host, rates, omissions.sentences)
+
+
+def _of_node(
+    name: str, document: object, shared: dict[str, tuple[Look, ...]], omissions: Omissions
+) -> tuple[tuple[Look, ...], tuple[Rates, ...]]:
+    """The reports and rates of a node. Nodes of one kind mostly have the same hardware, and no two
+    are equally fast: ``shared`` has the reports by the text of all but the rates."""
+    if not hostlist.is_name(name):
+        raise WiringError(SOURCE, 0, f"{name[:80]!r} is no name of a node")
+    content = json.dumps({**document, "rates": []} if isinstance(document, dict) else document)
+    node = JsonValue(Omissions(SOURCE), document)
+    try:
+        rates = _rates(node)
+        if content not in shared:
+            shared[content] = of(_document(node))
+        else:
+            for sentence in node.omissions.sentences:
+                omissions.note(0, f"{name}: {sentence}")
+    except WiringError as error:
+        raise WiringError(SOURCE, 0, f"{name}: {error.rule}") from error
+    return shared[content], rates
 
 
 def of(document: Document) -> tuple[Look, ...]:
@@ -174,157 +183,153 @@ def _known(value: Part | Link | Rates) -> dict[str, object]:
     return {each.name: its for each, its in said if each.name != "ends" and its != each.default}
 
 
-class _Reader(strict_json.Values):
-    """Reads one document; what is wrong is left out where the rest holds without it."""
+def _document(node: JsonValue) -> Document:
+    """What is wrong is left out where the rest holds without it."""
+    version = node["version"].content
+    if not isinstance(version, int) or isinstance(version, bool) or version < VERSION:
+        raise node["version"].error(f"this is read, and later ones: {VERSION}")
+    reports = _once(node["looks"], node["looks"].some(LOOKS_MAX, _report), "source")
+    refused = node["refused"].some(REMARKS_MAX, JsonValue.text)
+    busy = node["busy"].some(PARTS_MAX, _device)
+    rates = _rates(node)
+    return Document(reports, (*refused, *node.omissions.sentences), rates, tuple(busy))
 
-    def document(self, said: object) -> Document:
-        found = self.entries("the document", said)
-        version = found.get("version")
-        if not isinstance(version, int) or isinstance(version, bool) or version < VERSION:
-            raise self.error("version", f"this is read, and later ones: {VERSION}")
-        looks: dict[str, Look] = {}
-        for look in self.some("looks", found.get("looks", []), LOOKS_MAX, self._look):
-            if looks.setdefault(look.source, look) is not look:
-                self.omissions.add(self.error("looks", "each source is there once"))
-        refused = self.some("refused", found.get("refused", []), REMARKS_MAX, self.text)
-        busy = self.some("busy", found.get("busy", []), PARTS_MAX, self._device)
-        rates = self.rates(found)
-        lost = (*refused, *self.omissions.sentences)
-        return Document(tuple(looks.values()), lost, rates, tuple(busy))
 
-    def rates(self, said: object) -> tuple[Rates, ...]:
-        """Those that stand in a document."""
-        found = self.entries("the document", said)
-        rates: dict[str, Rates] = {}
-        for its in self.some("rates", found.get("rates", []), PARTS_MAX, self._rates):
-            if rates.setdefault(its.device, its) is not its:
-                self.omissions.add(self.error("rates", "each device is there once"))
-        return tuple(rates.values())
+def _rates(node: JsonValue) -> tuple[Rates, ...]:
+    rates = node["rates"].some(PARTS_MAX, lambda each: each.decode(Rates, _RATES))
+    return _once(node["rates"], rates, "device")
 
-    def _rates(self, path: str, said: object) -> Rates:
-        found = self.entries(path, said)
-        return Rates(
-            self._device(f"{path}.device", found.get("device")),
-            self.text(f"{path}.model", found.get("model")),
-            self.text(f"{path}.by", found.get("by")),
-            self._rate(f"{path}.flop_per_s", found.get("flop_per_s", 0)),
-            self._rate(f"{path}.memory_bytes_per_s", found.get("memory_bytes_per_s", 0)),
-        )
 
-    def _device(self, path: str, said: object) -> str:
-        name = self.text(path, said)
-        if name != CPU and pci.address(name) != name and not _NUMBERED.fullmatch(name):
-            rule = f"{name[:80]!r} is no PCI address, and neither {CPU} nor such as xpu:0"
-            raise self.error(path, rule)
-        return name
+def _once(node: JsonValue, values: Iterable[T], name: str) -> tuple[T, ...]:
+    """The first of each name."""
+    found: dict[str, T] = {}
+    for value in values:
+        if found.setdefault(getattr(value, name), value) is not value:
+            node.omissions.add(node.error(f"each {name} is there once"))
+    return tuple(found.values())
 
-    def _look(self, path: str, said: object) -> Look:
-        found = self.entries(path, said)
-        listed = self.each(f"{path}.parts", found.get("parts", []), PARTS_MAX, lambda _, its: its)
-        # One that breaks a rule keeps its place: links and rows name parts by their places.
-        ids, known = [""] * len(listed), dict[str, Part]()
-        for at, its in enumerate(listed):
-            with self.omissions.part():
-                part = self._part(f"{path}.parts[{at}]", its)
-                ids[at] = part.id
-                known.setdefault(part.id, part)
-        links, near = list[Link](), dict[Pair, Distance]()
-        with self.omissions.part():
-            self._check_places(path, ids, found.get("near", []))
-            read = functools.partial(self._links, ids)
-            grouped = self.some(f"{path}.links", found.get("links", []), LINKS_MAX, read)
-            links = [link for its in grouped for link in its]
-            near = self._near(f"{path}.near", found.get("near", []), ids)
-        if len(links) > LINKS_MAX:
-            raise self.error(f"{path}.links", f"{len(links)} links, at most {LINKS_MAX}")
-        technology = self.one_of(Technology, Technology.OTHER)
-        tells = self.some(f"{path}.tells", found.get("tells", []), 8, technology)
-        remarks = self.some(f"{path}.remarks", found.get("remarks", []), REMARKS_MAX, self.text)
-        return Look(
-            self.text(f"{path}.source", found.get("source")),
-            self.one_of(Basis)(f"{path}.basis", found.get("basis")),
-            tuple(known.values()),
-            tuple(links),
-            near,
-            frozenset(tells) if links or not found.get("links") else frozenset(),
-            self.truth(f"{path}.virtual", found.get("virtual")),
-            self.truth(f"{path}.hides_tree", found.get("hides_tree")),
-            tuple(remarks),
-        )
 
-    def _check_places(self, path: str, ids: Sequence[str], near: object) -> None:
-        """Raise where the places of parts have shifted."""
-        named = [id_ for id_ in ids if id_]
-        if len({*named}) < len(named):
-            rule = "each part has an id of its own: links and distances are left out"
-            raise self.error(f"{path}.parts", rule)
-        if isinstance(near, list) and len(near) not in (0, len(ids)):
-            rule = f"{len(near)} rows for {len(ids)} parts: links and distances are left out"
-            raise self.error(f"{path}.near", rule)
+def _report(node: JsonValue) -> Look:
+    # One that breaks a rule keeps its place: links and rows name parts by their places.
+    ids, parts = list[str](), dict[str, Part]()
+    for each in node["parts"].each(PARTS_MAX):
+        ids.append("")
+        with node.omissions.part():
+            part = each.decode(Part, _PART)
+            ids[-1] = part.id
+            parts.setdefault(part.id, part)
+    links, near = list[Link](), dict[Pair, Distance]()
+    with node.omissions.part():
+        _check_places(node, ids)
+        grouped = node["links"].some(LINKS_MAX, lambda each: _links(each, ids))
+        links = [link for group in grouped for link in group]
+        near = _near(node["near"], ids)
+    if len(links) > LINKS_MAX:
+        raise node["links"].error(f"{len(links)} links, at most {LINKS_MAX}")
+    technologies = node["tells"].some(8, _TECHNOLOGY)
+    return node.decode(
+        Look,
+        _REPORT,
+        parts=tuple(parts.values()),
+        links=tuple(links),
+        distances=near,
+        tells=frozenset(technologies if links or not node["links"].content else ()),
+        remarks=tuple(node["remarks"].some(REMARKS_MAX, JsonValue.text)),
+    )
 
-    def _part(self, path: str, said: object) -> Part:
-        found = self.entries(path, said)
-        address = self.text(f"{path}.pci", found.get("pci", ""), empty=True)
-        if pci.address(address) != address:
-            raise self.error(f"{path}.pci", f"{address[:80]!r} is no PCI address")
-        names = self.each(f"{path}.names", found.get("names", []), NAMES_MAX, self.text)
-        return Part(
-            self.text(f"{path}.id", found.get("id")),
-            self.one_of(Kind)(f"{path}.kind", found.get("kind")),
-            address,
-            self.maybe(self.whole, f"{path}.number", found.get("number")),
-            tuple(names),
-            self.text(f"{path}.model", found.get("model", ""), empty=True),
-            self.maybe(self.whole, f"{path}.numa", found.get("numa")),
-            self.whole(f"{path}.pcie_bytes_per_s", found.get("pcie_bytes_per_s", 0)),
-            self.whole(f"{path}.bytes_per_s", found.get("bytes_per_s", 0)),
-            self.maybe(self.one_of(Layer, Layer.OTHER), f"{path}.layer", found.get("layer")),
-            self.truth(f"{path}.up", found.get("up")),
-            self.maybe(self.whole, f"{path}.rail", found.get("rail")),
-            self.maybe(self.one_of(Role, Role.UNDECIDED), f"{path}.role", found.get("role")),
-        )
 
-    def _links(self, ids: Sequence[str], path: str, said: object) -> list[Link]:
-        """Those between several pairs, and all alike."""
-        found = self.entries(path, said)
-        alike = Link(
-            _NOWHERE,
-            self.one_of(Technology, Technology.OTHER)(
-                f"{path}.technology", found.get("technology")
-            ),
-            self.whole(f"{path}.count", found.get("count", 0)),
-            self.whole(f"{path}.bytes_per_s", found.get("bytes_per_s", 0)),
-            self.truth(f"{path}.switched", found.get("switched")),
-        )
-        between = self.each(f"{path}.between", found.get("between"), LINKS_MAX, self._two)
-        for one, other in between:
-            if not one < other < len(ids):
-                rule = f"{one}, {other}: two of {len(ids)} parts stand here, in their order"
-                raise self.error(f"{path}.between", rule)
-        return [
-            replace(alike, ends=pair(ids[one], ids[other]))
-            for one, other in between
-            if ids[one] and ids[other]
-        ]
+def _check_places(node: JsonValue, ids: Sequence[str]) -> None:
+    """Raise where the places of parts have shifted."""
+    named = [id_ for id_ in ids if id_]
+    if len({*named}) < len(named):
+        rule = "each part has an id of its own: links and distances are left out"
+        raise node["parts"].error(rule)
+    near = node["near"]
+    if isinstance(near.content, list) and len(near.content) not in (0, len(ids)):
+        rule = f"{len(near.content)} rows for {len(ids)} parts: links and distances are left out"
+        raise near.error(rule)
 
-    def _two(self, path: str, said: object) -> tuple[int, int]:
-        found = self.each(path, said, 2, self.whole)
-        if len(found) != 2:
-            raise self.error(path, "two parts stand here")
-        return found[0], found[1]
 
-    def _near(self, path: str, said: object, ids: Sequence[str]) -> dict[Pair, Distance]:
-        rows = self.each(path, said, PARTS_MAX, functools.partial(self.text, empty=True))
-        found: dict[Pair, Distance] = {}
-        for at, row in enumerate(rows):
-            if len(row) != at or not {*row} <= {*"012345"}:
-                rule = f"{at} digits from 0 to 5 stand here"
-                self.omissions.add(self.error(f"{path}[{at}]", rule))
-                continue
-            for other, digit in enumerate(row):
-                if digit != "0" and ids[at] and ids[other]:
-                    found[pair(ids[at], ids[other])] = Distance(int(digit))
-        return found
+def _links(node: JsonValue, ids: Sequence[str]) -> list[Link]:
+    """Those between several pairs, and all alike."""
+    link = node.decode(Link, _LINK, ends=_NOWHERE)
+    found: list[Link] = []
+    for each in node["between"].each(LINKS_MAX):
+        places = [place.whole() for place in each.each(2)]
+        if len(places) != 2:
+            raise each.error("two parts stand here")
+        one, other = places
+        if not one < other < len(ids):
+            rule = f"{one}, {other}: two of {len(ids)} parts stand here, in their order"
+            raise node["between"].error(rule)
+        if ids[one] and ids[other]:
+            found.append(replace(link, ends=pair(ids[one], ids[other])))
+    return found
 
-    def _rate(self, path: str, said: object) -> int:
-        return self.whole(path, said, RATE_MAX)
+
+def _near(node: JsonValue, ids: Sequence[str]) -> dict[Pair, Distance]:
+    found: dict[Pair, Distance] = {}
+    for at, (row, id_) in enumerate(zip(node.each(PARTS_MAX), ids, strict=False)):
+        with node.omissions.part():
+            digits = row.printable()
+            if len(digits) != at or not {*digits} <= {*"012345"}:
+                raise row.error(f"{at} digits from 0 to 5 stand here")
+            for other, digit in zip(ids, digits, strict=False):
+                if digit != "0" and id_ and other:
+                    found[pair(id_, other)] = Distance(int(digit))
+    return found
+
+
+def _device(node: JsonValue) -> str:
+    name = node.text()
+    if name != CPU and pci.address(name) != name and not _NUMBERED.fullmatch(name):
+        raise node.error(f"{name[:80]!r} is no PCI address, and neither {CPU} nor such as xpu:0")
+    return name
+
+
+def _address(node: JsonValue) -> str:
+    address = node.printable()
+    if pci.address(address) != address:
+        raise node.error(f"{address[:80]!r} is no PCI address")
+    return address
+
+
+def _rate(node: JsonValue) -> int:
+    return node.whole(RATE_MAX)
+
+
+_TECHNOLOGY = one_of(Technology, Technology.OTHER)
+_RATES: Decoders = {
+    "device": _device,
+    "model": JsonValue.text,
+    "by": JsonValue.text,
+    "flop_per_s": _rate,
+    "memory_bytes_per_s": _rate,
+}
+_PART: Decoders = {
+    "id": JsonValue.text,
+    "kind": one_of(Kind),
+    "pci": _address,
+    "number": JsonValue.whole,
+    "names": lambda node: tuple(name.text() for name in node.each(NAMES_MAX)),
+    "model": JsonValue.printable,
+    "numa": JsonValue.whole,
+    "pcie_bytes_per_s": JsonValue.whole,
+    "bytes_per_s": JsonValue.whole,
+    "layer": one_of(Layer, Layer.OTHER),
+    "up": JsonValue.truth,
+    "rail": JsonValue.whole,
+    "role": one_of(Role, Role.UNDECIDED),
+}
+_LINK: Decoders = {
+    "technology": _TECHNOLOGY,
+    "count": JsonValue.whole,
+    "bytes_per_s": JsonValue.whole,
+    "switched": JsonValue.truth,
+}
+_REPORT: Decoders = {
+    "source": JsonValue.text,
+    "basis": one_of(Basis),
+    "virtual": JsonValue.truth,
+    "hides_tree": JsonValue.truth,
+}

@@ -14,11 +14,13 @@ one way; how many there are is not shown. The kernel calls links of type 11 XGMI
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from railwright_topology.accounts import Basis
-from railwright_topology.parts import PARTS_MAX, Kind, Look, Part, Technology
-from railwright_topology.sources import links, pci
+from railwright_topology.parts import Kind, Look, Part, Technology
+from railwright_topology.sources import pci
+from railwright_topology.sources.inventory import Inventory, LinkEnds
 from railwright_topology.sources.omissions import Omissions
 from railwright_topology.wiring import WiringError
 
@@ -26,7 +28,7 @@ SOURCE = "KFD"
 
 _XGMI = 11
 _MEGABYTES = 1_000_000
-_DIGITS_MAX = 20
+_NUMBER = re.compile(r"[0-9]{1,20}")
 
 Files = Mapping[str, str]
 
@@ -34,49 +36,44 @@ Files = Mapping[str, str]
 def parse(nodes: Mapping[str, Files]) -> Look:
     """Read what was read. A node that holds what the kernel never writes is left out."""
     omissions = Omissions(SOURCE)
+    inventory = Inventory(omissions)
     addresses: dict[int, str] = {}
     for node, files in sorted(nodes.items()):
         with omissions.part():
             if _number(node, "gpu_id", files.get("gpu_id", "") or "0"):
                 address = _address(node, _numbers(node, files, "properties"))
-                if address in addresses.values():
-                    raise WiringError(SOURCE, 0, f"{address} is described twice")
-                addresses[_number("", "node", node)] = address
-    if len(addresses) > PARTS_MAX:
-        raise WiringError(SOURCE, 1, f"has more than {PARTS_MAX} accelerators")
-    ends = links.Ends({*addresses.values()})
+                number = _number("", "node", node)
+                inventory.add(Part(address, Kind.ACCELERATOR, address), _error)
+                addresses[number] = address
+    ends = LinkEnds({*inventory.parts})
     for node, files in sorted(nodes.items()):
         for file in sorted(files):
             if file.startswith("io_links/"):
                 with omissions.part():
                     _link(node, _numbers(node, files, file), addresses, ends)
-    told = tuple(ends.links(Technology.XGMI, omissions))
-    return Look(
-        SOURCE,
+    return inventory.report(
         Basis.SEEN,
-        tuple(Part(its, Kind.ACCELERATOR, its) for its in sorted(addresses.values())),
-        told,
-        tells=frozenset({Technology.XGMI} if addresses else ()),
-        remarks=omissions.sentences,
+        ends.links(Technology.XGMI, omissions),
+        {},
+        complete=[Technology.XGMI] if inventory.parts else (),
     )
 
 
 def _link(
-    node: str, said: Mapping[str, int], addresses: Mapping[int, str], ends: links.Ends
+    node: str, properties: Mapping[str, int], addresses: Mapping[int, str], ends: LinkEnds
 ) -> None:
-    source, target = said.get("node_from", -1), said.get("node_to", -1)
+    source, target = properties.get("node_from", -1), properties.get("node_to", -1)
     if str(source) != node:
-        raise WiringError(SOURCE, 0, f"nodes/{node}: a link of node {source}")
-    if said.get("type") == _XGMI and {source, target} <= addresses.keys():
-        bytes_per_s = said.get("max_bandwidth", 0) * _MEGABYTES
-        ends.between(addresses[source], addresses[target], bytes_per_s=bytes_per_s)
+        raise _error(f"nodes/{node}: a link of node {source}")
+    if properties.get("type") == _XGMI and {source, target} <= addresses.keys():
+        bytes_per_s = properties.get("max_bandwidth", 0) * _MEGABYTES
+        ends.add(addresses[source], addresses[target], bytes_per_s=bytes_per_s)
 
 
-def _address(node: str, said: Mapping[str, int]) -> str:
-    place, domain = said.get("location_id", -1), said.get("domain", 0)
+def _address(node: str, properties: Mapping[str, int]) -> str:
+    place, domain = properties.get("location_id", -1), properties.get("domain", 0)
     if not 0 <= place <= 0xFFFF or not 0 <= domain <= 0xFFFFFFFF:
-        rule = f"nodes/{node}: location_id {place} and domain {domain} are no PCI address"
-        raise WiringError(SOURCE, 0, rule)
+        raise _error(f"nodes/{node}: location_id {place} and domain {domain} are no PCI address")
     return pci.address(f"{domain:04x}:{place >> 8:02x}:{place >> 3 & 31:02x}.{place & 7}")
 
 
@@ -89,7 +86,10 @@ def _numbers(node: str, files: Files, name: str) -> dict[str, int]:
 
 
 def _number(place: str, word: str, number: str) -> int:
-    if not number.isascii() or not number.isdigit() or len(number) > _DIGITS_MAX:
-        rule = f"nodes/{place}: {f'{word} {number}'[:80]!r} is no word and its number"
-        raise WiringError(SOURCE, 0, rule)
+    if not _NUMBER.fullmatch(number):
+        raise _error(f"nodes/{place}: {f'{word} {number}'[:80]!r} is no word and its number")
     return int(number)
+
+
+def _error(rule: str) -> WiringError:
+    return WiringError(SOURCE, 0, rule)

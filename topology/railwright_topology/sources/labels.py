@@ -12,8 +12,8 @@ the node is left out there too: which of them it means, nobody can say.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 
 from railwright_topology.accounts import Account, Basis
 from railwright_topology.sources import trees
@@ -124,93 +124,108 @@ def accounts(nodes: Mapping[str, Labels], configured: Sequence[str] = ()) -> tup
     if own and own not in [family.levels for family in families]:
         families.insert(0, Family("configured", own, basis=Basis.DECLARED))
     carried = {key for labels in nodes.values() for key, value in labels.items() if value}
-    found = []
-    for family in families:
-        levels = [level for level in family.levels if not carried.isdisjoint(level)]
-        if family.machine and _shared(nodes, family.machine):
-            levels.append((family.machine,))
-        if levels or family.island in carried:
-            found.append(_account(nodes, family, levels))
-    return tuple(found)
+    known = ((family, _levels(nodes, family, carried)) for family in families)
+    return tuple(
+        _account(nodes, family, levels)
+        for family, levels in known
+        if levels or family.island in carried
+    )
+
+
+def _levels(
+    nodes: Mapping[str, Labels], family: Family, carried: Set[str]
+) -> list[tuple[str, ...]]:
+    """Those that a node carries."""
+    levels = [level for level in family.levels if not carried.isdisjoint(level)]
+    if family.machine and _shared(nodes, family.machine):
+        levels.append((family.machine,))
+    return levels
+
+
+def _account(
+    nodes: Mapping[str, Labels], family: Family, levels: Sequence[tuple[str, ...]]
+) -> Account:
+    remarks = _Remarks(len(nodes))
+    tiers, islands = _tiers(nodes, levels, remarks), _islands(nodes, family, remarks)
+    names = tuple(" or ".join(level) for level in reversed(levels))
+    sentences = tuple(remarks.sentences)
+    return Account(f"{family.name} labels", family.basis, tiers, islands, sentences, names)
+
+
+@dataclass(slots=True)
+class _Remarks:
+    """Sentences about some of all nodes."""
+
+    of: int
+    sentences: list[str] = field(default_factory=list)
+
+    def add(self, what: str, nodes: Sequence[str]) -> None:
+        if nodes:
+            count = f"{len(nodes)} of {self.of} nodes"
+            self.sentences.append(f"{what}: {count}, the first is {nodes[0]}")
 
 
 def _numbered(nodes: Mapping[str, Labels]) -> Iterator[Family]:
     numbers: dict[str, list[int]] = {prefix: [] for prefix in NUMBERED}
     for key in sorted({key for labels in nodes.values() for key in labels}):
-        if said := _NUMBERED_KEY.fullmatch(key):
-            numbers[said[1]].append(int(said[2]))
+        if found := _NUMBERED_KEY.fullmatch(key):
+            numbers[found[1]].append(int(found[2]))
     for prefix, family in NUMBERED.items():
         outermost_first = sorted(sorted(numbers[prefix])[: trees.TIERS_MAX], reverse=True)
         yield replace(family, levels=_keys(prefix, *map(str, outermost_first)))
 
 
 def _shared(nodes: Mapping[str, Labels], key: str) -> bool:
-    said = [labels[key] for labels in nodes.values() if labels.get(key)]
-    return len({*said}) < len(said)
+    values = [labels[key] for labels in nodes.values() if labels.get(key)]
+    return len({*values}) < len(values)
 
 
-def _account(
-    nodes: Mapping[str, Labels], family: Family, levels: Sequence[tuple[str, ...]]
-) -> Account:
-    strange: list[str] = []
+def _tiers(
+    nodes: Mapping[str, Labels], levels: Sequence[tuple[str, ...]], remarks: _Remarks
+) -> tuple[Mapping[str, str], ...]:
+    """The domain of each node, the nearest tier first."""
     paths: dict[str, tuple[str, ...]] = {node: () for node in sorted(nodes)}
     tiers: list[Mapping[str, str]] = []
     for level in levels:
-        said = " or ".join(level)
-        paths = {
-            node: (*path, *(_values(nodes[node], level) or [""])[:1])
-            for node, path in paths.items()
-        }
-        lacking = [node for node, path in paths.items() if not path[-1]]
-        twofold = [node for node in paths if len(_values(nodes[node], level)) > 1]
-        sure = {path[-1] for path in paths.values() if all(path)}
-        vague = [node for node, path in paths.items() if not all(path) and path[-1] in sure]
-        strange += _told(lacking, len(nodes), f"no {said}")
-        strange += _told(twofold, len(nodes), f"{said} with two values, of which the first counts")
-        strange += _told(
-            vague, len(nodes), f"{said} that others have too, and not all that is above it"
-        )
-        left_out = {*lacking, *vague}
-        tiers.insert(
-            0, {node: "/".join(path) for node, path in paths.items() if node not in left_out}
-        )
-    islands, more = _islands(nodes, family)
-    return Account(
-        f"{family.name} labels",
-        family.basis,
-        tuple(tiers),
-        islands,
-        tuple(strange + more),
-        names=tuple(" or ".join(level) for level in reversed(levels)),
-    )
+        keys = " or ".join(level)
+        values = {node: _values(nodes[node], level) for node in paths}
+        paths = {node: (*path, *(values[node] or [""])[:1]) for node, path in paths.items()}
+        tiers.insert(0, _tier(paths))
+        lacking = [node for node in paths if not values[node]]
+        remarks.add(f"no {keys}", lacking)
+        twofold = [node for node in paths if len(values[node]) > 1]
+        remarks.add(f"{keys} with two values, of which the first counts", twofold)
+        vague = [node for node in paths if values[node] and node not in tiers[0]]
+        remarks.add(f"{keys} that others have too, and not all that is above it", vague)
+    return tuple(tiers)
 
 
-def _islands(nodes: Mapping[str, Labels], family: Family) -> tuple[Mapping[str, str], list[str]]:
-    said = {node: nodes[node].get(family.island) or "" for node in sorted(nodes)}
-    if not any(said.values()):
-        return {}, []
-    nowhere = [node for node, value in said.items() if _NO_CLUSTER.fullmatch(value)]
-    within = [node for node in said if nodes[node].get(family.within)]
-    strange = [
-        *_told(
-            [node for node, value in said.items() if not value], len(nodes), f"no {family.island}"
-        ),
-        *_told(nowhere, len(nodes), f"{family.island} of no cluster"),
-        *_told(
-            within, len(nodes), f"{family.within}, and islands inside an island are not told apart"
-        ),
-    ]
-    islands = {
-        node: value for node, value in said.items() if value and not _NO_CLUSTER.fullmatch(value)
+def _tier(paths: Mapping[str, tuple[str, ...]]) -> Mapping[str, str]:
+    """The domain of each node that is known; one of an incomplete path is not, where another has
+    its name."""
+    certain = {path[-1] for path in paths.values() if all(path)}
+    return {
+        node: "/".join(path)
+        for node, path in paths.items()
+        if path[-1] and (all(path) or path[-1] not in certain)
     }
-    return islands, strange
 
 
-def _told(nodes: Sequence[str], of: int, what: str) -> list[str]:
-    return [f"{what}: {len(nodes)} of {of} nodes, the first is {nodes[0]}"] if nodes else []
+def _islands(nodes: Mapping[str, Labels], family: Family, remarks: _Remarks) -> Mapping[str, str]:
+    values = {node: nodes[node].get(family.island) or "" for node in sorted(nodes)}
+    if not any(values.values()):
+        return {}
+    nowhere = [node for node, value in values.items() if _NO_CLUSTER.fullmatch(value)]
+    within = [node for node in values if nodes[node].get(family.within)]
+    remarks.add(f"no {family.island}", [node for node, value in values.items() if not value])
+    remarks.add(f"{family.island} of no cluster", nowhere)
+    remarks.add(f"{family.within}, and islands inside an island are not told apart", within)
+    return {
+        node: value for node, value in values.items() if value and not _NO_CLUSTER.fullmatch(value)
+    }
 
 
 def _values(labels: Labels, level: tuple[str, ...]) -> list[str]:
     """What a node carries of a level, each once, in the order of the keys."""
-    said = (labels[key] for key in level if labels.get(key))
-    return [value for value in dict.fromkeys(said) if not trees.is_placeholder(value)]
+    values = (labels[key] for key in level if labels.get(key))
+    return [value for value in dict.fromkeys(values) if not trees.is_placeholder(value)]

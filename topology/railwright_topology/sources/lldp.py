@@ -16,15 +16,16 @@ told.
 
 from __future__ import annotations
 
-import collections
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from railwright_topology.plugs import natural
 from railwright_topology.sources import devices, strict_json
 from railwright_topology.sources.omissions import Omissions
-from railwright_topology.wiring import Switch, Uplink, Wiring, WiringError
+from railwright_topology.sources.strict_json import JsonValue
+from railwright_topology.wiring import Uplink, Wiring, WiringError, name_switches
 
 SOURCE = "LLDP"
 
@@ -45,23 +46,61 @@ class _Neighbour:
     interface: str
     via: str
     type: str
-    id: str
+    value: str
     name: str
-    can: Mapping[str, bool]
+    capabilities: Mapping[str, bool]
     """What it can be, and whether it is."""
     bytes_per_s: int
 
+    @property
+    def id(self) -> str:
+        return f"{self.type} {self.value}"
+
+    def is_switch(self, hosts: set[str]) -> bool:
+        """Whether it is a switch, and none of these hosts."""
+        active = {name for name, is_active in self.capabilities.items() if is_active}
+        is_host = active & HOSTING or {self.name, self.name.partition(".")[0]} & hosts
+        return bool(active & SWITCHING) and not is_host
+
+
+_Cable = tuple[str, _Neighbour]
+"""A host, and the switch that it has seen."""
+
 
 def parse(text: str) -> Wiring:
-    """Merge what all hosts say; a neighbour that breaks a rule is left out. Raises WiringError
+    """Merge what all hosts show; a neighbour that breaks a rule is left out. Raises WiringError
     where nothing is left."""
     omissions = Omissions(SOURCE)
     outputs = strict_json.read(SOURCE, text, omissions)
     if not isinstance(outputs, dict):
         raise WiringError(SOURCE, 1, "the outputs stand in an object, each under its host's name")
-    hosts = {name for host in outputs for name in (host, host.partition(".")[0])}
     strange: list[str] = []
-    plugged: list[tuple[str, str, _Neighbour]] = []
+    cables = [*_cables(outputs, strange, omissions)]
+    if not cables and (sentences := omissions.sentences):
+        raise WiringError(SOURCE, 0, sentences[0])
+    names: dict[str, set[str]] = {}
+    for _, neighbour in cables:
+        names.setdefault(neighbour.id, set()).add(neighbour.name)
+    doubtful = {*_doubtful(names, strange)}
+    uplinks = [
+        Uplink(host, neighbour.interface, neighbour.id, neighbour.bytes_per_s)
+        for host, neighbour in cables
+        if neighbour.id not in doubtful
+    ]
+    switches = sorted({uplink.switch for uplink in uplinks})
+    named = name_switches({id_: min(names[id_] - {""}, default="") for id_ in switches})
+    return Wiring(
+        SOURCE,
+        tuple(named.values()),
+        tuple(uplinks),
+        strange=(*omissions.sentences, *sorted(strange)),
+    )
+
+
+def _cables(
+    outputs: Mapping[str, object], strange: list[str], omissions: Omissions
+) -> Iterator[_Cable]:
+    hosts = {name for host in outputs for name in (host, host.partition(".")[0])}
     for host in sorted(outputs, key=natural):
         if not _HOST.fullmatch(host):
             omissions.note(0, f"{host[:80]!r} is no name of a host")
@@ -71,164 +110,115 @@ def parse(text: str) -> Wiring:
             if not devices.is_by_software(neighbour.interface):
                 ports.setdefault(neighbour.interface, []).append(neighbour)
         for interface in sorted(ports, key=natural):
-            chosen = _switch(f"{host} {interface}", ports[interface], hosts, strange)
-            if chosen is not None:
-                plugged.append((host, interface, chosen))
-    if not plugged and (sentences := omissions.sentences):
-        raise WiringError(SOURCE, 0, sentences[0])
-    names: dict[str, set[str]] = {}
-    for _, _, neighbour in plugged:
-        names.setdefault(_id(neighbour), set()).add(neighbour.name)
-    doubtful = set()
+            switch = _switch(f"{host} {interface} sees", ports[interface], hosts, strange)
+            if switch is not None:
+                yield host, switch
+
+
+def _doubtful(names: Mapping[str, set[str]], strange: list[str]) -> Iterator[str]:
+    """The ids that two switches may have."""
     for id_, called in names.items():
         if len(called) > 1:
             strange.append(f"{id_} is called {' and '.join(map(repr, sorted(called)))}")
             if not id_.startswith("mac "):
-                doubtful.add(id_)
                 strange.append(f"{id_} may be two switches: what is plugged into it is left out")
-    uplinks = [
-        Uplink(host, interface, _id(neighbour), neighbour.bytes_per_s)
-        for host, interface, neighbour in plugged
-        if _id(neighbour) not in doubtful
-    ]
-    switches = sorted({uplink.switch for uplink in uplinks})
-    return Wiring(
-        SOURCE,
-        tuple(_named(switches, names)),
-        tuple(uplinks),
-        strange=(*omissions.sentences, *sorted(strange)),
-    )
-
-
-def _named(switches: Iterable[str], names: Mapping[str, set[str]]) -> Iterator[Switch]:
-    """Each by its name; those of one name, or of none, by their ids too."""
-    called = {id_: min(names[id_] - {""}, default="") for id_ in switches}
-    frequent = collections.Counter(called.values())
-    for id_, name in called.items():
-        yield Switch(id_, name if name and frequent[name] == 1 else f"{name} {id_}".strip())
-
-
-def _id(neighbour: _Neighbour) -> str:
-    return f"{neighbour.type} {neighbour.id}"
+                yield id_
 
 
 def _switch(
-    port: str, seen: list[_Neighbour], hosts: set[str], strange: list[str]
+    port: str, neighbours: Sequence[_Neighbour], hosts: set[str], strange: list[str]
 ) -> _Neighbour | None:
     """The one switch behind a port. A switch may speak other protocols beside LLDP; they call it by
     other ids, so they do not count."""
-    switching = [
-        neighbour
-        for neighbour in seen
-        if any(neighbour.can.get(role) for role in SWITCHING)
-        and not any(neighbour.can.get(role) for role in HOSTING)
-        and not {neighbour.name, neighbour.name.partition(".")[0]} & hosts
-    ]
+    switching = [neighbour for neighbour in neighbours if neighbour.is_switch(hosts)]
     strange += (
-        f"{port} sees {neighbour.name or neighbour.id!r}, which does not say what it is"
-        for neighbour in seen
-        if not neighbour.can
+        f"{port} {neighbour.name or neighbour.value!r}, which does not say what it is"
+        for neighbour in neighbours
+        if not neighbour.capabilities
     )
-    speaking = {_id(neighbour): neighbour for neighbour in switching if neighbour.via == "LLDP"}
+    by_id = {neighbour.id: neighbour for neighbour in switching if neighbour.via == "LLDP"}
     if not switching:
         return None
-    if len(speaking) != 1:
-        what = ", ".join(sorted(speaking)) or f"none by LLDP, one by {switching[0].via[:40]}"
-        strange.append(f"{port} sees {len(speaking)} switches ({what}): it is left out")
+    if len(by_id) != 1:
+        what = ", ".join(sorted(by_id)) or f"none by LLDP, one by {switching[0].via[:40]}"
+        strange.append(f"{port} {len(by_id)} switches ({what}): it is left out")
         return None
-    [found] = speaking.values()
-    if not found.id or found.type not in UNIQUE | NAMED:
-        strange.append(
-            f"{port} sees a switch {found.name!r} that has no id of its own"
-            f" ({found.type} {found.id!r}): it is left out"
-        )
+    [found] = by_id.values()
+    if not found.value or found.type not in UNIQUE | NAMED:
+        rule = f"that has no id of its own ({found.type} {found.value!r}): it is left out"
+        strange.append(f"{port} a switch {found.name!r} {rule}")
         return None
     return found
 
 
 def _neighbours(host: str, document: object, omissions: Omissions) -> Iterator[_Neighbour]:
-    entries: list[dict[str, object]] = []
+    entries: list[JsonValue] = []
     with omissions.part():
         if not isinstance(document, dict) or "lldp" not in document:
-            raise _error(host, "the document is an object with lldp in it")
-        for top in _each(host, "lldp", document["lldp"]):
+            raise WiringError(SOURCE, 0, f"{host}: the document is an object with lldp in it")
+        for top in _objects(JsonValue(omissions, document["lldp"], f"{host}: lldp")):
             with omissions.part():
-                for named in _each(host, "lldp.interface", top.get("interface")):
+                for ports in _objects(top["interface"]):
                     with omissions.part():
-                        entries += _unfolded(host, "lldp.interface", named, mark="via")
+                        entries += _unfolded(ports, "via")
     for entry in entries:
         with omissions.part():
-            yield _neighbour(host, entry)
+            if not (interface := _text(entry["name"])):
+                raise entry["name"].error("each neighbour is on an interface")
+            yield _neighbour(interface, replace(entry, path=f"{host}: {interface}"))
 
 
-def _error(host: str, rule: str) -> WiringError:
-    return WiringError(SOURCE, 0, f"{host}: {rule}")
-
-
-def _neighbour(host: str, entry: Mapping[str, object]) -> _Neighbour:
-    interface = _said(host, "interface.name", entry.get("name"))
-    if not interface:
-        raise _error(host, "interface.name: each neighbour is on an interface")
-    where = f"{interface}.chassis"
-    chassis: Mapping[str, object] = {}
-    for folded in _each(host, where, entry.get("chassis")):
-        chassis = next(iter(_unfolded(host, where, folded, mark="id")), {})
-    id_ = next(iter(_each(host, f"{where}.id", chassis.get("id"))), {})
-    type_ = _said(host, f"{where}.id.type", id_.get("type"))
-    value = _said(host, f"{where}.id.value", id_.get("value"))
-    can = {
-        _said(host, f"{where}.capability.type", each.get("type")): each.get("enabled") is True
-        for each in _each(host, f"{where}.capability", chassis.get("capability"))
-    }
+def _neighbour(interface: str, entry: JsonValue) -> _Neighbour:
+    nothing = replace(entry, content={})
+    chassis = [each for folded in _objects(entry["chassis"]) for each in _unfolded(folded, "id")]
+    switch = next(iter(chassis), nothing)
+    id_ = next(iter(_objects(switch["id"])), nothing)
+    type_, name = _text(id_["type"]), _text(id_["value"])
+    capabilities = _objects(switch["capability"])
     return _Neighbour(
         interface,
-        _said(host, f"{interface}.via", entry.get("via")) or "LLDP",
+        _text(entry["via"]) or "LLDP",
         type_,
-        value.lower() if type_ == "mac" else value,
-        _said(host, f"{where}.name", chassis.get("name")),
-        can,
-        _speed(host, f"{interface}.port", entry),
+        name.lower() if type_ == "mac" else name,
+        _text(switch["name"]),
+        {_text(each["type"]): each["enabled"].content is True for each in capabilities},
+        _speed(entry),
     )
 
 
-def _speed(host: str, where: str, entry: Mapping[str, object]) -> int:
-    for port in _each(host, where, entry.get("port")):
-        for negotiated in _each(host, where, port.get("auto-negotiation")):
-            said = _said(host, f"{where}.auto-negotiation.current", negotiated.get("current"))
-            if medium := _MEDIUM.match(said):
+def _speed(entry: JsonValue) -> int:
+    for port in _objects(entry["port"]):
+        for negotiated in _objects(port["auto-negotiation"]):
+            if medium := _MEDIUM.match(_text(negotiated["current"])):
                 return int(medium[1]) * (1_000_000_000 if medium[2] else 1_000_000) // 8
     return 0
 
 
-def _each(host: str, where: str, value: object) -> list[dict[str, object]]:
+def _objects(value: JsonValue) -> list[JsonValue]:
     """A list of objects, or the one object that stands for a list of one."""
-    values: list[object] = value if isinstance(value, list) else [] if value is None else [value]
-    found = [item for item in values if isinstance(item, dict)]
-    if len(found) < len(values):
-        raise _error(host, f"{where}: an object stands here, not {str(value)[:80]!r}")
-    return found
+    found = value.content if isinstance(value.content, list) else [value.content]
+    if value.content is None:
+        return []
+    if not all(isinstance(each, dict) for each in found):
+        raise value.error(f"an object stands here, not {str(value.content)[:80]!r}")
+    return [replace(value, content=each) for each in found]
 
 
-def _unfolded(
-    host: str, where: str, value: dict[str, object], *, mark: str
-) -> list[dict[str, object]]:
+def _unfolded(folded: JsonValue, mark: str) -> list[JsonValue]:
     """Objects with their names in them. Folded, they are keyed by their names; ``mark`` is what
     only one that is not folded has."""
-    if mark in value or "name" in value:
-        return [value]
-    return [
-        {"name": name, **item} for name, its in value.items() for item in _each(host, where, its)
-    ]
+    fields: Any = folded.content
+    if mark in fields or "name" in fields:
+        return [folded]
+    unfolded: Any = ((name, each.content) for name in fields for each in _objects(folded[name]))
+    return [replace(folded, content={"name": name, **its}) for name, its in unfolded]
 
 
-def _said(host: str, where: str, value: object) -> str:
-    """A text; ``[{"value": "text"}]`` is one too."""
-    if isinstance(value, list) and len(value) == 1:
-        value = value[0]
-    if isinstance(value, dict):
-        value = value.get("value")
-    if value is None:
-        return ""
-    if not isinstance(value, str) or len(value) > 1024 or not value.isprintable():
-        raise _error(host, f"{where}: a short text stands here, not {str(value)[:80]!r}")
-    return value
+def _text(value: JsonValue) -> str:
+    """A text; ``[{"value": "text"}]`` is one too. Empty where it is not there."""
+    content = value.content
+    if isinstance(content, list) and len(content) == 1:
+        content = content[0]
+    if isinstance(content, dict):
+        content = content.get("value")
+    return "" if content is None else replace(value, content=content).printable()

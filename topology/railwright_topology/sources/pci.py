@@ -56,9 +56,9 @@ class Way:
     None and empty text are not known. A switch may stand there as its ports: all but the one that
     the part itself is on, so that parts of one switch have the same way."""
 
-    numa: int | None
-    bridge: str
-    switches: tuple[str, ...]
+    numa: int | None = None
+    bridge: str = ""
+    switches: tuple[str, ...] = ()
 
 
 def distances(parts: Iterable[Part], ways: Mapping[str, Way]) -> dict[Pair, Distance]:

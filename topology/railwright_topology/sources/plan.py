@@ -24,91 +24,80 @@ from railwright_topology.sources import documents, trees
 from railwright_topology.sources.documents import Value
 from railwright_topology.sources.omissions import Omissions
 from railwright_topology.sources.trees import Switch
-from railwright_topology.wiring import WiringError
 
 SOURCE = "plan"
 
-VERSION = "1"
 TIER_NAME_MAX = 63
 
 _FIELDS = ("version", "tiers", "domains", "islands")
-_REQUIRED = ("version", "tiers", "domains")
 
 
 def parse(text: str) -> Account:
     """Read a plan. Raises WiringError where no node has a place in it."""
     omissions = Omissions(SOURCE)
-    plan = documents.read(SOURCE, text, omissions)
-    fields = plan.fields("a plan", _FIELDS, omissions)
-    for key in _REQUIRED:
-        if key not in fields:
-            raise plan.error(f"a plan has {', '.join(_REQUIRED)}; {key} is not there")
-    if (version := fields["version"].text("a version")) != VERSION:
-        omissions.note(fields["version"].line, f"version {version[:16]!r} is read as {VERSION}")
-    named = [tier.text("a tier's name") for tier in fields["tiers"].each("tiers")]
-    for name in named:
-        if len(name) > TIER_NAME_MAX or not name.isprintable():
-            rule = f"{name[:80]!r}: a tier's name has up to {TIER_NAME_MAX} printable characters"
-            raise fields["tiers"].error(rule)
-    if not 1 <= len({*named}) == len(named) <= trees.TIERS_MAX:
-        rule = f"tiers are named here, each once: 1 to {trees.TIERS_MAX}"
-        raise fields["tiers"].error(rule)
-    racks = trees.members(_domains(fields["domains"], named, (), omissions), omissions)
+    plan = documents.read_versioned(text, omissions, "a plan", _FIELDS)
+    tiers = _tier_names(plan["tiers"])
+    racks = trees.members(_domains(plan["domains"], tiers), omissions)
     if not racks:
         raise omissions.refuse("no node is in it")
     islands: dict[str, str] = {}
-    if "islands" in fields:
-        islands = trees.members(_groups(fields["islands"], "an island", (), omissions), omissions)
-    tiers = [
-        {node: "/".join(name.split("/")[: depth + 1]) for node, name in racks.items()}
-        for depth in reversed(range(len(named)))
-    ]
+    if "islands" in plan:
+        islands = trees.members(_groups(plan["islands"], "an island"), omissions)
     return Account(
         SOURCE,
         Basis.DECLARED,
-        tuple(tiers),
+        tuple(
+            {node: "/".join(name.split("/")[:depth]) for node, name in racks.items()}
+            for depth in range(len(tiers), 0, -1)
+        ),
         islands,
         omissions.sentences,
-        names=tuple(reversed(named)),
+        names=tuple(reversed(tiers)),
     )
 
 
-def _domains(
-    value: Value, named: Sequence[str], path: tuple[str, ...], omissions: Omissions
-) -> Iterator[Switch]:
-    tier, *inner = named
+def _tier_names(value: Value) -> list[str]:
+    names = [tier.text("a tier's name") for tier in value.each("tiers")]
+    for name in names:
+        if len(name) > TIER_NAME_MAX or not name.isprintable():
+            rule = f"{name[:80]!r}: a tier's name has up to {TIER_NAME_MAX} printable characters"
+            raise value.error(rule)
+    if not 1 <= len({*names}) == len(names) <= trees.TIERS_MAX:
+        raise value.error(f"tiers are named here, each once: 1 to {trees.TIERS_MAX}")
+    return names
+
+
+def _domains(value: Value, tiers: Sequence[str], path: tuple[str, ...] = ()) -> Iterator[Switch]:
+    tier, *inner = tiers
     if not inner:
-        yield from _groups(value, f"a {tier}", path, omissions)
+        yield from _groups(value, f"a {tier}", path)
         return
-    with omissions.part():
+    with value.omissions.part():
         for name, below in value.entries(f"each {tier} and what is in it").items():
-            with omissions.part():
-                if _names(below.line, name, f"a {tier}") != [name]:
+            with value.omissions.part():
+                if _names(below, name, f"a {tier}") != [name]:
                     rule = "a range stands for several of the innermost tier alone"
                     raise below.error(f"{name[:80]!r}: {rule}")
-                yield from _domains(below, inner, (*path, name), omissions)
+                yield from _domains(below, inner, (*path, name))
 
 
-def _groups(
-    value: Value, what: str, path: tuple[str, ...], omissions: Omissions
-) -> Iterator[Switch]:
+def _groups(value: Value, what: str, path: tuple[str, ...] = ()) -> Iterator[Switch]:
     """Groups, and how the nodes on the right are shared among those on the left."""
-    with omissions.part():
-        for key, said in value.entries(f"names and their nodes, each {what}").items():
-            with omissions.part():
-                groups = _names(said.line, key, what)
-                hosts = said.text(f"the nodes of {what}, a host list")
-                nodes = trees.names(SOURCE, said.line, hosts)
+    with value.omissions.part():
+        for key, listed in value.entries(f"names and their nodes, each {what}").items():
+            with value.omissions.part():
+                groups = _names(listed, key, what)
+                nodes = trees.expand(listed, f"the nodes of {what}, a host list")
                 each, left = divmod(len(nodes), len(groups))
                 if left or len({*nodes}) < len(nodes):
                     rule = f"{len(nodes)} nodes are not shared evenly by {len(groups)}"
-                    raise said.error(rule if left else "a node stands twice in the list")
+                    raise listed.error(rule if left else "a node stands twice in the list")
                 for at, name in enumerate(groups):
-                    some = nodes[at * each : (at + 1) * each]
-                    yield Switch(said.line, "/".join((*path, name)), nodes=some)
+                    part = nodes[at * each : (at + 1) * each]
+                    yield Switch(listed.line, "/".join((*path, name)), nodes=part)
 
 
-def _names(line: int, key: str, what: str) -> list[str]:
+def _names(value: Value, key: str, what: str) -> list[str]:
     if "/" in key:
-        raise WiringError(SOURCE, line, f"{key[:80]!r}: no {what.partition(' ')[2]} has / in it")
-    return trees.names(SOURCE, line, key)
+        raise value.error(f"{key[:80]!r}: no {what.partition(' ')[2]} has / in it")
+    return trees.names(SOURCE, value.line, key)

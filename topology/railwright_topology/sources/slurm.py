@@ -20,12 +20,12 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from railwright_topology.accounts import Account, Basis
 from railwright_topology.sources import documents, trees
-from railwright_topology.sources.documents import Value
+from railwright_topology.sources.documents import Fields, Value
 from railwright_topology.sources.omissions import Omissions
 from railwright_topology.sources.trees import Switch
 from railwright_topology.wiring import WiringError
@@ -38,7 +38,9 @@ NAME_MAX = 63
 
 _COMMENT = re.compile(r"(?<!\\)((?:\\\\)*)#.*")
 _CONTINUED = re.compile(r"(?<!\\)((?:\\\\)*)\\\s*$")
+_ESCAPED = re.compile(r"\\(.?)")
 _PAIR = re.compile(r'\s*([\w.]+)\s*=\s*(?:"([^"]*)"|(\S*))(?=\s|$)')
+_SIZE = re.compile(r"\s*[1-9][0-9]{0,8}\s*")
 _FIELDS = {
     "switchname": ("switchname", "switches", "nodes", "linkspeed", "level"),
     "blockname": ("blockname", "nodes", "blockindex", "blocksize"),
@@ -47,9 +49,7 @@ _FIELDS = {
 _KINDS = ("tree", "block", "flat")
 _YAML_KEYS = ("topology", "cluster_default", "clusterDefault", *_KINDS)
 """Topograph wrote some of them in another case before 0.2."""
-_TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")
-
-_Statement = tuple[int, Mapping[str, str]]
+_TRUTHS = dict.fromkeys(("true", "yes", "on"), True) | dict.fromkeys(("false", "no", "off"), False)
 
 
 def parse_conf(text: str) -> tuple[Account, ...]:
@@ -57,17 +57,19 @@ def parse_conf(text: str) -> tuple[Account, ...]:
     if len(text) > CHARACTERS_MAX:
         raise WiringError(CONF, 1, f"has {len(text)} characters, at most {CHARACTERS_MAX}")
     omissions = Omissions(CONF)
-    statements = [_statement(line, said, omissions) for line, said in _lines(text)]
-    tiers = trees.tiers(_conf_switches(statements, omissions), omissions)
-    blocks = _block_tiers(
-        _conf_blocks(statements, omissions), _sizes(statements, omissions), omissions
-    )
+    statements = [_statement(Value(omissions, line, words)) for line, words in _lines(text)]
+    switches = (_switch(each, "switchname") for each in statements if "switchname" in each)
+    tiers = trees.tiers(switches, omissions)
+    sizes = [each["blocksizes"] for each in statements if "blocksizes" in each]
+    for value in sizes[1:]:
+        omissions.add(value.error("BlockSizes stands twice: the first counts"))
+    blocks = _block_tiers(_conf_blocks(statements), sizes[:1], omissions)
     found = [Account(CONF, Basis.TOLD, tiers)] if tiers else []
     if blocks:
         found.append(Account(f"{CONF} blocks" if tiers else CONF, Basis.TOLD, blocks))
         if tiers:
             omissions.note(1, "switches and blocks are in it: they are read as two sources")
-    return _with_omissions(found, omissions, "no node is in it")
+    return _with_remarks(found, omissions, "no node is in it")
 
 
 def parse_yaml(text: str) -> tuple[Account, ...]:
@@ -79,21 +81,22 @@ def parse_yaml(text: str) -> tuple[Account, ...]:
     for entry in documents.read(YAML, text, omissions).each("topologies"):
         with omissions.part():
             _refuse_unknown_kind(entry)
-            fields = entry.fields("a topology", _YAML_KEYS, omissions)
-            name = _topology_name(entry, fields, found)
-            tiers = _yaml_tiers(entry, fields, omissions)
-            found[name] = Account(f"{YAML} {name}", Basis.TOLD, tiers)
-            said = fields.get("cluster_default") or fields.get("clusterDefault")
-            if default is None and said and _is_true(said):
-                default = name
-    its = tuple(found[name] for name in sorted(found, key=lambda name: name != default))
-    return _with_omissions(its, omissions, "no topology is in it")
+            record = entry.fields("a topology", _YAML_KEYS)
+            name = record["topology"].text("a topology's name")
+            if name in found or len(name) > NAME_MAX or not name.isprintable():
+                rule = f"is described twice, or has more than {NAME_MAX} printable characters"
+                raise entry.error(f"topology {name[:80]!r} {rule}")
+            found[name] = Account(f"{YAML} {name}", Basis.TOLD, _yaml_tiers(record))
+            chosen = any(
+                record.get(key, _is_true, False) for key in ("cluster_default", "clusterDefault")
+            )
+            default = name if default is None and chosen else default
+    accounts = [found[name] for name in sorted(found, key=lambda name: name != default)]
+    return _with_remarks(accounts, omissions, "no topology is in it")
 
 
-def _with_omissions(
-    found: Sequence[Account], omissions: Omissions, rule: str
-) -> tuple[Account, ...]:
-    """The file's remarks stand at its first source."""
+def _with_remarks(found: Sequence[Account], omissions: Omissions, rule: str) -> tuple[Account, ...]:
+    """The file's remarks are those of its first source."""
     if not found:
         raise omissions.refuse(rule)
     return (replace(found[0], strange=omissions.sentences), *found[1:])
@@ -102,82 +105,63 @@ def _with_omissions(
 def _lines(text: str) -> Iterator[tuple[int, str]]:
     """Each statement with the line that it starts in."""
     start, joined = 0, ""
-    for number, raw in enumerate(text.splitlines(), 1):
+    # An empty line at the end closes a statement that the last line continues.
+    for number, raw in enumerate((*text.splitlines(), ""), 1):
         line = _COMMENT.sub(r"\1", raw)
         start = start or number
         if continued := _CONTINUED.search(line):
             joined += line[: continued.start()] + continued[1]
             continue
-        said = re.sub(r"\\(.?)", r"\1", joined + line)
-        if said.strip():
-            yield start, said
+        statement = _ESCAPED.sub(r"\1", joined + line)
+        if statement.strip():
+            yield start, statement
         start, joined = 0, ""
-    if joined.strip():
-        yield start, re.sub(r"\\(.?)", r"\1", joined)
 
 
-def _statement(line: int, said: str, omissions: Omissions) -> _Statement:
+def _statement(value: Value) -> Fields:
     """Its keys in small letters; only the first one's where the rest cannot be read, so that a
     block keeps its place in the order, and nothing where that cannot be read either."""
-    found: dict[str, str] = {}
+    text = value.text("a statement")
+    found: dict[str, Value] = {}
     at = 0
-    while said[at:].strip():
-        pair = _PAIR.match(said, at)
-        if pair is None:
-            omissions.note(
-                line, f"{said[at:].strip()[:80]!r} is no Key=value: the line is left out"
-            )
-            return line, dict([*found.items()][:1])
-        key, value = pair[1].lower(), pair[2] if pair[2] is not None else pair[3]
-        at = pair.end()
-        known = _FIELDS.get(next(iter(found), key))
-        if known is None:
-            first = pair[1][:80]
-            rule = f"{first!r}: a line starts with SwitchName=, BlockName= or BlockSizes="
-            omissions.note(line, f"{rule}: it is left out")
-            return line, {}
-        if key not in known:
-            omissions.note(line, f"{pair[1][:80]!r} does not belong to {known[0]}: it is left out")
-        elif key in found:
-            omissions.note(line, f"{pair[1]!r} stands twice: the line is left out")
-            return line, dict([*found.items()][:1])
-        else:
-            found[key] = value
-    return line, found
+    try:
+        while rest := text[at:].strip():
+            pair = _PAIR.match(text, at)
+            if pair is None:
+                raise value.error(f"{rest[:80]!r} is no Key=value: the line is left out")
+            at = pair.end()
+            _add_pair(value, found, pair)
+    except WiringError as error:
+        value.omissions.add(error)
+        found = dict([*found.items()][:1])
+    return Fields(value, found)
 
 
-def _conf_switches(statements: Iterable[_Statement], omissions: Omissions) -> Iterator[Switch]:
-    for line, said in statements:
-        if "switchname" not in said:
-            continue
-        below: dict[str, list[str]] = {"switches": [], "nodes": []}
-        for key, its in below.items():
-            if said.get(key):
-                with omissions.part():
-                    its += trees.names(CONF, line, said[key])
-        yield Switch(line, said["switchname"], below["switches"], below["nodes"])
+def _conf_blocks(statements: Sequence[Fields]) -> list[Switch]:
+    """In their order; a line of a file of blocks that cannot be read stands for one."""
+    any_block = any("blockname" in each for each in statements)
+    return [
+        _switch(each, "blockname")
+        for each in statements
+        if "blockname" in each or (any_block and not each.fields)
+    ]
 
 
-def _conf_blocks(statements: Sequence[_Statement], omissions: Omissions) -> Iterator[Switch]:
-    """Blocks in their order; a line of a file of blocks that cannot be read stands for one."""
-    any_block = any("blockname" in said for _, said in statements)
-    for line, said in statements:
-        nodes: list[str] = []
-        if said.get("nodes") and "blockname" in said:
-            with omissions.part():
-                nodes = trees.names(CONF, line, said["nodes"])
-        if "blockname" in said or (any_block and not said):
-            yield Switch(line, said.get("blockname") or f"line {line}", nodes=nodes)
-
-
-def _sizes(statements: Iterable[_Statement], omissions: Omissions) -> Sequence[int]:
-    lines = [(line, said["blocksizes"]) for line, said in statements if "blocksizes" in said]
-    for line, _ in lines[1:]:
-        omissions.note(line, "BlockSizes stands twice: the first counts")
-    for line, said in lines[:1]:
-        with omissions.part():
-            return _steps(CONF, line, said.split(","))
-    return ()
+def _add_pair(statement: Value, found: dict[str, Value], pair: re.Match[str]) -> None:
+    key, name = pair[1].lower(), pair[1][:80]
+    known = _FIELDS.get(next(iter(found), key))
+    if known is None:
+        rule = "a line starts with SwitchName=, BlockName= or BlockSizes=: it is left out"
+        raise statement.error(f"{name!r}: {rule}")
+    if key in found:
+        raise statement.error(f"{name!r} stands twice: the line is left out")
+    if key in known:
+        text = pair[3] if pair[2] is None else pair[2]
+        sizes = tuple(replace(statement, content=size) for size in text.split(","))
+        found[key] = replace(statement, content=sizes if key == "blocksizes" else text)
+    else:
+        rule = f"{name!r} does not belong to {known[0]}: it is left out"
+        statement.omissions.add(statement.error(rule))
 
 
 def _refuse_unknown_kind(entry: Value) -> None:
@@ -187,103 +171,84 @@ def _refuse_unknown_kind(entry: Value) -> None:
         raise entry.error(f"a topology is one of {', '.join(_KINDS)}{unknown}: it is left out")
 
 
-def _topology_name(entry: Value, fields: Mapping[str, Value], taken: Mapping[str, object]) -> str:
-    if "topology" not in fields:
-        raise entry.error("a topology has a name: topology")
-    name = fields["topology"].text("a topology's name")
-    if name in taken or len(name) > NAME_MAX or not name.isprintable():
-        rule = f"is described twice, or has more than {NAME_MAX} printable characters"
-        raise entry.error(f"topology {name[:80]!r} {rule}")
-    return name
-
-
-def _yaml_tiers(
-    entry: Value, fields: Mapping[str, Value], omissions: Omissions
-) -> tuple[Mapping[str, str], ...]:
-    if "flat" in fields:
+def _yaml_tiers(record: Fields) -> tuple[Mapping[str, str], ...]:
+    if "flat" in record:
         # From 26.05 on its options may stand there; none of them is about where nodes are.
-        flat = fields["flat"]
+        flat = record["flat"]
         if isinstance(flat.content, str) and not _is_true(flat):
             raise flat.error("flat is true, or another kind stands here")
         return ()
-    if "tree" in fields:
-        tree = fields["tree"].fields("tree", ("switches",), omissions)
-        tiers = trees.tiers(_yaml_switches(tree, omissions), omissions)
+    if "tree" in record:
+        tree = record["tree"].fields("tree", ("switches",))
+        switches = tree.some("switches", _yaml_switch)
+        tiers = trees.tiers(switches, record.omissions)
     else:
-        known = ("block_sizes", "blockSizes", "blocks")
-        block = fields["block"].fields("block", known, omissions)
-        tiers = _block_tiers(
-            _yaml_blocks(block, omissions), _yaml_sizes(block, omissions), omissions
-        )
+        block = record["block"].fields("block", ("block_sizes", "blockSizes", "blocks"))
+        blocks = block.some("blocks", _yaml_block)
+        sizes = [block[key] for key in ("block_sizes", "blockSizes") if key in block]
+        tiers = _block_tiers(blocks, sizes[:1], record.omissions)
     if not tiers:
-        raise entry.error("no node is in it")
+        raise record.value.error("no node is in it")
     return tiers
 
 
-def _yaml_switches(tree: Mapping[str, Value], omissions: Omissions) -> Iterator[Switch]:
-    for entry in tree["switches"].each("switches") if "switches" in tree else ():
-        with omissions.part():
-            known = ("switch", "children", "nodes")
-            fields = entry.fields("a switch", known, omissions)
-            name = _yaml_name(entry, fields, "switch")
-            children, nodes = (_yaml_names(fields, key, omissions) for key in known[1:])
-            yield Switch(entry.line, name, children, nodes)
+def _yaml_switch(entry: Value) -> Switch:
+    record = entry.fields("a switch", ("switch", "children", "nodes"))
+    record["switch"].text("a switch's name")
+    return _switch(record, "switch", "children")
 
 
-def _yaml_blocks(block: Mapping[str, Value], omissions: Omissions) -> Iterator[Switch]:
-    for entry in block["blocks"].each("blocks") if "blocks" in block else ():
-        name, nodes = f"line {entry.line}", list[str]()
-        with omissions.part():
-            fields = entry.fields("a block", ("block", "nodes"), omissions)
-            name = _yaml_name(entry, fields, "block")
-            nodes = _yaml_names(fields, "nodes", omissions)
-        yield Switch(entry.line, name, nodes=nodes)
+def _yaml_block(entry: Value) -> Switch:
+    """One that cannot be read keeps its place in the order."""
+    record = Fields(entry, {})
+    with entry.omissions.part():
+        found = entry.fields("a block", ("block", "nodes"))
+        found["block"].text("a block's name")
+        record = found
+    return _switch(record, "block")
 
 
-def _yaml_sizes(block: Mapping[str, Value], omissions: Omissions) -> Sequence[int]:
-    with omissions.part():
-        if sizes := block.get("block_sizes") or block.get("blockSizes"):
-            said = [size.text("a number of nodes") for size in sizes.each("block sizes")]
-            return _steps(YAML, sizes.line, said) if said else ()
-    return ()
+def _switch(record: Fields, name: str, children: str = "switches") -> Switch:
+    """A switch or a block; without a name it is called by its line."""
+    line = record.value.line
+    called = str(record[name].content) if name in record else f"line {line}"
+    return Switch(line, called, _names(record, children), _names(record, "nodes"))
 
 
-def _yaml_name(entry: Value, fields: Mapping[str, Value], kind: str) -> str:
-    if kind not in fields:
-        raise entry.error(f"a {kind} has a name: {kind}")
-    return fields[kind].text(f"a {kind}'s name")
-
-
-def _yaml_names(fields: Mapping[str, Value], key: str, omissions: Omissions) -> list[str]:
-    value = fields.get(key)
-    if value is None or not value.content:
+def _names(record: Fields, key: str) -> list[str]:
+    if key not in record or not (content := record[key].content):
         return []
-    listed = value.content if isinstance(value.content, tuple) else (value,)
     found: list[str] = []
-    for each in listed:
-        with omissions.part():
-            found += trees.names(YAML, each.line, each.text("a host list"))
+    for value in content if isinstance(content, tuple) else (record[key],):
+        with record.omissions.part():
+            found += trees.expand(value)
     return found
 
 
-def _steps(source: str, line: int, sizes: Sequence[str]) -> list[int]:
+def _steps(value: Value) -> list[int]:
     """How many blocks each larger one is made of, from the numbers of nodes."""
-    if not all(re.fullmatch(r"[1-9][0-9]{0,8}", size.strip()) for size in sizes):
-        raise WiringError(source, line, "block sizes are numbers of nodes, such as 18,36")
+    sizes = [size.text("a number of nodes") for size in value.each("block sizes")]
+    if not sizes:
+        return []
+    if not all(map(_SIZE.fullmatch, sizes)):
+        raise value.error("block sizes are numbers of nodes, such as 18,36")
     base, *larger = map(int, sizes)
     steps = [size // base for size in larger]
-    whole = all(step * base == size for step, size in zip(steps, larger, strict=True))
+    whole = [step * base for step in steps] == larger
     rising = all(low < high for low, high in itertools.pairwise([1, *steps]))
     if not whole or not rising or any(step & (step - 1) for step in steps):
-        rule = f"block sizes double, or more: {base}, {2 * base}, {4 * base}"
-        raise WiringError(source, line, rule)
+        raise value.error(f"block sizes double, or more: {base}, {2 * base}, {4 * base}")
     return steps
 
 
 def _block_tiers(
-    blocks: Iterable[Switch], steps: Sequence[int], omissions: Omissions
+    described: Sequence[Switch], sizes: Sequence[Value], omissions: Omissions
 ) -> tuple[Mapping[str, str], ...]:
-    described = [*blocks]
+    """Blocks, and the larger ones of each size."""
+    steps: list[int] = []
+    for value in sizes:
+        with omissions.part():
+            steps = _steps(value)
     found = trees.members(described, omissions)
     if not found:
         return ()
@@ -298,7 +263,7 @@ def _block_tiers(
 
 
 def _is_true(value: Value) -> bool:
-    said = value.text("true or false").lower()
-    if said not in _TRUE + _FALSE:
-        raise value.error(f"{said[:80]!r} is neither true nor false")
-    return said in _TRUE
+    text = value.text("true or false").lower()
+    if text not in _TRUTHS:
+        raise value.error(f"{text[:80]!r} is neither true nor false")
+    return _TRUTHS[text]

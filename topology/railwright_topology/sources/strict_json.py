@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NoReturn, TypeVar
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, NoReturn, TypeVar, cast
 
 from railwright_topology.sources.omissions import Omissions
 from railwright_topology.wiring import WiringError
 
 LENGTH_MAX = 8 * 1024 * 1024
 TEXT_MAX = 1024
+DIGITS_MAX = 20
 INTEGER_MAX = 1 << 53
 """Beyond it JSON's readers disagree on what a number is."""
 
@@ -30,86 +32,108 @@ def read(source: str, text: str, omissions: Omissions) -> object:
             found.setdefault(name, value)
         return found
 
-    def no_number(said: str) -> NoReturn:
-        raise WiringError(source, 1, f"{said} is no number")
+    def no_number(constant: str) -> NoReturn:
+        raise WiringError(source, 1, f"{constant} is no number")
 
     if len(text) > LENGTH_MAX:
         raise WiringError(source, 1, f"{len(text)} characters: {LENGTH_MAX} are read at most")
     try:
-        return json.loads(text, object_pairs_hook=once, parse_constant=no_number)
-    except WiringError:
-        raise
+        return json.loads(
+            text, object_pairs_hook=once, parse_constant=no_number, parse_int=_integer
+        )
     except json.JSONDecodeError as error:
         raise WiringError(source, error.lineno, f"no whole JSON document: {error.msg}") from error
     except RecursionError as error:
         raise WiringError(source, 1, "values lie too deep in each other") from error
-    except ValueError as error:
-        raise WiringError(source, 1, "a number has too many digits") from error
 
 
-class Values:
-    """Reads values that ``read`` returned, each with its path; raises WiringError with it."""
+def _integer(digits: str) -> int | float:
+    """A number as it is read by others; one of too many digits is no whole number."""
+    return int(digits) if len(digits) <= DIGITS_MAX else float(digits)
 
-    def __init__(self, omissions: Omissions) -> None:
-        self.omissions = omissions
 
-    def entries(self, path: str, said: object) -> Mapping[str, object]:
-        """Fields that this version does not have are skipped: a later agent may send them."""
-        if not isinstance(said, dict):
-            raise self.error(path, "an object stands here")
-        return said
+@dataclass(frozen=True, slots=True)
+class JsonValue:
+    """A value that ``read`` returned, with its path. What breaks a rule raises WiringError with it.
+    Null is as good as a field that is not there."""
 
-    def each(self, path: str, said: object, most: int, read: Callable[[str, object], T]) -> list[T]:
-        if not isinstance(said, list) or len(said) > most:
-            raise self.error(path, f"a list of up to {most} stands here")
-        return [read(f"{path}[{at}]", each) for at, each in enumerate(said)]
+    omissions: Omissions
+    content: object
+    path: str = ""
 
-    def some(self, path: str, said: object, most: int, read: Callable[[str, object], T]) -> list[T]:
+    def error(self, rule: str) -> WiringError:
+        return WiringError(self.omissions.source, 0, f"{self.path or 'the document'}: {rule}")
+
+    def __getitem__(self, name: str) -> JsonValue:
+        """A field of an object. Others are skipped: a later agent may send them."""
+        if not isinstance(self.content, dict):
+            raise self.error("an object stands here")
+        return JsonValue(self.omissions, self.content.get(name), f"{self.path}.{name}".lstrip("."))
+
+    def each(self, most: int) -> list[JsonValue]:
+        values = [] if self.content is None else self.content
+        if not isinstance(values, list) or len(values) > most:
+            raise self.error(f"a list of up to {most} stands here")
+        return [
+            JsonValue(self.omissions, value, f"{self.path}[{at}]")
+            for at, value in enumerate(values)
+        ]
+
+    def some(self, most: int, decode: Callable[[JsonValue], T]) -> list[T]:
         """Those of a list that break no rule."""
         found: list[T] = []
-        values: list[object] = []
         with self.omissions.part():
-            values = self.each(path, said, most, lambda _, value: value)
-        for at, value in enumerate(values):
-            with self.omissions.part():
-                found.append(read(f"{path}[{at}]", value))
+            for each in self.each(most):
+                with self.omissions.part():
+                    found.append(decode(each))
         return found
 
-    def text(self, path: str, said: object, *, empty: bool = False) -> str:
-        if not isinstance(said, str) or len(said) > TEXT_MAX or not said.isprintable():
-            raise self.error(path, f"up to {TEXT_MAX} printable characters stand here")
-        if not said and not empty:
-            raise self.error(path, "a text stands here, and not an empty one")
-        return said
+    def decode(self, kind: type[T], decoders: Decoders, **more: object) -> T:
+        """A dataclass of the fields that are there."""
+        required = {each.name for each in fields(cast(Any, kind)) if each.default is MISSING}
+        found = {
+            name: decode(self[name])
+            for name, decode in decoders.items()
+            if name in required or self[name].content is not None
+        }
+        return kind(**found, **more)
 
-    def whole(self, path: str, said: object, most: int = INTEGER_MAX) -> int:
-        if not isinstance(said, int) or isinstance(said, bool) or not 0 <= said < most:
-            raise self.error(path, f"a whole number below {most} stands here")
-        return said
+    def text(self) -> str:
+        if not (text := self.printable()):
+            raise self.error("a text stands here, and not an empty one")
+        return text
 
-    def truth(self, path: str, said: object) -> bool | None:
-        if said is not None and not isinstance(said, bool):
-            raise self.error(path, "true, false or null stands here")
-        return said
+    def printable(self) -> str:
+        """A text that may be empty."""
+        text = self.content
+        if not isinstance(text, str) or len(text) > TEXT_MAX or not text.isprintable():
+            raise self.error(f"up to {TEXT_MAX} printable characters stand here")
+        return text
 
-    def maybe(self, read: Callable[[str, object], T], path: str, said: object) -> T | None:
-        return None if said is None else read(path, said)
+    def whole(self, most: int = INTEGER_MAX) -> int:
+        number = self.content
+        if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < most:
+            raise self.error(f"a whole number below {most} stands here")
+        return number
 
-    def one_of(self, known: Iterable[T], other: T | None = None) -> Callable[[str, object], T]:
-        """Reads one of these: by its value where that is a word, else by its name. ``other`` is
-        what a word of a later version is read as; without it, that is refused."""
-        words: dict[str, T] = {}
-        for each in known:
-            value: Any = each
-            words[value if isinstance(value, str) else value.name] = each
+    def truth(self) -> bool:
+        if not isinstance(self.content, bool):
+            raise self.error("true, false or null stands here")
+        return self.content
 
-        def read(path: str, said: object) -> T:
-            found = words.get(said, other) if isinstance(said, str) else None
-            if found is None:
-                raise self.error(path, f"one of these stands here: {', '.join(words)}")
-            return found
 
-        return read
+def one_of(known: Iterable[T], other: T | None = None) -> Callable[[JsonValue], T]:
+    """Decode one of these: by its value where that is a word, else by its name. ``other`` is what a
+    word of a later version is read as; without it, that is refused."""
+    words = {each if isinstance(each, str) else cast(Any, each).name: each for each in known}
 
-    def error(self, path: str, rule: str) -> WiringError:
-        return WiringError(self.omissions.source, 0, f"{path}: {rule}")
+    def decode(node: JsonValue) -> T:
+        found = words.get(node.content, other) if isinstance(node.content, str) else None
+        if found is None:
+            raise node.error(f"one of these stands here: {', '.join(words)}")
+        return found
+
+    return decode
+
+
+Decoders = Mapping[str, Callable[[JsonValue], object]]

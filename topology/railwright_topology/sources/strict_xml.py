@@ -9,15 +9,20 @@ them.
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
+from railwright_topology.sources import pci
 from railwright_topology.wiring import WiringError
 
 CHARACTERS_MAX = 8 * 1024 * 1024
 ELEMENTS_MAX = 1 << 17
 DEPTH_MAX = 64
+
+_COMMENT = re.compile("<!--.*?-->", re.DOTALL)
 
 
 @dataclass(slots=True)
@@ -38,11 +43,22 @@ class Element:
         """The children of a name."""
         return (child for child in self.children if child.name == name)
 
-    def said(self, attribute: str) -> str:
+    def unexpected(self, attribute: str, expected: str) -> WiringError:
+        """The error of an attribute that is something else than expected."""
+        value = self.attributes.get(attribute, "")
+        return self.error(f"{attribute}={value[:80]!r}: expected {expected}")
+
+    def required(self, attribute: str) -> str:
         """An attribute that has to be there, and not empty."""
         found = self.attributes.get(attribute, "")
         if not found:
             raise self.error(f"<{self.name}> has an attribute {attribute}")
+        return found
+
+    def address(self, attribute: str) -> str:
+        """An attribute that is a PCI address."""
+        if not (found := pci.address(self.required(attribute))):
+            raise self.unexpected(attribute, "a PCI address such as 0000:17:00.0")
         return found
 
     def number(self, attribute: str, default: int | None = None) -> int:
@@ -52,7 +68,7 @@ class Element:
             return default
         digits = found.removeprefix("-")
         if not digits.isascii() or not digits.isdigit() or len(digits) > 18:
-            raise self.error(f"{attribute}={found[:80]!r}: a whole number stands here")
+            raise self.unexpected(attribute, "a whole number")
         return int(found)
 
 
@@ -60,9 +76,8 @@ def read(source: str, text: str, root: str) -> Element:
     """The whole document, whose outermost element has this name."""
     if len(text) > CHARACTERS_MAX:
         raise WiringError(source, 1, f"has {len(text)} characters, at most {CHARACTERS_MAX}")
-    reading = _Reading(source)
     try:
-        found = reading.read(_without_comments(text))
+        found = _parse(source, _without_comments(text).encode())
     except expat.ExpatError as broken:
         rule = f"is not XML: {expat.errors.messages[broken.code]}"
         raise WiringError(source, broken.lineno, rule) from None
@@ -75,54 +90,36 @@ def read(source: str, text: str, root: str) -> Element:
 
 def _without_comments(text: str) -> str:
     """The same lines, with nothing where comments stand."""
-    kept: list[str] = []
-    at = 0
-    while (start := text.find("<!--", at)) >= 0:
-        end = text.find("-->", start + len("<!--"))
-        if end < 0:
-            break
-        kept += (text[at:start], "\n" * text.count("\n", start, end))
-        at = end + len("-->")
-    return "".join((*kept, text[at:]))
+    # Behind the last end of one none has an end, and each would be searched for it.
+    end = text.rfind("-->") + len("-->")
+    return _COMMENT.sub(lambda comment: "\n" * comment[0].count("\n"), text[:end]) + text[end:]
 
 
-class _Reading:
-    def __init__(self, source: str) -> None:
-        self._source = source
-        # The text is decoded already, whatever its first line says of how it was encoded.
-        self._parser = expat.ParserCreate(encoding="utf-8")
-        self._parser.StartElementHandler = self._start
-        self._parser.EndElementHandler = self._end
-        self._parser.CharacterDataHandler = self._text
-        self._parser.EntityDeclHandler = self._entity
-        self._open: list[Element] = []
-        self._root: Element | None = None
-        self._count = 0
+def _parse(source: str, text: bytes) -> Element:
+    # The text is decoded already, whatever its first line says of how it was encoded.
+    parser = expat.ParserCreate(encoding="utf-8")
+    document = Element(source, 1, "", {})
+    opened, count = [document], itertools.count(1)
 
-    def read(self, text: str) -> Element:
-        self._parser.Parse(text.encode(), True)
-        assert self._root is not None, "expat refuses a document without an element"
-        return self._root
-
-    def _start(self, name: str, attributes: dict[str, str]) -> None:
-        element = Element(self._source, self._parser.CurrentLineNumber, name, attributes)
-        self._count += 1
-        if self._count > ELEMENTS_MAX:
+    def start(name: str, attributes: dict[str, str]) -> None:
+        element = Element(source, parser.CurrentLineNumber, name, attributes)
+        if next(count) > ELEMENTS_MAX:
             raise element.error(f"has more than {ELEMENTS_MAX} elements")
-        if len(self._open) == DEPTH_MAX:
+        if len(opened) > DEPTH_MAX:
             raise element.error(f"is more than {DEPTH_MAX} levels deep")
-        if self._open:
-            self._open[-1].children.append(element)
-        else:
-            self._root = element
-        self._open.append(element)
+        opened[-1].children.append(element)
+        opened.append(element)
 
-    def _end(self, _name: str) -> None:
-        self._open.pop()
+    def add_text(data: str) -> None:
+        opened[-1].text += data
 
-    def _text(self, text: str) -> None:
-        self._open[-1].text += text
+    def refuse_entity(name: str, *_more: object) -> None:
+        rule = f"entity {name[:80]!r}: none is read"
+        raise WiringError(source, parser.CurrentLineNumber, rule)
 
-    def _entity(self, name: str, *_more: object) -> None:
-        line = self._parser.CurrentLineNumber
-        raise WiringError(self._source, line, f"entity {name[:80]!r}: none is read")
+    parser.StartElementHandler = start
+    parser.EndElementHandler = lambda _name: opened.pop()
+    parser.CharacterDataHandler = add_text
+    parser.EntityDeclHandler = refuse_entity
+    parser.Parse(text, True)
+    return document.children[0]

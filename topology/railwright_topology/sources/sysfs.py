@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from railwright_topology.accounts import Basis
-from railwright_topology.parts import NAMES_MAX, PARTS_MAX, Kind, Layer, Look, Part
+from railwright_topology.parts import NAMES_MAX, Kind, Layer, Look, Part
 from railwright_topology.plugs import natural
-from railwright_topology.sources import devices, pci
+from railwright_topology.sources import devices, hostlist, pci
+from railwright_topology.sources.inventory import Inventory
 from railwright_topology.sources.omissions import Omissions
 from railwright_topology.sources.pci import Way
 from railwright_topology.wiring import WiringError
@@ -36,7 +37,12 @@ LAYERS: Mapping[str, Layer] = {"InfiniBand": Layer.INFINIBAND, "Ethernet": Layer
 HARDWARE_TYPES: Mapping[str, Layer] = {"1": Layer.ETHERNET, "32": Layer.INFINIBAND}
 """ARPHRD_ETHER and ARPHRD_INFINIBAND of Linux's if_arp.h."""
 
+_STATES: Mapping[str, bool] = {"up": True, "down": False}
 _ACTIVE = "4: ACTIVE"
+_NUMBER = re.compile(r"-?[0-9]{1,10}")
+_NO_SPEED = 4294967295
+"""What the kernel does not know of a cable's speed is all ones."""
+_HEXADECIMAL = re.compile(r"0x([0-9a-f]{4}|[0-9a-f]{6})")
 _RATE = re.compile(r"([0-9]{1,5}(?:\.[0-9])?) Gb/sec")
 _REPRESENTOR = re.compile(r"(c[0-9]+)?pf[0-9]+(vf|sf)[0-9]+")
 """The end of a virtual function that an adapter keeps on its host."""
@@ -47,122 +53,143 @@ _PORT_FILE = re.compile(r"ports/([0-9]{1,3})/")
 class _Port:
     """A port of an RDMA device, or an interface where there is none."""
 
-    layer: Layer | None
-    up: bool | None
-    bytes_per_s: int
+    layer: Layer | None = None
+    up: bool | None = None
+    bytes_per_s: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Device:
+    """The files of a device, ``place`` what remarks call it."""
+
+    place: str
+    files: Files
+    omissions: Omissions
+
+    def text(self, name: str) -> str:
+        return self.files.get(name, "")
+
+    def number(self, name: str, default: int) -> int:
+        """A file with a number; the default where it is not there or holds something else."""
+        text = self.text(name)
+        if text and not _NUMBER.fullmatch(text):
+            self.omissions.note(0, f"{self.place}/{name}: {text[:80]!r} is no whole number")
+            return default
+        return int(text or default)
+
+    def hexadecimal(self, name: str) -> str:
+        """Digits of a file such as 0x10de; empty where it is not there or holds something else."""
+        text = self.text(name)
+        found = _HEXADECIMAL.fullmatch(text)
+        if text and not found:
+            rule = f"{text[:80]!r} is no number such as 0x10de"
+            self.omissions.note(0, f"{self.place}/{name}: {rule}")
+        return found[1] if found else ""
+
+    @property
+    def numa(self) -> int | None:
+        numa = self.number("numa_node", -1)
+        return numa if numa >= 0 else None
+
+    @property
+    def path(self) -> list[str]:
+        """The host bridge, the bridges and the device itself, as far as these are shown."""
+        return [step for step in self.text("path").split("/") if _is_place(step)]
+
+    def is_on(self, address: str) -> bool:
+        """Whether this is the nearest PCI device on its path."""
+        return [step for step in self.path if not step.startswith("pci")][-1:] == [address]
 
 
 def parse(sections: Sections) -> Look:
     """Read what was read. A file that holds what the kernel never writes is left out, and a device
     without a class too."""
     omissions = Omissions(SOURCE)
-    shown = sections.get("pci", {})
-    parts: dict[str, Part] = {}
-    ways: dict[str, Way] = {}
+    inventory = Inventory(omissions)
+    slots = {
+        address: _Device(address, files, omissions)
+        for address, files in sections.get("pci", {}).items()
+    }
     bridged = False
-    for address, files in sorted(shown.items()):
+    for device in (slots[address] for address in sorted(slots)):
         with omissions.part():
-            part = _part(address, files, shown, omissions)
+            part = _part(device, slots)
             if part is None:
                 continue
-            way, bridges = _way(address, files, omissions)
+            way, bridges = _way(device)
             bridged |= bool(bridges)
-            its = [part] if part.kind == Kind.ACCELERATOR else [*_ports(part, sections, omissions)]
-            parts |= {port.id: port for port in its}
-            ways |= {port.id: way for port in its}
-    if len(parts) > PARTS_MAX:
-        raise WiringError(SOURCE, 1, f"has more than {PARTS_MAX} accelerators and adapters")
-    hidden = bool(parts) and not bridged
+            accelerates = part.kind == Kind.ACCELERATOR
+            for port in [part] if accelerates else _ports(part, sections, omissions):
+                inventory.add(port, _error, way)
     hypervisor = sections.get("machine", {}).get("cpu", {}).get("hypervisor")
-    return Look(
-        SOURCE,
+    return inventory.report(
         Basis.SEEN,
-        tuple(parts[id_] for id_ in sorted(parts)),
-        distances={} if hidden else pci.distances(parts.values(), ways),
         virtual=None if hypervisor is None else hypervisor == "yes",
-        hides_tree=hidden if parts else None,
-        remarks=omissions.sentences,
+        hides_tree=not bridged if inventory.parts else None,
     )
 
 
-def _part(
-    address: str, files: Files, shown: Mapping[str, Files], omissions: Omissions
-) -> Part | None:
-    if pci.address(address) != address:
-        raise WiringError(SOURCE, 0, f"bus/pci/devices/{address[:80]!r} is no PCI address")
-    class_code, vendor, device = (
-        _hexadecimal(address, files, name, omissions) for name in ("class", "vendor", "device")
-    )
-    kind = devices.kind(class_code, vendor, device)
-    if kind is None or "physfn" in files:
+def _error(rule: str) -> WiringError:
+    return WiringError(SOURCE, 0, rule)
+
+
+def _is_place(step: str) -> bool:
+    """Whether a part of a path is a host bridge or a PCI device."""
+    return step.startswith("pci") or (step != "" and pci.address(step) == step)
+
+
+def _part(device: _Device, slots: Mapping[str, _Device]) -> Part | None:
+    if pci.address(device.place) != device.place:
+        raise _error(f"bus/pci/devices/{device.place[:80]!r} is no PCI address")
+    ids = [device.hexadecimal(name) for name in ("class", "vendor", "device")]
+    kind = devices.kind(*ids)
+    if kind is None or "physfn" in device.files:
         return None
-    numa = _number(address, files, "numa_node", -1, omissions)
-    return Part(
-        address,
-        kind,
-        address,
-        model=f"{vendor}:{device}" if vendor and device else "",
-        numa=numa if numa >= 0 else None,
-        pcie_bytes_per_s=_slot(address, files, shown, omissions),
-    )
-
-
-def _way(address: str, files: Files, omissions: Omissions) -> tuple[Way, tuple[str, ...]]:
-    """And the bridges above it: what has an address before it does on its path."""
-    steps = files.get("path", "").split("/")
-    bridge = next((step for step in reversed(steps) if step.startswith("pci")), "")
-    inner = steps[steps.index(bridge) + 1 :] if bridge else steps
-    bridges = tuple(step for step in inner if pci.address(step) == step and step != address)
-    numa = _number(address, files, "numa_node", -1, omissions)
-    return Way(numa if numa >= 0 else None, bridge, bridges[:-1]), bridges
-
-
-def _slot(address: str, files: Files, shown: Mapping[str, Files], omissions: Omissions) -> int:
-    """The slower one of a part and the port above it."""
-    _, bridges = _way(address, files, omissions)
-    both = [files, *(shown.get(port, {}) for port in bridges[-1:])]
+    # The slower one of a part and the port above it counts.
+    _, bridges = _way(device)
     speeds = [
-        pci.bytes_per_s(
-            each.get("max_link_speed", ""), _number(address, each, "max_link_width", 0, omissions)
-        )
-        for each in both
+        pci.bytes_per_s(each.text("max_link_speed"), each.number("max_link_width", 0))
+        for each in (device, *(slots[bridge] for bridge in bridges[-1:] if bridge in slots))
     ]
-    return min(filter(None, speeds), default=0)
+    part = devices.describe(kind, device.place, ids, device.numa)
+    return replace(part, pcie_bytes_per_s=min(filter(None, speeds), default=0), layer=None)
+
+
+def _way(device: _Device) -> tuple[Way, list[str]]:
+    """And the bridges above it: what has an address before it does on its path."""
+    path = device.path
+    last = max((at for at, step in enumerate(path) if step.startswith("pci")), default=-1)
+    bridge = path[last] if last >= 0 else ""
+    bridges = [step for step in path[last + 1 :] if step != device.place]
+    return Way(device.numa, bridge, tuple(bridges[:-1])), bridges
 
 
 def _ports(part: Part, sections: Sections, omissions: Omissions) -> Iterator[Part]:
     """The adapter, once for each port of its RDMA device."""
-    interfaces = dict(_of_function(part.pci, sections.get("net", {}), omissions))
-    rdma = dict(_of_function(part.pci, sections.get("infiniband", {}), omissions))
-    first = min(rdma, key=natural, default="")
-    numbers = sorted({int(n[1]) for file in rdma.get(first, {}) if (n := _PORT_FILE.match(file))})
+    interfaces = _of_function(part.pci, "net", sections, omissions)
+    rdma = _of_function(part.pci, "infiniband", sections, omissions)
+    first = next(iter(rdma), "")
+    files = rdma[first].files if rdma else {}
+    numbers = sorted({int(found[1]) for file in files if (found := _PORT_FILE.match(file))})
     if not numbers:
-        yield _with(part, sorted(interfaces, key=natural), _of_interface(interfaces, omissions))
+        yield _with(part, interfaces, _of_interfaces(interfaces.values()))
     for at, number in enumerate(numbers):
-        called = first if not at else f"{first}/{number}"
-        its = [
-            name
-            for name in sorted(interfaces, key=natural)
-            if len(numbers) == 1
-            or _number(name, interfaces[name], "dev_port", 0, omissions) == number - 1
-        ]
-        port = _of_rdma(first, number, rdma[first], omissions)
+        suffix = f"/{number}" if at else ""
+        its = {
+            name: interface
+            for name, interface in interfaces.items()
+            if len(numbers) == 1 or interface.number("dev_port", 0) == number - 1
+        }
+        port = _of_rdma(rdma[first], number)
         if not port.bytes_per_s and port.up is not False:
-            same = _of_interface({name: interfaces[name] for name in its}, omissions)
-            port = _Port(port.layer, port.up, same.bytes_per_s)
-        id_ = part.id if not at else f"{part.id}/{number}"
-        yield _with(part, [called, *its], port, id_=id_)
+            port = replace(port, bytes_per_s=_of_interfaces(its.values()).bytes_per_s)
+        yield _with(replace(part, id=f"{part.id}{suffix}"), [f"{first}{suffix}", *its], port)
 
 
-def _with(part: Part, names: Iterable[str], port: _Port, *, id_: str = "") -> Part:
-    return Part(
-        id_ or part.id,
-        part.kind,
-        part.pci,
+def _with(part: Part, names: Iterable[str], port: _Port) -> Part:
+    return replace(
+        part,
         names=tuple(names)[:NAMES_MAX],
-        model=part.model,
-        numa=part.numa,
-        pcie_bytes_per_s=part.pcie_bytes_per_s,
         bytes_per_s=port.bytes_per_s,
         layer=port.layer,
         up=port.up,
@@ -170,60 +197,39 @@ def _with(part: Part, names: Iterable[str], port: _Port, *, id_: str = "") -> Pa
 
 
 def _of_function(
-    address: str, named: Mapping[str, Files], omissions: Omissions
-) -> Iterator[tuple[str, Files]]:
-    """Those whose nearest PCI device is this one."""
-    for name, files in named.items():
-        if len(name) > 253 or not name.isprintable():
+    address: str, section: str, sections: Sections, omissions: Omissions
+) -> dict[str, _Device]:
+    """Those whose nearest PCI device is this one, as people count."""
+    found: dict[str, _Device] = {}
+    for name, files in sections.get(section, {}).items():
+        device = _Device(f"{section}/{name}", files, omissions)
+        if not hostlist.is_name(name):
             omissions.note(0, f"{name[:80]!r} is no name of a device")
-            continue
-        if _REPRESENTOR.fullmatch(files.get("phys_port_name", "")):
-            continue
-        steps = (step for step in reversed(files.get("path", "").split("/")))
-        if next((step for step in steps if pci.address(step) == step != ""), "") == address:
-            yield name, files
+        elif device.is_on(address) and not _REPRESENTOR.fullmatch(device.text("phys_port_name")):
+            found[name] = device
+    return {name: found[name] for name in sorted(found, key=natural)}
 
 
-def _of_rdma(name: str, number: int, files: Files, omissions: Omissions) -> _Port:
-    state = files.get(f"ports/{number}/state", "")
+def _of_rdma(device: _Device, number: int) -> _Port:
+    state, rate, layer = (
+        device.text(f"ports/{number}/{file}") for file in ("state", "rate", "link_layer")
+    )
     up = state.startswith(_ACTIVE) if state else None
-    said = files.get(f"ports/{number}/rate", "")
-    rate = _RATE.match(said)
-    if said and rate is None:
-        omissions.note(0, f"infiniband/{name}: {said[:80]!r} is no rate")
-    layer = files.get(f"ports/{number}/link_layer", "")
-    speed = round(float(rate[1]) * 1e9 / 8) if rate and up is not False else 0
+    known = _RATE.match(rate)
+    if rate and known is None:
+        device.omissions.note(0, f"{device.place}: {rate[:80]!r} is no rate")
+    speed = round(float(known[1]) * 1e9 / 8) if known and up is not False else 0
     return _Port(LAYERS.get(layer, Layer.OTHER) if layer else None, up, speed)
 
 
-def _of_interface(interfaces: Mapping[str, Files], omissions: Omissions) -> _Port:
+def _of_interfaces(interfaces: Iterable[_Device]) -> _Port:
     """Of the first that says anything; those of one adapter are one cable."""
-    found = _Port(None, None, 0)
-    for name, files in sorted(interfaces.items(), key=lambda each: natural(each[0])):
-        up = {"up": True, "down": False}.get(files.get("operstate", ""))
-        megabits = _number(f"net/{name}", files, "speed", -1, omissions)
-        layer = HARDWARE_TYPES.get(files.get("type", ""))
-        speed = megabits * 1_000_000 // 8 if megabits > 0 and up is not False else 0
+    found = _Port()
+    for device in interfaces:
+        up = _STATES.get(device.text("operstate"))
+        megabits = device.number("speed", -1)
+        layer = HARDWARE_TYPES.get(device.text("type"))
+        known = megabits > 0 and megabits != _NO_SPEED and up is not False
+        speed = megabits * 1_000_000 // 8 if known else 0
         found = _Port(found.layer or layer, found.up or up, found.bytes_per_s or speed)
     return found
-
-
-def _hexadecimal(address: str, files: Files, name: str, omissions: Omissions) -> str:
-    said = files.get(name, "")
-    digits = said.removeprefix("0x")
-    if said and (len(digits) not in (4, 6) or not all(c in "0123456789abcdef" for c in digits)):
-        omissions.note(0, f"{address}/{name}: {said[:80]!r} is no number such as 0x10de")
-        return ""
-    return digits
-
-
-def _number(address: str, files: Files, name: str, default: int, omissions: Omissions) -> int:
-    said = files.get(name, "")
-    digits = said.removeprefix("-")
-    if not said:
-        return default
-    if not digits.isascii() or not digits.isdigit() or len(digits) > 10:
-        omissions.note(0, f"{address}/{name}: {said[:80]!r} is no whole number")
-        return default
-    # What the kernel does not know of a cable's speed is all ones.
-    return default if said == "4294967295" else int(said)

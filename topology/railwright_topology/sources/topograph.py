@@ -23,15 +23,14 @@ from __future__ import annotations
 
 import collections
 import itertools
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from railwright_topology.accounts import Account, Basis
-from railwright_topology.sources import documents, hostlist, trees
-from railwright_topology.sources.documents import Value
+from railwright_topology.sources import documents, hostlist, strict_json, trees
+from railwright_topology.sources.documents import Fields, Value
 from railwright_topology.sources.omissions import Omissions
 from railwright_topology.sources.trees import Switch
 from railwright_topology.wiring import WiringError
@@ -52,7 +51,7 @@ ISLAND_KEYS = (
 """What Topograph calls an accelerator domain in labels, in its simulations, and before 1.0, the
 latest name first."""
 
-
+_MODEL = ("switches", "blocks", "nodes", "capacity_blocks")
 _SWITCH = ("name", "labels", "annotations", "metadata", "switches", "nodes", "capacity_blocks")
 _BLOCK = ("switch", "nodes", "labels", "annotations")
 _CAPACITY_BLOCK = ("name", "type", "nvlink", "nodes", "attributes", "labels", "annotations")
@@ -65,8 +64,7 @@ class _Switch:
     children: tuple[str, ...] = ()
     island: str = ""
     hosts: tuple[str, ...] = ()
-    blocks: tuple[str, ...] = ()
-    """Names of its capacity blocks."""
+    capacity_blocks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +79,7 @@ class _Block:
 class _Instance:
     """``layers`` are the switches above it, the closest first."""
 
+    line: int
     name: str
     layers: tuple[str, ...]
     island: str
@@ -89,161 +88,145 @@ class _Instance:
 def parse_model(text: str) -> Account:
     """Read a model. Raises WiringError where no node is in it."""
     omissions = Omissions(MODEL)
-    known = ("switches", "blocks", "nodes", "capacity_blocks")
-    model = documents.read(MODEL, text, omissions).fields("a model", known, omissions)
-    switches = dict(_switches(model, omissions))
-    blocks = {
-        f"block {number}": block
-        for number, block in enumerate(_blocks(model, switches, omissions), 1)
-    }
+    model = documents.read(MODEL, text, omissions).fields("a model", _MODEL)
+    switches = _switches(model)
+    blocks = {f"block {number}": block for number, block in enumerate(_blocks(model, switches), 1)}
     described = (Switch(block.line, name, nodes=block.nodes) for name, block in blocks.items())
     members = trees.members(described, omissions)
     if not members:
         raise omissions.refuse("no node is in it")
-    plugged: dict[str, list[str]] = {}
+    nodes: dict[str, list[str]] = collections.defaultdict(list)
     for node, name in members.items():
-        if blocks[name].switch:
-            plugged.setdefault(blocks[name].switch, []).append(node)
-    found = (
-        Switch(switch.line, name, switch.children, plugged.get(name, ()))
+        nodes[blocks[name].switch].append(node)
+    tree = (
+        Switch(switch.line, name, switch.children, nodes.get(name, ()))
         for name, switch in switches.items()
     )
-    tiers = trees.tiers(found, omissions) if plugged else ()
     inherited = _inherited(switches)
-    own = dict(_node_islands(model, omissions))
+    own = dict(_node_islands(model))
     islands = {
-        node: island
+        node: own.get(node) or blocks[name].island or inherited.get(blocks[name].switch, "")
         for node, name in members.items()
-        if (island := own.get(node) or blocks[name].island or inherited.get(blocks[name].switch))
     }
-    return Account(MODEL, Basis.TOLD, tiers, islands, omissions.sentences)
+    return Account(
+        MODEL,
+        Basis.TOLD,
+        trees.tiers(tree, omissions) if any(nodes) else (),
+        {node: island for node, island in islands.items() if island},
+        omissions.sentences,
+    )
 
 
 def parse_graph(text: str) -> Account:
     """Read an answer; an instance's id is its node's name. Raises WiringError where it is no such
     answer."""
     omissions = Omissions(GRAPH)
-    lines = _lines(text)
     found: dict[str, _Instance] = {}
     doubtful: set[str] = set()
-    for number, entry in enumerate(_instances(text), 1):
+    entries, lines = _instances(text, omissions), _lines(text)
+    for number, entry in enumerate(entries, 1):
         with omissions.part():
             instance = _instance(lines, number, entry)
-            line = lines.get(instance.name, 1)
             if instance.name in found:
-                omissions.note(line, f"node {instance.name!r} stands twice")
+                omissions.note(instance.line, f"node {instance.name!r} stands twice")
             if found.setdefault(instance.name, instance) != instance:
                 doubtful.add(instance.name)
     if not found:
         raise omissions.refuse("no instance is in it")
-    sure = [instance for name, instance in found.items() if name not in doubtful]
-    if bare := [instance.name for instance in sure if not instance.layers]:
-        said = f"nodes without network layers: {len(bare)}, the first is {min(bare)}"
-        omissions.note(0, said)
-    placed = [*_of_one_mind(sure, lines, omissions)]
-    islands = {instance.name: instance.island for instance in sure if instance.island}
+    certain = [instance for name, instance in found.items() if name not in doubtful]
+    if bare := [instance.name for instance in certain if not instance.layers]:
+        rule = f"nodes without network layers: {len(bare)}, the first is {min(bare)}"
+        omissions.note(0, rule)
+    placed = _without_odd(certain, omissions)
+    islands = {instance.name: instance.island for instance in certain if instance.island}
     tiers = trees.tiers(_above(placed, lines), omissions)
     return Account(GRAPH, Basis.TOLD, tiers, islands, omissions.sentences)
 
 
-def _switches(model: Mapping[str, Value], omissions: Omissions) -> Iterator[tuple[str, _Switch]]:
+def _switches(model: Fields) -> dict[str, _Switch]:
     """Those described, and those that are only named as a child of one."""
     found: dict[str, _Switch] = {}
-    for name, entry in _named(model, "switches", omissions):
-        with omissions.part():
-            fields = entry.fields("a switch", _SWITCH, omissions)
-            names = {
-                key: tuple(child.text(f"a name in {key}") for child in fields[key].each(key))
+    for name, entry in _named(model, "switches"):
+        with model.omissions.part():
+            record = entry.fields("a switch", _SWITCH)
+            children, hosts, blocks = (
+                tuple(child.text(f"a name in {key}") for child in record.fields[key].each(key))
+                if key in record
+                else ()
                 for key in ("switches", "nodes", "capacity_blocks")
-                if key in fields
-            }
-            found[name] = _Switch(
-                entry.line,
-                names.get("switches", ()),
-                _island(fields),
-                names.get("nodes", ()),
-                names.get("capacity_blocks", ()),
             )
-    yield from found.items()
-    children = ((child, its.line) for its in found.values() for child in its.children)
-    yield from ((child, _Switch(line)) for child, line in children if child not in found)
+            found[name] = _Switch(entry.line, children, _island(record), hosts, blocks)
+    for switch in [*found.values()]:
+        for child in switch.children:
+            found.setdefault(child, _Switch(switch.line))
+    return found
 
 
-def _named(
-    model: Mapping[str, Value], key: str, omissions: Omissions
-) -> Iterator[tuple[str, Value]]:
+def _named(model: Fields, key: str) -> Iterator[tuple[str, Value]]:
     """The entries of a mapping by their keys, or of a list by their names."""
-    value = model.get(key)
-    if value is None:
+    if key not in model:
         return
-    with omissions.part():
-        if not isinstance(value.content, tuple):
-            yield from value.entries(key).items()
+    with model.omissions.part():
+        if not isinstance(model[key].content, tuple):
+            yield from model[key].entries(key).items()
             return
-        for entry in value.content:
-            with omissions.part():
-                fields = entry.entries(f"one of {key}")
-                if "name" not in fields:
-                    raise entry.error(f"one of {key} has a name")
-                yield fields["name"].text("a name"), entry
+        for entry in model[key].each(key):
+            with model.omissions.part():
+                record = entry.fields(f"one of {key}")
+                yield record["name"].text("a name"), entry
 
 
-def _blocks(
-    model: Mapping[str, Value], switches: Mapping[str, _Switch], omissions: Omissions
-) -> Iterator[_Block]:
-    listed: tuple[Value, ...] = ()
-    with omissions.part():
-        listed = model["blocks"].each("blocks") if "blocks" in model else ()
-    for entry in listed:
+def _blocks(model: Fields, switches: Mapping[str, _Switch]) -> Iterator[_Block]:
+    omissions = model.omissions
+
+    def block(entry: Value) -> _Block:
+        record = entry.fields("a block", _BLOCK)
+        switch = record["switch"].text("a switch's name") if "switch" in record else ""
+        if switch and switch not in switches:
+            omissions.add(entry.error(f"{switch[:80]!r} is described nowhere"))
+            switch = ""
+        return _Block(entry.line, switch, _hosts(record), _island(record))
+
+    yield from model.some("blocks", block)
+    above = {block: name for name, switch in switches.items() for block in switch.capacity_blocks}
+    at_switches = sorted(name for name, switch in switches.items() if switch.hosts)
+    for name, entry in _named(model, "capacity_blocks"):
         with omissions.part():
-            fields = entry.fields("a block", _BLOCK, omissions)
-            switch = fields["switch"].text("a switch's name") if "switch" in fields else ""
-            if switch and switch not in switches:
-                omissions.note(entry.line, f"{switch[:80]!r} is described nowhere")
-                switch = ""
-            yield _Block(entry.line, switch, _hosts(entry, fields, omissions), _island(fields))
-    above = {block: name for name, switch in switches.items() for block in switch.blocks}
-    at_switches = {name for name, switch in switches.items() if switch.hosts}
-    for name, entry in _named(model, "capacity_blocks", omissions):
-        with omissions.part():
-            fields = entry.fields("a capacity block", _CAPACITY_BLOCK, omissions)
+            record = entry.fields("a capacity block", _CAPACITY_BLOCK)
             # Where switches name their nodes themselves, a capacity block is a reservation.
             if not at_switches:
-                nodes = _hosts(entry, fields, omissions)
-                yield _Block(entry.line, above.get(name, ""), nodes, _island(fields))
-    for name in sorted(at_switches):
-        line, plugged = switches[name].line, list[str]()
+                yield _Block(entry.line, above.get(name, ""), _hosts(record), _island(record))
+    for name in at_switches:
+        line, nodes = switches[name].line, list[str]()
         for host in switches[name].hosts:
             with omissions.part():
-                plugged += trees.names(MODEL, line, host)
-        yield _Block(line, name, tuple(plugged), "")
+                nodes += trees.names(MODEL, line, host)
+        yield _Block(line, name, tuple(nodes), "")
 
 
-def _hosts(entry: Value, fields: Mapping[str, Value], omissions: Omissions) -> tuple[str, ...]:
-    hosts = fields["nodes"].each("host lists") if "nodes" in fields else ()
-    if not hosts:
-        omissions.note(entry.line, "a block has no nodes")
-    found: list[str] = []
-    for host in hosts:
-        with omissions.part():
-            found += trees.names(MODEL, host.line, host.text("a host list"))
-    return tuple(found)
+def _hosts(block: Fields) -> tuple[str, ...]:
+    if "nodes" not in block or not block["nodes"].content:
+        block.omissions.add(block.value.error("a block has no nodes"))
+        return ()
+    return tuple(itertools.chain.from_iterable(block["nodes"].some("host lists", trees.expand)))
 
 
-def _node_islands(model: Mapping[str, Value], omissions: Omissions) -> Iterator[tuple[str, str]]:
-    for name, entry in _named(model, "nodes", omissions):
-        with omissions.part():
-            if island := _island(entry.entries("a node")):
+def _node_islands(model: Fields) -> Iterator[tuple[str, str]]:
+    for name, entry in _named(model, "nodes"):
+        with model.omissions.part():
+            if island := _island(entry.fields("a node")):
                 yield name, island
 
 
-def _island(fields: Mapping[str, Value]) -> str:
+def _island(record: Fields) -> str:
     for place in ("annotations", "labels"):
-        said = fields[place].entries(place) if place in fields else {}
+        labels = record[place].entries(place) if place in record else {}
         for key in ISLAND_KEYS:
-            if key in said:
-                return said[key].text("an accelerator domain")
-    older = fields["attributes"].entries("attributes") if "attributes" in fields else fields
+            if key in labels:
+                return labels[key].text("an accelerator domain")
+    older = record.fields
+    if "attributes" in record:
+        older = record["attributes"].entries("attributes")
     return older["nvlink"].text("an NVLink domain") if "nvlink" in older else ""
 
 
@@ -254,24 +237,18 @@ def _inherited(switches: Mapping[str, _Switch]) -> dict[str, str]:
     for name in switches:
         path: dict[str, None] = {}
         at: str | None = name
-        while at is not None and at not in path and not switches[at].island and at not in found:
+        while at is not None and at not in path and at not in found:
             path[at] = None
-            at = above.get(at)
-        if at is not None and at not in path:
-            found.update(dict.fromkeys([*path, at], found.get(at) or switches[at].island))
+            at = None if switches[at].island else above.get(at)
+        island = found.get(at or "") or switches[[*path][-1]].island if path else ""
+        found |= dict.fromkeys(path, island)
     return found
 
 
-def _instances(text: str) -> list[Any]:
+def _instances(text: str, omissions: Omissions) -> Sequence[object]:
     if len(text) > CHARACTERS_MAX:
         raise WiringError(GRAPH, 1, f"has {len(text)} characters, at most {CHARACTERS_MAX}")
-    try:
-        # Numbers mean nothing here, and whole ones of any length are an error of their own.
-        answer = json.loads(text, parse_int=float)
-    except json.JSONDecodeError as broken:
-        raise WiringError(GRAPH, broken.lineno, f"is not JSON: {broken.msg}") from None
-    except RecursionError:
-        raise WiringError(GRAPH, 1, "is too deep to be read") from None
+    answer = strict_json.read(GRAPH, text, omissions)
     instances = answer.get("instances") if isinstance(answer, dict) else None
     if not isinstance(instances, list):
         raise WiringError(GRAPH, 1, "an answer has instances: a list")
@@ -283,34 +260,37 @@ def _instances(text: str) -> list[Any]:
 def _lines(text: str) -> dict[str, int]:
     """Where each text stands first: JSON's own reader keeps no lines."""
     found: dict[str, int] = {}
-    if len(text) <= CHARACTERS_MAX:
-        for number, line in enumerate(text.splitlines(), 1):
-            for said in _STRING.findall(line):
-                found.setdefault(said, number)
+    for number, line in enumerate(text.splitlines(), 1):
+        for string in _STRING.findall(line):
+            found.setdefault(string, number)
     return found
 
 
-def _instance(lines: Mapping[str, int], number: int, entry: Any) -> _Instance:
-    name = _name(entry.get("id")) if isinstance(entry, dict) else ""
-    if not name:
+def _instance(lines: Mapping[str, int], number: int, entry: object) -> _Instance:
+    if not isinstance(entry, dict) or not (name := _name(entry.get("id"))):
         raise WiringError(GRAPH, 1, f"instance {number} has an id: a name")
     line = lines.get(name, 1)
     # A list without entries comes as null, a map as nothing.
-    layers = entry.get("network_layers") or []
-    if not isinstance(layers, list) or not all(map(_name, layers)):
-        rule = f"instance {name!r} has network_layers: a list of names"
-        raise WiringError(GRAPH, line, rule)
-    if len(layers) > trees.TIERS_MAX:
-        rule = f"instance {name!r} is below {len(layers)} switches: too many"
-        raise WiringError(GRAPH, line, rule)
-    labels, attributes = entry.get("labels") or {}, entry.get("attributes") or {}
-    if not isinstance(labels, dict) or not isinstance(attributes, dict):
-        rule = f"instance {name!r} has labels and attributes: mappings"
-        raise WiringError(GRAPH, line, rule)
-    said = [*(labels.get(key) for key in ISLAND_KEYS), attributes.get("nvlink")]
-    island = next((each for each in said if isinstance(each, str) and each), "")
+    layers: Any = entry.get("network_layers") or []
+    labels: Any = entry.get("labels") or {}
+    attributes: Any = entry.get("attributes") or {}
+    if rule := _broken_rule(layers, labels, attributes):
+        raise WiringError(GRAPH, line, f"instance {name!r} {rule}")
+    domains = [*(labels.get(key) for key in ISLAND_KEYS), attributes.get("nvlink")]
+    island = next((each for each in domains if isinstance(each, str) and each), "")
     known = itertools.takewhile(lambda layer: not trees.is_placeholder(layer), layers)
-    return _Instance(name, tuple(known), island)
+    return _Instance(line, name, tuple(known), island)
+
+
+def _broken_rule(layers: object, labels: object, attributes: object) -> str:
+    """What an instance has to have, and has not; empty where nothing is amiss."""
+    if not isinstance(layers, list) or not all(map(_name, layers)):
+        return "has network_layers: a list of names"
+    if len(layers) > trees.TIERS_MAX:
+        return f"is below {len(layers)} switches: too many"
+    if not isinstance(labels, dict) or not isinstance(attributes, dict):
+        return "has labels and attributes: mappings"
+    return ""
 
 
 def _name(value: object) -> str:
@@ -318,46 +298,36 @@ def _name(value: object) -> str:
     return value if isinstance(value, str) and len(value) <= hostlist.NAME_MAX else ""
 
 
-def _of_one_mind(
-    instances: Sequence[_Instance], lines: Mapping[str, int], omissions: Omissions
-) -> Iterator[_Instance]:
+def _without_odd(instances: Sequence[_Instance], omissions: Omissions) -> Iterator[_Instance]:
     """Without those that put a switch below another than most instances do."""
-    votes: dict[str, collections.Counter[str]] = {}
+    votes: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     for instance in instances:
         for switch, above in itertools.pairwise(instance.layers):
-            votes.setdefault(switch, collections.Counter())[above] += 1
+            votes[switch][above] += 1
     usual = {
         switch: above
         for switch, counts in votes.items()
-        for above, count in counts.items()
+        for above, count in counts.most_common(1)
         if 2 * count > counts.total()
     }
     for instance in instances:
-        odd = next(
-            (
-                (switch, above)
-                for switch, above in itertools.pairwise(instance.layers)
-                if usual.get(switch, above) != above
-            ),
-            None,
-        )
-        if odd is None:
+        for switch, above in itertools.pairwise(instance.layers):
+            if usual.get(switch, above) != above:
+                rule = f"{switch!r} is below {above!r}, and most have it below {usual[switch]!r}"
+                rule = f"instance {instance.name!r}: {rule}: it is left out"
+                omissions.note(instance.line, rule)
+                break
+        else:
             yield instance
-            continue
-        rule = f"{odd[0]!r} is below {odd[1]!r}, and most have it below {usual[odd[0]]!r}"
-        line = lines.get(instance.name, 1)
-        omissions.note(line, f"instance {instance.name!r}: {rule}: it is left out")
 
 
 def _above(instances: Iterable[_Instance], lines: Mapping[str, int]) -> Iterator[Switch]:
-    children: dict[str, dict[str, None]] = {}
-    plugged: dict[str, list[str]] = {}
+    children: dict[str, dict[str, None]] = collections.defaultdict(dict)
+    nodes: dict[str, list[str]] = collections.defaultdict(list)
     for instance in instances:
         for switch, above in itertools.pairwise(instance.layers):
-            children.setdefault(above, {})[switch] = None
-        for layer in instance.layers:
-            children.setdefault(layer, {})
-        if instance.layers:
-            plugged.setdefault(instance.layers[0], []).append(instance.name)
-    for name, below in sorted(children.items()):
-        yield Switch(lines.get(name, 1), name, [*below], plugged.get(name, ()))
+            children[above][switch] = None
+        for layer in instance.layers[:1]:
+            nodes[layer].append(instance.name)
+    for name in sorted(children.keys() | nodes.keys()):
+        yield Switch(lines.get(name, 1), name, [*children.get(name, ())], nodes.get(name, ()))

@@ -1,7 +1,7 @@
 """Switches above switches and nodes below them -> the domain of every node at each tier.
 
 A tier is counted from the nodes outwards: a switch is one tier above the highest of those below it.
-Where one branch is shorter than another, its outermost switch so far stands for it at the tiers
+Where one branch is shorter than another, its outermost switch so far is its domain at the tiers
 that it lacks, so that every domain lies in one of the next tier.
 
 What contradicts itself is left out, and nothing else: a node below two switches has no place, and a
@@ -10,12 +10,14 @@ switch below two others has nothing above it, so its nodes have no domain at tho
 
 from __future__ import annotations
 
-import collections
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import networkx as nx
+
 from railwright_topology.sources import hostlist
+from railwright_topology.sources.documents import Value
 from railwright_topology.sources.omissions import Omissions
 from railwright_topology.wiring import WiringError
 
@@ -25,6 +27,12 @@ TIERS_MAX = 6
 _PLACEHOLDER = re.compile(r"no-topology|unknown|.+\.unknown|slurm-root-[0-9a-f]+")
 """Names of switches and blocks that stand for none: Topograph, Soperator (one for each fabric) and
 slurm-gcp (a block) put nodes there whose place they do not know."""
+
+_BELOW_ALL = ""
+"""What stands for the nodes in the graph of switches."""
+
+_Parents = dict[str, str | None]
+"""The switch above each that is below another; None where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +56,7 @@ class _Memberships:
 
     def add(self, above: Switch, names: Iterable[str]) -> None:
         for name in names:
-            if not _is_name(name):
+            if not hostlist.is_name(name):
                 self.omissions.note(above.line, _name_rule(name))
             elif self.found.setdefault(name, above.name) != above.name:
                 self.further.setdefault(name, []).append((above.line, above.name))
@@ -56,55 +64,42 @@ class _Memberships:
             rule = f"is past {NAMES_MAX} names of a {self.kind}: too many"
             raise WiringError(self.omissions.source, above.line, rule)
 
-    def sure(self, parents: Mapping[str, str | None]) -> dict[str, str]:
+    def certain(self, parents: _Parents) -> dict[str, str]:
         """Without those below two. One that a switch and those above it have is below the lowest of
         them: Slurm itself prints all nodes of a switch at each."""
-        sure = dict(self.found)
+        certain = dict(self.found)
         for name, further in self.further.items():
             candidates = {self.found[name], *(above for _, above in further)}
             lowest = [each for each in candidates if candidates <= _upwards(each, parents)]
             if len(lowest) == 1:
-                sure[name] = lowest[0]
+                certain[name] = lowest[0]
                 continue
-            del sure[name]
+            del certain[name]
             line, other = further[0]
             rule = f"{self.kind} {name!r} is in both {self.found[name]!r} and {other!r}"
             self.omissions.note(line, f"{rule}: it is left out")
-        return sure
+        return certain
 
 
 def tiers(switches: Iterable[Switch], omissions: Omissions) -> tuple[Mapping[str, str], ...]:
     """The domain of each node, the nearest tier first; empty where no node has one."""
     lines: dict[str, int] = {}
-    kinds: dict[str, set[str]] = {}
     switches_below = _Memberships("switch", omissions)
     nodes_below = _Memberships("node", omissions)
-    for switch in switches:
-        if not _is_name(switch.name):
-            omissions.note(switch.line, _name_rule(switch.name))
-            continue
-        if is_placeholder(switch.name):
-            _note_placeholder(switch, omissions)
-            continue
-        its = {kind for kind, below in (("c", switch.children), ("n", switch.nodes)) if below}
-        # Topograph describes a switch with both in two lines.
-        if switch.name in lines and (not its or its & kinds[switch.name]):
-            omissions.note(switch.line, _twice_rule(switch.name))
-            continue
+    for switch in _usable(switches, omissions):
         lines.setdefault(switch.name, switch.line)
-        kinds.setdefault(switch.name, set()).update(its)
         switches_below.add(switch, switch.children)
         nodes_below.add(switch, switch.nodes)
-    above = switches_below.sure({})
-    parents: dict[str, str | None] = {
-        child: above.get(child) for child in switches_below.found if child in lines
-    }
-    for child, upper in switches_below.found.items():
-        if child not in lines and not is_placeholder(child):
+    above = switches_below.certain({})
+    parents: _Parents = {child: above.get(child) for child in switches_below.found}
+    for child in [child for child in parents if child not in lines]:
+        upper = switches_below.found[child]
+        if not is_placeholder(child):
             omissions.note(lines[upper], f"{child!r} is below {upper!r}, and described nowhere")
-    leaves = _without_phony(nodes_below.sure(parents), lines, parents, omissions)
-    heights = _heights(sorted({*leaves.values()}), lines, parents, omissions)
-    if (deepest := max(heights.values(), default=0)) >= TIERS_MAX:
+        del parents[child]
+    leaves = _without_phony(nodes_below.certain(parents), lines, parents, omissions)
+    heights = _heights(dict.fromkeys(leaves.values()), lines, parents, omissions)
+    if (deepest := max(heights.values())) >= TIERS_MAX:
         outermost = min(name for name, height in heights.items() if height == TIERS_MAX)
         rule = f"has {deepest + 1} tiers: those from {outermost!r} outwards are left out"
         omissions.note(lines[outermost], rule)
@@ -114,20 +109,9 @@ def tiers(switches: Iterable[Switch], omissions: Omissions) -> tuple[Mapping[str
 def members(groups: Iterable[Switch], omissions: Omissions) -> dict[str, str]:
     """Which group each node is in, where groups lie in nothing."""
     found = _Memberships("node", omissions)
-    described: set[str] = set()
-    for group in groups:
-        if not _is_name(group.name):
-            omissions.note(group.line, _name_rule(group.name))
-            continue
-        if group.name in described:
-            omissions.note(group.line, _twice_rule(group.name))
-            continue
-        described.add(group.name)
-        if is_placeholder(group.name):
-            _note_placeholder(group, omissions)
-            continue
+    for group in _usable(groups, omissions):
         found.add(group, group.nodes)
-    return found.sure({})
+    return found.certain({})
 
 
 def is_placeholder(name: str) -> bool:
@@ -135,8 +119,13 @@ def is_placeholder(name: str) -> bool:
     return _PLACEHOLDER.fullmatch(name) is not None
 
 
+def expand(value: Value, what: str = "a host list") -> list[str]:
+    """The names that a text is a host list of. Raises WiringError where it is none."""
+    return names(value.omissions.source, value.line, value.text(what))
+
+
 def names(source: str, line: int, text: str) -> list[str]:
-    """What a host list in this line stands for. Raises WiringError where it is none."""
+    """The names of a host list in this line. Raises WiringError where it is none."""
     try:
         found = hostlist.expand(text, NAMES_MAX)
     except hostlist.HostlistError as refused:
@@ -146,23 +135,38 @@ def names(source: str, line: int, text: str) -> list[str]:
     return found
 
 
-def _is_name(name: str) -> bool:
-    return 0 < len(name) <= hostlist.NAME_MAX and name.isprintable()
+def _usable(switches: Iterable[Switch], omissions: Omissions) -> Iterator[Switch]:
+    """Those with a name of their own. Topograph describes a switch with switches and nodes below it
+    in two lines."""
+    described: dict[str, set[str]] = {}
+    for switch in switches:
+        kinds = {kind for kind in ("children", "nodes") if getattr(switch, kind)}
+        if not hostlist.is_name(switch.name):
+            omissions.note(switch.line, _name_rule(switch.name))
+        elif is_placeholder(switch.name):
+            _note_placeholder(switch, omissions)
+        elif switch.name in described and (not kinds or kinds & described[switch.name]):
+            omissions.note(
+                switch.line, f"{switch.name[:80]!r} is described twice: the first counts"
+            )
+        else:
+            described.setdefault(switch.name, set()).update(kinds)
+            yield switch
 
 
 def _name_rule(name: str) -> str:
     return f"{name[:80]!r}: a name has 1 to {hostlist.NAME_MAX} printable characters"
 
 
-def _twice_rule(name: str) -> str:
-    return f"{name[:80]!r} is described twice: the first counts"
+def _note_placeholder(switch: Switch, omissions: Omissions) -> None:
+    if switch.nodes:
+        count = f"{len(switch.nodes)}, the first is {switch.nodes[0][:80]}"
+        rule = f"{switch.name!r} is a placeholder: nodes of unknown place: {count}"
+        omissions.note(switch.line, rule)
 
 
 def _without_phony(
-    leaves: Mapping[str, str],
-    lines: Mapping[str, int],
-    parents: Mapping[str, str | None],
-    omissions: Omissions,
+    leaves: Mapping[str, str], lines: Mapping[str, int], parents: _Parents, omissions: Omissions
 ) -> dict[str, str]:
     """slurm-gcp puts the nodes of a node set whose host it does not know on a switch of the set."""
     found: dict[str, str] = {}
@@ -177,7 +181,7 @@ def _without_phony(
     return found
 
 
-def _upwards(name: str, parents: Mapping[str, str | None]) -> set[str]:
+def _upwards(name: str, parents: _Parents) -> set[str]:
     """A switch and all above it."""
     found: set[str] = set()
     at: str | None = name
@@ -187,59 +191,36 @@ def _upwards(name: str, parents: Mapping[str, str | None]) -> set[str]:
     return found
 
 
-def _note_placeholder(switch: Switch, omissions: Omissions) -> None:
-    if switch.nodes:
-        count = f"{len(switch.nodes)}, the first is {switch.nodes[0][:80]}"
-        rule = f"{switch.name!r} is a placeholder: nodes of unknown place: {count}"
-        omissions.note(switch.line, rule)
-
-
 def _heights(
-    leaves: Iterable[str],
-    lines: Mapping[str, int],
-    parents: dict[str, str | None],
-    omissions: Omissions,
+    leaves: Iterable[str], lines: Mapping[str, int], parents: _Parents, omissions: Omissions
 ) -> dict[str, int]:
     """How many tiers each switch is above nodes. Cuts the cycles among parents."""
-    reached: set[str] = set()
-    for leaf in leaves:
-        path: dict[str, None] = {}
-        at: str | None = leaf
-        while at is not None and at not in reached and at not in path:
-            path[at] = None
-            at = parents.get(at)
-        if at in path:
-            cycle = [*path][[*path].index(at) :]
-            omissions.note(lines[min(cycle)], f"{min(cycle)!r} is above itself")
-            parents.update(dict.fromkeys(cycle))
-        reached.update(path)
-    waiting = collections.Counter(above for name in reached if (above := parents.get(name)))
-    ready = [name for name in reached if name not in waiting]
-    heights = dict.fromkeys(ready, 0)
-    for name in ready:
-        if above := parents.get(name):
-            heights[above] = max(heights.get(above, 0), heights[name] + 1)
-            waiting[above] -= 1
-            if not waiting[above]:
-                ready.append(above)
-    return heights
+    graph = nx.DiGraph((below, above) for below, above in parents.items() if above)
+    graph.add_node(_BELOW_ALL)
+    graph.add_edges_from((_BELOW_ALL, leaf) for leaf in leaves)
+    graph = graph.subgraph({_BELOW_ALL, *nx.descendants(graph, _BELOW_ALL)}).copy()
+    # No two cycles share a switch, as each has one above it.
+    for cycle in [*map(sorted, nx.simple_cycles(graph))]:
+        omissions.note(lines[cycle[0]], f"{cycle[0]!r} is above itself")
+        parents.update(dict.fromkeys(cycle))
+        graph.remove_edges_from([*graph.out_edges(cycle)])
+    generations = enumerate(nx.topological_generations(graph), -1)
+    return {name: height for height, names in generations for name in names}
 
 
 def _domains(
-    leaves: Mapping[str, str],
-    parents: Mapping[str, str | None],
-    heights: Mapping[str, int],
+    leaves: Mapping[str, str], parents: _Parents, heights: Mapping[str, int]
 ) -> Iterator[Mapping[str, str]]:
     # The outermost switch so far above each leaf; None beyond the last one that is known.
-    standing: dict[str, str | None] = {leaf: leaf for leaf in leaves.values()}
-    for tier in range(min(max(heights.values(), default=-1) + 1, TIERS_MAX)):
-        for leaf, at in standing.items():
+    outermost: dict[str, str | None] = {leaf: leaf for leaf in leaves.values()}
+    for tier in range(min(max(heights.values()) + 1, TIERS_MAX)):
+        for leaf, at in outermost.items():
             if at is not None and at in parents and heights[at] < tier:
                 above = parents[at]
                 if above is None or heights[above] <= tier:
-                    standing[leaf] = above
+                    outermost[leaf] = above
         yield {
             node: at
             for node, leaf in sorted(leaves.items())
-            if (at := standing[leaf]) is not None and heights[at] <= tier
+            if (at := outermost[leaf]) is not None and heights[at] <= tier
         }
