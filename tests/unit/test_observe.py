@@ -12,7 +12,7 @@ from fixtures import observing
 from fixtures.observing import JOB, LEDGER, Watched, ask_all
 from railwright import pacing, wire
 from railwright_api import names
-from railwright_operator.heartbeats import interval, listening
+from railwright_operator.heartbeats import interval, reception
 from railwright_operator.heartbeats.messages import RefusedError
 from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.machines import Machines
@@ -241,7 +241,7 @@ async def test_deaf_operator_charges_no_late_heartbeat(monkeypatch: pytest.Monke
     cluster.dead = {0}
     await cluster.pass_time(interval.INTERVAL_S_MAX)
     cluster.now_s += 60.0
-    cluster.deaf_s += 60.0 - listening.GAP_S
+    cluster.deaf_s += 60.0 - reception.GAP_S
     verdict = await cluster.pass_time(int(pacing.TIMEOUT_S) + interval.INTERVAL_S_MAX)
     assert verdict == Ongoing(suspects=(0,))
     cluster.dead.clear()

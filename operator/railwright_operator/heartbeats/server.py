@@ -21,8 +21,8 @@ from railwright import profile, wire
 from railwright_operator.heartbeats import decoding
 from railwright_operator.heartbeats.agents import Agents
 from railwright_operator.heartbeats.connections import Connection, Connections, Route
-from railwright_operator.heartbeats.listening import TICK_S, ListeningClock
 from railwright_operator.heartbeats.messages import Answer, Head, RefusedError
+from railwright_operator.heartbeats.reception import TICK_S, ReceptionClock
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.tokens import Bearer, Tokens
 from railwright_operator.kube.errors import RequestFailed
@@ -64,7 +64,7 @@ class HeartbeatServer:
     pod_uid_of: PodUidOf
     on_commit: OnCommit
     is_ready: Callable[[], bool]
-    hearing: ListeningClock
+    hearing: ReceptionClock
     metrics: InitVar[HeartbeatMetrics]
     agents: Agents
     clock: InitVar[Callable[[], float]]
