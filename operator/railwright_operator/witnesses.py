@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from railwright import wire
+from railwright import protocol
 from railwright_api import quantities
 from railwright_operator.heartbeats.interval import INTERVAL_S_MAX, late_beat_s
 from railwright_operator.heartbeats.views import RankView, SessionView
@@ -48,7 +48,7 @@ ERROR = re.compile(r"ErrImagePull|code = |[Ee]rror")
 """In newer kubelets the pause repeats the last error."""
 
 POD_STATES = {state.value: state for state in PodState}
-ACTIVITIES = {phase: Activity(phase.value) for phase in wire.Phase}
+ACTIVITIES = {phase: Activity(phase.value) for phase in protocol.Phase}
 
 FOUND_UNREADY_S = 40.0
 """How long a node may stay not Ready that this leader found so. After an outage of the API server a
@@ -315,12 +315,12 @@ def _ended_well(pod: PodRecord | None, heard: RankView | None, processes: int) -
     return ended and _failure(heard) is None
 
 
-def _failure(heard: RankView | None) -> wire.Failure | None:
+def _failure(heard: RankView | None) -> protocol.Failure | None:
     told = heard.failure if heard is not None else None
     return told if told is not None and told.exit_code != 0 else None
 
 
-def _left(pod: PodRecord | None, first_rank: int) -> wire.Failure | None:
+def _left(pod: PodRecord | None, first_rank: int) -> protocol.Failure | None:
     """The failure that an ended pod shows; None where its end is no rank's doing."""
     if pod is None:
         return None
@@ -328,11 +328,11 @@ def _left(pod: PodRecord | None, first_rank: int) -> wire.Failure | None:
         # A container before the main one failed; where a kubelet ends a pod, it says the reason.
         failed = pod.phase == PodState.FAILED and not pod.reason
         why = "its pod failed before its main container ran"
-        return wire.Failure(first_rank, 1, message=why) if failed else None
+        return protocol.Failure(first_rank, 1, message=why) if failed else None
     told = pod.exit.failure
     if told is None:
-        return wire.Failure(first_rank, pod.exit.code, message=pod.reason or None)
-    return told if told.exit_code != 0 else wire.Failure(told.rank, pod.exit.code)
+        return protocol.Failure(first_rank, pod.exit.code, message=pod.reason or None)
+    return told if told.exit_code != 0 else protocol.Failure(told.rank, pod.exit.code)
 
 
 def _memory_limit(known: Known) -> int | None:
@@ -341,7 +341,9 @@ def _memory_limit(known: Known) -> int | None:
     return None if limit is None else quantities.bytes_of(str(limit))
 
 
-def _crash_of(told: wire.Failure, pod: PodRecord | None, known: Known, *, age_s: float) -> Crash:
+def _crash_of(
+    told: protocol.Failure, pod: PodRecord | None, known: Known, *, age_s: float
+) -> Crash:
     """Where the kernel kills a whole container, its launcher reports nothing: its kubelet says so,
     and the job what the limit is."""
     killed = pod is not None and pod.exit is not None and pod.exit.reason == OOM_KILLED
