@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import KW_ONLY, dataclass, fields
 
-from railwright import wire
+from railwright import protocol
 from railwright_api import quantities
 from railwright_operator.heartbeats.interval import INTERVAL_S_MAX, late_beat_s
 from railwright_operator.heartbeats.views import RankView, SessionView
@@ -47,8 +47,8 @@ ERROR = re.compile(r"ErrImagePull|code = |[Ee]rror")
 """In newer kubelets the pause repeats the last error."""
 
 POD_STATES = {state.value: state for state in PodState}
-STEP_FIELDS = tuple(each.name for each in fields(wire.Steps) if each.name != "phase")
-ACTIVITIES = {phase: Activity(phase.value) for phase in wire.Phase}
+STEP_FIELDS = tuple(each.name for each in fields(protocol.Steps) if each.name != "phase")
+ACTIVITIES = {phase: Activity(phase.value) for phase in protocol.Phase}
 
 FOUND_UNREADY_S = 40.0
 """How long a node may stay not Ready that this leader found so. After an outage of the API server a
@@ -300,12 +300,12 @@ def _ended_well(pod: PodRecord | None, launcher: RankView | None, processes: int
     return ended and _failure(launcher) is None
 
 
-def _failure(launcher: RankView | None) -> wire.Failure | None:
+def _failure(launcher: RankView | None) -> protocol.Failure | None:
     failure = launcher.failure if launcher is not None else None
     return failure if failure is not None and failure.exit_code != 0 else None
 
 
-def _left(pod: PodRecord | None, first_rank: int) -> wire.Failure | None:
+def _left(pod: PodRecord | None, first_rank: int) -> protocol.Failure | None:
     """The failure that an ended pod shows; None where its end is no rank's doing."""
     if pod is None:
         return None
@@ -313,11 +313,11 @@ def _left(pod: PodRecord | None, first_rank: int) -> wire.Failure | None:
         # A container before the main one failed; where a kubelet ends a pod, it says the reason.
         failed = pod.phase == PodState.FAILED and not pod.reason
         why = "its pod failed before its main container ran"
-        return wire.Failure(first_rank, 1, message=why) if failed else None
+        return protocol.Failure(first_rank, 1, message=why) if failed else None
     failure = pod.exit.failure
     if failure is None:
-        return wire.Failure(first_rank, pod.exit.code, message=pod.reason or None)
-    return failure if failure.exit_code != 0 else wire.Failure(failure.rank, pod.exit.code)
+        return protocol.Failure(first_rank, pod.exit.code, message=pod.reason or None)
+    return failure if failure.exit_code != 0 else protocol.Failure(failure.rank, pod.exit.code)
 
 
 def _memory_limit(known: Known) -> int | None:
@@ -326,7 +326,7 @@ def _memory_limit(known: Known) -> int | None:
     return None if limit is None else quantities.bytes_of(str(limit))
 
 
-def _crash_of(failure: wire.Failure, pod: PodRecord | None, known: Known, *, age_s: float) -> Crash:
+def _crash_of(failure: protocol.Failure, pod: PodRecord | None, known: Known, *, age_s: float) -> Crash:
     """Where the kernel kills a whole container, its launcher reports nothing: its kubelet says so,
     and the job what the limit is."""
     killed = pod is not None and pod.exit is not None and pod.exit.reason == OOM_KILLED

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 
-from railwright import wire
+from railwright import protocol
 from railwright_operator.discovery import Discovery
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.views import SessionView
@@ -171,7 +171,7 @@ class StateBuilder:
             nodes=record.nodes,
             num_processes=self._known[uid].job.spec.num_proc_per_node,
             resume=tuple(
-                wire.Checkpoint(point.attempt, point.step)
+                protocol.Checkpoint(point.attempt, point.step)
                 for point in record.checkpoints
                 if point.attempt < record.attempt
             ),

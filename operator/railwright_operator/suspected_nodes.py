@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from railwright import wire
+from railwright import protocol
 from railwright_operator.watch.kubelets import Kubelets
 from railwright_operator.watch.records import NodeRecord
 from railwright_scheduler.attempt import breaker
@@ -18,7 +18,7 @@ from railwright_scheduler.world import JobSeen
 
 logger = logging.getLogger(__name__)
 
-SUSPECT_S = wire.HEARTBEAT_INTERVAL_S
+SUSPECT_S = protocol.HEARTBEAT_INTERVAL_S
 """So much before the limit of its silence a launcher's kubelet is asked; the verdict needs that
 limit and the kubelet's silence too."""
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from railwright import endpoint, environment, strides, wire
+from railwright import endpoint, environment, protocol, strides
 from railwright.profile import Calls, Handover, Operation, Recorded
 from railwright_api import names
 from railwright_testbed.api_client import ApiClient, ApiError, Json
@@ -55,7 +55,7 @@ class _Launcher:
     path: str
     node: str
     operator: endpoint.Endpoint
-    world: wire.World | None = None
+    world: protocol.World | None = None
     sequence: int = 0
     speaks_at_s: float = 0.0
     over: bool = False
@@ -66,8 +66,8 @@ class _Gang:
     launchers: dict[int, _Launcher] = field(default_factory=dict)
     step: int = 0
     first_step: int | None = None
-    resumed_from: wire.Checkpoint | None = None
-    committed: wire.Checkpoint | None = None
+    resumed_from: protocol.Checkpoint | None = None
+    committed: protocol.Checkpoint | None = None
 
 
 class SimulatedLaunchers:
@@ -148,7 +148,7 @@ class SimulatedLaunchers:
         for launcher in self._launchers():
             launcher.over |= launcher.path not in alive
 
-    def _gang(self, member: wire.Member) -> _Gang:
+    def _gang(self, member: protocol.Member) -> _Gang:
         """The gang that a new launcher belongs to: a new one if that of its attempt is over."""
         key = member.job_uid, member.attempt
         gang = self._gangs.setdefault(key, _Gang())
@@ -169,10 +169,10 @@ class SimulatedLaunchers:
             if launcher.over or launcher.node in self._silent or now_s < launcher.speaks_at_s:
                 continue
             if launcher.world is None:
-                launcher.speaks_at_s = now_s + wire.REGISTER_INTERVAL_S
+                launcher.speaks_at_s = now_s + protocol.REGISTER_INTERVAL_S
                 _register(launcher)
             else:
-                launcher.speaks_at_s = now_s + wire.HEARTBEAT_INTERVAL_S
+                launcher.speaks_at_s = now_s + protocol.HEARTBEAT_INTERVAL_S
                 self._beat(gang, launcher, running=1)
 
     def _train(self, gang: _Gang) -> None:
@@ -210,9 +210,9 @@ class SimulatedLaunchers:
         launcher.sequence += 1
         progress = None
         if gang.first_step is not None:
-            progress = wire.Progress(gang.step, total_steps=self._played.steps)
+            progress = protocol.Progress(gang.step, total_steps=self._played.steps)
         leads = launcher.pod.member.node_rank == 0
-        beat = wire.Heartbeat(
+        beat = protocol.Heartbeat(
             launcher.pod.member,
             launcher.sequence,
             running=running,
@@ -222,8 +222,8 @@ class SimulatedLaunchers:
             committed=gang.committed if leads else None,
         )
         with _answered(launcher):
-            answer = launcher.operator.post("/v1/beat", beat, kind=wire.HeartbeatAnswer)
-            launcher.over |= answer.order is wire.Order.STOP
+            answer = launcher.operator.post("/v1/beat", beat, kind=protocol.HeartbeatAnswer)
+            launcher.over |= answer.order is protocol.Order.STOP
 
 
 def _launcher(client: ApiClient, raw: Json, token_file: Path) -> _Launcher:
@@ -267,11 +267,11 @@ def _path(raw: Json) -> str:
 
 def _register(launcher: _Launcher) -> None:
     pod = launcher.pod
-    register = wire.Register(pod.member, pod.address, MASTER_PORT, pod.num_processes)
+    register = protocol.Register(pod.member, pod.address, MASTER_PORT, pod.num_processes)
     with _answered(launcher):
-        answer = launcher.operator.post("/v1/register", register, kind=wire.Registered)
+        answer = launcher.operator.post("/v1/register", register, kind=protocol.Registered)
         launcher.world = answer.world
-        launcher.over |= answer.order is wire.Order.STOP
+        launcher.over |= answer.order is protocol.Order.STOP
 
 
 def _is_recorded(launcher: _Launcher) -> bool:
@@ -285,8 +285,8 @@ def _is_recorded(launcher: _Launcher) -> bool:
     )
     with _answered(launcher):
         handover = Handover(member, part)
-        answer = launcher.operator.post("/v1/profile", handover, kind=wire.HeartbeatAnswer)
-        return answer.order is wire.Order.GO
+        answer = launcher.operator.post("/v1/profile", handover, kind=protocol.HeartbeatAnswer)
+        return answer.order is protocol.Order.GO
     return False
 
 
@@ -295,10 +295,10 @@ def _commit(gang: _Gang) -> None:
     launcher = gang.launchers[0]
     member = launcher.pod.member
     with _answered(launcher):
-        commit = wire.Commit(member, gang.step)
-        answer = launcher.operator.post("/v1/commit", commit, kind=wire.CommitAnswer)
+        commit = protocol.Commit(member, gang.step)
+        answer = launcher.operator.post("/v1/commit", commit, kind=protocol.CommitAnswer)
         if answer.granted:
-            gang.committed = wire.Checkpoint(member.attempt, gang.step)
+            gang.committed = protocol.Checkpoint(member.attempt, gang.step)
 
 
 @contextlib.contextmanager

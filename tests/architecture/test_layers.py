@@ -71,7 +71,7 @@ def test_each_part_imports_only_the_outside_packages_it_is_allowed(package: str)
 
 
 def test_the_messages_both_ends_share_stand_on_the_standard_library_alone() -> None:
-    files = [tree.ROOT / "worker/railwright" / name for name in ("codec.py", "wire.py")]
+    files = [tree.ROOT / "worker/railwright" / name for name in ("codec.py", "protocol.py")]
     findings = [
         Finding(tree.name_of(path), line, f"imports {name}")
         for path in files
@@ -96,7 +96,7 @@ def test_the_worker_imports_where_there_is_no_torch() -> None:
         ("import torch.distributed\n", [("torch", 1)]),
         ("from numpy import array\n", [("numpy", 1)]),
         ("def f():\n    import torch\n", [("torch", 2)]),
-        ("from . import wire\n", []),
+        ("from . import protocol\n", []),
     ],
 )
 def test_the_check_sees_an_import(source: str, expected: list[tuple[str, int]]) -> None:

@@ -30,7 +30,7 @@ from pathlib import Path
 
 from fixtures import heartbeat_gangs
 from fixtures.tokens import SigningKey
-from railwright import pacing, wire
+from railwright import pacing, protocol
 
 GANG_EVERY_S = 1.0
 """From the start of a gang to that of the next."""
@@ -62,7 +62,7 @@ class Launcher:
     begun_s: float | None = None
     connecting: bool = False
     waiting: bool = False
-    interval_s: float = wire.HEARTBEAT_INTERVAL_S
+    interval_s: float = protocol.HEARTBEAT_INTERVAL_S
     failures: int = 0
     accepted_s: float | None = None
 
@@ -120,7 +120,7 @@ class Load:
     def _start_gangs(self, now_s: float) -> None:
         for each in self.launchers:
             gang_s = each.number // heartbeat_gangs.GANG * GANG_EVERY_S
-            within_s = random.uniform(0, wire.REGISTER_INTERVAL_S)
+            within_s = random.uniform(0, protocol.REGISTER_INTERVAL_S)
             self._plan(each, now_s + gang_s + within_s)
 
     def _count_anew(self) -> None:
@@ -246,7 +246,9 @@ def launchers(key: SigningKey, count: int, renewing: float) -> list[Launcher]:
     """With their tokens; a share of them is ``renewing`` its connection for each heartbeat."""
     found = []
     for number in range(count):
-        before, _, after = wire.encode(heartbeat_gangs.beat(number, 0)).partition(b'"sequence":0')
+        before, _, after = protocol.encode(heartbeat_gangs.beat(number, 0)).partition(
+            b'"sequence":0'
+        )
         body = before + b'"sequence":1', after
         length = sum(map(len, body)) + 9
         head = (

@@ -11,8 +11,8 @@ import pytest
 
 from fixtures import launchers
 from fixtures.operator_endpoint import OperatorEndpoint, until
-from railwright import manifest, wire
-from railwright.wire import Checkpoint
+from railwright import manifest, protocol
+from railwright.protocol import Checkpoint
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TIMEOUT_S = 300
@@ -99,7 +99,7 @@ def test_a_killed_example_resumes_with_the_losses_of_one_that_was_not(
     assert all(whole[step] == loss for step, loss in before.items())
     last = operator.beats[-1]
     assert last.committed == Checkpoint(2, steps)
-    assert last.progress == wire.Progress(steps, steps, loss=float(whole[steps]))
+    assert last.progress == protocol.Progress(steps, steps, loss=float(whole[steps]))
 
 
 def test_a_script_that_knows_nothing_of_railwright_runs(tmp_path: Path) -> None:

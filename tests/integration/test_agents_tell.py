@@ -14,7 +14,7 @@ import pytest
 
 from fixtures import heartbeats, shell
 from fixtures.heartbeats import ATTEMPT, JOB, Heartbeats
-from railwright import wire
+from railwright import protocol
 from railwright_agent import reporting
 from railwright_agent.benchmark import BenchmarkSchedule
 from railwright_agent.hardware import HardwareSources
@@ -65,7 +65,7 @@ async def test_who_is_no_agent_on_a_node_is_refused(world: Heartbeats) -> None:
 
 async def test_an_agent_may_not_speak_for_a_launcher(world: Heartbeats) -> None:
     token = await world.agents_token("n0")
-    beat = wire.Heartbeat(wire.Member(JOB, ATTEMPT, 0), sequence=1, running=1, exited=0)
+    beat = protocol.Heartbeat(protocol.Member(JOB, ATTEMPT, 0), sequence=1, running=1, exited=0)
     assert (await world.say("/v1/beat", token, beat))[0] == 403
 
 

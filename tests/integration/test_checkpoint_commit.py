@@ -17,10 +17,10 @@ from railwright import (
     channel,
     environment,
     manifest,
+    protocol,
     reporting,
-    wire,
 )
-from railwright.wire import Checkpoint
+from railwright.protocol import Checkpoint
 from railwright_testbed import waiting
 
 
@@ -37,7 +37,7 @@ def state(
     """This process is rank 0 of a job's first attempt, with the launcher's real commit desk."""
     environ = launchers.environment_of(operator.url, tmp_path)
     pod = environment.pod(environ)
-    world = wire.World(
+    world = protocol.World(
         world_size=1, num_nodes=1, first_rank=0, master_address="127.0.0.1", master_port=29500
     )
     server = channel.ChannelServer()
@@ -61,7 +61,7 @@ def in_attempt(
     monkeypatch: pytest.MonkeyPatch, attempt: int, resume: tuple[Checkpoint, ...]
 ) -> None:
     """From here on, what is loaded and saved is another attempt's."""
-    text = wire.encode(environment.Resume(resume)).decode()
+    text = protocol.encode(environment.Resume(resume)).decode()
     monkeypatch.setenv(environment.ATTEMPT, str(attempt))
     monkeypatch.setenv(environment.RESUME, text)
 
@@ -88,7 +88,7 @@ def test_a_commit_is_asked_for_then_made_then_told(
 
 def _is_done_saving(state: reporting.LauncherState) -> bool:
     progress = state.next_heartbeat().progress
-    return progress is None or progress.phase is not wire.Phase.CHECKPOINTING
+    return progress is None or progress.phase is not protocol.Phase.CHECKPOINTING
 
 
 def test_a_refused_commit_renames_nothing_and_tells_the_script(

@@ -10,7 +10,7 @@ import pytest
 from fixtures import heartbeats, shell
 from fixtures.heartbeats import ATTEMPT, JOB, Heartbeats
 from fixtures.tokens import aged
-from railwright import wire
+from railwright import protocol
 from railwright_operator.heartbeats import connections, server
 from railwright_operator.kube import errors
 from railwright_testbed import ControlPlane
@@ -27,16 +27,16 @@ async def world(control_plane: ControlPlane, namespace: str) -> AsyncIterator[He
         yield listening
 
 
-def member(rank: int = 0, attempt: int = ATTEMPT) -> wire.Member:
-    return wire.Member(JOB, attempt, rank)
+def member(rank: int = 0, attempt: int = ATTEMPT) -> protocol.Member:
+    return protocol.Member(JOB, attempt, rank)
 
 
-def register(rank: int) -> wire.Register:
-    return wire.Register(member(rank), f"10.0.0.{rank}", master_port=29500, num_processes=1)
+def register(rank: int) -> protocol.Register:
+    return protocol.Register(member(rank), f"10.0.0.{rank}", master_port=29500, num_processes=1)
 
 
-def beat(rank: int = 0, *, attempt: int = ATTEMPT, sequence: int = 1) -> wire.Heartbeat:
-    return wire.Heartbeat(member(rank, attempt), sequence, running=1, exited=0)
+def beat(rank: int = 0, *, attempt: int = ATTEMPT, sequence: int = 1) -> protocol.Heartbeat:
+    return protocol.Heartbeat(member(rank, attempt), sequence, running=1, exited=0)
 
 
 async def tokens_of(world: Heartbeats) -> list[str]:
@@ -93,7 +93,7 @@ async def test_an_expired_token_is_refused(world: Heartbeats, control_plane: Con
 
 async def test_message_without_token_is_refused(world: Heartbeats) -> None:
     assert (await world.say("/v1/beat", "nonsense", beat(0)))[0] == 403
-    assert (await world.post("/v1/beat", wire.encode(beat(0))))[0] == 403
+    assert (await world.post("/v1/beat", protocol.encode(beat(0))))[0] == 403
 
 
 async def test_token_of_deleted_pod_is_refused(world: Heartbeats) -> None:
@@ -107,7 +107,7 @@ async def test_token_of_deleted_pod_is_refused(world: Heartbeats) -> None:
 async def test_a_revoked_attempt_is_told_to_stop_by_every_path(world: Heartbeats) -> None:
     token = (await tokens_of(world))[0]
     world.sessions.revoke(JOB, ATTEMPT)
-    commit = wire.Commit(member(), 5)
+    commit = protocol.Commit(member(), 5)
     for path, message in (("register", register(0)), ("beat", beat(0)), ("commit", commit)):
         answer = await world.say(f"/v1/{path}", token, message)
         assert answer == (409, {"error": "attempt 1 was revoked"})
@@ -123,12 +123,12 @@ async def test_a_commit_is_granted_once_recorded_and_refused_if_revoked_meanwhil
     world: Heartbeats,
 ) -> None:
     token = (await tokens_of(world))[0]
-    status, answer = await world.say("/v1/commit", token, wire.Commit(member(), 5))
+    status, answer = await world.say("/v1/commit", token, protocol.Commit(member(), 5))
     assert (status, answer["granted"], world.commits) == (200, True, [(JOB, ATTEMPT, 5)])
     world.commit_error = errors.NotLeader("lost")
-    assert (await world.say("/v1/commit", token, wire.Commit(member(), 6)))[0] == 503
+    assert (await world.say("/v1/commit", token, protocol.Commit(member(), 6)))[0] == 503
     world.commit_error, world.revokes_while_committing = None, True
-    refused = await world.say("/v1/commit", token, wire.Commit(member(), 6))
+    refused = await world.say("/v1/commit", token, protocol.Commit(member(), 6))
     assert refused == (409, {"error": "attempt 1 was revoked"})
 
 
@@ -138,10 +138,10 @@ async def test_a_commit_that_takes_too_long_is_to_be_tried_again(
     token = (await tokens_of(world))[0]
     monkeypatch.setattr(server, "COMMIT_DEADLINE_S", 0.05)
     world.records.clear()
-    assert (await world.say("/v1/commit", token, wire.Commit(member(), 5)))[0] == 503
+    assert (await world.say("/v1/commit", token, protocol.Commit(member(), 5)))[0] == 503
     monkeypatch.undo()
     world.records.set()
-    assert (await world.say("/v1/commit", token, wire.Commit(member(), 5)))[0] == 200
+    assert (await world.say("/v1/commit", token, protocol.Commit(member(), 5)))[0] == 200
 
 
 async def test_an_operator_that_does_not_lead_sends_launchers_away(world: Heartbeats) -> None:
@@ -187,7 +187,7 @@ async def test_body_too_large_or_without_length_is_refused(world: Heartbeats) ->
             yield b" " * 1024
 
     token = f"Bearer {(await tokens_of(world))[0]}"
-    large = b" " * (wire.MESSAGE_BYTES_MAX + 1)
+    large = b" " * (protocol.MESSAGE_BYTES_MAX + 1)
     assert (await world.post("/v1/beat", large, Authorization=token))[0] == 413
     assert (await world.post("/v1/beat", chunks(), Authorization=token))[0] == 411
 

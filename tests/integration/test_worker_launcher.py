@@ -12,7 +12,7 @@ import pytest
 from fixtures import launchers, operator_endpoint
 from fixtures.launchers import environment_of, launched, python, termination_of
 from fixtures.operator_endpoint import OperatorEndpoint, until
-from railwright import memory, wire
+from railwright import memory, protocol
 from railwright.launcher import TERMINATED_GRACE_S
 
 TIMEOUT_S = 30
@@ -27,7 +27,7 @@ def operator() -> Iterator[OperatorEndpoint]:
         yield listening
 
 
-def failures(operator: OperatorEndpoint) -> list[wire.Failure]:
+def failures(operator: OperatorEndpoint) -> list[protocol.Failure]:
     return [beat.failure for beat in operator.beats if beat.failure is not None]
 
 
@@ -207,7 +207,7 @@ def test_the_last_lines_hold_both_streams_and_no_control_characters(
         read.touch()
         launcher.communicate(timeout=TIMEOUT_S)
     lines = failures(operator)[-1].last_lines
-    assert len(lines) <= wire.LAST_LINES_BYTES_MAX
+    assert len(lines) <= protocol.LAST_LINES_BYTES_MAX
     assert {"[31mred", "50%", "100%", "the reason"} <= set(lines.splitlines())
 
 

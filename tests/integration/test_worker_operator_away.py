@@ -11,7 +11,7 @@ import pytest
 
 from fixtures.launchers import environment_of, launched, python, termination_of
 from fixtures.operator_endpoint import OperatorEndpoint, until
-from railwright import wire
+from railwright import protocol
 
 TIMEOUT_S = 30
 WAITS = "import time; print('up', flush=True); time.sleep(600)"
@@ -71,7 +71,7 @@ def test_a_revoked_attempt_stops_its_ranks_and_ends_with_80(
         if answer == "409":
             operator.status = 409
         else:
-            operator.order = wire.Order.STOP
+            operator.order = protocol.Order.STOP
         assert launcher.wait(TIMEOUT_S) == 80
     assert termination_of(tmp_path).message == "the attempt was revoked: as the test wants it"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railwright import wire
+from railwright import protocol
 from railwright_api.ledger import EntryCause
 from railwright_api.training_job import LastEnd
 from railwright_operator.watch import causes
@@ -23,7 +23,7 @@ NASTY = st.builds(
 AGES = st.sampled_from((0.0, 9.0, 30.0, 1e9))
 CRASHES = st.builds(
     Crash,
-    st.integers(0, wire.RANKS_MAX - 1),
+    st.integers(0, protocol.RANKS_MAX - 1),
     st.integers(-(2**31), 2**31 - 1),
     AGES,
     st.none() | NASTY,
@@ -33,7 +33,7 @@ CRASHES = st.builds(
 )
 RANKS = st.builds(
     RankSeen,
-    st.integers(0, wire.NODES_MAX - 1),
+    st.integers(0, protocol.NODES_MAX - 1),
     st.sampled_from(("n0", "n" * 253)),
     st.sampled_from(PodState),
     deleting=st.booleans(),

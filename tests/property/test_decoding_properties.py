@@ -1,4 +1,4 @@
-"""Messages are decoded fast to what ``wire.decode`` gives, and refused where it refuses."""
+"""Messages are decoded fast to what ``protocol.decode`` gives, and refused where it refuses."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railwright import wire
+from railwright import protocol
 from railwright_operator.heartbeats import decoding
 
-decode = decoding.decoder(wire.Heartbeat)
+decode = decoding.decoder(protocol.Heartbeat)
 
 NUMBERS = st.integers(-2, 70_000) | st.integers(-(10**13), 10**13) | st.booleans() | st.none()
 TEXTS = st.text(max_size=300) | st.just("é" * 200)
@@ -20,7 +20,7 @@ PROGRESS = st.fixed_dictionaries(
     optional={
         "total_steps": NUMBERS,
         "loss": st.floats() | NUMBERS,
-        "phase": st.sampled_from([*map(str, wire.Phase), "Dancing"]),
+        "phase": st.sampled_from([*map(str, protocol.Phase), "Dancing"]),
     },
 )
 BEATS = st.fixed_dictionaries(
@@ -48,26 +48,32 @@ def outcome(decoder: Any, data: bytes) -> object:
     """The message, or that it is refused and why."""
     try:
         return decoder(data)
-    except wire.WireError as error:
+    except protocol.ProtocolError as error:
         return str(error)
 
 
 @given(said=BEATS)
 def test_decoder_agrees_with_wire(said: dict[str, Any]) -> None:
     data = _json(said)
-    assert outcome(decode, data) == outcome(lambda data: wire.decode(wire.Heartbeat, data), data)
+    assert outcome(decode, data) == outcome(
+        lambda data: protocol.decode(protocol.Heartbeat, data), data
+    )
 
 
 @given(data=st.binary(max_size=200))
 def test_any_bytes_are_refused_alike(data: bytes) -> None:
-    assert outcome(decode, data) == outcome(lambda data: wire.decode(wire.Heartbeat, data), data)
+    assert outcome(decode, data) == outcome(
+        lambda data: protocol.decode(protocol.Heartbeat, data), data
+    )
 
 
 def test_deep_nesting_is_refused() -> None:
     depth = 5000
     data = b'{"member":{"job_uid":"u","attempt":1,"node_rank":0},"sequence":1,"running":1,'
     data += b'"exited":0,"later":' + b"[" * depth + b"]" * depth + b"}"
-    assert outcome(decode, data) == outcome(lambda data: wire.decode(wire.Heartbeat, data), data)
+    assert outcome(decode, data) == outcome(
+        lambda data: protocol.decode(protocol.Heartbeat, data), data
+    )
 
 
 def _json(said: object) -> bytes:
@@ -76,4 +82,6 @@ def _json(said: object) -> bytes:
 
 def test_text_that_is_no_utf8_is_refused() -> None:
     data = b'{"member":{"job_uid":"\xff","attempt":1,"node_rank":0}}'
-    assert outcome(decode, data) == outcome(lambda data: wire.decode(wire.Heartbeat, data), data)
+    assert outcome(decode, data) == outcome(
+        lambda data: protocol.decode(protocol.Heartbeat, data), data
+    )

@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 
 from fixtures.examples import examples
 from fixtures.hanging import Node, phase, step
-from railwright import step_times, wire
+from railwright import protocol, step_times
 from railwright_scheduler.attempt import hang
 from railwright_scheduler.attempt.causes import Cause
 from railwright_scheduler.attempt.hang import Suspected, Watch
 
-BEAT_S = wire.HEARTBEAT_INTERVAL_S
+BEAT_S = protocol.HEARTBEAT_INTERVAL_S
 RANKS = 4
 LONGEST_S = {
-    wire.Phase.CHECKPOINTING: hang.CHECKPOINTING_S,
-    wire.Phase.EVALUATING: hang.EVALUATING_S,
+    protocol.Phase.CHECKPOINTING: hang.CHECKPOINTING_S,
+    protocol.Phase.EVALUATING: hang.EVALUATING_S,
 }
 
 
@@ -38,7 +38,7 @@ class Segment:
 
     steps_s: tuple[float, ...]
     pause_s: float
-    pause: wire.Phase | None
+    pause: protocol.Phase | None
     by_rank_0_alone: bool
     silent: int | None
     forgets: bool
@@ -53,7 +53,7 @@ SEGMENTS = st.builds(
         )
     ),
     st.floats(0.0, 1700.0),
-    st.sampled_from((None, wire.Phase.CHECKPOINTING, wire.Phase.EVALUATING)),
+    st.sampled_from((None, protocol.Phase.CHECKPOINTING, protocol.Phase.EVALUATING)),
     st.booleans(),
     st.sampled_from((None, None, 0, 1)),
     st.booleans(),
@@ -107,7 +107,7 @@ class Run:
         only = 1 if segment.by_rank_0_alone else RANKS
         self.report(phase(self.number, segment.pause), ranks=only)
         yield from self.wait(min(segment.pause_s, 0.9 * LONGEST_S[segment.pause]))
-        self.report(phase(self.number, wire.Phase.TRAINING), ranks=only)
+        self.report(phase(self.number, protocol.Phase.TRAINING), ranks=only)
 
     def allowed_s(self) -> float:
         """The longest that a step may take unannounced: by the rule itself, on true times."""
@@ -123,7 +123,7 @@ class Run:
         self.number += 1
         self.report(step(self.number))
 
-    def report(self, progress: wire.Progress, *, ranks: int = RANKS) -> None:
+    def report(self, progress: protocol.Progress, *, ranks: int = RANKS) -> None:
         for rank in range(min(ranks, self.reporters)):
             self.nodes[rank // 2].report(rank, self.now_s, progress)
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures import merging, schemas
-from railwright import wire
+from railwright import protocol
 from railwright_api import structural
 from railwright_api.training_job import TrainingJob, TrainingJobStatus
 from railwright_operator.heartbeats.views import RankView, SessionView
@@ -37,7 +37,7 @@ COUNTS = st.integers(0, 2**31)
 NUMBERS = st.sampled_from([None, 0.5, -1.0, math.nan, math.inf, 1e308])
 PHASES = st.sampled_from([*Phase, Phase.STARTING, Phase.STARTING, Phase.RUNNING])
 NODES = st.lists(TEXT, max_size=6).map(tuple)
-STEPS = st.integers(0, wire.STEP_MAX)
+STEPS = st.integers(0, protocol.STEP_MAX)
 POINTS = st.lists(st.builds(ResumePoint, COUNTS, STEPS), max_size=20).map(tuple)
 CAUSES = st.builds(
     Cause,
@@ -62,9 +62,9 @@ RECORDS = st.builds(
     checkpoints=POINTS,
 )
 PROGRESS = st.builds(
-    wire.Progress, STEPS, st.none() | STEPS, NUMBERS, NUMBERS, st.sampled_from(wire.Phase)
+    protocol.Progress, STEPS, st.none() | STEPS, NUMBERS, NUMBERS, st.sampled_from(protocol.Phase)
 )
-SKIPPED = st.lists(TEXT, max_size=wire.SKIPPED_MAX).map(tuple)
+SKIPPED = st.lists(TEXT, max_size=protocol.SKIPPED_MAX).map(tuple)
 RANKS = st.builds(RankView, st.just(0), st.just("n"), progress=PROGRESS, skipped=SKIPPED)
 SESSIONS = st.builds(
     SessionView,
@@ -89,7 +89,7 @@ def tellings(draw: st.DrawFn) -> StatusInput:
         before={},
         generation=draw(COUNTS),
         now=NOW,
-        num_nodes=draw(st.integers(1, wire.NODES_MAX)),
+        num_nodes=draw(st.integers(1, protocol.NODES_MAX)),
         racks=draw(st.none() | st.integers(0, 99)),
         unprofiled=draw(st.lists(TEXT, max_size=2).map(tuple)),
         wait=draw(st.none() | st.builds(QueueMissing, TEXT, NODES)),

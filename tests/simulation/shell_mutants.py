@@ -173,17 +173,17 @@ SHELL_MUTANTS = (
     ),
     ShellMutant(
         "a missed message does not stop the clock of silence",
-        "heartbeats/listening.py",
+        "heartbeats/reception.py",
         "        self._deaf_until_s = self._ticked_s + MISSED_S\n",
         "",
-        "tests/unit/test_listening.py::test_missed_message_stops_the_clock",
+        "tests/unit/test_reception.py::test_missed_message_stops_the_clock",
     ),
     ShellMutant(
         "time in which the loop stood still is silence",
-        "heartbeats/listening.py",
+        "heartbeats/reception.py",
         "min(now_s - self._ticked_s, GAP_S)",
         "(now_s - self._ticked_s)",
-        "tests/unit/test_listening.py::test_blocked_loop_counts_as_one_gap",
+        "tests/unit/test_reception.py::test_blocked_loop_counts_as_one_gap",
     ),
     ShellMutant(
         "the watchdog does not end the process",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from railwright import channel, reporting, wire
+from railwright import channel, protocol, reporting
 from railwright.reporting import QUIET_S, STEPS_EVERY_S
 
-STEPS_EVERY_BEATS = round(STEPS_EVERY_S / wire.HEARTBEAT_INTERVAL_S)
-MEMBER = wire.Member("job", 1, 1)
-WORLD = wire.World(4, 2, first_rank=2, master_address="10.0.0.1", master_port=1)
+STEPS_EVERY_BEATS = round(STEPS_EVERY_S / protocol.HEARTBEAT_INTERVAL_S)
+MEMBER = protocol.Member("job", 1, 1)
+WORLD = protocol.World(4, 2, first_rank=2, master_address="10.0.0.1", master_port=1)
 
 
 class Launcher:
@@ -21,11 +21,11 @@ class Launcher:
             MEMBER, WORLD, ranks=range(2, 4), folder=folder, clock=lambda: self.now_s
         )
 
-    def report(self, rank: int, step: int, phase: wire.Phase = wire.Phase.TRAINING) -> None:
-        self.state.report(channel.Report(rank, wire.Progress(step, phase=phase)))
+    def report(self, rank: int, step: int, phase: protocol.Phase = protocol.Phase.TRAINING) -> None:
+        self.state.report(channel.Report(rank, protocol.Progress(step, phase=phase)))
 
-    def beat(self) -> wire.Heartbeat:
-        self.now_s += wire.HEARTBEAT_INTERVAL_S
+    def beat(self) -> protocol.Heartbeat:
+        self.now_s += protocol.HEARTBEAT_INTERVAL_S
         return self.state.next_heartbeat()
 
 
@@ -52,15 +52,15 @@ def test_standstill_and_its_end_are_told_at_once(tmp_path: Path) -> None:
     launcher.report(2, 2)
     ended = launcher.beat().steps
     assert ended is not None
-    assert (ended.newest, ended.still_s) == (2, wire.HEARTBEAT_INTERVAL_S)
+    assert (ended.newest, ended.still_s) == (2, protocol.HEARTBEAT_INTERVAL_S)
 
 
 def test_phase_of_a_rank_is_told_in_each_beat(tmp_path: Path) -> None:
     launcher = Launcher(tmp_path)
     launcher.report(2, 1)
-    launcher.report(3, 1, wire.Phase.EVALUATING)
+    launcher.report(3, 1, protocol.Phase.EVALUATING)
     told = [launcher.beat().steps for _ in range(5)]
-    assert {steps.phase for steps in told if steps is not None} == {wire.Phase.EVALUATING}
+    assert {steps.phase for steps in told if steps is not None} == {protocol.Phase.EVALUATING}
     assert None not in told
 
 
@@ -70,11 +70,11 @@ def test_another_phase_calls_for_a_beat_once(tmp_path: Path) -> None:
     launcher.report(2, 1)
     launcher.beat()
     assert not launcher.state.is_in_another_phase()
-    launcher.report(2, 1, wire.Phase.CHECKPOINTING)
+    launcher.report(2, 1, protocol.Phase.CHECKPOINTING)
     assert launcher.state.is_in_another_phase()
     steps = launcher.beat().steps
     assert steps is not None
-    assert steps.phase is wire.Phase.CHECKPOINTING
+    assert steps.phase is protocol.Phase.CHECKPOINTING
     assert not launcher.state.is_in_another_phase()
 
 

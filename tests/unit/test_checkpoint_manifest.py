@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from railwright import manifest, wire
-from railwright.wire import Checkpoint
+from railwright import manifest, protocol
+from railwright.protocol import Checkpoint
 
 
 def committed(job: Path, attempt: int, step: int) -> Path:
@@ -120,6 +120,6 @@ def test_what_a_revoked_attempt_wrote_later_does_not_push_out_what_may_be_read(
 def test_a_manifest_may_be_larger_than_a_message() -> None:
     file = manifest.File(name="rank-0.pt", size_bytes=2**40, sha256="0" * 64)
     large = manifest.Manifest(1, 10, world_size=1, files=(file,) * 1_000)
-    data = wire.encode(large, bytes_max=manifest.BYTES_MAX)
-    assert len(data) > wire.MESSAGE_BYTES_MAX
-    assert wire.decode(manifest.Manifest, data, bytes_max=manifest.BYTES_MAX) == large
+    data = protocol.encode(large, bytes_max=manifest.BYTES_MAX)
+    assert len(data) > protocol.MESSAGE_BYTES_MAX
+    assert protocol.decode(manifest.Manifest, data, bytes_max=manifest.BYTES_MAX) == large

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from fixtures import attempts
-from railwright import wire
+from railwright import protocol
 from railwright_operator.heartbeats.views import RankView, SessionView
 from railwright_operator.kube.errors import Unreachable
 from railwright_operator.report.commits import Commits
@@ -40,7 +40,7 @@ class Desk:
 
 
 def view(
-    *, committed: wire.Checkpoint | None = None, resumed_from: wire.Checkpoint | None = None
+    *, committed: protocol.Checkpoint | None = None, resumed_from: protocol.Checkpoint | None = None
 ) -> SessionView:
     rank = RankView(0, "n0", committed=committed, resumed_from=resumed_from)
     return SessionView("a", 1, 1, (rank,), (), started_at_s=0.0, revoked=False)
@@ -105,15 +105,15 @@ async def test_a_job_that_is_gone_refuses_all_who_wait() -> None:
 
 
 def test_what_a_launcher_tells_of_a_commit_counts_as_well() -> None:
-    told = view(committed=wire.Checkpoint(1, 30))
+    told = view(committed=protocol.Checkpoint(1, 30))
     assert Desk().fold(RUNNING, told).checkpoints == (ResumePoint(1, 30),)
-    foreign = view(committed=wire.Checkpoint(2, 30))
+    foreign = view(committed=protocol.Checkpoint(2, 30))
     assert Desk().fold(RUNNING, foreign).checkpoints == ()
 
 
 def test_a_step_never_goes_back() -> None:
     held = replace(RUNNING, checkpoints=(ResumePoint(1, 30),))
-    assert Desk().fold(held, view(committed=wire.Checkpoint(1, 20))) == held
+    assert Desk().fold(held, view(committed=protocol.Checkpoint(1, 20))) == held
 
 
 def test_what_lay_beyond_the_point_of_resume_is_never_read_again() -> None:
@@ -124,14 +124,14 @@ def test_what_lay_beyond_the_point_of_resume_is_never_read_again() -> None:
         nodes=attempts.NODES,
         checkpoints=(ResumePoint(2, 50), ResumePoint(1, 30)),
     )
-    folded = Desk().fold(second, view(resumed_from=wire.Checkpoint(1, 25)))
+    folded = Desk().fold(second, view(resumed_from=protocol.Checkpoint(1, 25)))
     assert folded.checkpoints == (ResumePoint(1, 25),)
-    as_fixed = Desk().fold(second, view(resumed_from=wire.Checkpoint(2, 50)))
+    as_fixed = Desk().fold(second, view(resumed_from=protocol.Checkpoint(2, 50)))
     assert as_fixed == second
 
 
 def test_attempt_that_resumed_from_its_own_checkpoint_changes_nothing() -> None:
     """No attempt can: its launcher is wrong, and what older ones wrote stays readable."""
     record = replace(RUNNING, attempt=2, ended=1, checkpoints=(ResumePoint(1, 30),))
-    own = view(resumed_from=wire.Checkpoint(2, 10))
+    own = view(resumed_from=protocol.Checkpoint(2, 10))
     assert Desk().fold(record, own) == record

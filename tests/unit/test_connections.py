@@ -13,7 +13,7 @@ import pytest
 
 from fixtures import heartbeat_gangs, shell
 from fixtures.heartbeat_client import KEY, request, serving, status_of
-from railwright import wire
+from railwright import protocol
 from railwright.endpoint import Endpoint
 from railwright_operator.heartbeats import connections, messages, rate_limit
 
@@ -131,9 +131,9 @@ async def test_launchers_own_client_is_understood(tmp_path: Path) -> None:
                 operator.post,
                 "/v1/beat",
                 heartbeat_gangs.beat(0, sequence),
-                kind=wire.HeartbeatAnswer,
+                kind=protocol.HeartbeatAnswer,
             )
-            assert answer.order is wire.Order.CONTINUE
+            assert answer.order is protocol.Order.CONTINUE
         operator.close()
 
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from architecture import tree
-from railwright import wire
+from railwright import protocol
 from railwright_api import generate, names, schema, structural, training_job
 from railwright_api.schema import Definition
 from railwright_scheduler.attempt import phases
@@ -123,11 +123,11 @@ def test_the_committed_files_are_current() -> None:
 
 
 def test_limits_and_closed_sets_are_those_of_the_other_parts() -> None:
-    assert schema.NODES_MAX == wire.NODES_MAX
-    assert schema.PROCESSES_MAX == wire.PROCESSES_MAX
-    assert schema.RANKS_MAX == wire.RANKS_MAX
-    assert training_job.LAST_LINES_LENGTH_MAX == wire.LAST_LINES_BYTES_MAX
-    assert [one.value for one in training_job.Activity] == [one.value for one in wire.Phase]
+    assert schema.NODES_MAX == protocol.NODES_MAX
+    assert schema.PROCESSES_MAX == protocol.PROCESSES_MAX
+    assert schema.RANKS_MAX == protocol.RANKS_MAX
+    assert training_job.LAST_LINES_LENGTH_MAX == protocol.LAST_LINES_BYTES_MAX
+    assert [one.value for one in training_job.Activity] == [one.value for one in protocol.Phase]
     assert [one.value for one in training_job.Phase] == [one.value for one in phases.Phase]
     assert labels.OWN_LEVELS == (names.LABEL_BLOCK, names.LABEL_RACK)
 

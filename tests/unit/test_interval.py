@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from railwright import wire
+from railwright import protocol
 from railwright_api.training_job import PROGRESS_TIMEOUT_S_MIN
 from railwright_operator import liveness
 from railwright_operator.heartbeats import interval
@@ -29,12 +29,14 @@ class Cluster:
         names = tuple(f"n{rank}" for rank in range(nodes))
         self.sessions.expect(job_uid, 1, nodes=names, num_processes=1, resume=())
 
-    def register(self, job_uid: str, rank: int) -> wire.Registered:
-        message = wire.Register(wire.Member(job_uid, 1, rank), "10.0.0.1", 1, num_processes=1)
+    def register(self, job_uid: str, rank: int) -> protocol.Registered:
+        message = protocol.Register(
+            protocol.Member(job_uid, 1, rank), "10.0.0.1", 1, num_processes=1
+        )
         return self.sessions.register(message, f"pod-{rank}")
 
-    def beat(self, sequence: int, job_uid: str = "small") -> wire.HeartbeatAnswer:
-        message = wire.Heartbeat(wire.Member(job_uid, 1, 0), sequence, running=1, exited=0)
+    def beat(self, sequence: int, job_uid: str = "small") -> protocol.HeartbeatAnswer:
+        message = protocol.Heartbeat(protocol.Member(job_uid, 1, 0), sequence, running=1, exited=0)
         return self.sessions.heartbeat(message, "pod-0")
 
     def rank(self) -> RankView:
@@ -45,7 +47,7 @@ class Cluster:
 
 @pytest.mark.parametrize(
     ("launchers", "interval_s"),
-    [(0, 2), (1, 2), (800, 2), (801, 3), (2_000, 5), (3_200, 8), (wire.NODES_MAX, 8)],
+    [(0, 2), (1, 2), (800, 2), (801, 3), (2_000, 5), (3_200, 8), (protocol.NODES_MAX, 8)],
 )
 def test_interval_grows_with_launchers(launchers: int, interval_s: int) -> None:
     assert interval.beat_interval_s(launchers) == interval_s
@@ -53,7 +55,7 @@ def test_interval_grows_with_launchers(launchers: int, interval_s: int) -> None:
 
 def test_longest_interval_keeps_the_connection() -> None:
     assert INTERVAL_S_MAX + 5.0 < IDLE_S
-    assert INTERVAL_S_MAX <= wire.HEARTBEAT_INTERVAL_S_MAX
+    assert INTERVAL_S_MAX <= protocol.HEARTBEAT_INTERVAL_S_MAX
 
 
 @pytest.mark.parametrize(
@@ -69,7 +71,7 @@ def test_launchers_at_barriers_ask_less_often() -> None:
     answers = [cluster.register("large", rank) for rank in range(2_002)]
     intervals_s = [answer.interval_s for answer in answers]
     assert intervals_s == [None] * 1_000 + [1] * 1_000 + [2] + [None]
-    assert [answers[-2].order, answers[-1].order] == [wire.Order.WAIT, wire.Order.GO]
+    assert [answers[-2].order, answers[-1].order] == [protocol.Order.WAIT, protocol.Order.GO]
 
 
 @pytest.mark.parametrize("ends", ["beat", "revoke", "forget"])
@@ -139,10 +141,10 @@ def test_lost_node_is_found_before_its_job_hangs() -> None:
 
 def test_launchers_of_other_versions_are_answered() -> None:
     """An answer without an interval is read, and one with it by a launcher that has none."""
-    assert wire.decode(wire.HeartbeatAnswer, b'{"order":"continue"}').interval_s is None
-    answer = wire.decode(
-        wire.HeartbeatAnswer, wire.encode(wire.HeartbeatAnswer(wire.Order.CONTINUE))
+    assert protocol.decode(protocol.HeartbeatAnswer, b'{"order":"continue"}').interval_s is None
+    answer = protocol.decode(
+        protocol.HeartbeatAnswer, protocol.encode(protocol.HeartbeatAnswer(protocol.Order.CONTINUE))
     )
     assert answer.interval_s is None
-    with pytest.raises(wire.WireError, match="interval_s"):
-        wire.decode(wire.HeartbeatAnswer, b'{"order":"continue","interval_s":0}')
+    with pytest.raises(protocol.ProtocolError, match="interval_s"):
+        protocol.decode(protocol.HeartbeatAnswer, b'{"order":"continue","interval_s":0}')

@@ -8,7 +8,7 @@ import pytest
 
 from fixtures import GPU, node
 from fixtures.observing import Watched
-from railwright import wire
+from railwright import protocol
 from railwright_operator.topology_hash import TopologyHash
 from railwright_scheduler import Node
 from railwright_topology.fabric import Fabric
@@ -63,7 +63,7 @@ async def test_a_turn_knows_how_long_it_has_known_that_and_how_far_a_job_is() ->
     seen = Watched()
     await seen.state_builder.refresh_network()
     seen.turn()
-    seen.beat(0, progress=wire.Progress(7, total_steps=9))
+    seen.beat(0, progress=protocol.Progress(7, total_steps=9))
     seen.now_s += 40.0
     world = seen.world()
     assert (world.known, world.known_age_s) == (digest(Fabric(), ()), 40.0)

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from fixtures import attempts, later_versions, reporting
-from railwright import profile, wire
+from railwright import profile, protocol
 from railwright_api.training_job import TrainingJobStatus
 from railwright_conversion import profiles
 from railwright_operator.kube.client import Api
@@ -213,12 +213,12 @@ def test_cause_of_later_version_has_one_label() -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        wire.Registered(wire.Order.WAIT, missing=(1,)),
-        wire.HeartbeatAnswer(wire.Order.STOP, "why"),
-        wire.CommitAnswer(granted=True),
-        wire.Failure(1, 1, last_lines="boom"),
+        protocol.Registered(protocol.Order.WAIT, missing=(1,)),
+        protocol.HeartbeatAnswer(protocol.Order.STOP, "why"),
+        protocol.CommitAnswer(granted=True),
+        protocol.Failure(1, 1, last_lines="boom"),
     ],
 )
 def test_message_of_later_version_is_read(message: object) -> None:
-    text = json.dumps(later_versions.extended(json.loads(wire.encode(message))))
-    assert wire.decode(type(message), text.encode()) == message
+    text = json.dumps(later_versions.extended(json.loads(protocol.encode(message))))
+    assert protocol.decode(type(message), text.encode()) == message

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from fixtures import launchers
-from railwright import environment, install, launcher, output, registration, wire
+from railwright import environment, install, launcher, output, protocol, registration
 
-WORLD = wire.World(8, 4, first_rank=4, master_address="10.0.0.1", master_port=20_000)
+WORLD = protocol.World(8, 4, first_rank=4, master_address="10.0.0.1", master_port=20_000)
 
 
 @pytest.mark.parametrize(
@@ -110,8 +110,8 @@ def test_last_lines_are_bounded_clean_text_whatever_was_printed() -> None:
     assert len(seen) == 40_008
     lines = rank.last_lines()
     assert lines.endswith("größer")
-    assert len(lines.encode()) <= wire.LAST_LINES_BYTES_MAX
-    assert wire.encode(wire.Failure(rank=0, exit_code=1, last_lines=lines))
+    assert len(lines.encode()) <= protocol.LAST_LINES_BYTES_MAX
+    assert protocol.encode(protocol.Failure(rank=0, exit_code=1, last_lines=lines))
     assert time.monotonic() - started < 5, "a long line must not cost its length squared"
 
 
@@ -131,13 +131,13 @@ def test_output_that_nobody_reads_is_still_kept() -> None:
 def test_a_termination_message_keeps_the_end_within_4_kib(tmp_path: Path) -> None:
     path = tmp_path / "termination-log"
     lines = '"\\\n' * 1_000 + "the reason"
-    failure = wire.Failure(rank=3, exit_code=1, last_lines=lines)
+    failure = protocol.Failure(rank=3, exit_code=1, last_lines=lines)
     launcher.write_termination_message(path, failure)
     assert not path.exists(), "only the kubelet makes this file"
     path.touch()
     launcher.write_termination_message(path, failure)
     assert path.stat().st_size <= 4096
-    read = wire.decode(wire.Failure, path.read_bytes())
+    read = protocol.decode(protocol.Failure, path.read_bytes())
     assert (read.rank, read.exit_code) == (3, 1)
     assert lines.endswith(read.last_lines)
     assert len(read.last_lines) > 1_500

@@ -10,7 +10,7 @@ import pytest
 
 from fixtures import observing
 from fixtures.observing import JOB, LEDGER, Watched, ask_all
-from railwright import pacing, wire
+from railwright import pacing, protocol
 from railwright_api import names
 from railwright_conversion.machines import PRODUCT
 from railwright_operator.heartbeats import interval, listening
@@ -241,7 +241,7 @@ async def test_deaf_operator_charges_no_late_heartbeat(monkeypatch: pytest.Monke
     cluster.dead = {0}
     await cluster.pass_time(interval.INTERVAL_S_MAX)
     cluster.now_s += 60.0
-    cluster.deaf_s += 60.0 - listening.GAP_S
+    cluster.deaf_s += 60.0 - reception.GAP_S
     verdict = await cluster.pass_time(int(pacing.TIMEOUT_S) + interval.INTERVAL_S_MAX)
     assert verdict == Ongoing(suspects=(0,))
     cluster.dead.clear()
@@ -349,10 +349,10 @@ def test_a_last_beat_after_the_end_is_still_taken_in() -> None:
     seen.turn()
     seen.record(Phase.SUCCEEDED)
     seen.turn(after_s=FORGET_S / 2)
-    seen.beat(0, running=0, exited=1, progress=wire.Progress(step=7))
+    seen.beat(0, running=0, exited=1, progress=protocol.Progress(step=7))
     view = seen.sessions.attempt(JOB, 1)
     assert view is not None
-    assert view.progress == wire.Progress(step=7)
+    assert view.progress == protocol.Progress(step=7)
 
 
 def test_a_failed_job_is_remembered_as_revoked_while_its_pods_may_live() -> None:
@@ -388,6 +388,6 @@ def test_a_pre_run_is_over_too_soon_to_be_moved() -> None:
         raw["metadata"] |= {"labels": labels, "ownerReferences": [owner]}
         seen.jobs.absorb(raw)
         seen.turn()
-        seen.beat(0, running=1, progress=wire.Progress(step=7))
+        seen.beat(0, running=1, progress=protocol.Progress(step=7))
         (job,) = seen.world().jobs
         assert (job.progress and job.progress.step) == said

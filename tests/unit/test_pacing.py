@@ -11,15 +11,15 @@ import pytest
 
 from fixtures.launchers import environment_of
 from fixtures.operator_endpoint import OperatorEndpoint, until
-from railwright import channel, endpoint, environment, pacing, registration, reporting, wire
+from railwright import channel, endpoint, environment, pacing, registration, reporting, protocol
 from railwright_operator import liveness
 from railwright_operator.heartbeats.interval import INTERVAL_S_MAX
 
-WORLD = wire.World(2, 1, first_rank=0, master_address="10.0.0.1", master_port=1)
+WORLD = protocol.World(2, 1, first_rank=0, master_address="10.0.0.1", master_port=1)
 LONG_S = 60
 """No heartbeat of the interval comes within a test."""
 
-PROMISED_S = wire.HEARTBEAT_INTERVAL_S + 3.0
+PROMISED_S = protocol.HEARTBEAT_INTERVAL_S + 3.0
 """From a change of the phase to its heartbeat, and some seconds for a busy machine."""
 
 
@@ -33,7 +33,7 @@ class Speaking:
         self.state = reporting.LauncherState(pod.member, WORLD, ranks=range(2), folder=folder)
         self.reporter = reporting.Reporter(pod, self.state, folder)
 
-    def until_heard(self, count: int) -> wire.Heartbeat:
+    def until_heard(self, count: int) -> protocol.Heartbeat:
         """The heartbeat with this number, within the time that is promised."""
         until(lambda: len(self.operator.beats) >= count, timeout_s=PROMISED_S)
         assert len(self.operator.beats) == count
@@ -55,8 +55,10 @@ def speaking(folder: Path) -> Iterator[Speaking]:
 
 def test_change_of_phase_ends_a_long_interval(tmp_path: Path) -> None:
     with speaking(tmp_path) as launcher:
-        for count, phase in enumerate((wire.Phase.TRAINING, wire.Phase.CHECKPOINTING), start=2):
-            launcher.state.report(channel.Report(0, wire.Progress(1, phase=phase)))
+        for count, phase in enumerate(
+            (protocol.Phase.TRAINING, protocol.Phase.CHECKPOINTING), start=2
+        ):
+            launcher.state.report(channel.Report(0, protocol.Progress(1, phase=phase)))
             steps = launcher.until_heard(count).steps
             assert steps is not None
             assert steps.phase is phase
@@ -79,7 +81,7 @@ def test_shorter_interval_counts_from_its_answer_on(tmp_path: Path) -> None:
 
 def test_revocation_is_read_from_the_next_heartbeat(tmp_path: Path) -> None:
     with speaking(tmp_path) as launcher:
-        launcher.operator.order = wire.Order.STOP
+        launcher.operator.order = protocol.Order.STOP
         launcher.state.ended(running=1, rank=1)
         until(lambda: launcher.state.revoked is not None, timeout_s=PROMISED_S)
 
@@ -116,7 +118,7 @@ def test_new_leader_waits_for_the_longest_pause() -> None:
 class Answering(endpoint.Endpoint):
     """Gives these answers; None is none."""
 
-    def __init__(self, *answers: wire.Registered | None) -> None:
+    def __init__(self, *answers: protocol.Registered | None) -> None:
         self.answers = [*answers]
 
     def post(self, *_: Any, **__: Any) -> Any:
@@ -128,10 +130,13 @@ class Answering(endpoint.Endpoint):
 
 def test_registrations_follow_the_stated_interval(tmp_path: Path) -> None:
     """The shortest before one is stated; afterwards a failure makes none come sooner."""
-    waits = wire.Registered(wire.Order.WAIT), wire.Registered(wire.Order.WAIT, interval_s=8)
-    operator = Answering(*waits, None, wire.Registered(wire.Order.GO, world=WORLD))
+    waits = (
+        protocol.Registered(protocol.Order.WAIT),
+        protocol.Registered(protocol.Order.WAIT, interval_s=8),
+    )
+    operator = Answering(*waits, None, protocol.Registered(protocol.Order.GO, world=WORLD))
     pod = environment.pod(environment_of("http://127.0.0.1:1", tmp_path))
     pauses: list[float] = []
     registration.world(pod, operator, master_port=1, pause=pauses.append)
-    for pause, most_s in zip(pauses, (wire.REGISTER_INTERVAL_S, 8.0, 8.0), strict=True):
+    for pause, most_s in zip(pauses, (protocol.REGISTER_INTERVAL_S, 8.0, 8.0), strict=True):
         assert most_s * (1 - pacing.JITTER) <= pause <= most_s

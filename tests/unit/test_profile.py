@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from railwright import profile, strides, wire
+from railwright import profile, protocol, strides
 from railwright.profile import (
     KINDS_A_RANK,
     Calls,
@@ -183,7 +183,7 @@ def test_parts_that_are_not_of_one_recording_are_refused(parts: list[Recorded], 
 def test_what_is_no_profile_is_refused(change: dict[str, object], words: str) -> None:
     document = json.loads(profile.encoded(profile.merged([part(0, ranks=1)])))
     document |= {"ranks": 2}
-    with pytest.raises(wire.WireError, match=words):
+    with pytest.raises(protocol.ProtocolError, match=words):
         profile.profile(json.dumps(document | change).encode())
 
 
@@ -197,7 +197,7 @@ def test_what_is_no_profile_is_refused(change: dict[str, object], words: str) ->
     ],
 )
 def test_a_part_about_ranks_that_there_are_not_is_refused(calls: Calls) -> None:
-    with pytest.raises(wire.WireError, match="expected some of 0 to 3"):
+    with pytest.raises(protocol.ProtocolError, match="expected some of 0 to 3"):
         part(0, calls)
 
 
@@ -213,7 +213,9 @@ def test_groups_of_all_kinds_together_are_bounded() -> None:
     """A document of a few KiB could stand for half a million ranks of groups, in each job."""
     kind = Kind((Run(0, (Stride(1, 8),)),), (Run(0, (Stride(8, 128),)),), ())
     whole = Profile(1024, 1, 1.0, None, (kind,) * KINDS_A_RANK)
-    with pytest.raises(wire.WireError, match="seen 128 groups of 8 ranks each, expected fewer"):
+    with pytest.raises(
+        protocol.ProtocolError, match="seen 128 groups of 8 ranks each, expected fewer"
+    ):
         replace(whole, kinds=(kind,) * (KINDS_A_RANK + 1))
 
 
@@ -225,5 +227,5 @@ def test_ranks_of_all_recorded_groups_are_bounded() -> None:
 
 
 def test_one_that_is_too_large_is_refused() -> None:
-    with pytest.raises(wire.WireError, match="at most"):
+    with pytest.raises(protocol.ProtocolError, match="at most"):
         profile.profile(b" " * (profile.BYTES_MAX + 1))

@@ -16,7 +16,7 @@ import pytest
 
 import railwright
 from fixtures.operator_endpoint import until
-from railwright import channel, environment, progress, wire
+from railwright import channel, environment, progress, protocol
 
 
 @pytest.fixture
@@ -38,8 +38,8 @@ def test_a_report_arrives_and_total_steps_are_remembered(reports: list[channel.R
     railwright.report(2, 2.25)
     until(lambda: len(reports) == 2)
     assert reports[0].rank == 5
-    assert reports[0].progress == wire.Progress(1, 60, loss=2.5, samples_per_s=10.0)
-    assert reports[1].progress == wire.Progress(2, 60, loss=2.25)
+    assert reports[0].progress == protocol.Progress(1, 60, loss=2.5, samples_per_s=10.0)
+    assert reports[1].progress == protocol.Progress(2, 60, loss=2.25)
 
 
 def test_total_steps_may_be_any_number(reports: list[channel.Report]) -> None:
@@ -56,7 +56,7 @@ def test_a_loss_that_is_not_finite_is_told_as_unknown(
 ) -> None:
     railwright.report(1, loss)
     until(lambda: bool(reports))
-    assert reports[0].progress == wire.Progress(1)
+    assert reports[0].progress == protocol.Progress(1)
 
 
 def test_a_phase_lasts_as_long_as_its_block(reports: list[channel.Report]) -> None:
@@ -130,9 +130,11 @@ def test_phase_waits_for_a_launcher_that_is_behind(full: socket.socket) -> None:
     script = threading.Thread(target=evaluate)
     script.start()
     script.join(0.2)
-    heard = wire.Phase.TRAINING
-    while heard is not wire.Phase.EVALUATING:
-        heard = wire.decode(channel.Report, full.recv(wire.MESSAGE_BYTES_MAX)).progress.phase
+    heard = protocol.Phase.TRAINING
+    while heard is not protocol.Phase.EVALUATING:
+        heard = protocol.decode(
+            channel.Report, full.recv(protocol.MESSAGE_BYTES_MAX)
+        ).progress.phase
     script.join()
 
 
@@ -141,7 +143,7 @@ def test_phase_gives_up_on_a_launcher_that_is_stopped(full: socket.socket) -> No
     with railwright.phase(railwright.Phase.EVALUATING):
         entered_s = time.monotonic() - started_s
     assert channel.PHASE_TIMEOUT_S / 2 < entered_s < 2 * channel.PHASE_TIMEOUT_S
-    assert full.recv(wire.MESSAGE_BYTES_MAX)
+    assert full.recv(protocol.MESSAGE_BYTES_MAX)
 
 
 def test_a_full_socket_drops_reports_and_counts_them(
@@ -158,11 +160,11 @@ def test_a_full_socket_drops_reports_and_counts_them(
         deaf.setblocking(False)
         while len(held) < sent:
             try:
-                held.append(wire.decode(channel.Report, deaf.recv(wire.MESSAGE_BYTES_MAX)))
+                held.append(protocol.decode(channel.Report, deaf.recv(protocol.MESSAGE_BYTES_MAX)))
             except BlockingIOError:
                 break
         railwright.report(sent)
-        newest = wire.decode(channel.Report, deaf.recv(wire.MESSAGE_BYTES_MAX))
+        newest = protocol.decode(channel.Report, deaf.recv(protocol.MESSAGE_BYTES_MAX))
     assert [report.progress.step for report in held] == list(range(len(held)))
     assert newest.dropped == sent - len(held) > 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from railwright import wire
+from railwright import protocol
 from railwright_operator.heartbeats import rate_limit
 from railwright_operator.heartbeats.rate_limit import RateLimit
 
@@ -12,7 +12,7 @@ HEAD_BYTES = 2048
 """More than a head with the token of an API server."""
 
 BODY_BYTES = 1024
-LARGEST = HEAD_BYTES + wire.MESSAGE_BYTES_MAX
+LARGEST = HEAD_BYTES + protocol.MESSAGE_BYTES_MAX
 COMMITS_A_S = 4.5
 """Tries again after 0.15 to 0.3 s."""
 
@@ -42,11 +42,11 @@ class Pods:
 def test_launcher_never_waits() -> None:
     """The start barrier, an operator that takes no commits, and a node of 64 ranks that ends."""
     pods = Pods()
-    pods.send_for(300.0, 1 / (0.8 * wire.REGISTER_INTERVAL_S))
-    pods.send_for(300.0, 1 / wire.HEARTBEAT_INTERVAL_S, COMMITS_A_S)
-    for _ in range(wire.PROCESSES_MAX):
-        pods.send(HEAD_BYTES + BODY_BYTES + wire.LAST_LINES_BYTES_MAX)
-    for _ in range(wire.PROCESSES_MAX):
+    pods.send_for(300.0, 1 / (0.8 * protocol.REGISTER_INTERVAL_S))
+    pods.send_for(300.0, 1 / protocol.HEARTBEAT_INTERVAL_S, COMMITS_A_S)
+    for _ in range(protocol.PROCESSES_MAX):
+        pods.send(HEAD_BYTES + BODY_BYTES + protocol.LAST_LINES_BYTES_MAX)
+    for _ in range(protocol.PROCESSES_MAX):
         pods.send(LARGEST)
     assert max(pods.waits_s) == 0.0
 

@@ -12,7 +12,7 @@ import pytest
 
 from fixtures import reporting
 from fixtures.shell import DEADLINE_S
-from railwright import profile, strides, wire
+from railwright import profile, protocol, strides
 from railwright.profile import Calls, Handover, Operation, Recorded
 from railwright_api.workload import RECORDED_RANKS_MAX
 from railwright_operator.heartbeats.messages import RefusedError
@@ -52,9 +52,9 @@ def sessions(wakes: list[None]) -> Sessions:
 
 async def handed_over(sessions: Sessions, node_rank: int, part: Recorded) -> str:
     """The job's profile after a rank of this node told what it recorded."""
-    handover = Handover(wire.Member(JOB, 1, node_rank), part)
+    handover = Handover(protocol.Member(JOB, 1, node_rank), part)
     answer = await sessions.profiled(handover, f"pod-{node_rank}")
-    assert answer.order is wire.Order.CONTINUE
+    assert answer.order is protocol.Order.CONTINUE
     view = sessions.attempt(JOB, 1)
     assert view is not None
     return view.profile
@@ -75,10 +75,10 @@ async def test_all_parts_are_a_profile_and_fewer_are_none(
 
 async def test_who_told_may_end_once_it_is_kept_for_good(sessions: Sessions) -> None:
     """Though an operator that has begun since knows nothing of what was told before."""
-    handover = Handover(wire.Member(JOB, 1, 0), part(0))
-    assert (await sessions.profiled(handover, "pod-0")).order is wire.Order.CONTINUE
+    handover = Handover(protocol.Member(JOB, 1, 0), part(0))
+    assert (await sessions.profiled(handover, "pod-0")).order is protocol.Order.CONTINUE
     sessions.expect(JOB, 1, nodes=("n0", "n1"), num_processes=2, resume=(), profiled=True)
-    assert (await sessions.profiled(handover, "pod-0")).order is wire.Order.GO
+    assert (await sessions.profiled(handover, "pod-0")).order is protocol.Order.GO
 
 
 async def test_parts_that_do_not_go_together_are_no_profile(sessions: Sessions) -> None:

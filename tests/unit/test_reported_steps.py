@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from fixtures.observing import Watched
-from railwright import wire
+from railwright import protocol
 from railwright_scheduler.attempt.assessment import Ongoing
 from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.hang import STACKS_S, STILL_S
 
 
-def steps(rank: int, still_s: float) -> wire.Steps:
+def steps(rank: int, still_s: float) -> protocol.Steps:
     """This rank, in the middle of its training, made its last step so long ago."""
-    return wire.Steps(
+    return protocol.Steps(
         newest=100,
         slowest=100,
         ranks=(rank,),
@@ -22,7 +22,7 @@ def steps(rank: int, still_s: float) -> wire.Steps:
         timed=100,
         p99_s=0.5,
         lag_p99_s=0.5,
-        phase=wire.Phase.TRAINING,
+        phase=protocol.Phase.TRAINING,
         finishing=False,
     )
 

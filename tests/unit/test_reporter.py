@@ -10,7 +10,7 @@ import pytest
 
 from fixtures import attempts, reporting
 from fixtures.reporting import Desk
-from railwright import wire
+from railwright import protocol
 from railwright_operator.kube import errors
 from railwright_operator.kube.errors import RequestFailed
 from railwright_operator.report import bounds, events, reporter
@@ -342,8 +342,8 @@ async def test_a_checkpoint_that_is_skipped_is_told_once_and_stays_on_the_condit
     desk = Desk()
     path = desk.add(reporting.raw_job("job", status=RUNNING))
     desk.sessions.expect("job-uid", 1, nodes=("n0", "n1"), num_processes=1, resume=())
-    member = wire.Member("job-uid", 1, 0)
-    beat = wire.Heartbeat(member, 1, running=1, exited=0, skipped=("attempt-0/step-90",))
+    member = protocol.Member("job-uid", 1, 0)
+    beat = protocol.Heartbeat(member, 1, running=1, exited=0, skipped=("attempt-0/step-90",))
     desk.sessions.heartbeat(beat, "pod")
     words = "attempt 1 skipped as torn or corrupt: attempt-0/step-90"
     for _ in range(3):

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from railwright import wire
+from railwright import protocol
 from railwright_operator.heartbeats.messages import RefusedError
 from railwright_operator.heartbeats.sessions import MISSING_NAMED_MAX, STEP_JUMP_MAX, Sessions
 from railwright_operator.heartbeats.views import SessionView
 
 JOB = "job-uid"
-RESUME = (wire.Checkpoint(attempt=1, step=500),)
+RESUME = (protocol.Checkpoint(attempt=1, step=500),)
 
 
 class World:
@@ -33,9 +33,11 @@ class World:
         names = tuple(f"n{rank}" for rank in range(nodes))
         self.sessions.expect(JOB, attempt, nodes=names, num_processes=4, resume=RESUME)
 
-    def register(self, rank: int, *, attempt: int = 2, pod: str | None = None) -> wire.Registered:
-        member = wire.Member(JOB, attempt, rank)
-        message = wire.Register(member, f"10.0.0.{rank}", master_port=29500, num_processes=4)
+    def register(
+        self, rank: int, *, attempt: int = 2, pod: str | None = None
+    ) -> protocol.Registered:
+        member = protocol.Member(JOB, attempt, rank)
+        message = protocol.Register(member, f"10.0.0.{rank}", master_port=29500, num_processes=4)
         return self.sessions.register(message, pod or f"pod-{rank}")
 
     def start(self, *, nodes: int = 2) -> None:
@@ -48,13 +50,15 @@ class World:
         return view
 
 
-def beat(rank: int, sequence: int, *, attempt: int = 2, step: int | None = None) -> wire.Heartbeat:
-    progress = None if step is None else wire.Progress(step=step)
-    member = wire.Member(JOB, attempt, rank)
-    return wire.Heartbeat(member, sequence, running=4, exited=0, progress=progress)
+def beat(
+    rank: int, sequence: int, *, attempt: int = 2, step: int | None = None
+) -> protocol.Heartbeat:
+    progress = None if step is None else protocol.Progress(step=step)
+    member = protocol.Member(JOB, attempt, rank)
+    return protocol.Heartbeat(member, sequence, running=4, exited=0, progress=progress)
 
 
-def refusal(world: World, message: wire.Heartbeat, pod: str | None = None) -> int:
+def refusal(world: World, message: protocol.Heartbeat, pod: str | None = None) -> int:
     with pytest.raises(RefusedError) as caught:
         world.sessions.heartbeat(message, pod or f"pod-{message.member.node_rank}")
     return caught.value.status
@@ -62,12 +66,12 @@ def refusal(world: World, message: wire.Heartbeat, pod: str | None = None) -> in
 
 def test_nobody_goes_before_everybody_is_there() -> None:
     world = World(nodes=3)
-    assert world.register(2) == wire.Registered(wire.Order.WAIT, missing=(0, 1))
-    assert world.register(0) == wire.Registered(wire.Order.WAIT, missing=(1,))
+    assert world.register(2) == protocol.Registered(protocol.Order.WAIT, missing=(0, 1))
+    assert world.register(0) == protocol.Registered(protocol.Order.WAIT, missing=(1,))
     assert world.view().missing == (1,)
     answer = world.register(1)
-    assert answer.order is wire.Order.GO
-    assert answer.world == wire.World(
+    assert answer.order is protocol.Order.GO
+    assert answer.world == protocol.World(
         world_size=12,
         num_nodes=3,
         first_rank=4,
@@ -102,7 +106,9 @@ def test_another_pod_may_take_a_rank_before_the_start_but_not_after() -> None:
 
 def test_a_launcher_with_another_number_of_processes_is_refused() -> None:
     world = World()
-    message = wire.Register(wire.Member(JOB, 2, 0), "10.0.0.1", master_port=1, num_processes=8)
+    message = protocol.Register(
+        protocol.Member(JOB, 2, 0), "10.0.0.1", master_port=1, num_processes=8
+    )
     with pytest.raises(RefusedError, match="num_processes is 8, the job has 4"):
         world.sessions.register(message, "pod-0")
 
@@ -123,14 +129,14 @@ def test_beats_that_only_go_on_wake_nobody() -> None:
         world.now_s += 2.0
         world.sessions.heartbeat(beat(0, sequence, step=sequence), "pod-0")
     assert world.wakes == wakes
-    assert world.view().progress == wire.Progress(step=9)
+    assert world.view().progress == protocol.Progress(step=9)
     assert world.view().ranks[0].heard_at_s == 116.0
 
 
 def test_a_failure_wakes_and_keeps_the_time_it_was_first_heard() -> None:
     world = World()
     world.start()
-    failure = wire.Failure(rank=5, exit_code=1, last_lines="boom")
+    failure = protocol.Failure(rank=5, exit_code=1, last_lines="boom")
     failed = replace(beat(1, 1), failure=failure, running=3, exited=1)
     wakes = world.wakes
     world.sessions.heartbeat(failed, "pod-1")
@@ -145,8 +151,8 @@ def test_a_replayed_beat_changes_nothing() -> None:
     world.start()
     world.sessions.heartbeat(beat(0, 5, step=50), "pod-0")
     answer = world.sessions.heartbeat(replace(beat(0, 5, step=60), running=0), "pod-0")
-    assert answer == wire.HeartbeatAnswer(wire.Order.CONTINUE, interval_s=2)
-    assert (world.view().progress, world.view().ranks[0].running) == (wire.Progress(step=50), 4)
+    assert answer == protocol.HeartbeatAnswer(protocol.Order.CONTINUE, interval_s=2)
+    assert (world.view().progress, world.view().ranks[0].running) == (protocol.Progress(step=50), 4)
 
 
 @pytest.mark.parametrize(
@@ -155,13 +161,13 @@ def test_a_replayed_beat_changes_nothing() -> None:
         beat(0, 9, step=49),
         beat(0, 9, step=50 + STEP_JUMP_MAX + 1),
         replace(beat(0, 9), running=5),
-        replace(beat(0, 9), failure=wire.Failure(rank=4, exit_code=1)),
-        replace(beat(0, 9), committed=wire.Checkpoint(attempt=1, step=1)),
-        replace(beat(0, 9), resumed_from=wire.Checkpoint(attempt=3, step=1)),
+        replace(beat(0, 9), failure=protocol.Failure(rank=4, exit_code=1)),
+        replace(beat(0, 9), committed=protocol.Checkpoint(attempt=1, step=1)),
+        replace(beat(0, 9), resumed_from=protocol.Checkpoint(attempt=3, step=1)),
     ],
     ids=["backwards", "too far", "too many", "foreign rank", "foreign commit", "from the future"],
 )
-def test_an_impossible_report_is_refused_but_its_sender_lives(message: wire.Heartbeat) -> None:
+def test_an_impossible_report_is_refused_but_its_sender_lives(message: protocol.Heartbeat) -> None:
     world = World()
     world.start()
     world.sessions.heartbeat(beat(0, 8, step=50), "pod-0")
@@ -211,8 +217,8 @@ def test_a_rank_beyond_the_job_is_refused() -> None:
     assert refusal(World(), beat(2, 1)) == HTTPStatus.FORBIDDEN
 
 
-def commit(step: int, *, rank: int = 0) -> wire.Commit:
-    return wire.Commit(wire.Member(JOB, 2, rank), step)
+def commit(step: int, *, rank: int = 0) -> protocol.Commit:
+    return protocol.Commit(protocol.Member(JOB, 2, rank), step)
 
 
 def test_commits_go_forward_one_at_a_time_and_only_from_the_first_node() -> None:
@@ -241,7 +247,7 @@ def test_end_of_an_old_commit_leaves_a_later_attempt_alone() -> None:
     world.start()
     world.sessions.claim_commit(commit(30), "pod-0")
     world.expect(attempt=3)
-    later = wire.Commit(wire.Member(JOB, 3, 0), 10)
+    later = protocol.Commit(protocol.Member(JOB, 3, 0), 10)
     with pytest.raises(RefusedError):
         world.sessions.settle_commit(commit(30), recorded=True)
     world.sessions.claim_commit(later, "pod-0")
@@ -256,7 +262,7 @@ def test_first_failure_of_a_node_is_kept() -> None:
     world = World()
     world.start()
     for sequence, code in ((1, 7), (2, 9)):
-        failure = wire.Failure(rank=0, exit_code=code)
+        failure = protocol.Failure(rank=0, exit_code=code)
         world.sessions.heartbeat(replace(beat(0, sequence), failure=failure), "pod-0")
     kept = world.view().ranks[0].failure
     assert kept is not None
@@ -278,7 +284,7 @@ def test_a_beat_tells_a_restarted_operator_the_master_for_those_that_still_wait(
     told = replace(beat(1, 1), master_address="10.0.0.7", master_port=29501)
     restarted.sessions.heartbeat(told, "pod-1")
     answer = restarted.register(0)
-    assert answer.order is wire.Order.GO
+    assert answer.order is protocol.Order.GO
     assert answer.world is not None
     assert (answer.world.master_address, answer.world.master_port) == ("10.0.0.7", 29501)
 
@@ -299,8 +305,10 @@ def test_what_is_known_is_the_same_object_until_there_is_news() -> None:
     assert world.view().revoked
 
 
-def steps(rank: int, sequence: int, **changes: Any) -> wire.Heartbeat:
-    plain = wire.Steps(5, 5, (4 * rank,), 0, 4, 1.0, 1.0, 9, 0.1, 0.1, wire.Phase.TRAINING, False)
+def steps(rank: int, sequence: int, **changes: Any) -> protocol.Heartbeat:
+    plain = protocol.Steps(
+        5, 5, (4 * rank,), 0, 4, 1.0, 1.0, 9, 0.1, 0.1, protocol.Phase.TRAINING, False
+    )
     return replace(beat(rank, sequence), steps=replace(plain, **changes))
 
 
@@ -314,7 +322,7 @@ def test_stacks_are_requested_as_long_as_they_are_wanted() -> None:
     assert world.view().asked_at_s == 100.0
     assert world.sessions.heartbeat(steps(0, 2), "pod-0").stacks
     wakes = world.wakes
-    stack = wire.Stack((0, 1), 2, answered=True, text="train.py")
+    stack = protocol.Stack((0, 1), 2, answered=True, text="train.py")
     world.sessions.heartbeat(replace(steps(0, 3), stacks=(stack,)), "pod-0")
     assert (world.wakes, world.view().ranks[0].stacks) == (wakes + 1, (stack,))
     world.sessions.want_stacks(JOB, 2, wanted=False)
@@ -326,7 +334,7 @@ def test_steps_of_other_nodes_are_refused() -> None:
     world = World()
     world.start()
     assert refusal(world, steps(1, 1, ranks=(3,))) == HTTPStatus.BAD_REQUEST
-    stack = wire.Stack((8,), 1, answered=False, text="")
+    stack = protocol.Stack((8,), 1, answered=False, text="")
     assert refusal(world, replace(steps(1, 2), stacks=(stack,))) == HTTPStatus.BAD_REQUEST
 
 
@@ -336,7 +344,7 @@ def test_training_counts_from_the_last_phase_that_was_none() -> None:
     world.now_s += 50
     world.sessions.heartbeat(steps(0, 1), "pod-0")
     assert world.view().training_since_s == 100.0
-    world.sessions.heartbeat(steps(1, 1, phase=wire.Phase.EVALUATING), "pod-1")
+    world.sessions.heartbeat(steps(1, 1, phase=protocol.Phase.EVALUATING), "pod-1")
     assert world.view().training_since_s == 150.0
 
 

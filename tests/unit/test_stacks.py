@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from railwright import stacks, wire
+from railwright import protocol, stacks
 
 WAITS = """
 import pathlib, sys, threading, time
@@ -52,7 +52,7 @@ def waiting(folder: Path, how: str = "registered") -> Iterator[int]:
             process.kill()
 
 
-def answer(folder: Path, pids: dict[int, int]) -> tuple[wire.Stack, ...]:
+def answer(folder: Path, pids: dict[int, int]) -> tuple[protocol.Stack, ...]:
     desk = stacks.StackDesk(folder, clock=time.monotonic)
     desk.ask(pids)
     assert desk.answer() is None

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures import attempts, merging
-from railwright import wire
+from railwright import protocol
 from railwright_api.training_job import TrainingJobStatus
 from railwright_operator.heartbeats.views import RankView, SessionView
 from railwright_operator.kube import bodies
@@ -52,7 +52,7 @@ def inputs(record: JobRecord, **changes: Any) -> StatusInput:
 
 def session(*, missing: tuple[int, ...] = (), **progress: Any) -> SessionView:
     """Attempt 1 of two launchers, the first of which says this of its progress."""
-    spoken = wire.Progress(**progress) if progress else None
+    spoken = protocol.Progress(**progress) if progress else None
     ranks = (RankView(0, "n0", progress=spoken), RankView(1, "n1"))
     return SessionView("a", 1, 1, ranks, missing, started_at_s=None, revoked=False)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fixtures.hanging import Node, phase, step
-from railwright import wire
+from railwright import protocol
 from railwright.step_times import BUCKET_RATIO, TIMED_STEPS_MIN, WARM_UP_STEPS, RankSteps
 
 
@@ -43,8 +43,8 @@ def test_first_steps_are_not_timed() -> None:
 
 def test_a_save_between_two_steps_is_no_step_time() -> None:
     rank = stepped([1.0] * (WARM_UP_STEPS + TIMED_STEPS_MIN))
-    rank.report(phase(10, wire.Phase.CHECKPOINTING), now_s=200.0)
-    rank.report(phase(10, wire.Phase.TRAINING), now_s=900.0)
+    rank.report(phase(10, protocol.Phase.CHECKPOINTING), now_s=200.0)
+    rank.report(phase(10, protocol.Phase.TRAINING), now_s=900.0)
     rank.report(step(11), now_s=901.0)
     assert rank.p99_s() == pytest.approx(1.0, rel=0.05)
     assert (rank.timed, rank.since_s) == (TIMED_STEPS_MIN + 1, 901.0)
@@ -59,18 +59,18 @@ def test_a_report_of_the_same_step_is_no_progress() -> None:
 def test_ranks_that_report_nothing_stand_still_since_their_start() -> None:
     told = Node(0, range(4), started_s=10.0).summary(70.0)
     assert (told.reporting, told.still_s, told.lag_s) == (0, 60.0, 0.0)
-    assert told.phase is wire.Phase.STARTING
+    assert told.phase is protocol.Phase.STARTING
 
 
 def test_a_rank_that_only_saves_says_no_more_than_that() -> None:
     """Its phase is STARTING before and after, as it never reports a step."""
     node = Node(0, (0, 1))
     node.report(0, 1.0, step(1))
-    node.report(1, 1.0, phase(0, wire.Phase.CHECKPOINTING))
-    assert node.summary(2.0).phase is wire.Phase.CHECKPOINTING
-    node.report(1, 3.0, phase(0, wire.Phase.STARTING))
+    node.report(1, 1.0, phase(0, protocol.Phase.CHECKPOINTING))
+    assert node.summary(2.0).phase is protocol.Phase.CHECKPOINTING
+    node.report(1, 3.0, phase(0, protocol.Phase.STARTING))
     told = node.summary(4.0)
-    assert (told.phase, told.reporting, told.still_s) == (wire.Phase.TRAINING, 1, 1.0)
+    assert (told.phase, told.reporting, told.still_s) == (protocol.Phase.TRAINING, 1, 1.0)
 
 
 def test_stopped_rank_is_named_and_others_counted() -> None:
@@ -92,7 +92,7 @@ def test_a_heartbeat_does_not_grow_with_the_ranks() -> None:
         for number in range(10):
             for rank in node.ranks:
                 node.report(rank, number + rank / 1e6, step(number))
-        return len(wire.encode(node.summary(30.0)))
+        return len(protocol.encode(node.summary(30.0)))
 
     assert size(64) - size(8) < 32
     assert size(64) < 400

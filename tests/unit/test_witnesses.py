@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures.observing import JOB, Watched, node_record
-from railwright import wire
+from railwright import protocol
 from railwright_operator.liveness import (
     FOUND_UNREADY_S,
     REASON_LENGTH_MAX,
@@ -30,7 +30,7 @@ from railwright_scheduler.attempt.assessment import (
 from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.phases import Phase
 
-TERMINATED = wire.Failure(0, 143, message="ended by SIGTERM")
+TERMINATED = protocol.Failure(0, 143, message="ended by SIGTERM")
 
 
 def ended(exit_code: int, message: str = "", reason: str = "Error") -> dict[str, Any]:
@@ -40,16 +40,16 @@ def ended(exit_code: int, message: str = "", reason: str = "Error") -> dict[str,
 def test_termination_messages_are_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thousands of pods that failed together are looked at again in every scheduling cycle."""
     seen = Watched(num_nodes=2)
-    message = wire.encode(wire.Failure(1, 3, message="out of luck")).decode()
+    message = protocol.encode(protocol.Failure(1, 3, message="out of luck")).decode()
     seen.pod(1, phase="Failed", ended=ended(3, message))
     decoded: list[bytes] = []
-    decode = wire.decode
+    decode = protocol.decode
 
-    def counted(kind: type[wire.Failure], data: bytes) -> wire.Failure:
+    def counted(kind: type[protocol.Failure], data: bytes) -> protocol.Failure:
         decoded.append(data)
         return decode(kind, data)
 
-    monkeypatch.setattr(wire, "decode", counted)
+    monkeypatch.setattr(protocol, "decode", counted)
     crash = seen.rank(1).crash
     assert crash is not None
     assert (crash.message, decoded) == ("out of luck", [])
@@ -80,8 +80,8 @@ def test_a_termination_message_that_is_none_leaves_the_bare_exit_code(message: s
 
 def test_a_termination_message_says_which_rank_ended_and_how() -> None:
     seen = Watched(num_nodes=1)
-    told = wire.Failure(0, 139, signal="SIGSEGV", last_lines="core dumped")
-    seen.pod(0, phase="Failed", ended=ended(139, wire.encode(told).decode()))
+    told = protocol.Failure(0, 139, signal="SIGSEGV", last_lines="core dumped")
+    seen.pod(0, phase="Failed", ended=ended(139, protocol.encode(told).decode()))
     found = seen.cause()
     assert (found.rank, found.exit_code, found.signal) == (0, 139, "SIGSEGV")
     assert found.last_lines == "core dumped"
@@ -105,9 +105,9 @@ def test_the_main_containers_end_counts_though_a_sidecar_goes_on() -> None:
 
 def test_kill_for_memory_is_reported_with_the_limit() -> None:
     """By the launcher where it lived on; by the kubelet where the kernel killed it too."""
-    told = wire.Failure(0, 137, signal="SIGKILL", out_of_memory=True, memory_limit=2**29)
+    told = protocol.Failure(0, 137, signal="SIGKILL", out_of_memory=True, memory_limit=2**29)
     seen = Watched(num_nodes=1)
-    seen.pod(0, phase="Failed", ended=ended(137, wire.encode(told).decode()))
+    seen.pod(0, phase="Failed", ended=ended(137, protocol.encode(told).decode()))
     found = seen.cause()
     assert (found.code, found.signal) == (CauseCode.OUT_OF_MEMORY, "SIGKILL")
     assert found.message == (
@@ -127,7 +127,7 @@ def test_kill_for_memory_comes_before_what_follows_from_it() -> None:
     seen = Watched()
     seen.turn()
     seen.beat(0)
-    seen.beat(1, running=0, failure=wire.Failure(1, 1, last_lines="connection reset by peer"))
+    seen.beat(1, running=0, failure=protocol.Failure(1, 1, last_lines="connection reset by peer"))
     seen.now_s += 1
     seen.pod(0, phase="Failed", ended=ended(137, reason="OOMKilled"))
     found = seen.cause()
@@ -179,7 +179,7 @@ def test_a_launcher_ended_by_anyone_else_failed() -> None:
 def test_a_failure_reported_with_0_is_none() -> None:
     seen = Watched(num_nodes=1)
     seen.turn()
-    seen.beat(0, failure=wire.Failure(0, 0))
+    seen.beat(0, failure=protocol.Failure(0, 0))
     assert seen.rank().crash is None
     assert isinstance(seen.verdict(after_s=5.0), Ongoing)
 
@@ -250,8 +250,10 @@ def test_ranks_of_a_gang_that_stands_still_are_kept_until_there_is_news(news: st
     assert after[0] == before[0] or news == "its status changed"
 
 
-def steps(still_s: float, **changes: Any) -> wire.Steps:
-    plain = wire.Steps(9, 9, (), 0, 1, still_s, 0.0, 99, 0.1, 0.1, wire.Phase.TRAINING, False)
+def steps(still_s: float, **changes: Any) -> protocol.Steps:
+    plain = protocol.Steps(
+        9, 9, (), 0, 1, still_s, 0.0, 99, 0.1, 0.1, protocol.Phase.TRAINING, False
+    )
     return replace(plain, **changes)
 
 
@@ -264,7 +266,7 @@ def test_standstill_ends_the_attempt_once_stacks_are_there() -> None:
     for rank in (0, 1):
         seen.beat(rank, steps=steps(61.0))
     assert seen.verdict() == Ongoing(wants_stacks=True)
-    stack = wire.Stack((1,), 1, answered=False, text="its process is stopped")
+    stack = protocol.Stack((1,), 1, answered=False, text="its process is stopped")
     seen.now_s += 2.0
     seen.beat(0, steps=steps(63.0), stacks=())
     assert seen.verdict() == Ongoing(wants_stacks=True)
@@ -313,7 +315,7 @@ def test_frozen_launcher_whose_rank_alone_reports_is_found() -> None:
     """The ranks of the other node report nothing, and wait."""
     seen = Watched(num_nodes=2)
     seen.turn()
-    nothing = wire.Steps(0, 0, (), 0, 0, 9e4, 0.0, 0, 0.0, 0.0, wire.Phase.STARTING, False)
+    nothing = protocol.Steps(0, 0, (), 0, 0, 9e4, 0.0, 0, 0.0, 0.0, protocol.Phase.STARTING, False)
     seen.beat(0, steps=steps(2.0))
     seen.now_s += hang.EVALUATING_S - 1
     seen.beat(1, steps=nothing)

@@ -8,6 +8,6 @@ from __future__ import annotations
 
 from railwright.checkpoint import AttemptRevoked, Checkpointer
 from railwright.progress import phase, report
-from railwright.wire import Phase
+from railwright.protocol import Phase
 
 __all__ = ["AttemptRevoked", "Checkpointer", "Phase", "phase", "report"]

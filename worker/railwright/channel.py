@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from railwright import environment, log_lines, wire
+from railwright import environment, log_lines, protocol
 
 REPORTS = "reports"
 REQUESTS = "requests"
@@ -40,20 +40,20 @@ class Report:
     """A rank's newest progress, and how many reports it had to drop so far. ``pid`` is the process
     that shows its stacks (``stacks.register``), 0 if it cannot."""
 
-    rank: wire.Rank
-    progress: wire.Progress
-    dropped: wire.Step = 0
-    pid: Annotated[int, wire.Between(0, PID_MAX)] = 0
+    rank: protocol.Rank
+    progress: protocol.Progress
+    dropped: protocol.Step = 0
+    pid: Annotated[int, protocol.Between(0, PID_MAX)] = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """What rank 0 wants (``commit_step``: may this step's manifest be renamed?) or has done."""
 
-    commit_step: wire.Step | None = None
-    committed: wire.Checkpoint | None = None
-    resumed_from: wire.Checkpoint | None = None
-    skipped: Annotated[tuple[wire.Name, ...], wire.AtMost(wire.SKIPPED_MAX)] = ()
+    commit_step: protocol.Step | None = None
+    committed: protocol.Checkpoint | None = None
+    resumed_from: protocol.Checkpoint | None = None
+    skipped: Annotated[tuple[protocol.Name, ...], protocol.AtMost(protocol.SKIPPED_MAX)] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Permission:
 
     granted: bool
     confirmed: bool
-    reason: wire.Sentence = ""
+    reason: protocol.Sentence = ""
 
 
 def send(report: Report, *, timeout_s: float = 0.0) -> bool:
@@ -75,8 +75,8 @@ def send(report: Report, *, timeout_s: float = 0.0) -> bool:
             outlet.settimeout(timeout_s)
             # Only a connected socket can be waited for.
             outlet.connect(str(Path(folder) / REPORTS))
-            outlet.send(wire.encode(report))
-    except (OSError, wire.WireError):
+            outlet.send(protocol.encode(report))
+    except (OSError, protocol.ProtocolError):
         return False
     return True
 
@@ -92,11 +92,11 @@ def ask(request: Request) -> Permission:
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
             connection.settimeout(timeout_s)
             connection.connect(str(Path(folder) / REQUESTS))
-            connection.send(wire.encode(request))
-            return wire.decode(Permission, connection.recv(wire.MESSAGE_BYTES_MAX))
-    except (OSError, wire.WireError) as error:
+            connection.send(protocol.encode(request))
+            return protocol.decode(Permission, connection.recv(protocol.MESSAGE_BYTES_MAX))
+    except (OSError, protocol.ProtocolError) as error:
         return Permission(
-            granted=True, confirmed=False, reason=wire.fitted(f"no launcher: {error}", 300)
+            granted=True, confirmed=False, reason=protocol.fitted(f"no launcher: {error}", 300)
         )
 
 
@@ -145,12 +145,12 @@ class ChannelServer:
     def _read_reports(self, on_report: Callable[[Report], None]) -> None:
         dropped = log_lines.Milestones("a report was dropped")
         while True:
-            data = self._reports.recv(wire.MESSAGE_BYTES_MAX)
+            data = self._reports.recv(protocol.MESSAGE_BYTES_MAX)
             if self._closing.is_set():
                 return
             try:
-                on_report(wire.decode(Report, data))
-            except wire.WireError as error:
+                on_report(protocol.decode(Report, data))
+            except protocol.ProtocolError as error:
                 dropped.warn(error=str(error))
 
     def _answer(self, on_request: Callable[[Request], Permission]) -> None:
@@ -164,8 +164,8 @@ class ChannelServer:
             with connection:
                 connection.settimeout(RECEIVE_TIMEOUT_S)
                 try:
-                    data = connection.recv(wire.MESSAGE_BYTES_MAX)
-                    permission = on_request(wire.decode(Request, data))
-                    connection.send(wire.encode(permission))
-                except (OSError, wire.WireError) as error:
+                    data = connection.recv(protocol.MESSAGE_BYTES_MAX)
+                    permission = on_request(protocol.decode(Request, data))
+                    connection.send(protocol.encode(permission))
+                except (OSError, protocol.ProtocolError) as error:
                     logger.warning("a request was dropped", extra={"error": str(error)})

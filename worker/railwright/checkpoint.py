@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from railwright import channel, environment, manifest, progress, wire
+from railwright import channel, environment, manifest, progress, protocol
 
 if TYPE_CHECKING:
     import torch
@@ -103,7 +103,7 @@ class Checkpointer:
 
         if step == self._saved_step or environment.PRE_RUN in os.environ:
             return
-        with progress.phase(wire.Phase.CHECKPOINTING):
+        with progress.phase(protocol.Phase.CHECKPOINTING):
             folder = collectives.from_rank_zero(lambda: self._begin(step))
             training_state.save_shards(folder, self._model, self._optimizer)
             files = collectives.from_all(
@@ -116,7 +116,7 @@ class Checkpointer:
             raise AttemptRevoked(permission.reason)
         self._saved_step = step
 
-    def _newest_readable(self) -> tuple[wire.Checkpoint, int] | None:
+    def _newest_readable(self) -> tuple[protocol.Checkpoint, int] | None:
         """On rank 0: the newest whole checkpoint that may be read, and how many ranks saved it."""
         found, skipped = None, []
         for checkpoint in self._candidates():
@@ -124,25 +124,28 @@ class Checkpointer:
                 found = checkpoint, manifest.verified(self._job, checkpoint).world_size
                 break
             except manifest.TornError as torn:
-                skipped.append(wire.fitted(f"{_name(checkpoint)}: {torn}", wire.NAME_BYTES_MAX))
+                skipped.append(
+                    protocol.fitted(f"{_name(checkpoint)}: {torn}", protocol.NAME_BYTES_MAX)
+                )
                 _say(f"skipped {skipped[-1]}")
         if skipped:
-            channel.ask(channel.Request(skipped=tuple(skipped[: wire.SKIPPED_MAX])))
+            channel.ask(channel.Request(skipped=tuple(skipped[: protocol.SKIPPED_MAX])))
         return found
 
-    def _candidates(self) -> Iterator[wire.Checkpoint]:
+    def _candidates(self) -> Iterator[protocol.Checkpoint]:
         for cap in self._readable():
             for step in manifest.steps(self._job, cap.attempt):
                 if step <= cap.step:
-                    yield wire.Checkpoint(cap.attempt, step)
+                    yield protocol.Checkpoint(cap.attempt, step)
 
-    def _readable(self) -> tuple[wire.Checkpoint, ...]:
+    def _readable(self) -> tuple[protocol.Checkpoint, ...]:
         """Up to which step which attempts may be read, newest first."""
         resume = os.environ.get(environment.RESUME)
         if resume is not None:
-            return wire.decode(environment.Resume, resume.encode()).checkpoints
+            return protocol.decode(environment.Resume, resume.encode()).checkpoints
         return tuple(
-            wire.Checkpoint(attempt, wire.STEP_MAX) for attempt in manifest.attempts(self._job)
+            protocol.Checkpoint(attempt, protocol.STEP_MAX)
+            for attempt in manifest.attempts(self._job)
         )
 
     def _begin(self, step: int) -> Path:
@@ -151,7 +154,7 @@ class Checkpointer:
             newest = max(manifest.attempts(self._job), default=0)
             self._attempt = int(os.environ.get(environment.ATTEMPT, newest + 1))
             manifest.claim(self._job, self._attempt, run=environment.run_of(os.environ))
-        folder = manifest.folder_of(self._job, wire.Checkpoint(self._attempt, step))
+        folder = manifest.folder_of(self._job, protocol.Checkpoint(self._attempt, step))
         manifest.begin(folder)
         return folder
 
@@ -171,7 +174,7 @@ class Checkpointer:
         if not permission.granted:
             return permission
         manifest.publish(folder)
-        committed = wire.Checkpoint(self._attempt, step)
+        committed = protocol.Checkpoint(self._attempt, step)
         channel.ask(channel.Request(committed=committed))
         # Unconfirmed, this attempt may be a revoked one: its old checkpoints are then all that a
         # later attempt is allowed to read.
@@ -181,7 +184,7 @@ class Checkpointer:
         return permission
 
 
-def _name(checkpoint: wire.Checkpoint) -> str:
+def _name(checkpoint: protocol.Checkpoint) -> str:
     return f"attempt-{checkpoint.attempt}/step-{checkpoint.step}"
 
 

@@ -1,10 +1,10 @@
-"""Dataclasses as JSON, and back with every field held against its type: ``railwright.wire`` has the
-messages, this file what encodes and decodes them.
+"""Encode dataclasses as JSON, and decode JSON with every field checked against its type.
 
-A field's range stands in its type, and whatever is outside is refused with a WireError that names
-the field. Readers and writers of neighbouring versions work together: a field that this version
-does not have is skipped, and a value that an enum does not have is read as the neutral one that the
-type of its field states. Standard library only: this file is copied into users' images.
+The messages are in ``railwright.protocol``. The type of a field states its range, and a value
+outside is refused with a ProtocolError that names the field. Readers and writers of neighbouring
+versions work together: a field that this version does not have is skipped, and a value that an enum
+does not have is read as the neutral one that the type of its field states. Standard library only:
+this file is copied into users' images.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FLOAT_MAX = 1e300
 Kind = TypeVar("Kind")
 
 
-class WireError(ValueError):
+class ProtocolError(ValueError):
     """A message that cannot be read: which field, what was seen, what was expected."""
 
 
@@ -61,7 +61,7 @@ class Neutral:
 def encode(message: Any, *, bytes_max: int = MESSAGE_BYTES_MAX) -> bytes:
     """The message, a dataclass such as those above, as JSON.
 
-    Raises WireError when it is larger than a receiver will read, or holds a number or a string
+    Raises ProtocolError when it is larger than a receiver will read, or holds a number or a string
     that JSON in UTF-8 cannot carry.
     """
     kind = type(message).__name__
@@ -74,30 +74,30 @@ def encode(message: Any, *, bytes_max: int = MESSAGE_BYTES_MAX) -> bytes:
         )
         data = text.encode()
     except ValueError as error:
-        raise WireError(f"{kind} cannot be sent: {error}") from error
+        raise ProtocolError(f"{kind} cannot be sent: {error}") from error
     if len(data) > bytes_max:
-        raise WireError(f"{kind} has {len(data)} bytes, at most {bytes_max}")
+        raise ProtocolError(f"{kind} has {len(data)} bytes, at most {bytes_max}")
     return data
 
 
 def decode(kind: type[Kind], data: bytes, *, bytes_max: int = MESSAGE_BYTES_MAX) -> Kind:
     """The message of the given kind in the bytes.
 
-    Raises WireError, and never anything else, for what is no such message: not JSON in UTF-8, too
+    Raises ProtocolError, and nothing else, for what is no such message: not JSON in UTF-8, too
     large or too deep, duplicate or missing fields, wrong types, numbers that are not finite or out
     of range.
     """
     if len(data) > bytes_max:
-        raise WireError(f"{kind.__name__} has {len(data)} bytes, at most {bytes_max}")
+        raise ProtocolError(f"{kind.__name__} has {len(data)} bytes, at most {bytes_max}")
     _check_depth(kind.__name__, data)
     try:
         value = json.loads(
             data.decode(), object_pairs_hook=_fields_once, parse_constant=_refuse_constant
         )
-    except WireError:
+    except ProtocolError:
         raise
     except ValueError as error:
-        raise WireError(f"{kind.__name__}: expected JSON in UTF-8: {error}") from error
+        raise ProtocolError(f"{kind.__name__}: expected JSON in UTF-8: {error}") from error
     return typing.cast("Kind", _message(kind, value, kind.__name__))
 
 
@@ -114,20 +114,20 @@ def _check_depth(name: str, data: bytes) -> None:
     for bracket in re.finditer(rb"[\[\]{}]", STRING.sub(b"", data)):
         depth += 1 if bracket[0] in b"[{" else -1
         if depth > DEPTH_MAX:
-            raise WireError(f"{name} is nested deeper than {DEPTH_MAX}")
+            raise ProtocolError(f"{name} is nested deeper than {DEPTH_MAX}")
 
 
 def _fields_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for name, value in pairs:
         if name in fields:
-            raise WireError(f"{_shown(name)}: seen twice in one object, expected once")
+            raise ProtocolError(f"{_shown(name)}: seen twice in one object, expected once")
         fields[name] = value
     return fields
 
 
 def _refuse_constant(constant: str) -> Never:
-    raise WireError(f"seen {constant}, expected a finite number")
+    raise ProtocolError(f"seen {constant}, expected a finite number")
 
 
 def _message(kind: Any, value: Any, where: str) -> Any:
@@ -136,7 +136,7 @@ def _message(kind: Any, value: Any, where: str) -> Any:
     hints = _hints(kind)
     for field in dataclasses.fields(kind):
         if field.name not in value and field.default is dataclasses.MISSING:
-            raise WireError(f"{where}.{field.name}: missing")
+            raise ProtocolError(f"{where}.{field.name}: missing")
     return kind(
         **{
             name: _value(hints[name], item, f"{where}.{name}")
@@ -152,7 +152,7 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 
 def _value(hint: Any, value: Any, where: str, bound: Any = None) -> Any:
-    """The value as the type of its field has it. Raises WireError."""
+    """The value as the type of its field has it. Raises ProtocolError."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         return _value(arguments[0], value, where, arguments[1])
@@ -196,7 +196,7 @@ _SCALARS: dict[type, tuple[Callable[[Any, Any], bool], str]] = {
 
 
 def _refuse(where: str, value: Any, expected: str) -> Never:
-    raise WireError(f"{where}: seen {_shown(value)}, expected {expected}")
+    raise ProtocolError(f"{where}: seen {_shown(value)}, expected {expected}")
 
 
 def _shown(value: Any) -> str:

@@ -8,7 +8,7 @@ import urllib.parse
 from pathlib import Path
 from typing import TypeVar
 
-from railwright import pacing, profile, wire
+from railwright import pacing, profile, protocol
 
 Answer = TypeVar("Answer")
 
@@ -51,7 +51,7 @@ class Endpoint:
     def post(
         self,
         path: str,
-        message: wire.Message | profile.Handover,
+        message: protocol.Message | profile.Handover,
         *,
         kind: type[Answer],
         timeout_s: float = pacing.TIMEOUT_S,
@@ -60,7 +60,7 @@ class Endpoint:
 
         ``timeout_s`` bounds each wait for the network.
         """
-        body = wire.encode(message)
+        body = protocol.encode(message)
         try:
             token = self._token_file.read_text().strip()
             status, data = self._exchange(path, body, token=token, timeout_s=timeout_s)
@@ -70,8 +70,8 @@ class Endpoint:
         if status != 200:
             raise RefusedError(status, _reason(data))
         try:
-            return wire.decode(kind, data)
-        except wire.WireError as error:
+            return protocol.decode(kind, data)
+        except protocol.ProtocolError as error:
             raise UnreachableError(f"answer to {path}: {error}") from error
 
     def close(self) -> None:
@@ -102,7 +102,7 @@ class Endpoint:
         self._connection.request("POST", self._prefix + path, body, headers)
         self._connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
         response = self._connection.getresponse()
-        data = response.read(wire.MESSAGE_BYTES_MAX + 1)
+        data = response.read(protocol.MESSAGE_BYTES_MAX + 1)
         if not response.isclosed():
             self.close()
         return response.status, data
@@ -111,6 +111,6 @@ class Endpoint:
 def _reason(data: bytes) -> str:
     """The reason in the body of a refusal, else its text."""
     try:
-        return wire.decode(wire.Refusal, data).error
-    except wire.WireError:
+        return protocol.decode(protocol.Refusal, data).error
+    except protocol.ProtocolError:
         return data[:200].decode("utf-8", "replace").strip()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeVar
 
-from railwright import wire
+from railwright import protocol
 
 CHANNEL = "RAILWRIGHT_CHANNEL"
 RESUME = "RAILWRIGHT_RESUME"
@@ -36,7 +36,7 @@ class Pod:
 
     operator_url: str
     token_file: Path
-    member: wire.Member
+    member: protocol.Member
     job_name: str
     num_processes: int
     address: str
@@ -45,9 +45,9 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """The checkpoints a rank may read, as in wire.World.resume."""
+    """The checkpoints a rank may read, as in protocol.World.resume."""
 
-    checkpoints: Annotated[tuple[wire.Checkpoint, ...], wire.AtMost(wire.RESUME_MAX)]
+    checkpoints: Annotated[tuple[protocol.Checkpoint, ...], protocol.AtMost(protocol.RESUME_MAX)]
 
 
 def pod(environ: Mapping[str, str]) -> Pod:
@@ -56,13 +56,13 @@ def pod(environ: Mapping[str, str]) -> Pod:
     return Pod(
         operator_url=_read(environ, "RAILWRIGHT_OPERATOR_URL", _url, "http://ADDRESS:PORT"),
         token_file=_read(environ, "RAILWRIGHT_TOKEN_FILE", Path, "a path"),
-        member=wire.Member(
+        member=protocol.Member(
             job_uid=_read(environ, JOB_UID, _uid, "letters, digits and dashes"),
-            attempt=whole(environ, ATTEMPT, 1, wire.ATTEMPT_MAX),
-            node_rank=whole(environ, "RAILWRIGHT_NODE_RANK", 0, wire.NODES_MAX - 1),
+            attempt=whole(environ, ATTEMPT, 1, protocol.ATTEMPT_MAX),
+            node_rank=whole(environ, "RAILWRIGHT_NODE_RANK", 0, protocol.NODES_MAX - 1),
         ),
         job_name=_read(environ, "RAILWRIGHT_JOB_NAME", str, "a name"),
-        num_processes=whole(environ, "RAILWRIGHT_NUM_PROCESSES", 1, wire.PROCESSES_MAX),
+        num_processes=whole(environ, "RAILWRIGHT_NUM_PROCESSES", 1, protocol.PROCESSES_MAX),
         address=str(_read(environ, "RAILWRIGHT_POD_IP", ipaddress.ip_address, address)),
         pre_run=PRE_RUN in environ,
     )
@@ -83,7 +83,7 @@ def run_of(environ: Mapping[str, str]) -> str:
 
 
 def of_rank(
-    pod: Pod, world: wire.World, *, local_rank: int, channel: Path, environ: Mapping[str, str]
+    pod: Pod, world: protocol.World, *, local_rank: int, channel: Path, environ: Mapping[str, str]
 ) -> dict[str, str]:
     """A rank's whole environment: the pod's, torchrun's, and what ``import railwright`` reads."""
     rank = str(world.first_rank + local_rank)
@@ -116,7 +116,7 @@ def of_rank(
         "TORCHELASTIC_RUN_ID": pod.member.job_uid,
         "TORCHELASTIC_USE_AGENT_STORE": "False",
         CHANNEL: str(channel),
-        RESUME: wire.encode(Resume(world.resume)).decode(),
+        RESUME: protocol.encode(Resume(world.resume)).decode(),
     }
 
 

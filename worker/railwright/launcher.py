@@ -21,10 +21,10 @@ from railwright import (
     environment,
     log_lines,
     memory,
+    protocol,
     ranks,
     registration,
     reporting,
-    wire,
 )
 
 EXIT_REVOKED = 80
@@ -64,7 +64,9 @@ def main() -> int:
         command = _command(sys.argv[1:])
         pod = environment.pod(os.environ)
     except environment.BadEnvironmentError as error:
-        return _end(wire.Failure(rank=0, exit_code=EXIT_BAD_ENVIRONMENT, message=_sentence(error)))
+        return _end(
+            protocol.Failure(rank=0, exit_code=EXIT_BAD_ENVIRONMENT, message=_sentence(error))
+        )
     processes = ranks.Ranks()
     try:
         world = _join(pod)
@@ -87,7 +89,7 @@ def _command(arguments: Sequence[str]) -> Sequence[str]:
     return arguments[1:]
 
 
-def _join(pod: environment.Pod) -> wire.World:
+def _join(pod: environment.Pod) -> protocol.World:
     operator = endpoint.Endpoint(pod.operator_url, pod.token_file)
     with registration.reserve_port(pod.address) as reserved:
         port = reserved.getsockname()[1]
@@ -109,7 +111,7 @@ def _pause(timeout_s: float) -> None:
 
 def _train(
     pod: environment.Pod,
-    world: wire.World,
+    world: protocol.World,
     command: Sequence[str],
     *,
     processes: ranks.Ranks,
@@ -147,13 +149,13 @@ def _train(
 
 def _started(
     processes: ranks.Ranks, command: Sequence[str], environments: dict[int, dict[str, str]]
-) -> wire.Failure | None:
+) -> protocol.Failure | None:
     """Why the command cannot be run, as a shell would say it, or None."""
     try:
         processes.start(command, environments)
     except OSError as error:
         missing = isinstance(error, FileNotFoundError)
-        return wire.Failure(
+        return protocol.Failure(
             rank=min(environments) + processes.running,
             exit_code=EXIT_NOT_FOUND if missing else EXIT_NOT_EXECUTABLE,
             message=_sentence(f"cannot run {command[0]}: {error.strerror}"),
@@ -163,7 +165,7 @@ def _started(
 
 def _supervise(
     pod: environment.Pod, processes: ranks.Ranks, state: reporting.LauncherState
-) -> wire.Failure | None:
+) -> protocol.Failure | None:
     """Waits for the end of the ranks, and stops the others when one has failed."""
     while processes.running:
         number = ranks.wait(REVOKED_POLL_S)
@@ -196,7 +198,7 @@ def _is_recorded(pod: environment.Pod, state: reporting.LauncherState, *, within
     return pod.pre_run and state.recorded.wait(within_s)
 
 
-def _failure(processes: ranks.Ranks, exit_: ranks.Exit) -> wire.Failure:
+def _failure(processes: ranks.Ranks, exit_: ranks.Exit) -> protocol.Failure:
     output = processes.outputs[exit_.rank]
     output.settle(OUTPUT_SETTLE_S)
     killed = exit_.memory_kills > 0
@@ -204,7 +206,7 @@ def _failure(processes: ranks.Ranks, exit_: ranks.Exit) -> wire.Failure:
     # A rank that was not killed itself may have lost the processes that load its data.
     count = exit_.memory_kills
     others = f"since the start the kernel killed processes of its pod for memory: {count}"
-    return wire.Failure(
+    return protocol.Failure(
         rank=exit_.rank,
         exit_code=exit_.code,
         signal=exit_.signal,
@@ -215,17 +217,17 @@ def _failure(processes: ranks.Ranks, exit_: ranks.Exit) -> wire.Failure:
     )
 
 
-def _own_end(pod: environment.Pod, exit_code: int, why: object) -> wire.Failure:
+def _own_end(pod: environment.Pod, exit_code: int, why: object) -> protocol.Failure:
     """An end that is the launcher's, not a rank's; it stands for the first rank of its node."""
     rank = pod.member.node_rank * pod.num_processes
-    return wire.Failure(rank=rank, exit_code=exit_code, message=_sentence(why))
+    return protocol.Failure(rank=rank, exit_code=exit_code, message=_sentence(why))
 
 
 def _sentence(why: object) -> str:
-    return wire.fitted(str(why), wire.SENTENCE_BYTES_MAX)
+    return protocol.fitted(str(why), protocol.SENTENCE_BYTES_MAX)
 
 
-def _end(failure: wire.Failure | None) -> int:
+def _end(failure: protocol.Failure | None) -> int:
     """The exit code, after the failure was left in the log and for the kubelet."""
     if failure is None:
         return 0
@@ -238,7 +240,7 @@ def _end(failure: wire.Failure | None) -> int:
     return failure.exit_code
 
 
-def write_termination_message(path: Path, failure: wire.Failure) -> None:
+def write_termination_message(path: Path, failure: protocol.Failure) -> None:
     """Write the failure as one JSON object, with as many of its last lines as fit.
 
     So the cause reaches the pod's status without the operator. The kubelet makes the file, and
@@ -246,7 +248,7 @@ def write_termination_message(path: Path, failure: wire.Failure) -> None:
     """
     if not path.exists():
         return
-    while len(data := wire.encode(failure)) > TERMINATION_BYTES_MAX:
+    while len(data := protocol.encode(failure)) > TERMINATION_BYTES_MAX:
         lines = failure.last_lines
         failure = dataclasses.replace(failure, last_lines=lines[len(lines) // 8 + 1 :])
     try:

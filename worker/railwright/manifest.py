@@ -20,14 +20,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from railwright import wire
+from railwright import protocol
 
 NAME = "manifest.json"
 RUN = "run"
 """In the folder of an attempt: which run of it wrote there."""
 
 BYTES_MAX = 64 * 2**20
-FILES_MAX = 4 * wire.RANKS_MAX
+FILES_MAX = 4 * protocol.RANKS_MAX
 FILE_BYTES_MAX = 2**60
 READERS_MAX = 8
 
@@ -42,22 +42,22 @@ class TornError(Exception):
 class File:
     """One file of a checkpoint."""
 
-    name: wire.Name
-    size_bytes: Annotated[int, wire.Between(0, FILE_BYTES_MAX)]
-    sha256: wire.Name
+    name: protocol.Name
+    size_bytes: Annotated[int, protocol.Between(0, FILE_BYTES_MAX)]
+    sha256: protocol.Name
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """What a checkpoint holds, and how many ranks wrote it."""
 
-    attempt: wire.Attempt
-    step: wire.Step
-    world_size: Annotated[int, wire.Between(1, wire.RANKS_MAX)]
-    files: Annotated[tuple[File, ...], wire.AtMost(FILES_MAX)]
+    attempt: protocol.Attempt
+    step: protocol.Step
+    world_size: Annotated[int, protocol.Between(1, protocol.RANKS_MAX)]
+    files: Annotated[tuple[File, ...], protocol.AtMost(FILES_MAX)]
 
 
-def folder_of(job: Path, checkpoint: wire.Checkpoint) -> Path:
+def folder_of(job: Path, checkpoint: protocol.Checkpoint) -> Path:
     """Where the checkpoint lies."""
     return job / f"attempt-{checkpoint.attempt}" / f"step-{checkpoint.step}"
 
@@ -104,7 +104,7 @@ def begin(folder: Path) -> None:
 
 def prepare(folder: Path, manifest: Manifest) -> None:
     """Writes the manifest, durably, where it does not count yet. Raises OSError."""
-    write_durably(folder / f"{NAME}.partial", wire.encode(manifest, bytes_max=BYTES_MAX))
+    write_durably(folder / f"{NAME}.partial", protocol.encode(manifest, bytes_max=BYTES_MAX))
 
 
 def publish(folder: Path) -> None:
@@ -114,12 +114,12 @@ def publish(folder: Path) -> None:
         _sync_folder(changed)
 
 
-def verified(job: Path, checkpoint: wire.Checkpoint) -> Manifest:
+def verified(job: Path, checkpoint: protocol.Checkpoint) -> Manifest:
     """The manifest, after every file was read and found as it was written. Raises TornError."""
     folder = folder_of(job, checkpoint)
     try:
-        manifest = wire.decode(Manifest, (folder / NAME).read_bytes(), bytes_max=BYTES_MAX)
-        if wire.Checkpoint(manifest.attempt, manifest.step) != checkpoint:
+        manifest = protocol.decode(Manifest, (folder / NAME).read_bytes(), bytes_max=BYTES_MAX)
+        if protocol.Checkpoint(manifest.attempt, manifest.step) != checkpoint:
             raise TornError(f"the manifest is of step {manifest.step}, not of this folder")
         outside = [file.name for file in manifest.files if Path(file.name).name != file.name]
         if outside:
@@ -127,7 +127,7 @@ def verified(job: Path, checkpoint: wire.Checkpoint) -> Manifest:
         present = described(folder, [file.name for file in manifest.files])
     except FileNotFoundError as error:
         raise TornError(f"there is no {Path(error.filename).name}") from error
-    except (OSError, wire.WireError) as error:
+    except (OSError, protocol.ProtocolError) as error:
         raise TornError(str(error)) from error
     expected = sorted(manifest.files, key=lambda file: file.name)
     for written, read in zip(expected, present, strict=True):
@@ -136,7 +136,7 @@ def verified(job: Path, checkpoint: wire.Checkpoint) -> Manifest:
     return manifest
 
 
-def prune(job: Path, readable: Sequence[wire.Checkpoint], *, keep: int) -> None:
+def prune(job: Path, readable: Sequence[protocol.Checkpoint], *, keep: int) -> None:
     """Removes all checkpoints but the newest ``keep`` readable ones.
 
     ``readable`` says, attempt by attempt, up to which step checkpoints may still be read; the
@@ -145,7 +145,7 @@ def prune(job: Path, readable: Sequence[wire.Checkpoint], *, keep: int) -> None:
     """
     caps = {cap.attempt: cap.step for cap in readable}
     known = [
-        wire.Checkpoint(attempt, step)
+        protocol.Checkpoint(attempt, step)
         for attempt in attempts(job)
         if attempt <= max(caps)
         for step in steps(job, attempt)

@@ -10,7 +10,7 @@ import threading
 import time
 from typing import IO
 
-from railwright import wire
+from railwright import protocol
 
 CHUNK_BYTES = 64 * 1024
 LINE_BYTES_MAX = 8 * 1024
@@ -57,15 +57,15 @@ class Output:
             thread.join(max(0.0, deadline - time.monotonic()))
 
     def last_lines(self) -> str:
-        """The newest output as clean text, at most wire.LAST_LINES_BYTES_MAX bytes of UTF-8.
+        """The newest output as clean text, at most protocol.LAST_LINES_BYTES_MAX bytes of UTF-8.
 
         The pipe followed last comes last and has the most room: a traceback on stderr must not be
         pushed out by a chatty stdout, whose lines may arrive later than they were written.
         """
         *earlier, last = (tail.text() for tail in self._tails)
-        kept = last[-(wire.LAST_LINES_BYTES_MAX - OTHERS_BYTES) :]
+        kept = last[-(protocol.LAST_LINES_BYTES_MAX - OTHERS_BYTES) :]
         others = b"".join(earlier)
-        room = wire.LAST_LINES_BYTES_MAX - len(kept)
+        room = protocol.LAST_LINES_BYTES_MAX - len(kept)
         return (others[max(0, len(others) - room) :] + kept).decode("utf-8", "ignore")
 
     def _pass_on(self, pipe: IO[bytes], sink: Sink, tail: _Tail) -> None:
@@ -97,7 +97,7 @@ class _Tail:
         with self._lock:
             self._pieces.append(piece)
             self._bytes += len(piece)
-            while self._bytes - len(self._pieces[0]) >= wire.LAST_LINES_BYTES_MAX:
+            while self._bytes - len(self._pieces[0]) >= protocol.LAST_LINES_BYTES_MAX:
                 self._bytes -= len(self._pieces.popleft())
 
     def text(self) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 
-from railwright import wire
+from railwright import protocol
 
 JITTER = 0.25
 """The share of a pause that is random: launchers that failed together come apart."""
@@ -41,5 +41,5 @@ def heartbeat_s(failures: int, interval_s: float, *, waited_s: float = 0.0) -> f
     in vain; beyond ``TIMEOUT_S`` it counts as part of the pause."""
     if not failures:
         return interval_s
-    pause_s = backoff_s(failures, first_s=wire.HEARTBEAT_INTERVAL_S, most_s=interval_s)
+    pause_s = backoff_s(failures, first_s=protocol.HEARTBEAT_INTERVAL_S, most_s=interval_s)
     return max(0.0, pause_s - max(0.0, waited_s - TIMEOUT_S))

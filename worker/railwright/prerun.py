@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from railwright import environment, profile, strides, wire
+from railwright import environment, profile, protocol, strides
 from railwright.profile import Calls, Operation, Recorded
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ def _device() -> str:
         name = str(driver.get_device_name())
     except (AttributeError, RuntimeError):
         return ""
-    return wire.fitted(name, profile.DEVICE_BYTES_MAX)
+    return protocol.fitted(name, profile.DEVICE_BYTES_MAX)
 
 
 def _is_on_cpu(tensors: Iterable[torch.Tensor]) -> bool:

@@ -2,7 +2,7 @@
 
 Each rank records its own part (``Recorded``); ``merged`` makes one document of all parts
 (``Profile``), in which groups of one kind, such as those of all tensor-parallel ranks, stand once.
-Both are JSON, read as the messages in ``railwright.wire`` are.
+Both are JSON, read as the messages in ``railwright.protocol`` are.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated
 
-from railwright import strides, wire
+from railwright import protocol, strides
 from railwright.strides import Run, Runs
 
 VERSION = 1
@@ -39,12 +39,12 @@ DEVICE_BYTES_MAX = 64
 
 ELEMENT = re.compile("[a-z0-9_]{1,32}")
 
-Version = Annotated[int, wire.Between(VERSION, wire.VERSION_MAX)]
-Steps = Annotated[int, wire.Between(1, STEPS_MAX)]
-World = Annotated[int, wire.Between(1, RANKS_MAX)]
-Count = Annotated[int, wire.Between(1, wire.STEP_MAX)]
-Bytes = Annotated[int, wire.Between(0, 2**63 - 1)]
-Device = Annotated[str, wire.AtMost(DEVICE_BYTES_MAX)]
+Version = Annotated[int, protocol.Between(VERSION, protocol.VERSION_MAX)]
+Steps = Annotated[int, protocol.Between(1, STEPS_MAX)]
+World = Annotated[int, protocol.Between(1, RANKS_MAX)]
+Count = Annotated[int, protocol.Between(1, protocol.STEP_MAX)]
+Bytes = Annotated[int, protocol.Between(0, 2**63 - 1)]
+Device = Annotated[str, protocol.AtMost(DEVICE_BYTES_MAX)]
 """What torch calls a kind of device, such as NVIDIA H100 80GB HBM3."""
 
 
@@ -63,7 +63,7 @@ class Operation(StrEnum):
     OTHER = "other"
 
 
-AnyOperation = Annotated[Operation, wire.Neutral(Operation.OTHER)]
+AnyOperation = Annotated[Operation, protocol.Neutral(Operation.OTHER)]
 """An operation of a later version is read as OTHER."""
 
 
@@ -82,11 +82,11 @@ class Calls:
 
     group: Runs
     operation: AnyOperation
-    element: wire.Name
+    element: protocol.Name
     calls: Count
     size: Bytes
     seconds: float | None = None
-    to: wire.Rank | None = None
+    to: protocol.Rank | None = None
 
     def __post_init__(self) -> None:
         _check_element("Calls", self.element)
@@ -97,15 +97,15 @@ class Recorded:
     """One rank's part. ``compute_s`` is what its processor computed, where that is the CPU.
     ``device`` is what it trained on; empty where that cannot be known.
 
-    Raises WireError for ranks that there are not.
+    Raises ProtocolError for ranks that there are not.
     """
 
-    rank: wire.Rank
+    rank: protocol.Rank
     ranks: World
     steps: Steps
     step_s: float
     compute_s: float | None
-    calls: Annotated[tuple[Calls, ...], wire.AtMost(CALLS_MAX)]
+    calls: Annotated[tuple[Calls, ...], protocol.AtMost(CALLS_MAX)]
     device: Device = ""
     version: Version = VERSION
 
@@ -125,11 +125,11 @@ class Traffic:
     """
 
     operation: AnyOperation
-    element: wire.Name
+    element: protocol.Name
     calls: Count
     size: Bytes
     seconds: float | None = None
-    hop: Annotated[int, wire.Between(1 - wire.RANKS_MAX, wire.RANKS_MAX - 1)] = 0
+    hop: Annotated[int, protocol.Between(1 - protocol.RANKS_MAX, protocol.RANKS_MAX - 1)] = 0
 
     def __post_init__(self) -> None:
         _check_element("Traffic", self.element)
@@ -144,7 +144,7 @@ class Kind:
 
     group: Runs
     firsts: Runs
-    traffic: Annotated[tuple[Traffic, ...], wire.AtMost(TRAFFIC_MAX)]
+    traffic: Annotated[tuple[Traffic, ...], protocol.AtMost(TRAFFIC_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,15 +153,15 @@ class Profile:
 
     ``step_s`` is the mean of all steps and ranks; ``compute_s`` that of the rank that computed
     the longest, None where nothing is known of it. ``devices`` are the kinds that ranks trained on,
-    the most frequent ones if there are more. Raises WireError for ranks that there are not.
+    the most frequent ones if there are more. Raises ProtocolError for ranks that there are not.
     """
 
     ranks: World
     steps: Steps
     step_s: float
     compute_s: float | None
-    kinds: Annotated[tuple[Kind, ...], wire.AtMost(KINDS_MAX)]
-    devices: Annotated[tuple[Device, ...], wire.AtMost(DEVICES_MAX)] = ()
+    kinds: Annotated[tuple[Kind, ...], protocol.AtMost(KINDS_MAX)]
+    devices: Annotated[tuple[Device, ...], protocol.AtMost(DEVICES_MAX)] = ()
     version: Version = VERSION
 
     def __post_init__(self) -> None:
@@ -174,7 +174,7 @@ class Profile:
             whole += groups * members
             too_many = groups * members > GROUPS_A_RANK * self.ranks
             if too_many or whole > KINDS_A_RANK * self.ranks:
-                raise wire.WireError(
+                raise protocol.ProtocolError(
                     f"Profile.kinds: seen {groups} groups of {members} ranks each, "
                     f"expected fewer, of {self.ranks} ranks"
                 )
@@ -184,30 +184,30 @@ class Profile:
 class Handover:
     """A launcher tells the operator what one of its ranks recorded."""
 
-    member: wire.Member
+    member: protocol.Member
     part: Recorded
 
 
 def encoded(document: Recorded | Profile) -> bytes:
-    """As JSON. Raises WireError when it is larger than a reader takes."""
-    return wire.encode(document, bytes_max=BYTES_MAX)
+    """As JSON. Raises ProtocolError when it is larger than a reader takes."""
+    return protocol.encode(document, bytes_max=BYTES_MAX)
 
 
 def recorded(data: bytes) -> Recorded:
-    """One rank's part. Raises WireError."""
-    return wire.decode(Recorded, data, bytes_max=BYTES_MAX)
+    """One rank's part. Raises ProtocolError."""
+    return protocol.decode(Recorded, data, bytes_max=BYTES_MAX)
 
 
 def profile(data: bytes) -> Profile:
-    """A whole profile. Raises WireError."""
-    return wire.decode(Profile, data, bytes_max=BYTES_MAX)
+    """A whole profile. Raises ProtocolError."""
+    return protocol.decode(Profile, data, bytes_max=BYTES_MAX)
 
 
 def merged(parts: Iterable[Recorded]) -> Profile:
     """One profile of all ranks' parts, in whatever order.
 
-    Raises MismatchError unless each rank of one recording is there once, WireError for a profile
-    that nobody could read.
+    Raises MismatchError unless each rank of one recording is there once, ProtocolError for a
+    profile beyond the bounds of readers.
     """
     found = sorted(parts, key=lambda part: part.rank)
     _demand_one_recording(found)
@@ -225,19 +225,21 @@ def merged(parts: Iterable[Recorded]) -> Profile:
 
 
 def _check_ranks(where: str, runs: Sequence[Run], ranks: int) -> int:
-    """How many they are; raises WireError unless they are some of so many ranks."""
+    """How many they are; raises ProtocolError unless they are some of so many ranks."""
     count = sum(run.count for run in runs)
     last = max((run.last for run in runs), default=-1)
     if not 0 < count <= ranks or last >= ranks:
         seen = f"{count} ranks, the last of them {last}"
-        raise wire.WireError(f"{where}: seen {seen}, expected some of 0 to {ranks - 1}")
+        raise protocol.ProtocolError(f"{where}: seen {seen}, expected some of 0 to {ranks - 1}")
     return count
 
 
 def _check_element(kind: str, element: str) -> None:
     if not ELEMENT.fullmatch(element):
         expected = "a type's name in small letters, such as bfloat16"
-        raise wire.WireError(f"{kind}.element: seen {ascii(element)[:60]}, expected {expected}")
+        raise protocol.ProtocolError(
+            f"{kind}.element: seen {ascii(element)[:60]}, expected {expected}"
+        )
 
 
 def _demand_one_recording(parts: Sequence[Recorded]) -> None:

@@ -12,34 +12,34 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import SupportsFloat
 
-from railwright import channel, environment, wire
+from railwright import channel, environment, protocol
 
 
 class _Reporter:
     """This process's newest progress, and how often telling it did not work."""
 
     def __init__(self) -> None:
-        self.newest = wire.Progress(step=0, phase=wire.Phase.STARTING)
-        self._open: list[wire.Phase] = []
-        self._outside = wire.Phase.STARTING
+        self.newest = protocol.Progress(step=0, phase=protocol.Phase.STARTING)
+        self._open: list[protocol.Phase] = []
+        self._outside = protocol.Phase.STARTING
         self._dropped = 0
         self._stacks_pid: int | None = None
         self._lock = threading.Lock()
 
-    def report(self, progress: wire.Progress) -> None:
+    def report(self, progress: protocol.Progress) -> None:
         """Send a step; in a phase it is one of that phase."""
         with self._lock:
             if not self._open:
                 self._outside = progress.phase
             self._send(dataclasses.replace(progress, phase=self._phase()))
 
-    def enter(self, phase: wire.Phase) -> None:
+    def enter(self, phase: protocol.Phase) -> None:
         """Send that a phase begins."""
         with self._lock:
             self._open.append(phase)
             self._send(dataclasses.replace(self.newest, phase=self._phase()))
 
-    def leave(self, phase: wire.Phase) -> None:
+    def leave(self, phase: protocol.Phase) -> None:
         """Send what the script is back to. Phases of other threads may have begun later."""
         with self._lock:
             self._open.reverse()
@@ -47,10 +47,10 @@ class _Reporter:
             self._open.reverse()
             self._send(dataclasses.replace(self.newest, phase=self._phase()))
 
-    def _phase(self) -> wire.Phase:
+    def _phase(self) -> protocol.Phase:
         return self._open[-1] if self._open else self._outside
 
-    def _send(self, progress: wire.Progress) -> None:
+    def _send(self, progress: protocol.Progress) -> None:
         rank = os.environ.get("RANK", "0")
         changes = progress.phase is not self.newest.phase
         self.newest = progress
@@ -93,12 +93,12 @@ def report(
     newest are dropped. Raises TypeError or ValueError for what is no number.
     """
     _reporter.report(
-        wire.Progress(
+        protocol.Progress(
             step=int(step),
             total_steps=_reporter.newest.total_steps if total_steps is None else int(total_steps),
             loss=_finite(loss),
             samples_per_s=_finite(samples_per_s),
-            phase=wire.Phase.TRAINING,
+            phase=protocol.Phase.TRAINING,
         )
     )
     if environment.PROFILE_STEPS in os.environ:
@@ -108,10 +108,10 @@ def report(
 
 
 @contextlib.contextmanager
-def phase(name: wire.Phase) -> Iterator[None]:
+def phase(name: protocol.Phase) -> Iterator[None]:
     """Tells what the script does while in the block, for example Phase.EVALUATING. Steps that it
     reports in the block do not end the phase."""
-    entered = wire.Phase(name)
+    entered = protocol.Phase(name)
     _reporter.enter(entered)
     try:
         yield
@@ -121,4 +121,4 @@ def phase(name: wire.Phase) -> Iterator[None]:
 
 def _finite(value: SupportsFloat | None) -> float | None:
     number = math.nan if value is None else float(value)
-    return number if abs(number) <= wire.FLOAT_MAX else None
+    return number if abs(number) <= protocol.FLOAT_MAX else None

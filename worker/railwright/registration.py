@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from http import HTTPStatus
 
-from railwright import endpoint, environment, pacing, wire
+from railwright import endpoint, environment, pacing, protocol
 
 BACKOFF_S_MAX = 10.0
 LOG_INTERVAL_S = 30.0
@@ -50,33 +50,33 @@ def world(
     *,
     master_port: int,
     pause: Callable[[float], None],
-) -> wire.World:
+) -> protocol.World:
     """The world, once all nodes are there; for ever, as the operator may be restarting.
 
     ``pause`` waits, and may raise to give up. Raises StoppedError, and BadEnvironmentError
     when the operator finds the registration malformed.
     """
-    register = wire.Register(
+    register = protocol.Register(
         member=pod.member,
         address=pod.address,
         master_port=master_port,
         num_processes=pod.num_processes,
     )
     log = _ChangeLog()
-    failures, first_s = 0, wire.REGISTER_INTERVAL_S
+    failures, first_s = 0, protocol.REGISTER_INTERVAL_S
     while True:
         try:
-            answer = operator.post("/v1/register", register, kind=wire.Registered)
+            answer = operator.post("/v1/register", register, kind=protocol.Registered)
         except (endpoint.UnreachableError, endpoint.RefusedError) as error:
             if error.is_final:
                 raise _end_of(error) from error
             failures += 1
             log.line(f"registration not taken: {error}")
         else:
-            failures, first_s = 0, answer.interval_s or wire.REGISTER_INTERVAL_S
-            if answer.order is wire.Order.STOP:
+            failures, first_s = 0, answer.interval_s or protocol.REGISTER_INTERVAL_S
+            if answer.order is protocol.Order.STOP:
                 raise StoppedError("the operator says stop")
-            if answer.world is not None and answer.order is wire.Order.GO:
+            if answer.world is not None and answer.order is protocol.Order.GO:
                 return answer.world
             missing = ", ".join(str(node) for node in answer.missing[:20])
             log.line(f"waiting for node ranks {missing}")

@@ -20,9 +20,9 @@ from railwright import (
     log_lines,
     pacing,
     profile,
+    protocol,
     stacks,
     step_times,
-    wire,
 )
 
 LAST_HEARTBEAT_TIMEOUT_S = 10.0
@@ -50,8 +50,8 @@ class LauncherState:
 
     def __init__(
         self,
-        member: wire.Member,
-        world: wire.World,
+        member: protocol.Member,
+        world: protocol.World,
         *,
         ranks: range,
         folder: Path,
@@ -61,7 +61,7 @@ class LauncherState:
         self.recorded = threading.Event()
         self.unrecorded = ""
         self._lock = threading.Lock()
-        self._heartbeat = wire.Heartbeat(
+        self._heartbeat = protocol.Heartbeat(
             member=member,
             sequence=0,
             running=len(ranks),
@@ -79,7 +79,7 @@ class LauncherState:
         self._strange = log_lines.Milestones("a report names no rank of this node")
         self._lost = log_lines.Milestones("ranks report faster than they are read")
         self._stood_still = False
-        self._phase = wire.Phase.STARTING
+        self._phase = protocol.Phase.STARTING
         self._steps_said_s = -math.inf
         self.revoked: str | None = None
         """Why the operator wants this attempt to stop."""
@@ -88,10 +88,10 @@ class LauncherState:
         """Record that the operator wants this attempt to stop. The first reason stays."""
         reason = f"the attempt was revoked: {reason}"
         with self._lock:
-            self.revoked = self.revoked or wire.fitted(reason, wire.SENTENCE_BYTES_MAX)
+            self.revoked = self.revoked or protocol.fitted(reason, protocol.SENTENCE_BYTES_MAX)
 
     def ended(
-        self, *, running: int, failure: wire.Failure | None = None, rank: int | None = None
+        self, *, running: int, failure: protocol.Failure | None = None, rank: int | None = None
     ) -> None:
         """A rank has ended, and so many still run; the failure, once one was the first to fail."""
         with self._lock:
@@ -144,7 +144,7 @@ class LauncherState:
         with self._lock:
             return self._summary().phase is not self._phase
 
-    def next_heartbeat(self) -> wire.Heartbeat:
+    def next_heartbeat(self) -> protocol.Heartbeat:
         """The next heartbeat to send."""
         with self._lock:
             self._heartbeat = dataclasses.replace(
@@ -159,15 +159,15 @@ class LauncherState:
                 stacks=None if self._heartbeat.failure else self._stacks.answer(),
             )
 
-    def _news_of_steps(self) -> wire.Steps | None:
+    def _news_of_steps(self) -> protocol.Steps | None:
         """Where the ranks are; None in most heartbeats as long as all of them make steps."""
         steps, now_s = self._summary(), self._clock()
         stood_still, changed = self._stood_still, steps.phase is not self._phase
         self._phase = steps.phase
         quiet = max(steps.still_s, steps.lag_s) >= QUIET_S
         # Ranks that report nothing stay in STARTING, and stand still for ever as far as they say.
-        self._stood_still = steps.phase is not wire.Phase.STARTING and (
-            quiet or steps.phase is not wire.Phase.TRAINING
+        self._stood_still = steps.phase is not protocol.Phase.STARTING and (
+            quiet or steps.phase is not protocol.Phase.TRAINING
         )
         due = now_s - self._steps_said_s >= STEPS_EVERY_S
         if not (due or changed or stood_still or self._stood_still):
@@ -175,7 +175,7 @@ class LauncherState:
         self._steps_said_s = now_s if due else self._steps_said_s
         return steps
 
-    def _summary(self) -> wire.Steps:
+    def _summary(self) -> protocol.Steps:
         ranks = list(self._steps.values())
         return step_times.summary(ranks, started_s=self._started_s, now_s=self._clock())
 
@@ -190,7 +190,7 @@ class Reporter:
         self._state = state
         self._closing = threading.Event()
         self._is_answered = True
-        self._interval_s = wire.HEARTBEAT_INTERVAL_S
+        self._interval_s = protocol.HEARTBEAT_INTERVAL_S
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
@@ -226,7 +226,7 @@ class Reporter:
         which all launchers of a job change together."""
         end_s = time.monotonic() + seconds
         while (left_s := end_s - time.monotonic()) > 0:
-            if self._state.changed.wait(min(left_s, wire.HEARTBEAT_INTERVAL_S)):
+            if self._state.changed.wait(min(left_s, protocol.HEARTBEAT_INTERVAL_S)):
                 break
             if self._state.is_in_another_phase():
                 break
@@ -237,7 +237,12 @@ class Reporter:
         heartbeat = self._state.next_heartbeat()
         try:
             answer = _post(
-                self._operator, self._state, "/v1/beat", heartbeat, wire.HeartbeatAnswer, timeout_s
+                self._operator,
+                self._state,
+                "/v1/beat",
+                heartbeat,
+                protocol.HeartbeatAnswer,
+                timeout_s,
             )
         except (endpoint.UnreachableError, endpoint.RefusedError) as error:
             if self._is_answered:
@@ -247,12 +252,12 @@ class Reporter:
         if not self._is_answered:
             logger.warning("operator answers again")
         self._is_answered = True
-        if answer.order is wire.Order.STOP:
+        if answer.order is protocol.Order.STOP:
             self._state.revoke(answer.reason)
         self._state.request_stacks(answer.stacks)
         # A pre-run ends soon after its profile is stored, and heartbeats ask for that.
         stated = None if self._pre_run else answer.interval_s
-        self._interval_s = stated or wire.HEARTBEAT_INTERVAL_S
+        self._interval_s = stated or protocol.HEARTBEAT_INTERVAL_S
         return True
 
     def _hand_over(self) -> None:
@@ -265,8 +270,8 @@ class Reporter:
             try:
                 part = profile.recorded(path.read_bytes())
                 handover = profile.Handover(self._member, part)
-                answer = self._operator.post("/v1/profile", handover, kind=wire.HeartbeatAnswer)
-                if answer.order is wire.Order.GO:
+                answer = self._operator.post("/v1/profile", handover, kind=protocol.HeartbeatAnswer)
+                if answer.order is protocol.Order.GO:
                     self._state.recorded.set()
                 elif self._pre_run:
                     continue
@@ -277,7 +282,7 @@ class Reporter:
                     return
                 logger.warning("a recording was not taken", extra={"error": str(refused)})
                 self._state.unrecorded = f"what was recorded was not taken: {refused}"
-            except (OSError, wire.WireError) as error:
+            except (OSError, protocol.ProtocolError) as error:
                 logger.warning("a recording was dropped", extra={"error": str(error)})
                 self._state.unrecorded = f"what was recorded cannot be told: {error}"
             path.unlink(missing_ok=True)
@@ -300,9 +305,9 @@ class CommitDesk:
         self._state.record(request)
         if request.commit_step is None:
             return channel.Permission(granted=True, confirmed=True)
-        return self._permission(wire.Commit(self._member, request.commit_step))
+        return self._permission(protocol.Commit(self._member, request.commit_step))
 
-    def _permission(self, commit: wire.Commit) -> channel.Permission:
+    def _permission(self, commit: protocol.Commit) -> channel.Permission:
         """The operator's answer within channel.COMMIT_DEADLINE_S, else the permission to go on.
 
         Going on does no harm: what a revoked attempt commits is above the step up to which later
@@ -314,7 +319,7 @@ class CommitDesk:
             timeout_s = min(left_s, pacing.TIMEOUT_S)
             try:
                 answer = _post(
-                    self._operator, state, "/v1/commit", commit, wire.CommitAnswer, timeout_s
+                    self._operator, state, "/v1/commit", commit, protocol.CommitAnswer, timeout_s
                 )
             except (endpoint.UnreachableError, endpoint.RefusedError) as error:
                 why = str(error)
@@ -326,7 +331,7 @@ class CommitDesk:
         if state.revoked is not None:
             return channel.Permission(granted=False, confirmed=True, reason=state.revoked)
         logger.warning("commit not answered, going on", extra={"step": commit.step, "error": why})
-        reason = wire.fitted(why, wire.SENTENCE_BYTES_MAX)
+        reason = protocol.fitted(why, protocol.SENTENCE_BYTES_MAX)
         return channel.Permission(granted=True, confirmed=False, reason=reason)
 
 
@@ -334,7 +339,7 @@ def _post(
     operator: endpoint.Endpoint,
     state: LauncherState,
     path: str,
-    message: wire.Message | profile.Handover,
+    message: protocol.Message | profile.Handover,
     kind: type[Answer],
     timeout_s: float = pacing.TIMEOUT_S,
 ) -> Answer:

@@ -16,7 +16,7 @@ import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from railwright import output, wire
+from railwright import output, protocol
 
 SIGNAL = signal.SIGRTMIN + 8
 """Neither Python, torch, NCCL nor batch systems use it."""
@@ -26,7 +26,7 @@ ANSWER_S = 1.0
 
 DUMP_BYTES_MAX = 64 * 1024
 LOGGED_LINES_MAX = 100
-"""Of each of at most wire.STACKS_MAX stacks that differ."""
+"""Of each of at most protocol.STACKS_MAX stacks that differ."""
 
 FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
 THREAD_START = "_bootstrap"
@@ -54,7 +54,7 @@ class StackDesk:
         self._clock = clock
         self._asked: dict[int, tuple[int, int]] = {}
         self._asked_s: float | None = None
-        self._answer: tuple[wire.Stack, ...] | None = None
+        self._answer: tuple[protocol.Stack, ...] | None = None
 
     def ask(self, pids: Mapping[int, int]) -> None:
         """Ask these processes, by rank, once until ``forget``."""
@@ -74,7 +74,7 @@ class StackDesk:
         """The ranks make steps again, or never stood still."""
         self._asked, self._asked_s, self._answer = {}, None, None
 
-    def answer(self) -> tuple[wire.Stack, ...] | None:
+    def answer(self) -> tuple[protocol.Stack, ...] | None:
         """What the ranks showed, those that did not answer first; None until they had time to."""
         if self._asked_s is None or self._clock() - self._asked_s < ANSWER_S:
             return None
@@ -82,7 +82,7 @@ class StackDesk:
             self._answer = self._collected()
         return self._answer
 
-    def _collected(self) -> tuple[wire.Stack, ...]:
+    def _collected(self) -> tuple[protocol.Stack, ...]:
         ranks: dict[tuple[bool, str], list[int]] = collections.defaultdict(list)
         dumps: dict[tuple[bool, str], str] = {}
         for rank, (pid, offset) in sorted(self._asked.items()):
@@ -91,15 +91,17 @@ class StackDesk:
             key = (True, frames) if frames else (False, f"its process is {_state(pid)}")
             ranks[key].append(rank)
             dumps.setdefault(key, dump)
-        keys = sorted(ranks, key=lambda key: (key[0], len(ranks[key]), key[1]))[: wire.STACKS_MAX]
+        keys = sorted(ranks, key=lambda key: (key[0], len(ranks[key]), key[1]))[
+            : protocol.STACKS_MAX
+        ]
         for key in keys:
             _log(ranks[key], dumps[key] or key[1])
         return tuple(
-            wire.Stack(
-                ranks=tuple(ranks[key][: wire.RANKS_NAMED_MAX]),
+            protocol.Stack(
+                ranks=tuple(ranks[key][: protocol.RANKS_NAMED_MAX]),
                 count=len(ranks[key]),
                 answered=key[0],
-                text=wire.fitted(output.CONTROL.sub("", key[1]), wire.STACK_BYTES_MAX),
+                text=protocol.fitted(output.CONTROL.sub("", key[1]), protocol.STACK_BYTES_MAX),
             )
             for key in keys
         )
@@ -124,7 +126,7 @@ def _dump(folder: Path, pid: int) -> Path:
 
 
 def _log(ranks: list[int], text: str) -> None:
-    named = ", ".join(map(str, ranks[: wire.RANKS_NAMED_MAX]))
+    named = ", ".join(map(str, ranks[: protocol.RANKS_NAMED_MAX]))
     logger.warning("steps stand still: stacks of ranks %s follow", named)
     for line in text.splitlines()[:LOGGED_LINES_MAX]:
         logger.warning("%s", line)

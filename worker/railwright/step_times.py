@@ -11,7 +11,7 @@ import collections
 import math
 from collections.abc import Sequence
 
-from railwright import wire
+from railwright import protocol
 
 WARM_UP_STEPS = 5
 """Steps of a rank that are not timed: they compile, tune kernels and fill caches."""
@@ -24,7 +24,7 @@ BUCKET_RATIO = 1.05
 
 STEP_S_MIN = 1e-3
 
-LENIENT = (wire.Phase.EVALUATING, wire.Phase.CHECKPOINTING, wire.Phase.STARTING)
+LENIENT = (protocol.Phase.EVALUATING, protocol.Phase.CHECKPOINTING, protocol.Phase.STARTING)
 """Phases other than training, the one that may last the longest first."""
 
 
@@ -34,7 +34,7 @@ class RankSteps:
     def __init__(self, rank: int, *, now_s: float) -> None:
         self.rank = rank
         self.step = 0
-        self.phase = wire.Phase.STARTING
+        self.phase = protocol.Phase.STARTING
         self.since_s = now_s
         self.has_reported = False
         self.is_finishing = False
@@ -42,13 +42,13 @@ class RankSteps:
         self.made = 0
         self._buckets: collections.Counter[int] = collections.Counter()
 
-    def report(self, progress: wire.Progress, *, now_s: float) -> None:
+    def report(self, progress: protocol.Progress, *, now_s: float) -> None:
         """Take in a report. One with the same step and phase as the last is no progress."""
-        trains = progress.phase is wire.Phase.TRAINING
+        trains = progress.phase is protocol.Phase.TRAINING
         began = trains and not self.has_reported
         if (progress.step, progress.phase) == (self.step, self.phase) and not began:
             return
-        if trains and self.phase is wire.Phase.TRAINING and not began:
+        if trains and self.phase is protocol.Phase.TRAINING and not began:
             self._time(now_s - self.since_s)
         self.since_s, self.step, self.phase = now_s, progress.step, progress.phase
         self.has_reported = self.has_reported or trains
@@ -74,7 +74,7 @@ class RankSteps:
             self._buckets[bucket] += 1
 
 
-def summary(ranks: Sequence[RankSteps], *, started_s: float, now_s: float) -> wire.Steps:
+def summary(ranks: Sequence[RankSteps], *, started_s: float, now_s: float) -> protocol.Steps:
     """What a heartbeat says of the ranks that run."""
     reporting = [rank for rank in ranks if rank.has_reported]
     # A rank that reported once and left the rest to others is none that hangs.
@@ -87,10 +87,10 @@ def summary(ranks: Sequence[RankSteps], *, started_s: float, now_s: float) -> wi
     there.sort(key=lambda rank: (rank.since_s, rank.rank))
     # Others wait while rank 0 evaluates; to them it is a long step.
     typical = max(reporting, key=lambda rank: (rank.timed, -rank.p99_s()), default=none)
-    return wire.Steps(
+    return protocol.Steps(
         newest=newest,
         slowest=slowest.step,
-        ranks=tuple(rank.rank for rank in there[: wire.RANKS_NAMED_MAX]),
+        ranks=tuple(rank.rank for rank in there[: protocol.RANKS_NAMED_MAX]),
         behind=sum(rank.step < newest for rank in reporting),
         reporting=len(reporting),
         still_s=now_s - max((rank.since_s for rank in ranks), default=started_s),
@@ -103,11 +103,13 @@ def summary(ranks: Sequence[RankSteps], *, started_s: float, now_s: float) -> wi
     )
 
 
-def _phase(ranks: Sequence[RankSteps]) -> wire.Phase:
+def _phase(ranks: Sequence[RankSteps]) -> protocol.Phase:
     """The phase that may last the longest of those that ranks say they are in. Until a rank has
     reported a step it has said nothing with STARTING."""
     said = {
-        rank.phase for rank in ranks if rank.has_reported or rank.phase is not wire.Phase.STARTING
+        rank.phase
+        for rank in ranks
+        if rank.has_reported or rank.phase is not protocol.Phase.STARTING
     }
-    default = wire.Phase.TRAINING if said else wire.Phase.STARTING
+    default = protocol.Phase.TRAINING if said else protocol.Phase.STARTING
     return next((phase for phase in LENIENT if phase in said), default)

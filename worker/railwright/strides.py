@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
-from railwright import wire
+from railwright import protocol
 
 DEPTH_MAX = 4
 RUNS_MAX = 1_024
@@ -18,24 +18,24 @@ RUNS_MAX = 1_024
 class Stride:
     """So many ``times`` the same, each ``by`` so many ranks further."""
 
-    by: Annotated[int, wire.Between(1, wire.RANKS_MAX)]
-    times: Annotated[int, wire.Between(2, wire.RANKS_MAX)]
+    by: Annotated[int, protocol.Between(1, protocol.RANKS_MAX)]
+    times: Annotated[int, protocol.Between(2, protocol.RANKS_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
     """Ranks from ``first`` on, repeated along each stride; the innermost comes first.
 
-    Raises WireError when they are more than a job may have.
+    Raises ProtocolError when they are more than a job may have.
     """
 
-    first: wire.Rank
-    strides: Annotated[tuple[Stride, ...], wire.AtMost(DEPTH_MAX)] = ()
+    first: protocol.Rank
+    strides: Annotated[tuple[Stride, ...], protocol.AtMost(DEPTH_MAX)] = ()
 
     def __post_init__(self) -> None:
-        if self.last >= wire.RANKS_MAX or self.count > wire.RANKS_MAX:
-            expected = f"at most {wire.RANKS_MAX - 1}"
-            raise wire.WireError(f"Run: seen rank {self.last}, expected {expected}")
+        if self.last >= protocol.RANKS_MAX or self.count > protocol.RANKS_MAX:
+            expected = f"at most {protocol.RANKS_MAX - 1}"
+            raise protocol.ProtocolError(f"Run: seen rank {self.last}, expected {expected}")
 
     @property
     def last(self) -> int:
@@ -48,7 +48,7 @@ class Run:
         return math.prod(each.times for each in self.strides)
 
 
-Runs = Annotated[tuple[Run, ...], wire.AtMost(RUNS_MAX)]
+Runs = Annotated[tuple[Run, ...], protocol.AtMost(RUNS_MAX)]
 
 
 def folded(ranks: Iterable[int]) -> tuple[Run, ...]:

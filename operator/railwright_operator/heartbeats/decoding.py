@@ -1,7 +1,7 @@
-"""Decode launchers' messages at a tenth of the cost of ``wire.decode``.
+"""Decode launchers' messages at a tenth of the cost of ``protocol.decode``.
 
-msgspec reads well-formed messages into the dataclasses of ``wire``, and their bounds are checked
-here. Whatever this finds wrong goes to ``wire.decode``, which alone decides and words a refusal.
+msgspec reads well-formed messages into the dataclasses of ``protocol``, and their bounds are
+checked here. A message that fails goes to ``protocol.decode``, which alone words a refusal.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from railwright import wire
+from railwright import protocol
 
 Kind = TypeVar("Kind")
 Check = Callable[[Any], bool]
@@ -25,18 +25,18 @@ UTF8_BYTES_MAX = 4
 
 
 def decoder(kind: type[Kind]) -> Callable[[bytes], Kind]:
-    """What decodes messages of this kind; it raises WireError."""
+    """What decodes messages of this kind; it raises ProtocolError."""
     fast, fits = msgspec.json.Decoder(kind), _check_of(kind)
 
     def decode(data: bytes) -> Kind:
-        if len(data) <= wire.MESSAGE_BYTES_MAX:
+        if len(data) <= protocol.MESSAGE_BYTES_MAX:
             try:
                 message = fast.decode(data)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-                return wire.decode(kind, data)
+                return protocol.decode(kind, data)
             if fits(message):
                 return message
-        return wire.decode(kind, data)
+        return protocol.decode(kind, data)
 
     return decode
 
@@ -55,14 +55,14 @@ def _check_of(hint: Any, bound: Any = None) -> Check:
         return lambda value: not value or (len(value) <= most and all(map(each, value)))
     if dataclasses.is_dataclass(hint):
         return _fields_check(hint)
-    if isinstance(bound, wire.Between):
+    if isinstance(bound, protocol.Between):
         low, high = bound.low, bound.high
         return lambda value: low <= value <= high
-    if isinstance(bound, wire.AtMost):
+    if isinstance(bound, protocol.AtMost):
         longest = bound.count // UTF8_BYTES_MAX
         return lambda value: len(value) <= longest
     if hint is float:
-        return lambda value: abs(value) <= wire.FLOAT_MAX
+        return lambda value: abs(value) <= protocol.FLOAT_MAX
     return lambda value: True
 
 

@@ -1,11 +1,11 @@
 """How often launchers send messages: less often in large clusters, so that their cost is bounded.
 
 Sessions state the interval in each answer to a heartbeat. Launchers that read no interval keep
-``wire.HEARTBEAT_INTERVAL_S``, and so do all of them up to ``BEATS_PER_S`` times as many launchers.
+the shortest, and so do all of them up to ``BEATS_PER_S`` times as many launchers.
 
 The interval delays no news of a launcher: what changed is sent at once, and a phase within
-``wire.HEARTBEAT_INTERVAL_S``. It delays what an answer says: a launcher reads that its attempt was
-revoked up to 8 s later. Until then its commits are refused, and its pod is being deleted.
+the shortest interval. It delays what an answer says: a launcher reads that its attempt was revoked
+up to 8 s later. Until then its commits are refused, and its pod is being deleted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import math
 
-from railwright import wire
+from railwright import protocol
 
 BEATS_PER_S = 400
 """At 140 µs a heartbeat these cost 5.6 % of a core."""
@@ -24,7 +24,7 @@ INTERVAL_S_MAX = 8
 
 def beat_interval_s(launchers: int) -> int:
     """Whole seconds between two heartbeats of a launcher, when there are so many."""
-    least = math.ceil(wire.HEARTBEAT_INTERVAL_S)
+    least = math.ceil(protocol.HEARTBEAT_INTERVAL_S)
     return max(least, min(math.ceil(launchers / BEATS_PER_S), INTERVAL_S_MAX))
 
 
@@ -35,20 +35,20 @@ REGISTERS_PER_S = 2_000
 def register_interval_s(waiting: int) -> int | None:
     """Whole seconds between two registrations of a launcher, when so many wait at start barriers;
     None for the shortest interval."""
-    if waiting <= REGISTERS_PER_S * wire.REGISTER_INTERVAL_S:
+    if waiting <= REGISTERS_PER_S * protocol.REGISTER_INTERVAL_S:
         return None
     return min(math.ceil(waiting / REGISTERS_PER_S), INTERVAL_S_MAX)
 
 
 def late_beat_s(interval_s: float) -> float:
     """How much later its next heartbeat comes than with the shortest interval."""
-    return interval_s - wire.HEARTBEAT_INTERVAL_S
+    return interval_s - protocol.HEARTBEAT_INTERVAL_S
 
 
 @functools.lru_cache(maxsize=2 * INTERVAL_S_MAX)
-def continue_answer(interval_s: int, *, stacks: bool) -> wire.HeartbeatAnswer:
+def continue_answer(interval_s: int, *, stacks: bool) -> protocol.HeartbeatAnswer:
     """The answer to a heartbeat of an attempt that goes on."""
-    return wire.HeartbeatAnswer(wire.Order.CONTINUE, stacks=stacks, interval_s=interval_s)
+    return protocol.HeartbeatAnswer(protocol.Order.CONTINUE, stacks=stacks, interval_s=interval_s)
 
 
 class LauncherCount:

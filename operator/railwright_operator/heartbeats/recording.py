@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 
-from railwright import profile, wire
+from railwright import profile, protocol
 from railwright.profile import MismatchError, Recorded
 from railwright_api.workload import PROFILE_LENGTH_MAX, RECORDED_RANKS_MAX
 from railwright_operator.heartbeats.messages import RefusedError
@@ -59,7 +59,7 @@ class Recording:
         try:
             loop = asyncio.get_running_loop()
             self.profile = await loop.run_in_executor(_merging_thread(), _merged, parts)
-        except (MismatchError, wire.WireError) as error:
+        except (MismatchError, protocol.ProtocolError) as error:
             self._unfit = f"what ranks recorded does not go together: {error}"
             logger.warning("what ranks recorded is not kept", extra={"error": self._unfit})
         finally:

@@ -1,7 +1,7 @@
 """The server that launchers and agents send their messages to: its port, its paths, who may speak.
 
-Launchers send ``railwright.wire`` messages, one POST each; what agents send is in ``agents``. Who
-speaks is decided by a token that is bound to the pod that lives now at this rank of this attempt.
+Launchers send ``railwright.protocol`` messages, one POST each; ``agents`` has those of node agents.
+The sender is verified by a token that is bound to the live pod of this rank of this attempt.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from http import HTTPStatus
 from socket import IPPROTO_TCP, SOMAXCONN, TCP_INFO
 from typing import Any, TypeVar
 
-from railwright import profile, wire
+from railwright import profile, protocol
 from railwright_operator.heartbeats import decoding
 from railwright_operator.heartbeats.agents import Agents
 from railwright_operator.heartbeats.connections import Connection, Connections, Route
-from railwright_operator.heartbeats.listening import TICK_S, ListeningClock
 from railwright_operator.heartbeats.messages import Answer, Head, RefusedError
+from railwright_operator.heartbeats.reception import TICK_S, ReceptionClock
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.tokens import Bearer, Tokens
 from railwright_operator.kube.errors import RequestFailed
@@ -46,10 +46,10 @@ PodUidOf = Callable[[str, int, int], str | None]
 OnCommit = Callable[[str, int, int], Awaitable[None]]
 """Returns once (job UID, attempt, step) is durably recorded; raises RequestFailed if it is not."""
 
-Said = TypeVar("Said", wire.Register, wire.Heartbeat, wire.Commit, profile.Handover)
+Said = TypeVar("Said", protocol.Register, protocol.Heartbeat, protocol.Commit, profile.Handover)
 
-decode_register = decoding.decoder(wire.Register)
-decode_heartbeat = decoding.decoder(wire.Heartbeat)
+decode_register = decoding.decoder(protocol.Register)
+decode_heartbeat = decoding.decoder(protocol.Heartbeat)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -64,7 +64,7 @@ class HeartbeatServer:
     pod_uid_of: PodUidOf
     on_commit: OnCommit
     is_ready: Callable[[], bool]
-    hearing: ListeningClock
+    hearing: ReceptionClock
     metrics: InitVar[HeartbeatMetrics]
     agents: Agents
     clock: InitVar[Callable[[], float]]
@@ -112,24 +112,24 @@ class HeartbeatServer:
             def act(bearer: Bearer, body: bytes) -> Answer:
                 return encode(handle(self._read(decode, bearer, body), bearer.pod_uid))
 
-            return Route(wire.MESSAGE_BYTES_MAX, _admit_any, act)
+            return Route(protocol.MESSAGE_BYTES_MAX, _admit_any, act)
 
         def later(kind: type[Said], handle: Callable[[Said, str], Awaitable[Any]]) -> Route:
             async def act(bearer: Bearer, body: bytes) -> Answer:
-                decode = functools.partial(wire.decode, kind)
+                decode = functools.partial(protocol.decode, kind)
                 return _encoded(await handle(self._read(decode, bearer, body), bearer.pod_uid))
 
-            return Route(wire.MESSAGE_BYTES_MAX, _admit_any, act)
+            return Route(protocol.MESSAGE_BYTES_MAX, _admit_any, act)
 
         return {
             "/v1/register": at_once(decode_register, self.sessions.register),
             "/v1/beat": at_once(decode_heartbeat, self.sessions.heartbeat, _encoded_heartbeat),
             "/v1/profile": later(profile.Handover, self.sessions.profiled),
-            "/v1/commit": later(wire.Commit, self._commit),
+            "/v1/commit": later(protocol.Commit, self._commit),
             **self.agents.routes(),
         }
 
-    async def _commit(self, message: wire.Commit, pod_uid: str) -> wire.CommitAnswer:
+    async def _commit(self, message: protocol.Commit, pod_uid: str) -> protocol.CommitAnswer:
         """Grant a commit once its step is durable, unless the attempt was revoked meanwhile."""
         member, recorded = message.member, False
         self.sessions.claim_commit(message, pod_uid)
@@ -147,13 +147,13 @@ class HeartbeatServer:
             ) from error
         finally:
             self.sessions.settle_commit(message, recorded=recorded)
-        return wire.CommitAnswer(granted=True)
+        return protocol.CommitAnswer(granted=True)
 
     def _read(self, decode: Callable[[bytes], Said], bearer: Bearer, body: bytes) -> Said:
         """A message of the pod that it says it is of, which lives. Raises RefusedError."""
         try:
             message = decode(body)
-        except wire.WireError as error:
+        except protocol.ProtocolError as error:
             raise RefusedError(HTTPStatus.BAD_REQUEST, str(error)) from error
         member = message.member
         self.sessions.admit(member)
@@ -208,7 +208,7 @@ def _admit_any(bearer: Bearer) -> None:
 
 
 def _encoded(message: Any) -> Answer:
-    return Answer(200, wire.encode(message))
+    return Answer(200, protocol.encode(message))
 
 
 _encoded_heartbeat = functools.lru_cache(maxsize=16)(_encoded)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any
 
-from railwright import profile, wire
+from railwright import profile, protocol
 from railwright_operator.heartbeats.interval import (
     LauncherCount,
     beat_interval_s,
@@ -31,7 +31,7 @@ from railwright_operator.heartbeats.views import RankView, SessionView, is_news
 STEP_JUMP_MAX = 10**9
 MISSING_NAMED_MAX = 64
 
-PAUSES = (wire.Phase.EVALUATING, wire.Phase.CHECKPOINTING)
+PAUSES = (protocol.Phase.EVALUATING, protocol.Phase.CHECKPOINTING)
 """Phases of some ranks in which others may wait for them."""
 
 
@@ -41,7 +41,7 @@ class _Session:
     attempt: int
     nodes: tuple[str, ...]
     num_processes: int
-    resume: tuple[wire.Checkpoint, ...]
+    resume: tuple[protocol.Checkpoint, ...]
     ranks: list[RankView]
     missing: dict[int, None]
     master: tuple[str, int] | None = None
@@ -76,7 +76,7 @@ class Sessions:
         *,
         nodes: tuple[str, ...],
         num_processes: int,
-        resume: tuple[wire.Checkpoint, ...],
+        resume: tuple[protocol.Checkpoint, ...],
         profiled: bool = False,
     ) -> None:
         """Take messages of this attempt from now on; ``nodes`` by node rank. A job is ``profiled``
@@ -146,11 +146,11 @@ class Sessions:
             )
         return held.shown
 
-    def admit(self, member: wire.Member) -> None:
+    def admit(self, member: protocol.Member) -> None:
         """Raise RefusedError unless this member is one that may speak, whoever it proves to be."""
         self._session(member)
 
-    def register(self, message: wire.Register, pod_uid: str) -> wire.Registered:
+    def register(self, message: protocol.Register, pod_uid: str) -> protocol.Registered:
         """Seat a launcher; the answer is the world once every node rank has its launcher.
 
         Raises RefusedError.
@@ -173,13 +173,13 @@ class Sessions:
         waiting = launchers - len(session.missing) if session.started_at_s is None else 0
         self._launchers.update(session.job_uid, launchers, waiting=waiting)
         interval_s = self._launchers.register_interval_s()
-        stated_s = max(interval_s or 0, wire.HEARTBEAT_INTERVAL_S)
+        stated_s = max(interval_s or 0, protocol.HEARTBEAT_INTERVAL_S)
         after = self._update(session, rank, stated_s, sequence=-1)
         if not before.registered or before.address != after.address:
             self._wake()
         return _registered(session, rank, interval_s)
 
-    def heartbeat(self, message: wire.Heartbeat, pod_uid: str) -> wire.HeartbeatAnswer:
+    def heartbeat(self, message: protocol.Heartbeat, pod_uid: str) -> protocol.HeartbeatAnswer:
         """Take in a launcher's facts. One heard before, or overtaken, changes nothing.
 
         Raises RefusedError; a launcher whose report is refused as malformed has still been heard.
@@ -214,7 +214,7 @@ class Sessions:
             raise RefusedError(HTTPStatus.BAD_REQUEST, unlikely)
         return answer
 
-    async def profiled(self, message: profile.Handover, pod_uid: str) -> wire.HeartbeatAnswer:
+    async def profiled(self, message: profile.Handover, pod_uid: str) -> protocol.HeartbeatAnswer:
         """Take in what a rank recorded; once all ranks have told, it is the job's profile. The
         answer is "go" when that is kept for good.
 
@@ -233,9 +233,11 @@ class Sessions:
         if await session.recording.take(message.part, ranks=ranks):
             session.shown = None
             self._wake()
-        return wire.HeartbeatAnswer(wire.Order.GO if session.profiled else wire.Order.CONTINUE)
+        return protocol.HeartbeatAnswer(
+            protocol.Order.GO if session.profiled else protocol.Order.CONTINUE
+        )
 
-    def claim_commit(self, message: wire.Commit, pod_uid: str) -> None:
+    def claim_commit(self, message: protocol.Commit, pod_uid: str) -> None:
         """Check that a commit may be asked for now, one at a time; raises RefusedError."""
         session, _ = self._claim_rank(message.member, pod_uid)
         self._update(session, message.member.node_rank)
@@ -254,7 +256,7 @@ class Sessions:
             )
         session.committing = True
 
-    def settle_commit(self, message: wire.Commit, *, recorded: bool) -> None:
+    def settle_commit(self, message: protocol.Commit, *, recorded: bool) -> None:
         """End what ``claim_commit`` began. Raises RefusedError if it was revoked meanwhile."""
         member = message.member
         held = self._sessions.get(member.job_uid)
@@ -265,7 +267,7 @@ class Sessions:
         if recorded:
             self._session(member)
 
-    def _session(self, member: wire.Member) -> _Session:
+    def _session(self, member: protocol.Member) -> _Session:
         held = self._sessions.get(member.job_uid)
         if held is None or held.attempt < member.attempt:
             raise RefusedError(
@@ -280,7 +282,7 @@ class Sessions:
             )
         return held
 
-    def _claim_rank(self, member: wire.Member, pod_uid: str) -> tuple[_Session, RankView]:
+    def _claim_rank(self, member: protocol.Member, pod_uid: str) -> tuple[_Session, RankView]:
         """The rank of this pod, for news of it. Before the start another pod may take it, after it
         none may. Raises RefusedError."""
         session = self._session(member)
@@ -307,7 +309,7 @@ class Sessions:
         session.ranks[node_rank] = rank
         return rank
 
-    def _facts(self, before: RankView, message: wire.Heartbeat) -> dict[str, Any]:
+    def _facts(self, before: RankView, message: protocol.Heartbeat) -> dict[str, Any]:
         failure = before.failure or message.failure
         return dict(
             sequence=message.sequence,
@@ -325,12 +327,12 @@ class Sessions:
         )
 
 
-def _registered(session: _Session, node_rank: int, interval_s: int | None) -> wire.Registered:
+def _registered(session: _Session, node_rank: int, interval_s: int | None) -> protocol.Registered:
     """Go, if the start was given and the master's address is known; else wait."""
     if session.started_at_s is None or session.master is None:
         missing = tuple(itertools.islice(session.missing, MISSING_NAMED_MAX))
-        return wire.Registered(wire.Order.WAIT, missing=missing, interval_s=interval_s)
-    world = wire.World(
+        return protocol.Registered(protocol.Order.WAIT, missing=missing, interval_s=interval_s)
+    world = protocol.World(
         world_size=len(session.nodes) * session.num_processes,
         num_nodes=len(session.nodes),
         first_rank=node_rank * session.num_processes,
@@ -338,10 +340,10 @@ def _registered(session: _Session, node_rank: int, interval_s: int | None) -> wi
         master_port=session.master[1],
         resume=session.resume,
     )
-    return wire.Registered(wire.Order.GO, world=world)
+    return protocol.Registered(protocol.Order.GO, world=world)
 
 
-def _contradictions(session: _Session, message: wire.Heartbeat) -> Iterator[str]:
+def _contradictions(session: _Session, message: protocol.Heartbeat) -> Iterator[str]:
     """Facts that this launcher cannot have."""
     count, member = session.num_processes, message.member
     if message.running + message.exited > count:
@@ -364,7 +366,7 @@ def _contradictions(session: _Session, message: wire.Heartbeat) -> Iterator[str]
 
 
 def _unlikely_step(
-    session: _Session, before: wire.Progress | None, after: wire.Progress | None
+    session: _Session, before: protocol.Progress | None, after: protocol.Progress | None
 ) -> str:
     """What is wrong with a step: it went back, or further than a script can in one interval."""
     if after is None:

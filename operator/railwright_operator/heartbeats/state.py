@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from random import Random
 
 from railwright_operator.heartbeats.keys import PublishedKeys
-from railwright_operator.heartbeats.listening import ListeningClock
 from railwright_operator.heartbeats.probe_tasks import ProbeTasks
+from railwright_operator.heartbeats.reception import ReceptionClock
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.tokens import Tokens
 from railwright_operator.kube.client import Api
@@ -21,7 +21,7 @@ from railwright_operator.watch.records import PodRecord
 class HeartbeatState:
     """What launchers and agents sent, and the keys of their tokens."""
 
-    hearing: ListeningClock
+    hearing: ReceptionClock
     keys: PublishedKeys
     sessions: Sessions
     errands: ProbeTasks
@@ -31,7 +31,7 @@ def construct(
     api: Api, *, wake: Callable[[], None], clock: Callable[[], float], rng: Random
 ) -> HeartbeatState:
     """A new one. ``clock`` is monotonic seconds; ``wake`` is called for news of an attempt."""
-    hearing = ListeningClock(clock)
+    hearing = ReceptionClock(clock)
     return HeartbeatState(
         hearing=hearing,
         keys=PublishedKeys(api, clock=clock, rng=rng),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from dataclasses import dataclass, field, fields
 
-from railwright import wire
+from railwright import protocol
 from railwright_operator.heartbeats.interval import INTERVAL_S_MAX
 
 
@@ -29,14 +29,14 @@ class RankView:
     beat_interval_s: float = field(default=INTERVAL_S_MAX, compare=False)
     running: int = 0
     exited: int = 0
-    progress: wire.Progress | None = None
-    failure: wire.Failure | None = None
+    progress: protocol.Progress | None = None
+    failure: protocol.Failure | None = None
     failed_at_s: float | None = None
-    resumed_from: wire.Checkpoint | None = None
-    committed: wire.Checkpoint | None = None
+    resumed_from: protocol.Checkpoint | None = None
+    committed: protocol.Checkpoint | None = None
     skipped: tuple[str, ...] = ()
-    steps: wire.Steps | None = None
-    stacks: tuple[wire.Stack, ...] | None = None
+    steps: protocol.Steps | None = None
+    stacks: tuple[protocol.Stack, ...] | None = None
     pod_uid: str = field(default="", compare=False)
     sequence: int = field(default=-1, compare=False)
 
@@ -64,17 +64,17 @@ class SessionView:
     asked_at_s: float | None = None
 
     @property
-    def progress(self) -> wire.Progress | None:
+    def progress(self) -> protocol.Progress | None:
         """The report of the lowest node rank that reports at all."""
         return next((rank.progress for rank in self.ranks if rank.progress is not None), None)
 
     @property
-    def resumed_from(self) -> wire.Checkpoint | None:
+    def resumed_from(self) -> protocol.Checkpoint | None:
         """What the job loaded, as its first node says."""
         return self.ranks[0].resumed_from if self.ranks else None
 
     @property
-    def committed(self) -> wire.Checkpoint | None:
+    def committed(self) -> protocol.Checkpoint | None:
         """The newest checkpoint committed, as its first node says."""
         return self.ranks[0].committed if self.ranks else None
 

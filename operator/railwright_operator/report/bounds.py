@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Sequence
 
-from railwright import wire
+from railwright import protocol
 from railwright_api.training_job import LAST_LINES_LENGTH_MAX
 
 SENTENCE_BYTES_MAX = 1024
@@ -22,12 +22,12 @@ UNNAMED = "Unknown"
 
 def sentence(text: str) -> str:
     """As much of the text as a message or a note takes."""
-    return wire.fitted(plain(text), SENTENCE_BYTES_MAX)
+    return protocol.fitted(plain(text), SENTENCE_BYTES_MAX)
 
 
 def name(text: str) -> str:
     """As much of the text as what names something takes."""
-    return wire.fitted(plain(text), NAME_BYTES_MAX) or UNNAMED
+    return protocol.fitted(plain(text), NAME_BYTES_MAX) or UNNAMED
 
 
 def plain(text: str, *, kept: str = "") -> str:

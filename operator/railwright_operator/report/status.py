@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from railwright import wire
+from railwright import protocol
 from railwright_api import schema, training_job
 from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.pre_runs import NO_PRE_RUN, PreRunStatus
@@ -247,7 +247,7 @@ def _summary(nodes: Sequence[str]) -> str:
 
 
 def _name(text: str) -> str:
-    return wire.fitted(text, schema.NAME_LENGTH_MAX)
+    return protocol.fitted(text, schema.NAME_LENGTH_MAX)
 
 
 def _progress(given: StatusInput) -> Status | None:
@@ -287,7 +287,7 @@ def _last_end(given: StatusInput) -> Status | None:
         "exitCode": bounds.within(cause.exit_code, -(2**31), 2**31 - 1),
         "signal": None
         if cause.signal is None
-        else wire.fitted(bounds.plain(cause.signal), training_job.SIGNAL_LENGTH_MAX),
+        else protocol.fitted(bounds.plain(cause.signal), training_job.SIGNAL_LENGTH_MAX),
         "lastLines": bounds.last_lines(cause.last_lines) or None,
         "time": before.get("time") if same else given.now,
     }
@@ -333,7 +333,7 @@ def _skipping(given: StatusInput) -> str:
     ranks = given.session.ranks if given.session is not None else ()
     found = sorted({name for rank in ranks for name in rank.skipped})
     if found:
-        return wire.fitted(mark + ", ".join(found), SKIPPED_BYTES_MAX)
+        return protocol.fitted(mark + ", ".join(found), SKIPPED_BYTES_MAX)
     held = skipped_checkpoints(given.before)
     return held if held.startswith(mark) else ""
 

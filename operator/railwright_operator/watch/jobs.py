@@ -18,7 +18,7 @@ from typing import Any
 
 import orjson
 
-from railwright import wire
+from railwright import protocol
 from railwright_api import names, schema
 from railwright_api.quantities import QuantityError
 from railwright_api.training_job import TrainingJob
@@ -283,7 +283,7 @@ class Jobs:
 def _why(error: Exception) -> str:
     told = " ".join(str(error).split())
     kind = "" if isinstance(error, QuantityError | StatusError) else f"{type(error).__name__}: "
-    return wire.fitted(f"the job cannot be read: {kind}{told}", WHY_BYTES_MAX)
+    return protocol.fitted(f"the job cannot be read: {kind}{told}", WHY_BYTES_MAX)
 
 
 def _profile(raw: Raw) -> str:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from railwright import wire
+from railwright import protocol
 from railwright_api import names
 from railwright_operator.watch import amounts, excerpts
 from railwright_operator.watch.excerpts import (
@@ -62,7 +62,7 @@ class Exit:
     code: int
     reason: str = ""
     message: str = ""
-    failure: wire.Failure | None = field(init=False, compare=False, repr=False)
+    failure: protocol.Failure | None = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "failure", _failure(self.message))
@@ -261,12 +261,12 @@ def _exit(main: str, statuses: Iterable[ContainerStatus]) -> Exit | None:
     return None
 
 
-def _failure(message: str) -> wire.Failure | None:
+def _failure(message: str) -> protocol.Failure | None:
     if not message.startswith("{"):
         return None
     try:
-        return wire.decode(wire.Failure, message.encode("utf-8", "replace"))
-    except wire.WireError:
+        return protocol.decode(protocol.Failure, message.encode("utf-8", "replace"))
+    except protocol.ProtocolError:
         return None
 
 

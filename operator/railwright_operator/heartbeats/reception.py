@@ -23,7 +23,7 @@ MISSES_S = 30.0
 stands still for good finds no dead node: they delay that by a fifth of the time at most."""
 
 
-class ListeningClock:
+class ReceptionClock:
     """Seconds in which launchers could have been heard. ``clock`` is monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

@@ -7,39 +7,43 @@ from dataclasses import replace
 
 import pytest
 
-from railwright import wire
+from railwright import protocol
 
-MEMBER = wire.Member(job_uid="4c1e-77", attempt=2, node_rank=3)
-BEAT = wire.Heartbeat(
+MEMBER = protocol.Member(job_uid="4c1e-77", attempt=2, node_rank=3)
+BEAT = protocol.Heartbeat(
     member=MEMBER,
     sequence=7,
     running=1,
     exited=1,
-    progress=wire.Progress(step=40, total_steps=100, loss=1.25, phase=wire.Phase.EVALUATING),
-    failure=wire.Failure(rank=6, exit_code=137, signal="SIGKILL", last_lines="größer\n"),
-    resumed_from=wire.Checkpoint(attempt=1, step=30),
+    progress=protocol.Progress(
+        step=40, total_steps=100, loss=1.25, phase=protocol.Phase.EVALUATING
+    ),
+    failure=protocol.Failure(rank=6, exit_code=137, signal="SIGKILL", last_lines="größer\n"),
+    resumed_from=protocol.Checkpoint(attempt=1, step=30),
     skipped=("attempt-1/step-40: no manifest",),
 )
-GO = wire.Registered(
-    order=wire.Order.GO,
-    world=wire.World(
+GO = protocol.Registered(
+    order=protocol.Order.GO,
+    world=protocol.World(
         world_size=8,
         num_nodes=4,
         first_rank=6,
         master_address="10.0.0.7",
         master_port=20_001,
-        resume=(wire.Checkpoint(attempt=1, step=30),),
+        resume=(protocol.Checkpoint(attempt=1, step=30),),
     ),
 )
 
 
 def beat_with(**fields: object) -> bytes:
-    return json.dumps(json.loads(wire.encode(BEAT)) | fields).encode()
+    return json.dumps(json.loads(protocol.encode(BEAT)) | fields).encode()
 
 
-@pytest.mark.parametrize("message", [BEAT, GO, wire.Commit(MEMBER, 5), wire.CommitAnswer(True)])
+@pytest.mark.parametrize(
+    "message", [BEAT, GO, protocol.Commit(MEMBER, 5), protocol.CommitAnswer(True)]
+)
 def test_a_message_arrives_as_it_was_sent(message: object) -> None:
-    assert wire.decode(type(message), wire.encode(message)) == message
+    assert protocol.decode(type(message), protocol.encode(message)) == message
 
 
 @pytest.mark.parametrize(
@@ -59,7 +63,10 @@ def test_a_message_arrives_as_it_was_sent(message: object) -> None:
             "Heartbeat.member.node_rank: seen 16384",
         ),
         ({"member": []}, "Heartbeat.member: seen a list of 0, expected an object"),
-        ({"progress": {"step": wire.STEP_MAX + 1}}, "Heartbeat.progress.step: seen 1000000000001"),
+        (
+            {"progress": {"step": protocol.STEP_MAX + 1}},
+            "Heartbeat.progress.step: seen 1000000000001",
+        ),
         ({"progress": {"step": 1, "loss": "low"}}, "Heartbeat.progress.loss: seen 'low'"),
         ({"progress": {"step": 1, "loss": 10**301}}, "Heartbeat.progress.loss: seen 1000"),
         (
@@ -77,8 +84,8 @@ def test_a_message_arrives_as_it_was_sent(message: object) -> None:
 def test_a_field_that_is_wrong_is_named_with_what_was_seen(
     fields: dict[str, object], complaint: str
 ) -> None:
-    with pytest.raises(wire.WireError) as refused:
-        wire.decode(wire.Heartbeat, beat_with(**fields))
+    with pytest.raises(protocol.ProtocolError) as refused:
+        protocol.decode(protocol.Heartbeat, beat_with(**fields))
     assert complaint in str(refused.value)
 
 
@@ -98,92 +105,100 @@ def test_a_field_that_is_wrong_is_named_with_what_was_seen(
     ],
 )
 def test_what_is_no_message_at_all_is_refused(text: bytes, complaint: str) -> None:
-    with pytest.raises(wire.WireError) as refused:
-        wire.decode(wire.HeartbeatAnswer, text)
+    with pytest.raises(protocol.ProtocolError) as refused:
+        protocol.decode(protocol.HeartbeatAnswer, text)
     assert complaint in str(refused.value)
 
 
 def test_brackets_inside_a_string_are_not_depth() -> None:
-    answer = wire.HeartbeatAnswer(order=wire.Order.STOP, reason='[[[[[[[[[["{{{{{\\')
-    assert wire.decode(wire.HeartbeatAnswer, wire.encode(answer)) == answer
+    answer = protocol.HeartbeatAnswer(order=protocol.Order.STOP, reason='[[[[[[[[[["{{{{{\\')
+    assert protocol.decode(protocol.HeartbeatAnswer, protocol.encode(answer)) == answer
 
 
 def test_a_number_too_large_for_a_double_is_refused() -> None:
     text = b'{"step":1,"loss":1e400}'
-    with pytest.raises(wire.WireError, match=r"Progress\.loss: seen inf, expected a finite"):
-        wire.decode(wire.Progress, text)
+    with pytest.raises(
+        protocol.ProtocolError, match=r"Progress\.loss: seen inf, expected a finite"
+    ):
+        protocol.decode(protocol.Progress, text)
 
 
 def test_a_loss_that_is_not_finite_cannot_be_sent() -> None:
-    with pytest.raises(wire.WireError, match="Progress cannot be sent"):
-        wire.encode(wire.Progress(step=1, loss=float("nan")))
+    with pytest.raises(protocol.ProtocolError, match="Progress cannot be sent"):
+        protocol.encode(protocol.Progress(step=1, loss=float("nan")))
 
 
 def test_go_without_a_world_is_refused() -> None:
-    with pytest.raises(wire.WireError, match=r"Registered\.world: seen null"):
-        wire.decode(wire.Registered, b'{"order":"go"}')
+    with pytest.raises(protocol.ProtocolError, match=r"Registered\.world: seen null"):
+        protocol.decode(protocol.Registered, b'{"order":"go"}')
 
 
 def test_launcher_of_later_version_is_read() -> None:
-    register = wire.Register(MEMBER, "10.0.0.7", 20_001, num_processes=2, version=2)
-    assert wire.decode(wire.Register, wire.encode(register)) == register
+    register = protocol.Register(MEMBER, "10.0.0.7", 20_001, num_processes=2, version=2)
+    assert protocol.decode(protocol.Register, protocol.encode(register)) == register
 
 
 def test_fields_of_later_version_are_skipped() -> None:
     progress = {"step": 40, "total_steps": 100, "loss": 1.25, "phase": "Evaluating", "lr": 0.1}
     member = {"job_uid": "4c1e-77", "attempt": 2, "node_rank": 3, "role": {"name": "worker"}}
     later = beat_with(progress=progress, member=member, behind=[1, 2], device={"a": [None]})
-    assert wire.decode(wire.Heartbeat, later) == BEAT
+    assert protocol.decode(protocol.Heartbeat, later) == BEAT
 
 
 @pytest.mark.parametrize(
     ("kind", "text", "expected"),
     [
-        (wire.HeartbeatAnswer, '{"order":"checkpoint"}', wire.HeartbeatAnswer(wire.Order.WAIT)),
-        (wire.Registered, '{"order":"re-rank"}', wire.Registered(wire.Order.WAIT)),
         (
-            wire.Progress,
+            protocol.HeartbeatAnswer,
+            '{"order":"checkpoint"}',
+            protocol.HeartbeatAnswer(protocol.Order.WAIT),
+        ),
+        (protocol.Registered, '{"order":"re-rank"}', protocol.Registered(protocol.Order.WAIT)),
+        (
+            protocol.Progress,
             '{"step":4,"phase":"Compiling"}',
-            wire.Progress(step=4, phase=wire.Phase.EVALUATING),
+            protocol.Progress(step=4, phase=protocol.Phase.EVALUATING),
         ),
     ],
 )
 def test_enum_value_of_later_version_is_neutral(kind: type, text: str, expected: object) -> None:
-    assert wire.decode(kind, text.encode()) == expected
+    assert protocol.decode(kind, text.encode()) == expected
 
 
 def test_the_largest_messages_fit_into_what_a_receiver_reads() -> None:
     # Every character of last_lines and skipped may need a backslash, no more: see output.py.
-    failure = wire.Failure(rank=1, exit_code=1, last_lines='"' * wire.LAST_LINES_BYTES_MAX)
-    named = (wire.RANKS_MAX - 1,) * wire.RANKS_NAMED_MAX
-    steps = wire.Steps(
-        newest=wire.STEP_MAX,
-        slowest=wire.STEP_MAX,
+    failure = protocol.Failure(rank=1, exit_code=1, last_lines='"' * protocol.LAST_LINES_BYTES_MAX)
+    named = (protocol.RANKS_MAX - 1,) * protocol.RANKS_NAMED_MAX
+    steps = protocol.Steps(
+        newest=protocol.STEP_MAX,
+        slowest=protocol.STEP_MAX,
         ranks=named,
         behind=64,
         reporting=64,
         still_s=1e300,
         lag_s=1e300,
-        timed=wire.STEP_MAX,
+        timed=protocol.STEP_MAX,
         p99_s=1e300,
         lag_p99_s=1e300,
-        phase=wire.Phase.CHECKPOINTING,
+        phase=protocol.Phase.CHECKPOINTING,
         finishing=False,
     )
-    beat = wire.Heartbeat(
+    beat = protocol.Heartbeat(
         *(MEMBER, 1, 0, 1),
         failure=failure,
         skipped=('"' * 256,) * 8,
         steps=steps,
     )
-    assert wire.decode(wire.Heartbeat, wire.encode(beat)) == beat
-    stack = wire.Stack(named, 64, answered=True, text='"' * wire.STACK_BYTES_MAX)
+    assert protocol.decode(protocol.Heartbeat, protocol.encode(beat)) == beat
+    stack = protocol.Stack(named, 64, answered=True, text='"' * protocol.STACK_BYTES_MAX)
     # A launcher that reports a failure brings no stacks.
-    shown = replace(beat, failure=None, stacks=(stack,) * wire.STACKS_MAX)
-    assert wire.decode(wire.Heartbeat, wire.encode(shown)) == shown
-    resume = (wire.Checkpoint(wire.ATTEMPT_MAX, wire.STEP_MAX),) * wire.RESUME_MAX
-    world = wire.World(8, 4, first_rank=0, master_address="::1", master_port=2, resume=resume)
-    go = wire.Registered(wire.Order.GO, world=world)
-    assert wire.decode(wire.Registered, wire.encode(go)) == go
-    wait = wire.Registered(wire.Order.WAIT, missing=(wire.NODES_MAX - 1,) * wire.MISSING_MAX)
-    assert wire.decode(wire.Registered, wire.encode(wait)) == wait
+    shown = replace(beat, failure=None, stacks=(stack,) * protocol.STACKS_MAX)
+    assert protocol.decode(protocol.Heartbeat, protocol.encode(shown)) == shown
+    resume = (protocol.Checkpoint(protocol.ATTEMPT_MAX, protocol.STEP_MAX),) * protocol.RESUME_MAX
+    world = protocol.World(8, 4, first_rank=0, master_address="::1", master_port=2, resume=resume)
+    go = protocol.Registered(protocol.Order.GO, world=world)
+    assert protocol.decode(protocol.Registered, protocol.encode(go)) == go
+    wait = protocol.Registered(
+        protocol.Order.WAIT, missing=(protocol.NODES_MAX - 1,) * protocol.MISSING_MAX
+    )
+    assert protocol.decode(protocol.Registered, protocol.encode(wait)) == wait

@@ -9,24 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railwright import profile, strides, wire
+from railwright import profile, protocol, strides
 
 KINDS = (
-    wire.Register,
-    wire.Registered,
-    wire.Heartbeat,
-    wire.HeartbeatAnswer,
-    wire.Commit,
-    wire.CommitAnswer,
-    wire.Failure,
+    protocol.Register,
+    protocol.Registered,
+    protocol.Heartbeat,
+    protocol.HeartbeatAnswer,
+    protocol.Commit,
+    protocol.CommitAnswer,
+    protocol.Failure,
     profile.Handover,
     profile.Profile,
 )
 PARTS = (
-    wire.World,
-    wire.Progress,
-    wire.Steps,
-    wire.Stack,
+    protocol.World,
+    protocol.Progress,
+    protocol.Steps,
+    protocol.Stack,
     profile.Recorded,
     profile.Calls,
     profile.Kind,
@@ -36,42 +36,45 @@ PARTS = (
 )
 FIELDS = sorted({name for kind in (*KINDS, *PARTS) for name in kind.__annotations__})
 TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=40)
-STEPS = st.integers(0, wire.STEP_MAX)
-RANKS = st.integers(0, wire.RANKS_MAX - 1)
+STEPS = st.integers(0, protocol.STEP_MAX)
+RANKS = st.integers(0, protocol.RANKS_MAX - 1)
 FINITE = st.none() | st.floats(-1e300, 1e300)
-CHECKPOINTS = st.builds(wire.Checkpoint, st.integers(1, wire.ATTEMPT_MAX), STEPS)
+CHECKPOINTS = st.builds(protocol.Checkpoint, st.integers(1, protocol.ATTEMPT_MAX), STEPS)
 MEMBERS = st.builds(
-    wire.Member, TEXT, st.integers(1, wire.ATTEMPT_MAX), st.integers(0, wire.NODES_MAX - 1)
+    protocol.Member,
+    TEXT,
+    st.integers(1, protocol.ATTEMPT_MAX),
+    st.integers(0, protocol.NODES_MAX - 1),
 )
 PROGRESS = st.builds(
-    wire.Progress, STEPS, st.none() | STEPS, FINITE, FINITE, st.sampled_from(wire.Phase)
+    protocol.Progress, STEPS, st.none() | STEPS, FINITE, FINITE, st.sampled_from(protocol.Phase)
 )
 FAILURES = st.builds(
-    wire.Failure, RANKS, st.integers(0, 255), st.none() | TEXT, st.none() | TEXT, TEXT
+    protocol.Failure, RANKS, st.integers(0, 255), st.none() | TEXT, st.none() | TEXT, TEXT
 )
-NAMED = st.lists(RANKS, max_size=wire.RANKS_NAMED_MAX).map(tuple)
-PROCESSES = st.integers(0, wire.PROCESSES_MAX)
+NAMED = st.lists(RANKS, max_size=protocol.RANKS_NAMED_MAX).map(tuple)
+PROCESSES = st.integers(0, protocol.PROCESSES_MAX)
 TIMES = st.floats(-1e300, 1e300)
 STEPS_OF_RANKS = st.builds(
-    wire.Steps,
+    protocol.Steps,
     *(STEPS, STEPS, NAMED, PROCESSES, PROCESSES, TIMES, TIMES, STEPS, TIMES, TIMES),
-    st.sampled_from(wire.Phase),
+    st.sampled_from(protocol.Phase),
     st.booleans(),
 )
 STACKS = st.lists(
-    st.builds(wire.Stack, NAMED, PROCESSES, st.booleans(), TEXT), max_size=wire.STACKS_MAX
+    st.builds(protocol.Stack, NAMED, PROCESSES, st.booleans(), TEXT), max_size=protocol.STACKS_MAX
 ).map(tuple)
 BEATS = st.builds(
-    wire.Heartbeat,
+    protocol.Heartbeat,
     MEMBERS,
     STEPS,
-    st.integers(0, wire.PROCESSES_MAX),
-    st.integers(0, wire.PROCESSES_MAX),
+    st.integers(0, protocol.PROCESSES_MAX),
+    st.integers(0, protocol.PROCESSES_MAX),
     st.none() | PROGRESS,
     st.none() | FAILURES,
     st.none() | CHECKPOINTS,
     st.none() | CHECKPOINTS,
-    st.lists(TEXT, max_size=wire.SKIPPED_MAX).map(tuple),
+    st.lists(TEXT, max_size=protocol.SKIPPED_MAX).map(tuple),
     steps=st.none() | STEPS_OF_RANKS,
     stacks=st.none() | STACKS,
 )
@@ -86,18 +89,18 @@ NEARLY = st.recursive(
 
 def is_read_or_refused(kind: type[object], data: bytes) -> None:
     try:
-        message = wire.decode(kind, data)
-    except wire.WireError as error:
+        message = protocol.decode(kind, data)
+    except protocol.ProtocolError as error:
         refused = str(error)
     else:
         refused = ""
-        assert wire.decode(kind, wire.encode(message)) == message
+        assert protocol.decode(kind, protocol.encode(message)) == message
     assert len(refused) < 1_000
 
 
 @given(BEATS)
-def test_every_beat_arrives_as_it_was_sent(beat: wire.Heartbeat) -> None:
-    assert wire.decode(wire.Heartbeat, wire.encode(beat)) == beat
+def test_every_beat_arrives_as_it_was_sent(beat: protocol.Heartbeat) -> None:
+    assert protocol.decode(protocol.Heartbeat, protocol.encode(beat)) == beat
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -114,9 +117,9 @@ def test_json_with_familiar_names_is_read_or_refused(kind: type[object], value: 
 
 @given(BEATS, st.integers(0), st.binary(min_size=1, max_size=3))
 def test_a_beat_with_a_few_bytes_changed_is_read_or_refused(
-    beat: wire.Heartbeat, place: int, patch: bytes
+    beat: protocol.Heartbeat, place: int, patch: bytes
 ) -> None:
-    data = bytearray(wire.encode(beat))
+    data = bytearray(protocol.encode(beat))
     place %= len(data)
     data[place : place + len(patch)] = patch
-    is_read_or_refused(wire.Heartbeat, bytes(data))
+    is_read_or_refused(protocol.Heartbeat, bytes(data))

@@ -24,7 +24,7 @@ from railwright.codec import MESSAGE_BYTES_MAX as MESSAGE_BYTES_MAX
 from railwright.codec import AtMost as AtMost
 from railwright.codec import Between as Between
 from railwright.codec import Neutral as Neutral
-from railwright.codec import WireError as WireError
+from railwright.codec import ProtocolError as ProtocolError
 from railwright.codec import decode as decode
 from railwright.codec import encode as encode
 from railwright.codec import fitted as fitted
@@ -206,7 +206,7 @@ class Registered:
     """Wait (with the first MISSING_MAX node ranks that are missing), go (with the world), or stop.
     ``interval_s``: from this registration to the next one; None: ``REGISTER_INTERVAL_S``.
 
-    Raises WireError when it says go without a world.
+    Raises ProtocolError when it says go without a world.
     """
 
     order: AnyOrder
@@ -216,7 +216,7 @@ class Registered:
 
     def __post_init__(self) -> None:
         if self.order is Order.GO and self.world is None:
-            raise WireError(
+            raise ProtocolError(
                 "Registered.world: seen null, expected a world, because the order is go"
             )
 

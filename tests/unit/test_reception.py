@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from railwright_operator.heartbeats.listening import (
+from railwright_operator.heartbeats.reception import (
     GAP_S,
     MISSED_S,
     MISSES_S,
     TICK_S,
-    ListeningClock,
+    ReceptionClock,
 )
 
 
@@ -16,7 +16,7 @@ class Listening:
 
     def __init__(self) -> None:
         self.now_s = 1000.0
-        self.clock = ListeningClock(lambda: self.now_s)
+        self.clock = ReceptionClock(lambda: self.now_s)
         self.began_s = self.clock()
 
     def listen(self, seconds: float) -> None:
