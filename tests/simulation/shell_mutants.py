@@ -146,7 +146,7 @@ SHELL_MUTANTS = (
     ShellMutant(
         "step reports do not reach the plan",
         "liveness.py",
-        "steps=None if heard is None else steps_seen(heard),",
+        "steps=None if launcher is None else steps_seen(launcher),",
         "steps=None,",
         "tests/unit/test_reported_steps.py::test_steps_that_stand_still_end_the_attempt",
     ),

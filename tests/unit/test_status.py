@@ -113,7 +113,7 @@ def test_other_numbers_are_a_wait_retold_and_another_reason_is_news() -> None:
     assert not status.is_refresh({}, first)
 
 
-def test_progress_alone_is_refresh_in_any_phase() -> None:
+def test_progress_alone_is_a_refresh_in_any_phase() -> None:
     """Else every heartbeat of every running job would be a write."""
     first = status.render(inputs(attempts.RUNNING, session=session()))
     further = bodies.merge_patch(first, first | {"progress": {"step": 7}})

@@ -108,7 +108,7 @@ class Events:
                 except RequestFailed as error:
                     self.dropped.inc()
                     extra = {"job_uid": event.job["uid"], "error": str(error)}
-                    logger.warning("event not posted", extra=extra)
+                    logger.warning("event post failed", extra=extra)
 
     def _pause_s(self) -> float:
         latest_s = self._waiting_since_s + POSTPONED_S_MAX

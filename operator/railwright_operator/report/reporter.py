@@ -174,22 +174,15 @@ class Reporter:
             self._wakes_once_written.add(uid)  # The next cycle may go on from this record.
             waits = False
         lane = self._waiting_lane if waits else self._record_lane
-        task = asyncio.create_task(self._one(write, lane))
-        self._under_way[uid] = task
+        self._under_way[uid] = task = asyncio.create_task(_in_lane(lane, write))
         task.add_done_callback(functools.partial(self._done, uid))
-
-    async def _one(self, write: StatusWrite, lane: Lane) -> None:
-        async with lane.place():
-            await write
 
     def _done(self, uid: str, task: asyncio.Task[None]) -> None:
         del self._under_way[uid]
         if uid in self._wakes_once_written:
             self._wakes_once_written.remove(uid)
             self.wake()
-        if task.cancelled():
-            return
-        error = task.exception()
+        error = None if task.cancelled() else task.exception()
         if error is None:
             self._pauses.succeeded(uid)
             return
@@ -209,7 +202,7 @@ class Reporter:
             self.commits.refuse(uid)
             return self._expire(known) if self._is_expired(known, now) else None
         if self.jobs.get(uid) is not known:
-            self.wake()  # It was written since the turn began: the next one has the newer.
+            self.wake()  # It was written since the cycle began: the next one has the newer.
             return None
         given = self._status_input(known, record, plan, now)
         if self._quiet.get(uid) == given:
@@ -340,6 +333,11 @@ class Reporter:
             await self.api.delete(_path(known.raw), bodies.deletion(known.uid))
         except (errors.ConflictError, errors.NotFoundError):
             self.jobs.discard(known.uid)
+
+
+async def _in_lane(lane: Lane, write: StatusWrite) -> None:
+    async with lane.place():
+        await write
 
 
 def _path(raw: Mapping[str, Any]) -> str:

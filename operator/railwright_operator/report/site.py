@@ -60,7 +60,7 @@ class SiteReporter:
         try:
             status = await self._fabric()
         except Exception as error:
-            logger.exception("status not made", extra={"kind": names.FABRICS, "error": str(error)})
+            logger.exception("status rendering failed", extra={"kind": names.FABRICS, "error": str(error)})
         else:
             await self._write(names.FABRICS, self.site.fabric, status)
 
@@ -101,4 +101,4 @@ class SiteReporter:
             extra = {"kind": plural, "error": str(error)}
             logger.info("status update failed", extra=extra)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
-            logger.exception("status not made", extra={"kind": plural, "error": str(error)})
+            logger.exception("status rendering failed", extra={"kind": plural, "error": str(error)})

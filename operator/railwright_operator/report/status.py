@@ -40,6 +40,8 @@ REFRESHED = frozenset({"progress", "message", "conditions"})
 """What may change of a waiting job with every node that comes free, and of a starting one with
 every pod; another reason is news, but for the steps of a start."""
 
+ENDS = (Phase.SUSPENDED, Phase.SUCCEEDED, Phase.FAILED)
+
 START_STEPS = frozenset({BINDING, PULLING_IMAGES, CONTAINER_CREATING, AT_BARRIER})
 """Most last for less than a second: a status that follows each costs thousands of writes."""
 
@@ -304,17 +306,24 @@ def _conditions(given: StatusInput, reason: str, message: str) -> list[Status]:
         "Running": (phase is Phase.RUNNING, reason, message),
         "Healthy": _healthy(given, reason, message),
         "Checkpointed": _checkpointed(given),
-        "Suspended": _entered(phase is Phase.SUSPENDED, reason, message),
-        "Succeeded": _entered(phase is Phase.SUCCEEDED, reason, message),
-        "Failed": _entered(phase is Phase.FAILED, reason, message),
+        **{each.value: _entered(phase is each, reason, message) for each in ENDS},
     }
     held = {condition["type"]: condition for condition in given.before.get("conditions", [])}
-    ours = [
-        _condition(name, *fact, held=held.get(name, {}), given=given)
-        for name, fact in facts.items()
-    ]
-    # Those of a later version are its own.
-    return [*ours, *(condition for name, condition in held.items() if name not in facts)]
+    conditions = []
+    for name, (holds, why, text) in facts.items():
+        before, status = held.pop(name, {}), "True" if holds else "False"
+        since = before.get("lastTransitionTime") if before.get("status") == status else None
+        conditions.append(
+            {
+                "type": name,
+                "status": status,
+                "reason": why,
+                "message": bounds.sentence(text),
+                "lastTransitionTime": since or given.now,
+                "observedGeneration": given.generation,
+            }
+        )
+    return [*conditions, *held.values()]  # Those of a later version stay.
 
 
 def _checkpointed(given: StatusInput) -> tuple[bool, str, str]:
@@ -349,24 +358,3 @@ def _healthy(given: StatusInput, reason: str, message: str) -> tuple[bool, str, 
 
 def _entered(holds: bool, reason: str, message: str) -> tuple[bool, str, str]:
     return (True, reason, message) if holds else (False, "No", "")
-
-
-def _condition(
-    name: str,
-    holds: bool,
-    reason: str,
-    message: str,
-    *,
-    held: Mapping[str, Any],
-    given: StatusInput,
-) -> Status:
-    status = "True" if holds else "False"
-    since = held.get("lastTransitionTime") if held.get("status") == status else None
-    return {
-        "type": name,
-        "status": status,
-        "reason": reason,
-        "message": bounds.sentence(message),
-        "lastTransitionTime": since or given.now,
-        "observedGeneration": given.generation,
-    }

@@ -103,7 +103,7 @@ class Surveyor:
                 await self.run_due()
             except Exception as error:
                 # It may be asked again; whatever it was must not end the leader.
-                logger.exception("no survey", extra={"error": str(error)})
+                logger.exception("survey failed", extra={"error": str(error)})
                 self.metrics.surveys.labels("failed").inc()
                 self._over(f"the last survey ended with {type(error).__name__}")
 
@@ -184,7 +184,7 @@ class Surveyor:
         if not self.discovery.is_given(names.PROBES):
             return
         started_s = self.clock()
-        logger.info("survey begins", extra={"nodes": len(chosen)})
+        logger.info("survey started", extra={"nodes": len(chosen)})
         found = await self._measured(chosen, probing)
         took_s = self.clock() - started_s
         placed = {node for tier in found.tiers for node in tier}
@@ -198,7 +198,7 @@ class Surveyor:
             elif node not in busy:
                 self._vain.failed(node)
         result = {"placed": len(placed), "pairs": found.pairs, "took_s": round(took_s, 1)}
-        logger.info("survey over", extra={"nodes": len(chosen), **result})
+        logger.info("survey finished", extra={"nodes": len(chosen), **result})
         self.metrics.seconds.observe(took_s)
         self.metrics.pairs.inc(found.pairs)
         self.metrics.surveys.labels("done" if placed else "failed").inc()
@@ -274,7 +274,7 @@ class Surveyor:
         try:
             await self.keep(self._unkept)
         except RequestFailed as error:
-            logger.warning("survey not kept", extra={"error": str(error)})
+            logger.warning("survey not stored", extra={"error": str(error)})
             self.problems = (f"what was measured cannot be kept: {error}",)
             self._keeping.failed("")
             return False

@@ -65,7 +65,7 @@ class LedgerStore:
             found = await self._make()
         self._hold(found)
         await self.write(self.ledger.taken_over(self._holder))
-        logger.info("took over", extra={"epoch": self.ledger.epoch, "holder": self._holder})
+        logger.info("ledger taken over", extra={"epoch": self.ledger.epoch, "holder": self._holder})
         return self.ledger
 
     async def write(self, ledger: Ledger) -> None:

@@ -9,13 +9,13 @@ from railwright_api.placement import MACHINES_MAX
 from railwright_scheduler.merits import Crossing, Merits, Predicted
 
 _MICRO = 1_000_000
-_SECONDS = {
-    "stepSeconds": "placed_us",
-    "networkOrderSeconds": "network_order_us",
-    "nextBestSeconds": "next_best_us",
-    "otherJobsSeconds": "others_us",
-    "slowNodesSeconds": "slow_us",
-}
+_SECONDS = (
+    "stepSeconds",
+    "networkOrderSeconds",
+    "nextBestSeconds",
+    "otherJobsSeconds",
+    "slowNodesSeconds",
+)
 _OVER_BUDGET = "WorkBudgetExceeded"
 _MEASURED, _DERIVED = "measured", "derived"
 
@@ -35,8 +35,17 @@ def render(merits: Merits) -> dict[str, Any]:
     if merits.over_budget:
         fields["truncated"] = _OVER_BUDGET
     if (predicted := merits.predicted) is not None:
-        seconds = {name: getattr(predicted, us) / _MICRO for name, us in _SECONDS.items()}
-        fields["predicted"] = {"machines": list(predicted.machines), **seconds}
+        times_us = (
+            predicted.placed_us,
+            predicted.network_order_us,
+            predicted.next_best_us,
+            predicted.others_us,
+            predicted.slow_us,
+        )
+        fields["predicted"] = {"machines": list(predicted.machines)}
+        fields["predicted"] |= {
+            name: time_us / _MICRO for name, time_us in zip(_SECONDS, times_us, strict=True)
+        }
     return fields
 
 
@@ -49,8 +58,8 @@ def parse(found: Mapping[str, Any]) -> Merits:
     prediction = found.get("predicted") or {}
     predicted = None
     if {"machines", *_SECONDS} <= prediction.keys():
-        times = {us: round(prediction[name] * _MICRO) for name, us in _SECONDS.items()}
-        predicted = Predicted(tuple(prediction["machines"]), **times)
+        times_us = (round(prediction[name] * _MICRO) for name in _SECONDS)
+        predicted = Predicted(tuple(prediction["machines"]), *times_us)
     measured = found.get("communication") == _MEASURED
     others = tuple(found.get("otherDevices", ()))
     is_truncated = found.get("truncated") is not None
