@@ -326,7 +326,9 @@ def _memory_limit(known: Known) -> int | None:
     return None if limit is None else quantities.bytes_of(str(limit))
 
 
-def _crash_of(failure: protocol.Failure, pod: PodRecord | None, known: Known, *, age_s: float) -> Crash:
+def _crash_of(
+    failure: protocol.Failure, pod: PodRecord | None, known: Known, *, age_s: float
+) -> Crash:
     """Where the kernel kills a whole container, its launcher reports nothing: its kubelet says so,
     and the job what the limit is."""
     killed = pod is not None and pod.exit is not None and pod.exit.reason == OOM_KILLED

@@ -11,7 +11,7 @@ import pytest
 
 from fixtures.launchers import environment_of
 from fixtures.operator_endpoint import OperatorEndpoint, until
-from railwright import channel, endpoint, environment, pacing, registration, reporting, protocol
+from railwright import channel, endpoint, environment, pacing, protocol, registration, reporting
 from railwright_operator import liveness
 from railwright_operator.heartbeats.interval import INTERVAL_S_MAX
 
