@@ -25,15 +25,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from railwright_topology.parts import Kind, Layer, Part
 
-_ACCELERATING = ("0302", "12")
-_DISPLAY, _DISPLAY_WITHOUT_CONSOLE, _COPROCESSOR = "0300", "0380", "0b40"
 _NETWORK, _WIRELESS, _INFINIBAND_BUS = "02", "0280", "0c06"
 _INFINIBAND = ("0207", _INFINIBAND_BUS)
 
-_COMPUTING_DISPLAYS = frozenset({"10de", "1002", "1ed5"})
-"""NVIDIA, AMD, Moore Threads."""
-_COMPUTING_COPROCESSORS = frozenset({"1bcf"})
-"""NEC; those of others encrypt and compress."""
+_ACCELERATING: Mapping[str, frozenset[str] | None] = {
+    "0302": None,  # 3D controllers
+    "12": None,  # processing accelerators
+    "0380": None,  # displays without a console
+    "0300": frozenset({"10de", "1002", "1ed5"}),  # displays of NVIDIA, AMD, Moore Threads
+    "0b40": frozenset({"1bcf"}),  # vector engines of NEC; those of others encrypt and compress
+}
+"""Classes that compute, and the makers whose devices do; None for all makers."""
 _CONSOLES: Mapping[str, frozenset[str]] = {
     "1002": frozenset({"4752", "4759", "515e", "5960", "5969"}),  # Rage XL, ES1000
     **dict.fromkeys(
@@ -67,15 +69,10 @@ def kind(class_code: str, vendor: str, device: str = "") -> Kind | None:
         return None if is_wireless(code) else Kind.ADAPTER
     if code.startswith(_INFINIBAND_BUS):
         return Kind.ADAPTER
-    computes = code.startswith(_ACCELERATING)
-    if code.startswith(_COPROCESSOR):
-        computes = maker in _COMPUTING_COPROCESSORS
-    elif code.startswith("03") and _is_console(maker, device.lower()):
+    makers = next((_ACCELERATING[its] for its in _ACCELERATING if code.startswith(its)), ())
+    computes = makers is None or maker in makers
+    if code.startswith("03") and _is_console(maker, device.lower()):
         computes = False
-    elif code.startswith(_DISPLAY):
-        computes = maker in _COMPUTING_DISPLAYS
-    elif code.startswith(_DISPLAY_WITHOUT_CONSOLE):
-        computes = True
     return Kind.ACCELERATOR if computes else None
 
 

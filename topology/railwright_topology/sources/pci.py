@@ -32,6 +32,11 @@ def address(said: str) -> str:
     return f"{domain}:{found[2].lower()}"
 
 
+def is_address(text: str) -> bool:
+    """Whether it is one as it is written here."""
+    return text != "" and address(text) == text
+
+
 def is_bridge(class_code: str) -> bool:
     return class_code.startswith(_BRIDGE)
 

@@ -157,8 +157,10 @@ def _add_pair(statement: Value, found: dict[str, Value], pair: re.Match[str]) ->
         raise statement.error(f"{name!r} stands twice: the line is left out")
     if key in known:
         text = pair[3] if pair[2] is None else pair[2]
-        sizes = tuple(replace(statement, content=size) for size in text.split(","))
-        found[key] = replace(statement, content=sizes if key == "blocksizes" else text)
+        found[key] = replace(statement, content=text)
+        if key == "blocksizes":
+            sizes = tuple(replace(statement, content=size) for size in text.split(","))
+            found[key] = replace(statement, content=sizes)
     else:
         rule = f"{name!r} does not belong to {known[0]}: it is left out"
         statement.omissions.add(statement.error(rule))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
@@ -90,12 +91,11 @@ class JsonValue:
 
     def decode(self, kind: type[T], decoders: Decoders, **more: object) -> T:
         """A dataclass of the fields that are there."""
-        required = {each.name for each in fields(cast(Any, kind)) if each.default is MISSING}
-        found = {
-            name: decode(self[name])
-            for name, decode in decoders.items()
-            if name in required or self[name].content is not None
-        }
+        required = _required(cast(Any, kind))
+        found: dict[str, object] = {}
+        for name, decode in decoders.items():
+            if (field := self[name]).content is not None or name in required:
+                found[name] = decode(field)
         return kind(**found, **more)
 
     def text(self) -> str:
@@ -120,6 +120,12 @@ class JsonValue:
         if not isinstance(self.content, bool):
             raise self.error("true, false or null stands here")
         return self.content
+
+
+@functools.cache
+def _required(kind: type) -> frozenset[str]:
+    """The fields of a dataclass that have no default."""
+    return frozenset(each.name for each in fields(kind) if each.default is MISSING)
 
 
 def one_of(known: Iterable[T], other: T | None = None) -> Callable[[JsonValue], T]:

@@ -94,11 +94,16 @@ class _Device:
     @property
     def path(self) -> list[str]:
         """The host bridge, the bridges and the device itself, as far as these are shown."""
-        return [step for step in self.text("path").split("/") if _is_place(step)]
+        return [
+            step
+            for step in self.text("path").split("/")
+            if step.startswith("pci") or pci.is_address(step)
+        ]
 
     def is_on(self, address: str) -> bool:
         """Whether this is the nearest PCI device on its path."""
-        return [step for step in self.path if not step.startswith("pci")][-1:] == [address]
+        steps = reversed(self.text("path").split("/"))
+        return next(filter(pci.is_address, steps), "") == address
 
 
 def parse(sections: Sections) -> Look:
@@ -133,13 +138,8 @@ def _error(rule: str) -> WiringError:
     return WiringError(SOURCE, 0, rule)
 
 
-def _is_place(step: str) -> bool:
-    """Whether a part of a path is a host bridge or a PCI device."""
-    return step.startswith("pci") or (step != "" and pci.address(step) == step)
-
-
 def _part(device: _Device, slots: Mapping[str, _Device]) -> Part | None:
-    if pci.address(device.place) != device.place:
+    if not pci.is_address(device.place):
         raise _error(f"bus/pci/devices/{device.place[:80]!r} is no PCI address")
     ids = [device.hexadecimal(name) for name in ("class", "vendor", "device")]
     kind = devices.kind(*ids)
