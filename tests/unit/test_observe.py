@@ -13,7 +13,7 @@ from fixtures.observing import JOB, LEDGER, Watched, ask_all
 from railwright import pacing, protocol
 from railwright_api import names
 from railwright_conversion.machines import PRODUCT
-from railwright_operator.heartbeats import interval
+from railwright_operator.heartbeats import interval, reception
 from railwright_operator.heartbeats.messages import RefusedError
 from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.machines import Machines
