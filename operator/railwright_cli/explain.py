@@ -25,7 +25,7 @@ from railwright_scheduler.communication.graph import Communicator
 from railwright_scheduler.cost import heterogeneous, step
 from railwright_scheduler.cost.hardware import MACHINES, NETWORKS, Machine, Switches, hops
 from railwright_scheduler.cost.step import StepTime
-from railwright_scheduler.workload import Framework, Workload
+from railwright_scheduler.model.workload import Framework, Workload
 from railwright_topology.wiring import WiringError
 
 DAY_S = 86_400

@@ -19,8 +19,8 @@ from railwright_cli.amounts import seconds
 from railwright_cli.arguments import UsageError
 from railwright_cli.tree import count
 from railwright_conversion import workloads
-from railwright_scheduler import traffic
-from railwright_scheduler import workload as core
+from railwright_scheduler.model import workload as core
+from railwright_scheduler.policy import link_traffic
 from railwright_topology.fabric import Fabric
 
 RANGES_MAX = 2
@@ -154,7 +154,7 @@ def crossing_bytes(fabric: Fabric, gang: Gang) -> dict[tuple[int, str], int]:
     ]
     numbers = [{domain: at for at, domain in enumerate(dict.fromkeys(its))} for its in levels]
     numbered = [[of[domain] for domain in its] for of, its in zip(numbers, levels, strict=True)]
-    sent = traffic.crossing(gang.workload, gang.ranks_per_node, numbered)
+    sent = link_traffic.crossing(gang.workload, gang.ranks_per_node, numbered)
     return {
         (level, domain): sent[level][at]
         for level, of in enumerate(numbers)

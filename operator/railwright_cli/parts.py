@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from railwright_cli.gang import Gang
 from railwright_scheduler.communication import grid as grids
 from railwright_scheduler.communication.grid import Axis, Grid
-from railwright_scheduler.workload import Workload
+from railwright_scheduler.model.workload import Workload
 
 FEW = ("#3a6ea5", "#c86a14", "#2a8f6d", "#b5508f", "#7d6bb8", "#3f8fb0", "#8c6239", "#8f8116")
 MANY = ((68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (240, 220, 60))

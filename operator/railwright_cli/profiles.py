@@ -11,7 +11,7 @@ import typer
 from railwright import profile as recorded
 from railwright_cli.arguments import UsageError
 from railwright_conversion import profiles
-from railwright_scheduler.profile import Profile
+from railwright_scheduler.model.profile import Profile
 
 Read = TypeVar("Read")
 

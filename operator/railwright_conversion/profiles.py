@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from railwright import profile as recorded
-from railwright_scheduler.profile import CallRecord, GroupProfile, Operation, Profile
+from railwright_scheduler.model.profile import CallRecord, GroupProfile, Operation, Profile
 
 
 def profile(data: bytes, *, ranks_max: int = recorded.RANKS_MAX) -> Profile:

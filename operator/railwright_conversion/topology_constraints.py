@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from railwright_api.topology import Topology
-from railwright_scheduler.snapshot import NO_TERMS, Terms
+from railwright_scheduler.model.snapshot import NO_CONSTRAINTS, TopologyConstraints
 
 
-def convert(topology: Topology | None) -> Terms:
+def convert(topology: Topology | None) -> TopologyConstraints:
     """The constraints of a job's ``spec.topology``."""
     if topology is None:
-        return NO_TERMS
+        return NO_CONSTRAINTS
     segment, spread = topology.segment, topology.spread
-    return Terms(
+    return TopologyConstraints(
         required=topology.required or "",
         preferred=topology.preferred or "",
         segment=segment.nodes if segment else 0,

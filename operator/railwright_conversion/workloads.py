@@ -9,7 +9,7 @@ from types import MappingProxyType
 from railwright_api import workload as api
 from railwright_conversion import profiles
 from railwright_scheduler.communication import measured
-from railwright_scheduler.workload import (
+from railwright_scheduler.model.workload import (
     Attention,
     Framework,
     Optimizer,

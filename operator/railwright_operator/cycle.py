@@ -1,6 +1,6 @@
 """The scheduling cycle: build the state, plan, write the ledger, act, publish statuses.
 
-The plan is a pure function (``railwright_scheduler.turn``). This module gives it the state and
+The plan is a pure function (``railwright_scheduler.plan``). This module gives it the state and
 starts what it returns, in the one order that is safe: first the ledger, then what it allows, then
 the statuses of jobs. Where the plan says so (``confirms``), a ledger that is not written is read
 once more first.
@@ -31,9 +31,9 @@ from railwright_operator.watchdog import CycleWatchdog
 from railwright_operator.write.executor import Executor
 from railwright_operator.write.ledger import DeposedError, LedgerStore
 from railwright_operator.yielding import TimeSlice
-from railwright_scheduler import turn
+from railwright_scheduler import plan as scheduling
+from railwright_scheduler.cluster_state import ClusterState
 from railwright_scheduler.isolation import Isolation
-from railwright_scheduler.world import World
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +115,7 @@ class Cycle:
             world = await self._build(isolation)
             self.metrics.record_breaker(world.breaker)
             # A value goes in and a value comes out: the loop need not stand still meanwhile.
-            plan = await asyncio.to_thread(turn.take, world, isolation)
+            plan = await asyncio.to_thread(scheduling.plan, world, isolation)
         self._busy_s = self.clock() - started_s
         self.metrics.cycle_s.observe(self._busy_s)
         if plan.ledger != self.ledger.ledger:
@@ -137,7 +137,7 @@ class Cycle:
             self.awake.set()
         self._completed_s = self.clock()
 
-    async def _build(self, isolation: Isolation) -> World:
+    async def _build(self, isolation: Isolation) -> ClusterState:
         time_slice = TimeSlice(self.clock)
         for world in self.state_builder.build(self.ledger.ledger, isolation):
             if world is not None:

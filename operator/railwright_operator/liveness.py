@@ -25,16 +25,16 @@ from railwright_scheduler.attempt.assessment import (
     SILENT_S,
     UNREADY_S,
     Crash,
+    ObservedRank,
     PodState,
-    RankSeen,
 )
-from railwright_scheduler.attempt.hang import Activity, StackSeen, StepsSeen, Watch
+from railwright_scheduler.attempt.hang import Activity, ObservedStack, ObservedSteps, Watch
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.starting import (
     IMAGE_REASONS,
     NO_REPORT,
     PULL_DEADLINE_S,
-    ImagesSeen,
+    ObservedImages,
 )
 
 OOM_KILLED = "OOMKilled"
@@ -64,7 +64,7 @@ class _Made:
     """Ranks of which nothing ages, and the very objects that they were made of."""
 
     sources: tuple[object, ...]
-    ranks: tuple[RankSeen, ...]
+    ranks: tuple[ObservedRank, ...]
 
     def is_of(self, sources: tuple[object, ...]) -> bool:
         return len(sources) == len(self.sources) and all(map(operator.is_, sources, self.sources))
@@ -102,7 +102,7 @@ class Liveness:
         pods: tuple[PodRecord, ...],
         view: SessionView | None,
         nodes: Mapping[str, NodeRecord],
-    ) -> tuple[RankSeen, ...]:
+    ) -> tuple[ObservedRank, ...]:
         """The live attempt's ranks; of several pods of one rank the last counts."""
         names = known.record.nodes
         pulls = (self.pulls.of(pod.uid) for pod in pods)
@@ -171,12 +171,12 @@ class Liveness:
         launcher: RankView | None,
         node: NodeRecord | None,
         gone: bool,
-    ) -> RankSeen:
+    ) -> ObservedRank:
         name = known.record.nodes[node_rank]
         processes = known.job.spec.num_proc_per_node
         done = _ended_well(pod, launcher, processes)
         first_rank = node_rank * processes
-        return RankSeen(
+        return ObservedRank(
             node_rank=node_rank,
             node=name,
             pod=_pod_state(pod),
@@ -197,19 +197,21 @@ class Liveness:
             images=NO_REPORT if pod is None else self._images(pod, known.uid),
         )
 
-    def _images(self, pod: PodRecord, job_uid: str) -> ImagesSeen:
+    def _images(self, pod: PodRecord, job_uid: str) -> ObservedImages:
         key = job_uid, pod.uid
         if _is_not_found(pod.waiting, before=key in self._unfound):
             self._unfound.add(key)
-            return ImagesSeen(missing_s=self.ages.of("image missing", pod.uid))
+            return ObservedImages(missing_s=self.ages.of("image missing", pod.uid))
         self._unfound.discard(key)
         pull = self.pulls.of(pod.uid)
         if pull is None:
             return NO_REPORT
         if pull.image and pod.waiting is None:
             over_s = self.hearing() - pull.began_s - PULL_DEADLINE_S
-            return ImagesSeen(pull.image, pull.since, pulled_s=max(0.0, over_s))
-        return ImagesSeen(pulled_s=None if pull.ended_s is None else self.hearing() - pull.ended_s)
+            return ObservedImages(pull.image, pull.since, pulled_s=max(0.0, over_s))
+        return ObservedImages(
+            pulled_s=None if pull.ended_s is None else self.hearing() - pull.ended_s
+        )
 
     def _unready_s(self, node: NodeRecord | None) -> float | None:
         """Since the node was seen not Ready. That its kubelet stopped renewing is old news of a
@@ -258,23 +260,23 @@ def silence_limit_s(launcher: RankView | None) -> float:
     return SILENT_S + late_beat_s(interval_s)
 
 
-def _ages(rank: RankSeen) -> bool:
+def _ages(rank: ObservedRank) -> bool:
     timed = rank.silent_s is not None or rank.unready_s is not None or rank.images != NO_REPORT
     return timed or rank.lease_stale or rank.crash is not None
 
 
-def steps_seen(launcher: RankView) -> StepsSeen | None:
+def steps_seen(launcher: RankView) -> ObservedSteps | None:
     """How far the ranks of a launcher are, by its last report."""
     steps = launcher.steps
     if steps is None:
         return None
     stacks = launcher.stacks
-    return StepsSeen(
+    return ObservedSteps(
         **{name: getattr(steps, name) for name in STEP_FIELDS},
         activity=ACTIVITIES[steps.phase],
         stacks=None
         if stacks is None
-        else tuple(StackSeen(s.ranks, s.count, s.answered, s.text) for s in stacks),
+        else tuple(ObservedStack(s.ranks, s.count, s.answered, s.text) for s in stacks),
     )
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from railwright_conversion import machines
 from railwright_operator.watch.pod_index import PodIndex
 from railwright_operator.watch.records import NodeRecord
-from railwright_scheduler import islands
 from railwright_scheduler.cluster import AMOUNT_MAX
-from railwright_scheduler.snapshot import Amounts, Node, Taint, Unavailable
+from railwright_scheduler.model import scale_up_domains
+from railwright_scheduler.model.snapshot import Amounts, Node, Taint, Unavailable
 from railwright_topology.fabric import Fabric
 from railwright_topology.pace import EVEN
 
@@ -88,7 +88,9 @@ class Machines:
     def _place(self, name: str) -> tuple[str, ...]:
         """Where a node stands, as decisions have it."""
         if name not in self._stood:
-            self._stood[name] = islands.stood(self.fabric.levels, self.fabric.place(name))
+            self._stood[name] = scale_up_domains.resolve_domains(
+                self.fabric.levels, self.fabric.place(name)
+            )
         return self._stood[name]
 
     def _look_at(self, name: str) -> _Made:

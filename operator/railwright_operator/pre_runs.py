@@ -30,8 +30,8 @@ from railwright_operator.write.executor import FOR_GOOD
 from railwright_operator.write.pre_runs import PreRunPlan
 from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.phases import FINAL, Phase
-from railwright_scheduler.decisions import PreRunAhead
 from railwright_scheduler.isolation import Isolation, Stage
+from railwright_scheduler.model.decisions import PreRunAhead
 
 logger = logging.getLogger(__name__)
 

@@ -29,16 +29,16 @@ from railwright_operator.watch.records import PodRecord
 from railwright_operator.watch.site import Site
 from railwright_operator.write.executor import Executor
 from railwright_scheduler.attempt import gang
-from railwright_scheduler.attempt.assessment import Assessment, Ongoing, RankSeen
+from railwright_scheduler.attempt.assessment import Assessment, ObservedRank, Ongoing
 from railwright_scheduler.attempt.gang import Pod
 from railwright_scheduler.attempt.ledger import EntryState, Ledger
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import JobRecord
-from railwright_scheduler.decisions import PodNamesTaken
+from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, ObservedJob, Progress
 from railwright_scheduler.isolation import Isolation, Stage
-from railwright_scheduler.snapshot import LOST_GRACE_S, Job, Node, Unavailable
-from railwright_scheduler.turn import Turn
-from railwright_scheduler.world import AttemptSeen, JobSeen, Progress, World
+from railwright_scheduler.model.decisions import PodNamesTaken
+from railwright_scheduler.model.snapshot import LOST_GRACE_S, Job, Node, Unavailable
+from railwright_scheduler.plan import Plan
 
 FORGET_S = 60.0
 """How long after its end a job's launchers are still listened to, for their last beats."""
@@ -74,9 +74,9 @@ class StateBuilder:
             hearing=self.hearing,
         )
         self._suspected = SuspectedNodes(self.kubelets, clock=self.clock)
-        self._ranks: dict[str, tuple[RankSeen, ...]] = {}
+        self._ranks: dict[str, tuple[ObservedRank, ...]] = {}
         self._known: dict[str, Known] = {}
-        self._plan: Turn | None = None
+        self._plan: Plan | None = None
         self._furthest: dict[tuple[str, int], int] = {}
         self._kept_waiting: dict[tuple[str, int], int] = {}
         self._asked: dict[str, tuple[Known, int, Job]] = {}
@@ -85,7 +85,7 @@ class StateBuilder:
         """Take in what is new of the network. Awaited before ``build``."""
         await self.discovery.refresh()
 
-    def build(self, ledger: Ledger, isolation: Isolation) -> Iterator[World | None]:
+    def build(self, ledger: Ledger, isolation: Isolation) -> Iterator[ClusterState | None]:
         """Yield None between two steps, so that other tasks can run, and the state at the end.
 
         Nodes and attempts are of one moment, as capacity is computed from both. Reports of ranks
@@ -99,7 +99,7 @@ class StateBuilder:
         self.pre_runs.update(self._known, isolation)
         in_flight = frozenset(entry.key for entry in ledger.entries)
         attempts = self._attempts(ledger, in_flight)
-        jobs: list[JobSeen] = []
+        jobs: list[ObservedJob] = []
         for known in self._known.values():
             yield None
             observe = functools.partial(self._job, known, in_flight)
@@ -111,7 +111,7 @@ class StateBuilder:
         self._asked = {uid: asked for uid, asked in self._asked.items() if uid in self._known}
         digest = self._topology_hash.digest(self.machines.fabric, nodes)
         last = self._plan
-        world = World(
+        world = ClusterState(
             ledger=ledger,
             levels=self.machines.fabric.levels,
             nodes=nodes,
@@ -119,9 +119,9 @@ class StateBuilder:
             jobs=tuple(jobs),
             attempts=attempts,
             links=self.machines.fabric.links,
-            known=digest,
+            topology_hash=digest,
             # Until agents have reported to a new leader, all nodes count as equally fast.
-            known_age_s=self._ages.of("known", digest) if self.discovery.is_caught_up else 0.0,
+            topology_age_s=self._ages.of("known", digest) if self.discovery.is_caught_up else 0.0,
             reservations=last.reservations if last else {},
             waits=last.waits if last else {},
             queue_round=last.queue_round if last else None,
@@ -135,7 +135,7 @@ class StateBuilder:
         """A job as the last state had it: what its plan was made from, and nothing newer."""
         return self._known.get(job_uid)
 
-    def ranks(self, job_uid: str) -> tuple[RankSeen, ...]:
+    def ranks(self, job_uid: str) -> tuple[ObservedRank, ...]:
         """The live attempt's ranks of a job, as of the last state."""
         return self._ranks.get(job_uid, ())
 
@@ -144,7 +144,7 @@ class StateBuilder:
         profile = known.workload.profile if known.workload is not None else None
         return profile.lacks(self.machines.devices(nodes)) if profile is not None else ()
 
-    def sync_sessions(self, plan: Turn, isolation: Isolation) -> None:
+    def sync_sessions(self, plan: Plan, isolation: Isolation) -> None:
         """Expect launchers of live attempts, stop those of revoked ones, forget the others."""
         self._plan = plan
         in_flight = {entry.key for entry in plan.ledger.entries}
@@ -202,7 +202,7 @@ class StateBuilder:
 
     def _attempts(
         self, ledger: Ledger, in_flight: Collection[tuple[str, int]]
-    ) -> dict[tuple[str, int], AttemptSeen]:
+    ) -> dict[tuple[str, int], ObservedAttempt]:
         """The attempts in flight, and those that are over and still have live pods."""
         over = (key for key in self.pods.attempts() if key not in in_flight and self._is_over(key))
         found = {key: _gang_pods(self.pods.of(key)) for key in over}
@@ -228,8 +228,8 @@ class StateBuilder:
             return False
         return any(not pod.terminal for pod in self.pods.of(key))
 
-    def _attempt(self, key: tuple[str, int], pods: tuple[Pod, ...]) -> AttemptSeen:
-        return AttemptSeen(
+    def _attempt(self, key: tuple[str, int], pods: tuple[Pod, ...]) -> ObservedAttempt:
+        return ObservedAttempt(
             pods=pods,
             placed=self.executor.placed(key),
             refusal=self.executor.refusal(key),
@@ -240,16 +240,16 @@ class StateBuilder:
             ),
         )
 
-    def _job(self, known: Known, in_flight: Collection[tuple[str, int]]) -> JobSeen:
+    def _job(self, known: Known, in_flight: Collection[tuple[str, int]]) -> ObservedJob:
         record, uid = known.record, known.uid
         view = self.sessions.attempt(uid, record.attempt)
-        ranks: tuple[RankSeen, ...] = ()
+        ranks: tuple[ObservedRank, ...] = ()
         bound_age_s = 0.0
         if record.live and (uid, record.attempt) not in in_flight:
             bound_age_s = self._heard_ages.of("bound", uid, record.attempt)
             pods = self.pods.of((uid, record.attempt))
             ranks = self._liveness.ranks(known, pods=pods, view=view, nodes=self.machines.by_name)
-        return JobSeen(
+        return ObservedJob(
             job=self._job_of(known),
             suspend=known.job.spec.suspend,
             backoff_limit=known.job.spec.backoff_limit,
@@ -305,7 +305,7 @@ class StateBuilder:
             tolerations=known.tolerations,
             ranks_per_node=spec.num_proc_per_node,
             workload=known.workload,
-            terms=known.terms,
+            constraints=known.constraints,
         )
         self._asked[known.uid] = known, priority, job
         return job

@@ -12,9 +12,9 @@ from railwright import protocol
 from railwright_operator.watch.kubelets import Kubelets
 from railwright_operator.watch.records import NodeRecord
 from railwright_scheduler.attempt import breaker
-from railwright_scheduler.attempt.assessment import SILENT_S, RankSeen
+from railwright_scheduler.attempt.assessment import SILENT_S, ObservedRank
 from railwright_scheduler.attempt.breaker import CLOSED, Breaker
-from railwright_scheduler.world import JobSeen
+from railwright_scheduler.cluster_state import ObservedJob
 
 logger = logging.getLogger(__name__)
 
@@ -41,10 +41,10 @@ class SuspectedNodes:
     def __repr__(self) -> str:
         return f"<SuspectedNodes {self._breaker!r}>"
 
-    def update(self, jobs: Sequence[JobSeen], nodes: Mapping[str, NodeRecord]) -> Breaker:
+    def update(self, jobs: Sequence[ObservedJob], nodes: Mapping[str, NodeRecord]) -> Breaker:
         """The breaker of this cycle; the leases of suspected nodes are read from now on."""
         now_s, before = self._clock(), self._breaker
-        self._breaker = breaker.judge(
+        self._breaker = breaker.assess(
             before,
             (rank for seen in jobs for rank in seen.ranks),
             renewing=self._kubelets.renewing(),
@@ -63,7 +63,7 @@ class SuspectedNodes:
         return self._breaker
 
 
-def _silent(ranks: Iterable[tuple[JobSeen, RankSeen]]) -> set[str]:
+def _silent(ranks: Iterable[tuple[ObservedJob, ObservedRank]]) -> set[str]:
     return {
         rank.node
         for _, rank in ranks
@@ -71,7 +71,7 @@ def _silent(ranks: Iterable[tuple[JobSeen, RankSeen]]) -> set[str]:
     }
 
 
-def _unheard(ranks: Iterable[tuple[JobSeen, RankSeen]], nodes: Collection[str]) -> set[str]:
+def _unheard(ranks: Iterable[tuple[ObservedJob, ObservedRank]], nodes: Collection[str]) -> set[str]:
     """Nodes of launchers that have not spoken though their gang was bound some time ago, or that
     are not Ready or missing."""
     return {

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import orjson
 
-from railwright_scheduler.snapshot import Node
+from railwright_scheduler.model.snapshot import Node
 from railwright_topology.fabric import Fabric
 from railwright_topology.links import Links
 from railwright_topology.pace import EVEN, Pace

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from railwright_scheduler.decide import decide
-from railwright_scheduler.decisions import (
+from railwright_scheduler.explain import Code, amount, code, sentence
+from railwright_scheduler.model.decisions import (
     Admit,
-    Behind,
+    BindingBacklog,
+    BlockedByReservation,
     Decisions,
     Exclusion,
     ExclusionCause,
-    GangsAhead,
     InternalError,
     LedgerFull,
     NeverFits,
@@ -25,29 +25,29 @@ from railwright_scheduler.decisions import (
     TooLarge,
     Wait,
 )
-from railwright_scheduler.explain import Code, amount, code, sentence
-from railwright_scheduler.snapshot import (
+from railwright_scheduler.model.snapshot import (
     UNKNOWN_DOMAIN,
     Amounts,
     Job,
     Node,
     Snapshot,
     Taint,
-    Terms,
     Toleration,
+    TopologyConstraints,
     Unavailable,
 )
+from railwright_scheduler.policy.decide import decide
 
 __all__ = [
     "UNKNOWN_DOMAIN",
     "Admit",
     "Amounts",
-    "Behind",
+    "BindingBacklog",
+    "BlockedByReservation",
     "Code",
     "Decisions",
     "Exclusion",
     "ExclusionCause",
-    "GangsAhead",
     "InternalError",
     "Job",
     "LedgerFull",
@@ -63,10 +63,10 @@ __all__ = [
     "Shortage",
     "Snapshot",
     "Taint",
-    "Terms",
     "TierMissing",
     "Toleration",
     "TooLarge",
+    "TopologyConstraints",
     "Unavailable",
     "Wait",
     "amount",

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from railwright_scheduler import islands
 from railwright_scheduler.cost.contention import Uplinks
+from railwright_scheduler.model import scale_up_domains
+from railwright_scheduler.model.snapshot import Amounts, Node, Snapshot, Unavailable
 from railwright_scheduler.placement import domains
+from railwright_scheduler.placement.constraints import UNLIMITED, ResolvedConstraints
 from railwright_scheduler.placement.domains import Domains
-from railwright_scheduler.placement.limits import UNLIMITED, Limits
-from railwright_scheduler.snapshot import Amounts, Node, Snapshot, Unavailable
 from railwright_topology.accounts import ISLAND
 from railwright_topology.links import Links
 from railwright_topology.pace import EVEN, Pace
@@ -108,7 +108,7 @@ class Cluster:
                 found = np.minimum(found, (tier.capacity / common)[tier.domains])
         return found
 
-    def meant(self, nodes: Mask, limits: Limits) -> Mask:
+    def meant(self, nodes: Mask, limits: ResolvedConstraints) -> Mask:
         """Those of these nodes that may count: none of no known domain where they must be apart,
         none on no island where islands are asked for, nor one of other rails than are."""
         if limits.spread < UNLIMITED and limits.spread_level:
@@ -151,7 +151,9 @@ def of(snapshot: Snapshot) -> Cluster:
         unavailable=np.array([REASONS[node.unavailable] for node in nodes], dtype=np.int64),
         recently_lost=np.array([node.recently_lost for node in nodes], dtype=np.bool_),
         placed=tuple(
-            np.array([islands.is_known(node.domains[level]) for node in nodes], dtype=np.bool_)
+            np.array(
+                [scale_up_domains.is_known(node.domains[level]) for node in nodes], dtype=np.bool_
+            )
             for level in range(len(snapshot.levels))
         ),
         aligned=_aligned(nodes),

@@ -9,18 +9,23 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from railwright_scheduler import debts, intent, refit
-from railwright_scheduler.admission import Room
+from railwright_scheduler import assume, cancellation, revalidation
 from railwright_scheduler.attempt import gang, ledger_budget
 from railwright_scheduler.attempt.assessment import Assessment, Ended, Succeeded
 from railwright_scheduler.attempt.causes import Cause, CauseCode
-from railwright_scheduler.attempt.gang import Action, GangSeen, Pod, Step
+from railwright_scheduler.attempt.gang import Action, ObservedGang, Pod, Step
 from railwright_scheduler.attempt.ledger import Entry, EntryState
 from railwright_scheduler.attempt.ledger_budget import LedgerBudget
 from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.cluster_state import (
+    AttemptKey,
+    ClusterState,
+    ObservedAttempt,
+    ObservedJob,
+)
 from railwright_scheduler.isolation import Isolation, Stage
-from railwright_scheduler.refit import Misfits
-from railwright_scheduler.world import AttemptKey, AttemptSeen, JobSeen, World
+from railwright_scheduler.policy.admission import LedgerCapacity
+from railwright_scheduler.revalidation import InvalidNodes
 
 SIDECAR_S = 30.0
 """How long a finished job's pods may still run beside their ranks."""
@@ -29,15 +34,15 @@ HINDERED_S = 5.0
 """A gang whose requests failed and that stood still for so long keeps nobody else waiting."""
 
 
-def _hindered(world: World, isolation: Isolation) -> frozenset[AttemptKey]:
+def _hindered(state: ClusterState, isolation: Isolation) -> frozenset[AttemptKey]:
     """The committing gangs with which something is wrong: others need not wait for them."""
 
     def is_hindered(entry: Entry) -> bool:
-        seen = world.attempts.get(entry.key, AttemptSeen())
+        seen = state.attempts.get(entry.key, ObservedAttempt())
         stalled = seen.hindrance != "" and seen.stalled_s > HINDERED_S
         return stalled or isolation.error(Stage.COMMIT, entry.job_uid) != ""
 
-    committing = (each for each in world.ledger.entries if each.state is EntryState.COMMITTING)
+    committing = (each for each in state.ledger.entries if each.state is EntryState.COMMITTING)
     return frozenset(entry.key for entry in committing if is_hindered(entry))
 
 
@@ -47,26 +52,26 @@ class CommitPlan:
 
     def __init__(
         self,
-        world: World,
-        jobs: Mapping[str, JobSeen],
+        state: ClusterState,
+        jobs: Mapping[str, ObservedJob],
         isolation: Isolation,
         double_booked: Collection[str] = (),
     ) -> None:
         self._isolation = isolation
-        unbound, hindered = _unbound(world), _hindered(world, isolation)
+        unbound, hindered = _unbound(state), _hindered(state, isolation)
         self.entries: list[Entry] = []
         self.actions: list[Action] = []
         self.unbound = sum(
             len(unbound[entry.key])
-            for entry in world.ledger.entries
+            for entry in state.ledger.entries
             if entry.state is EntryState.COMMITTING and entry.key not in hindered
         )
-        self._world = world
-        self._nodes = {node.name: node for node in world.nodes} if world.ledger.entries else {}
-        self._misfits = _misfits(world, jobs, unbound, isolation, double_booked)
-        self._budget = LedgerBudget(world.ledger.entries, hindered)
+        self._state = state
+        self._nodes = {node.name: node for node in state.nodes} if state.ledger.entries else {}
+        self._invalid_nodes = _invalid_nodes(state, jobs, unbound, isolation, double_booked)
+        self._budget = LedgerBudget(state.ledger.entries, hindered)
 
-    def step(self, entry: Entry, seen: JobSeen | None) -> None:
+    def step(self, entry: Entry, seen: ObservedJob | None) -> None:
         """Take the entry's next step, if it does not raise and the ledger has room for it."""
         step = self._stepped(entry, seen)
         if step.entry is not None and step.entry != entry:
@@ -79,42 +84,42 @@ class CommitPlan:
             self.entries.append(step.entry)
         self.actions.extend(step.actions)
 
-    def _stepped(self, entry: Entry, seen: JobSeen | None) -> Step:
+    def _stepped(self, entry: Entry, seen: ObservedJob | None) -> Step:
         def work() -> Step:
             return gang.step(entry, self._gang_seen(entry, seen))
 
         return self._isolation.run(Stage.COMMIT, entry.job_uid, work, otherwise=Step(entry))
 
-    def add(self, entry: Entry, seen: JobSeen) -> bool:
+    def add(self, entry: Entry, seen: ObservedJob) -> bool:
         """Whether there was room for a new entry; else it waits for a turn that has."""
         fits = self._budget.add(entry)
         if fits:
             self.step(entry, seen)
         return fits
 
-    def room(self) -> Room:
+    def room(self) -> LedgerCapacity:
         """What the ledger has for new gangs. Committing entries leave it within seconds; hindered
         ones by a deadline, and aborting ones once the last of their pods is gone."""
         limit = ledger_budget.LEDGER_SIZE_MAX
-        return Room(
+        return LedgerCapacity(
             limit=limit,
             free=limit - self._budget.held(EntryState.ABORTING) - self._budget.hindered,
             share=ledger_budget.COMMITTING_SIZE_MAX,
             held=self._budget.held(EntryState.COMMITTING),
         )
 
-    def revoke(self, seen: JobSeen, verdict: Assessment | None) -> None:
+    def revoke(self, seen: ObservedJob, verdict: Assessment | None) -> None:
         cause = verdict.cause if isinstance(verdict, Ended) else None
         if verdict is not None and not isinstance(verdict, Succeeded):
-            cause = intent.against_run(seen) or cause
+            cause = cancellation.cancels_run(seen) or cause
         if cause is not None:
             self.end(seen, cause)
 
-    def end(self, seen: JobSeen, cause: Cause) -> None:
+    def end(self, seen: ObservedJob, cause: Cause) -> None:
         """Revoke the live attempt for this cause, if the ledger has room for it."""
         self.add(entry_of(seen, seen.record.nodes, seen.record.attempt, cause), seen)
 
-    def sweep(self, jobs: Mapping[str, JobSeen]) -> None:
+    def sweep(self, jobs: Mapping[str, ObservedJob]) -> None:
         """Delete pods of attempts that are over and settled.
 
         The create of a leader that was held up can land after the attempt is gone. Nobody binds
@@ -123,14 +128,14 @@ class CommitPlan:
         not, because a sidecar goes on, gets ``SIDECAR_S``.
         """
         in_flight = {entry.key for entry in self.entries}
-        for key in sorted(self._world.attempts):
+        for key in sorted(self._state.attempts):
             seen = jobs.get(key[0])
             if seen is None or key in in_flight or key[1] > seen.record.ended:
                 continue
             left_over = functools.partial(self._left_over, key, seen)
             self.actions += self._isolation.run(Stage.CLEANUP, key[0], left_over, otherwise=[])
 
-    def _left_over(self, key: AttemptKey, seen: JobSeen) -> list[Action]:
+    def _left_over(self, key: AttemptKey, seen: ObservedJob) -> list[Action]:
         over = entry_of(seen, (), key[1], _OVER)
         done = (
             seen.record.phase is Phase.SUCCEEDED
@@ -139,20 +144,20 @@ class CommitPlan:
         )
         return [
             gang.DeletePod(over, pod)
-            for pod in _in_order(self._world.attempts[key].pods)
+            for pod in _in_order(self._state.attempts[key].pods)
             if not pod.terminal and not pod.deleting and not (done and pod.node)
         ]
 
-    def _gang_seen(self, entry: Entry, seen: JobSeen | None) -> GangSeen:
-        attempt = self._world.attempts.get(entry.key, AttemptSeen())
-        return GangSeen(
+    def _gang_seen(self, entry: Entry, seen: ObservedJob | None) -> ObservedGang:
+        attempt = self._state.attempts.get(entry.key, ObservedAttempt())
+        return ObservedGang(
             pods=tuple(pod for pod in _in_order(attempt.pods) if pod.node_rank < len(entry.nodes)),
             placed=attempt.placed,
-            stop=intent.against_commit(entry, seen),
+            stop=cancellation.cancels_commit(entry, seen),
             refusal=attempt.refusal,
             hindrance=attempt.hindrance,
-            misfits=self._misfits.get(entry.key, {}),
-            scattered=refit.scattered(entry, self._nodes, self._world.levels),
+            invalid_nodes=self._invalid_nodes.get(entry.key, {}),
+            wider_spread=revalidation.wider_spread(entry, self._nodes, self._state.levels),
             stalled_s=attempt.stalled_s,
             recorded_attempt=entry.attempt if seen is None else seen.record.attempt,
             recorded_end=entry.attempt if seen is None else seen.record.ended,
@@ -160,26 +165,28 @@ class CommitPlan:
         )
 
 
-def _unbound(world: World) -> dict[AttemptKey, list[str]]:
+def _unbound(state: ClusterState) -> dict[AttemptKey, list[str]]:
     """The nodes on which each entry may yet bind pods."""
     return {
-        entry.key: debts.unbound(entry, world.attempts.get(entry.key, AttemptSeen()).pods)
-        for entry in world.ledger.entries
+        entry.key: assume.unbound_nodes(
+            entry, state.attempts.get(entry.key, ObservedAttempt()).pods
+        )
+        for entry in state.ledger.entries
     }
 
 
-def _misfits(
-    world: World,
-    jobs: Mapping[str, JobSeen],
+def _invalid_nodes(
+    state: ClusterState,
+    jobs: Mapping[str, ObservedJob],
     unbound: Mapping[AttemptKey, Sequence[str]],
     isolation: Isolation,
     double_booked: Collection[str],
-) -> dict[AttemptKey, Misfits]:
-    if not world.ledger.entries:
+) -> dict[AttemptKey, InvalidNodes]:
+    if not state.ledger.entries:
         return {}
-    return refit.misfits(
-        world.ledger.entries,
-        nodes=(debts.without_double_booked(node, double_booked) for node in world.nodes),
+    return revalidation.invalid_nodes(
+        state.ledger.entries,
+        nodes=(assume.without_double_booked(node, double_booked) for node in state.nodes),
         unbound=unbound,
         jobs={uid: seen.job for uid, seen in jobs.items()},
         isolation=isolation,
@@ -194,7 +201,7 @@ def _in_order(pods: Iterable[Pod]) -> tuple[Pod, ...]:
 
 
 def entry_of(
-    seen: JobSeen,
+    seen: ObservedJob,
     nodes: tuple[str, ...],
     attempt: int,
     cause: Cause | None,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from railwright_scheduler.snapshot import Amounts, Node
+from railwright_scheduler.model.snapshot import Amounts, Node
 
 INVARIANT = "I1"
 

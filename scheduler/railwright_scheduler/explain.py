@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from railwright_scheduler.decisions import (
+from railwright_scheduler.model.decisions import (
     AmountPairs,
-    Behind,
-    GangsAhead,
+    BindingBacklog,
+    BlockedByReservation,
     InternalError,
     LedgerFull,
     NeverFits,
@@ -27,7 +27,7 @@ from railwright_scheduler.decisions import (
     TierMissing,
     TooLarge,
 )
-from railwright_scheduler.snapshot import NO_TERMS, TIERS, Taint, Terms
+from railwright_scheduler.model.snapshot import NO_CONSTRAINTS, TIERS, Taint, TopologyConstraints
 from railwright_topology.accounts import ISLAND
 
 _BINARY_UNITS = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
@@ -45,8 +45,8 @@ class Code(StrEnum):
     TIER_NOT_FOUND = "TierNotFound"
     NEVER_FITS = "NeverFits"
     NOT_ENOUGH_NODES = "NotEnoughNodes"
-    BEHIND_OTHERS = "BehindOthers"
-    GANGS_AHEAD = "GangsAhead"
+    BLOCKED_BY_RESERVATION = "BlockedByReservation"
+    BINDING_BACKLOG = "BindingBacklog"
     LEDGER_FULL = "LedgerFull"
     PRE_RUN = "PreRun"
     INTERNAL_ERROR = "InternalError"
@@ -72,10 +72,10 @@ def code(reason: Reason) -> str:
             return Code.NEVER_FITS.value
         case NotEnoughNodes():
             return Code.NOT_ENOUGH_NODES.value
-        case Behind():
-            return Code.BEHIND_OTHERS.value
-        case GangsAhead():
-            return Code.GANGS_AHEAD.value
+        case BlockedByReservation():
+            return Code.BLOCKED_BY_RESERVATION.value
+        case BindingBacklog():
+            return Code.BINDING_BACKLOG.value
         case LedgerFull():
             return Code.LEDGER_FULL.value
         case PreRunAhead():
@@ -110,12 +110,12 @@ def sentence(reason: Reason) -> str:
             return _no_tier(reason)
         case NeverFits():
             needs = _needs(reason.need, reason.per_node)
-            return f"{needs}{_on(reason.terms)}; {_never(reason)}"
+            return f"{needs}{_on(reason.constraints)}; {_never(reason)}"
         case NotEnoughNodes():
             return _not_enough(reason)
-        case Behind():
+        case BlockedByReservation():
             return _behind(reason)
-        case GangsAhead():
+        case BindingBacklog():
             return (
                 f"there is room for its {_count(reason.need, 'pod')}; {reason.pods} of gangs "
                 "decided before it are made and bound first"
@@ -162,13 +162,17 @@ def _no_tier(reason: TierMissing) -> str:
     )
 
 
-def _on(terms: Terms) -> str:
+def _on(constraints: TopologyConstraints) -> str:
     """What else it asks of them."""
     asked = [
-        f"all in one domain of {terms.required}" if terms.required else "",
-        f"each {terms.segment} in one domain of {terms.segment_tier}" if terms.segment else "",
-        f"at most {terms.spread} in any domain of {terms.spread_tier}" if terms.spread else "",
-        "all rails aligned" if terms.aligned else "",
+        f"all in one domain of {constraints.required}" if constraints.required else "",
+        f"each {constraints.segment} in one domain of {constraints.segment_tier}"
+        if constraints.segment
+        else "",
+        f"at most {constraints.spread} in any domain of {constraints.spread_tier}"
+        if constraints.spread
+        else "",
+        "all rails aligned" if constraints.aligned else "",
     ]
     return "".join(f", {each}" for each in asked if each)
 
@@ -182,11 +186,11 @@ def _never(reason: NeverFits) -> str:
     impossible = [short for short in reason.shortages if short.most < short.need]
     if impossible:
         return ", ".join(_at_most(short) for short in impossible) + _outside(reason)
-    if not reason.candidates and reason.tolerated and reason.terms == NO_TERMS:
+    if not reason.candidates and reason.tolerated and reason.constraints == NO_CONSTRAINTS:
         return "no node has all of it together" + _outside(reason)
-    most = reason.candidates - reason.candidates % max(1, reason.terms.segment)
+    most = reason.candidates - reason.candidates % max(1, reason.constraints.segment)
     fix = f": numNodes <= {most}" if most else ""
-    exist = "stand so" if reason.terms != NO_TERMS else "exist"
+    exist = "stand so" if reason.constraints != NO_CONSTRAINTS else "exist"
     short = "".join(f"; {each}" for each in _rails_short(reason.rails))
     return f"at most {reason.candidates} such nodes {exist}{fix}{short}{_outside(reason)}"
 
@@ -222,9 +226,9 @@ def _outside(reason: NeverFits) -> str:
 
 def _not_enough(reason: NotEnoughNodes) -> str:
     now = f"{reason.free} of {_count(reason.candidates, 'node')} can take one now"
-    if reason.terms != NO_TERMS:
+    if reason.constraints != NO_CONSTRAINTS:
         now = f"{reason.free} stand so now, {reason.candidates} if all were free"
-    parts = [_needs(reason.need, reason.per_node) + _on(reason.terms), now]
+    parts = [_needs(reason.need, reason.per_node) + _on(reason.constraints), now]
     if reason.best_level and reason.best_free:
         parts.append(f"best {reason.best_level} {reason.best_domain} has {reason.best_free}")
     parts += _rails_short(reason.rails)
@@ -233,7 +237,7 @@ def _not_enough(reason: NotEnoughNodes) -> str:
     return "; ".join(parts)
 
 
-def _behind(reason: Behind) -> str:
+def _behind(reason: BlockedByReservation) -> str:
     return (
         f"needs {_count(reason.need, 'node')} and {reason.free} can take one now, but "
         f"{reason.first} is ahead: it needs {_count(reason.first_need, 'node')} and "

@@ -37,7 +37,7 @@ from railwright_scheduler.attempt.causes import HANGS_FREE, Cause, CauseCode
 from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
 from railwright_scheduler.attempt.phases import FINAL
 from railwright_scheduler.attempt.record import JobRecord
-from railwright_scheduler.snapshot import Amounts
+from railwright_scheduler.model.snapshot import Amounts
 
 AttemptKey = tuple[str, int]
 

@@ -23,7 +23,7 @@ SURFACES: dict[str, list[str]] = {
         "Decisions",
         "Exclusion",
         "ExclusionCause",
-        "GangsAhead",
+        "BindingBacklog",
         "InternalError",
         "Job",
         "LedgerFull",

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from railwright_scheduler import Job, Node, Snapshot, decide
-from railwright_scheduler.snapshot import Running
-from railwright_scheduler.workload import Parallelism, Recipe, Transformer, Workload
+from railwright_scheduler.model.snapshot import RunningJob
+from railwright_scheduler.model.workload import Parallelism, Recipe, Transformer, Workload
 from railwright_topology.links import Links
 
 GPU = "nvidia.com/gpu"
@@ -133,7 +133,7 @@ def _beside_others(rounds: list[Snapshot], *, gangs: int) -> list[Snapshot]:
     size, split = 2 * RACK, Parallelism(tensor=8, pipeline=2, data=RACK)
     names = [node.name for node in rounds[0].nodes]
     running = tuple(
-        Running(
+        RunningJob(
             Workload(DENSE, split, Recipe(2048 + number, 1, 2 * RACK, sequence_parallel=True)),
             8,
             tuple(names[number * size : (number + 1) * size]),

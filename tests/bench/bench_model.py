@@ -18,7 +18,7 @@ from typing import NamedTuple
 from railwright_scheduler.cost import collectives, step
 from railwright_scheduler.cost.collectives import Group
 from railwright_scheduler.cost.hardware import DGX_A100, DGX_H100, HGX_H800, Algorithm
-from railwright_scheduler.workload import (
+from railwright_scheduler.model.workload import (
     Parallelism,
     Precision,
     Recipe,

@@ -19,9 +19,10 @@ from dataclasses import dataclass, replace
 from unittest import mock
 
 from fixtures import heavy_workloads
-from railwright_scheduler import Snapshot, decide, ranks
+from railwright_scheduler import Snapshot, decide
 from railwright_scheduler.budget import PLANNING_WORK, WorkBudget
 from railwright_scheduler.isolation import Isolation
+from railwright_scheduler.policy import ranks
 
 JOBS = int(os.environ.get("RAILWRIGHT_JOBS", "300"))
 NODES = (1, 2, 3, 9, 16, 31, 64, 97, 128, 256, 500, 512, 1_000, 1_024, 1_999, 2_048)
@@ -82,7 +83,7 @@ def _decided(snapshot: Snapshot, isolation: Isolation) -> tuple[float, bool]:
     start = time.process_time()
     admitted = decide(snapshot, isolation).admitted
     took_s = time.process_time() - start
-    return took_s, any(each.merits is not None and each.merits.over_budget for each in admitted)
+    return took_s, any(each.score is not None and each.score.over_budget for each in admitted)
 
 
 @contextmanager

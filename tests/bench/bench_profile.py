@@ -19,7 +19,7 @@ from railwright import profile
 from railwright_conversion import profiles
 from railwright_scheduler.communication import derive, measured
 from railwright_scheduler.communication.graph import Collective, Communicator, Transfer
-from railwright_scheduler.profile import Profile
+from railwright_scheduler.model.profile import Profile
 
 Group = dict[str, Any]
 

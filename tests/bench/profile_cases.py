@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fixtures.parallel_training import Shape
-from railwright_scheduler.workload import (
+from railwright_scheduler.model.workload import (
     Framework,
     Parallelism,
     Precision,

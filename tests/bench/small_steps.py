@@ -12,7 +12,7 @@ from railwright_scheduler import Job, Node
 from railwright_scheduler.cluster import Cluster
 from railwright_scheduler.mapping.evaluation import OrderEvaluator
 from railwright_scheduler.mapping.request import build_request
-from railwright_scheduler.workload import (
+from railwright_scheduler.model.workload import (
     Framework,
     Parallelism,
     Recipe,

@@ -34,7 +34,7 @@ from railwright_scheduler.communication.graph import Collective, Communicator, O
 from railwright_scheduler.communication.grid import Axis
 from railwright_scheduler.cost import step
 from railwright_scheduler.cost.hardware import COLLECTIVE_BLOCKS, Machine
-from railwright_scheduler.workload import Sharding, Workload
+from railwright_scheduler.model.workload import Sharding, Workload
 
 RINGS = (
     Collective.ALL_REDUCE,

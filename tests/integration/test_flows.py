@@ -8,7 +8,7 @@ from bench import flows, step_flows
 from bench.flows import Network, Tier
 from railwright_scheduler.cost import step
 from railwright_scheduler.cost.hardware import DGX_H100
-from railwright_scheduler.workload import Parallelism, Recipe, Transformer, Workload
+from railwright_scheduler.model.workload import Parallelism, Recipe, Transformer, Workload
 from railwright_testbed import requirements
 
 TWO_RACKS = Network(10.0, (Tier((0, 0, 1, 1), (10.0, 10.0)),))

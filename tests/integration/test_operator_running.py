@@ -186,7 +186,7 @@ def test_a_time_without_an_api_server_ends_no_attempt(
         site.kwok.set_ready(node, True)
     site.until_nodes_heard()
     late = floor.apply("late", nodes=1)
-    late.until_reason("BehindOthers")
+    late.until_reason("BlockedByReservation")
     _stay(site, floor, {running: "Running", starting: "Starting"}, for_s=SILENT_S + 4)
     for job, phase in ((running, "Running"), (starting, "Starting"), (waits, "Queued")):
         status = job.status()

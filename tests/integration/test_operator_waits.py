@@ -55,7 +55,7 @@ def test_jobs_wait_with_what_they_need_what_is_free_and_who_is_ahead(floor: Floo
         f"best railwright.dev/rack {floor.name}-rack-1 has 2; 2 busy"
     )
     large.until_older()
-    message = floor.apply("small", nodes=1).until_reason("BehindOthers")["message"]
+    message = floor.apply("small", nodes=1).until_reason("BlockedByReservation")["message"]
     assert message == (
         f"needs 1 node and 2 can take one now, but {floor.name}/large is ahead: "
         "it needs 4 nodes and 2 can take one now; position 2 in line"

@@ -15,11 +15,11 @@ from railwright_scheduler.attempt.assessment import (
     VERDICT_S,
     Crash,
     Ended,
+    ObservedRank,
     PodState,
-    RankSeen,
 )
 from railwright_scheduler.attempt.causes import FINAL_CAUSES, Cause, CauseCode
-from railwright_scheduler.attempt.gang import BindPod, CreatePod, DeletePod, GangSeen, Pod
+from railwright_scheduler.attempt.gang import BindPod, CreatePod, DeletePod, ObservedGang, Pod
 from railwright_scheduler.attempt.ledger import Entry, EntryState
 from railwright_scheduler.attempt.phases import EDGES, FINAL, Phase, move
 from railwright_scheduler.attempt.record import BACKOFF_S_MAX, JobRecord
@@ -29,7 +29,7 @@ AGES = st.sampled_from((0.0, 1.0, SILENT_S, 7.0, VERDICT_S, 26.0, 700.0))
 
 
 @st.composite
-def gangs(draw: DrawFn) -> tuple[Entry, GangSeen]:
+def gangs(draw: DrawFn) -> tuple[Entry, ObservedGang]:
     """An attempt of three nodes at most, and anything that may be seen of it."""
     nodes = ("n0", "n1", "n2")[: draw(st.integers(1, 3))]
     cause = draw(st.none() | CAUSES)
@@ -46,13 +46,13 @@ def gangs(draw: DrawFn) -> tuple[Entry, GangSeen]:
         for rank, node in enumerate(nodes)
         if draw(st.integers(0, 3))
     ]
-    seen = GangSeen(
+    seen = ObservedGang(
         pods=tuple(pods),
         placed=draw(st.booleans()),
         stop=draw(st.sampled_from((None, None, SUSPENDED))),
         refusal=draw(st.sampled_from((None, None, "quota"))),
-        misfits=dict.fromkeys(draw(st.sets(st.sampled_from(nodes), max_size=1)), "went"),
-        scattered=draw(st.sampled_from(("", "", "its nodes stand apart"))),
+        invalid_nodes=dict.fromkeys(draw(st.sets(st.sampled_from(nodes), max_size=1)), "went"),
+        wider_spread=draw(st.sampled_from(("", "", "its nodes stand apart"))),
         stalled_s=draw(AGES),
         recorded_attempt=draw(st.integers(0, 1)),
         recorded_end=draw(st.integers(0, 1)),
@@ -65,7 +65,7 @@ def _state(cause: Cause | None) -> EntryState:
 
 
 @given(gangs())
-def test_a_step_changes_the_entry_or_acts_and_never_both(case: tuple[Entry, GangSeen]) -> None:
+def test_a_step_changes_the_entry_or_acts_and_never_both(case: tuple[Entry, ObservedGang]) -> None:
     written, seen = case
     step = gang.step(written, seen)
     assert step.entry == written or not step.actions
@@ -73,7 +73,7 @@ def test_a_step_changes_the_entry_or_acts_and_never_both(case: tuple[Entry, Gang
 
 @given(gangs())
 def test_a_committing_gang_loses_no_pod_and_an_aborting_one_gets_none(
-    case: tuple[Entry, GangSeen],
+    case: tuple[Entry, ObservedGang],
 ) -> None:
     written, seen = case
     kinds = {type(action) for action in gang.step(written, seen).actions}
@@ -84,7 +84,7 @@ def test_a_committing_gang_loses_no_pod_and_an_aborting_one_gets_none(
 
 
 @given(gangs())
-def test_nothing_is_bound_before_all_are_made(case: tuple[Entry, GangSeen]) -> None:
+def test_nothing_is_bound_before_all_are_made(case: tuple[Entry, ObservedGang]) -> None:
     written, seen = case
     actions = gang.step(written, seen).actions
     if any(isinstance(action, BindPod) for action in actions):
@@ -93,7 +93,7 @@ def test_nothing_is_bound_before_all_are_made(case: tuple[Entry, GangSeen]) -> N
 
 
 @given(gangs())
-def test_an_abort_is_final_and_leaves_no_live_pod_behind(case: tuple[Entry, GangSeen]) -> None:
+def test_an_abort_is_final_and_leaves_no_live_pod_behind(case: tuple[Entry, ObservedGang]) -> None:
     written, seen = case
     step = gang.step(written, seen)
     if written.state is EntryState.ABORTING:
@@ -105,7 +105,7 @@ def test_an_abort_is_final_and_leaves_no_live_pod_behind(case: tuple[Entry, Gang
 
 @given(gangs())
 def test_a_changed_entry_is_stepped_to_rest_in_one_more_step(
-    case: tuple[Entry, GangSeen],
+    case: tuple[Entry, ObservedGang],
 ) -> None:
     written, seen = case
     first = gang.step(written, seen)
@@ -165,7 +165,7 @@ def test_only_ways_of_the_table_are_open(source: Phase, target: Phase) -> None:
 
 
 RANKS = st.builds(
-    RankSeen,
+    ObservedRank,
     node_rank=st.integers(0, 3),
     node=st.sampled_from(("n0", "n1", "n2")),
     pod=st.sampled_from(PodState),
@@ -184,7 +184,7 @@ USERS = (CauseCode.RANK_FAILED, CauseCode.OUT_OF_MEMORY)
 
 @given(ATTEMPTS, st.booleans(), AGES)
 def test_no_rank_is_blamed_while_a_node_may_be_dying(
-    ranks: list[RankSeen], started: bool, age_s: float
+    ranks: list[ObservedRank], started: bool, age_s: float
 ) -> None:
     verdict = assessment.assess(ranks, started=started, age_s=age_s)
     if not (isinstance(verdict, Ended) and verdict.cause.code in USERS):
@@ -202,7 +202,7 @@ def test_no_rank_is_blamed_while_a_node_may_be_dying(
 
 @given(ATTEMPTS, st.booleans(), AGES)
 def test_a_lost_node_was_silent_by_both_witnesses(
-    ranks: list[RankSeen], started: bool, age_s: float
+    ranks: list[ObservedRank], started: bool, age_s: float
 ) -> None:
     verdict = assessment.assess(ranks, started=started, age_s=age_s)
     if isinstance(verdict, Ended) and verdict.cause.code is CauseCode.NODE_LOST:
@@ -216,7 +216,7 @@ def test_a_lost_node_was_silent_by_both_witnesses(
 
 
 @given(ATTEMPTS, st.booleans())
-def test_every_attempt_that_cannot_go_on_ends(ranks: list[RankSeen], started: bool) -> None:
+def test_every_attempt_that_cannot_go_on_ends(ranks: list[ObservedRank], started: bool) -> None:
     """Whoever waits for a rank that is not done can still hear from it, or suspects it."""
     verdict = assessment.assess(ranks, started=started, age_s=10_000.0)
     if isinstance(verdict, assessment.Ongoing):
@@ -231,7 +231,7 @@ def test_every_attempt_that_cannot_go_on_ends(ranks: list[RankSeen], started: bo
 
 @given(ATTEMPTS, st.booleans(), AGES)
 def test_success_takes_the_word_of_every_rank(
-    ranks: list[RankSeen], started: bool, age_s: float
+    ranks: list[ObservedRank], started: bool, age_s: float
 ) -> None:
     verdict = assessment.assess(ranks, started=started, age_s=age_s)
     assert isinstance(verdict, assessment.Succeeded) == all(is_well(rank) for rank in ranks)
@@ -239,7 +239,7 @@ def test_success_takes_the_word_of_every_rank(
 
 @given(ATTEMPTS, st.booleans(), AGES)
 def test_no_rank_is_blamed_for_what_was_done_to_its_pod_or_after_its_end(
-    ranks: list[RankSeen], started: bool, age_s: float
+    ranks: list[ObservedRank], started: bool, age_s: float
 ) -> None:
     verdict = assessment.assess(ranks, started=started, age_s=age_s)
     if isinstance(verdict, Ended) and verdict.cause.code in USERS:
@@ -248,11 +248,11 @@ def test_no_rank_is_blamed_for_what_was_done_to_its_pod_or_after_its_end(
         assert not any((rank.deleting or rank.evicted) and not is_well(rank) for rank in ranks)
 
 
-def is_well(rank: RankSeen) -> bool:
+def is_well(rank: ObservedRank) -> bool:
     taken = rank.deleting or rank.evicted != ""
     return rank.pod is PodState.SUCCEEDED or (rank.done and not taken)
 
 
-def may_be_removed(rank: RankSeen) -> bool:
+def may_be_removed(rank: ObservedRank) -> bool:
     sigterm = rank.crash is not None and rank.crash.exit_code == 143 and not is_well(rank)
     return sigterm and rank.crash is not None and rank.crash.age_s <= REMOVAL_S

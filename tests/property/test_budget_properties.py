@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from fixtures import heavy_workloads
 from fixtures.examples import examples
-from railwright_scheduler import decide, ranks
+from railwright_scheduler import decide
 from railwright_scheduler.budget import PLANNING_WORK, WorkBudget
 from railwright_scheduler.isolation import Isolation
+from railwright_scheduler.policy import ranks
 
 SEEDS = st.integers(0, 2**32 - 1)
 NODES = st.sampled_from([1, 2, 3, 9, 16, 31, 64, 97])
@@ -42,5 +43,5 @@ def test_planning_work_is_within_budget(seed: int, shape: str, nodes: int) -> No
         assert len({work.spent for work in made[-2:]}) <= 1
         assert all(work.spent <= limit for work in made[-2:])
         for each in found[0].admitted:
-            if each.merits is not None and not each.merits.crossing:
-                assert each.merits.over_budget
+            if each.score is not None and not each.score.crossing:
+                assert each.score.over_budget

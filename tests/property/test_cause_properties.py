@@ -10,7 +10,7 @@ from railwright_api.ledger import EntryCause
 from railwright_api.training_job import LastEnd
 from railwright_operator.watch import causes
 from railwright_scheduler.attempt import assessment
-from railwright_scheduler.attempt.assessment import Crash, Ended, PodState, RankSeen
+from railwright_scheduler.attempt.assessment import Crash, Ended, ObservedRank, PodState
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 
 MESSAGE_LENGTH_MAX = 1024
@@ -32,7 +32,7 @@ CRASHES = st.builds(
     st.booleans(),
 )
 RANKS = st.builds(
-    RankSeen,
+    ObservedRank,
     st.integers(0, protocol.NODES_MAX - 1),
     st.sampled_from(("n0", "n" * 253)),
     st.sampled_from(PodState),
@@ -60,7 +60,7 @@ def written(cause: Cause) -> None:
 
 
 @given(st.lists(RANKS, min_size=1, max_size=3), st.booleans())
-def test_any_cause_can_be_written(ranks: list[RankSeen], started: bool) -> None:
+def test_any_cause_can_be_written(ranks: list[ObservedRank], started: bool) -> None:
     verdict = assessment.assess(ranks, started=started, age_s=1e6)
     if isinstance(verdict, Ended):
         written(verdict.cause)
@@ -68,7 +68,7 @@ def test_any_cause_can_be_written(ranks: list[RankSeen], started: bool) -> None:
 
 @given(CRASHES)
 def test_any_crash_can_be_written(crash: Crash) -> None:
-    ranks = (RankSeen(0, "n0", PodState.RUNNING, crash=crash),)
+    ranks = (ObservedRank(0, "n0", PodState.RUNNING, crash=crash),)
     verdict = assessment.assess(ranks, started=True, age_s=1.0)
     if isinstance(verdict, Ended):
         assert verdict.cause.code in (CauseCode.RANK_FAILED, CauseCode.OUT_OF_MEMORY)

@@ -22,13 +22,7 @@ from railwright_scheduler.cost.hardware import (
     LinkCost,
     Machine,
 )
-from railwright_scheduler.workload import (
-    Parallelism,
-    Precision,
-    Recipe,
-    Routing,
-    Transformer,
-)
+from railwright_scheduler.model.workload import Parallelism, Precision, Recipe, Routing, Transformer
 
 Collective = Callable[[float, Group], float]
 

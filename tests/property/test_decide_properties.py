@@ -16,7 +16,7 @@ from fixtures import outcome, table, world
 from fixtures.strategies import snapshots
 from railwright_scheduler import (
     Admit,
-    Behind,
+    BlockedByReservation,
     Decisions,
     Job,
     NeverFits,
@@ -196,7 +196,7 @@ def _assert_numbers(verdict: object, job: Job, *, usable: int, position: int) ->
         assert verdict.free + excluded == verdict.candidates
         assert verdict.best_free <= verdict.free
     else:
-        assert isinstance(verdict, Behind)
+        assert isinstance(verdict, BlockedByReservation)
         assert verdict.position == position
     assert (verdict.need, verdict.free) == (job.num_nodes, usable)
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures import job, node
-from railwright_scheduler.eligibility import Demands, Eligibility
-from railwright_scheduler.snapshot import Taint, Toleration
+from railwright_scheduler.model.snapshot import Taint, Toleration
+from railwright_scheduler.policy.eligibility import Demands, Eligibility
 
 KEYS = st.sampled_from(["a", "b", "node.kubernetes.io/not-ready"])
 VALUES = st.sampled_from(["", "x", "y"])

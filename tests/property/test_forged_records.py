@@ -14,12 +14,13 @@ from hypothesis.strategies import DrawFn
 from fixtures import GPU, node
 from fixtures.attempts import entry, pods, rank, seen, world_of
 from fixtures.examples import examples
-from railwright_scheduler import turn, world
+from railwright_scheduler import cluster_state
+from railwright_scheduler import plan as scheduling
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.ledger import Entry
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import JobRecord
-from railwright_scheduler.world import AttemptSeen, World
+from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt
 
 NODES = ("n0", "n1", "n2", "n3", "gone")
 CAUSES = st.builds(Cause, st.sampled_from(CauseCode), st.just("why"))
@@ -58,7 +59,7 @@ def in_flight(draw: DrawFn) -> tuple[Entry, ...]:
 
 
 @st.composite
-def worlds(draw: DrawFn) -> World:
+def worlds(draw: DrawFn) -> ClusterState:
     """Job a, of which the status claims anything, and job b, which only waits."""
     record = draw(claims())
     ranks = tuple(rank(r, node=name) for r, name in enumerate(record.nodes))
@@ -66,7 +67,9 @@ def worlds(draw: DrawFn) -> World:
     job = seen(record, ranks=ranks, suspend=suspend, started=started)
     entries = draw(in_flight())
     attempts = {
-        ("a", number): AttemptSeen(pods(draw(LINES), attempt=number), placed=draw(st.booleans()))
+        ("a", number): ObservedAttempt(
+            pods(draw(LINES), attempt=number), placed=draw(st.booleans())
+        )
         for number in (1, 2, 3, record.attempt)
     }
     floor = tuple(node(name, used={GPU: draw(st.sampled_from((0, 8)))}) for name in NODES[:4])
@@ -76,9 +79,9 @@ def worlds(draw: DrawFn) -> World:
 
 @settings(deadline=None, max_examples=examples(300))
 @given(worlds())
-def test_no_claim_of_a_status_stops_a_turn_or_the_ones_after_it(world: World) -> None:
+def test_no_claim_of_a_status_stops_a_turn_or_the_ones_after_it(world: ClusterState) -> None:
     for _ in range(TURNS):
-        taken = turn.take(world)
+        taken = scheduling.plan(world)
         _check_devices(taken.ledger.entries, world)
         jobs = tuple(_recorded(job, taken.records[job.job.uid]) for job in world.jobs)
         world = replace(world, ledger=taken.ledger, jobs=jobs)
@@ -87,12 +90,12 @@ def test_no_claim_of_a_status_stops_a_turn_or_the_ones_after_it(world: World) ->
     assert not (final and any(each.cause is None for each in its))
 
 
-def _recorded(job: world.JobSeen, record: JobRecord) -> world.JobSeen:
+def _recorded(job: cluster_state.ObservedJob, record: JobRecord) -> cluster_state.ObservedJob:
     ranks = tuple(rank(r, node=name) for r, name in enumerate(record.nodes))
     return replace(job, record=record, ranks=ranks if record.live else ())
 
 
-def _check_devices(entries: tuple[Entry, ...], world: World) -> None:
+def _check_devices(entries: tuple[Entry, ...], world: ClusterState) -> None:
     """No node is promised to two new gangs, or to one while its devices are used."""
     known = {each.key for each in world.ledger.entries}
     new = [each for each in entries if each.key not in known and each.cause is None]

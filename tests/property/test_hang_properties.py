@@ -150,7 +150,7 @@ class Run:
         if any(its.steps and its.steps.activity in PAUSES for its in launchers):
             self.training_since_s = self.now_s
         training_s = self.now_s - self.training_since_s
-        return hang.judge(launchers, Watch(training_s=training_s, asked_s=hang.STACKS_S))
+        return hang.assess(launchers, Watch(training_s=training_s, asked_s=hang.STACKS_S))
 
 
 PAUSES = (hang.Activity.CHECKPOINTING, hang.Activity.EVALUATING)
@@ -190,7 +190,7 @@ def test_job_of_silent_launchers_is_found_within_an_hour(
             replace(each, heard=False, steps=None if unknown else each.steps, silent_s=silent_s)
             for each, unknown in zip(last, forgets, strict=True)
         ]
-        found = hang.judge(its, Watch(asked_s=hang.STACKS_S))
+        found = hang.assess(its, Watch(asked_s=hang.STACKS_S))
         assert isinstance(found, Cause) is hangs
 
 

@@ -18,17 +18,18 @@ from hypothesis.strategies import DrawFn
 from fixtures import GPU, node
 from fixtures.attempts import FAILED, LOST, entry, rank, seen, world_of
 from fixtures.jobs import job
-from railwright_scheduler import Job, Terms, decide, turn
+from railwright_scheduler import Job, TopologyConstraints, decide
+from railwright_scheduler import plan as scheduling
 from railwright_scheduler.attempt.gang import Pod
 from railwright_scheduler.attempt.ledger import Entry
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord, ResumePoint
-from railwright_scheduler.decisions import InternalError
+from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, ObservedJob, Progress
 from railwright_scheduler.isolation import Isolation, Stage
-from railwright_scheduler.queue_window import QueueWindow
-from railwright_scheduler.turn import Turn
-from railwright_scheduler.workload import Parallelism, Recipe, Transformer, Workload
-from railwright_scheduler.world import AttemptSeen, JobSeen, Progress, World
+from railwright_scheduler.model.decisions import InternalError
+from railwright_scheduler.model.workload import Parallelism, Recipe, Transformer, Workload
+from railwright_scheduler.plan import Plan
+from railwright_scheduler.policy.queue_window import QueueWindow
 from railwright_topology.links import Links
 
 RACKS = {"b0": ("r0", "r1"), "b1": ("r2", "r3")}
@@ -43,10 +44,10 @@ MODEL = Transformer(
     vocabulary=32_000,
 )
 TERMS = (
-    Terms(),
-    Terms(required="rack"),
-    Terms(preferred="nearest", spread=1, spread_tier="nearest"),
-    Terms(segment=2, segment_tier="rack"),
+    TopologyConstraints(),
+    TopologyConstraints(required="rack"),
+    TopologyConstraints(preferred="nearest", spread=1, spread_tier="nearest"),
+    TopologyConstraints(segment=2, segment_tier="rack"),
 )
 
 
@@ -66,7 +67,7 @@ def asked(draw: DrawFn, name: str) -> Job:
         num_nodes=nodes,
         ranks_per_node=8,
         workload=Workload(MODEL, split, Recipe(1024, 1, 64)) if trains else None,
-        terms=draw(st.sampled_from(TERMS)),
+        constraints=draw(st.sampled_from(TERMS)),
         submitted_s=draw(st.integers(0, 3)),
     )
 
@@ -90,7 +91,7 @@ def pods_of(name: str, attempt: int, nodes: tuple[str, ...], states: str) -> tup
 @st.composite
 def job_anywhere(
     draw: DrawFn, name: str, free: list[str]
-) -> tuple[JobSeen, list[Entry], dict[tuple[str, int], AttemptSeen]]:
+) -> tuple[ObservedJob, list[Entry], dict[tuple[str, int], ObservedAttempt]]:
     """A job that waits, commits, runs, or is being cleared away, on nodes of its own."""
     asks = draw(asked(name))
     plain = replace(seen(name=name), job=asks)
@@ -99,7 +100,7 @@ def job_anywhere(
         return plain, [], {}
     nodes = tuple(free.pop() for _ in range(asks.num_nodes))
     states = "".join(draw(st.lists(st.sampled_from("bude"), min_size=2, max_size=len(nodes))))
-    attempts = {(name, 1): AttemptSeen(pods_of(name, 1, nodes, states), placed=True)}
+    attempts = {(name, 1): ObservedAttempt(pods_of(name, 1, nodes, states), placed=True)}
     if state == "ended":
         record = JobRecord(phase=Phase.RECOVERING, attempt=1, ended=1, restarts=1)
         return replace(plain, record=record), [], attempts
@@ -111,7 +112,7 @@ def job_anywhere(
         phase=Phase.RUNNING,
         attempt=1,
         nodes=nodes,
-        known="before",
+        topology_hash="before",
         checkpoints=(ResumePoint(1, 10),),
     )
     ranks = tuple(
@@ -126,16 +127,16 @@ def job_anywhere(
         bound_age_s=1e6,
         progress=Progress(10, 100_000),
     )
-    return runs, [], {(name, 1): AttemptSeen(pods_of(name, 1, nodes, "b" * len(nodes)))}
+    return runs, [], {(name, 1): ObservedAttempt(pods_of(name, 1, nodes, "b" * len(nodes)))}
 
 
 @st.composite
-def worlds(draw: DrawFn) -> World:
+def worlds(draw: DrawFn) -> ClusterState:
     """Up to four jobs in any part of their lives, on twelve nodes with a narrow rack."""
     free = list(draw(st.permutations(NAMES)))
-    jobs: list[JobSeen] = []
+    jobs: list[ObservedJob] = []
     entries: list[Entry] = []
-    attempts: dict[tuple[str, int], AttemptSeen] = {}
+    attempts: dict[tuple[str, int], ObservedAttempt] = {}
     for name in "abcd"[: draw(st.integers(2, 4))]:
         found, its_entries, its_attempts = draw(job_anywhere(name, free))
         jobs.append(found)
@@ -157,7 +158,7 @@ def worlds(draw: DrawFn) -> World:
         *jobs, nodes=nodes, levels=("block", "rack"), attempts=attempts, entries=tuple(entries)
     )
     links = (Links(2.0), Links(leaving={"r0": 2.0, "r1": 0.1, "r2": 2.0, "r3": 2.0}))
-    return replace(world, links=links, known="now", known_age_s=60.0)
+    return replace(world, links=links, topology_hash="now", topology_age_s=60.0)
 
 
 def forget_answers() -> None:
@@ -169,7 +170,7 @@ def forget_answers() -> None:
                     function.cache_clear()
 
 
-def plant(world: World, uid: str, at: int) -> tuple[Turn, Stage | None]:
+def plant(world: ClusterState, uid: str, at: int) -> tuple[Plan, Stage | None]:
     """Plan with an exception raised at the ``at``-th call of a function in this job's handling;
     the stage that it was raised in, None if the handling has fewer calls."""
     forget_answers()
@@ -193,14 +194,14 @@ def plant(world: World, uid: str, at: int) -> tuple[Turn, Stage | None]:
     before = sys.gettrace()
     sys.settrace(trace)
     try:
-        taken = turn.take(world, isolation)
+        taken = scheduling.plan(world, isolation)
     finally:
         sys.settrace(before)
     planted = [fault for fault in taken.faults if isinstance(fault.exception, PlantedError)]
     return taken, planted[0].stage if planted else None
 
 
-def others(taken: Turn, uid: str) -> dict[str, object]:
+def others(taken: Plan, uid: str) -> dict[str, object]:
     """All of a plan that is about other jobs."""
     return {
         "entries": [each for each in taken.ledger.entries if each.job_uid != uid],
@@ -213,7 +214,7 @@ def others(taken: Turn, uid: str) -> dict[str, object]:
 
 
 @given(worlds(), st.data())
-def test_exception_in_one_job_changes_no_other(world: World, data: st.DataObject) -> None:
+def test_exception_in_one_job_changes_no_other(world: ClusterState, data: st.DataObject) -> None:
     """Byte for byte, the others' outcome is that of a plan in which the stage was left out."""
     uid = data.draw(st.sampled_from([each.job.uid for each in world.jobs]))
     at = data.draw(st.integers(1, 60) | st.integers(1, 2_000))
@@ -221,7 +222,7 @@ def test_exception_in_one_job_changes_no_other(world: World, data: st.DataObject
     assume(stage is not None)
     assert stage is not None
     event(f"stage {stage}")
-    left_out = turn.take(world, Isolation({(stage, uid): f"PlantedError: call {at}"}))
+    left_out = scheduling.plan(world, Isolation({(stage, uid): f"PlantedError: call {at}"}))
     assert repr(others(taken, uid)) == repr(others(left_out, uid))
     assert [each for each in taken.faults if each.job_uid != uid] == []
     held = {each.key for each in world.ledger.entries if each.job_uid == uid}
@@ -231,7 +232,7 @@ def test_exception_in_one_job_changes_no_other(world: World, data: st.DataObject
 
 @given(worlds(), st.data())
 def test_job_whose_decision_raises_is_as_if_it_did_not_ask(
-    world: World, data: st.DataObject
+    world: ClusterState, data: st.DataObject
 ) -> None:
     idle = [
         each.job.uid
@@ -240,9 +241,9 @@ def test_job_whose_decision_raises_is_as_if_it_did_not_ask(
     ]
     assume(idle)
     uid = data.draw(st.sampled_from(idle))
-    taken = turn.take(world, Isolation({(Stage.DECISION, uid): "ValueError: no"}))
+    taken = scheduling.plan(world, Isolation({(Stage.DECISION, uid): "ValueError: no"}))
     without = replace(world, jobs=tuple(each for each in world.jobs if each.job.uid != uid))
-    assert repr(others(taken, uid)) == repr(others(turn.take(without), uid))
+    assert repr(others(taken, uid)) == repr(others(scheduling.plan(without), uid))
     assert taken.waits[uid] == InternalError("ValueError: no")
 
 
@@ -251,7 +252,7 @@ def test_exception_where_a_reservation_is_kept_changes_no_other() -> None:
     jobs = [replace(seen(name=name), job=job(name, num_nodes=2)) for name in "abcd"]
     nodes = tuple(node(name, "b0", name[:2], used={GPU: 8}) for name in NAMES)
     world = world_of(*jobs, nodes=nodes, levels=("block", "rack"))
-    before = turn.take(world)
+    before = scheduling.plan(world)
     world = replace(world, reservations=before.reservations, waits=before.waits)
     planted = 0
     with pytest.MonkeyPatch.context() as patched:
@@ -261,7 +262,9 @@ def test_exception_where_a_reservation_is_kept_changes_no_other() -> None:
             taken, stage = plant(world, uid, at)
             if stage is Stage.RESERVATION:
                 planted += 1
-                left_out = turn.take(world, Isolation({(stage, uid): f"PlantedError: call {at}"}))
+                left_out = scheduling.plan(
+                    world, Isolation({(stage, uid): f"PlantedError: call {at}"})
+                )
                 assert repr(others(taken, uid)) == repr(others(left_out, uid))
                 assert taken.waits[uid] == before.waits[uid]
     assert planted >= 2

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fixtures import seen
 from railwright_scheduler.communication import derive, measured
 from railwright_scheduler.communication.graph import Collective, Communicator
-from railwright_scheduler.workload import (
+from railwright_scheduler.model.workload import (
     Attention,
     Framework,
     Parallelism,

@@ -17,8 +17,8 @@ from railwright_operator.watch.jobs import Jobs
 from railwright_operator.write import pods, pre_runs
 from railwright_scheduler.communication import measured
 from railwright_scheduler.communication.measured import UnfitError
-from railwright_scheduler.profile import CallRecord, GroupProfile, Operation, Profile
-from railwright_scheduler.workload import Framework, Workload
+from railwright_scheduler.model.profile import CallRecord, GroupProfile, Operation, Profile
+from railwright_scheduler.model.workload import Framework, Workload
 
 FEW = st.sampled_from([1, 2, 4])
 FRAMEWORKS = ["megatron", "megatron-pipeline-first", "deepspeed", "torch"]

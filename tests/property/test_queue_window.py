@@ -14,20 +14,20 @@ from fixtures import GPU, node
 from fixtures.jobs import job
 from fixtures.strategies import snapshots
 from railwright_scheduler import (
-    Behind,
+    BindingBacklog,
+    BlockedByReservation,
     Decisions,
-    GangsAhead,
     Job,
     NotEvaluated,
     Reason,
     Snapshot,
-    order,
 )
 from railwright_scheduler import decide as decide_unbounded
-from railwright_scheduler.admission import Admission
 from railwright_scheduler.isolation import Isolation, Stage
-from railwright_scheduler.queue_window import EvaluationWork, QueueWindow
-from railwright_scheduler.snapshot import QueueRound
+from railwright_scheduler.model.snapshot import QueueRound
+from railwright_scheduler.policy import order
+from railwright_scheduler.policy.admission import Admission
+from railwright_scheduler.policy.queue_window import EvaluationWork, QueueWindow
 
 
 def decide(
@@ -80,7 +80,7 @@ def test_every_job_is_evaluated_within_a_round(snapshot: Snapshot) -> None:
 @given(snapshots())
 def test_front_of_the_queue_is_evaluated_in_each_cycle(snapshot: Snapshot) -> None:
     for _ in snapshot.jobs:
-        first = order.by_turn(snapshot.jobs)[:1]
+        first = order.by_priority(snapshot.jobs)[:1]
         decisions = decide(snapshot)
         alone = decide_unbounded(replace(snapshot, jobs=tuple(first)))
         assert decisions.admitted[: len(alone.admitted)] == alone.admitted
@@ -104,7 +104,7 @@ def _assert_nothing_reserved_is_taken(snapshot: Snapshot, decisions: Decisions) 
         }
         for each in snapshot.nodes
     }
-    for each in order.by_turn(snapshot.jobs):
+    for each in order.by_priority(snapshot.jobs):
         held = started.get(each.uid) or decisions.reservations.get(each.uid, ())
         for name in held:
             for resource, amount in each.per_node.items():
@@ -149,7 +149,7 @@ def test_job_not_evaluated_keeps_reservation_and_reason() -> None:
     snapshot = replace(
         snapshot, queue_round=QueueRound(order.position(jobs[2]), order.position(jobs[2]))
     )
-    reason = Behind(2, "team/x", first_need=1, first_free=0, need=3, free=1)
+    reason = BlockedByReservation(2, "team/x", first_need=1, first_free=0, need=3, free=1)
     decisions = decide(snapshot, reasons={"large": reason})
     assert [admit.job_uid for admit in decisions.admitted] == ["other"]
     assert decisions.reservations.get("large") == snapshot.reserved["large"]
@@ -204,7 +204,7 @@ def test_gang_that_waits_for_the_api_server_is_overtaken_by_none() -> None:
     start = order.position(large)
     snapshot = replace(snapshot, queue_round=QueueRound(start, order.position(behind[-1])))
     decisions = decide(snapshot, admission=Admission(900))
-    assert isinstance(reasons_of(decisions)["large"], GangsAhead)
+    assert isinstance(reasons_of(decisions)["large"], BindingBacklog)
     assert decisions.queue_round is not None
     assert decisions.queue_round.is_blocked
     decisions = decide(follow(snapshot, decisions))

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from fixtures import job, node
 from fixtures.examples import examples
-from railwright_scheduler import Admit, Job, Snapshot, Terms, decide
+from railwright_scheduler import Admit, Job, Snapshot, TopologyConstraints, decide
 from railwright_scheduler.communication import derive, graph, traffic_matrix
 from railwright_scheduler.communication.grid import dense
 from railwright_scheduler.cost import step
 from railwright_scheduler.cost.hardware import DGX_A100
-from railwright_scheduler.workload import (
+from railwright_scheduler.model.workload import (
     Framework,
     Parallelism,
     Recipe,
@@ -97,9 +97,9 @@ def test_ranks_stand_no_worse_than_in_the_networks_order(world: Snapshot) -> Non
     found = admitted(world)
     note(str(found))
     assert len({*found.nodes}) == len(found.nodes) == the_job(world)[0].num_nodes
-    assert found.merits is not None
-    if found.merits.predicted is not None:
-        told = found.merits.predicted
+    assert found.score is not None
+    if found.score.predicted is not None:
+        told = found.score.predicted
         assert told.placed_us <= told.network_order_us
         assert told.placed_us <= told.next_best_us
 
@@ -110,10 +110,10 @@ def test_what_crosses_is_what_ranks_send_across(world: Snapshot) -> None:
     """Counted rank by rank, out of who sends to whom."""
     asked, workload = the_job(world)
     found = admitted(world)
-    assert found.merits is not None
+    assert found.score is not None
     where = {each.name: each.domains for each in world.nodes}
     pairs = graph.pairs(derive.communicators(*workload.parts))
-    for level, told in enumerate(found.merits.crossing):
+    for level, told in enumerate(found.score.crossing):
         crossed = sum(
             size
             for (one, other), size in pairs.items()
@@ -149,7 +149,7 @@ def test_other_names_for_nodes_and_domains_send_as_little_far_away(
 
 def sent(world: Snapshot) -> float:
     """Bytes by how far they go: two switches further or more for each tier of uplinks."""
-    found = admitted(world).merits
+    found = admitted(world).score
     assert found is not None
     block, rack = found.crossing
     blocks, racks = (each.oversubscription for each in world.links)
@@ -165,10 +165,10 @@ def test_whatever_is_laid_out_stands_as_the_job_asks(
 ) -> None:
     asked, _ = the_job(world)
     size = next(size for size in (2, 3, 1) if asked.num_nodes % size == 0)
-    terms = Terms(segment=size, segment_tier=tier)
+    constraints = TopologyConstraints(segment=size, segment_tier=tier)
     if spread:
-        terms = replace(terms, spread=2 * size, spread_tier=tier)
-    decisions = decide(replace(world, jobs=(replace(asked, terms=terms),)))
+        constraints = replace(constraints, spread=2 * size, spread_tier=tier)
+    decisions = decide(replace(world, jobs=(replace(asked, constraints=constraints),)))
     assume(decisions.admitted)
     where = {each.name: each.domains[: LEVELS.index(tier) + 1] for each in world.nodes}
     (found,) = decisions.admitted

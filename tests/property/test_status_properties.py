@@ -18,11 +18,11 @@ from railwright_operator.heartbeats.views import RankView, SessionView
 from railwright_operator.kube import bodies
 from railwright_operator.report import status
 from railwright_operator.report.status import StatusInput
-from railwright_scheduler.attempt.assessment import Ongoing, PodState, RankSeen
+from railwright_scheduler.attempt.assessment import ObservedRank, Ongoing, PodState
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord, ResumePoint
-from railwright_scheduler.decisions import QueueMissing
+from railwright_scheduler.model.decisions import QueueMissing
 
 SCHEMA = structural.structural_schema(TrainingJob)["properties"]["status"]
 REASON = re.compile(r"[A-Z][A-Za-z0-9]{0,127}")
@@ -76,7 +76,7 @@ SESSIONS = st.builds(
     st.just(0.0),
     st.booleans(),
 )
-SEEN = st.builds(RankSeen, COUNTS, TEXT, st.sampled_from(PodState), waiting=TEXT)
+SEEN = st.builds(ObservedRank, COUNTS, TEXT, st.sampled_from(PodState), waiting=TEXT)
 
 
 @st.composite

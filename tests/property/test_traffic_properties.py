@@ -17,8 +17,14 @@ from railwright_scheduler.cost import contention
 from railwright_scheduler.cost.contention import UplinkUse
 from railwright_scheduler.mapping.evaluation import OrderEvaluator
 from railwright_scheduler.mapping.request import Uses, build_request
-from railwright_scheduler.snapshot import Running
-from railwright_scheduler.workload import Framework, Parallelism, Recipe, Transformer, Workload
+from railwright_scheduler.model.snapshot import RunningJob
+from railwright_scheduler.model.workload import (
+    Framework,
+    Parallelism,
+    Recipe,
+    Transformer,
+    Workload,
+)
 from railwright_topology.links import Links
 
 PLAIN = Transformer(8, 1024, 16, 16, 64, 4096, 32_000)
@@ -98,7 +104,7 @@ def worlds(draw: st.DrawFn) -> Snapshot:
     for its in draw(st.lists(gangs(), max_size=3)):
         names = draw(st.permutations([each.name for each in nodes]))[: its.num_nodes]
         if its.num_nodes == len(names) > 1 and its.workload:
-            running.append(Running(its.workload, 4, tuple(names)))
+            running.append(RunningJob(its.workload, 4, tuple(names)))
     times = draw(st.sampled_from([(1.0, 1.0), (4.0, 1.0), (8.0, 4.0)]))
     return Snapshot(
         LEVELS,
@@ -122,9 +128,9 @@ def test_no_order_of_other_jobs_reaches_the_decision(world: Snapshot, chance: Ra
 def test_what_is_told_of_others_is_part_of_the_step(world: Snapshot) -> None:
     """And with nobody beside, or where all may leave, there is nothing to tell."""
     (found,) = decide(world).admitted
-    assert found.merits is not None
-    assert found.merits.predicted is not None
-    told = found.merits.predicted
+    assert found.score is not None
+    assert found.score.predicted is not None
+    told = found.score.predicted
     assert 0 <= told.others_us < told.placed_us
     if not world.running or all(each.oversubscription == 1.0 for each in world.links):
         assert told.others_us == 0

@@ -17,8 +17,8 @@ from railwright_scheduler.communication import derive
 from railwright_scheduler.cost import step
 from railwright_scheduler.cost.hardware import DGX_A100, DGX_H100, HGX_H800, MACHINES, Machine
 from railwright_scheduler.cost.heterogeneous import GangModel
-from railwright_scheduler.merits import Predicted
-from railwright_scheduler.workload import (
+from railwright_scheduler.model.placement_score import PredictedStep
+from railwright_scheduler.model.workload import (
     Framework,
     Parallelism,
     Recipe,
@@ -127,10 +127,10 @@ def admitted(workload: Workload, nodes: tuple[Node, ...], *, times: float = 4.0)
     return found
 
 
-def predicted(found: Admit) -> Predicted:
-    assert found.merits is not None
-    assert found.merits.predicted is not None
-    return found.merits.predicted
+def predicted(found: Admit) -> PredictedStep:
+    assert found.score is not None
+    assert found.score.predicted is not None
+    return found.score.predicted
 
 
 stands = st.tuples(st.sampled_from(["DGX A100", "DGX H100"]), st.sampled_from([1.0, 0.7])).map(

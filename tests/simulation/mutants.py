@@ -20,19 +20,20 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
-from railwright_scheduler import asking, commit_plan, debts, intent, turn
+from railwright_scheduler import assume, cancellation, commit_plan, pending
+from railwright_scheduler import plan as scheduling
 from railwright_scheduler.attempt import breaker, gang, hang, record
 from railwright_scheduler.attempt.breaker import CLOSED
-from railwright_scheduler.attempt.gang import BindPod, CreatePod, DeletePod, GangSeen, Pod, Step
+from railwright_scheduler.attempt.gang import BindPod, CreatePod, DeletePod, ObservedGang, Pod, Step
 from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
-from railwright_scheduler.queue_window import QueueWindow
+from railwright_scheduler.cluster_state import ObservedAttempt, ObservedJob
+from railwright_scheduler.policy.queue_window import QueueWindow
 from railwright_scheduler.simulator import leader
 from railwright_scheduler.simulator.api import Api
 from railwright_scheduler.simulator.run import RunError, run
 from railwright_scheduler.simulator.view import View
-from railwright_scheduler.world import AttemptSeen, JobSeen
 from simulation import shell_mutants
 from simulation.shell_mutants import SHELL_MUTANTS
 from simulation.short_cycles import short_cycles
@@ -127,9 +128,9 @@ def unconfirmed(original: Original) -> Original:
 
 
 def deletes_first(original: Original) -> Original:
-    """Delete, and only then, with a later turn, write the abort."""
+    """Delete, and only then, with a later scheduling, write the abort."""
 
-    def step(entry: Entry, seen: GangSeen) -> Step:
+    def step(entry: Entry, seen: ObservedGang) -> Step:
         cause = gang._why_abort(entry, seen) if entry.cause is None else None
         live = [pod for pod in seen.pods if not pod.terminal and not pod.deleting]
         if cause is not None and live:
@@ -150,7 +151,7 @@ def with_seen(**changes: Any) -> Callable[[Original], Original]:
 
 
 def binds_at_once(original: Original) -> Original:
-    def commit(entry: Entry, seen: GangSeen) -> Step:
+    def commit(entry: Entry, seen: ObservedGang) -> Step:
         step: Step = original(entry, seen)
         unbound = [pod for pod in seen.pods if not pod.node and not pod.deleting]
         if any(isinstance(action, CreatePod) for action in step.actions):
@@ -161,7 +162,7 @@ def binds_at_once(original: Original) -> Original:
 
 
 def settles_half(original: Original) -> Original:
-    def commit(entry: Entry, seen: GangSeen) -> Step:
+    def commit(entry: Entry, seen: ObservedGang) -> Step:
         bound = [pod for pod in seen.pods if pod.node]
         done: Step = original(entry, seen)
         return Step(None) if bound and seen.recorded_attempt else done
@@ -170,7 +171,7 @@ def settles_half(original: Original) -> Original:
 
 
 def forgets_abort(original: Original) -> Original:
-    def step(entry: Entry, seen: GangSeen) -> Step:
+    def step(entry: Entry, seen: ObservedGang) -> Step:
         done: Step = original(entry, seen)
         aborted = entry.cause is None and done.entry is not None and done.entry.cause is not None
         return Step(None) if aborted else done
@@ -179,7 +180,7 @@ def forgets_abort(original: Original) -> Original:
 
 
 def leaves_dying(original: Original) -> Original:
-    def abort(entry: Entry, seen: GangSeen) -> Step:
+    def abort(entry: Entry, seen: ObservedGang) -> Step:
         staying = tuple(pod for pod in seen.pods if not pod.deleting)
         done: Step = original(entry, replace(seen, pods=staying))
         return done
@@ -188,7 +189,7 @@ def leaves_dying(original: Original) -> Original:
 
 
 def deletes_again(original: Original) -> Original:
-    def abort(entry: Entry, seen: GangSeen) -> Step:
+    def abort(entry: Entry, seen: ObservedGang) -> Step:
         pods = tuple(replace(pod, deleting=False) for pod in seen.pods)
         done: Step = original(entry, replace(seen, pods=pods))
         return done
@@ -222,7 +223,7 @@ def debts_forgotten(original: Original) -> Original:
 
 def does_not_wait_for_deletes(original: Original) -> Original:
     return lambda seen, entries, attempts, alive: original(
-        seen, entries, dict[Any, AttemptSeen](), alive
+        seen, entries, dict[Any, ObservedAttempt](), alive
     )
 
 
@@ -240,7 +241,7 @@ def number_reused(original: Original) -> Original:
 
 
 def sweeps_living(original: Original) -> Original:
-    def sweep(plan: Any, jobs: dict[str, JobSeen]) -> None:
+    def sweep(plan: Any, jobs: dict[str, ObservedJob]) -> None:
         over = {
             uid: replace(seen, record=replace(seen.record, ended=seen.record.attempt))
             for uid, seen in jobs.items()
@@ -278,7 +279,7 @@ def ignores_changes(original: Original) -> Original:
 def takes_final(original: Original) -> Original:
     """Forget that a job has ended when its line is made."""
 
-    def wants(seen: JobSeen, entries: Any, attempts: Any, alive: Any) -> bool:
+    def wants(seen: ObservedJob, entries: Any, attempts: Any, alive: Any) -> bool:
         queued = replace(seen, record=replace(seen.record, phase=Phase.QUEUED))
         return bool(original(queued, entries, attempts, alive))
 
@@ -330,32 +331,42 @@ MUTANTS = (
     Mutant("the Placement is skipped", gang, "_commit", with_seen(placed=lambda entry, seen: True)),
     Mutant("a pod that asks for more is bound", gang, "_excess", constant("")),
     Mutant(
-        "nothing is reserved for a commit", debts, "unbound", owes_nothing(EntryState.COMMITTING)
+        "nothing is reserved for a commit",
+        assume,
+        "unbound_nodes",
+        owes_nothing(EntryState.COMMITTING),
     ),
-    Mutant("nothing is reserved for an abort", debts, "unbound", owes_nothing(EntryState.ABORTING)),
-    Mutant("a rank that ended gives its node back", debts, "unbound", ended_ranks_give_back),
-    Mutant("debts are not counted", debts, "with_debts", debts_forgotten),
-    Mutant("nodes look empty", debts, "with_debts", nodes_look_empty),
+    Mutant(
+        "nothing is reserved for an abort",
+        assume,
+        "unbound_nodes",
+        owes_nothing(EntryState.ABORTING),
+    ),
+    Mutant("a rank that ended gives its node back", assume, "unbound_nodes", ended_ranks_give_back),
+    Mutant("debts are not counted", assume, "subtract_assumed", debts_forgotten),
+    Mutant("nodes look empty", assume, "subtract_assumed", nodes_look_empty),
     Mutant(
         "an attempt begins before the old pods are told to go",
-        asking,
-        "wants_to_start",
+        pending,
+        "needs_attempt",
         does_not_wait_for_deletes,
     ),
-    Mutant("an attempt begins beside a live one", asking, "wants_to_start", retries_at_once),
-    Mutant("a job that ended starts again", asking, "wants_to_start", takes_final),
-    Mutant("a suspended job starts", asking, "wants_to_start", suspended_starts),
-    Mutant("an attempt's number is used again", asking, "again", number_reused),
+    Mutant("an attempt begins beside a live one", pending, "needs_attempt", retries_at_once),
+    Mutant("a job that ended starts again", pending, "needs_attempt", takes_final),
+    Mutant("a suspended job starts", pending, "needs_attempt", suspended_starts),
+    Mutant("an attempt's number is used again", pending, "next_attempt", number_reused),
     Mutant("live attempts are swept", commit_plan.CommitPlan, "sweep", sweeps_living),
     Mutant("nothing is swept", commit_plan.CommitPlan, "sweep", constant(None)),
     Mutant("a failure is counted twice", record, "fold", counts_twice),
-    Mutant("a suspended commit goes on", intent, "against_commit", ignores_suspend),
-    Mutant("the commit of a deleted job goes on", intent, "against_commit", ignores_deletion),
-    Mutant("a commit goes on though its job changed", intent, "against_commit", ignores_changes),
-    Mutant("a cut is taken for dead nodes", breaker, "judge", constant(CLOSED), cuts=True),
-    Mutant("hanging ranks are not found", hang, "judge", constant(None), hangs=True),
+    Mutant("a suspended commit goes on", cancellation, "cancels_commit", ignores_suspend),
+    Mutant("the commit of a deleted job goes on", cancellation, "cancels_commit", ignores_deletion),
+    Mutant(
+        "a commit goes on though its job changed", cancellation, "cancels_commit", ignores_changes
+    ),
+    Mutant("a cut is taken for dead nodes", breaker, "assess", constant(CLOSED), cuts=True),
+    Mutant("hanging ranks are not found", hang, "assess", constant(None), hangs=True),
     Mutant("an announced save is a hang", hang, "PHASE_LIMITS_S", training_limits, hangs=True),
-    Mutant("running attempts are not judged", turn, "_judge", constant(None)),
+    Mutant("running attempts are not judged", scheduling, "_assess", constant(None)),
     Mutant("the front of the queue is all of it", QueueWindow, "admits", front_alone, short=True),
     Mutant("a cycle begins at the front", QueueWindow, "__init__", position_forgotten, short=True),
 )

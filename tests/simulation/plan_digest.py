@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from bench import bench_decide
-from railwright_scheduler import decide, turn
+from railwright_scheduler import decide
+from railwright_scheduler import plan as scheduling
 from railwright_scheduler.simulator.run import run
 
 SEEDS, STEPS = 60, 500
@@ -32,12 +33,12 @@ class PlanDigest:
         self.plans = 0
 
     def __enter__(self) -> PlanDigest:
-        self._take = turn.take
-        turn.take = self._taken
+        self._take = scheduling.plan
+        scheduling.plan = self._taken
         return self
 
     def __exit__(self, *_: object) -> None:
-        turn.take = self._take
+        scheduling.plan = self._take
 
     def _taken(self, *arguments: Any, **keywords: Any) -> Any:
         plan = self._take(*arguments, **keywords)

@@ -42,7 +42,7 @@ SCHEDULER_MUTANTS = (
         "asking.py",
         "    if not entries or entries[-1].attempt < seen.record.attempt:\n",
         "    if not entries:\n",
-        "tests/unit/test_moving.py::test_moved_job_that_ran_again_reserves_nothing",
+        "tests/unit/test_migration.py::test_moved_job_that_ran_again_reserves_nothing",
         package=SCHEDULER,
     ),
     ShellMutant(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from railwright_scheduler import decide
-from railwright_scheduler.queue_window import QueueWindow
+from railwright_scheduler.policy.queue_window import QueueWindow
 
 
 @contextmanager

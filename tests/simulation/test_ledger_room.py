@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from fixtures.attempts import LOST, RUNNING, entry
-from railwright_scheduler import Admit, GangsAhead, Job, LedgerFull, invariants
-from railwright_scheduler.admission import Admission
+from railwright_scheduler import Admit, BindingBacklog, Job, LedgerFull, invariants
 from railwright_scheduler.attempt import ledger_budget
 from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
 from railwright_scheduler.invariants import Facts, ViolationError
+from railwright_scheduler.policy.admission import Admission
 from railwright_scheduler.simulator.run import run
 
 STEPS = 300
@@ -38,7 +38,7 @@ def test_a_full_ledger_holds_every_invariant(monkeypatch: pytest.MonkeyPatch) ->
 
     after = Admission.after
 
-    def checked(gate: Admission, job: Job, admit: Admit) -> GangsAhead | LedgerFull | None:
+    def checked(gate: Admission, job: Job, admit: Admit) -> BindingBacklog | LedgerFull | None:
         refusal = after(gate, job, admit)
         if refusal is not None:
             refused.append(EntryState.COMMITTING)

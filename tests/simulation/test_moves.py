@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from railwright_scheduler import moving
+from railwright_scheduler import migration
 from railwright_scheduler.attempt.causes import Cause, CauseCode
-from railwright_scheduler.prospect import Prospect
+from railwright_scheduler.cluster_state import ObservedJob
+from railwright_scheduler.migration_cost import MigrationCost
+from railwright_scheduler.model.snapshot import Snapshot
 from railwright_scheduler.simulator.run import Outcome, RunError, run
-from railwright_scheduler.snapshot import Snapshot
-from railwright_scheduler.world import JobSeen
 
 STEPS = 300
 
@@ -18,10 +18,12 @@ def ran(seeds: range) -> list[Outcome]:
     return [run(seed, steps=STEPS, links=True) for seed in seeds]
 
 
-def always_better(_: Snapshot, seen: JobSeen, *_more: object) -> moving._Move:
+def always_better(_: Snapshot, seen: ObservedJob, *_more: object) -> migration._Move:
     """Whatever is known, a step would take half the time elsewhere."""
     cause = Cause(CauseCode.REMAPPED, "it is better elsewhere")
-    return moving._Move(seen.job, seen.record.nodes, Prospect(2.0, 1.0, left=1e9, since=0), cause)
+    return migration._Move(
+        seen.job, seen.record.nodes, MigrationCost(2.0, 1.0, left=1e9, since=0), cause
+    )
 
 
 def test_jobs_that_move_hold_every_invariant_and_come_to_rest() -> None:
@@ -32,18 +34,18 @@ def test_a_job_for_which_it_is_always_better_elsewhere_moves_when_there_is_news(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """I18, however wrong predictions are."""
-    monkeypatch.setattr(moving, "_move", always_better)
+    monkeypatch.setattr(migration, "_move", always_better)
     assert sum(outcome.moves for outcome in ran(range(30))) > 10
 
 
 def test_a_job_that_is_judged_again_by_what_it_was_judged_by_breaks_an_invariant(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(moving, "_move", always_better)
-    monkeypatch.setattr(moving, "pause_s", lambda moves: 0.0)
-    stale = moving._is_stale
+    monkeypatch.setattr(migration, "_move", always_better)
+    monkeypatch.setattr(migration, "pause_s", lambda moves: 0.0)
+    stale = migration._is_stale
     monkeypatch.setattr(
-        moving, "_is_stale", lambda seen, verdict, known: stale(seen, verdict, f"not {known}")
+        migration, "_is_stale", lambda seen, verdict, known: stale(seen, verdict, f"not {known}")
     )
     with pytest.raises(RunError, match="I18"):
         ran(range(30))

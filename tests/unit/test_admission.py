@@ -10,20 +10,20 @@ import pytest
 from fixtures import cluster, job, node
 from fixtures.attempts import FAILED, entry, pods, seen, world_of
 from railwright_scheduler import (
-    Behind,
-    GangsAhead,
+    BindingBacklog,
+    BlockedByReservation,
     LedgerFull,
-    admission,
     commit_plan,
     decide,
-    turn,
 )
-from railwright_scheduler.admission import UNBOUND_MAX
+from railwright_scheduler import plan as scheduling
 from railwright_scheduler.attempt import ledger_budget
 from railwright_scheduler.attempt.ledger_budget import LEDGER_SIZE_MAX
-from railwright_scheduler.selection import NodeSelector
-from railwright_scheduler.turn import Turn
-from railwright_scheduler.world import AttemptSeen, JobSeen, World
+from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, ObservedJob
+from railwright_scheduler.plan import Plan
+from railwright_scheduler.policy import admission
+from railwright_scheduler.policy.admission import UNBOUND_MAX
+from railwright_scheduler.policy.selection import NodeSelector
 
 NAME_SIZE = 500
 HALL = tuple(node(letter * NAME_SIZE) for letter in "klmnop")
@@ -44,35 +44,35 @@ def placements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return selected
 
 
-def gang(name: str, num_nodes: int) -> JobSeen:
+def gang(name: str, num_nodes: int) -> ObservedJob:
     return replace(seen(name=name), job=job(name, num_nodes=num_nodes))
 
 
-def crowded(*jobs: JobSeen, free: int) -> World:
+def crowded(*jobs: ObservedJob, free: int) -> ClusterState:
     """An attempt whose pods linger on dead nodes leaves so many bytes of the ledger."""
     plain = replace(entry(cause=FAILED).brief, job_uid="gone", job_name="gone", nodes=("n",))
     size = LEDGER_SIZE_MAX - free - plain.size + 1
     ending = replace(plain, nodes=("n" * size,))
     assert ending.size == LEDGER_SIZE_MAX - free
-    lingering = AttemptSeen(pods=pods("n0~")[:1], placed=True)
+    lingering = ObservedAttempt(pods=pods("n0~")[:1], placed=True)
     return world_of(*jobs, nodes=HALL, entries=(ending,), attempts={ending.key: lingering})
 
 
-def started(taken: Turn) -> list[str]:
+def started(taken: Plan) -> list[str]:
     return [each.job_uid for each in taken.ledger.entries if each.cause is None]
 
 
 def test_gang_without_ledger_room_waits_alone() -> None:
     """It reserves its nodes; a job that fits beside them starts, one that does not is behind."""
     jobs = (gang("a", 4), gang("b", 2), gang("c", 1))
-    taken = turn.take(crowded(*jobs, free=2_000))
+    taken = scheduling.plan(crowded(*jobs, free=2_000))
     assert started(taken) == ["b"]
     full = taken.waits["a"]
     assert isinstance(full, LedgerFull)
     assert (full.need, full.free, full.limit) == (4, 2_000, LEDGER_SIZE_MAX)
     assert full.size > 4 * NAME_SIZE
     assert len(taken.reservations["a"]) == 4
-    assert isinstance(taken.waits["c"], Behind)
+    assert isinstance(taken.waits["c"], BlockedByReservation)
 
 
 def test_gang_without_ledger_room_waits_alone_later(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,10 +80,10 @@ def test_gang_without_ledger_room_waits_alone_later(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(admission, "UNBOUND_MAX", 4)
     jobs = (gang("a", 4), gang("b", 1), gang("c", 1))
     world = crowded(*jobs[:2], free=2_000)
-    first = turn.take(world)
+    first = scheduling.plan(world)
     assert started(first) == ["b"]
     later = tuple(replace(each, record=first.records[each.job.uid]) for each in jobs[:2])
-    second = turn.take(
+    second = scheduling.plan(
         replace(
             world,
             ledger=first.ledger,
@@ -104,15 +104,15 @@ def test_hindered_gang_leaves_the_share_to_others(
     monkeypatch.setattr(ledger_budget, "COMMITTING_SIZE_MAX", 3 * NAME_SIZE)
     stuck = replace(entry(), nodes=tuple(each.name for each in HALL[:4]))
     stalled_s = commit_plan.HINDERED_S + 1
-    stalled = AttemptSeen(placed=True, stalled_s=stalled_s, hindrance=hindrance)
+    stalled = ObservedAttempt(placed=True, stalled_s=stalled_s, hindrance=hindrance)
     jobs = (gang("a", 4), gang("b", 1))
     world = world_of(*jobs, nodes=HALL, entries=(stuck,), attempts={stuck.key: stalled})
-    assert started(turn.take(world)) == expected
+    assert started(scheduling.plan(world)) == expected
 
 
 def test_gang_starts_once_the_ledger_has_room() -> None:
-    assert started(turn.take(crowded(gang("a", 4), free=2_000))) == []
-    assert started(turn.take(crowded(gang("a", 4), free=2_500))) == ["a"]
+    assert started(scheduling.plan(crowded(gang("a", 4), free=2_000))) == []
+    assert started(scheduling.plan(crowded(gang("a", 4), free=2_500))) == ["a"]
 
 
 def test_gang_larger_than_the_ledger_reserves_nothing(
@@ -121,7 +121,7 @@ def test_gang_larger_than_the_ledger_reserves_nothing(
     """Nor are more gangs of its size placed in vain."""
     monkeypatch.setattr(ledger_budget, "LEDGER_SIZE_MAX", 5 * NAME_SIZE)
     jobs = (gang("a", 6), gang("b", 6), gang("c", 1))
-    taken = turn.take(world_of(*jobs, nodes=HALL))
+    taken = scheduling.plan(world_of(*jobs, nodes=HALL))
     assert started(taken) == ["c"]
     full = taken.waits["a"]
     assert isinstance(full, LedgerFull)
@@ -135,9 +135,9 @@ def test_full_share_of_gangs_holds_the_queue(monkeypatch: pytest.MonkeyPatch) ->
     """Gangs that are being bound leave the ledger soon: nothing overtakes."""
     monkeypatch.setattr(ledger_budget, "COMMITTING_SIZE_MAX", 4 * NAME_SIZE)
     jobs = (gang("a", 2), gang("b", 3), gang("c", 1))
-    taken = turn.take(world_of(*jobs, nodes=HALL))
+    taken = scheduling.plan(world_of(*jobs, nodes=HALL))
     assert started(taken) == ["a"]
-    assert dict(taken.waits) == {"b": GangsAhead(3, pods=2), "c": GangsAhead(1, pods=2)}
+    assert dict(taken.waits) == {"b": BindingBacklog(3, pods=2), "c": BindingBacklog(1, pods=2)}
 
 
 def test_gangs_beyond_the_pods_to_bind_are_not_placed(placements: list[str]) -> None:
@@ -145,7 +145,7 @@ def test_gangs_beyond_the_pods_to_bind_are_not_placed(placements: list[str]) -> 
     jobs = [job(name, num_nodes=UNBOUND_MAX - i) for i, name in enumerate("abc")]
     decisions = decide(cluster(*nodes, jobs=tuple(jobs)))
     assert {wait.job_uid: wait.reason for wait in decisions.waiting} == {
-        "b": GangsAhead(UNBOUND_MAX - 1, pods=UNBOUND_MAX),
-        "c": GangsAhead(UNBOUND_MAX - 2, pods=UNBOUND_MAX),
+        "b": BindingBacklog(UNBOUND_MAX - 1, pods=UNBOUND_MAX),
+        "c": BindingBacklog(UNBOUND_MAX - 2, pods=UNBOUND_MAX),
     }
     assert placements == ["a"]

@@ -13,19 +13,21 @@ from railwright_scheduler.attempt.assessment import (
     REMOVAL_S,
     VERDICT_S,
     Ended,
+    ObservedRank,
     Ongoing,
     PodState,
-    RankSeen,
     Succeeded,
 )
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 
 
-def judge(*ranks: RankSeen, started: bool = True, age_s: float = 100.0) -> assessment.Assessment:
+def judge(
+    *ranks: ObservedRank, started: bool = True, age_s: float = 100.0
+) -> assessment.Assessment:
     return assessment.assess(ranks, started=started, age_s=age_s)
 
 
-def cause(*ranks: RankSeen, started: bool = True, age_s: float = 100.0) -> Cause:
+def cause(*ranks: ObservedRank, started: bool = True, age_s: float = 100.0) -> Cause:
     verdict = judge(*ranks, started=started, age_s=age_s)
     assert isinstance(verdict, Ended), verdict
     return verdict.cause
@@ -89,7 +91,7 @@ def test_the_texts_of_strangers_are_cut() -> None:
     assert cause(killed(0, age_s=9.0, signal="S" * 5000)).signal == "S" * 32
 
 
-def killed(node_rank: int, age_s: float, **ended: Any) -> RankSeen:
+def killed(node_rank: int, age_s: float, **ended: Any) -> ObservedRank:
     found = crash(node_rank, age_s=age_s)
     assert found.crash is not None
     return replace(found, crash=replace(found.crash, **ended))

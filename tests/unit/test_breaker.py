@@ -9,7 +9,7 @@ import pytest
 
 from fixtures.attempts import crash, rank
 from railwright_scheduler.attempt import assessment, breaker
-from railwright_scheduler.attempt.assessment import HOLD_S, Crash, Ended, Ongoing, RankSeen
+from railwright_scheduler.attempt.assessment import HOLD_S, Crash, Ended, ObservedRank, Ongoing
 from railwright_scheduler.attempt.breaker import CLOSED, SETTLE_S, Breaker
 from railwright_scheduler.attempt.causes import CauseCode
 
@@ -53,7 +53,7 @@ class Site:
     def _judge(self) -> None:
         ranks = {node: self._rank(node) for node in self.nodes if node not in self.lost}
         renewing = [node for node in self.idle if node not in self.unheard_since_s]
-        self.breaker = breaker.judge(
+        self.breaker = breaker.assess(
             self.breaker, ranks.values(), renewing=renewing, passed_s=TICK_S
         )
         for node, seen in ranks.items():
@@ -62,7 +62,7 @@ class Site:
                 assert verdict.cause.code is CauseCode.NODE_LOST
                 self.lost[node] = self.now_s
 
-    def _rank(self, node: str) -> RankSeen:
+    def _rank(self, node: str) -> ObservedRank:
         silent_s = self.now_s - self.unheard_since_s.get(node, self.now_s - 1.0)
         return replace(
             rank(0, node=node),
@@ -72,7 +72,7 @@ class Site:
         )
 
 
-def assess(*ranks: RankSeen, cut: bool = True, started: bool = True) -> assessment.Assessment:
+def assess(*ranks: ObservedRank, cut: bool = True, started: bool = True) -> assessment.Assessment:
     return assessment.assess(ranks, started=started, age_s=10_000.0, cut=cut)
 
 
@@ -143,20 +143,20 @@ def test_dead_majority_is_found_after_the_hold() -> None:
 def test_silence_of_launchers_alone_opens_no_breaker() -> None:
     """A user can stop the launchers of most nodes; their kubelets go on."""
     quiet = [rank(0, node=f"n{number}", silent_s=13.0) for number in range(9)]
-    assert breaker.judge(CLOSED, quiet, renewing=(), passed_s=1.0).is_open
-    assert not breaker.judge(CLOSED, quiet, renewing=["n3"], passed_s=1.0).is_open
+    assert breaker.assess(CLOSED, quiet, renewing=(), passed_s=1.0).is_open
+    assert not breaker.assess(CLOSED, quiet, renewing=["n3"], passed_s=1.0).is_open
 
 
 def test_node_counts_once_and_as_alive_if_any_launcher_is_heard() -> None:
     ranks = [rank(0, node="n0", **MISSING), rank(1, node="n0"), rank(0, node="n1", **MISSING)]
-    found = breaker.judge(CLOSED, ranks, renewing=["n1", "n2"], passed_s=1.0)
+    found = breaker.assess(CLOSED, ranks, renewing=["n1", "n2"], passed_s=1.0)
     assert found == Breaker(silent=0, alive=3, calm_s=SETTLE_S + 1.0)
 
 
 def test_launcher_unheard_by_a_new_leader_is_no_sign_of_life() -> None:
     unheard = rank(0, node="n1", silent_s=1.0, unheard=True)
     ranks = [rank(0, node="n0", **MISSING), unheard]
-    assert breaker.judge(CLOSED, ranks, renewing=(), passed_s=1.0).is_open
+    assert breaker.assess(CLOSED, ranks, renewing=(), passed_s=1.0).is_open
 
 
 def test_exit_vouches_for_its_silent_peer() -> None:

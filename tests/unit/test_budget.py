@@ -11,16 +11,15 @@ import pytest
 from fixtures import job, node
 from fixtures import seen as profiles
 from railwright_operator.write import placement_score
-from railwright_scheduler import Snapshot, decide, ranks, traffic
+from railwright_scheduler import Snapshot, decide
 from railwright_scheduler import cluster as clusters
 from railwright_scheduler.budget import PLANNING_WORK, TRAFFIC_WORK, OverBudgetError, WorkBudget
 from railwright_scheduler.cost import transformer
 from railwright_scheduler.mapping.evaluation import OrderEvaluator
 from railwright_scheduler.mapping.request import MappingRequest, build_request
-from railwright_scheduler.merits import Merits
-from railwright_scheduler.remembered import Key, Remembered, remembered
-from railwright_scheduler.snapshot import Running
-from railwright_scheduler.workload import (
+from railwright_scheduler.model.placement_score import PlacementScore
+from railwright_scheduler.model.snapshot import RunningJob
+from railwright_scheduler.model.workload import (
     Framework,
     Parallelism,
     Precision,
@@ -28,13 +27,15 @@ from railwright_scheduler.workload import (
     Transformer,
     Workload,
 )
+from railwright_scheduler.policy import link_traffic, ranks
+from railwright_scheduler.remembered import Key, Remembered, remembered
 from railwright_topology.links import Links
 
 GPT = Transformer(24, 4096, 32, 32, 128, 4 * 4096, 51_200)
 MIXTURE = replace(GPT, experts=16_384, chosen=8)
 
 
-def world(workload: Workload, *racks: int, running: tuple[Running, ...] = ()) -> Snapshot:
+def world(workload: Workload, *racks: int, running: tuple[RunningJob, ...] = ()) -> Snapshot:
     nodes = tuple(
         node(f"n{rack}-{at:04d}", f"r{rack}", machine="DGX A100")
         for rack, size in enumerate(racks)
@@ -97,9 +98,9 @@ def test_job_over_budget_gets_the_network_order(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(ranks, "WorkBudget", lambda: WorkBudget(1_000))
     (found,) = decide(world(dense(Parallelism(tensor=8, pipeline=2, data=4)), 4, 4)).admitted
     assert list(found.nodes) == sorted(found.nodes)
-    assert found.merits == Merits((), over_budget=True)
-    assert placement_score.render(found.merits)["truncated"] == "WorkBudgetExceeded"
-    assert placement_score.parse(placement_score.render(found.merits)) == found.merits
+    assert found.score == PlacementScore((), over_budget=True)
+    assert placement_score.render(found.score)["truncated"] == "WorkBudgetExceeded"
+    assert placement_score.parse(placement_score.render(found.score)) == found.score
 
 
 def test_search_cut_short_keeps_the_best_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,9 +109,9 @@ def test_search_cut_short_keeps_the_best_order(monkeypatch: pytest.MonkeyPatch) 
     asked = dense(split, framework=Framework.MEGATRON_PIPELINE_FIRST)
     monkeypatch.setattr(ranks, "WorkBudget", lambda: WorkBudget(80_000_000))
     (found,) = decide(world(asked, 8, 8, 8, 8)).admitted
-    assert found.merits is not None
-    assert found.merits.over_budget
-    (crossing,) = found.merits.crossing
+    assert found.score is not None
+    assert found.score.over_budget
+    (crossing,) = found.score.crossing
     assert crossing.placed < crossing.network_order
 
 
@@ -130,8 +131,8 @@ def test_every_expert_of_the_schema_is_within_budget(budgets: list[WorkBudget]) 
     recipe = Recipe(2048, 1, 256, sequence_parallel=True)
     asked = Workload(MIXTURE, Parallelism(pipeline=2, data=64), recipe)
     (found,) = decide(world(asked, 8, 8)).admitted
-    assert found.merits is not None
-    assert not found.merits.over_budget
+    assert found.score is not None
+    assert not found.score.over_budget
     assert 0 < budgets[0].spent < PLANNING_WORK // 4
 
 
@@ -139,7 +140,7 @@ def test_pairs_of_thousands_of_nodes_are_not_allocated(budgets: list[WorkBudget]
     """Each of 3,500 nodes would exchange with each of 3,500 that serve it."""
     split = Parallelism(data=28_000, servers=28_000)
     (found,) = decide(world(dense(split), 3_500, 3_500)).admitted
-    assert found.merits == Merits((), over_budget=True)
+    assert found.score == PlacementScore((), over_budget=True)
     assert budgets[0].spent < PLANNING_WORK // 4
 
 
@@ -232,16 +233,16 @@ def test_running_job_costs_once(monkeypatch: pytest.MonkeyPatch) -> None:
         made.append(request.nodes)
         return OrderEvaluator(request, work)
 
-    monkeypatch.setattr(traffic, "OrderEvaluator", counted)
+    monkeypatch.setattr(link_traffic, "OrderEvaluator", counted)
     names = tuple(f"n{rack}-{at:04d}" for rack in (0, 1) for at in range(16))
     asked = dense(Parallelism(tensor=8, pipeline=2, data=2))
-    light = Running(
+    light = RunningJob(
         dense(Parallelism(tensor=8, data=4), sequence=4096), 8, names[:4], job_uid="light"
     )
-    heavy = Running(
+    heavy = RunningJob(
         dense(Parallelism(data=128, servers=128), sequence=512), 8, names, job_uid="heavy"
     )
-    monkeypatch.setattr(traffic, "WORK_A_NODE", -600_000)
+    monkeypatch.setattr(link_traffic, "WORK_A_NODE", -600_000)
     for _ in range(3):
         decide(world(asked, 16, 16, running=(light, heavy)))
     assert sorted(made) == [4, 32]
@@ -265,16 +266,16 @@ class Costly:
 def reckoned(monkeypatch: pytest.MonkeyPatch) -> list[MappingRequest]:
     """The gangs whose traffic was computed."""
     Costly.made = []
-    monkeypatch.setattr(traffic, "OrderEvaluator", Costly)
+    monkeypatch.setattr(link_traffic, "OrderEvaluator", Costly)
     return Costly.made
 
 
-def runs(count: int, nodes: int, *, sequence: int, name: str = "") -> tuple[Running, ...]:
+def runs(count: int, nodes: int, *, sequence: int, name: str = "") -> tuple[RunningJob, ...]:
     """Jobs that differ, on the same nodes; no test has the sequences of another."""
     names = tuple(f"n0-{at:04d}" for at in range(nodes))
     split = Parallelism(tensor=8, data=nodes)
     return tuple(
-        Running(dense(split, sequence=sequence + at), 8, names, f"{name}{at:04d}")
+        RunningJob(dense(split, sequence=sequence + at), 8, names, f"{name}{at:04d}")
         for at in range(count)
     )
 

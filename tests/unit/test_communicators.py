@@ -10,7 +10,7 @@ from fixtures.models import MIXTURE
 from railwright_scheduler.communication import derive, graph, parameters
 from railwright_scheduler.communication.graph import Overlap
 from railwright_scheduler.communication.grid import Axis, Grid, dense, experts
-from railwright_scheduler.workload import (
+from railwright_scheduler.model.workload import (
     Attention,
     Framework,
     Optimizer,

@@ -26,7 +26,7 @@ from railwright_scheduler.cost.hardware import (
     Fact,
 )
 from railwright_scheduler.cost.kernels import Product
-from railwright_scheduler.workload import (
+from railwright_scheduler.model.workload import (
     Optimizer,
     Parallelism,
     Precision,

@@ -22,14 +22,14 @@ from railwright_operator.cycle import SURE_S, Cycle
 from railwright_operator.kube.errors import Unreachable
 from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.write.ledger import DeposedError
-from railwright_scheduler import turn
+from railwright_scheduler import plan as scheduling
 from railwright_scheduler.attempt.ledger import Ledger
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt
 from railwright_scheduler.isolation import Isolation
-from railwright_scheduler.snapshot import QueueRound
-from railwright_scheduler.turn import Turn
-from railwright_scheduler.world import AttemptSeen, World
+from railwright_scheduler.model.snapshot import QueueRound
+from railwright_scheduler.plan import Plan
 
 ROUND = QueueRound((0, 0, "a"), (0, 9, "z"))
 STARTING = JobRecord(phase=Phase.STARTING, attempt=1, nodes=NODES)
@@ -38,7 +38,7 @@ STARTING = JobRecord(phase=Phase.STARTING, attempt=1, nodes=NODES)
 class Replaced:
     """A world to take turns from, and a ledger that another leader has written since."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ClusterState) -> None:
         self.ledger = world.ledger
         self.acted = 0
         self.awake = asyncio.Event()
@@ -59,7 +59,7 @@ class Replaced:
         yield
         self.watching = False
 
-    def build(self, ledger: object, isolation: object) -> Iterator[World | None]:
+    def build(self, ledger: object, isolation: object) -> Iterator[ClusterState | None]:
         yield None
         self.watched.append(self.watching)
         yield self._world
@@ -105,7 +105,7 @@ class Idle(Replaced):
 
 @pytest.mark.parametrize("gang", ["- -", "n0 -"])
 async def test_a_leader_that_was_replaced_without_noticing_binds_nothing(gang: str) -> None:
-    attempts = {("a", 1): AttemptSeen(pods=pods(gang), placed=True)}
+    attempts = {("a", 1): ObservedAttempt(pods=pods(gang), placed=True)}
     nodes = (node("n0"), node("n1"))
     shell = Replaced(world_of(seen(STARTING), nodes=nodes, entries=(entry(),), attempts=attempts))
     await _until_deposed(shell)
@@ -121,18 +121,18 @@ async def test_watchdog_watches_the_whole_plan(monkeypatch: pytest.MonkeyPatch) 
     """And the look before it."""
     shell = Idle(world_of(nodes=()))
 
-    def take(world: World, isolation: Isolation) -> Turn:
+    def take(world: ClusterState, isolation: Isolation) -> Plan:
         shell.watched.append(shell.watching)
-        return turn.take(world, isolation)
+        return scheduling.plan(world, isolation)
 
-    monkeypatch.setattr(cycle, "turn", SimpleNamespace(take=take))
+    monkeypatch.setattr(cycle, "scheduling", SimpleNamespace(plan=take))
     await _until_deposed(shell)
     assert len(shell.watched) >= 2
     assert all(shell.watched)
 
 
-def _with_round(queue_round: QueueRound, world: World, isolation: Isolation) -> Turn:
-    return replace(turn.take(world, isolation), queue_round=queue_round)
+def _with_round(queue_round: QueueRound, world: ClusterState, isolation: Isolation) -> Plan:
+    return replace(scheduling.plan(world, isolation), queue_round=queue_round)
 
 
 async def test_cycle_that_stopped_in_the_queue_wakes_the_next(
@@ -146,14 +146,14 @@ async def test_cycle_that_stopped_in_the_queue_wakes_the_next(
             self.awake.clear()
 
     take = functools.partial(_with_round, ROUND)
-    monkeypatch.setattr(cycle, "turn", SimpleNamespace(take=take))
+    monkeypatch.setattr(cycle, "scheduling", SimpleNamespace(plan=take))
     monkeypatch.setattr(cycle, "TICK_S", 3_600.0)
     shell = Quiet(world_of(nodes=()))
     await _until_deposed(shell)
     assert shell.reports >= 1
     blocked = replace(ROUND, is_blocked=True)
     take_blocked = functools.partial(_with_round, blocked)
-    monkeypatch.setattr(cycle, "turn", SimpleNamespace(take=take_blocked))
+    monkeypatch.setattr(cycle, "scheduling", SimpleNamespace(plan=take_blocked))
     shell = Quiet(world_of(nodes=()))
     async with _cycles(shell):
         with pytest.raises(AssertionError):
@@ -163,7 +163,7 @@ async def test_cycle_that_stopped_in_the_queue_wakes_the_next(
 class Recorded(Idle):
     """Notes what a cycle does, and whether the watchdog watches. The plan changes the ledger."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ClusterState) -> None:
         super().__init__(world)
         self.did: list[str] = []
 
@@ -249,7 +249,7 @@ async def test_cycle_waits_for_an_event(monkeypatch: pytest.MonkeyPatch) -> None
 class Full(Sure):
     """So many requests are under way that a cycle could start no more, until ``low`` is set."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ClusterState) -> None:
         super().__init__(world)
         self.low = asyncio.Event()
 
@@ -297,7 +297,7 @@ async def test_slow_planning_leaves_time_for_the_rest() -> None:
     """Events that never stop do not keep the loop planning."""
 
     class Slow(Sure):
-        def build(self, ledger: object, isolation: object) -> Iterator[World | None]:
+        def build(self, ledger: object, isolation: object) -> Iterator[ClusterState | None]:
             self.now_s += 0.2
             return super().build(ledger, isolation)
 

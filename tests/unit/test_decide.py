@@ -10,7 +10,7 @@ import pytest
 
 from fixtures import GPU, cluster, job, node, outcome, world
 from railwright_scheduler import (
-    Behind,
+    BlockedByReservation,
     Decisions,
     InternalError,
     NeverFits,
@@ -22,7 +22,7 @@ from railwright_scheduler import (
     Unavailable,
     decide,
 )
-from railwright_scheduler.snapshot import Terms
+from railwright_scheduler.model.snapshot import TopologyConstraints
 from railwright_topology.astray import Rails
 
 
@@ -46,8 +46,8 @@ def test_a_gang_that_cannot_be_whole_leaves_its_nodes_to_nobody_behind_it() -> N
     """) == [
         "big waits, NotEnoughNodes: needs 3 nodes with 8 nvidia.com/gpu each; "
         "2 of 3 nodes can take one now; best rack r0 has 2; 1 busy",
-        "small waits, BehindOthers: needs 1 node and 2 can take one now, but team/big is ahead: "
-        "it needs 3 nodes and 2 can take one now; position 2 in line",
+        "small waits, BlockedByReservation: needs 1 node and 2 can take one now, but team/big is "
+        "ahead: it needs 3 nodes and 2 can take one now; position 2 in line",
     ]
 
 
@@ -76,7 +76,7 @@ def test_being_behind_names_the_first_job_with_a_claim_on_the_same_nodes() -> No
         late  1      8    kind=b
     """)
     reason = decisions.waiting[2].reason
-    assert reason == Behind(3, "team/b", first_need=2, first_free=1, need=1, free=1)
+    assert reason == BlockedByReservation(3, "team/b", first_need=2, first_free=1, need=1, free=1)
 
 
 def test_a_job_reserves_beside_the_jobs_ahead_of_it() -> None:
@@ -93,7 +93,11 @@ def test_a_job_reserves_beside_the_jobs_ahead_of_it() -> None:
     """)
     assert [admit.job_uid for admit in decisions.admitted] == ["late"]
     assert decisions.reservations == {"a": ("n0", "n1")}
-    firsts = [(w.job_uid, w.reason.first) for w in decisions.waiting if type(w.reason) is Behind]
+    firsts = [
+        (w.job_uid, w.reason.first)
+        for w in decisions.waiting
+        if type(w.reason) is BlockedByReservation
+    ]
     assert firsts == [("any", "team/a"), ("last", "team/a")]
 
 
@@ -316,8 +320,8 @@ def test_reservation_fills_up_and_keeps_what_it_has() -> None:
     assert decisions.admitted == ()
 
 
-@pytest.mark.parametrize("terms", ["required=rack", "segment=3@rack"])
-def test_constrained_reservation_takes_the_domain_that_fills_up(terms: str) -> None:
+@pytest.mark.parametrize("constraints", ["required=rack", "segment=3@rack"])
+def test_constrained_reservation_takes_the_domain_that_fills_up(constraints: str) -> None:
     decisions = _decide(f"""
         node  rack  gpu
         a0    r0    0/8
@@ -327,8 +331,8 @@ def test_constrained_reservation_takes_the_domain_that_fills_up(terms: str) -> N
         b1    r1    8
         b2    r1    0/8
         b3    r1    0/8
-        job   nodes gpu terms
-        big   3     8   {terms}
+        job   nodes gpu constraints
+        big   3     8   {constraints}
         small 1     8   -
     """)
     assert decisions.admitted == ()
@@ -370,7 +374,7 @@ def test_of_many_rail_orders_that_with_most_free_nodes_counts() -> None:
     orders = list(itertools.permutations(range(4)))
     nodes = [replace(node(f"n{i:02}"), rails=Rails(order)) for i, order in enumerate(orders)]
     nodes.append(replace(node("n99"), rails=Rails(orders[-1])))
-    gang = replace(job("gang", num_nodes=2), terms=Terms(aligned=True))
+    gang = replace(job("gang", num_nodes=2), constraints=TopologyConstraints(aligned=True))
     (admit,) = decide(cluster(*nodes, jobs=(gang,))).admitted
     assert admit.nodes == ("n23", "n99")
 
@@ -384,6 +388,6 @@ def test_job_waits_for_the_way_to_have_rails_that_could_hold_it() -> None:
         for half in range(2)
     ]
     nodes.append(replace(node("n99"), rails=Rails(orders[-1])))
-    gang = replace(job("gang", num_nodes=3), terms=Terms(aligned=True))
+    gang = replace(job("gang", num_nodes=3), constraints=TopologyConstraints(aligned=True))
     decisions = decide(cluster(*nodes, jobs=(gang,)))
     assert decisions.reservations == {"gang": ("n230", "n231", "n99")}

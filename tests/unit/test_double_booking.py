@@ -17,10 +17,11 @@ from railwright_operator.report import status
 from railwright_operator.report.double_bookings import DoubleBookings
 from railwright_operator.watch.pod_index import PodIndex
 from railwright_operator.watch.records import NodeRecord, PodRecord
-from railwright_scheduler import double_booking, turn
-from railwright_scheduler.decisions import Exclusion, ExclusionCause, NotEnoughNodes
-from railwright_scheduler.snapshot import Node
-from railwright_scheduler.world import AttemptSeen
+from railwright_scheduler import double_booking
+from railwright_scheduler import plan as scheduling
+from railwright_scheduler.cluster_state import ObservedAttempt
+from railwright_scheduler.model.decisions import Exclusion, ExclusionCause, NotEnoughNodes
+from railwright_scheduler.model.snapshot import Node
 from railwright_topology.fabric import Fabric
 
 A, B = ("a", 1), ("b", 1)
@@ -52,12 +53,12 @@ def test_double_booked_node_takes_no_new_pod() -> None:
     double = holding("n0", {A: 8, B: 8})
     job = seen(name="c")
     small = replace(job, job=replace(job.job, num_nodes=1, per_node={"pods": 1}))
-    taken = turn.take(world_of(small, nodes=(double,)))
+    taken = scheduling.plan(world_of(small, nodes=(double,)))
     assert not taken.ledger.entries
     reason = taken.waits["c"]
     assert isinstance(reason, NotEnoughNodes)
     assert reason.excluded == (Exclusion(ExclusionCause.DOUBLE_BOOKED, 1),)
-    taken = turn.take(world_of(small, nodes=(double, node("n1"))))
+    taken = scheduling.plan(world_of(small, nodes=(double, node("n1"))))
     assert [entry.nodes for entry in taken.ledger.entries] == [("n1",)]
     assert [booking.node for booking in taken.double_bookings] == ["n0"]
 
@@ -65,17 +66,17 @@ def test_double_booked_node_takes_no_new_pod() -> None:
 def test_double_booked_node_stops_a_commit() -> None:
     """Although the gang asks for none of what is double-booked."""
     small = replace(entry(), per_node={"pods": 1})
-    attempts = {small.key: AttemptSeen(placed=True)}
+    attempts = {small.key: ObservedAttempt(placed=True)}
     nodes = (holding("n0", {("b", 1): 8, ("c", 1): 8}), node("n1"))
     world = world_of(seen(), nodes=nodes, entries=(small,), attempts=attempts)
-    (stopped,) = turn.take(world).ledger.entries
+    (stopped,) = scheduling.plan(world).ledger.entries
     assert stopped.cause is not None
     assert stopped.cause.message.startswith("node n0 is double-booked")
 
 
 def test_double_booking_leaves_running_attempts_alone() -> None:
     nodes = (holding("n0", {A: 8, B: 8}), holding("n1", {A: 8}))
-    taken = turn.take(world_of(seen(RUNNING), nodes=nodes))
+    taken = scheduling.plan(world_of(seen(RUNNING), nodes=nodes))
     assert not taken.ledger.entries
     assert taken.records["a"] == RUNNING
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from fixtures import GPU, cluster, job, node
 from railwright_scheduler import cluster as clusters
-from railwright_scheduler.eligibility import Eligibility
-from railwright_scheduler.snapshot import Node
+from railwright_scheduler.model.snapshot import Node
+from railwright_scheduler.policy.eligibility import Eligibility
 
 
 class CountedNodes(tuple[Node, ...]):

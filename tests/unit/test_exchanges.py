@@ -14,12 +14,7 @@ from railwright_scheduler.communication.grid import Axis, Grid, dense
 from railwright_scheduler.communication.traffic_matrix import TrafficMatrix
 from railwright_scheduler.cost import contention
 from railwright_scheduler.cost.contention import Uplinks
-from railwright_scheduler.workload import (
-    Framework,
-    Parallelism,
-    Recipe,
-    Routing,
-)
+from railwright_scheduler.model.workload import Framework, Parallelism, Recipe, Routing
 
 PAIRS = dict[tuple[int, int], float]
 

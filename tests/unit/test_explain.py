@@ -6,9 +6,9 @@ import pytest
 
 from fixtures import world
 from railwright_scheduler import (
-    Behind,
+    BindingBacklog,
+    BlockedByReservation,
     Code,
-    GangsAhead,
     InternalError,
     LedgerFull,
     NeverFits,
@@ -38,8 +38,8 @@ def test_the_codes_are_a_closed_set() -> None:
         TierMissing("t", ()),
         NeverFits(1, (), 0, 0, 0, (), (), ()),
         NotEnoughNodes(1, (), 1, 0, "", "", 0, ()),
-        Behind(2, "team/a", first_need=1, first_free=0, need=1, free=1),
-        GangsAhead(need=1, pods=2048),
+        BlockedByReservation(2, "team/a", first_need=1, first_free=0, need=1, free=1),
+        BindingBacklog(need=1, pods=2048),
         LedgerFull(need=1, size=2, free=1, limit=2),
         PreRunAhead("a-pre-run", nodes=1, phase="", detail=""),
         InternalError("ValueError: no"),

@@ -82,13 +82,13 @@ def test_a_pod_that_came_out_larger_than_planned_ends_the_commit_with_both_numbe
         ("n0 n7", {}, CauseCode.COMMIT_REFUSED, "pod a-1-1 is on n7, planned was n1"),
         (
             "n0 -",
-            {"misfits": {"n1": "went"}},
+            {"invalid_nodes": {"n1": "went"}},
             CauseCode.COMMIT_REFUSED,
             "node n1 went, and node rank 1 was not bound to it yet",
         ),
         (
             "n0 -",
-            {"scattered": "its nodes stand in 2 racks"},
+            {"wider_spread": "its nodes stand in 2 racks"},
             CauseCode.COMMIT_REFUSED,
             "its nodes stand in 2 racks",
         ),
@@ -121,12 +121,12 @@ def test_a_commit_that_cannot_end_is_aborted_with_its_reason(
 @pytest.mark.parametrize(
     ("pods", "changes"),
     [
-        ("n0 n1", {"misfits": {"n1": "went"}}),
-        ("n0 n1", {"scattered": "its nodes stand in 2 racks"}),
+        ("n0 n1", {"invalid_nodes": {"n1": "went"}}),
+        ("n0 n1", {"wider_spread": "its nodes stand in 2 racks"}),
         ("n0 n1", {"stalled_s": 1000.0}),
         (". .", {"stalled_s": 1000.0}),
         ("n0~ n1", {}),
-        ("n0 -", {"misfits": {"n0": "went"}}),
+        ("n0 -", {"invalid_nodes": {"n0": "went"}}),
         ("n0 -", {"stalled_s": 60.0}),
     ],
 )

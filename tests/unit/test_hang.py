@@ -23,37 +23,39 @@ from railwright_scheduler.attempt.hang import (
     VERDICT_S,
     Activity,
     Launcher,
-    StackSeen,
-    StepsSeen,
+    ObservedStack,
+    ObservedSteps,
     Suspected,
     Watch,
 )
 
 ASKED = Watch(training_s=10_000, asked_s=STACKS_S)
 KINDS = range(4)
-SAYS_NOTHING = StepsSeen(still_s=100_000)
+SAYS_NOTHING = ObservedSteps(still_s=100_000)
 
 
-def launchers(*steps: StepsSeen | None, unheard: tuple[int, ...] = ()) -> list[Launcher]:
+def launchers(*steps: ObservedSteps | None, unheard: tuple[int, ...] = ()) -> list[Launcher]:
     return [
         Launcher(node_rank, f"n{node_rank}", heard=node_rank not in unheard, steps=its)
         for node_rank, its in enumerate(steps)
     ]
 
 
-def cause(*steps: StepsSeen | None, watch: Watch = ASKED, unheard: tuple[int, ...] = ()) -> Cause:
-    found = hang.judge(launchers(*steps, unheard=unheard), watch)
+def cause(
+    *steps: ObservedSteps | None, watch: Watch = ASKED, unheard: tuple[int, ...] = ()
+) -> Cause:
+    found = hang.assess(launchers(*steps, unheard=unheard), watch)
     assert isinstance(found, Cause), found
     return found
 
 
-def limit_s(steps: StepsSeen, watch: Watch = ASKED, **others: Any) -> float:
+def limit_s(steps: ObservedSteps, watch: Watch = ASKED, **others: Any) -> float:
     """The longest standstill that is no hang, found by asking."""
     low, high = 0, 200_000
     while high - low > 1:
         middle = (low + high) // 2
         its = launchers(replace(steps, still_s=middle), **others)
-        low, high = (middle, high) if hang.judge(its, watch) is None else (low, middle)
+        low, high = (middle, high) if hang.assess(its, watch) is None else (low, middle)
     return low
 
 
@@ -82,35 +84,35 @@ def test_phases_have_limits_of_their_own(change: dict[str, Any], limit: float) -
 def test_phase_of_one_rank_counts_for_all() -> None:
     """Scripts often say from rank 0 alone that they evaluate; the others wait in training."""
     saves = training(activity=Activity.EVALUATING, still_s=600, newest=1001)
-    assert hang.judge(launchers(saves, training(still_s=601, lag_s=601)), ASKED) is None
+    assert hang.assess(launchers(saves, training(still_s=601, lag_s=601)), ASKED) is None
 
 
 def test_script_without_reports_never_hangs() -> None:
-    assert hang.judge(launchers(SAYS_NOTHING, SAYS_NOTHING), ASKED) is None
-    assert hang.judge(launchers(None, None), ASKED) is None
+    assert hang.assess(launchers(SAYS_NOTHING, SAYS_NOTHING), ASKED) is None
+    assert hang.assess(launchers(None, None), ASKED) is None
 
 
 def test_script_without_reports_hangs_by_users_limit() -> None:
     found = cause(SAYS_NOTHING, SAYS_NOTHING, watch=replace(ASKED, timeout_s=99_999))
     assert found.message.startswith("no rank has made a step for 100000 s, limit 99999 s (progress")
     partly = launchers(SAYS_NOTHING, SAYS_NOTHING, unheard=(1,))
-    assert hang.judge(partly, replace(ASKED, timeout_s=10)) is None
+    assert hang.assess(partly, replace(ASKED, timeout_s=10)) is None
 
 
 def test_rank_that_alone_reports_counts_for_all() -> None:
     going, hung = (launchers(training(still_s=s), SAYS_NOTHING) for s in (59, 61))
-    assert hang.judge(going, ASKED) is None
-    assert isinstance(hang.judge(hung, ASKED), Cause)
+    assert hang.assess(going, ASKED) is None
+    assert isinstance(hang.assess(hung, ASKED), Cause)
 
 
 def test_save_of_script_without_steps_has_its_limit() -> None:
-    saves = StepsSeen(activity=Activity.CHECKPOINTING)
+    saves = ObservedSteps(activity=Activity.CHECKPOINTING)
     assert limit_s(saves) == CHECKPOINTING_S
 
 
 def test_one_rank_that_goes_on_keeps_all_from_hanging() -> None:
     """Unless the others are left behind: see the lagging rank."""
-    assert hang.judge(launchers(training(still_s=1), training(still_s=500)), ASKED) is None
+    assert hang.assess(launchers(training(still_s=1), training(still_s=500)), ASKED) is None
 
 
 def test_rank_that_lags_while_others_go_on_hangs() -> None:
@@ -124,20 +126,20 @@ def test_rank_that_lags_while_others_go_on_hangs() -> None:
     )
     nearly = replace(ahead, newest=1000 + LAG_STEPS - 1)
     waits = replace(behind, newest=1000 + LAG_STEPS - 1)
-    assert hang.judge(launchers(nearly, waits), ASKED) is None
+    assert hang.assess(launchers(nearly, waits), ASKED) is None
 
 
 def test_lag_counts_from_the_last_phase_of_this_leader() -> None:
     """Others wait for a rank that evaluates; when it goes on, they stood still for long."""
     ahead, behind = training(newest=1010), training(lag_s=600)
     watch = replace(ASKED, training_s=2)
-    assert hang.judge(launchers(ahead, behind), watch) is None
-    assert isinstance(hang.judge(launchers(ahead, behind), ASKED), Cause)
+    assert hang.assess(launchers(ahead, behind), watch) is None
+    assert isinstance(hang.assess(launchers(ahead, behind), ASKED), Cause)
 
 
 def test_silent_launcher_may_be_evaluating() -> None:
     still = training(still_s=EVALUATING_S)
-    assert hang.judge(launchers(still, training(), unheard=(1,)), ASKED) is None
+    assert hang.assess(launchers(still, training(), unheard=(1,)), ASKED) is None
     found = cause(replace(still, still_s=EVALUATING_S + 1), training(), unheard=(1,))
     assert found.message.endswith(
         "(while a launcher is silent): no heartbeat from node rank 1 on n1"
@@ -146,10 +148,10 @@ def test_silent_launcher_may_be_evaluating() -> None:
 
 def test_rank_that_reports_and_falls_silent_accuses_nobody() -> None:
     """The others report nothing and have stood still since their start, as far as they say."""
-    assert hang.judge(launchers(training(), SAYS_NOTHING, unheard=(0,)), ASKED) is None
+    assert hang.assess(launchers(training(), SAYS_NOTHING, unheard=(0,)), ASKED) is None
 
 
-def silent(steps: StepsSeen | None, silent_s: float, node_rank: int = 0) -> Launcher:
+def silent(steps: ObservedSteps | None, silent_s: float, node_rank: int = 0) -> Launcher:
     return Launcher(node_rank, f"n{node_rank}", heard=False, steps=steps, silent_s=silent_s)
 
 
@@ -165,47 +167,47 @@ OTHERS_SAY_NOTHING = launchers(None, SAYS_NOTHING, SAYS_NOTHING, SAYS_NOTHING)[1
 )
 def test_silent_launcher_of_a_living_node_hangs(
     others: list[Launcher],
-    steps: StepsSeen | None,
+    steps: ObservedSteps | None,
     still_s: float,
     timeout_s: int | None,
     limit: float,
 ) -> None:
     """It is stopped or cut off, and its kubelet lives. It alone reports, or was never heard."""
     watch = replace(ASKED, timeout_s=timeout_s)
-    assert hang.judge([silent(steps, limit - still_s), *others], watch) is None
+    assert hang.assess([silent(steps, limit - still_s), *others], watch) is None
     its = [silent(steps, limit - still_s + 1), *others]
-    found = hang.judge(its, watch)
+    found = hang.assess(its, watch)
     assert isinstance(found, Cause)
     assert found.code is CauseCode.HUNG
     assert found.message.startswith(
         f"no step was reported for {limit + 1:.0f} s, limit {limit:.0f}"
     )
     assert found.message.endswith(": no heartbeat from node rank 0 on n0")
-    assert hang.judge(its, watch, cut=True) is None
+    assert hang.assess(its, watch, cut=True) is None
 
 
 def test_silence_counts_from_the_launcher_heard_last() -> None:
     its = [silent(training(), 2 * EVALUATING_S), silent(None, 10, node_rank=1)]
-    assert hang.judge(its, ASKED) is None
+    assert hang.assess(its, ASKED) is None
 
 
 def test_first_heartbeat_to_a_new_leader_keeps_the_attempt() -> None:
     """It says nothing of steps yet."""
     its = [silent(None, 2 * EVALUATING_S), Launcher(1, "n1", heard=True, steps=None)]
-    assert hang.judge(its, ASKED) is None
+    assert hang.assess(its, ASKED) is None
 
 
 def test_lag_before_the_silence_accuses_nobody() -> None:
     """The other rank evaluated, so that it lagged, when its launchers were heard last."""
     its = [silent(training(newest=2000), 60), silent(training(lag_s=3601), 60, node_rank=1)]
-    assert hang.judge(its, ASKED) is None
+    assert hang.assess(its, ASKED) is None
 
 
 def test_silent_launcher_has_time_to_come_back() -> None:
     its = [silent(training(), EVALUATING_S + 1)]
-    assert hang.judge(its, Watch()) == Suspected()
-    assert hang.judge(its, Watch(asked_s=STACKS_S - 1)) == Suspected()
-    assert isinstance(hang.judge(its, Watch(asked_s=STACKS_S)), Cause)
+    assert hang.assess(its, Watch()) == Suspected()
+    assert hang.assess(its, Watch(asked_s=STACKS_S - 1)) == Suspected()
+    assert isinstance(hang.assess(its, Watch(asked_s=STACKS_S)), Cause)
 
 
 def test_lost_node_is_found_before_a_users_short_limit() -> None:
@@ -213,27 +215,27 @@ def test_lost_node_is_found_before_a_users_short_limit() -> None:
     watch = replace(ASKED, timeout_s=10)
     assert limit_s(steps, watch) == 10
     several = launchers(replace(steps, still_s=10 + VERDICT_S), steps, unheard=(1,))
-    assert hang.judge(several, watch) is None
+    assert hang.assess(several, watch) is None
 
 
 def test_new_leader_asks_for_stacks_first() -> None:
     """It heard a moment ago that steps have stood still for an hour, and takes one more look."""
     its = launchers(training(still_s=3600))
-    assert hang.judge(its, Watch()) == Suspected()
-    assert hang.judge(its, Watch(asked_s=STACKS_S - 1)) == Suspected()
-    assert isinstance(hang.judge(its, Watch(asked_s=STACKS_S)), Cause)
+    assert hang.assess(its, Watch()) == Suspected()
+    assert hang.assess(its, Watch(asked_s=STACKS_S - 1)) == Suspected()
+    assert isinstance(hang.assess(its, Watch(asked_s=STACKS_S)), Cause)
 
 
 def test_verdict_follows_once_all_launchers_brought_stacks() -> None:
     watch = Watch(asked_s=2)
     shown = training(still_s=61, stacks=())
-    assert hang.judge(launchers(shown, training(still_s=61)), watch) == Suspected()
-    assert isinstance(hang.judge(launchers(shown, shown), watch), Cause)
+    assert hang.assess(launchers(shown, training(still_s=61)), watch) == Suspected()
+    assert isinstance(hang.assess(launchers(shown, shown), watch), Cause)
 
 
 def test_rank_that_does_not_answer_is_named_first() -> None:
-    waits = StackSeen((0, 1, 3), 3, answered=True, text="all_reduce d.py:9 < main train.py:5")
-    stopped = StackSeen((2,), 1, answered=False, text="its process is stopped")
+    waits = ObservedStack((0, 1, 3), 3, answered=True, text="all_reduce d.py:9 < main train.py:5")
+    stopped = ObservedStack((2,), 1, answered=False, text="its process is stopped")
     found = cause(
         training(still_s=63, ranks=(0, 1), stacks=(replace(waits, ranks=(0, 1), count=2),)),
         training(still_s=62, ranks=(2, 3), stacks=(stopped, replace(waits, ranks=(3,), count=1))),
@@ -256,7 +258,7 @@ def test_ranks_behind_are_named_and_bounded() -> None:
 def test_stacks_are_bounded_whatever_ranks_show() -> None:
     shown = [
         [
-            StackSeen((node + kind * 100,), 1, kind % 2 == 0, f"{kind}" + "x" * 4000)
+            ObservedStack((node + kind * 100,), 1, kind % 2 == 0, f"{kind}" + "x" * 4000)
             for kind in KINDS
         ]
         for node in range(100)
@@ -271,7 +273,7 @@ def test_assessment_asks_for_stacks_and_then_ends_the_attempt() -> None:
     hung = rank(0, steps=training(still_s=61))
     well = rank(0, steps=training(still_s=59))
 
-    def assess(*ranks: assessment.RankSeen, watch: Watch = ASKED) -> assessment.Assessment:
+    def assess(*ranks: assessment.ObservedRank, watch: Watch = ASKED) -> assessment.Assessment:
         return assessment.assess(ranks, started=True, age_s=100, watch=watch)
 
     assert assess(well) == Ongoing()
@@ -297,5 +299,5 @@ class Counted(list[Launcher]):
 def test_work_grows_with_the_number_of_launchers() -> None:
     """A gang may have 16,384 of them, and is judged in every scheduling cycle."""
     few, many = Counted(launchers(*[training()] * 4)), Counted(launchers(*[training()] * 64))
-    assert hang.judge(few, ASKED) is hang.judge(many, ASKED) is None
+    assert hang.assess(few, ASKED) is hang.assess(many, ASKED) is None
     assert few.reads == many.reads

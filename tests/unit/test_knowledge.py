@@ -66,7 +66,7 @@ async def test_a_turn_knows_how_long_it_has_known_that_and_how_far_a_job_is() ->
     seen.beat(0, progress=protocol.Progress(7, total_steps=9))
     seen.now_s += 40.0
     world = seen.world()
-    assert (world.known, world.known_age_s) == (digest(Fabric(), ()), 40.0)
+    assert (world.topology_hash, world.topology_age_s) == (digest(Fabric(), ()), 40.0)
     (job,) = world.jobs
     assert job.progress is not None
     assert (job.progress.step, job.progress.total_steps) == (7, 9)

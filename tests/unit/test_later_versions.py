@@ -25,10 +25,16 @@ from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.ledger import EntryState
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
-from railwright_scheduler.merits import Crossing, Merits, Predicted
+from railwright_scheduler.model.placement_score import (
+    CrossDomainBytes,
+    PlacementScore,
+    PredictedStep,
+)
 
-MERITS = Merits((Crossing("rack", 1, 2),), Predicted(("a",), 1, 2, 3, 4, 5), 1, True)
-COMMITTING = attempts.entry(merits=MERITS, spans=(("rack", 1),))
+MERITS = PlacementScore(
+    (CrossDomainBytes("rack", 1, 2),), PredictedStep(("a",), 1, 2, 3, 4, 5), 1, True
+)
+COMMITTING = attempts.entry(score=MERITS, spans=(("rack", 1),))
 ABORTING = attempts.entry(2, cause=attempts.FAILED)
 NOW, LATER = "2026-01-02T03:04:05Z", "2026-01-02T03:04:10Z"
 
@@ -103,8 +109,8 @@ async def test_prediction_cut_differently_is_left_out() -> None:
     del found["mapping"]["predicted"]["nextBestSeconds"]
     leader, _ = await taken_over(stored(found))
     (entry,) = leader.ledger.entries
-    assert entry.merits is not None
-    assert entry.merits.predicted is None
+    assert entry.score is not None
+    assert entry.score.predicted is None
 
 
 @pytest.mark.parametrize(

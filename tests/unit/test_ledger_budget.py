@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from fixtures import GPU, node
 from fixtures.attempts import FAILED, LOST, entry, pods, seen, world_of
-from railwright_scheduler import turn
+from railwright_scheduler import plan as scheduling
 from railwright_scheduler.attempt import node_list
-from railwright_scheduler.attempt.assessment import PodState, RankSeen
+from railwright_scheduler.attempt.assessment import ObservedRank, PodState
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.ledger import EntryState
 from railwright_scheduler.attempt.ledger_budget import (
@@ -22,9 +22,9 @@ from railwright_scheduler.attempt.ledger_budget import (
 )
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
-from railwright_scheduler.snapshot import Unavailable
-from railwright_scheduler.turn import Turn
-from railwright_scheduler.world import AttemptSeen, JobSeen, World
+from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, ObservedJob
+from railwright_scheduler.model.snapshot import Unavailable
+from railwright_scheduler.plan import Plan
 
 NODES_A_JOB = 8
 UID = "8a7b3c1d-52e4-4f60-9b71-0c2d3e4f{:04x}"
@@ -40,11 +40,11 @@ def nodes_of(job: int) -> tuple[str, ...]:
     return tuple(name_of(job + 2003 * rank) for rank in range(NODES_A_JOB))
 
 
-def dead_job(number: int) -> JobSeen:
+def dead_job(number: int) -> ObservedJob:
     """A job whose nodes all died while it ran."""
     record = JobRecord(phase=Phase.RUNNING, attempt=1, nodes=nodes_of(number))
     lost = tuple(
-        RankSeen(rank, node, PodState.RUNNING, silent_s=19.0, lease_stale=True)
+        ObservedRank(rank, node, PodState.RUNNING, silent_s=19.0, lease_stale=True)
         for rank, node in enumerate(record.nodes)
     )
     plain = seen(record, ranks=lost)
@@ -53,10 +53,10 @@ def dead_job(number: int) -> JobSeen:
     return replace(plain, job=job)
 
 
-def lingering(jobs: list[JobSeen]) -> dict[tuple[str, int], AttemptSeen]:
+def lingering(jobs: list[ObservedJob]) -> dict[tuple[str, int], ObservedAttempt]:
     """Their pods: told to go, on nodes where nothing can end them."""
     return {
-        (each.job.uid, 1): AttemptSeen(
+        (each.job.uid, 1): ObservedAttempt(
             pods=tuple(
                 replace(pods("n0~")[0], uid=f"{each.job.uid}-{rank}", node_rank=rank, node=node)
                 for rank, node in enumerate(each.record.nodes)
@@ -67,13 +67,13 @@ def lingering(jobs: list[JobSeen]) -> dict[tuple[str, int], AttemptSeen]:
     }
 
 
-def later(world: World, taken: Turn) -> World:
+def later(world: ClusterState, taken: Plan) -> ClusterState:
     """The world once the ledger and every record of this plan are written."""
     jobs = tuple(replace(each, record=taken.records[each.job.uid]) for each in world.jobs)
     return replace(world, ledger=taken.ledger, jobs=jobs)
 
 
-def revoked(world: World) -> int:
+def revoked(world: ClusterState) -> int:
     return sum(each.state is EntryState.ABORTING for each in world.ledger.entries)
 
 
@@ -88,10 +88,10 @@ def test_2000_lost_gangs_are_revoked_in_two_plans() -> None:
     new = replace(seen(name="new"), job=replace(seen(name="new").job, num_nodes=NODES_A_JOB))
     spare = [node(f"spare-{number}") for number in range(NODES_A_JOB)]
     world = world_of(new, *dead, nodes=(*gone, *spare), attempts=lingering(dead))
-    first = later(world, turn.take(world))
+    first = later(world, scheduling.plan(world))
     assert 1_000 < revoked(first) < 2_000
     assert first.ledger.entries[-1].state is EntryState.COMMITTING
-    second = later(first, turn.take(first))
+    second = later(first, scheduling.plan(first))
     assert revoked(second) == 2_000
     assert all(each.record.ended == 1 for each in second.jobs if each.job.uid != "new")
     assert sum(each.size for each in second.ledger.entries) <= LEDGER_SIZE_MAX

@@ -20,7 +20,11 @@ from railwright_operator.write import ledger as store
 from railwright_operator.write.ledger import DeposedError, LedgerStore
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
-from railwright_scheduler.merits import Crossing, Merits, Predicted
+from railwright_scheduler.model.placement_score import (
+    CrossDomainBytes,
+    PlacementScore,
+    PredictedStep,
+)
 
 WORDS = st.text(st.characters(codec="utf-8"), max_size=40)
 NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,20}[a-z0-9]", fullmatch=True)
@@ -39,9 +43,9 @@ CAUSES = st.builds(
 SIZES = st.integers(0, 2**53)
 STEP = st.integers(0, 10**10)
 MERITS = st.builds(
-    Merits,
-    st.lists(st.builds(Crossing, NAMES, SIZES, SIZES), max_size=3).map(tuple),
-    st.none() | st.builds(Predicted, st.lists(NAMES, max_size=2).map(tuple), *[STEP] * 5),
+    PlacementScore,
+    st.lists(st.builds(CrossDomainBytes, NAMES, SIZES, SIZES), max_size=3).map(tuple),
+    st.none() | st.builds(PredictedStep, st.lists(NAMES, max_size=2).map(tuple), *[STEP] * 5),
     st.integers(0, 9),
     st.booleans(),
 )
@@ -66,8 +70,8 @@ def entries(draw: st.DrawFn, uid: str) -> Entry:
         cause=cause,
         spans=tuple(draw(st.dictionaries(NAMES, st.integers(0, 2**31), max_size=2)).items()),
         shape=draw(WORDS),
-        known=draw(WORDS),
-        merits=draw(st.none() | MERITS),
+        topology_hash=draw(WORDS),
+        score=draw(st.none() | MERITS),
     )
 
 

@@ -9,9 +9,9 @@ import pytest
 from fixtures import node
 from fixtures.attempts import LOST, entry, pods, world_of
 from fixtures.observing import Watched
-from railwright_scheduler import debts
-from railwright_scheduler.snapshot import LOST_GRACE_S
-from railwright_scheduler.world import AttemptSeen
+from railwright_scheduler import assume
+from railwright_scheduler.cluster_state import ObservedAttempt
+from railwright_scheduler.model.snapshot import LOST_GRACE_S
 
 
 def test_unready_node_is_recently_lost_for_five_minutes() -> None:
@@ -43,8 +43,8 @@ def test_cordoned_node_has_no_grace() -> None:
 def test_node_of_an_aborted_attempt_has_the_same_grace(age_s: float) -> None:
     """As long as a pod of the attempt that lost it is left there."""
     aborted = entry(cause=LOST)
-    attempts = {aborted.key: AttemptSeen(pods("n0 n1"), age_s=age_s)}
+    attempts = {aborted.key: ObservedAttempt(pods("n0 n1"), age_s=age_s)}
     world = world_of(nodes=(node("n0"), node("n1")), entries=(aborted,), attempts=attempts)
-    found = {each.name: each for each in debts.with_debts(world, world.ledger.entries)}
+    found = {each.name: each for each in assume.subtract_assumed(world, world.ledger.entries)}
     assert found["n1"].unavailable is not None
     assert [found[name].recently_lost for name in ("n0", "n1")] == [False, age_s < LOST_GRACE_S]

@@ -11,8 +11,8 @@ from railwright_scheduler.communication import derive, graph, measured
 from railwright_scheduler.communication.graph import Collective, Overlap
 from railwright_scheduler.communication.grid import Axis
 from railwright_scheduler.communication.measured import UnfitError
-from railwright_scheduler.profile import CallRecord, GroupProfile, Operation, Profile
-from railwright_scheduler.workload import (
+from railwright_scheduler.model.profile import CallRecord, GroupProfile, Operation, Profile
+from railwright_scheduler.model.workload import (
     Framework,
     Optimizer,
     Parallelism,

@@ -22,7 +22,6 @@ from railwright_operator.suspected_nodes import UNHEARD_S
 from railwright_operator.watch import kubelets, records
 from railwright_operator.watch.job_objects import SPEC_BYTES_MAX
 from railwright_operator.write.executor import UNDER_WAY_MAX
-from railwright_scheduler import islands
 from railwright_scheduler.attempt.assessment import SILENT_S, Assessment, Ended, Ongoing
 from railwright_scheduler.attempt.breaker import SETTLE_S
 from railwright_scheduler.attempt.causes import Cause, CauseCode
@@ -31,11 +30,12 @@ from railwright_scheduler.attempt.ledger import Entry, EntryState
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.starting import START_DEADLINE_S
 from railwright_scheduler.cluster import AMOUNT_MAX
-from railwright_scheduler.decisions import PodNamesTaken, QueueMissing, TooLarge
+from railwright_scheduler.cluster_state import ClusterState
 from railwright_scheduler.isolation import Isolation
-from railwright_scheduler.profile import Profile
-from railwright_scheduler.workload import Parallelism, Recipe, Transformer, Workload
-from railwright_scheduler.world import World
+from railwright_scheduler.model import scale_up_domains
+from railwright_scheduler.model.decisions import PodNamesTaken, QueueMissing, TooLarge
+from railwright_scheduler.model.profile import Profile
+from railwright_scheduler.model.workload import Parallelism, Recipe, Transformer, Workload
 from railwright_topology.accounts import ISLAND
 from railwright_topology.astray import Astray, Rails
 from railwright_topology.fabric import Fabric
@@ -106,7 +106,7 @@ def test_job_that_cannot_be_observed_stops_no_other(monkeypatch: pytest.MonkeyPa
         return attempt(job_uid, number)
 
     monkeypatch.setattr(seen.sessions, "attempt", fail)
-    observed: list[World | None] = []
+    observed: list[ClusterState | None] = []
     with contextlib.suppress(ZeroDivisionError):
         observed = [*seen.state_builder.build(LEDGER, isolation)]
     assert observed
@@ -145,8 +145,8 @@ def test_a_node_is_seen_with_its_rails_its_pace_its_devices_and_its_island() -> 
         )
     )
     first, second = seen.world().nodes
-    assert first.domains == ("r0", islands.NO_ISLAND)
-    assert not any(map(islands.is_known, second.domains[:1]))
+    assert first.domains == ("r0", scale_up_domains.NO_SCALE_UP_DOMAIN)
+    assert not any(map(scale_up_domains.is_known, second.domains[:1]))
     assert second.domains[1] == "i0"
     assert (second.rails, second.pace, second.device) == (rails, Pace(rails=0.75), "GPU-A")
     assert (first.rails, first.pace) == (None, EVEN)

@@ -15,9 +15,9 @@ from fixtures.observing import JOB, Watched
 from railwright_operator.suspected_nodes import CONTROL_PLANE, UNHEARD_S
 from railwright_operator.watch.site import PriorityClassRecord
 from railwright_scheduler.attempt.phases import Phase
-from railwright_scheduler.decisions import PriorityClassMissing, QueueMissing
 from railwright_scheduler.isolation import Isolation, Stage
-from railwright_scheduler.snapshot import QueueRound
+from railwright_scheduler.model.decisions import PriorityClassMissing, QueueMissing
+from railwright_scheduler.model.snapshot import QueueRound
 
 Suspected = tuple[set[str], set[str], set[str]]
 WAIT = QueueMissing(queue="none", existing=())

@@ -23,8 +23,14 @@ from railwright_cli.parts import FEW
 from railwright_cli.svg import words as escaped
 from railwright_operator.write import placement_score
 from railwright_scheduler import Node, Snapshot, decide
-from railwright_scheduler.merits import Merits, Predicted
-from railwright_scheduler.workload import Framework, Parallelism, Recipe, Transformer, Workload
+from railwright_scheduler.model.placement_score import PlacementScore, PredictedStep
+from railwright_scheduler.model.workload import (
+    Framework,
+    Parallelism,
+    Recipe,
+    Transformer,
+    Workload,
+)
 from railwright_topology import fabric
 from railwright_topology.accounts import Account, Basis
 from railwright_topology.fabric import Fabric
@@ -198,9 +204,9 @@ def test_crossing_bytes_are_those_of_the_placement() -> None:
     levels = ("block", "rack")
     links = Links(8.0), Links(4.0)
     (found,) = decide(Snapshot(levels, nodes, ("default",), (asked,), links)).admitted
-    assert found.merits is not None
+    assert found.score is not None
     sent = crossing_bytes(on, replace(its, nodes=found.nodes))
-    for level, told in enumerate(found.merits.crossing):
+    for level, told in enumerate(found.score.crossing):
         counted = sum(size for (at, _), size in sent.items() if at == level)
         assert counted == pytest.approx(2 * told.placed, abs=8)
     most = max(sent.values())
@@ -247,7 +253,7 @@ def listed(its: Gang, workload: dict[str, Any]) -> str:
     """As kubectl prints both objects, in JSON, which is YAML as well."""
     nodes = [*its.nodes]
     metadata = {"namespace": "team", "name": "train"}
-    told = Predicted(("DGX A100",), 2_500_000, 3_000_000, 2_600_000, 250_000)
+    told = PredictedStep(("DGX A100",), 2_500_000, 3_000_000, 2_600_000, 250_000)
     return json.dumps(
         {
             "kind": "List",
@@ -265,7 +271,7 @@ def listed(its: Gang, workload: dict[str, Any]) -> str:
                         "spec": {
                             "attempt": attempt,
                             "nodes": nodes if attempt == 10 else nodes[:1],
-                            "mapping": placement_score.render(Merits((), told)),
+                            "mapping": placement_score.render(PlacementScore((), told)),
                         },
                     }
                     for attempt in (9, 10)

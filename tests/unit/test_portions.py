@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from fixtures import job, node
 from railwright_scheduler import Snapshot, decide
-from railwright_scheduler.workload import Framework, Parallelism, Recipe, Transformer, Workload
+from railwright_scheduler.model.workload import (
+    Framework,
+    Parallelism,
+    Recipe,
+    Transformer,
+    Workload,
+)
 from railwright_topology.links import Links
 
 MODEL = Transformer(

@@ -18,7 +18,7 @@ from railwright_scheduler.attempt.starting import (
     NO_REPORT,
     PULL_DEADLINE_S,
     START_DEADLINE_S,
-    ImagesSeen,
+    ObservedImages,
 )
 
 SINCE = "2026-01-02T03:04:05Z"
@@ -62,10 +62,10 @@ def waits(seen: Watched, reason: str, message: str = "") -> None:
 def test_pull_is_seen_until_it_ends(seen: Watched) -> None:
     assert seen.rank(1).images == NO_REPORT
     seen.pulls.read(event("Pulling", 5))
-    assert seen.rank(1).images == ImagesSeen("example.com/train:1", SINCE, pulled_s=0.0)
+    assert seen.rank(1).images == ObservedImages("example.com/train:1", SINCE, pulled_s=0.0)
     seen.pulls.read(event("Pulled", 6))
     seen.now_s += 7
-    assert seen.rank(1).images == ImagesSeen(pulled_s=7.0)
+    assert seen.rank(1).images == ObservedImages(pulled_s=7.0)
     seen.pulls.read(event("Pulling", 8))
     assert seen.rank(1).images.pulled_s == 0.0
 
@@ -83,9 +83,9 @@ def test_pull_of_a_pod_that_runs_has_ended(seen: Watched) -> None:
     before = seen.pods.of((JOB, 1))[1]
     after = seen.pod(1, phase="Running")
     seen.pulls.pod_changed(before, after)
-    assert seen.rank(1).images == ImagesSeen(pulled_s=0.0)
+    assert seen.rank(1).images == ObservedImages(pulled_s=0.0)
     seen.now_s += START_DEADLINE_S
-    assert seen.rank(1).images == ImagesSeen(pulled_s=START_DEADLINE_S)
+    assert seen.rank(1).images == ObservedImages(pulled_s=START_DEADLINE_S)
     seen.pulls.pod_changed(after, None)
     assert repr(seen.pulls) == "<Pulls pods=0>"
 
@@ -184,7 +184,7 @@ def test_lost_end_of_a_pull_is_seen_by_its_container(seen: Watched, status: dict
     before = seen.pods.of((JOB, 1))[1]
     after = seen.pod(1, phase="Pending", **container("prepare", **status))
     seen.pulls.pod_changed(before, after)
-    assert seen.rank(1).images == ImagesSeen(pulled_s=0.0)
+    assert seen.rank(1).images == ObservedImages(pulled_s=0.0)
     assert not seen.turn(after_s=START_DEADLINE_S).ledger.entries
     assert seen.cause(after_s=1).code is CauseCode.START_TIMED_OUT
 
@@ -194,7 +194,7 @@ def test_lost_end_of_a_pull_is_seen_by_the_next_pull(seen: Watched) -> None:
     seen.pulls.read(event("Pulling", 5))
     seen.pulls.read(event("Pulling", 7, about={"fieldPath": "spec.containers{sidecar}"}))
     seen.pulls.read(event("Pulled", 8, about={"fieldPath": "spec.containers{sidecar}"}))
-    assert seen.rank(1).images == ImagesSeen(pulled_s=0.0)
+    assert seen.rank(1).images == ObservedImages(pulled_s=0.0)
 
 
 def test_pull_without_end_keeps_no_attempt_for_ever(seen: Watched) -> None:

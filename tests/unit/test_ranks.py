@@ -11,20 +11,19 @@ from fixtures import job, node
 from fixtures import seen as profiles
 from railwright_scheduler import (
     Admit,
-    GangsAhead,
+    BindingBacklog,
     Job,
     Node,
     Snapshot,
-    Terms,
+    TopologyConstraints,
     cluster,
     decide,
-    ranks,
 )
 from railwright_scheduler.cost import step
 from railwright_scheduler.cost.hardware import DGX_A100
-from railwright_scheduler.merits import Merits, Predicted
-from railwright_scheduler.profile import Operation, Profile
-from railwright_scheduler.workload import (
+from railwright_scheduler.model.placement_score import PlacementScore, PredictedStep
+from railwright_scheduler.model.profile import Operation, Profile
+from railwright_scheduler.model.workload import (
     Framework,
     Parallelism,
     Precision,
@@ -33,6 +32,7 @@ from railwright_scheduler.workload import (
     Transformer,
     Workload,
 )
+from railwright_scheduler.policy import ranks
 from railwright_topology.links import Links
 
 GPT = Transformer(
@@ -69,12 +69,12 @@ def admitted(asked: Job, nodes: tuple[Node, ...], *, times: float = 8.0) -> Admi
     return found
 
 
-def merits(found: Admit) -> Merits:
-    assert found.merits is not None
-    return found.merits
+def merits(found: Admit) -> PlacementScore:
+    assert found.score is not None
+    return found.score
 
 
-def predicted(found: Admit) -> Predicted:
+def predicted(found: Admit) -> PredictedStep:
     told = merits(found).predicted
     assert told is not None
     return told
@@ -82,7 +82,7 @@ def predicted(found: Admit) -> Predicted:
 
 def test_who_does_not_say_what_he_does_gets_the_networks_order() -> None:
     found = admitted(job("a", num_nodes=8), racks(4, 4))
-    assert found.merits is None
+    assert found.score is None
     assert [*found.nodes] == sorted(found.nodes)
 
 
@@ -150,8 +150,8 @@ def test_nodes_are_not_chosen_for_what_was_not_recorded_of_them() -> None:
     floor = cluster.of(Snapshot(("rack",), nodes, ("default",), (seen,), links=(Links(8.0),)))
     found = ranks.placed(seen, floor, [np.arange(8), np.arange(8, 16)])
     assert sorted(found.nodes.tolist()) == [*range(8)]
-    assert found.merits is not None
-    assert found.merits.measured
+    assert found.score is not None
+    assert found.score.measured
 
 
 def with_large_sends(seen: Profile) -> Profile:
@@ -218,7 +218,7 @@ def test_whole_rings_in_each_rack_are_worth_larger_racks() -> None:
 
 def test_segments_stay_together_however_ranks_are_laid_out() -> None:
     split = Parallelism(tensor=8, pipeline=4, data=4)
-    asked = gang(split, terms=Terms(segment=2, segment_tier="rack"))
+    asked = gang(split, constraints=TopologyConstraints(segment=2, segment_tier="rack"))
     found = admitted(asked, racks(3, 5, 2, 7, 3))
     where = [name.partition("-")[0] for name in found.nodes]
     assert all(one == other for one, other in zip(where[::2], where[1::2], strict=True))
@@ -251,8 +251,8 @@ def test_gangs_that_are_much_work_to_place_are_placed_one_decision_after_the_oth
     decisions = decide(world)
     assert [each.job_uid for each in decisions.admitted] == ["large-0"]
     assert {each.job_uid: each.reason for each in decisions.waiting} == {
-        "large-1": GangsAhead(need=400, pods=400),
-        "small": GangsAhead(need=1, pods=400),
+        "large-1": BindingBacklog(need=400, pods=400),
+        "small": BindingBacklog(need=1, pods=400),
     }
     silent = [replace(each, workload=None) for each in large]
     assert len(decide(replace(world, jobs=(*silent, small))).admitted) == 3

@@ -20,7 +20,7 @@ from railwright_operator.heartbeats.recording import Recording
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.write import pods
-from railwright_scheduler.workload import Workload
+from railwright_scheduler.model.workload import Workload
 
 JOB = "job-uid"
 MODEL = {"layers": 2, "hidden": 64, "heads": 4, "feedForward": 256, "vocabulary": 100}

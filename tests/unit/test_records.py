@@ -18,7 +18,7 @@ from railwright_operator.watch.excerpts import Node, Pod, Undeclared
 from railwright_operator.watch.nodes import Nodes
 from railwright_operator.watch.protobuf import NodeList, PodList
 from railwright_operator.watch.records import NodeRecord, PodRecord
-from railwright_scheduler.snapshot import Taint
+from railwright_scheduler.model.snapshot import Taint
 
 JOB_UID = "11111111-1111-1111-1111-111111111111"
 OURS = {

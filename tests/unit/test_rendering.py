@@ -11,9 +11,9 @@ from fixtures.ahead import LARGE, large, recorded
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.write import pods, pre_runs
 from railwright_operator.write.rendering import Rendering
-from railwright_scheduler.merits import Merits
+from railwright_scheduler.model.placement_score import PlacementScore
 
-OTHERS = Merits((), None, 0, measured=False, other_devices=("other",))
+OTHERS = PlacementScore((), None, 0, measured=False, other_devices=("other",))
 STEPS = "RAILWRIGHT_PROFILE_STEPS"
 
 
@@ -29,13 +29,13 @@ STEPS = "RAILWRIGHT_PROFILE_STEPS"
     ids=["nothing known", "recorded", "recorded on others", "not asked for", "too large"],
 )
 def test_a_job_that_wants_a_pre_run_and_has_nothing_of_it_records_itself(
-    parts: dict[str, Any], merits: Merits | None, steps: int | None
+    parts: dict[str, Any], merits: PlacementScore | None, steps: int | None
 ) -> None:
     jobs = Jobs(lambda raw: pods.sample(raw, reporting.LAUNCHER))
     jobs.absorb(large(**parts))
     known = jobs.get(LARGE)
     assert known is not None, jobs.why_unreadable(LARGE)
-    entry = attempts.entry(job_uid=LARGE, job_name="large", shape=known.shape, merits=merits)
+    entry = attempts.entry(job_uid=LARGE, job_name="large", shape=known.shape, score=merits)
     pod = Rendering(jobs, launcher=reporting.LAUNCHER).pod(entry, 0)
     assert pod is not None
     (main,) = pod["spec"]["containers"]

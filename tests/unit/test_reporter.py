@@ -17,7 +17,7 @@ from railwright_operator.report import bounds, events, reporter
 from railwright_scheduler.attempt.gang import DeletePod, WritePlacement
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
-from railwright_scheduler.decisions import NotEnoughNodes, QueueMissing, Reason
+from railwright_scheduler.model.decisions import NotEnoughNodes, QueueMissing, Reason
 
 FINISHED = {"phase": "Succeeded", "attempt": 1, "endedAttempt": 1}
 EXPIRED = FINISHED | {"finishedAt": "2026-01-02T03:04:05Z"}

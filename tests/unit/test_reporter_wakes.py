@@ -13,7 +13,7 @@ from fixtures.reporting import Desk
 from railwright_operator.kube import errors
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
-from railwright_scheduler.decisions import NotEnoughNodes, QueueMissing
+from railwright_scheduler.model.decisions import NotEnoughNodes, QueueMissing
 
 Write = Callable[[str, dict[str, Any]], Coroutine[Any, Any, dict[str, Any]]]
 

@@ -7,9 +7,15 @@ from dataclasses import replace
 import pytest
 
 from fixtures import job, node
-from railwright_scheduler import Admit, Job, Node, Snapshot, Terms, decide
-from railwright_scheduler.merits import Predicted
-from railwright_scheduler.workload import Framework, Parallelism, Recipe, Transformer, Workload
+from railwright_scheduler import Admit, Job, Node, Snapshot, TopologyConstraints, decide
+from railwright_scheduler.model.placement_score import PredictedStep
+from railwright_scheduler.model.workload import (
+    Framework,
+    Parallelism,
+    Recipe,
+    Transformer,
+    Workload,
+)
 from railwright_topology.links import Links
 from railwright_topology.pace import Pace
 
@@ -41,10 +47,10 @@ def admitted(asked: Job, nodes: tuple[Node, ...], *, times: float = 1.0) -> Admi
     return found
 
 
-def predicted(found: Admit) -> Predicted:
-    assert found.merits is not None
-    assert found.merits.predicted is not None
-    return found.merits.predicted
+def predicted(found: Admit) -> PredictedStep:
+    assert found.score is not None
+    assert found.score.predicted is not None
+    return found.score.predicted
 
 
 @pytest.mark.parametrize("framework", [Framework.DEEPSPEED, Framework.MEGATRON_PIPELINE_FIRST])
@@ -93,9 +99,9 @@ def test_many_nodes_are_laid_out_by_their_stages() -> None:
 
 
 def test_slow_nodes_change_places_within_their_rack_where_segments_stay_together() -> None:
-    terms = Terms(segment=2, segment_tier="rack")
+    constraints = TopologyConstraints(segment=2, segment_tier="rack")
     nodes = racks(3, 5, 4, slow=("n1-0", "n0-0"), pace=Pace(products=0.9))
-    found = admitted(gang(terms=terms), nodes)
+    found = admitted(gang(constraints=constraints), nodes)
     where = [name.partition("-")[0] for name in found.nodes]
     assert all(one == other for one, other in zip(where[::2], where[1::2], strict=True))
 
@@ -159,8 +165,8 @@ def test_who_comes_slow_for_a_node_that_went_is_not_waited_for_by_the_last_stage
     left = tuple(each for each in nodes if each.name != gone)
     found = admitted(gang(before=first.nodes), left)
     assert found.nodes.index("n0-8") not in (3, 7)
-    assert found.merits is not None
-    assert found.merits.moved == 2
+    assert found.score is not None
+    assert found.score.moved == 2
 
 
 def test_unlike_kinds_get_stages_of_their_own() -> None:

@@ -10,12 +10,13 @@ import pytest
 
 from fixtures import GPU, job
 from fixtures import cluster as world
-from railwright_scheduler import Snapshot, Terms, cluster, decide, line
+from railwright_scheduler import Snapshot, TopologyConstraints, cluster, decide
 from railwright_scheduler.budget import WorkBudget
-from railwright_scheduler.decisions import Decisions
+from railwright_scheduler.model.decisions import Decisions
+from railwright_scheduler.model.snapshot import Node
 from railwright_scheduler.placement import caps, choose, split
-from railwright_scheduler.placement.limits import ANYWHERE
-from railwright_scheduler.snapshot import Node
+from railwright_scheduler.placement.constraints import ANYWHERE
+from railwright_scheduler.policy import scheduling_queue
 from railwright_topology.astray import Rails
 from railwright_topology.pace import Pace
 
@@ -62,13 +63,18 @@ def large_gangs() -> Snapshot:
 
 
 def waiting_gangs() -> Snapshot:
-    terms = Terms(segment=3, segment_tier="rack")
-    gangs = tuple(job(name=f"j{i}", num_nodes=300 - 3 * i, terms=terms) for i in range(30))
+    constraints = TopologyConstraints(segment=3, segment_tier="rack")
+    gangs = tuple(
+        job(name=f"j{i}", num_nodes=300 - 3 * i, constraints=constraints) for i in range(30)
+    )
     return world(*nodes(700, 48, 12, 3, used=8), levels=("spine", "block", "rack"), jobs=gangs)
 
 
 def aligned_gangs() -> Snapshot:
-    gangs = tuple(job(name=f"j{i}", num_nodes=60 - i, terms=Terms(aligned=True)) for i in range(8))
+    gangs = tuple(
+        job(name=f"j{i}", num_nodes=60 - i, constraints=TopologyConstraints(aligned=True))
+        for i in range(8)
+    )
     tree = nodes(1000, 48, 12, 3, rails=4, slow=True)
     return world(*tree, levels=("spine", "block", "rack"), jobs=gangs)
 
@@ -97,7 +103,7 @@ def test_split_work_of_a_decision_is_bounded(
     snapshot, sums = gangs(), Sums(monkeypatch)
     exact = decide(snapshot)
     limit = sums.count // 4
-    monkeypatch.setattr(line, "PLACEMENT_WORK", limit, raising=False)
+    monkeypatch.setattr(scheduling_queue, "PLACEMENT_WORK", limit, raising=False)
     sums.count = 0
     bounded = decide(snapshot)
     assert sums.count <= limit

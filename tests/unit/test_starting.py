@@ -6,27 +6,27 @@ from dataclasses import replace
 
 from fixtures import attempts
 from railwright_scheduler.attempt import assessment, record
-from railwright_scheduler.attempt.assessment import Ended, Ongoing, PodState, RankSeen
+from railwright_scheduler.attempt.assessment import Ended, ObservedRank, Ongoing, PodState
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.starting import (
     IMAGE_MISSING_S,
     NO_REPORT,
     START_DEADLINE_S,
-    ImagesSeen,
+    ObservedImages,
 )
 
 LATE_S = START_DEADLINE_S + 1
 BACK_OFF = "ImagePullBackOff: Back-off pulling image"
 
 
-def starting(*, images: ImagesSeen = NO_REPORT, waiting: str = "") -> list[RankSeen]:
+def starting(*, images: ObservedImages = NO_REPORT, waiting: str = "") -> list[ObservedRank]:
     """A gang of two whose second launcher was never heard."""
     second = attempts.rank(1, pod=PodState.PENDING, silent_s=None, waiting=waiting)
     return [attempts.rank(0), replace(second, images=images)]
 
 
-def cause(ranks: list[RankSeen], *, age_s: float = LATE_S) -> Cause | None:
+def cause(ranks: list[ObservedRank], *, age_s: float = LATE_S) -> Cause | None:
     found = assessment.assess(ranks, started=False, age_s=age_s)
     assert isinstance(found, Ended | Ongoing)
     return found.cause if isinstance(found, Ended) else None
@@ -34,7 +34,7 @@ def cause(ranks: list[RankSeen], *, age_s: float = LATE_S) -> Cause | None:
 
 def test_start_counts_from_the_end_of_the_last_pull() -> None:
     for pulled_s, late in ((0.0, False), (START_DEADLINE_S, False), (LATE_S, True)):
-        found = cause(starting(images=ImagesSeen(pulled_s=pulled_s)), age_s=10 * LATE_S)
+        found = cause(starting(images=ObservedImages(pulled_s=pulled_s)), age_s=10 * LATE_S)
         assert (found is not None and found.code is CauseCode.START_TIMED_OUT) is late
 
 
@@ -47,9 +47,9 @@ def test_start_counts_from_binding_without_reports() -> None:
 
 def test_image_that_is_not_there_fails_the_job() -> None:
     said = "ErrImagePull: no-such:latest: not found"
-    missing = starting(images=ImagesSeen(missing_s=IMAGE_MISSING_S), waiting=said)
+    missing = starting(images=ObservedImages(missing_s=IMAGE_MISSING_S), waiting=said)
     assert cause(missing, age_s=IMAGE_MISSING_S) is None
-    missing = starting(images=ImagesSeen(missing_s=IMAGE_MISSING_S + 1), waiting=said)
+    missing = starting(images=ObservedImages(missing_s=IMAGE_MISSING_S + 1), waiting=said)
     found = cause(missing, age_s=IMAGE_MISSING_S)
     assert found is not None
     assert found.code is CauseCode.IMAGE_NOT_FOUND

@@ -23,8 +23,8 @@ from railwright_scheduler.attempt.assessment import Ongoing, PodState
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import JobRecord, ResumePoint
-from railwright_scheduler.attempt.starting import ImagesSeen
-from railwright_scheduler.decisions import PreRunAhead, PriorityClassMissing, QueueMissing
+from railwright_scheduler.attempt.starting import ObservedImages
+from railwright_scheduler.model.decisions import PreRunAhead, PriorityClassMissing, QueueMissing
 
 NOW = "2026-01-02T03:04:05Z"
 LATER = "2026-01-02T03:04:10Z"
@@ -74,7 +74,7 @@ def records(draw: st.DrawFn) -> JobRecord:
         ended=ended,
         nodes=tuple(draw(st.lists(NAMES, min_size=1, max_size=6))) if live else (),
         shape=draw(NAMES | st.just("")) if live else "",
-        known=draw(NAMES | st.just("")) if live else "",
+        topology_hash=draw(NAMES | st.just("")) if live else "",
         restarts=draw(st.integers(0, 9)),
         moves=draw(st.integers(0, 9)),
         failures=draw(st.integers(0, 9)),
@@ -186,7 +186,7 @@ def test_an_image_that_cannot_be_pulled_comes_before_the_barrier() -> None:
 
 def test_images_that_are_pulled_are_named_with_the_time() -> None:
     first, second = (
-        replace(attempts.rank(rank, pod=PodState.PENDING), images=ImagesSeen(image, since, 0.0))
+        replace(attempts.rank(rank, pod=PodState.PENDING), images=ObservedImages(image, since, 0.0))
         for rank, image, since in ((0, "a:1", LATER), (1, "b:2", NOW))
     )
     seen = inputs(STARTING, session=session(missing=(0, 1)), ranks=(first, second))

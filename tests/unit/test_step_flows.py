@@ -11,7 +11,7 @@ from bench.step_flows import Phase
 from railwright_scheduler.communication import parameters
 from railwright_scheduler.cost import step
 from railwright_scheduler.cost.hardware import DGX_H100
-from railwright_scheduler.workload import Parallelism, Recipe, Sharding, Transformer, Workload
+from railwright_scheduler.model.workload import Parallelism, Recipe, Sharding, Transformer, Workload
 
 GPT = Transformer(8, 1024, 16, 16, 64, 4096, 32_000)
 MIXTURE = replace(GPT, experts=16, chosen=2)

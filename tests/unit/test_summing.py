@@ -15,7 +15,13 @@ from railwright_scheduler.communication import derive
 from railwright_scheduler.cost import step
 from railwright_scheduler.cost.hardware import DGX_A100
 from railwright_scheduler.cost.in_network_reduction import NetworkReduction
-from railwright_scheduler.workload import Framework, Parallelism, Recipe, Transformer, Workload
+from railwright_scheduler.model.workload import (
+    Framework,
+    Parallelism,
+    Recipe,
+    Transformer,
+    Workload,
+)
 from railwright_topology import fabric, networks
 from railwright_topology.accounts import Account, Basis
 from railwright_topology.links import Links
@@ -103,9 +109,9 @@ def admitted(nodes: tuple[Node, ...], *summing: str) -> Admit:
 
 
 def step_us(found: Admit) -> int:
-    assert found.merits is not None
-    assert found.merits.predicted is not None
-    return found.merits.predicted.placed_us
+    assert found.score is not None
+    assert found.score.predicted is not None
+    return found.score.predicted.placed_us
 
 
 def test_two_racks_that_add_up_are_better_than_one_that_does_not() -> None:

@@ -8,13 +8,15 @@ import pytest
 
 from fixtures import GPU, job, node
 from fixtures.attempts import LOST, entry, seen, world_of
-from railwright_scheduler import Admit, Job, Node, Snapshot, decide, turn, world
+from railwright_scheduler import Admit, Job, Node, Snapshot, cluster_state, decide
+from railwright_scheduler import plan as scheduling
 from railwright_scheduler.attempt.ledger import Entry
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
-from railwright_scheduler.merits import Predicted
-from railwright_scheduler.snapshot import Running
-from railwright_scheduler.workload import (
+from railwright_scheduler.cluster_state import ObservedJob
+from railwright_scheduler.model.placement_score import PredictedStep
+from railwright_scheduler.model.snapshot import RunningJob
+from railwright_scheduler.model.workload import (
     Framework,
     Parallelism,
     Recipe,
@@ -22,7 +24,6 @@ from railwright_scheduler.workload import (
     Transformer,
     Workload,
 )
-from railwright_scheduler.world import JobSeen
 from railwright_topology.links import Links
 
 GPT = Transformer(24, 4096, 32, 32, 128, 4 * 4096, 51_200)
@@ -59,14 +60,14 @@ def gang(**changes: object) -> Job:
     return job("a", num_nodes=8, ranks_per_node=8, workload=TALKS, **changes)
 
 
-def running(block: int, *racks: int, workload: Workload = TALKS) -> Running:
+def running(block: int, *racks: int, workload: Workload = TALKS) -> RunningJob:
     """A job on the first four nodes of two racks."""
     nodes = tuple(f"n{block}-{at}-{place}" for at in racks for place in range(4))
-    return Running(workload, 8, nodes)
+    return RunningJob(workload, 8, nodes)
 
 
 def admitted(
-    nodes: tuple[Node, ...], *others: Running, asked: Job | None = None, times: float = 8.0
+    nodes: tuple[Node, ...], *others: RunningJob, asked: Job | None = None, times: float = 8.0
 ) -> Admit:
     asked = asked or gang()
     (found,) = decide(
@@ -77,10 +78,10 @@ def admitted(
     return found
 
 
-def predicted(found: Admit) -> Predicted:
-    assert found.merits is not None
-    assert found.merits.predicted is not None
-    return found.merits.predicted
+def predicted(found: Admit) -> PredictedStep:
+    assert found.score is not None
+    assert found.score.predicted is not None
+    return found.score.predicted
 
 
 def blocks_of(found: Admit) -> set[str]:
@@ -147,7 +148,7 @@ def test_a_gang_of_the_same_decision_counts_as_well() -> None:
     later = replace(
         before,
         jobs=jobs[1:],
-        running=(Running(TALKS, 8, first.nodes),),
+        running=(RunningJob(TALKS, 8, first.nodes),),
         nodes=tuple(
             replace(each, used={GPU: 8}) if each.name in first.nodes else each
             for each in before.nodes
@@ -179,7 +180,7 @@ RUNS = JobRecord(phase=Phase.RUNNING, attempt=2, ended=1, nodes=NODES)
 
 def sending(record: JobRecord, *entries: Entry) -> list[tuple[str, ...]]:
     jobs = [seen(record, job=gang())]
-    return [each.nodes for each in world.running(jobs, {"a": entries})]
+    return [each.nodes for each in cluster_state.running(jobs, {"a": entries})]
 
 
 def test_a_job_sends_from_its_commit_to_its_end() -> None:
@@ -195,7 +196,7 @@ def test_a_job_sends_from_its_commit_to_its_end() -> None:
 
 def test_only_a_job_that_says_what_it_does_on_several_nodes_is_known_to_send() -> None:
     silent = seen(RUNS, job=replace(gang(), workload=None))
-    assert [*world.running([silent], {})] == []
+    assert [*cluster_state.running([silent], {})] == []
     assert sending(replace(RUNS, nodes=NODES[:4])) == []
 
 
@@ -204,9 +205,9 @@ def test_a_turn_places_a_job_around_those_that_run() -> None:
     record = replace(RUNS, nodes=running(0, 0, 1).nodes)
     ours, others = seen(job=gang()), seen(record, name="b", job=replace(gang(), uid="b"))
 
-    def placed(*jobs: JobSeen) -> set[str]:
+    def placed(*jobs: ObservedJob) -> set[str]:
         asked = replace(world_of(*jobs, nodes=nodes, levels=LEVELS), links=(Links(8.0),) * 2)
-        (begun,) = turn.take(asked).ledger.entries
+        (begun,) = scheduling.plan(asked).ledger.entries
         return {name[:2] for name in begun.nodes}
 
     assert placed(ours) == {"n0"}

@@ -23,7 +23,7 @@ from railwright_scheduler.cost.hardware import (
 )
 from railwright_scheduler.cost.heterogeneous import GangModel
 from railwright_scheduler.cost.kernels import Product
-from railwright_scheduler.workload import (
+from railwright_scheduler.model.workload import (
     Framework,
     Parallelism,
     Precision,

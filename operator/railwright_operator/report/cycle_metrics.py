@@ -12,7 +12,7 @@ from railwright_scheduler import explain
 from railwright_scheduler.attempt.breaker import Breaker
 from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.phases import Phase
-from railwright_scheduler.turn import Turn
+from railwright_scheduler.plan import Plan
 
 CYCLE_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 
@@ -66,7 +66,7 @@ class CycleMetrics:
             "Nodes of which pods of several attempts hold more than there is (an invariant).",
         )
 
-    def record(self, plan: Turn) -> None:
+    def record(self, plan: Plan) -> None:
         """Set the gauges from a finished cycle."""
         phases = collections.Counter(record.phase for record in plan.records.values())
         for phase in Phase:

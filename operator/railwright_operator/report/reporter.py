@@ -41,7 +41,7 @@ from railwright_scheduler.attempt.assessment import Ongoing
 from railwright_scheduler.attempt.gang import BindPod, CreatePod, WritePlacement
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import JobRecord
-from railwright_scheduler.turn import Turn
+from railwright_scheduler.plan import Plan
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +121,7 @@ class Reporter:
     def __repr__(self) -> str:
         return f"<Reporter jobs={len(self._written_s)}>"
 
-    async def report(self, plan: Turn) -> None:
+    async def report(self, plan: Plan) -> None:
         """Start writing every status that changed. Raises nothing."""
         now = datetime.datetime.now(datetime.UTC)
         self._double_bookings.update(plan.double_bookings)
@@ -153,7 +153,7 @@ class Reporter:
             if time_slice.is_over:
                 await time_slice.yield_to_others()
 
-    def _is_binding(self, plan: Turn) -> bool:
+    def _is_binding(self, plan: Plan) -> bool:
         binding = {a.entry.key: len(a.entry.nodes) for a in plan.actions if isinstance(a, STARTS)}
         if sum(binding.values()) >= BULK_PODS:
             self._bulk_until_s = self.clock() + AFTER_BULK_S
@@ -166,7 +166,7 @@ class Reporter:
         self._pauses.forget_unless(uids.__contains__)
         self._quiet = {uid: given for uid, given in self._quiet.items() if uid in uids}
 
-    def _start(self, uid: str, write: StatusWrite, plan: Turn) -> None:
+    def _start(self, uid: str, write: StatusWrite, plan: Plan) -> None:
         record = plan.records.get(uid)
         waits = record is None or record.phase in (Phase.QUEUED, Phase.SUSPENDED)
         known = self.state_builder.job(uid)
@@ -193,7 +193,7 @@ class Reporter:
             logger.error("status update raised", exc_info=error, extra={"job_uid": uid})
 
     def _job(
-        self, uid: str, record: JobRecord, plan: Turn, now: datetime.datetime
+        self, uid: str, record: JobRecord, plan: Plan, now: datetime.datetime
     ) -> StatusWrite | None:
         """What is to be written about this job, if anything is."""
         known = self.state_builder.job(uid)
@@ -252,7 +252,7 @@ class Reporter:
             self.events.add(JobEvent(job, status.UNREADABLE, found.why, warning=True))
 
     def _status_input(
-        self, known: Known, record: JobRecord, plan: Turn, now: datetime.datetime
+        self, known: Known, record: JobRecord, plan: Plan, now: datetime.datetime
     ) -> StatusInput:
         view = self.sessions.attempt(known.uid, record.attempt)
         record = self.commits.fold(known.uid, record, view)

@@ -16,11 +16,11 @@ from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.pre_runs import NO_PRE_RUN, PreRunStatus
 from railwright_operator.report import bounds
 from railwright_scheduler import explain
-from railwright_scheduler.attempt.assessment import HOLD_S, Ongoing, PodState, RankSeen
+from railwright_scheduler.attempt.assessment import HOLD_S, ObservedRank, Ongoing, PodState
 from railwright_scheduler.attempt.causes import FINAL_CAUSES, Cause
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import JobRecord
-from railwright_scheduler.decisions import Reason
+from railwright_scheduler.model.decisions import Reason
 
 NODES_NAMED_MAX = 4
 RANKS_NAMED_MAX = 16
@@ -68,7 +68,7 @@ class StatusInput:
     wait: Reason | None = None
     assessment: Ongoing | None = None
     session: SessionView | None = None
-    ranks: Sequence[RankSeen] = field(default=())
+    ranks: Sequence[ObservedRank] = field(default=())
     unreadable: str | None = None
     pre_run: PreRunStatus = NO_PRE_RUN
     set_aside: Mapping[str, Any] | None = None
@@ -95,7 +95,7 @@ def render(given: StatusInput) -> Status:
         "hangs": record.hangs or None,
         "nodes": [_name(node) for node in record.nodes[: schema.NODES_MAX]],
         "shape": record.shape,
-        "known": record.known,
+        "known": record.topology_hash,
         "nodesSummary": _summary(record.nodes),
         "racks": given.racks if record.nodes else None,
         "progress": _progress(given),

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from railwright_api import quantities
 from railwright_operator.watch.excerpts import Container, PodSpec, Quantities, written
-from railwright_scheduler.snapshot import Amounts
+from railwright_scheduler.model.snapshot import Amounts
 
 SHAPES_MAX = 4096
 SHARED_AMOUNTS_MAX = 64

@@ -19,7 +19,7 @@ from railwright_api import names
 from railwright_operator.kube import lines
 from railwright_operator.watch import excerpts
 from railwright_operator.watch.excerpts import Identity
-from railwright_scheduler.decisions import TooLarge
+from railwright_scheduler.model.decisions import TooLarge
 
 Raw = Mapping[str, Any]
 

@@ -29,9 +29,9 @@ from railwright_operator.watch.job_objects import JobObject
 from railwright_scheduler.attempt.causes import Cause
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord, ResumePoint
-from railwright_scheduler.decisions import TooLarge
-from railwright_scheduler.snapshot import Amounts, Terms, Toleration
-from railwright_scheduler.workload import Workload
+from railwright_scheduler.model.decisions import TooLarge
+from railwright_scheduler.model.snapshot import Amounts, Toleration, TopologyConstraints
+from railwright_scheduler.model.workload import Workload
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class Known:
     tolerations: tuple[Toleration, ...]
     submitted_s: int
     workload: Workload | None
-    terms: Terms
+    constraints: TopologyConstraints
     shape: str
     record: JobRecord
 
@@ -269,7 +269,7 @@ class Jobs:
             uid=found.uid,
             object=found,
             job=job,
-            terms=topology_constraints.convert(job.spec.topology),
+            constraints=topology_constraints.convert(job.spec.topology),
             workload=_workload(job, _profile(raw)),
             per_node=per_node,
             selector=pod.get("nodeSelector", {}),
@@ -336,7 +336,7 @@ def record_of(raw: Raw) -> JobRecord:
         ended=status.get("endedAttempt", 0),
         nodes=tuple(status.get("nodes", ())),
         shape=status.get("shape", ""),
-        known=status.get("known", ""),
+        topology_hash=status.get("known", ""),
         moves=status.get("moves", 0),
         restarts=status.get("restarts", 0),
         failures=status.get("failures", 0),

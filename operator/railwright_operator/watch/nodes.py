@@ -11,7 +11,7 @@ from dataclasses import replace
 from railwright_operator.watch import records
 from railwright_operator.watch.excerpts import Node
 from railwright_operator.watch.records import NodeRecord
-from railwright_scheduler.snapshot import Amounts
+from railwright_scheduler.model.snapshot import Amounts
 
 
 class Nodes:

@@ -31,7 +31,7 @@ from railwright_operator.watch.excerpts import (
     Pod,
     PodStatus,
 )
-from railwright_scheduler.snapshot import Amounts, Taint
+from railwright_scheduler.model.snapshot import Amounts, Taint
 
 TEXT_MAX = 4096
 NUMBER_LENGTH_MAX = 9

@@ -11,7 +11,7 @@ from railwright_api import names, schema
 from railwright_api.fabric import Probing
 from railwright_operator.watch import excerpts
 from railwright_operator.watch.excerpts import PriorityClass
-from railwright_scheduler.decisions import PriorityClassMissing
+from railwright_scheduler.model.decisions import PriorityClassMissing
 
 PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 CLASSES = excerpts.of(PriorityClass)

@@ -188,8 +188,8 @@ def _entry(found: Mapping[str, Any]) -> Entry:
         cause=cause,
         spans=tuple((span["level"], span["domains"]) for span in found.get("spans", ())),
         shape=found.get("shape", ""),
-        known=found.get("known", ""),
-        merits=placement_score.parse(found["mapping"]) if "mapping" in found else None,
+        topology_hash=found.get("known", ""),
+        score=placement_score.parse(found["mapping"]) if "mapping" in found else None,
     )
 
 
@@ -217,11 +217,11 @@ def _entry_fields(entry: Entry) -> dict[str, Any]:
         "perNode": dict(entry.per_node),
         "spans": [{"level": level, "domains": count} for level, count in entry.spans],
         "shape": entry.shape,
-        "known": entry.known,
+        "known": entry.topology_hash,
     }
     fields |= {name: value for name, value in optional.items() if value}
-    if entry.merits is not None:
-        fields["mapping"] = placement_score.render(entry.merits)
+    if entry.score is not None:
+        fields["mapping"] = placement_score.render(entry.score)
     if entry.cause is not None:
         lost = set(entry.cause.nodes)
         ranks = [rank for rank, node in enumerate(entry.nodes) if node in lost]

@@ -6,7 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from railwright_api.placement import MACHINES_MAX
-from railwright_scheduler.merits import Crossing, Merits, Predicted
+from railwright_scheduler.model.placement_score import (
+    CrossDomainBytes,
+    PlacementScore,
+    PredictedStep,
+)
 
 _MICRO = 1_000_000
 _SECONDS = (
@@ -20,7 +24,7 @@ _OVER_BUDGET = "WorkBudgetExceeded"
 _MEASURED, _DERIVED = "measured", "derived"
 
 
-def render(merits: Merits) -> dict[str, Any]:
+def render(merits: PlacementScore) -> dict[str, Any]:
     """The fields of an object."""
     fields: dict[str, Any] = {
         "communication": _MEASURED if merits.measured else _DERIVED,
@@ -49,18 +53,20 @@ def render(merits: Merits) -> dict[str, Any]:
     return fields
 
 
-def parse(found: Mapping[str, Any]) -> Merits:
+def parse(found: Mapping[str, Any]) -> PlacementScore:
     """The same as a value; a prediction that another version cut differently is left out."""
     crossing = tuple(
-        Crossing(each["level"], each["bytes"], each["networkOrderBytes"])
+        CrossDomainBytes(each["level"], each["bytes"], each["networkOrderBytes"])
         for each in found.get("crossing", ())
     )
     prediction = found.get("predicted") or {}
     predicted = None
     if {"machines", *_SECONDS} <= prediction.keys():
         times_us = (round(prediction[name] * _MICRO) for name in _SECONDS)
-        predicted = Predicted(tuple(prediction["machines"]), *times_us)
+        predicted = PredictedStep(tuple(prediction["machines"]), *times_us)
     measured = found.get("communication") == _MEASURED
     others = tuple(found.get("otherDevices", ()))
     is_truncated = found.get("truncated") is not None
-    return Merits(crossing, predicted, found.get("moved", 0), measured, others, is_truncated)
+    return PlacementScore(
+        crossing, predicted, found.get("moved", 0), measured, others, is_truncated
+    )

@@ -20,7 +20,7 @@ from railwright_api.workload import RECORDED_RANKS_MAX
 from railwright_operator.watch.jobs import Known
 from railwright_operator.write import pods
 from railwright_scheduler.communication import measured
-from railwright_scheduler.workload import Workload
+from railwright_scheduler.model.workload import Workload
 
 STEPS = 3
 """As many as are recorded if the job does not say."""

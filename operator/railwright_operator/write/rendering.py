@@ -50,8 +50,8 @@ class Rendering:
             "resume": [{"attempt": p.attempt, "step": p.step} for p in resume],
             "reason": reason,
         }
-        if entry.merits is not None:
-            spec["mapping"] = placement_score.render(entry.merits)
+        if entry.score is not None:
+            spec["mapping"] = placement_score.render(entry.score)
         return {
             "apiVersion": names.API_VERSION,
             "kind": "Placement",
@@ -62,4 +62,4 @@ class Rendering:
 
 def _is_aside(entry: Entry) -> bool:
     """Whether what was recorded was taken on other devices than its nodes have."""
-    return entry.merits is not None and entry.merits.other_devices != ()
+    return entry.score is not None and entry.score.other_devices != ()

@@ -32,8 +32,8 @@ from enum import StrEnum
 
 from railwright_scheduler.attempt import causes, hang, starting
 from railwright_scheduler.attempt.causes import Cause, CauseCode
-from railwright_scheduler.attempt.hang import UNWATCHED, Launcher, StepsSeen, Watch
-from railwright_scheduler.attempt.starting import NO_REPORT, ImagesSeen, Starter
+from railwright_scheduler.attempt.hang import UNWATCHED, Launcher, ObservedSteps, Watch
+from railwright_scheduler.attempt.starting import NO_REPORT, ObservedImages, Starter
 
 SILENT_S = 6.0
 """Three beats of two seconds: from here on a launcher with the shortest interval is suspected."""
@@ -89,7 +89,7 @@ class Crash:
 
 
 @dataclass(frozen=True, slots=True)
-class RankSeen:
+class ObservedRank:
     """One node rank of a running attempt, by all that witnesses say.
 
     ``done``: its launcher, or its main container's exit code, says that all went well.
@@ -123,8 +123,8 @@ class RankSeen:
     out_of_service: bool = False
     waiting: str = ""
     evicted: str = ""
-    steps: StepsSeen | None = None
-    images: ImagesSeen = NO_REPORT
+    steps: ObservedSteps | None = None
+    images: ObservedImages = NO_REPORT
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ Assessment = Ongoing | Succeeded | Ended
 
 
 def assess(
-    ranks: Sequence[RankSeen],
+    ranks: Sequence[ObservedRank],
     *,
     started: bool,
     age_s: float,
@@ -184,11 +184,11 @@ def assess(
         settled = not suspects and not _may_be_removed(ranks)
         if settled or first[1].age_s > (HOLD_S if held else VERDICT_S + _late_s(ranks)):
             return Ended(causes.bounded(_crashed(*first)))
-    late = None if started or cut else starting.judge(_starters(ranks), age_s=age_s)
+    late = None if started or cut else starting.assess(_starters(ranks), age_s=age_s)
     if late is not None:
         return Ended(causes.bounded(late))
     watched = started and first is None
-    hung = hang.judge(_launchers(ranks), watch, cut=cut) if watched else None
+    hung = hang.assess(_launchers(ranks), watch, cut=cut) if watched else None
     if isinstance(hung, Cause):
         return Ended(causes.bounded(hung))
     return Ongoing(
@@ -198,12 +198,12 @@ def assess(
     )
 
 
-def _late_s(ranks: Sequence[RankSeen]) -> float:
+def _late_s(ranks: Sequence[ObservedRank]) -> float:
     """How much longer a verdict may take than with the shortest interval of heartbeats."""
     return max(rank.silence_limit_s for rank in ranks) - SILENT_S
 
 
-def _launchers(ranks: Sequence[RankSeen]) -> list[Launcher]:
+def _launchers(ranks: Sequence[ObservedRank]) -> list[Launcher]:
     """Those whose ranks still run."""
     return [
         Launcher(
@@ -218,31 +218,31 @@ def _launchers(ranks: Sequence[RankSeen]) -> list[Launcher]:
     ]
 
 
-def _is_well(rank: RankSeen) -> bool:
+def _is_well(rank: ObservedRank) -> bool:
     """Ended well. Only the pod's own end proves it of a pod that is being taken away."""
     return rank.pod is PodState.SUCCEEDED or (rank.done and not _is_taken(rank))
 
 
-def _is_taken(rank: RankSeen) -> bool:
+def _is_taken(rank: ObservedRank) -> bool:
     return rank.deleting or rank.evicted != ""
 
 
-def _is_over(rank: RankSeen) -> bool:
+def _is_over(rank: ObservedRank) -> bool:
     """Ended well or badly: nothing more is to be heard of it."""
     return rank.done or rank.pod in (PodState.SUCCEEDED, PodState.FAILED) or rank.crash is not None
 
 
-def is_heard(rank: RankSeen) -> bool:
+def is_heard(rank: ObservedRank) -> bool:
     """Whether its launcher spoke in the last seconds."""
     return rank.silent_s is not None and rank.silent_s <= rank.silence_limit_s
 
 
-def is_quiet(rank: RankSeen, *, for_s: float) -> bool:
+def is_quiet(rank: ObservedRank, *, for_s: float) -> bool:
     """Whether its launcher has been silent for longer than this, and is not done."""
     return not _is_over(rank) and rank.silent_s is not None and rank.silent_s > for_s
 
 
-def looks_lost(rank: RankSeen) -> bool:
+def looks_lost(rank: ObservedRank) -> bool:
     """Whether its launcher is silent, and its kubelet is too or its node is gone. That the node is
     not Ready is news only if it was Ready when the launcher spoke last."""
     if _is_over(rank) or is_heard(rank):
@@ -254,38 +254,38 @@ def looks_lost(rank: RankSeen) -> bool:
     return rank.unready_s < rank.silent_s
 
 
-def _is_lost(rank: RankSeen, *, held: bool) -> bool:
+def _is_lost(rank: ObservedRank, *, held: bool) -> bool:
     if not held:
         return looks_lost(rank)
     silent_s = rank.unready_s if rank.silent_s is None else rank.silent_s
     return looks_lost(rank) and silent_s is not None and silent_s > HOLD_S
 
 
-def _is_declared_lost(rank: RankSeen) -> bool:
+def _is_declared_lost(rank: ObservedRank) -> bool:
     """Whether more than silence says so."""
     return rank.out_of_service and not _is_over(rank) and not is_heard(rank)
 
 
-def _suspects(ranks: Sequence[RankSeen]) -> list[RankSeen]:
+def _suspects(ranks: Sequence[ObservedRank]) -> list[ObservedRank]:
     """Launchers not heard for too long, or not since the first crash."""
     first = _first_crash(ranks)
     crashed_s = math.inf if first is None else first[1].age_s
     return [rank for rank in ranks if is_quiet(rank, for_s=min(rank.silence_limit_s, crashed_s))]
 
 
-def _pod_is_gone(rank: RankSeen) -> bool:
+def _pod_is_gone(rank: ObservedRank) -> bool:
     if _is_well(rank):
         return False
     failed_by_node = rank.pod is PodState.FAILED and rank.crash is None
     return rank.pod is PodState.MISSING or _is_taken(rank) or failed_by_node
 
 
-def _crashes(ranks: Sequence[RankSeen]) -> list[tuple[RankSeen, Crash]]:
+def _crashes(ranks: Sequence[ObservedRank]) -> list[tuple[ObservedRank, Crash]]:
     """A sidecar that fails after its rank ended well is none of them."""
     return [(rank, rank.crash) for rank in ranks if rank.crash is not None and not _is_well(rank)]
 
 
-def _first_crash(ranks: Sequence[RankSeen]) -> tuple[RankSeen, Crash] | None:
+def _first_crash(ranks: Sequence[ObservedRank]) -> tuple[ObservedRank, Crash] | None:
     return max(
         _crashes(ranks),
         # A kubelet reports a kill for memory later than launchers report what follows from it.
@@ -294,7 +294,7 @@ def _first_crash(ranks: Sequence[RankSeen]) -> tuple[RankSeen, Crash] | None:
     )
 
 
-def _may_be_removed(ranks: Sequence[RankSeen]) -> bool:
+def _may_be_removed(ranks: Sequence[ObservedRank]) -> bool:
     """Whether the API may still show that a pod was taken away, and the crashes with it."""
     return any(
         crash.age_s <= REMOVAL_S
@@ -303,7 +303,7 @@ def _may_be_removed(ranks: Sequence[RankSeen]) -> bool:
     )
 
 
-def _node_lost(lost: Sequence[RankSeen]) -> Cause:
+def _node_lost(lost: Sequence[ObservedRank]) -> Cause:
     nodes = tuple(sorted({rank.node for rank in lost}))
     first = lost[0]
     if first.node_gone:
@@ -326,7 +326,7 @@ def _node_lost(lost: Sequence[RankSeen]) -> Cause:
     )
 
 
-def _pod_gone(rank: RankSeen) -> Cause:
+def _pod_gone(rank: ObservedRank) -> Cause:
     if rank.evicted:
         return Cause(
             CauseCode.POD_EVICTED,
@@ -348,7 +348,7 @@ def _pod_gone(rank: RankSeen) -> Cause:
     )
 
 
-def _crashed(rank: RankSeen, crash: Crash) -> Cause:
+def _crashed(rank: ObservedRank, crash: Crash) -> Cause:
     code = CauseCode.OUT_OF_MEMORY if crash.out_of_memory else CauseCode.RANK_FAILED
     ended = f"was ended by {crash.signal}" if crash.signal else f"exited with {crash.exit_code}"
     why = _out_of_memory(crash) if crash.out_of_memory else ""
@@ -371,7 +371,7 @@ def _out_of_memory(crash: Crash) -> str:
     return f"; the kernel killed it for memory, and the limit of its container is {limit}"
 
 
-def _starters(ranks: Sequence[RankSeen]) -> list[Starter]:
+def _starters(ranks: Sequence[ObservedRank]) -> list[Starter]:
     return [
         Starter(
             rank.node_rank,

@@ -27,7 +27,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from railwright_scheduler.attempt import assessment
-from railwright_scheduler.attempt.assessment import SILENT_S, RankSeen
+from railwright_scheduler.attempt.assessment import SILENT_S, ObservedRank
 
 SETTLE_S = 30.0
 """How long launchers and kubelets have to come back after a cut. A launcher tries again after at
@@ -60,8 +60,8 @@ class Breaker:
 CLOSED = Breaker()
 
 
-def judge(
-    before: Breaker, ranks: Iterable[RankSeen], *, renewing: Collection[str], passed_s: float
+def assess(
+    before: Breaker, ranks: Iterable[ObservedRank], *, renewing: Collection[str], passed_s: float
 ) -> Breaker:
     """The breaker of this cycle, from all ranks of running attempts.
 

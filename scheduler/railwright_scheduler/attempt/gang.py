@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.ledger import Entry, EntryState
-from railwright_scheduler.snapshot import Amounts
+from railwright_scheduler.model.snapshot import Amounts
 
 COMMIT_DEADLINE_S = 60.0
 
@@ -48,24 +48,24 @@ class Pod:
 
 
 @dataclass(frozen=True, slots=True)
-class GangSeen:
-    """What the world shows of one attempt.
+class ObservedGang:
+    """The observed state of one attempt.
 
-    ``hindrance`` is what went wrong last while it was bound, for the message of a time-out.
-    ``stop`` is why the job no longer wants it (suspended, deleted); ``refusal`` what the API server
-    answered to a create or bind it will never accept; ``misfits`` the nodes that cannot take their
-    rank any more, each with why; ``scattered`` how its nodes stand further apart than was planned;
-    ``stalled_s`` counts since this leader last saw its commit come further (``reached``), or kept
-    it waiting for others; the recorded attempts are those that the job's status is known to carry
-    (a job that is gone needs no record). ``crowded``: the ledger is short of room.
+    ``hindrance`` is the last failure while it was bound, for the message of a time-out. ``stop`` is
+    why the job cancels it (suspended, deleted); ``refusal`` what the API server answered to a
+    create or bind that it will never accept; ``invalid_nodes`` are the nodes that cannot take their
+    rank any more, each with the reason; ``wider_spread`` says how its nodes span more domains than
+    planned; ``stalled_s`` counts since this leader last saw its commit come further (``reached``),
+    or kept it waiting for others; the recorded attempts are those that the job's status is known to
+    carry (a job that is gone needs no record). ``crowded``: the ledger is short of room.
     """
 
     pods: tuple[Pod, ...]
     placed: bool
     stop: Cause | None
     refusal: str | None
-    misfits: Mapping[str, str]
-    scattered: str
+    invalid_nodes: Mapping[str, str]
+    wider_spread: str
     stalled_s: float
     recorded_attempt: int
     recorded_end: int
@@ -120,7 +120,7 @@ def reached(pods: Iterable[Pod]) -> int:
     return sum(2 if pod.node else 1 for pod in pods)
 
 
-def step(entry: Entry, seen: GangSeen) -> Step:
+def step(entry: Entry, seen: ObservedGang) -> Step:
     """One step of one attempt, from what is written and what is seen."""
     if entry.state is EntryState.ABORTING:
         return _abort(entry, seen)
@@ -130,7 +130,7 @@ def step(entry: Entry, seen: GangSeen) -> Step:
     return _commit(entry, seen)
 
 
-def _commit(entry: Entry, seen: GangSeen) -> Step:
+def _commit(entry: Entry, seen: ObservedGang) -> Step:
     by_rank = {pod.node_rank: pod for pod in seen.pods}
     if len(by_rank) == len(entry.nodes) and all(pod.node for pod in seen.pods):
         settled = seen.recorded_attempt >= entry.attempt
@@ -144,7 +144,7 @@ def _commit(entry: Entry, seen: GangSeen) -> Step:
     return Step(entry, tuple(BindPod(entry, pod) for pod in unbound))
 
 
-def _abort(entry: Entry, seen: GangSeen) -> Step:
+def _abort(entry: Entry, seen: ObservedGang) -> Step:
     live = [pod for pod in seen.pods if not pod.terminal]
     recorded = seen.recorded_end >= entry.attempt
     if recorded and not live:
@@ -154,7 +154,7 @@ def _abort(entry: Entry, seen: GangSeen) -> Step:
     return Step(entry, tuple(DeletePod(entry, pod) for pod in live if not pod.deleting))
 
 
-def _why_abort(entry: Entry, seen: GangSeen) -> Cause | None:
+def _why_abort(entry: Entry, seen: ObservedGang) -> Cause | None:
     if seen.stop is not None:
         return seen.stop
     if seen.refusal is not None:
@@ -178,13 +178,11 @@ def _why_abort(entry: Entry, seen: GangSeen) -> Cause | None:
                 CauseCode.COMMIT_REFUSED, f"pod {pod.name} asks for more than the job does: {more}"
             )
     for rank, node in enumerate(entry.nodes):
-        if rank not in bound and node in seen.misfits:
-            return Cause(
-                CauseCode.COMMIT_REFUSED,
-                f"node {node} {seen.misfits[node]}, and node rank {rank} was not bound to it yet",
-            )
-    if seen.scattered:
-        return Cause(CauseCode.COMMIT_REFUSED, seen.scattered)
+        if rank not in bound and node in seen.invalid_nodes:
+            why = f"{seen.invalid_nodes[node]}, and node rank {rank} was not bound to it yet"
+            return Cause(CauseCode.COMMIT_REFUSED, f"node {node} {why}")
+    if seen.wider_spread:
+        return Cause(CauseCode.COMMIT_REFUSED, seen.wider_spread)
     # A gang that nobody has come to yet, behind thousands of pods, is not late.
     begun = bool(seen.pods or seen.hindrance)
     if begun and seen.stalled_s > COMMIT_DEADLINE_S:

@@ -81,7 +81,7 @@ PHASE_LIMITS_S = {
 
 
 @dataclass(frozen=True, slots=True)
-class StackSeen:
+class ObservedStack:
     """What ``count`` ranks of a node showed when asked, the first of them in ``ranks``: where they
     are in their script, or, if they did not answer, the state of their process."""
 
@@ -92,7 +92,7 @@ class StackSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class StepsSeen:
+class ObservedSteps:
     """Where the ranks of one node are, as their launcher says.
 
     ``newest`` is the highest step of any of them. ``slowest`` is the step of the rank that has
@@ -116,7 +116,7 @@ class StepsSeen:
     lag_p99_s: float = 0
     activity: Activity = Activity.STARTING
     finishing: bool = False
-    stacks: tuple[StackSeen, ...] | None = None
+    stacks: tuple[ObservedStack, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class Launcher:
     node_rank: int
     node: str
     heard: bool
-    steps: StepsSeen | None
+    steps: ObservedSteps | None
     silent_s: float = 0
 
     @property
@@ -171,7 +171,7 @@ class _Standstill:
     silent: bool = False
 
 
-def judge(
+def assess(
     launchers: Sequence[Launcher], watch: Watch, *, cut: bool = False
 ) -> Cause | Suspected | None:
     """The cause if the attempt hangs; Suspected while stacks are awaited; None if it goes on.
@@ -234,7 +234,7 @@ def _unheard_s(launcher: Launcher) -> float:
     return launcher.silent_s + (launcher.steps.still_s if launcher.steps and tells else 0)
 
 
-def _telling(launchers: Sequence[Launcher], watch: Watch) -> list[tuple[Launcher, StepsSeen]]:
+def _telling(launchers: Sequence[Launcher], watch: Watch) -> list[tuple[Launcher, ObservedSteps]]:
     """The launchers that are heard, and whose ranks say how far they are. Where no rank of the
     attempt does, all of them, if the user set a limit: they have made no step since they began."""
     heard = [(each, each.steps) for each in launchers if each.heard and each.steps is not None]
@@ -262,7 +262,7 @@ class _Limit:
         return max(STILL_S, STEPS_P99_FACTOR * p99_s), basis
 
 
-def _limit(launchers: Sequence[Launcher], told: Sequence[StepsSeen], watch: Watch) -> _Limit:
+def _limit(launchers: Sequence[Launcher], told: Sequence[ObservedSteps], watch: Watch) -> _Limit:
     unheard = any(not launcher.is_known for launcher in launchers)
     if watch.timeout_s is not None:
         return _Limit((watch.timeout_s + (VERDICT_S if unheard else 0), "progressTimeoutSeconds"))
@@ -279,7 +279,7 @@ def _limit(launchers: Sequence[Launcher], told: Sequence[StepsSeen], watch: Watc
     return _Limit()
 
 
-def _tells(steps: StepsSeen) -> bool:
+def _tells(steps: ObservedSteps) -> bool:
     """Whether a rank reports steps, or says at least what it does."""
     return steps.reporting > 0 or steps.activity is not Activity.STARTING
 
@@ -348,7 +348,7 @@ def _distinct(named: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
     return list(first.items())
 
 
-def _stacks(launchers: Sequence[Launcher]) -> list[tuple[Launcher, StackSeen]]:
+def _stacks(launchers: Sequence[Launcher]) -> list[tuple[Launcher, ObservedStack]]:
     return [
         (launcher, stack)
         for launcher in launchers
@@ -360,7 +360,7 @@ def _stacks(launchers: Sequence[Launcher]) -> list[tuple[Launcher, StackSeen]]:
 def _last_lines(launchers: Sequence[Launcher]) -> str:
     """One line for each distinct stack of all nodes, that of the fewest ranks first; together
     within STACKS_LENGTH_MAX."""
-    groups: dict[tuple[bool, str], list[StackSeen]] = {}
+    groups: dict[tuple[bool, str], list[ObservedStack]] = {}
     for _, stack in _stacks(launchers):
         groups.setdefault((stack.answered, stack.text), []).append(stack)
     ordered = sorted(
@@ -376,7 +376,7 @@ def _last_lines(launchers: Sequence[Launcher]) -> str:
     return "\n".join(line for line in lines if line)
 
 
-def _ranks(stacks: Sequence[StackSeen]) -> str:
+def _ranks(stacks: Sequence[ObservedStack]) -> str:
     ranks = sorted(rank for stack in stacks for rank in stack.ranks)
     named = ranks[:RANKS_NAMED_MAX]
     more = sum(stack.count for stack in stacks) - len(named)

@@ -21,15 +21,15 @@ from enum import StrEnum
 
 from railwright_scheduler.attempt import node_list
 from railwright_scheduler.attempt.causes import Cause
-from railwright_scheduler.merits import Merits
-from railwright_scheduler.snapshot import Amounts
+from railwright_scheduler.model.placement_score import PlacementScore
+from railwright_scheduler.model.snapshot import Amounts
 
 ENTRY_SIZE = 80
 """Bytes of an entry as JSON without its texts."""
 CAUSE_SIZE = 120
 """The same of its cause."""
 MERITS_SIZE = 400
-"""The same of its merits."""
+"""The same of its score."""
 CROSSING_SIZE = 100
 """The same of what crosses the domains of one level."""
 FIELD_SIZE = 16
@@ -53,11 +53,11 @@ class EntryState(StrEnum):
 class Entry:
     """One in-flight attempt: ``nodes[r]`` owes ``per_node`` until rank r's pod is bound to it.
 
-    ``spans`` counts the domains it was planned to use, by level, and ``merits`` says what its order
-    of ranks is good for, by what was ``known`` of links and nodes. All of its pods are made from
-    the job of this ``shape``. An aborting entry has none of these four: what is kept is what fences
-    the attempt and what says where its pods may be. One of an attempt that ran has no ``per_node``
-    either, as all of its pods were bound.
+    ``spans`` counts the domains it was planned to use, by level. ``score`` is the placement score
+    of its order of ranks, on the links and node speeds of ``topology_hash``. All of its pods are
+    made from the job of this ``shape``. An aborting entry has none of these four: what is kept is
+    what fences the attempt and what says where its pods may be. One of an attempt that ran has no
+    ``per_node`` either, as all of its pods were bound.
     """
 
     job_uid: str
@@ -70,8 +70,8 @@ class Entry:
     cause: Cause | None = None
     spans: tuple[tuple[str, int], ...] = ()
     shape: str = ""
-    merits: Merits | None = None
-    known: str = ""
+    score: PlacementScore | None = None
+    topology_hash: str = ""
 
     def __post_init__(self) -> None:
         assert (self.state is EntryState.ABORTING) == (self.cause is not None), self
@@ -84,13 +84,13 @@ class Entry:
     @property
     def size(self) -> int:
         """The most bytes that it takes in the stored ledger."""
-        texts = [self.job_uid, self.namespace, self.job_name, self.shape, self.known]
+        texts = [self.job_uid, self.namespace, self.job_name, self.shape, self.topology_hash]
         texts += [*node_list.fold(self.nodes), *self.per_node, *(level for level, _ in self.spans)]
         size = ENTRY_SIZE + NUMBER_SIZE * (len(self.per_node) + len(self.spans))
-        if self.merits is not None:
-            levels = [each.level for each in self.merits.crossing]
-            found = self.merits.predicted
-            texts += [*levels, *self.merits.other_devices]
+        if self.score is not None:
+            levels = [each.level for each in self.score.crossing]
+            found = self.score.predicted
+            texts += [*levels, *self.score.other_devices]
             texts += found.machines if found is not None else ()
             size += MERITS_SIZE + CROSSING_SIZE * len(levels)
         if self.cause is not None:
@@ -108,8 +108,8 @@ class Entry:
             cause=cause,
             spans=(),
             shape="",
-            merits=None,
-            known="",
+            score=None,
+            topology_hash="",
         )
 
     @property

@@ -48,10 +48,10 @@ class JobRecord:
     """``attempt`` is the newest ever committed, ``ended`` the newest that is over.
 
     ``nodes[r]`` is the node of node rank r in ``attempt``, ``shape`` that of the job its pods were
-    made from, ``known`` what was known of links and nodes when they were judged to be the best for
-    it last; empty where that is not known. ``restarts`` counts attempts that ended after all of
-    their pods had been bound, and that another one followed, ``moves`` those that were ended for a
-    better place, ``failures`` those that count against the budget, ``early_ends`` those in a row
+    made from, ``topology_hash`` that of the links and node speeds under which this placement was
+    last found to be the best; empty if unknown. ``restarts`` counts attempts that ended after all
+    of their pods had been bound, and that another one followed, ``moves`` those that were ended for
+    a better place, ``failures`` those that count against the budget, ``early_ends`` those in a row
     that ended before every rank was there, ``hangs`` those that hung since a checkpoint of a later
     step than all before was committed.
     ``checkpoints`` runs from the newest attempt to the oldest.
@@ -62,7 +62,7 @@ class JobRecord:
     ended: int = 0
     nodes: tuple[str, ...] = ()
     shape: str = ""
-    known: str = ""
+    topology_hash: str = ""
     restarts: int = 0
     moves: int = 0
     failures: int = 0
@@ -109,7 +109,13 @@ def agreed(record: JobRecord, entries: Sequence[Entry]) -> JobRecord:
     if record.ended > before and newest.state is EntryState.ABORTING:
         return record
     return replace(
-        record, phase=Phase.QUEUED, attempt=before, ended=before, nodes=(), shape="", known=""
+        record,
+        phase=Phase.QUEUED,
+        attempt=before,
+        ended=before,
+        nodes=(),
+        shape="",
+        topology_hash="",
     )
 
 
@@ -182,7 +188,7 @@ def _began(record: JobRecord, entry: Entry) -> JobRecord:
         attempt=entry.attempt,
         nodes=entry.nodes,
         shape=entry.shape,
-        known=entry.known,
+        topology_hash=entry.topology_hash,
     )
 
 
@@ -204,7 +210,7 @@ def _revoked(record: JobRecord, attempt: int, cause: Cause, *, backoff_limit: in
         ended=attempt,
         nodes=(),
         shape="",
-        known="",
+        topology_hash="",
         restarts=record.restarts + (ran and phase is not Phase.FAILED),
         moves=record.moves + (cause.code is CauseCode.REMAPPED),
         failures=failures,

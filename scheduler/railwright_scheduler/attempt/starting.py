@@ -36,7 +36,7 @@ RANKS_NAMED_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
-class ImagesSeen:
+class ObservedImages:
     """The images of one pod, by its kubelet.
 
     ``pulling`` is the image that is being pulled since ``since`` (RFC 3339), empty if none is.
@@ -52,7 +52,7 @@ class ImagesSeen:
     missing_s: float | None = None
 
 
-NO_REPORT = ImagesSeen()
+NO_REPORT = ObservedImages()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +65,10 @@ class Starter:
     absent: bool
     runs: bool
     waiting: str
-    images: ImagesSeen
+    images: ObservedImages
 
 
-def judge(starters: Sequence[Starter], *, age_s: float) -> Cause | None:
+def assess(starters: Sequence[Starter], *, age_s: float) -> Cause | None:
     """Why the attempt does not start, if it is to end; ``age_s`` counts from its binding."""
     for starter in starters:
         missing_s = starter.images.missing_s

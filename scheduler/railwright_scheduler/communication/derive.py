@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from railwright_scheduler.communication import grid, parameters, replicas
 from railwright_scheduler.communication.graph import Collective, Communicator, Overlap, Transfer
 from railwright_scheduler.communication.grid import Axis
-from railwright_scheduler.workload import (
+from railwright_scheduler.model.workload import (
     Attention,
     Framework,
     Parallelism,

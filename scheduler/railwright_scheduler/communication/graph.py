@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from railwright_scheduler.communication.grid import Axis, Grid
-from railwright_scheduler.workload import Routing
+from railwright_scheduler.model.workload import Routing
 
 
 class Collective(StrEnum):

@@ -17,7 +17,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from railwright_scheduler.workload import Framework, Parallelism
+from railwright_scheduler.model.workload import Framework, Parallelism
 
 
 class Axis(StrEnum):

@@ -18,8 +18,8 @@ from types import MappingProxyType
 from railwright_scheduler.communication import derive, grid
 from railwright_scheduler.communication.graph import Collective, Communicator, Overlap, Transfer
 from railwright_scheduler.communication.grid import Axis
-from railwright_scheduler.profile import CallRecord, GroupProfile, Operation, Profile
-from railwright_scheduler.workload import Framework, Parallelism, Workload
+from railwright_scheduler.model.profile import CallRecord, GroupProfile, Operation, Profile
+from railwright_scheduler.model.workload import Framework, Parallelism, Workload
 
 _COLLECTIVES: Mapping[Operation, Collective] = MappingProxyType(
     {

@@ -7,7 +7,7 @@ tokens up, the last one tells how likely each is; alone, a stage does both.
 
 from __future__ import annotations
 
-from railwright_scheduler.workload import Parallelism, Transformer
+from railwright_scheduler.model.workload import Parallelism, Transformer
 
 
 def held(model: Transformer, split: Parallelism) -> tuple[int, int]:

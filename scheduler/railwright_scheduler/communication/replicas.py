@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from railwright_scheduler.communication import grid
 from railwright_scheduler.communication.graph import Collective, Communicator, Overlap, Transfer
 from railwright_scheduler.communication.grid import Axis, Grid
-from railwright_scheduler.workload import Framework, Optimizer, Parallelism, Recipe, Sharding
+from railwright_scheduler.model.workload import Framework, Optimizer, Parallelism, Recipe, Sharding
 
 STATE_BYTES = 12
 """A parameter's: its weight, momentum and variance in 32 bits."""

@@ -32,7 +32,7 @@ from railwright_scheduler.cost.hardware import (
     LinkCost,
     Machine,
 )
-from railwright_scheduler.workload import Routing
+from railwright_scheduler.model.workload import Routing
 
 REMEMBERED = 64
 """Grids whose shapes are kept: a step is predicted again for every order of the same nodes."""

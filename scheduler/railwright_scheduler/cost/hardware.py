@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 
-from railwright_scheduler.workload import Precision
+from railwright_scheduler.model.workload import Precision
 from railwright_topology.pace import EVEN, Pace
 
 SLOWEST = 1 / 64

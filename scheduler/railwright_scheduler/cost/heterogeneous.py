@@ -39,7 +39,7 @@ from railwright_scheduler.cost.collectives import Group
 from railwright_scheduler.cost.hardware import Machine
 from railwright_scheduler.cost.step import CommunicationTime, StepTime
 from railwright_scheduler.cost.work import Work
-from railwright_scheduler.workload import Framework, Parallelism, Transformer, Workload
+from railwright_scheduler.model.workload import Framework, Parallelism, Transformer, Workload
 
 DECIDING = 8
 """Stages looked at, those with the most to do: any of them may decide how long a step takes."""

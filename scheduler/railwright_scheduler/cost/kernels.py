@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 
 from railwright_scheduler.cost.hardware import LAUNCH_S, MEMORY_TRIP_S, Device
-from railwright_scheduler.workload import Precision
+from railwright_scheduler.model.workload import Precision
 
 HALF_BYTES = 2
 

@@ -16,7 +16,7 @@ from railwright_scheduler.cost.contention_refinement import WeightedTraffic
 from railwright_scheduler.cost.hardware import Machine
 from railwright_scheduler.cost.heterogeneous import GangModel
 from railwright_scheduler.cost.in_network_reduction import NetworkReduction
-from railwright_scheduler.workload import Workload
+from railwright_scheduler.model.workload import Workload
 
 PREDICTED, SENT = 200_000, 10_000
 """Work for a step on machines of one kind, and for each kind of operation in it."""

@@ -18,7 +18,7 @@ from railwright_scheduler.cost import collectives, work
 from railwright_scheduler.cost.collectives import Group
 from railwright_scheduler.cost.hardware import COLLECTIVE_BLOCKS, LAUNCH_S, Machine
 from railwright_scheduler.cost.work import Work
-from railwright_scheduler.workload import Parallelism, Recipe, Sharding, Transformer, Workload
+from railwright_scheduler.model.workload import Parallelism, Recipe, Sharding, Transformer, Workload
 
 NO_CONTENTION: Mapping[str, float] = MappingProxyType({})
 

@@ -12,7 +12,13 @@ from __future__ import annotations
 import math
 
 from railwright_scheduler.cost.kernels import HALF_BYTES, LayerWork, Pass, Product, Stream
-from railwright_scheduler.workload import Parallelism, Precision, Recipe, Recompute, Transformer
+from railwright_scheduler.model.workload import (
+    Parallelism,
+    Precision,
+    Recipe,
+    Recompute,
+    Transformer,
+)
 
 MASK_BYTES = 1
 

@@ -12,7 +12,13 @@ from railwright_scheduler.communication import parameters, replicas
 from railwright_scheduler.cost import kernels, transformer
 from railwright_scheduler.cost.hardware import ISSUE, Device, Machine
 from railwright_scheduler.cost.kernels import Pass, Product
-from railwright_scheduler.workload import Optimizer, Parallelism, Precision, Recipe, Transformer
+from railwright_scheduler.model.workload import (
+    Optimizer,
+    Parallelism,
+    Precision,
+    Recipe,
+    Transformer,
+)
 
 OPTIMIZER_BYTES = (2 + 4) + (4 + 4) + 4 + (4 + 4) + (4 * 4 + 3 * 4) + (4 + 2)
 """A parameter's: its gradient widened, unscaled, its norm taken, clipped; Adam's read of gradient,

@@ -13,9 +13,9 @@ from railwright_scheduler.communication import measured
 from railwright_scheduler.cost import contention, step
 from railwright_scheduler.cost.contention import Uplinks, UplinkUse
 from railwright_scheduler.cost.hardware import MACHINES, Machine
+from railwright_scheduler.model.snapshot import Job
+from railwright_scheduler.model.workload import Workload
 from railwright_scheduler.remembered import Key
-from railwright_scheduler.snapshot import Job
-from railwright_scheduler.workload import Workload
 from railwright_topology.pace import EVEN, Pace
 
 KEPT_BYTES, KEPT_NODE_BYTES = 8_192, 64
@@ -102,7 +102,7 @@ def build_request(
         uplinks = zip(asked.tiers, reversed(cluster.uplinks), reversed(uses), strict=True)
         tiers = tuple(_beside(*each, nodes=nodes, share=share) for each in uplinks)
         asked = replace(asked, tiers=tiers)
-    before, segment = _before(job, cluster, nodes), max(1, job.terms.segment)
+    before, segment = _before(job, cluster, nodes), max(1, job.constraints.segment)
     return replace(asked, segment=segment, before=before, budget=budget)
 
 

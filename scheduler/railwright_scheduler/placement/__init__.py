@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from railwright_scheduler.placement.choose import choose
-from railwright_scheduler.placement.limits import ANYWHERE, Limits, capacity, caps
+from railwright_scheduler.placement.constraints import ANYWHERE, ResolvedConstraints, capacity, caps
 
-__all__ = ["ANYWHERE", "Limits", "capacity", "caps", "choose"]
+__all__ = ["ANYWHERE", "ResolvedConstraints", "capacity", "caps", "choose"]

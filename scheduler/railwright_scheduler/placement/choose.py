@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railwright_scheduler.budget import UNLIMITED, WorkBudget
+from railwright_scheduler.placement.constraints import ANYWHERE, ResolvedConstraints
+from railwright_scheduler.placement.constraints import caps as limit_caps
 from railwright_scheduler.placement.domains import Domains
-from railwright_scheduler.placement.limits import ANYWHERE, Limits
-from railwright_scheduler.placement.limits import caps as limit_caps
 from railwright_scheduler.placement.split import Supply, filled, split
 
 Ints = NDArray[np.int64]
@@ -46,7 +46,7 @@ def choose(
     room: Ints,
     *,
     count: int,
-    limits: Limits = ANYWHERE,
+    limits: ResolvedConstraints = ANYWHERE,
     work: WorkBudget = UNLIMITED,
 ) -> Ints:
     """Choose ``count`` of the usable nodes; return their columns, ascending: rank r gets the r-th.
@@ -89,7 +89,7 @@ def _smallest(bulk: Ints, among: Mask) -> int:
     return int(np.argmin(np.where(among, bulk, np.iinfo(np.int64).max)))
 
 
-def _supply(free: _Free, caps: tuple[Ints, ...], limits: Limits) -> Supply:
+def _supply(free: _Free, caps: tuple[Ints, ...], limits: ResolvedConstraints) -> Supply:
     levels = range(free.domains.finest + 1)
     return Supply(
         domains=free.domains,
@@ -106,7 +106,7 @@ def _bulk(free: _Free, caps: Ints, level: int) -> Ints:
     return found
 
 
-def _top(caps: tuple[Ints, ...], count: int, limits: Limits) -> int:
+def _top(caps: tuple[Ints, ...], count: int, limits: ResolvedConstraints) -> int:
     """The level of which one domain has to hold the gang."""
     for level in range(max(limits.rather, limits.within), limits.within, -1):
         if caps[level].max() >= count:

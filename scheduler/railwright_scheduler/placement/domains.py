@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from railwright_scheduler.snapshot import UNKNOWN_DOMAIN, Node
+from railwright_scheduler.model.snapshot import UNKNOWN_DOMAIN, Node
 
 _Step = tuple[bool, str, str]
 

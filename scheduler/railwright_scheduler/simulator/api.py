@@ -19,6 +19,7 @@ from railwright_scheduler.attempt.causes import Cause
 from railwright_scheduler.attempt.ledger import Entry, Ledger
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.invariants import AttemptKey, Facts, PodFact
+from railwright_scheduler.model.snapshot import Amounts
 from railwright_scheduler.simulator import room
 from railwright_scheduler.simulator.hangs import Hangs
 from railwright_scheduler.simulator.network import Network
@@ -32,7 +33,6 @@ from railwright_scheduler.simulator.objects import (
 )
 from railwright_scheduler.simulator.room import Room
 from railwright_scheduler.simulator.tables import Revision, Stored, Table
-from railwright_scheduler.snapshot import Amounts
 
 
 class Api:

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from railwright_scheduler import invariants
-from railwright_scheduler.decisions import Reason
 from railwright_scheduler.invariants import AttemptKey
+from railwright_scheduler.model.decisions import Reason
 from railwright_scheduler.simulator.actuator import Actuator
 from railwright_scheduler.simulator.api import Api
 from railwright_scheduler.simulator.chance import Chance

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from railwright_scheduler.attempt.hang import CHECKPOINTING_S, Activity, StepsSeen
+from railwright_scheduler.attempt.hang import CHECKPOINTING_S, Activity, ObservedSteps
 from railwright_scheduler.invariants import AttemptKey
 from railwright_scheduler.simulator.chance import Chance
 
@@ -62,13 +62,13 @@ class Hangs:
         self._saving_s.clear()
         self.lasts = False
 
-    def steps(self, key: AttemptKey, *, now_s: int, asked: bool) -> StepsSeen | None:
+    def steps(self, key: AttemptKey, *, now_s: int, asked: bool) -> ObservedSteps | None:
         """What a launcher of this attempt says of its ranks."""
         if self._chance is None:
             return None
         saves = key in self._saving_s
         since_s = self.since_s.get(key, self._saving_s.get(key, now_s - now_s % STEP_S))
-        return StepsSeen(
+        return ObservedSteps(
             reporting=1,
             still_s=now_s - since_s,
             timed=100,

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from railwright_scheduler.attempt.ledger import Ledger
-from railwright_scheduler.decisions import Reason
+from railwright_scheduler.model.decisions import Reason
+from railwright_scheduler.model.snapshot import Amounts
+from railwright_scheduler.plan import Plan
 from railwright_scheduler.simulator.actuator import Actuator
 from railwright_scheduler.simulator.api import Api
 from railwright_scheduler.simulator.objects import Answer, Reply, Request
 from railwright_scheduler.simulator.view import View
-from railwright_scheduler.snapshot import Amounts
-from railwright_scheduler.turn import Turn
 
 SURE_S = 10
 CONFIRM = "confirm"
@@ -131,7 +131,7 @@ def _confirm(store: _Store) -> Generator[Batch, None, bool]:
     return store.ledger == held
 
 
-def _act(plan: Turn, actuator: Actuator) -> Leading:
+def _act(plan: Plan, actuator: Actuator) -> Leading:
     requests = [actuator.request(action) for action in plan.actions]
     if requests:
         yield Batch(tuple(each for each in requests if each is not None), patient=False)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from railwright_scheduler.model.workload import Parallelism, Recipe, Transformer, Workload
 from railwright_scheduler.simulator.chance import Chance
-from railwright_scheduler.workload import Parallelism, Recipe, Transformer, Workload
 from railwright_topology.links import Links
 
 CHANGES_PERMILLE = 300

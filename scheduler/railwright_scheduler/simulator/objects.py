@@ -8,8 +8,8 @@ from enum import StrEnum
 
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.invariants import AttemptKey, PodFact
+from railwright_scheduler.model.snapshot import Amounts
 from railwright_scheduler.simulator.tables import Stored
-from railwright_scheduler.snapshot import Amounts
 
 FOREIGN = ""
 """The job of a pod that is not ours."""

@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Mapping
 
 from railwright_scheduler import invariants
 from railwright_scheduler.invariants import Facts, PodFact
+from railwright_scheduler.model.snapshot import Amounts
 from railwright_scheduler.simulator.objects import FOREIGN, NodeObject
-from railwright_scheduler.snapshot import Amounts
 
 
 class Room:

@@ -23,6 +23,7 @@ from railwright_scheduler import invariants
 from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.invariants import ViolationError
+from railwright_scheduler.model.snapshot import Amounts
 from railwright_scheduler.simulator.api import Api
 from railwright_scheduler.simulator.chance import Chance, Wheel
 from railwright_scheduler.simulator.contenders import Contenders
@@ -31,7 +32,6 @@ from railwright_scheduler.simulator.hangs import Hangs
 from railwright_scheduler.simulator.machines import Machines
 from railwright_scheduler.simulator.network import Network
 from railwright_scheduler.simulator.objects import JobObject
-from railwright_scheduler.snapshot import Amounts
 
 ROUNDS_MAX = 300
 ROUND_S = 5

@@ -10,21 +10,24 @@ from collections.abc import Container, Mapping
 from dataclasses import replace
 from typing import Any
 
-from railwright_scheduler import turn
+from railwright_scheduler import plan as scheduling
 from railwright_scheduler.attempt import breaker, gang
 from railwright_scheduler.attempt.assessment import (
     NODE_MISSING_S,
     Crash,
+    ObservedRank,
     Ongoing,
     PodState,
-    RankSeen,
 )
 from railwright_scheduler.attempt.breaker import CLOSED, Breaker
 from railwright_scheduler.attempt.gang import Pod
-from railwright_scheduler.attempt.hang import StepsSeen, Watch
+from railwright_scheduler.attempt.hang import ObservedSteps, Watch
 from railwright_scheduler.attempt.ledger import Ledger
 from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, ObservedJob, Progress
 from railwright_scheduler.invariants import AttemptKey, PodFact
+from railwright_scheduler.model.snapshot import Amounts, Job, Node, Unavailable
+from railwright_scheduler.plan import Plan
 from railwright_scheduler.simulator.actuator import Actuator
 from railwright_scheduler.simulator.api import Api
 from railwright_scheduler.simulator.machines import Machines
@@ -32,9 +35,6 @@ from railwright_scheduler.simulator.network import RANKS_PER_NODE
 from railwright_scheduler.simulator.objects import FOREIGN, JobObject
 from railwright_scheduler.simulator.room import free
 from railwright_scheduler.simulator.tables import Copy
-from railwright_scheduler.snapshot import Amounts, Job, Node, Unavailable
-from railwright_scheduler.turn import Turn
-from railwright_scheduler.world import AttemptSeen, JobSeen, Progress, World
 
 LEASE_STALE_S = 10
 
@@ -56,11 +56,11 @@ class View:
         self._furthest: dict[AttemptKey, int] = {}
         self._heard_s: dict[str, int] = {}
         self._spoke: set[str] = set()
-        self._steps: dict[str, StepsSeen | None] = {}
+        self._steps: dict[str, ObservedSteps | None] = {}
         self._asked_s: dict[AttemptKey, int] = {}
         self._breaker = CLOSED
         self._judged_s = 0
-        self._planned: tuple[tuple[int, ...], Ledger, Turn] | None = None
+        self._planned: tuple[tuple[int, ...], Ledger, Plan] | None = None
 
     @property
     def kinds(self) -> dict[str, Copy[str, Any]]:
@@ -76,7 +76,7 @@ class View:
         """What each node has for us, as far as this leader knows."""
         return free(self.nodes.objects.values(), self.pods.objects.values())
 
-    def plan(self, ledger: Ledger, actuator: Actuator, *, now_s: int) -> Turn:
+    def plan(self, ledger: Ledger, actuator: Actuator, *, now_s: int) -> Plan:
         """The turn that follows from what is seen; while nothing is news, the same as before."""
         news = (
             now_s,
@@ -89,12 +89,12 @@ class View:
         before = self._planned
         goes_on = before is not None and before[2].queue_round is not None
         if goes_on or before is None or before[0] != news or before[1] is not ledger:
-            plan = turn.take(self.world(ledger, actuator, now_s=now_s))
+            plan = scheduling.plan(self.world(ledger, actuator, now_s=now_s))
             self._ask(plan, now_s=now_s)
             self._planned = before = news, ledger, plan
         return before[2]
 
-    def _ask(self, plan: Turn, *, now_s: int) -> None:
+    def _ask(self, plan: Plan, *, now_s: int) -> None:
         """Launchers are asked for stacks as long as the plan wants them."""
         wanted = {
             (uid, plan.records[uid].attempt)
@@ -103,7 +103,7 @@ class View:
         }
         self._asked_s = {key: self._asked_s.get(key, now_s) for key in sorted(wanted)}
 
-    def world(self, ledger: Ledger, actuator: Actuator, *, now_s: int) -> World:
+    def world(self, ledger: Ledger, actuator: Actuator, *, now_s: int) -> ClusterState:
         """All of it as the value that a turn is taken from."""
         last = None if self._planned is None else self._planned[2]
         pods: dict[AttemptKey, list[PodFact]] = {}
@@ -116,14 +116,14 @@ class View:
         jobs = tuple(
             self._job(job, pods, in_ledger, now_s=now_s) for job in self.jobs.objects.values()
         )
-        return World(
+        return ClusterState(
             ledger=ledger,
             levels=self._network.levels,
             nodes=self._nodes(),
             queues=("default",),
             jobs=jobs,
             attempts={
-                key: AttemptSeen(
+                key: ObservedAttempt(
                     pods=its,
                     placed=key in actuator.placed,
                     refusal=actuator.refusals.get(key),
@@ -135,16 +135,16 @@ class View:
                 for key, its in gangs.items()
             },
             links=self._network.links,
-            known=self._network.known,
-            known_age_s=now_s - self._network.changed_s,
+            topology_hash=self._network.known,
+            topology_age_s=now_s - self._network.changed_s,
             reservations={} if last is None else last.reservations,
             waits={} if last is None else last.waits,
             queue_round=None if last is None else last.queue_round,
             breaker=self._judge_silence(jobs, now_s=now_s),
         )
 
-    def _judge_silence(self, jobs: tuple[JobSeen, ...], *, now_s: int) -> Breaker:
-        self._breaker = breaker.judge(
+    def _judge_silence(self, jobs: tuple[ObservedJob, ...], *, now_s: int) -> Breaker:
+        self._breaker = breaker.assess(
             self._breaker,
             (rank for seen in jobs for rank in seen.ranks),
             renewing=[name for name in self.nodes.objects if self._machines.renews(name)],
@@ -179,11 +179,11 @@ class View:
         in_ledger: Container[AttemptKey],
         *,
         now_s: int,
-    ) -> JobSeen:
+    ) -> ObservedJob:
         key = (job.uid, job.record.attempt)
         running = job.record.live and key not in in_ledger
         pods = {pod.node_rank: pod for pod in attempts.get(key, [])}
-        return JobSeen(
+        return ObservedJob(
             job=Job(
                 uid=job.uid,
                 namespace="team",
@@ -219,7 +219,7 @@ class View:
 
     def _rank(
         self, key: AttemptKey, rank: int, node: str, pod: PodFact | None, *, now_s: int
-    ) -> RankSeen:
+    ) -> ObservedRank:
         stored = self.nodes.objects.get(node)
         if stored is not None:
             self._age_s("there", (key, node), now_s)
@@ -234,7 +234,7 @@ class View:
         # A pod of a running attempt that is not bound was made by a leader held up since the
         # commit, after somebody deleted the one that was bound.
         here = pod if pod is not None and pod.node else None
-        return RankSeen(
+        return ObservedRank(
             node_rank=rank,
             node=node,
             pod=PodState.MISSING if here is None else here.phase,
@@ -248,7 +248,7 @@ class View:
             steps=None if here is None else self._steps_of(here, now_s=now_s),
         )
 
-    def _steps_of(self, pod: PodFact, *, now_s: int) -> StepsSeen | None:
+    def _steps_of(self, pod: PodFact, *, now_s: int) -> ObservedSteps | None:
         """What its launcher said last."""
         if self._machines.hears(pod) and pod.key in self._machines.passed:
             asked = pod.key in self._asked_s

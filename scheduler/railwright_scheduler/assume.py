@@ -1,0 +1,81 @@
+"""What gangs in flight are owed: room on nodes that no pod takes yet, and nobody else may have.
+
+A committing attempt is owed every rank that does not run on its node: one that ended there already
+may be deleted, and is then made again. An aborting one is owed every unbound pod, as a leader
+before this one may still be binding it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+from railwright_scheduler.attempt.gang import Pod
+from railwright_scheduler.attempt.ledger import Entry, EntryState
+from railwright_scheduler.cluster import AMOUNT_MAX
+from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt
+from railwright_scheduler.model.snapshot import LOST_GRACE_S, Amounts, Node, Unavailable
+
+
+def unbound_nodes(entry: Entry, pods: Sequence[Pod]) -> list[str]:
+    """The nodes that the entry is still owed room on, one for each pod it may yet bind."""
+    if entry.state is EntryState.ABORTING:
+        known = [pod for pod in pods if pod.node_rank < len(entry.nodes)]
+        return [entry.nodes[pod.node_rank] for pod in known if not pod.node and not pod.terminal]
+    running = {pod.node_rank for pod in pods if pod.node and not pod.terminal}
+    return [node for rank, node in enumerate(entry.nodes) if rank not in running]
+
+
+def subtract_assumed(
+    state: ClusterState, entries: Iterable[Entry], double_booked: Collection[str] = ()
+) -> tuple[Node, ...]:
+    """The nodes with what in-flight attempts are still owed, and without those found lost, or
+    ``double_booked``.
+
+    A node is lost as long as a pod of the attempt that lost it is left there: one that is back has
+    let go of its own, although others that died with it have not.
+    """
+    owed: dict[str, dict[str, int]] = {}
+    lost: dict[str, bool] = {}
+    for entry in entries:
+        seen = state.attempts.get(entry.key, ObservedAttempt())
+        lost |= _lost(entry, seen)
+        for node in unbound_nodes(entry, seen.pods):
+            debts = owed.setdefault(node, {})
+            for resource, amount in entry.per_node.items():
+                debts[resource] = debts.get(resource, 0) + amount
+    return tuple(
+        without_double_booked(
+            _indebted(node, owed.get(node.name, {}), lost.get(node.name)), double_booked
+        )
+        for node in state.nodes
+    )
+
+
+def _lost(entry: Entry, seen: ObservedAttempt) -> dict[str, bool]:
+    """The nodes that the entry lost, each with whether that was a short time ago."""
+    if entry.cause is None:
+        return {}
+    left = {pod.node for pod in seen.pods if not pod.terminal}
+    recently = seen.age_s < LOST_GRACE_S
+    return dict.fromkeys((node for node in entry.cause.nodes if node in left), recently)
+
+
+def without_double_booked(node: Node, double_booked: Collection[str]) -> Node:
+    """The node, unavailable if it is one of these."""
+    if node.name not in double_booked or node.unavailable is not None:
+        return node
+    return replace(node, unavailable=Unavailable.DOUBLE_BOOKED)
+
+
+def _indebted(node: Node, debts: Amounts, lost: bool | None) -> Node:
+    """The node with these debts; ``lost`` says whether recently, and is None if it is not."""
+    if not debts and lost is None:
+        return node
+    names = sorted({*node.used, *debts})
+    return replace(
+        node,
+        used={name: min(node.used.get(name, 0) + debts.get(name, 0), AMOUNT_MAX) for name in names},
+        unavailable=node.unavailable or (None if lost is None else Unavailable.LOST),
+        recently_lost=node.recently_lost or (lost is True and node.unavailable is None),
+    )

@@ -1,0 +1,378 @@
+"""Whether a job that runs is to be ended and started again where a step takes less time.
+
+Problem: a job was placed by what was known then. Links turn out to let out less since, or nodes to
+be slower, and it may be better off on other nodes, or with its ranks in another order. But a start
+costs minutes, and the work since the last checkpoint is done again.
+
+Idea: it is asked what the job would get if it asked now, its own nodes with what is free, of the
+very decision that it would then get. What remains of it takes so much less time, and that must be
+worth what the move costs (``prospect``). One restart costs the same however many ranks move, so the
+order with the shortest step is the best one, and of equal ones that which moves the fewest.
+
+It must not go to and fro: a job is judged once by what is known, whatever comes out of it; and what
+is known must have been so for a while, one job moves at a time, each pauses longer after each of
+its moves, and none moves that would have to stand in line behind others.
+"""
+
+from __future__ import annotations
+
+import functools
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from railwright_scheduler import assume, cluster
+from railwright_scheduler.attempt import causes
+from railwright_scheduler.attempt import ledger as ledgers
+from railwright_scheduler.attempt.assessment import Assessment, Ongoing
+from railwright_scheduler.attempt.causes import Cause, CauseCode
+from railwright_scheduler.attempt.ledger import Entry, EntryState
+from railwright_scheduler.attempt.phases import FINAL, Phase
+from railwright_scheduler.budget import OverBudgetError, WorkBudget
+from railwright_scheduler.cluster import Cluster, Ints
+from railwright_scheduler.cluster_state import ClusterState, ObservedJob, running
+from railwright_scheduler.communication import measured
+from railwright_scheduler.isolation import Isolation, Stage
+from railwright_scheduler.mapping.evaluation import OrderEvaluator
+from railwright_scheduler.mapping.request import MappingRequest, build_request
+from railwright_scheduler.migration_cost import WORTH, MigrationCost
+from railwright_scheduler.model.decisions import (
+    BindingBacklog,
+    BlockedByReservation,
+    LedgerFull,
+    NotEnoughNodes,
+    NotEvaluated,
+    PreRunAhead,
+    Reason,
+)
+from railwright_scheduler.model.snapshot import Amounts, Job, Node, RunningJob, Snapshot
+from railwright_scheduler.policy import order, ranks
+from railwright_scheduler.policy.decide import decide
+from railwright_scheduler.policy.link_traffic import Traffic
+from railwright_scheduler.remembered import Key, remembered
+
+SETTLED_S = 30.0
+"""What is known must have been so for so long: files and agents tell one after the other, and a new
+leader begins with nothing."""
+
+HORIZON_S = 86_400.0
+"""What is taken to remain of a job that does not say how many steps it has."""
+
+PAUSE_S, PAUSE_S_MAX = 600.0, 86_400.0
+"""How long a job that was moved runs before it may be moved again; it doubles with each move."""
+
+EFFORT_MAX = 256
+"""What it may take to judge jobs in one turn, in nodes; one alone may take more. About a second's
+worth."""
+
+KEPT_BYTES_MAX = 32 << 20
+"""Steps that are kept, each with the order that it takes so long in."""
+
+_NAMED_MAX = 4
+_CLAIMS = (
+    NotEvaluated,
+    NotEnoughNodes,
+    BlockedByReservation,
+    BindingBacklog,
+    LedgerFull,
+    PreRunAhead,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Migrations:
+    """The job that is to be ended and why, at most one, and the nodes it is to have next; and those
+    that are well where they are, by what is known now."""
+
+    causes: Mapping[str, Cause]
+    targets: Mapping[str, tuple[str, ...]]
+    well: frozenset[str]
+
+
+NO_MIGRATION = Migrations({}, {}, frozenset())
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """One job's, the nodes it would have next, and what it would be ended by."""
+
+    job: Job
+    target: tuple[str, ...]
+    prospect: MigrationCost
+    cause: Cause
+
+
+def plan_migration(
+    state: ClusterState,
+    jobs: Mapping[str, ObservedJob],
+    *,
+    verdicts: Mapping[str, Assessment | None],
+    waits: Mapping[str, Reason],
+    entries: Sequence[Entry],
+    isolation: Isolation,
+    traffic_work: WorkBudget,
+    double_booked: Collection[str] = (),
+) -> Migrations:
+    """Judge running jobs that were placed when other was known than now, as many as a turn may.
+
+    ``waits`` are the jobs that this turn leaves in line, ``entries`` what is in flight after it. A
+    job for which this raises stays where it is.
+    """
+    in_flight = ledgers.by_job(entries)
+    stale = [
+        seen
+        for uid, seen in jobs.items()
+        if uid not in in_flight
+        and _holds(
+            isolation, uid, functools.partial(_is_stale, seen, verdicts[uid], state.topology_hash)
+        )
+    ]
+    if not stale:
+        return NO_MIGRATION
+    # By what a job was placed is not known after an upgrade: it is taken to be well where it is.
+    well = {seen.job.uid for seen in stale if not seen.record.topology_hash}
+    moves: list[_Move] = []
+    if state.topology_age_s >= SETTLED_S and not _is_under_way(jobs, entries):
+        ahead = order.by_priority(seen.job for seen in _ahead(jobs.values(), waits, in_flight))
+        ready = [
+            seen
+            for seen in stale
+            if seen.job.uid not in well
+            and _holds(isolation, seen.job.uid, functools.partial(_is_ready, seen, ahead[:1]))
+        ]
+        nodes = assume.subtract_assumed(state, entries, double_booked) if ready else ()
+        for seen in _in_one_turn(ready, int(state.topology_age_s)):
+            others = running((each for each in jobs.values() if each is not seen), in_flight)
+            alone = _alone(state, nodes, seen, tuple(others))
+            weigh = functools.partial(_move, alone, seen, isolation, traffic_work)
+            move = isolation.run(Stage.MIGRATION, seen.job.uid, weigh, otherwise=None)
+            if isolation.error(Stage.MIGRATION, seen.job.uid):
+                continue
+            if move is None or not move.prospect.pays_at_best:
+                well.add(seen.job.uid)
+            elif move.prospect.pays and move.prospect.is_timely(state.topology_age_s):
+                moves.append(move)
+    best = max(moves, key=lambda move: move.prospect.gain_s, default=None)
+    if best is None:
+        return Migrations({}, {}, frozenset(well))
+    uid = best.job.uid
+    return Migrations({uid: best.cause}, {uid: tuple(sorted(best.target))}, frozenset(well))
+
+
+def _holds(isolation: Isolation, job_uid: str, condition: Callable[[], bool]) -> bool:
+    return isolation.run(Stage.MIGRATION, job_uid, condition, otherwise=False)
+
+
+def pause_s(moves: int) -> float:
+    """How long a job that was moved so often has to run before it may be moved again."""
+    return min(PAUSE_S * 2.0 ** (min(moves, 16) - 1), PAUSE_S_MAX) if moves else 0.0
+
+
+def _ahead(
+    jobs: Iterable[ObservedJob],
+    waits: Mapping[str, Reason],
+    in_flight: Mapping[str, Sequence[Entry]],
+) -> Iterator[ObservedJob]:
+    """The jobs that will have a claim on nodes when a job that is ended now asks for its own: those
+    in line, and those that come back to it when their pre-run, their pause or their pods are gone.
+    """
+    for seen in jobs:
+        its = in_flight.get(seen.job.uid, ())
+        starts = seen.record.live or any(each.state is EntryState.COMMITTING for each in its)
+        if not (starts or seen.suspend or seen.record.phase in FINAL):
+            why = waits.get(seen.job.uid, seen.held)
+            never = isinstance(why, LedgerFull) and not why.passes
+            if why is None or (isinstance(why, _CLAIMS) and not never):
+                yield seen
+
+
+def _is_stale(seen: ObservedJob, verdict: Assessment | None, known: str) -> bool:
+    """Whether it runs well, and was last judged by what is no longer all that is known."""
+    return (
+        seen.record.topology_hash != known
+        and known != ""
+        and seen.job.workload is not None
+        and seen.record.phase is Phase.RUNNING
+        and isinstance(verdict, Ongoing)
+        and not (verdict.suspects or verdict.wants_stacks)
+    )
+
+
+def _is_under_way(jobs: Mapping[str, ObservedJob], entries: Sequence[Entry]) -> bool:
+    """Whether a job was ended to be moved, and does not run again yet."""
+    for entry in entries:
+        if entry.cause is not None and entry.cause.code is CauseCode.REMAPPED:
+            seen = jobs.get(entry.job_uid)
+            if seen is not None and seen.record.ended < entry.attempt:
+                return True
+    return any(
+        seen.record.phase in (Phase.RECOVERING, Phase.STARTING)
+        and seen.record.last_end is not None
+        and seen.record.last_end.code is CauseCode.REMAPPED
+        for seen in jobs.values()
+    )
+
+
+def _is_ready(seen: ObservedJob, ahead: Sequence[Job]) -> bool:
+    """Whether it may be moved now, if that pays: it would be started again as it is, and nobody who
+    is ``ahead`` in line would get what it leaves."""
+    readable = seen.shape != "" or seen.record.shape == ""
+    return (
+        seen.progress is not None
+        and seen.held is None
+        and readable
+        and seen.bound_age_s >= pause_s(seen.record.moves)
+        and order.by_priority([*ahead, seen.job])[0] is seen.job
+    )
+
+
+def _in_one_turn(ready: Sequence[ObservedJob], second: int) -> Iterator[ObservedJob]:
+    """As many as may be judged in a cycle. Those that would lose the least work go first, behind
+    one that is another each ``second``: jobs that wait for a checkpoint, which may never come, keep
+    no other from being judged for good."""
+    ordered = sorted(ready, key=lambda seen: (_since(seen), seen.job.uid))
+    if ordered:
+        # A hash, as cycles that take two seconds would pass every second job.
+        ordered.insert(0, ordered.pop(zlib.crc32(b"%d" % second) % len(ordered)))
+    effort = 0
+    for seen in ordered:
+        its = max(ranks.JOB, ranks.effort(seen.job))
+        if effort and effort + its > EFFORT_MAX:
+            return
+        effort += its
+        yield seen
+
+
+def _since(seen: ObservedJob) -> int:
+    """Steps since the newest checkpoint."""
+    newest = seen.record.checkpoints[0].step if seen.record.checkpoints else 0
+    return max(0, seen.progress.step - newest) if seen.progress else 0
+
+
+def _alone(
+    state: ClusterState, nodes: tuple[Node, ...], seen: ObservedJob, others: tuple[RunningJob, ...]
+) -> Snapshot:
+    """What would be decided about if this job asked, and no other, with its own pods gone."""
+    job, own = seen.job, frozenset(seen.record.nodes)
+    asking = replace(job, attempt=seen.record.attempt + 1, before=seen.record.nodes)
+    return Snapshot(
+        levels=state.levels,
+        nodes=tuple(_without(node, job.per_node) if node.name in own else node for node in nodes),
+        queues=state.queues,
+        jobs=(asking,),
+        links=state.links,
+        running=others,
+    )
+
+
+def _without(node: Node, amounts: Amounts) -> Node:
+    used = {name: max(0, has - amounts.get(name, 0)) for name, has in node.used.items()}
+    return replace(node, used=used)
+
+
+def _move(
+    alone: Snapshot, seen: ObservedJob, isolation: Isolation, traffic_work: WorkBudget
+) -> _Move | None:
+    """What the job would get; None where nothing is predicted, or it would stay."""
+    assert seen.progress is not None, seen.job.uid
+    floor = cluster.of(alone)
+    columns = {node.name: at for at, node in enumerate(floor.nodes)}
+    if len(seen.record.nodes) != seen.job.num_nodes or not columns.keys() >= {*seen.record.nodes}:
+        return None
+    inner = isolation.nested()
+    admitted = decide(alone, inner, traffic_work=traffic_work).admitted
+    for fault in inner.faults:
+        if fault.stage is Stage.DECISION:
+            raise fault.exception
+    if not admitted or admitted[0].nodes == seen.record.nodes:
+        return None
+    (admit,) = admitted
+    stands = (seen.record.nodes, admit.nodes)
+    nodes, others = (np.sort(np.array([columns[name] for name in its])) for its in stands)
+    assert seen.job.workload is not None, seen.job.uid
+    # What was recorded of some devices and what is derived for others do not compare.
+    workload = measured.held(seen.job.workload, floor.devices(np.union1d(nodes, others)))
+    uses = Traffic(floor, alone.running, isolation, traffic_work).uses()
+    work = WorkBudget()
+    try:
+        now_s, then_s = (
+            _as_it_stands(
+                work,
+                build_request(
+                    replace(seen.job, workload=workload, before=names),
+                    floor,
+                    its,
+                    budget=0,
+                    uses=uses,
+                ),
+            )
+            for names, its in zip(stands, (nodes, others), strict=True)
+        )
+    except OverBudgetError:
+        return None
+    if not now_s or not then_s:
+        return None
+    total, done = seen.progress.total_steps, seen.progress.step
+    left = HORIZON_S / now_s if total is None else max(0, total - done)
+    prospect = MigrationCost(now_s, then_s, left, _since(seen))
+    message = _message(prospect, _why(floor, nodes), before=seen.record.nodes, nodes=admit.nodes)
+    cause = causes.bounded(Cause(CauseCode.REMAPPED, message))
+    return _Move(seen.job, admit.nodes, prospect, cause)
+
+
+def _key(request: MappingRequest) -> Key:
+    return request.key
+
+
+@remembered(KEPT_BYTES_MAX, _key)
+def _as_it_stands(work: WorkBudget, request: MappingRequest) -> float:
+    """Seconds of a step with every rank where it was before; 0 where none is predicted."""
+    order = np.array(request.before, dtype=np.int64)
+    return OrderEvaluator(request, work).evaluate(order).step_us / 1e6
+
+
+def _message(
+    prospect: MigrationCost, why: str, *, before: tuple[str, ...], nodes: tuple[str, ...]
+) -> str:
+    moved = [rank for rank, pair in enumerate(zip(before, nodes, strict=True)) if len({*pair}) > 1]
+    named = ", ".join(f"{rank} to {nodes[rank]}" for rank in moved[:_NAMED_MAX])
+    more = ", …" if len(moved) > _NAMED_MAX else ""
+    return (
+        f"{why}; a step is predicted to take {prospect.now_s:.3g} s as ranks stand, and "
+        f"{prospect.then_s:.3g} s if {len(moved)} of {len(nodes)} node ranks move ({named}{more}): "
+        f"of {_time(prospect.left * prospect.now_s)} left {_time(prospect.saved_s)} are saved for "
+        f"{_time(prospect.cost_s)}"
+    )
+
+
+def _why(floor: Cluster, nodes: Ints) -> str:
+    """The narrowest border between its nodes, and the slowest of them."""
+    found = [*_narrowest(floor, nodes)][-1:]
+    slowest = min((floor.nodes[at] for at in nodes.tolist()), key=_rate)
+    if _rate(slowest) < WORTH:
+        found.append(f"{slowest.name} runs at {_rate(slowest):.2g} of the rate of its kind")
+    return " and ".join(found) or "other is known of links and nodes than when it was placed"
+
+
+def _narrowest(floor: Cluster, nodes: Ints) -> Iterator[str]:
+    """The borders that let out less than its nodes send, each narrower than those before."""
+    least = 1.0
+    for level, tier in enumerate(floor.uplinks):
+        here, counts = np.unique(tier.domains[nodes], return_counts=True)
+        shares = tier.capacity[here] / counts
+        if len(here) > 1 and shares.min() < least:
+            at = int(shares.argmin())
+            least = float(shares[at])
+            inside = nodes[tier.domains[nodes] == here[at]]
+            name, room = floor.nodes[int(inside[0])].domains[level], float(tier.capacity[here[at]])
+            yield f"the uplinks of {name} let out {room:.3g} of its {len(inside)} nodes there"
+
+
+def _rate(node: Node) -> float:
+    return min(node.pace.products, node.pace.memory)
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.1f} min"

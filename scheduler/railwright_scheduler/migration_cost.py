@@ -1,0 +1,67 @@
+"""What a move of a running job has in it: the seconds that it saves, and those that it costs.
+
+A move that pays waits for a checkpoint, for as long as waiting costs less than the work that would
+be done again: both grow, and where a step takes more than twice as long as it would, waiting comes
+to cost more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+RESTART_S = 180.0
+"""What a start is taken to cost: pods go and come, ranks connect and load their checkpoint."""
+
+PAYS = 2.0
+"""A move must save so many times what it costs: steps are predicted, not known."""
+
+WORTH = 0.95
+"""And a step must be so much shorter."""
+
+RECENT_S = 30.0
+"""So much work may be lost without waiting for another checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationCost:
+    """What a move has in it: seconds of a step as the job stands and as it would, the steps that it
+    has yet to do, and those that it did since its last checkpoint."""
+
+    now_s: float
+    then_s: float
+    left: float
+    since: int
+
+    @property
+    def saved_s(self) -> float:
+        """What the rest of the job takes less."""
+        return self.left * (self.now_s - self.then_s)
+
+    @property
+    def again_s(self) -> float:
+        """How long it takes to do again what no checkpoint has."""
+        return self.since * self.then_s
+
+    @property
+    def cost_s(self) -> float:
+        """What the move costs now."""
+        return RESTART_S + self.again_s
+
+    @property
+    def gain_s(self) -> float:
+        """What it brings now, with its cost."""
+        return self.saved_s - self.cost_s
+
+    @property
+    def pays_at_best(self) -> bool:
+        """Whether it would pay right after a checkpoint."""
+        return self.then_s <= WORTH * self.now_s and self.saved_s > PAYS * RESTART_S
+
+    @property
+    def pays(self) -> bool:
+        """Whether it does now."""
+        return self.pays_at_best and self.saved_s > PAYS * self.cost_s
+
+    def is_timely(self, waited_s: float) -> bool:
+        """Whether waiting for a checkpoint has cost as much by now as the work that is lost."""
+        return self.again_s <= max(RECENT_S, waited_s * (1.0 - self.then_s / self.now_s))

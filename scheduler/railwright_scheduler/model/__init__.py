@@ -1,0 +1,1 @@
+"""What the scheduler decides about, as values: jobs, nodes, workloads, decisions."""

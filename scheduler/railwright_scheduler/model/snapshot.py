@@ -1,0 +1,193 @@
+"""Everything a decision may depend on, as one frozen value.
+
+The operator makes it from what it watches, the simulator from its world, a test from a table; the
+scheduler reads nothing else. Amounts are exact integers in base units: CPU in millicores, memory in
+bytes, every other resource (devices, pods) in pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from railwright_scheduler.model.workload import Workload
+from railwright_topology.astray import Rails
+from railwright_topology.links import Links
+from railwright_topology.pace import EVEN, Pace
+
+Amounts = Mapping[str, int]
+
+QueuePosition = tuple[int, int, str]
+"""Where a job is in the queue (``order``); jobs ahead of it have lower positions."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRound:
+    """A round of cycles that evaluates every waiting job once.
+
+    The next cycle goes on at ``start``, behind the front if that is None, up to ``end``: jobs that
+    came behind it since the round began are of the next one, which else would never begin.
+    ``is_blocked``: at ``start`` is a gang that waits for the API server, so nothing starts sooner.
+    """
+
+    start: QueuePosition | None
+    end: QueuePosition
+    is_blocked: bool = False
+
+
+UNKNOWN_DOMAIN = ""
+
+TIERS = ("nearest", "second", "third")
+"""What levels are called whatever their names, from the finest that nodes share outwards; that of
+islands is none of them."""
+
+
+LOST_GRACE_S = 300.0
+"""Most nodes that are lost come back within minutes: so long a waiting job keeps what it reserved
+for a gang that cannot start without them."""
+
+
+class Unavailable(StrEnum):
+    """Why a node takes no new pods, whatever the job."""
+
+    UNREADY = "unready"
+    CORDONED = "cordoned"
+    LOST = "lost"
+    DOUBLE_BOOKED = "double-booked"
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A node's taint; only NoSchedule and NoExecute keep pods away here."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A pod's toleration, with Kubernetes' meaning: an empty key with Exists tolerates all."""
+
+    key: str
+    operator: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyConstraints:
+    """What a job asks of where its nodes stand, beside being as near to each other as can be.
+
+    All stand in one domain of the tier ``required``, and of ``preferred`` where one has room. Of
+    each ``segment`` of node ranks all stand in one domain of ``segment_tier``; no domain of
+    ``spread_tier`` has more than ``spread`` of them. A tier is a level, or one of ``TIERS``; empty
+    and 0 ask for nothing. ``aligned`` asks for nodes all of whose rails lead where they should, and
+    that have their adapters on the same rails in the same order.
+    """
+
+    required: str = ""
+    preferred: str = ""
+    segment: int = 0
+    segment_tier: str = ""
+    spread: int = 0
+    spread_tier: str = ""
+    aligned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One machine: where it stands, what it has, and what is taken.
+
+    ``domains`` runs from the coarsest level of the snapshot to the finest, as long as its
+    ``levels``; UNKNOWN_DOMAIN where nobody says, and as ``islands`` has them where there are such.
+    ``used`` counts live pods and the pods that committed plans still owe it; of these, ``foreign``
+    are pods of no job, which may never end. ``machine`` is the
+    kind that the cost model knows it as; empty if it knows none like it, and ``pace`` how fast it
+    is beside most of that kind. ``rails`` are None where nobody knows of them, and ``device``, the
+    kind of its devices, is empty then. ``recently_lost``: it became unavailable by itself less than
+    ``LOST_GRACE_S`` ago, so waiting jobs still count on it. ``holders`` has what the live pods of
+    each attempt (job UID and number) hold. ``promised`` are the resources that it had more of when
+    the pods were bound that hold them, each with that amount.
+    """
+
+    name: str
+    domains: tuple[str, ...]
+    allocatable: Amounts
+    used: Amounts
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    unavailable: Unavailable | None = None
+    machine: str = ""
+    pace: Pace = EVEN
+    rails: Rails | None = None
+    device: str = ""
+    recently_lost: bool = False
+    foreign: Amounts = field(default_factory=dict)
+    holders: Mapping[tuple[str, int], Amounts] = field(default_factory=dict)
+    promised: Amounts = field(default_factory=dict)
+
+
+NO_CONSTRAINTS = TopologyConstraints()
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job that wants to start: ``num_nodes`` pods of ``per_node`` each, on distinct nodes,
+    on these ``constraints``.
+
+    ``submitted_s`` orders jobs of equal priority (seconds, any epoch; the older first; then uid).
+    ``attempt`` is the number the attempt would get. ``queue`` need not exist. ``workload``, if
+    it is known what they do, has as many ranks as all nodes have, ``ranks_per_node`` each.
+    ``before`` are the nodes of its last attempt's node ranks, while that is being cleared away;
+    empty for those that are blamed for its end.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    queue: str
+    priority: int
+    submitted_s: int
+    attempt: int
+    num_nodes: int
+    per_node: Amounts
+    selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Toleration, ...] = ()
+    ranks_per_node: int = 1
+    workload: Workload | None = None
+    constraints: TopologyConstraints = NO_CONSTRAINTS
+    before: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunningJob:
+    """A job that sends while others are placed: what it does, and the node of each node rank."""
+
+    workload: Workload
+    ranks_per_node: int
+    nodes: tuple[str, ...]
+    job_uid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The world as one value; ``levels`` names the domains, the coarsest first: block, rack.
+
+    ``links`` has what is known of each level's; it is empty where nothing is. ``running`` are the
+    jobs on several nodes of which it is known what they do. ``returning`` wait for pods of their
+    own to go before they start again; they reserve nodes as waiting jobs do. ``reserved`` has the
+    nodes that jobs had reserved in the last cycle, by their UID, and ``queue_round`` is where
+    that cycle stopped, None if it reached the end of the queue (``queue_window``).
+    """
+
+    levels: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    queues: tuple[str, ...]
+    jobs: tuple[Job, ...]
+    links: tuple[Links, ...] = ()
+    running: tuple[RunningJob, ...] = ()
+    returning: tuple[Job, ...] = ()
+    reserved: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    queue_round: QueueRound | None = None

@@ -1,0 +1,129 @@
+"""Which jobs ask for an attempt now, and as what they ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from railwright_scheduler.attempt.causes import CauseCode
+from railwright_scheduler.attempt.ledger import Entry
+from railwright_scheduler.attempt.phases import FINAL
+from railwright_scheduler.cluster_state import (
+    AttemptKey,
+    ClusterState,
+    ObservedAttempt,
+    ObservedJob,
+)
+from railwright_scheduler.model.decisions import Reason
+from railwright_scheduler.model.snapshot import Job, Node, Unavailable
+
+DRAINED_S = 120.0
+"""How long a job that was moved waits for its own pods to go. One that will not go must not keep it
+from running: then it starts wherever it can."""
+
+_DEAD = (Unavailable.UNREADY, Unavailable.LOST)
+
+
+def live_nodes(nodes: Iterable[Node]) -> frozenset[str]:
+    """The names of those nodes on which pods can stop."""
+    return frozenset(node.name for node in nodes if node.unavailable not in _DEAD)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingAttempt:
+    """A job that asks for an attempt; it only ``returns`` while its own pods have yet to go, and
+    does not join the queue while it is ``held``."""
+
+    job: Job
+    returns: bool
+    held: Reason | None
+
+
+def pending_attempt(
+    seen: ObservedJob,
+    before: Sequence[Entry],
+    entries: Sequence[Entry],
+    state: ClusterState,
+    alive: frozenset[str],
+) -> PendingAttempt | None:
+    """What the job asks for in this cycle; None if it asks for nothing. ``before`` are its ledger
+    entries as the cycle began, ``entries`` those that are left."""
+    if needs_attempt(seen, entries, state.attempts, alive):
+        return PendingAttempt(next_attempt(seen, before), returns=False, held=seen.held)
+    if awaits_own_pods(seen, entries, state.attempts, alive):
+        return PendingAttempt(next_attempt(seen, before), returns=True, held=None)
+    return None
+
+
+def is_idle(seen: ObservedJob) -> bool:
+    """Whether the job has no live attempt and is to have one."""
+    return not (seen.suspend or seen.record.live or seen.record.phase in FINAL)
+
+
+def needs_attempt(
+    seen: ObservedJob,
+    entries: Iterable[Entry],
+    attempts: Mapping[AttemptKey, ObservedAttempt],
+    alive: frozenset[str],
+) -> bool:
+    """Whether it may have a new attempt: the last one is over, and every pod of it told to go; or
+    gone, where it was ended to run again on the same nodes.
+
+    An attempt that is over on the record and still committing here says that another leader ended
+    it: this one is to find that out, not to stumble over it.
+    """
+    if not is_idle(seen):
+        return False
+    if seen.ended_age_s < seen.record.backoff_s:
+        return False
+    for entry in entries:
+        pods = attempts.get(entry.key, ObservedAttempt()).pods
+        staying = any(not pod.terminal and not pod.deleting for pod in pods)
+        if entry.attempt > seen.record.ended or entry.cause is None or staying:
+            return False
+        moves = entry.cause.code is CauseCode.REMAPPED and entry.attempt == seen.record.ended
+        if moves and seen.ended_age_s < DRAINED_S and is_draining([entry], attempts, alive):
+            return False
+    return True
+
+
+def awaits_own_pods(
+    seen: ObservedJob,
+    entries: Sequence[Entry],
+    attempts: Mapping[AttemptKey, ObservedAttempt],
+    alive: frozenset[str],
+) -> bool:
+    """Whether it was ended to run again elsewhere, and is only kept by its own pods."""
+    causes = [entry.cause for entry in entries if entry.cause is not None]
+    if len(causes) < len(entries) or seen.suspend:
+        return False
+    if not entries or entries[-1].attempt < seen.record.attempt:
+        return False  # It runs again, or did: what lingers are pods on a node that is dead.
+    moved = any(cause.code is CauseCode.REMAPPED for cause in causes[-1:])
+    return moved and not needs_attempt(seen, entries, attempts, alive)
+
+
+def next_attempt(seen: ObservedJob, entries: Sequence[Entry]) -> Job:
+    """The job with the number of its next attempt, and where the last of ``entries`` ran. All
+    before it are over, so its record has them all, also those that are still in the ledger."""
+    last = max(entries, key=lambda entry: entry.attempt, default=None)
+    before = () if last is None else last.nodes
+    if last is not None and last.cause is not None:
+        blamed = {*last.cause.nodes, last.cause.node}
+        before = tuple("" if name in blamed else name for name in before)
+    return replace(seen.job, attempt=seen.record.attempt + 1, before=before)
+
+
+def is_draining(
+    entries: Iterable[Entry],
+    attempts: Mapping[AttemptKey, ObservedAttempt],
+    alive: frozenset[str],
+) -> bool:
+    """Whether an old attempt still has live pods where they can stop: not on a dead node."""
+    return any(
+        not pod.terminal and (not pod.node or (pod.node in alive and pod.node not in lost))
+        for entry in entries
+        if entry.cause is not None
+        for lost in [frozenset(entry.cause.nodes)]
+        for pod in attempts.get(entry.key, ObservedAttempt()).pods
+    )

@@ -1,0 +1,91 @@
+"""What a job asks of where its nodes stand, beside being as near to each other as can be.
+
+Levels count as those of ``Domains``: 0 is the whole cluster. All of it comes down to how many pods
+each domain may have: no more than its parts may have together, no more than a spread allows, and
+whole segments where segments have to stay together. With that each level's number follows from the
+one below, and placement is the same knapsack with other numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from railwright_scheduler.placement.domains import Domains
+
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+UNLIMITED = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedConstraints:
+    """All pods stand in one domain of level ``within``, and of level ``rather`` if one has room.
+    Of each ``segment`` of node ranks all stand in one domain of ``segment_level``; no domain of
+    ``spread_level`` has more than ``spread`` of them. All have their adapters on rails in the way
+    of number ``rails``, and lead where they should; 0 does not ask for that. ``islands`` takes only
+    nodes on islands."""
+
+    within: int = 0
+    rather: int = 0
+    segment: int = 1
+    segment_level: int = 0
+    spread: int = UNLIMITED
+    spread_level: int = 0
+    rails: int = 0
+    islands: bool = False
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether a gang may have all nodes of a domain, however many these are."""
+        return self.segment == 1 and self.spread >= UNLIMITED
+
+    def grain(self, level: int) -> int:
+        """What the pods of each domain of a level are a multiple of."""
+        return self.segment if level <= self.segment_level else 1
+
+
+ANYWHERE = ResolvedConstraints()
+
+
+def caps(domains: Domains, usable: Mask, limits: ResolvedConstraints) -> tuple[Ints, ...]:
+    """How many pods each domain of each level of the tree may have, each usable node one."""
+    amounts = usable.astype(np.int64)
+    if limits.takes_all:
+        return tuple(domains.total(amounts, level) for level in range(domains.finest + 1))
+    found = [domains.total(amounts, domains.finest)]
+    for level in range(domains.finest, -1, -1):
+        if level < domains.finest:
+            inner = domains.inner_bounds(level)[:-1]
+            found.insert(0, np.add.reduceat(found[0], inner))
+        if level == limits.spread_level:
+            found[0] = np.minimum(found[0], limits.spread)
+        found[0] = found[0] // limits.grain(level) * limits.grain(level)
+    for level in range(1, domains.finest + 1):
+        found[level] = _no_more_than_around(domains, level, found[level], found[level - 1])
+    return tuple(found)
+
+
+def capacity(domains: Domains, usable: Mask, limits: ResolvedConstraints) -> int:
+    """How many pods a gang can have at most."""
+    if limits.takes_all and not limits.within:
+        return int(np.count_nonzero(usable))
+    if limits.takes_all:
+        return int(domains.total(usable.astype(np.int64), limits.within).max(initial=0))
+    return int(caps(domains, usable, limits)[limits.within].max(initial=0))
+
+
+def _no_more_than_around(domains: Domains, level: int, own: Ints, around: Ints) -> Ints:
+    """A domain has no more than the one that it lies in; of several in one that may have a single
+    pod, only the first may."""
+    first = domains.inner_bounds(level - 1)[:-1]
+    parent = np.repeat(np.arange(len(around)), np.diff(np.append(first, len(own))))
+    found = np.minimum(own, around[parent])
+    alone = (around[parent] == 1) & (found > 0)
+    before = np.cumsum(alone) - alone
+    earlier = before - before[first][parent]
+    found[alone & (earlier > 0)] = 0
+    return found

@@ -1,0 +1,113 @@
+"""How much one decision may start: pods that are bound soon, and entries that the ledger can list.
+
+``SchedulingQueue`` checks each gang here. Two bounds can refuse it, and they mean different things:
+
+    BindingBacklog   gangs decided earlier are being bound: seconds. No later job overtakes it.
+    LedgerFull       its entry does not fit beside those of attempts that are ending, whose pods may
+                     linger on dead nodes for days; or in any ledger. Later jobs go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from railwright_scheduler.model.decisions import Admit, BindingBacklog, LedgerFull
+from railwright_scheduler.model.snapshot import Job
+
+UNBOUND_MAX = 2_048
+"""Pods that committing gangs together may still have to bind before another may join them; one gang
+alone may have more. What an API server does in ten seconds or so: decided later, a job is placed by
+what is then, and one of a higher priority need not wait behind thousands of pods.
+"""
+
+NAMELESS_SIZE = 4_096
+"""Bytes of an entry without the names of its nodes; few have as many."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerCapacity:
+    """Bytes of the ledger, as ``LedgerBudget`` shares them out: it has ``limit`` in all, of which
+    aborting entries leave ``free``. Committing entries have ``share`` of these together, unless one
+    alone takes more, and they already take ``held``."""
+
+    limit: int
+    free: int
+    share: int
+    held: int
+
+    def fits(self, size: int) -> bool:
+        """Whether a committing entry of so many bytes can be added now."""
+        return not (self.held and self.held + size > self.share) and self.held + size <= self.free
+
+
+NO_LEDGER = LedgerCapacity(limit=1 << 60, free=1 << 60, share=1 << 60, held=0)
+
+
+class Admission:
+    """What the gangs of one decision may still take.
+
+    ``pods`` of earlier gangs are not bound yet, and the ledger has this ``room`` for entries, each
+    of ``size_of`` bytes.
+    """
+
+    def __init__(
+        self,
+        pods: int = 0,
+        room: LedgerCapacity = NO_LEDGER,
+        size_of: Callable[[Admit], int] = lambda _: 0,
+    ) -> None:
+        self.pods = pods
+        self._room = room
+        self._size_of = size_of
+        self._refused: LedgerFull | None = None
+
+    def before(self, job: Job, name_length: int) -> BindingBacklog | LedgerFull | None:
+        """What refuses the gang wherever it is placed; None if that depends on its nodes.
+
+        Placing a large gang is slow, so one that cannot start is not placed if it can be avoided:
+        no node's name is longer than ``name_length``, and names take about as many bytes as those
+        of the gangs that ``refuse`` was called for.
+        """
+        size = self._estimate(job)
+        if size > self._room.free:
+            return self._full(job, size)
+        size_max = NAMELESS_SIZE + (name_length + 1) * job.num_nodes
+        if self._is_backlog(job) and size_max <= self._room.free:
+            return BindingBacklog(job.num_nodes, self.pods)
+        return None
+
+    def after(self, job: Job, admit: Admit) -> BindingBacklog | LedgerFull | None:
+        """What refuses the gang on these nodes."""
+        size = self._size_of(admit)
+        if size > self._room.free:
+            return self._full(job, size)
+        if self._is_backlog(job) or not self._room.fits(size):
+            return BindingBacklog(job.num_nodes, self.pods)
+        return None
+
+    def take(self, admit: Admit) -> None:
+        """Count a gang that starts."""
+        self.pods += len(admit.nodes)
+        self._room = replace(self._room, held=self._room.held + self._size_of(admit))
+
+    def refuse(self, reason: LedgerFull) -> None:
+        """Keep what the smallest refused gang takes, to estimate others by."""
+        if self._refused is None or reason.need < self._refused.need:
+            self._refused = reason
+
+    def _estimate(self, job: Job) -> int:
+        """About the bytes of the gang's entry, rather too few; 0 if nothing was refused."""
+        known = self._refused
+        if known is None:
+            return 0
+        if job.num_nodes <= known.need:
+            return known.size * job.num_nodes // known.need
+        names = max(0, known.size - NAMELESS_SIZE)
+        return known.size + names * (job.num_nodes - known.need) // known.need
+
+    def _is_backlog(self, job: Job) -> bool:
+        return self.pods > 0 and self.pods + job.num_nodes > UNBOUND_MAX
+
+    def _full(self, job: Job, size: int) -> LedgerFull:
+        return LedgerFull(job.num_nodes, size, self._room.free, self._room.limit)

@@ -1,0 +1,215 @@
+"""The one decision: every job in turn starts whole, or waits and is told why.
+
+``decide`` is a pure function of the snapshot's contents. The order in which nodes, jobs and queues
+are listed in it, and the hash seed of the process, do not reach the answer. What earlier decisions
+computed does only where ``TRAFFIC_WORK`` is too little for all jobs that run (``traffic``).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from railwright_scheduler import cluster
+from railwright_scheduler.budget import TRAFFIC_WORK, WorkBudget
+from railwright_scheduler.cluster import Cluster
+from railwright_scheduler.isolation import Isolation, Stage
+from railwright_scheduler.model.decisions import (
+    Admit,
+    BindingBacklog,
+    Decisions,
+    InternalError,
+    NeverFits,
+    NotEvaluated,
+    QueueMissing,
+    Reason,
+    TierMissing,
+    Wait,
+)
+from railwright_scheduler.model.snapshot import Job, Snapshot, TopologyConstraints
+from railwright_scheduler.placement import ResolvedConstraints
+from railwright_scheduler.policy import constraints, order
+from railwright_scheduler.policy.admission import Admission
+from railwright_scheduler.policy.feasibility import SchedulingSignature, SignatureIndex
+from railwright_scheduler.policy.queue_window import (
+    JOB,
+    EvaluationWork,
+    QueueWindow,
+    evaluation_work,
+)
+from railwright_scheduler.policy.scheduling_queue import SchedulingQueue, StartVerdict, WaitVerdict
+
+
+def decide(
+    snapshot: Snapshot,
+    isolation: Isolation | None = None,
+    admission: Admission | None = None,
+    traffic_work: WorkBudget | None = None,
+    reasons: Mapping[str, Reason] = MappingProxyType({}),
+) -> Decisions:
+    """Decide for every job of the snapshot whether it starts now, and where.
+
+    Of more jobs than one cycle may evaluate (``queue_window``) the others wait for the reason that
+    they have in ``reasons``, those of the last cycle, and keep what they have reserved.
+
+    A job whose evaluation raises waits as InternalError; the others are decided as if it were not
+    there. ``isolation`` collects such faults; ``admission`` counts what starts, beside gangs that
+    are being bound; ``traffic_work`` is what is left in this scheduling cycle for what running jobs
+    send (``traffic``), all of it if None. Raises ValueError, with the field and the value, for a
+    snapshot that cannot be: two nodes or jobs of one name, a node's amounts out of range, domains
+    that miss a level.
+    """
+    isolation = Isolation() if isolation is None else isolation
+    _check_unique((*snapshot.jobs, *snapshot.returning))
+    floor = cluster.of(snapshot)
+    line = SchedulingQueue(
+        floor,
+        snapshot.running,
+        reserved=snapshot.reserved,
+        isolation=isolation,
+        admission=Admission() if admission is None else admission,
+        traffic_work=WorkBudget(TRAFFIC_WORK) if traffic_work is None else traffic_work,
+    )
+    queues = tuple(sorted(set(snapshot.queues)))
+    evaluation = _Evaluation(queues, floor, SignatureIndex(floor), line)
+    window = QueueWindow(snapshot.queue_round)
+    cycle = _Cycle(evaluation, line, isolation, window)
+    returning = frozenset(job.uid for job in snapshot.returning)
+    admitted: list[Admit] = []
+    waiting: list[Wait] = []
+    position = 1
+    for job in order.by_priority((*snapshot.jobs, *snapshot.returning)):
+        returns = job.uid in returning
+        verdict: StartVerdict | Reason | None
+        if isolation.error(Stage.DECISION, job.uid):
+            verdict = None
+        elif window.admits(order.position(job)):
+            verdict = cycle.evaluate(job, returns=returns)
+        else:
+            verdict = reasons.get(job.uid, NotEvaluated(position))
+            if isinstance(verdict, NotEvaluated):
+                verdict = NotEvaluated(position)
+            cycle.keep(job, verdict)
+        error = isolation.error(Stage.DECISION, job.uid)
+        position += not error
+        if isinstance(verdict, StartVerdict):
+            admitted.append(verdict.admit)
+        elif not returns:
+            reason = InternalError(error) if error or verdict is None else verdict
+            waiting.append(Wait(job.uid, reason))
+    return Decisions(tuple(admitted), tuple(waiting), line.reservations, window.following)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cycle:
+    """Takes one job after the other, each in isolation."""
+
+    evaluation: _Evaluation
+    line: SchedulingQueue
+    isolation: Isolation
+    window: QueueWindow
+
+    def evaluate(self, job: Job, *, returns: bool) -> StartVerdict | Reason | None:
+        """The job's start, or why it waits; None if its evaluation raises, or for one that
+        ``returns``."""
+        self.line.settle()
+        evaluate = functools.partial(self.evaluation.evaluate, job, returns=returns)
+        evaluated = self.isolation.run(Stage.DECISION, job.uid, evaluate, otherwise=None)
+        if evaluated is None:
+            return None
+        verdict, work = evaluated
+        self.window.count(work)
+        if isinstance(verdict, StartVerdict | WaitVerdict):
+            self.line.apply(verdict)
+        if not isinstance(verdict, WaitVerdict):
+            return verdict
+        if isinstance(verdict.reason, BindingBacklog):
+            self.window.block(order.position(job))
+        return verdict.reason
+
+    def keep(self, job: Job, reason: Reason) -> None:
+        """Let the job wait without evaluating it, with its reservation."""
+        keep = functools.partial(self.line.keep, job, reason)
+        self.isolation.run(Stage.RESERVATION, job.uid, keep, otherwise=None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Evaluation:
+    """What one job after the other is evaluated against."""
+
+    queues: tuple[str, ...]
+    floor: Cluster
+    signatures: SignatureIndex
+    line: SchedulingQueue
+    limits: dict[TopologyConstraints, ResolvedConstraints | TierMissing] = field(
+        default_factory=dict
+    )
+    aligned: dict[ResolvedConstraints, Sequence[ResolvedConstraints]] = field(default_factory=dict)
+
+    def evaluate(
+        self, job: Job, *, returns: bool
+    ) -> tuple[StartVerdict | WaitVerdict | Reason, EvaluationWork]:
+        """The job's verdict, and the work that it took."""
+        _check(job)
+        if job.queue not in self.queues:
+            missing = QueueMissing(queue=job.queue, existing=self.queues)
+            return missing, EvaluationWork(JOB)
+        limits = self._limits(job.constraints)
+        if isinstance(limits, TierMissing):
+            return limits, EvaluationWork(JOB)
+        signature = self.signatures.of(job)
+        ways = self._ways(limits) if job.constraints.aligned else [limits]
+        verdict = self._verdict(job, signature, ways, returns=returns)
+        work = evaluation_work(job, signature, ways, verdict, self.floor, starts=self.line.starts)
+        return verdict, work
+
+    def _verdict(
+        self,
+        job: Job,
+        signature: SchedulingSignature,
+        ways: Sequence[ResolvedConstraints],
+        *,
+        returns: bool,
+    ) -> StartVerdict | WaitVerdict | NeverFits:
+        largest = max(ways, key=lambda way: self.signatures.capacity(signature, way))
+        if self.signatures.capacity(signature, largest) < job.num_nodes:
+            return self.signatures.never_fits(job, signature, largest)
+        if returns:
+            return self.line.hold(job, signature, ways, largest)
+        return self.line.evaluate(job, signature, ways, largest)
+
+    def _limits(self, asked: TopologyConstraints) -> ResolvedConstraints | TierMissing:
+        if asked not in self.limits:
+            self.limits[asked] = constraints.resolve(asked, self.floor)
+        return self.limits[asked]
+
+    def _ways(self, limits: ResolvedConstraints) -> Sequence[ResolvedConstraints]:
+        if limits not in self.aligned:
+            self.aligned[limits] = constraints.for_each_rail_order(limits, self.floor)
+        return self.aligned[limits]
+
+
+def _check_unique(jobs: Iterable[Job]) -> None:
+    seen: dict[str, Job] = {}
+    for job in jobs:
+        if job.uid in seen:
+            twin = seen[job.uid]
+            raise ValueError(
+                f"jobs: uid {job.uid!r} is there twice ({twin.namespace}/{twin.name} and "
+                f"{job.namespace}/{job.name}), expected unique uids"
+            )
+        seen[job.uid] = job
+
+
+def _check(job: Job) -> None:
+    if job.num_nodes < 1:
+        raise ValueError(
+            f"job {job.namespace}/{job.name}: num_nodes is {job.num_nodes}, expected at least 1"
+        )
+    if job.constraints.segment and job.num_nodes % job.constraints.segment:
+        raise ValueError(
+            f"job {job.namespace}/{job.name}: num_nodes is {job.num_nodes}, expected a "
+            f"multiple of its segments of {job.constraints.segment}"
+        )

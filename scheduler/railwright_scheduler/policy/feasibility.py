@@ -1,0 +1,230 @@
+"""Can a job ever run on this cluster, can it now, and what exactly is missing.
+
+Jobs that differ only in name, age or number of nodes share one ``SchedulingSignature``, whose masks
+over the nodes are made once a decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from railwright_scheduler import placement
+from railwright_scheduler.cluster import AMOUNT_MAX, Cluster, Ints, Mask
+from railwright_scheduler.model.decisions import (
+    AmountPairs,
+    Exclusion,
+    ExclusionCause,
+    NeverFits,
+    NotEnoughNodes,
+    RailsShort,
+    Shortage,
+)
+from railwright_scheduler.model.snapshot import (
+    UNKNOWN_DOMAIN,
+    Job,
+    Node,
+    TopologyConstraints,
+    Unavailable,
+)
+from railwright_scheduler.placement import ResolvedConstraints
+from railwright_scheduler.policy.eligibility import Eligibility
+
+Value = TypeVar("Value", str, int)
+
+CAUSES = (ExclusionCause.TAINTED, *map(ExclusionCause, Unavailable))
+"""By the number that ``Cluster.unavailable`` has of a candidate that is not open."""
+
+
+EXCLUSIONS = tuple(ExclusionCause)
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulingSignature:
+    """What a job asks of each node, and the nodes that could give it.
+
+    ``need[i]`` is asked of the resource in row ``rows[i]`` of the cluster. Each mask is part of the
+    one before: nodes ``matched`` by the selector; without a lasting taint that is not
+    ``tolerated``; ``candidates``, large enough, healthy or not; ``healthy``, available or lost a
+    moment ago, and without any untolerated taint now; ``open``, of these the available ones.
+    ``index`` numbers the signatures of a decision.
+    """
+
+    index: int
+    per_node: AmountPairs
+    rows: Ints
+    need: Ints
+    matched: Mask
+    tolerated: Mask
+    candidates: Mask
+    candidates_count: int
+    healthy: Mask
+    open: Mask
+
+
+class SignatureIndex:
+    """The signatures of the jobs met so far."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._eligibility = Eligibility(cluster.nodes)
+        self._signatures: dict[object, SchedulingSignature] = {}
+        self._verdicts: dict[tuple[int, int, TopologyConstraints], NeverFits] = {}
+        self._capacity: dict[tuple[int, ResolvedConstraints], int] = {}
+
+    def of(self, job: Job) -> SchedulingSignature:
+        """The job's signature; ValueError if an amount it asks for is negative."""
+        key = (_pairs(job.per_node), _pairs(job.selector), job.tolerations)
+        signature = self._signatures.get(key)
+        if signature is None:
+            signature = self._signatures[key] = self._make(job)
+        return signature
+
+    def capacity(self, signature: SchedulingSignature, limits: ResolvedConstraints) -> int:
+        """The most pods of this signature in one gang, on an empty and healthy cluster."""
+        if limits == placement.ANYWHERE:
+            return signature.candidates_count
+        key = (signature.index, limits)
+        if key not in self._capacity:
+            meant = self._cluster.meant(signature.candidates, limits)
+            self._capacity[key] = placement.capacity(self._cluster.domains, meant, limits)
+        return self._capacity[key]
+
+    def never_fits(
+        self, job: Job, signature: SchedulingSignature, limits: ResolvedConstraints
+    ) -> NeverFits:
+        """Why the cluster as it stands could not run the job, even empty and healthy."""
+        key = (signature.index, job.num_nodes, job.constraints)
+        if key not in self._verdicts:
+            self._verdicts[key] = self._explain_never(job, signature, limits)
+        return self._verdicts[key]
+
+    def _explain_never(
+        self, job: Job, signature: SchedulingSignature, limits: ResolvedConstraints
+    ) -> NeverFits:
+        shortages = (self._shortage(name, need, signature) for name, need in signature.per_node)
+        return NeverFits(
+            need=job.num_nodes,
+            per_node=signature.per_node,
+            matched=int(np.count_nonzero(signature.matched)),
+            tolerated=int(np.count_nonzero(signature.tolerated)),
+            candidates=self.capacity(signature, limits),
+            shortages=tuple(short for short in shortages if short.nodes < job.num_nodes),
+            selector=_pairs(job.selector),
+            untolerated=self._eligibility.lasting(job.tolerations, among=signature.matched),
+            constraints=job.constraints,
+            rails=_rails_short(self._cluster, signature, limits),
+        )
+
+    def _make(self, job: Job) -> SchedulingSignature:
+        cluster = self._cluster
+        asked = [(name, amount) for name, amount in _pairs(job.per_node) if amount != 0]
+        for resource, amount in asked:
+            if amount < 0:
+                raise ValueError(
+                    f"job {job.namespace}/{job.name}: per_node[{resource!r}] is {amount}, "
+                    "expected at least 0"
+                )
+        known = [(name, amount) for name, amount in asked if name in cluster.rows]
+        rows = np.array([cluster.rows[name] for name, _ in known], dtype=np.int64)
+        need = np.array([min(amount, AMOUNT_MAX + 1) for _, amount in known], dtype=np.int64)
+        matched = self._eligibility.matched(job.selector)
+        tolerated = matched & self._eligibility.tolerated_ever(job.tolerations)
+        large = (cluster.allocatable[rows] >= need[:, np.newaxis]).all(axis=0)
+        candidates = tolerated & large & (len(known) == len(asked))
+        untainted = candidates & self._eligibility.tolerated(job.tolerations)
+        return SchedulingSignature(
+            index=len(self._signatures),
+            per_node=tuple(asked),
+            rows=rows,
+            need=need,
+            matched=matched,
+            tolerated=tolerated,
+            candidates=candidates,
+            candidates_count=int(np.count_nonzero(candidates)),
+            healthy=untainted & (cluster.available | cluster.recently_lost),
+            open=untainted & cluster.available,
+        )
+
+    def _shortage(self, resource: str, need: int, signature: SchedulingSignature) -> Shortage:
+        row = self._cluster.rows.get(resource)
+        amounts = (
+            np.zeros(0, dtype=np.int64)
+            if row is None
+            else self._cluster.allocatable[row, signature.tolerated]
+        )
+        return Shortage(
+            resource=resource,
+            need=need,
+            most=int(amounts.max(initial=0)),
+            nodes=int(np.count_nonzero(amounts >= min(need, AMOUNT_MAX + 1))),
+        )
+
+
+def not_enough_nodes(
+    cluster: Cluster, signature: SchedulingSignature, usable: Mask, limits: ResolvedConstraints
+) -> NotEnoughNodes:
+    """What keeps the candidates of a signature from taking more pods, given those usable now."""
+    level, domain, free = _best_domain(cluster, usable)
+    return NotEnoughNodes(
+        need=0,
+        per_node=signature.per_node,
+        candidates=placement.capacity(
+            cluster.domains, cluster.meant(signature.candidates, limits), limits
+        ),
+        free=placement.capacity(cluster.domains, cluster.meant(usable, limits), limits),
+        best_level=level,
+        best_domain=domain,
+        best_free=free,
+        excluded=_excluded(cluster, signature, usable),
+        rails=_rails_short(cluster, signature, limits),
+    )
+
+
+def _rails_short(
+    cluster: Cluster, signature: SchedulingSignature, limits: ResolvedConstraints
+) -> RailsShort | None:
+    if not limits.rails:
+        return None
+    rails, nodes = cluster.astray
+    astray, counts = np.unique(rails[signature.candidates[nodes]], return_counts=True)
+    unknown = int(np.count_nonzero(signature.candidates & cluster.railless))
+    return RailsShort(tuple(zip(astray.tolist(), counts.tolist(), strict=True)), unknown)
+
+
+def _best_domain(cluster: Cluster, usable: Mask) -> tuple[str, str, int]:
+    levels = [level for level in range(1, cluster.domains.finest + 1) if level != cluster.island]
+    if not levels:
+        return "", "", int(np.count_nonzero(usable))
+    nearest = levels[-1]
+    caps = cluster.domains.total(usable.astype(np.int64), nearest)
+    best = int(np.argmax(caps))
+    node = cluster.nodes[cluster.domains.bounds[nearest][best]]
+    return cluster.levels[nearest - 1], _called(node, nearest), int(caps[best])
+
+
+def _called(node: Node, level: int) -> str:
+    """The node's domain with those that it lies in; many sources repeat them in its name."""
+    called = ""
+    for label in node.domains[:level]:
+        step = node.name if label == UNKNOWN_DOMAIN else label
+        called = step if step.startswith(f"{called}/") or not called else f"{called}/{step}"
+    return called
+
+
+def _excluded(
+    cluster: Cluster, signature: SchedulingSignature, usable: Mask
+) -> tuple[Exclusion, ...]:
+    """Count each candidate that is not usable once, for the cause that would remain longest."""
+    closed = cluster.unavailable[signature.candidates & ~signature.open]
+    found = np.bincount(closed, minlength=len(CAUSES)).tolist()
+    counts = dict.fromkeys(EXCLUSIONS, 0) | dict(zip(CAUSES, found, strict=True))
+    counts[ExclusionCause.BUSY] = int(np.count_nonzero(signature.open & ~usable))
+    return tuple(Exclusion(cause, nodes) for cause, nodes in counts.items() if nodes)
+
+
+def _pairs(mapping: Mapping[str, Value]) -> tuple[tuple[str, Value], ...]:
+    return tuple(sorted(mapping.items()))

@@ -1,0 +1,73 @@
+"""How slow nodes are for a job, in degrees: the slower ones are not taken where others are as near.
+
+Nodes are slow at different things, and jobs wait for different ones. Where a step of the job can be
+predicted, a node is as slow as a step is longer if all nodes were like it, beside one of its kind
+that is as most are. Elsewhere what it is slowest at counts.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from railwright_scheduler.budget import ELEMENT, OverBudgetError, WorkBudget
+from railwright_scheduler.cluster import SLOWNESS, Cluster, Ints
+from railwright_scheduler.cost import step
+from railwright_scheduler.cost.hardware import MACHINES
+from railwright_scheduler.model.snapshot import Job
+from railwright_scheduler.model.workload import Workload
+from railwright_scheduler.remembered import Key, remembered
+from railwright_topology.pace import EVEN, Pace
+
+KINDS_MAX = 64
+"""Where slow nodes are of more kinds, predicting a step on each would take a tenth of a second."""
+
+KEPT_BYTES_MAX, KEPT_BYTES = 4 << 20, 4_096
+"""Degrees that are kept, and about what each of them takes."""
+
+WORK, PREDICTED = 2_000_000, 500_000
+"""What it may take to tell them of one kind, and what it takes to predict a step beside what grows
+with ranks."""
+
+ROUNDED = 1e-6
+"""Of a degree: what rounding alone makes longer is as fast."""
+
+
+def degrees(job: Job, cluster: Cluster) -> Ints:
+    """The degrees of each node; 0 of those that are not slow for this job."""
+    if job.workload is None or not cluster.slowness.any():
+        return cluster.slowness
+    slow = {(node.machine, node.pace): 0 for node in cluster.nodes if node.pace != EVEN}
+    if len(slow) > KINDS_MAX or any(name not in MACHINES for name, _ in slow):
+        return cluster.slowness
+    try:
+        for name, pace in slow:
+            degrees = _degrees(WorkBudget(WORK), job.workload, job.ranks_per_node, name, pace)
+            if degrees is None:
+                return cluster.slowness
+            slow[name, pace] = degrees
+    except OverBudgetError:
+        return cluster.slowness
+    its = (slow.get((node.machine, node.pace), 0) for node in cluster.nodes)
+    return np.fromiter(its, dtype=np.int64, count=len(cluster.nodes))
+
+
+def _key(workload: Workload, ranks_per_node: int, name: str, pace: Pace) -> Key:
+    return Key((workload.key, ranks_per_node, name, pace), KEPT_BYTES)
+
+
+@remembered(KEPT_BYTES_MAX, _key)
+def _degrees(
+    work: WorkBudget, workload: Workload, ranks_per_node: int, name: str, pace: Pace
+) -> int | None:
+    """None where no step can be predicted on such machines."""
+    work.spend(PREDICTED + ELEMENT * workload.split.ranks)
+    kind = MACHINES[name]
+    if kind.devices < ranks_per_node or step.unsupported_reason(workload, kind.of(ranks_per_node)):
+        return None
+    even_s, paced_s = (
+        step.predict(*workload.parts, each.of(ranks_per_node)).total
+        for each in (kind, kind.at_speed(pace))
+    )
+    return math.ceil(SLOWNESS * (1.0 - min(1.0, even_s / paced_s)) - ROUNDED)

@@ -1,0 +1,251 @@
+"""Which nodes a gang gets whose job says what its ranks send each other, and which ranks each.
+
+Problem: of the nodes that can take a pod, choose some and put ranks on them so that a training step
+takes the least time.
+
+Idea: what ranks send each other follows from how the job is split, and links are the scarcer the
+further out they are. So ranks are laid out to send little far away (``mapping``). In that order and
+in the network's own, nodes are exchanged where a step waits for contended links, or for slow nodes;
+the order with the least predicted step is taken, of equal ones that which sends the least far away.
+The nodes are those in the fewest domains, or, where it pays off, such as have an even share in each
+domain, or whole rings and planes of the grid of ranks.
+
+Ranks that were placed before stay where they were unless it pays off to move them; who comes for a
+node that went takes its ranks, or changes places with one that stays. If all are laid out anew,
+equal racks change places until the most ranks are where they were.
+
+Ranks of one node stay together and in their order: what a script may take for granted, that local
+ranks follow each other, stays true, and all it sees is another node rank.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from railwright_scheduler.budget import CHOSEN, OverBudgetError, WorkBudget
+from railwright_scheduler.cluster import Cluster, Ints
+from railwright_scheduler.communication import grid as grids
+from railwright_scheduler.communication import measured, traffic_matrix
+from railwright_scheduler.mapping import mapper
+from railwright_scheduler.mapping.evaluation import WORTH, EvaluatedOrder, OrderEvaluator
+from railwright_scheduler.mapping.minimal_movement import minimize_movement
+from railwright_scheduler.mapping.request import MappingRequest, Uses, build_request
+from railwright_scheduler.model.placement_score import (
+    CrossDomainBytes,
+    PlacementScore,
+    PredictedStep,
+)
+from railwright_scheduler.model.snapshot import Job
+from railwright_scheduler.model.workload import Workload
+from railwright_scheduler.remembered import Key, remembered
+
+KEPT_BYTES_MAX = 32 << 20
+"""Answers kept: what waits for others to be bound is asked again at every turn."""
+
+CHOICE = 2_000
+"""Work for another choice of nodes, for each node of the cluster."""
+
+CHOSEN_NODES = 1_024
+"""Larger gangs get the nodes in the fewest domains: other choices would take seconds to look at."""
+
+BUDGET_A_NODE, BUDGET_A_PAIR = 500, 8
+"""Pairs current for each node of a gang, about a millisecond's worth, and for each two of a small
+one."""
+
+JOB = 64
+"""What it takes to place a job beside its nodes, in nodes."""
+
+PORTIONS = 3
+"""Other choices looked at."""
+
+RELIEVED, RELIEVED_NODES = 2, 1_024
+"""Of the orders looked at, so many are made better where links are crowded, of so many nodes in
+all: on larger gangs the few exchanges that there is time for would make no difference."""
+
+ROUNDED = 1e-9
+"""Sums of the same distances in another order differ by less."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankedNodes:
+    """``nodes`` (columns) are in the order of ranks; it has no ``score`` beside the network's
+    where it is not known what the job does."""
+
+    nodes: Ints
+    score: PlacementScore | None = None
+
+
+def placed(job: Job, cluster: Cluster, choices: Iterable[Ints], *, uses: Uses = ()) -> RankedNodes:
+    """One of these ``choices`` of nodes (columns, ascending), the first of which spans the fewest
+    domains; another must be worth it. ``uses`` is what others make of the uplinks meanwhile. It is
+    the first in the network's order if finding a better one would be too much work."""
+    first, *others = choices
+    if job.workload is None:
+        return RankedNodes(first)
+    work = WorkBudget()
+    try:
+        best = _best(job, cluster, first, others, uses=uses, work=work) if others else first
+        return _ordered(job, cluster, best, uses=uses, work=work)
+    except OverBudgetError:
+        other_devices = _other_devices(job.workload, cluster, first)
+        return RankedNodes(first, PlacementScore((), other_devices=other_devices, over_budget=True))
+
+
+def _best(
+    job: Job, cluster: Cluster, best: Ints, others: list[Ints], *, uses: Uses, work: WorkBudget
+) -> Ints:
+    """The choice of nodes that is worth it, of as many as there is work for."""
+    assert job.workload is not None, job.uid
+    # What was recorded of some devices and what is derived for others do not compare.
+    together = cluster.devices(np.unique(np.concatenate([best, *others])))
+    comparable = replace(job, workload=measured.held(job.workload, together))
+    with work.search(CHOSEN):
+        work.spend(CHOICE * len(others) * len(cluster.nodes))
+        found = _map_request(work, build_request(comparable, cluster, best, budget=0, uses=uses))
+        for nodes in others:
+            its = _map_request(work, build_request(comparable, cluster, nodes, budget=0, uses=uses))
+            as_near = cluster.domains.spans(nodes) == cluster.domains.spans(best)
+            if its.is_shorter_than(found) or (as_near and its.sends_less_than(found)):
+                best, found = nodes, its
+    return best
+
+
+def _ordered(
+    job: Job, cluster: Cluster, nodes: Ints, *, uses: Uses, work: WorkBudget
+) -> RankedNodes:
+    """These nodes with the ranks on them that make a step short."""
+    assert job.workload is not None, job.uid
+    budget = min(mapper.BUDGET, BUDGET_A_NODE * len(nodes), BUDGET_A_PAIR * len(nodes) ** 2)
+    asked = build_request(job, cluster, nodes, budget=budget, uses=uses)
+    found = _map_request(work, asked)
+    crossing = zip(cluster.levels, found.crossing[::-1], strict=True)
+    crossings = tuple(CrossDomainBytes(level, *sizes) for level, sizes in crossing)
+    order = np.array(found.order)
+    moved = int(np.count_nonzero(order != np.array(asked.before or found.order)))
+    is_measured = asked.workload.profile is not None
+    other_devices = _other_devices(job.workload, cluster, nodes)
+    is_cut = found.is_cut or work.is_cut
+    score = PlacementScore(crossings, found.predicted, moved, is_measured, other_devices, is_cut)
+    return RankedNodes(nodes[order], score)
+
+
+def _other_devices(workload: Workload, cluster: Cluster, nodes: Ints) -> tuple[str, ...]:
+    """Those of these nodes' that the job's profile was not taken on."""
+    return workload.profile.lacks(cluster.devices(nodes)) if workload.profile is not None else ()
+
+
+def portions(job: Job, spanned: int) -> tuple[int, ...]:
+    """Numbers of nodes that are worth keeping in one domain: an even share of those ``spanned``,
+    and rings and planes of the job's grid. Each divides the gang; the largest comes first. Servers
+    beside the grid make gangs that a ring does not divide."""
+    if job.workload is None or spanned == 1:
+        return ()
+    _, split, recipe = job.workload.parts
+    grid = grids.dense(split, recipe.framework)
+    sizes = [size for size in traffic_matrix.shape(grid, job.ranks_per_node) if size > 1]
+    found = {math.prod(part) for part in (*((size,) for size in sizes), *_prefixes(sizes))}
+    if job.num_nodes % spanned == 0:
+        found.add(job.num_nodes // spanned)
+    largest_first = sorted(found, reverse=True)
+    return tuple(
+        size for size in largest_first if size < job.num_nodes and job.num_nodes % size == 0
+    )[:PORTIONS]
+
+
+def _prefixes(sizes: list[int]) -> list[list[int]]:
+    return [sizes[:count] for count in range(1, len(sizes))]
+
+
+def effort(job: Job) -> int:
+    """How much work it is to place this job, in nodes; 0 where nothing is laid out."""
+    return 0 if job.workload is None or job.num_nodes == 1 else JOB + job.num_nodes
+
+
+@dataclass(frozen=True, slots=True)
+class MappingResult:
+    """``crossing`` is told of each tier, the nearest first: as placed, in the network's order."""
+
+    order: tuple[int, ...]
+    crossing: tuple[tuple[int, int], ...]
+    distance: float
+    predicted: PredictedStep | None
+    is_cut: bool
+
+    @property
+    def step_us(self) -> int:
+        """0 where nothing can be predicted."""
+        return self.predicted.placed_us if self.predicted else 0
+
+    def is_shorter_than(self, other: MappingResult) -> bool:
+        """Whether a step is, by so much that it is worth to span more domains."""
+        return 0 < self.step_us < WORTH * other.step_us
+
+    def sends_less_than(self, other: MappingResult) -> bool:
+        """Whether it sends less far away, and no step is longer for it by so much."""
+        return self.distance < other.distance and not other.is_shorter_than(self)
+
+
+def _key(request: MappingRequest) -> Key:
+    return request.key
+
+
+@remembered(KEPT_BYTES_MAX, _key)
+def _map_request(work: WorkBudget, request: MappingRequest) -> MappingResult:
+    gang = OrderEvaluator(request, work)
+    orders = gang.candidates()
+    network = gang.evaluate(next(orders))
+    candidates, refined, placed = [network], list[EvaluatedOrder](), list[EvaluatedOrder]()
+    with work.search():
+        candidates += map(gang.evaluate, _others(orders, network.order))
+        candidates.sort(key=lambda each: each.rank)
+        most = min(RELIEVED, RELIEVED_NODES // request.nodes)
+        refined += (gang.refined(each) for each in candidates[:most])
+        placed += gang.place_stragglers([*refined, *candidates][: max(1, most)])
+    best, *rest = sorted([*placed, *refined, *candidates], key=lambda each: each.rank)
+    if request.before and request.segment == 1:
+        with work.search():
+            for stayed in gang.stayed(request.before):
+                if stayed.is_worth_keeping(best):
+                    best, rest = stayed, [best, *rest]
+                    break
+            best = _resembling(gang, request, best)
+    crossing = tuple(zip(gang.crossing(best), gang.crossing(network), strict=True))
+    predicted = None
+    if gang.machines:
+        next_best = rest[0] if rest else best
+        machines = tuple(each.name for each in gang.machines)
+        steps_us = best.step_us, network.step_us, next_best.step_us
+        predicted = PredictedStep(machines, *steps_us, gang.others_us(best), gang.slow_us(best))
+    nodes = tuple(best.order.tolist())
+    return MappingResult(nodes, crossing, best.distance, predicted, work.is_cut)
+
+
+def _others(orders: Iterable[Ints], first: Ints) -> Iterator[Ints]:
+    """Each that is neither this one nor one of those before."""
+    found = {first.tobytes()}
+    for order in orders:
+        if order.tobytes() not in found:
+            found.add(order.tobytes())
+            yield order
+
+
+def _resembling(
+    gang: OrderEvaluator, request: MappingRequest, current: EvaluatedOrder
+) -> EvaluatedOrder:
+    """The same, with equal domains and their nodes changing places so that the most ranks stay."""
+    if not request.tiers:
+        return current
+    nearest = request.tiers[0]
+    _, first = np.unique(nearest.domains, return_index=True)
+    around = ([tier.domains[at] for tier in request.tiers[1:]] for at in first.tolist())
+    sizes = np.bincount(nearest.domains).tolist()
+    descriptions = zip(sizes, nearest.capacity, nearest.left, nearest.reduces, around, strict=True)
+    kinds = [(*its, *outer) for *its, outer in descriptions]
+    domains, before = np.array(nearest.domains), np.array(request.before)
+    found = gang.evaluate(minimize_movement(current.order, before, domains, kinds))
+    as_near = found.distance <= current.distance * (1.0 + ROUNDED)
+    return found if as_near and found.step_us <= current.step_us else current

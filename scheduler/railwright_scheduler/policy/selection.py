@@ -1,0 +1,170 @@
+"""Select the nodes of one gang, and the rank that each of them gets.
+
+``NodeSelector`` takes the nodes that a job may have now, looks at the set that spans the fewest
+domains and at a few others that a step may be shorter on, and lets ``ranks`` choose among them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from railwright_scheduler import placement
+from railwright_scheduler.arrays import Floats
+from railwright_scheduler.budget import WorkBudget
+from railwright_scheduler.cluster import Capacity, Cluster, Ints, Mask
+from railwright_scheduler.model.snapshot import Job
+from railwright_scheduler.placement import ResolvedConstraints
+from railwright_scheduler.policy import fastest_first, node_speeds, ranks
+from railwright_scheduler.policy.link_traffic import Traffic
+from railwright_scheduler.policy.ranks import RankedNodes
+
+FASTER = 2
+"""Degrees of the slowest nodes that a gang is looked at without, beside without any slow ones."""
+
+LOUDNESS = 64
+"""So many degrees of how busy uplinks are tell equal domains apart."""
+
+
+class NodeSelector:
+    """Selects nodes by what is free and by the traffic of the jobs that run, as of now."""
+
+    def __init__(self, cluster: Cluster, capacity: Capacity, traffic: Traffic) -> None:
+        self._cluster = cluster
+        self._capacity = capacity
+        self._traffic = traffic
+
+    def best_way(
+        self,
+        job: Job,
+        ways: Sequence[ResolvedConstraints],
+        allowed: Callable[[ResolvedConstraints], Mask],
+        work: WorkBudget,
+    ) -> ResolvedConstraints:
+        """Of these ways in which a job could start that in which it spans the fewest domains; of
+        equal ones that without slow nodes, then that in which it has the most of the nodes that it
+        had. The first one, if it can start in none. ``allowed`` has the nodes of each way."""
+        if len(ways) == 1:
+            return ways[0]
+        count, slow = job.num_nodes, node_speeds.degrees(job, self._cluster)
+        domains = self._cluster.domains
+        had, room = frozenset(job.before), self._room_beside(job, slow)
+
+        def rank(limits: ResolvedConstraints) -> tuple[bool, tuple[int, ...], int, int]:
+            free = allowed(limits)
+            if placement.capacity(domains, free, limits) < count:
+                return True, (), 0, 0
+            rather = self._preferred(free, limits, count)
+            nodes = fastest_first.choose_fastest(
+                domains, rather, room, slow, count=count, limits=limits, work=work
+            )
+            kept = sum(self._cluster.nodes[column].name in had for column in nodes.tolist())
+            return False, domains.spans(nodes), int(slow[nodes].max()), -kept
+
+        return min(ways, key=rank)
+
+    def select(
+        self, job: Job, allowed: Mask, limits: ResolvedConstraints, work: WorkBudget
+    ) -> RankedNodes:
+        """The nodes that suit the job best, in the order of its ranks. There must be capacity."""
+        return self._placed(job, self._preferred(allowed, limits, job.num_nodes), limits, work)
+
+    def _preferred(self, allowed: Mask, limits: ResolvedConstraints, count: int) -> Mask:
+        """The nodes on islands alone, where one of these is preferred and can hold the job."""
+        island = self._cluster.island
+        if limits.rather != island:
+            return allowed
+        within = replace(limits, within=max(limits.within, island), islands=True)
+        on_islands = self._cluster.meant(allowed, within)
+        held = placement.capacity(self._cluster.domains, on_islands, within) >= count
+        return on_islands if held else allowed
+
+    def _placed(
+        self, job: Job, allowed: Mask, limits: ResolvedConstraints, work: WorkBudget
+    ) -> RankedNodes:
+        """The nodes that suit the job best, and which ranks each of them gets."""
+        domains, count = self._cluster.domains, job.num_nodes
+        slow = node_speeds.degrees(job, self._cluster)
+        room = self._room_beside(job, slow)
+        first = fastest_first.choose_fastest(
+            domains, allowed, room, slow, count=count, limits=limits, work=work
+        )
+        if job.workload is None or count == 1 or domains.finest == 0:
+            return ranks.placed(job, self._cluster, [first])
+        busy = self._traffic.busy(first)
+        if busy.any():
+            room = self._room_beside(job, slow, busy)
+            first = fastest_first.choose_fastest(
+                domains, allowed, room, slow, count=count, limits=limits, work=work
+            )
+        others = (
+            fastest_first.choose_fastest(
+                domains, nodes, room, slow, count=count, limits=its, work=work
+            )
+            for nodes, its in self._others(job, first, allowed, limits, slow=slow, busy=busy)
+            if placement.capacity(domains, nodes, its) >= count
+        )
+        choices = itertools.chain([first], others)
+        return ranks.placed(job, self._cluster, choices, uses=self._traffic.uses())
+
+    def _others(
+        self,
+        job: Job,
+        first: Ints,
+        allowed: Mask,
+        limits: ResolvedConstraints,
+        *,
+        slow: Ints,
+        busy: Floats,
+    ) -> Iterator[tuple[Mask, ResolvedConstraints]]:
+        """From where else to choose: portions of the job that are better for it in each domain;
+        domains whose switches add up what crosses them; those whose uplinks are known to let out
+        twice as much; those whose uplinks others keep less than half as busy; nodes none of which
+        is slow, or as slow as the slowest; and those of one kind."""
+        domains = self._cluster.domains
+        if job.num_nodes > ranks.CHOSEN_NODES:
+            return
+        spans = (1, *domains.spans(first))
+        # What it rather has and got is not given up for others.
+        kept = max(level for level in range(limits.rather + 1) if spans[level] == 1)
+        limits = replace(limits, within=max(limits.within, kept))
+        if limits.segment == 1:
+            for size in ranks.portions(job, spans[domains.finest]):
+                yield allowed, replace(limits, segment=size, segment_level=domains.finest)
+        summed = self._cluster.summed
+        if summed.any() and not summed[first].all():
+            yield allowed & summed, limits
+        wide = self._cluster.wide(domains.spans(first))
+        narrowest = float(wide[first].min())
+        if narrowest < 1.0:
+            yield allowed & (wide >= 2.0 * narrowest), limits
+        busiest = float(busy[first].max())
+        if busiest > 0.0:
+            yield allowed & (busy < busiest / 2), limits
+        degrees = [degree for degree in np.unique(slow[first]).tolist() if degree > 0]
+        for degree in sorted({*degrees[:1], *degrees[-FASTER:]}):
+            yield allowed & (slow < degree), limits
+        if len(kinds := {self._cluster.nodes[column].machine for column in first.tolist()}) > 1:
+            machines = np.array([node.machine for node in self._cluster.nodes])
+            for kind in sorted(kinds - {""}):
+                yield allowed & (machines == kind), limits
+
+    def _room_beside(self, job: Job, slow: Ints, busy: Floats | None = None) -> Ints:
+        """As if nodes had the more room the slower they are, and the busier others keep their
+        uplinks, and those that it had before less than any other as fast: of equal domains those
+        with the least go first."""
+        room = self._capacity.room
+        if busy is None and not job.before and not slow.any():
+            return room
+        more = np.zeros(len(room), dtype=np.int64)
+        if busy is not None:
+            more = np.ceil(LOUDNESS * busy).astype(np.int64)
+        if job.before:
+            before = frozenset(job.before)
+            had = np.array([node.name in before for node in self._cluster.nodes], dtype=np.bool_)
+            more = np.where(had, 0, 1 + more)
+        more += (LOUDNESS + 2) * slow
+        return room + more * (int(room.max(initial=0)) + 1)

@@ -1,0 +1,104 @@
+"""Whether gangs that are being bound still fit where they were planned.
+
+Between the plan and the binding a node can go, shrink, be cordoned, tainted or relabelled, and a
+pod of somebody else can take its room. The API server binds a pod to a node whatever is there, so
+this is asked again at every turn, until the last pod is bound.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+from railwright_scheduler.attempt.ledger import Entry, EntryState
+from railwright_scheduler.isolation import Isolation, Stage
+from railwright_scheduler.model.snapshot import Amounts, Job, Node
+from railwright_scheduler.placement import domains
+from railwright_scheduler.policy import eligibility
+
+AttemptKey = tuple[str, int]
+InvalidNodes = Mapping[str, str]
+"""Nodes that cannot take their rank any more, each with why: "is cordoned"."""
+
+ALL_VALID: InvalidNodes = MappingProxyType({})
+
+
+def invalid_nodes(
+    entries: Iterable[Entry],
+    *,
+    nodes: Iterable[Node],
+    unbound: Mapping[AttemptKey, Sequence[str]],
+    jobs: Mapping[str, Job],
+    isolation: Isolation,
+) -> dict[AttemptKey, InvalidNodes]:
+    """What no longer fits of each committing entry; those that fit are left out.
+
+    ``unbound`` are the nodes that an entry still has to bind pods to, or may have to. Where two
+    entries and what is used do not fit on one node together, the earlier one keeps its place. An
+    entry whose check raises is taken to fit: what it holds stays accounted for.
+    """
+    by_name = {node.name: node for node in nodes}
+    owed: dict[str, dict[str, int]] = {}
+    found: dict[AttemptKey, InvalidNodes] = {}
+    for entry in sorted(entries, key=lambda each: (each.state is EntryState.COMMITTING, each.key)):
+        if entry.state is EntryState.COMMITTING:
+            check = functools.partial(
+                _invalid_nodes, entry, unbound[entry.key], by_name, owed, jobs.get(entry.job_uid)
+            )
+            whys = isolation.run(Stage.COMMIT, entry.job_uid, check, otherwise=ALL_VALID)
+            if whys:
+                found[entry.key] = whys
+                continue
+        for name in unbound[entry.key]:
+            debts = owed.setdefault(name, {})
+            for resource, amount in entry.per_node.items():
+                debts[resource] = debts.get(resource, 0) + amount
+    return found
+
+
+def wider_spread(entry: Entry, nodes: Mapping[str, Node], levels: Sequence[str]) -> str:
+    """How the nodes of a committing entry spread further than when they were chosen, since some
+    were relabelled; empty if they do not. ``levels`` names the domains of ``nodes``. Where levels
+    came or went since, the two cannot be compared."""
+    same = tuple(level for level, _ in entry.spans) == tuple(levels)
+    if entry.state is not EntryState.COMMITTING or not same:
+        return ""
+    found = [nodes[name] for name in entry.nodes if name in nodes]
+    now = domains.spans(found, len(levels))
+    for (level, planned), count in zip(reversed(entry.spans), reversed(now), strict=True):
+        if count > planned:
+            return f"its nodes stand in {count} domains of {level} now, planned was {planned}"
+    return ""
+
+
+def _invalid_nodes(
+    entry: Entry,
+    unbound: Iterable[str],
+    nodes: Mapping[str, Node],
+    owed: Mapping[str, Amounts],
+    job: Job | None,
+) -> InvalidNodes:
+    demands = None if job is None else eligibility.Demands(job)
+    whys = {
+        name: _why(nodes.get(name), entry.per_node, owed.get(name, {}), demands) for name in unbound
+    }
+    return {name: why for name, why in whys.items() if why}
+
+
+def _why(
+    node: Node | None, per_node: Amounts, owed: Amounts, demands: eligibility.Demands | None
+) -> str:
+    """Why the node cannot take one pod of the job; empty if it can."""
+    if node is None:
+        return "went"
+    if node.unavailable is not None:
+        return f"is {node.unavailable}"
+    if demands is not None and (unmet := demands.unmet_by(node)):
+        return unmet
+    for resource, amount in sorted(per_node.items()):
+        free = node.allocatable.get(resource, 0) - node.used.get(resource, 0)
+        if free - owed.get(resource, 0) < amount:
+            left = max(0, free - owed.get(resource, 0))
+            return f"has {left} {resource} left and not {amount}"
+    return ""

@@ -1,0 +1,279 @@
+"""What jobs ask of where they stand, against brute force: there is a place if any choice is one,
+and it is the best of those there are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from fixtures import job, table
+from fixtures.examples import examples
+from fixtures.jobs import GPU
+from fixtures.strategies import gangs
+from railwright_scheduler import UNKNOWN_DOMAIN, Node, Snapshot, TopologyConstraints, decide
+from railwright_scheduler.budget import WorkBudget
+from railwright_scheduler.cluster import of
+from railwright_scheduler.model import scale_up_domains
+from railwright_scheduler.model.scale_up_domains import NO_SCALE_UP_DOMAIN
+from railwright_scheduler.placement import choose, split
+from railwright_scheduler.placement.constraints import (
+    ANYWHERE,
+    UNLIMITED,
+    ResolvedConstraints,
+    capacity,
+)
+from railwright_scheduler.placement.domains import Domains
+from railwright_topology.accounts import ISLAND
+from railwright_topology.astray import Astray, Rails
+
+
+@st.composite
+def limits(draw: st.DrawFn, finest: int) -> ResolvedConstraints:
+    level = st.integers(0, finest)
+    return ResolvedConstraints(
+        within=draw(level),
+        segment=draw(st.sampled_from([1, 1, 2, 3])),
+        segment_level=draw(level),
+        spread=draw(st.sampled_from([UNLIMITED, 1, 2, 3])),
+        spread_level=draw(level),
+    )
+
+
+def satisfied(tree: Domains, nodes: Iterable[int], asked: ResolvedConstraints) -> bool:
+    """Whether these nodes, ascending, are what was asked for."""
+    chosen = [*nodes]
+    where = [[int(level[node]) for level in tree.of_node] for node in chosen]
+    counts: dict[int, int] = {}
+    for path in where:
+        counts[path[asked.spread_level]] = counts.get(path[asked.spread_level], 0) + 1
+    runs = [where[at : at + asked.segment] for at in range(0, len(where), asked.segment)]
+    return (
+        len({path[asked.within] for path in where}) == 1
+        and max(counts.values()) <= asked.spread
+        and all(len(run) == asked.segment for run in runs)
+        and all(len({path[asked.segment_level] for path in run}) == 1 for run in runs)
+    )
+
+
+def fitting(
+    snapshot: Snapshot, data: st.DataObject
+) -> tuple[Domains, NDArray[np.bool_], NDArray[np.int64], ResolvedConstraints, int] | None:
+    """Domains, usable nodes, what is taken of them, and limits for so many nodes; None if so many
+    have no place within these limits."""
+    tree, usable = of(snapshot).domains, np.ones(len(snapshot.nodes), dtype=np.bool_)
+    asked, count = data.draw(limits(tree.finest)), snapshot.jobs[0].num_nodes
+    note(f"{table(snapshot)}\n{asked} {tree}")
+    if count % asked.segment or capacity(tree, usable, asked) < count:
+        return None
+    return tree, usable, np.zeros(len(usable), dtype=np.int64), asked, count
+
+
+@settings(deadline=None, max_examples=examples(200))
+@given(gangs(nodes_max=24, levels_max=4), st.data())
+def test_place_found_without_work_is_as_asked(snapshot: Snapshot, data: st.DataObject) -> None:
+    drawn = fitting(snapshot, data)
+    if drawn is None:
+        return
+    tree, usable, room, asked, count = drawn
+    chosen = choose(tree, usable, room, count=count, limits=asked, work=WorkBudget(0))
+    assert len({*chosen.tolist()}) == count
+    assert satisfied(tree, chosen, asked)
+
+
+@settings(deadline=None, max_examples=examples(200))
+@given(gangs(nodes_max=24, levels_max=4), st.data())
+def test_costs_of_several_words_choose_the_same(snapshot: Snapshot, data: st.DataObject) -> None:
+    drawn = fitting(snapshot, data)
+    if drawn is None:
+        return
+    tree, usable, room, asked, count = drawn
+    one = choose(tree, usable, room, count=count, limits=asked)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(split, "_INT64_SAFE", 2**12)
+        several = choose(tree, usable, room, count=count, limits=asked)
+    assert several.tolist() == one.tolist()
+
+
+def spans(tree: Domains, nodes: Iterable[int]) -> tuple[int, ...]:
+    """The finest level first."""
+    chosen = [*nodes]
+    return tuple(len({int(level[node]) for node in chosen}) for level in reversed(tree.of_node[1:]))
+
+
+@settings(deadline=None, max_examples=examples(300))
+@given(gangs(nodes_max=9), st.data())
+def test_a_place_is_found_if_there_is_one_and_is_the_nearest(
+    snapshot: Snapshot, data: st.DataObject
+) -> None:
+    tree = of(snapshot).domains
+    asked = data.draw(limits(tree.finest))
+    count = snapshot.jobs[0].num_nodes
+    note(f"{table(snapshot)}\n{asked} {tree}")
+    everyone = range(len(snapshot.nodes))
+    able = [each for each in combinations(everyone, count) if satisfied(tree, each, asked)]
+    usable = np.ones(len(snapshot.nodes), dtype=np.bool_)
+    whole = count % asked.segment == 0
+    assert bool(able) == (whole and capacity(tree, usable, asked) >= count)
+    if not able:
+        return
+    chosen = choose(tree, usable, np.zeros(len(usable), dtype=np.int64), count=count, limits=asked)
+    assert satisfied(tree, chosen, asked)
+    best = min(spans(tree, each) for each in able)
+    found = spans(tree, chosen)
+    alone = len(tree.of_node) - 1 - tree.finest
+    if asked.within and asked.segment * asked.spread != UNLIMITED:
+        return
+    # Of several domains that could hold all, the one with the fewest racks is taken.
+    assert found[alone : alone + 1] == best[alone : alone + 1]
+    assert asked.within or found == best
+
+
+@settings(deadline=None)
+@given(gangs(nodes_max=9), st.data())
+def test_what_is_rather_had_is_had_where_it_can_be(snapshot: Snapshot, data: st.DataObject) -> None:
+    tree = of(snapshot).domains
+    rather = data.draw(st.integers(0, tree.finest))
+    count = snapshot.jobs[0].num_nodes
+    usable = np.ones(len(snapshot.nodes), dtype=np.bool_)
+    room = np.zeros(len(usable), dtype=np.int64)
+    chosen = choose(tree, usable, room, count=count, limits=ResolvedConstraints(rather=rather))
+    nearest = next(
+        level
+        for level in range(rather, -1, -1)
+        if capacity(tree, usable, ResolvedConstraints(within=level)) >= count
+    )
+    assert len({int(tree.of_node[nearest][node]) for node in chosen}) == 1
+
+
+@settings(deadline=None)
+@given(gangs(nodes_max=7), st.data())
+def test_aligned_rails_are_had_if_any_choice_of_nodes_has_them(
+    snapshot: Snapshot, data: st.DataObject
+) -> None:
+    odd = Rails((0, 1), (Astray(1, "", ""),))
+    rails = st.sampled_from([None, Rails((0, 1)), Rails((0, 1)), Rails((1, 0)), Rails((0,)), odd])
+    nodes = tuple(replace(node, rails=data.draw(rails)) for node in snapshot.nodes)
+    spread = data.draw(st.integers(0, 2)) if snapshot.levels else 0
+    asked = TopologyConstraints(
+        spread=spread, spread_tier=snapshot.levels[-1] if spread else "", aligned=True
+    )
+    job = replace(snapshot.jobs[0], constraints=asked)
+    (*found,) = decide(replace(snapshot, nodes=nodes, jobs=(job,))).admitted
+    able = [
+        each
+        for each in combinations(nodes, job.num_nodes)
+        if all(node.rails is not None and not node.rails.astray for node in each)
+        and len({node.rails for node in each}) == 1
+        and (not spread or _is_spread(each, spread))
+    ]
+    note(f"{table(snapshot)}\n{[node.rails for node in nodes]}")
+    assert bool(found) == bool(able)
+    if found:
+        chosen = {*found[0].nodes}
+        assert chosen in [{node.name for node in each} for each in able]
+
+
+def _is_spread(nodes: Iterable[Node], most: int) -> bool:
+    """Whether no more than so many are in one domain of the finest level, which all are known. A
+    node of no known domain is alone there, and further in."""
+    paths = [
+        tuple((domain, domain == UNKNOWN_DOMAIN and node.name) for domain in node.domains)
+        for node in nodes
+    ]
+    known = all(path[-1][0] != UNKNOWN_DOMAIN for path in paths)
+    return known and max(Counter(paths).values()) <= most
+
+
+@st.composite
+def islanders(draw: st.DrawFn) -> Snapshot:
+    """One gang that asks for islands, which are in racks or around some; some nodes are on none."""
+    inside = draw(st.booleans())
+    inner = [UNKNOWN_DOMAIN, "i0", "i1"] if inside else ["r0", "r1"]
+    outer = ["r0", "r1", UNKNOWN_DOMAIN] if inside else ["i0", "i1", UNKNOWN_DOMAIN]
+    paths = st.tuples(st.sampled_from(outer), st.sampled_from(inner))
+    levels = ("rack", ISLAND) if inside else (ISLAND, "rack")
+    known = paths.map(
+        lambda path: scale_up_domains.resolve_domains(
+            levels, (path[0], path[1] and path[0] + path[1])
+        )
+    )
+    domains = draw(st.lists(known, min_size=1, max_size=8))
+    count = draw(st.integers(1, len(domains)))
+    size = draw(st.sampled_from([each for each in (1, 2, 3) if count % each == 0]))
+    constraints = draw(
+        st.sampled_from(
+            [
+                TopologyConstraints(required=ISLAND),
+                TopologyConstraints(segment=size, segment_tier=ISLAND),
+                TopologyConstraints(spread=size, spread_tier=ISLAND),
+                TopologyConstraints(
+                    segment=size, segment_tier=ISLAND, spread=2, spread_tier=ISLAND
+                ),
+                TopologyConstraints(required="rack", segment=size, segment_tier=ISLAND),
+            ]
+        )
+    )
+    used = st.sampled_from([0, 0, 0, 8])
+    return Snapshot(
+        levels=levels,
+        nodes=tuple(
+            Node(f"n{at}", path, {GPU: 8}, {GPU: draw(used)}) for at, path in enumerate(domains)
+        ),
+        queues=("default",),
+        jobs=(job("gang", num_nodes=count, per_node={GPU: 8}, constraints=constraints),),
+    )
+
+
+@settings(deadline=None, max_examples=examples(150))
+@given(islanders())
+def test_a_gang_that_asks_for_islands_has_them_if_any_choice_of_free_nodes_does(
+    snapshot: Snapshot,
+) -> None:
+    (asking,) = snapshot.jobs
+    rack, island = snapshot.levels.index("rack"), snapshot.levels.index(ISLAND)
+
+    def are_so(nodes: tuple[Node, ...]) -> bool:
+        constraints, on = asking.constraints, Counter(node.domains[island] for node in nodes)
+        if any(node.used[GPU] for node in nodes):
+            return False
+        if (
+            constraints.segment > 1 or constraints.spread or constraints.required == ISLAND
+        ) and NO_SCALE_UP_DOMAIN in on:
+            return False
+        if constraints.required == ISLAND and len(on) > 1:
+            return False
+        # Segments come out even, so islands of whole ones are enough.
+        if constraints.segment > 1 and any(count % constraints.segment for count in on.values()):
+            return False
+        if constraints.spread and max(on.values()) > constraints.spread:
+            return False
+        stands = {node.domains[: rack + 1] for node in nodes}
+        alone = len(nodes) > 1 and any(UNKNOWN_DOMAIN in node.domains[: rack + 1] for node in nodes)
+        return constraints.required != "rack" or (len(stands) == 1 and not alone)
+
+    note(table(snapshot))
+    able = [
+        {node.name for node in each}
+        for each in combinations(snapshot.nodes, asking.num_nodes)
+        if are_so(each)
+    ]
+    (*found,) = decide(snapshot).admitted
+    assert bool(found) == bool(able)
+    assert not found or {*found[0].nodes} in able
+
+
+@given(gangs(nodes_max=9))
+def test_without_limits_every_usable_node_counts(snapshot: Snapshot) -> None:
+    tree = of(snapshot).domains
+    usable = np.arange(len(snapshot.nodes)) % 3 > 0
+    assert capacity(tree, usable, ANYWHERE) == capacity(
+        tree, usable, ResolvedConstraints(spread=10**6)
+    )

@@ -1,0 +1,406 @@
+"""When a running job is ended to run where a step takes less time: it has to pay, and to wait."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fixtures import GPU, job, node
+from fixtures import seen as profiles
+from fixtures.attempts import pods, rank, seen, world_of
+from railwright_scheduler import Job, LedgerFull, Node, PreRunAhead, migration, pending
+from railwright_scheduler import plan as scheduling
+from railwright_scheduler.attempt.causes import MESSAGE_LENGTH_MAX, Cause, CauseCode
+from railwright_scheduler.attempt.ledger import EntryState
+from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.attempt.record import JobRecord, ResumePoint
+from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, ObservedJob, Progress
+from railwright_scheduler.model.decisions import PriorityClassMissing
+from railwright_scheduler.model.snapshot import Unavailable
+from railwright_scheduler.model.workload import Parallelism, Recipe, Transformer, Workload
+from railwright_scheduler.policy import ranks
+from railwright_topology.links import Links
+from railwright_topology.pace import Pace
+
+GPT = Transformer(
+    layers=8,
+    hidden=2048,
+    heads=16,
+    kv_heads=16,
+    head_size=128,
+    feed_forward=8192,
+    vocabulary=51_200,
+)
+WORKLOAD = Workload(GPT, Parallelism(tensor=8, data=4), Recipe(2048, 1, 8))
+"""Four nodes that sum up gradients in one ring."""
+
+NARROW = {"r0": 2.0, "r1": 0.1, "r2": 2.0}
+HERE = ("r0a", "r0b", "r1a", "r1b")
+THERE = ("r0a", "r0b", "r2a", "r2b")
+
+
+def racks(*taken: str, count: int = 3) -> tuple[Node, ...]:
+    """Racks of two machines."""
+    names = [f"r{rack}{at}" for rack in range(count) for at in "ab"]
+    return tuple(
+        node(name, name[:2], machine="DGX A100", used={GPU: 8} if name in taken else {})
+        for name in names
+    )
+
+
+def training(name: str = "a", **changes: Any) -> Job:
+    return job(name, num_nodes=4, ranks_per_node=8, workload=WORKLOAD, **changes)
+
+
+def running(nodes: tuple[str, ...] = HERE, **changes: Any) -> ObservedJob:
+    """A job that runs since long on two racks, and has just written a checkpoint."""
+    record = JobRecord(
+        phase=Phase.RUNNING,
+        attempt=1,
+        nodes=nodes,
+        topology_hash="before",
+        checkpoints=(ResumePoint(1, 1000),),
+    )
+    record = replace(record, **changes.pop("record", {}))
+    plain = seen(record, name=changes.pop("name", "a"))
+    plain = replace(
+        plain,
+        job=training(plain.job.name),
+        bound_age_s=1e6,
+        progress=Progress(1000, total_steps=1_000_000),
+    )
+    return replace(plain, **changes)
+
+
+def world(
+    *jobs: ObservedJob, links: dict[str, float] | None = None, **changes: Any
+) -> ClusterState:
+    """What is known has been so for a minute: the uplinks of the second rack are narrow."""
+    taken = [name for each in jobs for name in each.record.nodes]
+    plain = world_of(*jobs, nodes=racks(*taken), levels=("rack",))
+    plain = replace(
+        plain,
+        links=(Links(leaving=NARROW if links is None else links),),
+        topology_hash="now",
+        topology_age_s=60.0,
+    )
+    return replace(plain, **changes)
+
+
+def ended(taken: scheduling.Plan, *, ago_s: float = 1.0) -> ObservedJob:
+    """The job that this turn ended, so long ago."""
+    return replace(running(), record=taken.records["a"], ranks=(), progress=None, ended_age_s=ago_s)
+
+
+def moved(seen_now: ClusterState) -> str:
+    """Why the one entry of this turn's ledger ends its attempt; empty if there is none."""
+    entries = scheduling.plan(seen_now).ledger.entries
+    if not entries:
+        return ""
+    (entry,) = entries
+    assert entry.cause is not None
+    assert entry.cause.code is CauseCode.REMAPPED
+    return entry.cause.message
+
+
+def known(seen_now: ClusterState, uid: str = "a") -> str:
+    return scheduling.plan(seen_now).records[uid].topology_hash
+
+
+def test_a_job_moves_when_the_uplinks_it_waits_for_got_narrow() -> None:
+    message = moved(world(running()))
+    assert message.startswith("the uplinks of r1 let out 0.1 of its 2 nodes there; a step is ")
+    assert "if 2 of 4 node ranks move (2 to r2a, 3 to r2b)" in message
+    record = scheduling.plan(world(running())).records["a"]
+    assert (record.phase, record.moves, record.restarts, record.failures) == (
+        Phase.RECOVERING,
+        1,
+        1,
+        0,
+    )
+    assert record.backoff_s == 0
+
+
+def test_it_gets_what_it_was_promised_once_its_pods_are_gone() -> None:
+    first = scheduling.plan(world(running()))
+    draining = {("a", 1): ObservedAttempt(pods=pods("r0a~ r0b! r1a! r1b!"))}
+    over = ended(first)
+    waits = world(over, ledger=first.ledger, attempts=draining)
+    waits = replace(waits, nodes=racks("r0a"))
+    second = scheduling.plan(waits)
+    assert [entry.state for entry in second.ledger.entries] == [EntryState.ABORTING]
+    assert second.records["a"].phase is Phase.RECOVERING
+    gone = {("a", 1): ObservedAttempt(pods=pods("r0a! r0b! r1a! r1b!"))}
+    (entry,) = scheduling.plan(replace(waits, nodes=racks(), attempts=gone)).ledger.entries
+    assert (entry.state, entry.attempt, entry.nodes) == (EntryState.COMMITTING, 2, THERE)
+    assert entry.topology_hash == "now"
+    assert entry.score is not None
+    assert entry.score.moved == 2
+
+
+def test_a_node_that_died_under_a_move_does_not_hold_it_up() -> None:
+    first = scheduling.plan(world(running()))
+    stuck = {("a", 1): ObservedAttempt(pods=pods("r0a~ r0b! r1a! r1b!"))}
+    over = ended(first)
+    dead, *others = racks("r0a")
+    nodes = (replace(dead, unavailable=Unavailable.UNREADY), *others)
+    taken = scheduling.plan(world(over, ledger=first.ledger, attempts=stuck, nodes=nodes))
+    (entry,) = (each for each in taken.ledger.entries if each.attempt == 2)
+    assert "r0a" not in entry.nodes
+
+
+def test_a_pod_that_will_not_go_keeps_a_moved_job_waiting_only_for_so_long() -> None:
+    first = scheduling.plan(world(running()))
+    stuck = {("a", 1): ObservedAttempt(pods=pods("r0a~ r0b! r1a! r1b!"))}
+    for ago_s, starts in ((pending.DRAINED_S - 1.0, False), (pending.DRAINED_S + 1.0, True)):
+        waits = world(ended(first, ago_s=ago_s), ledger=first.ledger, attempts=stuck)
+        taken = scheduling.plan(replace(waits, nodes=racks("r0a")))
+        assert any(entry.attempt == 2 for entry in taken.ledger.entries) is starts
+
+
+def test_who_was_moved_and_then_lost_a_node_waits_for_no_pods_of_before() -> None:
+    first = scheduling.plan(world(running()))
+    (moves,) = first.ledger.entries
+    lost = replace(moves, attempt=2, cause=Cause(CauseCode.NODE_LOST, "r2a is lost"))
+    record = replace(first.records["a"], attempt=2, ended=2, last_end=lost.cause)
+    over = replace(ended(first), record=record)
+    ledger = replace(first.ledger, entries=(moves, lost))
+    stuck = {("a", 1): ObservedAttempt(pods=pods("r0a~ r0b! r1a! r1b!"))}
+    taken = scheduling.plan(world(over, ledger=ledger, attempts=stuck, nodes=racks("r0a")))
+    assert any(entry.attempt == 3 for entry in taken.ledger.entries)
+
+
+def test_migration_target_is_reserved_until_its_pods_are_gone() -> None:
+    first = scheduling.plan(world(running()))
+    assert first.reservations == {"a": THERE}
+    draining = {("a", 1): ObservedAttempt(pods=pods("r0a~ r0b! r1a! r1b!"))}
+    behind = seen(name="b", job=job("b", num_nodes=1, submitted_s=1))
+    large = seen(name="b", job=job("b", num_nodes=3, submitted_s=1))
+    for other, nodes in ((behind, ["r1a"]), (large, [])):
+        both = world(
+            ended(first),
+            other,
+            ledger=first.ledger,
+            attempts=draining,
+            nodes=racks("r0a"),
+            reservations=first.reservations,
+        )
+        entries = [entry for entry in scheduling.plan(both).ledger.entries if entry.job_uid == "b"]
+        assert [name for entry in entries for name in entry.nodes] == nodes
+
+
+@pytest.mark.parametrize("ended_attempts", [1, 2], ids=["runs again", "is over"])
+def test_moved_job_that_ran_again_reserves_nothing(ended_attempts: int) -> None:
+    """A pod of the attempt before lingers on a node that is dead."""
+    first = scheduling.plan(world(running()))
+    phase = (Phase.RUNNING, Phase.SUCCEEDED)[ended_attempts - 1]
+    record = JobRecord(phase, attempt=2, ended=ended_attempts, nodes=THERE, moves=1)
+    other = seen(name="b", job=job("b", num_nodes=1, submitted_s=1))
+    lingers = {("a", 1): ObservedAttempt(pods=pods("r0a~ r0b! r1a! r1b!"))}
+    again = replace(ended(first), record=record)
+    taken = scheduling.plan(world(again, other, ledger=first.ledger, attempts=lingers))
+    assert taken.reservations == {}
+    assert any(each.job_uid == "b" for each in taken.ledger.entries)
+
+
+def test_a_job_that_stays_is_judged_once() -> None:
+    wide = {"r0": 2.0, "r1": 2.0, "r2": 2.0}
+    assert (moved(world(running(), links=wide)), known(world(running(), links=wide))) == ("", "now")
+    soon_done = running(progress=Progress(1000, total_steps=1100))
+    assert (moved(world(soon_done)), known(world(soon_done))) == ("", "now")
+    judged = running(record={"known": "now"})
+    assert moved(world(judged)) == ""
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"progress": None},
+        {"record": {"moves": 1}, "bound_age_s": 599.0},
+        {"record": {"moves": 3}, "bound_age_s": 2399.0},
+        {"progress": Progress(5000, total_steps=1_000_000)},
+        {"ranks": tuple(rank(at, node=name, silent_s=8.0) for at, name in enumerate(HERE))},
+        {"held": PriorityClassMissing("gone", ())},
+        {"record": {"shape": "2-before"}, "shape": ""},
+    ],
+)
+def test_a_job_whose_time_to_move_has_not_come_is_judged_later(changes: dict[str, Any]) -> None:
+    """Nothing was heard of it, it moved not long ago, it would lose work, some are silent, or it
+    could not be started again."""
+    waits = world(running(**changes))
+    assert (moved(waits), known(waits)) == ("", "before")
+
+
+@pytest.mark.parametrize(("moves", "pause_s"), [(0, 0.0), (1, 600.0), (3, 2400.0), (40, 86_400.0)])
+def test_each_move_makes_the_next_one_wait_longer(moves: int, pause_s: float) -> None:
+    assert migration.pause_s(moves) == pause_s
+
+
+def test_what_is_known_counts_once_it_has_been_so_for_a_while() -> None:
+    fresh = world(running(), topology_age_s=migration.SETTLED_S - 1.0)
+    assert (moved(fresh), known(fresh)) == ("", "before")
+
+
+def test_a_job_of_which_is_not_known_by_what_it_was_placed_is_taken_to_be_well() -> None:
+    upgraded = world(running(record={"known": ""}))
+    assert (moved(upgraded), known(upgraded)) == ("", "now")
+
+
+def test_no_job_moves_that_would_stand_in_line_behind_others() -> None:
+    large = seen(name="b", job=job("b", num_nodes=6, priority=1))
+    assert moved(world(running(), large)) == ""
+    never = seen(name="b", job=job("b", num_nodes=7, priority=1))
+    assert moved(world(running(), never))
+    records_first = replace(large, held=PreRunAhead("b-pre-run", 2, "Running", "step 1"))
+    assert moved(world(running(), records_first)) == ""
+    assert moved(world(running(), replace(large, held=LedgerFull(6, 5, 1, 5)))) == ""
+    assert moved(world(running(), replace(large, held=LedgerFull(6, 6, 1, 5))))
+    failed = Cause(CauseCode.RANK_FAILED, "it failed")
+    over = JobRecord(attempt=1, ended=1, failures=1, last_end=failed)
+    assert moved(world(running(), replace(large, record=over, ended_age_s=1.0))) == ""
+    for gone in (
+        replace(large, suspend=True),
+        replace(large, record=replace(over, phase=Phase.FAILED)),
+    ):
+        assert moved(world(running(), gone))
+    younger = seen(name="b", job=job("b", num_nodes=6, submitted_s=1))
+    assert moved(world(running(), younger))
+
+
+def test_one_job_moves_at_a_time() -> None:
+    other = running(("r2a", "r2b"), name="b")
+    other = replace(other, job=job("b", num_nodes=2))
+    for phase in (Phase.RECOVERING, Phase.STARTING):
+        live = phase is Phase.STARTING
+        record = replace(
+            other.record,
+            phase=phase,
+            attempt=2,
+            ended=2 - live,
+            nodes=other.record.nodes if live else (),
+            last_end=Cause(CauseCode.REMAPPED, "it moved"),
+        )
+        between = replace(other, record=record, ranks=other.ranks if live else (), suspend=False)
+        taken = scheduling.plan(world(running(), between))
+        assert taken.records["a"].phase is Phase.RUNNING
+        assert taken.records["a"].topology_hash == "before"
+
+
+def test_a_slow_node_is_named() -> None:
+    """How much slower a step gets is the cost model's; here it is only said."""
+    slow = tuple(
+        replace(each, pace=Pace(products=0.5)) if each.name == "r1a" else each
+        for each in racks(*HERE)
+    )
+    message = moved(world(running(), nodes=slow))
+    assert " and r1a runs at 0.5 of the rate of its kind; " in message
+
+
+def test_a_job_on_machines_that_nobody_knows_stays() -> None:
+    nodes = tuple(replace(each, machine="") for each in racks(*HERE))
+    unknown = world(running(), nodes=nodes)
+    assert (moved(unknown), known(unknown)) == ("", "now")
+
+
+def test_an_unknown_end_is_taken_to_be_a_day_away() -> None:
+    assert " of 24.0 h left " in moved(world(running(progress=Progress(1000))))
+
+
+def spread(count: int, **changes: Any) -> list[ObservedJob]:
+    """Jobs on two racks each."""
+    return [
+        running(tuple(f"r{2 * at + rack}{side}" for rack in (0, 1) for side in "ab"), **its)
+        for at in range(count)
+        for its in [{"name": f"j{at}", **changes}]
+    ]
+
+
+def test_so_many_jobs_are_judged_in_one_turn_and_the_others_later() -> None:
+    jobs = spread(5)
+    nodes = racks(*(name for each in jobs for name in each.record.nodes), count=10)
+    first = world(*jobs, links={f"r{rack}": 2.0 for rack in range(10)}, nodes=nodes)
+    records = scheduling.plan(first).records
+    judged = [uid for uid, record in records.items() if record.topology_hash == "now"]
+    # Each is 64 and its nodes; one of them is another each second.
+    assert len(judged) == 3
+    assert {*judged} >= {"j0", "j1"}
+    jobs = [replace(each, record=scheduling.plan(first).records[each.job.uid]) for each in jobs]
+    records = scheduling.plan(replace(first, jobs=tuple(jobs))).records.values()
+    assert {record.topology_hash for record in records} == {"now"}
+
+
+def test_every_job_is_judged_whatever_others_would_lose() -> None:
+    jobs = [*spread(4, progress=Progress(1_001)), *spread(5, progress=Progress(1_900))[4:]]
+    nodes = racks(*(name for each in jobs for name in each.record.nodes), count=10)
+    first = world(*jobs, links={f"r{rack}": 2.0 for rack in range(10)}, nodes=nodes)
+    judged = set[str]()
+    for second in range(60):
+        records = scheduling.plan(replace(first, topology_age_s=100.0 + second)).records
+        judged |= {uid for uid, record in records.items() if record.topology_hash == "now"}
+    assert judged == {f"j{at}" for at in range(5)}
+
+
+def test_jobs_on_one_node_are_work_to_judge_too() -> None:
+    alone = replace(WORKLOAD, split=Parallelism(tensor=8), recipe=Recipe(2048, 1, 2))
+    nodes = racks(count=3)
+    jobs = [
+        replace(its, job=replace(its.job, num_nodes=1, workload=alone))
+        for each in nodes
+        for its in [running((each.name,), name=each.name)]
+    ]
+    wide = {"r0": 2.0, "r1": 2.0, "r2": 2.0}
+    records = scheduling.plan(world(*jobs, links=wide)).records.values()
+    now = [record.topology_hash == "now" for record in records]
+    assert now.count(True) == migration.EFFORT_MAX // ranks.JOB
+
+
+def test_a_job_does_not_move_for_what_was_not_recorded_of_other_devices() -> None:
+    """Recorded, a step is far longer than derived, and on other devices only the latter is known.
+    The uplinks that got narrow are not narrow enough for a move to pay."""
+    recorded = profiles.profile(WORKLOAD)
+    large = tuple(
+        replace(kind, seen=tuple(replace(each, size=8 * each.size) for each in kind.seen))
+        for kind in recorded.kinds
+    )
+    recorded = replace(recorded, devices=("ours",), kinds=large)
+    job_seen = running()
+    workload = replace(WORKLOAD, profile=recorded)
+    job_seen = replace(job_seen, job=replace(job_seen.job, workload=workload))
+    nodes = tuple(
+        replace(each, device="other" if each.name.startswith("r2") else "ours")
+        for each in racks(*HERE)
+    )
+    for room, message in ((0.1, "the uplinks of r1 let out 0.1 "), (0.9, "")):
+        seen_now = world(job_seen, nodes=nodes, links=NARROW | {"r1": room})
+        assert moved(seen_now).startswith(message)
+        assert bool(moved(seen_now)) is bool(message)
+
+
+def test_the_job_that_gains_the_most_moves_first() -> None:
+    jobs = spread(2)
+    longer = replace(jobs[1], progress=Progress(1000, total_steps=2_000_000))
+    nodes = racks(*(name for each in jobs for name in each.record.nodes), count=5)
+    narrow = {f"r{rack}": 0.1 if rack in (1, 3) else 2.0 for rack in range(5)}
+    for seen_now, moves in ((jobs, "j0"), ([jobs[0], longer], "j1"), ([jobs[0]], "j0")):
+        (entry,) = scheduling.plan(world(*seen_now, links=narrow, nodes=nodes)).ledger.entries
+        assert entry.job_uid == moves
+
+
+def test_who_moves_does_not_depend_on_the_order_in_which_all_is_listed() -> None:
+    jobs = spread(2)
+    nodes = racks(*(name for each in jobs for name in each.record.nodes), count=5)
+    narrow = {f"r{rack}": 0.1 if rack in (1, 3) else 2.0 for rack in range(5)}
+    one = world(*jobs, links=narrow, nodes=nodes)
+    links = (Links(leaving=dict(reversed(narrow.items()))),)
+    other = replace(one, jobs=one.jobs[::-1], nodes=one.nodes[::-1], links=links)
+    assert scheduling.plan(one) == scheduling.plan(other)
+
+
+def test_what_is_said_of_a_move_fits_the_ledger_however_long_names_are() -> None:
+    long = {f"r{rack}": f"r{rack}" + "x" * 5000 for rack in range(3)}
+    nodes = tuple(replace(each, domains=(long[each.name[:2]],)) for each in racks(*HERE))
+    links = {long[rack]: room for rack, room in NARROW.items()}
+    message = moved(world(running(), links=links, nodes=nodes))
+    assert len(message) == MESSAGE_LENGTH_MAX

@@ -1,0 +1,42 @@
+"""Which jobs ask for an attempt, and from where they come."""
+
+from __future__ import annotations
+
+from fixtures import attempts
+from railwright_scheduler import pending
+from railwright_scheduler.attempt.causes import Cause, CauseCode
+from railwright_scheduler.cluster_state import ObservedAttempt
+
+NODES = 64
+
+
+class Compared(str):
+    """A name that counts how often it is compared."""
+
+    __slots__ = ()
+    times = 0
+
+    def __eq__(self, other: object) -> bool:
+        Compared.times += 1
+        return super().__eq__(other)
+
+    def __hash__(self) -> int:
+        return super().__hash__()
+
+
+def names() -> tuple[str, ...]:
+    return tuple(Compared(f"n{at}") for at in range(NODES))
+
+
+def test_work_for_a_lost_gang_grows_with_its_nodes_alone() -> None:
+    """A gang of thousands of nodes that are lost together asks in each cycle."""
+    cause = Cause(CauseCode.NODE_LOST, "lost", nodes=names(), node="n0")
+    entry = attempts.entry(cause=cause, nodes=names())
+    pods = attempts.pods(" ".join(names()))
+    seen = attempts.seen(attempts.RECOVERING)
+    Compared.times = 0
+    assert pending.next_attempt(seen, [entry]).before == ("",) * NODES
+    assert not pending.is_draining(
+        [entry], {entry.key: ObservedAttempt(pods=pods)}, frozenset(names())
+    )
+    assert Compared.times < 8 * NODES

@@ -1,0 +1,176 @@
+"""Nodes that change between the plan and the binding: the gang is planned again, nothing is
+overcommitted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fixtures import GPU, node
+from fixtures.attempts import LOST, entry, pods, seen, world_of
+from fixtures.jobs import job
+from railwright_scheduler import plan as scheduling
+from railwright_scheduler import revalidation
+from railwright_scheduler.cluster_state import ObservedAttempt
+from railwright_scheduler.isolation import Isolation
+from railwright_scheduler.model.snapshot import Taint, Toleration, Unavailable
+
+TAINT = Taint("team", "blue", "NoSchedule")
+
+
+def whys(*nodes: Any, unbound: tuple[str, ...] = ("n0", "n1"), **asked: Any) -> dict[str, str]:
+    """What refit says of the one gang on n0 and n1, by node."""
+    found = revalidation.invalid_nodes(
+        [entry()],
+        nodes=nodes,
+        unbound={("a", 1): unbound},
+        jobs={"a": job(num_nodes=2, **asked)},
+        isolation=Isolation(),
+    )
+    return dict(found.get(("a", 1), {}))
+
+
+def test_a_gang_on_nodes_as_they_were_planned_fits() -> None:
+    assert whys(node("n0"), node("n1", taints=(replace(TAINT, effect="PreferNoSchedule"),))) == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"unavailable": Unavailable.CORDONED}, "is cordoned"),
+        ({"used": {GPU: 1}}, f"has 7 {GPU} left and not 8"),
+        ({"used": {GPU: 99}}, f"has 0 {GPU} left and not 8"),
+        ({"allocatable": {GPU: 7, "pods": 110}}, f"has 7 {GPU} left and not 8"),
+        ({"allocatable": {"pods": 110}}, f"has 0 {GPU} left and not 8"),
+        ({"taints": (TAINT,)}, "is tainted team=blue:NoSchedule"),
+        ({"labels": {"kind": "b200"}}, "is not labelled kind=h100"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_node_that_changed_is_named_with_what_changed(changes: dict[str, Any], why: str) -> None:
+    sound = {"labels": {"kind": "h100"}}
+    nodes = (node("n0", **sound), node("n1", **(sound | changes)))
+    assert whys(*nodes, selector={"kind": "h100"}) == {"n1": why}
+
+
+def test_a_node_that_is_gone_is_named() -> None:
+    assert whys(node("n0")) == {"n1": "went"}
+
+
+def test_a_taint_that_the_job_lives_with_and_a_rank_that_is_bound_change_nothing() -> None:
+    tolerated = (Toleration("team", "Exists", "", ""),)
+    assert whys(node("n0"), node("n1", taints=(TAINT,)), tolerations=tolerated) == {}
+    assert whys(node("n0"), node("n1", used={GPU: 8}), unbound=("n0",)) == {}
+
+
+class Counted(tuple[Toleration, ...]):
+    """Tolerations, and how often they are gone through."""
+
+    __slots__ = ()
+    reads = 0
+
+    def __iter__(self) -> Iterator[Toleration]:
+        Counted.reads += 1
+        return super().__iter__()
+
+
+def test_tolerations_are_read_once_for_all_nodes_of_a_gang() -> None:
+    """A job may have thousands of them, and a gang thousands of tainted nodes."""
+    tolerations = Counted(
+        [Toleration("other", "Exists", "", ""), Toleration("team", "Exists", "", "")]
+    )
+    nodes = [node(name, taints=(TAINT,)) for name in ("n0", "n1")]
+    assert whys(*nodes, tolerations=tolerations) == {}
+    assert Counted.reads == 1
+
+
+def test_of_two_gangs_that_no_longer_fit_together_the_first_stays() -> None:
+    both = [entry(per_node={GPU: 4}), replace(entry(per_node={GPU: 4}), job_uid="b")]
+    unbound = {each.key: each.nodes for each in both}
+    nodes = (node("n0"), node("n1", used={GPU: 2}))
+    found = revalidation.invalid_nodes(
+        both, nodes=nodes, unbound=unbound, jobs={}, isolation=Isolation()
+    )
+    assert found == {("b", 1): {"n1": f"has 2 {GPU} left and not 4"}}
+
+
+def test_what_an_aborting_gang_may_still_be_given_counts() -> None:
+    gangs = [entry(), replace(entry(cause=LOST), job_uid="b")]
+    unbound = {gangs[0].key: ("n0", "n1"), gangs[1].key: ("n1",)}
+    found = revalidation.invalid_nodes(
+        gangs, nodes=(node("n0"), node("n1")), unbound=unbound, jobs={}, isolation=Isolation()
+    )
+    assert list(found) == [("a", 1)]
+
+
+@pytest.mark.parametrize(
+    ("racks", "said"),
+    [
+        (("b0/r0", "b0/r0"), ""),
+        (("b9/r9", "b9/r9"), ""),
+        (("b0/r0", "b0/r1"), "its nodes stand in 2 domains of rack now, planned was 1"),
+        (("b0/r0", "b1/r0"), "its nodes stand in 2 domains of rack now, planned was 1"),
+        (("b0/r0", "b0/"), "its nodes stand in 2 domains of rack now, planned was 1"),
+        (("/r0", "/r0"), "its nodes stand in 2 domains of rack now, planned was 1"),
+        (("b0/", "b0/"), "its nodes stand in 2 domains of rack now, planned was 1"),
+    ],
+)
+def test_a_gang_whose_nodes_were_moved_apart_is_told_how_far(
+    racks: tuple[str, ...], said: str
+) -> None:
+    planned = entry(spans=(("block", 1), ("rack", 1)))
+    nodes = {
+        name: node(name, *at.split("/")) for name, at in zip(planned.nodes, racks, strict=True)
+    }
+    assert revalidation.wider_spread(planned, nodes, ("block", "rack")) == said
+    assert revalidation.wider_spread(planned.aborted(LOST), nodes, ("block", "rack")) == ""
+
+
+def test_a_level_that_is_not_known_any_more_or_was_not_known_yet_moves_nobody_apart() -> None:
+    planned = entry(spans=(("block", 1), ("rack", 2)))
+    apart = {"n0": node("n0", "r0", "h0"), "n1": node("n1", "r1", "h1")}
+    assert revalidation.wider_spread(planned, apart, ("rack", "host")) == ""
+    coarser = {"n0": node("n0", "s0", "b0", "r0"), "n1": node("n1", "", "b0", "r0")}
+    assert revalidation.wider_spread(planned, coarser, ("spine", "block", "rack")) == ""
+    assert revalidation.wider_spread(planned, {}, ("block", "rack")) == ""
+
+
+def test_a_gang_on_labelled_and_unlabelled_nodes_is_as_far_apart_as_it_was_planned() -> None:
+    mixed = (node("n0", "b0", "r0"), node("n1", "b0", ""))
+    taken = scheduling.plan(world_of(seen(), nodes=mixed, levels=("block", "rack")))
+    (begun,) = taken.ledger.entries
+    assert (begun.cause, begun.spans) == (None, (("block", 1), ("rack", 2)))
+
+
+def test_a_gang_moved_apart_is_planned_again_together() -> None:
+    attempts = {("a", 1): ObservedAttempt(pods=pods("- -"), placed=True)}
+    moved = (node("n0", "r0"), node("n1", "r1"), node("n2", "r1"))
+    planned = entry(spans=(("rack", 1),))
+    world = world_of(seen(), nodes=moved, levels=("rack",), entries=(planned,), attempts=attempts)
+    taken = scheduling.plan(world)
+    (aborted,) = taken.ledger.entries
+    assert aborted.cause is not None
+    assert "2 domains of rack" in aborted.cause.message
+    later = scheduling.plan(world_of(seen(taken.records["a"]), nodes=moved, levels=("rack",)))
+    assert [(each.nodes, each.spans) for each in later.ledger.entries] == [
+        (("n1", "n2"), (("rack", 1),))
+    ]
+
+
+def test_the_gang_is_rolled_back_and_its_job_planned_again_elsewhere() -> None:
+    taken_by_another = (node("n0"), node("n1", used={GPU: 4}), node("n2"), node("n3"))
+    attempts = {("a", 1): ObservedAttempt(pods=pods("- -"), placed=True)}
+    world = world_of(seen(), nodes=taken_by_another, entries=(entry(),), attempts=attempts)
+    taken = scheduling.plan(world)
+    (aborted,) = taken.ledger.entries
+    assert aborted.cause is not None
+    assert aborted.cause.message == (
+        f"node n1 has 4 {GPU} left and not 8, and node rank 1 was not bound to it yet"
+    )
+    gone = replace(aborted, nodes=aborted.nodes)
+    recorded = seen(taken.records["a"])
+    later = scheduling.plan(world_of(recorded, nodes=taken_by_another, entries=(gone,)))
+    assert [each.nodes for each in later.ledger.entries] == [("n0", "n2")]
