@@ -45,16 +45,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def differences(folder: Path) -> str:
     """A unified diff from the files in the folder to what they should be; empty when current."""
-    wanted = rendered()
+    generated = rendered()
     found = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.yaml")}
     changes = (
         difflib.unified_diff(
             found.get(name, "").splitlines(keepends=True),
-            wanted.get(name, "").splitlines(keepends=True),
+            generated.get(name, "").splitlines(keepends=True),
             fromfile=f"{name} (found)",
             tofile=f"{name} (generated)",
         )
-        for name in sorted(wanted.keys() | found.keys())
+        for name in sorted(generated.keys() | found.keys())
     )
     return "".join(itertools.chain.from_iterable(changes))
 

@@ -96,13 +96,13 @@ def read(model: type[Read], raw: Json) -> Read:
         places = [each["loc"] for each in error.errors() if each["type"] in _NOT_OF_THE_ENUM]
         if len(places) < error.error_count():
             raise
-        known = copy.deepcopy(raw)
+        readable = copy.deepcopy(raw)
         for *parents, name in places:
-            holder: Any = known
+            holder: Any = readable
             for parent in parents:
                 holder = holder[parent]
             del holder[name]
-        return model.model_validate(known)
+        return model.model_validate(readable)
 
 
 def field_names(model: type[Part]) -> frozenset[str]:

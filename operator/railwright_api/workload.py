@@ -22,9 +22,9 @@ RECORDED_RANKS_MAX = 256
 Parts = Annotated[int, Field(ge=1, le=RANKS_MAX)]
 
 
-def _number(said: object) -> object:
-    """A file's values are words until somebody knows better."""
-    return int(said) if isinstance(said, str) and said.isdecimal() else said
+def _number(value: object) -> object:
+    """A file has numbers as text."""
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
 
 
 class Model(Part):

@@ -11,7 +11,7 @@ import collections
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from railwright_cli.tree import count, domains_at, in_order
@@ -61,11 +61,11 @@ class Box:
     unknown or nothing does.
     """
 
-    width: float
-    height: float
     title: str = ""
     note: str = ""
     bytes: int | None = None
+    width: float = 0.0
+    height: float = 0.0
     nodes: tuple[str, ...] = ()
     boxes: tuple[tuple[float, float, Box], ...] = ()
 
@@ -91,18 +91,16 @@ class Layout:
         self.detail = next(each for each in Detail if shown.total() <= each.value[2])
         self.drawn: set[str] = set()
         self._piece = min(Detail.STRIP.value[0], STRIP_MAX / max(shown.values(), default=1))
-        self.root = self._domain(nodes, 0, "", count(len(nodes), "node"))
+        self.root = self._domain(nodes, 0, Box(note=count(len(nodes), "node")))
 
-    def _domain(
-        self, nodes: Sequence[str], level: int, title: str, note: str, sent: int | None = None
-    ) -> Box:
+    def _domain(self, nodes: Sequence[str], level: int, frame: Box) -> Box:
         """The box of these nodes, with the domains of ``level`` and further in."""
         if not any(any(self._fabric.place(node)[level:]) for node in nodes):
-            return self._cells(nodes, title, note, sent)
+            return _arranged(frame, *self._cells(nodes))
         domains = domains_at(self._fabric, level, nodes)
         names = {domain: self._name(domain, its[0], level) for domain, its in domains.items()}
         if len(domains) == 1 and not level:
-            return self._domain(nodes, level + 1, "".join(names.values()), note)
+            return self._domain(nodes, 1, replace(frame, title="".join(names.values())))
         boxes: list[Box] = []
         others: list[str] = []
         for domain, its in domains.items():
@@ -113,35 +111,34 @@ class Layout:
             every = count(len(its), "node")
             share = every if mine in (0, len(its)) else f"{mine:,} of {every}"
             crossing = self._crossing.get((level, domain)) or None
-            boxes.append(self._domain(its, level + 1, names[domain], share, crossing))
+            boxes.append(self._domain(its, level + 1, Box(names[domain], share, crossing)))
         if others:
             named = shortened(fold(names[each] for each in others), FOLDED_NAMES_MAX)
             number = sum(len(domains[each]) for each in others)
-            boxes.append(_arranged([], named, count(number, "other node")))
-        return _arranged(boxes, title, note, sent)
+            boxes.append(_arranged(Box(named, count(number, "other node")), []))
+        return _arranged(frame, boxes)
 
     def _name(self, domain: str, node: str, level: int) -> str:
         above = self._fabric.place(node)[level - 1] if level else UNKNOWN
         return short(domain, above) if domain != UNKNOWN else "no known domain"
 
-    def _cells(self, nodes: Sequence[str], title: str, note: str, sent: int | None) -> Box:
-        """The nodes of the job first, in the order of their ranks; in a strip by kind."""
+    def _cells(self, nodes: Sequence[str]) -> tuple[list[Box], int]:
+        """Cells and the gap between them: the nodes of the job first, in the order of their ranks;
+        in a strip those of one kind together."""
         width, height, _ = self.detail.value
         if self.detail is Detail.STRIP and not self._ranks:
-            return _arranged([], title, note, sent)
+            return [], GAP
         self.drawn.update(nodes)
         nodes = sorted(nodes, key=lambda node: self._ranks.get(node, math.inf))
         if self.detail is not Detail.STRIP:
-            cells = [Box(width, height, nodes=(node,)) for node in nodes]
-            return _arranged(cells, title, note, sent, gap=CELL_GAP)
+            return [Box(nodes=(node,), width=width, height=height) for node in nodes], CELL_GAP
 
         def kind(node: str) -> tuple[bool, tuple[tuple[int, ...], bool]]:
             return node not in self._ranks, self._kinds[node]
 
         runs = itertools.groupby(sorted(nodes, key=kind), key=kind)
-        pieces = [tuple(run) for _, run in runs]
-        strip = [Box(len(piece) * self._piece, height, nodes=piece) for piece in pieces]
-        return _arranged(strip, title, note, sent, gap=0)
+        cells = (tuple(run) for _, run in runs)
+        return [Box(nodes=its, width=len(its) * self._piece, height=height) for its in cells], 0
 
 
 def shortened(text: str, most: int) -> str:
@@ -150,33 +147,28 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:half]}…{text[-half:]}"
 
 
-def _arranged(
-    boxes: Sequence[Box], title: str, note: str, sent: int | None = None, *, gap: int = GAP
-) -> Box:
-    """Put boxes into rows of the width that comes closest to ASPECT and wastes the least area;
-    without a gap into one row."""
+def _arranged(frame: Box, boxes: Sequence[Box], gap: int = GAP) -> Box:
+    """The frame around boxes in rows of the best width; without a gap in one row."""
     widths = itertools.accumulate(box.width + gap for box in boxes[:ROW_BOXES_MAX])
-
-    def cost(box: Box) -> float:
-        return abs(math.log(box.width / box.height / ASPECT)) + AREA_WEIGHT * math.log(
-            box.width * box.height
-        )
-
-    tried = (_rows(boxes, title, note, sent, gap, wide) for wide in [*widths][::-1] or [math.inf])
-    return min(tried, key=cost) if gap else _rows(boxes, title, note, sent, gap, math.inf)
+    limits = (math.inf, *(widths if gap else ()))
+    return min((_rows(frame, boxes, gap, limit) for limit in limits), key=_cost)
 
 
-def _rows(
-    boxes: Sequence[Box], title: str, note: str, sent: int | None, gap: int, wide: float
-) -> Box:
+def _cost(box: Box) -> float:
+    """How far its aspect is off, and how large it is."""
+    aspect = abs(math.log(box.width / box.height / ASPECT))
+    return aspect + AREA_WEIGHT * math.log(box.width * box.height)
+
+
+def _rows(frame: Box, boxes: Sequence[Box], gap: int, limit: float) -> Box:
     uplink = UPLINK if any(box.bytes is not None for box in boxes) else 0
-    widest = len(title) * BOLD + len(note) * CHARACTER + 3 * GAP
+    widest = len(frame.title) * BOLD + len(frame.note) * CHARACTER + 3 * GAP
     x, y, high = float(GAP), float(HEAD + uplink), 0.0
     placed: list[tuple[float, float, Box]] = []
     for box in boxes:
-        if x > GAP and x - GAP + box.width > wide:
+        if x > GAP and x - GAP + box.width > limit:
             x, y, high = float(GAP), y + high + gap + uplink, 0.0
         placed.append((x, y, box))
         x, high = x + box.width + gap, max(high, box.height)
         widest = max(widest, x - gap + GAP)
-    return Box(widest, y + high + GAP, title, note, sent, boxes=tuple(placed))
+    return replace(frame, width=widest, height=y + high + GAP, boxes=tuple(placed))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Iterable, Iterator
@@ -12,7 +13,6 @@ from typing import Annotated, Any, Literal
 import networkx as nx
 import typer
 from rich.console import RenderableType
-from rich.padding import Padding
 from rich.table import Table
 
 from railwright_api import workload as api
@@ -33,7 +33,7 @@ TOKENS_MAX = 1e18
 SCALE_NODES_MAX = 1 << 14
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Case:
     """A workload on machines and its predicted step.
 
@@ -62,7 +62,7 @@ class Case:
         nodes = -(-ranks // self.machines[0].devices)
         return [node * len(self.machines) // nodes for node in range(nodes)]
 
-    @property
+    @functools.cached_property
     def step(self) -> StepTime:
         """The predicted time of each part of a step."""
         first, *others = self.machines
@@ -203,7 +203,7 @@ def _graph(case: Case) -> nx.Graph:
 
 
 def _text(case: Case, tokens: float | None) -> Iterator[RenderableType]:
-    took, rate, kinds = case.step, case.tokens_per_s, case.kinds
+    took, per_second, kinds = case.step, case.tokens_per_s, case.kinds
     numbers = [kinds.count(kind) for kind in range(len(case.machines))]
     if len(numbers) == 1:
         numbers = [case.nodes]
@@ -213,52 +213,48 @@ def _text(case: Case, tokens: float | None) -> Iterator[RenderableType]:
         f"{case.ranks:,} ranks on {nodes}: a step of {case.tokens:,} tokens takes "
         f"{amounts.seconds(took.total)}"
     )
-    yield f"{rate:,.0f} tokens/s, {rate / case.ranks:,.0f} a device"
+    yield f"{per_second:,.0f} tokens/s, {per_second / case.ranks:,.0f} a device"
     if tokens is not None:
         yield f"{tokens:,.0f} tokens take {_days(case, tokens):,.1f} days"
     if case.latency_s:
         yield f"{case.latency_s * 1e6:.3g} us between the farthest two"
-    yield ""
     parts = ((name, amounts.seconds(s), f"{s / took.total:.1%}") for name, s in took.parts)
-    yield _table("lrr", parts)
-    yield ""
-    yield "sent by one rank in a step:"
-    sending = [each for each in case.communicators if each.ranks > 1]
-    sending.sort(key=lambda each: (-each.sent, each.name))
-    yield _table("lrl", (_sent(each) for each in sending))
-
-
-def _sent(communicator: Communicator) -> tuple[str, ...]:
-    collectives = dict.fromkeys(traffic.collective.value for traffic in communicator.traffic)
-    among = f"among {communicator.ranks:,}: {', '.join(collectives)}"
-    return communicator.name, amounts.size(communicator.sent), among
+    yield from ("", _table("lrr", parts), "", "sent by one rank in a step:")
+    sent = []
+    for each in sorted(case.communicators, key=lambda each: (-each.sent, each.name)):
+        how = ", ".join(dict.fromkeys(traffic.collective.value for traffic in each.traffic))
+        if each.ranks > 1:
+            sent.append((each.name, amounts.size(each.sent), f"among {each.ranks:,}: {how}"))
+    yield _table("lrl", sent)
 
 
 def _scaling(cases: list[Case]) -> Iterator[RenderableType]:
-    if cases:
-        first = _per_rank(cases[0])
-        rows = (
+    rows = []
+    for case in cases:
+        per_second, first = (each.tokens_per_s / each.ranks for each in (case, cases[0]))
+        took = amounts.seconds(case.step.total)
+        rows.append(
             (
                 f"{case.nodes:,}",
                 f"{case.ranks:,}",
-                amounts.seconds(case.step.total),
-                f"{_per_rank(case):,.0f}",
-                f"{_per_rank(case) / first:.1%}",
+                took,
+                f"{per_second:,.0f}",
+                f"{per_second / first:.1%}",
             )
-            for case in cases
         )
+    if rows:
         yield ""
         yield _table("rrrrr", rows, "nodes", "ranks", "step", "tokens/s a device", "efficiency")
 
 
 def _table(aligned: str, rows: Iterable[tuple[str, ...]], *head: str) -> RenderableType:
     """A table without lines; each column is aligned l or r."""
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=bool(head))
+    table = Table(box=None, padding=(0, 0, 0, 2), show_header=bool(head))
     for at, side in enumerate(aligned):
         table.add_column(head[at] if head else "", justify="right" if side == "r" else "left")
     for row in rows:
         table.add_row(*row)
-    return Padding(table, (0, 0, 0, 2), expand=False)
+    return table
 
 
 def _json(case: Case, tokens: float | None, scaled: list[Case]) -> dict[str, Any]:
@@ -275,7 +271,11 @@ def _json(case: Case, tokens: float | None, scaled: list[Case]) -> dict[str, Any
             for each in case.communicators
         ],
         "scale": [
-            {"nodes": each.nodes, "stepSeconds": each.step.total, "tokensPerRank": _per_rank(each)}
+            {
+                "nodes": each.nodes,
+                "stepSeconds": each.step.total,
+                "tokensPerRank": each.tokens_per_s / each.ranks,
+            }
             for each in scaled
         ],
     }
@@ -284,11 +284,6 @@ def _json(case: Case, tokens: float | None, scaled: list[Case]) -> dict[str, Any
     if tokens is not None:
         answer["days"] = _days(case, tokens)
     return answer
-
-
-def _per_rank(case: Case) -> float:
-    """Tokens a second."""
-    return case.tokens_per_s / case.ranks
 
 
 def _days(case: Case, tokens: float) -> float:

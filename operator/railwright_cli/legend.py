@@ -32,8 +32,8 @@ class Key:
 
     def draw(self, x: float, y: float) -> Iterator[str]:
         """The swatches, and the meaning at their right."""
-        for look in self.swatches:
-            yield svg.rectangle(x, y, self.side, SWATCH, **look)
+        for style in self.swatches:
+            yield svg.rectangle(x, y, self.side, SWATCH, **style)
             x += self.side
         yield svg.text(x + 6, y + SWATCH - 3, self.meaning)
 

@@ -30,6 +30,7 @@ LABEL, DIGIT = 12, 5.4
 NAME_MAX, LEVEL_MAX = 13, 60
 """Characters of a node's name, and of a level's."""
 
+XMLNS = "http://www.w3.org/2000/svg"
 STYLE = """
   text { font: 11px "DejaVu Sans", Verdana, sans-serif; fill: #263238 }
   .title { font-size: 16px; font-weight: bold } .about { fill: #546e7a }
@@ -44,12 +45,9 @@ STYLE = """
 """
 
 
-def draw(fabric: Fabric, gang: Gang) -> str:
-    """The whole picture as text."""
-    return _Picture(fabric, gang).draw()
+class Picture:
+    """The picture of a fabric and a job, whose nodes outside of the fabric are left out."""
 
-
-class _Picture:
     def __init__(self, fabric: Fabric, gang: Gang) -> None:
         self._fabric, self._gang, self._parts = fabric, gang, parts(gang)
         self._ranks = {node: rank for node, rank in gang.ranks.items() if node in fabric.places}
@@ -61,6 +59,7 @@ class _Picture:
         self._layout = Layout(fabric, self._ranks, kinds, self._crossing)
 
     def draw(self) -> str:
+        """The SVG document as text."""
         root, about = self._layout.root, [*self._about()]
         width = max(root.width, WIDTH_MIN, *(CHARACTER * len(line) for line in about))
         top = MARGIN + TITLE + LINE * len(about)
@@ -77,18 +76,8 @@ class _Picture:
             lines.append(svg.text(MARGIN, MARGIN + TITLE + 4 + at * LINE, line, class_="about"))
         lines += self._box(root, MARGIN, top)
         lines += (line for x, y, key in keys for line in key.draw(MARGIN + x, bottom + y))
-        return (
-            svg.element(
-                "svg",
-                *(f"\n{line}" for line in lines),
-                "\n",
-                xmlns="http://www.w3.org/2000/svg",
-                width=width,
-                height=height,
-                viewBox=f"0 0 {width:.1f} {height:.1f}",
-            )
-            + "\n"
-        )
+        view, content = f"0 0 {width:.1f} {height:.1f}", "\n".join(["", *lines, ""])
+        return svg.element("svg", content, xmlns=XMLNS, width=width, height=height, viewBox=view)
 
     def _title(self) -> str:
         every, mine = count(len(self._fabric.places), "node"), len(self._ranks)
@@ -122,10 +111,8 @@ class _Picture:
             yield svg.element("g", *self._cell(box, x, y))
             return
         yield svg.rectangle(x, y, box.width, box.height, class_="box", rx="3")
-        note = svg.element(
-            "tspan", svg.words(box.note), class_="note", dx="6" if box.title else "0"
-        )
-        title = svg.words(box.title)
+        title, apart = svg.words(box.title), 6 if box.title else 0
+        note = svg.element("tspan", svg.words(box.note), class_="note", dx=apart)
         yield svg.element("text", title, note, class_="name", x=x + GAP, y=y + HEAD - 6)
         yield from self._uplinks(box, x, y)
         for right, down, inner in box.boxes:
@@ -152,12 +139,12 @@ class _Picture:
     def _cell(self, cell: Box, x: float, y: float) -> Iterator[str]:
         ranks = [self._ranks[node] for node in cell.nodes if node in self._ranks]
         yield svg.element("title", svg.words(", ".join(self._describe(cell.nodes, ranks))))
-        looks: list[dict[str, str | float]] = [{"class_": "node others" if self._ranks else "node"}]
+        fills: list[dict[str, str | float]] = [{"class_": "node others" if self._ranks else "node"}]
         if ranks:
-            looks = [{"fill": color} for color in self._parts.colors(ranks[0])]
-        width = cell.width / len(looks)
-        for at, look in enumerate(looks):
-            yield svg.rectangle(x + at * width, y, width, cell.height, **look)
+            fills = [{"fill": color} for color in self._parts.colors(ranks[0])]
+        width = cell.width / len(fills)
+        for at, fill in enumerate(fills):
+            yield svg.rectangle(x + at * width, y, width, cell.height, **fill)
         labels = self._labels(cell, ranks)
         for at, label in enumerate(labels):
             middle = y + cell.height / 2 + 3 + LABEL * (at - (len(labels) - 1) / 2)

@@ -14,9 +14,10 @@ import networkx as nx
 import typer
 from rich.console import RenderableType
 
-from railwright_cli import gang, picture, tree
+from railwright_cli import gang, tree
 from railwright_cli.cluster import Cluster
 from railwright_cli.gang import NO_JOB, Gang
+from railwright_cli.picture import Picture
 from railwright_cli.terminal import show
 from railwright_topology import fabric, graphs, outline
 from railwright_topology.fabric import Fabric, Told
@@ -65,7 +66,7 @@ def topology(
     elif output == "dot":
         typer.echo(_dot(graphs.of(view.fabric)))
     elif output == "svg":
-        typer.echo(picture.draw(view.fabric, view.gang), nl=False)
+        typer.echo(Picture(view.fabric, view.gang).draw())
     else:
         typer.echo("\n".join(nx.generate_graphml(graphs.of(view.fabric))))
 
@@ -152,11 +153,11 @@ def _findings(view: View) -> Iterator[str]:
 
 def _json(view: View) -> dict[str, Any]:
     found = view.fabric
-    islands = found.agreement.islands
+    scale_up = found.agreement.islands
     return {
         "levels": found.levels,
         "nodes": dict(found.places),
-        "scaleUpDomains": dict(islands.domains) if islands else {},
+        "scaleUpDomains": dict(scale_up.domains) if scale_up else {},
         "rails": dict(found.rails),
         "sources": [account.source for account in found.accounts],
         "networks": [

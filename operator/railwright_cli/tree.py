@@ -25,9 +25,9 @@ def summary(fabric: Fabric) -> Iterator[str]:
         others = f"; {count(len(tier.filled), 'node')} by others" if tier.filled else ""
         domains = count(len(sizes), "domain")
         yield f"  {name}: {domains} of {_sizes(sizes.values())} ({tier.source}{others})"
-    if (islands := fabric.agreement.islands) and ISLAND not in fabric.levels:
-        found = count(len({*islands.domains.values()}), "scale-up domain")
-        yield f"  {found} of {count(len(islands.domains), 'node')} ({islands.source})"
+    if (scale_up := fabric.agreement.islands) and ISLAND not in fabric.levels:
+        found = count(len({*scale_up.domains.values()}), "scale-up domain")
+        yield f"  {found} of {count(len(scale_up.domains), 'node')} ({scale_up.source})"
     for network in fabric.networks:
         yield from _network(network)
     yield from _rails(fabric)

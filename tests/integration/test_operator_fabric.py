@@ -200,7 +200,7 @@ def test_sources_that_differ_are_told_node_by_node_with_both_sides(
     assert picture.count(", node rank ") == 4
     assert f"{bare.name}/gang on 4 of 16 nodes" in picture
     # Two nodes, and what it means.
-    assert command_line.topology(ground, "-o", "svg").count('class="told"') == 3
+    assert command_line.topology(ground, "-o", "svg").count('class="conflict"') == 3
 
 
 def test_cables_show_rails_and_faults_and_come_compressed(ground: Site, bare: Floor) -> None:

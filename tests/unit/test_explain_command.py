@@ -29,7 +29,7 @@ def small(tmp_path: Path) -> Path:
     return path
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert run("explain", *arguments) == 0
     return capsys.readouterr().out
 
@@ -43,25 +43,25 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def test_parts_sum_to_the_step_largest_first(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    answer = json.loads(said(capsys, str(path), *DGX, "-o", "json"))
+    answer = json.loads(output(capsys, str(path), *DGX, "-o", "json"))
     parts = list(answer["parts"].values())
     assert parts == sorted(parts, reverse=True)
-    text = said(capsys, str(path), *DGX)
+    text = output(capsys, str(path), *DGX)
     shares = [float(share) for share in re.findall(r" ([0-9.]+)%$", text, re.MULTILINE)]
     assert sum(shares) == pytest.approx(100, abs=0.5)
 
 
 def test_days_follow_from_tokens_of_a_step(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    answer = json.loads(said(capsys, str(small), *DGX, "-o", "json", "--tokens", "1e12"))
+    answer = json.loads(output(capsys, str(small), *DGX, "-o", "json", "--tokens", "1e12"))
     steps = 1e12 / (32 * 2048)
     assert answer["days"] == pytest.approx(steps * answer["stepSeconds"] / 86_400)
-    assert " days\n" in said(capsys, str(small), *DGX, "--tokens", "1e12")
+    assert " days\n" in output(capsys, str(small), *DGX, "--tokens", "1e12")
 
 
 def test_scale_adds_replicas_with_the_same_work(
     small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    answer = json.loads(said(capsys, str(small), *DGX, "-o", "json", "--scale", "2,16,128"))
+    answer = json.loads(output(capsys, str(small), *DGX, "-o", "json", "--scale", "2,16,128"))
     assert [each["nodes"] for each in answer["scale"]] == [2, 16, 128]
     assert answer["scale"][0]["stepSeconds"] == answer["stepSeconds"]
     rates = [each["tokensPerRank"] for each in answer["scale"]]
@@ -72,7 +72,7 @@ def test_scale_adds_replicas_with_the_same_work(
 def test_graph_has_ranks_and_bytes_between_them(
     small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    graph = nx.read_graphml(io.BytesIO(said(capsys, str(small), *DGX, "-o", "graphml").encode()))
+    graph = nx.read_graphml(io.BytesIO(output(capsys, str(small), *DGX, "-o", "graphml").encode()))
     assert graph.number_of_nodes() == 16
     tensor, pipeline = graph.edges["0", "1"]["bytes"], graph.edges["0", "8"]["bytes"]
     assert tensor > pipeline > 0
@@ -186,13 +186,13 @@ def test_network_adds_latency_and_sharp_reduces(
 ) -> None:
     asked = (str(small), *DGX, "--scale", "64", "-o", "json", "--network", "InfiniBand HDR")
     plain, deep, summing = (
-        json.loads(said(capsys, *asked, *more)) for more in ((), ("--tiers", "3"), ("--sharp",))
+        json.loads(output(capsys, *asked, *more)) for more in ((), ("--tiers", "3"), ("--sharp",))
     )
     assert plain["latencySeconds"] == pytest.approx(0.73e-6)
     assert deep["latencySeconds"] == pytest.approx(1.25e-6)
     steps = [each["scale"][0]["stepSeconds"] for each in (summing, plain, deep)]
     assert steps == sorted({*steps})
-    text = said(capsys, *asked[:3], *asked[-2:], "--tiers", "3")
+    text = output(capsys, *asked[:3], *asked[-2:], "--tiers", "3")
     assert "\n1.25 us between the farthest two\n" in text
 
 
@@ -213,7 +213,7 @@ def test_machine_without_the_precision_is_refused(
 def test_experts_scale_by_whole_groups(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     small.write_text(EXPERTS)
     assert "16 ranks, such as 2 nodes" in refused(capsys, str(small), *DGX, "--scale", "1")
-    answer = json.loads(said(capsys, str(small), *DGX, "--scale", "2,4,6", "-o", "json"))
+    answer = json.loads(output(capsys, str(small), *DGX, "--scale", "2,4,6", "-o", "json"))
     assert [each["nodes"] for each in answer["scale"]] == [2, 4, 6]
 
 
@@ -222,7 +222,7 @@ def test_stage_with_the_most_layers_decides(
 ) -> None:
     def products(layers: int) -> float:
         small.write_text(SMALL.replace("layers: 8", f"layers: {layers}"))
-        answer = json.loads(said(capsys, str(small), *DGX, "-o", "json"))
+        answer = json.loads(output(capsys, str(small), *DGX, "-o", "json"))
         return float(answer["parts"]["matrix products"])
 
     assert products(9) == products(10) > products(8)
@@ -235,7 +235,7 @@ def test_context_parallel_ranks_share_unfused_attention(
         split = f"tensor: 2, context: {context}, data: 4"
         text = SMALL.replace("tensor: 2, pipeline: 2, data: 4", split)
         small.write_text(text.replace("globalBatch: 32", "globalBatch: 32, fusedAttention: false"))
-        answer = json.loads(said(capsys, str(small), *DGX, "-o", "json"))
+        answer = json.loads(output(capsys, str(small), *DGX, "-o", "json"))
         return float(answer["parts"]["memory"])
 
     assert memory(4) < 0.4 * memory(1)
@@ -249,7 +249,7 @@ def test_fused_or_overlapped_work_takes_less(
 ) -> None:
     def seconds(text: str) -> float:
         small.write_text(text)
-        answer = json.loads(said(capsys, str(small), *DGX, "-o", "json"))
+        answer = json.loads(output(capsys, str(small), *DGX, "-o", "json"))
         return float(answer["parts"][part])
 
     more = SMALL.replace("globalBatch: 32", f"globalBatch: 32, {said_more}")
@@ -261,10 +261,10 @@ def test_several_machines_follow_each_other_in_equal_number(
 ) -> None:
     """Ranks 0 to 7 are the first stage's: the last one is worse off with the slower kind."""
     older = ("--machine", "DGX A100")
-    text = said(capsys, str(small), *older, *DGX)
+    text = output(capsys, str(small), *older, *DGX)
     assert text.startswith("16 ranks on 1 × DGX A100 and 1 × DGX H100: a step of")
     took_s = [
-        json.loads(said(capsys, str(small), *each, "-o", "json"))["stepSeconds"]
+        json.loads(output(capsys, str(small), *each, "-o", "json"))["stepSeconds"]
         for each in (DGX, (*older, *DGX), (*DGX, *older), older)
     ]
     assert took_s == sorted(took_s)

@@ -321,8 +321,8 @@ def test_so_many_jobs_are_judged_in_one_turn_and_the_others_later() -> None:
     jobs = spread(5)
     nodes = racks(*(name for each in jobs for name in each.record.nodes), count=10)
     first = world(*jobs, links={f"r{rack}": 2.0 for rack in range(10)}, nodes=nodes)
-    records = scheduling.plan(first).records
-    judged = [uid for uid, record in records.items() if record.topology_hash == "now"]
+    plan = scheduling.plan(first)
+    judged = [uid for uid, each in plan.records.items() if each.topology_hash == "now"]
     # Each is 64 and its nodes; one of them is another each second.
     assert len(judged) == 3
     assert {*judged} >= {"j0", "j1"}

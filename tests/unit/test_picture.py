@@ -17,9 +17,10 @@ import pytest
 from architecture import tree
 from fixtures import job, node
 from fixtures.command import run
-from railwright_cli import gang, parts, picture
+from railwright_cli import gang, parts
 from railwright_cli.gang import NO_JOB, Gang, crossing_bytes
 from railwright_cli.parts import FEW
+from railwright_cli.picture import WIDEST, Picture
 from railwright_cli.svg import words as escaped
 from railwright_operator.write import placement_score
 from railwright_scheduler import Node, Snapshot, decide
@@ -59,13 +60,13 @@ def running(split: Parallelism, on: Fabric, *, model: Transformer = GPT, each: i
 
 
 def drawn(on: Fabric, its: Gang) -> ElementTree.Element:
-    return ElementTree.fromstring(picture.draw(on, its))
+    return ElementTree.fromstring(Picture(on, its).draw())
 
 
 def pointed_at(svg: ElementTree.Element) -> Counter[str]:
     """The nodes that cells are of, as often as they are."""
-    told = (title.text or "" for title in svg.iter(f"{SVG}title"))
-    folded = (words.partition(", node rank")[0] for words in told)
+    shown = (title.text or "" for title in svg.iter(f"{SVG}title"))
+    folded = (words.partition(", node rank")[0] for words in shown)
     return Counter(name for each in folded for name in hostlist.expand(each, 10_000))
 
 
@@ -92,7 +93,7 @@ def test_picture_shows_each_node_once_and_is_bounded(
 ) -> None:
     on = site(*shape)
     its = running(split, on)
-    text = picture.draw(on, its)
+    text = Picture(on, its).draw()
     svg = ElementTree.fromstring(text)
     found = pointed_at(svg)
     assert found.keys() >= {*its.nodes}
@@ -206,14 +207,14 @@ def test_crossing_bytes_are_those_of_the_placement() -> None:
     (found,) = decide(Snapshot(levels, nodes, ("default",), (asked,), links)).admitted
     assert found.score is not None
     sent = crossing_bytes(on, replace(its, nodes=found.nodes))
-    for level, told in enumerate(found.score.crossing):
+    for level, shown in enumerate(found.score.crossing):
         counted = sum(size for (at, _), size in sent.items() if at == level)
-        assert counted == pytest.approx(2 * told.placed, abs=8)
+        assert counted == pytest.approx(2 * shown.placed, abs=8)
     most = max(sent.values())
     rects = drawn(on, replace(its, nodes=found.nodes)).iter(f"{SVG}rect")
     widths = {float(each.get("width", 0)) for each in rects if each.get("class") == "up"}
-    assert max(widths) == picture.WIDEST
-    assert len(widths) == len({round(picture.WIDEST * size / most, 1) for size in sent.values()})
+    assert max(widths) == WIDEST
+    assert len(widths) == len({round(WIDEST * size / most, 1) for size in sent.values()})
 
 
 def test_picture_escapes_any_name() -> None:
@@ -221,7 +222,7 @@ def test_picture_escapes_any_name() -> None:
     on = fabric.of(["a", "b"], [Account(odd, Basis.DECLARED, ({"a": odd, "b": "]]>"},))])
     svg = drawn(on, Gang(f"team/{odd}", ("a",)))
     assert '<b>&"\ufffd1 node' in words(svg)
-    assert any(said.startswith('team/<b>&"\ufffd on 1 of 2') for said in words(svg))
+    assert any(output.startswith('team/<b>&"\ufffd on 1 of 2') for output in words(svg))
     assert escaped("\ud800\ufffe") == "\ufffd\ufffd"
 
 
@@ -253,7 +254,7 @@ def listed(its: Gang, workload: dict[str, Any]) -> str:
     """As kubectl prints both objects, in JSON, which is YAML as well."""
     nodes = [*its.nodes]
     metadata = {"namespace": "team", "name": "train"}
-    told = PredictedStep(("DGX A100",), 2_500_000, 3_000_000, 2_600_000, 250_000)
+    shown = PredictedStep(("DGX A100",), 2_500_000, 3_000_000, 2_600_000, 250_000)
     return json.dumps(
         {
             "kind": "List",
@@ -271,7 +272,7 @@ def listed(its: Gang, workload: dict[str, Any]) -> str:
                         "spec": {
                             "attempt": attempt,
                             "nodes": nodes if attempt == 10 else nodes[:1],
-                            "mapping": placement_score.render(PlacementScore((), told)),
+                            "mapping": placement_score.render(PlacementScore((), shown)),
                         },
                     }
                     for attempt in (9, 10)
@@ -300,10 +301,10 @@ def test_job_is_read_from_what_kubectl_prints(
     (tmp_path / "topology.conf").write_text("SwitchName=s Nodes=gpu-[0000-0003]\n")
     arguments = ["topology", str(tmp_path / "topology.conf"), "--job", str(path)]
     assert run(*arguments) == 0
-    told = capsys.readouterr().out
-    assert "job team/train: 32 ranks, 8 a node: tensor 8 × pipeline 2 × data 2\n" in told
-    assert "job team/train: predicted step 2.5 s, in the network's order 3 s; " in told
-    assert "250 ms of it from other jobs' traffic\n" in told
+    shown = capsys.readouterr().out
+    assert "job team/train: 32 ranks, 8 a node: tensor 8 × pipeline 2 × data 2\n" in shown
+    assert "job team/train: predicted step 2.5 s, in the network's order 3 s; " in shown
+    assert "250 ms of it from other jobs' traffic\n" in shown
     assert run(*arguments, "-o", "svg") == 0
     assert re.search("stage 1</text>", capsys.readouterr().out)
 

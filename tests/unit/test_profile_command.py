@@ -95,5 +95,5 @@ def test_profile_of_another_job_is_refused(whole: Path, capsys: pytest.CaptureFi
     workload = whole.parent / "workload.yaml"
     workload.write_text(WORKLOAD.replace("tensor: 8, data: 4", "tensor: 4, data: 8"))
     assert run(*EXPLAIN, str(workload), "--profile", str(whole)) == 2
-    said = capsys.readouterr().err
-    assert "--profile: ranks 0, 1, 2, 3, 4, 5, 6, 7 are a group of the profile" in said
+    output = capsys.readouterr().err
+    assert "--profile: ranks 0, 1, 2, 3, 4, 5, 6, 7 are a group of the profile" in output

@@ -75,7 +75,7 @@ def rates(site: Path, **slow: int) -> None:
     )
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert run("topology", *arguments) == 0
     return capsys.readouterr().out
 
@@ -86,7 +86,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def test_plan_counts_before_topology_conf(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert said(capsys, "plan.yaml", "topology.conf") == TREE
+    assert output(capsys, "plan.yaml", "topology.conf") == TREE
 
 
 def test_piped_output_is_plain_and_not_wrapped(
@@ -94,7 +94,7 @@ def test_piped_output_is_plain_and_not_wrapped(
 ) -> None:
     names = ",".join(f"{word}{number}x" for word in "abcdefgh" for number in range(1, 60))
     (site / "topology.conf").write_text(f"SwitchName=leaf Nodes={names}\n")
-    text = said(capsys, "topology.conf")
+    text = output(capsys, "topology.conf")
     assert "\x1b" not in text
     (line,) = [line for line in text.splitlines() if line.endswith(" in leaf")]
     assert line.startswith("472 nodes a[1-9]x,a[10-59]x")
@@ -103,14 +103,14 @@ def test_piped_output_is_plain_and_not_wrapped(
 def test_conflict_names_both_sources(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     swapped = CONF.replace("[01-04]", "[01-03,05]").replace("[05-08]", "[04,06-08]")
     (site / "topology.conf").write_text(swapped)
-    told = said(capsys, "plan.yaml", "topology.conf")
-    assert "2 findings" in told
+    shown = output(capsys, "plan.yaml", "topology.conf")
+    assert "2 findings" in shown
     both = "topology.conf has it in leaf-1, which is row-a/rack-1; row-a/rack-2 counts, by plan"
-    assert f"- gpu05: {both} (rack)\n" in told
+    assert f"- gpu05: {both} (rack)\n" in shown
 
 
 def test_domains_are_in_natural_order(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = said(capsys, "topology.conf").splitlines()
+    lines = output(capsys, "topology.conf").splitlines()
     drawn = [line.rpartition(" ")[2] for line in lines if " in leaf" in line]
     assert drawn == ["leaf-1", "leaf-2", "leaf-10"]
 
@@ -119,36 +119,36 @@ def test_slow_devices_are_listed_slowest_first(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rates(site, gpu02=61, gpu07=30)
-    told = said(capsys, "topology.conf", "rates.json")
-    assert told.endswith(
+    shown = output(capsys, "topology.conf", "rates.json")
+    assert shown.endswith(
         "2 findings\n"
         "- gpu07: 0000:17:00.0 multiplies at 30 % of what most H100 do:"
         " 30 TFLOP/s of 100 TFLOP/s\n"
         "- gpu02: 0000:17:00.0 multiplies at 61 % of what most H100 do:"
         " 61 TFLOP/s of 100 TFLOP/s\n"
     )
-    answer = json.loads(said(capsys, "topology.conf", "rates.json", "-o", "json"))
+    answer = json.loads(output(capsys, "topology.conf", "rates.json", "-o", "json"))
     assert answer["relativeSpeeds"]["gpu07"] == {"products": 0.3, "memory": 1.0, "rails": 1.0}
     assert answer["benchmarks"]["gpu01"][0]["flop_per_s"] == 100 * 10**12
 
 
 def test_graph_formats_have_the_same_graph(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    graph = nx.parse_graphml(said(capsys, "topology.conf", "-o", "graphml"))
+    graph = nx.parse_graphml(output(capsys, "topology.conf", "-o", "graphml"))
     assert nx.shortest_path_length(graph, "gpu01", "gpu12") == 4
-    answer = json.loads(said(capsys, "topology.conf", "-o", "json"))
+    answer = json.loads(output(capsys, "topology.conf", "-o", "json"))
     assert answer["nodes"]["gpu12"] == ["spine", "leaf-10"]
     assert nx.node_link_graph(answer["graph"], edges="edges").nodes == graph.nodes
-    dot = said(capsys, "topology.conf", "-o", "dot")
+    dot = output(capsys, "topology.conf", "-o", "dot")
     assert '"gpu01" -- "leaf-1 (topology.conf tier 1)"' in dot
 
 
 def test_picture_has_a_box_a_domain_and_a_cell_a_node(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    picture = ElementTree.fromstring(said(capsys, "plan.yaml", "-o", "svg"))
+    picture = ElementTree.fromstring(output(capsys, "plan.yaml", "-o", "svg"))
     boxes = [each for each in picture.iter(f"{SVG}rect") if each.get("class") == "box"]
     titles = {title.text for title in picture.iter(f"{SVG}title")}
-    # One node is said to be on an island alone, and stands in the rack of that island's other.
+    # One node is alone in its scale-up domain, and is in the rack of the other one's node.
     assert len(boxes) == 1 + 1 + 3 + 5
     assert titles == {f"gpu{number:02d}" for number in range(1, 14)}
 
@@ -160,7 +160,7 @@ def test_unknown_file_name_lists_the_known_ones(
     assert "net.txt, line 1: files of this name are not read; these are: hccl.json" in (
         refused(capsys, "net.txt")
     )
-    assert "3 domains" in said(capsys, "topology.conf=net.txt")
+    assert "3 domains" in output(capsys, "topology.conf=net.txt")
 
 
 def test_job_beside_files_is_read_from_a_file(
@@ -170,14 +170,14 @@ def test_job_beside_files_is_read_from_a_file(
     placement = {"kind": "Placement", "metadata": {"namespace": "team", "name": "train-1"}}
     nodes = {"nodes": ["gpu03", "gpu06"]}
     (site / "train.yaml").write_text(json.dumps({**placement, "spec": nodes}))
-    told = said(capsys, "topology.conf", "--job", "train.yaml")
-    assert "├── 4 nodes gpu[01-04] in leaf-1, node ranks 0\n" in told
-    assert "├── 4 nodes gpu[05-08] in leaf-2, node ranks 1\n" in told
+    shown = output(capsys, "topology.conf", "--job", "train.yaml")
+    assert "├── 4 nodes gpu[01-04] in leaf-1, node ranks 0\n" in shown
+    assert "├── 4 nodes gpu[05-08] in leaf-2, node ranks 1\n" in shown
     (site / "train.yaml").write_text(
         json.dumps({**placement, "spec": {"nodes": ["gpu03.example.com"]}})
     )
-    told = said(capsys, "topology.conf", "--job", "train.yaml")
-    assert "gpu03.example.com,gpu[01-02,04] in leaf-1, node ranks 0\n" in told
+    shown = output(capsys, "topology.conf", "--job", "train.yaml")
+    assert "gpu03.example.com,gpu[01-02,04] in leaf-1, node ranks 0\n" in shown
 
 
 @pytest.mark.parametrize(
