@@ -63,7 +63,7 @@ def pair_key(token: str, source: str) -> PairKey:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One connection of a probe, and for how long it may last. An errand leads to the agent at
+    """One connection of a probe, and for how long it may last. A task names the agent at
     ``host`` and ``port``, with the ``key`` of that pair."""
 
     kind: ProbeKind
@@ -72,7 +72,7 @@ class Request:
     port: int = 0
     key: PairKey | None = None
 
-    def told(self) -> dict[str, str | float]:
+    def fields(self) -> dict[str, str | float]:
         """As it is sent, and proven to be."""
         return {
             "kind": self.kind.value,
@@ -89,7 +89,7 @@ async def ask(reader: StreamReader, writer: StreamWriter, key: PairKey, request:
     ours = secrets.token_hex(_CHALLENGE_BYTES)
     sealed = "" if request.key is None else _masked(key, theirs + ours, request.key.secret).hex()
     proof = _proof(key, "prober", theirs, ours, request)
-    asked = {"challenge": ours, "source": key.source, **request.told(), "sealed": sealed}
+    asked = {"challenge": ours, "source": key.source, **request.fields(), "sealed": sealed}
     await send(writer, asked | {"proof": proof})
     answer = await receive(reader)
     if "refused" in answer:
@@ -120,11 +120,11 @@ async def answer(reader: StreamReader, writer: StreamWriter, token: str) -> Requ
     return request
 
 
-def probe_task(said: dict[str, Any]) -> Request:
+def probe_task(message: dict[str, Any]) -> Request:
     """A task that the operator dispatches, as bounded as what an agent asks of another."""
-    kind = ProbeKind.CROWD if said.get("crowd") else ProbeKind.TASK
-    key = PairKey(_text(said, "source"), _text(said, "pairKey").encode(errors="replace"))
-    return Request(kind, _seconds(said), _target(said), _port(said), key)
+    kind = ProbeKind.CROWD if message.get("crowd") else ProbeKind.TASK
+    key = PairKey(_text(message, "source"), _text(message, "pairKey").encode(errors="replace"))
+    return Request(kind, _seconds(message), _target(message), _port(message), key)
 
 
 async def send(writer: StreamWriter, message: dict[str, Any]) -> None:
@@ -183,7 +183,7 @@ def _port(message: dict[str, Any]) -> int:
 
 
 def _target(message: dict[str, Any]) -> str:
-    """Where an errand leads: an address that a node may have."""
+    """The host of a task: an address that a node may have."""
     host = _text(message, "host")
     if refusal := addresses.refusal(host):
         raise ProbeError(f"no agent is sent there: {refusal}.")
@@ -206,8 +206,8 @@ def _bytes(message: dict[str, Any], key: str) -> bytes:
 
 def _proof(key: PairKey, who: str, responder: str, prober: str, request: Request) -> str:
     secret = "" if request.key is None else request.key.secret.hex()
-    said = json.dumps([who, responder, prober, key.source, *request.told().values(), secret])
-    return hmac.new(key.secret, said.encode(), "sha256").hexdigest()
+    text = json.dumps([who, responder, prober, key.source, *request.fields().values(), secret])
+    return hmac.new(key.secret, text.encode(), "sha256").hexdigest()
 
 
 def _masked(key: PairKey, challenges: str, secret: bytes) -> bytes:

@@ -68,9 +68,9 @@ def _readers(sources: HardwareSources, deadline_s: float) -> Iterator[Callable[[
     if shutil.which("lstopo-no-graphics"):
         tool = ["lstopo-no-graphics", "--of", "xml"]
         yield lambda: hwloc.parse(output(tool, deadline_s))
-    told = sources.nccl_topology or sources.root / VIRTUAL_TOPOLOGY
-    if sources.nccl_topology or told.exists():
-        yield lambda: nccl_topology.parse(_file(told))
+    topology = sources.nccl_topology or sources.root / VIRTUAL_TOPOLOGY
+    if sources.nccl_topology or topology.exists():
+        yield lambda: nccl_topology.parse(_file(topology))
     if (declared := sources.description) is not None:
         yield lambda: _described(declared)
 

@@ -24,7 +24,7 @@ _PROCESSES = "--query-compute-apps=gpu_bus_id"
 
 
 def accelerators(root: Path) -> dict[str, bool]:
-    """Whether each one works, by PCI address; those of which nobody here tells are left out.
+    """Whether each one works, by PCI address; a device without a known driver is left out.
     Raises SilentError where a tool that is there does not say."""
     found = dict(_amd(root))
     if shutil.which("nvidia-smi"):

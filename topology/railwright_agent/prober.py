@@ -55,7 +55,7 @@ async def measure(
     host: str, port: int, key: PairKey, *, seconds: float = SECONDS, trips: int = ROUND_TRIPS
 ) -> Measurement:
     """Measure once how well this node reaches another; a ProbeError says why there is nothing."""
-    async with _told_of(host, port, _longest_s(seconds)):
+    async with _reported(host, port, _longest_s(seconds)):
         latency_s = await _latency_s(host, port, key, seconds, trips)
         bytes_per_s = await _bytes_per_s(host, port, key, seconds)
     return Measurement(latency_s, bytes_per_s)
@@ -83,7 +83,7 @@ async def send(
     theirs = handshake.pair_key(keys.agent_token(shared, target), source)
     task = Request(kind, seconds, target, port, theirs)
     async with (
-        _told_of(source, port, HANDSHAKE_S + GRACE_S + _longest_s(seconds)),
+        _reported(source, port, HANDSHAKE_S + GRACE_S + _longest_s(seconds)),
         _connection(source, port, key, task) as (reader, _),
     ):
         found = await handshake.receive(reader)
@@ -109,8 +109,8 @@ def _longest_s(seconds: float) -> float:
 
 
 @contextlib.asynccontextmanager
-async def _told_of(host: str, port: int, deadline_s: float) -> AsyncIterator[None]:
-    """Whatever keeps an agent from answering is told as a ProbeError."""
+async def _reported(host: str, port: int, deadline_s: float) -> AsyncIterator[None]:
+    """Raise a ProbeError for whatever keeps an agent from answering."""
     try:
         async with asyncio.timeout(deadline_s):
             yield

@@ -1,4 +1,4 @@
-"""Where nodes stand, read out of all looks at once: domains, and which were told apart.
+"""Cluster the nodes by all measurements at once: domains, and which were separated.
 
 Whatever errs makes two nodes look farther apart, never nearer. So nodes are together if a chain of
 near pairs links them, and a domain that was split by mistake grows together again with the next
@@ -41,14 +41,14 @@ class Siblings:
 
     @property
     def apart(self) -> Bools:
-        """Of each two whether they were told apart."""
+        """Of each two whether they were separated."""
         found: Bools = self.looks > 0
         return found
 
     @property
     def done(self) -> Bools:
-        """Of each two whether they were told apart, or are not measured against each other again
-        because that told nothing."""
+        """Of each two whether they were separated, or are not measured against each other again
+        because that had no result."""
         most = np.minimum(TRIES, self.sizes[self.ones] * self.sizes[self.others])
         found: Bools = self.apart | (self.pairs >= most)
         return found
@@ -119,7 +119,7 @@ class Clustering:
 
     def placed(self, tier: int) -> Bools:
         """Nodes of which it is known who else is in their domain of a tier: those in one that
-        others are in, and those that were told apart from all."""
+        others are in, and those that were separated from all."""
         says = (self.levels.high <= tier) | (self.levels.low > tier)
         reached = self.readings.ends[:, self.levels.measured & says]
         found = self.there.copy()

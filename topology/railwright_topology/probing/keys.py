@@ -2,7 +2,7 @@
 
 A token that no agent has (the operator's, or a person's) gives each agent a token of its own. That
 one, with a prober's name, gives the key of the pair. So the responder can derive its keys, a prober
-has those of its own errands, and neither can speak for a third.
+has those of its own tasks, and neither can speak for a third.
 """
 
 from __future__ import annotations

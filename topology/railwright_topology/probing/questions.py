@@ -30,7 +30,7 @@ def comparisons(clustering: Clustering, busy: set[int]) -> Iterator[Pair]:
     for tier in reversed(range(clustering.tiers - 1)):
         its = clustering.siblings(tier)
         larger = its.next_larger(its.done)
-        # Only domains that were told apart are asked: of two that may be one, each would be.
+        # Only separated domains are measured: of two that may be one, each would be.
         comparing = (larger != NONE) & (larger[larger] == NONE)
         comparing[its.labels[waiting]] = False
         free = _Free(clustering, its, busy)

@@ -69,7 +69,7 @@ class Readings:
 
     @property
     def times(self) -> Ints:
-        """How many looks at each row told something."""
+        """How many looks at each row had a result."""
         return self._times[: len(self.rows)]
 
     @property
@@ -100,8 +100,8 @@ class Readings:
         there is none."""
         looks = self._looks[:, :, : len(self.rows)]
         nearest = np.sort(np.minimum(looks[:, 0::LOOKS], looks[:, 1::LOOKS]), axis=1)
-        told = np.isfinite(nearest).sum(axis=1, keepdims=True)
-        middle = np.take_along_axis(nearest, np.maximum(told - 1, 0) // 2, axis=1)[:, 0]
+        finite = np.isfinite(nearest).sum(axis=1, keepdims=True)
+        middle = np.take_along_axis(nearest, np.maximum(finite - 1, 0) // 2, axis=1)[:, 0]
         return np.where(np.isfinite(middle), middle, np.nan)
 
     def noise(self, metric: int) -> float:

@@ -103,8 +103,8 @@ Scales = tuple[Scale, Scale]
 @dataclass(frozen=True, slots=True)
 class Levels:
     """Of each row the nearest and the farthest step of the chain at which its nodes may meet, 0 the
-    nearest. ``settled`` are those that were looked at enough for that, and ``told`` those of them
-    that any metric tells something of."""
+    nearest. ``settled`` are those that were looked at enough for that, and ``measured`` those of
+    them that any metric has a value of."""
 
     low: Ints
     high: Ints

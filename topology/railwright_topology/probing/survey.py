@@ -1,6 +1,6 @@
 """Which pairs of nodes to measure next, until it is known where all stand or the budget is spent.
 
-A survey only thinks: it names a round of pairs, is told what probes measured there, and names the
+A survey opens no connection: it names a round of pairs, records what probes measured, and names the
 next. What is known is read anew out of all looks each time; nothing but the looks is remembered.
 """
 
@@ -96,7 +96,7 @@ class Survey:
             self._place()
 
     def leave_out(self, node: str, why: str) -> None:
-        """Measure it no more: it is told as lost."""
+        """Measure it no more: it is reported as lost."""
         self.lost.setdefault(self.nodes.index(node), why)
 
     def _read_anew(self) -> None:
