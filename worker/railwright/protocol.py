@@ -1,14 +1,17 @@
-"""The messages between launchers and the operator: both ends import this file and nothing else.
+"""The messages between launchers and the operator, imported by both ends.
 
-JSON over HTTP, one POST a message, a bearer token in the header (a projected service account token
-bound to the pod). Three paths: ``/v1/register`` until the answer says "go", ``/v1/beat`` at the
-interval that the last answer states, ``/v1/commit`` before a checkpoint's manifest is renamed into
-place. A fourth, ``/v1/profile``, takes what ranks have recorded (``railwright.profile``); the
-answer is "go" once what all have told is kept for good.
+JSON over HTTP, one POST a message, with a bearer token in the header (a projected service account
+token that is bound to the pod). Paths:
 
-Statuses a launcher must know: 200; 400 malformed; 403 the token is not this rank's; 409 the attempt
-was revoked (stop, write nothing more); 413 too large; 425 the operator does not know this attempt
-yet (retry); 503 not the leader or overloaded (retry with backoff).
+    /v1/register   until the answer says "go"
+    /v1/beat       at the interval that the last answer states
+    /v1/commit     before the manifest of a checkpoint is renamed into place
+    /v1/profile    what a rank recorded (``railwright.profile``); "go" once it is stored
+
+A launcher acts on these statuses: 200; 400 malformed; 403 the token is not this rank's; 409 the
+attempt was revoked (stop, write nothing more); 413 too large; 425 the attempt is not known yet
+(retry); 503 not the leader, or overloaded (retry with back-off). Every answer but 200 carries a
+``Refusal``.
 
 ``decode`` trusts nothing, and reads what a later version added: see ``railwright.codec``.
 """

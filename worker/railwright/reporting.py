@@ -261,10 +261,10 @@ class Reporter:
         return True
 
     def _hand_over(self) -> None:
-        """Each rank's recording is there once; one that is refused is dropped, and said.
+        """Send each rank's recording once; one that is refused is dropped and logged.
 
-        A pre-run is for nothing else: there it is told until the operator keeps those of all ranks
-        for good, as one that restarts before has forgotten it.
+        In a pre-run each is sent until the operator has stored those of all ranks: an operator that
+        restarts earlier has lost them.
         """
         for path in sorted(self._folder.glob(profile.FILES)):
             try:
@@ -280,10 +280,10 @@ class Reporter:
             except endpoint.RefusedError as refused:
                 if not refused.is_final:
                     return
-                logger.warning("a recording was not taken", extra={"error": str(refused)})
+                logger.warning("recording not taken", extra={"error": str(refused)})
                 self._state.unrecorded = f"what was recorded was not taken: {refused}"
             except (OSError, protocol.ProtocolError) as error:
-                logger.warning("a recording was dropped", extra={"error": str(error)})
+                logger.warning("recording dropped", extra={"error": str(error)})
                 self._state.unrecorded = f"what was recorded cannot be told: {error}"
             path.unlink(missing_ok=True)
 

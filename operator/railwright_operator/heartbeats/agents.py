@@ -32,8 +32,8 @@ ERRANDS_PATH = "/v1/errands"
 BODY_BYTES_MAX = 256 * 1024
 """A document of 64 accelerators and as many adapters by four sources has a quarter of it."""
 AT_ONCE_MAX = 64
-ASKING_MAX = 16_384
-"""Those that wait for an errand: one of each node."""
+POLLS_MAX = 16_384
+"""Polls that wait for a probe task: one of each node."""
 
 OnInside = Callable[[str, str], Awaitable[bool]]
 """Takes a node's name and its document; False for a node that is not known, WiringError where the
@@ -60,7 +60,7 @@ class Agents:
 
         return {
             PATH: route(BODY_BYTES_MAX, self._take, AT_ONCE_MAX),
-            ERRANDS_PATH: route(probe_tasks.BODY_BYTES_MAX, self._send, ASKING_MAX),
+            ERRANDS_PATH: route(probe_tasks.BODY_BYTES_MAX, self._send, POLLS_MAX),
         }
 
     def _admit(self, bearer: Bearer) -> None:
@@ -70,7 +70,7 @@ class Agents:
             raise RefusedError(HTTPStatus.FORBIDDEN, "the token is not of an agent on a node")
 
     async def _take(self, node: str, body: bytes) -> dict[str, Any]:
-        """Take a document; the answer says whether the agent is to stand by for errands."""
+        """Store a hardware report; the answer says whether the agent is to poll for probe tasks."""
         try:
             if not await self.on_inside(node, body.decode()):
                 raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "the node is not known yet")
@@ -79,11 +79,11 @@ class Agents:
         except WiringError as error:
             logger.warning("document refused", extra={"node": node, "error": str(error)})
             raise RefusedError(HTTPStatus.BAD_REQUEST, str(error)) from error
-        stands_by = node in self.errands.wanted
-        return {"standBy": stands_by} | ({"networks": self.errands.networks} if stands_by else {})
+        polls = node in self.errands.wanted
+        return {"standBy": polls} | ({"networks": self.errands.networks} if polls else {})
 
     async def _send(self, node: str, body: bytes) -> dict[str, Any]:
-        """Answer with an errand, once there is one."""
+        """Answer with a probe task, once there is one."""
         return await self.errands.poll(node, probe_tasks.read(body))
 
 

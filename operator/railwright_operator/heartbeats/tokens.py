@@ -98,7 +98,7 @@ class Tokens:
     def bearer(self, token: str) -> Bearer:
         """Whose this token is.
 
-        Raises RefusedError: FORBIDDEN, or LATER while the keys are not known.
+        Raises RefusedError: 403, or 503 while the keys are not known.
         """
         if not token or len(token) > TOKEN_BYTES_MAX:
             raise self._refusal("malformed", "no bearer token that can be read")
