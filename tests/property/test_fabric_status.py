@@ -46,7 +46,7 @@ def chain(length: int) -> list[tuple[str, str]]:
 
 
 def accepted(found: Fabric, *files: FileRead) -> None:
-    FabricStatus.model_validate(report.standing(Found(found, files)))
+    FabricStatus.model_validate(report.summary_status(Found(found, files)))
 
 
 @settings(max_examples=examples(60))
