@@ -60,9 +60,8 @@ class SiteReporter:
         try:
             status = await self._fabric()
         except Exception as error:
-            logger.exception(
-                "status rendering failed", extra={"kind": names.FABRICS, "error": str(error)}
-            )
+            extra = {"kind": names.FABRICS, "error": str(error)}
+            logger.exception("status rendering failed", extra=extra)
         else:
             await self._write(names.FABRICS, self.site.fabric, status)
 
