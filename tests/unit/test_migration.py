@@ -210,7 +210,7 @@ def test_a_job_that_stays_is_judged_once() -> None:
     assert (moved(world(running(), links=wide)), known(world(running(), links=wide))) == ("", "now")
     soon_done = running(progress=Progress(1000, total_steps=1100))
     assert (moved(world(soon_done)), known(world(soon_done))) == ("", "now")
-    judged = running(record={"known": "now"})
+    judged = running(record={"topology_hash": "now"})
     assert moved(world(judged)) == ""
 
 
@@ -244,7 +244,7 @@ def test_what_is_known_counts_once_it_has_been_so_for_a_while() -> None:
 
 
 def test_a_job_of_which_is_not_known_by_what_it_was_placed_is_taken_to_be_well() -> None:
-    upgraded = world(running(record={"known": ""}))
+    upgraded = world(running(record={"topology_hash": ""}))
     assert (moved(upgraded), known(upgraded)) == ("", "now")
 
 
@@ -321,8 +321,8 @@ def test_so_many_jobs_are_judged_in_one_turn_and_the_others_later() -> None:
     jobs = spread(5)
     nodes = racks(*(name for each in jobs for name in each.record.nodes), count=10)
     first = world(*jobs, links={f"r{rack}": 2.0 for rack in range(10)}, nodes=nodes)
-    plan = scheduling.plan(first)
-    judged = [uid for uid, each in plan.records.items() if each.topology_hash == "now"]
+    records = scheduling.plan(first).records.items()
+    judged = [uid for uid, each in records if each.topology_hash == "now"]
     # Each is 64 and its nodes; one of them is another each second.
     assert len(judged) == 3
     assert {*judged} >= {"j0", "j1"}

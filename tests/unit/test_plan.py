@@ -23,7 +23,6 @@ from fixtures.attempts import (
     world_of,
 )
 from railwright_scheduler import commit_plan
-from railwright_scheduler import plan as scheduling
 from railwright_scheduler.attempt.assessment import Crash, Ended, PodState, Succeeded
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.gang import DeletePod, WritePlacement
@@ -35,7 +34,7 @@ from railwright_scheduler.cluster import AMOUNT_MAX
 from railwright_scheduler.cluster_state import ObservedAttempt, ObservedJob
 from railwright_scheduler.model.decisions import BindingBacklog, NotEnoughNodes
 from railwright_scheduler.model.snapshot import Unavailable
-from railwright_scheduler.plan import Plan
+from railwright_scheduler.plan import Plan, plan
 from railwright_scheduler.policy import admission
 
 FREE = tuple(node(f"n{i}") for i in range(4))
@@ -51,14 +50,14 @@ def deleted(taken: Plan) -> list[str]:
 
 
 def test_a_job_that_fits_is_committed_and_placed() -> None:
-    taken = scheduling.plan(world_of(seen(), nodes=FREE))
+    taken = plan(world_of(seen(), nodes=FREE))
     assert entries(taken) == ["a/1 Committing n0 n1"]
     assert [type(action) for action in taken.actions] == [WritePlacement]
     assert taken.records["a"].phase is Phase.STARTING
 
 
 def test_a_job_that_does_not_fit_waits_with_its_numbers() -> None:
-    taken = scheduling.plan(world_of(seen(), nodes=(node("n0"), node("n1", used={GPU: 1}))))
+    taken = plan(world_of(seen(), nodes=(node("n0"), node("n1", used={GPU: 1}))))
     reason = taken.waits["a"]
     assert isinstance(reason, NotEnoughNodes)
     assert (reason.need, reason.free) == (2, 1)
@@ -66,7 +65,7 @@ def test_a_job_that_does_not_fit_waits_with_its_numbers() -> None:
 
 
 def test_two_jobs_are_not_given_one_node() -> None:
-    taken = scheduling.plan(world_of(seen(), seen(name="b"), seen(name="c"), nodes=FREE))
+    taken = plan(world_of(seen(), seen(name="b"), seen(name="c"), nodes=FREE))
     assert entries(taken) == ["a/1 Committing n0 n1", "b/1 Committing n2 n3"]
     assert list(taken.waits) == ["c"]
 
@@ -77,7 +76,7 @@ def test_a_commit_under_way_is_owed_every_rank_that_does_not_run(line: str, free
     attempts = {("a", 1): ObservedAttempt(pods=pods(line), placed=True)}
     other = seen(name="b", job=replace(seen(name="b").job, num_nodes=4))
     jobs = (seen(), other)
-    taken = scheduling.plan(world_of(*jobs, nodes=FREE, entries=(entry(),), attempts=attempts))
+    taken = plan(world_of(*jobs, nodes=FREE, entries=(entry(),), attempts=attempts))
     reason = taken.waits.get("b")
     assert (reason.free if isinstance(reason, NotEnoughNodes) else 4) == free
 
@@ -86,7 +85,7 @@ def test_a_job_changed_while_its_gang_is_bound_starts_again_as_it_is() -> None:
     attempts = {("a", 1): ObservedAttempt(pods=pods("- ."), placed=True)}
     under_way = (entry(shape="2-before"),)
     changed = world_of(seen(shape="2-now"), nodes=FREE, entries=under_way, attempts=attempts)
-    taken = scheduling.plan(changed)
+    taken = plan(changed)
     assert entries(taken) == ["a/1 Aborting n0 n1"]
     assert deleted(taken) == ["u10"]
     record = taken.records["a"]
@@ -102,12 +101,12 @@ def test_a_commit_under_way_goes_on_where_shapes_cannot_be_compared(
     world = world_of(
         seen(shape=shape), nodes=FREE, entries=(entry(shape="2-now"),), attempts=attempts
     )
-    assert (entries(scheduling.plan(world)) == ["a/1 Committing n0 n1"]) is goes_on
+    assert (entries(plan(world)) == ["a/1 Committing n0 n1"]) is goes_on
 
 
 def test_a_running_job_whose_shape_was_changed_unseen_starts_again_in_the_new_one() -> None:
     record = replace(RUNNING, shape="1-before")
-    taken = scheduling.plan(world_of(seen(record, shape="1-now"), nodes=BUSY))
+    taken = plan(world_of(seen(record, shape="1-now"), nodes=BUSY))
     (revoked,) = taken.ledger.entries
     assert revoked.cause is not None
     assert (revoked.cause.code, "its shape was changed" in revoked.cause.message) == (
@@ -120,14 +119,12 @@ def test_a_running_job_whose_shape_was_changed_unseen_starts_again_in_the_new_on
 
 @pytest.mark.parametrize("shape", ["2-now", "1-before", ""])
 def test_a_running_job_of_its_shape_or_of_none_that_can_be_compared_goes_on(shape: str) -> None:
-    taken = scheduling.plan(
-        world_of(seen(replace(RUNNING, shape=shape), shape="2-now"), nodes=BUSY)
-    )
+    taken = plan(world_of(seen(replace(RUNNING, shape=shape), shape="2-now"), nodes=BUSY))
     assert not taken.ledger.entries
 
 
 def test_a_committed_attempt_keeps_the_shape_it_was_decided_for() -> None:
-    taken = scheduling.plan(world_of(seen(shape="now"), nodes=FREE))
+    taken = plan(world_of(seen(shape="now"), nodes=FREE))
     assert [each.shape for each in taken.ledger.entries] == ["now"]
     assert taken.records["a"].shape == "now"
 
@@ -135,7 +132,7 @@ def test_a_committed_attempt_keeps_the_shape_it_was_decided_for() -> None:
 def test_a_rank_that_crashes_revokes_its_attempt_and_its_pods_are_deleted_at_once() -> None:
     job = seen(RUNNING, ranks=(crash(0, age_s=1.0), rank(1, silent_s=0.5)))
     attempts = {("a", 1): ObservedAttempt(pods=pods("n0! n1"))}
-    taken = scheduling.plan(world_of(job, nodes=BUSY, attempts=attempts))
+    taken = plan(world_of(job, nodes=BUSY, attempts=attempts))
     assert entries(taken) == ["a/1 Aborting n0 n1"]
     assert deleted(taken) == ["u11"]
     now = taken.records["a"]
@@ -149,23 +146,21 @@ def test_a_rank_that_crashes_revokes_its_attempt_and_its_pods_are_deleted_at_onc
 def test_a_new_attempt_starts_when_every_old_pod_was_told_to_go(line: str, starts: bool) -> None:
     attempts = {("a", 1): ObservedAttempt(pods=pods(line))}
     lost = (entry(cause=LOST),)
-    taken = scheduling.plan(world_of(seen(RECOVERING), nodes=BUSY, entries=lost, attempts=attempts))
+    taken = plan(world_of(seen(RECOVERING), nodes=BUSY, entries=lost, attempts=attempts))
     assert ("a/2 Committing n2 n3" in entries(taken)) is starts
 
 
 def test_a_new_attempt_waits_for_the_record_of_the_old_ones_end() -> None:
     attempts = {("a", 1): ObservedAttempt(pods=pods("n0~ n1~"))}
     unrecorded = seen(replace(RUNNING, phase=Phase.RUNNING))
-    taken = scheduling.plan(
-        world_of(unrecorded, nodes=BUSY, entries=(entry(cause=LOST),), attempts=attempts)
-    )
+    taken = plan(world_of(unrecorded, nodes=BUSY, entries=(entry(cause=LOST),), attempts=attempts))
     assert entries(taken) == ["a/1 Aborting n0 n1"]
 
 
 @pytest.mark.parametrize(("ended_age_s", "starts"), [(4.9, False), (5.0, True)])
 def test_a_failure_waits_out_its_backoff(ended_age_s: float, starts: bool) -> None:
     failed = replace(RECOVERING, failures=1, last_end=FAILED)
-    taken = scheduling.plan(world_of(seen(failed, ended_age_s=ended_age_s), nodes=FREE))
+    taken = plan(world_of(seen(failed, ended_age_s=ended_age_s), nodes=FREE))
     assert bool(taken.ledger.entries) is starts
 
 
@@ -173,9 +168,7 @@ def test_a_lost_node_takes_nobody_else_while_its_pods_may_live() -> None:
     attempts = {("a", 1): ObservedAttempt(pods=pods("n0! n1~"))}
     nodes = (node("n0"), node("n1"))
     jobs = (seen(RECOVERING), seen(name="b"))
-    taken = scheduling.plan(
-        world_of(*jobs, nodes=nodes, entries=(entry(cause=LOST),), attempts=attempts)
-    )
+    taken = plan(world_of(*jobs, nodes=nodes, entries=(entry(cause=LOST),), attempts=attempts))
     assert entries(taken) == ["a/1 Aborting n0 n1"]
     assert list(taken.waits) == ["a", "b"]
     assert taken.records["a"].phase is Phase.QUEUED
@@ -186,7 +179,7 @@ def test_a_leader_that_was_replaced_without_noticing_plans_no_second_commit_besi
 ):
     record = JobRecord(phase=Phase.QUEUED, attempt=1, ended=1)
     nodes = (node("n0"), node("n1"), node("n2"), node("n3"))
-    taken = scheduling.plan(world_of(seen(record), nodes=nodes, entries=(entry(),)))
+    taken = plan(world_of(seen(record), nodes=nodes, entries=(entry(),)))
     assert entries(taken) == ["a/1 Committing n0 n1"]
 
 
@@ -194,7 +187,7 @@ def test_a_lost_node_that_let_go_of_its_pod_is_used_again_while_others_have_not(
     attempts = {("a", 1): ObservedAttempt(pods=pods("n0~ ."))}
     nodes = (node("n0", used={GPU: 8}), node("n1"), node("n2"))
     both = Cause(CauseCode.NODE_LOST, "two nodes are lost", nodes=("n0", "n1"))
-    taken = scheduling.plan(
+    taken = plan(
         world_of(seen(RECOVERING), nodes=nodes, entries=(entry(cause=both),), attempts=attempts)
     )
     assert entries(taken) == ["a/1 Aborting n0 n1", "a/2 Committing n1 n2"]
@@ -205,10 +198,10 @@ def test_of_equal_nodes_a_job_gets_those_back_that_are_not_blamed() -> None:
     both = entry(cause=LOST, nodes=("n1", "n4"))
     nodes = (node("n1", used={GPU: 8}), *(node(f"n{at}") for at in range(2, 6)))
     world = world_of(seen(RECOVERING), nodes=nodes, entries=(both,), attempts=attempts)
-    assert entries(scheduling.plan(world)) == ["a/1 Aborting n1 n4", "a/2 Committing n2 n4"]
+    assert entries(plan(world)) == ["a/1 Aborting n1 n4", "a/2 Committing n2 n4"]
     blamed = replace(both, cause=Cause(CauseCode.RANK_FAILED, "it failed", node="n4"))
     world = world_of(seen(RECOVERING), nodes=nodes, entries=(blamed,), attempts=attempts)
-    assert entries(scheduling.plan(world)) == ["a/1 Aborting n1 n4", "a/2 Committing n2 n3"]
+    assert entries(plan(world)) == ["a/1 Aborting n1 n4", "a/2 Committing n2 n3"]
 
 
 @pytest.mark.parametrize(
@@ -227,30 +220,28 @@ def test_a_job_recovers_while_its_pods_stop_and_queues_when_they_cannot(
     nodes = (node("n0", used={GPU: 8}, unavailable=unavailable), node("n1"))
     attempts = {("a", 1): ObservedAttempt(pods=pods("n0~ n1!"))}
     revoked = (entry(cause=LOST),)
-    taken = scheduling.plan(
-        world_of(seen(RECOVERING), nodes=nodes, entries=revoked, attempts=attempts)
-    )
+    taken = plan(world_of(seen(RECOVERING), nodes=nodes, entries=revoked, attempts=attempts))
     assert taken.records["a"].phase is phase
     assert "a" in taken.waits
 
 
 def test_a_suspended_job_gives_up_its_attempt_even_when_a_rank_failed_too() -> None:
     for ranks in ((rank(0), rank(1)), (crash(0, age_s=1.0), rank(1, silent_s=0.5))):
-        taken = scheduling.plan(world_of(seen(RUNNING, suspend=True, ranks=ranks), nodes=BUSY))
+        taken = plan(world_of(seen(RUNNING, suspend=True, ranks=ranks), nodes=BUSY))
         assert taken.ledger.entries[0].cause == SUSPENDED
         assert taken.records["a"].phase is Phase.SUSPENDED
 
 
 def test_a_job_that_is_resumed_starts_in_the_same_turn() -> None:
     suspended = JobRecord(phase=Phase.SUSPENDED, attempt=1, ended=1)
-    taken = scheduling.plan(world_of(seen(suspended), nodes=FREE))
+    taken = plan(world_of(seen(suspended), nodes=FREE))
     assert entries(taken) == ["a/2 Committing n0 n1"]
     assert taken.records["a"].phase is Phase.STARTING
 
 
 def test_a_commit_whose_job_is_gone_is_aborted() -> None:
     attempts = {("a", 1): ObservedAttempt(pods=pods("n0 -"), placed=True)}
-    taken = scheduling.plan(world_of(nodes=FREE, entries=(entry(),), attempts=attempts))
+    taken = plan(world_of(nodes=FREE, entries=(entry(),), attempts=attempts))
     (aborted,) = taken.ledger.entries
     assert aborted.state is EntryState.ABORTING
     assert aborted.cause is not None
@@ -264,7 +255,7 @@ def test_pods_made_after_their_attempt_was_over_are_deleted() -> None:
         ("a", 2): ObservedAttempt(pods=pods("n0 n1")),
     }
     second = replace(RUNNING, attempt=2, ended=1)
-    taken = scheduling.plan(world_of(seen(second), nodes=BUSY, attempts=attempts))
+    taken = plan(world_of(seen(second), nodes=BUSY, attempts=attempts))
     assert deleted(taken) == ["u10"]
     assert not taken.ledger.entries
 
@@ -273,20 +264,20 @@ def test_the_pods_of_an_attempt_that_succeeded_are_left_to_end() -> None:
     attempts = {("a", 1): ObservedAttempt(pods=pods("n0 n1!"))}
     done = replace(RUNNING, phase=Phase.SUCCEEDED, ended=1)
     soon = replace(seen(done), ended_age_s=commit_plan.SIDECAR_S - 1)
-    assert not scheduling.plan(world_of(soon, nodes=BUSY, attempts=attempts)).actions
+    assert not plan(world_of(soon, nodes=BUSY, attempts=attempts)).actions
 
 
 def test_a_sidecar_that_outlives_a_success_is_ended() -> None:
     attempts = {("a", 1): ObservedAttempt(pods=pods("n0 n1!"))}
     done = replace(RUNNING, phase=Phase.SUCCEEDED, ended=1)
     late = replace(seen(done), ended_age_s=commit_plan.SIDECAR_S + 1)
-    assert deleted(scheduling.plan(world_of(late, nodes=BUSY, attempts=attempts))) == ["u10"]
+    assert deleted(plan(world_of(late, nodes=BUSY, attempts=attempts))) == ["u10"]
 
 
 def test_a_pod_of_a_rank_that_the_gang_does_not_have_is_no_pod_of_it() -> None:
     stray = replace(pods("n0 -")[0], node_rank=99, uid="u99", name="a-1-99")
     attempts = {("a", 1): ObservedAttempt(pods=(*pods("n0 -"), stray), placed=True)}
-    taken = scheduling.plan(world_of(seen(), nodes=FREE, entries=(entry(),), attempts=attempts))
+    taken = plan(world_of(seen(), nodes=FREE, entries=(entry(),), attempts=attempts))
     assert taken.ledger.entries[0].state is EntryState.COMMITTING
 
 
@@ -294,7 +285,7 @@ def test_a_ledger_that_is_full_takes_the_rest_in_a_later_turn() -> None:
     last_words = Crash(rank=0, exit_code=1, age_s=60.0, last_lines="x" * 2048)
     crashed = rank(0, pod=PodState.FAILED, crash=last_words)
     jobs = [seen(RUNNING, name=f"j{i:03}", ranks=(crashed, rank(1))) for i in range(1500)]
-    taken = scheduling.plan(world_of(*jobs, nodes=BUSY))
+    taken = plan(world_of(*jobs, nodes=BUSY))
     revoked = len(taken.ledger.entries)
     assert 0 < revoked < len(jobs)
     assert sum(entry.size for entry in taken.ledger.entries) <= ABORTING_SIZE_MAX
@@ -309,7 +300,7 @@ def test_gangs_join_those_that_are_bound_while_the_pods_in_flight_are_not_too_ma
     hall = tuple(node(f"n{i:05}") for i in range(4 * size))
     jobs = [large(name, size) for name in "abc"]
     jobs.append(large("d", 1))
-    taken = scheduling.plan(world_of(*jobs, nodes=hall))
+    taken = plan(world_of(*jobs, nodes=hall))
     assert [each.job_uid for each in taken.ledger.entries] == ["a", "b"]
     # Not even one pod goes before the gang that has to wait.
     assert dict(taken.waits) == {
@@ -327,7 +318,7 @@ def test_gangs_join_those_that_are_bound_while_the_pods_in_flight_are_not_too_ma
         entries=taken.ledger.entries,
         attempts={("a", 1): ObservedAttempt(pods=bound, placed=True)},
     )
-    assert [each.job_uid for each in scheduling.plan(later).ledger.entries] == ["b", "c"]
+    assert [each.job_uid for each in plan(later).ledger.entries] == ["b", "c"]
 
 
 def test_a_gang_in_trouble_keeps_no_other_waiting_for_long() -> None:
@@ -340,7 +331,7 @@ def test_a_gang_in_trouble_keeps_no_other_waiting_for_long() -> None:
         }
         jobs = (seen(name="a"), large("b", admission.UNBOUND_MAX))
         world = world_of(*jobs, nodes=hall, entries=(stuck,), attempts=attempts)
-        return [each.job_uid for each in scheduling.plan(world).ledger.entries]
+        return [each.job_uid for each in plan(world).ledger.entries]
 
     assert begun() == ["a"]
     assert begun(hindrance="504") == ["a", "b"]
@@ -349,9 +340,9 @@ def test_a_gang_in_trouble_keeps_no_other_waiting_for_long() -> None:
 def test_gangs_that_were_begun_together_are_finished_as_they_stood_in_line() -> None:
     hall = tuple(node(f"n{i}") for i in range(6))
     jobs = [large("a", 2), large("b", 2, priority=5), large("c", 2, submitted_s=-1)]
-    begun = scheduling.plan(world_of(*jobs, nodes=hall)).ledger.entries
+    begun = plan(world_of(*jobs, nodes=hall)).ledger.entries
     attempts = {each.key: ObservedAttempt(placed=True) for each in begun}
-    actions = scheduling.plan(world_of(*jobs, nodes=hall, entries=begun, attempts=attempts)).actions
+    actions = plan(world_of(*jobs, nodes=hall, entries=begun, attempts=attempts)).actions
     assert [action.entry.job_uid for action in actions] == [*"bbccaa"]
 
 
@@ -369,15 +360,13 @@ def test_gangs_are_finished_in_the_order_in_which_they_were_begun() -> None:
             (name, 1): ObservedAttempt(placed=True, age_s=age) for name, age in begun.items()
         },
     )
-    actions = scheduling.plan(world).actions
+    actions = plan(world).actions
     assert [action.entry.job_uid for action in actions] == [*"bbccaa", "d"]
 
 
 def test_one_gang_alone_may_have_any_size() -> None:
     hall = tuple(node(f"n{i:05}") for i in range(admission.UNBOUND_MAX + 2))
-    taken = scheduling.plan(
-        world_of(large("a", admission.UNBOUND_MAX + 1), large("b", 1), nodes=hall)
-    )
+    taken = plan(world_of(large("a", admission.UNBOUND_MAX + 1), large("b", 1), nodes=hall))
     assert [each.job_uid for each in taken.ledger.entries] == ["a"]
     assert list(taken.waits) == ["b"]
 
@@ -387,12 +376,12 @@ def test_a_node_that_is_said_to_be_overfull_stops_no_decision() -> None:
     attempts = {("a", 1): ObservedAttempt(pods=pods("n0! ."), placed=True)}
     nodes = (overfull, node("n1"), node("n2"), node("n3"))
     world = world_of(seen(), seen(name="b"), nodes=nodes, entries=(entry(),), attempts=attempts)
-    assert entries(scheduling.plan(world))[-1] == "b/1 Committing n2 n3"
+    assert entries(plan(world))[-1] == "b/1 Committing n2 n3"
 
 
 def test_success_is_recorded_without_the_ledger() -> None:
     ranks = (rank(0, pod=PodState.SUCCEEDED), rank(1, done=True))
-    taken = scheduling.plan(world_of(seen(RUNNING, ranks=ranks), nodes=BUSY))
+    taken = plan(world_of(seen(RUNNING, ranks=ranks), nodes=BUSY))
     assert taken.assessments["a"] == Succeeded()
     assert taken.records["a"].phase is Phase.SUCCEEDED
     assert not taken.ledger.entries
@@ -400,7 +389,7 @@ def test_success_is_recorded_without_the_ledger() -> None:
 
 def test_an_attempt_that_the_ledger_has_in_hand_is_not_judged_again() -> None:
     job = seen(RUNNING, ranks=(crash(0, age_s=90.0), rank(1)))
-    judged = scheduling.plan(world_of(job, nodes=BUSY)).assessments["a"]
+    judged = plan(world_of(job, nodes=BUSY)).assessments["a"]
     assert isinstance(judged, Ended)
-    settling = scheduling.plan(world_of(job, nodes=BUSY, entries=(entry(cause=LOST),)))
+    settling = plan(world_of(job, nodes=BUSY, entries=(entry(cause=LOST),)))
     assert not settling.assessments
