@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -60,6 +60,12 @@ class WeightedTraffic:
 
     matrix: TrafficMatrix
     worth_s: float
+
+    @property
+    def in_seconds(self) -> TrafficMatrix:
+        """By what it is worth of the busiest adapters' time instead of by bytes."""
+        each_s = self.worth_s / contention.adapters(self.matrix)
+        return replace(self.matrix, weight=self.matrix.weight * each_s)
 
 
 def refine(

@@ -82,9 +82,9 @@ class StepPredictor:
             communicators=self._communicators,
         ).total
 
-    def sent(self, effects: PlacementEffects) -> Iterator[WeightedTraffic]:
-        """What each communicator's contention costs a step: as it is, or if it were twice as high,
-        as what is hidden now may be waited for then."""
+    def sent(self, effects: PlacementEffects) -> Iterator[tuple[str, WeightedTraffic]]:
+        """What each communicator's crowd costs a step: as it is, or if it were twice as large, as
+        what is hidden now may be waited for then."""
         step_s = self.taken_s(effects)
         for name, its in self._between.items():
             if len(its.weight):
@@ -95,4 +95,4 @@ class StepPredictor:
                 )
                 less_s, more_s = (self.taken_s(each) for each in others)
                 now_s = (step_s - less_s) / (times - 1.0) if times > 1.0 else 0.0
-                yield WeightedTraffic(its, max(now_s, (more_s - step_s) / times))
+                yield name, WeightedTraffic(its, max(now_s, (more_s - step_s) / times))

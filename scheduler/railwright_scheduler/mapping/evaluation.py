@@ -1,9 +1,10 @@
 """Evaluate orders of one gang's nodes: candidates, and what a training step takes in each.
 
 What ranks send each other follows from how the job is split, and links are the scarcer the further
-out they are. So ranks are laid out to send little far away (``mapper``). An order is evaluated by
-the predicted step, and improved where links are contended that this step waits for
-(``cost.contention_refinement``), and where nodes are slow (``cost.stragglers``).
+out they are. So ranks are laid out to send little far away (``mapper``), by bytes and by what these
+are worth to a step. An order is evaluated by the predicted step, and improved where links are
+contended that this step waits for (``cost.contention_refinement``), and where nodes are slow
+(``cost.stragglers``).
 """
 
 from __future__ import annotations
@@ -41,6 +42,9 @@ BYTES_MAX = 1 << 53
 WORTH = 0.99
 """A step must be so much shorter for a gang to span more domains than it has to, or for ranks to
 move that could stay."""
+
+LAID_TWICE = 256
+"""Larger gangs are laid out by what exchanges are worth only where some are worth nothing."""
 
 CAME = 64
 """Of more nodes that came the ranks that others lost do not change places one by one."""
@@ -136,12 +140,24 @@ class OrderEvaluator:
         self.machines = self._even.machines
 
     def candidates(self) -> Iterator[Ints]:
-        """The network's own order, and the one that sends the least far away, if links differ."""
+        """The network's own order, and those that send the least far away: of all bytes, and of
+        what they are worth to a step."""
         count = self.sent.ranks
         yield np.arange(count)
         if count == self._segment or all(tier.domains.max() == 0 for tier in self._tiers):
             return
-        exchanged = self._together(self._uneven)
+        yield from self._mapped(self._together(self._uneven))
+        if self.machines:
+            line = np.arange(count)
+            sent = dict(self._steps.sent(self._effects(line)))
+            uneven = [each for name, each in sent.items() if name in self._uneven]
+            worth = [each.in_seconds for each in uneven if each.worth_s > 0.0]
+            if count <= LAID_TWICE or len(worth) < len(uneven):
+                yield from self._mapped(traffic_matrix.together(worth, self._shape, self._work))
+
+    def _mapped(self, exchanged: TrafficMatrix) -> Iterator[Ints]:
+        """The order that sends the least of this far away, if anything is told of far and near and
+        it can be found out."""
         if len(exchanged.weight) and exchanged.table <= TABLE_MAX:
             yield self._laid(exchanged)
 
@@ -198,7 +214,7 @@ class OrderEvaluator:
             effects = self._effects(found.order)
             if max(effects.contention.values(), default=1.0) == 1.0:
                 break
-            sent = [*self._steps.sent(effects)]
+            sent = [each for _, each in self._steps.sent(effects)]
             better = self.evaluate(
                 contention_refinement.refine(sent, self._tiers, found.order, self._work)
             )
@@ -219,7 +235,7 @@ class OrderEvaluator:
         if not len(came):
             yield self.refined(stays)
         elif self._is_refined and len(came) <= CAME:
-            sent = [*self._steps.sent(self._effects(order))]
+            sent = [each for _, each in self._steps.sent(self._effects(order))]
             yield self.evaluate(
                 contention_refinement.place_ranks(sent, self._tiers, order, came, self._work)
             )

@@ -4,11 +4,12 @@ Problem: of the nodes that can take a pod, choose some and put ranks on them so 
 takes the least time.
 
 Idea: what ranks send each other follows from how the job is split, and links are the scarcer the
-further out they are. So ranks are laid out to send little far away (``mapping``). In that order and
-in the network's own, nodes are exchanged where a step waits for contended links, or for slow nodes;
-the order with the least predicted step is taken, of equal ones that which sends the least far away.
-The nodes are those in the fewest domains, or, where it pays off, such as have an even share in each
-domain, or whole rings and planes of the grid of ranks.
+further out they are. So ranks are laid out to send little far away (``mapping``), by bytes and by
+what these are worth to a step. The best of these layouts and the network's own order have nodes
+exchanged where a step waits for crowded links, or for slow nodes; the one with the least predicted
+step is taken, of equal ones that which sends the least far away. The nodes are those in the fewest
+domains, or, where it pays off, such as have an even share in each domain, or whole rings and planes
+of the grid of ranks.
 
 Ranks that were placed before stay where they were unless it pays off to move them; who comes for a
 node that went takes its ranks, or changes places with one that stays. If all are laid out anew,
