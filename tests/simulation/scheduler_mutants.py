@@ -7,7 +7,7 @@ from simulation.planted import SCHEDULER, ShellMutant
 SCHEDULER_MUTANTS = (
     ShellMutant(
         "each cycle evaluates the same front of the queue",
-        "queue_window.py",
+        "policy/queue_window.py",
         "        if self._start is not None and position < self._start:\n",
         "        if self._start is not None and position > self._start:\n",
         "tests/property/test_queue_window.py::test_every_job_is_evaluated_within_a_round",
@@ -15,7 +15,7 @@ SCHEDULER_MUTANTS = (
     ),
     ShellMutant(
         "the front of the queue is evaluated once in a round",
-        "queue_window.py",
+        "policy/queue_window.py",
         "        if self._is_front:\n            return True\n",
         "",
         "tests/property/test_queue_window.py::test_window_goes_on_where_it_stopped",
@@ -23,7 +23,7 @@ SCHEDULER_MUTANTS = (
     ),
     ShellMutant(
         "a round of the queue ends where the queue does",
-        "queue_window.py",
+        "policy/queue_window.py",
         "        if self._end is not None and position > self._end:\n",
         "        if False:\n",
         "tests/property/test_queue_window.py::test_jobs_that_come_meanwhile_do_not_lengthen_a_round",
@@ -31,7 +31,7 @@ SCHEDULER_MUTANTS = (
     ),
     ShellMutant(
         "a gang that waits for the API server is overtaken",
-        "decide.py",
+        "policy/decide.py",
         "            self.window.block(order.position(job))\n",
         "            pass\n",
         "tests/property/test_queue_window.py::test_gang_that_waits_for_the_api_server_is_overtaken_by_none",
@@ -39,7 +39,7 @@ SCHEDULER_MUTANTS = (
     ),
     ShellMutant(
         "a job that was moved keeps nodes while it runs again",
-        "asking.py",
+        "pending.py",
         "    if not entries or entries[-1].attempt < seen.record.attempt:\n",
         "    if not entries:\n",
         "tests/unit/test_migration.py::test_moved_job_that_ran_again_reserves_nothing",
@@ -47,7 +47,7 @@ SCHEDULER_MUTANTS = (
     ),
     ShellMutant(
         "a job that is not evaluated loses its reservation",
-        "line.py",
+        "policy/scheduling_queue.py",
         "            self._reservations.keep(job, position=len(self._waiting))\n",
         "            pass\n",
         "tests/property/test_queue_window.py::test_job_not_evaluated_keeps_reservation_and_reason",
@@ -55,7 +55,7 @@ SCHEDULER_MUTANTS = (
     ),
     ShellMutant(
         "jobs behind take what a job that is not evaluated has reserved",
-        "reservation.py",
+        "policy/reservation.py",
         "        if pairs:\n",
         "        if pairs and not pairs:\n",
         "tests/property/test_queue_window.py::test_job_not_evaluated_keeps_reservation_and_reason",

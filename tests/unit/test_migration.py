@@ -65,28 +65,18 @@ def running(nodes: tuple[str, ...] = HERE, **changes: Any) -> ObservedJob:
     )
     record = replace(record, **changes.pop("record", {}))
     plain = seen(record, name=changes.pop("name", "a"))
-    plain = replace(
-        plain,
-        job=training(plain.job.name),
-        bound_age_s=1e6,
-        progress=Progress(1000, total_steps=1_000_000),
-    )
+    progress = Progress(1000, total_steps=1_000_000)
+    plain = replace(plain, job=training(plain.job.name), bound_age_s=1e6, progress=progress)
     return replace(plain, **changes)
 
 
-def world(
-    *jobs: ObservedJob, links: dict[str, float] | None = None, **changes: Any
-) -> ClusterState:
+def world(*jobs: ObservedJob, links: dict[str, float] = NARROW, **changes: Any) -> ClusterState:
     """What is known has been so for a minute: the uplinks of the second rack are narrow."""
     taken = [name for each in jobs for name in each.record.nodes]
+    narrow = (Links(leaving=links),)
     plain = world_of(*jobs, nodes=racks(*taken), levels=("rack",))
-    plain = replace(
-        plain,
-        links=(Links(leaving=NARROW if links is None else links),),
-        topology_hash="now",
-        topology_age_s=60.0,
-    )
-    return replace(plain, **changes)
+    settled: dict[str, Any] = {"links": narrow, "topology_hash": "now", "topology_age_s": 60.0}
+    return replace(plain, **settled | changes)
 
 
 def ended(taken: scheduling.Plan, *, ago_s: float = 1.0) -> ObservedJob:
@@ -321,12 +311,12 @@ def test_so_many_jobs_are_judged_in_one_turn_and_the_others_later() -> None:
     jobs = spread(5)
     nodes = racks(*(name for each in jobs for name in each.record.nodes), count=10)
     first = world(*jobs, links={f"r{rack}": 2.0 for rack in range(10)}, nodes=nodes)
-    records = scheduling.plan(first).records.items()
-    judged = [uid for uid, each in records if each.topology_hash == "now"]
+    first_records = scheduling.plan(first).records
+    judged = [uid for uid, each in first_records.items() if each.topology_hash == "now"]
     # Each is 64 and its nodes; one of them is another each second.
     assert len(judged) == 3
     assert {*judged} >= {"j0", "j1"}
-    jobs = [replace(each, record=scheduling.plan(first).records[each.job.uid]) for each in jobs]
+    jobs = [replace(each, record=first_records[each.job.uid]) for each in jobs]
     records = scheduling.plan(replace(first, jobs=tuple(jobs))).records.values()
     assert {record.topology_hash for record in records} == {"now"}
 
