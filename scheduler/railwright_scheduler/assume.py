@@ -73,12 +73,12 @@ def _with_assumed(node: Node, assumed: Amounts, lost: bool | None) -> Node:
     """The node with this capacity taken. ``lost`` is None if it is not, else whether recently."""
     if not assumed and lost is None:
         return node
-    names = sorted({*node.used, *assumed})
+    used = dict(node.used)
+    for name, amount in assumed.items():
+        used[name] = min(used.get(name, 0) + amount, AMOUNT_MAX)
     return replace(
         node,
-        used={
-            name: min(node.used.get(name, 0) + assumed.get(name, 0), AMOUNT_MAX) for name in names
-        },
+        used=used,
         unavailable=node.unavailable or (None if lost is None else Unavailable.LOST),
         recently_lost=node.recently_lost or (lost is True and node.unavailable is None),
     )

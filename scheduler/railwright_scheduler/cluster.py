@@ -132,11 +132,8 @@ def of(snapshot: Snapshot) -> Cluster:
     _check(nodes, snapshot.levels)
     tree = domains.of(nodes, len(snapshot.levels))
     links = snapshot.links or (Links(),) * len(snapshot.levels)
-    carried = collections.Counter(name for node in nodes for name in node.allocatable)
-    common = sorted(carried, key=lambda name: (-carried[name], name))[:COMMON_MAX]
-    asked = {name for job in (*snapshot.jobs, *snapshot.returning) for name in job.per_node}
-    resources = [*sorted(common), *sorted((asked & carried.keys()) - {*common})]
-    rows = {name: row for row, name in enumerate(resources)}
+    common, requested = _resources(snapshot)
+    rows = {name: row for row, name in enumerate([*common, *requested])}
     allocatable = _matrix(rows, [node.allocatable for node in nodes])
     used = _matrix(rows, [node.used for node in nodes])
     return Cluster(
@@ -163,6 +160,14 @@ def of(snapshot: Snapshot) -> Cluster:
         summing=tuple(_summing(links, nodes, tree)),
         slowness=np.array([_slowness(node.pace) for node in nodes], dtype=np.int64),
     )
+
+
+def _resources(snapshot: Snapshot) -> tuple[list[str], list[str]]:
+    """The resources that most nodes have, and the others that jobs request; each sorted."""
+    carried = collections.Counter(name for node in snapshot.nodes for name in node.allocatable)
+    common = sorted(carried, key=lambda name: (-carried[name], name))[:COMMON_MAX]
+    requested = {name for job in (*snapshot.jobs, *snapshot.returning) for name in job.per_node}
+    return sorted(common), sorted((requested & carried.keys()) - {*common})
 
 
 class Capacity:

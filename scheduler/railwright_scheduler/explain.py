@@ -6,6 +6,7 @@ thing that would work.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 from railwright_scheduler.model.decisions import (
@@ -53,35 +54,26 @@ class Code(StrEnum):
     TOO_LARGE = "TooLarge"
 
 
+CODES: Mapping[type[Reason], Code] = {
+    NotEvaluated: Code.NOT_EVALUATED,
+    QueueMissing: Code.QUEUE_NOT_FOUND,
+    PriorityClassMissing: Code.PRIORITY_CLASS_NOT_FOUND,
+    PodNamesTaken: Code.POD_NAMES_TAKEN,
+    TierMissing: Code.TIER_NOT_FOUND,
+    NeverFits: Code.NEVER_FITS,
+    NotEnoughNodes: Code.NOT_ENOUGH_NODES,
+    BlockedByReservation: Code.BLOCKED_BY_RESERVATION,
+    BindingBacklog: Code.BINDING_BACKLOG,
+    LedgerFull: Code.LEDGER_FULL,
+    PreRunAhead: Code.PRE_RUN,
+    InternalError: Code.INTERNAL_ERROR,
+    TooLarge: Code.TOO_LARGE,
+}
+
+
 def code(reason: Reason) -> str:
     """The reason's name, one of ``Code``."""
-    match reason:
-        case NotEvaluated():
-            return Code.NOT_EVALUATED.value
-        case InternalError():
-            return Code.INTERNAL_ERROR.value
-        case QueueMissing():
-            return Code.QUEUE_NOT_FOUND.value
-        case PriorityClassMissing():
-            return Code.PRIORITY_CLASS_NOT_FOUND.value
-        case PodNamesTaken():
-            return Code.POD_NAMES_TAKEN.value
-        case TierMissing():
-            return Code.TIER_NOT_FOUND.value
-        case NeverFits():
-            return Code.NEVER_FITS.value
-        case NotEnoughNodes():
-            return Code.NOT_ENOUGH_NODES.value
-        case BlockedByReservation():
-            return Code.BLOCKED_BY_RESERVATION.value
-        case BindingBacklog():
-            return Code.BINDING_BACKLOG.value
-        case LedgerFull():
-            return Code.LEDGER_FULL.value
-        case PreRunAhead():
-            return Code.PRE_RUN.value
-        case TooLarge():
-            return Code.TOO_LARGE.value
+    return CODES[type(reason)].value
 
 
 def sentence(reason: Reason) -> str:
@@ -97,10 +89,8 @@ def sentence(reason: Reason) -> str:
                 f"the operator failed to handle this job: {reason.error}; it tries again with "
                 "back-off, and other jobs are not affected"
             )
-        case QueueMissing():
-            return _missing("queue", "queues", reason.queue, reason.existing)
-        case PriorityClassMissing():
-            return _missing("PriorityClass", "classes", reason.name, reason.existing)
+        case QueueMissing() | PriorityClassMissing():
+            return _missing(reason)
         case PodNamesTaken():
             return (
                 f"{reason.taken} of its {_count(reason.need, 'pod name')} taken by pods of another "
@@ -108,11 +98,8 @@ def sentence(reason: Reason) -> str:
             )
         case TierMissing():
             return _no_tier(reason)
-        case NeverFits():
-            needs = _needs(reason.need, reason.per_node)
-            return f"{needs}{_on(reason.constraints)}; {_never(reason)}"
-        case NotEnoughNodes():
-            return _not_enough(reason)
+        case NeverFits() | NotEnoughNodes():
+            return _does_not_fit(reason)
         case BlockedByReservation():
             return _behind(reason)
         case BindingBacklog():
@@ -141,9 +128,15 @@ def amount(resource: str, value: int) -> str:
     return f"{_number(resource, value)} {resource}"
 
 
-def _missing(kind: str, kinds: str, name: str, existing: tuple[str, ...]) -> str:
-    known = f"existing {kinds}: {_listed(existing)}" if existing else "there is none"
-    return f"{kind} {name!r} does not exist; {known}"
+def _missing(reason: QueueMissing | PriorityClassMissing) -> str:
+    if isinstance(reason, QueueMissing):
+        kind, kinds, name = "queue", "queues", reason.queue
+    else:
+        kind, kinds, name = "PriorityClass", "classes", reason.name
+    existing = (
+        f"existing {kinds}: {_listed(reason.existing)}" if reason.existing else "there is none"
+    )
+    return f"{kind} {name!r} does not exist; {existing}"
 
 
 def _no_tier(reason: TierMissing) -> str:
@@ -222,6 +215,12 @@ def _outside(reason: NeverFits) -> str:
         return ""
     taints = _listed(tuple(_taint(taint) for taint in reason.untolerated))
     return f"; {tainted} more not counted for taints that are not tolerated: {taints}"
+
+
+def _does_not_fit(reason: NeverFits | NotEnoughNodes) -> str:
+    if isinstance(reason, NotEnoughNodes):
+        return _not_enough(reason)
+    return f"{_needs(reason.need, reason.per_node)}{_on(reason.constraints)}; {_never(reason)}"
 
 
 def _not_enough(reason: NotEnoughNodes) -> str:

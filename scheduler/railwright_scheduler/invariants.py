@@ -159,22 +159,26 @@ def check_entries(facts: Facts, new: Ledger) -> None:
     before = {entry.key: entry for entry in facts.ledger.entries}
     after = {entry.key for entry in new.entries}
     for entry in new.entries:
-        was = before.get(entry.key, entry)
-        record = facts.records.get(entry.job_uid)
-        shrank = was.state is EntryState.ABORTING and was != entry
-        if shrank and record is not None and record.ended < entry.attempt:
-            raise ViolationError(f"I14: {entry.key} loses its cause before its job's record has it")
-        if entry.key not in before and entry.state is EntryState.COMMITTING:
-            for finding in _beginning(facts, entry):
-                raise ViolationError(finding)
-        elif entry.cause is not None and entry.key not in facts.revoked:
-            there = [p for p in facts.pods if p.key == entry.key and p.node and not p.deleting]
-            if entry.cause.code is CauseCode.POD_DELETED and len(there) == len(entry.nodes):
-                raise ViolationError(f"I7: {entry.key} ends for a pod that was not deleted")
+        for finding in _writing(facts, entry, before.get(entry.key)):
+            raise ViolationError(finding)
     for key, entry in before.items():
         if key not in after:
             for finding in _settling(facts, entry):
                 raise ViolationError(finding)
+
+
+def _writing(facts: Facts, entry: Entry, was: Entry | None) -> Iterator[str]:
+    """What is wrong with an entry that is written, and ``was`` so before if it was there."""
+    if was is not None and was.state is EntryState.ABORTING and was != entry:
+        record = facts.records.get(entry.job_uid)
+        if record is not None and record.ended < entry.attempt:
+            yield f"I14: {entry.key} loses its cause before its job's record has it"
+    if was is None and entry.state is EntryState.COMMITTING:
+        yield from _beginning(facts, entry)
+    elif entry.cause is not None and entry.cause.code is CauseCode.POD_DELETED:
+        there = [p for p in facts.pods if p.key == entry.key and p.node and not p.deleting]
+        if len(there) == len(entry.nodes) and entry.key not in facts.revoked:
+            yield f"I7: {entry.key} ends for a pod that was not deleted"
 
 
 def check_lost(entry: Entry, *, living: Collection[str]) -> None:

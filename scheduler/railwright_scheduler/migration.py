@@ -121,48 +121,54 @@ def plan_migration(
     it. A job whose evaluation raises stays where it is.
     """
     in_flight = ledgers.by_job(entries)
-    stale = [
-        seen
-        for uid, seen in jobs.items()
-        if uid not in in_flight
-        and _holds(
-            isolation, uid, functools.partial(_is_stale, seen, verdicts[uid], state.topology_hash)
-        )
-    ]
+    settled = [seen for uid, seen in jobs.items() if uid not in in_flight]
+    stale = _those(
+        settled,
+        lambda seen: _is_stale(seen, verdicts[seen.job.uid], state.topology_hash),
+        isolation,
+    )
     if not stale:
         return NO_MIGRATION
-    # By what a job was placed is not known after an upgrade: it is taken to be well where it is.
+    # After an upgrade the hash of a placement is unknown: it is taken to be well placed.
     well = {seen.job.uid for seen in stale if not seen.record.topology_hash}
-    moves: list[_Move] = []
+    moves: dict[str, _Move | None] = {}
     if state.topology_age_s >= SETTLED_S and not _is_under_way(jobs, entries):
         ahead = order.by_priority(seen.job for seen in _ahead(jobs.values(), waits, in_flight))
-        ready = [
-            seen
-            for seen in stale
-            if seen.job.uid not in well
-            and _holds(isolation, seen.job.uid, functools.partial(_is_ready, seen, ahead[:1]))
-        ]
+        unsure = [seen for seen in stale if seen.job.uid not in well]
+        ready = _those(unsure, lambda seen: _is_ready(seen, ahead[:1]), isolation)
         nodes = assume.subtract_assumed(state, entries, double_booked) if ready else ()
-        for seen in _in_one_turn(ready, int(state.topology_age_s)):
+        for seen in _in_one_cycle(ready, int(state.topology_age_s)):
             others = running((each for each in jobs.values() if each is not seen), in_flight)
             alone = _alone(state, nodes, seen, tuple(others))
             weigh = functools.partial(_move, alone, seen, isolation, traffic_work)
-            move = isolation.run(Stage.MIGRATION, seen.job.uid, weigh, otherwise=None)
-            if isolation.error(Stage.MIGRATION, seen.job.uid):
-                continue
-            if move is None or not move.prospect.pays_at_best:
-                well.add(seen.job.uid)
-            elif move.prospect.pays and move.prospect.is_timely(state.topology_age_s):
-                moves.append(move)
-    best = max(moves, key=lambda move: move.prospect.gain_s, default=None)
+            uid = seen.job.uid
+            moves[uid] = isolation.run(Stage.MIGRATION, uid, weigh, otherwise=None)
+    paying = [move for move in moves.values() if move is not None and move.prospect.pays_at_best]
+    evaluated = {uid for uid in moves if not isolation.error(Stage.MIGRATION, uid)}
+    well |= evaluated - {move.job.uid for move in paying}
+    return _best(paying, frozenset(well), state.topology_age_s)
+
+
+def _best(moves: Iterable[_Move], well: frozenset[str], waited_s: float) -> Migrations:
+    """The migration that gains the most, of those that pay now."""
+    timely = [move for move in moves if move.prospect.pays and move.prospect.is_timely(waited_s)]
+    best = max(timely, key=lambda move: move.prospect.gain_s, default=None)
     if best is None:
-        return Migrations({}, {}, frozenset(well))
+        return Migrations({}, {}, well)
     uid = best.job.uid
-    return Migrations({uid: best.cause}, {uid: tuple(sorted(best.target))}, frozenset(well))
+    return Migrations({uid: best.cause}, {uid: tuple(sorted(best.target))}, well)
 
 
-def _holds(isolation: Isolation, job_uid: str, condition: Callable[[], bool]) -> bool:
-    return isolation.run(Stage.MIGRATION, job_uid, condition, otherwise=False)
+def _those(
+    jobs: Iterable[ObservedJob], condition: Callable[[ObservedJob], bool], isolation: Isolation
+) -> list[ObservedJob]:
+    """The jobs for which the condition holds; not those for which it raises."""
+
+    def holds(seen: ObservedJob) -> bool:
+        work = functools.partial(condition, seen)
+        return isolation.run(Stage.MIGRATION, seen.job.uid, work, otherwise=False)
+
+    return [seen for seen in jobs if holds(seen)]
 
 
 def pause_s(moves: int) -> float:
@@ -228,7 +234,7 @@ def _is_ready(seen: ObservedJob, ahead: Sequence[Job]) -> bool:
     )
 
 
-def _in_one_turn(ready: Sequence[ObservedJob], second: int) -> Iterator[ObservedJob]:
+def _in_one_cycle(ready: Sequence[ObservedJob], second: int) -> Iterator[ObservedJob]:
     """As many as may be judged in a cycle. Those that would lose the least work go first, behind
     one that is another each ``second``: jobs that wait for a checkpoint, which may never come, keep
     no other from being judged for good."""
@@ -275,41 +281,29 @@ def _without(node: Node, amounts: Amounts) -> Node:
 def _move(
     alone: Snapshot, seen: ObservedJob, isolation: Isolation, traffic_work: WorkBudget
 ) -> _Move | None:
-    """What the job would get; None where nothing is predicted, or it would stay."""
+    """The migration that the job's own decision gives; None if no step can be predicted, or if the
+    job would stay."""
     assert seen.progress is not None, seen.job.uid
-    floor = cluster.of(alone)
+    floor, before = cluster.of(alone), seen.record.nodes
     columns = {node.name: at for at, node in enumerate(floor.nodes)}
-    if len(seen.record.nodes) != seen.job.num_nodes or not columns.keys() >= {*seen.record.nodes}:
+    if len(before) != seen.job.num_nodes or not columns.keys() >= {*before}:
         return None
-    inner = isolation.nested()
-    admitted = decide(alone, inner, traffic_work=traffic_work).admitted
-    for fault in inner.faults:
-        if fault.stage is Stage.DECISION:
-            raise fault.exception
-    if not admitted or admitted[0].nodes == seen.record.nodes:
+    after = _decided(alone, isolation, traffic_work)
+    if after is None or after == before:
         return None
-    (admit,) = admitted
-    stands = (seen.record.nodes, admit.nodes)
-    nodes, others = (np.sort(np.array([columns[name] for name in its])) for its in stands)
+    nodes, others = (np.sort(np.array([columns[name] for name in its])) for its in (before, after))
     assert seen.job.workload is not None, seen.job.uid
     # What was recorded of some devices and what is derived for others do not compare.
     workload = measured.held(seen.job.workload, floor.devices(np.union1d(nodes, others)))
     uses = Traffic(floor, alone.running, isolation, traffic_work).uses()
     work = WorkBudget()
+
+    def step_s(names: tuple[str, ...], its: Ints) -> float:
+        job = replace(seen.job, workload=workload, before=names)
+        return _as_it_stands(work, build_request(job, floor, its, budget=0, uses=uses))
+
     try:
-        now_s, then_s = (
-            _as_it_stands(
-                work,
-                build_request(
-                    replace(seen.job, workload=workload, before=names),
-                    floor,
-                    its,
-                    budget=0,
-                    uses=uses,
-                ),
-            )
-            for names, its in zip(stands, (nodes, others), strict=True)
-        )
+        now_s, then_s = step_s(before, nodes), step_s(after, others)
     except OverBudgetError:
         return None
     if not now_s or not then_s:
@@ -317,9 +311,21 @@ def _move(
     total, done = seen.progress.total_steps, seen.progress.step
     left = HORIZON_S / now_s if total is None else max(0, total - done)
     prospect = MigrationCost(now_s, then_s, left, _since(seen))
-    message = _message(prospect, _why(floor, nodes), before=seen.record.nodes, nodes=admit.nodes)
+    message = _message(prospect, _why(floor, nodes), before=before, nodes=after)
     cause = causes.bounded(Cause(CauseCode.REMAPPED, message))
-    return _Move(seen.job, admit.nodes, prospect, cause)
+    return _Move(seen.job, after, prospect, cause)
+
+
+def _decided(
+    alone: Snapshot, isolation: Isolation, traffic_work: WorkBudget
+) -> tuple[str, ...] | None:
+    """The nodes that the only job of the snapshot would get. Raises what its decision raises."""
+    inner = isolation.nested()
+    admitted = decide(alone, inner, traffic_work=traffic_work).admitted
+    for fault in inner.faults:
+        if fault.stage is Stage.DECISION:
+            raise fault.exception
+    return admitted[0].nodes if admitted else None
 
 
 def _key(request: MappingRequest) -> Key:

@@ -164,25 +164,26 @@ class _Cycle:
         """Decide about every pending attempt; admitted ones get their entry and first step."""
         entries = ledgers.by_job(self.commits.entries)
         attempts = [self.pending(uid, seen, entries) for uid, seen in self.jobs.items()]
-        reasons: dict[str, Reason] = {
-            uid: InternalError(error)
-            for uid, seen in self.jobs.items()
-            if (error := self.isolation.error(Stage.DECISION, uid)) and pending.is_idle(seen)
-        }
+        reasons = self.raised()
         reasons |= {each.job.uid: each.held for each in attempts if each and each.held}
         waiting = [each for each in attempts if each and not each.held]
+        reserved = self.state.reservations
         if all(each.returns for each in waiting):
-            reserved = self.state.reservations
             return _Schedule(reasons, {e.job.uid: reserved.get(e.job.uid, ()) for e in waiting})
         decisions = self.decide(waiting, entries, reasons)
         # A job that was left out for a fault reserves nothing now, and goes on from there later.
-        faulty = {
-            uid: nodes
-            for uid, nodes in self.state.reservations.items()
-            if uid in reasons and self.isolation.error(Stage.DECISION, uid)
-        }
+        faulty = {uid: reserved[uid] for uid in self.raised() if uid in reserved and uid in reasons}
         reservations = {**decisions.reservations, **faulty}
         return _Schedule(reasons, reservations, decisions.queue_round)
+
+    def raised(self) -> dict[str, Reason]:
+        """The jobs without an attempt whose decision raised."""
+        errors = {uid: self.isolation.error(Stage.DECISION, uid) for uid in self.jobs}
+        return {
+            uid: InternalError(error)
+            for uid, error in errors.items()
+            if error and pending.is_idle(self.jobs[uid])
+        }
 
     def pending(
         self, uid: str, seen: ObservedJob, entries: Mapping[str, tuple[Entry, ...]]

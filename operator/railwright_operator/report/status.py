@@ -20,6 +20,7 @@ from railwright_scheduler.attempt.assessment import HOLD_S, ObservedRank, Ongoin
 from railwright_scheduler.attempt.causes import FINAL_CAUSES, Cause
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.attempt.starting import ObservedImages
 from railwright_scheduler.model.decisions import Reason
 
 NODES_NAMED_MAX = 4
@@ -205,20 +206,24 @@ def _starting(given: StatusInput) -> tuple[str, str]:
         code = stuck.waiting.partition(":")[0]
         return code, f"node rank {stuck.node_rank} on {stuck.node}: {stuck.waiting}"
     if pulling := [rank.images for rank in ranks if rank.images.pulling]:
-        images = bounds.listed(sorted({each.pulling for each in pulling}), IMAGES_NAMED_MAX)
-        since = min((each.since for each in pulling if each.since), default="")
-        message = f"pulling {images} on {len(pulling)} of {nodes} nodes"
-        return PULLING_IMAGES, message + f" since {since}" * bool(since)
-    is_bound = bool(ranks) and all(rank.pod is not PodState.MISSING for rank in ranks)
-    creating = [rank.node_rank for rank in ranks if rank.pod is PodState.PENDING]
-    missing = given.session.missing if given.session is not None else ()
-    if is_bound and creating:
+        return PULLING_IMAGES, _pulling(pulling, nodes)
+    states = {rank.node_rank: rank.pod for rank in ranks}
+    if not states or PodState.MISSING in states.values():
+        return BINDING, f"attempt {given.record.attempt}: pods are being created and bound"
+    if creating := [rank for rank, pod in states.items() if pod is PodState.PENDING]:
         count = f"{len(creating)} of {nodes}"
         return CONTAINER_CREATING, f"containers of {count} pods are created: {_ranks(creating)}"
-    if is_bound and missing:
+    if missing := given.session.missing if given.session is not None else ():
         count = f"{len(missing)} of {nodes}"
         return AT_BARRIER, f"{count} node ranks are not at the start barrier: {_ranks(missing)}"
     return BINDING, f"attempt {given.record.attempt}: pods are being created and bound"
+
+
+def _pulling(pulling: Sequence[ObservedImages], nodes: int) -> str:
+    images = bounds.listed(sorted({each.pulling for each in pulling}), IMAGES_NAMED_MAX)
+    since = min((each.since for each in pulling if each.since), default="")
+    message = f"pulling {images} on {len(pulling)} of {nodes} nodes"
+    return f"{message} since {since}" if since else message
 
 
 def _ranks(ranks: Sequence[int]) -> str:

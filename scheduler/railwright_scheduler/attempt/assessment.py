@@ -169,33 +169,45 @@ def assess(
     ``watch``: what the operator knows of its steps beside what launchers say. ``cut``: the breaker
     is open.
     """
-    if all(_is_well(rank) for rank in ranks):
+    if all(map(_is_well, ranks)):
         return Succeeded()
     held = cut and not any(is_heard(rank) for rank, _ in _crashes(ranks))
+    suspects, first = _suspects(ranks), _first_crash(ranks)
+    cause = _lost_or_gone(ranks, held=held) or _settled_crash(ranks, first, suspects, held=held)
+    if cause is None and not (started or cut):
+        cause = starting.assess(_starters(ranks), age_s=age_s)
+    hung = None
+    if cause is None and started and first is None:
+        hung = hang.assess(_launchers(ranks), watch, cut=cut)
+    if isinstance(ended := cause or hung, Cause):
+        return Ended(causes.bounded(ended))
+    held = held and (bool(suspects) or any(map(looks_lost, ranks)))
+    named = tuple(rank.node_rank for rank in suspects)
+    return Ongoing(named, wants_stacks=hung is not None, held=held)
+
+
+def _lost_or_gone(ranks: Sequence[ObservedRank], *, held: bool) -> Cause | None:
+    """The cause if nodes are lost, or else a pod is gone: both explain crashes of other ranks."""
     lost = [rank for rank in ranks if _is_declared_lost(rank) or _is_lost(rank, held=held)]
     if lost:
-        return Ended(causes.bounded(_node_lost(lost)))
+        return _node_lost(lost)
     gone = next((rank for rank in ranks if _pod_is_gone(rank)), None)
-    if gone is not None:
-        return Ended(causes.bounded(_pod_gone(gone)))
-    suspects = _suspects(ranks)
-    first = _first_crash(ranks)
-    if first is not None:
-        settled = not suspects and not _may_be_removed(ranks)
-        if settled or first[1].age_s > (HOLD_S if held else VERDICT_S + _late_s(ranks)):
-            return Ended(causes.bounded(_crashed(*first)))
-    late = None if started or cut else starting.assess(_starters(ranks), age_s=age_s)
-    if late is not None:
-        return Ended(causes.bounded(late))
-    watched = started and first is None
-    hung = hang.assess(_launchers(ranks), watch, cut=cut) if watched else None
-    if isinstance(hung, Cause):
-        return Ended(causes.bounded(hung))
-    return Ongoing(
-        tuple(rank.node_rank for rank in suspects),
-        wants_stacks=hung is not None,
-        held=held and (bool(suspects) or any(map(looks_lost, ranks))),
-    )
+    return None if gone is None else _pod_gone(gone)
+
+
+def _settled_crash(
+    ranks: Sequence[ObservedRank],
+    first: tuple[ObservedRank, Crash] | None,
+    suspects: Sequence[ObservedRank],
+    *,
+    held: bool,
+) -> Cause | None:
+    """The first crash, once no loss of a node or pod can explain it any more."""
+    if first is None:
+        return None
+    settled = not suspects and not _may_be_removed(ranks)
+    late = first[1].age_s > (HOLD_S if held else VERDICT_S + _late_s(ranks))
+    return _crashed(*first) if settled or late else None
 
 
 def _late_s(ranks: Sequence[ObservedRank]) -> float:

@@ -18,7 +18,7 @@ gang is bound, and the crash is judged like any other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from railwright_scheduler.attempt.causes import Cause, CauseCode
@@ -155,34 +155,23 @@ def _abort(entry: Entry, seen: ObservedGang) -> Step:
 
 
 def _why_abort(entry: Entry, seen: ObservedGang) -> Cause | None:
+    """The cause that ends the commit; None while it can go on."""
     if seen.stop is not None:
         return seen.stop
-    if seen.refusal is not None:
-        return Cause(CauseCode.COMMIT_REFUSED, seen.refusal)
-    for pod in seen.pods:
-        planned = entry.nodes[pod.node_rank]
-        if pod.node and pod.node != planned:
-            return Cause(
-                CauseCode.COMMIT_REFUSED, f"pod {pod.name} is on {pod.node}, planned was {planned}"
-            )
     bound = {pod.node_rank for pod in seen.pods if pod.node}
-    if len(bound) == len(entry.nodes):
+    refusal = seen.refusal or _misplaced_pod(entry, seen.pods)
+    if not refusal and len(bound) == len(entry.nodes):
         return None
-    for pod in seen.pods:
-        if pod.deleting or (pod.terminal and not pod.node):
-            return Cause(CauseCode.COMMIT_REFUSED, f"pod {pod.name} went before its gang was bound")
-        more = _excess(pod.amounts, entry.per_node)
-        if more:
-            # A LimitRange or a webhook made it larger than the room that was found for it.
-            return Cause(
-                CauseCode.COMMIT_REFUSED, f"pod {pod.name} asks for more than the job does: {more}"
-            )
-    for rank, node in enumerate(entry.nodes):
-        if rank not in bound and node in seen.invalid_nodes:
-            why = f"{seen.invalid_nodes[node]}, and node rank {rank} was not bound to it yet"
-            return Cause(CauseCode.COMMIT_REFUSED, f"node {node} {why}")
-    if seen.wider_spread:
-        return Cause(CauseCode.COMMIT_REFUSED, seen.wider_spread)
+    refusal = (
+        refusal
+        or next(filter(None, (_unfit_pod(entry, pod) for pod in seen.pods)), "")
+        or _invalid_node(entry, seen, bound)
+        or seen.wider_spread
+    )
+    return Cause(CauseCode.COMMIT_REFUSED, refusal) if refusal else _timed_out(entry, seen, bound)
+
+
+def _timed_out(entry: Entry, seen: ObservedGang, bound: Set[int]) -> Cause | None:
     # A gang that nobody has come to yet, behind thousands of pods, is not late.
     begun = bool(seen.pods or seen.hindrance)
     if begun and seen.stalled_s > COMMIT_DEADLINE_S:
@@ -193,6 +182,30 @@ def _why_abort(entry: Entry, seen: ObservedGang) -> Cause | None:
             + (f"; last trouble: {seen.hindrance}" if seen.hindrance else ""),
         )
     return None
+
+
+def _misplaced_pod(entry: Entry, pods: Sequence[Pod]) -> str:
+    for pod in pods:
+        planned = entry.nodes[pod.node_rank]
+        if pod.node and pod.node != planned:
+            return f"pod {pod.name} is on {pod.node}, planned was {planned}"
+    return ""
+
+
+def _unfit_pod(entry: Entry, pod: Pod) -> str:
+    if pod.deleting or (pod.terminal and not pod.node):
+        return f"pod {pod.name} went before its gang was bound"
+    # A LimitRange or a webhook may make it larger than the capacity that was found for it.
+    more = _excess(pod.amounts, entry.per_node)
+    return f"pod {pod.name} asks for more than the job does: {more}" if more else ""
+
+
+def _invalid_node(entry: Entry, seen: ObservedGang, bound: Set[int]) -> str:
+    for rank, node in enumerate(entry.nodes):
+        if rank not in bound and node in seen.invalid_nodes:
+            why = f"{seen.invalid_nodes[node]}, and node rank {rank} was not bound to it yet"
+            return f"node {node} {why}"
+    return ""
 
 
 def _excess(asked: Amounts, planned: Amounts) -> str:

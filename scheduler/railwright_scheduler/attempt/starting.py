@@ -71,23 +71,21 @@ class Starter:
 def assess(starters: Sequence[Starter], *, age_s: float) -> Cause | None:
     """Why the attempt does not start, if it is to end; ``age_s`` counts from its binding."""
     for starter in starters:
-        missing_s = starter.images.missing_s
-        if missing_s is not None and missing_s > IMAGE_MISSING_S:
+        if (starter.images.missing_s or 0) > IMAGE_MISSING_S:
             return Cause(
                 CauseCode.IMAGE_NOT_FOUND,
                 f"node rank {starter.node_rank} on {starter.node}: {starter.waiting}",
                 node=starter.node,
             )
     pulled = (starter.images.pulled_s for starter in starters)
-    if min([age_s, *(pulled_s for pulled_s in pulled if pulled_s is not None)]) <= START_DEADLINE_S:
-        return None
+    since_s = min([age_s, *(pulled_s for pulled_s in pulled if pulled_s is not None)])
+    return _timed_out(starters) if since_s > START_DEADLINE_S else None
+
+
+def _timed_out(starters: Sequence[Starter]) -> Cause:
     absent = [starter for starter in starters if starter.absent]
-    unpulled = next((each for each in absent if _is_unpulled(each)), None)
-    waiting = next((starter.waiting for starter in absent if starter.waiting), "")
-    if unpulled is not None:
-        waiting = unpulled.waiting or f"pulling {unpulled.images.pulling}"
+    code, waiting = _obstacle(absent)
     named = ", ".join(str(starter.node_rank) for starter in absent[:RANKS_NAMED_MAX])
-    code = CauseCode.START_TIMED_OUT if unpulled is None else CauseCode.IMAGE_PULL_FAILED
     cut_off: tuple[str, ...] = ()
     if absent and all(each.runs and not each.waiting for each in absent):
         code = CauseCode.LAUNCHER_UNHEARD
@@ -100,6 +98,15 @@ def assess(starters: Sequence[Starter], *, age_s: float) -> Cause | None:
         f"{START_DEADLINE_S:.0f} s: {named}" + (f" ({waiting})" if waiting else ""),
         nodes=cut_off,
     )
+
+
+def _obstacle(absent: Sequence[Starter]) -> tuple[CauseCode, str]:
+    """The cause that the kubelets of absent launchers report, and what their pods wait for."""
+    unpulled = next((each for each in absent if _is_unpulled(each)), None)
+    if unpulled is not None:
+        waiting = unpulled.waiting or f"pulling {unpulled.images.pulling}"
+        return CauseCode.IMAGE_PULL_FAILED, waiting
+    return CauseCode.START_TIMED_OUT, next((each.waiting for each in absent if each.waiting), "")
 
 
 def _is_unpulled(starter: Starter) -> bool:

@@ -120,10 +120,8 @@ class NodeSelector:
         slow: Ints,
         busy: Floats,
     ) -> Iterator[tuple[Mask, ResolvedConstraints]]:
-        """From where else to choose: portions of the job that are better for it in each domain;
-        domains whose switches add up what crosses them; those whose uplinks are known to let out
-        twice as much; those whose uplinks others keep less than half as busy; nodes none of which
-        is slow, or as slow as the slowest; and those of one kind."""
+        """Other sets to choose from: portions of the job that suit it better in each domain, and
+        nodes that are better than some of ``first``."""
         domains = self._cluster.domains
         if job.num_nodes > ranks.CHOSEN_NODES:
             return
@@ -134,23 +132,30 @@ class NodeSelector:
         if limits.segment == 1:
             for size in ranks.portions(job, spans[domains.finest]):
                 yield allowed, replace(limits, segment=size, segment_level=domains.finest)
+        for mask in self._better_masks(first, slow, busy):
+            yield allowed & mask, limits
+
+    def _better_masks(self, first: Ints, slow: Ints, busy: Floats) -> Iterator[Mask]:
+        """Nodes that are better in one respect: in domains with in-network reduction, or with twice
+        the uplink bandwidth, or with uplinks less than half as busy; nodes of which none is slow,
+        or as slow as the slowest; nodes of one kind."""
         summed = self._cluster.summed
         if summed.any() and not summed[first].all():
-            yield allowed & summed, limits
-        wide = self._cluster.wide(domains.spans(first))
+            yield summed
+        wide = self._cluster.wide(self._cluster.domains.spans(first))
         narrowest = float(wide[first].min())
         if narrowest < 1.0:
-            yield allowed & (wide >= 2.0 * narrowest), limits
+            yield wide >= 2.0 * narrowest
         busiest = float(busy[first].max())
         if busiest > 0.0:
-            yield allowed & (busy < busiest / 2), limits
+            yield busy < busiest / 2
         degrees = [degree for degree in np.unique(slow[first]).tolist() if degree > 0]
         for degree in sorted({*degrees[:1], *degrees[-FASTER:]}):
-            yield allowed & (slow < degree), limits
+            yield slow < degree
         if len(kinds := {self._cluster.nodes[column].machine for column in first.tolist()}) > 1:
             machines = np.array([node.machine for node in self._cluster.nodes])
             for kind in sorted(kinds - {""}):
-                yield allowed & (machines == kind), limits
+                yield machines == kind
 
     def _room_beside(self, job: Job, slow: Ints, busy: Floats | None = None) -> Ints:
         """As if nodes had the more room the slower they are, and the busier others keep their
