@@ -16,7 +16,6 @@ from prometheus_client import CollectorRegistry
 
 from railwright_operator import backoff, connection, garbage, metrics, settings, watchdog, wiring
 from railwright_operator.endpoints import Endpoints
-from railwright_operator.handlers import KopfThread
 from railwright_operator.kube.client import Api
 from railwright_operator.kube.errors import RequestFailed
 from railwright_operator.leadership import Leadership
@@ -64,8 +63,8 @@ async def _run(chosen: Settings) -> int:
         namespace=chosen.namespace,
         name=LEASE,
         identity=chosen.identity,
-        on_gained=_from_thread(loop, leading.set),
-        on_lost=_from_thread(loop, lost.set),
+        on_gained=functools.partial(loop.call_soon_threadsafe, leading.set),
+        on_lost=functools.partial(loop.call_soon_threadsafe, lost.set),
         clock=wiring.clock,
         rng=wiring.rng(),
     )
@@ -81,12 +80,6 @@ async def _run(chosen: Settings) -> int:
             mark_hung=functools.partial(hang_mark.write, source),
             give_up_lease=functools.partial(leadership.stop, deadline_s=GIVE_UP_S),
         )
-        kopf = KopfThread(
-            source,
-            _from_thread(loop, parts.copies.kinds.seen),
-            clock=wiring.clock,
-            rng=wiring.rng(),
-        )
         probes = Endpoints(
             alive=lambda: _stuck(parts, leadership),
             ready=lambda: _unready(parts),
@@ -97,31 +90,20 @@ async def _run(chosen: Settings) -> int:
         leadership.start()
         parts.watchdog.start()
         try:
-            return await _until(stop, lost, _work(api, parts, kopf, leading))
+            return await _until(stop, lost, _work(api, parts, leading))
         finally:
             parts.watchdog.stop()
             watchdog.end_in_time()
             await parts.server.stop()
             await probes.stop()
             await asyncio.to_thread(leadership.stop, deadline_s=RELEASE_S)
-            await asyncio.to_thread(kopf.stop, deadline_s=5.0)
 
 
-def _from_thread(loop: asyncio.AbstractEventLoop, act: Callable[..., None]) -> Callable[..., None]:
-    """The same act, done by the loop when a thread asks for it."""
-
-    def ask(*arguments: Any) -> None:
-        loop.call_soon_threadsafe(act, *arguments)
-
-    return ask
-
-
-async def _work(api: Api, parts: Parts, kopf: KopfThread, leading: asyncio.Event) -> None:
+async def _work(api: Api, parts: Parts, leading: asyncio.Event) -> None:
     """Watch nodes from the start; the rest, and turn, once this process leads.
 
     The first turn has lists of our own: an attempt in the ledger whose job was not read yet would
-    look like one whose job was deleted. kopf begins after them: it lists anew whatever they have,
-    and would only keep them from being read.
+    look like one whose job was deleted.
     """
     async with asyncio.TaskGroup() as tasks:
         for start in parts.tasks:
@@ -131,12 +113,10 @@ async def _work(api: Api, parts: Parts, kopf: KopfThread, leading: asyncio.Event
         await _persist(parts.cycle.take_over)
         for copy in parts.copies.leading:
             tasks.create_task(copy.run())
-        await _persist(parts.copies.kinds.sync)
         for copy in (*parts.copies.leading, *parts.copies.warm):
             await copy.wait_synced()
         await parts.copies.discovery.read_first_files()
         garbage.keep_for_good()
-        kopf.start()
         for start in parts.leading:
             tasks.create_task(start())
         await parts.cycle.run()
@@ -211,7 +191,6 @@ def _log_as_json() -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonLines())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    logging.getLogger("kopf").setLevel(logging.WARNING)
 
 
 if __name__ == "__main__":

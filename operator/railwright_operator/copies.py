@@ -19,13 +19,11 @@ from railwright_operator.watch.excerpts import Excerpt, F
 from railwright_operator.watch.files import FilesRecord
 from railwright_operator.watch.job_objects import JobObject
 from railwright_operator.watch.jobs import Jobs
-from railwright_operator.watch.kinds import Kinds
-from railwright_operator.watch.nodes import Nodes
 from railwright_operator.watch.pod_index import PodIndex
 from railwright_operator.watch.pulls import EVENTS, PATH, PULLED, PULLING, Pulls
 from railwright_operator.watch.records import NodeRecord, PodRecord
 from railwright_operator.watch.reflector import Record, Reflector
-from railwright_operator.watch.site import PriorityClassRecord, Site
+from railwright_operator.watch.site import PriorityClassRecord, Site, SiteObject
 from railwright_operator.watch.verified import VerifiedReflector
 from railwright_operator.write import pods
 
@@ -47,9 +45,10 @@ class Copies:
     jobs: Jobs
     site: Site
     pod_index: PodIndex
-    kinds: Kinds
     discovery: Discovery
     job_objects: Reflector[JobObject]
+    queues: Reflector[SiteObject]
+    fabrics: Reflector[SiteObject]
     pods: VerifiedReflector[PodRecord]
     nodes: VerifiedReflector[NodeRecord]
     files: Reflector[FilesRecord]
@@ -65,7 +64,12 @@ class Copies:
     @property
     def leading(self) -> tuple[Reflector[Any], ...]:
         """Those that begin with a list of the leader's own."""
-        return self.pods, self.job_objects
+        return self.pods, self.job_objects, self.queues, self.fabrics
+
+    def absorb(self, plural: str, raw: Mapping[str, Any]) -> None:
+        """Fold in a Queue or a Fabric that answers a write. Raises ValueError."""
+        informer = self.queues if plural == names.QUEUES else self.fabrics
+        informer.absorb(site.answered(raw))
 
     async def follow_pulls(self) -> None:
         """Watch the events of pulls until cancelled. They count only for pods that are known."""
@@ -128,7 +132,7 @@ def assemble(
     """Construct all copies; ``clock`` is monotonic seconds, ``listening`` the
     same while messages are taken in, ``rng`` makes a source for retries."""
     watching = _Watching(api, series, wake, clock, rng)
-    jobs, chosen, nodes = Jobs(lambda raw: pods.sample(raw, launcher)), Site(), Nodes()
+    jobs, chosen = Jobs(lambda raw: pods.sample(raw, launcher)), Site()
     pod_index = PodIndex(jobs.namespace_of)
 
     discovery = Discovery(chosen, wake, clock=clock)
@@ -146,19 +150,17 @@ def assemble(
         jobs=jobs,
         site=chosen,
         pod_index=pod_index,
-        kinds=Kinds(api, site=chosen, metrics=series, wake=wake),
         discovery=discovery,
-        job_objects=watching.reflect(
-            paths.kind(names.TRAINING_JOBS),
-            job_objects.JOBS,
-            job_objects.parse,
-            jobs.changed,
-            wakes=jobs.is_news,
-            lasting=job_objects.with_held_spec,
-        ),
+        job_objects=_job_objects(watching, jobs),
+        queues=_site_objects(watching, names.QUEUES, chosen.queue_changed),
+        fabrics=_site_objects(watching, names.FABRICS, chosen.fabric_changed),
         pods=reflected,
         nodes=watching.reflect(
-            paths.NODES, protobuf.NODE, nodes.read, nodes.changed, discovery.node_changed
+            paths.NODES,
+            protobuf.NODE,
+            records.node,
+            discovery.node_changed,
+            lasting=records.with_held_amounts,
         ),
         files=watching.reflect(
             paths.config_maps(settings.namespace),
@@ -168,10 +170,33 @@ def assemble(
             query=files.SELECTOR,
         ),
         classes=watching.reflect(
-            site.PRIORITY_CLASSES, site.CLASSES, site.priority_class, chosen.class_seen
+            site.PRIORITY_CLASSES, site.CLASSES, site.priority_class, chosen.class_changed
         ),
         pulls=pulls,
         pull_events=_pull_events(watching, pulls),
+    )
+
+
+def _job_objects(watching: _Watching, jobs: Jobs) -> Reflector[JobObject]:
+    return watching.reflect(
+        paths.kind(names.TRAINING_JOBS),
+        job_objects.JOBS,
+        job_objects.parse,
+        jobs.changed,
+        wakes=jobs.is_news,
+        lasting=job_objects.with_held_spec,
+    )
+
+
+def _site_objects(
+    watching: _Watching, plural: str, changed: Changed[SiteObject]
+) -> Reflector[SiteObject]:
+    return watching.reflect(
+        paths.kind(plural),
+        site.OBJECTS[plural],
+        site.site_object,
+        changed,
+        wakes=site.is_spec_change,
     )
 
 

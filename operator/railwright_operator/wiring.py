@@ -1,9 +1,8 @@
 """Every moving part of the operator, constructed in order: the table of contents.
 
     Leadership   a thread: the Lease, and with it who may write
-    KopfThread   a thread: queues or fabrics changed, look again
     Api          the one client to the API server
-    reflectors   copies of TrainingJobs, Pods, Nodes, PriorityClasses, files about the network
+    reflectors   informer caches: TrainingJobs, Pods, Nodes, Queues, Fabrics, PriorityClasses, files
     Discovery    the fabric, put together from labels, files and what agents tell
     Kubelets     the Leases of suspected nodes
     PreRuns      the small gangs ahead of large jobs
@@ -135,7 +134,7 @@ def assemble(
         copies, ledger=lambda: ledger.ledger, violations=counts.violations, clock=clock
     )
     network = copies.discovery.run, _sites(api, copies, surveyor).run, surveyor.run
-    leading = asked.run, events.run, copies.kinds.run, copies.follow_pulls, verified.run
+    leading = asked.run, events.run, copies.follow_pulls, verified.run
     return Parts(
         cycle=cycle,
         watchdog=watchdog,
@@ -171,6 +170,7 @@ def _sites(api: Api, copies: Copies, surveyor: Surveyor) -> SiteReporter:
         jobs=copies.jobs,
         discovery=copies.discovery,
         unsurveyed=lambda: surveyor.problems,
+        absorb=copies.absorb,
         nodes=copies.nodes.records,
         clock=clock,
     )

@@ -30,7 +30,6 @@ OUTSIDE_PACKAGES = {
             "aiohttp",
             "google",
             "jwt",
-            "kopf",
             "kubernetes",
             "msgspec",
             "numpy",

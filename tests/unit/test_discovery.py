@@ -325,7 +325,7 @@ async def test_a_new_leader_waits_for_the_agents_that_told_the_one_before() -> N
     for told, expected in ((None, True), ({"nodes": 2, "silent": 0}, False)):
         site = Site4()
         raw = reporting.raw_object("default", spec={"levels": []}, status={"agents": told})
-        site.site.seen(names.FABRICS, raw)
+        reporting.set_object(site.site, names.FABRICS, raw)
         assert not site.discovery.is_caught_up
         await site.discovery.refresh()
         assert site.discovery.is_caught_up is expected
@@ -336,7 +336,7 @@ async def test_a_new_leader_waits_for_the_agents_that_told_the_one_before() -> N
         await site.discovery.inside_told("n1", document(LOOK))
         assert site.discovery.is_caught_up
     site = Site4()
-    site.site.seen(names.FABRICS, raw)
+    reporting.set_object(site.site, names.FABRICS, raw)
     await site.discovery.refresh()
     site.now_s += discovery.CAUGHT_UP_S + 1
     assert site.discovery.is_caught_up

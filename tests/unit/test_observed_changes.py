@@ -87,7 +87,7 @@ def test_job_has_the_priority_of_a_class_made_later() -> None:
     raw["spec"]["priorityClassName"] = "high"
     seen.jobs.absorb(raw)
     assert isinstance(_job(seen, "high").held, PriorityClassMissing)
-    seen.site.class_seen(None, PriorityClassRecord("uid", "high", 1_000, rv=1))
+    seen.site.class_changed(None, PriorityClassRecord("uid", "high", 1_000, rv=1))
     assert _job(seen, "high").held is None
     assert _job(seen, "high").job.priority == 1_000
 

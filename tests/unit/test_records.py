@@ -15,7 +15,6 @@ from msgspec import Struct
 from fixtures import protobufs
 from railwright_operator.watch import amounts, excerpts, protobuf, records
 from railwright_operator.watch.excerpts import Node, Pod, Undeclared
-from railwright_operator.watch.nodes import Nodes
 from railwright_operator.watch.protobuf import NodeList, PodList
 from railwright_operator.watch.records import NodeRecord, PodRecord
 from railwright_scheduler.snapshot import Taint
@@ -251,16 +250,17 @@ def test_a_node_with_an_amount_that_cannot_be_read_has_none_of_it_and_says_so(am
 
 
 def test_an_amount_that_cannot_be_read_is_as_it_last_was_and_no_news() -> None:
-    nodes = Nodes()
-    first = nodes.read(node_of(raw_node(allocatable={"nvidia.com/gpu": "8", "cpu": "64"})))
+    first = read_node(raw_node(allocatable={"nvidia.com/gpu": "8", "cpu": "64"}))
     for amount in ("-1", "8k8", "7.5"):
-        broken = nodes.read(node_of(raw_node(allocatable={"nvidia.com/gpu": amount, "cpu": "64"})))
+        news = read_node(raw_node(allocatable={"nvidia.com/gpu": amount, "cpu": "64"}))
+        broken = records.with_held_amounts(first, news)
         assert broken == first
         assert amount in broken.unread["nvidia.com/gpu"]
-    fewer = nodes.read(node_of(raw_node(allocatable={"nvidia.com/gpu": "7", "cpu": "64"})))
+    fewer = records.with_held_amounts(
+        first, records.node(node_of(raw_node(allocatable={"nvidia.com/gpu": "7", "cpu": "64"})))
+    )
     assert (fewer.allocatable["nvidia.com/gpu"], fewer.unread) == (7, {})
-    nodes.changed(fewer, None)
-    anew = nodes.read(node_of(raw_node(allocatable={"nvidia.com/gpu": "NaN"})))
+    anew = read_node(raw_node(allocatable={"nvidia.com/gpu": "NaN"}))
     assert anew.allocatable["nvidia.com/gpu"] == 0
 
 

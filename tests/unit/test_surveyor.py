@@ -63,7 +63,7 @@ class Office:
         self.network = planted(12, (3,), seed=4, noise=0.03)
         self.site = Site()
         spec = {"levels": [], "probing": probing}
-        self.site.seen(names.FABRICS, reporting.raw_object("default", spec=spec))
+        reporting.set_object(self.site, names.FABRICS, reporting.raw_object("default", spec=spec))
         self.discovery = Discovery(self.site, wake=lambda: None, clock=lambda: self.now_s)
         self.nodes = {name: observing.node_record(name) for name in self.network.paths}
         for node in self.nodes.values():

@@ -316,7 +316,7 @@ class Reporter:
         return True
 
     async def _look_again(self, raw: Mapping[str, Any], error: errors.RequestFailed) -> None:
-        """The job changed under us: take the version that is there, without waiting for kopf."""
+        """The job changed under us: read its newest version, before the watch brings it."""
         uid = raw["metadata"]["uid"]
         self._wakes_once_written.add(uid)
         logger.info("status not written", extra={"job_uid": uid, "error": str(error)})

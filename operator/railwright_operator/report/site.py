@@ -15,7 +15,7 @@ from railwright_operator.kube.client import Api
 from railwright_operator.report import fabric
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.records import NodeRecord
-from railwright_operator.watch.site import Site
+from railwright_operator.watch.site import Site, SiteObject
 from railwright_scheduler.attempt.phases import FINAL
 
 logger = logging.getLogger(__name__)
@@ -37,6 +37,7 @@ class SiteReporter:
         jobs: Jobs,
         discovery: Discovery,
         unsurveyed: Callable[[], Iterable[str]],
+        absorb: Callable[[str, Mapping[str, Any]], None],
         nodes: Mapping[str, NodeRecord],
         clock: Callable[[], float],
     ) -> None:
@@ -45,6 +46,7 @@ class SiteReporter:
         self._jobs = jobs
         self._discovery = discovery
         self._unsurveyed = unsurveyed
+        self._absorb = absorb
         self._nodes = nodes
         self._clock = clock
         self._told_of: Found | None = None
@@ -92,28 +94,27 @@ class SiteReporter:
         heard = fabric.heard(agents, is_caught_up=self._discovery.is_caught_up)
         return self._standing | heard | problems
 
-    async def _one(self, plural: str, raw: Mapping[str, Any] | None, status: Status) -> None:
-        if raw is None:
+    async def _one(self, plural: str, held: SiteObject | None, status: Status) -> None:
+        if held is None:
             return
         try:
-            written = await self._write(plural, raw, status)
+            written = await self._write(plural, held, status)
             if written is not None:
-                self._site.seen(plural, written)
+                self._absorb(plural, written)
         except errors.RequestFailed as error:
             logger.info("status not written", extra={"kind": plural, "error": str(error)})
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             logger.exception("status not made", extra={"kind": plural, "error": str(error)})
 
     async def _write(
-        self, plural: str, raw: Mapping[str, Any], status: Status
+        self, plural: str, held: SiteObject, status: Status
     ) -> Mapping[str, Any] | None:
         """The object after the write; None when nothing changed. Raises RequestFailed."""
-        before = {key: (raw.get("status") or {}).get(key) for key in status}
+        before = {key: held.status.get(key) for key in status}
         patch = bodies.merge_patch(before, status)
         if not patch:
             return None
-        metadata = raw["metadata"]
-        body = bodies.status_patch(patch, resource_version=metadata["resourceVersion"])
-        path = paths.status(paths.one(plural, metadata["name"]))
+        body = bodies.status_patch(patch, resource_version=str(held.rv))
+        path = paths.status(paths.one(plural, held.name))
         written: Mapping[str, Any] = await self._api.patch(path, body)
         return written

@@ -340,10 +340,10 @@ def decoder(kind: type[F]) -> Callable[[bytes], F | Undeclared]:
     return read
 
 
-def of(kind: type[F]) -> Excerpt[F]:
+def of(type_: type[F], kind: str = "") -> Excerpt[F]:
     """A kind whose lists are in JSON too."""
-    read = decoder(kind)
-    return Excerpt(kind.__name__, JSON, page, read, read)
+    read = decoder(type_)
+    return Excerpt(kind or type_.__name__, JSON, page, read, read)
 
 
 def converted(raw: Mapping[str, Any], kind: type[F]) -> F:

@@ -219,6 +219,18 @@ def node(found: Node) -> NodeRecord:
     )
 
 
+def with_held_amounts(held: NodeRecord, news: NodeRecord) -> NodeRecord:
+    """The news, with the amounts that cannot be read as they last were.
+
+    The kubelet passes on whatever a device plugin reports; an amount that is none must neither stop
+    the watch nor make a node's devices come and go.
+    """
+    if not news.unread:
+        return news
+    kept = {resource: held.allocatable.get(resource, 0) for resource in news.unread}
+    return replace(news, allocatable={**news.allocatable, **kept})
+
+
 def _owner(metadata: Metadata) -> str | None:
     """The job's UID, if labels, owner reference and name all say that this pod is ours."""
     labels = metadata.labels

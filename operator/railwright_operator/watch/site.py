@@ -1,23 +1,46 @@
-"""What the site's administrators set: queues, the fabric's levels, priority classes."""
+"""What the site's administrators set: queues, the Fabric, priority classes."""
 
 from __future__ import annotations
 
-import collections
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from railwright_api import names, schema
 from railwright_api.fabric import Probing
 from railwright_operator.watch import excerpts
-from railwright_operator.watch.excerpts import PriorityClass
+from railwright_operator.watch.excerpts import Identity, PriorityClass
 from railwright_scheduler.decisions import PriorityClassMissing
 
 PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 CLASSES = excerpts.of(PriorityClass)
-GONE_REMEMBERED_MAX = 1_000
 
-Raw = Mapping[str, Any]
+
+class ClusterObject(Struct, frozen=True):
+    """What is decoded of a Queue or a Fabric: later versions may have other fields."""
+
+    metadata: Identity
+    spec: Any = None
+    status: Any = None
+
+
+OBJECTS = {
+    names.QUEUES: excerpts.of(ClusterObject, kind="Queue"),
+    names.FABRICS: excerpts.of(ClusterObject, kind="Fabric"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SiteObject:
+    """A Queue or a Fabric."""
+
+    uid: str
+    name: str
+    rv: int = field(compare=False)
+    spec: Mapping[str, Any]
+    status: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +53,23 @@ class PriorityClassRecord:
     rv: int = field(compare=False)
 
 
+R = TypeVar("R", SiteObject, PriorityClassRecord)
+
+
+def site_object(found: ClusterObject) -> SiteObject:
+    """The record of a Queue or a Fabric."""
+    metadata = found.metadata
+    version = int(metadata.resource_version)
+    return SiteObject(
+        metadata.uid, metadata.name, version, spec=found.spec or {}, status=found.status or {}
+    )
+
+
+def answered(raw: Mapping[str, Any]) -> SiteObject:
+    """The record of a Queue or a Fabric that answers a write. Raises ValueError."""
+    return site_object(excerpts.converted(raw, ClusterObject))
+
+
 def priority_class(found: PriorityClass) -> PriorityClassRecord:
     """The record of a PriorityClass."""
     metadata = found.metadata
@@ -37,62 +77,18 @@ def priority_class(found: PriorityClass) -> PriorityClassRecord:
     return PriorityClassRecord(metadata.uid, metadata.name, found.value, rv=version)
 
 
-class Newest:
-    """Objects of one kind without namespaces, by name: the newest version of each.
-
-    One that is gone stays gone, whatever older version of it comes late.
-    """
-
-    def __init__(self) -> None:
-        self._held: dict[str, Raw] = {}
-        self._gone: collections.OrderedDict[str, None] = collections.OrderedDict()
-
-    def __repr__(self) -> str:
-        return f"<Newest {sorted(self._held)}>"
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of all, sorted."""
-        return tuple(sorted(self._held))
-
-    def get(self, name: str) -> Raw | None:
-        """The object of this name."""
-        return self._held.get(name)
-
-    def absorb(self, raw: Raw) -> None:
-        """An object was seen in this version."""
-        metadata = raw["metadata"]
-        held = self._held.get(metadata["name"])
-        if metadata["uid"] in self._gone or (held is not None and _version(held) >= _version(raw)):
-            return
-        self._held[metadata["name"]] = raw
-
-    def discard(self, raw: Raw) -> None:
-        """This object is gone; one made since under its name stays."""
-        name, uid = raw["metadata"]["name"], raw["metadata"]["uid"]
-        if name in self._held and self._held[name]["metadata"]["uid"] == uid:
-            del self._held[name]
-        self._gone[uid] = None
-        while len(self._gone) > GONE_REMEMBERED_MAX:
-            self._gone.popitem(last=False)
-
-    def take(self, listed: Collection[Raw], *, version: int) -> None:
-        """Take in a whole list of this version: what it does not have is gone."""
-        for raw in listed:
-            self.absorb(raw)
-        uids = {raw["metadata"]["uid"] for raw in listed}
-        for raw in list(self._held.values()):
-            if raw["metadata"]["uid"] not in uids and _version(raw) <= version:
-                self.discard(raw)
+def is_spec_change(old: SiteObject | None, new: SiteObject | None) -> bool:
+    """Whether a change is more than a status: that is the operator's own."""
+    return old is None or new is None or old.spec != new.spec
 
 
 class Site:
-    """The newest of each, by name."""
+    """The queues, the Fabric and the priority classes, by name; None stands for absence."""
 
     def __init__(self) -> None:
-        self._queues = Newest()
-        self._fabrics = Newest()
-        self._classes: dict[str, int] = {}
+        self._queues: dict[str, SiteObject] = {}
+        self._fabrics: dict[str, SiteObject] = {}
+        self._classes: dict[str, PriorityClassRecord] = {}
 
     def __repr__(self) -> str:
         return f"<Site queues={self.queues} levels={self.levels}>"
@@ -100,61 +96,52 @@ class Site:
     @property
     def queues(self) -> tuple[str, ...]:
         """The names of all queues, sorted."""
-        return self._queues.names
+        return tuple(sorted(self._queues))
 
     @property
     def levels(self) -> tuple[str, ...]:
         """The node labels of the site's own choice that name domains, the coarsest first."""
-        return tuple((self.fabric or {}).get("spec", {}).get("levels") or ())
+        return tuple(self.fabric.spec.get("levels") or ()) if self.fabric else ()
 
     @property
     def agents(self) -> int:
-        """How many agents the Fabric's status says were heard."""
-        status = (self.fabric or {}).get("status") or {}
+        """The number of node agents in the Fabric's status."""
+        status = self.fabric.status if self.fabric else {}
         return int((status.get("agents") or {}).get("nodes", 0))
 
     @property
     def probing(self) -> Probing:
-        """Whether nodes are measured; never where there is no Fabric to say so."""
+        """Whether nodes are measured; never without a Fabric."""
         if self.fabric is None:
             return Probing(mode="Never")
-        said = self.fabric.get("spec", {}).get("probing") or {}
-        return schema.read(Probing, said)
+        return schema.read(Probing, self.fabric.spec.get("probing") or {})
 
     @property
-    def fabric(self) -> Raw | None:
-        """The Fabric as last seen; only the one named ``default`` counts."""
+    def fabric(self) -> SiteObject | None:
+        """The Fabric named ``default``; no other one counts."""
         return self._fabrics.get(names.SINGLETON)
 
-    def queue(self, name: str) -> Raw | None:
-        """A queue as last seen."""
+    def queue(self, name: str) -> SiteObject | None:
+        """The queue of this name."""
         return self._queues.get(name)
 
-    def seen(self, plural: str, raw: Raw, *, gone: bool = False) -> None:
-        """A Queue or a Fabric changed."""
-        kind = self._of(plural)
-        if gone:
-            kind.discard(raw)
-        else:
-            kind.absorb(raw)
+    def queue_changed(self, old: SiteObject | None, new: SiteObject | None) -> None:
+        """Take in a change of a queue."""
+        _replace(self._queues, old, new)
 
-    def listed(self, plural: str, raws: Collection[Raw], *, version: int) -> None:
-        """All Queues, or all Fabrics, as of a version."""
-        self._of(plural).take(raws, version=version)
+    def fabric_changed(self, old: SiteObject | None, new: SiteObject | None) -> None:
+        """Take in a change of a Fabric."""
+        _replace(self._fabrics, old, new)
 
-    def _of(self, plural: str) -> Newest:
-        return {names.QUEUES: self._queues, names.FABRICS: self._fabrics}[plural]
-
-    def class_seen(self, old: PriorityClassRecord | None, new: PriorityClassRecord | None) -> None:
-        """A PriorityClass changed; None stands for absence."""
-        if old is not None:
-            self._classes.pop(old.name, None)
-        if new is not None:
-            self._classes[new.name] = new.value
+    def class_changed(
+        self, old: PriorityClassRecord | None, new: PriorityClassRecord | None
+    ) -> None:
+        """Take in a change of a PriorityClass."""
+        _replace(self._classes, old, new)
 
     def priority(self, name: str | None) -> int:
-        """The value of a class; 0 for none, and for one that does not exist."""
-        return self._classes.get(name, 0) if name else 0
+        """The value of a class; 0 without one, and for one that does not exist."""
+        return self._classes[name].value if name and name in self._classes else 0
 
     def missing_class(self, name: str | None) -> PriorityClassMissing | None:
         """Why a job with this class cannot be queued; None when it can."""
@@ -163,5 +150,9 @@ class Site:
         return PriorityClassMissing(name, tuple(sorted(self._classes)))
 
 
-def _version(raw: Raw) -> int:
-    return int(raw["metadata"]["resourceVersion"])
+def _replace(held: dict[str, R], old: R | None, new: R | None) -> None:
+    """An object made again under its name can come before the deletion of the first one."""
+    if old is not None and old.name in held and held[old.name].uid == old.uid:
+        del held[old.name]
+    if new is not None:
+        held[new.name] = new
