@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ssl
 from dataclasses import dataclass, field
+from typing import Any
 
 import yaml
 from kubernetes.client.configuration import Configuration
@@ -107,23 +108,9 @@ class _BoundedClient(client.ApiClient):
         super().__init__(configuration=settings)
         self._deadline_s = deadline_s
 
-    def call_api(  # type: ignore[no-untyped-def]
-        self,
-        method,
-        url,
-        header_params=None,
-        body=None,
-        post_params=None,
-        _request_timeout=None,
-    ):
-        return super().call_api(
-            method,
-            url,
-            header_params=header_params,
-            body=body,
-            post_params=post_params,
-            _request_timeout=_request_timeout or self._deadline_s,
-        )
+    def call_api(self, *args: Any, **options: Any) -> Any:
+        options["_request_timeout"] = options.get("_request_timeout") or self._deadline_s
+        return super().call_api(*args, **options)
 
 
 def _configuration(kubeconfig: str | None) -> Configuration:

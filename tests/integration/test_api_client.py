@@ -133,15 +133,16 @@ async def test_a_write_that_was_refused_for_load_waits_as_told_and_happens_once(
 
 
 async def test_a_write_refused_for_load_ends_at_its_deadline(
-    control_plane: ControlPlane, namespace: str
+    control_plane: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(client, "DEADLINE_S", 5.0)
     async with (
         proxy.in_front_of(control_plane) as between,
         shell.api(shell.connect(control_plane, through=between.entrance)) as api,
     ):
         between.fail("create configmaps", Reply(429, {"Retry-After": "60"}))
         with pytest.raises(errors.TooManyRequestsError):
-            await api.create(config_maps(namespace), shell.config_map("one"), deadline_s=5.0)
+            await api.create(config_maps(namespace), shell.config_map("one"))
         assert between.count("create configmaps") == 1
 
 
@@ -196,8 +197,9 @@ async def test_a_read_is_tried_again(
 
 
 async def test_a_silent_server_is_given_up_at_the_deadline(
-    control_plane: ControlPlane, namespace: str
+    control_plane: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(client, "DEADLINE_S", 0.5)
     place = config_maps(namespace)
     async with (
         proxy.in_front_of(control_plane) as between,
@@ -208,24 +210,26 @@ async def test_a_silent_server_is_given_up_at_the_deadline(
         with pytest.raises(errors.Unreachable):
             await api.get(place, deadline_s=0.5)
         with pytest.raises(errors.OutcomeUnknown):
-            await api.create(place, shell.config_map("one"), deadline_s=0.5)
+            await api.create(place, shell.config_map("one"))
         assert time.monotonic() - started_s < 10.0
 
 
 async def test_an_outage_fails_writes_without_effect_and_ends(
-    control_plane: ControlPlane, namespace: str
+    control_plane: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = config_maps(namespace)
     async with shell.api(shell.connect(control_plane)) as api:
         await api.get(place)
+        monkeypatch.setattr(client, "DEADLINE_S", 2.0)
         control_plane.stop_api_server()
         try:
             with pytest.raises(errors.RequestFailed):
-                await api.create(place, shell.config_map("one"), deadline_s=2.0)
+                await api.create(place, shell.config_map("one"))
             with pytest.raises(errors.Unreachable):
-                await api.create(place, shell.config_map("one"), deadline_s=2.0)
+                await api.create(place, shell.config_map("one"))
         finally:
             await asyncio.to_thread(control_plane.start_api_server)
+        monkeypatch.undo()
         await api.create(place, shell.config_map("one"))
 
 

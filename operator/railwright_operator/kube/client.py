@@ -65,9 +65,12 @@ class _Request:
     query: Query | None
     body: bytes | None = None
     content_type: str = JSON
-    writes: bool = False
     accept: str = JSON
     decode: Decode = orjson.loads
+
+    @property
+    def writes(self) -> bool:
+        return self.method != "GET"
 
     def __str__(self) -> str:
         return f"{self.verb} {self.path}"
@@ -160,33 +163,21 @@ class Api:
         request = _Request("get", "GET", path, query, accept=accept, decode=decode)
         return await self._run(request, deadline_s)
 
-    async def create(self, path: str, body: object, *, deadline_s: float = DEADLINE_S) -> Any:
+    async def create(self, path: str, body: object) -> Any:
         """POST a new object, a binding or another subresource."""
-        data = orjson.dumps(body)
-        request = _Request("create", "POST", path, None, body=data, writes=True)
-        return await self._run(request, deadline_s)
+        return await self._write("create", "POST", path, body)
 
-    async def replace(self, path: str, body: object, *, deadline_s: float = DEADLINE_S) -> Any:
+    async def replace(self, path: str, body: object) -> Any:
         """PUT the whole object; its resourceVersion is the precondition."""
-        data = orjson.dumps(body)
-        request = _Request("replace", "PUT", path, None, body=data, writes=True)
-        return await self._run(request, deadline_s)
+        return await self._write("replace", "PUT", path, body)
 
-    async def patch(self, path: str, body: object, *, deadline_s: float = DEADLINE_S) -> Any:
+    async def patch(self, path: str, body: object) -> Any:
         """PATCH by RFC 7396; a resourceVersion in the body is a precondition."""
-        data = orjson.dumps(body)
-        request = _Request(
-            "patch", "PATCH", path, None, body=data, content_type=MERGE_PATCH, writes=True
-        )
-        return await self._run(request, deadline_s)
+        return await self._write("patch", "PATCH", path, body, content_type=MERGE_PATCH)
 
-    async def delete(
-        self, path: str, body: object | None = None, *, deadline_s: float = DEADLINE_S
-    ) -> Any:
+    async def delete(self, path: str, body: object = None) -> Any:
         """DELETE; ``bodies.deletion`` carries the UID it is meant for."""
-        data = None if body is None else orjson.dumps(body)
-        request = _Request("delete", "DELETE", path, None, body=data, writes=True)
-        return await self._run(request, deadline_s)
+        return await self._write("delete", "DELETE", path, body)
 
     async def stream(self, path: str, *, query: Query, stall_s: float) -> Lines:
         """The lines of a watch until the server ends it.
@@ -211,6 +202,12 @@ class Api:
             raise errors.AnswerTooLarge(f"{request}: {error}") from error
         except (aiohttp.ClientError, TimeoutError, OSError, _LostError) as error:
             raise errors.Unreachable(f"{request}: {type(error).__name__}: {error}") from error
+
+    async def _write(
+        self, verb: str, method: str, path: str, body: object, content_type: str = JSON
+    ) -> Any:
+        data = None if body is None else orjson.dumps(body)
+        return await self._run(_Request(verb, method, path, None, data, content_type), DEADLINE_S)
 
     async def _run(self, request: _Request, deadline_s: float) -> Any:
         async with self._lane(request).place():
