@@ -76,7 +76,7 @@ async def test_a_job_nested_deeply_keeps_no_other_from_being_listed(
         for name in ("first", "second"):
             await api.create(path, manifests.job(name))
         watch = metrics.build(CollectorRegistry()).watch
-        pager = Pager(api, path, kind="TrainingJob", metrics=watch)
+        pager = Pager(api, path, JOBS, metrics=watch)
         found = [JOBS.listed(item) async for page in pager.pages() for item in page.items]
     jobs = [job_objects.parse(each) for each in found if not isinstance(each, Undeclared)]
     deep = {str(job.raw["metadata"]["name"]): job.too_deep for job in jobs}

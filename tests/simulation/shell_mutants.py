@@ -274,7 +274,7 @@ SHELL_MUTANTS = (
     ShellMutant(
         "a copy is judged before its watch has caught up",
         "watch/verified.py",
-        "            await self._reach(version)\n",
+        "            await self._reach(listing.version)\n",
         "",
         "tests/unit/test_verification.py::test_events_that_come_late_are_no_violation",
     ),

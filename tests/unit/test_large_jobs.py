@@ -183,7 +183,7 @@ async def test_deeply_nested_object_stops_no_list() -> None:
             return decode(b'{"metadata":' + head + b',"items":[' + body + b"]}")
 
     watch = metrics.build(CollectorRegistry()).watch
-    pager = Pager(cast(Api, Nested()), "/jobs", kind="TrainingJob", metrics=watch)
+    pager = Pager(cast(Api, Nested()), "/jobs", JOBS, metrics=watch)
     async with contextlib.aclosing(pager.pages()) as pages:
         found = [JOBS.listed(item) async for page in pages for item in page.items]
     jobs = [job_objects.parse(each) for each in found if not isinstance(each, Undeclared)]

@@ -73,7 +73,7 @@ def uid_of(item: msgspec.Raw) -> str:
 def pager_of(server: Server) -> tuple[Pager, CollectorRegistry]:
     registry = CollectorRegistry()
     watch = metrics.build(registry).watch
-    return Pager(cast(Api, server), "/pods", kind="Pod", metrics=watch), registry
+    return Pager(cast(Api, server), "/pods", excerpts.of(Pod), metrics=watch), registry
 
 
 @pytest.mark.parametrize("sizes", [(10,) * 1200, (3_000,) * 60, (39_000,) * 5, ()], ids=len)

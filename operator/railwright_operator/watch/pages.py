@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Any
 
 from railwright_operator.kube import errors, lines
-from railwright_operator.kube.client import JSON, Api
+from railwright_operator.kube.client import Api
 from railwright_operator.metrics import WatchMetrics
 from railwright_operator.watch import excerpts
-from railwright_operator.watch.excerpts import Page
+from railwright_operator.watch.excerpts import Excerpt, Page
 
 logger = logging.getLogger(__name__)
 
@@ -33,24 +34,20 @@ class Pager:
         self,
         api: Api,
         path: str,
+        excerpt: Excerpt[Any],
         *,
-        kind: str,
         metrics: WatchMetrics,
         query: Mapping[str, str] | None = None,
-        accept: str = JSON,
-        decode: Callable[[bytes], Page] = excerpts.page,
     ) -> None:
         self._api = api
         self._path = path
-        self._kind = kind
+        self._excerpt = excerpt
         self._metrics = metrics
         self._query = dict(query or {})
-        self._accept = accept
-        self._decode = decode
         self._objects = OBJECTS_FIRST
 
     def __repr__(self) -> str:
-        return f"<Pager {self._kind} objects={self._objects}>"
+        return f"<Pager {self._excerpt.kind} objects={self._objects}>"
 
     async def pages(self) -> AsyncGenerator[Page, None]:
         """A whole list; the server makes the next page while one is taken in.
@@ -74,9 +71,9 @@ class Pager:
         """The page that begins there, with as many objects as fit."""
         while True:
             try:
-                return await self._ask(following, accept=self._accept, decode=self._sized)
+                return await self._ask(following, accept=self._excerpt.accept, decode=self._sized)
             except errors.AnswerTooLarge as error:
-                told = {"kind": self._kind, "objects": self._objects, "error": str(error)}
+                told = {"kind": self._excerpt.kind, "objects": self._objects, "error": str(error)}
                 if self._objects == 1:
                     return await self._without_object(following, told)
                 self._objects //= 2
@@ -89,11 +86,11 @@ class Pager:
     def _sized(self, body: bytes) -> Page:
         """The page; the next one may have twice as many objects if those would surely fit."""
         try:
-            page = self._decode(body)
+            page = self._excerpt.page(body)
         except RecursionError as error:
             if self._objects > 1:
                 raise errors.AnswerTooLarge("an object is nested too deeply") from error
-            page = self._decode(lines.shallow(body))
+            page = self._excerpt.page(lines.shallow(body))
         if len(body) <= lines.BODY_BYTES_MAX // 4:
             self._objects = min(OBJECTS_MAX, 2 * self._objects)
         return page
@@ -103,7 +100,7 @@ class Pager:
         page = await self._ask(
             following, accept=excerpts.METADATA_ONLY, decode=excerpts.metadata_page
         )
-        self._metrics.errors.labels(self._kind, "too large").inc()
+        self._metrics.errors.labels(self._excerpt.kind, "too large").inc()
         self._objects = 2
         logger.error("object too large to read", extra={**told, "object": page.unread})
         return page

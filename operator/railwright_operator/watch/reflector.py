@@ -20,7 +20,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass, field
 from random import Random
 from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeVar
@@ -70,6 +71,14 @@ class _RelistError(Exception):
         self.cause = cause
 
 
+@dataclass(slots=True)
+class Listing:
+    """A list as far as it was read: its version, and the UIDs of its objects."""
+
+    version: int = 0
+    uids: set[str] = field(default_factory=set)
+
+
 class Reflector(Generic[R]):
     """A copy of the objects under ``path``, by UID.
 
@@ -106,15 +115,7 @@ class Reflector(Generic[R]):
         self._rng = rng
         self._excerpt: Excerpt[Any] = excerpt
         self._query = dict(query or {})
-        self._pager = Pager(
-            api,
-            path,
-            kind=excerpt.kind,
-            metrics=metrics,
-            query=query,
-            accept=excerpt.accept,
-            decode=excerpt.page,
-        )
+        self._pager = Pager(api, path, excerpt, metrics=metrics, query=query)
         self._lasting = lasting
         self._stall_s = stall_s
         self._records: dict[str, R] = {}
@@ -180,7 +181,7 @@ class Reflector(Generic[R]):
             except _RelistError as error:
                 self._version = None
                 cause = error.cause
-                logger.warning("list again", extra=self._context(error))
+                logger.warning("watch expired, listing again", extra=self._context(error))
             except errors.RequestFailed as error:
                 cause = type(error).__name__
                 if not _is_resumable(error):
@@ -189,7 +190,7 @@ class Reflector(Generic[R]):
             except Exception as error:
                 cause = "unexpected"
                 self._version = None
-                logger.exception("watch broke", extra=self._context(error))
+                logger.exception("watch failed", extra=self._context(error))
             if self.events > applied or self._clock() - started_s >= HEALTHY_S:
                 failures = 0
             await self._pause(cause, failures)
@@ -198,8 +199,7 @@ class Reflector(Generic[R]):
     async def _pause(self, cause: str, failures: int) -> None:
         """Count how it ended and wait; that the server closes a stream is no error."""
         if cause:
-            self.errors += 1
-            self._metrics.errors.labels(self._kind, cause).inc()
+            self._count_error(cause)
         cap_s = BACKOFF_CAP_S if cause else BACKOFF_CLOSED_CAP_S
         await asyncio.sleep(
             backoff.delay_s(failures, base_s=BACKOFF_BASE_S, cap_s=cap_s, rng=self._rng)
@@ -210,49 +210,63 @@ class Reflector(Generic[R]):
         self._version = None
         self.relists += 1
         self._metrics.relists.labels(self._kind).inc()
-        started_s = self._clock()
-        seen: set[str] = set()
-        version = 0
+        self._listed_s = self._clock()
+        listing = Listing()
+        async with contextlib.aclosing(self._list(listing)) as objects:
+            async for found in objects:
+                self._heard_s = self._clock()
+                self._check_store(listing.version, found.metadata)
+                self._take(found)
+        self._check_store(listing.version)
+        for held in self._missing_from(listing):
+            self._put(held, None)
+        self._version = self._newest = listing.version
+        took_s = self._clock() - self._listed_s
+        self._first_list.set()
+        logger.info(
+            "listed",
+            extra={"kind": self._kind, "objects": len(listing.uids), "seconds": round(took_s, 2)},
+        )
+
+    async def _list(self, listing: Listing) -> AsyncGenerator[Found, None]:
+        """The objects of a whole list, filling ``listing``; others run in between."""
         shared = Slice(self._clock)
         async with contextlib.aclosing(self._pager.pages()) as pages:
             async for page in pages:
-                self._heard()
-                version = page.version
-                if version < self._newest:
-                    self._metrics.errors.labels(self._kind, "rewound").inc()
-                    raise StoreWentBackError(f"{self._kind}: from {self._newest} to {version}")
+                listing.version = page.version
+                listing.uids.update(page.unread)
                 await shared.others()  # The next page is asked for before this one is taken in.
-                seen.update(page.unread)
                 for item in page.items:
                     if shared.over:
                         await shared.others()
                     found = self._excerpt.listed(item)
-                    seen.add(found.metadata.uid)
-                    self._check_store(found.metadata, version)
-                    self._take(found)
-        vanished = [
-            held for uid, held in self._records.items() if uid not in seen and held.rv <= version
-        ]
-        for held in vanished:
-            self._put(held, None)
-        self._version = self._newest = version
-        took_s = self._clock() - started_s
-        self._listed_s = self._clock()
-        self._first_list.set()
-        told = {"kind": self._kind, "objects": len(seen), "seconds": round(took_s, 2)}
-        logger.info("listed", extra=told)
+                    listing.uids.add(found.metadata.uid)
+                    yield found
 
-    def _check_store(self, metadata: Identity, version: int) -> None:
-        """Raise StoreWentBackError if a list shows an object older than this process has seen it.
+    def _missing_from(self, listing: Listing) -> list[R]:
+        """The records that the list would have if they were still there."""
+        return [
+            held
+            for uid, held in self._records.items()
+            if uid not in listing.uids and held.rv <= listing.version
+        ]
+
+    def _check_store(self, version: int, metadata: Identity | None = None) -> None:
+        """Raise StoreWentBackError if a list, or an object in it, is older than seen before.
 
         A restore can also raise the store's version, for watches to end (`etcdutl snapshot restore
         --bump-revision`): then only the objects show that they are of the past.
         """
-        held = self._records.get(metadata.uid)
-        if held is not None and int(metadata.resource_version) < held.rv <= version:
-            self._metrics.errors.labels(self._kind, "rewound").inc()
-            seen = f"{metadata.name} from {held.rv} to {metadata.resource_version}"
-            raise StoreWentBackError(f"{self._kind}: {seen}")
+        evidence = ""
+        if version < self._newest:
+            evidence = f"from {self._newest} to {version}"
+        elif metadata is not None and metadata.uid in self._records:
+            held = self._records[metadata.uid]
+            if int(metadata.resource_version) < held.rv <= version:
+                evidence = f"{metadata.name} from {held.rv} to {metadata.resource_version}"
+        if evidence:
+            self._count_error("rewound")
+            raise StoreWentBackError(f"{self._kind}: {evidence}")
 
     async def _follow(self) -> None:
         """Apply a stream's events until it ends."""
@@ -265,7 +279,7 @@ class Reflector(Generic[R]):
         stream = self._api.stream(self._path, query=query, stall_s=self._stall_s)
         async with contextlib.aclosing(stream) as lines:
             async for line in lines:
-                self._heard()
+                self._heard_s = self._clock()
                 self._apply(excerpts.event(line))
 
     def _apply(self, event: Event) -> None:
@@ -322,8 +336,7 @@ class Reflector(Generic[R]):
 
     def _unreadable(self, found: Found, why: object) -> dict[str, Any]:
         """Count it; the fields of its log line."""
-        self.errors += 1
-        self._metrics.errors.labels(self._kind, "unreadable").inc()
+        self._count_error("unreadable")
         return self._context(why) | {"object": found.metadata.name}
 
     def _put(self, old: R | None, new: R | None) -> None:
@@ -335,8 +348,9 @@ class Reflector(Generic[R]):
         if old != new:
             self._on_change(old, new)
 
-    def _heard(self) -> None:
-        self._heard_s = self._clock()
+    def _count_error(self, cause: str) -> None:
+        self.errors += 1
+        self._metrics.errors.labels(self._kind, cause).inc()
 
     def _context(self, error: object) -> dict[str, Any]:
         return {"kind": self._kind, "version": self._version, "error": str(error)}

@@ -10,16 +10,15 @@ import asyncio
 import contextlib
 from typing import Generic
 
-from railwright_operator.slices import Slice
 from railwright_operator.watch.excerpts import Found
-from railwright_operator.watch.reflector import R, Reflector
+from railwright_operator.watch.reflector import Listing, R, Reflector
 
 REACH_S = 90.0
 """Within this time the watch passes the version of the list: bookmarks come once a minute."""
 
 LOOK_S = 0.5
 
-SUSPECTS_MAX = 1_000
+DIFFERING_MAX = 1_000
 """Objects that are compared a second time. More of them differ at first only where thousands change
 at once; the rest waits for the next verification."""
 
@@ -39,13 +38,13 @@ class VerifiedReflector(Reflector[R], Generic[R]):
         """
         self._dropped = set()
         try:
-            suspects, seen, version = await self._compare()
-            await self._reach(version)
-            gone = [uid for uid in self._records if uid not in seen]
-            ghosts = [held for uid in gone if (held := self._records[uid]).rv <= version]
+            listing = Listing()
+            differing = await self._compare(listing)
+            await self._reach(listing.version)
+            ghosts = self._missing_from(listing)
             for held in ghosts:
                 self._put(held, None)
-            wrong = [found.metadata.name for found in suspects if self._correct(found)]
+            wrong = [found.metadata.name for found in differing if self._correct(found)]
         finally:
             self._dropped = None
         missing = [f"{held!r:.200} was deleted and is in the copy" for held in ghosts]
@@ -59,24 +58,14 @@ class VerifiedReflector(Reflector[R], Generic[R]):
             await asyncio.sleep(LOOK_S)
         raise TimeoutError(f"{self!r} did not reach version {version}")
 
-    async def _compare(self) -> tuple[list[Found], set[str], int]:
-        """The listed objects that differ from the copy, the UIDs of all, and the list's version."""
-        suspects: list[Found] = []
-        seen: set[str] = set()
-        version = 0
-        shared = Slice(self._clock)
-        async with contextlib.aclosing(self._pager.pages()) as pages:
-            async for page in pages:
-                version = page.version
-                seen.update(page.unread)
-                for item in page.items:
-                    if shared.over:
-                        await shared.others()
-                    found = self._excerpt.listed(item)
-                    seen.add(found.metadata.uid)
-                    if len(suspects) < SUSPECTS_MAX and self._right(found) is not None:
-                        suspects.append(found)
-        return suspects, seen, version
+    async def _compare(self, listing: Listing) -> list[Found]:
+        """The listed objects that differ from the cache."""
+        differing: list[Found] = []
+        async with contextlib.aclosing(self._list(listing)) as objects:
+            async for found in objects:
+                if len(differing) < DIFFERING_MAX and self._right(found) is not None:
+                    differing.append(found)
+        return differing
 
     def _right(self, found: Found) -> R | None:
         """The record of a listed object; None if the copy has it, or a newer one."""
