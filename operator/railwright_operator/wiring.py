@@ -240,7 +240,7 @@ def _server(
         metrics=series,
         agents=Agents(
             account=f"system:serviceaccount:{settings.namespace}:{AGENT}",
-            on_inside=copies.discovery.inside_told,
+            on_inside=copies.discovery.receive_report,
             errands=heard.errands,
         ),
         clock=clock,

@@ -187,11 +187,11 @@ async def test_silent_agents_are_told_once_and_written_once() -> None:
     look = Look("sysfs", Basis.SEEN, (Part("gpu", Kind.ACCELERATOR),))
     for name in ("n1", "n2", "n3", "n4", "n5"):
         office.node(name)
-        await office.discovery.inside_told(name, insides.written(Document((look,))))
+        await office.discovery.receive_report(name, insides.written(Document((look,))))
     status = await office.report()
     assert status["agents"] == {"nodes": 5, "silent": 0}
     office.now_s = SILENT_S + 1
-    await office.discovery.inside_told("n1", insides.written(Document((look,))))
+    await office.discovery.receive_report("n1", insides.written(Document((look,))))
     status = await office.report()
     assert status["agents"] == {"nodes": 5, "silent": 4}
     assert status["problems"] == [
@@ -203,7 +203,7 @@ async def test_silent_agents_are_told_once_and_written_once() -> None:
     ]
     before = office.store.count("patch")
     office.now_s += 60
-    await office.discovery.inside_told("n1", insides.written(Document((look,))))
+    await office.discovery.receive_report("n1", insides.written(Document((look,))))
     await office.report()
     assert office.store.count("patch") == before
 
@@ -213,8 +213,8 @@ async def test_an_agent_whose_documents_are_not_read_is_not_silent_and_told_with
     for name in ("n1", "n2"):
         office.node(name)
         with pytest.raises(WiringError):
-            await office.discovery.inside_told(name, "{}")
-    assert not await office.discovery.inside_told("gone", "{}")
+            await office.discovery.receive_report(name, "{}")
+    assert not await office.discovery.receive_report("gone", "{}")
     office.now_s = SILENT_S - 1
     status = await office.report()
     assert status["agents"] == {"nodes": 2, "silent": 0}
@@ -223,7 +223,7 @@ async def test_an_agent_whose_documents_are_not_read_is_not_silent_and_told_with
     assert message.startswith("n1 told what is not read: agents: ")
     assert message.endswith("; 1 more do")
     for name in ("n1", "n2"):
-        await office.discovery.inside_told(name, insides.written(Document(())))
+        await office.discovery.receive_report(name, insides.written(Document(())))
     assert not (await office.report())["problems"]
 
 
@@ -266,7 +266,7 @@ async def test_second_take_over_waits_for_agents_again() -> None:
     for name in ("n0", "n1"):
         office.node(name)
     assert (await office.report())["agents"] == agents
-    await office.discovery.inside_told("n0", insides.written(Document()))
+    await office.discovery.receive_report("n0", insides.written(Document()))
     status = await office.report()
     assert status["agents"] == agents
     second = Office()

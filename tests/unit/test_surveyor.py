@@ -109,7 +109,7 @@ class Office:
         """So many looks later; how many probes were sent meanwhile."""
         before = len(self.errands.sent)
         for node in self.errands.present:
-            await self.discovery.inside_told(node, DOCUMENT)
+            await self.discovery.receive_report(node, DOCUMENT)
         for _ in range(looks):
             self.now_s += surveyor.LOOK_S
             await self.discovery.read_files()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from railwright_api import names
-from railwright_operator.discovery import Discovery, Found
+from railwright_operator.discovery import Discovery, FabricState
 from railwright_operator.kube import bodies, errors, paths
 from railwright_operator.kube.client import Api
 from railwright_operator.report import fabric
@@ -49,7 +49,7 @@ class SiteReporter:
         self._absorb = absorb
         self._nodes = nodes
         self._clock = clock
-        self._told_of: Found | None = None
+        self._told_of: FabricState | None = None
         self._standing: Status = {}
 
     def __repr__(self) -> str:
