@@ -14,7 +14,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from railwright_operator import backoff, connection, garbage, metrics, settings, watchdog, wiring
+from railwright_operator import backoff, garbage, metrics, settings, watchdog, wiring
 from railwright_operator.endpoints import Endpoints
 from railwright_operator.kube.client import Api
 from railwright_operator.kube.errors import RequestFailed
@@ -51,7 +51,7 @@ def main() -> int:
 
 
 async def _run(chosen: Settings) -> int:
-    source = connection.load(os.environ.get("KUBECONFIG") or None)
+    kubeconfig = os.environ.get("KUBECONFIG") or None
     registry = CollectorRegistry()
     series = metrics.build(registry)
     loop = asyncio.get_running_loop()
@@ -59,7 +59,7 @@ async def _run(chosen: Settings) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     leadership = Leadership(
-        source,
+        kubeconfig,
         namespace=chosen.namespace,
         name=LEASE,
         identity=chosen.identity,
@@ -69,7 +69,11 @@ async def _run(chosen: Settings) -> int:
         rng=wiring.rng(),
     )
     async with Api(
-        source, may_write=leadership.held, metrics=series.api, clock=wiring.clock, rng=wiring.rng()
+        kubeconfig,
+        may_write=leadership.held,
+        metrics=series.api,
+        clock=wiring.clock,
+        rng=wiring.rng(),
     ) as api:
         parts = wiring.assemble(
             api,
@@ -77,7 +81,7 @@ async def _run(chosen: Settings) -> int:
             registry=registry,
             series=series,
             is_leader=leadership.held,
-            mark_hung=functools.partial(hang_mark.write, source),
+            mark_hung=functools.partial(hang_mark.write, kubeconfig),
             give_up_lease=functools.partial(leadership.stop, deadline_s=GIVE_UP_S),
         )
         probes = Endpoints(

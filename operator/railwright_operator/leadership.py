@@ -29,7 +29,6 @@ from kubernetes.leaderelection.resourcelock.leaselock import LeaseLock
 
 from kubernetes import client
 from railwright_operator import connection
-from railwright_operator.connection import Connection
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +94,7 @@ class Leadership:
 
     def __init__(
         self,
-        source: Connection,
+        kubeconfig: str | None,
         *,
         namespace: str,
         name: str,
@@ -106,7 +105,7 @@ class Leadership:
         rng: Random,
         terms: Terms = Terms(),
     ) -> None:
-        self._source = source
+        self._kubeconfig = kubeconfig
         self._namespace = namespace
         self._name = name
         self._identity = identity
@@ -261,7 +260,7 @@ class Leadership:
         """The lock over a client whose requests all end within half the renew deadline."""
         if self._lock is None:
             blocking = connection.blocking_client(
-                self._source, deadline_s=self._terms.renew_deadline_s / 2
+                self._kubeconfig, deadline_s=self._terms.renew_deadline_s / 2
             )
             self._lock = _RenewableLease(  # type: ignore[no-untyped-call]
                 self._name, self._namespace, self._identity

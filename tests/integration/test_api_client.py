@@ -15,7 +15,6 @@ import pytest
 from fixtures import proxy, shell
 from fixtures.api_faults import Fault, Reply
 from railwright_api import names
-from railwright_operator import connection
 from railwright_operator.kube import bodies, client, errors, paths
 from railwright_testbed import ControlPlane
 
@@ -241,7 +240,7 @@ async def test_a_rotated_token_is_read_again_and_the_request_goes_through(
     config["users"][0]["user"] = {"tokenFile": str(token_file)}
     kubeconfig.write_bytes(orjson.dumps(config))
     token_file.write_text("expired")
-    async with shell.api(connection.load(str(kubeconfig))) as api:
+    async with shell.api(str(kubeconfig)) as api:
         with pytest.raises(errors.UnauthorizedError):
             await api.get(config_maps(namespace))
         token_file.write_text(control_plane.token)
@@ -256,7 +255,7 @@ async def test_credentials_that_cannot_be_read_are_an_error_of_the_request(
     config["users"][0]["user"] = {"tokenFile": str(token_file)}
     token_file.write_text("expired")
     kubeconfig.write_bytes(orjson.dumps(config))
-    async with shell.api(connection.load(str(kubeconfig))) as api:
+    async with shell.api(str(kubeconfig)) as api:
         kubeconfig.unlink()
         with pytest.raises(errors.Unreachable, match="credentials not read"):
             await api.get(config_maps(namespace))

@@ -14,7 +14,6 @@ import pytest
 
 from fixtures import proxy, shell
 from fixtures.api_faults import Fault, Late, Reply
-from railwright_operator.connection import Connection
 from railwright_operator.kube import errors
 from railwright_operator.leadership import Leadership, Terms
 from railwright_operator.write.ledger import DeposedError, LedgerStore
@@ -27,7 +26,7 @@ TERMS = Terms(duration_s=10.0, renew_deadline_s=7.0, retry_s=0.3)
 class Candidate:
     """One process's leadership, and when it was told what (monotonic seconds)."""
 
-    source: Connection
+    kubeconfig: str
     namespace: str
     name: str
     clock: Callable[[], float] = time.monotonic
@@ -37,7 +36,7 @@ class Candidate:
 
     def __post_init__(self) -> None:
         self.leadership = Leadership(
-            self.source,
+            self.kubeconfig,
             namespace=self.namespace,
             name="operator",
             identity=self.name,

@@ -22,7 +22,6 @@ import orjson
 from yarl import URL
 
 from railwright_operator import backoff, connection
-from railwright_operator.connection import Connection
 from railwright_operator.kube import errors
 from railwright_operator.kube.lanes import Lane
 from railwright_operator.kube.lines import BODY_BYTES_MAX, TooLargeError, bounded, split_lines
@@ -105,19 +104,20 @@ class Api:
 
     def __init__(
         self,
-        source: Connection,
+        kubeconfig: str | None,
         *,
         may_write: Callable[[], bool],
         metrics: ApiMetrics,
         clock: Callable[[], float],
         rng: Random,
     ) -> None:
-        self._source = source
+        self._kubeconfig = kubeconfig
+        self._settings = connection.load(kubeconfig)
         self._may_write = may_write
         self._metrics = metrics
         self._clock = clock
         self._rng = rng
-        self._token = source.token
+        self._token = connection.bearer_token(self._settings)
         self._token_lock = asyncio.Lock()
         self._writing = Lane(WRITES_MAX)
         self._writing_cluster = Lane(CLUSTER_WRITES_MAX)
@@ -125,7 +125,7 @@ class Api:
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        context = connection.tls_context(self._source)
+        context = connection.tls_context(self._settings)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=0,
@@ -289,7 +289,7 @@ class Api:
         headers = {"Accept": request.accept, "Content-Type": request.content_type}
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
-        url = self._source.server + request.path
+        url = self._settings.host.rstrip("/") + request.path
         if request.query:
             url += "?" + urlencode(request.query)
         return self._open().request(
@@ -298,7 +298,7 @@ class Api:
             data=request.body,
             headers=headers,
             timeout=timeout,
-            server_hostname=self._source.server_name,
+            server_hostname=self._settings.tls_server_name,
             allow_redirects=False,
         )
 
@@ -310,7 +310,7 @@ class Api:
         async with self._token_lock:
             if self._token == refused and refused is not None:
                 try:
-                    self._token = await asyncio.to_thread(connection.token, self._source)
+                    self._token = await asyncio.to_thread(connection.token, self._kubeconfig)
                 except connection.CredentialsError as error:
                     raise errors.Unreachable(f"credentials not read: {error}") from error
 
