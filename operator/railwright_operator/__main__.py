@@ -115,11 +115,11 @@ async def _work(api: Api, parts: Parts, leading: asyncio.Event) -> None:
         await leading.wait()
         await _persist(lambda: defaults.ensure(api))
         await _persist(parts.cycle.take_over)
-        for copy in parts.copies.leading:
-            tasks.create_task(copy.run())
-        for copy in (*parts.copies.leading, *parts.copies.warm):
-            await copy.wait_synced()
-        await parts.copies.discovery.read_first_files()
+        for informer in parts.informers.leading:
+            tasks.create_task(informer.run())
+        for informer in (*parts.informers.leading, *parts.informers.warm):
+            await informer.wait_synced()
+        await parts.informers.discovery.read_first_files()
         garbage.keep_for_good()
         for start in parts.leading:
             tasks.create_task(start())
@@ -169,7 +169,7 @@ def _stuck(parts: Parts, leadership: Leadership) -> list[str]:
 def _unready(parts: Parts) -> list[str]:
     unread = [] if parts.keys.known else ["the signing keys of tokens have not been read yet"]
     return unread + [
-        f"{copy!r} has no whole list yet" for copy in parts.copies.warm if not copy.synced
+        f"{copy!r} has no whole list yet" for copy in parts.informers.warm if not copy.synced
     ]
 
 

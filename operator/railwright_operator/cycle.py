@@ -26,10 +26,10 @@ from railwright_operator.observe import Observer
 from railwright_operator.pre_runs import PreRuns
 from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.report.reporter import Reporter
-from railwright_operator.slices import Slice
 from railwright_operator.watchdog import CycleWatchdog
 from railwright_operator.write.actuate import Actuator
 from railwright_operator.write.ledger import DeposedError, LedgerStore
+from railwright_operator.yielding import TimeSlice
 from railwright_scheduler import turn
 from railwright_scheduler.isolation import Isolation
 from railwright_scheduler.world import World
@@ -148,7 +148,7 @@ class Cycle:
         self._turned_s = self._clock()
 
     async def _look(self, isolation: Isolation) -> World:
-        shared = Slice(self._clock)
+        shared = TimeSlice(self._clock)
         for world in self._observer.look(self._ledger.ledger, isolation):
             if world is not None:
                 return world

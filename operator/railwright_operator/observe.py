@@ -21,7 +21,7 @@ from railwright_operator.pre_runs import PreRuns, Standing
 from railwright_operator.suspects import Suspects
 from railwright_operator.watch.ages import Ages
 from railwright_operator.watch.jobs import Jobs, Known
-from railwright_operator.watch.kubelets import Kubelets
+from railwright_operator.watch.node_leases import NodeLeaseChecker
 from railwright_operator.watch.pod_index import PodIndex
 from railwright_operator.watch.pulls import Pulls
 from railwright_operator.watch.records import PodRecord
@@ -57,7 +57,7 @@ class Observer:
         machines: Machines,
         pulls: Pulls,
         sessions: Sessions,
-        kubelets: Kubelets,
+        kubelets: NodeLeaseChecker,
         actuator: Actuator,
         pre_runs: PreRuns,
         clock: Callable[[], float],

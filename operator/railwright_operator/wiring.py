@@ -4,12 +4,12 @@
     Api          the one client to the API server
     reflectors   informer caches: TrainingJobs, Pods, Nodes, Queues, Fabrics, PriorityClasses, files
     Discovery    the fabric, put together from labels, files and what agents tell
-    Kubelets     the Leases of suspected nodes
+    NodeLeaseChecker  the Leases of suspected nodes
     PreRuns      the small gangs ahead of large jobs
     heartbeats   the server that launchers and agents speak to
     Surveyor     sends agents to each other where nobody says how nodes stand
     Cycle        observe, plan, ledger, act, tell
-    Verification holds copies and invariants against fresh lists now and then
+    Verification holds informers and invariants against fresh lists now and then
     watchdog     a thread: ends the process when a cycle hangs (JobFaults: what is set aside)
     reporters    statuses and events
     Endpoints    probes and metrics
@@ -30,9 +30,8 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from railwright_operator import copies as watched
+from railwright_operator import informers as caches
 from railwright_operator import metrics
-from railwright_operator.copies import Copies
 from railwright_operator.cycle import Cycle
 from railwright_operator.faults import JobFaults, WriteMark
 from railwright_operator.heartbeats import state
@@ -42,6 +41,7 @@ from railwright_operator.heartbeats.keys import PublishedKeys
 from railwright_operator.heartbeats.server import HeartbeatServer
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.state import HeartbeatState
+from railwright_operator.informers import Informers
 from railwright_operator.kube.client import Api
 from railwright_operator.machines import Machines
 from railwright_operator.observe import Observer
@@ -57,8 +57,8 @@ from railwright_operator.settings import Settings
 from railwright_operator.surveys import busy
 from railwright_operator.surveys.surveyor import Clocks, Surveyor
 from railwright_operator.verification import Verification
-from railwright_operator.watch import kubelets
-from railwright_operator.watch.kubelets import Kubelets
+from railwright_operator.watch import node_leases
+from railwright_operator.watch.node_leases import NodeLeaseChecker
 from railwright_operator.watchdog import CycleWatchdog
 from railwright_operator.write import pods, probes
 from railwright_operator.write.actuate import Actuator
@@ -77,7 +77,7 @@ class Parts:
 
     cycle: Cycle
     watchdog: CycleWatchdog
-    copies: Copies
+    informers: Informers
     keys: PublishedKeys
     server: HeartbeatServer
     tasks: tuple[Callable[[], Coroutine[Any, Any, None]], ...]
@@ -99,20 +99,20 @@ def assemble(
     launcher = pods.Launcher(settings.launcher_image, settings.heartbeat_url)
     heard = state.construct(api, wake=awake.set, clock=clock, rng=rng())
     sessions, commits = heard.sessions, Commits(awake.set)
-    watch = partial(watched.assemble, launcher=launcher, listening=heard.hearing, clock=clock)
-    copies = watch(api, settings, series=series.watch, wake=awake.set, rng=rng)
-    surveyor = _surveyor(api, copies, settings, heard.errands, series.surveys)
+    watch = partial(caches.assemble, launcher=launcher, listening=heard.hearing, clock=clock)
+    informers = watch(api, settings, series=series.watch, wake=awake.set, rng=rng)
+    surveyor = _surveyor(api, informers, settings, heard.errands, series.surveys)
     counts = CycleMetrics(registry)
     ledger = LedgerStore(api, holder=settings.identity)
-    actuator = _actuator(api, copies, ledger=ledger, launcher=launcher, wake=awake.set)
-    asked = Kubelets(kubelets.lease_of(api), clock=clock, wake=awake.set)
-    pre_runs = PreRuns(api, jobs=copies.jobs, wake=awake.set, clock=clock, rng=rng())
-    observer = _observer(copies, heard, asked, actuator, pre_runs, listening)
-    faults = JobFaults(copies.jobs, raised=counts.job_faults, clock=clock, rng=rng())
+    actuator = _actuator(api, informers, ledger=ledger, launcher=launcher, wake=awake.set)
+    asked = NodeLeaseChecker(node_leases.lease_of(api), clock=clock, wake=awake.set)
+    pre_runs = PreRuns(api, jobs=informers.jobs, wake=awake.set, clock=clock, rng=rng())
+    observer = _observer(informers, heard, asked, actuator, pre_runs, listening)
+    faults = JobFaults(informers.jobs, raised=counts.job_faults, clock=clock, rng=rng())
     mark = partial(faults.leave_mark, mark_hung)
     watchdog = CycleWatchdog(mark=mark, release=give_up_lease)
     events = Events(api, instance=settings.identity, dropped=counts.events_dropped, clock=clock)
-    reporter = _reporter(api, copies, sessions, commits, events, faults, counts, observer, awake)
+    reporter = _reporter(api, informers, sessions, commits, events, faults, counts, observer, awake)
     cycle = Cycle(
         observer,
         ledger=ledger,
@@ -127,18 +127,18 @@ def assemble(
         rng=rng(),
     )
     server = _server(
-        copies, settings, heard, commits, series=series.heartbeats, is_leader=is_leader
+        informers, settings, heard, commits, series=series.heartbeats, is_leader=is_leader
     )
-    warm = [copy.run for copy in copies.warm]
+    warm = [informer.run for informer in informers.warm]
     verified = Verification(
-        copies, ledger=lambda: ledger.ledger, violations=counts.violations, clock=clock
+        informers, ledger=lambda: ledger.ledger, violations=counts.violations, clock=clock
     )
-    network = copies.discovery.run, _sites(api, copies, surveyor).run, surveyor.run
-    leading = asked.run, events.run, copies.follow_pulls, verified.run
+    network = informers.discovery.run, _sites(api, informers, surveyor).run, surveyor.run
+    leading = asked.run, events.run, informers.follow_pulls, verified.run
     return Parts(
         cycle=cycle,
         watchdog=watchdog,
-        copies=copies,
+        informers=informers,
         keys=heard.keys,
         server=server,
         tasks=(*warm, heard.keys.run, lambda: loop_lag.observe(series, clock, listening)),
@@ -147,15 +147,21 @@ def assemble(
 
 
 def _surveyor(
-    api: Api, copies: Copies, settings: Settings, errands: Errands, series: metrics.SurveyMetrics
+    api: Api,
+    informers: Informers,
+    settings: Settings,
+    errands: Errands,
+    series: metrics.SurveyMetrics,
 ) -> Surveyor:
-    nodes = copies.nodes.records
+    nodes = informers.nodes.records
     return Surveyor(
         errands,
-        site=copies.site,
-        discovery=copies.discovery,
+        site=informers.site,
+        discovery=informers.discovery,
         nodes=nodes,
-        busy=lambda: busy.of((node.name for node in nodes.values()), copies.jobs, copies.pod_index),
+        busy=lambda: busy.of(
+            (node.name for node in nodes.values()), informers.jobs, informers.pod_index
+        ),
         keep=lambda text: probes.keep(api, settings.namespace, text),
         metrics=series,
         clocks=Clocks(clock, time.time),
@@ -163,31 +169,31 @@ def _surveyor(
     )
 
 
-def _sites(api: Api, copies: Copies, surveyor: Surveyor) -> SiteReporter:
+def _sites(api: Api, informers: Informers, surveyor: Surveyor) -> SiteReporter:
     return SiteReporter(
         api,
-        site=copies.site,
-        jobs=copies.jobs,
-        discovery=copies.discovery,
+        site=informers.site,
+        jobs=informers.jobs,
+        discovery=informers.discovery,
         unsurveyed=lambda: surveyor.problems,
-        absorb=copies.absorb,
-        nodes=copies.nodes.records,
+        absorb=informers.absorb,
+        nodes=informers.nodes.records,
         clock=clock,
     )
 
 
 def _actuator(
     api: Api,
-    copies: Copies,
+    informers: Informers,
     *,
     ledger: LedgerStore,
     launcher: pods.Launcher,
     wake: Callable[[], None],
 ) -> Actuator:
-    rendering = Rendering(copies.jobs, launcher=launcher)
+    rendering = Rendering(informers.jobs, launcher=launcher)
     return Actuator(
         api,
-        pods=copies.pods,
+        pods=informers.pods,
         render_pod=rendering.pod,
         render_placement=lambda entry: rendering.placement(entry, epoch=ledger.ledger.epoch),
         wake=wake,
@@ -197,20 +203,20 @@ def _actuator(
 
 
 def _observer(
-    copies: Copies,
+    informers: Informers,
     heard: HeartbeatState,
-    kubelets: Kubelets,
+    kubelets: NodeLeaseChecker,
     actuator: Actuator,
     pre_runs: PreRuns,
     listening: ListeningClock,
 ) -> Observer:
     return Observer(
-        jobs=copies.jobs,
-        site=copies.site,
-        pods=copies.pod_index,
-        discovery=copies.discovery,
-        machines=Machines(copies.nodes.records, copies.pod_index),
-        pulls=copies.pulls,
+        jobs=informers.jobs,
+        site=informers.site,
+        pods=informers.pod_index,
+        discovery=informers.discovery,
+        machines=Machines(informers.nodes.records, informers.pod_index),
+        pulls=informers.pulls,
         sessions=heard.sessions,
         kubelets=kubelets,
         actuator=actuator,
@@ -221,7 +227,7 @@ def _observer(
 
 
 def _server(
-    copies: Copies,
+    informers: Informers,
     settings: Settings,
     heard: HeartbeatState,
     commits: Commits,
@@ -231,16 +237,16 @@ def _server(
 ) -> HeartbeatServer:
     return HeartbeatServer(
         heard.sessions,
-        state.tokens(heard, copies.pods.records, metrics=series),
+        state.tokens(heard, informers.pods.records, metrics=series),
         audience_of=pods.audience,
-        pod_uid_of=copies.pod_index.uid_of,
+        pod_uid_of=informers.pod_index.uid_of,
         on_commit=commits.ask,
-        is_ready=lambda: is_leader() and copies.pods.synced and heard.keys.known,
+        is_ready=lambda: is_leader() and informers.pods.synced and heard.keys.known,
         hearing=heard.hearing,
         metrics=series,
         agents=Agents(
             account=f"system:serviceaccount:{settings.namespace}:{AGENT}",
-            on_inside=copies.discovery.receive_report,
+            on_inside=informers.discovery.receive_report,
             errands=heard.errands,
         ),
         clock=clock,
@@ -249,7 +255,7 @@ def _server(
 
 def _reporter(
     api: Api,
-    copies: Copies,
+    informers: Informers,
     sessions: Sessions,
     commits: Commits,
     events: Events,
@@ -260,7 +266,7 @@ def _reporter(
 ) -> Reporter:
     return Reporter(
         api,
-        jobs=copies.jobs,
+        jobs=informers.jobs,
         sessions=sessions,
         commits=commits,
         events=events,

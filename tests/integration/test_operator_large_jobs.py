@@ -15,9 +15,9 @@ from railwright_api import names
 from railwright_operator import metrics
 from railwright_operator.kube import paths
 from railwright_operator.watch import job_objects
-from railwright_operator.watch.excerpts import Undeclared
 from railwright_operator.watch.job_objects import JOBS, SPEC_BYTES_MAX
 from railwright_operator.watch.pages import Pager
+from railwright_operator.watch.projections import Undeclared
 from railwright_testbed import ControlPlane, waiting
 
 NOTE = "x" * 32_000

@@ -17,7 +17,7 @@ from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.machines import Machines
 from railwright_operator.observe import FORGET_S
 from railwright_operator.suspects import UNHEARD_S
-from railwright_operator.watch import kubelets, records
+from railwright_operator.watch import node_leases, records
 from railwright_operator.watch.job_objects import SPEC_BYTES_MAX
 from railwright_operator.write.actuate import UNDER_WAY_MAX
 from railwright_reading.machines import PRODUCT
@@ -176,7 +176,7 @@ async def test_a_node_that_died_before_its_launcher_spoke_is_found_in_time() -> 
     seen.turn()
     while isinstance(seen.verdict(after_s=1.0), Ongoing):
         seen.leases.renewed["n0"] = f"t{seen.now_s // 10}"
-        if seen.now_s % kubelets.ASK_INTERVAL_S == 0:
+        if seen.now_s % node_leases.ASK_INTERVAL_S == 0:
             await ask_all(seen)
         assert seen.now_s - began_s <= DETECT_S_MAX
     found = seen.cause()
@@ -201,7 +201,7 @@ class Cluster(Watched):
                 if rank not in self.dead:
                     self.beat(rank)
                     self.leases.renewed[f"n{rank}"] = f"t{(self.now_s + rank) // 10}"
-            if self.now_s % kubelets.ASK_INTERVAL_S == 0:
+            if self.now_s % node_leases.ASK_INTERVAL_S == 0:
                 await ask_all(self)
             verdict = self.verdict()
             if isinstance(verdict, Ended):
@@ -250,8 +250,8 @@ async def test_deaf_operator_charges_no_late_heartbeat(monkeypatch: pytest.Monke
 async def test_a_slow_start_on_a_node_whose_kubelet_renews_goes_on_to_its_deadline() -> None:
     seen = Watched(phase=Phase.STARTING)
     seen.turn()
-    for _ in range(int(START_DEADLINE_S / kubelets.ASK_INTERVAL_S)):
-        assert isinstance(seen.verdict(after_s=kubelets.ASK_INTERVAL_S), Ongoing)
+    for _ in range(int(START_DEADLINE_S / node_leases.ASK_INTERVAL_S)):
+        assert isinstance(seen.verdict(after_s=node_leases.ASK_INTERVAL_S), Ongoing)
         seen.leases.renewed = dict.fromkeys(("n0", "n1"), f"t{seen.now_s // 10}")
         await ask_all(seen)
     assert seen.cause(after_s=1.0).code is CauseCode.LAUNCHER_UNHEARD
@@ -321,10 +321,10 @@ def test_only_launchers_that_say_nothing_for_long_are_looked_into() -> None:
     seen = Watched(phase=Phase.STARTING)
     seen.turn()
     seen.turn(after_s=UNHEARD_S)
-    assert repr(seen.kubelets) == "<Kubelets suspects=0 sightings=0>"
+    assert repr(seen.kubelets) == "<NodeLeaseChecker suspects=0 sightings=0>"
     seen.beat(0, running=0)
     seen.turn(after_s=0.5)
-    assert repr(seen.kubelets) == "<Kubelets suspects=1 sightings=0>"
+    assert repr(seen.kubelets) == "<NodeLeaseChecker suspects=1 sightings=0>"
 
 
 @pytest.mark.parametrize("phase", [Phase.SUCCEEDED, Phase.FAILED])

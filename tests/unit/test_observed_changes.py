@@ -119,7 +119,7 @@ def test_suspects_are_told_apart(is_missing: bool, monkeypatch: pytest.MonkeyPat
     def suspect(silent: Collection[str], unheard: Collection[str], others: Collection[str]) -> None:
         found.append((set(silent), set(unheard), set(others)))
 
-    monkeypatch.setattr(seen.kubelets, "suspect", suspect)
+    monkeypatch.setattr(seen.kubelets, "set_nodes", suspect)
     seen.turn()
     if is_missing:
         del seen.nodes["uid-n1"]

@@ -14,7 +14,7 @@ from fixtures import reporting
 from fixtures.reporting import Raw
 from fixtures.shell import until
 from railwright_api import names
-from railwright_operator import copies, metrics
+from railwright_operator import informers, metrics
 from railwright_operator.kube.client import Api, Decode
 from railwright_operator.settings import Settings
 from railwright_operator.watch import site
@@ -39,12 +39,12 @@ class Server:
         await asyncio.Event().wait()
 
 
-class Informers:
+class Watched:
     """The informer caches in front of such a server, and how often they woke the cycle."""
 
     def __init__(self, server: Server) -> None:
         self.woken = 0
-        self.copies = copies.assemble(
+        self.caches = informers.assemble(
             cast(Api, server),
             SETTINGS,
             launcher=reporting.LAUNCHER,
@@ -54,7 +54,7 @@ class Informers:
             listening=lambda: 0.0,
             rng=lambda: Random(0),
         )
-        self.site = self.copies.site
+        self.site = self.caches.site
 
     def _wake(self) -> None:
         self.woken += 1
@@ -66,36 +66,36 @@ def fabric(*levels: str, version: int, **parts: Any) -> Raw:
 
 async def test_list_and_events_of_queues_reach_the_site() -> None:
     server = Server(reporting.raw_object("kept"), reporting.raw_object("late", version=4))
-    informers = Informers(server)
+    watched = Watched(server)
     for name, version in (("lost", 2), ("younger", 9)):
         raw = reporting.raw_object(name, version=version)
-        informers.copies.queues.absorb(site.answered(raw))
-    running = asyncio.create_task(informers.copies.queues.run())
-    await informers.copies.queues.wait_synced()
-    assert set(informers.site.queues) == {"kept", "late", "younger"}
+        watched.caches.queues.absorb(site.answered(raw))
+    running = asyncio.create_task(watched.caches.queues.run())
+    await watched.caches.queues.wait_synced()
+    assert set(watched.site.queues) == {"kept", "late", "younger"}
     deleted = reporting.raw_object("late", version=10)
     server.events.append({"type": "DELETED", "object": deleted})
     running.cancel()
-    running = asyncio.create_task(informers.copies.queues.run())
-    await until(lambda: len(informers.site.queues) == 2, "the deletion")
-    informers.copies.absorb(names.QUEUES, reporting.raw_object("late", version=9))
-    assert informers.site.queues == ("kept", "younger")
+    running = asyncio.create_task(watched.caches.queues.run())
+    await until(lambda: len(watched.site.queues) == 2, "the deletion")
+    watched.caches.absorb(names.QUEUES, reporting.raw_object("late", version=9))
+    assert watched.site.queues == ("kept", "younger")
     running.cancel()
 
 
 def test_older_fabric_is_ignored() -> None:
-    informers = Informers(Server())
-    informers.copies.absorb(names.FABRICS, fabric("new", version=10))
-    informers.copies.absorb(names.FABRICS, fabric("old", version=9))
-    assert informers.site.levels == ("new",)
+    watched = Watched(Server())
+    watched.caches.absorb(names.FABRICS, fabric("new", version=10))
+    watched.caches.absorb(names.FABRICS, fabric("old", version=9))
+    assert watched.site.levels == ("new",)
 
 
 def test_only_a_change_of_the_spec_wakes_a_cycle() -> None:
-    informers = Informers(Server())
-    informers.copies.absorb(names.FABRICS, fabric("rack", version=1))
-    informers.copies.absorb(names.FABRICS, fabric("rack", version=2, status={"nodes": 3}))
-    assert informers.woken == 1
-    assert informers.site.fabric is not None
-    assert informers.site.fabric.status == {"nodes": 3}
-    informers.copies.absorb(names.FABRICS, fabric("row", "rack", version=3))
-    assert informers.woken == 2
+    watched = Watched(Server())
+    watched.caches.absorb(names.FABRICS, fabric("rack", version=1))
+    watched.caches.absorb(names.FABRICS, fabric("rack", version=2, status={"nodes": 3}))
+    assert watched.woken == 1
+    assert watched.site.fabric is not None
+    assert watched.site.fabric.status == {"nodes": 3}
+    watched.caches.absorb(names.FABRICS, fabric("row", "rack", version=3))
+    assert watched.woken == 2

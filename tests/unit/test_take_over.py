@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from railwright_operator import __main__ as operator
-from railwright_operator import copies, garbage, metrics
+from railwright_operator import garbage, informers, metrics
 from railwright_operator.discovery import Discovery
 from railwright_operator.settings import Settings
 from railwright_operator.watch.reflector import Reflector
@@ -68,7 +68,7 @@ def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def test_pods_and_jobs_are_listed_after_the_take_over(order: list[str]) -> None:
-    watched = copies.assemble(
+    watched = informers.assemble(
         cast(Any, None),
         SETTINGS,
         launcher=pods.Launcher("launcher", "http://operator"),
@@ -79,7 +79,7 @@ async def test_pods_and_jobs_are_listed_after_the_take_over(order: list[str]) ->
         rng=lambda: Random(0),
     )
     warm = [copy.run for copy in watched.warm]
-    parts = SimpleNamespace(cycle=Cycle(order), copies=watched, tasks=warm, leading=())
+    parts = SimpleNamespace(cycle=Cycle(order), informers=watched, tasks=warm, leading=())
     leading = asyncio.Event()
     leading.set()
     async with asyncio.timeout(10):

@@ -21,9 +21,9 @@ from railwright_operator import metrics, verification
 from railwright_operator.kube.client import Api, Decode
 from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.verification import Verification
-from railwright_operator.watch import excerpts, records, verified
-from railwright_operator.watch.excerpts import Pod
+from railwright_operator.watch import projections, records, verified
 from railwright_operator.watch.pod_index import PodIndex
+from railwright_operator.watch.projections import PodObject
 from railwright_operator.watch.records import PodRecord
 from railwright_operator.watch.verified import VerifiedReflector
 from railwright_scheduler.attempt.record import JobRecord
@@ -67,7 +67,7 @@ async def watching(server: Server) -> AsyncIterator[VerifiedReflector[PodRecord]
     copy = VerifiedReflector(
         cast(Api, server),
         "/api/v1/pods",
-        excerpt=excerpts.of(Pod),
+        projection=projections.of(PodObject, "Pod"),
         parse=records.pod,
         on_change=lambda old, new: None,
         metrics=metrics.build(CollectorRegistry()).watch,
@@ -176,14 +176,14 @@ class Leader:
             self.verified += 1
             return [*wrong]
 
-        copies = SimpleNamespace(
+        informers = SimpleNamespace(
             nodes=SimpleNamespace(verify=verify),
             pods=SimpleNamespace(verify=verify),
             pod_index=index,
             jobs={"a": SimpleNamespace(record=record)},
         )
         self.verification = Verification(
-            cast(Any, copies),
+            cast(Any, informers),
             ledger=lambda: LEDGER,
             violations=CycleMetrics(self.registry).violations,
             clock=lambda: self.now_s,

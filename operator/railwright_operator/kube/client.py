@@ -23,8 +23,13 @@ from yarl import URL
 
 from railwright_operator import backoff, connection
 from railwright_operator.kube import errors
+from railwright_operator.kube.body_limits import (
+    BODY_BYTES_MAX,
+    BodyTooLargeError,
+    bounded,
+    split_lines,
+)
 from railwright_operator.kube.lanes import Lane
-from railwright_operator.kube.lines import BODY_BYTES_MAX, TooLargeError, bounded, split_lines
 from railwright_operator.metrics import ApiMetrics
 
 DEADLINE_S = 10.0
@@ -198,7 +203,7 @@ class Api:
                     raise errors.from_status(response.status, answer, where=str(request))
                 async for line in split_lines(response.content):
                     yield line
-        except TooLargeError as error:
+        except BodyTooLargeError as error:
             raise errors.AnswerTooLarge(f"{request}: {error}") from error
         except (aiohttp.ClientError, TimeoutError, OSError, _LostError) as error:
             raise errors.Unreachable(f"{request}: {type(error).__name__}: {error}") from error
@@ -276,7 +281,7 @@ class Api:
                 return _Reply(response.status, after_s, body, token)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise _NoAnswerError(f"not connected: {error}", sent=False) from error
-        except TooLargeError as error:
+        except BodyTooLargeError as error:
             if not request.writes:
                 raise errors.AnswerTooLarge(f"{request}: {error}") from error
             raise _NoAnswerError(str(error), sent=True) from error

@@ -19,8 +19,8 @@ from railwright_api.fabric import (
 )
 from railwright_operator.discovery import SILENT_S, AgentSummary, FabricState, FileRead
 from railwright_operator.report import bounds
-from railwright_operator.slices import Slice
 from railwright_operator.watch.records import NodeRecord
+from railwright_operator.yielding import TimeSlice
 from railwright_topology import agreement, inside, outline, paces, speeds
 from railwright_topology.accounts import ISLAND, Account
 from railwright_topology.agreement import Conflict
@@ -97,7 +97,7 @@ async def problems(
         told.append({"key": "fabric", "message": bounds.sentence(found.problem)})
     told.extend(problem for read in found.files for problem in _of_file(read))
     told.extend(_of_insides(found.fabric))
-    shared = Slice(clock)
+    shared = TimeSlice(clock)
     for record in sorted(nodes.values(), key=lambda node: node.name):
         if shared.over:
             await shared.others()

@@ -33,8 +33,8 @@ from railwright_operator.report.commits import Commits
 from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.report.double_bookings import DoubleBookings
 from railwright_operator.report.events import Events, Story, Subject
-from railwright_operator.slices import Slice
 from railwright_operator.watch.jobs import Jobs, Known, Unreadable
+from railwright_operator.yielding import TimeSlice
 from railwright_scheduler.attempt import record as records
 from railwright_scheduler.attempt.assessment import Ongoing
 from railwright_scheduler.attempt.gang import BindPod, CreatePod, WritePlacement
@@ -143,7 +143,7 @@ class Reporter:
         self._retold_s = max(least_s, told / RETOLD_PER_S_MAX)
         self._burst_s = max(RETOLD_BURST_S, self._clock() - self._reported_s)
         self._reported_s = self._clock()
-        shared = Slice(self._clock)
+        shared = TimeSlice(self._clock)
         for uid in [*plan.records, *(unread.keys() - plan.records.keys())]:
             if uid in self._under_way:
                 self._wakes_once_written.add(uid)

@@ -12,11 +12,11 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 
-from railwright_operator.kube import errors, lines
+from railwright_operator.kube import body_limits, errors
 from railwright_operator.kube.client import Api
 from railwright_operator.metrics import WatchMetrics
-from railwright_operator.watch import excerpts
-from railwright_operator.watch.excerpts import Excerpt, Page
+from railwright_operator.watch import projections
+from railwright_operator.watch.projections import Page, Projection
 
 logger = logging.getLogger(__name__)
 
@@ -34,20 +34,20 @@ class Pager:
         self,
         api: Api,
         path: str,
-        excerpt: Excerpt[Any],
+        projection: Projection[Any],
         *,
         metrics: WatchMetrics,
         query: Mapping[str, str] | None = None,
     ) -> None:
         self._api = api
         self._path = path
-        self._excerpt = excerpt
+        self._projection = projection
         self._metrics = metrics
         self._query = dict(query or {})
         self._objects = OBJECTS_FIRST
 
     def __repr__(self) -> str:
-        return f"<Pager {self._excerpt.kind} objects={self._objects}>"
+        return f"<Pager {self._projection.kind} objects={self._objects}>"
 
     async def pages(self) -> AsyncGenerator[Page, None]:
         """A whole list; the server makes the next page while one is taken in.
@@ -71,9 +71,15 @@ class Pager:
         """The page that begins there, with as many objects as fit."""
         while True:
             try:
-                return await self._ask(following, accept=self._excerpt.accept, decode=self._sized)
+                return await self._ask(
+                    following, accept=self._projection.accept, decode=self._sized
+                )
             except errors.AnswerTooLarge as error:
-                told = {"kind": self._excerpt.kind, "objects": self._objects, "error": str(error)}
+                told = {
+                    "kind": self._projection.kind,
+                    "objects": self._objects,
+                    "error": str(error),
+                }
                 if self._objects == 1:
                     return await self._without_object(following, told)
                 self._objects //= 2
@@ -86,21 +92,21 @@ class Pager:
     def _sized(self, body: bytes) -> Page:
         """The page; the next one may have twice as many objects if those would surely fit."""
         try:
-            page = self._excerpt.page(body)
+            page = self._projection.page(body)
         except RecursionError as error:
             if self._objects > 1:
                 raise errors.AnswerTooLarge("an object is nested too deeply") from error
-            page = self._excerpt.page(lines.shallow(body))
-        if len(body) <= lines.BODY_BYTES_MAX // 4:
+            page = self._projection.page(body_limits.shallow(body))
+        if len(body) <= body_limits.BODY_BYTES_MAX // 4:
             self._objects = min(OBJECTS_MAX, 2 * self._objects)
         return page
 
     async def _without_object(self, following: str, told: Mapping[str, object]) -> Page:
         """The page of one object that is too large: what identifies it, and what follows."""
         page = await self._ask(
-            following, accept=excerpts.METADATA_ONLY, decode=excerpts.metadata_page
+            following, accept=projections.METADATA_ONLY, decode=projections.metadata_page
         )
-        self._metrics.errors.labels(self._excerpt.kind, "too large").inc()
+        self._metrics.errors.labels(self._projection.kind, "too large").inc()
         self._objects = 2
         logger.error("object too large to read", extra={**told, "object": page.unread})
         return page

@@ -30,10 +30,17 @@ from railwright_operator import backoff
 from railwright_operator.kube import errors
 from railwright_operator.kube.client import Api
 from railwright_operator.metrics import WatchMetrics
-from railwright_operator.slices import Slice
-from railwright_operator.watch import excerpts
-from railwright_operator.watch.excerpts import Event, Excerpt, F, Found, Identity, Undeclared
+from railwright_operator.watch import projections
 from railwright_operator.watch.pages import Pager
+from railwright_operator.watch.projections import (
+    ApiObject,
+    Event,
+    F,
+    Identity,
+    Projection,
+    Undeclared,
+)
+from railwright_operator.yielding import TimeSlice
 
 logger = logging.getLogger(__name__)
 
@@ -80,10 +87,10 @@ class Listing:
 
 
 class Reflector(Generic[R]):
-    """A copy of the objects under ``path``, by UID.
+    """A cache of the objects under ``path``, by UID.
 
-    ``parse`` makes a record of what ``excerpt`` reads of the object, or returns None if none is to
-    be held; what cannot be read is logged, counted and left as it was. ``on_change(old, new)`` is
+    ``parse`` makes a record of what ``projection`` reads of the object, or returns None to hold
+    none; what cannot be read is logged, counted and left as it was. ``on_change(old, new)`` is
     called for every difference, with None for "not there"; it must not block and must not raise.
     ``lasting(held, news)`` gives the news with what no older version may undo: an answer to a write
     of ours can tell what was done and not in which version, and news from before that write may
@@ -95,7 +102,7 @@ class Reflector(Generic[R]):
         api: Api,
         path: str,
         *,
-        excerpt: Excerpt[F],
+        projection: Projection[F],
         parse: Callable[[F], R | None],
         on_change: Callable[[R | None, R | None], None],
         metrics: WatchMetrics,
@@ -107,15 +114,15 @@ class Reflector(Generic[R]):
     ) -> None:
         self._api = api
         self._path = path
-        self._kind = excerpt.kind
+        self._kind = projection.kind
         self._parse: Callable[[Any], R | None] = parse
         self._on_change = on_change
         self._metrics = metrics
         self._clock = clock
         self._rng = rng
-        self._excerpt: Excerpt[Any] = excerpt
+        self._projection: Projection[Any] = projection
         self._query = dict(query or {})
-        self._pager = Pager(api, path, excerpt, metrics=metrics, query=query)
+        self._pager = Pager(api, path, projection, metrics=metrics, query=query)
         self._lasting = lasting
         self._stall_s = stall_s
         self._records: dict[str, R] = {}
@@ -128,8 +135,8 @@ class Reflector(Generic[R]):
         self.relists = 0
         self.events = 0
         self.errors = 0
-        metrics.records.labels(excerpt.kind).set_function(lambda: len(self._records))
-        metrics.heard_age_s.labels(excerpt.kind).set_function(self.heard_age_s)
+        metrics.records.labels(projection.kind).set_function(lambda: len(self._records))
+        metrics.heard_age_s.labels(projection.kind).set_function(self.heard_age_s)
 
     def __repr__(self) -> str:
         return (
@@ -228,9 +235,9 @@ class Reflector(Generic[R]):
             extra={"kind": self._kind, "objects": len(listing.uids), "seconds": round(took_s, 2)},
         )
 
-    async def _list(self, listing: Listing) -> AsyncGenerator[Found, None]:
+    async def _list(self, listing: Listing) -> AsyncGenerator[ApiObject, None]:
         """The objects of a whole list, filling ``listing``; others run in between."""
-        shared = Slice(self._clock)
+        shared = TimeSlice(self._clock)
         async with contextlib.aclosing(self._pager.pages()) as pages:
             async for page in pages:
                 listing.version = page.version
@@ -239,7 +246,7 @@ class Reflector(Generic[R]):
                 for item in page.items:
                     if shared.over:
                         await shared.others()
-                    found = self._excerpt.listed(item)
+                    found = self._projection.listed(item)
                     listing.uids.add(found.metadata.uid)
                     yield found
 
@@ -280,7 +287,7 @@ class Reflector(Generic[R]):
         async with contextlib.aclosing(stream) as lines:
             async for line in lines:
                 self._heard_s = self._clock()
-                self._apply(excerpts.event(line))
+                self._apply(projections.event(line))
 
     def _apply(self, event: Event) -> None:
         kind = event.type
@@ -288,15 +295,15 @@ class Reflector(Generic[R]):
         self._metrics.events.labels(self._kind, known).inc()
         match kind:
             case "ERROR":
-                failure = excerpts.failure(event.object)
+                failure = projections.failure(event.object)
                 cause = "gone" if failure.code == 410 else "error event"
                 raise _RelistError(f"{failure.code} {failure.message}", cause=cause)
             case "ADDED" | "MODIFIED":
-                version = self._take(self._excerpt.streamed(event.object))
+                version = self._take(self._projection.streamed(event.object))
             case "DELETED":
-                version = self._drop(self._excerpt.streamed(event.object).metadata)
+                version = self._drop(self._projection.streamed(event.object).metadata)
             case _:
-                version = int(excerpts.versioned(event.object).metadata.version)
+                version = int(projections.versioned(event.object).metadata.version)
         assert self._version is not None, "events come only after a list"
         self._version = max(self._version, version)
         self._newest = max(self._newest, version)
@@ -309,7 +316,7 @@ class Reflector(Generic[R]):
             self._put(held, None)
         return version
 
-    def _take(self, found: Found) -> int:
+    def _take(self, found: ApiObject) -> int:
         """Hold this object's record if it is news; its version."""
         metadata = found.metadata
         uid, version = metadata.uid, int(metadata.resource_version)
@@ -323,7 +330,7 @@ class Reflector(Generic[R]):
                 self._put(held, record)
         return version
 
-    def _record(self, found: Found) -> R | None:
+    def _record(self, found: ApiObject) -> R | None:
         """Its record; None if none is to be held, or, with a line, if it cannot be read."""
         if isinstance(found, Undeclared):
             logger.error("object not readable", extra=self._unreadable(found, found.why))
@@ -334,7 +341,7 @@ class Reflector(Generic[R]):
             logger.exception("object not readable", extra=self._unreadable(found, error))
             return None
 
-    def _unreadable(self, found: Found, why: object) -> dict[str, Any]:
+    def _unreadable(self, found: ApiObject, why: object) -> dict[str, Any]:
         """Count it; the fields of its log line."""
         self._count_error("unreadable")
         return self._context(why) | {"object": found.metadata.name}

@@ -10,12 +10,12 @@ from msgspec import Struct
 
 from railwright_api import names, schema
 from railwright_api.fabric import Probing
-from railwright_operator.watch import excerpts
-from railwright_operator.watch.excerpts import Identity, PriorityClass
+from railwright_operator.watch import projections
+from railwright_operator.watch.projections import Identity, PriorityClass
 from railwright_scheduler.decisions import PriorityClassMissing
 
 PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
-CLASSES = excerpts.of(PriorityClass)
+CLASSES = projections.of(PriorityClass)
 
 
 class ClusterObject(Struct, frozen=True):
@@ -27,8 +27,8 @@ class ClusterObject(Struct, frozen=True):
 
 
 OBJECTS = {
-    names.QUEUES: excerpts.of(ClusterObject, kind="Queue"),
-    names.FABRICS: excerpts.of(ClusterObject, kind="Fabric"),
+    names.QUEUES: projections.of(ClusterObject, kind="Queue"),
+    names.FABRICS: projections.of(ClusterObject, kind="Fabric"),
 }
 
 
@@ -67,7 +67,7 @@ def site_object(found: ClusterObject) -> SiteObject:
 
 def answered(raw: Mapping[str, Any]) -> SiteObject:
     """The record of a Queue or a Fabric that answers a write. Raises ValueError."""
-    return site_object(excerpts.converted(raw, ClusterObject))
+    return site_object(projections.converted(raw, ClusterObject))
 
 
 def priority_class(found: PriorityClass) -> PriorityClassRecord:

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from typing import Generic
 
-from railwright_operator.watch.excerpts import Found
+from railwright_operator.watch.projections import ApiObject
 from railwright_operator.watch.reflector import Listing, R, Reflector
 
 REACH_S = 90.0
@@ -58,16 +58,16 @@ class VerifiedReflector(Reflector[R], Generic[R]):
             await asyncio.sleep(LOOK_S)
         raise TimeoutError(f"{self!r} did not reach version {version}")
 
-    async def _compare(self, listing: Listing) -> list[Found]:
+    async def _compare(self, listing: Listing) -> list[ApiObject]:
         """The listed objects that differ from the cache."""
-        differing: list[Found] = []
+        differing: list[ApiObject] = []
         async with contextlib.aclosing(self._list(listing)) as objects:
             async for found in objects:
                 if len(differing) < DIFFERING_MAX and self._right(found) is not None:
                     differing.append(found)
         return differing
 
-    def _right(self, found: Found) -> R | None:
+    def _right(self, found: ApiObject) -> R | None:
         """The record of a listed object; None if the copy has it, or a newer one."""
         uid, version = found.metadata.uid, int(found.metadata.resource_version)
         held = self._records.get(uid)
@@ -80,7 +80,7 @@ class VerifiedReflector(Reflector[R], Generic[R]):
             record = self._lasting(held, record)
         return record if held.rv < version or held != record else None
 
-    def _correct(self, found: Found) -> bool:
+    def _correct(self, found: ApiObject) -> bool:
         """Put the listed object into the copy if it still differs; whether it did."""
         record = self._right(found)
         if record is not None:

@@ -73,7 +73,7 @@ class _Sighting:
         return self.asked_s - self.since_s > self.limit_s
 
 
-class Kubelets:
+class NodeLeaseChecker:
     """The suspected nodes' Leases, as last asked."""
 
     def __init__(self, ask: Ask, *, clock: Callable[[], float], wake: Callable[[], None]) -> None:
@@ -91,9 +91,9 @@ class Kubelets:
 
     def __repr__(self) -> str:
         suspects = len(self._silent | self._unheard)
-        return f"<Kubelets suspects={suspects} sightings={len(self._sightings)}>"
+        return f"<NodeLeaseChecker suspects={suspects} sightings={len(self._sightings)}>"
 
-    def suspect(
+    def set_nodes(
         self, silent: Collection[str], unheard: Collection[str], others: Collection[str]
     ) -> None:
         """From now on ask about these nodes, and forget the others.

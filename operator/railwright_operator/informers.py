@@ -1,4 +1,4 @@
-"""The copies of what the operator watches, and the indexes over them, constructed in order."""
+"""The informers of what the operator watches, and the indexes over them, constructed in order."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from railwright_operator.kube import paths
 from railwright_operator.kube.client import Api
 from railwright_operator.settings import Settings
 from railwright_operator.watch import files, job_objects, protobuf, records, site
-from railwright_operator.watch.excerpts import Excerpt, F
 from railwright_operator.watch.files import FilesRecord
 from railwright_operator.watch.job_objects import JobObject
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.pod_index import PodIndex
+from railwright_operator.watch.projections import F, Projection
 from railwright_operator.watch.pulls import EVENTS, PATH, PULLED, PULLING, Pulls
 from railwright_operator.watch.records import NodeRecord, PodRecord
 from railwright_operator.watch.reflector import Record, Reflector
@@ -34,7 +34,7 @@ Wakes = Callable[[R | None, R | None], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Copies:
+class Informers:
     """What is watched, and the indexes over it.
 
     Standbys keep some of them ``warm`` too, not those of pods and jobs: what a leader knows of pods
@@ -79,7 +79,7 @@ class Copies:
 
 @dataclass(frozen=True, slots=True)
 class _Watching:
-    """What all copies are kept with; most news of any wake the cycle."""
+    """What all informers are kept with; most news of any wake the cycle."""
 
     api: Api
     series: metrics.WatchMetrics
@@ -90,7 +90,7 @@ class _Watching:
     def reflect(
         self,
         path: str,
-        excerpt: Excerpt[F],
+        projection: Projection[F],
         parse: Callable[[F], R | None],
         *changed: Changed[R],
         wakes: Wakes[R] = lambda old, new: True,
@@ -107,7 +107,7 @@ class _Watching:
         return VerifiedReflector(
             self.api,
             path,
-            excerpt=excerpt,
+            projection=projection,
             parse=parse,
             on_change=on_change,
             lasting=lasting,
@@ -128,8 +128,8 @@ def assemble(
     clock: Callable[[], float],
     listening: Callable[[], float],
     rng: Callable[[], Random],
-) -> Copies:
-    """Construct all copies; ``clock`` is monotonic seconds, ``listening`` the
+) -> Informers:
+    """Construct all informers; ``clock`` is monotonic seconds, ``listening`` the
     same while messages are taken in, ``rng`` makes a source for retries."""
     watching = _Watching(api, series, wake, clock, rng)
     jobs, chosen = Jobs(lambda raw: pods.sample(raw, launcher)), Site()
@@ -146,7 +146,7 @@ def assemble(
         wakes=records.is_decisive,
         lasting=records.still_bound,
     )
-    return Copies(
+    return Informers(
         jobs=jobs,
         site=chosen,
         pod_index=pod_index,

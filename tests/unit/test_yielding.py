@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from railwright_operator.slices import SLICE_S, Slice
+from railwright_operator.yielding import SLICE_S, TimeSlice
 
 STEP_S = SLICE_S / 4
 
@@ -22,7 +22,7 @@ class Shared:
             await asyncio.sleep(0)
 
     async def work(self, steps: int) -> None:
-        shared = Slice(lambda: self.now_s)
+        shared = TimeSlice(lambda: self.now_s)
         for _ in range(steps):
             if shared.over:
                 await shared.others()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 SLICE_S = 0.005
 
 
-class Slice:
+class TimeSlice:
     """What one piece of work has had of the event loop since others last could go on."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -21,7 +21,7 @@ class Slice:
         self._end_s = clock() + SLICE_S
 
     def __repr__(self) -> str:
-        return f"<Slice {self._end_s - self._clock():.3f} s left>"
+        return f"<TimeSlice {self._end_s - self._clock():.3f} s left>"
 
     @property
     def over(self) -> bool:
