@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any, TypeVar
 
@@ -23,7 +24,7 @@ from railwright_operator.watch.projections import F, Projection
 from railwright_operator.watch.pulls import EVENTS, PATH, PULLED, PULLING, Pulls
 from railwright_operator.watch.records import NodeRecord, PodRecord
 from railwright_operator.watch.reflector import Record, Reflector
-from railwright_operator.watch.site import PriorityClassRecord, Site, SiteObject
+from railwright_operator.watch.site import Site, SiteObject
 from railwright_operator.watch.verified import VerifiedReflector
 from railwright_operator.write import pods
 
@@ -47,29 +48,26 @@ class Informers:
     pod_index: PodIndex
     discovery: Discovery
     job_objects: Reflector[JobObject]
-    queues: Reflector[SiteObject]
-    fabrics: Reflector[SiteObject]
+    site_objects: Mapping[str, Reflector[SiteObject]]
     pods: VerifiedReflector[PodRecord]
     nodes: VerifiedReflector[NodeRecord]
     files: Reflector[FilesRecord]
-    classes: Reflector[PriorityClassRecord]
     pulls: Pulls
     pull_events: tuple[Reflector[Any], ...]
 
     @property
     def warm(self) -> tuple[Reflector[Any], ...]:
         """Those that are kept current from the start, whoever leads."""
-        return self.nodes, self.files, self.classes
+        return self.nodes, self.files
 
     @property
     def leading(self) -> tuple[Reflector[Any], ...]:
         """Those that begin with a list of the leader's own."""
-        return self.pods, self.job_objects, self.queues, self.fabrics
+        return self.pods, self.job_objects, *self.site_objects.values()
 
     def absorb(self, plural: str, raw: Mapping[str, Any]) -> None:
         """Fold in a Queue or a Fabric that answers a write. Raises ValueError."""
-        informer = self.queues if plural == names.QUEUES else self.fabrics
-        informer.absorb(site.answered(raw))
+        self.site_objects[plural].absorb(site.answered(raw))
 
     async def follow_pulls(self) -> None:
         """Watch the events of pulls until cancelled. They count only for pods that are known."""
@@ -152,8 +150,7 @@ def assemble(
         pod_index=pod_index,
         discovery=discovery,
         job_objects=_job_objects(watching, jobs),
-        queues=_site_objects(watching, names.QUEUES, chosen.queue_changed),
-        fabrics=_site_objects(watching, names.FABRICS, chosen.fabric_changed),
+        site_objects={plural: _site_objects(watching, plural, chosen) for plural in site.PATHS},
         pods=reflected,
         nodes=watching.reflect(
             paths.NODES,
@@ -168,9 +165,6 @@ def assemble(
             files.record,
             discovery.files_changed,
             query=files.SELECTOR,
-        ),
-        classes=watching.reflect(
-            site.PRIORITY_CLASSES, site.CLASSES, site.priority_class, chosen.class_changed
         ),
         pulls=pulls,
         pull_events=_pull_events(watching, pulls),
@@ -188,15 +182,13 @@ def _job_objects(watching: _Watching, jobs: Jobs) -> Reflector[JobObject]:
     )
 
 
-def _site_objects(
-    watching: _Watching, plural: str, changed: Changed[SiteObject]
-) -> Reflector[SiteObject]:
+def _site_objects(watching: _Watching, plural: str, chosen: Site) -> Reflector[SiteObject]:
     return watching.reflect(
-        paths.kind(plural),
-        site.OBJECTS[plural],
+        site.PATHS[plural],
+        site.PROJECTIONS[plural],
         site.site_object,
-        changed,
-        wakes=site.is_spec_change,
+        partial(chosen.change, plural),
+        wakes=site.is_decisive,
     )
 
 

@@ -78,8 +78,8 @@ SHELL_MUTANTS = (
     ShellMutant(
         "pods are kept current by a standby",
         "informers.py",
-        "return self.nodes, self.files, self.classes",
-        "return self.nodes, self.files, self.classes, self.pods",
+        "return self.nodes, self.files",
+        "return self.nodes, self.files, self.pods",
         "tests/unit/test_take_over.py::test_pods_and_jobs_are_listed_after_the_take_over",
     ),
     ShellMutant(

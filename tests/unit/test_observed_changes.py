@@ -13,7 +13,7 @@ import pytest
 from fixtures import observing
 from fixtures.observing import JOB, Watched
 from railwright_operator.suspects import CONTROL_PLANE, UNHEARD_S
-from railwright_operator.watch.site import PriorityClassRecord
+from railwright_operator.watch.site import CLASSES, SiteObject
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.decisions import PriorityClassMissing, QueueMissing
 from railwright_scheduler.isolation import Isolation, Stage
@@ -87,7 +87,7 @@ def test_job_has_the_priority_of_a_class_made_later() -> None:
     raw["spec"]["priorityClassName"] = "high"
     seen.jobs.absorb(raw)
     assert isinstance(_job(seen, "high").held, PriorityClassMissing)
-    seen.site.class_changed(None, PriorityClassRecord("uid", "high", 1_000, rv=1))
+    seen.site.change(CLASSES, None, SiteObject("uid", "high", 1, value=1_000))
     assert _job(seen, "high").held is None
     assert _job(seen, "high").job.priority == 1_000
 

@@ -17,7 +17,6 @@ from railwright_api import names
 from railwright_operator import informers, metrics
 from railwright_operator.kube.client import Api, Decode
 from railwright_operator.settings import Settings
-from railwright_operator.watch import site
 
 SETTINGS = Settings("launcher", "http://operator", ("", 0), ("", 0), "railwright-system", "me")
 
@@ -69,14 +68,15 @@ async def test_list_and_events_of_queues_reach_the_site() -> None:
     watched = Watched(server)
     for name, version in (("lost", 2), ("younger", 9)):
         raw = reporting.raw_object(name, version=version)
-        watched.caches.queues.absorb(site.answered(raw))
-    running = asyncio.create_task(watched.caches.queues.run())
-    await watched.caches.queues.wait_synced()
+        watched.caches.absorb(names.QUEUES, raw)
+    queues = watched.caches.site_objects[names.QUEUES]
+    running = asyncio.create_task(queues.run())
+    await queues.wait_synced()
     assert set(watched.site.queues) == {"kept", "late", "younger"}
     deleted = reporting.raw_object("late", version=10)
     server.events.append({"type": "DELETED", "object": deleted})
     running.cancel()
-    running = asyncio.create_task(watched.caches.queues.run())
+    running = asyncio.create_task(queues.run())
     await until(lambda: len(watched.site.queues) == 2, "the deletion")
     watched.caches.absorb(names.QUEUES, reporting.raw_object("late", version=9))
     assert watched.site.queues == ("kept", "younger")

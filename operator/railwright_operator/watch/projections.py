@@ -194,13 +194,6 @@ class PodEvent(Struct, rename="camel", frozen=True):
     event_time: str | None = None
 
 
-class PriorityClass(Struct, frozen=True):
-    """A PriorityClass."""
-
-    metadata: Identity
-    value: int
-
-
 class Write(Struct, frozen=True):
     """Somebody's last write of an object."""
 

@@ -130,12 +130,8 @@ def _page(of: type) -> Callable[[bytes], Page]:
     return decode
 
 
-def _as_it_is(item: Any) -> Any:
-    return item
-
-
 def _projection(kind: str, one: type[F], listed: type) -> Projection[F]:
-    return Projection(kind, ACCEPT, _page(listed), _as_it_is, projections.decoder(one))
+    return Projection(kind, ACCEPT, _page(listed), lambda item: item, projections.decoder(one))
 
 
 _pool = descriptor_pool.DescriptorPool()
