@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from railwright_operator import backoff, garbage, metrics, settings, watchdog, wiring
 from railwright_operator.endpoints import Endpoints
+from railwright_operator.handlers import KopfThread
 from railwright_operator.kube.client import Api
 from railwright_operator.kube.errors import RequestFailed
 from railwright_operator.leadership import Leadership
@@ -84,6 +85,12 @@ async def _run(chosen: Settings) -> int:
             mark_hung=functools.partial(hang_mark.write, kubeconfig),
             give_up_lease=functools.partial(leadership.stop, deadline_s=GIVE_UP_S),
         )
+        kopf = KopfThread(
+            kubeconfig,
+            lambda *news: loop.call_soon_threadsafe(parts.informers.seen, *news),
+            clock=wiring.clock,
+            rng=wiring.rng(),
+        )
         probes = Endpoints(
             alive=lambda: _stuck(parts, leadership),
             ready=lambda: _unready(parts),
@@ -94,20 +101,22 @@ async def _run(chosen: Settings) -> int:
         leadership.start()
         parts.watchdog.start()
         try:
-            return await _until(stop, lost, _work(api, parts, leading))
+            return await _until(stop, lost, _work(api, parts, kopf, leading))
         finally:
             parts.watchdog.stop()
             watchdog.end_in_time()
             await parts.server.stop()
             await probes.stop()
             await asyncio.to_thread(leadership.stop, deadline_s=RELEASE_S)
+            await asyncio.to_thread(kopf.stop, deadline_s=5.0)
 
 
-async def _work(api: Api, parts: Parts, leading: asyncio.Event) -> None:
+async def _work(api: Api, parts: Parts, kopf: KopfThread, leading: asyncio.Event) -> None:
     """Watch nodes from the start; the rest, and turn, once this process leads.
 
     The first turn has lists of our own: an attempt in the ledger whose job was not read yet would
-    look like one whose job was deleted.
+    look like one whose job was deleted. kopf begins after them: it lists anew whatever they have,
+    and would only keep them from being read.
     """
     async with asyncio.TaskGroup() as tasks:
         for start in parts.tasks:
@@ -121,6 +130,7 @@ async def _work(api: Api, parts: Parts, leading: asyncio.Event) -> None:
             await informer.wait_synced()
         await parts.informers.discovery.read_first_files()
         garbage.keep_for_good()
+        kopf.start()
         for start in parts.leading:
             tasks.create_task(start())
         await parts.cycle.run()
@@ -195,6 +205,7 @@ def _log_as_json() -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonLines())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.getLogger("kopf").setLevel(logging.WARNING)
 
 
 if __name__ == "__main__":

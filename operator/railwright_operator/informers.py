@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -19,6 +19,7 @@ from railwright_operator.watch import files, job_objects, protobuf, records, sit
 from railwright_operator.watch.files import FilesRecord
 from railwright_operator.watch.job_objects import JobObject
 from railwright_operator.watch.jobs import Jobs
+from railwright_operator.watch.kinds import KopfInformer
 from railwright_operator.watch.pod_index import PodIndex
 from railwright_operator.watch.projections import F, Projection
 from railwright_operator.watch.pulls import EVENTS, PATH, PULLED, PULLING, Pulls
@@ -48,7 +49,8 @@ class Informers:
     pod_index: PodIndex
     discovery: Discovery
     job_objects: Reflector[JobObject]
-    site_objects: Mapping[str, Reflector[SiteObject]]
+    site_objects: Mapping[str, KopfInformer]
+    classes: Reflector[SiteObject]
     pods: VerifiedReflector[PodRecord]
     nodes: VerifiedReflector[NodeRecord]
     files: Reflector[FilesRecord]
@@ -63,7 +65,11 @@ class Informers:
     @property
     def leading(self) -> tuple[Reflector[Any], ...]:
         """Those that begin with a list of the leader's own."""
-        return self.pods, self.job_objects, *self.site_objects.values()
+        return self.pods, self.job_objects, self.classes, *self.site_objects.values()
+
+    def seen(self, plural: str, raw: Mapping[str, Any], event: str | None) -> None:
+        """Take in a Queue or a Fabric that kopf brought."""
+        self.site_objects[plural].seen(raw, event)
 
     def absorb(self, plural: str, raw: Mapping[str, Any]) -> None:
         """Fold in a Queue or a Fabric that answers a write. Raises ValueError."""
@@ -95,25 +101,30 @@ class _Watching:
         lasting: Callable[[R, R], R] | None = None,
         query: Mapping[str, str] | None = None,
     ) -> VerifiedReflector[R]:
-        def on_change(old: R | None, new: R | None) -> None:
-            is_due = wakes(old, new)
-            for each in changed:
-                each(old, new)
-            if is_due:
-                self.wake()
-
         return VerifiedReflector(
             self.api,
             path,
             projection=projection,
             parse=parse,
-            on_change=on_change,
+            on_change=self.on_change(changed, wakes),
             lasting=lasting,
             metrics=self.series,
             clock=self.clock,
             rng=self.rng(),
             query=query,
         )
+
+    def on_change(self, changed: Iterable[Changed[R]], wakes: Wakes[R]) -> Changed[R]:
+        """Tells each of these of a change, and wakes the cycle if it is to look at it."""
+
+        def tell(old: R | None, new: R | None) -> None:
+            is_due = wakes(old, new)
+            for each in changed:
+                each(old, new)
+            if is_due:
+                self.wake()
+
+        return tell
 
 
 def assemble(
@@ -150,7 +161,14 @@ def assemble(
         pod_index=pod_index,
         discovery=discovery,
         job_objects=_job_objects(watching, jobs),
-        site_objects={plural: _site_objects(watching, plural, chosen) for plural in site.PATHS},
+        site_objects=_kopf_informers(watching, chosen),
+        classes=watching.reflect(
+            site.PATHS[site.CLASSES],
+            site.PROJECTIONS[site.CLASSES],
+            site.site_object,
+            partial(chosen.change, site.CLASSES),
+            wakes=site.is_decisive,
+        ),
         pods=reflected,
         nodes=watching.reflect(
             paths.NODES,
@@ -182,14 +200,20 @@ def _job_objects(watching: _Watching, jobs: Jobs) -> Reflector[JobObject]:
     )
 
 
-def _site_objects(watching: _Watching, plural: str, chosen: Site) -> Reflector[SiteObject]:
-    return watching.reflect(
-        site.PATHS[plural],
-        site.PROJECTIONS[plural],
-        site.site_object,
-        partial(chosen.change, plural),
-        wakes=site.is_decisive,
-    )
+def _kopf_informers(watching: _Watching, chosen: Site) -> Mapping[str, KopfInformer]:
+    return {
+        plural: KopfInformer(
+            watching.api,
+            site.PATHS[plural],
+            projection=site.PROJECTIONS[plural],
+            parse=site.site_object,
+            on_change=watching.on_change((partial(chosen.change, plural),), site.is_decisive),
+            metrics=watching.series,
+            clock=watching.clock,
+            rng=watching.rng(),
+        )
+        for plural in (names.QUEUES, names.FABRICS)
+    }
 
 
 def _pull_events(watching: _Watching, pulls: Pulls) -> tuple[Reflector[Any], ...]:

@@ -1,6 +1,7 @@
 """Every moving part of the operator, constructed in order: the table of contents.
 
     Leadership   a thread: the Lease, and with it who may write
+    KopfThread   a thread: queues or Fabrics changed, look again
     Api          the one client to the API server
     reflectors   informer caches: TrainingJobs, Pods, Nodes, Queues, Fabrics, PriorityClasses, files
     Discovery    the fabric, put together from labels, files and what agents tell

@@ -70,7 +70,7 @@ def _unused(parts: tuple[str, ...]) -> list[tuple[str, str, int, str]]:
     """What no line of these parts names: path, name, line, and vulture's words for it."""
     files = tree.python_files(*parts)
     assert files, f"no Python file below {parts}"
-    finder = vulture.Vulture(ignore_decorators=["@pytest.fixture*", "@*_validator*"])
+    finder = vulture.Vulture(ignore_decorators=["@kopf.*", "@pytest.fixture*", "@*_validator*"])
     finder.scavenge([str(path) for path in files])
     return [
         (tree.name_of(Path(item.filename)), item.name, item.first_lineno, item.message)

@@ -30,6 +30,7 @@ OUTSIDE_PACKAGES = {
             "aiohttp",
             "google",
             "jwt",
+            "kopf",
             "kubernetes",
             "msgspec",
             "numpy",

@@ -14,6 +14,7 @@ from railwright_operator import __main__ as operator
 from railwright_operator import garbage, informers, metrics
 from railwright_operator.discovery import Discovery
 from railwright_operator.settings import Settings
+from railwright_operator.watch.kinds import KopfInformer
 from railwright_operator.watch.reflector import Reflector
 from railwright_operator.write import defaults, pods
 
@@ -61,6 +62,7 @@ def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         """No API server is there."""
 
     monkeypatch.setattr(Reflector, "run", lists)
+    monkeypatch.setattr(KopfInformer, "run", lists)
     monkeypatch.setattr(Discovery, "read_files", nothing)
     monkeypatch.setattr(defaults, "ensure", nothing)
     monkeypatch.setattr(garbage, "keep_for_good", lambda: None)
@@ -80,11 +82,11 @@ async def test_pods_and_jobs_are_listed_after_the_take_over(order: list[str]) ->
     )
     warm = [copy.run for copy in watched.warm]
     parts = SimpleNamespace(cycle=Cycle(order), informers=watched, tasks=warm, leading=())
-    leading = asyncio.Event()
+    kopf, leading = SimpleNamespace(start=lambda: None), asyncio.Event()
     leading.set()
     async with asyncio.timeout(10):
         with pytest.raises(ExceptionGroup) as ended:
-            await operator._work(cast(Any, None), cast(Any, parts), leading)
+            await operator._work(cast(Any, None), cast(Any, parts), cast(Any, kopf), leading)
     assert ended.group_contains(EndedError)
     taken = order.index(TOOK_OVER)
     assert {"Pod", "TrainingJob", "Queue", "Fabric"} <= {*order[taken:]} - {*order[:taken]}

@@ -1,0 +1,160 @@
+"""kopf brings queues and fabrics: each handler says "this changed, look again" and nothing else.
+
+No handler decides, writes or waits, so kopf adds no finalizer and no annotation to anything. Its
+peering is off: leadership is a Lease and the ledger's epoch. It runs in a thread of its own, where
+it takes no signal handlers and blocks nothing of ours; when it gives up (any watch error but 410 is
+fatal to it) it is started again. Jobs are not its work: it asks for all objects of a kind in one
+answer, and users make as many of them, and as large, as they like.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from random import Random
+from typing import Any, cast
+
+import kopf
+
+from railwright_api import names
+from railwright_operator import backoff, connection
+
+logger = logging.getLogger(__name__)
+
+IDENTITY = "railwright-operator"
+"""Without one kopf looks up the name of its user, which a container's user need not have."""
+
+BACKOFF_BASE_S = 0.5
+BACKOFF_CAP_S = 15.0
+LASTED_S = 60.0
+"""From here on what ends is no failure of the same run."""
+
+Seen = Callable[[str, dict[str, Any], str | None], object]
+"""Told of (plural, object, type of the watch's event or None when listed), from kopf's thread."""
+
+
+class KopfThread:
+    """kopf, restarted until stopped."""
+
+    def __init__(
+        self, kubeconfig: str | None, seen: Seen, *, clock: Callable[[], float], rng: Random
+    ) -> None:
+        self._kubeconfig = kubeconfig
+        self._seen = seen
+        self._clock = clock
+        self._rng = rng
+        self._stop = threading.Event()
+        self._end: Callable[[], object] = _nothing
+        self._thread = threading.Thread(target=self._run, name="kopf", daemon=True)
+
+    def __repr__(self) -> str:
+        return f"<KopfThread alive={self._thread.is_alive()}>"
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._thread.start()
+
+    def stop(self, *, deadline_s: float) -> None:
+        """Stop watching, if it was begun. Blocks up to the deadline."""
+        self._stop.set()
+        with contextlib.suppress(RuntimeError):  # Its loop may have come to its end by itself.
+            self._end()
+        if self._thread.ident is not None:
+            self._thread.join(timeout=deadline_s)
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._stop.is_set():
+            started_s = self._clock()
+            try:
+                asyncio.run(self._operate())
+            except Exception:
+                logger.exception("kopf ended", extra={"failures": failures})
+            failures = failures_before(failures, lived_s=self._clock() - started_s)
+            wait_s = backoff.delay_s(
+                failures, base_s=BACKOFF_BASE_S, cap_s=BACKOFF_CAP_S, rng=self._rng
+            )
+            self._stop.wait(wait_s)
+            failures += 1
+
+    async def _operate(self) -> None:
+        # A flag of this loop. For one of threads kopf waits in a thread of its own, without which
+        # the loop does not end after an error; and kopf kills a process that does not end.
+        ended, loop = asyncio.Event(), asyncio.get_running_loop()
+        self._end = functools.partial(loop.call_soon_threadsafe, ended.set)
+        if self._stop.is_set():
+            return
+        registry = kopf.OperatorRegistry()
+        for plural in (names.QUEUES, names.FABRICS):
+            kopf.on.event(names.GROUP, names.VERSION, plural, id=plural, registry=registry)(
+                self._handler(plural)
+            )
+        kopf.on.login(registry=registry)(self._login)
+        await kopf.operator(
+            registry=registry,
+            settings=_settings(),
+            identity=cast(Any, IDENTITY),
+            standalone=True,
+            clusterwide=True,
+            stop_flag=ended,
+        )
+
+    def _handler(self, plural: str) -> Callable[..., Awaitable[None]]:
+        async def handle(event: Mapping[str, Any], **_: Any) -> None:
+            self._seen(plural, dict(event["object"]), event["type"])
+
+        return handle
+
+    def _login(self, **_: Any) -> kopf.ConnectionInfo:
+        settings = connection.load(self._kubeconfig)
+        return kopf.ConnectionInfo(
+            server=settings.host,
+            ca_path=settings.ssl_ca_cert,
+            insecure=not settings.verify_ssl,
+            token=connection.bearer_token(settings),
+            certificate_path=settings.cert_file,
+            private_key_path=settings.key_file,
+        )
+
+
+class _Forgetful(kopf.DiffBaseStorage):
+    """Keeps no copy of any object, and compares none: no handler here asks what changed."""
+
+    def build(
+        self, *, body: kopf.Body, extra_fields: Iterable[Any] | None = None
+    ) -> kopf.BodyEssence:
+        return kopf.BodyEssence()
+
+    def fetch(self, *, body: kopf.Body) -> kopf.BodyEssence | None:
+        return None
+
+    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
+        """Nothing is kept."""
+
+
+def _nothing() -> None:
+    """What ends a run before there is one."""
+
+
+def failures_before(failures: int, *, lived_s: float) -> int:
+    """How many failures in a row came before one that ended after so long."""
+    return 0 if lived_s >= LASTED_S else failures
+
+
+def _settings() -> kopf.OperatorSettings:
+    """kopf with its defaults that matter here said aloud."""
+    settings = kopf.OperatorSettings()
+    settings.persistence.diffbase_storage = _Forgetful()
+    settings.posting.enabled = False
+    settings.scanning.disabled = True
+    settings.watching.server_timeout = 240
+    settings.watching.client_timeout = 300
+    settings.watching.connect_timeout = 5
+    settings.watching.inactivity_timeout = 75
+    settings.networking.request_timeout = 30
+    settings.process.ultimate_exiting_timeout = 10
+    return settings

@@ -1,0 +1,42 @@
+"""kopf's thread: how long it waits before kopf is started again, and who runs it."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+from random import Random
+from typing import Any, NoReturn
+
+import kopf
+import pytest
+
+from railwright_operator import handlers
+from railwright_operator.handlers import KopfThread
+
+
+def test_failures_in_a_row_are_counted_and_one_that_lasted_starts_anew() -> None:
+    assert handlers.failures_before(7, lived_s=1.0) == 7
+    assert handlers.failures_before(7, lived_s=handlers.LASTED_S) == 0
+
+
+async def test_kopf_runs_as_a_user_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container whose user ID is in no file of its image."""
+    begun: list[int] = []
+
+    def nameless() -> NoReturn:
+        raise KeyError("getpwuid(): uid not found: 65532")
+
+    async def operator(**options: Any) -> None:
+        tasks = await kopf.spawn_tasks(**options)
+        begun.append(len(tasks))
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    monkeypatch.setattr(getpass, "getuser", nameless)
+    monkeypatch.delenv("POD_ID", raising=False)
+    monkeypatch.setattr(kopf, "operator", operator)
+    thread = KopfThread(None, lambda *seen: None, clock=lambda: 0.0, rng=Random(0))
+    await thread._operate()
+    assert begun
+    assert begun[0] > 0
