@@ -14,7 +14,7 @@ from railwright_operator.watch.records import NodeRecord
 from railwright_reading import machines
 from railwright_scheduler import islands
 from railwright_scheduler.cluster import AMOUNT_MAX
-from railwright_scheduler.snapshot import Amounts, Node, Taint, Unavailable
+from railwright_scheduler.snapshot import Amounts, Node, Unavailable
 from railwright_topology.fabric import Fabric
 from railwright_topology.pace import EVEN
 
@@ -140,15 +140,11 @@ def _node(record: NodeRecord, used: Amounts, place: tuple[str, ...]) -> Node:
         allocatable=_capped(record.allocatable),
         used=_capped(used),
         labels=record.labels,
-        taints=tuple(taint for taint in record.taints if not _is_of_a_condition(taint)),
+        taints=tuple(taint for taint in record.taints if taint.key not in CONDITION_TAINTS),
         unavailable=unavailable,
         machine=machines.known(record.labels),
         device=machines.device(record.labels),
     )
-
-
-def _is_of_a_condition(taint: Taint) -> bool:
-    return taint.key in CONDITION_TAINTS
 
 
 def _capped(amounts: Amounts) -> Amounts:

@@ -95,10 +95,7 @@ def parse(found: TrainingJob) -> JobObject:
 
 def answered(raw: Raw) -> JobObject:
     """The job that answers a request of ours. Raises KeyError or ValueError when it is none."""
-    try:
-        metadata = msgspec.convert(raw["metadata"], JobMetadata)
-    except msgspec.ValidationError as error:
-        raise ValueError(f"not a TrainingJob: {error}") from error
+    metadata = msgspec.convert(raw["metadata"], JobMetadata)
     try:
         spec = orjson.dumps(raw["spec"])
     except orjson.JSONEncodeError:

@@ -74,11 +74,7 @@ class VerifiedReflector(Reflector[R], Generic[R]):
         if uid in (self._dropped or ()) or (held is not None and held.rv > version):
             return None
         record = self._record(found)
-        if record is None or held is None:
-            return record
-        if self._lasting is not None:
-            record = self._lasting(held, record)
-        return record if held.rv < version or held != record else None
+        return record if held is None or held.rv < version or held != record else None
 
     def _correct(self, found: ApiObject) -> bool:
         """Put the listed object into the copy if it still differs; whether it did."""
