@@ -128,8 +128,8 @@ def _job(metadata: JobMetadata, status: Raw | None, spec: bytes) -> JobObject:
         field: {key: value for key, value in held.items() if key.startswith(names.GROUP)}
         for field, held in (("labels", metadata.labels), ("annotations", metadata.annotations))
     }
-    told = msgspec.to_builtins(msgspec.structs.replace(metadata, **ours))
-    raw = {"metadata": told} | ({"status": status} if status else {})
+    kept_metadata = msgspec.to_builtins(msgspec.structs.replace(metadata, **ours))
+    raw = {"metadata": kept_metadata} | ({"status": status} if status else {})
     if len(spec) <= SPEC_BYTES_MAX:
         return JobObject(raw, spec)
     whole, plain = _plain(spec)
