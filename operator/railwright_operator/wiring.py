@@ -2,7 +2,7 @@
 
     Leadership   a thread: the Lease, and with it who may write
     Api          the one client to the API server
-    reflectors   informer caches: TrainingJobs, Pods, Nodes, Queues, Fabrics, PriorityClasses, files
+    Informers    caches of TrainingJobs, Pods, Nodes, Queues, Fabrics, PriorityClasses, files
     Discovery    the fabric, put together from labels, files and what agents tell
     NodeLeaseChecker  the Leases of suspected nodes
     PreRuns      the small gangs ahead of large jobs
