@@ -144,7 +144,9 @@ async def _persist(ask: Callable[[], Coroutine[Any, Any, None]]) -> None:
             await ask()
             return
         except RequestFailed as error:
-            logger.warning("not yet", extra={"error": str(error), "failures": failures})
+            logger.warning(
+                "request failed, retrying", extra={"error": str(error), "failures": failures}
+            )
         await asyncio.sleep(
             backoff.delay_s(failures, base_s=BACKOFF_BASE_S, cap_s=BACKOFF_CAP_S, rng=wiring.rng())
         )

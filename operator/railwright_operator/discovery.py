@@ -146,9 +146,9 @@ class Discovery:
                 self._agents.pop(old.name, None)
         if new is not None:
             self._nodes[new.uid] = new
-        self._stale |= self._said(old) != self._said(new)
+        self._stale |= self._labels_read(old) != self._labels_read(new)
 
-    def _said(self, node: NodeRecord | None) -> tuple[str, Labels] | None:
+    def _labels_read(self, node: NodeRecord | None) -> tuple[str, Labels] | None:
         return (node.name, labels.read_of(node.labels, self._site.levels)) if node else None
 
     def files_changed(self, old: FilesRecord | None, new: FilesRecord | None) -> None:
@@ -257,7 +257,7 @@ class Discovery:
         patience_s = 0.0 if self._is_slow else PATIENCE_S
         _, late = await asyncio.wait({self._assembly}, timeout=patience_s)
         if late:
-            logger.error("fabric takes long", extra={"seconds": PATIENCE_S})
+            logger.error("fabric assembly is slow", extra={"seconds": PATIENCE_S})
             problem = (
                 f"the network is as it was known before: it takes more than {PATIENCE_S:.0f} s"
             )
@@ -277,7 +277,7 @@ class Discovery:
                 _put_together, nodes, read, agents, configured=configured, before=self.found
             )
         except Exception as error:
-            logger.exception("fabric not put together", extra={"error": str(error)})
+            logger.exception("fabric assembly failed", extra={"error": str(error)})
             problem = f"the network is as it was known before: {type(error).__name__}"
             self.found = replace(self.found, problem=problem)
             # It may have been a moment's want of memory or threads.
@@ -334,5 +334,5 @@ def _read(file: File, time: str, held: FileRead | None) -> FileRead:
     except WiringError as refused:
         return replace(kept, file=file, problem=str(refused))
     except Exception as error:
-        logger.exception("file not read", extra={"file": str(file), "error": str(error)})
+        logger.exception("file read failed", extra={"file": str(file), "error": str(error)})
         return replace(kept, file=file, problem=f"could not be read: {type(error).__name__}")

@@ -148,7 +148,7 @@ class Leadership:
         try:
             self._stand()
         except Exception:
-            logger.exception("lease thread broke", extra=self._context())
+            logger.exception("lease thread failed", extra=self._context())
         if self._stopping.is_set():
             self._release()
             return

@@ -103,7 +103,7 @@ class Observer:
         """
         self._ages.turn_begins()
         self._heard_ages.turn_begins()
-        nodes = self._with_grace(self._machines.look(self._discovery.found.fabric))
+        nodes = self._with_grace(self._machines.build_nodes(self._discovery.found.fabric))
         self._known = {known.uid: known for known in self._jobs.all()}
         self._pre_runs.look(self._known, isolation)
         in_flight = frozenset(entry.key for entry in ledger.entries)

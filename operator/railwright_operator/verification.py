@@ -65,13 +65,13 @@ class Verification:
     async def verify(self) -> None:
         """Verify once. Raises nothing."""
         try:
-            for copy in (self._informers.nodes, self._informers.pods):
-                for difference in await copy.verify():
+            for informer in (self._informers.nodes, self._informers.pods):
+                for difference in await informer.verify():
                     self._report(f"I17: {difference}")
             for finding in invariants.check_live(self._facts()):
                 self._report(finding)
         except (RequestFailed, TimeoutError) as error:
-            logger.warning("verification put off", extra={"error": str(error)})
+            logger.warning("verification postponed", extra={"error": str(error)})
         except Exception:
             logger.exception("verification failed")
 

@@ -3,7 +3,7 @@
     Leadership   a thread: the Lease, and with it who may write
     KopfThread   a thread: queues or Fabrics changed, look again
     Api          the one client to the API server
-    reflectors   informer caches: TrainingJobs, Pods, Nodes, Queues, Fabrics, PriorityClasses, files
+    Informers    caches of TrainingJobs, Pods, Nodes, Queues, Fabrics, PriorityClasses, files
     Discovery    the fabric, put together from labels, files and what agents tell
     NodeLeaseChecker  the Leases of suspected nodes
     PreRuns      the small gangs ahead of large jobs
@@ -106,9 +106,9 @@ def assemble(
     counts = CycleMetrics(registry)
     ledger = LedgerStore(api, holder=settings.identity)
     actuator = _actuator(api, informers, ledger=ledger, launcher=launcher, wake=awake.set)
-    asked = NodeLeaseChecker(node_leases.lease_of(api), clock=clock, wake=awake.set)
+    lease_checker = NodeLeaseChecker(node_leases.lease_of(api), clock=clock, wake=awake.set)
     pre_runs = PreRuns(api, jobs=informers.jobs, wake=awake.set, clock=clock, rng=rng())
-    observer = _observer(informers, heard, asked, actuator, pre_runs, listening)
+    observer = _observer(informers, heard, lease_checker, actuator, pre_runs, listening)
     faults = JobFaults(informers.jobs, raised=counts.job_faults, clock=clock, rng=rng())
     mark = partial(faults.leave_mark, mark_hung)
     watchdog = CycleWatchdog(mark=mark, release=give_up_lease)
@@ -135,7 +135,7 @@ def assemble(
         informers, ledger=lambda: ledger.ledger, violations=counts.violations, clock=clock
     )
     network = informers.discovery.run, _sites(api, informers, surveyor).run, surveyor.run
-    leading = asked.run, events.run, informers.follow_pulls, verified.run
+    leading = lease_checker.run, events.run, informers.follow_pulls, verified.run
     return Parts(
         cycle=cycle,
         watchdog=watchdog,

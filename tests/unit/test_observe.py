@@ -51,12 +51,12 @@ def entry(cause: Cause | None = None) -> Entry:
 def test_a_node_is_as_fast_as_the_fabric_says_and_made_again_only_where_that_changed() -> None:
     seen = Watched()
     machines = Machines(seen.nodes, seen.pods)
-    before = machines.look(Fabric())
-    after = machines.look(Fabric(paces={"n1": Pace(products=0.61)}))
+    before = machines.build_nodes(Fabric())
+    after = machines.build_nodes(Fabric(paces={"n1": Pace(products=0.61)}))
     assert [node.pace for node in after] == [EVEN, Pace(products=0.61)]
     assert after[0] is before[0]
-    assert machines.look(Fabric(paces={"n1": Pace(products=0.61)}))[1] is after[1]
-    assert machines.look(Fabric())[1].pace == EVEN
+    assert machines.build_nodes(Fabric(paces={"n1": Pace(products=0.61)}))[1] is after[1]
+    assert machines.build_nodes(Fabric())[1].pace == EVEN
 
 
 def test_a_pod_that_claims_a_rank_beyond_the_gang_is_none_of_it() -> None:

@@ -147,7 +147,7 @@ async def test_answer_to_a_bind_is_no_violation() -> None:
 
 
 async def test_watch_that_stands_still_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verified, "REACH_S", 2 * verified.LOOK_S)
+    monkeypatch.setattr(verified, "REACH_S", 2 * verified.POLL_S)
     server = Server(9, pod("changed", 1))
     async with watching(server) as copy:
         server.version, server.items = 20, [pod("changed", 11, "n1")]

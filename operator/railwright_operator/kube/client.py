@@ -248,7 +248,7 @@ class Api:
                     renewed = True
                     await self._renew_token(reply.token)
                     wait_s = 0.0
-                elif not _is_retried(request, reply.status):
+                elif reply.status not in (_WRITE_RETRIED if request.writes else _READ_RETRIED):
                     raise last
                 wait_s = max(wait_s, reply.retry_after_s)
                 self._metrics.retries.labels(request.verb, str(reply.status)).inc()
@@ -322,10 +322,6 @@ class Api:
     def _open(self) -> aiohttp.ClientSession:
         assert self._session is not None, "the client is used outside its async with block"
         return self._session
-
-
-def _is_retried(request: _Request, status: int) -> bool:
-    return status in (_WRITE_RETRIED if request.writes else _READ_RETRIED)
 
 
 def _result(request: _Request, reply: _Reply) -> Any:

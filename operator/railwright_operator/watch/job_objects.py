@@ -95,10 +95,7 @@ def parse(found: TrainingJob) -> JobObject:
 
 def answered(raw: Raw) -> JobObject:
     """The job that answers a request of ours. Raises KeyError or ValueError when it is none."""
-    try:
-        metadata = msgspec.convert(raw["metadata"], JobMetadata)
-    except msgspec.ValidationError as error:
-        raise ValueError(f"not a TrainingJob: {error}") from error
+    metadata = msgspec.convert(raw["metadata"], JobMetadata)
     try:
         spec = orjson.dumps(raw["spec"])
     except orjson.JSONEncodeError:
@@ -131,8 +128,8 @@ def _job(metadata: JobMetadata, status: Raw | None, spec: bytes) -> JobObject:
         field: {key: value for key, value in held.items() if key.startswith(names.GROUP)}
         for field, held in (("labels", metadata.labels), ("annotations", metadata.annotations))
     }
-    told = msgspec.to_builtins(msgspec.structs.replace(metadata, **ours))
-    raw = {"metadata": told} | ({"status": status} if status else {})
+    kept_metadata = msgspec.to_builtins(msgspec.structs.replace(metadata, **ours))
+    raw = {"metadata": kept_metadata} | ({"status": status} if status else {})
     if len(spec) <= SPEC_BYTES_MAX:
         return JobObject(raw, spec)
     whole, plain = _plain(spec)

@@ -75,15 +75,15 @@ class Pager:
                     following, accept=self._projection.accept, decode=self._sized
                 )
             except errors.AnswerTooLarge as error:
-                told = {
+                fields = {
                     "kind": self._projection.kind,
                     "objects": self._objects,
                     "error": str(error),
                 }
                 if self._objects == 1:
-                    return await self._without_object(following, told)
+                    return await self._without_object(following, fields)
                 self._objects //= 2
-                logger.info("page too large, asking for half of it", extra=told)
+                logger.info("page too large, asking for half of it", extra=fields)
             except errors.Unreachable:
                 # It may have been too much to make in time; whoever lists again asks for less.
                 self._objects = max(1, self._objects // 2)
@@ -101,14 +101,14 @@ class Pager:
             self._objects = min(OBJECTS_MAX, 2 * self._objects)
         return page
 
-    async def _without_object(self, following: str, told: Mapping[str, object]) -> Page:
+    async def _without_object(self, following: str, fields: Mapping[str, object]) -> Page:
         """The page of one object that is too large: what identifies it, and what follows."""
         page = await self._ask(
             following, accept=projections.METADATA_ONLY, decode=projections.metadata_page
         )
         self._metrics.errors.labels(self._projection.kind, "too large").inc()
         self._objects = 2
-        logger.error("object too large to read", extra={**told, "object": page.unread})
+        logger.error("object too large to read", extra={**fields, "object": page.unread})
         return page
 
     async def _ask(self, following: str, *, accept: str, decode: Callable[[bytes], Page]) -> Page:

@@ -290,10 +290,7 @@ class _List(Struct, frozen=True):
 
 def page(body: bytes) -> Page:
     """A page in JSON. Raises ValueError."""
-    try:
-        found = _list(body)
-    except msgspec.DecodeError as error:
-        raise ValueError(f"not a list: {error}") from error
+    found = _list(body)
     return Page(int(found.metadata.version), found.metadata.following, found.items or ())
 
 
@@ -307,11 +304,9 @@ class _Names(Struct, frozen=True):
 
 
 def metadata_page(body: bytes) -> Page:
-    """A page of which only metadata was asked for: all of its objects are unread."""
-    try:
-        found = _names(body)
-    except msgspec.DecodeError as error:
-        raise ValueError(f"not a list of metadata: {error}") from error
+    """A page of which only metadata was asked for: all of its objects are unread. Raises
+    ValueError."""
+    found = _names(body)
     unread = {
         item.metadata.uid: f"{item.metadata.namespace}/{item.metadata.name}" for item in found.items
     }

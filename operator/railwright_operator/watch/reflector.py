@@ -123,7 +123,7 @@ class Reflector(Generic[R]):
         self._projection: Projection[Any] = projection
         self._query = dict(query or {})
         self._pager = Pager(api, path, projection, metrics=metrics, query=query)
-        self._lasting = lasting
+        self._lasting = lasting or (lambda held, news: news)
         self._stall_s = stall_s
         self._records: dict[str, R] = {}
         self._view = MappingProxyType(self._records)
@@ -324,8 +324,6 @@ class Reflector(Generic[R]):
         known = held.rv if held is not None else self._version
         if known is None or version > known:
             record = self._record(found)
-            if record is not None and held is not None and self._lasting is not None:
-                record = self._lasting(held, record)
             if record is not None:
                 self._put(held, record)
         return version
@@ -335,8 +333,10 @@ class Reflector(Generic[R]):
         if isinstance(found, Undeclared):
             logger.error("object not readable", extra=self._unreadable(found, found.why))
             return None
+        held = self._records.get(found.metadata.uid)
         try:
-            return self._parse(found)
+            record = self._parse(found)
+            return record if record is None or held is None else self._lasting(held, record)
         except Exception as error:
             logger.exception("object not readable", extra=self._unreadable(found, error))
             return None

@@ -1,4 +1,4 @@
-"""Compare an informer's copy with a fresh list, and correct the copy.
+"""Compare the cache of an informer with a fresh list, and correct the cache.
 
 A watch that loses an event reports nothing, and its informer lists again only every half hour. The
 leader calls ``verify`` more often (``verification``).
@@ -16,7 +16,7 @@ from railwright_operator.watch.reflector import Listing, R, Reflector
 REACH_S = 90.0
 """Within this time the watch passes the version of the list: bookmarks come once a minute."""
 
-LOOK_S = 0.5
+POLL_S = 0.5
 
 DIFFERING_MAX = 1_000
 """Objects that are compared a second time. More of them differ at first only where thousands change
@@ -52,10 +52,10 @@ class VerifiedReflector(Reflector[R], Generic[R]):
 
     async def _reach(self, version: int) -> None:
         """Return once the watch has passed this version; raises TimeoutError."""
-        for _ in range(int(REACH_S / LOOK_S)):
+        for _ in range(int(REACH_S / POLL_S)):
             if self._version is not None and self._version >= version:
                 return
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
         raise TimeoutError(f"{self!r} did not reach version {version}")
 
     async def _compare(self, listing: Listing) -> list[ApiObject]:
@@ -74,11 +74,7 @@ class VerifiedReflector(Reflector[R], Generic[R]):
         if uid in (self._dropped or ()) or (held is not None and held.rv > version):
             return None
         record = self._record(found)
-        if record is None or held is None:
-            return record
-        if self._lasting is not None:
-            record = self._lasting(held, record)
-        return record if held.rv < version or held != record else None
+        return record if held is None or held.rv < version or held != record else None
 
     def _correct(self, found: ApiObject) -> bool:
         """Put the listed object into the copy if it still differs; whether it did."""
