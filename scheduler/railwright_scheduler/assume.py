@@ -1,8 +1,9 @@
-"""What gangs in flight are owed: room on nodes that no pod takes yet, and nobody else may have.
+"""Assume capacity for gangs in flight: what their pods will take on nodes where none is bound yet.
 
-A committing attempt is owed every rank that does not run on its node: one that ended there already
-may be deleted, and is then made again. An aborting one is owed every unbound pod, as a leader
-before this one may still be binding it.
+kube-scheduler assumes pods in the same sense. For a committing attempt capacity is assumed for each
+rank that does not run on its node: a pod that ended there may be deleted, and is then created
+again. For an aborting one it is assumed for each unbound pod, as an earlier leader may still be
+binding it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from railwright_scheduler.model.snapshot import LOST_GRACE_S, Amounts, Node, Una
 
 
 def unbound_nodes(entry: Entry, pods: Sequence[Pod]) -> list[str]:
-    """The nodes that the entry is still owed room on, one for each pod it may yet bind."""
+    """The nodes on which the entry may still bind a pod, one for each such pod."""
     if entry.state is EntryState.ABORTING:
         known = [pod for pod in pods if pod.node_rank < len(entry.nodes)]
         return [entry.nodes[pod.node_rank] for pod in known if not pod.node and not pod.terminal]
@@ -29,24 +30,24 @@ def unbound_nodes(entry: Entry, pods: Sequence[Pod]) -> list[str]:
 def subtract_assumed(
     state: ClusterState, entries: Iterable[Entry], double_booked: Collection[str] = ()
 ) -> tuple[Node, ...]:
-    """The nodes with what in-flight attempts are still owed, and without those found lost, or
-    ``double_booked``.
+    """The nodes with the capacity assumed for in-flight attempts taken. Nodes found lost, or
+    ``double_booked``, are unavailable.
 
-    A node is lost as long as a pod of the attempt that lost it is left there: one that is back has
-    let go of its own, although others that died with it have not.
+    A node is lost while a pod of the attempt that lost it is left there: a node that is back has
+    removed its pods, although others that died with it have not.
     """
-    owed: dict[str, dict[str, int]] = {}
+    assumed: dict[str, dict[str, int]] = {}
     lost: dict[str, bool] = {}
     for entry in entries:
         seen = state.attempts.get(entry.key, ObservedAttempt())
         lost |= _lost(entry, seen)
         for node in unbound_nodes(entry, seen.pods):
-            debts = owed.setdefault(node, {})
+            amounts = assumed.setdefault(node, {})
             for resource, amount in entry.per_node.items():
-                debts[resource] = debts.get(resource, 0) + amount
+                amounts[resource] = amounts.get(resource, 0) + amount
     return tuple(
         without_double_booked(
-            _indebted(node, owed.get(node.name, {}), lost.get(node.name)), double_booked
+            _with_assumed(node, assumed.get(node.name, {}), lost.get(node.name)), double_booked
         )
         for node in state.nodes
     )
@@ -68,14 +69,16 @@ def without_double_booked(node: Node, double_booked: Collection[str]) -> Node:
     return replace(node, unavailable=Unavailable.DOUBLE_BOOKED)
 
 
-def _indebted(node: Node, debts: Amounts, lost: bool | None) -> Node:
-    """The node with these debts; ``lost`` says whether recently, and is None if it is not."""
-    if not debts and lost is None:
+def _with_assumed(node: Node, assumed: Amounts, lost: bool | None) -> Node:
+    """The node with this capacity taken. ``lost`` is None if it is not, else whether recently."""
+    if not assumed and lost is None:
         return node
-    names = sorted({*node.used, *debts})
+    names = sorted({*node.used, *assumed})
     return replace(
         node,
-        used={name: min(node.used.get(name, 0) + debts.get(name, 0), AMOUNT_MAX) for name in names},
+        used={
+            name: min(node.used.get(name, 0) + assumed.get(name, 0), AMOUNT_MAX) for name in names
+        },
         unavailable=node.unavailable or (None if lost is None else Unavailable.LOST),
         recently_lost=node.recently_lost or (lost is True and node.unavailable is None),
     )

@@ -1,4 +1,4 @@
-"""What a job's user wants of an attempt by now: that it goes on, or that it ends, and why."""
+"""Which change of a job's spec cancels its attempt, before it is bound or while it runs."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _CHANGED = Cause(
 
 
 def cancels_commit(entry: Entry, seen: ObservedJob | None) -> Cause | None:
-    """Why the job no longer wants this attempt bound, or not as it was decided; None if it does."""
+    """The cause that cancels an attempt that is being bound; None if nothing does."""
     if seen is None:
         return _DELETED
     if seen.suspend:
         return _SUSPENDED
-    # Of a job that cannot be read any more no shape is known: it may be another.
+    # A job that cannot be read any more has no shape: it may have changed.
     unknown = bool(entry.shape) and not seen.shape
     return _CHANGED if unknown or _differ(entry.shape, seen.shape) else None
 
 
 def cancels_run(seen: ObservedJob) -> Cause | None:
-    """Why the job no longer wants what its live attempt runs; None if it does.
+    """The cause that cancels the running attempt; None if nothing does.
 
-    A shape can only be changed while the job is suspended, and nobody need have seen that it was.
+    A shape can only be changed while the job is suspended, which no cycle may have observed.
     """
     if seen.suspend:
         return _SUSPENDED
@@ -40,5 +40,5 @@ def cancels_run(seen: ObservedJob) -> Cause | None:
 
 
 def _differ(one: str, other: str) -> bool:
-    """Whether two shapes are known to be unlike: those of two versions cannot be compared."""
+    """Whether two shapes differ. Shapes of two versions cannot be compared."""
     return one != other and one.partition("-")[0] == other.partition("-")[0]

@@ -1,17 +1,17 @@
-"""Whether a job that runs is to be ended and started again where a step takes less time.
+"""Decide whether a running job ends and starts again where a step takes less time.
 
-Problem: a job was placed by what was known then. Links turn out to let out less since, or nodes to
-be slower, and it may be better off on other nodes, or with its ranks in another order. But a start
+Problem: a job was placed on the link and node speeds of that time. Links or nodes became slower
+since, and a step may be shorter on other nodes, or with the ranks in another order. But a start
 costs minutes, and the work since the last checkpoint is done again.
 
-Idea: it is asked what the job would get if it asked now, its own nodes with what is free, of the
-very decision that it would then get. What remains of it takes so much less time, and that must be
-worth what the move costs (``prospect``). One restart costs the same however many ranks move, so the
-order with the shortest step is the best one, and of equal ones that which moves the fewest.
+Idea: run the job's own scheduling decision on its nodes plus what is free. The time that the rest
+of the job saves must be worth the cost of the restart (``migration_cost``). A restart costs the
+same however many ranks move, so the order with the shortest step is best; among equal ones the one
+that moves the fewest ranks.
 
-It must not go to and fro: a job is judged once by what is known, whatever comes out of it; and what
-is known must have been so for a while, one job moves at a time, each pauses longer after each of
-its moves, and none moves that would have to stand in line behind others.
+No oscillation: each job is evaluated once for each topology hash, whatever the result. The hash
+must have been stable for a while, one job migrates at a time, each waits longer after each of its
+migrations, and none migrates that would wait in the queue behind others.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ from railwright_scheduler.policy.link_traffic import Traffic
 from railwright_scheduler.remembered import Key, remembered
 
 SETTLED_S = 30.0
-"""What is known must have been so for so long: files and agents tell one after the other, and a new
-leader begins with nothing."""
+"""How long the topology hash must have been stable: sources report one after the other, and a new
+leader begins with none."""
 
 HORIZON_S = 86_400.0
-"""What is taken to remain of a job that does not say how many steps it has."""
+"""The time assumed to remain of a job that does not state its total steps."""
 
 PAUSE_S, PAUSE_S_MAX = 600.0, 86_400.0
-"""How long a job that was moved runs before it may be moved again; it doubles with each move."""
+"""How long a job runs before it may migrate again; it doubles with each migration."""
 
 EFFORT_MAX = 256
 """What it may take to judge jobs in one turn, in nodes; one alone may take more. About a second's
@@ -83,8 +83,8 @@ _CLAIMS = (
 
 @dataclass(frozen=True, slots=True)
 class Migrations:
-    """The job that is to be ended and why, at most one, and the nodes it is to have next; and those
-    that are well where they are, by what is known now."""
+    """The job that ends to migrate, at most one, with the cause and its next nodes; and the jobs
+    that are ``well`` placed under the current topology hash."""
 
     causes: Mapping[str, Cause]
     targets: Mapping[str, tuple[str, ...]]
@@ -96,7 +96,7 @@ NO_MIGRATION = Migrations({}, {}, frozenset())
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """One job's, the nodes it would have next, and what it would be ended by."""
+    """The migration of one job: its next nodes, what it costs and saves, and the cause."""
 
     job: Job
     target: tuple[str, ...]
@@ -115,10 +115,10 @@ def plan_migration(
     traffic_work: WorkBudget,
     double_booked: Collection[str] = (),
 ) -> Migrations:
-    """Judge running jobs that were placed when other was known than now, as many as a turn may.
+    """Evaluate running jobs that were placed under another topology hash, as many as one cycle may.
 
-    ``waits`` are the jobs that this turn leaves in line, ``entries`` what is in flight after it. A
-    job for which this raises stays where it is.
+    ``waits`` are the jobs that this cycle leaves in the queue, ``entries`` what is in flight after
+    it. A job whose evaluation raises stays where it is.
     """
     in_flight = ledgers.by_job(entries)
     stale = [

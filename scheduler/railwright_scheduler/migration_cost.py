@@ -1,8 +1,7 @@
-"""What a move of a running job has in it: the seconds that it saves, and those that it costs.
+"""The seconds that a migration of a running job saves, and those that it costs.
 
-A move that pays waits for a checkpoint, for as long as waiting costs less than the work that would
-be done again: both grow, and where a step takes more than twice as long as it would, waiting comes
-to cost more.
+A migration that pays waits for a checkpoint, while waiting costs less than the work that would be
+done again. Both grow; if a step takes more than twice as long as it would, waiting costs more.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ RECENT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class MigrationCost:
-    """What a move has in it: seconds of a step as the job stands and as it would, the steps that it
-    has yet to do, and those that it did since its last checkpoint."""
+    """Seconds of a step now and after the migration, the steps that are left, and the steps since
+    the last checkpoint."""
 
     now_s: float
     then_s: float

@@ -1,4 +1,4 @@
-"""Which jobs ask for an attempt now, and as what they ask."""
+"""Which jobs need an attempt now, and with which number and previous nodes."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from railwright_scheduler.model.decisions import Reason
 from railwright_scheduler.model.snapshot import Job, Node, Unavailable
 
 DRAINED_S = 120.0
-"""How long a job that was moved waits for its own pods to go. One that will not go must not keep it
-from running: then it starts wherever it can."""
+"""How long a migrated job waits for its own pods to end. A pod that does not end must not keep the
+job from running: then it starts wherever it fits."""
 
 _DEAD = (Unavailable.UNREADY, Unavailable.LOST)
 
 
 def live_nodes(nodes: Iterable[Node]) -> frozenset[str]:
-    """The names of those nodes on which pods can stop."""
+    """The names of the nodes on which pods can still end."""
     return frozenset(node.name for node in nodes if node.unavailable not in _DEAD)
 
 
 @dataclass(frozen=True, slots=True)
 class PendingAttempt:
-    """A job that asks for an attempt; it only ``returns`` while its own pods have yet to go, and
+    """An attempt that a job needs. It ``returns`` while it only waits for its own pods to end, and
     does not join the queue while it is ``held``."""
 
     job: Job
@@ -46,8 +46,8 @@ def pending_attempt(
     state: ClusterState,
     alive: frozenset[str],
 ) -> PendingAttempt | None:
-    """What the job asks for in this cycle; None if it asks for nothing. ``before`` are its ledger
-    entries as the cycle began, ``entries`` those that are left."""
+    """The attempt that the job needs in this cycle, if any. ``before`` are its ledger entries as
+    the cycle began, ``entries`` those that are left."""
     if needs_attempt(seen, entries, state.attempts, alive):
         return PendingAttempt(next_attempt(seen, before), returns=False, held=seen.held)
     if awaits_own_pods(seen, entries, state.attempts, alive):
@@ -66,11 +66,11 @@ def needs_attempt(
     attempts: Mapping[AttemptKey, ObservedAttempt],
     alive: frozenset[str],
 ) -> bool:
-    """Whether it may have a new attempt: the last one is over, and every pod of it told to go; or
-    gone, where it was ended to run again on the same nodes.
+    """Whether the job may have a new attempt: the last one is over, and each of its pods is being
+    deleted; or gone, if the attempt was ended to migrate.
 
-    An attempt that is over on the record and still committing here says that another leader ended
-    it: this one is to find that out, not to stumble over it.
+    If an attempt is over on the record and still committing in this ledger, another leader ended
+    it: the next write of the ledger finds that out.
     """
     if not is_idle(seen):
         return False
@@ -93,19 +93,19 @@ def awaits_own_pods(
     attempts: Mapping[AttemptKey, ObservedAttempt],
     alive: frozenset[str],
 ) -> bool:
-    """Whether it was ended to run again elsewhere, and is only kept by its own pods."""
+    """Whether the job migrates, and only waits for its own pods to end."""
     causes = [entry.cause for entry in entries if entry.cause is not None]
     if len(causes) < len(entries) or seen.suspend:
         return False
     if not entries or entries[-1].attempt < seen.record.attempt:
-        return False  # It runs again, or did: what lingers are pods on a node that is dead.
+        return False  # It runs again, or did: the pods that are left are on a dead node.
     moved = any(cause.code is CauseCode.REMAPPED for cause in causes[-1:])
     return moved and not needs_attempt(seen, entries, attempts, alive)
 
 
 def next_attempt(seen: ObservedJob, entries: Sequence[Entry]) -> Job:
-    """The job with the number of its next attempt, and where the last of ``entries`` ran. All
-    before it are over, so its record has them all, also those that are still in the ledger."""
+    """The job with the number of its next attempt, and the nodes of the last of ``entries``. All
+    attempts before it are over, so the record counts those in the ledger too."""
     last = max(entries, key=lambda entry: entry.attempt, default=None)
     before = () if last is None else last.nodes
     if last is not None and last.cause is not None:
@@ -119,7 +119,7 @@ def is_draining(
     attempts: Mapping[AttemptKey, ObservedAttempt],
     alive: frozenset[str],
 ) -> bool:
-    """Whether an old attempt still has live pods where they can stop: not on a dead node."""
+    """Whether an old attempt still has live pods on nodes where they can end."""
     return any(
         not pod.terminal and (not pod.node or (pod.node in alive and pod.node not in lost))
         for entry in entries

@@ -1,8 +1,8 @@
-"""Whether gangs that are being bound still fit where they were planned.
+"""Revalidate the placement of gangs that are being bound.
 
-Between the plan and the binding a node can go, shrink, be cordoned, tainted or relabelled, and a
-pod of somebody else can take its room. The API server binds a pod to a node whatever is there, so
-this is asked again at every turn, until the last pod is bound.
+Between the decision and the binding a node can be deleted, shrink, be cordoned, tainted or
+relabelled, and another pod can take its capacity. The API server binds a pod to a node whatever is
+there, so each scheduling cycle checks again until the last pod is bound.
 """
 
 from __future__ import annotations
@@ -32,35 +32,35 @@ def invalid_nodes(
     jobs: Mapping[str, Job],
     isolation: Isolation,
 ) -> dict[AttemptKey, InvalidNodes]:
-    """What no longer fits of each committing entry; those that fit are left out.
+    """The invalid nodes of each committing entry; entries whose nodes are all valid are left out.
 
     ``unbound`` are the nodes that an entry still has to bind pods to, or may have to. Where two
     entries and what is used do not fit on one node together, the earlier one keeps its place. An
     entry whose check raises is taken to fit: what it holds stays accounted for.
     """
     by_name = {node.name: node for node in nodes}
-    owed: dict[str, dict[str, int]] = {}
+    assumed: dict[str, dict[str, int]] = {}
     found: dict[AttemptKey, InvalidNodes] = {}
     for entry in sorted(entries, key=lambda each: (each.state is EntryState.COMMITTING, each.key)):
         if entry.state is EntryState.COMMITTING:
             check = functools.partial(
-                _invalid_nodes, entry, unbound[entry.key], by_name, owed, jobs.get(entry.job_uid)
+                _invalid_nodes, entry, unbound[entry.key], by_name, assumed, jobs.get(entry.job_uid)
             )
             whys = isolation.run(Stage.COMMIT, entry.job_uid, check, otherwise=ALL_VALID)
             if whys:
                 found[entry.key] = whys
                 continue
         for name in unbound[entry.key]:
-            debts = owed.setdefault(name, {})
+            amounts = assumed.setdefault(name, {})
             for resource, amount in entry.per_node.items():
-                debts[resource] = debts.get(resource, 0) + amount
+                amounts[resource] = amounts.get(resource, 0) + amount
     return found
 
 
 def wider_spread(entry: Entry, nodes: Mapping[str, Node], levels: Sequence[str]) -> str:
-    """How the nodes of a committing entry spread further than when they were chosen, since some
-    were relabelled; empty if they do not. ``levels`` names the domains of ``nodes``. Where levels
-    came or went since, the two cannot be compared."""
+    """How the nodes of a committing entry span more domains than when they were selected, since
+    some were relabelled; empty if they do not. ``levels`` names the domains of ``nodes``. If the
+    levels themselves changed since, the two cannot be compared."""
     same = tuple(level for level, _ in entry.spans) == tuple(levels)
     if entry.state is not EntryState.COMMITTING or not same:
         return ""
@@ -76,18 +76,19 @@ def _invalid_nodes(
     entry: Entry,
     unbound: Iterable[str],
     nodes: Mapping[str, Node],
-    owed: Mapping[str, Amounts],
+    assumed: Mapping[str, Amounts],
     job: Job | None,
 ) -> InvalidNodes:
     demands = None if job is None else eligibility.Demands(job)
     whys = {
-        name: _why(nodes.get(name), entry.per_node, owed.get(name, {}), demands) for name in unbound
+        name: _why(nodes.get(name), entry.per_node, assumed.get(name, {}), demands)
+        for name in unbound
     }
     return {name: why for name, why in whys.items() if why}
 
 
 def _why(
-    node: Node | None, per_node: Amounts, owed: Amounts, demands: eligibility.Demands | None
+    node: Node | None, per_node: Amounts, assumed: Amounts, demands: eligibility.Demands | None
 ) -> str:
     """Why the node cannot take one pod of the job; empty if it can."""
     if node is None:
@@ -98,7 +99,7 @@ def _why(
         return unmet
     for resource, amount in sorted(per_node.items()):
         free = node.allocatable.get(resource, 0) - node.used.get(resource, 0)
-        if free - owed.get(resource, 0) < amount:
-            left = max(0, free - owed.get(resource, 0))
+        if free - assumed.get(resource, 0) < amount:
+            left = max(0, free - assumed.get(resource, 0))
             return f"has {left} {resource} left and not {amount}"
     return ""

@@ -1,4 +1,4 @@
-"""A job's constraints in levels of the tree that nodes stand in."""
+"""Resolve a job's topology constraints to levels of the network."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from railwright_scheduler.placement import ResolvedConstraints
 def resolve(
     constraints: TopologyConstraints, cluster: Cluster
 ) -> ResolvedConstraints | TierMissing:
-    """What they come down to, or which tier there is none of."""
+    """The constraints by level, or the first tier that the network does not have."""
     if constraints == NO_CONSTRAINTS:
         return ResolvedConstraints()
     levels: dict[str, int] = {}
@@ -51,7 +51,7 @@ def resolve(
 
 
 def _restrictive_tiers(constraints: TopologyConstraints) -> list[str]:
-    """The tiers that restrict which nodes a job may have; a segment of one node restricts none."""
+    """The tiers that restrict which nodes a job may have. A segment of one node does not."""
     tiers = [
         constraints.required,
         constraints.spread_tier,
@@ -61,14 +61,15 @@ def _restrictive_tiers(constraints: TopologyConstraints) -> list[str]:
 
 
 def for_each_rail_order(limits: ResolvedConstraints, cluster: Cluster) -> list[ResolvedConstraints]:
-    """The same for each way in which nodes have their adapters on rails: ranks of one number have
-    one rail only on nodes that have them alike. Where none do, the first way is that of no node."""
+    """The constraints for each order in which nodes have their adapters on rails: ranks of one
+    number share a rail only on nodes of one order. Without such nodes, the first order matches
+    none."""
     ways = np.unique(cluster.aligned[cluster.aligned > 0]).tolist()
     return [replace(limits, rails=way) for way in ways or [1]]
 
 
 def _level(tier: str, cluster: Cluster) -> int | None:
-    """Its level in the tree: 0, the whole cluster, for no tier; None if there is none like it."""
+    """The level of a tier: 0, the whole cluster, for no tier; None if there is no such level."""
     if not tier:
         return 0
     if tier in cluster.levels:

@@ -1,8 +1,16 @@
-"""The one decision: every job in turn starts whole, or waits and is told why.
+"""Decide about every pending job, in queue order: it starts as a whole gang, or waits for a reason.
 
-``decide`` is a pure function of the snapshot's contents. The order in which nodes, jobs and queues
-are listed in it, and the hash seed of the process, do not reach the answer. What earlier decisions
-computed does only where ``TRAFFIC_WORK`` is too little for all jobs that run (``traffic``).
+``decide`` is a pure function of the snapshot. Neither the order of nodes, jobs and queues in it nor
+the hash seed of the process changes the result. Results kept from earlier cycles do only where
+``TRAFFIC_WORK`` is too little for all running jobs (``link_traffic``).
+
+Stages, in order. The first that returns a reason ends the job's turn in this cycle.
+
+    queue and constraints   the queue exists; topology constraints name levels that exist
+    feasibility             the cluster, empty and healthy, could run the gang
+    admission               how much one cycle may start
+    selection and ranks     nodes for the whole gang, and the node of each rank
+    reservation             nodes for a job that waits
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""Of the choices of nodes that span as few domains one with few slow nodes.
+"""Select fast nodes first, among node sets that span equally few domains.
 
-A choice is looked for without the slow nodes that the best so far has, without the slowest of them,
-or without all that are as slow, and taken if it spans as few domains of each level. So nodes are
-left out that another can stand for, and domains that have more of them; who is told of nobody slow
-chooses once. Where the work budget is spent, the best so far is taken.
+Starting from one set, the search tries sets without its slow nodes, without its slowest ones, and
+without all nodes that are as slow as these, and takes one that spans as few domains of each level.
+Without slow nodes there is one choice. When the work budget is spent, the best set so far is taken.
 
-Dropped: how slow nodes are as a price of domains. It would have to be weighed against leaving large
-domains whole, which small jobs need every day, where slow nodes are few.
+Dropped: a price for slow nodes in the choice of domains. It would have to be weighed against
+leaving large domains whole, which matters to small jobs every day, while slow nodes are few.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from railwright_scheduler.placement import ResolvedConstraints
 from railwright_scheduler.placement.domains import Domains
 
 OFTEN = 4
-"""Looked for a better choice than the best so far."""
+"""Attempts to improve on the best set so far."""
 
 _CHOICE = 50 * CALL
 """Work of one more choice, beside that of its split and of sorting all nodes."""
@@ -36,8 +35,8 @@ def choose_fastest(
     limits: ResolvedConstraints,
     work: WorkBudget,
 ) -> Ints:
-    """As ``placement.choose``; of equal domains, ``room`` tells those that are chosen first, and
-    ``slowness`` how slow nodes are."""
+    """As ``placement.choose``. Among equal domains those with the lowest ``room`` are chosen first;
+    ``slowness`` is the degree of each node."""
 
     def choice(nodes: Mask) -> Ints:
         return placement.choose(domains, nodes, room, count=count, limits=limits, work=work)

@@ -1,8 +1,8 @@
-"""How slow nodes are for a job, in degrees: the slower ones are not taken where others are as near.
+"""How slow each node is for a job, in degrees. Slow nodes are used last among equally near ones.
 
-Nodes are slow at different things, and jobs wait for different ones. Where a step of the job can be
-predicted, a node is as slow as a step is longer if all nodes were like it, beside one of its kind
-that is as most are. Elsewhere what it is slowest at counts.
+Nodes are slow at different things (compute, memory, links), and jobs depend on different ones. If a
+step of the job can be predicted, the degree of a node is by how much a step is longer on nodes like
+it than on normal nodes of its kind. Otherwise its lowest relative speed counts.
 """
 
 from __future__ import annotations

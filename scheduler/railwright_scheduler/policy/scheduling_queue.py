@@ -39,15 +39,14 @@ seconds' worth."""
 _NEVER = np.iinfo(np.int64).max
 
 WAYS_MAX = 4
-"""Of the ways in which adapters are on rails, so many are looked at for a start: those in which a
-job has the most free nodes. Each costs as much as a job of its own; a site whose nodes are cabled
-by hand may have one a node."""
+"""Rail orders that are evaluated for a start: those in which a job has the most free nodes. Each
+costs as much as a job of its own, and a site that is cabled by hand may have one for each node."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StartVerdict:
-    """The job starts: ``nodes`` (columns) are in the order of its ranks. To choose them took so
-    much ``work``."""
+    """The job starts: ``nodes`` (columns) are in the order of its ranks. ``work`` is what their
+    selection took."""
 
     job: Job
     signature: SchedulingSignature
@@ -60,8 +59,8 @@ class StartVerdict:
 class WaitVerdict:
     """The job waits, with these ``reserved`` nodes (columns).
 
-    ``reason`` is None for a job that only waits for its own pods to go; ``free`` is how many nodes
-    it could have now but for the others. To decide so took so much ``work``.
+    ``reason`` is None for a job that only waits for its own pods to end; ``free`` is how many nodes
+    it could have now without the reservations of others. ``work`` is what this verdict took.
     """
 
     job: Job
@@ -73,7 +72,7 @@ class WaitVerdict:
 
 
 class SchedulingQueue:
-    """What jobs have taken and reserved so far in one cycle."""
+    """What jobs have taken and reserved so far in this cycle."""
 
     def __init__(
         self,
