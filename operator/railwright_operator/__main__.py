@@ -14,7 +14,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from pythonjsonlogger.json import JsonFormatter
 
-from railwright_operator import backoff, connection, garbage, metrics, settings, watchdog, wiring
+from railwright_operator import backoff, garbage, metrics, settings, watchdog, wiring
 from railwright_operator.endpoints import Endpoints
 from railwright_operator.handlers import KopfThread
 from railwright_operator.kube.client import Api
@@ -50,7 +50,7 @@ def main() -> int:
 
 
 async def _run(chosen: Settings) -> int:
-    source = connection.load(os.environ.get("KUBECONFIG") or None)
+    kubeconfig = os.environ.get("KUBECONFIG") or None
     registry = CollectorRegistry()
     series = metrics.Metrics(registry)
     loop = asyncio.get_running_loop()
@@ -58,17 +58,21 @@ async def _run(chosen: Settings) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     leadership = Leadership(
-        source,
+        kubeconfig,
         namespace=chosen.namespace,
         name=LEASE,
         identity=chosen.identity,
-        on_gained=_from_thread(loop, leading.set),
-        on_lost=_from_thread(loop, lost.set),
+        on_gained=functools.partial(loop.call_soon_threadsafe, leading.set),
+        on_lost=functools.partial(loop.call_soon_threadsafe, lost.set),
         clock=wiring.clock,
         rng=wiring.rng(),
     )
     async with Api(
-        source, may_write=leadership.held, metrics=series.api, clock=wiring.clock, rng=wiring.rng()
+        kubeconfig,
+        may_write=leadership.held,
+        metrics=series.api,
+        clock=wiring.clock,
+        rng=wiring.rng(),
     ) as api:
         parts = Parts(
             api,
@@ -76,12 +80,12 @@ async def _run(chosen: Settings) -> int:
             registry=registry,
             series=series,
             is_leader=leadership.held,
-            mark_hung=functools.partial(hang_mark.write, source),
+            mark_hung=functools.partial(hang_mark.write, kubeconfig),
             give_up_lease=functools.partial(leadership.stop, deadline_s=GIVE_UP_S),
         )
         kopf = KopfThread(
-            source,
-            _from_thread(loop, parts.copies.kinds.seen),
+            kubeconfig,
+            lambda *news: loop.call_soon_threadsafe(parts.informers.seen, *news),
             clock=wiring.clock,
             rng=wiring.rng(),
         )
@@ -105,11 +109,6 @@ async def _run(chosen: Settings) -> int:
             await asyncio.to_thread(kopf.stop, deadline_s=5.0)
 
 
-def _from_thread(loop: asyncio.AbstractEventLoop, act: Callable[..., None]) -> Callable[..., Any]:
-    """Let the loop do it when a thread calls this."""
-    return functools.partial(loop.call_soon_threadsafe, act)
-
-
 async def _work(api: Api, parts: Parts, kopf: KopfThread, leading: asyncio.Event) -> None:
     """Watch nodes from the start; the rest, and run cycles, once this process leads.
 
@@ -123,12 +122,11 @@ async def _work(api: Api, parts: Parts, kopf: KopfThread, leading: asyncio.Event
         await leading.wait()
         await _persist(lambda: defaults.ensure(api))
         await _persist(parts.cycle.take_over)
-        for copy in parts.copies.leading:
-            tasks.create_task(copy.run())
-        await _persist(parts.copies.kinds.sync)
-        for copy in (*parts.copies.leading, *parts.copies.warm):
-            await copy.wait_synced()
-        await parts.copies.discovery.read_first_files()
+        for informer in parts.informers.leading:
+            tasks.create_task(informer.run())
+        for informer in (*parts.informers.leading, *parts.informers.warm):
+            await informer.wait_synced()
+        await parts.informers.discovery.read_first_files()
         garbage.keep_for_good()
         kopf.start()
         for start in parts.leading:
@@ -177,7 +175,11 @@ def _stuck(parts: Parts, leadership: Leadership) -> list[str]:
 def _unready(parts: Parts) -> Iterator[str]:
     if not parts.received.keys.known:
         yield "the signing keys of tokens have not been read yet"
-    yield from (f"{copy!r} has no whole list yet" for copy in parts.copies.warm if not copy.synced)
+    yield from (
+        f"{informer!r} has no whole list yet"
+        for informer in parts.informers.warm
+        if not informer.synced
+    )
 
 
 def _log_as_json() -> None:

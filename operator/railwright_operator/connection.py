@@ -7,7 +7,7 @@ answer expires. Reading the configuration again yields the current one, whatever
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass, field
+from typing import Any
 
 import yaml
 from kubernetes.client.configuration import Configuration
@@ -30,72 +30,59 @@ class CredentialsError(Exception):
     """The credentials cannot be read now."""
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """Where the API server is and which credentials to show.
+def load(kubeconfig: str | None) -> Configuration:
+    """Read a kubeconfig file, or (None) the pod's service account.
 
-    ``kubeconfig`` is the file all this was read from, None for the pod's own service account.
+    Raises ``kubernetes.config.ConfigException`` when that cannot be read.
     """
+    settings = Configuration()
+    if kubeconfig is None:
+        config.load_incluster_config(  # type: ignore[no-untyped-call]
+            client_configuration=settings
+        )
+    else:
+        config.load_kube_config(  # type: ignore[no-untyped-call]
+            config_file=kubeconfig, client_configuration=settings, persist_config=False
+        )
+    return settings
 
-    kubeconfig: str | None
-    server: str
-    verify: bool
-    ca_file: str | None
-    certificate_file: str | None
-    key_file: str | None
-    server_name: str | None
-    token: str | None = field(repr=False)
 
-
-def load(kubeconfig: str | None = None) -> Connection:
-    """Read a kubeconfig file, or the pod's service account when there is none.
-
-    Raises ``kubernetes.config.ConfigException`` when neither can be read.
-    """
-    settings = _configuration(kubeconfig)
+def bearer_token(settings: Configuration) -> str | None:
+    """The token that a configuration was read with; None where there are only certificates."""
     authorization = settings.api_key.get("BearerToken")
-    return Connection(
-        kubeconfig=kubeconfig,
-        server=settings.host.rstrip("/"),
-        verify=bool(settings.verify_ssl),
-        ca_file=settings.ssl_ca_cert,
-        certificate_file=settings.cert_file,
-        key_file=settings.key_file,
-        server_name=settings.tls_server_name,
-        token=None if authorization is None else authorization.split(maxsplit=1)[-1].strip(),
-    )
+    return None if authorization is None else authorization.split(maxsplit=1)[-1].strip()
 
 
-def token(connection: Connection) -> str | None:
+def token(kubeconfig: str | None) -> str | None:
     """The token as its source has it now. Reads files and may run an exec plugin: not on a loop.
 
     Raises CredentialsError: while a file is being replaced, it may be anything.
     """
     try:
-        return load(connection.kubeconfig).token
+        return bearer_token(load(kubeconfig))
     except UNUSABLE as error:
         raise CredentialsError(f"{type(error).__name__}: {error}") from error
 
 
-def tls_context(connection: Connection) -> ssl.SSLContext | None:
+def tls_context(settings: Configuration) -> ssl.SSLContext | None:
     """What the client checks the server against and shows of itself; None for plain HTTP."""
-    if not connection.server.startswith("https:"):
+    if not settings.host.startswith("https:"):
         return None
-    context = ssl.create_default_context(cafile=connection.ca_file)
-    if not connection.verify:
+    context = ssl.create_default_context(cafile=settings.ssl_ca_cert)
+    if not settings.verify_ssl:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    if connection.certificate_file is not None:
-        context.load_cert_chain(connection.certificate_file, connection.key_file)
+    if settings.cert_file is not None:
+        context.load_cert_chain(settings.cert_file, settings.key_file)
     return context
 
 
-def blocking_client(connection: Connection, *, deadline_s: float) -> client.ApiClient:
+def blocking_client(kubeconfig: str | None, *, deadline_s: float) -> client.ApiClient:
     """A client of the ``kubernetes`` package that never waits longer than ``deadline_s``.
 
     Its own retries are off: they would multiply the deadline.
     """
-    settings = _configuration(connection.kubeconfig)
+    settings = load(kubeconfig)
     settings.retries = 0
     return _BoundedClient(settings, deadline_s)
 
@@ -107,33 +94,6 @@ class _BoundedClient(client.ApiClient):
         super().__init__(configuration=settings)
         self._deadline_s = deadline_s
 
-    def call_api(  # type: ignore[no-untyped-def]
-        self,
-        method,
-        url,
-        header_params=None,
-        body=None,
-        post_params=None,
-        _request_timeout=None,
-    ):
-        return super().call_api(
-            method,
-            url,
-            header_params=header_params,
-            body=body,
-            post_params=post_params,
-            _request_timeout=_request_timeout or self._deadline_s,
-        )
-
-
-def _configuration(kubeconfig: str | None) -> Configuration:
-    settings = Configuration()
-    if kubeconfig is None:
-        config.load_incluster_config(  # type: ignore[no-untyped-call]
-            client_configuration=settings
-        )
-    else:
-        config.load_kube_config(  # type: ignore[no-untyped-call]
-            config_file=kubeconfig, client_configuration=settings, persist_config=False
-        )
-    return settings
+    def call_api(self, *args: Any, **options: Any) -> Any:
+        options["_request_timeout"] = options.get("_request_timeout") or self._deadline_s
+        return super().call_api(*args, **options)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from railwright_operator.watch.files import FilesRecord
@@ -41,13 +41,13 @@ GATHERED_S = 3.0
 """What agents tell counts so much later: those of a whole site come one after the other."""
 
 SILENT_S = 900.0
-"""An agent that has not told for so long is silent: it tells every three minutes or so."""
+"""An agent without a report for so long is silent: it reports every three minutes or so."""
+
+AGENTS = "agents"
+"""The source that all of them are together."""
 
 CAUGHT_UP_S = 300.0
 """So long a new leader waits for those that told the one before it."""
-
-AGENTS = "agents"
-"""What the source is called that they are together."""
 
 Labels = Mapping[str, str]
 
@@ -65,7 +65,7 @@ class FileRead:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FabricState:
     """The fabric, and the files that it comes from. ``problem`` says why the fabric is not of what
     was seen last; empty if it is."""
 
@@ -75,9 +75,9 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Agents:
-    """How many were heard since this process leads, the nodes of those that fell silent, and of
-    those whose last document was refused, with the rule that it broke."""
+class AgentSummary:
+    """How many agents reported since this process leads, the nodes of those that fell silent, and
+    of those whose last document was refused, with the rule that it broke."""
 
     heard: int
     silent: tuple[str, ...]
@@ -85,14 +85,32 @@ class Agents:
 
 
 @dataclass(frozen=True, slots=True)
-class _Inside:
-    """What an agent said last, by the digests of its document, and of that without the rates.
-    ``rates`` are those that stand in it."""
+class _Report:
+    """A parsed document, with the digests of it, and of that without the benchmarks."""
 
     digest: bytes
     shared: bytes
     looks: tuple[Look, ...]
     rates: tuple[Rates, ...]
+
+
+@dataclass(slots=True)
+class _Agent:
+    """What the agent of one node reported. ``rates`` are held until others replace them."""
+
+    heard_s: float = 0.0
+    refused: str = ""
+    report: _Report | None = None
+    rates: tuple[Rates, ...] = ()
+
+    def take(self, report: _Report) -> bool:
+        """Keep the report; whether the hardware or a benchmark changed."""
+        last, rates = self.report, self.rates
+        self.refused = ""
+        if last is not None and last.digest == report.digest:
+            return False
+        self.report, self.rates = report, paces.held(rates, report.rates, report.looks)
+        return last is None or last.shared != report.shared or self.rates != rates
 
 
 class Discovery:
@@ -102,15 +120,12 @@ class Discovery:
         self._site = site
         self._wake = wake
         self._clock = clock
-        self._heard: dict[str, float] = {}
-        self._refused: dict[str, str] = {}
+        self._agents: dict[str, _Agent] = {}
         self._nodes: dict[str, NodeRecord] = {}
         self._given: dict[str, FilesRecord] = {}
         self._news = asyncio.Event()
         self._read: tuple[FileRead, ...] = ()
         self._configured: tuple[str, ...] = ()
-        self._insides: dict[str, _Inside] = {}
-        self._rates: dict[str, tuple[Rates, ...]] = {}
         self._gathering: asyncio.TimerHandle | None = None
         self._stale = True
         self._began_s: float | None = None
@@ -118,7 +133,7 @@ class Discovery:
         self._assembly: asyncio.Task[None] | None = None
         self._is_slow = False
         self._reading = asyncio.Lock()
-        self.found = Found(Fabric())
+        self.found = FabricState(Fabric())
 
     def __repr__(self) -> str:
         return f"<Discovery levels={self.found.fabric.levels} files={len(self._read)}>"
@@ -128,15 +143,12 @@ class Discovery:
         if old is not None:
             self._nodes.pop(old.uid, None)
             if new is None:
-                self._insides.pop(old.name, None)
-                self._rates.pop(old.name, None)
-                self._heard.pop(old.name, None)
-                self._refused.pop(old.name, None)
+                self._agents.pop(old.name, None)
         if new is not None:
             self._nodes[new.uid] = new
-        self._stale |= self._said(old) != self._said(new)
+        self._stale |= self._labels_read(old) != self._labels_read(new)
 
-    def _said(self, node: NodeRecord | None) -> tuple[str, Labels] | None:
+    def _labels_read(self, node: NodeRecord | None) -> tuple[str, Labels] | None:
         return (node.name, labels.read_of(node.labels, self._site.levels)) if node else None
 
     def files_changed(self, old: FilesRecord | None, new: FilesRecord | None) -> None:
@@ -151,46 +163,46 @@ class Discovery:
         """Whether there is a ConfigMap of this name for files."""
         return any(record.name == name for record in self._given.values())
 
-    async def inside_told(self, node: str, document: str) -> bool:
-        """An agent told of its node; whether that node is known. Raises WiringError where the
-        document breaks a rule: then what it said before stays."""
-        if not self._is_known(node):
+    async def receive_report(self, node: str, document: str) -> bool:
+        """Take in the report of a node's agent; whether that node exists. Raises WiringError for a
+        document that breaks a rule: the report before it stays."""
+        if not self._has_node(node):
             return False
-        self._heard[node] = self._clock()
-        digest = _digest(document)
-        if (held := self._insides.get(node)) is not None and held.digest == digest:
-            self._refused.pop(node, None)
-            return True
-        read = next((each for each in self._insides.values() if each.digest == digest), None)
-        if read is None:
-            try:
-                read = await asyncio.to_thread(_read_document, document, digest)
-            except WiringError as refused:
-                self._refused[node] = str(refused)
-                raise
-        if not self._is_known(node):  # It went while its document was read.
+        agent = self._agents.setdefault(node, _Agent())
+        agent.heard_s = self._clock()
+        try:
+            report = await self._parse(document)
+        except WiringError as refused:
+            agent.refused = str(refused)
+            raise
+        if not self._has_node(node):  # It was deleted while its document was parsed.
             return False
-        self._refused.pop(node, None)
-        # Nodes of one kind are mostly the same inside, and share one value; none is as fast.
-        alike = next((each for each in self._insides.values() if each.shared == read.shared), read)
-        last, before = self._insides.get(node), self._rates.get(node)
-        self._insides[node] = replace(read, looks=alike.looks)
-        self._rates[node] = paces.held(before or (), read.rates, read.looks)
-        if last is not None and last.shared == read.shared and self._rates[node] == before:
-            return True
-        if self._gathering is None:
+        if self._agents.setdefault(node, agent).take(report) and self._gathering is None:
             loop = asyncio.get_running_loop()
-            self._gathering = loop.call_later(GATHERED_S, self._gathered)
+            self._gathering = loop.call_later(GATHERED_S, self._again)
         return True
 
-    def _is_known(self, node: str) -> bool:
-        return any(each.name == node for each in self._nodes.values())
+    async def _parse(self, document: str) -> _Report:
+        digest = _digest(document)
+        for held in self._reports():
+            if held.digest == digest:
+                return held
+        report = await asyncio.to_thread(_parse_report, document, digest)
+        same = (held.looks for held in self._reports() if held.shared == report.shared)
+        return replace(report, looks=next(same, report.looks))
 
-    def agents(self) -> Agents:
-        """Who told of the inside of nodes, as of now."""
+    def _reports(self) -> Iterator[_Report]:
+        return (agent.report for agent in self._agents.values() if agent.report is not None)
+
+    def _has_node(self, name: str) -> bool:
+        return any(each.name == name for each in self._nodes.values())
+
+    def agents(self) -> AgentSummary:
+        """Which agents reported, as of now."""
         oldest_s = self._clock() - SILENT_S
-        silent = (node for node, heard_s in self._heard.items() if heard_s < oldest_s)
-        return Agents(len(self._heard), tuple(sorted(silent)), tuple(sorted(self._refused.items())))
+        silent = (node for node, agent in self._agents.items() if agent.heard_s < oldest_s)
+        refused = ((node, agent.refused) for node, agent in self._agents.items() if agent.refused)
+        return AgentSummary(len(self._agents), tuple(sorted(silent)), tuple(sorted(refused)))
 
     @property
     def is_caught_up(self) -> bool:
@@ -198,11 +210,7 @@ class Discovery:
         the time to."""
         if self._began_s is None:
             return False
-        return len(self._heard) >= self._expected or self._clock() - self._began_s > CAUGHT_UP_S
-
-    def _gathered(self) -> None:
-        self._gathering = None
-        self._again()
+        return len(self._agents) >= self._expected or self._clock() - self._began_s > CAUGHT_UP_S
 
     async def run(self) -> None:
         """Read files as they change, until cancelled."""
@@ -249,7 +257,7 @@ class Discovery:
         patience_s = 0.0 if self._is_slow else PATIENCE_S
         _, late = await asyncio.wait({self._assembly}, timeout=patience_s)
         if late:
-            logger.error("fabric takes long", extra={"seconds": PATIENCE_S})
+            logger.error("fabric assembly is slow", extra={"seconds": PATIENCE_S})
             problem = (
                 f"the network is as it was known before: it takes more than {PATIENCE_S:.0f} s"
             )
@@ -259,17 +267,17 @@ class Discovery:
     async def _assemble(self, configured: tuple[str, ...]) -> None:
         began_s = self._clock()
         nodes, read = {node.name: node.labels for node in self._nodes.values()}, self._read
-        told = Looks(
+        agents = Looks(
             AGENTS,
-            {node: each.looks for node, each in self._insides.items()},
-            {node: its for node, its in self._rates.items() if its},
+            {node: agent.report.looks for node, agent in self._agents.items() if agent.report},
+            {node: agent.rates for node, agent in self._agents.items() if agent.rates},
         )
         try:
             self.found = await asyncio.to_thread(
-                _put_together, nodes, read, told, configured=configured, before=self.found
+                _put_together, nodes, read, agents, configured=configured, before=self.found
             )
         except Exception as error:
-            logger.exception("fabric not put together", extra={"error": str(error)})
+            logger.exception("fabric assembly failed", extra={"error": str(error)})
             problem = f"the network is as it was known before: {type(error).__name__}"
             self.found = replace(self.found, problem=problem)
             # It may have been a moment's want of memory or threads.
@@ -279,6 +287,7 @@ class Discovery:
             self._assembly = None
 
     def _again(self) -> None:
+        self._gathering = None
         self._stale = True
         self._wake()
 
@@ -289,18 +298,18 @@ def _put_together(
     agents: Looks,
     *,
     configured: tuple[str, ...],
-    before: Found,
-) -> Found:
+    before: FabricState,
+) -> FabricState:
     told = [each for one in read for each in one.told]
     everything = [*labels.accounts(nodes, configured), agents, *told]
     found = fabric.of(nodes.keys(), everything, before.fabric)
-    return Found(before.fabric if found == before.fabric else found, read)
+    return FabricState(before.fabric if found == before.fabric else found, read)
 
 
-def _read_document(document: str, digest: bytes) -> _Inside:
+def _parse_report(document: str, digest: bytes) -> _Report:
     read = insides.parse(document)
     shared = _digest(insides.written(Document(read.looks, read.refused)))
-    return _Inside(digest, shared, insides.of(read), read.rates)
+    return _Report(digest, shared, insides.of(read), read.rates)
 
 
 def _digest(document: str) -> bytes:
@@ -325,5 +334,5 @@ def _read(file: File, time: str, held: FileRead | None) -> FileRead:
     except WiringError as refused:
         return replace(kept, file=file, problem=str(refused))
     except Exception as error:
-        logger.exception("file not read", extra={"file": str(file), "error": str(error)})
+        logger.exception("file read failed", extra={"file": str(file), "error": str(error)})
         return replace(kept, file=file, problem=f"could not be read: {type(error).__name__}")

@@ -22,7 +22,6 @@ import kopf
 
 from railwright_api import names
 from railwright_operator import backoff, connection
-from railwright_operator.connection import Connection
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +33,7 @@ BACKOFF_CAP_S = 15.0
 LASTED_S = 60.0
 """From here on what ends is no failure of the same run."""
 
-Seen = Callable[[str, dict[str, Any], str | None], None]
+Seen = Callable[[str, dict[str, Any], str | None], object]
 """Told of (plural, object, type of the watch's event or None when listed), from kopf's thread."""
 
 
@@ -42,9 +41,9 @@ class KopfThread:
     """kopf, restarted until stopped."""
 
     def __init__(
-        self, source: Connection, seen: Seen, *, clock: Callable[[], float], rng: Random
+        self, kubeconfig: str | None, seen: Seen, *, clock: Callable[[], float], rng: Random
     ) -> None:
-        self._source = source
+        self._kubeconfig = kubeconfig
         self._seen = seen
         self._clock = clock
         self._rng = rng
@@ -111,14 +110,14 @@ class KopfThread:
         return handle
 
     def _login(self, **_: Any) -> kopf.ConnectionInfo:
-        source = self._source
+        settings = connection.load(self._kubeconfig)
         return kopf.ConnectionInfo(
-            server=source.server,
-            ca_path=source.ca_file,
-            insecure=not source.verify,
-            token=connection.token(source),
-            certificate_path=source.certificate_file,
-            private_key_path=source.key_file,
+            server=settings.host,
+            ca_path=settings.ssl_ca_cert,
+            insecure=not settings.verify_ssl,
+            token=connection.bearer_token(settings),
+            certificate_path=settings.cert_file,
+            private_key_path=settings.key_file,
         )
 
 

@@ -29,7 +29,6 @@ from kubernetes.leaderelection.resourcelock.leaselock import LeaseLock
 
 from kubernetes import client
 from railwright_operator import connection
-from railwright_operator.connection import Connection
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +38,7 @@ NOBODY = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class LeaseTimings:
     """How long a Lease holds, when a leader that cannot renew gives up, how often it is renewed."""
 
     duration_s: float = 15.0
@@ -95,18 +94,18 @@ class Leadership:
 
     def __init__(
         self,
-        source: Connection,
+        kubeconfig: str | None,
         *,
         namespace: str,
         name: str,
         identity: str,
-        on_gained: Callable[[], None],
-        on_lost: Callable[[], None],
+        on_gained: Callable[[], object],
+        on_lost: Callable[[], object],
         clock: Callable[[], float],
         rng: Random,
-        terms: Terms = Terms(),
+        timings: LeaseTimings = LeaseTimings(),
     ) -> None:
-        self._source = source
+        self._kubeconfig = kubeconfig
         self._namespace = namespace
         self._name = name
         self._identity = identity
@@ -114,7 +113,7 @@ class Leadership:
         self._on_lost = on_lost
         self._clock = clock
         self._rng = rng
-        self._terms = terms
+        self._timings = timings
         self._lock: Any = None
         self._sighting: _Sighting | None = None
         self._acquired_at = ""
@@ -141,14 +140,15 @@ class Leadership:
         """Whether this process may write now. True only while nobody else can hold the Lease."""
         renewed_s = self._renewed_s
         return (
-            renewed_s is not None and self._clock() < renewed_s + self._terms.duration_s - MARGIN_S
+            renewed_s is not None
+            and self._clock() < renewed_s + self._timings.duration_s - MARGIN_S
         )
 
     def _run(self) -> None:
         try:
             self._stand()
         except Exception:
-            logger.exception("lease thread broke", extra=self._context())
+            logger.exception("lease thread failed", extra=self._context())
         if self._stopping.is_set():
             self._release()
             return
@@ -175,7 +175,7 @@ class Leadership:
 
     def _pause_s(self) -> float:
         """Until the next attempt; another's Lease is asked for as soon as it has run out."""
-        pause_s = self._terms.retry_s * (0.9 + self._rng.random() / 5)
+        pause_s = self._timings.retry_s * (0.9 + self._rng.random() / 5)
         if self._sighting is None or self._renewed_s is not None:
             return pause_s
         left_s = self._sighting.since_s + self._sighting.held_s - self._clock()
@@ -185,7 +185,7 @@ class Leadership:
         """Whether we led, and another holds it or it could not be renewed for too long."""
         if self._renewed_s is None:
             return False
-        late = self._clock() - self._renewed_s > self._terms.renew_deadline_s
+        late = self._clock() - self._renewed_s > self._timings.renew_deadline_s
         return self._taken or late
 
     def _attempt(self, now_s: float) -> bool:
@@ -230,7 +230,7 @@ class Leadership:
         lease = self._opened().lease_reference
         version = str(lease.metadata.resource_version)
         if self._sighting is None or self._sighting.version != version:
-            held_s = lease.spec.lease_duration_seconds or self._terms.duration_s
+            held_s = lease.spec.lease_duration_seconds or self._timings.duration_s
             self._sighting = _Sighting(version, self._clock(), held_s)
         return now_s - self._sighting.since_s > self._sighting.held_s
 
@@ -252,7 +252,7 @@ class Leadership:
         self._acquired_at = self._acquired_at or now
         return LeaderElectionRecord(  # type: ignore[no-untyped-call]
             self._identity if holder is None else holder,
-            str(int(duration_s or self._terms.duration_s)),
+            str(int(duration_s or self._timings.duration_s)),
             self._acquired_at,
             now,
         )
@@ -261,7 +261,7 @@ class Leadership:
         """The lock over a client whose requests all end within half the renew deadline."""
         if self._lock is None:
             blocking = connection.blocking_client(
-                self._source, deadline_s=self._terms.renew_deadline_s / 2
+                self._kubeconfig, deadline_s=self._timings.renew_deadline_s / 2
             )
             self._lock = _RenewableLease(  # type: ignore[no-untyped-call]
                 self._name, self._namespace, self._identity

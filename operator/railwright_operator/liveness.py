@@ -17,7 +17,7 @@ from railwright_operator.heartbeats.interval import INTERVAL_S_MAX, late_beat_s
 from railwright_operator.heartbeats.views import RankView, SessionView
 from railwright_operator.watch.ages import Ages
 from railwright_operator.watch.jobs import Known
-from railwright_operator.watch.kubelets import Kubelets
+from railwright_operator.watch.node_leases import NodeLeaseChecker
 from railwright_operator.watch.pulls import Pulls
 from railwright_operator.watch.records import NodeRecord, PodRecord, Waiting
 from railwright_scheduler.attempt.assessment import (
@@ -79,7 +79,7 @@ class Liveness:
     rows are kept as long as nothing about their ranks changed or ages.
     """
 
-    kubelets: Kubelets
+    kubelets: NodeLeaseChecker
     _: KW_ONLY
     pulls: Pulls
     ages: Ages

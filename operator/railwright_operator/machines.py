@@ -1,6 +1,6 @@
-"""The machines as a turn sees them: each made again only where something about it changed.
+"""The nodes as a scheduling cycle needs them; one is built again only after a change of it.
 
-A turn looks at every node of the cluster, and hardly any of them changed since the last one. So a
+A cycle needs every node of the cluster, and few of them changed since the last one. So a
 node is kept as long as its record and what its pods hold are the very same objects as before.
 """
 
@@ -14,7 +14,7 @@ from railwright_operator.watch.pod_index import PodIndex
 from railwright_operator.watch.records import NodeRecord
 from railwright_scheduler.cluster import AMOUNT_MAX
 from railwright_scheduler.model import scale_up_domains
-from railwright_scheduler.model.snapshot import Amounts, Node, Taint, Unavailable
+from railwright_scheduler.model.snapshot import Amounts, Node, Unavailable
 from railwright_topology.fabric import Fabric
 from railwright_topology.pace import EVEN
 
@@ -48,26 +48,26 @@ class Machines:
         self._pods = pods
         self._made: dict[str, _Made] = {}
         self._racks: dict[tuple[str, ...], int | None] = {}
-        self._stood: dict[str, tuple[str, ...]] = {}
+        self._domains: dict[str, tuple[str, ...]] = {}
         self.fabric = Fabric()
         self.by_name: dict[str, NodeRecord] = {}
 
     def __repr__(self) -> str:
         return f"<Machines {len(self.by_name)} levels={self.fabric.levels}>"
 
-    def look(self, fabric: Fabric) -> tuple[Node, ...]:
+    def build_nodes(self, fabric: Fabric) -> tuple[Node, ...]:
         """All nodes by name, each where this fabric has it and as fast as that says."""
         self.by_name = {record.name: record for record in self._records.values()}
         before, used_on = self._made, self._pods.used
         if fabric is not self.fabric:
             self.fabric, before = fabric, {}
             self._racks.clear()
-            self._stood.clear()
+            self._domains.clear()
         made: dict[str, _Made] = {}
         for name in sorted(self.by_name):
             held = before.get(name)
             if held is None or not held.is_of(self.by_name[name], used_on(name)):
-                held = self._look_at(name)
+                held = self._build_node(name)
             made[name] = held
         self._made = made
         return tuple(each.node for each in made.values())
@@ -87,13 +87,13 @@ class Machines:
 
     def _place(self, name: str) -> tuple[str, ...]:
         """Where a node stands, as decisions have it."""
-        if name not in self._stood:
-            self._stood[name] = scale_up_domains.resolve_domains(
+        if name not in self._domains:
+            self._domains[name] = scale_up_domains.resolve_domains(
                 self.fabric.levels, self.fabric.place(name)
             )
-        return self._stood[name]
+        return self._domains[name]
 
-    def _look_at(self, name: str) -> _Made:
+    def _build_node(self, name: str) -> _Made:
         record, used, fabric = self.by_name[name], self._pods.used(name), self.fabric
         place, rails = self._place(name), fabric.rails.get(name)
         pace = fabric.paces.get(name, EVEN)
@@ -142,15 +142,11 @@ def _node(record: NodeRecord, used: Amounts, place: tuple[str, ...]) -> Node:
         allocatable=_capped(record.allocatable),
         used=_capped(used),
         labels=record.labels,
-        taints=tuple(taint for taint in record.taints if not _is_of_a_condition(taint)),
+        taints=tuple(taint for taint in record.taints if taint.key not in CONDITION_TAINTS),
         unavailable=unavailable,
         machine=machines.machine_name(record.labels),
         device=machines.device(record.labels),
     )
-
-
-def _is_of_a_condition(taint: Taint) -> bool:
-    return taint.key in CONDITION_TAINTS
 
 
 def _capped(amounts: Amounts) -> Amounts:

@@ -22,7 +22,7 @@ from railwright_operator.suspected_nodes import SuspectedNodes
 from railwright_operator.topology_hash import TopologyHash
 from railwright_operator.watch.ages import Ages
 from railwright_operator.watch.jobs import Jobs, Known
-from railwright_operator.watch.kubelets import Kubelets
+from railwright_operator.watch.node_leases import NodeLeaseChecker
 from railwright_operator.watch.pod_index import PodIndex
 from railwright_operator.watch.pulls import Pulls
 from railwright_operator.watch.records import PodRecord
@@ -56,7 +56,7 @@ class StateBuilder:
     machines: Machines
     pulls: Pulls
     sessions: Sessions
-    kubelets: Kubelets
+    kubelets: NodeLeaseChecker
     executor: Executor
     pre_runs: PreRuns
     clock: Callable[[], float]
@@ -94,7 +94,7 @@ class StateBuilder:
         """
         self._ages.turn_begins()
         self._heard_ages.turn_begins()
-        nodes = self._with_grace(self.machines.look(self.discovery.found.fabric))
+        nodes = self._with_grace(self.machines.build_nodes(self.discovery.found.fabric))
         self._known = {known.uid: known for known in self.jobs.all()}
         self.pre_runs.update(self._known, isolation)
         in_flight = frozenset(entry.key for entry in ledger.entries)

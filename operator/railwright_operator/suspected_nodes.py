@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from railwright import protocol
-from railwright_operator.watch.kubelets import Kubelets
+from railwright_operator.watch.node_leases import NodeLeaseChecker
 from railwright_operator.watch.records import NodeRecord
 from railwright_scheduler.attempt import breaker
 from railwright_scheduler.attempt.assessment import SILENT_S, ObservedRank
@@ -32,7 +32,7 @@ CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 class SuspectedNodes:
     """The suspected nodes of a cycle, and the breaker."""
 
-    def __init__(self, kubelets: Kubelets, *, clock: Callable[[], float]) -> None:
+    def __init__(self, kubelets: NodeLeaseChecker, *, clock: Callable[[], float]) -> None:
         self._kubelets = kubelets
         self._clock = clock
         self._breaker = CLOSED
@@ -59,7 +59,7 @@ class SuspectedNodes:
         silent, unheard = _silent(ranks), _unheard(ranks, nodes)
         suspected = silent or unheard
         others = {name for name, node in nodes.items() if _is_comparable(node)} if suspected else ()
-        self._kubelets.suspect(silent, unheard, others)
+        self._kubelets.set_nodes(silent, unheard, others)
         return self._breaker
 
 

@@ -1,11 +1,12 @@
 """Verify what scheduling cycles rely on, against fresh lists of nodes and pods.
 
-    I17  the copies of nodes and pods are what the API server has
+    I17  the informers of nodes and pods are what the API server has
     I2   a gang that is bound is recorded on its job, or it is in the ledger
     I3   live pods of two attempts of one job: the older attempt is aborting, its pods are going
 
-Every cycle checks I1, no double booking, on the same copies. A violation is logged and counted, and
-a copy that was wrong is corrected. No attempt is ended for it. Lists are read page by page.
+Every cycle checks I1, no double booking, on the same informer caches. A violation is logged and
+counted, and a cache that was wrong is corrected. No attempt is ended for it. Lists are read page
+by page.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable
 
 from prometheus_client import Counter
 
-from railwright_operator.copies import Copies
+from railwright_operator.informers import Informers
 from railwright_operator.kube.errors import RequestFailed
 from railwright_operator.watch.records import PodRecord
 from railwright_scheduler import invariants
@@ -38,19 +39,19 @@ class Verification:
 
     def __init__(
         self,
-        copies: Copies,
+        informers: Informers,
         *,
         ledger: Callable[[], Ledger],
         violations: Counter,
         clock: Callable[[], float],
     ) -> None:
-        self._copies = copies
+        self._informers = informers
         self._ledger = ledger
         self._violations = violations
         self._clock = clock
 
     def __repr__(self) -> str:
-        return f"<Verification of {self._copies.nodes!r} and {self._copies.pods!r}>"
+        return f"<Verification of {self._informers.nodes!r} and {self._informers.pods!r}>"
 
     async def run(self) -> None:
         """Verify until cancelled."""
@@ -64,13 +65,13 @@ class Verification:
     async def verify(self) -> None:
         """Verify once. Raises nothing."""
         try:
-            for copy in (self._copies.nodes, self._copies.pods):
-                for difference in await copy.verify():
+            for informer in (self._informers.nodes, self._informers.pods):
+                for difference in await informer.verify():
                     self._report(f"I17: {difference}")
             for finding in invariants.check_live(self._facts()):
                 self._report(finding)
         except (RequestFailed, TimeoutError) as error:
-            logger.warning("verification put off", extra={"error": str(error)})
+            logger.warning("verification postponed", extra={"error": str(error)})
         except Exception:
             logger.exception("verification failed")
 
@@ -81,7 +82,7 @@ class Verification:
 
     def _facts(self) -> Facts:
         """What there is of attempts. Those on their job's status, or of no job, count as whole."""
-        index, jobs = self._copies.pod_index, self._copies.jobs
+        index, jobs = self._informers.pod_index, self._informers.jobs
         pods = [_fact(pod) for key in index.attempts() for pod in index.of(key)]
         known = {pod.job_uid: jobs.get(pod.job_uid) for pod in pods}
         whole = {

@@ -1,16 +1,16 @@
 """Every moving part of the operator, constructed in order: the table of contents.
 
     Leadership   a thread: the Lease, and with it who may write
-    KopfThread   a thread: queues or fabrics changed
+    KopfThread   a thread: queues or Fabrics changed
     Api          the one client to the API server
-    reflectors   copies of TrainingJobs, Pods, Nodes, PriorityClasses, files about the network
+    Informers    caches of TrainingJobs, Pods, Nodes, Queues, Fabrics, PriorityClasses, files
     Discovery    the fabric, put together from labels, files and reports of agents
-    Kubelets     the Leases of suspected nodes
+    NodeLeaseChecker  the Leases of suspected nodes
     PreRuns      the small gangs ahead of large jobs
     heartbeats   the server that launchers and agents speak to
     Surveyor     sends agents to each other where no source has the topology
     Cycle        state, plan, ledger, requests, statuses
-    Verification holds copies and invariants against fresh lists now and then
+    Verification holds informers and invariants against fresh lists now and then
     watchdog     a thread: ends the process when a cycle hangs (JobFaults: what is set aside)
     reporters    statuses and events
     Endpoints    probes and metrics
@@ -31,7 +31,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from railwright_operator import copies as watched
+from railwright_operator import informers as caches
 from railwright_operator import metrics
 from railwright_operator.cycle import Cycle
 from railwright_operator.faults import JobFaults, WriteMark
@@ -53,7 +53,7 @@ from railwright_operator.state_builder import StateBuilder
 from railwright_operator.surveys import busy
 from railwright_operator.surveys.surveyor import Surveyor
 from railwright_operator.verification import Verification
-from railwright_operator.watch.kubelets import Kubelets, lease_of
+from railwright_operator.watch.node_leases import NodeLeaseChecker, lease_of
 from railwright_operator.watchdog import CycleWatchdog
 from railwright_operator.write import pods, probes
 from railwright_operator.write.executor import Executor
@@ -88,15 +88,14 @@ class Parts:
         self._construct_cycle()
         self._construct_server()
         lag = partial(loop_lag.measure, self.series.loop_lag_s, clock, self.listening)
-        warm = (copy.run for copy in self.copies.warm)
+        warm = (informer.run for informer in self.informers.warm)
         self.tasks: tuple[Run, ...] = (*warm, self.received.keys.run, lag)
         self.leading: tuple[Run, ...] = (
-            self.kubelets.run,
+            self.lease_checker.run,
             self.events.run,
-            self.copies.kinds.run,
-            self.copies.follow_pulls,
+            self.informers.follow_pulls,
             self.verification.run,
-            self.copies.discovery.run,
+            self.informers.discovery.run,
             self.site_reporter.run,
             self.surveyor.run,
         )
@@ -107,7 +106,7 @@ class Parts:
         self.launcher = pods.Launcher(self.settings.launcher_image, self.settings.heartbeat_url)
         self.received = state.construct(self.api, wake=self.awake.set, clock=clock, rng=rng())
         self.commits = Commits(self.awake.set)
-        self.copies = watched.assemble(
+        self.informers = caches.assemble(
             self.api,
             self.settings,
             launcher=self.launcher,
@@ -117,18 +116,18 @@ class Parts:
             clock=clock,
             rng=rng,
         )
-        self.kubelets = Kubelets(lease_of(self.api), clock=clock, wake=self.awake.set)
+        self.lease_checker = NodeLeaseChecker(lease_of(self.api), clock=clock, wake=self.awake.set)
 
     def _construct_network(self) -> None:
-        copies = self.copies
-        nodes = copies.nodes.records
+        informers = self.informers
+        nodes = informers.nodes.records
         self.surveyor = surveyor = Surveyor(
             self.received.errands,
-            site=copies.site,
-            discovery=copies.discovery,
+            site=informers.site,
+            discovery=informers.discovery,
             nodes=nodes,
             busy=lambda: busy.of(
-                (node.name for node in nodes.values()), copies.jobs, copies.pod_index
+                (node.name for node in nodes.values()), informers.jobs, informers.pod_index
             ),
             keep=partial(probes.keep, self.api, self.settings.namespace),
             metrics=self.series.surveys,
@@ -138,21 +137,22 @@ class Parts:
         )
         self.site_reporter = SiteReporter(
             self.api,
-            site=copies.site,
-            jobs=copies.jobs,
-            discovery=copies.discovery,
+            site=informers.site,
+            jobs=informers.jobs,
+            discovery=informers.discovery,
             unsurveyed=lambda: surveyor.problems,
+            absorb=informers.absorb,
             nodes=nodes,
             clock=clock,
         )
 
     def _construct_state(self) -> None:
-        api, copies, jobs, wake = self.api, self.copies, self.copies.jobs, self.awake.set
+        api, informers, jobs, wake = self.api, self.informers, self.informers.jobs, self.awake.set
         self.ledger = ledger = LedgerStore(api, holder=self.settings.identity)
         rendering = Rendering(jobs, launcher=self.launcher)
         self.executor = Executor(
             api,
-            pods=copies.pods,
+            pods=informers.pods,
             render_pod=rendering.pod,
             render_placement=lambda e: rendering.placement(e, epoch=ledger.ledger.epoch),
             wake=wake,
@@ -162,13 +162,13 @@ class Parts:
         self.pre_runs = PreRuns(api, jobs=jobs, wake=wake, clock=clock, rng=rng())
         self.state_builder = StateBuilder(
             jobs=jobs,
-            site=copies.site,
-            pods=copies.pod_index,
-            discovery=copies.discovery,
-            machines=Machines(copies.nodes.records, copies.pod_index),
-            pulls=copies.pulls,
+            site=informers.site,
+            pods=informers.pod_index,
+            discovery=informers.discovery,
+            machines=Machines(informers.nodes.records, informers.pod_index),
+            pulls=informers.pulls,
             sessions=self.received.sessions,
-            kubelets=self.kubelets,
+            kubelets=self.lease_checker,
             executor=self.executor,
             pre_runs=self.pre_runs,
             clock=self.listening,
@@ -176,8 +176,8 @@ class Parts:
         )
 
     def _construct_cycle(self) -> None:
-        api, copies, wake = self.api, self.copies, self.awake.set
-        jobs, counts = copies.jobs, CycleMetrics(self.registry)
+        api, informers, wake = self.api, self.informers, self.awake.set
+        jobs, counts = informers.jobs, CycleMetrics(self.registry)
         faults = JobFaults(jobs, raised=counts.job_faults, clock=clock, rng=rng())
         mark = partial(faults.leave_mark, self.mark_hung)
         self.watchdog = CycleWatchdog(mark=mark, release=self.give_up_lease)
@@ -211,26 +211,26 @@ class Parts:
             rng=rng(),
         )
         self.verification = Verification(
-            self.copies,
+            self.informers,
             ledger=lambda: self.ledger.ledger,
             violations=counts.violations,
             clock=clock,
         )
 
     def _construct_server(self) -> None:
-        copied, received = self.copies.pods, self.received
+        copied, received = self.informers.pods, self.received
         self.server = HeartbeatServer(
             received.sessions,
             state.tokens(received, copied.records, metrics=self.series.heartbeats),
             audience_of=pods.audience,
-            pod_uid_of=self.copies.pod_index.uid_of,
+            pod_uid_of=self.informers.pod_index.uid_of,
             on_commit=self.commits.ask,
             is_ready=lambda: self.is_leader() and copied.synced and received.keys.known,
             hearing=received.hearing,
             metrics=self.series.heartbeats,
             agents=Agents(
                 account=f"system:serviceaccount:{self.settings.namespace}:{AGENT}",
-                on_inside=self.copies.discovery.inside_told,
+                on_inside=self.informers.discovery.receive_report,
                 errands=received.errands,
             ),
             clock=clock,

@@ -29,8 +29,8 @@ import orjson
 from bench import gang_site
 from bench.gang_site import GangSite, Json, say
 from railwright_api import names
-from railwright_operator.kube import lines
-from railwright_operator.watch import excerpts, pages
+from railwright_operator.kube import body_limits
+from railwright_operator.watch import pages, projections
 from railwright_operator.watch.job_objects import SPEC_BYTES_MAX
 from railwright_testbed import waiting
 from railwright_testbed.api_client import ApiError
@@ -137,9 +137,9 @@ async def _list_raw(site: GangSite) -> float:
             async with client.get(url, params=query, headers=headers) as answer:
                 assert answer.status == 200, await answer.text()
                 body = await answer.read()
-            if len(body) <= lines.BODY_BYTES_MAX // 4:
+            if len(body) <= body_limits.BODY_BYTES_MAX // 4:
                 objects = min(pages.OBJECTS_MAX, 2 * objects)
-            following = excerpts.page(body).following
+            following = projections.page(body).following
             if not following:
                 return time.monotonic() - started_s
 

@@ -15,7 +15,6 @@ import pytest
 from fixtures import proxy, shell
 from fixtures.api_faults import Fault, Reply
 from railwright_api import names
-from railwright_operator import connection
 from railwright_operator.kube import bodies, client, errors, paths
 from railwright_testbed import ControlPlane
 
@@ -133,15 +132,16 @@ async def test_a_write_that_was_refused_for_load_waits_as_told_and_happens_once(
 
 
 async def test_a_write_refused_for_load_ends_at_its_deadline(
-    control_plane: ControlPlane, namespace: str
+    control_plane: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(client, "DEADLINE_S", 5.0)
     async with (
         proxy.in_front_of(control_plane) as between,
         shell.api(shell.connect(control_plane, through=between.entrance)) as api,
     ):
         between.fail("create configmaps", Reply(429, {"Retry-After": "60"}))
         with pytest.raises(errors.TooManyRequestsError):
-            await api.create(config_maps(namespace), shell.config_map("one"), deadline_s=5.0)
+            await api.create(config_maps(namespace), shell.config_map("one"))
         assert between.count("create configmaps") == 1
 
 
@@ -196,8 +196,9 @@ async def test_a_read_is_tried_again(
 
 
 async def test_a_silent_server_is_given_up_at_the_deadline(
-    control_plane: ControlPlane, namespace: str
+    control_plane: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(client, "DEADLINE_S", 0.5)
     place = config_maps(namespace)
     async with (
         proxy.in_front_of(control_plane) as between,
@@ -208,24 +209,26 @@ async def test_a_silent_server_is_given_up_at_the_deadline(
         with pytest.raises(errors.Unreachable):
             await api.get(place, deadline_s=0.5)
         with pytest.raises(errors.OutcomeUnknown):
-            await api.create(place, shell.config_map("one"), deadline_s=0.5)
+            await api.create(place, shell.config_map("one"))
         assert time.monotonic() - started_s < 10.0
 
 
 async def test_an_outage_fails_writes_without_effect_and_ends(
-    control_plane: ControlPlane, namespace: str
+    control_plane: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = config_maps(namespace)
     async with shell.api(shell.connect(control_plane)) as api:
         await api.get(place)
+        monkeypatch.setattr(client, "DEADLINE_S", 2.0)
         control_plane.stop_api_server()
         try:
             with pytest.raises(errors.RequestFailed):
-                await api.create(place, shell.config_map("one"), deadline_s=2.0)
+                await api.create(place, shell.config_map("one"))
             with pytest.raises(errors.Unreachable):
-                await api.create(place, shell.config_map("one"), deadline_s=2.0)
+                await api.create(place, shell.config_map("one"))
         finally:
             await asyncio.to_thread(control_plane.start_api_server)
+        monkeypatch.undo()
         await api.create(place, shell.config_map("one"))
 
 
@@ -237,7 +240,7 @@ async def test_a_rotated_token_is_read_again_and_the_request_goes_through(
     config["users"][0]["user"] = {"tokenFile": str(token_file)}
     kubeconfig.write_bytes(orjson.dumps(config))
     token_file.write_text("expired")
-    async with shell.api(connection.load(str(kubeconfig))) as api:
+    async with shell.api(str(kubeconfig)) as api:
         with pytest.raises(errors.UnauthorizedError):
             await api.get(config_maps(namespace))
         token_file.write_text(control_plane.token)
@@ -252,7 +255,7 @@ async def test_credentials_that_cannot_be_read_are_an_error_of_the_request(
     config["users"][0]["user"] = {"tokenFile": str(token_file)}
     token_file.write_text("expired")
     kubeconfig.write_bytes(orjson.dumps(config))
-    async with shell.api(connection.load(str(kubeconfig))) as api:
+    async with shell.api(str(kubeconfig)) as api:
         kubeconfig.unlink()
         with pytest.raises(errors.Unreachable, match="credentials not read"):
             await api.get(config_maps(namespace))

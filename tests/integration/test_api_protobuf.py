@@ -11,11 +11,18 @@ from fixtures import shell
 from railwright_api import names
 from railwright_operator.kube import paths
 from railwright_operator.kube.client import Api
-from railwright_operator.watch import excerpts, protobuf, records
-from railwright_operator.watch.excerpts import Excerpt, Found, Node, Page, Pod, Undeclared
+from railwright_operator.watch import projections, protobuf, records
+from railwright_operator.watch.projections import (
+    ApiObject,
+    NodeObject,
+    Page,
+    PodObject,
+    Projection,
+    Undeclared,
+)
 from railwright_testbed import ControlPlane
 
-F = TypeVar("F", bound=Found)
+F = TypeVar("F", bound=ApiObject)
 
 RESOURCES = {"limits": {"nvidia.com/gpu": "8"}, "requests": {"cpu": "1500m", "memory": "3Gi"}}
 OWNER = {
@@ -83,23 +90,23 @@ STATUS = {
 }
 
 
-async def _page(api: Api, path: str, excerpt: Excerpt[Any], **query: str) -> Page:
-    page: Page = await api.get(path, query=query, accept=excerpt.accept, decode=excerpt.page)
+async def _page(api: Api, path: str, projection: Projection[Any], **query: str) -> Page:
+    page: Page = await api.get(path, query=query, accept=projection.accept, decode=projection.page)
     return page
 
 
-def _read(page: Page, excerpt: Excerpt[F]) -> list[F]:
+def _read(page: Page, projection: Projection[F]) -> list[F]:
     """All its objects, readable every one."""
     found = []
     for item in page.items:
-        each = excerpt.listed(item)
+        each = projection.listed(item)
         assert not isinstance(each, Undeclared), each.why
         found.append(each)
     return found
 
 
 async def _both(
-    api: Api, path: str, kinds: tuple[Excerpt[F], Excerpt[F]], **query: str
+    api: Api, path: str, kinds: tuple[Projection[F], Projection[F]], **query: str
 ) -> tuple[Page, list[F], list[F]]:
     """A page in JSON, what is read of it, and what is read of the same version in protobuf: a
     controller may have changed an object since."""
@@ -142,7 +149,9 @@ async def pods(control_plane: ControlPlane, namespace: str) -> str:
 
 async def test_pods_are_read_alike(control_plane: ControlPlane, pods: str) -> None:
     async with shell.api(shell.connect(control_plane)) as api:
-        page, written, listed = await _both(api, pods, (excerpts.of(Pod), protobuf.POD))
+        page, written, listed = await _both(
+            api, pods, (projections.of(PodObject, "Pod"), protobuf.POD)
+        )
         expected = [records.pod(found) for found in written]
         assert [records.pod(found) for found in listed] == expected
         assert [records.answered(orjson.loads(bytes(item))) for item in page.items] == expected
@@ -170,7 +179,7 @@ async def test_nodes_are_read_alike(control_plane: ControlPlane, namespace: str)
         await api.patch(f"{paths.NODES}/{name}/status", {"status": status})
         await api.patch(f"{paths.NODES}/{name}", {"spec": {"unschedulable": True}})
         query = {"fieldSelector": f"metadata.name={name}"}
-        kinds = excerpts.of(Node), protobuf.NODE
+        kinds = projections.of(NodeObject, "Node"), protobuf.NODE
         _, (written,), (listed,) = await _both(api, paths.NODES, kinds, **query)
         expected = records.node(written)
         assert expected.cordoned

@@ -17,7 +17,6 @@ from fixtures.api_faults import Fault, Reply
 from integration import manifests
 from railwright_api import names
 from railwright_operator import handlers
-from railwright_operator.connection import Connection
 from railwright_operator.handlers import KopfThread
 from railwright_operator.kube import paths
 from railwright_testbed import ControlPlane
@@ -27,11 +26,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 
 @asynccontextmanager
-async def followed(source: Connection) -> AsyncIterator[list[str]]:
+async def followed(kubeconfig: str) -> AsyncIterator[list[str]]:
     """The names of the objects that kopf brings, while it watches."""
     seen: list[str] = []
     watching = KopfThread(
-        source,
+        kubeconfig,
         lambda plural, raw, event: seen.append(raw["metadata"]["name"]),
         clock=time.monotonic,
         rng=Random(0),

@@ -14,30 +14,29 @@ import pytest
 
 from fixtures import proxy, shell
 from fixtures.api_faults import Fault, Late, Reply
-from railwright_operator.connection import Connection
 from railwright_operator.kube import errors
-from railwright_operator.leadership import Leadership, Terms
+from railwright_operator.leadership import Leadership, LeaseTimings
 from railwright_operator.write.ledger import DeposedError, LedgerStore
 from railwright_testbed import ControlPlane
 
-TERMS = Terms(duration_s=10.0, renew_deadline_s=7.0, retry_s=0.3)
+TIMINGS = LeaseTimings(duration_s=10.0, renew_deadline_s=7.0, retry_s=0.3)
 
 
 @dataclass
 class Candidate:
     """One process's leadership, and when it was told what (monotonic seconds)."""
 
-    source: Connection
+    kubeconfig: str
     namespace: str
     name: str
     clock: Callable[[], float] = time.monotonic
-    terms: Terms = TERMS
+    timings: LeaseTimings = TIMINGS
     gained_s: list[float] = field(default_factory=list)
     lost_s: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.leadership = Leadership(
-            self.source,
+            self.kubeconfig,
             namespace=self.namespace,
             name="operator",
             identity=self.name,
@@ -45,7 +44,7 @@ class Candidate:
             on_lost=lambda: self.lost_s.append(time.monotonic()),
             clock=self.clock,
             rng=Random(self.name),
-            terms=self.terms,
+            timings=self.timings,
         )
 
     def held(self) -> bool:
@@ -82,7 +81,7 @@ async def test_the_first_leads_and_gives_the_lease_back_when_it_stops(
         await shell.until(one.held, "the first leads")
         two.leadership.start()
         started_s = time.monotonic()
-        while time.monotonic() < started_s + TERMS.duration_s + 1.0:
+        while time.monotonic() < started_s + TIMINGS.duration_s + 1.0:
             assert one.held()
             assert not two.held()
             await asyncio.sleep(0.05)
@@ -90,7 +89,7 @@ async def test_the_first_leads_and_gives_the_lease_back_when_it_stops(
         assert not one.held()
         stopped_s = time.monotonic()
         await shell.until(two.held, "the second leads")
-        assert time.monotonic() - stopped_s < TERMS.duration_s
+        assert time.monotonic() - stopped_s < TIMINGS.duration_s
         assert one.lost_s == []
     finally:
         await stop(one, two)
@@ -127,7 +126,7 @@ async def test_a_busy_event_loop_does_not_cost_the_lease(
     try:
         one.leadership.start()
         await shell.until(one.held, "it leads")
-        end_s = time.monotonic() + TERMS.duration_s + 1.0
+        end_s = time.monotonic() + TIMINGS.duration_s + 1.0
         while time.monotonic() < end_s:
             assert one.held()
         assert one.lost_s == []
@@ -186,7 +185,7 @@ async def test_an_outage_shorter_than_the_renew_deadline_costs_nothing(
 
 def test_terms_that_would_let_two_lead_are_refused() -> None:
     with pytest.raises(ValueError, match="renew_deadline_s 14"):
-        Terms(duration_s=15.0, renew_deadline_s=14.0, retry_s=2.0)
+        LeaseTimings(duration_s=15.0, renew_deadline_s=14.0, retry_s=2.0)
 
 
 @pytest.mark.parametrize("hours", [-1, 1])
@@ -195,7 +194,7 @@ async def test_a_lease_counts_from_when_it_was_seen_whatever_the_clocks_on_the_w
 ) -> None:
     renewed = datetime.now(UTC) + timedelta(hours=hours)
     times = dict.fromkeys(("acquireTime", "renewTime"), renewed.strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
-    spec = {"holderIdentity": "other", "leaseDurationSeconds": int(TERMS.duration_s) // 2}
+    spec = {"holderIdentity": "other", "leaseDurationSeconds": int(TIMINGS.duration_s) // 2}
     one = Candidate(shell.connect(control_plane), namespace, "one")
     async with shell.api(shell.connect(control_plane)) as api:
         body = {"metadata": {"name": "operator"}, "spec": spec | times}
@@ -204,7 +203,7 @@ async def test_a_lease_counts_from_when_it_was_seen_whatever_the_clocks_on_the_w
     try:
         one.leadership.start()
         await shell.until(one.held, "it leads")
-        assert one.gained_s[0] - started_s >= TERMS.duration_s // 2
+        assert one.gained_s[0] - started_s >= TIMINGS.duration_s // 2
     finally:
         await stop(one)
 
@@ -212,8 +211,8 @@ async def test_a_lease_counts_from_when_it_was_seen_whatever_the_clocks_on_the_w
 async def test_a_lease_that_has_run_out_is_taken_at_once_however_rarely_it_is_asked_for(
     control_plane: ControlPlane, namespace: str
 ) -> None:
-    rarely = Terms(duration_s=60.0, renew_deadline_s=50.0, retry_s=40.0)
-    one = Candidate(shell.connect(control_plane), namespace, "one", terms=rarely)
+    rarely = LeaseTimings(duration_s=60.0, renew_deadline_s=50.0, retry_s=40.0)
+    one = Candidate(shell.connect(control_plane), namespace, "one", timings=rarely)
     async with shell.api(shell.connect(control_plane)) as api:
         spec = {"holderIdentity": "other", "leaseDurationSeconds": 3}
         body = {"metadata": {"name": "operator"}, "spec": spec}
@@ -263,7 +262,7 @@ async def test_a_process_that_stood_still_over_its_lease_sends_nothing(
             await shell.until(one.held, "it leads")
             await api.create(place, shell.config_map("in-time"))
             # Called through PyDLL it keeps the interpreter's lock, so that no thread runs.
-            ctypes.PyDLL(None).sleep(int(TERMS.duration_s))
+            ctypes.PyDLL(None).sleep(int(TIMINGS.duration_s))
             with pytest.raises(errors.NotLeader):
                 await api.create(place, shell.config_map("too-late"))
             await shell.until(
@@ -278,17 +277,19 @@ async def test_a_process_that_stood_still_over_its_lease_sends_nothing(
 async def test_slow_api_server_costs_no_leadership(
     control_plane: ControlPlane, namespace: str
 ) -> None:
-    """Requests of 4 s, with the terms that the operator has: it may write all the time."""
+    """Requests of 4 s, with the timings that the operator has: it may write all the time."""
     async with proxy.in_front_of(control_plane) as between:
         source = shell.connect(control_plane, through=between.entrance)
-        one, two = (Candidate(source, namespace, name, terms=Terms()) for name in ("one", "two"))
+        one, two = (
+            Candidate(source, namespace, name, timings=LeaseTimings()) for name in ("one", "two")
+        )
         try:
             one.leadership.start()
             await shell.until(one.held, "the first leads")
             two.leadership.start()
             between.fail("get *", Late(4.0), times=None)
             between.fail("update *", Late(4.0), times=None)
-            end_s = time.monotonic() + 2 * Terms().duration_s
+            end_s = time.monotonic() + 2 * LeaseTimings().duration_s
             while time.monotonic() < end_s:
                 assert one.held()
                 assert not two.held()

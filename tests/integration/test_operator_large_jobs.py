@@ -15,9 +15,9 @@ from railwright_api import names
 from railwright_operator import metrics
 from railwright_operator.kube import paths
 from railwright_operator.watch import job_objects
-from railwright_operator.watch.excerpts import Undeclared
 from railwright_operator.watch.job_objects import JOBS, SPEC_BYTES_MAX
 from railwright_operator.watch.pages import Pager
+from railwright_operator.watch.projections import Undeclared
 from railwright_testbed import ControlPlane, waiting
 
 NOTE = "x" * 32_000
@@ -76,7 +76,7 @@ async def test_a_job_nested_deeply_keeps_no_other_from_being_listed(
         for name in ("first", "second"):
             await api.create(path, manifests.job(name))
         watch = metrics.Metrics(CollectorRegistry()).watch
-        pager = Pager(api, path, kind="TrainingJob", metrics=watch)
+        pager = Pager(api, path, JOBS, metrics=watch)
         found = [JOBS.listed(item) async for page in pager.pages() for item in page.items]
     jobs = [job_objects.parse(each) for each in found if not isinstance(each, Undeclared)]
     deep = {str(job.raw["metadata"]["name"]): job.too_deep for job in jobs}

@@ -19,9 +19,9 @@ from fixtures import proxy, shell
 from fixtures.api_faults import Reply
 from railwright_operator import metrics
 from railwright_operator.kube.client import Api
-from railwright_operator.watch import excerpts
-from railwright_operator.watch.excerpts import Identity
+from railwright_operator.watch import projections
 from railwright_operator.watch.pages import OBJECTS_MAX
+from railwright_operator.watch.projections import Identity
 from railwright_operator.watch.verified import VerifiedReflector
 from railwright_testbed import ControlPlane
 
@@ -58,7 +58,7 @@ def note(found: ConfigMap) -> Note:
 async def written(api: Api, namespace: str, name: str, *, text: str) -> Note:
     """The note of a new ConfigMap, out of the answer."""
     made = await api.create(place(namespace), shell.config_map(name, text=text))
-    return note(excerpts.converted(made, ConfigMap))
+    return note(projections.converted(made, ConfigMap))
 
 
 @asynccontextmanager
@@ -70,7 +70,7 @@ async def copy_of(
     copy = Copy(
         api,
         place(namespace),
-        excerpt=excerpts.of(ConfigMap),
+        projection=projections.of(ConfigMap),
         parse=note,
         on_change=lambda old, new: changes.append((old, new)),
         metrics=metrics.Metrics(CollectorRegistry()).watch,

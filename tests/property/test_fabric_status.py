@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fixtures.clos import wiring
 from fixtures.examples import examples
 from railwright_api.fabric import FabricStatus
-from railwright_operator.discovery import Agents, FileRead, Found
+from railwright_operator.discovery import AgentSummary, FabricState, FileRead
 from railwright_operator.report import fabric as report
 from railwright_topology import fabric, networks
 from railwright_topology.accounts import Account, Basis
@@ -19,7 +19,7 @@ from railwright_topology.fabric import Fabric
 from railwright_topology.parts import CPU, Kind, Look, Looks, Part, Rates, Role
 from railwright_topology.sources.formats import File
 
-HEARD_NONE = Agents(0, ())
+HEARD_NONE = AgentSummary(0, ())
 NODES = [f"n{number}" for number in range(12)]
 WORDS = st.one_of(st.text(max_size=12), st.integers(1, 3).map(lambda many: "x" * 1100 * many))
 TIERS = st.lists(st.dictionaries(st.sampled_from(NODES), st.sampled_from("abcd")), max_size=10)
@@ -46,7 +46,7 @@ def chain(length: int) -> list[tuple[str, str]]:
 
 
 def accepted(found: Fabric, *files: FileRead) -> None:
-    FabricStatus.model_validate(report.summary_status(Found(found, files)))
+    FabricStatus.model_validate(report.summary_status(FabricState(found, files)))
 
 
 @settings(max_examples=examples(60))
@@ -91,10 +91,10 @@ async def test_any_insides_of_nodes_give_a_status_that_is_taken(
 ) -> None:
     found = fabric.of(NODES, [Looks(source, by_host)])
     accepted(found)
-    FabricStatus.model_validate(await problems(Found(found)))
+    FabricStatus.model_validate(await problems(FabricState(found)))
 
 
-async def problems(found: Found, agents: Agents = HEARD_NONE, *unsurveyed: str) -> Any:
+async def problems(found: FabricState, agents: AgentSummary = HEARD_NONE, *unsurveyed: str) -> Any:
     """What is told of it, of no nodes."""
     return await report.problems(found, {}, lambda: 0.0, agents=agents, unsurveyed=unsurveyed)
 
@@ -120,5 +120,7 @@ def test_any_way_of_switches_gives_a_status_that_is_taken(length: int) -> None:
 @given(WORDS, WORDS)
 async def test_any_problem_of_a_file_is_taken(name: str, problem: str) -> None:
     read = FileRead(File("site", name, ""), problem=problem)
-    told = await problems(Found(Fabric(), (read,), problem), Agents(9, (name,) * 5), problem)
+    told = await problems(
+        FabricState(Fabric(), (read,), problem), AgentSummary(9, (name,) * 5), problem
+    )
     FabricStatus.model_validate(told)

@@ -38,14 +38,13 @@ ASSERTIONS = frozenset({"AssertionError", "Failed"})
 
 TAKE_OVER = "        await _persist(parts.cycle.take_over)\n"
 LISTS = """\
-        for copy in parts.copies.leading:
-            tasks.create_task(copy.run())
+        for informer in parts.informers.leading:
+            tasks.create_task(informer.run())
 """
 WAITS = """\
-        for copy in (*parts.copies.leading, *parts.copies.warm):
-            await copy.wait_synced()
+        for informer in (*parts.informers.leading, *parts.informers.warm):
+            await informer.wait_synced()
 """
-SYNC = "        await _persist(parts.copies.kinds.sync)\n"
 
 SHELL_MUTANTS = (
     ShellMutant(
@@ -72,15 +71,15 @@ SHELL_MUTANTS = (
     ShellMutant(
         "pods are listed before the take-over",
         "__main__.py",
-        TAKE_OVER + LISTS + SYNC + WAITS,
-        LISTS + SYNC + WAITS + TAKE_OVER,
+        TAKE_OVER + LISTS + WAITS,
+        LISTS + WAITS + TAKE_OVER,
         "tests/unit/test_take_over.py::test_pods_and_jobs_are_listed_after_the_take_over",
     ),
     ShellMutant(
         "pods are kept current by a standby",
-        "copies.py",
-        "return self.nodes, self.files, self.classes",
-        "return self.nodes, self.files, self.classes, self.pods",
+        "informers.py",
+        "return self.nodes, self.files",
+        "return self.nodes, self.files, self.pods",
         "tests/unit/test_take_over.py::test_pods_and_jobs_are_listed_after_the_take_over",
     ),
     ShellMutant(
@@ -212,10 +211,10 @@ SHELL_MUTANTS = (
     ),
     ShellMutant(
         "a lease is stale though no other is renewed",
-        "watch/kubelets.py",
+        "watch/node_leases.py",
         "            and self._renewal_s >= seen.since_s + SLACK_S\n",
         "",
-        "tests/unit/test_kubelets.py::test_lease_is_not_stale_while_no_other_is_renewed",
+        "tests/unit/test_node_leases.py::test_lease_is_not_stale_while_no_other_is_renewed",
     ),
     ShellMutant(
         "specs of any size are held",
@@ -275,7 +274,7 @@ SHELL_MUTANTS = (
     ShellMutant(
         "a copy is judged before its watch has caught up",
         "watch/verified.py",
-        "            await self._reach(version)\n",
+        "            await self._reach(listing.version)\n",
         "",
         "tests/unit/test_verification.py::test_events_that_come_late_are_no_violation",
     ),

@@ -22,7 +22,7 @@ CONFIG = {
 def test_a_file_that_is_being_replaced_is_no_surprise(tmp_path: Path, left: str) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(yaml.safe_dump(CONFIG))
-    source = connection.load(str(path))
+    source = str(path)
     assert connection.token(source) == "secret"
     path.write_text(left)
     with pytest.raises(CredentialsError):

@@ -12,7 +12,7 @@ import pytest
 from fixtures import observing, reporting
 from railwright_api import names
 from railwright_operator import discovery
-from railwright_operator.discovery import Agents, Discovery
+from railwright_operator.discovery import AgentSummary, Discovery
 from railwright_operator.watch.files import FilesRecord
 from railwright_operator.watch.site import Site
 from railwright_topology.accounts import Basis
@@ -84,7 +84,7 @@ class Site4:
         """Agents tell how many billion operations a second their processors reach."""
         for node, speed in speeds.items():
             rates = (Rates(CPU, "Xeon", "torch 9.9", speed * 10**9),)
-            assert await self.discovery.inside_told(node, document(look, rates=rates))
+            assert await self.discovery.receive_report(node, document(look, rates=rates))
 
     @property
     def problem(self) -> str:
@@ -214,12 +214,12 @@ async def test_what_an_agent_tells_of_a_node_joins_the_fabric() -> None:
     site = Site4()
     await site.places()
     for node in ("n0", "n1"):
-        assert await site.discovery.inside_told(node, document(LOOK))
+        assert await site.discovery.receive_report(node, document(LOOK))
     await site.gathered()
     found = site.discovery.found.fabric
     assert [*found.insides] == ["n0", "n1"]
     assert found.insides["n0"] is found.insides["n1"]
-    assert await site.discovery.inside_told("n1", document(OTHER))
+    assert await site.discovery.receive_report("n1", document(OTHER))
     await site.gathered()
     after = site.discovery.found.fabric
     assert after.insides["n0"] is found.insides["n0"]
@@ -244,7 +244,7 @@ async def test_an_agent_that_begins_anew_leaves_its_nodes_rates_as_they_were() -
     await site.places()
     await site.told_rates(n0=100, n1=101, n2=50, n3=102)
     for node in ("n2", "n1", "n0"):
-        await site.discovery.inside_told(node, document(PLAIN))
+        await site.discovery.receive_report(node, document(PLAIN))
     await site.gathered()
     assert site.discovery.found.fabric.paces == {"n2": Pace(products=0.5)}
     await site.told_rates(n2=99)
@@ -276,8 +276,8 @@ async def test_a_device_that_is_measured_as_good_as_before_is_no_news() -> None:
 @pytest.mark.usefixtures("at_once")
 async def test_a_node_that_is_not_there_is_not_told_of_and_one_that_goes_is_forgotten() -> None:
     site = Site4()
-    assert not await site.discovery.inside_told("elsewhere", document(LOOK))
-    assert await site.discovery.inside_told("n0", document(LOOK))
+    assert not await site.discovery.receive_report("elsewhere", document(LOOK))
+    assert await site.discovery.receive_report("n0", document(LOOK))
     await site.gathered()
     site.discovery.node_changed(site.nodes["n0"], None)
     await site.discovery.refresh()
@@ -288,9 +288,9 @@ async def test_a_node_that_is_not_there_is_not_told_of_and_one_that_goes_is_forg
 @pytest.mark.usefixtures("at_once")
 async def test_a_document_that_breaks_a_rule_leaves_what_was_said_before() -> None:
     site = Site4()
-    await site.discovery.inside_told("n0", document(LOOK))
+    await site.discovery.receive_report("n0", document(LOOK))
     with pytest.raises(WiringError, match="agents: version: this is read, and later ones: 1"):
-        await site.discovery.inside_told("n0", "{}")
+        await site.discovery.receive_report("n0", "{}")
     await site.gathered()
     assert site.discovery.found.fabric.insides["n0"].parts[0].id == "gpu"
 
@@ -303,7 +303,7 @@ async def test_documents_that_come_one_after_the_other_count_together() -> None:
     await discovered.refresh()
     before = discovered.found
     for name in ("n0", "n1"):
-        await discovered.inside_told(name, document(LOOK))
+        await discovered.receive_report(name, document(LOOK))
     await discovered.refresh()
     assert discovered.found is before
     assert not wakes
@@ -312,31 +312,31 @@ async def test_documents_that_come_one_after_the_other_count_together() -> None:
 async def test_agents_are_heard_and_those_that_fell_silent_are_named() -> None:
     site = Site4()
     for node in ("n0", "n1", "n2"):
-        await site.discovery.inside_told(node, document(LOOK))
+        await site.discovery.receive_report(node, document(LOOK))
     site.now_s = discovery.SILENT_S + 1
-    await site.discovery.inside_told("n1", document(LOOK))
-    await site.discovery.inside_told("n2", document(OTHER))
-    assert site.discovery.agents() == Agents(3, ("n0",))
+    await site.discovery.receive_report("n1", document(LOOK))
+    await site.discovery.receive_report("n2", document(OTHER))
+    assert site.discovery.agents() == AgentSummary(3, ("n0",))
     site.discovery.node_changed(site.nodes["n0"], None)
-    assert site.discovery.agents() == Agents(2, ())
+    assert site.discovery.agents() == AgentSummary(2, ())
 
 
 async def test_a_new_leader_waits_for_the_agents_that_told_the_one_before() -> None:
     for told, expected in ((None, True), ({"nodes": 2, "silent": 0}, False)):
         site = Site4()
         raw = reporting.raw_object("default", spec={"levels": []}, status={"agents": told})
-        site.site.seen(names.FABRICS, raw)
+        reporting.set_object(site.site, names.FABRICS, raw)
         assert not site.discovery.is_caught_up
         await site.discovery.refresh()
         assert site.discovery.is_caught_up is expected
-        await site.discovery.inside_told("n0", document(LOOK))
+        await site.discovery.receive_report("n0", document(LOOK))
         assert site.discovery.is_caught_up is expected
         site.now_s += discovery.CAUGHT_UP_S
         assert site.discovery.is_caught_up is expected
-        await site.discovery.inside_told("n1", document(LOOK))
+        await site.discovery.receive_report("n1", document(LOOK))
         assert site.discovery.is_caught_up
     site = Site4()
-    site.site.seen(names.FABRICS, raw)
+    reporting.set_object(site.site, names.FABRICS, raw)
     await site.discovery.refresh()
     site.now_s += discovery.CAUGHT_UP_S + 1
     assert site.discovery.is_caught_up

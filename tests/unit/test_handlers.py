@@ -11,7 +11,6 @@ import kopf
 import pytest
 
 from railwright_operator import handlers
-from railwright_operator.connection import Connection
 from railwright_operator.handlers import KopfThread
 
 
@@ -37,8 +36,7 @@ async def test_kopf_runs_as_a_user_without_a_name(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(getpass, "getuser", nameless)
     monkeypatch.delenv("POD_ID", raising=False)
     monkeypatch.setattr(kopf, "operator", operator)
-    source = Connection(None, "https://127.0.0.1:1", True, None, None, None, None, "t")
-    thread = KopfThread(source, lambda *seen: None, clock=lambda: 0.0, rng=Random(0))
+    thread = KopfThread(None, lambda *seen: None, clock=lambda: 0.0, rng=Random(0))
     await thread._operate()
     assert begun
     assert begun[0] > 0

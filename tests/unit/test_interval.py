@@ -13,7 +13,7 @@ from railwright_operator.heartbeats.interval import INTERVAL_S_MAX
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.views import RankView
 from railwright_operator.suspected_nodes import SUSPECT_S
-from railwright_operator.watch import kubelets
+from railwright_operator.watch import node_leases
 from railwright_scheduler.attempt import hang
 from railwright_scheduler.attempt.assessment import SILENT_S
 
@@ -133,9 +133,9 @@ def test_stacks_have_the_time_of_the_interval() -> None:
 
 def test_lost_node_is_found_before_its_job_hangs() -> None:
     """Also with the longest interval of heartbeats and the least limit that a user may set."""
-    asked_s = liveness.silence_limit_s(None) - SUSPECT_S + kubelets.ASK_INTERVAL_S
-    renewal_s = kubelets.LEASE_DURATION_S_DEFAULT / kubelets.RENEWALS_PER_LEASE
-    found_s = asked_s + renewal_s + kubelets.SLACK_S + kubelets.ASK_INTERVAL_S
+    asked_s = liveness.silence_limit_s(None) - SUSPECT_S + node_leases.ASK_INTERVAL_S
+    renewal_s = node_leases.LEASE_DURATION_S_DEFAULT / node_leases.RENEWALS_PER_LEASE
+    found_s = asked_s + renewal_s + node_leases.SLACK_S + node_leases.ASK_INTERVAL_S
     assert found_s < PROGRESS_TIMEOUT_S_MIN + hang.VERDICT_S
 
 

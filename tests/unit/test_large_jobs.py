@@ -15,13 +15,13 @@ from fixtures import attempts, reporting
 from fixtures.reporting import Raw
 from fixtures.shell import until
 from railwright_operator import metrics
-from railwright_operator.kube import lines
+from railwright_operator.kube import body_limits
 from railwright_operator.kube.client import Api, Decode
-from railwright_operator.watch import excerpts, job_objects
-from railwright_operator.watch.excerpts import Undeclared
+from railwright_operator.watch import job_objects, projections
 from railwright_operator.watch.job_objects import JOBS, SPEC_BYTES_MAX, JobObject
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.pages import Pager
+from railwright_operator.watch.projections import Undeclared
 from railwright_operator.watch.reflector import Reflector
 from railwright_operator.write import pods
 from railwright_operator.write.rendering import Rendering
@@ -183,7 +183,7 @@ async def test_deeply_nested_object_stops_no_list() -> None:
             return decode(b'{"metadata":' + head + b',"items":[' + body + b"]}")
 
     watch = metrics.Metrics(CollectorRegistry()).watch
-    pager = Pager(cast(Api, Nested()), "/jobs", kind="TrainingJob", metrics=watch)
+    pager = Pager(cast(Api, Nested()), "/jobs", JOBS, metrics=watch)
     async with contextlib.aclosing(pager.pages()) as pages:
         found = [JOBS.listed(item) async for page in pages for item in page.items]
     jobs = [job_objects.parse(each) for each in found if not isinstance(each, Undeclared)]
@@ -194,17 +194,17 @@ async def test_deeply_nested_object_stops_no_list() -> None:
 
 def test_an_event_nested_too_deeply_is_read_as_far_as_it_goes() -> None:
     line = b'{"type":"MODIFIED","object":{"metadata":{"uid":"u"},"spec":' + nested(9_000) + b"}}"
-    event = excerpts.event(line)
+    event = projections.event(line)
     assert event.type == "MODIFIED"
-    assert lines.TOO_DEEP in bytes(event.object)
+    assert body_limits.TOO_DEEP in bytes(event.object)
 
 
 def test_json_is_cut_only_below_the_bound() -> None:
     text = orjson.dumps({"a": ["]}", {"b": '\\"{'}], "c": {}})
-    assert lines.shallow(text) == text
-    assert orjson.loads(lines.shallow(nested(5_000))) != 1
-    assert lines.shallow(nested(lines.DEPTH_MAX)) == nested(lines.DEPTH_MAX)
-    cut = lines.shallow(b'{"x":' + nested(lines.DEPTH_MAX) + b',"y":[1]}')
+    assert body_limits.shallow(text) == text
+    assert orjson.loads(body_limits.shallow(nested(5_000))) != 1
+    assert body_limits.shallow(nested(body_limits.DEPTH_MAX)) == nested(body_limits.DEPTH_MAX)
+    cut = body_limits.shallow(b'{"x":' + nested(body_limits.DEPTH_MAX) + b',"y":[1]}')
     assert orjson.loads(cut)["y"] == [1]
 
 
@@ -228,7 +228,7 @@ async def test_the_spec_is_held_once_and_what_is_gone_is_dropped(jobs: Jobs) -> 
     copy: Reflector[JobObject] = Reflector(
         cast(Api, server),
         "/jobs",
-        excerpt=JOBS,
+        projection=JOBS,
         parse=job_objects.parse,
         on_change=jobs.changed,
         lasting=job_objects.with_held_spec,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fixtures.observing import Watched, ask_all
-from railwright_operator.watch import kubelets
+from railwright_operator.watch import node_leases
 from railwright_scheduler.attempt.assessment import Ongoing
 from railwright_scheduler.attempt.phases import Phase
 
@@ -21,5 +21,5 @@ async def test_kubelet_that_comes_back_late_keeps_its_attempt() -> None:
         assert isinstance(seen.verdict(after_s=1.0), Ongoing), second
         seen.leases.renewed["n0"] = f"t{(second + 9) // 10}"
         seen.leases.renewed["n1"] = f"t{max(0, second - 7) // 10}"
-        if second % kubelets.ASK_INTERVAL_S == 0:
+        if second % node_leases.ASK_INTERVAL_S == 0:
             await ask_all(seen)

@@ -182,7 +182,7 @@ def test_fabric_of_later_version_is_read() -> None:
     site = Site()
     probing = {"mode": "AtNight", "hours": [1, 2]}
     raw = reporting.raw_object("default", spec={"levels": ["rack"], "probing": probing, "more": 1})
-    site.seen("fabrics", raw)
+    reporting.set_object(site, "fabrics", raw)
     assert site.levels == ("rack",)
     assert site.probing.mode == "WhenUntold"
 

@@ -19,7 +19,7 @@ from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.machines import Machines
 from railwright_operator.state_builder import FORGET_S
 from railwright_operator.suspected_nodes import UNHEARD_S
-from railwright_operator.watch import kubelets, records
+from railwright_operator.watch import node_leases, records
 from railwright_operator.watch.job_objects import SPEC_BYTES_MAX
 from railwright_operator.write.executor import UNDER_WAY_MAX
 from railwright_scheduler.attempt.assessment import SILENT_S, Assessment, Ended, Ongoing
@@ -52,12 +52,12 @@ def entry(cause: Cause | None = None) -> Entry:
 def test_a_node_is_as_fast_as_the_fabric_says_and_made_again_only_where_that_changed() -> None:
     seen = Watched()
     machines = Machines(seen.nodes, seen.pods)
-    before = machines.look(Fabric())
-    after = machines.look(Fabric(paces={"n1": Pace(products=0.61)}))
+    before = machines.build_nodes(Fabric())
+    after = machines.build_nodes(Fabric(paces={"n1": Pace(products=0.61)}))
     assert [node.pace for node in after] == [EVEN, Pace(products=0.61)]
     assert after[0] is before[0]
-    assert machines.look(Fabric(paces={"n1": Pace(products=0.61)}))[1] is after[1]
-    assert machines.look(Fabric())[1].pace == EVEN
+    assert machines.build_nodes(Fabric(paces={"n1": Pace(products=0.61)}))[1] is after[1]
+    assert machines.build_nodes(Fabric())[1].pace == EVEN
 
 
 def test_a_pod_that_claims_a_rank_beyond_the_gang_is_none_of_it() -> None:
@@ -177,7 +177,7 @@ async def test_a_node_that_died_before_its_launcher_spoke_is_found_in_time() -> 
     seen.turn()
     while isinstance(seen.verdict(after_s=1.0), Ongoing):
         seen.leases.renewed["n0"] = f"t{seen.now_s // 10}"
-        if seen.now_s % kubelets.ASK_INTERVAL_S == 0:
+        if seen.now_s % node_leases.ASK_INTERVAL_S == 0:
             await ask_all(seen)
         assert seen.now_s - began_s <= DETECT_S_MAX
     found = seen.cause()
@@ -202,7 +202,7 @@ class Cluster(Watched):
                 if rank not in self.dead:
                     self.beat(rank)
                     self.leases.renewed[f"n{rank}"] = f"t{(self.now_s + rank) // 10}"
-            if self.now_s % kubelets.ASK_INTERVAL_S == 0:
+            if self.now_s % node_leases.ASK_INTERVAL_S == 0:
                 await ask_all(self)
             verdict = self.verdict()
             if isinstance(verdict, Ended):
@@ -251,8 +251,8 @@ async def test_deaf_operator_charges_no_late_heartbeat(monkeypatch: pytest.Monke
 async def test_a_slow_start_on_a_node_whose_kubelet_renews_goes_on_to_its_deadline() -> None:
     seen = Watched(phase=Phase.STARTING)
     seen.turn()
-    for _ in range(int(START_DEADLINE_S / kubelets.ASK_INTERVAL_S)):
-        assert isinstance(seen.verdict(after_s=kubelets.ASK_INTERVAL_S), Ongoing)
+    for _ in range(int(START_DEADLINE_S / node_leases.ASK_INTERVAL_S)):
+        assert isinstance(seen.verdict(after_s=node_leases.ASK_INTERVAL_S), Ongoing)
         seen.leases.renewed = dict.fromkeys(("n0", "n1"), f"t{seen.now_s // 10}")
         await ask_all(seen)
     assert seen.cause(after_s=1.0).code is CauseCode.LAUNCHER_UNHEARD
@@ -322,10 +322,10 @@ def test_only_launchers_that_say_nothing_for_long_are_looked_into() -> None:
     seen = Watched(phase=Phase.STARTING)
     seen.turn()
     seen.turn(after_s=UNHEARD_S)
-    assert repr(seen.kubelets) == "<Kubelets suspects=0 sightings=0>"
+    assert repr(seen.kubelets) == "<NodeLeaseChecker suspects=0 sightings=0>"
     seen.beat(0, running=0)
     seen.turn(after_s=0.5)
-    assert repr(seen.kubelets) == "<Kubelets suspects=1 sightings=0>"
+    assert repr(seen.kubelets) == "<NodeLeaseChecker suspects=1 sightings=0>"
 
 
 @pytest.mark.parametrize("phase", [Phase.SUCCEEDED, Phase.FAILED])

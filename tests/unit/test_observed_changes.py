@@ -13,7 +13,7 @@ import pytest
 from fixtures import observing
 from fixtures.observing import JOB, Watched
 from railwright_operator.suspected_nodes import CONTROL_PLANE, UNHEARD_S
-from railwright_operator.watch.site import PriorityClassRecord
+from railwright_operator.watch.site import CLASSES, SiteObject
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.isolation import Isolation, Stage
 from railwright_scheduler.model.decisions import PriorityClassMissing, QueueMissing
@@ -87,7 +87,7 @@ def test_job_has_the_priority_of_a_class_made_later() -> None:
     raw["spec"]["priorityClassName"] = "high"
     seen.jobs.absorb(raw)
     assert isinstance(_job(seen, "high").held, PriorityClassMissing)
-    seen.site.class_seen(None, PriorityClassRecord("uid", "high", 1_000, rv=1))
+    seen.site.change(CLASSES, None, SiteObject("uid", "high", 1, value=1_000))
     assert _job(seen, "high").held is None
     assert _job(seen, "high").job.priority == 1_000
 
@@ -119,7 +119,7 @@ def test_suspects_are_told_apart(is_missing: bool, monkeypatch: pytest.MonkeyPat
     def suspect(silent: Collection[str], unheard: Collection[str], others: Collection[str]) -> None:
         found.append((set(silent), set(unheard), set(others)))
 
-    monkeypatch.setattr(seen.kubelets, "suspect", suspect)
+    monkeypatch.setattr(seen.kubelets, "set_nodes", suspect)
     seen.turn()
     if is_missing:
         del seen.nodes["uid-n1"]

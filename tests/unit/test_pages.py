@@ -14,11 +14,11 @@ from prometheus_client import CollectorRegistry
 
 from fixtures.shell import until
 from railwright_operator import metrics
-from railwright_operator.kube import errors, lines
+from railwright_operator.kube import body_limits, errors
 from railwright_operator.kube.client import Api, Decode
-from railwright_operator.watch import excerpts, records
-from railwright_operator.watch.excerpts import Pod
+from railwright_operator.watch import projections, records
 from railwright_operator.watch.pages import Pager
+from railwright_operator.watch.projections import PodObject
 from railwright_operator.watch.reflector import Reflector
 
 BODY_MAX = 40_000
@@ -26,7 +26,7 @@ BODY_MAX = 40_000
 
 @pytest.fixture(autouse=True)
 def small_bodies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "BODY_BYTES_MAX", BODY_MAX)
+    monkeypatch.setattr(body_limits, "BODY_BYTES_MAX", BODY_MAX)
 
 
 class Server:
@@ -44,7 +44,7 @@ class Server:
         items = [
             {
                 "metadata": {"uid": f"u{at}", "name": f"p{at}", "resourceVersion": "7"},
-                "spec": {"nodeName": "n" * size} if accept != excerpts.METADATA_ONLY else {},
+                "spec": {"nodeName": "n" * size} if accept != projections.METADATA_ONLY else {},
             }
             for at, size in enumerate(self.sizes[start : start + limit], start)
         ]
@@ -73,7 +73,9 @@ def uid_of(item: msgspec.Raw) -> str:
 def pager_of(server: Server) -> tuple[Pager, CollectorRegistry]:
     registry = CollectorRegistry()
     watch = metrics.Metrics(registry).watch
-    return Pager(cast(Api, server), "/pods", kind="Pod", metrics=watch), registry
+    return Pager(
+        cast(Api, server), "/pods", projections.of(PodObject, "Pod"), metrics=watch
+    ), registry
 
 
 @pytest.mark.parametrize("sizes", [(10,) * 1200, (3_000,) * 60, (39_000,) * 5, ()], ids=len)
@@ -122,7 +124,7 @@ async def test_a_copy_keeps_an_object_that_became_too_large() -> None:
     copy = Reflector(
         cast(Api, server),
         "/pods",
-        excerpt=excerpts.of(Pod),
+        projection=projections.of(PodObject, "Pod"),
         parse=records.pod,
         on_change=lambda old, new: None,
         metrics=metrics.Metrics(CollectorRegistry()).watch,

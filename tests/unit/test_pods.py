@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fixtures import attempts
-from railwright_operator.watch import amounts, excerpts
+from railwright_operator.watch import amounts, projections
 from railwright_operator.write import pods
 from railwright_operator.write.pods import Launcher
 
@@ -33,7 +33,7 @@ def rendered(raw: dict[str, Any], *, profile_steps: int = 0) -> dict[str, Any]:
 
 
 def requested(pod: dict[str, Any]) -> dict[str, int]:
-    return dict(amounts.requested(excerpts.asked(pod["spec"])))
+    return dict(amounts.requested(projections.asked(pod["spec"])))
 
 
 def main_of(pod: dict[str, Any]) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from fixtures.observing import JOB, Watched
-from railwright_operator.watch import excerpts
-from railwright_operator.watch.excerpts import PodEvent
+from railwright_operator.watch import projections
+from railwright_operator.watch.projections import PodEvent
 from railwright_operator.watch.pulls import IMAGE_LENGTH_MAX, NAME_LENGTH_MAX
 from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.phases import Phase
@@ -43,7 +43,7 @@ def event(reason: str, version: int, *, rank: int = 1, **changes: Any) -> PodEve
         "lastTimestamp": SINCE,
         "eventTime": None,
     }
-    return excerpts.converted(raw | changes, PodEvent)
+    return projections.converted(raw | changes, PodEvent)
 
 
 @pytest.fixture

@@ -13,9 +13,8 @@ import pytest
 from msgspec import Struct
 
 from fixtures import protobufs
-from railwright_operator.watch import amounts, excerpts, protobuf, records
-from railwright_operator.watch.excerpts import Node, Pod, Undeclared
-from railwright_operator.watch.nodes import Nodes
+from railwright_operator.watch import amounts, projections, protobuf, records
+from railwright_operator.watch.projections import NodeObject, PodObject, Undeclared
 from railwright_operator.watch.protobuf import NodeList, PodList
 from railwright_operator.watch.records import NodeRecord, PodRecord
 from railwright_scheduler.model.snapshot import Taint
@@ -84,8 +83,8 @@ def read_node(raw: dict[str, Any]) -> NodeRecord:
     return record
 
 
-def node_of(raw: dict[str, Any]) -> Node:
-    return excerpts.converted(raw, Node)
+def node_of(raw: dict[str, Any]) -> NodeObject:
+    return projections.converted(raw, NodeObject)
 
 
 def test_a_pod_of_ours_is_known_by_job_attempt_and_rank() -> None:
@@ -225,14 +224,14 @@ def test_requests_count_as_kubernetes_counts_them(
     spec: dict[str, Any], expected: dict[str, int]
 ) -> None:
     assert read_pod(raw_pod(spec=spec)).requests == expected | {"pods": 1}
-    assert amounts.requested(excerpts.asked(spec)) == expected | {"pods": 1}
+    assert amounts.requested(projections.asked(spec)) == expected | {"pods": 1}
 
 
 def test_what_users_leave_empty_in_a_spec_counts_for_nothing() -> None:
     asks: dict[str, Any] = container({"cpu": 1}, restartPolicy=None)  # type: ignore[dict-item]
     bare = {"name": "bare", "resources": None}
     spec = {"containers": [asks, bare], "initContainers": None, "overhead": None}
-    assert amounts.requested(excerpts.asked(spec)) == {"cpu": 1000, "pods": 1}
+    assert amounts.requested(projections.asked(spec)) == {"cpu": 1000, "pods": 1}
 
 
 def raw_node(**status: Any) -> dict[str, Any]:
@@ -251,16 +250,17 @@ def test_a_node_with_an_amount_that_cannot_be_read_has_none_of_it_and_says_so(am
 
 
 def test_an_amount_that_cannot_be_read_is_as_it_last_was_and_no_news() -> None:
-    nodes = Nodes()
-    first = nodes.read(node_of(raw_node(allocatable={"nvidia.com/gpu": "8", "cpu": "64"})))
+    first = read_node(raw_node(allocatable={"nvidia.com/gpu": "8", "cpu": "64"}))
     for amount in ("-1", "8k8", "7.5"):
-        broken = nodes.read(node_of(raw_node(allocatable={"nvidia.com/gpu": amount, "cpu": "64"})))
+        news = read_node(raw_node(allocatable={"nvidia.com/gpu": amount, "cpu": "64"}))
+        broken = records.with_held_amounts(first, news)
         assert broken == first
         assert amount in broken.unread["nvidia.com/gpu"]
-    fewer = nodes.read(node_of(raw_node(allocatable={"nvidia.com/gpu": "7", "cpu": "64"})))
+    fewer = records.with_held_amounts(
+        first, records.node(node_of(raw_node(allocatable={"nvidia.com/gpu": "7", "cpu": "64"})))
+    )
     assert (fewer.allocatable["nvidia.com/gpu"], fewer.unread) == (7, {})
-    nodes.changed(fewer, None)
-    anew = nodes.read(node_of(raw_node(allocatable={"nvidia.com/gpu": "NaN"})))
+    anew = read_node(raw_node(allocatable={"nvidia.com/gpu": "NaN"}))
     assert anew.allocatable["nvidia.com/gpu"] == 0
 
 
@@ -327,7 +327,7 @@ FULL = {
 
 
 def undeclared_or_unset(part: type[Struct], raw: dict[str, Any]) -> set[str]:
-    """Fields that the excerpt names and the object has not, or the other way round."""
+    """Fields that the projection names and the object has not, or the other way round."""
     fields = {field.encode_name: field for field in msgspec.structs.fields(part)}
     odd = set(fields) ^ set(raw)
     for name in set(fields) & set(raw):
@@ -345,8 +345,8 @@ def _structs(hint: Any) -> Iterator[type[Struct]]:
 
 
 def test_of_an_object_with_every_field_that_is_declared_all_is_read() -> None:
-    assert undeclared_or_unset(Pod, FULL["Pod"]) == set()
-    assert undeclared_or_unset(Node, FULL["Node"]) == set()
+    assert undeclared_or_unset(PodObject, FULL["Pod"]) == set()
+    assert undeclared_or_unset(NodeObject, FULL["Node"]) == set()
     assert read_node(FULL["Node"]).addresses == ("10.0.0.7",)
     pod = read_pod(FULL["Pod"])
     assert (pod.deleting, pod.reason, pod.disruption) == (True, "Evicted", CONDITION["reason"])

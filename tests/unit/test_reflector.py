@@ -15,8 +15,8 @@ from fixtures.shell import DEADLINE_S, until
 from railwright_operator import metrics
 from railwright_operator.kube import errors
 from railwright_operator.kube.client import Api, Decode
-from railwright_operator.watch import excerpts, records
-from railwright_operator.watch.excerpts import Pod
+from railwright_operator.watch import projections, records
+from railwright_operator.watch.projections import PodObject
 from railwright_operator.watch.records import PodRecord
 from railwright_operator.watch.reflector import RESYNC_S, Reflector, StoreWentBackError
 
@@ -48,12 +48,12 @@ POD: dict[str, Any] = {
 def copy_of(
     server: Server,
     now_s: list[float],
-    parse: Callable[[Pod], PodRecord | None] = records.pod,
+    parse: Callable[[PodObject], PodRecord | None] = records.pod,
 ) -> Reflector[PodRecord]:
     return Reflector(
         cast(Api, server),
         "/api/v1/pods",
-        excerpt=excerpts.of(Pod),
+        projection=projections.of(PodObject, "Pod"),
         parse=parse,
         on_change=lambda old, new: None,
         metrics=metrics.Metrics(CollectorRegistry()).watch,
@@ -96,7 +96,7 @@ async def test_an_object_that_is_not_as_declared_stays_as_it_was_and_is_counted(
 
 
 async def test_object_that_cannot_be_parsed_stops_no_list() -> None:
-    def parse(found: Pod) -> PodRecord | None:
+    def parse(found: PodObject) -> PodRecord | None:
         if found.metadata.name == "odd":
             raise RecursionError
         return records.pod(found)

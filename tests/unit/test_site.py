@@ -8,22 +8,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
-import orjson
 import pytest
-from prometheus_client import CollectorRegistry
 
 from fixtures import observing, reporting
 from fixtures.reporting import Raw, Store
 from railwright_api import names
-from railwright_operator import metrics
 from railwright_operator.discovery import CAUGHT_UP_S, SILENT_S, Discovery
 from railwright_operator.kube import errors, paths
-from railwright_operator.kube.client import Api, Decode
+from railwright_operator.kube.client import Api
 from railwright_operator.kube.errors import RequestFailed
 from railwright_operator.report.site import SiteReporter
 from railwright_operator.watch.files import FilesRecord
 from railwright_operator.watch.jobs import Jobs
-from railwright_operator.watch.kinds import Kinds
 from railwright_operator.watch.records import NodeRecord
 from railwright_operator.watch.site import Site
 from railwright_topology.accounts import Basis
@@ -55,6 +51,7 @@ class Office:
             site=self.site,
             jobs=self.jobs,
             discovery=self.discovery,
+            absorb=lambda plural, raw: reporting.set_object(self.site, plural, dict(raw)),
             unsurveyed=lambda: self.unsurveyed,
             nodes=self.nodes,
             clock=time.monotonic,
@@ -64,10 +61,14 @@ class Office:
         self.add(FABRICS, fabric("old"))
 
     def add(self, plural: str, raw: Raw) -> str:
-        self.site.seen(plural, raw)
+        reporting.set_object(self.site, plural, raw)
         path = paths.one(plural, raw["metadata"]["name"])
         self.store.put(path, raw)
         return path
+
+    def remove(self, plural: str, raw: Raw) -> None:
+        reporting.set_object(self.site, plural, raw, gone=True)
+        del self.store.objects[paths.one(plural, raw["metadata"]["name"])]
 
     def node(self, name: str, *, unread: dict[str, str] | None = None, **labels: str) -> None:
         record = observing.node_record(name)
@@ -88,7 +89,7 @@ class Office:
 async def test_a_queue_that_goes_while_another_is_written_ends_nothing() -> None:
     office = Office()
     gone = reporting.raw_object("b")
-    office.while_patching(QUEUES, "a", lambda: office.site.seen(QUEUES, gone, gone=True))
+    office.while_patching(QUEUES, "a", lambda: office.remove(QUEUES, gone))
     await office.reporter.report()
     assert office.site.queues == ("a",)
     assert office.store.count("patch", "fabrics") == 1
@@ -97,7 +98,7 @@ async def test_a_queue_that_goes_while_another_is_written_ends_nothing() -> None
 async def test_a_queue_that_goes_during_its_own_write_does_not_come_back() -> None:
     office = Office()
     gone = reporting.raw_object("a")
-    office.while_patching(QUEUES, "a", lambda: office.site.seen(QUEUES, gone, gone=True))
+    office.while_patching(QUEUES, "a", lambda: office.remove(QUEUES, gone))
     await office.reporter.report()
     assert office.site.queues == ("b",)
 
@@ -125,7 +126,7 @@ async def test_an_object_nobody_could_foresee_leaves_the_others() -> None:
     office = Office()
     del office.store.objects[paths.one(QUEUES, "a")]
     strange: Any = reporting.raw_object("c", status="none")
-    office.site.seen(QUEUES, strange)
+    reporting.set_object(office.site, QUEUES, strange)
     await office.reporter.report()
     assert "status" in office.store.objects[paths.one(QUEUES, "b")]
     assert "status" in office.store.objects[paths.one(FABRICS, "default")]
@@ -171,44 +172,14 @@ async def test_only_the_first_of_many_problems_are_told_and_all_are_counted() ->
     assert status["problemCount"] == 40
 
 
-def test_an_older_version_changes_nothing_and_what_is_gone_stays_gone() -> None:
-    site = Site()
-    site.seen(FABRICS, fabric("new", version=10))
-    site.seen(FABRICS, fabric("old", version=9))
-    assert site.levels == ("new",)
-    site.seen(FABRICS, fabric("new", version=11), gone=True)
-    site.seen(FABRICS, fabric("new", version=10))
-    assert site.fabric is None
-
-
 def test_a_queue_made_again_outlives_the_late_news_of_the_first() -> None:
     site = Site()
-    site.seen(QUEUES, reporting.raw_object("a", version=5, metadata={"uid": "second"}))
-    site.seen(QUEUES, reporting.raw_object("a", version=4, metadata={"uid": "first"}), gone=True)
+    reporting.set_object(
+        site, QUEUES, reporting.raw_object("a", version=5, metadata={"uid": "second"})
+    )
+    first = reporting.raw_object("a", version=4, metadata={"uid": "first"})
+    reporting.set_object(site, QUEUES, first, gone=True)
     assert site.queues == ("a",)
-
-
-class Lists:
-    """Answers lists with these objects, as of one version."""
-
-    def __init__(self, version: int, **items: list[Raw]) -> None:
-        self.version, self.items = version, items
-
-    async def get(self, path: str, *, decode: Decode, **named: Any) -> Any:
-        items = self.items.get(path.rpartition("/")[2], [])
-        metadata = {"resourceVersion": str(self.version)}
-        return decode(orjson.dumps({"items": items, "metadata": metadata}))
-
-
-async def test_a_whole_list_drops_queues_and_fabrics_that_are_gone() -> None:
-    site, series = Site(), metrics.Metrics(CollectorRegistry()).watch
-    for name, version in (("kept", 1), ("lost", 2), ("younger", 9)):
-        site.seen(QUEUES, reporting.raw_object(name, version=version))
-    site.seen(FABRICS, fabric("old"))
-    lists = cast("Api", Lists(5, queues=[reporting.raw_object("kept")]))
-    await Kinds(lists, site=site, metrics=series, wake=lambda: None).sync()
-    assert site.queues == ("kept", "younger")
-    assert site.fabric is None
 
 
 async def test_silent_agents_are_told_once_and_written_once() -> None:
@@ -216,11 +187,11 @@ async def test_silent_agents_are_told_once_and_written_once() -> None:
     look = Look("sysfs", Basis.SEEN, (Part("gpu", Kind.ACCELERATOR),))
     for name in ("n1", "n2", "n3", "n4", "n5"):
         office.node(name)
-        await office.discovery.inside_told(name, insides.written(Document((look,))))
+        await office.discovery.receive_report(name, insides.written(Document((look,))))
     status = await office.report()
     assert status["agents"] == {"nodes": 5, "silent": 0}
     office.now_s = SILENT_S + 1
-    await office.discovery.inside_told("n1", insides.written(Document((look,))))
+    await office.discovery.receive_report("n1", insides.written(Document((look,))))
     status = await office.report()
     assert status["agents"] == {"nodes": 5, "silent": 4}
     assert status["problems"] == [
@@ -232,7 +203,7 @@ async def test_silent_agents_are_told_once_and_written_once() -> None:
     ]
     before = office.store.count("patch")
     office.now_s += 60
-    await office.discovery.inside_told("n1", insides.written(Document((look,))))
+    await office.discovery.receive_report("n1", insides.written(Document((look,))))
     await office.report()
     assert office.store.count("patch") == before
 
@@ -242,8 +213,8 @@ async def test_an_agent_whose_documents_are_not_read_is_not_silent_and_told_with
     for name in ("n1", "n2"):
         office.node(name)
         with pytest.raises(WiringError):
-            await office.discovery.inside_told(name, "{}")
-    assert not await office.discovery.inside_told("gone", "{}")
+            await office.discovery.receive_report(name, "{}")
+    assert not await office.discovery.receive_report("gone", "{}")
     office.now_s = SILENT_S - 1
     status = await office.report()
     assert status["agents"] == {"nodes": 2, "silent": 0}
@@ -252,7 +223,7 @@ async def test_an_agent_whose_documents_are_not_read_is_not_silent_and_told_with
     assert message.startswith("n1 told what is not read: agents: ")
     assert message.endswith("; 1 more do")
     for name in ("n1", "n2"):
-        await office.discovery.inside_told(name, insides.written(Document(())))
+        await office.discovery.receive_report(name, insides.written(Document(())))
     assert not (await office.report())["problems"]
 
 
@@ -295,7 +266,7 @@ async def test_second_take_over_waits_for_agents_again() -> None:
     for name in ("n0", "n1"):
         office.node(name)
     assert (await office.report())["agents"] == agents
-    await office.discovery.inside_told("n0", insides.written(Document()))
+    await office.discovery.receive_report("n0", insides.written(Document()))
     status = await office.report()
     assert status["agents"] == agents
     second = Office()

@@ -65,7 +65,7 @@ class Office:
         self.network = planted(12, (3,), seed=4, noise=0.03)
         self.site = Site()
         spec = {"levels": [], "probing": probing}
-        self.site.seen(names.FABRICS, reporting.raw_object("default", spec=spec))
+        reporting.set_object(self.site, names.FABRICS, reporting.raw_object("default", spec=spec))
         self.discovery = Discovery(self.site, wake=lambda: None, clock=lambda: self.now_s)
         self.nodes = {name: observing.node_record(name) for name in self.network.paths}
         for node in self.nodes.values():
@@ -112,7 +112,7 @@ class Office:
         """So many looks later; how many probes were sent meanwhile."""
         before = len(self.errands.sent)
         for node in self.errands.present:
-            await self.discovery.inside_told(node, DOCUMENT)
+            await self.discovery.receive_report(node, DOCUMENT)
         for _ in range(looks):
             self.now_s += surveyor.LOOK_S
             await self.discovery.read_files()

@@ -11,10 +11,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from railwright_operator import __main__ as operator
-from railwright_operator import copies, garbage, metrics
+from railwright_operator import garbage, informers, metrics
 from railwright_operator.discovery import Discovery
 from railwright_operator.settings import Settings
-from railwright_operator.watch.kinds import Kinds
+from railwright_operator.watch.kinds import KopfInformer
 from railwright_operator.watch.reflector import Reflector
 from railwright_operator.write import defaults, pods
 
@@ -62,7 +62,7 @@ def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         """No API server is there."""
 
     monkeypatch.setattr(Reflector, "run", lists)
-    monkeypatch.setattr(Kinds, "sync", nothing)
+    monkeypatch.setattr(KopfInformer, "run", lists)
     monkeypatch.setattr(Discovery, "read_files", nothing)
     monkeypatch.setattr(defaults, "ensure", nothing)
     monkeypatch.setattr(garbage, "keep_for_good", lambda: None)
@@ -70,7 +70,7 @@ def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def test_pods_and_jobs_are_listed_after_the_take_over(order: list[str]) -> None:
-    watched = copies.assemble(
+    watched = informers.assemble(
         cast(Any, None),
         SETTINGS,
         launcher=pods.Launcher("launcher", "http://operator"),
@@ -81,7 +81,7 @@ async def test_pods_and_jobs_are_listed_after_the_take_over(order: list[str]) ->
         rng=lambda: Random(0),
     )
     warm = [copy.run for copy in watched.warm]
-    parts = SimpleNamespace(cycle=Cycle(order), copies=watched, tasks=warm, leading=())
+    parts = SimpleNamespace(cycle=Cycle(order), informers=watched, tasks=warm, leading=())
     kopf, leading = SimpleNamespace(start=lambda: None), asyncio.Event()
     leading.set()
     async with asyncio.timeout(10):
@@ -89,5 +89,5 @@ async def test_pods_and_jobs_are_listed_after_the_take_over(order: list[str]) ->
             await operator._work(cast(Any, None), cast(Any, parts), cast(Any, kopf), leading)
     assert ended.group_contains(EndedError)
     taken = order.index(TOOK_OVER)
-    assert {"Pod", "TrainingJob"} <= {*order[taken:]} - {*order[:taken]}
+    assert {"Pod", "TrainingJob", "Queue", "Fabric"} <= {*order[taken:]} - {*order[:taken]}
     assert order[-1] == CYCLE

@@ -21,9 +21,9 @@ from railwright_operator import metrics, verification
 from railwright_operator.kube.client import Api, Decode
 from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.verification import Verification
-from railwright_operator.watch import excerpts, records, verified
-from railwright_operator.watch.excerpts import Pod
+from railwright_operator.watch import projections, records, verified
 from railwright_operator.watch.pod_index import PodIndex
+from railwright_operator.watch.projections import PodObject
 from railwright_operator.watch.records import PodRecord
 from railwright_operator.watch.verified import VerifiedReflector
 from railwright_scheduler.attempt.record import JobRecord
@@ -67,7 +67,7 @@ async def watching(server: Server) -> AsyncIterator[VerifiedReflector[PodRecord]
     copy = VerifiedReflector(
         cast(Api, server),
         "/api/v1/pods",
-        excerpt=excerpts.of(Pod),
+        projection=projections.of(PodObject, "Pod"),
         parse=records.pod,
         on_change=lambda old, new: None,
         metrics=metrics.Metrics(CollectorRegistry()).watch,
@@ -147,7 +147,7 @@ async def test_answer_to_a_bind_is_no_violation() -> None:
 
 
 async def test_watch_that_stands_still_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verified, "REACH_S", 2 * verified.LOOK_S)
+    monkeypatch.setattr(verified, "REACH_S", 2 * verified.POLL_S)
     server = Server(9, pod("changed", 1))
     async with watching(server) as copy:
         server.version, server.items = 20, [pod("changed", 11, "n1")]
@@ -176,14 +176,14 @@ class Leader:
             self.verified += 1
             return [*wrong]
 
-        copies = SimpleNamespace(
+        informers = SimpleNamespace(
             nodes=SimpleNamespace(verify=verify),
             pods=SimpleNamespace(verify=verify),
             pod_index=index,
             jobs={"a": SimpleNamespace(record=record)},
         )
         self.verification = Verification(
-            cast(Any, copies),
+            cast(Any, informers),
             ledger=lambda: LEDGER,
             violations=CycleMetrics(self.registry).violations,
             clock=lambda: self.now_s,

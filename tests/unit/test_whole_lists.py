@@ -14,8 +14,8 @@ from prometheus_client import CollectorRegistry
 from fixtures.observing import raw_pod
 from railwright_operator import metrics
 from railwright_operator.kube.client import Api, Decode
-from railwright_operator.watch import excerpts, records
-from railwright_operator.watch.excerpts import Pod
+from railwright_operator.watch import projections, records
+from railwright_operator.watch.projections import PodObject
 from railwright_operator.watch.records import PodRecord
 from railwright_operator.watch.reflector import Reflector, StoreWentBackError
 
@@ -71,7 +71,7 @@ def copy_of(api: object, changes: Changes) -> Reflector[PodRecord]:
     return Reflector(
         cast("Api", api),
         "/api/v1/pods",
-        excerpt=excerpts.of(Pod),
+        projection=projections.of(PodObject, "Pod"),
         parse=records.pod,
         on_change=lambda old, new: changes.append((old, new)),
         metrics=metrics.Metrics(CollectorRegistry()).watch,

@@ -22,10 +22,14 @@ import orjson
 from yarl import URL
 
 from railwright_operator import backoff, connection
-from railwright_operator.connection import Connection
 from railwright_operator.kube import errors
+from railwright_operator.kube.body_limits import (
+    BODY_BYTES_MAX,
+    BodyTooLargeError,
+    bounded,
+    split_lines,
+)
 from railwright_operator.kube.lanes import Lane
-from railwright_operator.kube.lines import BODY_BYTES_MAX, TooLargeError, bounded, split_lines
 from railwright_operator.metrics import ApiMetrics
 
 DEADLINE_S = 10.0
@@ -65,9 +69,12 @@ class _Request:
     query: Query | None
     body: bytes | None = None
     content_type: str = JSON
-    writes: bool = False
     accept: str = JSON
     decode: Decode = orjson.loads
+
+    @property
+    def writes(self) -> bool:
+        return self.method != "GET"
 
     def __str__(self) -> str:
         return f"{self.verb} {self.path}"
@@ -102,19 +109,20 @@ class Api:
 
     def __init__(
         self,
-        source: Connection,
+        kubeconfig: str | None,
         *,
         may_write: Callable[[], bool],
         metrics: ApiMetrics,
         clock: Callable[[], float],
         rng: Random,
     ) -> None:
-        self._source = source
+        self._kubeconfig = kubeconfig
+        self._settings = connection.load(kubeconfig)
         self._may_write = may_write
         self._metrics = metrics
         self._clock = clock
         self._rng = rng
-        self._token = source.token
+        self._token = connection.bearer_token(self._settings)
         self._token_lock = asyncio.Lock()
         self._writing = Lane(WRITES_MAX)
         self._writing_cluster = Lane(CLUSTER_WRITES_MAX)
@@ -122,7 +130,7 @@ class Api:
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        context = connection.tls_context(self._source)
+        context = connection.tls_context(self._settings)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=0,
@@ -160,33 +168,21 @@ class Api:
         request = _Request("get", "GET", path, query, accept=accept, decode=decode)
         return await self._run(request, deadline_s)
 
-    async def create(self, path: str, body: object, *, deadline_s: float = DEADLINE_S) -> Any:
+    async def create(self, path: str, body: object) -> Any:
         """POST a new object, a binding or another subresource."""
-        data = orjson.dumps(body)
-        request = _Request("create", "POST", path, None, body=data, writes=True)
-        return await self._run(request, deadline_s)
+        return await self._write("create", "POST", path, body)
 
-    async def replace(self, path: str, body: object, *, deadline_s: float = DEADLINE_S) -> Any:
+    async def replace(self, path: str, body: object) -> Any:
         """PUT the whole object; its resourceVersion is the precondition."""
-        data = orjson.dumps(body)
-        request = _Request("replace", "PUT", path, None, body=data, writes=True)
-        return await self._run(request, deadline_s)
+        return await self._write("replace", "PUT", path, body)
 
-    async def patch(self, path: str, body: object, *, deadline_s: float = DEADLINE_S) -> Any:
+    async def patch(self, path: str, body: object) -> Any:
         """PATCH by RFC 7396; a resourceVersion in the body is a precondition."""
-        data = orjson.dumps(body)
-        request = _Request(
-            "patch", "PATCH", path, None, body=data, content_type=MERGE_PATCH, writes=True
-        )
-        return await self._run(request, deadline_s)
+        return await self._write("patch", "PATCH", path, body, content_type=MERGE_PATCH)
 
-    async def delete(
-        self, path: str, body: object | None = None, *, deadline_s: float = DEADLINE_S
-    ) -> Any:
+    async def delete(self, path: str, body: object = None) -> Any:
         """DELETE; ``bodies.deletion`` carries the UID it is meant for."""
-        data = None if body is None else orjson.dumps(body)
-        request = _Request("delete", "DELETE", path, None, body=data, writes=True)
-        return await self._run(request, deadline_s)
+        return await self._write("delete", "DELETE", path, body)
 
     async def stream(self, path: str, *, query: Query, stall_s: float) -> Lines:
         """The lines of a watch until the server ends it.
@@ -207,10 +203,16 @@ class Api:
                     raise errors.from_status(response.status, answer, where=str(request))
                 async for line in split_lines(response.content):
                     yield line
-        except TooLargeError as error:
+        except BodyTooLargeError as error:
             raise errors.AnswerTooLarge(f"{request}: {error}") from error
         except (aiohttp.ClientError, TimeoutError, OSError, _LostError) as error:
             raise errors.Unreachable(f"{request}: {type(error).__name__}: {error}") from error
+
+    async def _write(
+        self, verb: str, method: str, path: str, body: object, content_type: str = JSON
+    ) -> Any:
+        data = None if body is None else orjson.dumps(body)
+        return await self._run(_Request(verb, method, path, None, data, content_type), DEADLINE_S)
 
     async def _run(self, request: _Request, deadline_s: float) -> Any:
         async with self._lane(request).place():
@@ -246,7 +248,7 @@ class Api:
                     renewed = True
                     await self._renew_token(reply.token)
                     wait_s = 0.0
-                elif not _is_retried(request, reply.status):
+                elif reply.status not in (_WRITE_RETRIED if request.writes else _READ_RETRIED):
                     raise last
                 wait_s = max(wait_s, reply.retry_after_s)
                 self._metrics.retries.labels(request.verb, str(reply.status)).inc()
@@ -279,7 +281,7 @@ class Api:
                 return _Reply(response.status, after_s, body, token)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise _NoAnswerError(f"not connected: {error}", sent=False) from error
-        except TooLargeError as error:
+        except BodyTooLargeError as error:
             if not request.writes:
                 raise errors.AnswerTooLarge(f"{request}: {error}") from error
             raise _NoAnswerError(str(error), sent=True) from error
@@ -292,7 +294,7 @@ class Api:
         headers = {"Accept": request.accept, "Content-Type": request.content_type}
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
-        url = self._source.server + request.path
+        url = self._settings.host.rstrip("/") + request.path
         if request.query:
             url += "?" + urlencode(request.query)
         return self._open().request(
@@ -301,7 +303,7 @@ class Api:
             data=request.body,
             headers=headers,
             timeout=timeout,
-            server_hostname=self._source.server_name,
+            server_hostname=self._settings.tls_server_name,
             allow_redirects=False,
         )
 
@@ -313,17 +315,13 @@ class Api:
         async with self._token_lock:
             if self._token == refused and refused is not None:
                 try:
-                    self._token = await asyncio.to_thread(connection.token, self._source)
+                    self._token = await asyncio.to_thread(connection.token, self._kubeconfig)
                 except connection.CredentialsError as error:
                     raise errors.Unreachable(f"credentials not read: {error}") from error
 
     def _open(self) -> aiohttp.ClientSession:
         assert self._session is not None, "the client is used outside its async with block"
         return self._session
-
-
-def _is_retried(request: _Request, status: int) -> bool:
-    return status in (_WRITE_RETRIED if request.writes else _READ_RETRIED)
 
 
 def _result(request: _Request, reply: _Reply) -> Any:

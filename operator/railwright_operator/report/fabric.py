@@ -17,7 +17,7 @@ from railwright_api.fabric import (
     SLOW_MAX,
     SOURCES_MAX,
 )
-from railwright_operator.discovery import SILENT_S, Agents, FileRead, Found
+from railwright_operator.discovery import SILENT_S, AgentSummary, FabricState, FileRead
 from railwright_operator.report import bounds
 from railwright_operator.watch.records import NodeRecord
 from railwright_operator.yielding import TimeSlice
@@ -34,7 +34,7 @@ NAMED = 3
 """Of many nodes so many are named."""
 
 
-def summary_status(found: Found) -> Status:
+def summary_status(found: FabricState) -> Status:
     """What was found, and what sources disagree on. Whatever sources say, the schema takes it."""
     fabric = found.fabric
     conflicts = fabric.agreement.conflicts
@@ -61,7 +61,7 @@ def summary_status(found: Found) -> Status:
     }
 
 
-def agents_status(agents: Agents, *, is_caught_up: bool) -> Status:
+def agents_status(agents: AgentSummary, *, is_caught_up: bool) -> Status:
     """Who tells of the inside of nodes; nothing new before this leader has caught up: the count
     of the leader before it is what the next one waits for too."""
     if not is_caught_up:
@@ -71,11 +71,11 @@ def agents_status(agents: Agents, *, is_caught_up: bool) -> Status:
 
 
 async def problems(
-    found: Found,
+    found: FabricState,
     nodes: Mapping[str, NodeRecord],
     clock: Callable[[], float],
     *,
-    agents: Agents,
+    agents: AgentSummary,
     unsurveyed: Iterable[str],
 ) -> Status:
     """What could not be made out of files and nodes, who fell silent, and what keeps nodes from
@@ -177,7 +177,7 @@ def _rails(fabric: Fabric) -> Status | None:
     }
 
 
-def _source(found: Found, account: Account) -> Status:
+def _source(found: FabricState, account: Account) -> Status:
     fabric = found.fabric
     unused = [
         f"{tier} is not used: it fits between none of the tiers of more trusted sources"
@@ -198,7 +198,7 @@ def _source(found: Found, account: Account) -> Status:
     }
 
 
-def _time(found: Found, account: Account) -> str:
+def _time(found: FabricState, account: Account) -> str:
     """Of what says when it learned of nodes, when that was of the first of them; empty where nobody
     knows."""
     if account.times:

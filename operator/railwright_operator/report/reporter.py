@@ -298,7 +298,7 @@ class Reporter:
         return True
 
     async def _read_again(self, raw: Mapping[str, Any], error: errors.RequestFailed) -> None:
-        """The job changed under us: take the version that is there, without waiting for kopf."""
+        """The job changed under us: read its newest version, before the watch brings it."""
         uid = raw["metadata"]["uid"]
         self._wakes_once_written.add(uid)
         logger.info("status update failed", extra={"job_uid": uid, "error": str(error)})

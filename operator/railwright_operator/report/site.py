@@ -10,13 +10,13 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from railwright_api import names
-from railwright_operator.discovery import Discovery, Found
+from railwright_operator.discovery import Discovery, FabricState
 from railwright_operator.kube import bodies, errors, paths
 from railwright_operator.kube.client import Api
 from railwright_operator.report import fabric
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.records import NodeRecord
-from railwright_operator.watch.site import Site
+from railwright_operator.watch.site import Site, SiteObject
 from railwright_scheduler.attempt.phases import FINAL
 
 logger = logging.getLogger(__name__)
@@ -37,11 +37,12 @@ class SiteReporter:
     jobs: Jobs
     discovery: Discovery
     unsurveyed: Callable[[], Iterable[str]]
+    absorb: Callable[[str, Mapping[str, Any]], None]
     nodes: Mapping[str, NodeRecord]
     clock: Callable[[], float]
 
     def __post_init__(self) -> None:
-        self._summarized: Found | None = None
+        self._summarized: FabricState | None = None
         self._summary: Status = {}
 
     def __repr__(self) -> str:
@@ -87,17 +88,16 @@ class SiteReporter:
         agents_status = fabric.agents_status(agents, is_caught_up=self.discovery.is_caught_up)
         return self._summary | agents_status | problems
 
-    async def _write(self, plural: str, raw: Mapping[str, Any] | None, status: Status) -> None:
+    async def _write(self, plural: str, held: SiteObject | None, status: Status) -> None:
         """Write a status if it differs from the one held. Logs what fails."""
-        if raw is None:
+        if held is None:
             return
         try:
-            before = {key: (raw.get("status") or {}).get(key) for key in status}
+            before = {key: held.status.get(key) for key in status}
             if patch := bodies.merge_patch(before, status):
-                metadata = raw["metadata"]
-                body = bodies.status_patch(patch, resource_version=metadata["resourceVersion"])
-                path = paths.status(paths.one(plural, metadata["name"]))
-                self.site.seen(plural, await self.api.patch(path, body))
+                body = bodies.status_patch(patch, resource_version=str(held.rv))
+                path = paths.status(paths.one(plural, held.name))
+                self.absorb(plural, await self.api.patch(path, body))
         except errors.RequestFailed as error:
             extra = {"kind": plural, "error": str(error)}
             logger.info("status update failed", extra=extra)

@@ -1,1 +1,1 @@
-"""Reading the cluster: copies of what is watched, and what is made of them for a turn."""
+"""Reading the cluster: informer caches, and what is derived from them for a scheduling cycle."""

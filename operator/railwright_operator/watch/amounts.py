@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from railwright_api import quantities
-from railwright_operator.watch.excerpts import Container, PodSpec, Quantities, written
+from railwright_operator.watch.projections import Container, PodSpec, Quantities, written
 from railwright_scheduler.model.snapshot import Amounts
 
 SHAPES_MAX = 4096

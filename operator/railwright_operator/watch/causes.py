@@ -7,31 +7,34 @@ from typing import Any
 
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 
+_FIELDS = {
+    "message": "message",
+    "nodes": "lostNodes",
+    "node": "node",
+    "rank": "rank",
+    "exit_code": "exitCode",
+    "signal": "signal",
+    "last_lines": "lastLines",
+}
+"""Of a cause, each with its name in the API."""
+
+_EMPTY = Cause(CauseCode.NODE_LOST, "")
+
 
 def parse(found: Mapping[str, Any]) -> Cause:
     """A cause as it stands in the ledger or in a job's status."""
-    return Cause(
-        code=CauseCode(found["code"]),
-        message=found.get("message", ""),
-        nodes=tuple(found.get("lostNodes", ())),
-        node=found.get("node"),
-        rank=found.get("rank"),
-        exit_code=found.get("exitCode"),
-        signal=found.get("signal"),
-        last_lines=found.get("lastLines", ""),
-    )
+    fields = {name: found[key] for name, key in _FIELDS.items() if key in found}
+    fields |= {"message": fields.get("message", ""), "nodes": tuple(fields.get("nodes", ()))}
+    return Cause(code=CauseCode(found["code"]), **fields)
 
 
 def render(cause: Cause) -> dict[str, Any]:
     """A cause as it is written; fields without a value are left out."""
     fields = {
-        "code": cause.code.value,
-        "message": cause.message or None,
-        "lostNodes": list(cause.nodes) or None,
-        "node": cause.node,
-        "rank": cause.rank,
-        "exitCode": cause.exit_code,
-        "signal": cause.signal,
-        "lastLines": cause.last_lines or None,
+        key: getattr(cause, name)
+        for name, key in _FIELDS.items()
+        if getattr(cause, name) != getattr(_EMPTY, name)
     }
-    return {name: value for name, value in fields.items() if value is not None}
+    if cause.nodes:
+        fields["lostNodes"] = list(cause.nodes)
+    return {"code": cause.code.value, **fields}

@@ -10,11 +10,11 @@ import base64
 from dataclasses import dataclass, field
 
 from railwright_api import names
-from railwright_operator.watch import excerpts
-from railwright_operator.watch.excerpts import ConfigMap
+from railwright_operator.watch import projections
+from railwright_operator.watch.projections import ConfigMap
 from railwright_topology.sources.formats import File
 
-CONFIG_MAPS = excerpts.of(ConfigMap)
+CONFIG_MAPS = projections.of(ConfigMap)
 SELECTOR = {"labelSelector": f"{names.LABEL_FABRIC}={names.SINGLETON}"}
 
 

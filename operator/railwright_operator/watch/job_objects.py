@@ -16,9 +16,9 @@ import orjson
 from msgspec import Struct, field
 
 from railwright_api import names
-from railwright_operator.kube import lines
-from railwright_operator.watch import excerpts
-from railwright_operator.watch.excerpts import Identity
+from railwright_operator.kube import body_limits
+from railwright_operator.watch import projections
+from railwright_operator.watch.projections import Identity
 from railwright_scheduler.model.decisions import TooLarge
 
 Raw = Mapping[str, Any]
@@ -33,7 +33,7 @@ _PATH_LENGTH_MAX = 200
 _PATH_PARTS_MAX = 8
 
 
-class Metadata(Identity, rename="camel", frozen=True, omit_defaults=True):
+class JobMetadata(Identity, rename="camel", frozen=True, omit_defaults=True):
     """What is read of a job's metadata."""
 
     namespace: str
@@ -48,7 +48,7 @@ class Metadata(Identity, rename="camel", frozen=True, omit_defaults=True):
 class TrainingJob(Struct, frozen=True):
     """What is decoded of a TrainingJob."""
 
-    metadata: Metadata
+    metadata: JobMetadata
     spec: msgspec.Raw
     status: dict[str, Any] | None = None
 
@@ -80,7 +80,7 @@ class JobObject:
     @property
     def too_deep(self) -> bool:
         """Whether the spec was cut, as it is nested too deeply."""
-        return lines.TOO_DEEP in self.spec
+        return body_limits.TOO_DEEP in self.spec
 
     @property
     def whole(self) -> Raw:
@@ -95,14 +95,11 @@ def parse(found: TrainingJob) -> JobObject:
 
 def answered(raw: Raw) -> JobObject:
     """The job that answers a request of ours. Raises KeyError or ValueError when it is none."""
-    try:
-        metadata = msgspec.convert(raw["metadata"], Metadata)
-    except msgspec.ValidationError as error:
-        raise ValueError(f"not a TrainingJob: {error}") from error
+    metadata = msgspec.convert(raw["metadata"], JobMetadata)
     try:
         spec = orjson.dumps(raw["spec"])
     except orjson.JSONEncodeError:
-        spec = orjson.dumps(lines.TOO_DEEP.decode())
+        spec = orjson.dumps(body_limits.TOO_DEEP.decode())
     return _job(metadata, raw.get("status"), spec)
 
 
@@ -126,13 +123,13 @@ def _reduced_container(container: Raw) -> Raw:
     return {**kept, "command": []}
 
 
-def _job(metadata: Metadata, status: Raw | None, spec: bytes) -> JobObject:
+def _job(metadata: JobMetadata, status: Raw | None, spec: bytes) -> JobObject:
     ours = {
         field: {key: value for key, value in held.items() if key.startswith(names.GROUP)}
         for field, held in (("labels", metadata.labels), ("annotations", metadata.annotations))
     }
-    told = msgspec.to_builtins(msgspec.structs.replace(metadata, **ours))
-    raw = {"metadata": told} | ({"status": status} if status else {})
+    kept_metadata = msgspec.to_builtins(msgspec.structs.replace(metadata, **ours))
+    raw = {"metadata": kept_metadata} | ({"status": status} if status else {})
     if len(spec) <= SPEC_BYTES_MAX:
         return JobObject(raw, spec)
     whole, plain = _plain(spec)
@@ -151,7 +148,7 @@ def _plain(spec: bytes) -> tuple[Any, bytes]:
         whole = orjson.loads(spec)
         return whole, orjson.dumps(whole)
     except (orjson.JSONDecodeError, orjson.JSONEncodeError):
-        whole = orjson.loads(lines.shallow(spec))
+        whole = orjson.loads(body_limits.shallow(spec))
         return whole, orjson.dumps(whole)
 
 
@@ -173,4 +170,4 @@ def _largest(path: str, value: Any) -> tuple[str, int]:
     return path[:_PATH_LENGTH_MAX], size
 
 
-JOBS = excerpts.of(TrainingJob)
+JOBS = projections.of(TrainingJob)

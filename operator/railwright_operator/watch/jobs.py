@@ -23,8 +23,8 @@ from railwright_api import names, schema
 from railwright_api.quantities import QuantityError
 from railwright_api.training_job import TrainingJob
 from railwright_conversion import topology_constraints, workloads
-from railwright_operator.kube import lines
-from railwright_operator.watch import amounts, causes, excerpts, job_objects
+from railwright_operator.kube import body_limits
+from railwright_operator.watch import amounts, causes, job_objects, projections
 from railwright_operator.watch.job_objects import JobObject
 from railwright_scheduler.attempt.causes import Cause
 from railwright_scheduler.attempt.phases import Phase
@@ -252,10 +252,10 @@ class Jobs:
                 return same
             return replace(same, workload=_workload(same.job, _profile(raw)))
         if found.too_deep:
-            raise QuantityError(f"its spec is nested deeper than {lines.DEPTH_MAX} levels")
+            raise QuantityError(f"its spec is nested deeper than {body_limits.DEPTH_MAX} levels")
         whole = found.whole
         pod = self._render(whole)["spec"]
-        per_node = amounts.requested(excerpts.asked(pod))
+        per_node = amounts.requested(projections.asked(pod))
         if len(per_node) > RESOURCES_MAX:
             raise QuantityError(
                 f"its pods ask for {len(per_node)} resources, at most {RESOURCES_MAX}"

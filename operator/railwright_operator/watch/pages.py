@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Any
 
-from railwright_operator.kube import errors, lines
-from railwright_operator.kube.client import JSON, Api
+from railwright_operator.kube import body_limits, errors
+from railwright_operator.kube.client import Api
 from railwright_operator.metrics import WatchMetrics
-from railwright_operator.watch import excerpts
-from railwright_operator.watch.excerpts import Page
+from railwright_operator.watch import projections
+from railwright_operator.watch.projections import Page, Projection
 
 logger = logging.getLogger(__name__)
 
@@ -33,24 +34,20 @@ class Pager:
         self,
         api: Api,
         path: str,
+        projection: Projection[Any],
         *,
-        kind: str,
         metrics: WatchMetrics,
         query: Mapping[str, str] | None = None,
-        accept: str = JSON,
-        decode: Callable[[bytes], Page] = excerpts.page,
     ) -> None:
         self._api = api
         self._path = path
-        self._kind = kind
+        self._projection = projection
         self._metrics = metrics
         self._query = dict(query or {})
-        self._accept = accept
-        self._decode = decode
         self._objects = OBJECTS_FIRST
 
     def __repr__(self) -> str:
-        return f"<Pager {self._kind} objects={self._objects}>"
+        return f"<Pager {self._projection.kind} objects={self._objects}>"
 
     async def pages(self) -> AsyncGenerator[Page, None]:
         """A whole list; the server makes the next page while one is taken in.
@@ -74,13 +71,19 @@ class Pager:
         """The page that begins there, with as many objects as fit."""
         while True:
             try:
-                return await self._ask(following, accept=self._accept, decode=self._sized)
+                return await self._ask(
+                    following, accept=self._projection.accept, decode=self._sized
+                )
             except errors.AnswerTooLarge as error:
-                told = {"kind": self._kind, "objects": self._objects, "error": str(error)}
+                fields = {
+                    "kind": self._projection.kind,
+                    "objects": self._objects,
+                    "error": str(error),
+                }
                 if self._objects == 1:
-                    return await self._without_object(following, told)
+                    return await self._without_object(following, fields)
                 self._objects //= 2
-                logger.info("page too large, asking for half of it", extra=told)
+                logger.info("page too large, asking for half of it", extra=fields)
             except errors.Unreachable:
                 # It may have been too much to make in time; whoever lists again asks for less.
                 self._objects = max(1, self._objects // 2)
@@ -89,23 +92,23 @@ class Pager:
     def _sized(self, body: bytes) -> Page:
         """The page; the next one may have twice as many objects if those would surely fit."""
         try:
-            page = self._decode(body)
+            page = self._projection.page(body)
         except RecursionError as error:
             if self._objects > 1:
                 raise errors.AnswerTooLarge("an object is nested too deeply") from error
-            page = self._decode(lines.shallow(body))
-        if len(body) <= lines.BODY_BYTES_MAX // 4:
+            page = self._projection.page(body_limits.shallow(body))
+        if len(body) <= body_limits.BODY_BYTES_MAX // 4:
             self._objects = min(OBJECTS_MAX, 2 * self._objects)
         return page
 
-    async def _without_object(self, following: str, told: Mapping[str, object]) -> Page:
+    async def _without_object(self, following: str, fields: Mapping[str, object]) -> Page:
         """The page of one object that is too large: what identifies it, and what follows."""
         page = await self._ask(
-            following, accept=excerpts.METADATA_ONLY, decode=excerpts.metadata_page
+            following, accept=projections.METADATA_ONLY, decode=projections.metadata_page
         )
-        self._metrics.errors.labels(self._kind, "too large").inc()
+        self._metrics.errors.labels(self._projection.kind, "too large").inc()
         self._objects = 2
-        logger.error("object too large to read", extra={**told, "object": page.unread})
+        logger.error("object too large to read", extra={**fields, "object": page.unread})
         return page
 
     async def _ask(self, following: str, *, accept: str, decode: Callable[[bytes], Page]) -> Page:

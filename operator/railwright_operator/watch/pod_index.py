@@ -1,22 +1,21 @@
-"""Pods by attempt and by node, kept up to date one change at a time.
+"""Index pods by attempt and by node, one change at a time.
 
-A turn asks for the pods of a few attempts and for what is used on every node; walking 50,000 pods
-for that would cost more than the decision. Live means: bound, and not Succeeded or Failed; a pod
-that is terminating still holds its devices.
+A scheduling cycle needs the pods of a few attempts and the usage of every node; a walk over 50,000
+pods for that would cost more than the decision. Live means: bound, and not Succeeded or Failed; a
+pod that is terminating still holds its devices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any
 
 from railwright_operator.watch.records import PodRecord
 
 AttemptKey = tuple[str, int]
 
-K = TypeVar("K")
 NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
@@ -26,38 +25,40 @@ class _Ordered:
     pods: tuple[PodRecord, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Usage:
+    """What the live pods of a node hold, and what those of no job hold."""
+
+    used: Mapping[str, int]
+    foreign: Mapping[str, int]
+
+
 class PodIndex:
-    """What a watch's changes add up to; feed every change to ``change``."""
+    """The pods of a watch; feed every change to ``change``."""
 
     def __init__(self, namespace_of: Callable[[str], str | None]) -> None:
         """``namespace_of`` a job, by its UID: pods elsewhere that name it are not its pods."""
         self._namespace_of = namespace_of
         self._by_attempt: dict[AttemptKey, dict[str, PodRecord]] = {}
         self._by_rank: dict[tuple[str, int, int], dict[str, PodRecord]] = {}
-        self._used: dict[str, dict[str, int]] = {}
-        self._foreign: dict[str, dict[str, int]] = {}
-        self._live: dict[str, int] = {}
-        self._held: dict[str, dict[str, PodRecord]] = {}
-        self._ordered: dict[AttemptKey, _Ordered] = {}
+        self._by_node: dict[str, dict[str, PodRecord]] = {}
         self._by_stem: dict[tuple[str, str], dict[str, PodRecord]] = {}
+        self._ordered: dict[AttemptKey, _Ordered] = {}
+        self._usage: dict[str, _Usage] = {}
 
     def __repr__(self) -> str:
-        return f"<PodIndex attempts={len(self._by_attempt)} nodes={len(self._used)}>"
+        return f"<PodIndex attempts={len(self._by_attempt)} nodes={len(self._by_node)}>"
 
     def change(self, old: PodRecord | None, new: PodRecord | None) -> None:
         """One record was replaced by another; None stands for absence."""
         if old is not None:
-            self._count(old, -1)
-            self._drop(old)
+            for index, key in self._entries(old):
+                del index[key][old.uid]
+                if not index[key]:
+                    del index[key]
         if new is not None:
-            self._count(new, 1)
-            if (stem := _stem(new)) is not None:
-                self._by_stem.setdefault(stem, {})[new.uid] = new
-            if new.job_uid is not None:
-                key = new.job_uid, new.attempt
-                self._by_attempt.setdefault(key, {})[new.uid] = new
-                self._by_rank.setdefault((*key, new.node_rank), {})[new.uid] = new
-                self._ordered.pop(key, None)
+            for index, key in self._entries(new):
+                index.setdefault(key, {})[new.uid] = new
 
     def of(self, key: AttemptKey) -> tuple[PodRecord, ...]:
         """The pods of an attempt by node rank; of one rank the newest last. The same object until
@@ -68,13 +69,13 @@ class PodIndex:
         """
         home = self._namespace_of(key[0])
         held = self._ordered.get(key)
-        if held is not None and held.home == home:
-            return held.pods
-        if key not in self._by_attempt:
-            return ()
-        pods = sorted(self._at_home(key), key=lambda record: (record.node_rank, record.rv))
-        self._ordered[key] = _Ordered(home, tuple(pods))
-        return self._ordered[key].pods
+        if held is None or held.home != home:
+            if key not in self._by_attempt:
+                return ()
+            pods = (pod for pod in self._by_attempt[key].values() if home in (None, pod.namespace))
+            ordered = sorted(pods, key=lambda pod: (pod.node_rank, pod.rv))
+            held = self._ordered[key] = _Ordered(home, tuple(ordered))
+        return held.pods
 
     def uid_of(self, job_uid: str, attempt: int, node_rank: int) -> str | None:
         """The UID of the live pod at this rank; None when there is none, or not just one."""
@@ -100,67 +101,47 @@ class PodIndex:
 
     def used(self, node: str) -> Mapping[str, int]:
         """What live pods hold on this node, ours and others': the same object until it changes."""
-        return self._used.get(node, NOTHING)
+        return self._usage_of(node).used if node in self._by_node else NOTHING
 
     def foreign(self, node: str) -> Mapping[str, int]:
         """What live pods hold on this node that are of no job."""
-        return self._foreign.get(node, NOTHING)
+        return self._usage_of(node).foreign if node in self._by_node else NOTHING
 
     def holders(self, node: str) -> Mapping[AttemptKey, Mapping[str, int]]:
         """What the live pods of each attempt hold on this node."""
-        found: dict[AttemptKey, dict[str, int]] = {}
-        for record in self._held.get(node, {}).values():
-            held = found.setdefault((record.job_uid or "", record.attempt), {})
-            for resource, amount in record.requests.items():
-                held[resource] = held.get(resource, 0) + amount
-        return found
+        pods: dict[AttemptKey, list[PodRecord]] = {}
+        for record in self._by_node.get(node, {}).values():
+            if record.job_uid is not None:
+                pods.setdefault((record.job_uid, record.attempt), []).append(record)
+        return {key: _total(each) for key, each in pods.items()}
 
-    def _at_home(self, key: AttemptKey) -> list[PodRecord]:
-        home = self._namespace_of(key[0])
-        found = self._by_attempt.get(key, {}).values()
-        return [record for record in found if home in (None, record.namespace)]
+    def _usage_of(self, node: str) -> _Usage:
+        """The sums, made again only after a change: most nodes have none between two cycles."""
+        if node not in self._usage:
+            pods = self._by_node[node].values()
+            foreign = _total(pod for pod in pods if pod.job_uid is None)
+            self._usage[node] = _Usage(_total(pods), foreign)
+        return self._usage[node]
 
-    def _drop(self, record: PodRecord) -> None:
-        if (stem := _stem(record)) is not None:
-            _discard(self._by_stem, stem, record.uid)
-        if record.job_uid is None:
-            return
-        key = record.job_uid, record.attempt
-        self._ordered.pop(key, None)
-        _discard(self._by_attempt, key, record.uid)
-        _discard(self._by_rank, (*key, record.node_rank), record.uid)
-
-    def _count(self, record: PodRecord, sign: int) -> None:
-        if not record.node or record.terminal:
-            return
-        counts = [self._used] if record.job_uid is not None else [self._used, self._foreign]
-        for each in counts:
-            held = each[record.node] = dict(each.get(record.node, NOTHING))
-            for resource, amount in record.requests.items():
-                held[resource] = held.get(resource, 0) + sign * amount
-                if not held[resource]:
-                    # A pod may name thousands of resources that no node has.
-                    del held[resource]
-        if record.job_uid is not None and sign > 0:
-            self._held.setdefault(record.node, {})[record.uid] = record
-        elif record.job_uid is not None:
-            del self._held[record.node][record.uid]
-        self._live[record.node] = self._live.get(record.node, 0) + sign
-        if not self._live[record.node]:
-            del self._live[record.node], self._used[record.node]
-            self._foreign.pop(record.node, None)
-            self._held.pop(record.node, None)
+    def _entries(self, record: PodRecord) -> Iterator[tuple[dict[Any, dict[str, PodRecord]], Any]]:
+        """The indexes that have this record, each with its key there; what was derived from them
+        is void."""
+        if record.node and not record.terminal:
+            self._usage.pop(record.node, None)
+            yield self._by_node, record.node
+        stem, _, rank = record.name.rpartition("-")
+        if rank.isdecimal():
+            yield self._by_stem, (record.namespace, stem)
+        if record.job_uid is not None:
+            key = record.job_uid, record.attempt
+            self._ordered.pop(key, None)
+            yield self._by_attempt, key
+            yield self._by_rank, (*key, record.node_rank)
 
 
-def _discard(index: dict[K, dict[str, PodRecord]], key: K, uid: str) -> None:
-    """Take the pod out; a key without pods goes with it."""
-    pods = index[key]
-    del pods[uid]
-    if not pods:
-        del index[key]
-
-
-def _stem(record: PodRecord) -> tuple[str, str] | None:
-    """What the names of an attempt's pods begin with; None for a name that none of them has."""
-    stem, _, rank = record.name.rpartition("-")
-    return (record.namespace, stem) if rank.isdecimal() else None
+def _total(pods: Iterable[PodRecord]) -> Mapping[str, int]:
+    total: dict[str, int] = {}
+    for pod in pods:
+        for resource, amount in pod.requests.items():
+            total[resource] = total.get(resource, 0) + amount
+    return total

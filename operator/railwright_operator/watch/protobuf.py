@@ -1,8 +1,8 @@
 """Lists in protobuf, which are shorter than in JSON and cost the API server less
 (docs/decisions/0004).
 
-Messages are made of the classes of ``excerpts`` and read by the same names; what is not named there
-is skipped. Numbers of fields are for good (Kubernetes' API changes). A reply is four bytes of magic
+Messages are made of the classes of ``projections`` and read by the same names; other fields are
+skipped. Numbers of fields are for good (Kubernetes' API changes). A reply is four bytes of magic
 and an envelope with the object inside (k8s.io/apimachinery, runtime/generated.proto).
 """
 
@@ -19,8 +19,16 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto as _Field
 from google.protobuf.message import DecodeError
 from msgspec import Struct
 
-from railwright_operator.watch import excerpts
-from railwright_operator.watch.excerpts import Excerpt, F, Int32, ListMetadata, Page, Quantity, Time
+from railwright_operator.watch import projections
+from railwright_operator.watch.projections import (
+    F,
+    Int32,
+    ListMetadata,
+    Page,
+    Projection,
+    Quantity,
+    Time,
+)
 
 ACCEPT = "application/vnd.kubernetes.protobuf"
 MAGIC = b"k8s\0"
@@ -45,14 +53,14 @@ class PodList(Struct):
     """A page of pods."""
 
     metadata: Annotated[ListMetadata, 1]
-    items: Annotated[tuple[excerpts.Pod, ...], 2]
+    items: Annotated[tuple[projections.PodObject, ...], 2]
 
 
 class NodeList(Struct):
     """A page of nodes."""
 
     metadata: Annotated[ListMetadata, 1]
-    items: Annotated[tuple[excerpts.Node, ...], 2]
+    items: Annotated[tuple[projections.NodeObject, ...], 2]
 
 
 def message_class(part: type) -> Any:
@@ -122,16 +130,12 @@ def _page(of: type) -> Callable[[bytes], Page]:
     return decode
 
 
-def _as_it_is(item: Any) -> Any:
-    return item
-
-
-def _excerpt(kind: type[F], listed: type) -> Excerpt[F]:
-    return Excerpt(kind.__name__, ACCEPT, _page(listed), _as_it_is, excerpts.decoder(kind))
+def _projection(kind: str, one: type[F], listed: type) -> Projection[F]:
+    return Projection(kind, ACCEPT, _page(listed), lambda item: item, projections.decoder(one))
 
 
 _pool = descriptor_pool.DescriptorPool()
 _pool.Add(_declared(Unknown, PodList, NodeList))
 
-POD = _excerpt(excerpts.Pod, PodList)
-NODE = _excerpt(excerpts.Node, NodeList)
+POD = _projection("Pod", projections.PodObject, PodList)
+NODE = _projection("Node", projections.NodeObject, NodeList)

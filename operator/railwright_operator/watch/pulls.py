@@ -14,12 +14,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from railwright_operator.watch import excerpts
-from railwright_operator.watch.excerpts import PodEvent
+from railwright_operator.watch import projections
+from railwright_operator.watch.projections import PodEvent
 from railwright_operator.watch.records import PodRecord
 
 PATH = "/api/v1/events"
-EVENTS = excerpts.of(PodEvent)
+EVENTS = projections.of(PodEvent)
 PULLING, PULLED = "Pulling", "Pulled"
 
 UNNAMED = "an image"

@@ -1,8 +1,8 @@
 """What this project needs of Pods and Nodes, and nothing else of them.
 
 50,000 pods must fit beside everything else. So each object is read once, when it arrives, into a
-slotted record; ``excerpts`` declares all that is read here. Equality ignores the resourceVersion:
-an update that changes nothing here is no news.
+slotted record; ``projections`` declares all fields. Equality ignores the
+resourceVersion: an update that changes nothing here is no change.
 
 A stranger can write our labels on any pod. A pod is one of ours only if labels, owner reference and
 name agree; that it is in its job's namespace is for the index to see, which knows the jobs.
@@ -19,16 +19,16 @@ from typing import Any
 
 from railwright import protocol
 from railwright_api import names
-from railwright_operator.watch import amounts, excerpts
-from railwright_operator.watch.excerpts import (
+from railwright_operator.watch import amounts, projections
+from railwright_operator.watch.projections import (
     NOT_ENDED,
     Condition,
     ContainerStatus,
     Metadata,
-    Node,
+    NodeObject,
     NodeStatus,
     Owner,
-    Pod,
+    PodObject,
     PodStatus,
 )
 from railwright_scheduler.model.snapshot import Amounts, Taint
@@ -153,7 +153,7 @@ class NodeRecord:
         return any(taint.key == OUT_OF_SERVICE for taint in self.taints)
 
 
-def pod(found: Pod) -> PodRecord:
+def pod(found: PodObject) -> PodRecord:
     """The record of a Pod. Raises ValueError for what Kubernetes would not have stored."""
     metadata, spec, status = found.metadata, found.spec, found.status
     record = functools.partial(
@@ -189,7 +189,7 @@ def pod(found: Pod) -> PodRecord:
 
 def answered(raw: Mapping[str, Any]) -> PodRecord:
     """The record of a Pod that answers a write of ours. Raises ValueError when it is none."""
-    return pod(excerpts.converted(raw, Pod))
+    return pod(projections.converted(raw, PodObject))
 
 
 def still_bound(held: PodRecord, news: PodRecord) -> PodRecord:
@@ -197,7 +197,7 @@ def still_bound(held: PodRecord, news: PodRecord) -> PodRecord:
     return replace(news, node=held.node) if held.node and not news.node else news
 
 
-def node(found: Node) -> NodeRecord:
+def node(found: NodeObject) -> NodeRecord:
     """The record of a Node."""
     metadata, spec, status = found.metadata, found.spec, found.status
     allocatable, unread = amounts.allocatable(status.allocatable)
@@ -217,6 +217,18 @@ def node(found: Node) -> NodeRecord:
         unreachable=ready == "Unknown",
         unread=unread,
     )
+
+
+def with_held_amounts(held: NodeRecord, news: NodeRecord) -> NodeRecord:
+    """The news, with the amounts that cannot be read as they last were.
+
+    The kubelet passes on whatever a device plugin reports; an amount that is none must neither stop
+    the watch nor make a node's devices come and go.
+    """
+    if not news.unread:
+        return news
+    kept = {resource: held.allocatable.get(resource, 0) for resource in news.unread}
+    return replace(news, allocatable={**news.allocatable, **kept})
 
 
 def _owner(metadata: Metadata) -> str | None:

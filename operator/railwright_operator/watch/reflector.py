@@ -20,7 +20,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass, field
 from random import Random
 from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeVar
@@ -29,9 +30,16 @@ from railwright_operator import backoff
 from railwright_operator.kube import errors
 from railwright_operator.kube.client import Api
 from railwright_operator.metrics import WatchMetrics
-from railwright_operator.watch import excerpts
-from railwright_operator.watch.excerpts import Event, Excerpt, F, Found, Identity, Undeclared
+from railwright_operator.watch import projections
 from railwright_operator.watch.pages import Pager
+from railwright_operator.watch.projections import (
+    ApiObject,
+    Event,
+    F,
+    Identity,
+    Projection,
+    Undeclared,
+)
 from railwright_operator.yielding import TimeSlice
 
 logger = logging.getLogger(__name__)
@@ -70,11 +78,19 @@ class _RelistError(Exception):
         self.cause = cause
 
 
-class Reflector(Generic[R]):
-    """A copy of the objects under ``path``, by UID.
+@dataclass(slots=True)
+class Listing:
+    """A list as far as it was read: its version, and the UIDs of its objects."""
 
-    ``parse`` makes a record of what ``excerpt`` reads of the object, or returns None if none is to
-    be held; what cannot be read is logged, counted and left as it was. ``on_change(old, new)`` is
+    version: int = 0
+    uids: set[str] = field(default_factory=set)
+
+
+class Reflector(Generic[R]):
+    """A cache of the objects under ``path``, by UID.
+
+    ``parse`` makes a record of what ``projection`` reads of the object, or returns None to hold
+    none; what cannot be read is logged, counted and left as it was. ``on_change(old, new)`` is
     called for every difference, with None for "not there"; it must not block and must not raise.
     ``lasting(held, news)`` gives the news with what no older version may undo: an answer to a write
     of ours can tell what was done and not in which version, and news from before that write may
@@ -86,7 +102,7 @@ class Reflector(Generic[R]):
         api: Api,
         path: str,
         *,
-        excerpt: Excerpt[F],
+        projection: Projection[F],
         parse: Callable[[F], R | None],
         on_change: Callable[[R | None, R | None], None],
         metrics: WatchMetrics,
@@ -98,24 +114,16 @@ class Reflector(Generic[R]):
     ) -> None:
         self._api = api
         self._path = path
-        self._kind = excerpt.kind
+        self._kind = projection.kind
         self._parse: Callable[[Any], R | None] = parse
         self._on_change = on_change
         self._metrics = metrics
         self._clock = clock
         self._rng = rng
-        self._excerpt: Excerpt[Any] = excerpt
+        self._projection: Projection[Any] = projection
         self._query = dict(query or {})
-        self._pager = Pager(
-            api,
-            path,
-            kind=excerpt.kind,
-            metrics=metrics,
-            query=query,
-            accept=excerpt.accept,
-            decode=excerpt.page,
-        )
-        self._lasting = lasting
+        self._pager = Pager(api, path, projection, metrics=metrics, query=query)
+        self._lasting = lasting or (lambda held, news: news)
         self._stall_s = stall_s
         self._records: dict[str, R] = {}
         self._view = MappingProxyType(self._records)
@@ -127,8 +135,8 @@ class Reflector(Generic[R]):
         self.relists = 0
         self.events = 0
         self.errors = 0
-        metrics.records.labels(excerpt.kind).set_function(lambda: len(self._records))
-        metrics.heard_age_s.labels(excerpt.kind).set_function(self.heard_age_s)
+        metrics.records.labels(projection.kind).set_function(lambda: len(self._records))
+        metrics.heard_age_s.labels(projection.kind).set_function(self.heard_age_s)
 
     def __repr__(self) -> str:
         return (
@@ -180,7 +188,7 @@ class Reflector(Generic[R]):
             except _RelistError as error:
                 self._version = None
                 cause = error.cause
-                logger.warning("list again", extra=self._context(error))
+                logger.warning("watch expired, listing again", extra=self._context(error))
             except errors.RequestFailed as error:
                 cause = type(error).__name__
                 if not _is_resumable(error):
@@ -189,7 +197,7 @@ class Reflector(Generic[R]):
             except Exception as error:
                 cause = "unexpected"
                 self._version = None
-                logger.exception("watch broke", extra=self._context(error))
+                logger.exception("watch failed", extra=self._context(error))
             if self.events > applied or self._clock() - started_s >= HEALTHY_S:
                 failures = 0
             await self._pause(cause, failures)
@@ -198,8 +206,7 @@ class Reflector(Generic[R]):
     async def _pause(self, cause: str, failures: int) -> None:
         """Count how it ended and wait; that the server closes a stream is no error."""
         if cause:
-            self.errors += 1
-            self._metrics.errors.labels(self._kind, cause).inc()
+            self._count_error(cause)
         cap_s = BACKOFF_CAP_S if cause else BACKOFF_CLOSED_CAP_S
         await asyncio.sleep(
             backoff.delay_s(failures, base_s=BACKOFF_BASE_S, cap_s=cap_s, rng=self._rng)
@@ -210,51 +217,64 @@ class Reflector(Generic[R]):
         self._version = None
         self.relists += 1
         self._metrics.relists.labels(self._kind).inc()
-        started_s = self._clock()
-        seen: set[str] = set()
-        version = 0
+        self._listed_s = self._clock()
+        listing = Listing()
+        async with contextlib.aclosing(self._list(listing)) as objects:
+            async for found in objects:
+                self._heard_s = self._clock()
+                self._check_store(listing.version, found.metadata)
+                self._take(found)
+        self._check_store(listing.version)
+        for held in self._missing_from(listing):
+            self._put(held, None)
+        self._version = self._newest = listing.version
+        took_s = self._clock() - self._listed_s
+        self._first_list.set()
+        logger.info(
+            "listed",
+            extra={"kind": self._kind, "objects": len(listing.uids), "seconds": round(took_s, 2)},
+        )
+
+    async def _list(self, listing: Listing) -> AsyncGenerator[ApiObject, None]:
+        """The objects of a whole list, filling ``listing``; others run in between."""
         time_slice = TimeSlice(self._clock)
         async with contextlib.aclosing(self._pager.pages()) as pages:
             async for page in pages:
-                self._heard()
-                version = page.version
-                if version < self._newest:
-                    self._metrics.errors.labels(self._kind, "rewound").inc()
-                    raise StoreWentBackError(f"{self._kind}: from {self._newest} to {version}")
-                await (
-                    time_slice.yield_to_others()
-                )  # The next page is asked for before this one is taken in.
-                seen.update(page.unread)
+                listing.version = page.version
+                listing.uids.update(page.unread)
+                # The next page is asked for before this one is taken in.
+                await time_slice.yield_to_others()
                 for item in page.items:
                     if time_slice.is_over:
                         await time_slice.yield_to_others()
-                    found = self._excerpt.listed(item)
-                    seen.add(found.metadata.uid)
-                    self._check_store(found.metadata, version)
-                    self._take(found)
-        vanished = [
-            held for uid, held in self._records.items() if uid not in seen and held.rv <= version
-        ]
-        for held in vanished:
-            self._put(held, None)
-        self._version = self._newest = version
-        took_s = self._clock() - started_s
-        self._listed_s = self._clock()
-        self._first_list.set()
-        told = {"kind": self._kind, "objects": len(seen), "seconds": round(took_s, 2)}
-        logger.info("listed", extra=told)
+                    found = self._projection.listed(item)
+                    listing.uids.add(found.metadata.uid)
+                    yield found
 
-    def _check_store(self, metadata: Identity, version: int) -> None:
-        """Raise StoreWentBackError if a list shows an object older than this process has seen it.
+    def _missing_from(self, listing: Listing) -> list[R]:
+        """The records that the list would have if they were still there."""
+        return [
+            held
+            for uid, held in self._records.items()
+            if uid not in listing.uids and held.rv <= listing.version
+        ]
+
+    def _check_store(self, version: int, metadata: Identity | None = None) -> None:
+        """Raise StoreWentBackError if a list, or an object in it, is older than seen before.
 
         A restore can also raise the store's version, for watches to end (`etcdutl snapshot restore
         --bump-revision`): then only the objects show that they are of the past.
         """
-        held = self._records.get(metadata.uid)
-        if held is not None and int(metadata.resource_version) < held.rv <= version:
-            self._metrics.errors.labels(self._kind, "rewound").inc()
-            seen = f"{metadata.name} from {held.rv} to {metadata.resource_version}"
-            raise StoreWentBackError(f"{self._kind}: {seen}")
+        evidence = ""
+        if version < self._newest:
+            evidence = f"from {self._newest} to {version}"
+        elif metadata is not None and metadata.uid in self._records:
+            held = self._records[metadata.uid]
+            if int(metadata.resource_version) < held.rv <= version:
+                evidence = f"{metadata.name} from {held.rv} to {metadata.resource_version}"
+        if evidence:
+            self._count_error("rewound")
+            raise StoreWentBackError(f"{self._kind}: {evidence}")
 
     async def _follow(self) -> None:
         """Apply a stream's events until it ends."""
@@ -267,8 +287,8 @@ class Reflector(Generic[R]):
         stream = self._api.stream(self._path, query=query, stall_s=self._stall_s)
         async with contextlib.aclosing(stream) as lines:
             async for line in lines:
-                self._heard()
-                self._apply(excerpts.event(line))
+                self._heard_s = self._clock()
+                self._apply(projections.event(line))
 
     def _apply(self, event: Event) -> None:
         kind = event.type
@@ -276,15 +296,15 @@ class Reflector(Generic[R]):
         self._metrics.events.labels(self._kind, known).inc()
         match kind:
             case "ERROR":
-                failure = excerpts.failure(event.object)
+                failure = projections.failure(event.object)
                 cause = "gone" if failure.code == 410 else "error event"
                 raise _RelistError(f"{failure.code} {failure.message}", cause=cause)
             case "ADDED" | "MODIFIED":
-                version = self._take(self._excerpt.streamed(event.object))
+                version = self._take(self._projection.streamed(event.object))
             case "DELETED":
-                version = self._drop(self._excerpt.streamed(event.object).metadata)
+                version = self._drop(self._projection.streamed(event.object).metadata)
             case _:
-                version = int(excerpts.versioned(event.object).metadata.version)
+                version = int(projections.versioned(event.object).metadata.version)
         assert self._version is not None, "events come only after a list"
         self._version = max(self._version, version)
         self._newest = max(self._newest, version)
@@ -297,7 +317,7 @@ class Reflector(Generic[R]):
             self._put(held, None)
         return version
 
-    def _take(self, found: Found) -> int:
+    def _take(self, found: ApiObject) -> int:
         """Hold this object's record if it is news; its version."""
         metadata = found.metadata
         uid, version = metadata.uid, int(metadata.resource_version)
@@ -305,27 +325,26 @@ class Reflector(Generic[R]):
         known = held.rv if held is not None else self._version
         if known is None or version > known:
             record = self._record(found)
-            if record is not None and held is not None and self._lasting is not None:
-                record = self._lasting(held, record)
             if record is not None:
                 self._put(held, record)
         return version
 
-    def _record(self, found: Found) -> R | None:
+    def _record(self, found: ApiObject) -> R | None:
         """Its record; None if none is to be held, or, with a line, if it cannot be read."""
         if isinstance(found, Undeclared):
             logger.error("object not readable", extra=self._unreadable(found, found.why))
             return None
+        held = self._records.get(found.metadata.uid)
         try:
-            return self._parse(found)
+            record = self._parse(found)
+            return record if record is None or held is None else self._lasting(held, record)
         except Exception as error:
             logger.exception("object not readable", extra=self._unreadable(found, error))
             return None
 
-    def _unreadable(self, found: Found, why: object) -> dict[str, Any]:
+    def _unreadable(self, found: ApiObject, why: object) -> dict[str, Any]:
         """Count it; the fields of its log line."""
-        self.errors += 1
-        self._metrics.errors.labels(self._kind, "unreadable").inc()
+        self._count_error("unreadable")
         return self._context(why) | {"object": found.metadata.name}
 
     def _put(self, old: R | None, new: R | None) -> None:
@@ -337,8 +356,9 @@ class Reflector(Generic[R]):
         if old != new:
             self._on_change(old, new)
 
-    def _heard(self) -> None:
-        self._heard_s = self._clock()
+    def _count_error(self, cause: str) -> None:
+        self.errors += 1
+        self._metrics.errors.labels(self._kind, cause).inc()
 
     def _context(self, error: object) -> dict[str, Any]:
         return {"kind": self._kind, "version": self._version, "error": str(error)}

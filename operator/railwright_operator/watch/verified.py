@@ -1,4 +1,4 @@
-"""Compare an informer's copy with a fresh list, and correct the copy.
+"""Compare the cache of an informer with a fresh list, and correct the cache.
 
 A watch that loses an event reports nothing, and its informer lists again only every half hour. The
 leader calls ``verify`` more often (``verification``).
@@ -10,16 +10,15 @@ import asyncio
 import contextlib
 from typing import Generic
 
-from railwright_operator.watch.excerpts import Found
-from railwright_operator.watch.reflector import R, Reflector
-from railwright_operator.yielding import TimeSlice
+from railwright_operator.watch.projections import ApiObject
+from railwright_operator.watch.reflector import Listing, R, Reflector
 
 REACH_S = 90.0
 """Within this time the watch passes the version of the list: bookmarks come once a minute."""
 
-LOOK_S = 0.5
+POLL_S = 0.5
 
-SUSPECTS_MAX = 1_000
+DIFFERING_MAX = 1_000
 """Objects that are compared a second time. More of them differ at first only where thousands change
 at once; the rest waits for the next verification."""
 
@@ -39,13 +38,13 @@ class VerifiedReflector(Reflector[R], Generic[R]):
         """
         self._dropped = set()
         try:
-            suspects, seen, version = await self._compare()
-            await self._reach(version)
-            gone = [uid for uid in self._records if uid not in seen]
-            ghosts = [held for uid in gone if (held := self._records[uid]).rv <= version]
+            listing = Listing()
+            differing = await self._compare(listing)
+            await self._reach(listing.version)
+            ghosts = self._missing_from(listing)
             for held in ghosts:
                 self._put(held, None)
-            wrong = [found.metadata.name for found in suspects if self._correct(found)]
+            wrong = [found.metadata.name for found in differing if self._correct(found)]
         finally:
             self._dropped = None
         missing = [f"{held!r:.200} was deleted and is in the copy" for held in ghosts]
@@ -53,45 +52,31 @@ class VerifiedReflector(Reflector[R], Generic[R]):
 
     async def _reach(self, version: int) -> None:
         """Return once the watch has passed this version; raises TimeoutError."""
-        for _ in range(int(REACH_S / LOOK_S)):
+        for _ in range(int(REACH_S / POLL_S)):
             if self._version is not None and self._version >= version:
                 return
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
         raise TimeoutError(f"{self!r} did not reach version {version}")
 
-    async def _compare(self) -> tuple[list[Found], set[str], int]:
-        """The listed objects that differ from the copy, the UIDs of all, and the list's version."""
-        suspects: list[Found] = []
-        seen: set[str] = set()
-        version = 0
-        time_slice = TimeSlice(self._clock)
-        async with contextlib.aclosing(self._pager.pages()) as pages:
-            async for page in pages:
-                version = page.version
-                seen.update(page.unread)
-                for item in page.items:
-                    if time_slice.is_over:
-                        await time_slice.yield_to_others()
-                    found = self._excerpt.listed(item)
-                    seen.add(found.metadata.uid)
-                    if len(suspects) < SUSPECTS_MAX and self._right(found) is not None:
-                        suspects.append(found)
-        return suspects, seen, version
+    async def _compare(self, listing: Listing) -> list[ApiObject]:
+        """The listed objects that differ from the cache."""
+        differing: list[ApiObject] = []
+        async with contextlib.aclosing(self._list(listing)) as objects:
+            async for found in objects:
+                if len(differing) < DIFFERING_MAX and self._right(found) is not None:
+                    differing.append(found)
+        return differing
 
-    def _right(self, found: Found) -> R | None:
+    def _right(self, found: ApiObject) -> R | None:
         """The record of a listed object; None if the copy has it, or a newer one."""
         uid, version = found.metadata.uid, int(found.metadata.resource_version)
         held = self._records.get(uid)
         if uid in (self._dropped or ()) or (held is not None and held.rv > version):
             return None
         record = self._record(found)
-        if record is None or held is None:
-            return record
-        if self._lasting is not None:
-            record = self._lasting(held, record)
-        return record if held.rv < version or held != record else None
+        return record if held is None or held.rv < version or held != record else None
 
-    def _correct(self, found: Found) -> bool:
+    def _correct(self, found: ApiObject) -> bool:
         """Put the listed object into the copy if it still differs; whether it did."""
         record = self._right(found)
         if record is not None:

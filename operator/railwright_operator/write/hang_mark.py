@@ -8,17 +8,16 @@ from typing import Any
 from kubernetes import client
 from railwright_api import names
 from railwright_operator import connection
-from railwright_operator.connection import Connection
 from railwright_operator.watch.jobs import Known
 
 DEADLINE_S = 2.0
 
 
-def write(source: Connection, known: Known, mark: Mapping[str, Any]) -> None:
+def write(kubeconfig: str | None, known: Known, mark: Mapping[str, Any]) -> None:
     """Write ``setAside`` into the job's status, if it is still the same job. Blocks for at most
     ``DEADLINE_S``; raises what the ``kubernetes`` package does."""
     metadata = known.raw["metadata"]
-    api = client.CustomObjectsApi(connection.blocking_client(source, deadline_s=DEADLINE_S))
+    api = client.CustomObjectsApi(connection.blocking_client(kubeconfig, deadline_s=DEADLINE_S))
     api.patch_namespaced_custom_object_status(
         names.GROUP,
         names.VERSION,

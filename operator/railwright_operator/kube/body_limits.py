@@ -21,16 +21,16 @@ about 1,000, encoders 254."""
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
 
 
-class TooLargeError(Exception):
+class BodyTooLargeError(Exception):
     """A body or a line grew over its bound; the rest was not read."""
 
 
 async def bounded(content: aiohttp.StreamReader, bytes_max: int) -> bytes:
-    """The whole body; raises TooLargeError as soon as it has more than ``bytes_max``."""
+    """The whole body; raises BodyTooLargeError as soon as it has more than ``bytes_max``."""
     chunks = bytearray()
     async for chunk in content.iter_any():
         if len(chunks) + len(chunk) > bytes_max:
-            raise TooLargeError(f"body has more than {bytes_max} bytes")
+            raise BodyTooLargeError(f"body has more than {bytes_max} bytes")
         chunks += chunk
     return bytes(chunks)
 
@@ -42,7 +42,7 @@ async def split_lines(content: aiohttp.StreamReader) -> AsyncGenerator[bytes, No
         pending += chunk
         if b"\n" not in chunk:
             if len(pending) > LINE_BYTES_MAX:
-                raise TooLargeError(f"line has more than {LINE_BYTES_MAX} bytes")
+                raise BodyTooLargeError(f"line has more than {LINE_BYTES_MAX} bytes")
             continue
         *lines, rest = bytes(pending).split(b"\n")
         pending = bytearray(rest)

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Generic, NewType, Protocol, TypeVar
 import msgspec
 from msgspec import Struct, field
 
-from railwright_operator.kube import lines
+from railwright_operator.kube import body_limits
 from railwright_operator.kube.client import JSON
 
 Time = NewType("Time", str)
@@ -88,7 +88,7 @@ class Condition(Struct, frozen=True):
     reason: Annotated[str, 5] = ""
 
 
-class Waiting(Struct, frozen=True):
+class ContainerWaiting(Struct, frozen=True):
     """Why a container does not run yet."""
 
     reason: Annotated[str, 1] = ""
@@ -106,7 +106,7 @@ class Terminated(Struct, rename="camel", frozen=True):
 class State(Struct, frozen=True):
     """At most one of them is set."""
 
-    waiting: Annotated[Waiting, 1] = Waiting()
+    waiting: Annotated[ContainerWaiting, 1] = ContainerWaiting()
     terminated: Annotated[Terminated, 3] = Terminated()
 
 
@@ -129,7 +129,7 @@ class PodStatus(Struct, rename="camel", frozen=True):
     init_container_statuses: Annotated[tuple[ContainerStatus, ...], 10] = ()
 
 
-class Pod(Struct, frozen=True):
+class PodObject(Struct, frozen=True):
     """A Pod."""
 
     metadata: Annotated[Metadata, 1]
@@ -137,7 +137,7 @@ class Pod(Struct, frozen=True):
     status: Annotated[PodStatus, 3] = PodStatus()
 
 
-class Taint(Struct, frozen=True):
+class TaintObject(Struct, frozen=True):
     """What keeps pods away from a node."""
 
     key: Annotated[str, 1] = ""
@@ -149,7 +149,7 @@ class NodeSpec(Struct, frozen=True):
     """What people and controllers want of a node."""
 
     unschedulable: Annotated[bool, 4] = False
-    taints: Annotated[tuple[Taint, ...], 5] = ()
+    taints: Annotated[tuple[TaintObject, ...], 5] = ()
 
 
 class NodeAddress(Struct, frozen=True):
@@ -167,7 +167,7 @@ class NodeStatus(Struct, frozen=True):
     addresses: Annotated[tuple[NodeAddress, ...], 5] = ()
 
 
-class Node(Struct, frozen=True):
+class NodeObject(Struct, frozen=True):
     """A Node."""
 
     metadata: Annotated[Metadata, 1]
@@ -192,13 +192,6 @@ class PodEvent(Struct, rename="camel", frozen=True):
     message: str = ""
     last_timestamp: str | None = None
     event_time: str | None = None
-
-
-class PriorityClass(Struct, frozen=True):
-    """A PriorityClass."""
-
-    metadata: Identity
-    value: int
 
 
 class Write(Struct, frozen=True):
@@ -248,7 +241,7 @@ class Failure(Struct, frozen=True):
     message: str = ""
 
 
-class Found(Protocol):
+class ApiObject(Protocol):
     """What every object has."""
 
     @property
@@ -262,7 +255,7 @@ class Undeclared(Struct, frozen=True):
     why: str = ""
 
 
-F = TypeVar("F", bound=Found)
+F = TypeVar("F", bound=ApiObject)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +270,7 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Excerpt(Generic[F]):
+class Projection(Generic[F]):
     """How the objects of a kind are read: lists in a format to ask for, streams in JSON.
 
     ``page`` raises ValueError for what is no list, and so do the others for what is no object.
@@ -297,10 +290,7 @@ class _List(Struct, frozen=True):
 
 def page(body: bytes) -> Page:
     """A page in JSON. Raises ValueError."""
-    try:
-        found = _list(body)
-    except msgspec.DecodeError as error:
-        raise ValueError(f"not a list: {error}") from error
+    found = _list(body)
     return Page(int(found.metadata.version), found.metadata.following, found.items or ())
 
 
@@ -314,11 +304,9 @@ class _Names(Struct, frozen=True):
 
 
 def metadata_page(body: bytes) -> Page:
-    """A page of which only metadata was asked for: all of its objects are unread."""
-    try:
-        found = _names(body)
-    except msgspec.DecodeError as error:
-        raise ValueError(f"not a list of metadata: {error}") from error
+    """A page of which only metadata was asked for: all of its objects are unread. Raises
+    ValueError."""
+    found = _names(body)
     unread = {
         item.metadata.uid: f"{item.metadata.namespace}/{item.metadata.name}" for item in found.items
     }
@@ -333,17 +321,17 @@ def decoder(kind: type[F]) -> Callable[[bytes], F | Undeclared]:
         try:
             return decode(raw)
         except RecursionError:
-            return read(lines.shallow(raw))
+            return read(body_limits.shallow(raw))
         except msgspec.ValidationError as error:
             return Undeclared(_undeclared(raw).metadata, str(error))
 
     return read
 
 
-def of(kind: type[F]) -> Excerpt[F]:
+def of(type_: type[F], kind: str = "") -> Projection[F]:
     """A kind whose lists are in JSON too."""
-    read = decoder(kind)
-    return Excerpt(kind.__name__, JSON, page, read, read)
+    read = decoder(type_)
+    return Projection(kind or type_.__name__, JSON, page, read, read)
 
 
 def converted(raw: Mapping[str, Any], kind: type[F]) -> F:
@@ -351,7 +339,8 @@ def converted(raw: Mapping[str, Any], kind: type[F]) -> F:
     try:
         return msgspec.convert(raw, kind)
     except msgspec.ValidationError as error:
-        raise ValueError(f"not a {kind.__name__}: {error}") from error
+        name = kind.__name__.removesuffix("Object")
+        raise ValueError(f"not a {name}: {error}") from error
 
 
 def event(line: bytes) -> Event:
@@ -359,7 +348,7 @@ def event(line: bytes) -> Event:
     try:
         return _event(line)
     except RecursionError:
-        return _event(lines.shallow(line))
+        return _event(body_limits.shallow(line))
 
 
 def asked(spec: Mapping[str, Any]) -> PodSpec:

@@ -1,10 +1,11 @@
-"""The copies of what the operator watches, and the indexes over them, constructed in order."""
+"""The informers of what the operator watches, and the indexes over them, constructed in order."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any, TypeVar
 
@@ -15,17 +16,16 @@ from railwright_operator.kube import paths
 from railwright_operator.kube.client import Api
 from railwright_operator.settings import Settings
 from railwright_operator.watch import files, job_objects, protobuf, records, site
-from railwright_operator.watch.excerpts import Excerpt, F
 from railwright_operator.watch.files import FilesRecord
 from railwright_operator.watch.job_objects import JobObject
 from railwright_operator.watch.jobs import Jobs
-from railwright_operator.watch.kinds import Kinds
-from railwright_operator.watch.nodes import Nodes
+from railwright_operator.watch.kinds import KopfInformer
 from railwright_operator.watch.pod_index import PodIndex
+from railwright_operator.watch.projections import F, Projection
 from railwright_operator.watch.pulls import EVENTS, PATH, PULLED, PULLING, Pulls
 from railwright_operator.watch.records import NodeRecord, PodRecord
 from railwright_operator.watch.reflector import Record, Reflector
-from railwright_operator.watch.site import PriorityClassRecord, Site
+from railwright_operator.watch.site import Site, SiteObject
 from railwright_operator.watch.verified import VerifiedReflector
 from railwright_operator.write import pods
 
@@ -36,7 +36,7 @@ Wakes = Callable[[R | None, R | None], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Copies:
+class Informers:
     """What is watched, and the indexes over it.
 
     Standbys keep some of them ``warm`` too, not those of pods and jobs: what a leader knows of pods
@@ -47,25 +47,33 @@ class Copies:
     jobs: Jobs
     site: Site
     pod_index: PodIndex
-    kinds: Kinds
     discovery: Discovery
     job_objects: Reflector[JobObject]
+    site_objects: Mapping[str, KopfInformer]
+    classes: Reflector[SiteObject]
     pods: VerifiedReflector[PodRecord]
     nodes: VerifiedReflector[NodeRecord]
     files: Reflector[FilesRecord]
-    classes: Reflector[PriorityClassRecord]
     pulls: Pulls
     pull_events: tuple[Reflector[Any], ...]
 
     @property
     def warm(self) -> tuple[Reflector[Any], ...]:
         """Those that are kept current from the start, whoever leads."""
-        return self.nodes, self.files, self.classes
+        return self.nodes, self.files
 
     @property
     def leading(self) -> tuple[Reflector[Any], ...]:
         """Those that begin with a list of the leader's own."""
-        return self.pods, self.job_objects
+        return self.pods, self.job_objects, self.classes, *self.site_objects.values()
+
+    def seen(self, plural: str, raw: Mapping[str, Any], event: str | None) -> None:
+        """Take in a Queue or a Fabric that kopf brought."""
+        self.site_objects[plural].seen(raw, event)
+
+    def absorb(self, plural: str, raw: Mapping[str, Any]) -> None:
+        """Fold in a Queue or a Fabric that answers a write. Raises ValueError."""
+        self.site_objects[plural].absorb(site.answered(raw))
 
     async def follow_pulls(self) -> None:
         """Watch the events of pulls until cancelled. They count only for pods that are known."""
@@ -75,7 +83,7 @@ class Copies:
 
 @dataclass(frozen=True, slots=True)
 class _Watching:
-    """What all copies are kept with; most news of any wake the cycle."""
+    """What all informers are kept with; most news of any wake the cycle."""
 
     api: Api
     series: metrics.WatchMetrics
@@ -86,32 +94,37 @@ class _Watching:
     def reflect(
         self,
         path: str,
-        excerpt: Excerpt[F],
+        projection: Projection[F],
         parse: Callable[[F], R | None],
         *changed: Changed[R],
         wakes: Wakes[R] = lambda old, new: True,
         lasting: Callable[[R, R], R] | None = None,
         query: Mapping[str, str] | None = None,
     ) -> VerifiedReflector[R]:
-        def on_change(old: R | None, new: R | None) -> None:
-            is_due = wakes(old, new)
-            for each in changed:
-                each(old, new)
-            if is_due:
-                self.wake()
-
         return VerifiedReflector(
             self.api,
             path,
-            excerpt=excerpt,
+            projection=projection,
             parse=parse,
-            on_change=on_change,
+            on_change=self.on_change(changed, wakes),
             lasting=lasting,
             metrics=self.series,
             clock=self.clock,
             rng=self.rng(),
             query=query,
         )
+
+    def on_change(self, changed: Iterable[Changed[R]], wakes: Wakes[R]) -> Changed[R]:
+        """Tells each of these of a change, and wakes the cycle if it is to look at it."""
+
+        def tell(old: R | None, new: R | None) -> None:
+            is_due = wakes(old, new)
+            for each in changed:
+                each(old, new)
+            if is_due:
+                self.wake()
+
+        return tell
 
 
 def assemble(
@@ -124,11 +137,11 @@ def assemble(
     clock: Callable[[], float],
     listening: Callable[[], float],
     rng: Callable[[], Random],
-) -> Copies:
-    """Construct all copies; ``clock`` is monotonic seconds, ``listening`` the
+) -> Informers:
+    """Construct all informers; ``clock`` is monotonic seconds, ``listening`` the
     same while messages are taken in, ``rng`` makes a source for retries."""
     watching = _Watching(api, series, wake, clock, rng)
-    jobs, chosen, nodes = Jobs(lambda raw: pods.sample(raw, launcher)), Site(), Nodes()
+    jobs, chosen = Jobs(lambda raw: pods.sample(raw, launcher)), Site()
     pod_index = PodIndex(jobs.namespace_of)
 
     discovery = Discovery(chosen, wake, clock=clock)
@@ -142,23 +155,27 @@ def assemble(
         wakes=records.is_decisive,
         lasting=records.still_bound,
     )
-    return Copies(
+    return Informers(
         jobs=jobs,
         site=chosen,
         pod_index=pod_index,
-        kinds=Kinds(api, site=chosen, metrics=series, wake=wake),
         discovery=discovery,
-        job_objects=watching.reflect(
-            paths.kind(names.TRAINING_JOBS),
-            job_objects.JOBS,
-            job_objects.parse,
-            jobs.changed,
-            wakes=jobs.is_news,
-            lasting=job_objects.with_held_spec,
+        job_objects=_job_objects(watching, jobs),
+        site_objects=_kopf_informers(watching, chosen),
+        classes=watching.reflect(
+            site.PATHS[site.CLASSES],
+            site.PROJECTIONS[site.CLASSES],
+            site.site_object,
+            partial(chosen.change, site.CLASSES),
+            wakes=site.is_decisive,
         ),
         pods=reflected,
         nodes=watching.reflect(
-            paths.NODES, protobuf.NODE, nodes.read, nodes.changed, discovery.node_changed
+            paths.NODES,
+            protobuf.NODE,
+            records.node,
+            discovery.node_changed,
+            lasting=records.with_held_amounts,
         ),
         files=watching.reflect(
             paths.config_maps(settings.namespace),
@@ -167,12 +184,36 @@ def assemble(
             discovery.files_changed,
             query=files.SELECTOR,
         ),
-        classes=watching.reflect(
-            site.PRIORITY_CLASSES, site.CLASSES, site.priority_class, chosen.class_seen
-        ),
         pulls=pulls,
         pull_events=_pull_events(watching, pulls),
     )
+
+
+def _job_objects(watching: _Watching, jobs: Jobs) -> Reflector[JobObject]:
+    return watching.reflect(
+        paths.kind(names.TRAINING_JOBS),
+        job_objects.JOBS,
+        job_objects.parse,
+        jobs.changed,
+        wakes=jobs.is_news,
+        lasting=job_objects.with_held_spec,
+    )
+
+
+def _kopf_informers(watching: _Watching, chosen: Site) -> Mapping[str, KopfInformer]:
+    return {
+        plural: KopfInformer(
+            watching.api,
+            site.PATHS[plural],
+            projection=site.PROJECTIONS[plural],
+            parse=site.site_object,
+            on_change=watching.on_change((partial(chosen.change, plural),), site.is_decisive),
+            metrics=watching.series,
+            clock=watching.clock,
+            rng=watching.rng(),
+        )
+        for plural in (names.QUEUES, names.FABRICS)
+    }
 
 
 def _pull_events(watching: _Watching, pulls: Pulls) -> tuple[Reflector[Any], ...]:

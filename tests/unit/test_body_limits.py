@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from railwright_operator.kube import lines
-from railwright_operator.kube.lines import TooLargeError
+from railwright_operator.kube import body_limits
+from railwright_operator.kube.body_limits import BodyTooLargeError
 
 MEBIBYTE = 2**20
 
@@ -28,14 +28,14 @@ class Endless:
 
 async def test_a_body_is_given_up_at_its_bound() -> None:
     body = Endless(1024)
-    with pytest.raises(TooLargeError, match="more than 33554432 bytes"):
-        await lines.bounded(cast("Any", body), lines.BODY_BYTES_MAX)
-    assert body.sent == lines.BODY_BYTES_MAX // MEBIBYTE + 1
+    with pytest.raises(BodyTooLargeError, match="more than 33554432 bytes"):
+        await body_limits.bounded(cast("Any", body), body_limits.BODY_BYTES_MAX)
+    assert body.sent == body_limits.BODY_BYTES_MAX // MEBIBYTE + 1
 
 
 async def test_a_watch_is_given_up_at_the_bound_of_a_line() -> None:
     body = Endless(1024)
-    with pytest.raises(TooLargeError, match="more than 16777216 bytes"):
-        async for _ in lines.split_lines(cast("Any", body)):
+    with pytest.raises(BodyTooLargeError, match="more than 16777216 bytes"):
+        async for _ in body_limits.split_lines(cast("Any", body)):
             pass
-    assert body.sent == lines.LINE_BYTES_MAX // MEBIBYTE + 1
+    assert body.sent == body_limits.LINE_BYTES_MAX // MEBIBYTE + 1

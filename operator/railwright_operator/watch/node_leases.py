@@ -1,4 +1,4 @@
-"""Ask whether a suspected node's kubelet still lives, by its Lease.
+"""Check whether the kubelet of a suspected node still renews its Lease.
 
 A launcher that falls silent may be cut off from the operator alone; the node's own witness is its
 kubelet, which renews a Lease in kube-node-lease four times in the Lease's duration. Watching all
@@ -73,7 +73,7 @@ class _Sighting:
         return self.asked_s - self.since_s > self.limit_s
 
 
-class Kubelets:
+class NodeLeaseChecker:
     """The suspected nodes' Leases, as last asked."""
 
     def __init__(self, ask: Ask, *, clock: Callable[[], float], wake: Callable[[], None]) -> None:
@@ -91,9 +91,9 @@ class Kubelets:
 
     def __repr__(self) -> str:
         suspects = len(self._silent | self._unheard)
-        return f"<Kubelets suspects={suspects} sightings={len(self._sightings)}>"
+        return f"<NodeLeaseChecker suspects={suspects} sightings={len(self._sightings)}>"
 
-    def suspect(
+    def set_nodes(
         self, silent: Collection[str], unheard: Collection[str], others: Collection[str]
     ) -> None:
         """From now on ask about these nodes, and forget the others.
@@ -141,7 +141,7 @@ class Kubelets:
         # It may have been away until this leader began.
         self._away_s = min(self._away_s, self._clock())
         while True:
-            answers = await asyncio.gather(*(self._look(node, gate) for node in self._due()))
+            answers = await asyncio.gather(*(self._check(node, gate) for node in self._due()))
             if answers and not any(answers):
                 self._away_s = self._clock()
             await asyncio.sleep(ASK_INTERVAL_S)
@@ -165,7 +165,7 @@ class Kubelets:
         rest = sorted(others.difference(kept))
         return frozenset((*kept, *rest[:: max(1, len(rest) // wanted)][:wanted]))
 
-    async def _look(self, node: str, gate: asyncio.Semaphore) -> bool:
+    async def _check(self, node: str, gate: asyncio.Semaphore) -> bool:
         """Ask about one node. Whether there was an answer."""
         async with gate:
             asked_s = self._clock()
@@ -173,25 +173,25 @@ class Kubelets:
             try:
                 lease = await self._ask(node)
             except RequestFailed as error:
-                logger.warning("kubelet lease not read", extra={"node": node, "error": str(error)})
+                logger.warning("node lease read failed", extra={"node": node, "error": str(error)})
                 self._pass_on(node)
                 answered = False
             else:
-                self._take_in(node, lease, asked_s=asked_s)
+                self._record_answer(node, lease, asked_s=asked_s)
                 answered = True
         if self.stale(node) != was_stale:
             self._wake()
         return answered
 
-    def _take_in(self, node: str, lease: dict[str, Any] | None, *, asked_s: float) -> None:
+    def _record_answer(self, node: str, lease: dict[str, Any] | None, *, asked_s: float) -> None:
         if not any(node in asked for asked in (self._silent, self._unheard, self._controls)):
             return
-        before, heard_s = self._sightings.get(node), self._clock()
-        after = _sighted(before, lease, asked_s=asked_s, heard_s=heard_s)
+        before, answered_s = self._sightings.get(node), self._clock()
+        after = _sighted(before, lease, asked_s=asked_s, answered_s=answered_s)
         renews = before is not None and before.renewed != after.renewed
         if renews and after.renewed:
-            self._renewal_s = heard_s
-            self._alive_until_s[node] = heard_s + after.limit_s
+            self._renewal_s = answered_s
+            self._alive_until_s[node] = answered_s + after.limit_s
         if renews and node in self._unheard:
             self._pass_on(node)
         else:
@@ -205,17 +205,17 @@ class Kubelets:
 
 
 def _sighted(
-    before: _Sighting | None, lease: dict[str, Any] | None, *, asked_s: float, heard_s: float
+    before: _Sighting | None, lease: dict[str, Any] | None, *, asked_s: float, answered_s: float
 ) -> _Sighting:
     """The sighting after one more answer, dated so that a slow answer never looks like silence."""
     spec = (lease or {}).get("spec", {})
     renewed = str(spec.get("renewTime", ""))
     duration_s = int(spec.get("leaseDurationSeconds") or LEASE_DURATION_S_DEFAULT)
     same = before is not None and before.renewed == renewed
-    if before is not None and same and heard_s - before.asked_s <= GAP_S_MAX:
+    if before is not None and same and answered_s - before.asked_s <= GAP_S_MAX:
         return replace(before, asked_s=asked_s)
     limit_s = duration_s / RENEWALS_PER_LEASE + SLACK_S
-    return _Sighting(renewed, since_s=heard_s, asked_s=asked_s, limit_s=limit_s)
+    return _Sighting(renewed, since_s=answered_s, asked_s=asked_s, limit_s=limit_s)
 
 
 def lease_of(api: Api) -> Callable[[str], Coroutine[Any, Any, dict[str, Any] | None]]:

@@ -1,4 +1,4 @@
-"""Which changes of the informers' copies wake the scheduling cycle at once."""
+"""Which changes of the informers' informers wake the scheduling cycle at once."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from fixtures import reporting
-from railwright_operator import copies, metrics
-from railwright_operator.copies import Copies
+from railwright_operator import informers, metrics
+from railwright_operator.informers import Informers
 from railwright_operator.kube.client import Api
 from railwright_operator.settings import Settings
 from railwright_operator.watch import job_objects
@@ -28,7 +28,7 @@ class Woken:
 
     def __init__(self) -> None:
         self.count = 0
-        self.copies: Copies = copies.assemble(
+        self.informers: Informers = informers.assemble(
             cast(Api, None),
             SETTINGS,
             launcher=LAUNCHER,
@@ -50,13 +50,13 @@ class Woken:
 )
 def test_pod_that_starts_wakes_no_cycle(step: dict[str, Any]) -> None:
     woken = Woken()
-    woken.copies.pods.absorb(POD)
+    woken.informers.pods.absorb(POD)
     assert woken.count == 1
-    woken.copies.pods.absorb(replace(POD, **step, rv=2))
+    woken.informers.pods.absorb(replace(POD, **step, rv=2))
     assert woken.count == 1
-    (held,) = woken.copies.pods.records.values()
+    (held,) = woken.informers.pods.records.values()
     assert held.rv == 2
-    assert woken.copies.pod_index.of(("job-uid", 0)) == (held,)
+    assert woken.informers.pod_index.of(("job-uid", 0)) == (held,)
 
 
 @pytest.mark.parametrize(
@@ -77,18 +77,18 @@ def test_pod_that_starts_wakes_no_cycle(step: dict[str, Any]) -> None:
 )
 def test_change_of_a_pod_that_a_plan_depends_on_wakes_a_cycle(change: dict[str, Any]) -> None:
     woken = Woken()
-    woken.copies.pods.absorb(POD)
-    woken.copies.pods.absorb(replace(POD, **change, rv=2))
+    woken.informers.pods.absorb(POD)
+    woken.informers.pods.absorb(replace(POD, **change, rv=2))
     assert woken.count == 2
 
 
 def test_status_that_the_operator_wrote_wakes_no_cycle() -> None:
     woken = Woken()
     raw = reporting.raw_job("job")
-    woken.copies.jobs.absorb(raw)
-    woken.copies.job_objects.absorb(job_objects.answered(raw))
+    woken.informers.jobs.absorb(raw)
+    woken.informers.job_objects.absorb(job_objects.answered(raw))
     assert woken.count == 0
     raw["metadata"]["resourceVersion"] = "1000"
-    woken.copies.job_objects.absorb(job_objects.answered(raw))
+    woken.informers.job_objects.absorb(job_objects.answered(raw))
     assert woken.count == 1
-    assert woken.copies.jobs.get("job-uid") is not None
+    assert woken.informers.jobs.get("job-uid") is not None

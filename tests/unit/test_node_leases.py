@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from railwright_operator.kube.errors import Unreachable
-from railwright_operator.watch import kubelets
-from railwright_operator.watch.kubelets import Kubelets
+from railwright_operator.watch import node_leases
+from railwright_operator.watch.node_leases import NodeLeaseChecker
 from railwright_scheduler.attempt.breaker import SETTLE_S
 
 DURATION_S = 40
 WELL = "well"
 """A node whose kubelet renews for comparison, unless the test says other."""
 
-LIMIT_S = DURATION_S / kubelets.RENEWALS_PER_LEASE + kubelets.SLACK_S
+LIMIT_S = DURATION_S / node_leases.RENEWALS_PER_LEASE + node_leases.SLACK_S
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Leases:
 
 @dataclass
 class Room:
-    """Kubelets over those Leases, on a clock moved by hand."""
+    """A checker over those Leases, on a clock moved by hand."""
 
     leases: Leases = field(default_factory=Leases)
     now_s: float = 0.0
@@ -58,7 +58,7 @@ class Room:
     asked_max: int = 0
 
     def __post_init__(self) -> None:
-        self.kubelets = Kubelets(self.leases.ask, clock=lambda: self.now_s, wake=self.wake)
+        self.kubelets = NodeLeaseChecker(self.leases.ask, clock=lambda: self.now_s, wake=self.wake)
 
     def wake(self) -> None:
         self.woken += 1
@@ -67,7 +67,7 @@ class Room:
         """Let every suspect be asked so often for so long."""
         end_s = self.now_s + for_s
         while self.now_s < end_s:
-            await self.look(after_s=min(kubelets.ASK_INTERVAL_S, end_s - self.now_s))
+            await self.look(after_s=min(node_leases.ASK_INTERVAL_S, end_s - self.now_s))
 
     async def look(self, *, after_s: float = 0.0) -> None:
         """Let every suspect be asked once more, this much later."""
@@ -87,7 +87,7 @@ class Room:
         self, *nodes: str, unheard: tuple[str, ...] = (), others: tuple[str, ...] = (WELL,)
     ) -> None:
         self.suspects = frozenset(nodes)
-        self.kubelets.suspect(nodes, unheard, others)
+        self.kubelets.set_nodes(nodes, unheard, others)
 
 
 @pytest.fixture
@@ -148,11 +148,11 @@ async def test_the_first_answers_after_an_outage_are_no_evidence(room: Room) -> 
     room.leases.silent = False
     await room.watch(for_s=LIMIT_S)
     assert not room.kubelets.stale("n0")
-    await room.watch(for_s=2 * kubelets.ASK_INTERVAL_S)
+    await room.watch(for_s=2 * node_leases.ASK_INTERVAL_S)
     assert room.kubelets.stale("n0")
 
 
-@pytest.mark.parametrize("slow_s", [0.0, kubelets.GAP_S_MAX + 1])
+@pytest.mark.parametrize("slow_s", [0.0, node_leases.GAP_S_MAX + 1])
 async def test_answers_with_a_gap_between_them_are_no_row(room: Room, slow_s: float) -> None:
     def late() -> None:
         room.now_s += slow_s
@@ -161,7 +161,7 @@ async def test_answers_with_a_gap_between_them_are_no_row(room: Room, slow_s: fl
     await room.look()
     await room.watch(for_s=LIMIT_S - 4)
     room.leases.late = late
-    await room.look(after_s=kubelets.GAP_S_MAX + 1 - slow_s)
+    await room.look(after_s=node_leases.GAP_S_MAX + 1 - slow_s)
     room.leases.late = lambda: None
     await room.watch(for_s=4)
     assert not room.kubelets.stale("n0")
@@ -169,7 +169,7 @@ async def test_answers_with_a_gap_between_them_are_no_row(room: Room, slow_s: fl
 
 async def test_an_old_answer_is_evidence_of_nothing(room: Room) -> None:
     await stale(room, "n0")
-    room.now_s += kubelets.GAP_S_MAX + 1
+    room.now_s += node_leases.GAP_S_MAX + 1
     assert not room.kubelets.stale("n0")
 
 
@@ -182,7 +182,7 @@ async def test_who_is_no_suspect_is_not_asked_and_not_remembered(room: Room) -> 
     room.suspect("n1")
     assert not room.kubelets.stale("n0")
     await room.look(after_s=1)
-    assert repr(room.kubelets) == "<Kubelets suspects=1 sightings=2>"
+    assert repr(room.kubelets) == "<NodeLeaseChecker suspects=1 sightings=2>"
 
 
 async def test_a_node_that_was_never_heard_of_is_looked_into_as_fast(room: Room) -> None:
@@ -238,11 +238,11 @@ async def test_of_thousands_never_heard_of_few_are_asked_at_a_time_and_all_in_tu
         if room.kubelets.stale(names[-1]):
             break
     assert room.kubelets.stale(names[-1])
-    assert room.asked_max == kubelets.UNHEARD_PER_ROUND_MAX + 2
+    assert room.asked_max == node_leases.UNHEARD_PER_ROUND_MAX + 2
 
 
 async def test_nodes_whose_lease_cannot_be_read_keep_no_others_waiting() -> None:
-    names = tuple(f"n{number:03}" for number in range(2 * kubelets.UNHEARD_PER_ROUND_MAX))
+    names = tuple(f"n{number:03}" for number in range(2 * node_leases.UNHEARD_PER_ROUND_MAX))
     room = Room()
     await room.look()
     await room.watch(for_s=SETTLE_S)
@@ -296,9 +296,9 @@ async def test_controls_are_few_and_from_all_over_the_cluster(room: Room) -> Non
     room.suspect("n0", others=others)
     await room.look()
     room.suspect("n0", others=others)
-    assert room.asked_max == 1 + kubelets.CONTROLS_MIN
-    assert repr(room.kubelets) == f"<Kubelets suspects=1 sightings={room.asked_max}>"
+    assert room.asked_max == 1 + node_leases.CONTROLS_MIN
+    assert repr(room.kubelets) == f"<NodeLeaseChecker suspects=1 sightings={room.asked_max}>"
     room.suspect(others=others)
     await room.look()
-    assert room.asked_max == 1 + kubelets.CONTROLS_MIN
-    assert repr(room.kubelets) == "<Kubelets suspects=0 sightings=0>"
+    assert room.asked_max == 1 + node_leases.CONTROLS_MIN
+    assert repr(room.kubelets) == "<NodeLeaseChecker suspects=0 sightings=0>"
