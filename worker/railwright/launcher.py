@@ -178,7 +178,7 @@ def _supervise(
             return _own_end(pod, EXIT_UNRECORDED, state.unrecorded)
         if state.revoked is not None:
             processes.stop(signal.SIGTERM, grace_s=FAILED_GRACE_S)
-            return _own_end(pod, EXIT_REVOKED, state.revoked)
+            return _own_end(pod, EXIT_REVOKED, f"the attempt was revoked: {state.revoked}")
         if number in (signal.SIGTERM, signal.SIGINT):
             processes.stop(number, grace_s=TERMINATED_GRACE_S)
             return _own_end(pod, 128 + number, _TerminatedError(number))

@@ -86,7 +86,6 @@ class LauncherState:
 
     def revoke(self, reason: str) -> None:
         """Record that the operator wants this attempt to stop. The first reason stays."""
-        reason = f"the attempt was revoked: {reason}"
         with self._lock:
             self.revoked = self.revoked or protocol.fitted(reason, protocol.SENTENCE_BYTES_MAX)
 
