@@ -84,7 +84,7 @@ def test_retired_module_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def _plant(folder: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> Path:
     """A file of the repository with this source."""
     monkeypatch.setattr(tree, "ROOT", folder)
-    path = folder / f"planted_{abs(hash(source))}.py"
+    path = folder / f"planted_{len(source)}.py"
     path.write_text(source, encoding="utf-8")
     ast.parse(source)
     return path

@@ -122,7 +122,7 @@ def test_the_order_of_the_world_does_not_matter(world: ClusterState, chance: ran
 
 
 @given(worlds())
-def test_the_epoch_is_not_a_turns_to_change_and_entries_keep_one_order(world: ClusterState) -> None:
+def test_cycle_keeps_the_epoch_and_the_order_of_entries(world: ClusterState) -> None:
     ledger = scheduling.plan(world).ledger
     assert (ledger.epoch, ledger.holder) == (world.ledger.epoch, world.ledger.holder)
     assert list(ledger.entries) == sorted(ledger.entries, key=lambda entry: entry.key)
@@ -137,7 +137,7 @@ def test_an_abort_is_never_taken_back_by_a_turn(world: ClusterState) -> None:
 
 
 @given(worlds())
-def test_only_pods_of_attempts_that_are_over_in_writing_are_deleted(world: ClusterState) -> None:
+def test_only_pods_of_recorded_ends_are_deleted(world: ClusterState) -> None:
     taken = scheduling.plan(world)
     aborting = {e.key for e in taken.ledger.entries if e.state is EntryState.ABORTING}
     ended = {job.job.uid: job.record.ended for job in world.jobs}

@@ -111,7 +111,7 @@ async def test_a_list_that_failed_is_asked_for_again() -> None:
         assert watched.site.queues == ("kept",)
 
 
-async def test_a_whole_list_drops_what_is_gone_and_keeps_what_is_younger() -> None:
+async def test_whole_list_drops_gone_objects_and_keeps_younger() -> None:
     watched = Watched(Server(reporting.raw_object("kept")))
     for name, version in (("kept", 1), ("lost", 2), ("younger", 9)):
         watched.caches.seen(names.QUEUES, reporting.raw_object(name, version=version), "ADDED")

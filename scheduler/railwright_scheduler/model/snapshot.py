@@ -101,7 +101,8 @@ class Node:
     """One machine: where it stands, what it has, and what is taken.
 
     ``domains`` runs from the coarsest level of the snapshot to the finest, as long as its
-    ``levels``; UNKNOWN_DOMAIN where nobody says, and as ``islands`` has them where there are such.
+    ``levels``. A domain without a name is UNKNOWN_DOMAIN; where there are scale-up domains, names
+    are those of ``scale_up_domains.resolve_domains``.
     ``used`` counts live pods and the pods that committed plans still owe it; of these, ``foreign``
     are pods of no job, which may never end. ``machine`` is the
     kind that the cost model knows it as; empty if it knows none like it, and ``pace`` how fast it

@@ -65,8 +65,8 @@ def decide(
     A job whose evaluation raises waits as InternalError; the others are decided as if it were not
     there. ``isolation`` collects such faults; ``admission`` counts what starts, beside gangs that
     are being bound; ``traffic_work`` is what is left in this scheduling cycle for what running jobs
-    send (``traffic``), all of it if None. Raises ValueError, with the field and the value, for a
-    snapshot that cannot be: two nodes or jobs of one name, a node's amounts out of range, domains
+    send (``link_traffic``), all of it if None. Raises ValueError, with the field and the value, for
+    a snapshot that cannot be: two nodes or jobs of one name, a node's amounts out of range, domains
     that miss a level.
     """
     isolation = Isolation() if isolation is None else isolation
