@@ -27,7 +27,7 @@ def _number(value: object) -> object:
     return int(value) if isinstance(value, str) and value.isdecimal() else value
 
 
-class Model(Part):
+class Transformer(Part):
     """A decoder-only transformer."""
 
     layers: Positive
@@ -60,7 +60,7 @@ class Model(Part):
     """Nodes that the experts of a token are on at most; 0 means any number."""
 
 
-class Split(Part):
+class Parallelism(Part):
     """Into how many parts each dimension is split. The product of tensor, context, pipeline and
     data is the number of ranks."""
 
@@ -87,7 +87,7 @@ class Split(Part):
         return self.tensor * self.context * self.pipeline * self.data
 
 
-class Method(Part):
+class Training(Part):
     """How it is trained."""
 
     sequence: Positive
@@ -96,17 +96,17 @@ class Method(Part):
     """Sequences that pass through a rank at once."""
     global_batch: Positive
     """Sequences of a step, over all ranks."""
-    precision: Literal["bf16", "fp16", "fp8", "fp32"] = "bf16"
+    precision: Literal["BF16", "FP16", "FP8", "FP32"] = "BF16"
     """What matrices are multiplied in."""
-    recompute: Literal["none", "attention", "layers"] = "none"
+    recompute: Literal["None", "Attention", "Layers"] = "None"
     """What is computed again for the backward pass instead of kept."""
     fused_attention: bool = True
     """Attention never writes its scores to memory, as FlashAttention does."""
     sequence_parallel: bool = False
     """Between tensor-parallel products each rank has its part of the sequence."""
-    context: Literal["ring", "ulysses"] = "ring"
+    context: Literal["Ring", "Ulysses"] = "Ring"
     """How context-parallel ranks attend to a whole sequence."""
-    sharding: Literal["none", "optimizer", "gradients", "parameters"] = "none"
+    sharding: Literal["None", "Optimizer", "Gradients", "Parameters"] = "None"
     """What data-parallel ranks hold a part of instead of all, as ZeRO 0 to 3 do; FSDP shards
     parameters."""
     gradient_bytes: Annotated[Literal[2, 4], BeforeValidator(_number)] = 2
@@ -122,10 +122,10 @@ class Method(Part):
     """Tokens go to experts and back beside another micro-batch."""
     forwarded: bool = False
     """Tokens cross the network once for each node, whose ranks pass them on, as DeepEP does."""
-    optimizer: Literal["device", "host", "disk"] = "device"
+    optimizer: Literal["Device", "Host", "Disk"] = "Device"
     """Where the optimizer's state is."""
-    framework: Literal["megatron", "megatron-pipeline-first", "deepspeed", "torch"] = "megatron"
-    """Who numbers the ranks."""
+    rank_order: Literal["Megatron", "MegatronPipelineFirst", "DeepSpeed", "Torch"] = "Megatron"
+    """The framework in whose order ranks are numbered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,46 +185,54 @@ WHOLE = (
         "micro-batches of all replicas",
     ),
     _Whole(("training.sequence",), ("parallelism.context",), "parts of a sequence"),
-    _Whole(("model.heads",), ("parallelism.tensor",), "tensor-parallel ranks"),
-    _Whole(("model.feedForward",), ("parallelism.tensor",), "tensor-parallel ranks"),
+    _Whole(("transformer.heads",), ("parallelism.tensor",), "tensor-parallel ranks"),
+    _Whole(("transformer.feedForward",), ("parallelism.tensor",), "tensor-parallel ranks"),
     _Whole(("parallelism.data",), ("parallelism.replicas",), "replicas"),
-    _Whole(("model.experts",), ("parallelism.expert",), "expert-parallel ranks"),
+    _Whole(("transformer.experts",), ("parallelism.expert",), "expert-parallel ranks"),
     _Whole(_STAGE, _SHARED_EXPERTS, "expert-parallel ranks and replicas"),
     _Whole(
         _STAGE,
         (*_SHARED_EXPERTS, "parallelism.tensor"),
         "expert-parallel ranks, replicas and, of DeepSpeed, tensor-parallel ranks",
-        when=("training.framework", "deepspeed"),
+        when=("training.rankOrder", "DeepSpeed"),
     ),
     _Whole(
-        ("model.heads",),
+        ("transformer.heads",),
         ("parallelism.tensor", "parallelism.context"),
         "tensor- and context-parallel ranks",
-        when=("training.context", "ulysses"),
+        when=("training.context", "Ulysses"),
     ),
-    _Whole(("model.hidden",), ("model.heads",), "heads; or say headSize", unless="model.headSize"),
+    _Whole(
+        ("transformer.hidden",),
+        ("transformer.heads",),
+        "heads; or say headSize",
+        unless="transformer.headSize",
+    ),
 )
 """What has to be shared evenly."""
 
-_CHOSEN = "model.expertsPerToken is %d of %d experts: expected 1 or more of them, or 0 of 0"
-_STAGES = "model.layers is %d: expected %d, one a stage, or more"
+_CHOSEN = "transformer.expertsPerToken is %d of %d experts: expected 1 or more of them, or 0 of 0"
+_STAGES = "transformer.layers is %d: expected %d, one a stage, or more"
 _SEQUENCE = "parallelism.tensor is %d with experts: expected training.sequenceParallel: true, or 1"
 
 _OTHERS = (
     Rule(
-        "self.model.expertsPerToken <= self.model.experts && "
-        "(self.model.experts == 0) == (self.model.expertsPerToken == 0)",
+        "self.transformer.expertsPerToken <= self.transformer.experts && "
+        "(self.transformer.experts == 0) == (self.transformer.expertsPerToken == 0)",
         _CHOSEN,
-        seen=("self.model.expertsPerToken", "self.model.experts"),
+        seen=("self.transformer.expertsPerToken", "self.transformer.experts"),
     ),
     Rule(
-        "self.model.layers >= self.parallelism.pipeline * self.parallelism.stagesPerRank",
+        "self.transformer.layers >= self.parallelism.pipeline * self.parallelism.stagesPerRank",
         _STAGES,
-        seen=("self.model.layers", "self.parallelism.pipeline * self.parallelism.stagesPerRank"),
+        seen=(
+            "self.transformer.layers",
+            "self.parallelism.pipeline * self.parallelism.stagesPerRank",
+        ),
     ),
     Rule(
-        "self.model.experts == 0 || self.parallelism.tensor == 1 || "
-        "self.training.sequenceParallel || self.training.framework == 'deepspeed'",
+        "self.transformer.experts == 0 || self.parallelism.tensor == 1 || "
+        "self.training.sequenceParallel || self.training.rankOrder == 'DeepSpeed'",
         _SEQUENCE,
         seen=("self.parallelism.tensor",),
     ),
@@ -238,11 +246,11 @@ class Workload(Part):
         json_schema_extra=rules(*(each.rule for each in WHOLE), *_OTHERS),
     )
 
-    model: Model
+    transformer: Transformer
     """What is trained."""
-    parallelism: Split
+    parallelism: Parallelism
     """How it is split."""
-    training: Method
+    training: Training
     """How it is trained."""
     profile: Annotated[str, Field(max_length=PROFILE_LENGTH_MAX)] | None = None
     """What its ranks sent each other in a pre-run, as `railwright profile` prints it; none means
@@ -256,13 +264,13 @@ class Workload(Part):
         return self
 
     def _strange(self) -> Iterator[str]:
-        model, split, method = self.model, self.parallelism, self.training
+        model, split, method = self.transformer, self.parallelism, self.training
         chosen, experts = model.experts_per_token, model.experts
         if chosen > experts or (experts == 0) != (chosen == 0):
             yield _CHOSEN % (chosen, experts)
         stages = split.pipeline * split.stages_per_rank
         if model.layers < stages:
             yield _STAGES % (model.layers, stages)
-        alone = split.tensor == 1 or method.sequence_parallel or method.framework == "deepspeed"
+        alone = split.tensor == 1 or method.sequence_parallel or method.rank_order == "DeepSpeed"
         if experts and not alone:
             yield _SEQUENCE % split.tensor

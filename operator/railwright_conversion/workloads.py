@@ -27,8 +27,8 @@ PROFILED_RANKS_MAX = 1_024
 
 
 def _by_name(values: type[Enum]) -> dict[str, Enum]:
-    """Each value by its word in the API: its own name, or ``none``."""
-    names = {each: each.name.lower().replace("_", "-") for each in values}
+    """Each value by its word in the API, in lower case: its own name, or ``none``."""
+    names = {each: each.name.lower().replace("_", "") for each in values}
     return {"none" if name == "nothing" else name: each for each, name in names.items()}
 
 
@@ -47,21 +47,22 @@ _VALUES: Mapping[str, Mapping[str, Enum]] = MappingProxyType(
         "framework": _by_name(Framework),
     }
 )
-"""The value of each word of a field of Recipe."""
+"""The value of each word, in lower case, of a field of Recipe."""
 
 
 def workload(stored: api.Workload) -> Workload:
     """Convert a job's ``spec.workload``. A field that the cost model has under another name is
     renamed, and the constructors refuse every other. Raises ValueError for a profile that is
     malformed or does not fit the parallelism."""
-    model, split, recipe = map(dict, (stored.model, stored.parallelism, stored.training))
+    model, split, recipe = map(dict, (stored.transformer, stored.parallelism, stored.training))
     model["kv_heads"] = model["kv_heads"] or model["heads"]
     model["head_size"] = model["head_size"] or model["hidden"] // model["heads"]
     model["chosen"] = model.pop("experts_per_token")
     model["chosen_nodes"] = model.pop("nodes_per_token")
     split["virtual"] = split.pop("stages_per_rank")
     recipe["attention"] = recipe.pop("context")
-    recipe |= {name: values[recipe[name]] for name, values in _VALUES.items()}
+    recipe["framework"] = recipe.pop("rank_order")
+    recipe |= {name: values[recipe[name].lower()] for name, values in _VALUES.items()}
     profile = stored.profile and profiles.profile(
         stored.profile.encode(), ranks_max=PROFILED_RANKS_MAX
     )

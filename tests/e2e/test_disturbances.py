@@ -13,7 +13,13 @@ Run = Callable[[Training], LiveJob]
 
 SLEEPS = script("import time; time.sleep(600)")
 REPLICAS = {
-    "model": {"layers": 2, "hidden": 512, "heads": 8, "feedForward": 2048, "vocabulary": 1024},
+    "transformer": {
+        "layers": 2,
+        "hidden": 512,
+        "heads": 8,
+        "feedForward": 2048,
+        "vocabulary": 1024,
+    },
     "parallelism": {"data": 4},
     "training": {"sequence": 128, "globalBatch": 4},
 }

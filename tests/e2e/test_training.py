@@ -21,7 +21,7 @@ STEPS = 40
 EVERY = 10
 
 WORKLOAD: dict[str, Any] = {
-    "model": {
+    "transformer": {
         "layers": 2,
         "hidden": 64,
         "heads": 4,
@@ -35,10 +35,10 @@ WORKLOAD: dict[str, Any] = {
         "sequence": 48,
         "microBatch": 8,
         "globalBatch": 16,
-        "precision": "fp32",
+        "precision": "FP32",
         "gradientBytes": 4,
-        "sharding": "parameters",
-        "framework": "torch",
+        "sharding": "Parameters",
+        "rankOrder": "Torch",
     },
 }
 """The example in the words of a job."""

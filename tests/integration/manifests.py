@@ -15,7 +15,7 @@ Manifest = dict[str, Any]
 ASK = "?dryRun=All&fieldValidation=Strict"
 
 PARALLEL: Manifest = {
-    "model": {"layers": 2, "hidden": 64, "heads": 4, "feedForward": 256, "vocabulary": 128},
+    "transformer": {"layers": 2, "hidden": 64, "heads": 4, "feedForward": 256, "vocabulary": 128},
     "parallelism": {"data": 4},
     "training": {"sequence": 64, "globalBatch": 16},
 }

@@ -18,7 +18,7 @@ from railwright_testbed.api_client import ApiClient
 Json = dict[str, Any]
 
 SOUND: Json = {
-    "model": {
+    "transformer": {
         "layers": 32,
         "hidden": 4096,
         "heads": 32,
@@ -54,7 +54,7 @@ def test_what_is_sound_is_taken_and_filled_in(admin: ApiClient) -> None:
         "replicas": 1,
         "servers": 0,
     }
-    assert stored["training"]["framework"] == "megatron"
+    assert stored["training"]["rankOrder"] == "Megatron"
     assert Workload.model_validate(stored) == Workload.model_validate(SOUND)
 
 
@@ -67,37 +67,54 @@ def test_what_is_sound_is_taken_and_filled_in(admin: ApiClient) -> None:
             "such as 16",
         ),
         (changed("parallelism.context", 3), "training.sequence is 2048: expected a multiple of 3"),
-        (changed("model.heads", 30), "model.heads is 30: expected a multiple of 4"),
-        (changed("model.feedForward", 2), "model.feedForward is 2: expected a multiple of 4"),
+        (changed("transformer.heads", 30), "transformer.heads is 30: expected a multiple of 4"),
+        (
+            changed("transformer.feedForward", 2),
+            "transformer.feedForward is 2: expected a multiple of 4",
+        ),
         (changed("parallelism.replicas", 4), "parallelism.data is 2: expected a multiple of 4"),
-        (changed("model.hidden", 100), "model.hidden is 100: expected a multiple of 32 (heads"),
-        (changed("model.layers", 1), "model.layers is 1: expected 2, one a stage, or more"),
         (
-            changed("parallelism.context", 16, {"training.context": "ulysses"}),
-            "model.heads is 32: expected a multiple of 64",
+            changed("transformer.hidden", 100),
+            "transformer.hidden is 100: expected a multiple of 32 (heads",
         ),
         (
-            changed("model.experts", 8, {"model.expertsPerToken": 9}),
-            "model.expertsPerToken is 9 of 8 experts: expected 1 or more of them, or 0 of 0",
+            changed("transformer.layers", 1),
+            "transformer.layers is 1: expected 2, one a stage, or more",
         ),
         (
-            changed("model.expertsPerToken", 1),
-            "model.expertsPerToken is 1 of 0 experts",
+            changed("parallelism.context", 16, {"training.context": "Ulysses"}),
+            "transformer.heads is 32: expected a multiple of 64",
         ),
         (
-            changed("model.experts", 8, {"model.expertsPerToken": 2}),
+            changed("transformer.experts", 8, {"transformer.expertsPerToken": 9}),
+            "transformer.expertsPerToken is 9 of 8 experts: expected 1 or more of them, or 0 of 0",
+        ),
+        (
+            changed("transformer.expertsPerToken", 1),
+            "transformer.expertsPerToken is 1 of 0 experts",
+        ),
+        (
+            changed("transformer.experts", 8, {"transformer.expertsPerToken": 2}),
             "parallelism.tensor is 4 with experts: expected training.sequenceParallel: true, or 1",
         ),
         (
-            changed("parallelism.expert", 3, {"model.experts": 9, "model.expertsPerToken": 1}),
+            changed(
+                "parallelism.expert",
+                3,
+                {"transformer.experts": 9, "transformer.expertsPerToken": 1},
+            ),
             "parallelism.tensor times parallelism.context times parallelism.data is 8: expected a "
             "multiple of 3",
         ),
         (
             changed(
-                "training.framework",
-                "deepspeed",
-                {"parallelism.expert": 4, "model.experts": 8, "model.expertsPerToken": 1},
+                "training.rankOrder",
+                "DeepSpeed",
+                {
+                    "parallelism.expert": 4,
+                    "transformer.experts": 8,
+                    "transformer.expertsPerToken": 1,
+                },
             ),
             "is 8: expected a multiple of 16 (expert-parallel ranks, replicas and, of DeepSpeed",
         ),

@@ -18,7 +18,7 @@ from railwright_operator.kube.paths import NODES
 from railwright_testbed.api_client import ApiError
 
 STAGES_FIRST: dict[str, Any] = {
-    "model": {
+    "transformer": {
         "layers": 32,
         "hidden": 4096,
         "heads": 32,
@@ -29,7 +29,7 @@ STAGES_FIRST: dict[str, Any] = {
     "training": {
         "sequence": 2048,
         "globalBatch": 16,
-        "framework": "megatron-pipeline-first",
+        "rankOrder": "MegatronPipelineFirst",
     },
 }
 """Two replicas of four nodes each, one after the other."""

@@ -21,7 +21,7 @@ from railwright_scheduler.model.profile import CallRecord, GroupProfile, Operati
 from railwright_scheduler.model.workload import Framework, Workload
 
 FEW = st.sampled_from([1, 2, 4])
-FRAMEWORKS = ["megatron", "megatron-pipeline-first", "deepspeed", "torch"]
+FRAMEWORKS = ["Megatron", "MegatronPipelineFirst", "DeepSpeed", "Torch"]
 
 
 @st.composite
@@ -34,7 +34,7 @@ def jobs(draw: st.DrawFn) -> dict[str, Any]:
     ranks = split["tensor"] * split["context"] * split["pipeline"] * data
     processes = draw(st.sampled_from([count for count in (1, 2, 3, 8) if ranks % count == 0]))
     workload = {
-        "model": {
+        "transformer": {
             "layers": 16,
             "hidden": 256,
             "heads": 16,
@@ -49,8 +49,8 @@ def jobs(draw: st.DrawFn) -> dict[str, Any]:
             "sequence": 64,
             "globalBatch": data * draw(st.integers(1, 3)),
             "sequenceParallel": True,
-            "sharding": draw(st.sampled_from(["none", "optimizer", "parameters"])),
-            "framework": draw(st.sampled_from(FRAMEWORKS)),
+            "sharding": draw(st.sampled_from(["None", "Optimizer", "Parameters"])),
+            "rankOrder": draw(st.sampled_from(FRAMEWORKS)),
         },
     }
     try:

@@ -96,7 +96,7 @@ def test_the_longest_pod_name_stays_within_what_a_host_name_may_have() -> None:
         (
             {
                 "workload": {
-                    "model": {
+                    "transformer": {
                         "layers": 2,
                         "hidden": 64,
                         "heads": 4,

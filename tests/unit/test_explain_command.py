@@ -15,7 +15,7 @@ from fixtures.command import run
 
 EXAMPLES = tree.ROOT / "examples/workloads"
 SMALL = """\
-model: {layers: 8, hidden: 1024, heads: 16, feedForward: 4096, vocabulary: 32000}
+transformer: {layers: 8, hidden: 1024, heads: 16, feedForward: 4096, vocabulary: 32000}
 parallelism: {tensor: 2, pipeline: 2, data: 4}
 training: {sequence: 2048, globalBatch: 32, sequenceParallel: true}
 """
@@ -83,21 +83,33 @@ def test_graph_has_ranks_and_bytes_between_them(
     ("changed", "into", "rule"),
     [
         ("globalBatch: 32", "globalBatch: 33", "expected a multiple of 4 (micro-batches of all"),
-        ("tensor: 2", "tensor: 3", "model.heads is 16: expected a multiple of 3"),
-        ("pipeline: 2", "pipeline: 16", "model.layers is 8: expected 16, one a stage, or more"),
-        ("layers: 8", "layers: eight", "line 1: model.layers: Input should be a valid integer"),
+        ("tensor: 2", "tensor: 3", "transformer.heads is 16: expected a multiple of 3"),
+        (
+            "pipeline: 2",
+            "pipeline: 16",
+            "transformer.layers is 8: expected 16, one a stage, or more",
+        ),
+        (
+            "layers: 8",
+            "layers: eight",
+            "line 1: transformer.layers: Input should be a valid integer",
+        ),
         ("sequence: 2048, ", "", "line 3: training.sequence: Field required"),
         ("feedForward: 4096", "feedForward: 4096, experts: 8", "expertsPerToken is 0 of 8"),
         ("sequenceParallel: true", "precision: int4", "line 3: training.precision: Input should"),
-        ("model:", "model: &m", "line 1: anchors and aliases are not read"),
+        ("transformer:", "transformer: &m", "line 1: anchors and aliases are not read"),
         (
             "globalBatch: 32",
-            "globalBatch: 32, recomput: layers",
+            "globalBatch: 32, recomput: Layers",
             "training.recomput: unknown field",
         ),
         ("tensor: 2", "tensr: 2", "line 2: parallelism.tensr: unknown field, the nearest is"),
         ("training:", "trainning: {}\ntraining:", "line 3: trainning: unknown field, the nearest"),
-        ("vocabulary: 32000", "vocabulary: 32000, xyzzy: 1", "line 1: model.xyzzy: unknown field"),
+        (
+            "vocabulary: 32000",
+            "vocabulary: 32000, xyzzy: 1",
+            "line 1: transformer.xyzzy: unknown field",
+        ),
     ],
 )
 def test_invalid_workload_names_line_and_legal_value(
@@ -111,7 +123,7 @@ def test_invalid_workload_names_line_and_legal_value(
 
 def test_unknown_key_names_nearest_known(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """``recomput`` was ignored once, and the predicted step was 30 % too short."""
-    small.write_text(SMALL.replace("globalBatch: 32", "globalBatch: 32, recomput: layers"))
+    small.write_text(SMALL.replace("globalBatch: 32", "globalBatch: 32, recomput: Layers"))
     error = refused(capsys, str(small), *DGX)
     rule = "training.recomput: unknown field, the nearest is training.recompute"
     assert error == f"railwright: {small}, line 3: {rule}\n"
@@ -152,7 +164,7 @@ def test_scale_to_a_part_of_a_replica_is_refused(
 
 
 EXPERTS = """\
-model:
+transformer:
   {layers: 8, hidden: 1024, heads: 16, feedForward: 512, vocabulary: 32000,
    experts: 64, expertsPerToken: 8}
 parallelism: {data: 32, expert: 16}
@@ -168,16 +180,20 @@ training: {sequence: 2048, globalBatch: 32}
             "expert: 16, replicas: 4",
             "parallelism.data is 32: expected a multiple of 64",
         ),
-        ("expert: 16", "expert: 24", "model.experts is 64: expected a multiple of 24"),
+        ("expert: 16", "expert: 24", "transformer.experts is 64: expected a multiple of 24"),
         ("data: 32,", "data: 8, tensor: 4,", "expected training.sequenceParallel: true, or 1"),
-        ("hidden: 1024", "hidden: 1000", "model.hidden is 1000: expected a multiple of 16 (heads"),
+        (
+            "hidden: 1024",
+            "hidden: 1000",
+            "transformer.hidden is 1000: expected a multiple of 16 (heads",
+        ),
         ("data: 32", "data: 4, context: 32", "expected a multiple of 32 (tensor- and context"),
     ],
 )
 def test_uneven_experts_and_heads_are_refused(
     small: Path, capsys: pytest.CaptureFixture[str], changed: str, into: str, rule: str
 ) -> None:
-    small.write_text(EXPERTS.replace(changed, into).replace("2048,", "2048, context: ulysses,"))
+    small.write_text(EXPERTS.replace(changed, into).replace("2048,", "2048, context: Ulysses,"))
     assert rule in refused(capsys, str(small), *DGX)
 
 
@@ -202,7 +218,7 @@ def test_machine_without_the_precision_is_refused(
     fp8 = str(EXAMPLES / "llama3-70b.yaml")
     error = refused(capsys, fp8, "--machine", "DGX A100")
     assert "--machine DGX A100: multiplies in 16-bit, not 8-bit" in error
-    small.write_text(SMALL.replace("sequenceParallel: true", "precision: fp32, gradientBytes: 4"))
+    small.write_text(SMALL.replace("sequenceParallel: true", "precision: FP32, gradientBytes: 4"))
     error = refused(capsys, str(small), *DGX)
     assert "--machine DGX H100: multiplies in 16-bit, 8-bit, not 32-bit" in error
     limited = EXPERTS.replace("expertsPerToken: 8", "expertsPerToken: 40, nodesPerToken: 1")

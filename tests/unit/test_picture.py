@@ -283,7 +283,13 @@ def listed(its: Gang, workload: dict[str, Any]) -> str:
 
 
 WORKLOAD = {
-    "model": {"layers": 8, "hidden": 1024, "heads": 16, "feedForward": 4096, "vocabulary": 32000},
+    "transformer": {
+        "layers": 8,
+        "hidden": 1024,
+        "heads": 16,
+        "feedForward": 4096,
+        "vocabulary": 32000,
+    },
     "parallelism": {"tensor": 8, "pipeline": 2, "data": 2},
     "training": {"sequence": 1024, "globalBatch": 8},
 }

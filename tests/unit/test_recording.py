@@ -140,7 +140,7 @@ async def test_large_jobs_are_not_put_together_here() -> None:
 def job(*, data: int = 4, own: str = "", seen: str = "", generation: int = 1) -> dict[str, Any]:
     """A job of so many replicas; ``own`` is its user's profile, ``seen`` the status's."""
     workload: dict[str, Any] = {
-        "model": MODEL,
+        "transformer": MODEL,
         "parallelism": {"data": data},
         "training": {"sequence": 64, "globalBatch": data},
     }

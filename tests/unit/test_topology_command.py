@@ -196,8 +196,8 @@ def test_job_beside_files_is_read_from_a_file(
             "line 2: spec.numProcPerNode: Input should be less than or equal to 64",
         ),
         (
-            "kind: TrainingJob\nspec: {workload: {model: {}}}",
-            "spec.workload.model.layers: Field required",
+            "kind: TrainingJob\nspec: {workload: {transformer: {}}}",
+            "spec.workload.transformer.layers: Field required",
         ),
         (
             "kind: TrainingJob\nspec:\n workload: {training: {recomput: none}}",

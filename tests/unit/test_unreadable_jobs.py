@@ -73,7 +73,7 @@ def test_whatever_is_wrong_is_one_line(jobs: Jobs, pod: reporting.Raw) -> None:
 def test_a_profile_that_is_of_no_such_job_is_told(jobs: Jobs, profile: str, words: str) -> None:
     model = {"layers": 2, "hidden": 64, "heads": 4, "feedForward": 256, "vocabulary": 100}
     workload = {
-        "model": model,
+        "transformer": model,
         "parallelism": {"tensor": 2, "data": 2},
         "training": {"sequence": 64, "globalBatch": 2},
         "profile": profile,
