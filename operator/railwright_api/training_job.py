@@ -40,9 +40,7 @@ TEN_YEARS_S = 315_360_000
 PROGRESS_TIMEOUT_S_MIN = 10
 """Five heartbeats: what is shorter would end attempts whose heartbeats are late."""
 
-Shape = Annotated[str, Field(max_length=64)]
 Digest = Annotated[str, Field(max_length=64)]
-"""Digest of what the pods of a job are made from."""
 
 
 def _held(field: str, *, seen: tuple[str, ...] = (), optional: bool = False) -> Rule:
@@ -110,10 +108,11 @@ _RANKS = Rule(
 
 
 _PRE_RUN = Rule(
-    "!self.preRun || (has(self.workload) && self.workload.parallelism.servers == 0)",
-    "preRun is true: expected a workload without parameter servers, which says how few ranks can "
-    "stand for all; give one, or remove preRun",
-    field=".preRun",
+    "self.profiling.preRun == 'Never' || "
+    "(has(self.workload) && self.workload.parallelism.servers == 0)",
+    "profiling.preRun is Auto: expected a workload without parameter servers, by which the "
+    "pre-run is sized; add a workload, or set profiling.preRun: Never",
+    field=".profiling",
 )
 
 
@@ -136,6 +135,19 @@ class Activity(StrEnum):
     TRAINING = "Training"
     EVALUATING = "Evaluating"
     CHECKPOINTING = "Checkpointing"
+
+
+class Profiling(Part):
+    """Recording of what the ranks send each other."""
+
+    steps: Annotated[int, Field(ge=0, le=PROFILE_STEPS_MAX)] = 0
+    """Number of steps that the ranks of every attempt record, for scripts that report steps. The
+    next attempt is mapped by the recorded profile. 0 records nothing."""
+    pre_run: Literal["Never", "Auto"] = "Never"
+    """Auto runs a few steps of the same template on the smallest gang that has the parallelism of
+    the job, before the job starts, while the job has no profile of its parallelism. The job is then
+    mapped by the recorded profile. Auto needs a workload. Never starts the job without a
+    pre-run."""
 
 
 class TrainingJobSpec(Part):
@@ -178,13 +190,8 @@ class TrainingJobSpec(Part):
     workload: Workload | None = None
     """What the ranks train and how they share it, which says what they send each other: they are
     laid out on the network by that when the job is next started. None means that nobody knows."""
-    profile_steps: Annotated[int, Field(ge=0, le=PROFILE_STEPS_MAX)] = 0
-    """Steps of every attempt in which ranks record what they send each other, for scripts that
-    report them: the next attempt is laid out by it. 0 records nothing."""
-    pre_run: bool = False
-    """Before the job starts, and as long as no profile of its parallelism is held, some steps of
-    the same template are recorded on as few nodes as can stand for all, by a job of its own that
-    ends once they are: this one is laid out by it. Needs a workload."""
+    profiling: Profiling = Profiling()
+    """What the ranks record, so that the job is mapped by it."""
     ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=TEN_YEARS_S)] | None = None
     """Delete the job this many seconds after it succeeded or failed; none keeps it."""
     template: PodTemplate
@@ -192,19 +199,15 @@ class TrainingJobSpec(Part):
 
     @model_validator(mode="after")
     def _comes_out_even(self) -> TrainingJobSpec:
+        nodes, processes = self.num_nodes, self.num_proc_per_node
         segment = self.topology.segment if self.topology else None
-        if segment and self.num_nodes % segment.nodes:
-            raise ValueError(
-                f"numNodes is {self.num_nodes}: expected a multiple of topology.segment.nodes, "
-                f"which is {segment.nodes}"
-            )
+        if segment and nodes % segment.nodes:
+            raise ValueError(_SEGMENTS.message % (nodes, segment.nodes))
         split = self.workload.parallelism if self.workload else None
-        if split and split.ranks + split.servers != self.num_nodes * self.num_proc_per_node:
-            raise ValueError(
-                f"workload.parallelism has {split.ranks} ranks and {split.servers} servers, but "
-                f"{self.num_nodes} nodes of {self.num_proc_per_node} processes each"
-            )
-        if self.pre_run and (split is None or split.servers):
+        if split and split.ranks + split.servers != nodes * processes:
+            counts = (split.ranks, split.servers, nodes, processes, nodes * processes)
+            raise ValueError(_RANKS.message % counts)
+        if self.profiling.pre_run == "Auto" and (split is None or split.servers):
             raise ValueError(_PRE_RUN.message)
         return self
 
@@ -265,7 +268,7 @@ class LastEnd(Part):
 class PreRunEnd(Part):
     """A pre-run that brought no profile."""
 
-    of: Shape
+    of: Digest
     """Digest of what it was made from: of anything else another one is made."""
     message: Sentence
     """Why it brought none."""
@@ -313,7 +316,7 @@ class TrainingJobStatus(Part):
     on each counts against backoffLimit."""
     nodes: NodeList = ()
     """Node of each node rank of the current attempt."""
-    shape: Shape | None = None
+    shape: Digest | None = None
     """Digest of what the current attempt was made from: numNodes, numProcPerNode,
     priorityClassName, resourcesPerNode, template and topology."""
     known: Digest | None = None

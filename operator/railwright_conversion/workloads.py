@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
 from types import MappingProxyType
 
 from railwright_api import workload as api
@@ -26,28 +25,14 @@ PROFILED_RANKS_MAX = 1_024
 """Converting a profile of more ranks would delay other jobs; a pre-run has few."""
 
 
-def _by_name(values: type[Enum]) -> dict[str, Enum]:
-    """Each value by its word in the API, in lower case: its own name, or ``none``."""
-    names = {each: each.name.lower().replace("_", "") for each in values}
-    return {"none" if name == "nothing" else name: each for each, name in names.items()}
-
-
-_VALUES: Mapping[str, Mapping[str, Enum]] = MappingProxyType(
+_PRECISIONS: Mapping[str, Precision] = MappingProxyType(
     {
-        "precision": {
-            "bf16": Precision.HALF,
-            "fp16": Precision.HALF,
-            "fp8": Precision.FP8,
-            "fp32": Precision.SINGLE,
-        },
-        "attention": {"ring": Attention.RING, "ulysses": Attention.HEADS},
-        "recompute": _by_name(Recompute),
-        "sharding": _by_name(Sharding),
-        "optimizer": _by_name(Optimizer),
-        "framework": _by_name(Framework),
+        "BF16": Precision.HALF,
+        "FP16": Precision.HALF,
+        "FP8": Precision.FP8,
+        "FP32": Precision.SINGLE,
     }
 )
-"""The value of each word, in lower case, of a field of Recipe."""
 
 
 def workload(stored: api.Workload) -> Workload:
@@ -60,9 +45,12 @@ def workload(stored: api.Workload) -> Workload:
     model["chosen"] = model.pop("experts_per_token")
     model["chosen_nodes"] = model.pop("nodes_per_token")
     split["virtual"] = split.pop("stages_per_rank")
-    recipe["attention"] = recipe.pop("context")
-    recipe["framework"] = recipe.pop("rank_order")
-    recipe |= {name: values[recipe[name].lower()] for name, values in _VALUES.items()}
+    recipe["precision"] = _PRECISIONS[recipe["precision"]]
+    recipe["attention"] = Attention(recipe.pop("context"))
+    recipe["recompute"] = Recompute(recipe["recompute"])
+    recipe["sharding"] = Sharding[recipe["sharding"].upper()]
+    recipe["optimizer"] = Optimizer(recipe["optimizer"])
+    recipe["framework"] = Framework(recipe.pop("rank_order"))
     profile = stored.profile and profiles.profile(
         stored.profile.encode(), ranks_max=PROFILED_RANKS_MAX
     )

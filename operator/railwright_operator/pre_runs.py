@@ -121,7 +121,7 @@ class PreRuns:
                 otherwise=self.of(job.uid),
             )
             for job in jobs.values()
-            if job.job.spec.pre_run or job.uid in ahead
+            if job.job.spec.profiling.pre_run == "Auto" or job.uid in ahead
         }
         self._forget_all_but(self._statuses.keys())
         self._ages.turn_over()
@@ -174,7 +174,8 @@ class PreRuns:
         """Whether the job is about to start, and nothing is recorded of what it does. One that lost
         its nodes, or is to move, goes on at once, unless it was suspended since."""
         spec, record = job.job.spec, job.record
-        if not spec.pre_run or spec.suspend or record.live or record.phase in FINAL:
+        is_off = spec.profiling.pre_run == "Never" or spec.suspend
+        if is_off or record.live or record.phase in FINAL:
             return False
         ran = record.last_end is not None and record.last_end.code is not CauseCode.SUSPENDED
         if ran and job.uid not in self._rested and ahead is None:
@@ -184,7 +185,7 @@ class PreRuns:
     def _let_go(self, job: Known, ahead: Known | None, end: End | None) -> End | None:
         """The job wants none now; what is left of the end of its last one."""
         self._made.discard(job.uid)
-        asked = job.job.spec.pre_run
+        asked = job.job.spec.profiling.pre_run == "Auto"
         # One that is over is kept for its logs, as long as its job wants any.
         if ahead is not None and not (asked and ahead.record.phase in FINAL):
             self._remove(job, ahead)
@@ -337,7 +338,7 @@ def _why_nothing(ahead: Known) -> str:
     status = ahead.raw.get("status") or {}
     match ahead.record.phase:
         case Phase.SUCCEEDED:
-            steps = ahead.job.spec.profile_steps
+            steps = ahead.job.spec.profiling.steps
             return f"ended before all of its ranks had recorded {steps} steps"
         case Phase.FAILED:
             return f"failed: {status.get('message', '')}"

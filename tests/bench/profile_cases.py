@@ -96,7 +96,7 @@ def shaped(name: str, shape: Shape) -> Case:
 def _sharding(shape: Shape) -> Sharding:
     if shape.optimizer_sharded:
         return Sharding.OPTIMIZER
-    return Sharding.PARAMETERS if shape.sharded else Sharding.NOTHING
+    return Sharding.PARAMETERS if shape.sharded else Sharding.NONE
 
 
 SPLIT = shaped("tensor 2 × pipeline 2 × data 2", Shape(tensor=2, pipeline=2, data=2))
@@ -106,7 +106,7 @@ FSDP = example("fsdp", 2, Sharding.PARAMETERS)
 HYBRID = Shape(data=4, replicas=2, sharded=True, half=True, micro_batches=2)
 
 CASES = (
-    example("ddp", 2, Sharding.NOTHING),
+    example("ddp", 2, Sharding.NONE),
     FSDP,
     SPLIT,
     shaped(

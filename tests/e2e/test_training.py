@@ -67,7 +67,7 @@ def test_a_sharded_training_that_lost_a_pod_ends_with_the_losses_of_one_that_did
 def test_the_next_attempt_is_laid_out_by_what_the_first_was_seen_to_send(
     cluster: Cluster, run: Run, checkpoints: Volume
 ) -> None:
-    spec = {"profileSteps": 3, "workload": WORKLOAD}
+    spec = {"profiling": {"steps": 3}, "workload": WORKLOAD}
     job = run(replace(_fsdp("seen", checkpoints("seen")), spec=spec))
     status = job.until(lambda status: "profile" in status, "what its ranks recorded")
     found = profile.profile(status["profile"].encode())
@@ -99,7 +99,7 @@ def test_a_training_of_four_ranks_is_laid_out_by_what_two_recorded_before_it(
         "parallelism": {"data": 4},
         "training": WORKLOAD["training"] | {"globalBatch": 32},
     }
-    spec = {"preRun": True, "workload": workload}
+    spec = {"profiling": {"preRun": "Auto"}, "workload": workload}
     volume = checkpoints("four")
     job = run(replace(_fsdp("four", volume), nodes=4, spec=spec))
     job.until(lambda status: status.get("reason") == "PreRun", "a pre-run ahead of it")

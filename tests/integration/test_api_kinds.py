@@ -93,8 +93,7 @@ def test_what_is_not_said_is_filled_in(admin: ApiClient) -> None:
         "resourcesPerNode": {},
         "backoffLimit": 3,
         "suspend": False,
-        "preRun": False,
-        "profileSteps": 0,
+        "profiling": {"steps": 0, "preRun": "Never"},
     }
 
 

@@ -317,7 +317,7 @@ def test_a_pre_run_is_made_by_the_operator_alone(
     alice.post(JOBS, manifests.job("plain", spec={"suspend": True}))
     with pytest.raises(ApiError, match=refused):
         alice.patch(f"{JOBS}/plain", {"metadata": {"labels": forged["metadata"]["labels"]}})
-    large = floor.apply("large", nodes=4, preRun=True, workload=manifests.PARALLEL)
+    large = floor.apply("large", nodes=4, profiling={"preRun": "Auto"}, workload=manifests.PARALLEL)
     large.until_reason("PreRun")
     ahead = f"{floor.path(names.TRAINING_JOBS)}/large-pre-run"
     _until_made(site, floor.name, "large-pre-run")
@@ -334,7 +334,7 @@ def test_a_tenants_job_has_its_pre_run_also_where_it_reads_secrets(
     site: Site, alice: ApiClient
 ) -> None:
     """It is the operator that asks for it, and that may read none."""
-    spec = {"numNodes": 4, "preRun": True, "workload": manifests.PARALLEL}
+    spec = {"numNodes": 4, "profiling": {"preRun": "Auto"}, "workload": manifests.PARALLEL}
     job = manifests.job(
         "secretive", spec=spec, container={"envFrom": [{"secretRef": {"name": "mine"}}]}
     )

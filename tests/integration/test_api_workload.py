@@ -151,13 +151,15 @@ def test_ranks_are_as_many_as_the_job_has(admin: ApiClient) -> None:
 def test_a_pre_run_needs_to_know_how_few_ranks_can_stand_for_all(
     admin: ApiClient, asked: Json
 ) -> None:
-    job = manifests.job(spec=asked | {"preRun": True})
-    words = "preRun is true: expected a workload without parameter servers"
+    job = manifests.job(spec=asked | {"profiling": {"preRun": "Auto"}})
+    words = "profiling.preRun is Auto: expected a workload without parameter servers"
     assert words in refusal(admin, job)
     with pytest.raises(ValidationError, match=words):
         TrainingJob.model_validate(job)
-    assert accept(admin, manifests.job(spec=asked))["spec"]["preRun"] is False
-    assert accept(admin, manifests.job(spec=spec(SOUND, preRun=True)))["spec"]["preRun"] is True
+    stored = accept(admin, manifests.job(spec=asked))["spec"]
+    assert stored["profiling"]["preRun"] == "Never"
+    auto = spec(SOUND, profiling={"preRun": "Auto"})
+    assert accept(admin, manifests.job(spec=auto))["spec"]["profiling"]["preRun"] == "Auto"
 
 
 def test_segments_come_out_even(admin: ApiClient) -> None:

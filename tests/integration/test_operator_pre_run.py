@@ -17,7 +17,9 @@ PLAYED = Played(steps=1_000_000, checkpoint_interval_steps=100)
 
 def applied(floor: Floor, **spec: Any) -> tuple[Job, Job]:
     """A job of all nodes of the floor that wants a pre-run, and that."""
-    job = floor.apply("large", nodes=4, preRun=True, workload=manifests.PARALLEL, **spec)
+    job = floor.apply(
+        "large", nodes=4, profiling={"preRun": "Auto"}, workload=manifests.PARALLEL, **spec
+    )
     return job, ahead_of(floor)
 
 
@@ -98,7 +100,7 @@ def test_a_pre_run_goes_with_its_job_and_while_that_is_suspended(floor: Floor) -
 
 def test_a_job_no_larger_than_its_pre_run_would_be_records_itself(floor: Floor) -> None:
     workload = manifests.PARALLEL | {"parallelism": {"data": 2}}
-    job = floor.apply("small", nodes=2, preRun=True, workload=workload)
+    job = floor.apply("small", nodes=2, profiling={"preRun": "Auto"}, workload=workload)
     job.until_bound()
     (env,) = {
         tuple(

@@ -46,7 +46,7 @@ def test_every_right_is_used_and_nothing_is_asked_without_one(site: Site, floor:
     refused = {"spec": {"containers": [MAIN], "securityContext": "none"}}
     floor.apply("refused", nodes=1, template=refused).until_reason("CommitRefused")
     floor.apply("restless", suspend=True)
-    large = floor.apply("large", nodes=4, preRun=True, workload=manifests.PARALLEL)
+    large = floor.apply("large", nodes=4, profiling={"preRun": "Auto"}, workload=manifests.PARALLEL)
     large.until_reason("PreRun")
     waiting.until(
         lambda: _changed_under_it(floor) and not granted - _used(site, granted),

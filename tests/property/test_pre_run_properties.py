@@ -58,7 +58,9 @@ def jobs(draw: st.DrawFn) -> dict[str, Any]:
     except ValueError:
         assume(False)
     spec = {"numNodes": ranks // processes, "numProcPerNode": processes}
-    return reporting.raw_job("large", spec=spec | {"workload": workload, "preRun": True})
+    return reporting.raw_job(
+        "large", spec=spec | {"workload": workload, "profiling": {"preRun": "Auto"}}
+    )
 
 
 def recorded(workload: Workload, profile: Profile) -> bool:

@@ -59,7 +59,7 @@ def workloads(draw: st.DrawFn, nodes_max: int = 6) -> Workload:
         sequence_parallel=overlapped,
         overlap=overlapped,
         overlap_tensor=overlapped,
-        sharding=draw(st.sampled_from([Sharding.NOTHING, Sharding.OPTIMIZER])),
+        sharding=draw(st.sampled_from([Sharding.NONE, Sharding.OPTIMIZER])),
         framework=draw(st.sampled_from([*Framework])),
     )
     if model.experts:

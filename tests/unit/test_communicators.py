@@ -93,7 +93,7 @@ def test_what_is_multiplied_in_8_bits_is_gathered_in_8() -> None:
 
 
 def test_replicas_reduce_their_gradients_once() -> None:
-    for sharding in (Sharding.NOTHING, Sharding.OPTIMIZER):
+    for sharding in (Sharding.NONE, Sharding.OPTIMIZER):
         found = sent(GPT, Parallelism(data=8), recipe(sharding=sharding))
         assert found == {"data": 2 * 7 * 2 * HELD // 8}
     whole = sent(GPT, Parallelism(data=8), recipe(sharding=Sharding.PARAMETERS))

@@ -107,7 +107,7 @@ def test_the_longest_pod_name_stays_within_what_a_host_name_may_have() -> None:
                     "training": {"sequence": 16, "globalBatch": 3},
                 }
             },
-            "workload.parallelism has 3 ranks and 0 servers, but 2 nodes of 1 processes each",
+            "workload.parallelism has 3 ranks and 0 servers, but 2 nodes of 1 processes are 2",
         ),
     ],
 )

@@ -40,7 +40,7 @@ async def test_a_large_job_waits_for_a_small_one_of_the_same_template(site: Ahea
     assert (owner["uid"], owner["controller"]) == (LARGE, True)
     assert (spec["numNodes"], spec["workload"]["parallelism"]["data"]) == (2, 2)
     assert spec["workload"]["training"]["globalBatch"] == 3 * 2
-    assert (spec["profileSteps"], spec["preRun"], spec["backoffLimit"]) == (3, False, 0)
+    assert (spec["profiling"], spec["backoffLimit"]) == ({"steps": 3, "preRun": "Never"}, 0)
     assert spec["template"] == job["spec"]["template"]
     site.stands("Running", progress={"step": 3})
     standing = await site.turn()
@@ -134,7 +134,7 @@ async def test_one_that_is_refused_is_given_up_with_the_servers_words(
     assert f"the pre-run {NAME} was refused: exceeded quota" in given_up(await site.turn())
     assert site.store.count("create") == 1
     # Who takes the wish back, and has it again, tries again.
-    site.change(spec={"preRun": False})
+    site.change(spec={"profiling": {"preRun": "Never"}})
     assert await site.turn() == pre_runs.NO_PRE_RUN
     site.change()
     assert (await site.turn()).end is None
@@ -220,7 +220,7 @@ async def test_another_leader_goes_on_with_what_is_there(site: Ahead) -> None:
 
 @pytest.mark.parametrize(
     "spec",
-    [{"suspend": True}, {"preRun": False}],
+    [{"suspend": True}, {"profiling": {"preRun": "Never"}}],
     ids=str,
 )
 async def test_a_job_that_wants_none_any_more_ends_it(site: Ahead, spec: Raw) -> None:
@@ -258,7 +258,7 @@ async def test_another_parallelism_makes_another(site: Ahead) -> None:
         {"data": 2},
         {"status": {"profile": recorded(2)}},
         {"status": {"phase": "Succeeded", "attempt": 1, "endedAttempt": 1}},
-        {"spec": {"preRun": False}},
+        {"spec": {"profiling": {"preRun": "Never"}}},
     ],
     ids=str,
 )

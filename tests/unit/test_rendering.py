@@ -23,7 +23,11 @@ STEPS = "RAILWRIGHT_PROFILE_STEPS"
         ({}, None, pre_runs.STEPS),
         ({"status": {"profile": recorded(2)}}, None, None),
         ({"status": {"profile": recorded(2)}}, OTHERS, pre_runs.STEPS),
-        ({"status": {"profile": recorded(2)}, "spec": {"preRun": False}}, OTHERS, None),
+        (
+            {"status": {"profile": recorded(2)}, "spec": {"profiling": {"preRun": "Never"}}},
+            OTHERS,
+            None,
+        ),
         ({"data": 2 * 256}, None, None),
     ],
     ids=["nothing known", "recorded", "recorded on others", "not asked for", "too large"],

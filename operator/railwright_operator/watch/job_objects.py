@@ -28,7 +28,7 @@ SPEC_BYTES_MAX = 256 * 1024
 
 _CONTAINER_KEPT = ("name", "image", "resources", "restartPolicy")
 _POD_KEPT = ("nodeSelector", "tolerations", "overhead", "resources")
-_SPEC_DROPPED = frozenset({"template", "workload", "preRun", "profileSteps"})
+_SPEC_DROPPED = frozenset({"template", "workload", "profiling"})
 _PATH_LENGTH_MAX = 200
 _PATH_PARTS_MAX = 8
 

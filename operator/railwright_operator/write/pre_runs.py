@@ -47,12 +47,13 @@ def steps(known: Known, *, aside: bool = False) -> int:
     """How many steps ranks of the job's next attempt record: as many as it asks for, or some where
     it wants a pre-run and starts without what one would have recorded, or with what was recorded
     left ``aside``."""
-    spec, workload = known.job.spec, known.workload
-    if spec.profile_steps or not spec.pre_run or workload is None or spec.workload is None:
-        return spec.profile_steps
-    if spec.workload.profile or (workload.profile is not None and not aside):
+    spec, profiling, workload = known.job.spec, known.job.spec.profiling, known.workload
+    if profiling.steps or profiling.pre_run == "Never":
+        return profiling.steps
+    is_too_large = spec.num_nodes * spec.num_proc_per_node > RECORDED_RANKS_MAX
+    if is_too_large or workload is None or spec.workload is None or spec.workload.profile:
         return 0
-    return STEPS if spec.num_nodes * spec.num_proc_per_node <= RECORDED_RANKS_MAX else 0
+    return STEPS if workload.profile is None or aside else 0
 
 
 def plan(known: Known) -> PreRunPlan | None:
@@ -97,8 +98,7 @@ def _spec(spec: Raw, *, data: int, nodes: int) -> Manifest:
     asked.pop("topology", None)
     asked.update(
         numNodes=nodes,
-        profileSteps=spec.get("profileSteps") or STEPS,
-        preRun=False,
+        profiling={"steps": spec.get("profiling", {}).get("steps") or STEPS, "preRun": "Never"},
         suspend=False,
         backoffLimit=0,
         ttlSecondsAfterFinished=KEPT_S,

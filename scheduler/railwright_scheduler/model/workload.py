@@ -21,42 +21,46 @@ class Precision(StrEnum):
 class Sharding(IntEnum):
     """What data-parallel ranks hold a part of instead of all (Rajbhandari et al., 2020)."""
 
-    NOTHING = 0
+    NONE = 0
     OPTIMIZER = 1
     GRADIENTS = 2
     PARAMETERS = 3
 
 
 class Recompute(StrEnum):
-    """What is done again for the backward pass instead of kept (Korthikanti et al., 2022)."""
+    """What is computed again for the backward pass instead of kept (Korthikanti et al., 2022):
+    attention, from queries, keys and values on, or all of each layer."""
 
-    NOTHING = "nothing"
-    ATTENTION = "attention, from queries, keys and values on"
-    LAYERS = "all of each layer"
+    NONE = "None"
+    ATTENTION = "Attention"
+    LAYERS = "Layers"
 
 
 class Attention(StrEnum):
-    """How ranks that share a sequence attend to all of it."""
+    """How context-parallel ranks attend to a whole sequence: keys and values go around a ring, or
+    each rank has all tokens of some heads meanwhile (DeepSpeed Ulysses)."""
 
-    RING = "keys and values go around"
-    HEADS = "each has all tokens of some heads meanwhile"
+    RING = "Ring"
+    HEADS = "Ulysses"
 
 
 class Optimizer(StrEnum):
-    """Where its state is and where weights are updated."""
+    """Where the state of the optimizer is. The host updates the weights for a state that is in its
+    memory or on its disks."""
 
-    DEVICE = "in the device's memory"
-    HOST = "in the host's memory, by the host"
-    DISK = "on the host's disks, by the host"
+    DEVICE = "Device"
+    HOST = "Host"
+    DISK = "Disk"
 
 
 class Framework(StrEnum):
-    """Who numbers the ranks."""
+    """The framework in whose order ranks are numbered; Megatron Core has two orders, replicas or
+    stages first."""
 
-    MEGATRON = "Megatron Core"
-    MEGATRON_PIPELINE_FIRST = "Megatron Core, stages before replicas"
+    MEGATRON = "Megatron"
+    MEGATRON_PIPELINE_FIRST = "MegatronPipelineFirst"
     DEEPSPEED = "DeepSpeed"
-    TORCH = "PyTorch"
+    TORCH = "Torch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,10 +183,10 @@ class Recipe:
     micro_batch: int
     global_batch: int
     precision: Precision = Precision.HALF
-    recompute: Recompute = Recompute.NOTHING
+    recompute: Recompute = Recompute.NONE
     fused_attention: bool = True
     sequence_parallel: bool = False
-    sharding: Sharding = Sharding.NOTHING
+    sharding: Sharding = Sharding.NONE
     gradient_bytes: int = 2
     fused_loss: bool = False
     overlap: bool = False
