@@ -31,7 +31,7 @@ from railwright_operator.write.executor import Executor
 from railwright_scheduler.attempt import gang
 from railwright_scheduler.attempt.assessment import Assessment, ObservedRank, Ongoing
 from railwright_scheduler.attempt.gang import Pod
-from railwright_scheduler.attempt.ledger import EntryState, Ledger
+from railwright_scheduler.attempt.ledger import AttemptKey, EntryState, Ledger
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, ObservedJob, Progress
@@ -77,8 +77,8 @@ class StateBuilder:
         self._ranks: dict[str, tuple[ObservedRank, ...]] = {}
         self._known: dict[str, Known] = {}
         self._plan: Plan | None = None
-        self._furthest: dict[tuple[str, int], int] = {}
-        self._kept_waiting: dict[tuple[str, int], int] = {}
+        self._furthest: dict[AttemptKey, int] = {}
+        self._kept_waiting: dict[AttemptKey, int] = {}
         self._asked: dict[str, tuple[Known, int, Job]] = {}
 
     async def refresh_network(self) -> None:
@@ -192,17 +192,15 @@ class StateBuilder:
     def _unready_s(self, node: Node) -> float:
         return self._ages.of("unready", self.machines.by_name[node.name].uid)
 
-    def _is_forgotten(
-        self, uid: str, record: JobRecord, in_flight: Collection[tuple[str, int]]
-    ) -> bool:
+    def _is_forgotten(self, uid: str, record: JobRecord, in_flight: Collection[AttemptKey]) -> bool:
         """Whether the job is over, its pods with it, and its launchers have had their time."""
         if record.phase not in FINAL or (uid, record.attempt) in in_flight:
             return False
         return self._ages.of("over", uid) > FORGET_S
 
     def _attempts(
-        self, ledger: Ledger, in_flight: Collection[tuple[str, int]]
-    ) -> dict[tuple[str, int], ObservedAttempt]:
+        self, ledger: Ledger, in_flight: Collection[AttemptKey]
+    ) -> dict[AttemptKey, ObservedAttempt]:
         """The attempts in flight, and those that are over and still have live pods."""
         over = (key for key in self.pods.attempts() if key not in in_flight and self._is_over(key))
         found = {key: _gang_pods(self.pods.of(key)) for key in over}
@@ -222,13 +220,13 @@ class StateBuilder:
         }
         return {key: self._attempt(key, gang_pods) for key, gang_pods in found.items()}
 
-    def _is_over(self, key: tuple[str, int]) -> bool:
+    def _is_over(self, key: AttemptKey) -> bool:
         known = self.jobs.get(key[0])
         if known is None or key[1] > known.record.ended:
             return False
         return any(not pod.terminal for pod in self.pods.of(key))
 
-    def _attempt(self, key: tuple[str, int], pods: tuple[Pod, ...]) -> ObservedAttempt:
+    def _attempt(self, key: AttemptKey, pods: tuple[Pod, ...]) -> ObservedAttempt:
         return ObservedAttempt(
             pods=pods,
             placed=self.executor.placed(key),
@@ -240,7 +238,7 @@ class StateBuilder:
             ),
         )
 
-    def _job(self, known: Known, in_flight: Collection[tuple[str, int]]) -> ObservedJob:
+    def _job(self, known: Known, in_flight: Collection[AttemptKey]) -> ObservedJob:
         record, uid = known.record, known.uid
         view = self.sessions.attempt(uid, record.attempt)
         ranks: tuple[ObservedRank, ...] = ()

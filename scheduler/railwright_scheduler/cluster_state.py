@@ -9,13 +9,11 @@ from railwright_scheduler.attempt.assessment import ObservedRank
 from railwright_scheduler.attempt.breaker import CLOSED, Breaker
 from railwright_scheduler.attempt.gang import Pod
 from railwright_scheduler.attempt.hang import UNWATCHED, Watch
-from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
+from railwright_scheduler.attempt.ledger import AttemptKey, Entry, EntryState, Ledger
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.model.decisions import Reason
 from railwright_scheduler.model.snapshot import Job, Node, QueueRound, RunningJob
 from railwright_topology.links import Links
-
-AttemptKey = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,15 +14,10 @@ from railwright_scheduler.attempt import gang, ledger_budget
 from railwright_scheduler.attempt.assessment import Assessment, Ended, Succeeded
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.gang import Action, ObservedGang, Pod, Step
-from railwright_scheduler.attempt.ledger import Entry, EntryState
+from railwright_scheduler.attempt.ledger import AttemptKey, Entry, EntryState
 from railwright_scheduler.attempt.ledger_budget import LedgerBudget
 from railwright_scheduler.attempt.phases import Phase
-from railwright_scheduler.cluster_state import (
-    AttemptKey,
-    ClusterState,
-    ObservedAttempt,
-    ObservedJob,
-)
+from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, ObservedJob
 from railwright_scheduler.isolation import Isolation, Stage
 from railwright_scheduler.policy.admission import LedgerCapacity
 from railwright_scheduler.revalidation import InvalidNodes

@@ -34,12 +34,10 @@ from dataclasses import dataclass
 from railwright_scheduler import double_booking
 from railwright_scheduler.attempt.assessment import PodState
 from railwright_scheduler.attempt.causes import HANGS_FREE, Cause, CauseCode
-from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
+from railwright_scheduler.attempt.ledger import AttemptKey, Entry, EntryState, Ledger
 from railwright_scheduler.attempt.phases import FINAL
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.model.snapshot import Amounts
-
-AttemptKey = tuple[str, int]
 
 REQUESTS_A_POD = 3
 """Create, bind, delete."""

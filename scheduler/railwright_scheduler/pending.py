@@ -6,14 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from railwright_scheduler.attempt.causes import CauseCode
-from railwright_scheduler.attempt.ledger import Entry
+from railwright_scheduler.attempt.ledger import AttemptKey, Entry
 from railwright_scheduler.attempt.phases import FINAL
-from railwright_scheduler.cluster_state import (
-    AttemptKey,
-    ClusterState,
-    ObservedAttempt,
-    ObservedJob,
-)
+from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, ObservedJob
 from railwright_scheduler.model.decisions import Reason
 from railwright_scheduler.model.snapshot import Job, Node, Unavailable
 

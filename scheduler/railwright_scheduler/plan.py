@@ -22,17 +22,11 @@ from railwright_scheduler.attempt import assessment, gang, record
 from railwright_scheduler.attempt import ledger as ledgers
 from railwright_scheduler.attempt.assessment import Assessment, Succeeded
 from railwright_scheduler.attempt.gang import Action
-from railwright_scheduler.attempt.ledger import Entry, Ledger
+from railwright_scheduler.attempt.ledger import AttemptKey, Entry, Ledger
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.budget import TRAFFIC_WORK, WorkBudget
-from railwright_scheduler.cluster_state import (
-    AttemptKey,
-    ClusterState,
-    ObservedAttempt,
-    ObservedJob,
-    running,
-)
+from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, ObservedJob, running
 from railwright_scheduler.commit_plan import CommitPlan, entry_of
 from railwright_scheduler.double_booking import DoubleBooking
 from railwright_scheduler.isolation import Fault, Isolation, Stage

@@ -11,13 +11,12 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from railwright_scheduler.attempt.ledger import Entry, EntryState
+from railwright_scheduler.attempt.ledger import AttemptKey, Entry, EntryState
 from railwright_scheduler.isolation import Isolation, Stage
 from railwright_scheduler.model.snapshot import Amounts, Job, Node
 from railwright_scheduler.placement import domains
 from railwright_scheduler.policy import eligibility
 
-AttemptKey = tuple[str, int]
 InvalidNodes = Mapping[str, str]
 """Nodes that cannot take their rank any more, each with why: "is cordoned"."""
 

@@ -37,17 +37,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(number, _interrupt)
     screen = Screen(sys.stderr)
     try:
-        found, story = simulated.play(screen) if is_simulated else real.play(screen)
+        found, timeline = simulated.play(screen) if is_simulated else real.play(screen)
     except _Interrupted as interrupted:
-        screen.say(f"ended by {interrupted}; everything is cleaned up")
+        screen.report(f"ended by {interrupted}; everything is cleaned up")
         return 128 + interrupted.number
     except (DemoError, TestbedError) as error:
-        screen.say(f"the demo failed: {error}")
+        screen.report(f"the demo failed: {error}")
         return EXIT_MISSED
-    print(story)
+    print(timeline)
     missed = figures.missed(found, simulated=is_simulated)
     for words in missed:
-        screen.say(f"bar missed: {words}")
+        screen.report(f"bar missed: {words}")
     print(found.line(), flush=True)
     return EXIT_MISSED if missed else 0
 

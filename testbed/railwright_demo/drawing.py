@@ -36,11 +36,11 @@ def picture(scene: Scene, title: str) -> list[str]:
 
 
 def changes(before: Scene | None, after: Scene) -> Iterator[str]:
-    """One line for each thing a reader of a log should know of, in the order of a story."""
-    told = frozenset() if before is None else frozenset(event.name for event in before.events)
+    """One line for each thing a reader of a log should know of, in order of time."""
+    shown = frozenset() if before is None else frozenset(event.name for event in before.events)
     at = clock(after.elapsed_s)
     for event in after.events:
-        if event.name not in told:
+        if event.name not in shown:
             yield f"{at}  {event.reason}: {event.note}"
     if before is None or _is_worth_a_line(before.job, after.job):
         yield f"{at}  {after.job.phase or 'applied'}, {training(after.job)}"

@@ -33,16 +33,16 @@ class Ended:
     scene: Scene
     losses: dict[int, dict[int, float]]
     milestones: Milestones
-    story: str
+    timeline: str
 
 
 def play(screen: Screen) -> tuple[Figures, str]:
     """The figures, and what kubectl says of the job at its end."""
-    screen.say("starting etcd, kube-apiserver, kube-controller-manager and five nodes")
+    screen.report("starting etcd, kube-apiserver, kube-controller-manager and five nodes")
     with Testbed.start("demo", example_job.RACKS, gpus_per_node=example_job.GPUS_PER_NODE) as bed:
-        screen.say("installing the kinds, and the operator's account with its rights")
+        screen.report("installing the kinds, and the operator's account with its rights")
         operator_process.install(bed.control_plane, example_job.REPOSITORY)
-        screen.say("starting the operator; it leads once it holds the Lease")
+        screen.report("starting the operator; it leads once it holds the Lease")
         operator = OperatorProcess(
             bed.control_plane,
             name="operator",
@@ -53,10 +53,10 @@ def play(screen: Screen) -> tuple[Figures, str]:
         checkpoints.mkdir()
         with operator:
             interrupted = _train(bed, screen, operator=operator, loses_a_node=True)
-            screen.say("the same training again on the nodes that are left, and nothing happens")
+            screen.report("the same training again on the nodes that are left, and nothing happens")
             uninterrupted = _train(bed, screen, operator=operator, loses_a_node=False)
-    screen.say("everything is cleaned up")
-    return _figures(interrupted, uninterrupted), interrupted.story
+    screen.report("everything is cleaned up")
+    return _figures(interrupted, uninterrupted), interrupted.timeline
 
 
 def _train(bed: Testbed, screen: Screen, *, operator: OperatorProcess, loses_a_node: bool) -> Ended:
@@ -79,7 +79,7 @@ def _train(bed: Testbed, screen: Screen, *, operator: OperatorProcess, loses_a_n
         contextlib.closing(TrainingLogs(plane)) as logs,
         WatchedJob(plane, manifest, screen=screen, heard=heard, evidence=operator.log) as watched,
     ):
-        screen.say(f"kubectl apply: {job}, on four nodes, all eight GPUs of each")
+        screen.report(f"kubectl apply: {job}, on four nodes, all eight GPUs of each")
         if loses_a_node:
             scene = watched.until(
                 lambda seen: logs.newest_step(seen) >= STEPS_BEFORE_DEATH,
@@ -92,7 +92,7 @@ def _train(bed: Testbed, screen: Screen, *, operator: OperatorProcess, loses_a_n
             "succeed",
             deadline_s=DEADLINE_S,
         )
-        return Ended(scene, logs.losses(), watched.milestones, watched.story())
+        return Ended(scene, logs.losses(), watched.milestones, watched.timeline())
 
 
 def _figures(interrupted: Ended, uninterrupted: Ended) -> Figures:

@@ -36,7 +36,7 @@ class Screen:
         """Seconds since the demo began."""
         return self._clock() - self._began_s
 
-    def say(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """One line that stays."""
         self._erase()
         print(f"{drawing.clock(self.elapsed_s)}  {text}", file=self._stream, flush=True)

@@ -31,21 +31,21 @@ DEADLINE_S = 120.0
 
 def play(screen: Screen) -> tuple[Figures, str]:
     """The figures, and what kubectl says of the job at its end."""
-    screen.say("starting etcd, kube-apiserver and kube-controller-manager")
+    screen.report("starting etcd, kube-apiserver and kube-controller-manager")
     with ControlPlane.start("demo-simulated") as plane, contextlib.ExitStack() as machines:
-        screen.say("installing the kinds, and the operator's account with its rights")
+        screen.report("installing the kinds, and the operator's account with its rights")
         operator_process.install(plane, example_job.REPOSITORY)
-        screen.say("starting five simulated nodes")
+        screen.report("starting five simulated nodes")
         nodes = {spec.name: machines.enter_context(plane.kwok([spec])) for spec in _nodes()}
-        screen.say("starting the operator; it leads once it holds the Lease")
+        screen.report("starting the operator; it leads once it holds the Lease")
         operator = OperatorProcess(plane, name="operator", host=LOOPBACK, launcher_image=NO_IMAGE)
         played = Played(STEPS, CHECKPOINT_INTERVAL_STEPS)
         with operator, SimulatedLaunchers(plane, played) as launchers:
-            found, story = _lose_a_node(
+            found, timeline = _lose_a_node(
                 plane, screen, operator=operator, nodes=nodes, launchers=launchers
             )
-    screen.say("everything is cleaned up")
-    return found, story
+    screen.report("everything is cleaned up")
+    return found, timeline
 
 
 def _nodes() -> list[NodeSpec]:
@@ -79,19 +79,19 @@ def _lose_a_node(
 
     manifest = example_job.manifest(JOB, image=NO_IMAGE, checkpoints=None, min_step_s=0.0)
     with WatchedJob(plane, manifest, screen=screen, heard=heard, evidence=operator.log) as watched:
-        screen.say(f"kubectl apply: {JOB}, on four nodes, all eight GPUs of each")
+        screen.report(f"kubectl apply: {JOB}, on four nodes, all eight GPUs of each")
         scene = watched.until(
             lambda _: _newest_step(launchers) >= STEPS_BEFORE_DEATH,
             f"reach step {STEPS_BEFORE_DEATH}",
             deadline_s=DEADLINE_S,
         )
         watched.lose(scene.job.nodes[RANK_THAT_DIES], die, deadline_s=DEADLINE_S)
-        scene = watched.until(_has_told_its_end, "succeed", deadline_s=DEADLINE_S)
-        return _figures(scene, watched.milestones, launchers), watched.story()
+        scene = watched.until(_has_ended, "succeed", deadline_s=DEADLINE_S)
+        return _figures(scene, watched.milestones, launchers), watched.timeline()
 
 
-def _has_told_its_end(seen: Scene) -> bool:
-    """The event comes after the status, and belongs to the story."""
+def _has_ended(seen: Scene) -> bool:
+    """The event comes after the status, and is part of the timeline."""
     return seen.job.phase == "Succeeded" and any(
         event.reason == "Succeeded" for event in seen.events
     )

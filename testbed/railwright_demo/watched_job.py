@@ -66,7 +66,7 @@ class WatchedJob:
         Raises DemoError when either does not happen within the deadline.
         """
         noted = self.milestones
-        self._screen.say(f"{node} dies without a word: its link goes down, then all of it")
+        self._screen.report(f"{node} dies silently: its link goes down, then all of it")
         noted.link_down_s = time.monotonic()
         kill(node)
         self._dead = frozenset({node})
@@ -74,10 +74,10 @@ class WatchedJob:
             lambda _: noted.detected_s is not None, "name the lost node", deadline_s=deadline_s
         )
         after_s = noted.since_link_down_s(noted.detected_s)
-        self._screen.say(f"{node} was found lost after {after_s:.1f} s")
+        self._screen.report(f"{node} was found lost after {after_s:.1f} s")
         scene = self.until(lambda _: 2 in noted.first_step_s, "resume", deadline_s=deadline_s)
         after_s = noted.since_link_down_s(noted.first_step_s[2])
-        self._screen.say(f"it trains again after {after_s:.1f} s, on {', '.join(scene.job.nodes)}")
+        self._screen.report(f"it resumed after {after_s:.1f} s on {', '.join(scene.job.nodes)}")
 
     def until(self, reached: Callable[[Scene], bool], what: str, *, deadline_s: float) -> Scene:
         """The first scene in which it is so. Raises DemoError at the deadline or if the job failed.
@@ -100,7 +100,7 @@ class WatchedJob:
                 )
             time.sleep(LOOK_INTERVAL_S)
 
-    def story(self) -> str:
+    def timeline(self) -> str:
         """What kubectl says of it: the job's line, and its events in their order."""
         events = self._plane.kubectl(
             "get",

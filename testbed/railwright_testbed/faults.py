@@ -1,4 +1,4 @@
-"""What can happen to a real node: it dies without a word, it is cut off, it comes back."""
+"""What can happen to a real node: it dies silently, it is cut off, it comes back."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_the_demo_meets_every_bar(folder: Path) -> None:
     [
         ("starting etcd", signal.SIGINT),
         ("Running, step", signal.SIGINT),
-        ("dies without a word", signal.SIGTERM),
+        ("dies silently", signal.SIGTERM),
     ],
 )
 def test_a_demo_that_is_interrupted_leaves_nothing(

@@ -13,8 +13,8 @@ from dataclasses import replace
 from history.rooms import Rooms
 from history.stored import Job
 from railwright_scheduler.attempt.causes import Cause
-from railwright_scheduler.attempt.ledger import Entry, Ledger
-from railwright_scheduler.invariants import AttemptKey, Facts, PodFact
+from railwright_scheduler.attempt.ledger import AttemptKey, Entry, Ledger
+from railwright_scheduler.invariants import Facts, PodFact
 
 NO_LEDGER = Ledger(epoch=0, incarnation="", holder="")
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from railwright_scheduler.invariants import AttemptKey
+from railwright_scheduler.attempt.ledger import AttemptKey
 from railwright_testbed import audit
 from railwright_testbed.audit import Request
 from railwright_testbed.history import REGISTRY

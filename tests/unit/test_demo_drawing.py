@@ -71,7 +71,7 @@ def test_lines_tell_each_event_once_and_steps_by_the_ten() -> None:
 def test_without_a_terminal_nothing_is_ever_drawn_over() -> None:
     stream = io.StringIO()
     screen = Screen(stream)
-    screen.say("starting")
+    screen.report("starting")
     screen.show(TRAINS, "job ddp")
     screen.show(TRAINS, "job ddp")
     assert "\x1b" not in stream.getvalue()

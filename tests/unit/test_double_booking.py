@@ -160,7 +160,12 @@ def test_condition_names_double_booked_node_and_clears() -> None:
     bookings = DoubleBookings()
     bookings.update(double_booking.find([holding("n0", {A: 8, B: 8})]))
     plain = status.StatusInput(
-        record=RUNNING, before={}, generation=1, now="2026-01-02T03:04:05Z", num_nodes=2
+        record=RUNNING,
+        before={},
+        generation=1,
+        now="2026-01-02T03:04:05Z",
+        num_nodes=2,
+        backoff_limit=3,
     )
     for uid in ("a", "b"):
         after = status.render(replace(plain, double_booking=bookings.message(uid)))

@@ -46,7 +46,9 @@ CAUSES = st.builds(
 
 
 def inputs(record: JobRecord, **changes: Any) -> StatusInput:
-    plain = StatusInput(record=record, before={}, generation=1, now=NOW, num_nodes=2)
+    plain = StatusInput(
+        record=record, before={}, generation=1, now=NOW, num_nodes=2, backoff_limit=3
+    )
     return replace(plain, **changes)
 
 
@@ -321,7 +323,7 @@ def test_success_keeps_the_end_of_the_attempt_before_it() -> None:
     done = JobRecord(phase=Phase.SUCCEEDED, attempt=2, ended=2, last_end=attempts.LOST)
     rendered = status.render(inputs(done, before=before, now=LATER))
     assert (rendered["lastEnd"]["attempt"], rendered["lastEnd"]["time"]) == (1, NOW)
-    assert condition(rendered, "Succeeded")["status"] == "True"
+    assert condition(rendered, "Complete")["status"] == "True"
 
 
 @pytest.mark.parametrize("phase", sorted(FINAL))
@@ -359,3 +361,12 @@ def test_what_a_pre_run_brought_is_the_jobs_or_why_it_brought_nothing() -> None:
     shown = status.render(ended)["preRun"]
     assert shown == {"of": "2", "message": "failed\\x1b[1m"}
     assert TrainingJobStatus.model_validate(status.render(ended)).pre_run is not None
+
+
+def test_false_conditions_state_reason_and_message() -> None:
+    failing = replace(attempts.RUNNING, failures=1)
+    rendered = status.render(inputs(failing))
+    for condition_type in ("Failed", "Complete", "Suspended"):
+        found = condition(rendered, condition_type)
+        assert (found["status"], found["reason"]) == ("False", f"Not{condition_type}")
+        assert found["message"] == "the job is Running, 1 of 3 allowed failures used"

@@ -258,6 +258,7 @@ class Reporter:
         record = self.commits.fold(known.uid, record, view)
         verdict = plan.assessments.get(known.uid)
         return StatusInput(
+            backoff_limit=known.job.spec.backoff_limit,
             record=record,
             before=known.raw.get("status") or {},
             generation=known.raw["metadata"]["generation"],

@@ -41,7 +41,8 @@ REFRESHED = frozenset({"progress", "message", "conditions"})
 """What may change of a waiting job with every node that comes free, and of a starting one with
 every pod; another reason is news, but for the steps of a start."""
 
-ENDS = (Phase.SUSPENDED, Phase.SUCCEEDED, Phase.FAILED)
+ENDS = {"Suspended": Phase.SUSPENDED, "Complete": Phase.SUCCEEDED, "Failed": Phase.FAILED}
+"""The condition that holds in each of these phases."""
 
 START_STEPS = frozenset({BINDING, PULLING_IMAGES, CONTAINER_CREATING, AT_BARRIER})
 """Most last for less than a second: a status that follows each costs thousands of writes."""
@@ -64,6 +65,7 @@ class StatusInput:
     generation: int
     now: str = field(compare=False)
     num_nodes: int
+    backoff_limit: int
     racks: int | None = None
     unprofiled: tuple[str, ...] = ()
     wait: Reason | None = None
@@ -306,12 +308,17 @@ def _conditions(given: StatusInput, reason: str, message: str) -> list[Status]:
     record, phase = given.record, given.record.phase
     placed = record.live or phase is Phase.SUCCEEDED
     where = f"attempt {record.attempt} on {_summary(record.nodes)}"
+    failures = f"{record.failures} of {given.backoff_limit} allowed failures used"
+    why_not = f"the job is {phase.value}, {failures}"
     facts = {
         "Scheduled": (placed, "Placed" if placed else reason, where if placed else message),
         "Running": (phase is Phase.RUNNING, reason, message),
         "Healthy": _healthy(given, reason, message),
         "Checkpointed": _checkpointed(given),
-        **{each.value: _entered(phase is each, reason, message) for each in ENDS},
+        **{
+            name: (True, reason, message) if phase is end else (False, f"Not{name}", why_not)
+            for name, end in ENDS.items()
+        },
     }
     held = {condition["type"]: condition for condition in given.before.get("conditions", [])}
     conditions = []
@@ -359,7 +366,3 @@ def _healthy(given: StatusInput, reason: str, message: str) -> tuple[bool, str, 
     silent = verdict is not None and (verdict.held or bool(verdict.suspects))
     ill = silent or given.record.phase in (Phase.RECOVERING, Phase.FAILED)
     return (False, reason, message) if ill else (True, "NothingFound", "")
-
-
-def _entered(holds: bool, reason: str, message: str) -> tuple[bool, str, str]:
-    return (True, reason, message) if holds else (False, "No", "")

@@ -13,8 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from railwright_operator.watch.records import PodRecord
-
-AttemptKey = tuple[str, int]
+from railwright_scheduler.attempt.ledger import AttemptKey
 
 NOTHING: Mapping[str, int] = MappingProxyType({})
 

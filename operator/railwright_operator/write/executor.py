@@ -28,11 +28,10 @@ from railwright_operator.watch import records
 from railwright_operator.watch.records import PodRecord
 from railwright_operator.watch.reflector import Reflector
 from railwright_scheduler.attempt.gang import Action, BindPod, CreatePod, DeletePod, WritePlacement
-from railwright_scheduler.attempt.ledger import Entry
+from railwright_scheduler.attempt.ledger import AttemptKey, Entry
 
 logger = logging.getLogger(__name__)
 
-AttemptKey = tuple[str, int]
 ActionKey = tuple[str, AttemptKey, str]
 Request = Callable[[], Awaitable[None]]
 Manifest = Mapping[str, Any]

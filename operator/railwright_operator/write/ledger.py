@@ -22,12 +22,11 @@ from railwright_operator.watch import causes
 from railwright_operator.write import placement_score
 from railwright_scheduler.attempt import node_list
 from railwright_scheduler.attempt.causes import Cause, CauseCode
-from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
+from railwright_scheduler.attempt.ledger import AttemptKey, Entry, EntryState, Ledger
 
 logger = logging.getLogger(__name__)
 
 Fields = Mapping[str, Any]
-AttemptKey = tuple[str, int]
 
 NAME = "default"
 PATH = paths.one(names.LEDGERS, NAME)

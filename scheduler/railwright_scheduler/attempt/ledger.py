@@ -24,6 +24,9 @@ from railwright_scheduler.attempt.causes import Cause
 from railwright_scheduler.model.placement_score import PlacementScore
 from railwright_scheduler.model.snapshot import Amounts
 
+AttemptKey = tuple[str, int]
+"""UID of a job, and number of the attempt."""
+
 ENTRY_SIZE = 80
 """Bytes of an entry as JSON without its texts."""
 CAUSE_SIZE = 120
@@ -77,7 +80,7 @@ class Entry:
         assert (self.state is EntryState.ABORTING) == (self.cause is not None), self
 
     @property
-    def key(self) -> tuple[str, int]:
+    def key(self) -> AttemptKey:
         """What identifies an attempt."""
         return self.job_uid, self.attempt
 

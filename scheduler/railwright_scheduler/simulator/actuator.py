@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from railwright_scheduler.attempt.gang import Action, BindPod, CreatePod, DeletePod, WritePlacement
-from railwright_scheduler.attempt.ledger import Entry, Ledger
+from railwright_scheduler.attempt.ledger import AttemptKey, Entry, Ledger
 from railwright_scheduler.attempt.record import JobRecord
-from railwright_scheduler.invariants import AttemptKey, PodFact
+from railwright_scheduler.invariants import PodFact
 from railwright_scheduler.simulator.api import Api, placement_name
 from railwright_scheduler.simulator.objects import Answer, JobObject, Reply, Request
 from railwright_scheduler.simulator.tables import Copy, Stored

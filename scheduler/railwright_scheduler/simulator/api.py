@@ -16,9 +16,9 @@ from dataclasses import replace
 
 from railwright_scheduler import invariants
 from railwright_scheduler.attempt.causes import Cause
-from railwright_scheduler.attempt.ledger import Entry, Ledger
+from railwright_scheduler.attempt.ledger import AttemptKey, Entry, Ledger
 from railwright_scheduler.attempt.record import JobRecord
-from railwright_scheduler.invariants import AttemptKey, Facts, PodFact
+from railwright_scheduler.invariants import Facts, PodFact
 from railwright_scheduler.model.snapshot import Amounts
 from railwright_scheduler.simulator import room
 from railwright_scheduler.simulator.hangs import Hangs

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from railwright_scheduler import invariants
-from railwright_scheduler.invariants import AttemptKey
+from railwright_scheduler.attempt.ledger import AttemptKey
 from railwright_scheduler.model.decisions import Reason
 from railwright_scheduler.simulator.actuator import Actuator
 from railwright_scheduler.simulator.api import Api
@@ -182,7 +182,7 @@ class Contenders:
 
     def flush(self) -> Iterator[str]:
         """All lands that is under way; only the holder of the Lease goes on, and lists anew:
-        what a watch lost without a word is found by the next list."""
+        what a watch lost silently is found by the next list."""
         self._costs.clear()
         for contender in list(self._all):
             if contender.name != self._holder:

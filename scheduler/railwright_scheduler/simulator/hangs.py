@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from railwright_scheduler.attempt.hang import CHECKPOINTING_S, Activity, ObservedSteps
-from railwright_scheduler.invariants import AttemptKey
+from railwright_scheduler.attempt.ledger import AttemptKey
 from railwright_scheduler.simulator.chance import Chance
 
 HANG_PERMILLE = 60

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from railwright_scheduler.attempt.ledger import AttemptKey
 from railwright_scheduler.attempt.record import JobRecord
-from railwright_scheduler.invariants import AttemptKey, PodFact
+from railwright_scheduler.invariants import PodFact
 from railwright_scheduler.model.snapshot import Amounts
 from railwright_scheduler.simulator.tables import Stored
 

@@ -127,7 +127,7 @@ class Copy(Generic[K, V]):
             self._position += 1
 
     def miss(self, events: int) -> None:
-        """So many events are lost without a word."""
+        """So many events are lost silently."""
         if self._version is not None:
             self._position = min(self._position + events, len(self.table.log))
 

@@ -22,10 +22,10 @@ from railwright_scheduler.attempt.assessment import (
 from railwright_scheduler.attempt.breaker import CLOSED, Breaker
 from railwright_scheduler.attempt.gang import Pod
 from railwright_scheduler.attempt.hang import ObservedSteps, Watch
-from railwright_scheduler.attempt.ledger import Ledger
+from railwright_scheduler.attempt.ledger import AttemptKey, Ledger
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, ObservedJob, Progress
-from railwright_scheduler.invariants import AttemptKey, PodFact
+from railwright_scheduler.invariants import PodFact
 from railwright_scheduler.model.snapshot import Amounts, Job, Node, Unavailable
 from railwright_scheduler.plan import Plan
 from railwright_scheduler.simulator.actuator import Actuator
