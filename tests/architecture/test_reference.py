@@ -28,7 +28,7 @@ VERSION = re.compile(r"railwright\.dev/v\d")
 METRIC_FILES = ("metrics.py", "report/cycle_metrics.py")
 REASON_FILES = ("status.py", "job_events.py", "reporter.py")
 POD_FIELDS = {"spec.nodeName"}
-NO_REASONS = {"True", "False"}
+NO_REASONS = {"True", "False", "Not"}
 OPERATOR = tree.ROOT / "operator/railwright_operator"
 SETTINGS = OPERATOR / "settings.py"
 

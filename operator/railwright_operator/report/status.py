@@ -316,7 +316,7 @@ def _conditions(given: StatusInput, reason: str, message: str) -> list[Status]:
         "Healthy": _healthy(given, reason, message),
         "Checkpointed": _checkpointed(given),
         **{
-            name: (True, reason, message) if phase is end else (False, f"Not{name}", why_not)
+            name: (True, reason, message) if phase is end else (False, "Not" + name, why_not)
             for name, end in ENDS.items()
         },
     }
