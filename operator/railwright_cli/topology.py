@@ -80,7 +80,7 @@ def _of_files(given: list[str], job: str) -> View:
     named = {node.partition(".")[0]: node for node in its.nodes}
     every = {named.get(node, node) for node in nodes} | {*its.nodes}
     found = fabric.of(every, sources)
-    return View(found, slow=tuple(tree.slow_devices(found)), gang=its)
+    return View(found, slow=tuple(tree.describe_slow_devices(found)), gang=its)
 
 
 def _file(given: str) -> File:
@@ -107,7 +107,7 @@ def _of_the_cluster(job: str) -> View:
     its = cluster.gang(namespace or "default", name) if job else NO_JOB
     found, status = fabric.of(nodes.keys(), sources), stored.get("status") or {}
     # The operator has the files too, and what agents report besides.
-    slow = _slow(status) or tree.slow_devices(found)
+    slow = _slow(status) or tree.describe_slow_devices(found)
     return View(found, tuple(problems), tuple(slow), its, tuple(_sources(status)))
 
 

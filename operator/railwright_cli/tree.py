@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from rich.tree import Tree
 
-from railwright_topology import agreement, inside, outline, paces, speeds
-from railwright_topology.accounts import ISLAND
+from railwright_topology import hardware_inventory, outline, slow_devices, speeds, topology_merge
 from railwright_topology.fabric import UNKNOWN, Fabric, short
 from railwright_topology.folding import fold
 from railwright_topology.networks import Network
-from railwright_topology.plugs import natural
+from railwright_topology.port_assignment import natural
+from railwright_topology.source_reports import ISLAND
 
 NOWHERE = "in no known domain"
 
@@ -37,17 +37,19 @@ def summary(fabric: Fabric) -> Iterator[str]:
 
 def findings(fabric: Fabric) -> Iterator[str]:
     """Conflicts of sources, faults, and what a source has that cannot be used."""
-    for its in agreement.alike(fabric.agreement.conflicts):
+    for its in topology_merge.alike(fabric.agreement.conflicts):
         nodes = fold(conflict.node for conflict in its)
-        yield f"{nodes}: {agreement.told(its[0])} ({its[0].level})"
+        yield f"{nodes}: {topology_merge.told(its[0])} ({its[0].level})"
     for source, name in fabric.agreement.unmatched:
         fits = f"{name} is not used: it fits between none of the tiers of sources before {source}"
-        yield fits if name != ISLAND else f"{agreement.CROSSING}, by {source}"
+        yield fits if name != ISLAND else f"{topology_merge.CROSSING}, by {source}"
     for network in fabric.networks:
         yield from network.faults
     for account in fabric.accounts:
         yield from (f"{account.source}: {each}" for each in account.strange)
-    by_node = [(inside.told(conflict), node) for node, conflict in fabric.inner_conflicts()]
+    by_node = [
+        (hardware_inventory.told(conflict), node) for node, conflict in fabric.inner_conflicts()
+    ]
     for node, found in fabric.insides.items():
         by_node += ((each, node) for each in found.remarks)
         by_node += ((f"nobody says {what}", node) for what in found.unknown)
@@ -55,9 +57,9 @@ def findings(fabric: Fabric) -> Iterator[str]:
     yield from fabric.strangers
 
 
-def slow_devices(fabric: Fabric) -> Iterator[str]:
+def describe_slow_devices(fabric: Fabric) -> Iterator[str]:
     """Devices that are slower than most of their kind, the slowest first."""
-    yield from (f"{each.node}: {paces.told(each)}" for each in fabric.slow)
+    yield from (f"{each.node}: {slow_devices.told(each)}" for each in fabric.slow)
 
 
 def count(number: int, what: str) -> str:

@@ -20,12 +20,12 @@ from dataclasses import dataclass, replace
 from railwright_operator.watch.files import FilesRecord
 from railwright_operator.watch.records import NodeRecord
 from railwright_operator.watch.site import Site
-from railwright_topology import fabric, paces
+from railwright_topology import fabric, slow_devices
 from railwright_topology.fabric import Fabric, Told
-from railwright_topology.parts import Look, Looks, Rates
-from railwright_topology.sources import formats, insides, labels
+from railwright_topology.parts import DeviceBenchmark, HardwareReport, HardwareReports
+from railwright_topology.sources import formats, hardware_documents, labels
 from railwright_topology.sources.formats import File
-from railwright_topology.sources.insides import Document
+from railwright_topology.sources.hardware_documents import Document
 from railwright_topology.wiring import WiringError
 
 logger = logging.getLogger(__name__)
@@ -90,8 +90,8 @@ class _Report:
 
     digest: bytes
     shared: bytes
-    looks: tuple[Look, ...]
-    rates: tuple[Rates, ...]
+    looks: tuple[HardwareReport, ...]
+    rates: tuple[DeviceBenchmark, ...]
 
 
 @dataclass(slots=True)
@@ -101,7 +101,7 @@ class _Agent:
     heard_s: float = 0.0
     refused: str = ""
     report: _Report | None = None
-    rates: tuple[Rates, ...] = ()
+    rates: tuple[DeviceBenchmark, ...] = ()
 
     def take(self, report: _Report) -> bool:
         """Keep the report; whether the hardware or a benchmark changed."""
@@ -109,7 +109,7 @@ class _Agent:
         self.refused = ""
         if last is not None and last.digest == report.digest:
             return False
-        self.report, self.rates = report, paces.held(rates, report.rates, report.looks)
+        self.report, self.rates = report, slow_devices.held(rates, report.rates, report.looks)
         return last is None or last.shared != report.shared or self.rates != rates
 
 
@@ -267,7 +267,7 @@ class Discovery:
     async def _assemble(self, configured: tuple[str, ...]) -> None:
         began_s = self._clock()
         nodes, read = {node.name: node.labels for node in self._nodes.values()}, self._read
-        agents = Looks(
+        agents = HardwareReports(
             AGENTS,
             {node: agent.report.looks for node, agent in self._agents.items() if agent.report},
             {node: agent.rates for node, agent in self._agents.items() if agent.rates},
@@ -295,7 +295,7 @@ class Discovery:
 def _put_together(
     nodes: Mapping[str, Labels],
     read: tuple[FileRead, ...],
-    agents: Looks,
+    agents: HardwareReports,
     *,
     configured: tuple[str, ...],
     before: FabricState,
@@ -307,9 +307,9 @@ def _put_together(
 
 
 def _parse_report(document: str, digest: bytes) -> _Report:
-    read = insides.parse(document)
-    shared = _digest(insides.written(Document(read.looks, read.refused)))
-    return _Report(digest, shared, insides.of(read), read.rates)
+    read = hardware_documents.parse(document)
+    shared = _digest(hardware_documents.written(Document(read.looks, read.refused)))
+    return _Report(digest, shared, hardware_documents.of(read), read.rates)
 
 
 def _digest(document: str) -> bytes:

@@ -16,7 +16,7 @@ from railwright_scheduler.cluster import AMOUNT_MAX
 from railwright_scheduler.model import scale_up_domains
 from railwright_scheduler.model.snapshot import Amounts, Node, Unavailable
 from railwright_topology.fabric import Fabric
-from railwright_topology.pace import EVEN
+from railwright_topology.relative_speed import EVEN
 
 CONDITION_TAINTS = frozenset(
     {

@@ -15,7 +15,7 @@ import orjson
 from railwright_scheduler.model.snapshot import Node
 from railwright_topology.fabric import Fabric
 from railwright_topology.links import Links
-from railwright_topology.pace import EVEN, Pace
+from railwright_topology.relative_speed import EVEN, RelativeSpeed
 
 TWENTIETHS = 20
 
@@ -25,7 +25,7 @@ class TopologyHash:
 
     def __init__(self) -> None:
         self._fabric: Fabric | None = None
-        self._paces: tuple[tuple[str, Pace], ...] = ()
+        self._paces: tuple[tuple[str, RelativeSpeed], ...] = ()
         self._digest = ""
 
     def digest(self, fabric: Fabric, nodes: Iterable[Node]) -> str:
@@ -39,7 +39,7 @@ class TopologyHash:
         return self._digest
 
 
-def _digest(fabric: Fabric, paces: tuple[tuple[str, Pace], ...]) -> str:
+def _digest(fabric: Fabric, paces: tuple[tuple[str, RelativeSpeed], ...]) -> str:
     links = [
         [level, _rough(its.oversubscription), _rooms(its), sorted(its.summing)]
         for level, its in zip(fabric.levels, fabric.links, strict=bool(fabric.links))

@@ -20,9 +20,9 @@ from railwright_scheduler.model.snapshot import Amounts, Node, Snapshot, Unavail
 from railwright_scheduler.placement import domains
 from railwright_scheduler.placement.constraints import UNLIMITED, ResolvedConstraints
 from railwright_scheduler.placement.domains import Domains
-from railwright_topology.accounts import ISLAND
 from railwright_topology.links import Links
-from railwright_topology.pace import EVEN, Pace
+from railwright_topology.relative_speed import EVEN, RelativeSpeed
+from railwright_topology.source_reports import ISLAND
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -261,7 +261,7 @@ def _hold(amounts: Ints, need: Ints) -> Mask:
     return found
 
 
-def _slowness(pace: Pace) -> int:
+def _slowness(pace: RelativeSpeed) -> int:
     """By what it is slowest at."""
     if pace == EVEN:
         return 0

@@ -29,7 +29,7 @@ from railwright_scheduler.model.decisions import (
     TooLarge,
 )
 from railwright_scheduler.model.snapshot import NO_CONSTRAINTS, TIERS, Taint, TopologyConstraints
-from railwright_topology.accounts import ISLAND
+from railwright_topology.source_reports import ISLAND
 
 _BINARY_UNITS = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
 _DIGITS_EXACT = 5

@@ -19,21 +19,21 @@ from fixtures import inside_facts, machine_files, machines
 from fixtures.machines import Machine
 from fixtures.rank_tables import table
 from railwright_agent import kernel
-from railwright_topology import fabric, inside
-from railwright_topology.inside import Inside
-from railwright_topology.parts import Look, Looks, Rates
+from railwright_topology import fabric, hardware_inventory
+from railwright_topology.hardware_inventory import HardwareInventory
+from railwright_topology.parts import DeviceBenchmark, HardwareReport, HardwareReports
 from railwright_topology.sources import (
     described,
     formats,
+    hardware_documents,
     hwloc,
-    insides,
     kfd,
     nccl_topology,
     nvidia_smi,
     sysfs,
 )
 from railwright_topology.sources.formats import File
-from railwright_topology.sources.insides import Document
+from railwright_topology.sources.hardware_documents import Document
 
 
 def told(machines_count: int) -> Iterator[tuple[str, int, float]]:
@@ -56,7 +56,7 @@ def falsified(count: int) -> tuple[int, int, int]:
         expected = {*_falsehoods(machine, said, chance)}
         text = json.dumps({"version": 1, "kinds": [said]})
         looks = [*_everything(machine), described.parse_own(text)]
-        conflicts = inside.of(looks).conflicts
+        conflicts = hardware_inventory.of(looks).conflicts
         seen = {(each.part, each.fact) for each in conflicts if each.source == described.SOURCE}
         planted += len(expected)
         found += len(seen & expected)
@@ -81,24 +81,24 @@ def _falsehoods(
         yield " and ".join(ends), "NVLink"
 
 
-def _share(source: str, machine: Machine, looks: list[Look]) -> float:
+def _share(source: str, machine: Machine, looks: list[HardwareReport]) -> float:
     expected = inside_facts.expected(machine, source)
-    read = inside_facts.read(inside.of(looks), source)
+    read = inside_facts.read(hardware_inventory.of(looks), source)
     return len(expected & read) / len(expected | read)
 
 
-def _from_files(machine: Machine) -> list[Look]:
+def _from_files(machine: Machine) -> list[HardwareReport]:
     with tempfile.TemporaryDirectory() as folder:
         machine_files.write_sysfs(Path(folder), machine_files.sysfs(machine))
         return [sysfs.parse(kernel.sections(Path(folder)))]
 
 
-def _matrix(machine: Machine) -> Look:
+def _matrix(machine: Machine) -> HardwareReport:
     inventory = machine_files.nvidia_inventory(machine)
     return nvidia_smi.parse(machine_files.nvidia_smi(machine), inventory)
 
 
-def _everything(machine: Machine) -> list[Look]:
+def _everything(machine: Machine) -> list[HardwareReport]:
     """All sources of one machine in its agent's document, as the operator reads it of many."""
     looks = [
         *_from_files(machine),
@@ -106,13 +106,13 @@ def _everything(machine: Machine) -> list[Look]:
         hwloc.parse(machine_files.hwloc(machine)),
         nccl_topology.parse(machine_files.nccl_topology(machine)),
     ]
-    text = json.dumps({"node": json.loads(insides.written(Document(tuple(looks))))})
+    text = json.dumps({"node": json.loads(hardware_documents.written(Document(tuple(looks))))})
     (read,) = formats.read(File("", "inside.json", text))
-    assert isinstance(read, Looks)
+    assert isinstance(read, HardwareReports)
     return [*read.by_host["node"]]
 
 
-READERS: dict[str, tuple[str, Callable[[Machine], list[Look]]]] = {
+READERS: dict[str, tuple[str, Callable[[Machine], list[HardwareReport]]]] = {
     "NCCL topology": (
         "nccl",
         lambda machine: [nccl_topology.parse(machine_files.nccl_topology(machine))],
@@ -140,11 +140,11 @@ def _rank_tables(count: int) -> tuple[int, float]:
         devices = Random(number).choice([4, 8, 16])
         said = table(("1.0", "1.2")[number % 2], "server-0", "server-1", devices=devices)
         looks, account = formats.read(File("", "hccl.json", json.dumps(said)))
-        assert isinstance(looks, Looks)
-        assert not isinstance(account, Looks)
+        assert isinstance(looks, HardwareReports)
+        assert not isinstance(account, HardwareReports)
         expected = {(n, n, n) for n in range(devices)}
         for host in ("server-0", "server-1"):
-            read = {*_ports(inside.of(looks.by_host[host]))}
+            read = {*_ports(hardware_inventory.of(looks.by_host[host]))}
             shares.append(len(expected & read) / len(expected | read))
     return len(shares), min(shares)
 
@@ -152,7 +152,7 @@ def _rank_tables(count: int) -> tuple[int, float]:
 def _rates(count: int) -> tuple[int, float]:
     """Servers of eight devices that differ by 3 %, and one in each eighth server that is slow."""
     chance = Random(0)
-    planted: dict[str, tuple[Rates, ...]] = {}
+    planted: dict[str, tuple[DeviceBenchmark, ...]] = {}
     slow: set[tuple[str, str, str]] = set()
     for number in range(count):
         node, devices = f"node-{number}", list(_devices(chance))
@@ -168,7 +168,8 @@ def _rates(count: int) -> tuple[int, float]:
                 slow.add((node, usual.device, "memory_bytes_per_s"))
         planted[node] = tuple(devices)
     documents = {
-        node: json.loads(insides.written(Document(rates=its))) for node, its in planted.items()
+        node: json.loads(hardware_documents.written(Document(rates=its)))
+        for node, its in planted.items()
     }
     found = fabric.of([*planted], formats.read(File("", "rates.json", json.dumps(documents))))
     seen = {(each.node, each.device, each.fact) for each in found.slow}
@@ -180,13 +181,13 @@ def _rates(count: int) -> tuple[int, float]:
     return len(shares), min(shares)
 
 
-def _devices(chance: Random) -> Iterator[Rates]:
+def _devices(chance: Random) -> Iterator[DeviceBenchmark]:
     for bus in chance.sample(range(0x10, 0xF0), 8):
         rates = (int(usual * chance.uniform(0.985, 1.015)) for usual in (660 * 10**12, 29 * 10**11))
-        yield Rates(f"0000:{bus:02x}:00.0", "H100", "torch", *rates)
+        yield DeviceBenchmark(f"0000:{bus:02x}:00.0", "H100", "torch", *rates)
 
 
-def _ports(found: Inside) -> Iterator[tuple[int | None, int | None, int]]:
+def _ports(found: HardwareInventory) -> Iterator[tuple[int | None, int | None, int]]:
     """Each adapter's accelerator, its rail, and the number in its name."""
     numbers = {part.id: part.number for part in found.accelerators}
     for part in found.adapters:

@@ -21,8 +21,8 @@ from railwright_agent.reporting import OperatorClient
 from railwright_api import names
 from railwright_operator.wiring import AGENT
 from railwright_testbed.operator_process import NAMESPACE
-from railwright_topology.sources import insides
-from railwright_topology.sources.insides import Document
+from railwright_topology.sources import hardware_documents
+from railwright_topology.sources.hardware_documents import Document
 
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 ACCOUNTS = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
@@ -59,7 +59,7 @@ class NodeAgents:
         file = self._folder / f"{node}.token"
         file.write_text(self.token(node))
         OperatorClient(self._site.operator.url, file, HardwareSources(self._folder)).report(
-            insides.written(document)
+            hardware_documents.written(document)
         )
 
     def kill(self, node: str) -> None:

@@ -21,14 +21,14 @@ from railwright_agent.hardware import HardwareSources
 from railwright_agent.reporting import OperatorClient
 from railwright_operator.heartbeats import agents, probe_tasks
 from railwright_testbed import ControlPlane
-from railwright_topology.accounts import Basis
-from railwright_topology.parts import CPU, Kind, Look, Part
+from railwright_topology.parts import CPU, HardwareReport, Kind, Part
 from railwright_topology.probing import keys
-from railwright_topology.sources import insides
-from railwright_topology.sources.insides import Document
+from railwright_topology.source_reports import Provenance
+from railwright_topology.sources import hardware_documents
+from railwright_topology.sources.hardware_documents import Document
 
-DOCUMENT = Document((Look("sysfs", Basis.SEEN, (Part("gpu", Kind.ACCELERATOR),)),))
-TEXT = insides.written(DOCUMENT).encode()
+DOCUMENT = Document((HardwareReport("sysfs", Provenance.SEEN, (Part("gpu", Kind.ACCELERATOR),)),))
+TEXT = hardware_documents.written(DOCUMENT).encode()
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ import pytest
 
 from railwright_agent import kernel
 from railwright_testbed import requirements
-from railwright_topology import inside
-from railwright_topology.parts import Look
-from railwright_topology.sources import hwloc, insides, sysfs
+from railwright_topology import hardware_inventory
+from railwright_topology.parts import HardwareReport
+from railwright_topology.sources import hardware_documents, hwloc, sysfs
 
 PCI = Path("/sys/bus/pci/devices")
 
@@ -28,7 +28,7 @@ def printed() -> str:
 
 
 @pytest.fixture(scope="module")
-def look(printed: str) -> Look:
+def look(printed: str) -> HardwareReport:
     return hwloc.parse(printed)
 
 
@@ -41,17 +41,17 @@ def network_devices() -> set[str]:
     }
 
 
-def test_both_see_the_network_devices_that_are_there(look: Look) -> None:
+def test_both_see_the_network_devices_that_are_there(look: HardwareReport) -> None:
     own = sysfs.parse(kernel.sections(Path("/")))
     adapters = {part.pci for part in own.parts if part.kind == "adapter"}
     assert adapters == network_devices()
     assert {part.pci for part in look.parts if part.kind == "adapter"} == adapters
 
 
-def test_both_agree_on_everything_that_both_know(look: Look) -> None:
+def test_both_agree_on_everything_that_both_know(look: HardwareReport) -> None:
     own = sysfs.parse(kernel.sections(Path("/")))
     assert own.hides_tree == look.hides_tree
-    found = inside.of([own, look])
+    found = hardware_inventory.of([own, look])
     assert not found.conflicts
     assert {*own.parts} or not network_devices()
 
@@ -65,7 +65,7 @@ def test_whether_the_machine_is_virtual_is_what_its_processor_says() -> None:
 def test_the_agents_command_prints_what_can_be_read_again(printed: str) -> None:
     command = [sys.executable, "-m", "railwright_agent", "inside"]
     answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-    document = insides.parse(answer.stdout)
+    document = hardware_documents.parse(answer.stdout)
     assert document.refused == ()
     sources = {look.source for look in document.looks}
     assert sources <= {"sysfs", "hwloc", "nvidia-smi", "KFD"}

@@ -15,8 +15,8 @@ from integration.node_agents import NodeAgents
 from integration.operator_site import Floor, Json, Site
 from railwright_api import names
 from railwright_testbed import waiting
-from railwright_topology.parts import Rates
-from railwright_topology.sources.insides import Document
+from railwright_topology.parts import DeviceBenchmark
+from railwright_topology.sources.hardware_documents import Document
 
 FABRIC = f"/apis/{names.API_VERSION}/{names.FABRICS}/{names.SINGLETON}"
 MACHINE = machines.planted(Random(3))
@@ -69,7 +69,7 @@ def test_what_agents_see_is_on_the_fabric_and_so_is_what_they_contradict(
 def test_a_node_whose_device_is_slower_than_most_is_on_the_fabric(
     site: Site, floor: Floor, agents: NodeAgents
 ) -> None:
-    usual = Rates("0000:17:00.0", "H100", "torch 9.9", 660 * 10**12, 29 * 10**11)
+    usual = DeviceBenchmark("0000:17:00.0", "H100", "torch 9.9", 660 * 10**12, 29 * 10**11)
     slow = replace(usual, flop_per_s=403 * 10**12)
     name = floor.nodes[2]
     for node in floor.nodes:

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from railwright_agent import benchmark
-from railwright_topology.parts import CPU, Rates
-from railwright_topology.sources import insides
+from railwright_topology.parts import CPU, DeviceBenchmark
+from railwright_topology.sources import hardware_documents
 
 APART = 30
 """Times: a mistaken unit is further off, and no two tools on one busy machine are."""
@@ -29,7 +29,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def processors(root: Path, by: str) -> Rates:
+def processors(root: Path, by: str) -> DeviceBenchmark:
     """What is measured of them now."""
     (found,) = benchmark.measure(root).rates
     assert found.device == CPU
@@ -53,7 +53,7 @@ def test_torch_and_numpy_measure_the_same_processors_in_the_same_units(
 def test_the_command_prints_what_can_be_read_again_and_each_device_once() -> None:
     command = [sys.executable, "-m", "railwright_agent", "rates"]
     answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-    document = insides.parse(answer.stdout)
+    document = hardware_documents.parse(answer.stdout)
     told = [*(each.device for each in document.rates), *document.busy]
     assert told == [CPU] or CPU not in told
     assert told

@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railwright_topology.accounts import Account
+from railwright_topology.source_reports import SourceReport
 from railwright_topology.sources import hostlist, labels, plan, slurm, topograph
 
 Grouping = set[frozenset[str]]
@@ -57,7 +57,7 @@ def grouping(tier: Mapping[str, str]) -> Grouping:
     }
 
 
-def groupings(account: Account) -> list[Grouping]:
+def groupings(account: SourceReport) -> list[Grouping]:
     return [grouping(tier) for tier in account.tiers]
 
 

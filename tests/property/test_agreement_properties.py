@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures.examples import examples
-from railwright_topology import agreement
-from railwright_topology.accounts import ISLAND, Account, Basis
-from railwright_topology.agreement import Agreement
+from railwright_topology import topology_merge
+from railwright_topology.source_reports import ISLAND, Provenance, SourceReport
+from railwright_topology.topology_merge import MergedTopology
 
 NODES = [f"n{number:02d}" for number in range(16)]
 
 
 @st.composite
-def accounts(draw: st.DrawFn, source: str) -> Account:
+def accounts(draw: st.DrawFn, source: str) -> SourceReport:
     """Nested tiers over some of the nodes, not quite those of the others; and maybe islands."""
     size = draw(st.sampled_from((2, 3, 4)))
     heights = range(1, draw(st.integers(1, 3)) + 1)
@@ -25,9 +25,9 @@ def accounts(draw: st.DrawFn, source: str) -> Account:
     moved = draw(st.dictionaries(st.sampled_from(NODES), st.sampled_from(NODES), max_size=3))
     known = draw(st.sets(st.sampled_from(NODES), min_size=1))
     island = draw(st.sampled_from((0, 0, 2, 3, 4, 8)))
-    return Account(
+    return SourceReport(
         source,
-        draw(st.sampled_from(Basis)),
+        draw(st.sampled_from(Provenance)),
         tuple(
             {node: f"{source}{tier[moved.get(node, node)]}" for node in sorted(known)}
             for tier in tiers
@@ -45,21 +45,23 @@ SITES = st.integers(1, 4).flatmap(
 )
 
 
-def standing(found: Agreement, node: str) -> list[str]:
+def standing(found: MergedTopology, node: str) -> list[str]:
     """Its domains, where it has any, from the nearest tier outwards."""
     return [tier.domains.get(node, "") for tier in found.tiers]
 
 
 @settings(max_examples=examples(300))
 @given(SITES, st.randoms(use_true_random=False))
-def test_the_order_of_sources_changes_nothing(site: tuple[Account, ...], random: Random) -> None:
-    assert agreement.of(random.sample(site, len(site))) == agreement.of(site)
+def test_the_order_of_sources_changes_nothing(
+    site: tuple[SourceReport, ...], random: Random
+) -> None:
+    assert topology_merge.of(random.sample(site, len(site))) == topology_merge.of(site)
 
 
 @settings(max_examples=examples(300))
 @given(SITES)
-def test_each_domain_lies_in_one_of_each_tier_around_it(site: tuple[Account, ...]) -> None:
-    found = agreement.of(site)
+def test_each_domain_lies_in_one_of_each_tier_around_it(site: tuple[SourceReport, ...]) -> None:
+    found = topology_merge.of(site)
     for inner, outer in itertools.combinations(found.tiers, 2):
         for domain in {*inner.domains.values()}:
             nodes = [node for node, its in inner.domains.items() if its == domain]
@@ -70,9 +72,9 @@ def test_each_domain_lies_in_one_of_each_tier_around_it(site: tuple[Account, ...
 @settings(max_examples=examples(300))
 @given(SITES)
 def test_who_tells_of_nobody_else_is_believed_and_nobody_is_lost(
-    site: tuple[Account, ...],
+    site: tuple[SourceReport, ...],
 ) -> None:
-    found = agreement.of(site)
+    found = topology_merge.of(site)
     unused = {*found.unmatched}
     differing = {(conflict.source, conflict.node) for conflict in found.conflicts}
     for account in site:
@@ -85,8 +87,8 @@ def test_who_tells_of_nobody_else_is_believed_and_nobody_is_lost(
 
 @settings(max_examples=examples(300))
 @given(SITES)
-def test_a_conflict_tells_where_the_node_stands_in_the_end(site: tuple[Account, ...]) -> None:
-    found = agreement.of(site)
+def test_a_conflict_tells_where_the_node_stands_in_the_end(site: tuple[SourceReport, ...]) -> None:
+    found = topology_merge.of(site)
     tiers = {tier.name: tier for tier in (*found.tiers, found.islands) if tier}
     for conflict in found.conflicts:
         assert tiers[conflict.level].domains.get(conflict.node, "") == conflict.held
@@ -94,8 +96,8 @@ def test_a_conflict_tells_where_the_node_stands_in_the_end(site: tuple[Account, 
 
 
 @given(accounts("a"))
-def test_one_source_alone_is_taken_as_it_is(account: Account) -> None:
-    found = agreement.of([account])
+def test_one_source_alone_is_taken_as_it_is(account: SourceReport) -> None:
+    found = topology_merge.of([account])
     if not found.conflicts:
         network = [tier for tier in found.tiers if tier.name != ISLAND]
         assert [tier.domains for tier in network] == list(account.tiers)

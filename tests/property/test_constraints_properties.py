@@ -31,8 +31,8 @@ from railwright_scheduler.placement.constraints import (
     capacity,
 )
 from railwright_scheduler.placement.domains import Domains
-from railwright_topology.accounts import ISLAND
-from railwright_topology.astray import Astray, Rails
+from railwright_topology.miscabling import MiscabledRail, Rails
+from railwright_topology.source_reports import ISLAND
 
 
 @st.composite
@@ -158,7 +158,7 @@ def test_what_is_rather_had_is_had_where_it_can_be(snapshot: Snapshot, data: st.
 def test_aligned_rails_are_had_if_any_choice_of_nodes_has_them(
     snapshot: Snapshot, data: st.DataObject
 ) -> None:
-    odd = Rails((0, 1), (Astray(1, "", ""),))
+    odd = Rails((0, 1), (MiscabledRail(1, "", ""),))
     rails = st.sampled_from([None, Rails((0, 1)), Rails((0, 1)), Rails((1, 0)), Rails((0,)), odd])
     nodes = tuple(replace(node, rails=data.draw(rails)) for node in snapshot.nodes)
     spread = data.draw(st.integers(0, 2)) if snapshot.levels else 0

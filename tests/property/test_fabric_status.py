@@ -14,9 +14,17 @@ from railwright_api.fabric import FabricStatus
 from railwright_operator.discovery import AgentSummary, FabricState, FileRead
 from railwright_operator.report import fabric as report
 from railwright_topology import fabric, networks
-from railwright_topology.accounts import Account, Basis
 from railwright_topology.fabric import Fabric
-from railwright_topology.parts import CPU, Kind, Look, Looks, Part, Rates, Role
+from railwright_topology.parts import (
+    CPU,
+    DeviceBenchmark,
+    HardwareReport,
+    HardwareReports,
+    Kind,
+    Part,
+    Role,
+)
+from railwright_topology.source_reports import Provenance, SourceReport
 from railwright_topology.sources.formats import File
 
 HEARD_NONE = AgentSummary(0, ())
@@ -26,12 +34,12 @@ TIERS = st.lists(st.dictionaries(st.sampled_from(NODES), st.sampled_from("abcd")
 
 
 @st.composite
-def accounts(draw: st.DrawFn) -> Account:
+def accounts(draw: st.DrawFn) -> SourceReport:
     """What no source says, and more than any may."""
     tiers = draw(TIERS)
-    return Account(
+    return SourceReport(
         draw(WORDS),
-        draw(st.sampled_from(Basis)),
+        draw(st.sampled_from(Provenance)),
         tuple(tiers),
         draw(st.dictionaries(st.sampled_from(NODES), WORDS, max_size=4)),
         tuple(draw(st.lists(WORDS, max_size=20))),
@@ -51,14 +59,14 @@ def accepted(found: Fabric, *files: FileRead) -> None:
 
 @settings(max_examples=examples(60))
 @given(st.lists(accounts(), max_size=40))
-def test_any_accounts_give_a_status_that_is_taken(told: list[Account]) -> None:
+def test_any_accounts_give_a_status_that_is_taken(told: list[SourceReport]) -> None:
     accepted(fabric.of(NODES, told))
 
 
 LOOKS = st.builds(
-    Look,
+    HardwareReport,
     st.sampled_from(["one", "other"]),
-    st.sampled_from(Basis),
+    st.sampled_from(Provenance),
     st.lists(
         st.builds(
             Part,
@@ -87,9 +95,9 @@ LOOKS = st.builds(
     WORDS,
 )
 async def test_any_insides_of_nodes_give_a_status_that_is_taken(
-    by_host: dict[str, tuple[Look, ...]], source: str
+    by_host: dict[str, tuple[HardwareReport, ...]], source: str
 ) -> None:
-    found = fabric.of(NODES, [Looks(source, by_host)])
+    found = fabric.of(NODES, [HardwareReports(source, by_host)])
     accepted(found)
     FabricStatus.model_validate(await problems(FabricState(found)))
 
@@ -100,16 +108,22 @@ async def problems(found: FabricState, agents: AgentSummary = HEARD_NONE, *unsur
 
 
 RATE = st.sampled_from([0, 1, 10**9, 2 * 10**15, 10**18 - 1])
-RATES = st.builds(Rates, st.just(CPU), WORDS, st.just("torch"), RATE, RATE)
+RATES = st.builds(DeviceBenchmark, st.just(CPU), WORDS, st.just("torch"), RATE, RATE)
 
 
 @settings(max_examples=examples(30))
 @given(st.lists(RATES, min_size=len(NODES), max_size=len(NODES)), WORDS)
-def test_any_rates_of_devices_give_a_status_that_is_taken(rates: list[Rates], model: str) -> None:
+def test_any_rates_of_devices_give_a_status_that_is_taken(
+    rates: list[DeviceBenchmark], model: str
+) -> None:
     its = (replace(each, model=model) for each in rates)
     by_node = {node: (each,) for node, each in zip(NODES, its, strict=True)}
-    other = {NODES[0]: (Rates(CPU, model, "torch", 1, 1),)}
-    accepted(fabric.of(NODES, [Looks("agents", {}, by_node), Looks("site", {}, other)]))
+    other = {NODES[0]: (DeviceBenchmark(CPU, model, "torch", 1, 1),)}
+    accepted(
+        fabric.of(
+            NODES, [HardwareReports("agents", {}, by_node), HardwareReports("site", {}, other)]
+        )
+    )
 
 
 @given(st.integers(1, 30))

@@ -16,25 +16,25 @@ from hypothesis import strategies as st
 from fixtures import machine_files, machines
 from fixtures.examples import examples
 from fixtures.machines import Machine
-from railwright_topology import inside, outline
-from railwright_topology.accounts import Basis
+from railwright_topology import hardware_inventory, outline
 from railwright_topology.parts import (
     Distance,
+    HardwareReport,
+    HardwareReports,
     Kind,
     Layer,
     Link,
-    Look,
-    Looks,
     Part,
     Role,
     Technology,
     pair,
 )
+from railwright_topology.source_reports import Provenance
 from railwright_topology.sources import (
     described,
     formats,
+    hardware_documents,
     hwloc,
-    insides,
     kfd,
     nccl_topology,
     nvidia_smi,
@@ -42,21 +42,25 @@ from railwright_topology.sources import (
     sysfs,
 )
 from railwright_topology.sources.formats import File
-from railwright_topology.sources.insides import Document
+from railwright_topology.sources.hardware_documents import Document
 from railwright_topology.wiring import WiringError
 
 T = TypeVar("T")
 
 MACHINES = st.builds(machines.planted, st.randoms(use_true_random=False))
 
-WRITTEN: dict[str, tuple[Callable[[Machine], str], Callable[[str], Look]]] = {
+WRITTEN: dict[str, tuple[Callable[[Machine], str], Callable[[str], HardwareReport]]] = {
     "nccl": (machine_files.nccl_topology, nccl_topology.parse),
     "nvidia-smi": (machine_files.nvidia_smi, nvidia_smi.parse),
     "hwloc": (machine_files.hwloc, hwloc.parse),
     "description": (machine_files.description, described.parse_own),
     "agent": (
-        lambda machine: insides.written(Document((sysfs.parse(machine_files.sysfs(machine)),))),
-        lambda text: next(iter(insides.parse(text).looks), Look("none", Basis.TOLD)),
+        lambda machine: hardware_documents.written(
+            Document((sysfs.parse(machine_files.sysfs(machine)),))
+        ),
+        lambda text: next(
+            iter(hardware_documents.parse(text).looks), HardwareReport("none", Provenance.TOLD)
+        ),
     ),
 }
 """Each format that is text: how it is written, and read."""
@@ -80,7 +84,7 @@ def reordered(text: str, random: Random) -> str:
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def alike(look: Look) -> Look:
+def alike(look: HardwareReport) -> HardwareReport:
     """Remarks have the lines of the text as it is."""
     links = tuple(sorted(look.links, key=lambda link: link.ends))
     return replace(look, links=links, remarks=())
@@ -102,7 +106,7 @@ def test_the_order_of_what_is_written_does_not_matter(machine: Machine, random: 
     assert kfd.parse(turned_nodes) == kfd.parse(nodes)  # type: ignore[arg-type]
 
 
-def looks(machine: Machine) -> list[Look]:
+def looks(machine: Machine) -> list[HardwareReport]:
     return [
         nccl_topology.parse(machine_files.nccl_topology(machine)),
         nvidia_smi.parse(
@@ -124,7 +128,7 @@ def test_the_order_of_sources_and_of_their_parts_does_not_matter(
         replace(look, parts=tuple(random.sample(look.parts, len(look.parts))))
         for look in random.sample(told, len(told))
     ]
-    assert inside.of(turned) == inside.of(told)
+    assert hardware_inventory.of(turned) == hardware_inventory.of(told)
 
 
 @given(MACHINES, st.data())
@@ -141,7 +145,7 @@ def test_one_false_fact_is_one_conflict_and_the_others_stay(
         return
     false = replace(parts[which], numa=said + 1)
     told[at] = replace(told[at], parts=(*parts[:which], false, *parts[which + 1 :]))
-    found, true = inside.of(told), inside.of(looks(machine))
+    found, true = hardware_inventory.of(told), hardware_inventory.of(looks(machine))
     if found.parts == true.parts:
         (conflict,) = found.conflicts
         assert (conflict.fact, conflict.said, conflict.source) == (
@@ -189,9 +193,14 @@ def test_a_broken_document_is_refused_with_its_place_and_rule_or_read(
         assert found.rule
         return
     # What was read can be put together, told and written down whatever it is.
-    whole = inside.of([found])
+    whole = hardware_inventory.of([found])
     assert outline.of(whole)
-    assert inside.of(insides.parse(insides.written(Document((found,)))).looks) == whole
+    assert (
+        hardware_inventory.of(
+            hardware_documents.parse(hardware_documents.written(Document((found,)))).looks
+        )
+        == whole
+    )
 
 
 @given(st.text(max_size=60) | MACHINES.map(machine_files.description))
@@ -202,7 +211,7 @@ def test_files_of_a_site_are_refused_or_read(text: str) -> None:
         if isinstance(found, WiringError):
             assert str(found).startswith(f"site/{file}")
         else:
-            assert isinstance(found[0], Looks)
+            assert isinstance(found[0], HardwareReports)
 
 
 TEXTS = st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=12)
@@ -226,7 +235,7 @@ PARTS = st.builds(
 
 
 @st.composite
-def any_looks(draw: st.DrawFn) -> Look:
+def any_looks(draw: st.DrawFn) -> HardwareReport:
     parts = draw(st.lists(PARTS, max_size=5, unique_by=lambda part: part.id))
     pairs = [pair(one.id, other.id) for at, one in enumerate(parts) for other in parts[:at]]
     some = st.lists(st.sampled_from(pairs), unique=True) if pairs else st.just([])
@@ -238,9 +247,9 @@ def any_looks(draw: st.DrawFn) -> Look:
         NUMBERS,
         switched=st.none() | st.booleans(),
     )
-    return Look(
+    return HardwareReport(
         draw(TEXTS),
-        draw(st.sampled_from(Basis)),
+        draw(st.sampled_from(Provenance)),
         tuple(parts),
         tuple(replace(draw(links), ends=ends) for ends in draw(some)),
         {ends: draw(st.sampled_from(Distance)) for ends in draw(some)},
@@ -253,9 +262,11 @@ def any_looks(draw: st.DrawFn) -> Look:
 
 @given(st.lists(any_looks(), max_size=3, unique_by=lambda look: look.source), st.lists(TEXTS))
 @settings(max_examples=examples(60), deadline=None)
-def test_what_an_agent_writes_is_read_as_it_was(told: list[Look], refused: list[str]) -> None:
+def test_what_an_agent_writes_is_read_as_it_was(
+    told: list[HardwareReport], refused: list[str]
+) -> None:
     document = Document(tuple(told), tuple(refused))
-    found = insides.parse(insides.written(document))
+    found = hardware_documents.parse(hardware_documents.written(document))
     assert found.refused == document.refused
     for look, original in zip(found.looks, document.looks, strict=True):
         assert {*look.links} == {*original.links}

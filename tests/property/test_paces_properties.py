@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures.examples import examples
-from railwright_topology import paces
-from railwright_topology.pace import EVEN, Pace
-from railwright_topology.parts import Rates
+from railwright_topology import slow_devices
+from railwright_topology.parts import DeviceBenchmark
+from railwright_topology.relative_speed import EVEN, RelativeSpeed
 
 NODES = [f"n{number}" for number in range(6)]
-Told = dict[str, tuple[Rates, ...]]
+Told = dict[str, tuple[DeviceBenchmark, ...]]
 
 RATE = st.one_of(st.just(0), st.integers(1, 10**16), st.integers(90, 110).map(lambda n: n * 10**12))
 
@@ -22,16 +22,16 @@ RATE = st.one_of(st.just(0), st.integers(1, 10**16), st.integers(90, 110).map(la
 def rates(draw: st.DrawFn) -> Told:
     """Devices of two models on some nodes."""
 
-    def device(at: int) -> Rates:
+    def device(at: int) -> DeviceBenchmark:
         model = draw(st.sampled_from(["one", "other"]))
-        return Rates(f"xpu:{at}", model, "torch", draw(RATE), draw(RATE))
+        return DeviceBenchmark(f"xpu:{at}", model, "torch", draw(RATE), draw(RATE))
 
     counts = draw(st.dictionaries(st.sampled_from(NODES), st.integers(1, 4)))
     return {node: tuple(map(device, range(count))) for node, count in counts.items()}
 
 
-def of(told: Told) -> dict[str, Pace]:
-    return paces.of(paces.slow(told, NODES))
+def of(told: Told) -> dict[str, RelativeSpeed]:
+    return slow_devices.of(slow_devices.slow(told, NODES))
 
 
 @given(rates())
@@ -54,7 +54,7 @@ def test_the_order_and_the_names_of_nodes_change_nothing(told: Told, random: obj
 
 @given(rates(), st.integers(1, 1000))
 def test_a_kind_that_is_so_many_times_as_fast_is_as_even(told: Told, factor: int) -> None:
-    def scaled(each: Rates) -> Rates:
+    def scaled(each: DeviceBenchmark) -> DeviceBenchmark:
         if each.model != "one":
             return each
         flop_per_s, memory_bytes_per_s = each.flop_per_s, each.memory_bytes_per_s
@@ -79,7 +79,7 @@ def test_one_slower_device_makes_just_its_node_slower(
     node = data.draw(st.integers(0, nodes - 1))
     told = {
         NODES[n]: [
-            Rates(f"xpu:{at}", "one", "torch", int(rate * data.draw(noise)), rate)
+            DeviceBenchmark(f"xpu:{at}", "one", "torch", int(rate * data.draw(noise)), rate)
             for at in range(devices)
         ]
         for n in range(nodes)
@@ -99,7 +99,7 @@ SOURCES = st.sampled_from(["agents", "a/agents", "site/agents"])
 def test_the_order_of_sources_changes_neither_what_counts_nor_what_differs(
     told: list[tuple[str, Told]], random: object
 ) -> None:
-    def together(sources: list[tuple[str, Told]]) -> dict[str, list[paces.Measured]]:
+    def together(sources: list[tuple[str, Told]]) -> dict[str, list[slow_devices.Measured]]:
         return {
             node: [(source, its[node]) for source, its in sources if node in its] for node in NODES
         }
@@ -108,4 +108,4 @@ def test_the_order_of_sources_changes_neither_what_counts_nor_what_differs(
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     known = {node: its for node, its in together(told).items() if its}
     again = {node: its for node, its in together(shuffled).items() if its}
-    assert paces.settled(again) == paces.settled(known)
+    assert slow_devices.settled(again) == slow_devices.settled(known)

@@ -22,8 +22,8 @@ from fixtures.changes import JUNK_TEXTS, Changed, one_element, one_entry, one_li
 from fixtures.examples import examples
 from fixtures.machines import Machine
 from fixtures.rank_tables import table
-from railwright_topology.accounts import Account
-from railwright_topology.parts import Look
+from railwright_topology.parts import HardwareReport
+from railwright_topology.source_reports import SourceReport
 from railwright_topology.sources import (
     hccl,
     hwloc,
@@ -47,7 +47,7 @@ def below(site: Site, name: str) -> frozenset[str]:
     return frozenset(node for node, path in site.paths.items() if name in path)
 
 
-def chains(account: Account, but: frozenset[str]) -> dict[str, tuple[list[str], str]]:
+def chains(account: SourceReport, but: frozenset[str]) -> dict[str, tuple[list[str], str]]:
     """The domains of each node outwards, each once, and its island."""
     return {
         node: (
@@ -106,7 +106,7 @@ PLACED: dict[
     tuple[
         Callable[[Site], str],
         Callable[[Site, st.DataObject], Changed],
-        Callable[[str], Account],
+        Callable[[str], SourceReport],
     ],
 ] = {
     "topology.conf": (site_fixtures.conf, conf, lambda text: slurm.parse_conf(text)[0]),
@@ -183,7 +183,7 @@ LOOKS: dict[
     tuple[
         Callable[[Machine], str],
         Callable[[Machine, st.DataObject], Changed],
-        Callable[[str], Look],
+        Callable[[str], HardwareReport],
     ],
 ] = {
     "NCCL": (machine_files.nccl_topology, nccl, nccl_topology.parse),
@@ -210,7 +210,9 @@ def test_one_bad_element_changes_only_devices_on_it(
     compare(found, whole, changed.touched, links=name != "hwloc")
 
 
-def compare(found: Look, whole: Look, touched: frozenset[str], *, links: bool = True) -> None:
+def compare(
+    found: HardwareReport, whole: HardwareReport, touched: frozenset[str], *, links: bool = True
+) -> None:
     """Everything is the same but for the touched devices."""
     before = {part.id: part for part in whole.parts if part.id not in touched}
     after = {part.id: part for part in found.parts if part.id in before}

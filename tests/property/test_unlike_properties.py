@@ -27,13 +27,13 @@ from railwright_scheduler.model.workload import (
     Workload,
 )
 from railwright_topology.links import Links
-from railwright_topology.pace import Pace
+from railwright_topology.relative_speed import RelativeSpeed
 
 PLAIN = Transformer(7, 1024, 16, 16, 64, 4096, 32_000)
 MIXTURE = replace(PLAIN, experts=16, chosen=2, gated=True, feed_forward=512)
 
 paces = st.builds(
-    Pace,
+    RelativeSpeed,
     *[st.sampled_from([1.0, 0.95, 0.9, 0.7, 0.5, 0.1])] * 2,
     st.sampled_from([1.0, 0.875, 0.5]),
 )
@@ -88,7 +88,7 @@ def test_a_slower_node_makes_no_step_shorter(data: st.DataObject, workload: Work
     at = data.draw(st.integers(0, count - 1))
     kind, pace = its[at]
     more = data.draw(paces)
-    slower = Pace(
+    slower = RelativeSpeed(
         min(pace.products, more.products),
         min(pace.memory, more.memory),
         min(pace.rails, more.rails),
@@ -104,14 +104,14 @@ def test_a_slower_node_makes_no_step_shorter(data: st.DataObject, workload: Work
 @settings(deadline=None, max_examples=examples(25))
 @given(workloads(), kinds, paces)
 def test_an_even_gang_is_predicted_as_one_machine_is(
-    workload: Workload, kind: Machine, pace: Pace
+    workload: Workload, kind: Machine, pace: RelativeSpeed
 ) -> None:
     machine = kind.at_speed(pace)
     alone_s = step.predict(*workload.parts, machine).total
     assert abs(took_s(workload, [machine] * nodes_of(workload)) - alone_s) <= 1e-9 * alone_s
 
 
-def racked(workload: Workload, its: list[tuple[str, Pace]], *names: str) -> Admit:
+def racked(workload: Workload, its: list[tuple[str, RelativeSpeed]], *names: str) -> Admit:
     """The job on nodes of one rack, which are such machines."""
     nodes = tuple(
         node(name, "r0", machine=machine, pace=pace)
@@ -134,7 +134,7 @@ def predicted(found: Admit) -> PredictedStep:
 
 
 stands = st.tuples(st.sampled_from(["DGX A100", "DGX H100"]), st.sampled_from([1.0, 0.7])).map(
-    lambda its: (its[0], Pace(products=its[1]))
+    lambda its: (its[0], RelativeSpeed(products=its[1]))
 )
 
 
@@ -148,7 +148,7 @@ def test_few_nodes_are_laid_out_as_well_as_can_be(data: st.DataObject, workload:
     told = predicted(racked(workload, its))
     machines = [MACHINES[name].at_speed(pace) for name, pace in its]
     gang = GangModel(workload, machines, derive.communicators(*workload.parts))
-    seen: dict[tuple[tuple[str, Pace], ...], float] = {}
+    seen: dict[tuple[tuple[str, RelativeSpeed], ...], float] = {}
     for order in itertools.permutations(range(count)):
         key = tuple(its[at] for at in order)
         if key not in seen:
@@ -181,7 +181,7 @@ def test_a_free_node_more_that_is_fast_makes_no_step_longer(
     slow = data.draw(st.lists(paces, min_size=count, max_size=count + 2))
     its = [("DGX H100", pace) for pace in slow]
     before = predicted(racked(workload, its))
-    after = predicted(racked(workload, [*its, ("DGX H100", Pace())]))
+    after = predicted(racked(workload, [*its, ("DGX H100", RelativeSpeed())]))
     assert after.placed_us <= before.placed_us + 1
 
 

@@ -13,8 +13,8 @@ from fixtures import inside_facts, machine_files, machines
 from railwright_agent import __main__ as agent
 from railwright_agent import hardware as gathering
 from railwright_agent.hardware import HardwareSources
-from railwright_topology import inside
-from railwright_topology.sources import insides
+from railwright_topology import hardware_inventory
+from railwright_topology.sources import hardware_documents
 
 MACHINE = next(m for m in map(machines.planted, map(Random, range(99))) if m.links)
 
@@ -62,7 +62,9 @@ def test_the_kernel_and_the_tools_that_are_there_are_asked(root: Path, tools: Pa
         "NCCL topology",
         "description",
     ]
-    found = inside.of(insides.parse(insides.written(document)).looks)
+    found = hardware_inventory.of(
+        hardware_documents.parse(hardware_documents.written(document)).looks
+    )
     assert not found.conflicts
     assert inside_facts.read(found, "all") == inside_facts.expected(MACHINE, "all")
 
@@ -122,4 +124,4 @@ def test_the_command_prints_one_document(
     assert agent.main() == 0
     text = capsys.readouterr().out
     assert json.loads(text)["version"] == 1
-    assert insides.parse(text) == gathering.gather(HardwareSources(root))
+    assert hardware_documents.parse(text) == gathering.gather(HardwareSources(root))

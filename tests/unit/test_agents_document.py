@@ -11,11 +11,17 @@ import pytest
 
 from fixtures import later_versions, machine_files, machines
 from railwright_topology import fabric
-from railwright_topology.accounts import Basis
-from railwright_topology.parts import CPU, Look, Looks, Rates, Technology
-from railwright_topology.sources import formats, hwloc, insides, sysfs
+from railwright_topology.parts import (
+    CPU,
+    DeviceBenchmark,
+    HardwareReport,
+    HardwareReports,
+    Technology,
+)
+from railwright_topology.source_reports import Provenance
+from railwright_topology.sources import formats, hardware_documents, hwloc, sysfs
 from railwright_topology.sources.formats import File
-from railwright_topology.sources.insides import Document
+from railwright_topology.sources.hardware_documents import Document
 from railwright_topology.wiring import WiringError
 
 MACHINE = machines.planted(Random(1))
@@ -25,19 +31,19 @@ DOCUMENT = Document(
         hwloc.parse(machine_files.hwloc(MACHINE)),
     ),
     rates=(
-        Rates(MACHINE.gpus[0].address, "H100", "torch 9.9", 10**16, 3 * 10**12),
-        Rates(CPU, "Xeon", "torch 9.9", 10**12),
-        Rates("xpu:0", "Max 1550", "torch 9.9", memory_bytes_per_s=10**12),
+        DeviceBenchmark(MACHINE.gpus[0].address, "H100", "torch 9.9", 10**16, 3 * 10**12),
+        DeviceBenchmark(CPU, "Xeon", "torch 9.9", 10**12),
+        DeviceBenchmark("xpu:0", "Max 1550", "torch 9.9", memory_bytes_per_s=10**12),
     ),
     busy=(MACHINE.gpus[1].address,),
 )
 
 
 def edited(edit: Callable[[Any], object]) -> str:
-    said = json.loads(insides.written(DOCUMENT))
+    said = json.loads(hardware_documents.written(DOCUMENT))
     edit(said)
     try:
-        return "\n".join(insides.parse(json.dumps(said)).refused)
+        return "\n".join(hardware_documents.parse(json.dumps(said)).refused)
     except WiringError as refused:
         return str(refused)
 
@@ -106,24 +112,26 @@ def test_document_omission_has_its_path(edit: Callable[[Any], object], rule: str
 
 
 def test_document_of_later_version_is_read() -> None:
-    said = later_versions.extended(json.loads(insides.written(DOCUMENT))) | {"version": 2}
-    assert insides.parse(json.dumps(said)) == DOCUMENT
+    said = later_versions.extended(json.loads(hardware_documents.written(DOCUMENT))) | {
+        "version": 2
+    }
+    assert hardware_documents.parse(json.dumps(said)) == DOCUMENT
     link = {"technology": "Photons", "between": [[0, 1]]}
     document = {"version": 1, "looks": [look(said) | {"links": [link]}]}
-    (found,) = insides.parse(json.dumps(document)).looks
+    (found,) = hardware_documents.parse(json.dumps(document)).looks
     assert [each.technology for each in found.links] == [Technology.OTHER]
 
 
 def test_what_is_not_json_is_refused_with_its_line() -> None:
     with pytest.raises(WiringError, match=r"^agents, line 2: no whole JSON document"):
-        insides.parse('{"version": 1,\n"looks"}')
+        hardware_documents.parse('{"version": 1,\n"looks"}')
 
 
 def test_nodes_that_are_the_same_inside_are_read_once() -> None:
-    said = json.loads(insides.written(DOCUMENT))
+    said = json.loads(hardware_documents.written(DOCUMENT))
     text = json.dumps({f"node-{n}": said for n in range(4)})
     (looks,) = formats.read(File("site", "inside.json", text))
-    assert isinstance(looks, Looks)
+    assert isinstance(looks, HardwareReports)
     assert looks.source == "site/agents"
     assert [look.source for look in looks.by_host["node-0"]] == ["site/sysfs", "site/hwloc"]
     found = fabric.of(looks.nodes, [looks])
@@ -132,28 +140,33 @@ def test_nodes_that_are_the_same_inside_are_read_once() -> None:
 
 
 def test_a_document_is_read_as_it_was_written() -> None:
-    assert insides.parse(insides.written(DOCUMENT)) == DOCUMENT
+    assert hardware_documents.parse(hardware_documents.written(DOCUMENT)) == DOCUMENT
 
 
 def test_a_document_has_no_field_that_says_nothing() -> None:
     """Who does not know rates yet reads the documents of agents that measure nothing."""
-    plain = json.loads(insides.written(Document(DOCUMENT.looks)))
+    plain = json.loads(hardware_documents.written(Document(DOCUMENT.looks)))
     assert {*plain} == {"version", "looks"}
-    assert insides.parse(insides.written(Document())) == Document()
+    assert hardware_documents.parse(hardware_documents.written(Document())) == Document()
 
 
 def test_nodes_that_are_the_same_inside_and_not_as_fast_are_read_once() -> None:
-    said = json.loads(insides.written(DOCUMENT))
+    said = json.loads(hardware_documents.written(DOCUMENT))
     nodes = {f"node-{n}": {**said, "rates": [{**rates(said), "flop_per_s": n}]} for n in range(4)}
     (looks,) = formats.read(File("site", "inside.json", json.dumps(nodes)))
-    assert isinstance(looks, Looks)
+    assert isinstance(looks, HardwareReports)
     assert len({id(its) for its in looks.by_host.values()}) == 1
     assert [its[0].flop_per_s for its in looks.rates.values()] == [0, 1, 2, 3]
 
 
 def test_rates_that_were_measured_apart_say_nothing_of_what_is_inside() -> None:
     text = json.dumps(
-        {"node-1": {"version": 1, "rates": [rates(json.loads(insides.written(DOCUMENT)))]}}
+        {
+            "node-1": {
+                "version": 1,
+                "rates": [rates(json.loads(hardware_documents.written(DOCUMENT)))],
+            }
+        }
     )
     (looks,) = formats.read(File("site", "rates.json", text))
     found = fabric.of(["node-1"], [looks])
@@ -163,7 +176,7 @@ def test_rates_that_were_measured_apart_say_nothing_of_what_is_inside() -> None:
 
 def test_what_an_agent_could_not_read_is_a_remark_on_its_node() -> None:
     document = Document(DOCUMENT.looks, ("nvidia-smi topo -m: no answer in 20 s",))
-    text = json.dumps({"node-1": json.loads(insides.written(document))})
+    text = json.dumps({"node-1": json.loads(hardware_documents.written(document))})
     (looks,) = formats.read(File("", "inside.json", text))
     found = fabric.of(["node-1"], [looks])
     assert found.insides["node-1"].remarks == ("agent: nvidia-smi topo -m: no answer in 20 s",)
@@ -179,8 +192,10 @@ def test_the_file_of_many_nodes_names_the_one_that_is_refused() -> None:
 
 
 def test_more_remarks_than_are_read_are_not_written() -> None:
-    many = Look("x", Basis.TOLD, remarks=tuple(f"remark\x1b {n}" for n in range(100)))
-    (read,) = insides.parse(insides.written(Document((many,)))).looks
-    assert len(read.remarks) == insides.REMARKS_MAX
+    many = HardwareReport(
+        "x", Provenance.TOLD, remarks=tuple(f"remark\x1b {n}" for n in range(100))
+    )
+    (read,) = hardware_documents.parse(hardware_documents.written(Document((many,)))).looks
+    assert len(read.remarks) == hardware_documents.REMARKS_MAX
     assert read.remarks[0] == "remark? 0"
     assert read.remarks[-1] == "and more"

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from railwright_topology import agreement
-from railwright_topology.accounts import ISLAND, Account, Basis
+from railwright_topology import topology_merge
+from railwright_topology.source_reports import ISLAND, Provenance, SourceReport
 
 NODES = tuple(f"n{number:03d}" for number in range(64))
 
@@ -16,40 +16,42 @@ def grouped(prefix: str, size: int) -> dict[str, str]:
     return {node: f"{prefix}{at // size}" for at, node in enumerate(NODES)}
 
 
-SEEN = Account("cables", Basis.SEEN, (grouped("tor", 4), grouped("leaf", 16), grouped("spine", 32)))
-TOLD = Account("labels", Basis.TOLD, (grouped("rack", 4), grouped("block", 32)))
+SEEN = SourceReport(
+    "cables", Provenance.SEEN, (grouped("tor", 4), grouped("leaf", 16), grouped("spine", 32))
+)
+TOLD = SourceReport("labels", Provenance.TOLD, (grouped("rack", 4), grouped("block", 32)))
 
 
-def moved(account: Account, tier: int, **nodes: str) -> Account:
+def moved(account: SourceReport, tier: int, **nodes: str) -> SourceReport:
     tiers = [dict(each) for each in account.tiers]
     tiers[tier] |= nodes
-    return Account(account.source, account.basis, tuple(tiers))
+    return SourceReport(account.source, account.basis, tuple(tiers))
 
 
 def test_tiers_are_matched_by_what_they_put_together_whatever_they_are_called() -> None:
-    assert agreement.matched(SEEN.tiers, TOLD.tiers) == {0: 0, 1: 2}
-    assert agreement.matched(TOLD.tiers, SEEN.tiers) == {0: 0, 2: 1}
+    assert topology_merge.matched(SEEN.tiers, TOLD.tiers) == {0: 0, 1: 2}
+    assert topology_merge.matched(TOLD.tiers, SEEN.tiers) == {0: 0, 2: 1}
 
 
 def test_sources_that_agree_have_no_conflict_and_the_most_trusted_one_counts() -> None:
-    found = agreement.of([TOLD, SEEN])
-    assert found == agreement.of([SEEN, TOLD])
+    found = topology_merge.of([TOLD, SEEN])
+    assert found == topology_merge.of([SEEN, TOLD])
     assert [tier.domains for tier in found.tiers] == list(SEEN.tiers)
     assert [tier.source for tier in found.tiers] == ["cables"] * 3
     assert (found.conflicts, found.unmatched) == ((), ())
 
 
 def test_a_node_that_another_source_has_elsewhere_is_a_conflict_with_both_sides() -> None:
-    found = agreement.of([SEEN, moved(TOLD, 0, n005="rack9")])
+    found = topology_merge.of([SEEN, moved(TOLD, 0, n005="rack9")])
     (conflict,) = found.conflicts
-    assert conflict == agreement.LocationConflict(
+    assert conflict == topology_merge.LocationConflict(
         "n005", "cables tier 1", "labels", "rack9", "tor9", "tor1", "cables"
     )
     assert found.tiers[0].domains["n005"] == "tor1"
 
 
 def test_two_nodes_that_changed_places_are_two_conflicts() -> None:
-    found = agreement.of([SEEN, moved(TOLD, 0, n005="rack9", n036="rack1")])
+    found = topology_merge.of([SEEN, moved(TOLD, 0, n005="rack9", n036="rack1")])
     assert {conflict.node for conflict in found.conflicts} == {"n005", "n036"}
 
 
@@ -60,13 +62,13 @@ def test_all_that_is_planted_is_found_and_nothing_else() -> None:
             node: f"rack{(int(node[1:]) // 4 + rng.randrange(1, 16)) % 16}"
             for node in rng.sample(NODES[::4], 5)
         }
-        found = agreement.of([SEEN, moved(TOLD, 0, **planted)])
+        found = topology_merge.of([SEEN, moved(TOLD, 0, **planted)])
         assert {conflict.node for conflict in found.conflicts} == {*planted}
 
 
 def test_a_node_that_only_the_less_trusted_knows_is_filled_in_and_told() -> None:
     tiers = tuple({n: d for n, d in tier.items() if n != "n005"} for tier in SEEN.tiers)
-    found = agreement.of([Account("cables", Basis.SEEN, tiers), TOLD])
+    found = topology_merge.of([SourceReport("cables", Provenance.SEEN, tiers), TOLD])
     assert found.tiers[0].domains["n005"] == "tor1"
     assert found.tiers[0].filled == {"n005": "labels"}
     # Its rack stands under a leaf, and so does it.
@@ -75,8 +77,10 @@ def test_a_node_that_only_the_less_trusted_knows_is_filled_in_and_told() -> None
 
 
 def test_a_tier_that_only_the_less_trusted_knows_finds_its_place_among_the_others() -> None:
-    near = Account("lldp", Basis.SEEN, (grouped("tor", 4),))
-    found = agreement.of([near, TOLD, Account("plan", Basis.DECLARED, (grouped("row", 16),))])
+    near = SourceReport("lldp", Provenance.SEEN, (grouped("tor", 4),))
+    found = topology_merge.of(
+        [near, TOLD, SourceReport("plan", Provenance.DECLARED, (grouped("row", 16),))]
+    )
     assert [tier.source for tier in found.tiers] == ["lldp", "plan", "labels"]
     assert found.tiers[2].domains == grouped("block", 32)
     assert (found.conflicts, found.unmatched) == ((), ())
@@ -87,14 +91,16 @@ def test_racks_that_have_nothing_to_do_with_the_network_are_no_conflict() -> Non
     nodes = list(NODES)
     rng.shuffle(nodes)
     racks = {node: f"rack{at // 4}" for at, node in enumerate(nodes)}
-    found = agreement.of([SEEN, Account("labels", Basis.TOLD, (racks,))])
+    found = topology_merge.of([SEEN, SourceReport("labels", Provenance.TOLD, (racks,))])
     assert found.conflicts == ()
     assert found.unmatched == (("labels", "labels tier 1"),)
 
 
 def test_a_plan_of_one_half_does_not_hide_the_other_half() -> None:
     half = tuple({n: d for n, d in tier.items() if n < "n032"} for tier in TOLD.tiers)
-    found = agreement.of([Account("plan", Basis.DECLARED, half, names=("row", "hall")), TOLD])
+    found = topology_merge.of(
+        [SourceReport("plan", Provenance.DECLARED, half, names=("row", "hall")), TOLD]
+    )
     assert [tier.name for tier in found.tiers] == ["row", "hall"]
     assert [tier.domains for tier in found.tiers] == list(TOLD.tiers)
     assert {*found.tiers[0].filled} == {*NODES[32:]}
@@ -102,11 +108,11 @@ def test_a_plan_of_one_half_does_not_hide_the_other_half() -> None:
 
 
 def test_two_halves_of_a_site_told_of_by_two_sources_are_one_view() -> None:
-    def half(account: Account, nodes: tuple[str, ...]) -> Account:
+    def half(account: SourceReport, nodes: tuple[str, ...]) -> SourceReport:
         tiers = tuple({node: tier[node] for node in nodes} for tier in account.tiers)
-        return Account(account.source, account.basis, tiers)
+        return SourceReport(account.source, account.basis, tiers)
 
-    found = agreement.of([half(TOLD, NODES[:32]), half(SEEN, NODES[32:])])
+    found = topology_merge.of([half(TOLD, NODES[:32]), half(SEEN, NODES[32:])])
     assert [len(tier.domains) for tier in found.tiers] == [64, 64, 32]
     assert found.tiers[0].domains["n000"] == "rack0"
     assert found.tiers[0].domains["n032"] == "tor8"
@@ -114,16 +120,18 @@ def test_two_halves_of_a_site_told_of_by_two_sources_are_one_view() -> None:
 
 
 def test_a_domain_unheard_of_whose_name_another_has_is_told_apart() -> None:
-    plan = Account("plan", Basis.DECLARED, ({"a": "r1", "b": "r1"},))
-    told = Account("labels", Basis.TOLD, ({"a": "r7", "b": "r7", "c": "r1", "d": "r1"},))
-    (tier,) = agreement.of([plan, told]).tiers
+    plan = SourceReport("plan", Provenance.DECLARED, ({"a": "r1", "b": "r1"},))
+    told = SourceReport("labels", Provenance.TOLD, ({"a": "r7", "b": "r7", "c": "r1", "d": "r1"},))
+    (tier,) = topology_merge.of([plan, told]).tiers
     assert tier.domains == {"a": "r1", "b": "r1", "c": "labels r1", "d": "labels r1"}
 
 
 def test_islands_alone_are_the_one_tier_and_their_conflicts_are_told() -> None:
-    one = Account("clique labels", Basis.TOLD, islands=grouped("nvl", 8))
-    other = Account("plan", Basis.DECLARED, islands=grouped("island-", 8) | {"n009": "island-0"})
-    found = agreement.of([one, other])
+    one = SourceReport("clique labels", Provenance.TOLD, islands=grouped("nvl", 8))
+    other = SourceReport(
+        "plan", Provenance.DECLARED, islands=grouped("island-", 8) | {"n009": "island-0"}
+    )
+    found = topology_merge.of([one, other])
     assert found.tiers == (found.islands,)
     assert found.islands is not None
     assert (found.islands.name, found.islands.source) == (ISLAND, "plan")
@@ -136,8 +144,8 @@ def test_islands_alone_are_the_one_tier_and_their_conflicts_are_told() -> None:
 )
 def test_islands_are_a_tier_as_near_as_they_can_be(size: int, place: int) -> None:
     """In racks of 4 or equal to them, in leaves of 16 or spines of 32, and around all."""
-    islands = Account("nvl", Basis.TOLD, islands=grouped("nvl", size))
-    found = agreement.of([SEEN, islands])
+    islands = SourceReport("nvl", Provenance.TOLD, islands=grouped("nvl", size))
+    found = topology_merge.of([SEEN, islands])
     assert [tier.name for tier in found.tiers].index(ISLAND) == place
     assert found.tiers[place] == found.islands
     assert (found.conflicts, found.unmatched) == ((), ())
@@ -145,18 +153,20 @@ def test_islands_are_a_tier_as_near_as_they_can_be(size: int, place: int) -> Non
 
 
 def test_an_island_that_reaches_into_another_rack_gives_way_where_few_do() -> None:
-    stray = Account("nvl", Basis.TOLD, islands=grouped("nvl", 4) | {"n003": "nvl5"})
-    found = agreement.of([SEEN, stray])
+    stray = SourceReport("nvl", Provenance.TOLD, islands=grouped("nvl", 4) | {"n003": "nvl5"})
+    found = topology_merge.of([SEEN, stray])
     assert found.tiers[0].name == ISLAND
     assert "n003" not in found.tiers[0].domains
     (conflict,) = found.conflicts
-    assert agreement.told(conflict) == "nvl has it in nvl5; it stands in none of them, by cables"
+    assert (
+        topology_merge.told(conflict) == "nvl has it in nvl5; it stands in none of them, by cables"
+    )
     assert lying(found)
 
 
 def test_islands_that_cross_racks_are_no_tier_and_that_is_told() -> None:
     crossing = {node: f"nvl{at // 6}" for at, node in enumerate(NODES)}
-    found = agreement.of([SEEN, Account("nvl", Basis.TOLD, islands=crossing)])
+    found = topology_merge.of([SEEN, SourceReport("nvl", Provenance.TOLD, islands=crossing)])
     assert ISLAND not in [tier.name for tier in found.tiers]
     assert found.islands is not None
     assert found.islands.domains == crossing
@@ -165,15 +175,17 @@ def test_islands_that_cross_racks_are_no_tier_and_that_is_told() -> None:
 
 
 def test_no_sources_tier_is_called_what_islands_are() -> None:
-    plan = Account("plan", Basis.DECLARED, (grouped("r", 8),), names=(ISLAND,))
-    told = agreement.of([plan, Account("nvl", Basis.TOLD, islands=grouped("nvl", 4))])
+    plan = SourceReport("plan", Provenance.DECLARED, (grouped("r", 8),), names=(ISLAND,))
+    told = topology_merge.of(
+        [plan, SourceReport("nvl", Provenance.TOLD, islands=grouped("nvl", 4))]
+    )
     assert [tier.name for tier in told.tiers] == [ISLAND, f"{ISLAND} (plan)"]
 
 
 def test_half_of_a_rack_is_not_the_rack() -> None:
-    seen = Account("cables", Basis.SEEN, (grouped("tor", 8),))
+    seen = SourceReport("cables", Provenance.SEEN, (grouped("tor", 8),))
     split = grouped("rack", 8) | {node: "rack1b" for node in NODES[12:16]}
-    found = agreement.of([seen, Account("labels", Basis.TOLD, (split,))])
+    found = topology_merge.of([seen, SourceReport("labels", Provenance.TOLD, (split,))])
     assert [conflict.node for conflict in found.conflicts] == list(NODES[12:16])
     assert {(each.said, each.theirs, each.held) for each in found.conflicts} == {
         ("rack1b", "", "tor1")
@@ -181,13 +193,13 @@ def test_half_of_a_rack_is_not_the_rack() -> None:
 
 
 def test_of_two_racks_told_as_one_only_the_smaller_part_is_wrong() -> None:
-    seen = Account("cables", Basis.SEEN, (grouped("tor", 8),))
+    seen = SourceReport("cables", Provenance.SEEN, (grouped("tor", 8),))
     merged = grouped("rack", 8) | {node: "rack1" for node in NODES[16:24]}
-    found = agreement.of([seen, Account("labels", Basis.TOLD, (merged,))])
+    found = topology_merge.of([seen, SourceReport("labels", Provenance.TOLD, (merged,))])
     assert [conflict.node for conflict in found.conflicts] == list(NODES[16:24])
 
 
-def lying(found: agreement.Agreement) -> bool:
+def lying(found: topology_merge.MergedTopology) -> bool:
     """Whether every domain lies in one of the next tier."""
     return all(
         len({outer.domains.get(node) for node in inner.domains if inner.domains[node] == one}) == 1
@@ -197,22 +209,27 @@ def lying(found: agreement.Agreement) -> bool:
 
 
 def test_a_block_that_cuts_a_rack_in_two_gives_way_and_that_is_told() -> None:
-    racks = Account("cables", Basis.SEEN, (grouped("tor", 8),))
+    racks = SourceReport("cables", Provenance.SEEN, (grouped("tor", 8),))
     blocks = grouped("block", 32) | {"n003": "block1"}
-    found = agreement.of([racks, Account("labels", Basis.TOLD, (blocks,), names=("block",))])
+    found = topology_merge.of(
+        [racks, SourceReport("labels", Provenance.TOLD, (blocks,), names=("block",))]
+    )
     (conflict,) = found.conflicts
-    assert agreement.told(conflict) == "labels has it in block1; block0 counts, by cables"
+    assert topology_merge.told(conflict) == "labels has it in block1; block0 counts, by cables"
     assert found.tiers[1].domains["n003"] == "block0"
     assert lying(found)
 
 
 def test_a_rack_that_reaches_into_another_block_gives_way_where_blocks_are_trusted_more() -> None:
-    blocks = Account("cables", Basis.SEEN, (grouped("spine", 32),))
+    blocks = SourceReport("cables", Provenance.SEEN, (grouped("spine", 32),))
     racks = grouped("rack", 8) | {"n003": "rack5"}
-    found = agreement.of([blocks, Account("labels", Basis.TOLD, (racks,), names=("rack",))])
+    found = topology_merge.of(
+        [blocks, SourceReport("labels", Provenance.TOLD, (racks,), names=("rack",))]
+    )
     (conflict,) = found.conflicts
     assert (
-        agreement.told(conflict) == "labels has it in rack5; it stands in none of them, by cables"
+        topology_merge.told(conflict)
+        == "labels has it in rack5; it stands in none of them, by cables"
     )
     assert "n003" not in found.tiers[0].domains
     assert lying(found)
@@ -220,8 +237,10 @@ def test_a_rack_that_reaches_into_another_block_gives_way_where_blocks_are_trust
 
 def test_a_node_of_a_rack_without_a_block_is_in_that_of_its_rack() -> None:
     blocks = {node: block for node, block in grouped("block", 32).items() if node not in NODES[::8]}
-    labels = Account("labels", Basis.TOLD, (blocks,), names=("block",))
-    found = agreement.of([Account("cables", Basis.SEEN, (grouped("tor", 8),)), labels])
+    labels = SourceReport("labels", Provenance.TOLD, (blocks,), names=("block",))
+    found = topology_merge.of(
+        [SourceReport("cables", Provenance.SEEN, (grouped("tor", 8),)), labels]
+    )
     assert found.tiers[1].domains == grouped("block", 32)
     assert found.conflicts == ()
     assert lying(found)
@@ -231,31 +250,33 @@ def test_nodes_of_the_most_trusted_source_are_not_outvoted_by_such_as_another_fi
     rack = dict.fromkeys(NODES[30:40], "r3")
     seen = {node: "r3" for node in NODES[30:33]} | dict.fromkeys(NODES[:8], "r0")
     halls = {node: "B" for node in NODES[30:33]} | dict.fromkeys(NODES[:8], "A")
-    labels = Account(
+    labels = SourceReport(
         "labels",
-        Basis.TOLD,
+        Provenance.TOLD,
         (rack | dict.fromkeys(NODES[:8], "r0"), dict.fromkeys((*NODES[33:40], *NODES[:8]), "A")),
     )
-    found = agreement.of([Account("ibnet", Basis.SEEN, (seen, halls)), labels])
+    found = topology_merge.of([SourceReport("ibnet", Provenance.SEEN, (seen, halls)), labels])
     assert {found.tiers[1].domains[node] for node in NODES[30:40]} == {"B"}
     assert {conflict.node for conflict in found.conflicts} == {*NODES[33:40]}
     assert {(each.source, each.held) for each in found.conflicts} == {("labels", "B")}
 
 
 def test_a_label_that_filled_a_seen_tier_is_still_a_label() -> None:
-    seen = Account("ibnet", Basis.SEEN, ({node: "r0" for node in NODES[:9]},))
-    plan = Account("plan", Basis.DECLARED, ({}, dict.fromkeys(NODES[:9], "A") | {NODES[9]: "B"}))
-    plan = Account("plan", Basis.DECLARED, plan.tiers[1:], names=("hall",))
-    labels = Account("labels", Basis.TOLD, (dict.fromkeys(NODES[:10], "rack"),))
-    found = agreement.of([seen, plan, labels])
+    seen = SourceReport("ibnet", Provenance.SEEN, ({node: "r0" for node in NODES[:9]},))
+    plan = SourceReport(
+        "plan", Provenance.DECLARED, ({}, dict.fromkeys(NODES[:9], "A") | {NODES[9]: "B"})
+    )
+    plan = SourceReport("plan", Provenance.DECLARED, plan.tiers[1:], names=("hall",))
+    labels = SourceReport("labels", Provenance.TOLD, (dict.fromkeys(NODES[:10], "rack"),))
+    found = topology_merge.of([seen, plan, labels])
     (conflict,) = found.conflicts
     assert (conflict.source, conflict.said, conflict.held) == ("labels", "rack", "")
     assert found.tiers[1].domains[NODES[9]] == "B"
 
 
 def test_a_source_of_other_machines_makes_no_tiers() -> None:
-    strangers = Account("lldp", Basis.SEEN, ({}, {}))
-    assert agreement.of([strangers, TOLD]).tiers == agreement.of([TOLD]).tiers
+    strangers = SourceReport("lldp", Provenance.SEEN, ({}, {}))
+    assert topology_merge.of([strangers, TOLD]).tiers == topology_merge.of([TOLD]).tiers
 
 
 def test_where_few_nodes_are_told_of_by_both_the_nearest_tier_is_the_nearest() -> None:
@@ -268,7 +289,7 @@ def test_where_few_nodes_are_told_of_by_both_the_nearest_tier_is_the_nearest() -
         },
         {**{node: f"block{at // 20}" for node, at in far.items()}, "n000": "b9", "n001": "b9"},
     )
-    found = agreement.of([SEEN, Account("labels", Basis.TOLD, told)])
+    found = topology_merge.of([SEEN, SourceReport("labels", Provenance.TOLD, told)])
     assert found.tiers[0].domains["m0"] == "rack0"
     assert found.tiers[1].domains["m0"] == "block0"
     assert len(found.tiers) == 3
@@ -277,29 +298,34 @@ def test_where_few_nodes_are_told_of_by_both_the_nearest_tier_is_the_nearest() -
 def test_nodes_that_one_source_knows_stand_together_though_it_is_wrong_of_others() -> None:
     told = grouped("rack", 4) | {"n004": "rack0"} | dict.fromkeys(("x1", "x2"), "odd")
     told |= {"n008": "odd", "n012": "odd"}
-    found = agreement.of([SEEN, Account("labels", Basis.TOLD, (told,))])
+    found = topology_merge.of([SEEN, SourceReport("labels", Provenance.TOLD, (told,))])
     near = found.tiers[0].domains
     assert near["x1"] == near["x2"]
     assert {conflict.node for conflict in found.conflicts} == {"n004", "n008", "n012"}
 
 
 def test_two_tiers_of_one_name_are_told_apart() -> None:
-    one = Account("a/plan", Basis.DECLARED, (grouped("r", 4),), names=("rack",))
-    other = Account("b/plan", Basis.DECLARED, (grouped("h", 16),), names=("rack",))
-    assert [tier.name for tier in agreement.of([one, other]).tiers] == ["rack", "rack (b/plan)"]
+    one = SourceReport("a/plan", Provenance.DECLARED, (grouped("r", 4),), names=("rack",))
+    other = SourceReport("b/plan", Provenance.DECLARED, (grouped("h", 16),), names=("rack",))
+    assert [tier.name for tier in topology_merge.of([one, other]).tiers] == [
+        "rack",
+        "rack (b/plan)",
+    ]
 
 
 def test_of_two_networks_the_larger_one_counts() -> None:
-    storage = Account("a", Basis.SEEN, (grouped("s", 16),), capacity=1)
-    compute = Account("z", Basis.SEEN, (grouped("c", 4), grouped("d", 8)), capacity=8)
-    assert [tier.source for tier in agreement.of([storage, compute]).tiers] == ["z", "z", "a"]
+    storage = SourceReport("a", Provenance.SEEN, (grouped("s", 16),), capacity=1)
+    compute = SourceReport("z", Provenance.SEEN, (grouped("c", 4), grouped("d", 8)), capacity=8)
+    assert [tier.source for tier in topology_merge.of([storage, compute]).tiers] == ["z", "z", "a"]
 
 
 def test_more_tiers_than_anybody_needs_are_left_unmatched() -> None:
     tiers = tuple(grouped(f"t{size}-", size) for size in (1, 2, 4, 8, 16, 32, 64))
     more = tuple(grouped(f"u{size}-", size) for size in (3, 6, 12, 24))
     more += (dict.fromkeys(NODES, "all"), dict.fromkeys(NODES, "everything"))
-    found = agreement.of([Account("a", Basis.DECLARED, tiers), Account("b", Basis.TOLD, more)])
+    found = topology_merge.of(
+        [SourceReport("a", Provenance.DECLARED, tiers), SourceReport("b", Provenance.TOLD, more)]
+    )
     assert [tier.source for tier in found.tiers] == ["a"] * 7 + ["b"]
     assert {name for _, name in found.unmatched} >= {"b tier 1", "b tier 2", "b tier 3"}
 
@@ -323,15 +349,17 @@ def test_more_tiers_than_anybody_needs_are_left_unmatched() -> None:
 def test_the_likeness_of_known_groupings(
     one: dict[str, str], other: dict[str, str], likeness: float
 ) -> None:
-    assert agreement.likeness(one, other) == pytest.approx(likeness)
-    assert agreement.likeness(other, one) == pytest.approx(likeness)
+    assert topology_merge.likeness(one, other) == pytest.approx(likeness)
+    assert topology_merge.likeness(other, one) == pytest.approx(likeness)
 
 
 def test_a_sources_own_order_of_tiers_stands_where_few_nodes_tell_them_apart() -> None:
     racks, blocks = {"a": "b1/r1", "b": "b2/r1"}, {"a": "b1", "b": "b2", "c": "b2"}
-    found = agreement.of([Account("labels", Basis.TOLD, (racks, blocks), names=("rack", "block"))])
+    found = topology_merge.of(
+        [SourceReport("labels", Provenance.TOLD, (racks, blocks), names=("rack", "block"))]
+    )
     assert [tier.name for tier in found.tiers] == ["rack", "block"]
 
 
 def test_no_account_is_no_tier() -> None:
-    assert agreement.of([]) == agreement.Agreement((), None, (), ())
+    assert topology_merge.of([]) == topology_merge.MergedTopology((), None, (), ())

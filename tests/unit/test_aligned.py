@@ -13,10 +13,10 @@ from fixtures import machine_files, machines
 from fixtures.clos import Cable, Clos, plugged, upwards, wiring
 from fixtures.examples import examples
 from railwright_topology import aligned, fabric, layers, networks
-from railwright_topology.accounts import Basis
-from railwright_topology.astray import Rails
-from railwright_topology.pace import Pace
-from railwright_topology.parts import Kind, Look, Looks, Part, Role
+from railwright_topology.miscabling import Rails
+from railwright_topology.parts import HardwareReport, HardwareReports, Kind, Part, Role
+from railwright_topology.relative_speed import RelativeSpeed
+from railwright_topology.source_reports import Provenance
 from railwright_topology.sources import sysfs
 
 CLOS = Clos(blocks=2, groups=2, hosts=8, rails=4, leaves=2, spines=4)
@@ -177,13 +177,13 @@ def _tors(host: str, rail: int) -> list[str]:
     return sorted({end for one, end in SOUND if " " in one and end != at})
 
 
-def told(nodes: dict[str, Iterable[tuple[str, bool | None]]]) -> Looks:
+def told(nodes: dict[str, Iterable[tuple[str, bool | None]]]) -> HardwareReports:
     """What is inside of nodes: rails by name, and whether their cables are up."""
     by_host = {
         node: (
-            Look(
+            HardwareReport(
                 "a description",
-                Basis.DECLARED,
+                Provenance.DECLARED,
                 tuple(
                     Part(name, Kind.ADAPTER, names=(name,), role=Role.RAIL, up=up)
                     for name, up in its
@@ -192,7 +192,7 @@ def told(nodes: dict[str, Iterable[tuple[str, bool | None]]]) -> Looks:
         )
         for node, its in nodes.items()
     }
-    return Looks("site/inside.yaml", by_host)
+    return HardwareReports("site/inside.yaml", by_host)
 
 
 ALL_UP = [(f"mlx5_{rail}", True) for rail in range(4)]
@@ -230,8 +230,11 @@ def numbered(declared: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]
         )
         for node, its in declared.items()
     }
-    looks = {node: (Look("said", Basis.DECLARED, parts),) for node, parts in by_host.items()}
-    found = fabric.of(declared.keys(), [Looks("site/inside.yaml", looks)]).rails
+    looks = {
+        node: (HardwareReport("said", Provenance.DECLARED, parts),)
+        for node, parts in by_host.items()
+    }
+    found = fabric.of(declared.keys(), [HardwareReports("site/inside.yaml", looks)]).rails
     return {node: rails.order for node, rails in found.items()}
 
 
@@ -253,13 +256,13 @@ def test_a_port_that_the_kernel_says_is_down_is_astray_on_whatever_machine(seed:
     at = seed % len(on_rails)
     files["infiniband"][on_rails[at]]["ports/1/state"] = "1: DOWN"
     nodes = {f"n{number}": sound for number in range(12)} | {"odd": (sysfs.parse(files),)}
-    found = fabric.of(nodes.keys(), [Looks("agents", nodes)])
+    found = fabric.of(nodes.keys(), [HardwareReports("agents", nodes)])
     count = len(on_rails)
     assert {len(rails.order) for rails in found.rails.values()} == {count}
     ((node, rails),) = astray(dict(found.rails)).items()
     assert (node, len(rails)) == ("odd", 1)
     assert found.rails["odd"].astray[0].adapter == on_rails[at]
-    assert found.paces == {"odd": Pace(rails=1.0 - 1 / count)}
+    assert found.paces == {"odd": RelativeSpeed(rails=1.0 - 1 / count)}
 
 
 def test_of_what_is_not_known_to_be_down_nothing_is_told() -> None:
@@ -271,7 +274,7 @@ def test_both_are_told_together_and_nodes_have_the_pace_of_what_is_left() -> Non
     sound = told(dict.fromkeys(HOSTS[8:], ALL_UP))
     network = networks.of(wiring(replugged("node-0003", (1, ""))))
     nodes = [f"{host}.example.com" for host in HOSTS]
-    found = fabric.of(nodes, [network, Looks("all", {**sound.by_host, **down.by_host})])
+    found = fabric.of(nodes, [network, HardwareReports("all", {**sound.by_host, **down.by_host})])
     assert found.rails.keys() == {*nodes}
     assert astray(dict(found.rails)) == {"node-0003.example.com": [1, 3]}
-    assert found.paces == {"node-0003.example.com": Pace(rails=0.5)}
+    assert found.paces == {"node-0003.example.com": RelativeSpeed(rails=0.5)}

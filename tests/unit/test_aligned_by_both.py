@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from fixtures.clos import Cable, plugged, upwards, wiring
 from railwright_topology import fabric, networks
-from railwright_topology.accounts import Basis
-from railwright_topology.astray import Rails
 from railwright_topology.fabric import Fabric
-from railwright_topology.parts import Kind, Look, Looks, Part, Role
+from railwright_topology.miscabling import Rails
+from railwright_topology.parts import HardwareReport, HardwareReports, Kind, Part, Role
+from railwright_topology.source_reports import Provenance
 
 
 def paired(*dead: str, called: str = "mlx5_{}") -> list[Cable]:
@@ -23,13 +23,13 @@ def paired(*dead: str, called: str = "mlx5_{}") -> list[Cable]:
     return [cable for cable in cables if cable[0] not in {f"h3 {nic}" for nic in dead}]
 
 
-def of_both(cables: Sequence[Cable], inner: Looks) -> Rails:
+def of_both(cables: Sequence[Cable], inner: HardwareReports) -> Rails:
     """The rails of h3."""
     hosts = {one.partition(" ")[0] for one, _ in cables}
     return fabric.of(hosts, [networks.of(wiring(list(cables))), inner]).rails["h3"]
 
 
-def down(*adapters: str, rails: Sequence[int] = (), more: Sequence[str] = ()) -> Looks:
+def down(*adapters: str, rails: Sequence[int] = (), more: Sequence[str] = ()) -> HardwareReports:
     """What an agent sees in h3; ``more`` names follow those of the adapters."""
     parts = tuple(
         Part(
@@ -43,8 +43,10 @@ def down(*adapters: str, rails: Sequence[int] = (), more: Sequence[str] = ()) ->
         for at in range(4)
     )
     sound = tuple(replace(part, up=True) for part in parts)
-    looks = {f"h{at}": (Look("agent", Basis.SEEN, sound),) for at in range(24)}
-    return Looks("agents", looks | {"h3": (Look("agent", Basis.SEEN, parts),)})
+    looks = {f"h{at}": (HardwareReport("agent", Provenance.SEEN, sound),) for at in range(24)}
+    return HardwareReports(
+        "agents", looks | {"h3": (HardwareReport("agent", Provenance.SEEN, parts),)}
+    )
 
 
 def test_one_adapter_that_both_tell_of_is_told_once_on_the_rail_of_its_cables() -> None:
@@ -93,13 +95,13 @@ def astray(found: Fabric) -> dict[str, list[int]]:
     }
 
 
-def seen(hosts: dict[str, int], storage: Sequence[str] = ()) -> Looks:
+def seen(hosts: dict[str, int], storage: Sequence[str] = ()) -> HardwareReports:
     """Agents in these hosts see so many adapters, all up; those for storage are front-end ones."""
     by_host = {
         host: (
-            Look(
+            HardwareReport(
                 "agent",
-                Basis.SEEN,
+                Provenance.SEEN,
                 tuple(
                     Part(name, Kind.ADAPTER, names=(name,), role=role, up=True)
                     for role, names in (
@@ -112,7 +114,7 @@ def seen(hosts: dict[str, int], storage: Sequence[str] = ()) -> Looks:
         )
         for host, count in hosts.items()
     }
-    return Looks("agents", by_host)
+    return HardwareReports("agents", by_host)
 
 
 def test_machines_of_two_kinds_that_cables_and_agents_tell_of_are_sound() -> None:

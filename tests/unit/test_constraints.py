@@ -15,8 +15,8 @@ from railwright_scheduler.model.workload import (
     Transformer,
     Workload,
 )
-from railwright_topology.accounts import ISLAND
 from railwright_topology.links import Links
+from railwright_topology.source_reports import ISLAND
 
 RACKS = """
     node  block  rack  gpu

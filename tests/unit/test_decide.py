@@ -23,7 +23,7 @@ from railwright_scheduler import (
     decide,
 )
 from railwright_scheduler.model.snapshot import TopologyConstraints
-from railwright_topology.astray import Rails
+from railwright_topology.miscabling import Rails
 
 
 def test_of_two_gangs_that_need_everything_one_starts_whole_and_the_other_holds_nothing() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from railwright_topology import inside
-from railwright_topology.parts import Kind, Look
+from railwright_topology import hardware_inventory
+from railwright_topology.parts import HardwareReport, Kind
 from railwright_topology.sources import devices, hwloc, lldp, nccl_topology, nvidia_smi, sysfs
 
 ACCELERATOR, ADAPTER = Kind.ACCELERATOR, Kind.ADAPTER
@@ -42,7 +42,7 @@ CLASSES = [
 """PCI classes and devices of real machines."""
 
 
-def _nccl(code: str, ids: str) -> Look:
+def _nccl(code: str, ids: str) -> HardwareReport:
     vendor, device = ids.split(":")
     return nccl_topology.parse(
         f'<system version="1"><cpu numaid="0"><pci busid="0000:17:00.0" class="0x{code}00"'
@@ -50,14 +50,14 @@ def _nccl(code: str, ids: str) -> Look:
     )
 
 
-def _hwloc(code: str, ids: str) -> Look:
+def _hwloc(code: str, ids: str) -> HardwareReport:
     return hwloc.parse(
         '<topology version="2.0"><object type="Machine"><object type="PCIDev"'
         f' pci_busid="0000:17:00.0" pci_type="{code} [{ids}] [0:0] a1"/></object></topology>'
     )
 
 
-def _sysfs(code: str, ids: str) -> Look:
+def _sysfs(code: str, ids: str) -> HardwareReport:
     vendor, device = ids.split(":")
     files = {"class": f"0x{code}00", "vendor": f"0x{vendor}", "device": f"0x{device}"}
     return sysfs.parse({"pci": {"0000:17:00.0": files}})
@@ -111,7 +111,7 @@ def test_readers_of_names_pass_over_interfaces_of_software(name: str) -> None:
 
 
 def test_virtual_functions_are_their_adapter_once_more() -> None:
-    def machine(*ids: str) -> Look:
+    def machine(*ids: str) -> HardwareReport:
         parts = "".join(
             f'<object type="PCIDev" pci_busid="0000:17:00.{at}" pci_type="0200 [{each}] [0:0]"/>'
             for at, each in enumerate(ids)
@@ -183,7 +183,7 @@ def test_second_port_joins_the_adapter_of_sysfs() -> None:
         for number in (0, 1)
     }
     both = [sysfs.parse({"pci": shown, "infiniband": rdma}), nccl_topology.parse(DUAL)]
-    found = inside.of(both)
+    found = hardware_inventory.of(both)
     assert [(part.id, part.names) for part in found.adapters] == [
         ("0000:42:00.0", ("mlx5_0",)),
         ("0000:42:00.1", ("mlx5_1",)),
@@ -198,7 +198,7 @@ def test_port_two_alone_joins_its_adapter() -> None:
     rdma = {"mlx5_1": {"path": _function(1)["path"], "ports/1/link_layer": "Ethernet"}}
     shown = {f"0000:42:00.{number}": _function(number) for number in (0, 1)}
     looks = [sysfs.parse({"pci": shown, "infiniband": rdma}), nccl_topology.parse(second)]
-    adapters = inside.of(looks).adapters
+    adapters = hardware_inventory.of(looks).adapters
     assert [part.id for part in adapters if "mlx5_1" in part.names] == ["0000:42:00.1"]
 
 

@@ -15,12 +15,12 @@ from railwright_operator import discovery
 from railwright_operator.discovery import AgentSummary, Discovery
 from railwright_operator.watch.files import FilesRecord
 from railwright_operator.watch.site import Site
-from railwright_topology.accounts import Basis
-from railwright_topology.pace import Pace
-from railwright_topology.parts import CPU, Kind, Look, Part, Rates
-from railwright_topology.sources import insides, labels
+from railwright_topology.parts import CPU, DeviceBenchmark, HardwareReport, Kind, Part
+from railwright_topology.relative_speed import RelativeSpeed
+from railwright_topology.source_reports import Provenance
+from railwright_topology.sources import hardware_documents, labels
 from railwright_topology.sources.formats import File
-from railwright_topology.sources.insides import Document
+from railwright_topology.sources.hardware_documents import Document
 from railwright_topology.wiring import WiringError
 
 BLOCK, RACK = labels.OWN_LEVELS
@@ -29,13 +29,13 @@ SWAPPED = "SwitchName=s1 Nodes=n0,n2\nSwitchName=s2 Nodes=n1,n3\n"
 BROKEN = "no topology\nat all\n"
 
 
-LOOK = Look("sysfs", Basis.SEEN, (Part("gpu", Kind.ACCELERATOR),))
-OTHER = Look("sysfs", Basis.SEEN, (Part("npu", Kind.ACCELERATOR),))
-PLAIN = Look("sysfs", Basis.SEEN, (Part("nic", Kind.ADAPTER),))
+LOOK = HardwareReport("sysfs", Provenance.SEEN, (Part("gpu", Kind.ACCELERATOR),))
+OTHER = HardwareReport("sysfs", Provenance.SEEN, (Part("npu", Kind.ACCELERATOR),))
+PLAIN = HardwareReport("sysfs", Provenance.SEEN, (Part("nic", Kind.ADAPTER),))
 
 
-def document(*looks: Look, rates: tuple[Rates, ...] = ()) -> str:
-    return insides.written(Document(looks, rates=rates))
+def document(*looks: HardwareReport, rates: tuple[DeviceBenchmark, ...] = ()) -> str:
+    return hardware_documents.written(Document(looks, rates=rates))
 
 
 @pytest.fixture
@@ -80,10 +80,10 @@ class Site4:
         await self.discovery.refresh()
         return dict(self.discovery.found.fabric.places)
 
-    async def told_rates(self, look: Look = PLAIN, /, **speeds: int) -> None:
+    async def told_rates(self, look: HardwareReport = PLAIN, /, **speeds: int) -> None:
         """Agents tell how many billion operations a second their processors reach."""
         for node, speed in speeds.items():
-            rates = (Rates(CPU, "Xeon", "torch 9.9", speed * 10**9),)
+            rates = (DeviceBenchmark(CPU, "Xeon", "torch 9.9", speed * 10**9),)
             assert await self.discovery.receive_report(node, document(look, rates=rates))
 
     @property
@@ -234,7 +234,7 @@ async def test_nodes_that_are_the_same_inside_and_not_as_fast_share_what_is_the_
     await site.gathered()
     found = site.discovery.found.fabric
     assert len({id(inside) for inside in found.insides.values()}) == 1
-    assert found.paces == {"n2": Pace(products=0.5)}
+    assert found.paces == {"n2": RelativeSpeed(products=0.5)}
 
 
 @pytest.mark.usefixtures("at_once")
@@ -246,7 +246,7 @@ async def test_an_agent_that_begins_anew_leaves_its_nodes_rates_as_they_were() -
     for node in ("n2", "n1", "n0"):
         await site.discovery.receive_report(node, document(PLAIN))
     await site.gathered()
-    assert site.discovery.found.fabric.paces == {"n2": Pace(products=0.5)}
+    assert site.discovery.found.fabric.paces == {"n2": RelativeSpeed(products=0.5)}
     await site.told_rates(n2=99)
     await site.gathered()
     assert not site.discovery.found.fabric.paces

@@ -6,9 +6,9 @@ import pytest
 
 from fixtures.clos import Clos, wiring
 from railwright_topology import fabric, networks
-from railwright_topology.accounts import ISLAND, Account, Basis
 from railwright_topology.fabric import UNKNOWN, Fabric, Told
 from railwright_topology.links import Links
+from railwright_topology.source_reports import ISLAND, Provenance, SourceReport
 from railwright_topology.sources import labels
 
 CLOS = Clos(blocks=2, groups=2, hosts=4, rails=4, leaves=2, spines=2)
@@ -64,8 +64,12 @@ def test_of_each_domain_it_is_known_how_many_of_its_nodes_can_send_out_of_it() -
 
 
 def test_as_many_leave_an_island_as_leave_what_lies_in_it() -> None:
-    around = Account("nvl", Basis.TOLD, islands={host: f"i{at // 8}" for at, host in _numbered()})
-    inside = Account("nvl", Basis.TOLD, islands={host: f"i{at // 2}" for at, host in _numbered()})
+    around = SourceReport(
+        "nvl", Provenance.TOLD, islands={host: f"i{at // 8}" for at, host in _numbered()}
+    )
+    inside = SourceReport(
+        "nvl", Provenance.TOLD, islands={host: f"i{at // 2}" for at, host in _numbered()}
+    )
     alone = fabric.of(HOSTS, [NETWORK])
     for islands, at in ((around, 2), (inside, 3)):
         found = fabric.of(HOSTS, [NETWORK, islands])
@@ -104,7 +108,7 @@ def test_labels_that_say_the_same_as_the_cables_change_nothing_and_odd_ones_are_
     ("node", "host"), [("gpu-1.example.com", "gpu-1"), ("gpu-1", "gpu-1.fabric.local")]
 )
 def test_a_node_is_known_by_its_first_name_where_no_other_has_it(node: str, host: str) -> None:
-    source = Account("x", Basis.SEEN, ({host: "t1", "other": "t1"},))
+    source = SourceReport("x", Provenance.SEEN, ({host: "t1", "other": "t1"},))
     found = fabric.of([node, "other"], [source])
     assert found.place(node) == ("t1",)
     assert found.accounts[0].strange == ()
@@ -114,21 +118,21 @@ def test_a_node_is_known_by_its_first_name_where_no_other_has_it(node: str, host
     ("node", "host"), [("10.0.0.200", "10.0.0.16"), ("gpu-1.site-b.net", "gpu-1.site-a.net")]
 )
 def test_an_address_and_a_node_of_another_site_are_somebody_else(node: str, host: str) -> None:
-    found = fabric.of([node], [Account("x", Basis.SEEN, ({host: "t1"},))])
+    found = fabric.of([node], [SourceReport("x", Provenance.SEEN, ({host: "t1"},))])
     assert found.places == {node: ()}
 
 
 def test_one_name_in_two_places_is_two_racks() -> None:
-    plan = Account("plan", Basis.DECLARED, ({"a": "b/r0"}, {"a": "b"}))
-    conf = Account("conf", Basis.TOLD, ({"x": "r0", "y": "r0"}, {"x": "b", "y": "b"}))
+    plan = SourceReport("plan", Provenance.DECLARED, ({"a": "b/r0"}, {"a": "b"}))
+    conf = SourceReport("conf", Provenance.TOLD, ({"x": "r0", "y": "r0"}, {"x": "b", "y": "b"}))
     found = fabric.of(["a", "x", "y"], [plan, conf])
     assert len(found.sizes("axy", 1)) == 2
     assert found.places["x"] == found.places["y"] != found.places["a"]
 
 
 def test_sources_of_one_name_are_numbered_whatever_their_order() -> None:
-    one = Account("topology.conf", Basis.TOLD, ({"a": "r0", "b": "r0"},))
-    other = Account("topology.conf", Basis.TOLD, ({"a": "r0", "b": "r1"},))
+    one = SourceReport("topology.conf", Provenance.TOLD, ({"a": "r0", "b": "r0"},))
+    other = SourceReport("topology.conf", Provenance.TOLD, ({"a": "r0", "b": "r1"},))
     found = fabric.of("ab", [one, other])
     assert found == fabric.of("ab", [other, one])
     assert [each.source for each in found.accounts] == ["topology.conf", "topology.conf (2)"]
@@ -136,7 +140,7 @@ def test_sources_of_one_name_are_numbered_whatever_their_order() -> None:
 
 def test_hosts_that_are_no_node_are_told_and_so_are_names_that_two_share() -> None:
     tiers = ({"gpu-1.a": "t1", "gpu-1.b": "t2", "login": "t1", "gpu-2": "t2"},)
-    found = fabric.of(["gpu-1.c", "gpu-2"], [Account("x", Basis.SEEN, tiers)])
+    found = fabric.of(["gpu-1.c", "gpu-2"], [SourceReport("x", Provenance.SEEN, tiers)])
     assert dict(found.places) == {"gpu-1.c": (UNKNOWN,), "gpu-2": ("t2",)}
     (said,) = found.accounts[0].strange
     assert said == "no node of the cluster: 3 of 4, the first is gpu-1.a"

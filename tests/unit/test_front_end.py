@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from railwright_topology import fabric, front_end, networks
-from railwright_topology.accounts import Basis
 from railwright_topology.fabric import Told
 from railwright_topology.networks import Network
-from railwright_topology.parts import Kind, Look, Looks, Part, Role
+from railwright_topology.parts import HardwareReport, HardwareReports, Kind, Part, Role
+from railwright_topology.source_reports import Provenance
 from railwright_topology.wiring import Switch, Trunk, Uplink, Wiring
 
 SPEED = 50_000_000_000
@@ -30,10 +30,11 @@ def wiring() -> Wiring:
     return Wiring("ibnetdiscover", switches, tuple(uplinks), tuple(trunks))
 
 
-def looks(hosts: list[str]) -> Looks:
+def looks(hosts: list[str]) -> HardwareReports:
     part = Part("mlx5_2", Kind.ADAPTER, names=("mlx5_2",), role=Role.FRONT_END)
-    return Looks(
-        "agents", {host: (Look("description", Basis.DECLARED, (part,)),) for host in hosts}
+    return HardwareReports(
+        "agents",
+        {host: (HardwareReport("description", Provenance.DECLARED, (part,)),) for host in hosts},
     )
 
 

@@ -7,74 +7,75 @@ from random import Random
 
 import pytest
 
-from railwright_topology import paces
-from railwright_topology.accounts import Basis
-from railwright_topology.parts import CPU, PARTS_MAX, Kind, Look, Part, Rates
+from railwright_topology import slow_devices
+from railwright_topology.parts import CPU, PARTS_MAX, DeviceBenchmark, HardwareReport, Kind, Part
+from railwright_topology.source_reports import Provenance
 
 GPUS = tuple(
-    Rates(f"0000:{bus}:00.0", "H100", "torch 9.9", 660 * 10**12, 29 * 10**11) for bus in (17, 18)
+    DeviceBenchmark(f"0000:{bus}:00.0", "H100", "torch 9.9", 660 * 10**12, 29 * 10**11)
+    for bus in (17, 18)
 )
 XPU = replace(GPUS[0], device="xpu:0")
-XEON = Rates(CPU, "Xeon", "torch 9.9", 2 * 10**12, 3 * 10**11)
+XEON = DeviceBenchmark(CPU, "Xeon", "torch 9.9", 2 * 10**12, 3 * 10**11)
 
 
-def look(*addresses: str) -> tuple[Look, ...]:
+def look(*addresses: str) -> tuple[HardwareReport, ...]:
     parts = (Part(address, Kind.ACCELERATOR, address) for address in addresses)
     adapter = Part("0000:99:00.0", Kind.ADAPTER, "0000:99:00.0")
-    return (Look("sysfs", Basis.SEEN, (*parts, adapter)),)
+    return (HardwareReport("sysfs", Provenance.SEEN, (*parts, adapter)),)
 
 
 BOTH = look(*(each.device for each in GPUS))
 
 
 def test_what_was_told_stays_while_an_agent_has_not_measured_yet() -> None:
-    assert paces.held(GPUS, (), BOTH) == GPUS
-    assert paces.held((*GPUS, XEON), (), ()) == (*GPUS, XEON)
+    assert slow_devices.held(GPUS, (), BOTH) == GPUS
+    assert slow_devices.held((*GPUS, XEON), (), ()) == (*GPUS, XEON)
 
 
 def test_rates_that_are_told_anew_count_for_their_device_alone() -> None:
     slow = replace(GPUS[1], flop_per_s=403 * 10**12)
-    assert paces.held(GPUS, (slow,), BOTH) == (GPUS[0], slow)
+    assert slow_devices.held(GPUS, (slow,), BOTH) == (GPUS[0], slow)
 
 
 def test_a_device_that_a_node_shows_no_more_has_no_rates() -> None:
-    assert paces.held(GPUS, (), look(GPUS[1].device)) == GPUS[1:]
+    assert slow_devices.held(GPUS, (), look(GPUS[1].device)) == GPUS[1:]
 
 
 def test_where_nobody_looks_at_accelerators_none_is_gone() -> None:
-    assert paces.held(GPUS, (), look()) == GPUS
+    assert slow_devices.held(GPUS, (), look()) == GPUS
 
 
 def test_an_agent_is_believed_about_devices_that_its_looks_show() -> None:
     made_up = replace(GPUS[0], device="0000:aa:00.0")
     adapter = replace(GPUS[0], device="0000:99:00.0")
     told = (*GPUS, made_up, adapter, XEON, XPU)
-    assert paces.held((), told, BOTH) == (*GPUS, XEON, XPU)
+    assert slow_devices.held((), told, BOTH) == (*GPUS, XEON, XPU)
 
 
-def scaled(its: Rates, share: float) -> Rates:
+def scaled(its: DeviceBenchmark, share: float) -> DeviceBenchmark:
     return replace(its, flop_per_s=round(its.flop_per_s * share))
 
 
 def test_what_is_measured_as_good_as_before_is_as_before() -> None:
     again = tuple(scaled(each, share) for each, share in zip(GPUS, (0.985, 1.015), strict=True))
-    assert paces.held(GPUS, again, BOTH) == GPUS
+    assert slow_devices.held(GPUS, again, BOTH) == GPUS
     other = replace(again[0], memory_bytes_per_s=10**12)
-    assert paces.held(GPUS, (other,), BOTH)[0] == replace(GPUS[0], memory_bytes_per_s=10**12)
+    assert slow_devices.held(GPUS, (other,), BOTH)[0] == replace(GPUS[0], memory_bytes_per_s=10**12)
 
 
 def test_what_becomes_slower_bit_by_bit_is_found_out() -> None:
-    held: tuple[Rates, ...] = GPUS[:1]
+    held: tuple[DeviceBenchmark, ...] = GPUS[:1]
     for percent in range(99, 89, -1):
         told = scaled(GPUS[0], percent / 100)
-        held = paces.held(held, (told,), ())
-        assert held[0].flop_per_s <= told.flop_per_s * (1 + 1.1 * paces.NOISE)
+        held = slow_devices.held(held, (told,), ())
+        assert held[0].flop_per_s <= told.flop_per_s * (1 + 1.1 * slow_devices.NOISE)
 
 
 @pytest.mark.parametrize("change", [{"by": "torch 10.0"}, {"model": "H200"}])
 def test_what_cannot_be_compared_with_before_is_taken_as_it_is(change: dict[str, str]) -> None:
     told = scaled(replace(GPUS[0], **change), 1.01)  # type: ignore[arg-type]
-    assert paces.held(GPUS[:1], (told,), ()) == (told,)
+    assert slow_devices.held(GPUS[:1], (told,), ()) == (told,)
 
 
 def test_noise_at_the_border_of_what_is_slow_is_no_news() -> None:
@@ -82,16 +83,16 @@ def test_noise_at_the_border_of_what_is_slow_is_no_news() -> None:
     chance = Random(0)
     true = {f"n{at}": scaled(GPUS[0], chance.uniform(0.9, 1.0)) for at in range(1000)}
 
-    def seen(its: Rates) -> tuple[Rates, ...]:
+    def seen(its: DeviceBenchmark) -> tuple[DeviceBenchmark, ...]:
         return (scaled(its, chance.uniform(0.991, 1.009)),)
 
     held = {node: seen(its) for node, its in true.items()}
-    slow = paces.slow(held, held)
+    slow = slow_devices.slow(held, held)
     assert 0 < len(slow) < 500
     for _ in range(10):
         for node, its in true.items():
-            held[node] = paces.held(held[node], seen(its), ())
-        assert paces.slow(held, held) == slow
+            held[node] = slow_devices.held(held[node], seen(its), ())
+        assert slow_devices.slow(held, held) == slow
 
 
 def test_no_more_is_held_than_a_document_tells_and_the_newest_of_it() -> None:
@@ -99,6 +100,6 @@ def test_no_more_is_held_than_a_document_tells_and_the_newest_of_it() -> None:
         tuple(replace(XPU, device=f"{kind}:{at}") for at in range(PARTS_MAX))
         for kind in ("npu", "xpu")
     )
-    found = paces.held(before, now[1:], ())
+    found = slow_devices.held(before, now[1:], ())
     assert len(found) == PARTS_MAX
     assert {*now[1:]} < {*found}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from railwright_topology import inside
-from railwright_topology.accounts import Basis
-from railwright_topology.inside import DISTANCE, HardwareConflict
-from railwright_topology.parts import Distance, Kind, Layer, Link, Look, Part, Technology
+from railwright_topology import hardware_inventory
+from railwright_topology.hardware_inventory import DISTANCE, HardwareConflict
+from railwright_topology.parts import Distance, HardwareReport, Kind, Layer, Link, Part, Technology
+from railwright_topology.source_reports import Provenance
 
 A, B, N = "0000:17:00.0", "0000:3d:00.0", "0000:18:00.0"
 NVLINK = Technology.NVLINK
@@ -22,14 +22,16 @@ def nic(address: str, *names: str, **known: object) -> Part:
     return replace(part, **known)  # type: ignore[arg-type]
 
 
-def look(source: str, *parts: Part, basis: Basis = Basis.SEEN, **more: object) -> Look:
-    return replace(Look(source, basis, parts), **more)  # type: ignore[arg-type]
+def look(
+    source: str, *parts: Part, basis: Provenance = Provenance.SEEN, **more: object
+) -> HardwareReport:
+    return replace(HardwareReport(source, basis, parts), **more)  # type: ignore[arg-type]
 
 
 def test_facts_of_one_part_come_from_whoever_knows_them() -> None:
     kernel = look("sysfs", gpu(A, numa=1), nic(N, "mlx5_0", "ens1", bytes_per_s=50_000_000_000))
-    dump = look("nccl", gpu(A, 3), nic(N, "mlx5_0", layer=Layer.INFINIBAND), basis=Basis.TOLD)
-    found = inside.of([dump, kernel])
+    dump = look("nccl", gpu(A, 3), nic(N, "mlx5_0", layer=Layer.INFINIBAND), basis=Provenance.TOLD)
+    found = hardware_inventory.of([dump, kernel])
     assert found.accelerators == (gpu(A, 3, numa=1),)
     (adapter,) = found.adapters
     assert adapter.names == ("mlx5_0", "ens1")
@@ -41,20 +43,20 @@ def test_facts_of_one_part_come_from_whoever_knows_them() -> None:
 
 def test_the_more_trusted_source_counts_and_the_other_is_a_conflict_with_both_sides() -> None:
     kernel = look("sysfs", gpu(A, numa=0))
-    plan = look("description", gpu(A, numa=1), basis=Basis.DECLARED)
-    found = inside.of([plan, kernel])
+    plan = look("description", gpu(A, numa=1), basis=Provenance.DECLARED)
+    found = hardware_inventory.of([plan, kernel])
     assert found.accelerators[0].numa == 0
     assert found.conflicts == (HardwareConflict(A, "numa", "description", "1", "0", "sysfs"),)
-    assert inside.told(found.conflicts[0]) == (
+    assert hardware_inventory.told(found.conflicts[0]) == (
         f"{A}: by description its numa is 1; 0 counts, by sysfs"
     )
 
 
 def test_speeds_that_differ_by_rounding_do_not_contradict_each_other() -> None:
     one, other = nic(N, "mlx5_0", bytes_per_s=7_000_000_000), nic(N, bytes_per_s=6_818_181_818)
-    assert not inside.of([look("a", one), look("b", other)]).conflicts
+    assert not hardware_inventory.of([look("a", one), look("b", other)]).conflicts
     slower = nic(N, bytes_per_s=6_000_000_000)
-    (conflict,) = inside.of([look("a", one), look("b", slower)]).conflicts
+    (conflict,) = hardware_inventory.of([look("a", one), look("b", slower)]).conflicts
     assert (conflict.said, conflict.held) == ("6,000,000,000 bytes/s", "7,000,000,000 bytes/s")
 
 
@@ -68,8 +70,8 @@ def test_parts_without_addresses_are_found_by_the_numbers_and_names_of_others() 
         distances={("GPU1", "mlx5_0"): Distance.SWITCH},
         tells=frozenset({NVLINK}),
     )
-    dump = look("nccl", gpu(B, 0), gpu(A, 1), nic(N, "mlx5_0"), basis=Basis.TOLD)
-    found = inside.of([matrix, dump])
+    dump = look("nccl", gpu(B, 0), gpu(A, 1), nic(N, "mlx5_0"), basis=Provenance.TOLD)
+    found = hardware_inventory.of([matrix, dump])
     assert [part.id for part in found.parts] == [B, A, N]
     assert found.links == (Link((A, B), NVLINK, 18),)
     assert found.distances == {(A, N): Distance.SWITCH}
@@ -82,13 +84,15 @@ def test_numbers_that_nobody_has_an_address_for_are_left_out_and_told() -> None:
         Part("GPU1", Kind.ACCELERATOR, number=1),
         nic("", "mlx5_0"),
     )
-    found = inside.of([matrix, look("sysfs", gpu(A), gpu(B), nic(N, "mlx5_0"))])
+    found = hardware_inventory.of([matrix, look("sysfs", gpu(A), gpu(B), nic(N, "mlx5_0"))])
     assert [part.id for part in found.parts] == [A, B, N]
     assert found.remarks == ("nvidia-smi: nobody says at which PCI address GPU0 and 1 more is",)
 
 
 def test_a_source_alone_is_understood_without_addresses() -> None:
-    found = inside.of([look("x", Part("GPU0", Kind.ACCELERATOR, number=0), nic("", "mlx5_0"))])
+    found = hardware_inventory.of(
+        [look("x", Part("GPU0", Kind.ACCELERATOR, number=0), nic("", "mlx5_0"))]
+    )
     assert [part.id for part in found.parts] == ["GPU0", "mlx5_0"]
     assert not found.remarks
 
@@ -96,11 +100,13 @@ def test_a_source_alone_is_understood_without_addresses() -> None:
 def test_both_ports_of_an_adapter_are_parts_of_their_own() -> None:
     first, second = nic(N, "mlx4_0"), replace(nic(N, "mlx4_0/2"), id=f"{N}/2")
     dump = look("nccl", nic(N, "mlx4_0"), replace(nic(N, "mlx4_0/2"), id="mlx4_0/2"))
-    found = inside.of([look("sysfs", first, second), dump])
+    found = hardware_inventory.of([look("sysfs", first, second), dump])
     assert [part.id for part in found.adapters] == [N, f"{N}/2"]
 
 
-def linked(source: str, *links: Link, tells: bool = True, basis: Basis = Basis.SEEN) -> Look:
+def linked(
+    source: str, *links: Link, tells: bool = True, basis: Provenance = Provenance.SEEN
+) -> HardwareReport:
     parts = gpu(A), gpu(B)
     told = frozenset({NVLINK} if tells else ())
     return look(source, *parts, links=links, tells=told, basis=basis)
@@ -109,40 +115,42 @@ def linked(source: str, *links: Link, tells: bool = True, basis: Basis = Basis.S
 def test_links_are_counted_by_one_source_and_measured_by_another() -> None:
     counted = linked("nvidia-smi", Link((A, B), NVLINK, 18))
     measured = linked("hwloc", Link((A, B), NVLINK, bytes_per_s=450_000_000_000, switched=True))
-    found = inside.of([counted, measured])
+    found = hardware_inventory.of([counted, measured])
     assert found.links == (Link((A, B), NVLINK, 18, 450_000_000_000, switched=True),)
     assert not found.conflicts
 
 
 def test_a_link_that_one_source_lacks_is_a_conflict_if_it_would_have_told_of_it() -> None:
-    dump = linked("nccl", Link((A, B), NVLINK, 18), basis=Basis.TOLD)
+    dump = linked("nccl", Link((A, B), NVLINK, 18), basis=Provenance.TOLD)
     now = linked("nvidia-smi", Link((A, B), NVLINK, 17))
-    (conflict,) = inside.of([dump, now]).conflicts
+    (conflict,) = hardware_inventory.of([dump, now]).conflicts
     assert (conflict.fact, conflict.said, conflict.held) == ("NVLink", "18 links", "17 links")
-    down = inside.of([dump, linked("nvidia-smi")])
+    down = hardware_inventory.of([dump, linked("nvidia-smi")])
     assert not down.links
     assert [(c.said, c.held, c.by) for c in down.conflicts] == [
         ("18 links", "no link", "nvidia-smi")
     ]
-    silent = inside.of([dump, linked("sysfs", tells=False)])
+    silent = hardware_inventory.of([dump, linked("sysfs", tells=False)])
     assert len(silent.links) == 1
     assert not silent.conflicts
 
 
 def test_how_near_two_are_is_compared_as_finely_as_both_can_tell() -> None:
-    def near(source: str, distance: Distance) -> Look:
+    def near(source: str, distance: Distance) -> HardwareReport:
         return look(source, gpu(A), nic(N, "mlx5_0"), distances={(A, N): distance})
 
-    same = inside.of([near("a", Distance.BRIDGE), near("b", Distance.NUMA)])
+    same = hardware_inventory.of([near("a", Distance.BRIDGE), near("b", Distance.NUMA)])
     assert same.distances == {(A, N): Distance.BRIDGE}
     assert not same.conflicts
-    (conflict,) = inside.of([near("a", Distance.BRIDGE), near("b", Distance.SWITCH)]).conflicts
+    (conflict,) = hardware_inventory.of(
+        [near("a", Distance.BRIDGE), near("b", Distance.SWITCH)]
+    ).conflicts
     assert (conflict.part, conflict.fact) == (f"{A} and {N}", DISTANCE)
     assert (conflict.said, conflict.held) == ("SWITCH", "BRIDGE")
 
 
 def test_what_nobody_says_is_told() -> None:
-    found = inside.of([look("sysfs", gpu(A), gpu(B), nic(N, "mlx5_0"))])
+    found = hardware_inventory.of([look("sysfs", gpu(A), gpu(B), nic(N, "mlx5_0"))])
     assert found.unknown == (
         "which part is near which",
         "how accelerators are linked beside PCIe",
@@ -152,18 +160,18 @@ def test_what_nobody_says_is_told() -> None:
 
 def test_a_virtual_machine_that_hides_its_tree_is_told_from_one_whose_cloud_gives_it() -> None:
     bare = look("sysfs", gpu(A), nic(N, "mlx5_0"), virtual=True, hides_tree=True)
-    found = inside.of([bare])
+    found = hardware_inventory.of([bare])
     assert found.virtual
     assert found.hides_tree
     assert found.unknown[0] == (
         "which part is near which: the machine shows no PCI tree, as virtual ones do"
     )
-    tree = look("nccl", gpu(A), nic(N), basis=Basis.TOLD, distances={(A, N): Distance.SWITCH})
-    given = inside.of([bare, tree])
+    tree = look("nccl", gpu(A), nic(N), basis=Provenance.TOLD, distances={(A, N): Distance.SWITCH})
+    given = hardware_inventory.of([bare, tree])
     assert given.virtual
     assert not given.hides_tree
     assert given.distances == {(A, N): Distance.SWITCH}
 
 
 def test_nothing_is_put_together_of_nothing() -> None:
-    assert inside.of([]) == inside.Inside()
+    assert hardware_inventory.of([]) == hardware_inventory.HardwareInventory()

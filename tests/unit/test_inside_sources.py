@@ -14,8 +14,8 @@ import pytest
 from fixtures import inside_facts, machine_files, machines
 from fixtures.machines import Machine
 from fixtures.remarks import remarks
-from railwright_topology import inside
-from railwright_topology.parts import Distance, Layer, Link, Look, Technology
+from railwright_topology import hardware_inventory
+from railwright_topology.parts import Distance, HardwareReport, Layer, Link, Technology
 from railwright_topology.sources import (
     described,
     hwloc,
@@ -27,7 +27,7 @@ from railwright_topology.sources import (
 )
 from railwright_topology.wiring import WiringError
 
-READ: dict[str, Callable[[Machine], Look]] = {
+READ: dict[str, Callable[[Machine], HardwareReport]] = {
     "nccl": lambda machine: nccl_topology.parse(machine_files.nccl_topology(machine)),
     "rccl": lambda machine: nccl_topology.parse(machine_files.rccl_topology(machine)),
     "nvidia-smi": lambda machine: nvidia_smi.parse(
@@ -44,7 +44,7 @@ READ: dict[str, Callable[[Machine], Look]] = {
 def test_what_is_planted_is_read(source: str) -> None:
     for seed in range(40):
         machine = machines.planted(Random(seed))
-        found = inside.of([READ[source](machine)])
+        found = hardware_inventory.of([READ[source](machine)])
         assert inside_facts.read(found, source) == inside_facts.expected(machine, source), seed
 
 
@@ -52,7 +52,7 @@ def test_all_sources_of_one_machine_agree() -> None:
     for seed in range(20):
         machine = machines.planted(Random(seed))
         looks = [read(machine) for source, read in READ.items() if source not in ("KFD", "rccl")]
-        found = inside.of(looks)
+        found = hardware_inventory.of(looks)
         assert not found.conflicts, seed
         assert inside_facts.read(found, "all") == inside_facts.expected(machine, "all"), seed
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from railwright_topology.accounts import Account, Basis
+from railwright_topology.source_reports import Provenance, SourceReport
 from railwright_topology.sources import labels
 
 NVIDIA = "network.topology.nvidia.com/"
@@ -13,7 +13,7 @@ AWS = "topology.k8s.aws/"
 CLIQUE = "nvidia.com/gpu.clique"
 
 
-def only(nodes: dict[str, dict[str, str]], configured: tuple[str, ...] = ()) -> Account:
+def only(nodes: dict[str, dict[str, str]], configured: tuple[str, ...] = ()) -> SourceReport:
     (found,) = labels.accounts(nodes, configured)
     return found
 
@@ -29,9 +29,9 @@ def test_a_rack_is_known_by_its_block_too() -> None:
             for rack in (1, 2)
         }
     )
-    assert found == Account(
+    assert found == SourceReport(
         "railwright labels",
-        Basis.DECLARED,
+        Provenance.DECLARED,
         (
             {"n11": "b1/r1", "n12": "b1/r2", "n21": "b2/r1", "n22": "b2/r2"},
             {"n11": "b1", "n12": "b1", "n21": "b2", "n22": "b2"},

@@ -22,7 +22,7 @@ from railwright_scheduler.model.snapshot import Unavailable
 from railwright_scheduler.model.workload import Parallelism, Recipe, Transformer, Workload
 from railwright_scheduler.policy import ranks
 from railwright_topology.links import Links
-from railwright_topology.pace import Pace
+from railwright_topology.relative_speed import RelativeSpeed
 
 GPT = Transformer(
     layers=8,
@@ -281,7 +281,7 @@ def test_one_job_moves_at_a_time() -> None:
 def test_a_slow_node_is_named() -> None:
     """How much slower a step gets is the cost model's; here it is only said."""
     slow = tuple(
-        replace(each, pace=Pace(products=0.5)) if each.name == "r1a" else each
+        replace(each, pace=RelativeSpeed(products=0.5)) if each.name == "r1a" else each
         for each in racks(*HERE)
     )
     message = moved(world(running(), nodes=slow))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from railwright_topology.parts import Distance, Kind, Look
+from railwright_topology.parts import Distance, HardwareReport, Kind
 from railwright_topology.sources import hwloc, nccl_topology, strict_xml
 from railwright_topology.wiring import WiringError
 
 
-def nccl(inner: str, version: str = "1") -> Look:
+def nccl(inner: str, version: str = "1") -> HardwareReport:
     return nccl_topology.parse(
         f'<system version="{version}">\n<cpu numaid="0">\n{inner}</cpu>\n</system>\n'
     )

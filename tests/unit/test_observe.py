@@ -36,10 +36,10 @@ from railwright_scheduler.model import scale_up_domains
 from railwright_scheduler.model.decisions import PodNamesTaken, QueueMissing, TooLarge
 from railwright_scheduler.model.profile import Profile
 from railwright_scheduler.model.workload import Parallelism, Recipe, Transformer, Workload
-from railwright_topology.accounts import ISLAND
-from railwright_topology.astray import Astray, Rails
 from railwright_topology.fabric import Fabric
-from railwright_topology.pace import EVEN, Pace
+from railwright_topology.miscabling import MiscabledRail, Rails
+from railwright_topology.relative_speed import EVEN, RelativeSpeed
+from railwright_topology.source_reports import ISLAND
 
 DETECT_S_MAX = 30.0
 
@@ -53,10 +53,10 @@ def test_a_node_is_as_fast_as_the_fabric_says_and_made_again_only_where_that_cha
     seen = Watched()
     machines = Machines(seen.nodes, seen.pods)
     before = machines.build_nodes(Fabric())
-    after = machines.build_nodes(Fabric(paces={"n1": Pace(products=0.61)}))
-    assert [node.pace for node in after] == [EVEN, Pace(products=0.61)]
+    after = machines.build_nodes(Fabric(paces={"n1": RelativeSpeed(products=0.61)}))
+    assert [node.pace for node in after] == [EVEN, RelativeSpeed(products=0.61)]
     assert after[0] is before[0]
-    assert machines.build_nodes(Fabric(paces={"n1": Pace(products=0.61)}))[1] is after[1]
+    assert machines.build_nodes(Fabric(paces={"n1": RelativeSpeed(products=0.61)}))[1] is after[1]
     assert machines.build_nodes(Fabric())[1].pace == EVEN
 
 
@@ -135,20 +135,20 @@ def test_a_node_is_seen_with_its_rails_its_pace_its_devices_and_its_island() -> 
         (None, EVEN, ""),
         (None, EVEN, "GPU-A"),
     ]
-    rails = Rails((0, 1, 2, 3), (Astray(1, "mlx5_1", "it has no cable"),))
+    rails = Rails((0, 1, 2, 3), (MiscabledRail(1, "mlx5_1", "it has no cable"),))
     seen.fabric(
         Fabric(
             levels=("rack", ISLAND),
             places={"n0": ("r0", ""), "n1": ("", "i0")},
             rails={"n1": rails},
-            paces={"n1": Pace(rails=rails.share)},
+            paces={"n1": RelativeSpeed(rails=rails.share)},
         )
     )
     first, second = seen.world().nodes
     assert first.domains == ("r0", scale_up_domains.NO_SCALE_UP_DOMAIN)
     assert not any(map(scale_up_domains.is_known, second.domains[:1]))
     assert second.domains[1] == "i0"
-    assert (second.rails, second.pace, second.device) == (rails, Pace(rails=0.75), "GPU-A")
+    assert (second.rails, second.pace, second.device) == (rails, RelativeSpeed(rails=0.75), "GPU-A")
     assert (first.rails, first.pace) == (None, EVEN)
     assert seen.state_builder.machines.racks(("n0", "n1")) == 1
     # Nodes that did not change are the same ones.

@@ -7,32 +7,39 @@ from dataclasses import replace
 
 import pytest
 
-from railwright_topology import fabric, paces
-from railwright_topology.accounts import Basis
-from railwright_topology.pace import Pace
-from railwright_topology.paces import Slow
-from railwright_topology.parts import CPU, Kind, Look, Looks, Part, Rates
+from railwright_topology import fabric, slow_devices
+from railwright_topology.parts import (
+    CPU,
+    DeviceBenchmark,
+    HardwareReport,
+    HardwareReports,
+    Kind,
+    Part,
+)
+from railwright_topology.relative_speed import RelativeSpeed
+from railwright_topology.slow_devices import Slow
+from railwright_topology.source_reports import Provenance
 
-H100 = Rates("0000:17:00.0", "H100", "torch 9.9", 660 * 10**12, 29 * 10**11)
-XEON = Rates(CPU, "Xeon", "torch 9.9", 2 * 10**12, 3 * 10**11)
+H100 = DeviceBenchmark("0000:17:00.0", "H100", "torch 9.9", 660 * 10**12, 29 * 10**11)
+XEON = DeviceBenchmark(CPU, "Xeon", "torch 9.9", 2 * 10**12, 3 * 10**11)
 NODES = [f"n{number}" for number in range(8)]
 
 
-def site(**other: Rates) -> dict[str, tuple[Rates, ...]]:
+def site(**other: DeviceBenchmark) -> dict[str, tuple[DeviceBenchmark, ...]]:
     """A device on each of eight nodes, some of them others."""
     return {node: (other.get(node, H100),) for node in NODES}
 
 
-def slow_of(rates: Mapping[str, tuple[Rates, ...]]) -> tuple[Slow, ...]:
+def slow_of(rates: Mapping[str, tuple[DeviceBenchmark, ...]]) -> tuple[Slow, ...]:
     """Who is slow of nodes that all have accelerators."""
-    return paces.slow(rates, rates)
+    return slow_devices.slow(rates, rates)
 
 
 def test_a_slow_device_makes_its_node_slow_in_what_it_is_slow_at() -> None:
     found = slow_of(site(n3=replace(H100, flop_per_s=403 * 10**12)))
     assert found == (Slow("n3", H100.device, "H100", "flop_per_s", 403 * 10**12, H100.flop_per_s),)
-    assert paces.of(found) == {"n3": Pace(products=0.61)}
-    assert paces.told(found[0]) == (
+    assert slow_devices.of(found) == {"n3": RelativeSpeed(products=0.61)}
+    assert slow_devices.told(found[0]) == (
         "0000:17:00.0 multiplies at 61 % of what most H100 do: 400 TFLOP/s of 660 TFLOP/s"
     )
 
@@ -45,18 +52,20 @@ def test_the_slowest_of_a_nodes_devices_counts() -> None:
     rates = site() | {"n1": (H100, *others)}
     found = slow_of(rates)
     assert [each.device for each in found] == ["0000:18:00.0", "0000:19:00.0"]
-    assert paces.of(found) == {"n1": Pace(memory=0.34)}
-    assert paces.told(found[0]).endswith(
+    assert slow_devices.of(found) == {"n1": RelativeSpeed(memory=0.34)}
+    assert slow_devices.told(found[0]).endswith(
         "copies at 34 % of what most H100 do: 1 Tbytes/s of 2.9 Tbytes/s"
     )
 
 
-@pytest.mark.parametrize(("share", "expected"), [(96, {}), (94, {"n5": Pace(products=0.94)})])
+@pytest.mark.parametrize(
+    ("share", "expected"), [(96, {}), (94, {"n5": RelativeSpeed(products=0.94)})]
+)
 def test_what_differs_by_no_more_than_two_looks_is_no_slower(
-    share: int, expected: dict[str, Pace]
+    share: int, expected: dict[str, RelativeSpeed]
 ) -> None:
     rates = site(n5=replace(H100, flop_per_s=H100.flop_per_s * share // 100))
-    assert paces.of(slow_of(rates)) == expected
+    assert slow_devices.of(slow_of(rates)) == expected
 
 
 def test_one_that_is_faster_than_most_makes_nobody_slow() -> None:
@@ -81,15 +90,15 @@ def test_few_nodes_are_no_rule_however_many_devices_they_have() -> None:
 def test_one_agent_that_makes_up_devices_has_one_vote(rate: int) -> None:
     """31 nodes with eight devices each, one of them slow, and one that tells of 256."""
 
-    def devices(count: int, flop_per_s: int) -> tuple[Rates, ...]:
+    def devices(count: int, flop_per_s: int) -> tuple[DeviceBenchmark, ...]:
         return tuple(
             replace(H100, device=f"xpu:{at}", flop_per_s=flop_per_s) for at in range(count)
         )
 
     honest = {f"n{number}": devices(8, H100.flop_per_s) for number in range(30)}
     rates = honest | {"slow": devices(8, H100.flop_per_s // 2), "liar": devices(256, rate)}
-    found = paces.of(slow_of(rates))
-    assert found.pop("slow") == Pace(products=0.5)
+    found = slow_devices.of(slow_of(rates))
+    assert found.pop("slow") == RelativeSpeed(products=0.5)
     assert not {*found} - {"liar"}
 
 
@@ -105,20 +114,20 @@ def test_what_was_not_measured_is_not_slow() -> None:
 
 def test_what_hardly_moves_still_moves() -> None:
     (found,) = slow_of(site(n3=replace(H100, flop_per_s=1)))
-    assert found.pace == paces.PACE_MIN
+    assert found.pace == slow_devices.PACE_MIN
 
 
-def told(rates: Mapping[str, tuple[Rates, ...]], *accelerated: str) -> fabric.Fabric:
+def told(rates: Mapping[str, tuple[DeviceBenchmark, ...]], *accelerated: str) -> fabric.Fabric:
     gpu = Part("0000:17:00.0", Kind.ACCELERATOR, "0000:17:00.0")
-    looks = {node: (Look("sysfs", Basis.SEEN, (gpu,)),) for node in accelerated}
-    return fabric.of(NODES, [Looks("agents", looks, rates)])
+    looks = {node: (HardwareReport("sysfs", Provenance.SEEN, (gpu,)),) for node in accelerated}
+    return fabric.of(NODES, [HardwareReports("agents", looks, rates)])
 
 
 def test_the_processor_counts_where_there_is_no_accelerator() -> None:
     slow = replace(XEON, flop_per_s=10**12)
     rates = {node: (XEON,) for node in NODES} | {"n1": (slow,), "n2": (slow,), "n3": (slow, H100)}
     found = told(rates, "n2")
-    assert found.paces == {"n1": Pace(products=0.5)}
+    assert found.paces == {"n1": RelativeSpeed(products=0.5)}
     assert [each.node for each in found.slow] == ["n1"]
 
 
@@ -126,8 +135,10 @@ def test_an_accelerator_that_is_seen_later_makes_its_processor_count_no_more() -
     rates = {node: (XEON,) for node in NODES} | {"n1": (replace(XEON, flop_per_s=10**12),)}
     before = told(rates)
     assert [*before.paces] == ["n1"]
-    gpu = Look("sysfs", Basis.SEEN, (Part("0000:17:00.0", Kind.ACCELERATOR, "0000:17:00.0"),))
-    after = fabric.of(NODES, [Looks("agents", {"n1": (gpu,)}, rates)], before)
+    gpu = HardwareReport(
+        "sysfs", Provenance.SEEN, (Part("0000:17:00.0", Kind.ACCELERATOR, "0000:17:00.0"),)
+    )
+    after = fabric.of(NODES, [HardwareReports("agents", {"n1": (gpu,)}, rates)], before)
     assert (after.slow, after.paces) == ((), {})
 
 
@@ -148,8 +159,8 @@ def test_a_host_is_the_node_of_its_first_name_and_a_stranger_is_told() -> None:
 
 def test_two_sources_that_measured_a_device_unlike_are_a_conflict() -> None:
     before = replace(H100, flop_per_s=800 * 10**12)
-    file = Looks("site/agents", {}, {"n3": (before, XEON)})
-    found = fabric.of(NODES, [file, Looks("agents", {}, site())])
+    file = HardwareReports("site/agents", {}, {"n3": (before, XEON)})
+    found = fabric.of(NODES, [file, HardwareReports("agents", {}, site())])
     assert found.rates["n3"] == (H100, XEON)
     ((node, conflict),) = found.inner_conflicts()
     assert (node, conflict.part, conflict.fact) == ("n3", H100.device, "flop_per_s")
@@ -159,7 +170,7 @@ def test_two_sources_that_measured_a_device_unlike_are_a_conflict() -> None:
 
 def test_two_sources_that_measured_alike_or_by_other_tools_are_none() -> None:
     for other in (replace(H100, flop_per_s=650 * 10**12), replace(H100, by="numpy", flop_per_s=1)):
-        file = Looks("site/agents", {}, {"n3": (other,)})
-        found = fabric.of(NODES, [file, Looks("agents", {}, site())])
+        file = HardwareReports("site/agents", {}, {"n3": (other,)})
+        found = fabric.of(NODES, [file, HardwareReports("agents", {}, site())])
         assert not [*found.inner_conflicts()]
         assert found.rates["n3"] == (H100,)

@@ -33,9 +33,9 @@ from railwright_scheduler.model.workload import (
     Workload,
 )
 from railwright_topology import fabric
-from railwright_topology.accounts import Account, Basis
 from railwright_topology.fabric import Fabric
 from railwright_topology.links import Links
+from railwright_topology.source_reports import Provenance, SourceReport
 from railwright_topology.sources import hostlist
 
 GPT = Transformer(96, 4096, 32, 32, 128, 4 * 4096, 51_200)
@@ -48,7 +48,7 @@ def site(blocks: int, racks: int, nodes: int) -> Fabric:
     names = [f"gpu-{at:04d}" for at in range(blocks * racks * nodes)]
     rack = {name: f"rack-{at // nodes:03d}" for at, name in enumerate(names)}
     block = {name: f"block-{at // (nodes * racks)}" for at, name in enumerate(names)}
-    return fabric.of(names, [Account("plan", Basis.DECLARED, (rack, block))])
+    return fabric.of(names, [SourceReport("plan", Provenance.DECLARED, (rack, block))])
 
 
 def running(split: Parallelism, on: Fabric, *, model: Transformer = GPT, each: int = 8) -> Gang:
@@ -124,7 +124,9 @@ def test_cells_do_not_overlap() -> None:
 def test_node_with_a_conflict_alone_is_outlined() -> None:
     calm = site(5, 20, 20)
     odd = {name: f"r{at // 20}" for at, name in enumerate(calm.places)} | {"gpu-0005": "r1"}
-    on = fabric.of(calm.places.keys(), [*calm.accounts, Account("labels", Basis.TOLD, (odd,))])
+    on = fabric.of(
+        calm.places.keys(), [*calm.accounts, SourceReport("labels", Provenance.TOLD, (odd,))]
+    )
     assert [each.node for each in on.agreement.conflicts] == ["gpu-0005"]
     svg = drawn(on, running(Parallelism(tensor=8, data=2000), on))
     outlined = [
@@ -219,7 +221,7 @@ def test_crossing_bytes_are_those_of_the_placement() -> None:
 
 def test_picture_escapes_any_name() -> None:
     odd = '<b>&"\x07'
-    on = fabric.of(["a", "b"], [Account(odd, Basis.DECLARED, ({"a": odd, "b": "]]>"},))])
+    on = fabric.of(["a", "b"], [SourceReport(odd, Provenance.DECLARED, ({"a": odd, "b": "]]>"},))])
     svg = drawn(on, Gang(f"team/{odd}", ("a",)))
     assert '<b>&"\ufffd1 node' in words(svg)
     assert any(output.startswith('team/<b>&"\ufffd on 1 of 2') for output in words(svg))

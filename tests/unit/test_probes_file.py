@@ -11,9 +11,9 @@ import pytest
 from fixtures.planted_network import planted, survey, truths
 from fixtures.remarks import remarks
 from railwright_topology import fabric
-from railwright_topology.accounts import Account, Basis
 from railwright_topology.fabric import UNKNOWN, Fabric
 from railwright_topology.probing import findings
+from railwright_topology.source_reports import Provenance, SourceReport
 from railwright_topology.sources import formats, labels, probes
 from railwright_topology.sources.formats import File
 
@@ -44,8 +44,8 @@ def test_what_a_survey_found_is_read_again_as_it_was() -> None:
     found = findings.of(survey(network))
     text = probes.written(found, {})
     (account,) = formats.read(File("", "probes.json", text))
-    assert isinstance(account, Account)
-    assert account.basis == Basis.MEASURED
+    assert isinstance(account, SourceReport)
+    assert account.basis == Provenance.MEASURED
     assert account.strange == found.strange == ("node-5: no probe of it reached anybody",)
     assert account.tiers == tuple(
         {node: f"near {first}" for node, first in tier.items()} for tier in found.tiers

@@ -9,23 +9,23 @@ import pytest
 
 from fixtures.rank_tables import Table, table
 from fixtures.remarks import remarks
-from railwright_topology import fabric, inside
-from railwright_topology.accounts import Account
-from railwright_topology.parts import Looks, Role, Technology
+from railwright_topology import fabric, hardware_inventory
+from railwright_topology.parts import HardwareReports, Role, Technology
+from railwright_topology.source_reports import SourceReport
 from railwright_topology.sources import formats
 from railwright_topology.sources.formats import File
 
 
-def read(said: Table) -> tuple[Looks, Account]:
+def read(said: Table) -> tuple[HardwareReports, SourceReport]:
     looks, account = formats.read(File("", "hccl.json", json.dumps(said)))
-    assert isinstance(looks, Looks)
-    assert isinstance(account, Account)
+    assert isinstance(looks, HardwareReports)
+    assert isinstance(account, SourceReport)
     return looks, account
 
 
 def test_each_accelerator_has_a_rail_of_its_own() -> None:
     looks, account = read(table("1.0", "10.1.0.1", "10.1.0.2"))
-    found = inside.of(looks.by_host["10.1.0.2"])
+    found = hardware_inventory.of(looks.by_host["10.1.0.2"])
     assert [part.number for part in found.accelerators] == [*range(8)]
     assert [found.placed[part.id].rail for part in found.adapters] == [*range(8)]
     assert len(found.of_role(Role.RAIL)) == 8
@@ -37,7 +37,7 @@ def test_each_accelerator_has_a_rail_of_its_own() -> None:
 
 def test_a_super_pod_is_an_island_and_links_all_accelerators_of_a_server() -> None:
     looks, account = read(table("1.2", "a", "b"))
-    found = inside.of(looks.by_host["a"])
+    found = hardware_inventory.of(looks.by_host["a"])
     assert {link.technology for link in found.links} == {Technology.HCCS}
     assert len(found.links) == 28
     assert account.islands == {"a": "0", "b": "0"}
@@ -50,7 +50,7 @@ def test_an_accelerator_without_an_address_has_no_port() -> None:
     said = table("1.0", "a")
     said["server_list"][0]["device"][2]["device_ip"] = ""
     looks, _ = read(said)
-    found = inside.of(looks.by_host["a"])
+    found = hardware_inventory.of(looks.by_host["a"])
     assert len(found.accelerators) == 8
     assert [part.id for part in found.adapters] == [f"npu{n} port" for n in range(8) if n != 2]
 
@@ -85,7 +85,7 @@ def test_table_by_task_leaves_out_what_cannot_be() -> None:
     said["prefill_device_list"][1]["device_id"] = "0"
     del said["decode_device_list"][0]["server_id"]
     looks, account = read(said)
-    assert len(inside.of(looks.by_host["a"]).accelerators) == 7
+    assert len(hardware_inventory.of(looks.by_host["a"]).accelerators) == 7
     assert account.islands == {"b": "0"}
     told = " ".join(account.strange)
     for rule in (

@@ -22,8 +22,8 @@ from fixtures import machine_files, machines
 from fixtures.devices import Module, torch
 from railwright_agent import benchmark, load
 from railwright_topology.parts import CPU
-from railwright_topology.sources import insides
-from railwright_topology.sources.insides import Document
+from railwright_topology.sources import hardware_documents
+from railwright_topology.sources.hardware_documents import Document
 
 MACHINE = next(m for m in map(machines.planted, map(Random, range(99))) if len(m.gpus) == 4)
 ADDRESSES = [gpu.address for gpu in MACHINE.gpus]
@@ -90,7 +90,7 @@ def test_every_idle_device_is_measured(root: Path, use: Callable[[Any], None]) -
     assert {each.model for each in document.rates} == {"GPU of a test"}
     assert all(each.flop_per_s and each.memory_bytes_per_s for each in document.rates)
     assert {*cuda.waited} == {0, 1, 2, 3}
-    assert insides.parse(insides.written(document)) == document
+    assert hardware_documents.parse(hardware_documents.written(document)) == document
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ import pytest
 
 from railwright_agent import benchmark
 from railwright_agent.benchmark import BenchmarkSchedule
-from railwright_topology.parts import CPU, Rates
-from railwright_topology.sources import insides
-from railwright_topology.sources.insides import Document
+from railwright_topology.parts import CPU, DeviceBenchmark
+from railwright_topology.sources import hardware_documents
+from railwright_topology.sources.hardware_documents import Document
 
-RATES = Rates(CPU, "a processor", "torch 9.9", 10**12, 10**10)
+RATES = DeviceBenchmark(CPU, "a processor", "torch 9.9", 10**12, 10**10)
 
 
 class Clock:
@@ -59,7 +59,7 @@ def test_what_is_busy_keeps_its_rates_and_is_looked_at_again_sooner(
     clock.finds = Document(busy=(CPU,))
     assert clock.told(after_s=benchmark.EVERY_S).rates == (RATES,)
     assert clock.said == ["not measured while busy: cpu"]
-    clock.finds = Document(rates=(Rates(CPU, "a processor", "torch 9.9", 10**11),))
+    clock.finds = Document(rates=(DeviceBenchmark(CPU, "a processor", "torch 9.9", 10**11),))
     assert clock.told(after_s=benchmark.AGAIN_S).rates == clock.finds.rates
 
 
@@ -77,7 +77,7 @@ def test_another_process_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     own = tmp_path / "python"
     own.write_text(f"#!/bin/sh\n[ \"$*\" = '-m railwright_agent rates --root={tmp_path}' ] && ")
     with own.open("a") as script:
-        script.write(f"echo '{insides.written(Document(rates=(RATES,)))}'\n")
+        script.write(f"echo '{hardware_documents.written(Document(rates=(RATES,)))}'\n")
     own.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(own))
     told = BenchmarkSchedule(tmp_path, clock=lambda: 0.0, log=lambda _: None).add_to(Document())

@@ -22,11 +22,11 @@ from railwright_operator.watch.files import FilesRecord
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.records import NodeRecord
 from railwright_operator.watch.site import Site
-from railwright_topology.accounts import Basis
-from railwright_topology.parts import Kind, Look, Part
-from railwright_topology.sources import insides
+from railwright_topology.parts import HardwareReport, Kind, Part
+from railwright_topology.source_reports import Provenance
+from railwright_topology.sources import hardware_documents
 from railwright_topology.sources.formats import File
-from railwright_topology.sources.insides import Document
+from railwright_topology.sources.hardware_documents import Document
 from railwright_topology.wiring import WiringError
 
 QUEUES, FABRICS = names.QUEUES, names.FABRICS
@@ -184,14 +184,14 @@ def test_a_queue_made_again_outlives_the_late_news_of_the_first() -> None:
 
 async def test_silent_agents_are_told_once_and_written_once() -> None:
     office = Office()
-    look = Look("sysfs", Basis.SEEN, (Part("gpu", Kind.ACCELERATOR),))
+    look = HardwareReport("sysfs", Provenance.SEEN, (Part("gpu", Kind.ACCELERATOR),))
     for name in ("n1", "n2", "n3", "n4", "n5"):
         office.node(name)
-        await office.discovery.receive_report(name, insides.written(Document((look,))))
+        await office.discovery.receive_report(name, hardware_documents.written(Document((look,))))
     status = await office.report()
     assert status["agents"] == {"nodes": 5, "silent": 0}
     office.now_s = SILENT_S + 1
-    await office.discovery.receive_report("n1", insides.written(Document((look,))))
+    await office.discovery.receive_report("n1", hardware_documents.written(Document((look,))))
     status = await office.report()
     assert status["agents"] == {"nodes": 5, "silent": 4}
     assert status["problems"] == [
@@ -203,7 +203,7 @@ async def test_silent_agents_are_told_once_and_written_once() -> None:
     ]
     before = office.store.count("patch")
     office.now_s += 60
-    await office.discovery.receive_report("n1", insides.written(Document((look,))))
+    await office.discovery.receive_report("n1", hardware_documents.written(Document((look,))))
     await office.report()
     assert office.store.count("patch") == before
 
@@ -223,7 +223,7 @@ async def test_an_agent_whose_documents_are_not_read_is_not_silent_and_told_with
     assert message.startswith("n1 told what is not read: agents: ")
     assert message.endswith("; 1 more do")
     for name in ("n1", "n2"):
-        await office.discovery.receive_report(name, insides.written(Document(())))
+        await office.discovery.receive_report(name, hardware_documents.written(Document(())))
     assert not (await office.report())["problems"]
 
 
@@ -266,7 +266,7 @@ async def test_second_take_over_waits_for_agents_again() -> None:
     for name in ("n0", "n1"):
         office.node(name)
     assert (await office.report())["agents"] == agents
-    await office.discovery.receive_report("n0", insides.written(Document()))
+    await office.discovery.receive_report("n0", hardware_documents.written(Document()))
     status = await office.report()
     assert status["agents"] == agents
     second = Office()

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from fixtures.remarks import remarks
-from railwright_topology.accounts import Account, Basis
+from railwright_topology.source_reports import Provenance, SourceReport
 from railwright_topology.sources import plan
 from railwright_topology.wiring import WiringError
 
@@ -36,9 +36,9 @@ def test_a_plan_is_read_with_racks_that_share_a_range() -> None:
         "gpu-07": "block-a/no",
         "gpu-06": "block-b/rack-1",
     }
-    assert plan.parse(PLAN) == Account(
+    assert plan.parse(PLAN) == SourceReport(
         "plan",
-        Basis.DECLARED,
+        Provenance.DECLARED,
         (racks, {node: path.partition("/")[0] for node, path in racks.items()}),
         {"gpu-03": "nvl-1", "gpu-04": "nvl-1", "gpu-05": "nvl-2", "gpu-06": "nvl-2"},
         names=("rack", "block"),

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from fixtures.remarks import remarks
-from railwright_topology.accounts import Account, Basis
+from railwright_topology.source_reports import Provenance, SourceReport
 from railwright_topology.sources import slurm
 from railwright_topology.wiring import WiringError
 
@@ -53,7 +53,7 @@ YAML = """---
 """
 
 
-def one(text: str) -> Account:
+def one(text: str) -> SourceReport:
     (account,) = slurm.parse_conf(text)
     return account
 
@@ -66,9 +66,9 @@ def test_a_tree_is_read_from_the_nodes_outwards() -> None:
     }
     spines = {"leaf-1": "spine-1", "leaf-2": "spine-1", "leaf-3": "spine-2"}
     near = {node: leaf for leaf, nodes in leaves.items() for node in nodes}
-    assert one(TREE) == Account(
+    assert one(TREE) == SourceReport(
         "topology.conf",
-        Basis.TOLD,
+        Provenance.TOLD,
         (near, {node: spines[leaf] for node, leaf in near.items()}, dict.fromkeys(near, "top")),
     )
 

@@ -17,8 +17,8 @@ from railwright_scheduler.model.snapshot import Node
 from railwright_scheduler.placement import caps, choose, split
 from railwright_scheduler.placement.constraints import ANYWHERE
 from railwright_scheduler.policy import scheduling_queue
-from railwright_topology.astray import Rails
-from railwright_topology.pace import Pace
+from railwright_topology.miscabling import Rails
+from railwright_topology.relative_speed import RelativeSpeed
 
 
 class Sums:
@@ -50,7 +50,9 @@ def nodes(
             {GPU: 8, "pods": 110},
             {GPU: used},
             rails=Rails((*order[(turn := chance.randrange(rails)) :], *order[:turn])),
-            pace=Pace(chance.random() / 2 + 0.5, 1.0) if slow and chance.random() < 0.5 else Pace(),
+            pace=RelativeSpeed(chance.random() / 2 + 0.5, 1.0)
+            if slow and chance.random() < 0.5
+            else RelativeSpeed(),
         )
         for i in range(number)
     ]

@@ -23,9 +23,9 @@ from railwright_scheduler.model.workload import (
     Workload,
 )
 from railwright_topology import fabric, networks
-from railwright_topology.accounts import Account, Basis
 from railwright_topology.links import Links
 from railwright_topology.networks import Network
+from railwright_topology.source_reports import Provenance, SourceReport
 
 GPT = Transformer(24, 4096, 32, 32, 128, 4 * 4096, 51_200)
 TWO_STAGES = Workload(
@@ -70,7 +70,7 @@ def test_what_another_source_calls_a_rack_adds_up_where_all_of_it_stands_below_s
 ):
     """One node is labelled into the next rack, which then has nodes of two."""
     racks = {host: f"rack {at // 4}" for at, host in enumerate(HOSTS)} | {HOSTS[0]: "rack 1"}
-    labels = Account("labels", Basis.SEEN, (racks,), capacity=1 << 62)
+    labels = SourceReport("labels", Provenance.SEEN, (racks,), capacity=1 << 62)
     found = fabric.of(HOSTS, [labels, adding("tor-0")])
     assert found.links[-1].summing == frozenset({"rack 0"})
 

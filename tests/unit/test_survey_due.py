@@ -9,8 +9,8 @@ import pytest
 from railwright_api.fabric import Probing
 from railwright_operator.surveys import due
 from railwright_topology import fabric
-from railwright_topology.accounts import Account, Basis
 from railwright_topology.fabric import Fabric
+from railwright_topology.source_reports import Provenance, SourceReport
 
 HOUR_S = 3600
 NOW_S = 1_000_000 * HOUR_S
@@ -21,11 +21,13 @@ ALWAYS, WHEN_UNTOLD, NEVER = (
 )
 
 
-def told(racks: Mapping[str, str], basis: Basis = Basis.TOLD, **times: int) -> Account:
-    return Account("a source", basis, (racks,), times=times)
+def told(
+    racks: Mapping[str, str], basis: Provenance = Provenance.TOLD, **times: int
+) -> SourceReport:
+    return SourceReport("a source", basis, (racks,), times=times)
 
 
-def of(accounts: Iterable[Account], nodes: str = "abcd") -> Fabric:
+def of(accounts: Iterable[SourceReport], nodes: str = "abcd") -> Fabric:
     return fabric.of(nodes, accounts)
 
 
@@ -37,14 +39,14 @@ def test_nodes_that_nobody_places_are_due_and_all_are_where_all_are_to_be_held_a
 
 
 def test_what_only_links_devices_says_nothing_of_the_network() -> None:
-    islands = Account("cliques", Basis.TOLD, islands={"a": "i", "b": "i"})
+    islands = SourceReport("cliques", Provenance.TOLD, islands={"a": "i", "b": "i"})
     assert due.of(of([islands]), WHEN_UNTOLD, NOW_S) == {*"abcd"}
 
 
 @pytest.mark.parametrize("mode", [WHEN_UNTOLD, ALWAYS])
 def test_what_a_survey_placed_is_due_again_once_that_is_too_old(mode: Probing) -> None:
     old, young = NOW_S - 169 * HOUR_S, NOW_S - 167 * HOUR_S
-    held = of([told(dict.fromkeys("abc", "r"), Basis.MEASURED, a=old, b=young)])
+    held = of([told(dict.fromkeys("abc", "r"), Provenance.MEASURED, a=old, b=young)])
     assert due.of(held, mode, NOW_S) == {*"ad"}
 
 

@@ -27,12 +27,12 @@ from railwright_operator.surveys.surveyor import Surveyor
 from railwright_operator.watch.files import FilesRecord
 from railwright_operator.watch.site import Site
 from railwright_topology.probing.readings import Reading
-from railwright_topology.sources import documents, insides
+from railwright_topology.sources import documents, hardware_documents
 from railwright_topology.sources.formats import File
-from railwright_topology.sources.insides import Document
+from railwright_topology.sources.hardware_documents import Document
 
 HOUR_S = 3600.0
-DOCUMENT = insides.written(Document(()))
+DOCUMENT = hardware_documents.written(Document(()))
 
 
 class PlantedErrands(ProbeTasks):

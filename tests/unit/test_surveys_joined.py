@@ -8,9 +8,9 @@ from random import Random
 from fixtures import planted_network
 from fixtures.planted_network import PlantedNetwork, adjusted_rand_index, planted, truths
 from railwright_topology import surveys
-from railwright_topology.accounts import Account, Basis
 from railwright_topology.probing import findings
 from railwright_topology.probing.findings import Figures, Findings
+from railwright_topology.source_reports import Provenance, SourceReport
 
 SEEN = Figures(3, 1e-5, 1e9, None)
 
@@ -19,8 +19,8 @@ def found(*tiers: Mapping[str, str], leaving: tuple[Mapping[str, float], ...] = 
     return Findings(tiers, (SEEN,) * len(tiers), (), 7, leaving)
 
 
-def held(*tiers: Mapping[str, str], leaving: tuple[Mapping[str, float], ...] = ()) -> Account:
-    return Account("held", Basis.MEASURED, tiers, leaving=leaving)
+def held(*tiers: Mapping[str, str], leaving: tuple[Mapping[str, float], ...] = ()) -> SourceReport:
+    return SourceReport("held", Provenance.MEASURED, tiers, leaving=leaving)
 
 
 def racks(**domains: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ import pytest
 from fixtures import machine_files, machines
 from fixtures.remarks import remarks
 from railwright_agent import kernel
-from railwright_topology import inside
+from railwright_topology import hardware_inventory
 from railwright_topology.parts import Distance, Layer, Part, Technology
 from railwright_topology.sources import kfd, sysfs
 
@@ -204,7 +204,7 @@ def test_amds_nodes_are_read_from_files(tmp_path: Path) -> None:
     machine_files.write_kfd(tmp_path, nodes)
     read = kernel.accelerators(tmp_path)
     assert kfd.parse(read) == kfd.parse(nodes)
-    found = inside.of([kfd.parse(read), sysfs.parse(machine_files.sysfs(machine))])
+    found = hardware_inventory.of([kfd.parse(read), sysfs.parse(machine_files.sysfs(machine))])
     assert {link.technology for link in found.links} == {Technology.XGMI}
     assert len(found.links) == len(machine.links)
     assert not found.conflicts

@@ -14,9 +14,9 @@ from railwright_agent import benchmark, reporting
 from railwright_agent.benchmark import BenchmarkSchedule
 from railwright_agent.hardware import HardwareSources
 from railwright_agent.reporting import OperatorClient, OperatorUrlError, ReportRefusedError
-from railwright_topology.parts import CPU, Rates
-from railwright_topology.sources import insides
-from railwright_topology.sources.insides import Document
+from railwright_topology.parts import CPU, DeviceBenchmark
+from railwright_topology.sources import hardware_documents
+from railwright_topology.sources.hardware_documents import Document
 
 
 class EnoughError(Exception):
@@ -95,7 +95,7 @@ def test_what_changes_is_told_at_the_next_look(root: Path) -> None:
             port.write_text("1: DOWN")
 
     run(teller, 2, unplug)
-    before, after = (insides.parse(text).looks[0].parts for text in teller.taken)
+    before, after = (hardware_documents.parse(text).looks[0].parts for text in teller.taken)
     assert [part.up for part in before].count(False) == 0
     assert [part.up for part in after].count(False) == 1
 
@@ -104,7 +104,9 @@ def test_rates_are_told_beside_what_is_seen_and_again_once_they_are_others(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     teller = Scripted("http://x", root / "token", HardwareSources(root))
-    found = [Document(rates=(Rates(CPU, "Xeon", "torch 9.9", speed),)) for speed in (7, 8)]
+    found = [
+        Document(rates=(DeviceBenchmark(CPU, "Xeon", "torch 9.9", speed),)) for speed in (7, 8)
+    ]
     monkeypatch.setattr(benchmark, "_apart", lambda root: found.pop(0))
     now_s = 0.0
 
@@ -114,7 +116,7 @@ def test_rates_are_told_beside_what_is_seen_and_again_once_they_are_others(
 
     kept = BenchmarkSchedule(root, clock=lambda: now_s, log=lambda _: None)
     run(teller, 4, pass_by, kept)
-    told = [insides.parse(text) for text in teller.taken]
+    told = [hardware_documents.parse(text) for text in teller.taken]
     speeds = [[rates.flop_per_s for rates in each.rates] for each in told]
     assert speeds == [[], [7], [8]]
     assert [each.looks[0].source for each in told] == ["sysfs", "sysfs", "sysfs"]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fixtures.remarks import remarks
-from railwright_topology.accounts import Account, Basis
+from railwright_topology.source_reports import Provenance, SourceReport
 from railwright_topology.sources import topograph
 from railwright_topology.wiring import WiringError
 
@@ -39,9 +39,9 @@ blocks:
 
 def test_a_model_is_read_with_leaves_that_are_only_named() -> None:
     leaf = ("gpu01", "gpu02", "gpu10", "gpu9")
-    assert topograph.parse_model(MODEL) == Account(
+    assert topograph.parse_model(MODEL) == SourceReport(
         "topograph model",
-        Basis.TOLD,
+        Provenance.TOLD,
         (
             {**dict.fromkeys(leaf, "leaf-1"), "gpu11": "spine-2"},
             {**dict.fromkeys(leaf, "spine-1"), "gpu11": "spine-2"},
@@ -61,8 +61,8 @@ def test_island_of_each_version_is_read(key: str) -> None:
 
 def test_a_model_without_switches_has_islands_alone() -> None:
     text = "blocks:\n- nodes: [a, b]\n  annotations: {accelerator.topology.test/domain: d}\n"
-    assert topograph.parse_model(text) == Account(
-        "topograph model", Basis.TOLD, (), {"a": "d", "b": "d"}
+    assert topograph.parse_model(text) == SourceReport(
+        "topograph model", Provenance.TOLD, (), {"a": "d", "b": "d"}
     )
 
 
@@ -127,9 +127,9 @@ capacity_blocks:
 @pytest.mark.parametrize("form", OLDER)
 def test_older_models_are_read(form: str) -> None:
     leaves = {"n1": "leaf-1", "n2": "leaf-1", "n3": "leaf-2"}
-    assert topograph.parse_model(OLDER[form]) == Account(
+    assert topograph.parse_model(OLDER[form]) == SourceReport(
         "topograph model",
-        Basis.TOLD,
+        Provenance.TOLD,
         (leaves, dict.fromkeys(leaves, "core")),
         {"n1": "nvl-1", "n2": "nvl-1", "n3": "nvl-2"},
     )
@@ -157,9 +157,9 @@ ANSWER = graph(
 
 
 def test_an_answer_is_read_the_closest_switch_first() -> None:
-    assert topograph.parse_graph(ANSWER) == Account(
+    assert topograph.parse_graph(ANSWER) == SourceReport(
         "topograph graph",
-        Basis.TOLD,
+        Provenance.TOLD,
         (
             {"i-1": "leaf-1", "i-2": "leaf-2"},
             {"i-1": "leaf-1", "i-2": "spine"},

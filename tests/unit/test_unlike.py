@@ -31,7 +31,7 @@ from railwright_scheduler.model.workload import (
     Transformer,
     Workload,
 )
-from railwright_topology.pace import EVEN, Pace
+from railwright_topology.relative_speed import EVEN, RelativeSpeed
 
 GPT = Transformer(30, 4096, 32, 32, 128, 4 * 4096, 51_200)
 RECIPE = Recipe(2048, 1, 64, framework=Framework.MEGATRON_PIPELINE_FIRST)
@@ -55,7 +55,7 @@ def took_s(found: GangModel, *slow: int, nodes: int = 8) -> float:
 
 
 def test_a_slow_device_multiplies_and_moves_bytes_at_its_own_pace() -> None:
-    slow = DGX_H100.at_speed(Pace(products=0.5, memory=0.25))
+    slow = DGX_H100.at_speed(RelativeSpeed(products=0.5, memory=0.25))
     large = Product(16_384, 16_384, 16_384)
     even_s = kernels.product_s(large, H100, Precision.HALF)
     assert kernels.product_s(large, slow.device, Precision.HALF) == pytest.approx(
@@ -73,7 +73,7 @@ def test_a_slow_device_multiplies_and_moves_bytes_at_its_own_pace() -> None:
 
 
 def test_slow_memory_makes_no_product_faster() -> None:
-    slow = DGX_H100.at_speed(Pace(memory=0.25)).device
+    slow = DGX_H100.at_speed(RelativeSpeed(memory=0.25)).device
     for k in (512, 6144, 65_536):
         its = Product(1536, 2816, k)
         even_s = kernels.product_s(its, H100, Precision.HALF)
@@ -81,15 +81,15 @@ def test_slow_memory_makes_no_product_faster() -> None:
 
 
 def test_whose_rails_lead_elsewhere_sends_by_the_others() -> None:
-    slow = DGX_H100.at_speed(Pace(rails=0.75))
+    slow = DGX_H100.at_speed(RelativeSpeed(rails=0.75))
     assert slow.network.bandwidth == pytest.approx(0.75 * DGX_H100.network.bandwidth)
-    none = DGX_H100.at_speed(Pace(rails=0.0))
+    none = DGX_H100.at_speed(RelativeSpeed(rails=0.0))
     assert none.network.bandwidth == pytest.approx(DGX_H100.network.bandwidth / 8)
 
 
 def test_what_does_nothing_at_all_still_has_a_finite_step() -> None:
-    stopped = DGX_H100.at_speed(Pace(products=0.0, memory=0.0))
-    assert stopped.device.pace == Pace(SLOWEST, SLOWEST, 1.0)
+    stopped = DGX_H100.at_speed(RelativeSpeed(products=0.0, memory=0.0))
+    assert stopped.device.pace == RelativeSpeed(SLOWEST, SLOWEST, 1.0)
 
 
 def test_devices_of_one_maker_send_from_their_memory_as_fast_as_the_slower_adapter() -> None:
@@ -133,7 +133,7 @@ def test_nobody_adds_up_what_unlike_kinds_send() -> None:
     both = collectives.joined([DGX_H100.reducing(), HGX_H800.reducing()])
     assert (both.nvls, both.sharp_s) == (None, None)
     at_speed = collectives.joined(
-        [DGX_H100.reducing(), DGX_H100.reducing().at_speed(Pace(rails=0.5))]
+        [DGX_H100.reducing(), DGX_H100.reducing().at_speed(RelativeSpeed(rails=0.5))]
     )
     assert at_speed.sharp_s == INFINIBAND_HDR.sharp_s
     ringed = replace(HGX_H800, algorithms=(Algorithm.TREE,))
@@ -144,7 +144,10 @@ def test_nobody_adds_up_what_unlike_kinds_send() -> None:
 
 
 def test_a_gang_that_is_even_takes_what_it_takes_on_one_machine() -> None:
-    for machine in (DGX_A100, DGX_H100.at_speed(Pace(products=0.8, memory=0.9, rails=0.5))):
+    for machine in (
+        DGX_A100,
+        DGX_H100.at_speed(RelativeSpeed(products=0.8, memory=0.9, rails=0.5)),
+    ):
         alone = step.predict(*FOUR_BY_TWO.parts, machine)
         found = gang(machine, machine)
         assert found.predicted(np.arange(8) % 2, {}, ()).total == pytest.approx(alone.total)
@@ -152,7 +155,7 @@ def test_a_gang_that_is_even_takes_what_it_takes_on_one_machine() -> None:
 
 def test_a_slow_node_costs_the_least_on_a_stage_with_time_left() -> None:
     """The last stage tells the next tokens too."""
-    found = gang(DGX_H100, DGX_H100.at_speed(Pace(products=0.95)))
+    found = gang(DGX_H100, DGX_H100.at_speed(RelativeSpeed(products=0.95)))
     even_s = took_s(found)
     steps_s = [took_s(found, rank) for rank in range(8)]
     assert steps_s[0] == pytest.approx(even_s, rel=0.005)
@@ -162,7 +165,7 @@ def test_a_slow_node_costs_the_least_on_a_stage_with_time_left() -> None:
 
 def test_the_second_slow_node_costs_nothing_where_one_is_already() -> None:
     """Replicas wait for each other: two on one stage cost no more than one."""
-    found = gang(DGX_H100, DGX_H100.at_speed(Pace(products=0.5)))
+    found = gang(DGX_H100, DGX_H100.at_speed(RelativeSpeed(products=0.5)))
     assert took_s(found, 0, 4) == pytest.approx(took_s(found, 0))
     assert took_s(found, 0, 1) > 1.01 * took_s(found, 0)
 
@@ -173,7 +176,7 @@ def test_a_stage_with_fewer_layers_has_time_left_for_a_slow_node() -> None:
     recipe = replace(RECIPE, framework=Framework.DEEPSPEED)
     found = gang(
         DGX_H100,
-        DGX_H100.at_speed(Pace(products=0.85, memory=0.85)),
+        DGX_H100.at_speed(RelativeSpeed(products=0.85, memory=0.85)),
         workload=Workload(GPT, split, recipe),
     )
     assert [ranks.tolist() for ranks in found.stages] == [[0, 1], [2, 3], [4, 5], [6, 7]]
@@ -203,7 +206,7 @@ def test_stages_share_layers_as_their_framework_does(
 
 
 def test_where_nothing_is_sent_the_slowest_still_decides() -> None:
-    found = GangModel(FOUR_BY_TWO, (DGX_H100, DGX_H100.at_speed(Pace(products=0.5))), ())
+    found = GangModel(FOUR_BY_TWO, (DGX_H100, DGX_H100.at_speed(RelativeSpeed(products=0.5))), ())
     assert took_s(found, 0) > took_s(found)
 
 
@@ -211,7 +214,10 @@ def test_what_serves_parameters_multiplies_nothing() -> None:
     """The last of four nodes holds them: how slowly it multiplies is all one, how slowly it moves
     bytes is not."""
     workload = Workload(GPT, Parallelism(data=24, servers=8), Recipe(2048, 1, 48))
-    for pace, server_is_free in ((Pace(products=0.5), True), (Pace(memory=0.5), False)):
+    for pace, server_is_free in (
+        (RelativeSpeed(products=0.5), True),
+        (RelativeSpeed(memory=0.5), False),
+    ):
         found = gang(DGX_H100, DGX_H100.at_speed(pace), workload=workload)
         assert (took_s(found, 3, nodes=4) == took_s(found, nodes=4)) is server_is_free
         assert took_s(found, 0, nodes=4) > took_s(found, nodes=4)
@@ -219,7 +225,7 @@ def test_what_serves_parameters_multiplies_nothing() -> None:
 
 def test_a_node_with_several_stages_is_in_all_of_them() -> None:
     workload = Workload(GPT, Parallelism(tensor=2, pipeline=4, data=2), RECIPE)
-    found = gang(DGX_H100, DGX_H100.at_speed(Pace(products=0.5)), workload=workload)
+    found = gang(DGX_H100, DGX_H100.at_speed(RelativeSpeed(products=0.5)), workload=workload)
     assert [ranks.tolist() for ranks in found.stages] == [[0, 1]] * 4
     assert took_s(found, 0, nodes=2) == pytest.approx(took_s(found, 0, 1, nodes=2))
 
@@ -262,7 +268,7 @@ def test_stages_that_wait_for_each_other_take_as_long_as_predicted(
     micro-batches as stages, and one is very slow, others are done meanwhile: then it is less."""
     recipe = replace(RECIPE, global_batch=2 * micro_batches)
     workload = replace(FOUR_BY_TWO, model=replace(GPT, layers=32), recipe=recipe)
-    slow = DGX_H100.at_speed(Pace(products=products))
+    slow = DGX_H100.at_speed(RelativeSpeed(products=products))
     its = [work.of(*workload.parts, slow if at == rank else DGX_H100) for at in range(4)]
     forward_s = [each.layers - each.backward for each in its]
     backward_s = [each.backward for each in its]

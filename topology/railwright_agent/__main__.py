@@ -23,8 +23,8 @@ from railwright_agent.polling import ProbePoller
 from railwright_agent.reporting import OperatorClient, OperatorUrlError, PollRequest
 from railwright_agent.responder import Responder
 from railwright_topology.probing import keys
-from railwright_topology.sources import insides
-from railwright_topology.sources.insides import Document
+from railwright_topology.sources import hardware_documents
+from railwright_topology.sources.hardware_documents import Document
 
 PORT = 7946
 AT_ONCE = 1
@@ -37,10 +37,10 @@ def main() -> int:
     arguments = _arguments()
     try:
         if arguments.command == "inside":
-            print(insides.written(hardware.gather(_sources(arguments))))
+            print(hardware_documents.written(hardware.gather(_sources(arguments))))
             return 0
         if arguments.command == "rates":
-            print(insides.written(benchmark.measure(Path(arguments.root))), flush=True)
+            print(hardware_documents.written(benchmark.measure(Path(arguments.root))), flush=True)
             # A device that hangs would keep this process from ending.
             os._exit(0)
         if arguments.command == "tell":

@@ -29,9 +29,9 @@ from typing import Any, TypeVar
 
 from railwright_agent import hardware, kernel, load
 from railwright_agent.hardware import SilentError
-from railwright_topology.parts import CPU, Kind, Rates
-from railwright_topology.sources import insides, pci, sysfs
-from railwright_topology.sources.insides import Document
+from railwright_topology.parts import CPU, DeviceBenchmark, Kind
+from railwright_topology.sources import hardware_documents, pci, sysfs
+from railwright_topology.sources.hardware_documents import Document
 from railwright_topology.wiring import WiringError
 
 logger = logging.getLogger(__name__)
@@ -116,7 +116,7 @@ class _Run:
     root: Path
     busy: set[str]
     seen: set[str] = field(default_factory=set)
-    rates: list[Rates] = field(default_factory=list)
+    rates: list[DeviceBenchmark] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
 
     def measure(self, device: str, inspect: Callable[[], _Bench]) -> None:
@@ -304,7 +304,7 @@ def _said(error: Exception) -> str:
     return first if isinstance(error, UnmeasuredError) else f"{type(error).__name__}: {first}"
 
 
-def _rates(bench: _Bench) -> Rates:
+def _rates(bench: _Bench) -> DeviceBenchmark:
     taken = MEMORY_SHARE * bench.memory_bytes
     side = math.isqrt(int(taken / 3 / bench.number_bytes)) // SIDE_STEP * SIDE_STEP
     side = max(SIDE_STEP, min(side, SIDE_MAX[bench.number_bytes]))
@@ -313,7 +313,9 @@ def _rates(bench: _Bench) -> Rates:
     copy_s = best_round_s(bench.copies(copied), bench.wait, COPIES_S)
     # Each number of a product is the sum of as many products, and a copy reads and writes.
     flop_per_s, memory_bytes_per_s = round(2 * side**3 / product_s), round(2 * copied / copy_s)
-    return Rates(bench.device, bench.model, bench.tool.name, flop_per_s, memory_bytes_per_s)
+    return DeviceBenchmark(
+        bench.device, bench.model, bench.tool.name, flop_per_s, memory_bytes_per_s
+    )
 
 
 def best_round_s(
@@ -350,7 +352,7 @@ class BenchmarkSchedule:
     clock: Callable[[], float]
     log: Callable[[str], object]
     due_s: float = -math.inf
-    rates: dict[str, Rates] = field(default_factory=dict)
+    rates: dict[str, DeviceBenchmark] = field(default_factory=dict)
     refused: tuple[str, ...] = ()
 
     def add_to(self, document: Document) -> Document:
@@ -369,6 +371,6 @@ class BenchmarkSchedule:
 def _apart(root: Path) -> Document:
     command = [sys.executable, "-m", "railwright_agent", "rates", f"--root={root}"]
     try:
-        return insides.parse(hardware.output(command, MACHINE_S))
+        return hardware_documents.parse(hardware.output(command, MACHINE_S))
     except (SilentError, WiringError) as error:
         return Document(refused=(str(error),))

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from railwright_agent import kernel
-from railwright_topology.parts import Look
+from railwright_topology.parts import HardwareReport
 from railwright_topology.sources import hwloc, kfd, nccl_topology, nvidia_smi, sysfs
-from railwright_topology.sources.insides import Document
+from railwright_topology.sources.hardware_documents import Document
 from railwright_topology.wiring import WiringError
 
 TOOL_S = 20.0
@@ -45,7 +45,7 @@ class HardwareSources:
 
 def gather(sources: HardwareSources, *, deadline_s: float = TOOL_S) -> Document:
     """Everything that can be read of it now."""
-    looks: list[Look] = []
+    looks: list[HardwareReport] = []
     refused: list[str] = []
     for read in _readers(sources, deadline_s):
         try:
@@ -59,7 +59,7 @@ def gather(sources: HardwareSources, *, deadline_s: float = TOOL_S) -> Document:
     return Document(tuple(looks), tuple(refused))
 
 
-def _readers(sources: HardwareSources, deadline_s: float) -> Iterator[Callable[[], Look]]:
+def _readers(sources: HardwareSources, deadline_s: float) -> Iterator[Callable[[], HardwareReport]]:
     yield lambda: sysfs.parse(kernel.sections(sources.root))
     if accelerators := kernel.accelerators(sources.root):
         yield lambda: kfd.parse(accelerators)
@@ -75,14 +75,14 @@ def _readers(sources: HardwareSources, deadline_s: float) -> Iterator[Callable[[
         yield lambda: _described(declared)
 
 
-def _described(path: Path) -> Look:
+def _described(path: Path) -> HardwareReport:
     # Here alone YAML is needed: what runs on every node is kept small.
     from railwright_topology.sources import described
 
     return described.parse_own(_file(path))
 
 
-def _nvidia_smi(deadline_s: float) -> Look:
+def _nvidia_smi(deadline_s: float) -> HardwareReport:
     inventory = ["nvidia-smi", "--query-gpu=index,pci.bus_id", "--format=csv,noheader"]
     addresses = output(inventory, deadline_s)
     return nvidia_smi.parse(output(["nvidia-smi", "topo", "-m"], deadline_s), addresses)

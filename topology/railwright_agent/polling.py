@@ -21,8 +21,8 @@ from railwright_agent import handshake, prober
 from railwright_agent.handshake import ProbeError
 from railwright_agent.reporting import OperatorClient, ReportRefusedError
 from railwright_agent.responder import Responder
-from railwright_topology import inside
-from railwright_topology.parts import Look, Role
+from railwright_topology import hardware_inventory
+from railwright_topology.parts import HardwareReport, Role
 from railwright_topology.probing import addresses as probeable
 
 PATH = "/v1/errands"
@@ -37,9 +37,9 @@ Run = Callable[[Coroutine[Any, Any, Any]], Any]
 """Runs something in the loop that answers probes, and waits for it."""
 
 
-def rail_address(looks: Iterable[Look], networks: Collection[str]) -> str | None:
+def rail_address(looks: Iterable[HardwareReport], networks: Collection[str]) -> str | None:
     """The address of the first of this machine's rails that has one in these networks."""
-    its = inside.of(looks)
+    its = hardware_inventory.of(looks)
     rails = sorted(its.of_role(Role.RAIL), key=lambda part: its.placed[part.id].rail or 0)
     addresses = (prober.address_of(name) for part in rails for name in part.names)
     within = (each for each in addresses if each and probeable.within(each, networks))

@@ -19,8 +19,8 @@ from typing import Any
 from railwright_agent import hardware
 from railwright_agent.benchmark import BenchmarkSchedule
 from railwright_agent.hardware import HardwareSources
-from railwright_topology.sources import insides
-from railwright_topology.sources.insides import Document
+from railwright_topology.sources import hardware_documents
+from railwright_topology.sources.hardware_documents import Document
 
 PATH = "/v1/inside"
 TIMEOUT_S = 10.0
@@ -137,7 +137,9 @@ def run(
     while True:
         found = hardware.gather(operator.sources)
         # The first report does not wait for a benchmark of a minute.
-        document = insides.written(benchmark.add_to(found) if benchmark and reported else found)
+        document = hardware_documents.written(
+            benchmark.add_to(found) if benchmark and reported else found
+        )
         reads += 1
         if document != reported or reads >= REPORT_EVERY:
             try:

@@ -13,12 +13,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from railwright_topology import plugs
-from railwright_topology.astray import Astray, Rails
+from railwright_topology import port_assignment
 from railwright_topology.grouping import group, most_frequent
 from railwright_topology.layers import Layers
+from railwright_topology.miscabling import MiscabledRail, Rails
 from railwright_topology.parts import Part
-from railwright_topology.plugs import Kind, natural
+from railwright_topology.port_assignment import Kind, natural
 from railwright_topology.wiring import Uplink, Wiring
 
 OFTEN = 2
@@ -36,7 +36,7 @@ class RailAssignment:
     as others do."""
 
     rails: Mapping[str, int]
-    astray: tuple[Astray, ...] = ()
+    astray: tuple[MiscabledRail, ...] = ()
     parts: tuple[Part, ...] = ()
 
     @property
@@ -50,7 +50,7 @@ def _assignment(
     rails: Mapping[str, int], reasons: Iterable[tuple[str, str]], parts: Iterable[Part] = ()
 ) -> RailAssignment:
     """``reasons`` has of each adapter why it is miscabled, empty if it is not."""
-    astray = (Astray(rails[adapter], adapter, why) for adapter, why in reasons if why)
+    astray = (MiscabledRail(rails[adapter], adapter, why) for adapter, why in reasons if why)
     return RailAssignment(rails, tuple(astray), tuple(parts))
 
 
@@ -80,7 +80,7 @@ def _lost(wiring: Wiring, layers: Layers) -> Iterator[tuple[str, dict[str, int]]
     them, with their rails."""
     kinds = layers.plugs.kinds
     counts = Counter(kinds.values())
-    larger = {kind: plugs.whole(kind, counts) for kind in counts}
+    larger = {kind: port_assignment.whole(kind, counts) for kind in counts}
     lacked = {
         kind: _numbers(layers, whole, (nic for nic in whole if nic not in kind))
         for kind, whole in larger.items()
@@ -175,7 +175,7 @@ def by_adapters(
         for node, its in adapters.items()
     }
     ordered = {node: tuple(sorted(its, key=natural)) for node, its in called.items()}
-    kinds = plugs.usual(ordered)
+    kinds = port_assignment.usual(ordered)
     whole = {kind: called[node] for node, kind in ordered.items()}
     usual = most_frequent(
         (kind, tuple(called[node][name][0] for name in kind)) for node, kind in ordered.items()
@@ -241,7 +241,7 @@ def _only_by_adapters(
     adapters: RailAssignment,
     names: Mapping[str, str],
     nics: Mapping[str, str],
-) -> Iterator[Astray]:
+) -> Iterator[MiscabledRail]:
     """What is miscabled by the hardware reports and not by the cables."""
     numbered = {names.get(each.adapter) for each in cables.astray}
     # An adapter with a name of its own in each is the same if it is on the same rail.

@@ -14,24 +14,38 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from railwright_topology import agreement, aligned, front_end, inside, networks, paces
-from railwright_topology.accounts import ISLAND, Account
-from railwright_topology.agreement import Agreement
+from railwright_topology import (
+    aligned,
+    front_end,
+    hardware_inventory,
+    networks,
+    slow_devices,
+    topology_merge,
+)
 from railwright_topology.aligned import RailAssignment
-from railwright_topology.astray import Rails
 from railwright_topology.front_end import Nic
 from railwright_topology.grouping import group
-from railwright_topology.inside import HardwareConflict, Inside
+from railwright_topology.hardware_inventory import HardwareConflict, HardwareInventory
 from railwright_topology.links import Links
+from railwright_topology.miscabling import Rails
 from railwright_topology.networks import Network
-from railwright_topology.pace import EVEN, Pace
-from railwright_topology.paces import Slow
-from railwright_topology.parts import CPU, Look, Looks, Part, Rates, Role
+from railwright_topology.parts import (
+    CPU,
+    DeviceBenchmark,
+    HardwareReport,
+    HardwareReports,
+    Part,
+    Role,
+)
+from railwright_topology.relative_speed import EVEN, RelativeSpeed
+from railwright_topology.slow_devices import Slow
+from railwright_topology.source_reports import ISLAND, SourceReport
+from railwright_topology.topology_merge import MergedTopology
 
 UNKNOWN = ""
 Said = TypeVar("Said")
 
-Told = Account | Network | Looks
+Told = SourceReport | Network | HardwareReports
 """What a source says: where nodes stand, how they are wired, or what is inside of them."""
 
 
@@ -53,18 +67,18 @@ class Fabric:
 
     levels: tuple[str, ...] = ()
     places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    agreement: Agreement = field(default_factory=lambda: agreement.of(()))
-    accounts: tuple[Account, ...] = ()
+    agreement: MergedTopology = field(default_factory=lambda: topology_merge.of(()))
+    accounts: tuple[SourceReport, ...] = ()
     networks: tuple[Network, ...] = ()
     links: tuple[Links, ...] = ()
-    insides: Mapping[str, Inside] = field(default_factory=dict)
-    looks: Mapping[str, tuple[Look, ...]] = field(default_factory=dict)
+    insides: Mapping[str, HardwareInventory] = field(default_factory=dict)
+    looks: Mapping[str, tuple[HardwareReport, ...]] = field(default_factory=dict)
     strangers: tuple[str, ...] = ()
     rails: Mapping[str, Rails] = field(default_factory=dict)
-    rates: Mapping[str, tuple[Rates, ...]] = field(default_factory=dict)
+    rates: Mapping[str, tuple[DeviceBenchmark, ...]] = field(default_factory=dict)
     rate_conflicts: Mapping[str, tuple[HardwareConflict, ...]] = field(default_factory=dict)
     slow: tuple[Slow, ...] = ()
-    paces: Mapping[str, Pace] = field(default_factory=dict)
+    paces: Mapping[str, RelativeSpeed] = field(default_factory=dict)
 
     @property
     def nearest(self) -> int:
@@ -93,17 +107,19 @@ def of(nodes: Collection[str], facts: Iterable[Told], before: Fabric | None = No
     """Put together what is told of these nodes. Pure, and the same for any order of either, and
     for any fabric before: of that, what is derived from what did not change is taken over."""
     everything, before = tuple(facts), before or Fabric()
-    looks, strangers = _looks([each for each in everything if isinstance(each, Looks)], nodes)
+    looks, strangers = _looks(
+        [each for each in everything if isinstance(each, HardwareReports)], nodes
+    )
     insides = _insides(looks, before)
-    rates, rate_conflicts = paces.settled(_rates(everything, nodes))
+    rates, rate_conflicts = slow_devices.settled(_rates(everything, nodes))
     slow = _slow(rates, _accelerated(insides, rates), before)
     front = _front_end(insides)
     found = (each for each in everything if isinstance(each, Network))
     wired = [_rails_alone(each, front, nodes, before) for each in found]
-    sources = [each for each in everything if isinstance(each, Account)]
+    sources = [each for each in everything if isinstance(each, SourceReport)]
     sources += (network.account for network in wired)
     reports = _apart([_of_the_cluster(report, nodes) for report in sources])
-    merged = agreement.of(reports)
+    merged = topology_merge.of(reports)
     coarsest_first = merged.tiers[::-1]
     rails = _rails(wired, insides, nodes)
     return Fabric(
@@ -123,16 +139,16 @@ def of(nodes: Collection[str], facts: Iterable[Told], before: Fabric | None = No
         rates,
         rate_conflicts,
         slow,
-        _paces(paces.of(slow), rails),
+        _paces(slow_devices.of(slow), rails),
     )
 
 
 def _looks(
-    facts: Iterable[Looks], nodes: Collection[str]
-) -> tuple[dict[str, tuple[Look, ...]], tuple[str, ...]]:
+    facts: Iterable[HardwareReports], nodes: Collection[str]
+) -> tuple[dict[str, tuple[HardwareReport, ...]], tuple[str, ...]]:
     """The reports of each node, by the name that it has in the cluster; which hosts are no nodes,
     and what was left out of a source."""
-    found: dict[str, list[Look]] = {}
+    found: dict[str, list[HardwareReport]] = {}
     strangers: list[str] = []
     for each in facts:
         called = _called(each.nodes, nodes)
@@ -155,9 +171,9 @@ def _strangers(hosts: Collection[str], called: Mapping[str, str]) -> tuple[str, 
     return (f"no node of the cluster: {count}, the first is {others[0]}",) if others else ()
 
 
-def _rates(facts: Iterable[Told], nodes: Collection[str]) -> dict[str, list[paces.Measured]]:
+def _rates(facts: Iterable[Told], nodes: Collection[str]) -> dict[str, list[slow_devices.Measured]]:
     """What each source measured of each node, by the name that it has in the cluster."""
-    measured = [each for each in facts if isinstance(each, Looks) and each.rates]
+    measured = [each for each in facts if isinstance(each, HardwareReports) and each.rates]
     called = [_called(each.nodes, nodes) for each in measured]
     return group(
         (names[host], (each.source, its))
@@ -168,20 +184,24 @@ def _rates(facts: Iterable[Told], nodes: Collection[str]) -> dict[str, list[pace
 
 
 def _slow(
-    rates: Mapping[str, tuple[Rates, ...]], accelerated: set[str], before: Fabric
+    rates: Mapping[str, tuple[DeviceBenchmark, ...]], accelerated: set[str], before: Fabric
 ) -> tuple[Slow, ...]:
     if rates == before.rates and accelerated == _accelerated(before.insides, before.rates):
         return before.slow
-    return paces.slow(rates, accelerated)
+    return slow_devices.slow(rates, accelerated)
 
 
-def _accelerated(insides: Mapping[str, Inside], rates: Mapping[str, tuple[Rates, ...]]) -> set[str]:
+def _accelerated(
+    insides: Mapping[str, HardwareInventory], rates: Mapping[str, tuple[DeviceBenchmark, ...]]
+) -> set[str]:
     """The nodes that have accelerators, whether those were measured or not."""
     seen = {node for node, its in insides.items() if its.accelerators}
     return seen.union(node for node, its in rates.items() if any(r.device != CPU for r in its))
 
 
-def _paces(measured: Mapping[str, Pace], rails: Mapping[str, Rails]) -> dict[str, Pace]:
+def _paces(
+    measured: Mapping[str, RelativeSpeed], rails: Mapping[str, Rails]
+) -> dict[str, RelativeSpeed]:
     """The same with the rails that lead where they should."""
     shares = {node: its.share for node, its in rails.items() if its.astray}
     return {
@@ -190,23 +210,25 @@ def _paces(measured: Mapping[str, Pace], rails: Mapping[str, Rails]) -> dict[str
     }
 
 
-def _insides(looks: Mapping[str, tuple[Look, ...]], before: Fabric) -> dict[str, Inside]:
+def _insides(
+    looks: Mapping[str, tuple[HardwareReport, ...]], before: Fabric
+) -> dict[str, HardwareInventory]:
     """Equal nodes are mostly told by the same values: what they come to is found out once."""
     known = {_same(its): before.insides[node] for node, its in before.looks.items()}
-    found: dict[str, Inside] = {}
+    found: dict[str, HardwareInventory] = {}
     for node, its in looks.items():
         which = _same(its)
         if which not in known:
-            known[which] = inside.of(its)
+            known[which] = hardware_inventory.of(its)
         found[node] = known[which]
     return found
 
 
-def _same(looks: tuple[Look, ...]) -> tuple[int, ...]:
+def _same(looks: tuple[HardwareReport, ...]) -> tuple[int, ...]:
     return tuple(map(id, looks))
 
 
-def _front_end(insides: Mapping[str, Inside]) -> set[Nic]:
+def _front_end(insides: Mapping[str, HardwareInventory]) -> set[Nic]:
     return {
         (node, name)
         for node, its in insides.items()
@@ -235,7 +257,7 @@ def _rails_alone(
 
 
 def _rails(
-    wired: Iterable[Network], insides: Mapping[str, Inside], nodes: Collection[str]
+    wired: Iterable[Network], insides: Mapping[str, HardwareInventory], nodes: Collection[str]
 ) -> dict[str, Rails]:
     """Of each node, by cables and by what is inside of it; of several networks that with the most
     adapters counts."""
@@ -254,15 +276,15 @@ def _rails(
     return {node: rails for node, rails in both.items() if rails is not None}
 
 
-def _numbered(its: Inside) -> tuple[tuple[int | None, Part], ...]:
+def _numbered(its: HardwareInventory) -> tuple[tuple[int | None, Part], ...]:
     """The adapters that are not known to be no rails, each with its own if it is one."""
     placed = ((its.placed[part.id], part) for part in its.adapters)
     return tuple((at.rail, part) for at, part in placed if at.role != Role.FRONT_END)
 
 
 def _links(
-    merged: Agreement,
-    reports: Iterable[Account],
+    merged: MergedTopology,
+    reports: Iterable[SourceReport],
     networks: Iterable[Network],
     nodes: Collection[str],
 ) -> tuple[Links, ...]:
@@ -274,9 +296,9 @@ def _links(
     leaving: list[dict[str, float]] = [{} for _ in tiers]
     for report in sorted(reports, key=lambda each: (each.basis, each.capacity, each.source)):
         capacities = report.leaving
-        same = agreement.matched(tiers, report.tiers) if any(capacities) else {}
+        same = topology_merge.matched(tiers, report.tiers) if any(capacities) else {}
         for its, tier in same.items():
-            names = agreement.counterparts(report.tiers[its], tiers[tier])
+            names = topology_merge.counterparts(report.tiers[its], tiers[tier])
             leaving[tier] |= {
                 names[name]: capacity
                 for name, capacity in sorted(capacities[its].items())
@@ -287,7 +309,7 @@ def _links(
     for network in sorted(networks, key=lambda each: (each.account.capacity, each.wiring.source)):
         theirs = _of_the_cluster(network.account, nodes).tiers
         narrowing, sums = network.narrowing(), network.summing()
-        for its, tier in agreement.matched(tiers, theirs).items():
+        for its, tier in topology_merge.matched(tiers, theirs).items():
             ratios[tier] = narrowing.get(its + 1, ratios[tier])
             reducing[tier] |= _reducing(tiers[tier], theirs[its], sums[its])
     never_less = itertools.accumulate(ratios, max)
@@ -320,9 +342,9 @@ def short(domain: str, above: str) -> str:
     return domain.removeprefix(f"{above}/") or domain
 
 
-def _apart(reports: Iterable[Account]) -> tuple[Account, ...]:
+def _apart(reports: Iterable[SourceReport]) -> tuple[SourceReport, ...]:
     """Sources of one name are numbered, by what they say and not by the order that they came in."""
-    found: list[Account] = []
+    found: list[SourceReport] = []
     for name, its in sorted(group((report.source, report) for report in reports).items()):
         if len(its) > 1:
             its.sort(key=_content)
@@ -331,13 +353,13 @@ def _apart(reports: Iterable[Account]) -> tuple[Account, ...]:
     return tuple(sorted(found, key=lambda each: (-each.basis, -each.capacity, each.source)))
 
 
-def _content(report: Account) -> str:
+def _content(report: SourceReport) -> str:
     """All that it says, in words that can be put in order."""
     domains = [sorted(each.items()) for each in (*report.tiers, report.islands)]
     return repr((report.basis, report.capacity, domains, report.names, report.strange))
 
 
-def _of_the_cluster(report: Account, nodes: Collection[str]) -> Account:
+def _of_the_cluster(report: SourceReport, nodes: Collection[str]) -> SourceReport:
     """What an account says of nodes, by the names that they have in the cluster."""
     hosts = report.nodes
     if hosts <= {*nodes}:

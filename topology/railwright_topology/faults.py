@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import networkx as nx
 
-from railwright_topology import plugs, speeds
+from railwright_topology import port_assignment, speeds
 from railwright_topology.grouping import group
 from railwright_topology.layers import Layers, peers
-from railwright_topology.plugs import natural
+from railwright_topology.port_assignment import natural
 from railwright_topology.wiring import Trunk, Uplink, Wiring
 
 
@@ -62,7 +62,7 @@ def _missing_slots(layers: Layers) -> Iterator[str]:
     hosts = group((kind, host) for host, kind in layers.plugs.kinds.items())
     counts = {kind: len(its) for kind, its in hosts.items()}
     for kind, its in sorted(hosts.items()):
-        if lacked := [nic for nic in plugs.whole(kind, counts) if nic not in kind]:
+        if lacked := [nic for nic in port_assignment.whole(kind, counts) if nic not in kind]:
             lacking = ", ".join(lacked)
             first = min(its, key=natural)
             yield (

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 
 import networkx as nx
 
-from railwright_topology import plugs
+from railwright_topology import port_assignment
 from railwright_topology.grouping import group
-from railwright_topology.plugs import Kind, Plugs, natural
+from railwright_topology.port_assignment import Kind, PortAssignment, natural
 from railwright_topology.wiring import Trunk, Uplink, Wiring
 
 FEW = 4
@@ -60,7 +60,7 @@ class Layers:
     tiers: Mapping[str, int]
     domains: tuple[tuple[Domain, ...], ...]
     rails: Mapping[Slot, int]
-    plugs: Plugs
+    plugs: PortAssignment
     stray: tuple[Trunk, ...]
 
     def rail(self, uplink: Uplink) -> int | None:
@@ -77,7 +77,7 @@ class Layers:
 
 def of(wiring: Wiring) -> Layers:
     """Find all of it out. Pure, and the same for any order of the wiring's parts."""
-    found = plugs.of(wiring.uplinks)
+    found = port_assignment.of(wiring.uplinks)
     stray = _stray(wiring.trunks)
     graph = nx.Graph([trunk.ends for trunk in wiring.trunks if trunk not in stray])
     parts = {switch: at for at, its in enumerate(nx.connected_components(graph)) for switch in its}
@@ -185,7 +185,7 @@ def _domains(
     return tuple(sorted(found, key=lambda domain: natural(domain.hosts[0])))
 
 
-def _rails(sound: Iterable[Uplink], found: Plugs) -> dict[Slot, int]:
+def _rails(sound: Iterable[Uplink], found: PortAssignment) -> dict[Slot, int]:
     """Each kind's rails are numbered as those of the most frequent kind."""
     sets = _sharing(sound, found)
     hosts = collections.Counter(found.kinds.values())
@@ -212,7 +212,7 @@ def _numbered(sets: Sequence[set[Slot]], rails: dict[Slot, int]) -> dict[Slot, i
     return found | rails
 
 
-def _sharing(sound: Iterable[Uplink], found: Plugs) -> list[set[Slot]]:
+def _sharing(sound: Iterable[Uplink], found: PortAssignment) -> list[set[Slot]]:
     """Two slots are together if they share switches with more than half of the fewer's cables.
 
     A few plugs in the wrong place, or one storage leaf that both are plugged into, do not join

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from railwright_topology import aligned, faults, layers
-from railwright_topology.accounts import Account, Basis
 from railwright_topology.aligned import RailAssignment
 from railwright_topology.folding import fold
 from railwright_topology.layers import Layers
+from railwright_topology.source_reports import Provenance, SourceReport
 from railwright_topology.wiring import Wiring
 
 
@@ -21,7 +21,7 @@ class Network:
 
     wiring: Wiring
     layers: Layers
-    account: Account
+    account: SourceReport
     faults: tuple[str, ...]
     assignments: Mapping[str, RailAssignment]
 
@@ -82,7 +82,7 @@ def of(wiring: Wiring) -> Network:
     return Network(wiring, found, account, faults.of(wiring, found), assignments)
 
 
-def _account(wiring: Wiring, found: Layers) -> Account:
+def _account(wiring: Wiring, found: Layers) -> SourceReport:
     """A domain is called by its switches of its tier, or as what lies in it where it has none;
     where it shares them with another, by its hosts too."""
     names = {switch.id: switch.name for switch in wiring.switches}
@@ -98,9 +98,9 @@ def _account(wiring: Wiring, found: Layers) -> Account:
                 name = f"{name} of {domain.hosts[0]}"
             domains.update(dict.fromkeys(domain.hosts, name))
         tiers.append(domains)
-    return Account(
+    return SourceReport(
         wiring.source,
-        Basis.SEEN,
+        Provenance.SEEN,
         tuple(tiers),
         strange=wiring.strange,
         capacity=sum(uplink.bytes_per_s for uplink in wiring.uplinks),

@@ -7,16 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from railwright_topology import speeds
 from railwright_topology.grouping import group
-from railwright_topology.inside import Inside
+from railwright_topology.hardware_inventory import HardwareInventory
 from railwright_topology.parts import Link, Part, Role
 
 
-def of(hardware: Inside) -> str:
+def of(hardware: HardwareInventory) -> str:
     """Such as ``8 accelerators 10de:2330, 18 NVLink each to each, 8 rails at 400 Gb/s``."""
     return ", ".join(_phrases(hardware))
 
 
-def kinds(insides: Mapping[str, Inside]) -> list[tuple[str, list[str]]]:
+def kinds(insides: Mapping[str, HardwareInventory]) -> list[tuple[str, list[str]]]:
     """What nodes are inside, and which; the most frequent first."""
     # Equal ones are mostly one value.
     distinct = {id(each): each for each in insides.values()}
@@ -25,7 +25,7 @@ def kinds(insides: Mapping[str, Inside]) -> list[tuple[str, list[str]]]:
     return sorted(equal.items(), key=lambda each: (-len(each[1]), each[0]))
 
 
-def _phrases(hardware: Inside) -> Iterator[str]:
+def _phrases(hardware: HardwareInventory) -> Iterator[str]:
     accelerators = hardware.accelerators
     models = sorted({part.model for part in accelerators} - {""})
     yield " ".join([_count(len(accelerators), "accelerator"), *models])

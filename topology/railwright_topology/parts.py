@@ -10,7 +10,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from railwright_topology.accounts import Basis
+from railwright_topology.source_reports import Provenance
 
 PARTS_MAX = 256
 """Accelerators and adapters of one node; the largest there are have some 50."""
@@ -126,7 +126,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class HardwareReport:
     """One source of one node. ``distances`` are those of accelerators to each other and to
     adapters; two adapters of one card are near in a way of their own. ``tells`` are the
     technologies of which it shows every link between the accelerators that it knows, so that no
@@ -138,7 +138,7 @@ class Look:
     """
 
     source: str
-    basis: Basis
+    basis: Provenance
     parts: tuple[Part, ...] = ()
     links: tuple[Link, ...] = ()
     distances: Mapping[Pair, Distance] = field(default_factory=dict)
@@ -149,7 +149,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class DeviceBenchmark:
     """How fast one device was measured to be; 0 is not known.
 
     ``device`` is its PCI address, CPU, or what its tool calls it where that says no address
@@ -166,13 +166,13 @@ class Rates:
 
 
 @dataclass(frozen=True, slots=True)
-class Looks:
+class HardwareReports:
     """What one file shows of the insides of nodes, and what was measured there, by the names that
     it has for them. ``remarks`` are what was left out of it, each as a sentence."""
 
     source: str
-    by_host: Mapping[str, tuple[Look, ...]] = field(default_factory=dict)
-    rates: Mapping[str, tuple[Rates, ...]] = field(default_factory=dict)
+    by_host: Mapping[str, tuple[HardwareReport, ...]] = field(default_factory=dict)
+    rates: Mapping[str, tuple[DeviceBenchmark, ...]] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
 
     @property

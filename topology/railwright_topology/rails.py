@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from railwright_topology.parts import Distance, Kind, Layer, Pair, Part, Role, pair
-from railwright_topology.plugs import natural
+from railwright_topology.port_assignment import natural
 
 BESIDE = Distance.SWITCHES
 """Up to here two parts reach each other without the processor."""

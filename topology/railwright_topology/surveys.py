@@ -9,29 +9,29 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 
-from railwright_topology import agreement
-from railwright_topology.accounts import Account, Basis
+from railwright_topology import topology_merge
 from railwright_topology.probing.contention import SATURATED
 from railwright_topology.probing.findings import Figures, Findings
+from railwright_topology.source_reports import Provenance, SourceReport
 
 Domains = Mapping[str, str]
 
 NOT_NOW = Figures(0, None, None, None)
 
 
-def joined(found: Findings, held: Account, nodes: Collection[str]) -> Findings:
+def joined(found: Findings, held: SourceReport, nodes: Collection[str]) -> Findings:
     """Of these nodes of the cluster. What was measured last counts; a tier that it did not show has
     no figures, and of each domain the newest that is known of its uplinks is kept."""
     capacities = found.leaving or ({},) * len(found.tiers)
     # What says the same the more trusted account says first: that with more capacity.
-    new = Account("new", Basis.MEASURED, found.tiers, capacity=1, leaving=capacities)
+    new = SourceReport("new", Provenance.MEASURED, found.tiers, capacity=1, leaving=capacities)
     tiers = tuple(
         {node: domain for node, domain in tier.items() if node in nodes} for tier in held.tiers
     )
-    old = Account("held", Basis.MEASURED, tiers, leaving=held.leaving)
-    merged = [tier.domains for tier in agreement.of((new, old)).tiers]
+    old = SourceReport("held", Provenance.MEASURED, tiers, leaving=held.leaving)
+    merged = [tier.domains for tier in topology_merge.of((new, old)).tiers]
     figures = [NOT_NOW] * len(merged)
-    for its, tier in agreement.matched(merged, found.tiers).items():
+    for its, tier in topology_merge.matched(merged, found.tiers).items():
         figures[tier] = found.figures[its]
     # The first node of each domain.
     firsts = [{its[node]: node for node in sorted(its, reverse=True)} for its in merged]
@@ -51,11 +51,11 @@ def joined(found: Findings, held: Account, nodes: Collection[str]) -> Findings:
     )
 
 
-def _capacities(report: Account, merged: list[Domains]) -> Iterator[tuple[int, str, float]]:
+def _capacities(report: SourceReport, merged: list[Domains]) -> Iterator[tuple[int, str, float]]:
     """What an account says of uplinks, by the tiers and domains that were agreed on. Where it knows
     but a part of a domain, only what fills its uplinks counts: all would reach no more."""
-    for its, tier in agreement.matched(merged, report.tiers).items():
-        names = agreement.counterparts(report.tiers[its], merged[tier])
+    for its, tier in topology_merge.matched(merged, report.tiers).items():
+        names = topology_merge.counterparts(report.tiers[its], merged[tier])
         whole, part = Counter(merged[tier].values()), Counter(report.tiers[its].values())
         for domain, capacity in report.leaving[its].items() if report.leaving else ():
             if domain not in names:

@@ -21,12 +21,12 @@ from railwright_operator.discovery import SILENT_S, AgentSummary, FabricState, F
 from railwright_operator.report import bounds
 from railwright_operator.watch.records import NodeRecord
 from railwright_operator.yielding import TimeSlice
-from railwright_topology import agreement, inside, outline, paces, speeds
-from railwright_topology.accounts import ISLAND, Account
-from railwright_topology.agreement import LocationConflict
+from railwright_topology import hardware_inventory, outline, slow_devices, speeds, topology_merge
 from railwright_topology.fabric import UNKNOWN, Fabric
 from railwright_topology.networks import Network
+from railwright_topology.source_reports import ISLAND, SourceReport
 from railwright_topology.sources import probes
+from railwright_topology.topology_merge import LocationConflict
 
 Status = dict[str, Any]
 
@@ -49,12 +49,12 @@ def summary_status(found: FabricState) -> Status:
         "insides": _insides(fabric)[:INSIDES_MAX],
         "measuredNodes": len(fabric.rates),
         "slow": [
-            {"node": each.node, "message": bounds.sentence(paces.told(each))}
+            {"node": each.node, "message": bounds.sentence(slow_devices.told(each))}
             for each in fabric.slow[:SLOW_MAX]
         ],
         "slowCount": len({(each.node, each.device) for each in fabric.slow}),
         "conflicts": [
-            *(_conflict(its) for its in agreement.alike(conflicts)),
+            *(_conflict(its) for its in topology_merge.alike(conflicts)),
             *_inner_conflicts(fabric),
         ][:CONFLICTS_MAX],
         "conflictCount": len(conflicts) + sum(1 for _ in fabric.inner_conflicts()),
@@ -177,12 +177,12 @@ def _rails(fabric: Fabric) -> Status | None:
     }
 
 
-def _source(found: FabricState, account: Account) -> Status:
+def _source(found: FabricState, account: SourceReport) -> Status:
     fabric = found.fabric
     unused = [
         f"{tier} is not used: it fits between none of the tiers of more trusted sources"
         if tier != ISLAND
-        else agreement.CROSSING
+        else topology_merge.CROSSING
         for source, tier in fabric.agreement.unmatched
         if source == account.source
     ]
@@ -198,7 +198,7 @@ def _source(found: FabricState, account: Account) -> Status:
     }
 
 
-def _time(found: FabricState, account: Account) -> str:
+def _time(found: FabricState, account: SourceReport) -> str:
     """Of what says when it learned of nodes, when that was of the first of them; empty where nobody
     knows."""
     if account.times:
@@ -225,7 +225,7 @@ def _insides(fabric: Fabric) -> list[Status]:
 
 def _inner_conflicts(fabric: Fabric) -> Iterator[Status]:
     """What sources differ on inside of nodes; that of many nodes once."""
-    alike: dict[inside.HardwareConflict, list[str]] = {}
+    alike: dict[hardware_inventory.HardwareConflict, list[str]] = {}
     for node, conflict in fabric.inner_conflicts():
         alike.setdefault(conflict, []).append(node)
     for conflict, nodes in alike.items():
@@ -233,7 +233,7 @@ def _inner_conflicts(fabric: Fabric) -> Iterator[Status]:
             "node": nodes[0],
             "level": bounds.name(conflict.fact),
             "source": bounds.name(conflict.source),
-            "message": _for_all(inside.told(conflict), len(nodes)),
+            "message": _for_all(hardware_inventory.told(conflict), len(nodes)),
         }
 
 
@@ -243,7 +243,7 @@ def _conflict(alike: Sequence[LocationConflict]) -> Status:
         "node": first.node,
         "level": bounds.name(first.level),
         "source": bounds.name(first.source),
-        "message": _for_all(agreement.told(first), len(alike)),
+        "message": _for_all(topology_merge.told(first), len(alike)),
     }
 
 

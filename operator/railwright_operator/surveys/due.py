@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from railwright_api.fabric import Probing
-from railwright_topology.accounts import Basis
 from railwright_topology.fabric import UNKNOWN, Fabric
+from railwright_topology.source_reports import Provenance
 
 NEVER, WHEN_UNTOLD = "Never", "WhenUntold"
 
@@ -28,7 +28,7 @@ def of(fabric: Fabric, probing: Probing, now_s: float) -> frozenset[str]:
     known: set[str] = set()
     for account in fabric.accounts:
         placed = frozenset().union(*account.tiers)
-        if account.basis is Basis.MEASURED:
+        if account.basis is Provenance.MEASURED:
             known |= {node for node in placed if account.times.get(node, now_s) > oldest_s}
         elif probing.mode == WHEN_UNTOLD:
             known |= placed

@@ -25,12 +25,12 @@ from railwright_operator.watch.records import NodeRecord
 from railwright_operator.watch.site import Site
 from railwright_operator.write.probes import TooLargeError
 from railwright_topology import surveys
-from railwright_topology.accounts import Account
 from railwright_topology.probing import findings, rounds
 from railwright_topology.probing.contention import CONTENTION_S
 from railwright_topology.probing.findings import Findings
 from railwright_topology.probing.readings import Reading
 from railwright_topology.probing.survey import Survey
+from railwright_topology.source_reports import SourceReport
 from railwright_topology.sources import probes
 from railwright_topology.wiring import WiringError
 
@@ -290,7 +290,7 @@ class Surveyor:
         self._chosen, self._next_s = (), self.clock() + pause_s
 
 
-def _times(held: Account, joined: Findings) -> dict[str, int]:
+def _times(held: SourceReport, joined: Findings) -> dict[str, int]:
     """When those were measured that are still placed; what says no time is as old as can be."""
     return {node: held.times.get(node, 0) for tier in joined.tiers for node in tier}
 

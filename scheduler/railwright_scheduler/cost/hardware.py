@@ -13,7 +13,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from railwright_scheduler.model.workload import Precision
-from railwright_topology.pace import EVEN, Pace
+from railwright_topology.relative_speed import EVEN, RelativeSpeed
 
 SLOWEST = 1 / 64
 """What is measured slower than that counts as so slow: it could not take part."""
@@ -63,7 +63,7 @@ class Device:
     attention_back: Fact
     maker: str
     direct: str = ""
-    pace: Pace = EVEN
+    pace: RelativeSpeed = EVEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class Machine:
         """The same with so many of its devices."""
         return replace(self, devices=devices)
 
-    def at_speed(self, pace: Pace) -> Machine:
+    def at_speed(self, pace: RelativeSpeed) -> Machine:
         """One like it that is so fast beside most: whose rail leads elsewhere sends by the others
         of its node."""
         if pace == EVEN:
@@ -162,7 +162,7 @@ class Machine:
         rails = max(1 / self.devices, pace.rails)
         its = self.network.bandwidth
         bandwidth = Fact(its * rails, f"{its.source}, on {rails:.0%} of the rails")
-        device = replace(self.device, pace=Pace(products, memory, rails))
+        device = replace(self.device, pace=RelativeSpeed(products, memory, rails))
         return replace(self, device=device, network=replace(self.network, bandwidth=bandwidth))
 
     def contended(self, times: float) -> Machine:

@@ -16,7 +16,7 @@ from railwright_scheduler.cost.hardware import MACHINES, Machine
 from railwright_scheduler.model.snapshot import Job
 from railwright_scheduler.model.workload import Workload
 from railwright_scheduler.remembered import Key
-from railwright_topology.pace import EVEN, Pace
+from railwright_topology.relative_speed import EVEN, RelativeSpeed
 
 KEPT_BYTES, KEPT_NODE_BYTES = 8_192, 64
 """Of a request and its result, and of each node at each tier: numbers in tuples, twice."""
@@ -51,7 +51,7 @@ class MappingRequest:
     nodes: int
     ranks_per_node: int
     segment: int
-    kinds: tuple[tuple[str, Pace], ...]
+    kinds: tuple[tuple[str, RelativeSpeed], ...]
     stands: tuple[int, ...]
     tiers: tuple[RequestTier, ...]
     before: tuple[int, ...]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from railwright_scheduler.model.snapshot import UNKNOWN_DOMAIN
-from railwright_topology.accounts import ISLAND
+from railwright_topology.source_reports import ISLAND
 
 NO_SCALE_UP_DOMAIN = "no island"
 _AROUND = "unknown, around "

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from railwright_scheduler.model.workload import Workload
-from railwright_topology.astray import Rails
 from railwright_topology.links import Links
-from railwright_topology.pace import EVEN, Pace
+from railwright_topology.miscabling import Rails
+from railwright_topology.relative_speed import EVEN, RelativeSpeed
 
 Amounts = Mapping[str, int]
 
@@ -121,7 +121,7 @@ class Node:
     taints: tuple[Taint, ...] = ()
     unavailable: Unavailable | None = None
     machine: str = ""
-    pace: Pace = EVEN
+    pace: RelativeSpeed = EVEN
     rails: Rails | None = None
     device: str = ""
     recently_lost: bool = False

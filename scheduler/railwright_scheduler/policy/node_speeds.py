@@ -18,7 +18,7 @@ from railwright_scheduler.cost.hardware import MACHINES
 from railwright_scheduler.model.snapshot import Job
 from railwright_scheduler.model.workload import Workload
 from railwright_scheduler.remembered import Key, remembered
-from railwright_topology.pace import EVEN, Pace
+from railwright_topology.relative_speed import EVEN, RelativeSpeed
 
 KINDS_MAX = 64
 """Where slow nodes are of more kinds, predicting a step on each would take a tenth of a second."""
@@ -53,13 +53,13 @@ def degrees(job: Job, cluster: Cluster) -> Ints:
     return np.fromiter(its, dtype=np.int64, count=len(cluster.nodes))
 
 
-def _key(workload: Workload, ranks_per_node: int, name: str, pace: Pace) -> Key:
+def _key(workload: Workload, ranks_per_node: int, name: str, pace: RelativeSpeed) -> Key:
     return Key((workload.key, ranks_per_node, name, pace), KEPT_BYTES)
 
 
 @remembered(KEPT_BYTES_MAX, _key)
 def _degrees(
-    work: WorkBudget, workload: Workload, ranks_per_node: int, name: str, pace: Pace
+    work: WorkBudget, workload: Workload, ranks_per_node: int, name: str, pace: RelativeSpeed
 ) -> int | None:
     """None where no step can be predicted on such machines."""
     work.spend(PREDICTED + ELEMENT * workload.split.ranks)

@@ -26,21 +26,21 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeVar
 
-from railwright_topology.accounts import Basis
 from railwright_topology.parts import (
     LINKS_MAX,
     Distance,
+    HardwareReport,
+    HardwareReports,
     Kind,
     Layer,
     Link,
-    Look,
-    Looks,
     Pair,
     Part,
     Role,
     Technology,
     pair,
 )
+from railwright_topology.source_reports import Provenance
 from railwright_topology.sources import documents, pci, trees
 from railwright_topology.sources.documents import Fields, Value
 from railwright_topology.sources.inventory import Inventory
@@ -75,10 +75,10 @@ class _Description:
         self.inventory.add(part, value.error)
 
 
-def parse(text: str) -> Looks:
+def parse(text: str) -> HardwareReports:
     """Read the description of a site. Raises WiringError where no kind of node is left of it."""
     omissions = Omissions(SOURCE)
-    by_host: dict[str, tuple[Look, ...]] = {}
+    by_host: dict[str, tuple[HardwareReport, ...]] = {}
     for value in _kinds(text, omissions):
         with omissions.part():
             record = value.fields("a kind of node", _KIND_FIELDS)
@@ -91,10 +91,10 @@ def parse(text: str) -> Looks:
                     omissions.add(nodes.error(f"{node!r} is described twice: the first counts"))
     if not by_host:
         raise omissions.refuse("no kind of node is in it")
-    return Looks(SOURCE, by_host, remarks=omissions.sentences)
+    return HardwareReports(SOURCE, by_host, remarks=omissions.sentences)
 
 
-def parse_own(text: str) -> Look:
+def parse_own(text: str) -> HardwareReport:
     """Read the description that lies on the node that it is of. Raises WiringError as ``parse``."""
     omissions = Omissions(SOURCE)
     first, *more = _kinds(text, omissions)
@@ -111,7 +111,7 @@ def _kinds(text: str, omissions: Omissions) -> tuple[Value, ...]:
     return kinds
 
 
-def _report(record: Fields) -> Look:
+def _report(record: Fields) -> HardwareReport:
     found = _Description(Inventory(record.omissions))
     numbers = itertools.count()
     record.some("accelerators", lambda value: _accelerator(value, next(numbers), found))
@@ -122,7 +122,7 @@ def _report(record: Fields) -> Look:
     # That there are none is a statement about each technology.
     named = {technology for _, technology in found.links} or Technology
     return found.inventory.report(
-        Basis.DECLARED,
+        Provenance.DECLARED,
         found.links.values(),
         found.distances,
         complete=named if "links" in record else (),

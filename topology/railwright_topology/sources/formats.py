@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from railwright_topology import networks
-from railwright_topology.accounts import Account
 from railwright_topology.fabric import Told
-from railwright_topology.parts import Looks
+from railwright_topology.parts import HardwareReports
+from railwright_topology.source_reports import SourceReport
 from railwright_topology.sources import (
     described,
+    hardware_documents,
     hccl,
     ibnetdiscover,
-    insides,
     lldp,
     plan,
     probes,
@@ -33,18 +33,18 @@ from railwright_topology.wiring import Wiring, WiringError
 BYTES_MAX = 32 * 1024 * 1024
 """Of one file, unpacked; that of 2,000 hosts with eight adapters each has a quarter of it."""
 
-_Read = Account | Looks | Wiring
+_Read = SourceReport | HardwareReports | Wiring
 
 READERS: Mapping[str, Callable[[str], _Read | tuple[_Read, ...]]] = MappingProxyType(
     {
         "hccl.json": hccl.parse,
         "ibnetdiscover.txt": ibnetdiscover.parse,
-        "inside.json": insides.parse_all,
+        "inside.json": hardware_documents.parse_all,
         "inside.yaml": described.parse,
         "lldp.json": lldp.parse,
         "plan.yaml": plan.parse,
         "probes.json": probes.parse,
-        "rates.json": insides.parse_all,
+        "rates.json": hardware_documents.parse_all,
         "topograph.json": topograph.parse_graph,
         "topograph.yaml": topograph.parse_model,
         "topology.conf": slurm.parse_conf,
@@ -104,7 +104,7 @@ def _placed(place: str, found: _Read) -> Told:
     """A source is called by its place too: both halves of a site have files of one name."""
     if place:
         found = replace(found, source=f"{place}/{found.source}")
-    if place and isinstance(found, Looks):
+    if place and isinstance(found, HardwareReports):
         # What is the same before is the same after.
         reports = {
             id(reports): tuple(replace(each, source=f"{place}/{each.source}") for each in reports)

@@ -24,19 +24,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from railwright_topology.accounts import Account, Basis
 from railwright_topology.parts import (
     PARTS_MAX,
     Distance,
+    HardwareReport,
+    HardwareReports,
     Kind,
     Layer,
     Link,
-    Look,
-    Looks,
     Part,
     Technology,
     pair,
 )
+from railwright_topology.source_reports import Provenance, SourceReport
 from railwright_topology.sources import documents, trees
 from railwright_topology.sources.documents import Fields, Value
 from railwright_topology.sources.inventory import Inventory
@@ -62,7 +62,7 @@ class _Server:
     in_pod: bool = True
 
 
-def parse(text: str) -> tuple[Looks, Account]:
+def parse(text: str) -> tuple[HardwareReports, SourceReport]:
     """Read a table. Raises WiringError where it is none, or not complete yet."""
     omissions = Omissions(SOURCE)
     table = documents.read_versioned(text, omissions, "a table of ranks", versions=VERSIONS)
@@ -79,8 +79,8 @@ def parse(text: str) -> tuple[Looks, Account]:
     if not servers:
         raise omissions.refuse("no server is in it")
     reports = {name: (_report(server, name in pods),) for name, server in servers.items()}
-    account = Account(SOURCE, Basis.TOLD, islands=pods, strange=omissions.sentences)
-    return Looks(SOURCE, reports), account
+    account = SourceReport(SOURCE, Provenance.TOLD, islands=pods, strange=omissions.sentences)
+    return HardwareReports(SOURCE, reports), account
 
 
 def _by_server(table: Fields) -> tuple[dict[str, _Server], dict[str, str]]:
@@ -149,7 +149,7 @@ def _server(devices: Iterable[Value]) -> _Server:
     return found
 
 
-def _report(server: _Server, on_pod: bool) -> Look:
+def _report(server: _Server, on_pod: bool) -> HardwareReport:
     linked = on_pod and server.in_pod
     inventory = Inventory(Omissions(SOURCE))
     names = {number: f"npu{number}" for number in server.numbers}
@@ -160,7 +160,7 @@ def _report(server: _Server, on_pod: bool) -> Look:
         inventory.parts[name] = Part(name, Kind.ADAPTER, names=(name,), layer=Layer.ETHERNET)
     ends = itertools.combinations(sorted(names.values()) if linked else (), 2)
     return inventory.report(
-        Basis.TOLD,
+        Provenance.TOLD,
         (Link(each, Technology.HCCS, switched=True) for each in ends),
         # A port is on the chip.
         {pair(port, names[number]): Distance.SWITCH for number, port in ports.items()},

@@ -21,8 +21,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from railwright_topology.accounts import Basis
-from railwright_topology.parts import NAMES_MAX, Kind, Link, Look, Technology
+from railwright_topology.parts import NAMES_MAX, HardwareReport, Kind, Link, Technology
+from railwright_topology.source_reports import Provenance
 from railwright_topology.sources import devices, hostlist, pci, strict_xml
 from railwright_topology.sources.inventory import Inventory, LinkEnds
 from railwright_topology.sources.omissions import Omissions
@@ -57,7 +57,7 @@ class _Output:
     """By the number of an object: the part that it is, or empty for a switch of links."""
 
 
-def parse(text: str) -> Look:
+def parse(text: str) -> HardwareReport:
     """Read a whole output. Raises WiringError where it is none."""
     topology = strict_xml.read(SOURCE, text, "topology")
     omissions = Omissions(SOURCE)
@@ -73,7 +73,7 @@ def parse(text: str) -> Look:
     shown = devices.without_virtual_functions(inventory.parts.values())
     inventory.parts = {part.id: part for part in shown}
     return inventory.report(
-        Basis.SEEN,
+        Provenance.SEEN,
         itertools.chain.from_iterable(known.values()),
         complete=known,
         hides_tree=not found.bridged if inventory.parts else None,

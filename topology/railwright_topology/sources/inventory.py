@@ -9,19 +9,19 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from railwright_topology.accounts import Basis
 from railwright_topology.parts import (
     LINKS_MAX,
     PARTS_MAX,
     Distance,
+    HardwareReport,
     Kind,
     Link,
-    Look,
     Pair,
     Part,
     Technology,
     pair,
 )
+from railwright_topology.source_reports import Provenance
 from railwright_topology.sources import pci
 from railwright_topology.sources.omissions import Omissions
 from railwright_topology.sources.pci import Way
@@ -54,19 +54,19 @@ class Inventory:
 
     def report(
         self,
-        basis: Basis,
+        basis: Provenance,
         links: Iterable[Link] = (),
         distances: Mapping[Pair, Distance] | None = None,
         *,
         complete: Iterable[Technology] = (),
         virtual: bool | None = None,
         hides_tree: bool | None = None,
-    ) -> Look:
+    ) -> HardwareReport:
         """What the source shows. Distances follow from the ways where none are given; ``complete``
         are the technologies of which it shows every link."""
         if distances is None:
             distances = pci.distances(self.parts.values(), self.ways)
-        return Look(
+        return HardwareReport(
             self.omissions.source,
             basis,
             tuple(self.parts[id_] for id_ in sorted(self.parts)),

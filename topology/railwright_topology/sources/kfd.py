@@ -17,8 +17,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from railwright_topology.accounts import Basis
-from railwright_topology.parts import Kind, Look, Part, Technology
+from railwright_topology.parts import HardwareReport, Kind, Part, Technology
+from railwright_topology.source_reports import Provenance
 from railwright_topology.sources import pci
 from railwright_topology.sources.inventory import Inventory, LinkEnds
 from railwright_topology.sources.omissions import Omissions
@@ -33,7 +33,7 @@ _NUMBER = re.compile(r"[0-9]{1,20}")
 Files = Mapping[str, str]
 
 
-def parse(nodes: Mapping[str, Files]) -> Look:
+def parse(nodes: Mapping[str, Files]) -> HardwareReport:
     """Read what was read. A node that holds what the kernel never writes is left out."""
     omissions = Omissions(SOURCE)
     inventory = Inventory(omissions)
@@ -52,7 +52,7 @@ def parse(nodes: Mapping[str, Files]) -> Look:
                 with omissions.part():
                     _link(node, _numbers(node, files, file), addresses, ends)
     return inventory.report(
-        Basis.SEEN,
+        Provenance.SEEN,
         ends.links(Technology.XGMI, omissions),
         {},
         complete=[Technology.XGMI] if inventory.parts else (),

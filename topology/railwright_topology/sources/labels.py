@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from railwright_topology.accounts import Account, Basis
+from railwright_topology.source_reports import Provenance, SourceReport
 from railwright_topology.sources import trees
 
 Labels = Mapping[str, str]
@@ -34,7 +34,7 @@ class Family:
     machine: str = ""
     island: str = ""
     within: str = ""
-    basis: Basis = Basis.TOLD
+    basis: Provenance = Provenance.TOLD
 
 
 def _keys(prefix: str, *names: str) -> tuple[tuple[str, ...], ...]:
@@ -63,7 +63,7 @@ NUMBERED: Mapping[str, Family] = {
 _NUMBERED_KEY = re.compile(rf"({'|'.join(map(re.escape, NUMBERED))})(0|[1-9][0-9]{{0,3}})")
 
 FAMILIES = (
-    Family("railwright", _keys("", *OWN_LEVELS), basis=Basis.DECLARED),
+    Family("railwright", _keys("", *OWN_LEVELS), basis=Provenance.DECLARED),
     # To 0.1 block and datacenter, then leaf and core until 1.0.
     Family(
         "topograph before 1.0",
@@ -117,12 +117,14 @@ def read_of(labels: Labels, configured: Sequence[str] = ()) -> dict[str, str]:
     }
 
 
-def accounts(nodes: Mapping[str, Labels], configured: Sequence[str] = ()) -> tuple[Account, ...]:
+def accounts(
+    nodes: Mapping[str, Labels], configured: Sequence[str] = ()
+) -> tuple[SourceReport, ...]:
     """``configured`` are label keys of the site's own choice, the coarsest first."""
     own = _keys("", *configured)
     families = [*FAMILIES, *_numbered(nodes)]
     if own and own not in [family.levels for family in families]:
-        families.insert(0, Family("configured", own, basis=Basis.DECLARED))
+        families.insert(0, Family("configured", own, basis=Provenance.DECLARED))
     carried = {key for labels in nodes.values() for key, value in labels.items() if value}
     known = ((family, _levels(nodes, family, carried)) for family in families)
     return tuple(
@@ -144,12 +146,12 @@ def _levels(
 
 def _account(
     nodes: Mapping[str, Labels], family: Family, levels: Sequence[tuple[str, ...]]
-) -> Account:
+) -> SourceReport:
     remarks = _Remarks(len(nodes))
     tiers, islands = _tiers(nodes, levels, remarks), _islands(nodes, family, remarks)
     names = tuple(" or ".join(level) for level in reversed(levels))
     sentences = tuple(remarks.sentences)
-    return Account(f"{family.name} labels", family.basis, tiers, islands, sentences, names)
+    return SourceReport(f"{family.name} labels", family.basis, tiers, islands, sentences, names)
 
 
 @dataclass(slots=True)

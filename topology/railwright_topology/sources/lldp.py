@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from railwright_topology.plugs import natural
+from railwright_topology.port_assignment import natural
 from railwright_topology.sources import devices, strict_json
 from railwright_topology.sources.omissions import Omissions
 from railwright_topology.sources.strict_json import JsonValue

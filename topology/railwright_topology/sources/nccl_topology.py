@@ -36,8 +36,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from railwright_topology.accounts import Basis
-from railwright_topology.parts import Kind, Link, Look, Part, Technology
+from railwright_topology.parts import HardwareReport, Kind, Link, Part, Technology
+from railwright_topology.source_reports import Provenance
 from railwright_topology.sources import devices, hostlist, pci, strict_xml
 from railwright_topology.sources.inventory import LINKS_OF_ONE_MAX, Inventory, LinkEnds
 from railwright_topology.sources.omissions import Omissions
@@ -86,7 +86,7 @@ class _Dump:
         return index if 0 <= index <= _INDEX_MAX else None
 
 
-def parse(text: str) -> Look:
+def parse(text: str) -> HardwareReport:
     """Read a file. Raises WiringError where it is none."""
     system = strict_xml.read(SOURCE, text, "system")
     omissions = Omissions(SOURCE)
@@ -111,7 +111,7 @@ def parse(text: str) -> Look:
     known = tuple(_links(found))
     if not found.inventory.parts:
         omissions.note(system.line, "no accelerator and no adapter is in it")
-    return found.inventory.report(Basis.TOLD, known, complete=found.ends.keys() - found.unread)
+    return found.inventory.report(Provenance.TOLD, known, complete=found.ends.keys() - found.unread)
 
 
 def _function(element: Element, above: Way, found: _Dump) -> None:

@@ -25,18 +25,18 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from railwright_topology.accounts import Basis
 from railwright_topology.parts import (
     PARTS_MAX,
     Distance,
+    HardwareReport,
     Kind,
     Link,
-    Look,
     Pair,
     Part,
     Technology,
     pair,
 )
+from railwright_topology.source_reports import Provenance
 from railwright_topology.sources import devices, pci
 from railwright_topology.sources.inventory import LINKS_OF_ONE_MAX, Inventory
 from railwright_topology.sources.omissions import Omissions
@@ -83,7 +83,7 @@ class _Row:
         return WiringError(SOURCE, self.line, rule)
 
 
-def parse(text: str, inventory: str = "") -> Look:
+def parse(text: str, inventory: str = "") -> HardwareReport:
     """Read a matrix. Raises WiringError where it is none."""
     if len(text) > LENGTH_MAX or len(inventory) > LENGTH_MAX:
         raise WiringError(SOURCE, 1, f"has more than {LENGTH_MAX} characters")
@@ -105,7 +105,7 @@ def parse(text: str, inventory: str = "") -> Look:
     gpus = {name for name in columns if name.startswith("GPU")}
     complete = not unread and gpus <= {row.name for row in rows}
     return found.report(
-        Basis.SEEN, known, distances, complete=[Technology.NVLINK] if complete else ()
+        Provenance.SEEN, known, distances, complete=[Technology.NVLINK] if complete else ()
     )
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from railwright_topology.accounts import Account, Basis
+from railwright_topology.source_reports import Provenance, SourceReport
 from railwright_topology.sources import documents, trees
 from railwright_topology.sources.documents import Value
 from railwright_topology.sources.omissions import Omissions
@@ -32,7 +32,7 @@ TIER_NAME_MAX = 63
 _FIELDS = ("version", "tiers", "domains", "islands")
 
 
-def parse(text: str) -> Account:
+def parse(text: str) -> SourceReport:
     """Read a plan. Raises WiringError where no node has a place in it."""
     omissions = Omissions(SOURCE)
     plan = documents.read_versioned(text, omissions, "a plan", _FIELDS)
@@ -43,9 +43,9 @@ def parse(text: str) -> Account:
     islands: dict[str, str] = {}
     if "islands" in plan:
         islands = trees.members(_groups(plan["islands"], "an island"), omissions)
-    return Account(
+    return SourceReport(
         SOURCE,
-        Basis.DECLARED,
+        Provenance.DECLARED,
         tuple(
             {node: "/".join(name.split("/")[:depth]) for node, name in racks.items()}
             for depth in range(len(tiers), 0, -1)

@@ -20,8 +20,8 @@ import re
 from collections.abc import Iterator, Mapping, Set
 from datetime import UTC, datetime
 
-from railwright_topology.accounts import Account, Basis
 from railwright_topology.probing.findings import Findings
+from railwright_topology.source_reports import Provenance, SourceReport
 from railwright_topology.sources import documents, trees
 from railwright_topology.sources.documents import Value
 from railwright_topology.sources.omissions import Omissions
@@ -68,7 +68,7 @@ def written(found: Findings, times: Mapping[str, int]) -> str:
     return json.dumps(survey, indent=1)
 
 
-def parse(text: str) -> Account:
+def parse(text: str) -> SourceReport:
     """Read it. A tier that breaks a rule is left out. Raises WiringError where it is no survey."""
     omissions = Omissions(SOURCE)
     survey = documents.read_versioned(text, omissions, "a survey", _FIELDS)
@@ -89,9 +89,9 @@ def parse(text: str) -> Account:
         raise WiringError(SOURCE, 0, sentences[0])
     strange = survey.some("strange", lambda value: value.content, "sentences")
     times: dict[str, int] = survey.get("measured", _times, {})
-    return Account(
+    return SourceReport(
         SOURCE,
-        Basis.MEASURED,
+        Provenance.MEASURED,
         tuple(tiers),
         strange=(
             *(content for content in strange if isinstance(content, str)),

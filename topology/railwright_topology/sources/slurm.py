@@ -23,7 +23,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from railwright_topology.accounts import Account, Basis
+from railwright_topology.source_reports import Provenance, SourceReport
 from railwright_topology.sources import documents, trees
 from railwright_topology.sources.documents import Fields, Value
 from railwright_topology.sources.omissions import Omissions
@@ -52,7 +52,7 @@ _YAML_KEYS = ("topology", "cluster_default", "clusterDefault", *_KINDS)
 _TRUTHS = dict.fromkeys(("true", "yes", "on"), True) | dict.fromkeys(("false", "no", "off"), False)
 
 
-def parse_conf(text: str) -> tuple[Account, ...]:
+def parse_conf(text: str) -> tuple[SourceReport, ...]:
     """Read a ``topology.conf``. Raises WiringError where no node has a place in it."""
     if len(text) > CHARACTERS_MAX:
         raise WiringError(CONF, 1, f"has {len(text)} characters, at most {CHARACTERS_MAX}")
@@ -64,19 +64,19 @@ def parse_conf(text: str) -> tuple[Account, ...]:
     for value in sizes[1:]:
         omissions.add(value.error("BlockSizes stands twice: the first counts"))
     blocks = _block_tiers(_conf_blocks(statements), sizes[:1], omissions)
-    found = [Account(CONF, Basis.TOLD, tiers)] if tiers else []
+    found = [SourceReport(CONF, Provenance.TOLD, tiers)] if tiers else []
     if blocks:
-        found.append(Account(f"{CONF} blocks" if tiers else CONF, Basis.TOLD, blocks))
+        found.append(SourceReport(f"{CONF} blocks" if tiers else CONF, Provenance.TOLD, blocks))
         if tiers:
             omissions.note(1, "switches and blocks are in it: they are read as two sources")
     return _with_remarks(found, omissions, "no node is in it")
 
 
-def parse_yaml(text: str) -> tuple[Account, ...]:
+def parse_yaml(text: str) -> tuple[SourceReport, ...]:
     """Read a ``topology.yaml``: an account of each topology in it, that of the cluster first. A
     flat one knows of no tiers."""
     omissions = Omissions(YAML)
-    found: dict[str, Account] = {}
+    found: dict[str, SourceReport] = {}
     default = None
     for entry in documents.read(YAML, text, omissions).each("topologies"):
         with omissions.part():
@@ -86,7 +86,7 @@ def parse_yaml(text: str) -> tuple[Account, ...]:
             if name in found or len(name) > NAME_MAX or not name.isprintable():
                 rule = f"is described twice, or has more than {NAME_MAX} printable characters"
                 raise entry.error(f"topology {name[:80]!r} {rule}")
-            found[name] = Account(f"{YAML} {name}", Basis.TOLD, _yaml_tiers(record))
+            found[name] = SourceReport(f"{YAML} {name}", Provenance.TOLD, _yaml_tiers(record))
             chosen = any(
                 record.get(key, _is_true, False) for key in ("cluster_default", "clusterDefault")
             )
@@ -95,7 +95,9 @@ def parse_yaml(text: str) -> tuple[Account, ...]:
     return _with_remarks(accounts, omissions, "no topology is in it")
 
 
-def _with_remarks(found: Sequence[Account], omissions: Omissions, rule: str) -> tuple[Account, ...]:
+def _with_remarks(
+    found: Sequence[SourceReport], omissions: Omissions, rule: str
+) -> tuple[SourceReport, ...]:
     """The file's remarks are those of its first source."""
     if not found:
         raise omissions.refuse(rule)

@@ -19,9 +19,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from railwright_topology.accounts import Basis
-from railwright_topology.parts import NAMES_MAX, Kind, Layer, Look, Part
-from railwright_topology.plugs import natural
+from railwright_topology.parts import NAMES_MAX, HardwareReport, Kind, Layer, Part
+from railwright_topology.port_assignment import natural
+from railwright_topology.source_reports import Provenance
 from railwright_topology.sources import devices, hostlist, pci
 from railwright_topology.sources.inventory import Inventory
 from railwright_topology.sources.omissions import Omissions
@@ -106,7 +106,7 @@ class _Device:
         return next(filter(pci.is_address, steps), "") == address
 
 
-def parse(sections: Sections) -> Look:
+def parse(sections: Sections) -> HardwareReport:
     """Read what was read. A file that holds what the kernel never writes is left out, and a device
     without a class too."""
     omissions = Omissions(SOURCE)
@@ -128,7 +128,7 @@ def parse(sections: Sections) -> Look:
                 inventory.add(port, _error, way)
     hypervisor = sections.get("machine", {}).get("cpu", {}).get("hypervisor")
     return inventory.report(
-        Basis.SEEN,
+        Provenance.SEEN,
         virtual=None if hypervisor is None else hypervisor == "yes",
         hides_tree=not bridged if inventory.parts else None,
     )

@@ -28,7 +28,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from railwright_topology.accounts import Account, Basis
+from railwright_topology.source_reports import Provenance, SourceReport
 from railwright_topology.sources import documents, hostlist, strict_json, trees
 from railwright_topology.sources.documents import Fields, Value
 from railwright_topology.sources.omissions import Omissions
@@ -85,7 +85,7 @@ class _Instance:
     island: str
 
 
-def parse_model(text: str) -> Account:
+def parse_model(text: str) -> SourceReport:
     """Read a model. Raises WiringError where no node is in it."""
     omissions = Omissions(MODEL)
     model = documents.read(MODEL, text, omissions).fields("a model", _MODEL)
@@ -108,16 +108,16 @@ def parse_model(text: str) -> Account:
         node: own.get(node) or blocks[name].island or inherited.get(blocks[name].switch, "")
         for node, name in members.items()
     }
-    return Account(
+    return SourceReport(
         MODEL,
-        Basis.TOLD,
+        Provenance.TOLD,
         trees.tiers(tree, omissions) if any(nodes) else (),
         {node: island for node, island in islands.items() if island},
         omissions.sentences,
     )
 
 
-def parse_graph(text: str) -> Account:
+def parse_graph(text: str) -> SourceReport:
     """Read an answer; an instance's id is its node's name. Raises WiringError where it is no such
     answer."""
     omissions = Omissions(GRAPH)
@@ -140,7 +140,7 @@ def parse_graph(text: str) -> Account:
     placed = _without_odd(certain, omissions)
     islands = {instance.name: instance.island for instance in certain if instance.island}
     tiers = trees.tiers(_above(placed, lines), omissions)
-    return Account(GRAPH, Basis.TOLD, tiers, islands, omissions.sentences)
+    return SourceReport(GRAPH, Provenance.TOLD, tiers, islands, omissions.sentences)
 
 
 def _switches(model: Fields) -> dict[str, _Switch]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Astray:
+class MiscabledRail:
     """A rail that does not lead where it should, by which adapter, and why in words."""
 
     rail: int
@@ -25,7 +25,7 @@ class Rails:
     what of its own is astray, by rail."""
 
     order: tuple[int, ...]
-    astray: tuple[Astray, ...] = ()
+    astray: tuple[MiscabledRail, ...] = ()
 
     @property
     def share(self) -> float:

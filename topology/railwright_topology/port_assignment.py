@@ -29,7 +29,7 @@ _Hosts = Mapping[tuple[Kind, _Places], Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Plugs:
+class PortAssignment:
     """``kinds`` gives each host its kind. ``sound`` are the uplinks that are as those beside them;
     ``odd`` gives each other one the switch where those beside it are."""
 
@@ -38,7 +38,7 @@ class Plugs:
     odd: Mapping[Uplink, str]
 
 
-def of(uplinks: Iterable[Uplink]) -> Plugs:
+def of(uplinks: Iterable[Uplink]) -> PortAssignment:
     """Find it out. The order of the uplinks does not matter."""
     ordered = sorted(uplinks, key=lambda uplink: (natural(uplink.host), natural(uplink.nic)))
     there: dict[str, dict[str, Uplink]] = {}
@@ -46,7 +46,7 @@ def of(uplinks: Iterable[Uplink]) -> Plugs:
         there.setdefault(uplink.host, {})[uplink.nic] = uplink
     kinds = usual({host: tuple(nics) for host, nics in there.items()})
     odd = dict(_odd(there, kinds))
-    return Plugs(kinds, tuple(uplink for uplink in ordered if uplink not in odd), odd)
+    return PortAssignment(kinds, tuple(uplink for uplink in ordered if uplink not in odd), odd)
 
 
 def natural(name: str) -> tuple[tuple[int, str], ...]:

@@ -14,7 +14,7 @@ ISLAND = "island"
 """What the level of device links is called, whatever sources call it."""
 
 
-class Basis(enum.IntEnum):
+class Provenance(enum.IntEnum):
     """How a source came to know, the most trusted last."""
 
     MEASURED = 1
@@ -30,7 +30,7 @@ class Basis(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class SourceReport:
     """``tiers[0]`` gives each node its domain at the tier nearest to it, the others follow
     outwards; a node that the source knows nothing of at a tier is left out there. A domain's name
     is the source's own, unique within its tier, and every domain lies in one of the next tier.
@@ -46,7 +46,7 @@ class Account:
     """
 
     source: str
-    basis: Basis
+    basis: Provenance
     tiers: tuple[Mapping[str, str], ...] = ()
     islands: Mapping[str, str] = field(default_factory=dict)
     strange: tuple[str, ...] = ()

@@ -26,25 +26,25 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
-from railwright_topology.accounts import Basis
 from railwright_topology.parts import (
     CPU,
     LINKS_MAX,
     NAMES_MAX,
     PARTS_MAX,
+    DeviceBenchmark,
     Distance,
+    HardwareReport,
+    HardwareReports,
     Kind,
     Layer,
     Link,
-    Look,
-    Looks,
     Pair,
     Part,
-    Rates,
     Role,
     Technology,
     pair,
 )
+from railwright_topology.source_reports import Provenance
 from railwright_topology.sources import hostlist, pci, strict_json
 from railwright_topology.sources.omissions import Omissions
 from railwright_topology.sources.strict_json import Decoders, JsonValue, one_of
@@ -69,9 +69,9 @@ _NUMBERED = re.compile(r"[a-z]{1,16}:[0-9]{1,3}")
 class Document:
     """What an agent has to say of its node."""
 
-    looks: tuple[Look, ...] = ()
+    looks: tuple[HardwareReport, ...] = ()
     refused: tuple[str, ...] = ()
-    rates: tuple[Rates, ...] = ()
+    rates: tuple[DeviceBenchmark, ...] = ()
     busy: tuple[str, ...] = ()
 
 
@@ -93,7 +93,7 @@ def parse(text: str) -> Document:
     return _document(JsonValue(omissions, strict_json.read(SOURCE, text, omissions)))
 
 
-def parse_all(text: str) -> Looks:
+def parse_all(text: str) -> HardwareReports:
     """Many nodes', by their names. What an agent could not read is a remark; a node's document that
     is none is left out. Raises WiringError where nothing is left."""
     omissions = Omissions(SOURCE)
@@ -101,9 +101,9 @@ def parse_all(text: str) -> Looks:
     if not isinstance(nodes, dict) or len(nodes) > NODES_MAX:
         rule = f"the documents of up to {NODES_MAX} nodes stand in an object, each under its name"
         raise WiringError(SOURCE, 1, rule)
-    by_host: dict[str, tuple[Look, ...]] = {}
-    rates: dict[str, tuple[Rates, ...]] = {}
-    shared: dict[str, tuple[Look, ...]] = {}
+    by_host: dict[str, tuple[HardwareReport, ...]] = {}
+    rates: dict[str, tuple[DeviceBenchmark, ...]] = {}
+    shared: dict[str, tuple[HardwareReport, ...]] = {}
     for name, document in nodes.items():
         with omissions.part():
             reports, measured = _of_node(name, document, shared, omissions)
@@ -114,12 +114,12 @@ def parse_all(text: str) -> Looks:
                 by_host[name] = reports
     if nodes and not by_host and not rates:
         raise WiringError(SOURCE, 1, next(iter(omissions.sentences), "no node is in it"))
-    return Looks(SOURCE, by_host, rates, omissions.sentences)
+    return HardwareReports(SOURCE, by_host, rates, omissions.sentences)
 
 
 def _of_node(
-    name: str, document: object, shared: dict[str, tuple[Look, ...]], omissions: Omissions
-) -> tuple[tuple[Look, ...], tuple[Rates, ...]]:
+    name: str, document: object, shared: dict[str, tuple[HardwareReport, ...]], omissions: Omissions
+) -> tuple[tuple[HardwareReport, ...], tuple[DeviceBenchmark, ...]]:
     """The reports and rates of a node. Nodes of one kind mostly have the same hardware, and no two
     are equally fast: ``shared`` has the reports by the text of all but the rates."""
     if not hostlist.is_name(name):
@@ -138,14 +138,14 @@ def _of_node(
     return shared[content], rates
 
 
-def of(document: Document) -> tuple[Look, ...]:
+def of(document: Document) -> tuple[HardwareReport, ...]:
     """The looks of a document, and one more with what was refused, if anything was."""
     if not document.refused:
         return document.looks
-    return (*document.looks, Look("agent", Basis.TOLD, remarks=document.refused))
+    return (*document.looks, HardwareReport("agent", Provenance.TOLD, remarks=document.refused))
 
 
-def _written_look(look: Look) -> dict[str, object]:
+def _written_look(look: HardwareReport) -> dict[str, object]:
     place = {part.id: at for at, part in enumerate(look.parts)}
     linked: dict[Link, list[list[int]]] = {}
     for link in look.links:
@@ -177,7 +177,7 @@ def _few(said: Sequence[str]) -> list[str]:
     return [its[: strict_json.TEXT_MAX] for its in printable]
 
 
-def _known(value: Part | Link | Rates) -> dict[str, object]:
+def _known(value: Part | Link | DeviceBenchmark) -> dict[str, object]:
     """Its fields as far as they are known."""
     said = ((each, getattr(value, each.name)) for each in fields(value))
     return {each.name: its for each, its in said if each.name != "ends" and its != each.default}
@@ -195,8 +195,8 @@ def _document(node: JsonValue) -> Document:
     return Document(reports, (*refused, *node.omissions.sentences), rates, tuple(busy))
 
 
-def _rates(node: JsonValue) -> tuple[Rates, ...]:
-    rates = node["rates"].some(PARTS_MAX, lambda each: each.decode(Rates, _RATES))
+def _rates(node: JsonValue) -> tuple[DeviceBenchmark, ...]:
+    rates = node["rates"].some(PARTS_MAX, lambda each: each.decode(DeviceBenchmark, _RATES))
     return _once(node["rates"], rates, "device")
 
 
@@ -209,7 +209,7 @@ def _once(node: JsonValue, values: Iterable[T], name: str) -> tuple[T, ...]:
     return tuple(found.values())
 
 
-def _report(node: JsonValue) -> Look:
+def _report(node: JsonValue) -> HardwareReport:
     # One that breaks a rule keeps its place: links and rows name parts by their places.
     ids, parts = list[str](), dict[str, Part]()
     for each in node["parts"].each(PARTS_MAX):
@@ -228,7 +228,7 @@ def _report(node: JsonValue) -> Look:
         raise node["links"].error(f"{len(links)} links, at most {LINKS_MAX}")
     technologies = node["tells"].some(8, _TECHNOLOGY)
     return node.decode(
-        Look,
+        HardwareReport,
         _REPORT,
         parts=tuple(parts.values()),
         links=tuple(links),
@@ -329,7 +329,7 @@ _LINK: Decoders = {
 }
 _REPORT: Decoders = {
     "source": JsonValue.text,
-    "basis": one_of(Basis),
+    "basis": one_of(Provenance),
     "virtual": JsonValue.truth,
     "hides_tree": JsonValue.truth,
 }

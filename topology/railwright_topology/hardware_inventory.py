@@ -13,11 +13,21 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from railwright_topology import rails
-from railwright_topology.accounts import Basis
 from railwright_topology.folding import fold
-from railwright_topology.parts import Distance, Kind, Link, Look, Pair, Part, Role, Technology, pair
-from railwright_topology.plugs import natural
+from railwright_topology.parts import (
+    Distance,
+    HardwareReport,
+    Kind,
+    Link,
+    Pair,
+    Part,
+    Role,
+    Technology,
+    pair,
+)
+from railwright_topology.port_assignment import natural
 from railwright_topology.rails import PlacedAdapter
+from railwright_topology.source_reports import Provenance
 
 SPEED_TOLERANCE = 0.05
 """Two speeds that differ by less are the same: one is rounded, or includes the line coding."""
@@ -51,7 +61,7 @@ class HardwareConflict:
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
+class HardwareInventory:
     """``parts`` are accelerators before adapters, each in natural order. ``placed`` has the role of
     each adapter. ``sources`` gives the source that counts, by part and fact, or by the ends of a
     link and its technology, or by two parts and DISTANCE. ``unknown`` is what no source says, in
@@ -83,7 +93,7 @@ class Inside:
         return tuple(part for part in self.adapters if self.placed[part.id].role == role)
 
 
-def of(looks: Iterable[Look]) -> Inside:
+def of(looks: Iterable[HardwareReport]) -> HardwareInventory:
     """Merge the reports of one node. The same for any order of different sources."""
     reports = sorted(looks, key=lambda look: (-look.basis, look.source))
     merge = _Merge()
@@ -95,7 +105,7 @@ def of(looks: Iterable[Look]) -> Inside:
     parts = tuple(sorted(merge.parts.values(), key=_order))
     kept = {part.id for part in parts}
     distances = {both: near for both, near in merge.distances.items() if kept.issuperset(both)}
-    found = Inside(
+    found = HardwareInventory(
         parts,
         tuple(merge.links),
         distances,
@@ -124,7 +134,7 @@ def _order(part: Part) -> tuple[object, ...]:
     return part.kind != Kind.ACCELERATOR, number, names, part.id
 
 
-def _identities(reports: Sequence[Look], remarks: list[str]) -> list[dict[str, str]]:
+def _identities(reports: Sequence[HardwareReport], remarks: list[str]) -> list[dict[str, str]]:
     """For each report, the merged ids of its parts; a part without one is left out and remarked."""
     located, unnamed = _located([part for look in reports for part in look.parts if part.pci])
     found: list[dict[str, str]] = []
@@ -145,11 +155,13 @@ def _located(parts: Sequence[Part]) -> tuple[dict[_Alias, str], set[Kind]]:
     return located, {part.kind for part in parts if (part.kind, _address(part)) not in named}
 
 
-def _identity(part: Part, basis: Basis, located: Mapping[_Alias, str], unnamed: set[Kind]) -> str:
+def _identity(
+    part: Part, basis: Provenance, located: Mapping[_Alias, str], unnamed: set[Kind]
+) -> str:
     """Empty where no address is known and one of the addresses of its kind may be its own."""
     known = next((located[its] for its in _aliases(part) if its in located), "")
     # Files give functions of one card one address: a name counts for more there.
-    by_name = known and part.kind == Kind.ADAPTER and basis <= Basis.TOLD
+    by_name = known and part.kind == Kind.ADAPTER and basis <= Provenance.TOLD
     if part.pci and not by_name:
         return _address(part)
     return known or ("" if part.kind in unnamed else part.id)
@@ -178,7 +190,7 @@ class _Merge:
         self.conflicts: list[HardwareConflict] = []
         self._values: dict[tuple[str, ...], object] = {}
 
-    def add(self, look: Look, ids: Mapping[str, str]) -> None:
+    def add(self, look: HardwareReport, ids: Mapping[str, str]) -> None:
         """Add a report's parts and distances."""
         for part in look.parts:
             if part.id in ids:
@@ -213,7 +225,9 @@ class _Merge:
         part = " and ".join(key[:-1])
         self.conflicts.append(HardwareConflict(part, key[-1], source, said, held, by))
 
-    def add_links(self, reports: Iterable[Look], identities: Iterable[Mapping[str, str]]) -> None:
+    def add_links(
+        self, reports: Iterable[HardwareReport], identities: Iterable[Mapping[str, str]]
+    ) -> None:
         """Add all links by ends and technology. A source that shows every link of a technology
         states by leaving one out that it does not exist."""
         shown = [
@@ -246,7 +260,7 @@ class _Merge:
             self.sources[key] = by
 
 
-def _links(look: Look, ids: Mapping[str, str]) -> dict[_LinkKey, Link]:
+def _links(look: HardwareReport, ids: Mapping[str, str]) -> dict[_LinkKey, Link]:
     found: dict[_LinkKey, Link] = {}
     for link in look.links:
         one, other = link.ends
@@ -287,7 +301,7 @@ def _link(link: Link | None) -> str:
     return ", ".join(known) or "a link"
 
 
-def _unknown(found: Inside, *, shows_links: bool) -> Iterator[str]:
+def _unknown(found: HardwareInventory, *, shows_links: bool) -> Iterator[str]:
     if found.hides_tree:
         yield "which part is near which: the machine shows no PCI tree, as virtual ones do"
     elif found.accelerators and found.adapters and not found.distances:

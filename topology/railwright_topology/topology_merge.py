@@ -16,9 +16,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from railwright_topology import nesting
-from railwright_topology.accounts import ISLAND, Account
 from railwright_topology.grouping import group, most_frequent
 from railwright_topology.nesting import Standing
+from railwright_topology.source_reports import ISLAND, SourceReport
 
 ALIKE = 0.7
 """From this likeness on two tiers are one, told by two, and what differs are mistakes. Racks and
@@ -63,7 +63,7 @@ class MergedTier:
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class MergedTopology:
     """``tiers`` from the nearest outwards, each domain of one in one domain of the next; that of
     ``islands``, if it is one of them, is called ISLAND, and no other is. ``unmatched`` are tiers of
     sources that are none of these, told as (source, tier's name)."""
@@ -74,7 +74,7 @@ class Agreement:
     unmatched: tuple[tuple[str, str], ...]
 
 
-def of(accounts: Iterable[Account]) -> Agreement:
+def of(accounts: Iterable[SourceReport]) -> MergedTopology:
     """Hold them against each other. The same for any order of accounts of different sources."""
     reports = sorted(accounts, key=lambda each: (-each.basis, -each.capacity, each.source))
     view = _View(tuple(report.source for report in reports))
@@ -87,7 +87,7 @@ def of(accounts: Iterable[Account]) -> Agreement:
     levels = list(view.tiers)
     if view.islands and view.islands not in levels:
         levels.append(view.islands)
-    return Agreement(
+    return MergedTopology(
         tuple(view.tier(held) for held in view.tiers),
         view.tier(view.islands) if view.islands else None,
         tuple(conflict for held in levels for conflict in view.conflicts(held)),
@@ -148,7 +148,7 @@ class _View:
         self.unmatched: list[tuple[str, str]] = []
         self._sources = sources
 
-    def add(self, report: Account, trust: int) -> None:
+    def add(self, report: SourceReport, trust: int) -> None:
         pairs = self._pairs(report)
         same = {its: self.tiers[tier] for its, tier in sorted(pairs.items())}
         inner_tier: _Held | None = None
@@ -195,12 +195,12 @@ class _View:
                         node, held.name, source, said, here, domain, self._sources[by]
                     )
 
-    def _name(self, report: Account, tier: int) -> str:
+    def _name(self, report: SourceReport, tier: int) -> str:
         name = report.name(tier)
         taken = {ISLAND, *(held.name for held in self.tiers)}
         return f"{name} ({report.source})" if name in taken else name
 
-    def _pairs(self, report: Account) -> dict[int, int]:
+    def _pairs(self, report: SourceReport) -> dict[int, int]:
         """Who tells of other nodes alone can be compared with nobody: then the nearest tier is the
         nearest, and so on outwards."""
         placed_nodes = {node for held in self.tiers for node in held.standing}

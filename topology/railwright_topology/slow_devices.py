@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from railwright_topology.grouping import group
-from railwright_topology.inside import HardwareConflict
-from railwright_topology.pace import Pace
-from railwright_topology.parts import CPU, PARTS_MAX, Kind, Look, Rates
+from railwright_topology.hardware_inventory import HardwareConflict
+from railwright_topology.parts import CPU, PARTS_MAX, DeviceBenchmark, HardwareReport, Kind
+from railwright_topology.relative_speed import RelativeSpeed
 
 TOLERANCE = 0.05
 """Two looks at one device, and two devices of one kind, differ by as much."""
@@ -39,8 +39,8 @@ _PREFIXES = ("", "k", "M", "G", "T", "P")
 
 @dataclass(frozen=True, slots=True)
 class Slow:
-    """A device that reaches ``measured`` of a fact of its Rates, where most of its model reach
-    ``usual``."""
+    """A device that reaches ``measured`` of a fact of its DeviceBenchmark, where most devices of
+    its model reach ``usual``."""
 
     node: str
     device: str
@@ -55,7 +55,11 @@ class Slow:
         return max(PACE_MIN, round(self.measured / self.usual, 2))
 
 
-def held(before: Iterable[Rates], now: Iterable[Rates], looks: Iterable[Look]) -> tuple[Rates, ...]:
+def held(
+    before: Iterable[DeviceBenchmark],
+    now: Iterable[DeviceBenchmark],
+    looks: Iterable[HardwareReport],
+) -> tuple[DeviceBenchmark, ...]:
     """By device, of what was held before and of a document's rates and looks.
 
     A device keeps its rates until others are told of it: an agent that begins has none yet, and
@@ -74,7 +78,7 @@ def held(before: Iterable[Rates], now: Iterable[Rates], looks: Iterable[Look]) -
     return tuple(sorted(there[:PARTS_MAX], key=lambda each: each.device))
 
 
-def _steady(now: Rates, before: Rates) -> Rates:
+def _steady(now: DeviceBenchmark, before: DeviceBenchmark) -> DeviceBenchmark:
     if (now.model, now.by) != (before.model, before.by):
         return now
     flop_per_s, memory_bytes_per_s = (
@@ -87,18 +91,18 @@ def _steady(now: Rates, before: Rates) -> Rates:
     return replace(now, flop_per_s=flop_per_s, memory_bytes_per_s=memory_bytes_per_s)
 
 
-Measured = tuple[str, tuple[Rates, ...]]
+Measured = tuple[str, tuple[DeviceBenchmark, ...]]
 """What a source measured of one node, after the source's name."""
 
 
 def settled(
     told: Mapping[str, Iterable[Measured]],
-) -> tuple[dict[str, tuple[Rates, ...]], dict[str, tuple[HardwareConflict, ...]]]:
+) -> tuple[dict[str, tuple[DeviceBenchmark, ...]], dict[str, tuple[HardwareConflict, ...]]]:
     """Of each node the rates that count, and where a second source measured others."""
-    rates: dict[str, tuple[Rates, ...]] = {}
+    rates: dict[str, tuple[DeviceBenchmark, ...]] = {}
     conflicts: dict[str, tuple[HardwareConflict, ...]] = {}
     for node, its in sorted(told.items()):
-        held: dict[str, tuple[str, Rates]] = {}
+        held: dict[str, tuple[str, DeviceBenchmark]] = {}
         differing: list[HardwareConflict] = []
         # What agents report is measured now and then, and a file, which has a place, once.
         for source, measured in sorted(its, key=lambda its: ("/" in its[0], its[0], repr(its[1]))):
@@ -112,7 +116,9 @@ def settled(
     return rates, conflicts
 
 
-def _differing(source: str, said: Rates, by: str, held: Rates) -> Iterator[HardwareConflict]:
+def _differing(
+    source: str, said: DeviceBenchmark, by: str, held: DeviceBenchmark
+) -> Iterator[HardwareConflict]:
     """Each fact of one device that two sources measured unlike."""
     for fact in _FACTS if (said.model, said.by) == (held.model, held.by) else ():
         both = getattr(said, fact), getattr(held, fact)
@@ -121,7 +127,9 @@ def _differing(source: str, said: Rates, by: str, held: Rates) -> Iterator[Hardw
             yield HardwareConflict(said.device, fact, source, one, other, by)
 
 
-def slow(rates: Mapping[str, Iterable[Rates]], accelerated: Collection[str]) -> tuple[Slow, ...]:
+def slow(
+    rates: Mapping[str, Iterable[DeviceBenchmark]], accelerated: Collection[str]
+) -> tuple[Slow, ...]:
     """Devices that are slower than most of their kind, the slowest first; of nodes with
     accelerators these alone."""
     kinds = group(
@@ -134,7 +142,7 @@ def slow(rates: Mapping[str, Iterable[Rates]], accelerated: Collection[str]) -> 
     return tuple(sorted(found, key=lambda each: (each.pace, each.node, each.device, each.fact)))
 
 
-def _slow(kind: Iterable[tuple[str, Rates]], fact: str) -> Iterator[Slow]:
+def _slow(kind: Iterable[tuple[str, DeviceBenchmark]], fact: str) -> Iterator[Slow]:
     having = [(node, its, rate) for node, its in kind if (rate := getattr(its, fact))]
     by_node = group((node, rate) for node, _, rate in having)
     if len(by_node) < NODES_MIN:
@@ -146,12 +154,12 @@ def _slow(kind: Iterable[tuple[str, Rates]], fact: str) -> Iterator[Slow]:
             yield Slow(node, its.device, its.model, fact, rate, usual)
 
 
-def of(found: Iterable[Slow]) -> dict[str, Pace]:
+def of(found: Iterable[Slow]) -> dict[str, RelativeSpeed]:
     """The relative speeds of nodes that slow devices make slow."""
     slowest_last = sorted(found, key=lambda each: -each.pace)
     slowest = {(each.node, each.fact): each.pace for each in slowest_last}
     return {
-        node: Pace(*(slowest.get((node, fact), 1.0) for fact in _FACTS))
+        node: RelativeSpeed(*(slowest.get((node, fact), 1.0) for fact in _FACTS))
         for node in sorted({node for node, _ in slowest})
     }
 
