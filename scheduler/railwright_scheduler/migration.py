@@ -130,7 +130,7 @@ def plan_migration(
     if not stale:
         return NO_MIGRATION
     # After an upgrade the hash of a placement is unknown: it is taken to be well placed.
-    well = {seen.job.uid for seen in stale if not seen.record.topology_hash}
+    well = frozenset(seen.job.uid for seen in stale if not seen.record.topology_hash)
     moves: dict[str, _Move | None] = {}
     if state.topology_age_s >= SETTLED_S and not _is_under_way(jobs, entries):
         ahead = order.by_priority(seen.job for seen in _ahead(jobs.values(), waits, in_flight))
@@ -140,13 +140,29 @@ def plan_migration(
         for seen in _in_one_cycle(ready, int(state.topology_age_s)):
             others = running((each for each in jobs.values() if each is not seen), in_flight)
             alone = _alone(state, nodes, seen, tuple(others))
-            weigh = functools.partial(_move, alone, seen, isolation, traffic_work)
-            uid = seen.job.uid
-            moves[uid] = isolation.run(Stage.MIGRATION, uid, weigh, otherwise=None)
+            moves[seen.job.uid] = _evaluate(alone, seen, isolation, traffic_work)
+    return _select(moves, well, state.topology_age_s, isolation)
+
+
+def _evaluate(
+    alone: Snapshot, seen: ObservedJob, isolation: Isolation, traffic_work: WorkBudget
+) -> _Move | None:
+    """The migration of one job; None if it has none or if the evaluation raises."""
+    work = functools.partial(_move, alone, seen, isolation, traffic_work)
+    return isolation.run(Stage.MIGRATION, seen.job.uid, work, otherwise=None)
+
+
+def _select(
+    moves: Mapping[str, _Move | None],
+    well: frozenset[str],
+    topology_age_s: float,
+    isolation: Isolation,
+) -> Migrations:
+    """The best of the evaluated migrations. Jobs whose migration cannot pay are well placed too."""
     paying = [move for move in moves.values() if move is not None and move.prospect.pays_at_best]
     evaluated = {uid for uid in moves if not isolation.error(Stage.MIGRATION, uid)}
     well |= evaluated - {move.job.uid for move in paying}
-    return _best(paying, frozenset(well), state.topology_age_s)
+    return _best(paying, well, topology_age_s)
 
 
 def _best(moves: Iterable[_Move], well: frozenset[str], waited_s: float) -> Migrations:
@@ -202,7 +218,7 @@ def _is_stale(seen: ObservedJob, verdict: Assessment | None, known: str) -> bool
         and seen.job.workload is not None
         and seen.record.phase is Phase.RUNNING
         and isinstance(verdict, Ongoing)
-        and not (verdict.suspects or verdict.wants_stacks)
+        and not (verdict.suspected or verdict.wants_stacks)
     )
 
 

@@ -224,7 +224,7 @@ def test_every_attempt_that_cannot_go_on_ends(ranks: list[ObservedRank], started
         for rank in ranks:
             running = rank.pod in (PodState.PENDING, PodState.RUNNING)
             waited_for = rank.crash is not None and (
-                verdict.suspects or any(may_be_removed(other) for other in ranks)
+                verdict.suspected or any(may_be_removed(other) for other in ranks)
             )
             assert is_well(rank) or running or waited_for
 

@@ -98,7 +98,7 @@ def killed(node_rank: int, age_s: float, **ended: Any) -> ObservedRank:
 
 
 def test_a_silent_launcher_alone_is_only_suspected() -> None:
-    assert judge(rank(0), rank(1, silent_s=300.0)) == Ongoing(suspects=(1,))
+    assert judge(rank(0), rank(1, silent_s=300.0)) == Ongoing(suspected=(1,))
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_all_lost_nodes_are_named_at_once() -> None:
 
 
 def test_a_crash_waits_until_all_others_were_heard_since() -> None:
-    assert judge(crash(0, age_s=2.0), rank(1, silent_s=3.0)) == Ongoing(suspects=(1,))
+    assert judge(crash(0, age_s=2.0), rank(1, silent_s=3.0)) == Ongoing(suspected=(1,))
     assert cause(crash(0, age_s=2.0), rank(1, silent_s=1.0)).code is CauseCode.RANK_FAILED
 
 

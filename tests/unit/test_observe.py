@@ -214,7 +214,7 @@ async def test_cut_ends_no_attempt_and_dead_nodes_are_found() -> None:
     cluster = Cluster(40)
     assert await cluster.pass_time(30) == Ongoing()
     verdict = await cluster.pass_time(60, cut=True)
-    assert verdict == Ongoing(suspects=tuple(range(40)), held=True)
+    assert verdict == Ongoing(suspected=tuple(range(40)), held=True)
     cluster.dead = {7, 11}
     assert isinstance(await cluster.pass_time(25), Ongoing)
     verdict = await cluster.pass_time(35)
@@ -243,7 +243,7 @@ async def test_deaf_operator_charges_no_late_heartbeat(monkeypatch: pytest.Monke
     cluster.now_s += 60.0
     cluster.deaf_s += 60.0 - reception.GAP_S
     verdict = await cluster.pass_time(int(pacing.TIMEOUT_S) + interval.INTERVAL_S_MAX)
-    assert verdict == Ongoing(suspects=(0,))
+    assert verdict == Ongoing(suspected=(0,))
     cluster.dead.clear()
     assert await cluster.pass_time(60) == Ongoing()
 

@@ -229,7 +229,7 @@ def test_steps_of_a_start_wait_and_trouble_does_not() -> None:
 
 
 def test_a_silent_launcher_is_told_by_its_node_and_is_not_healthy() -> None:
-    rendered = status.render(inputs(attempts.RUNNING, assessment=Ongoing(suspects=(1,))))
+    rendered = status.render(inputs(attempts.RUNNING, assessment=Ongoing(suspected=(1,))))
     assert rendered["reason"] == "LauncherSilent"
     assert "n1" in rendered["message"]
     assert "n0" not in rendered["message"]
@@ -240,7 +240,7 @@ def test_a_silent_launcher_is_told_by_its_node_and_is_not_healthy() -> None:
 @pytest.mark.parametrize("phase", [Phase.RUNNING, Phase.STARTING])
 def test_held_attempt_says_that_the_control_plane_may_be_cut_off(phase: Phase) -> None:
     record = replace(attempts.RUNNING, phase=phase)
-    rendered = status.render(inputs(record, assessment=Ongoing(suspects=(1,), held=True)))
+    rendered = status.render(inputs(record, assessment=Ongoing(suspected=(1,), held=True)))
     assert rendered["reason"] == "NodesUnreachable"
     assert "(n1 of this job): the control plane may be cut off" in rendered["message"]
     assert "or 600 s have passed" in rendered["message"]

@@ -231,16 +231,16 @@ def _ranks(ranks: Sequence[int]) -> str:
 
 
 def _running(given: StatusInput) -> tuple[str, str]:
-    if given.assessment is not None and given.assessment.suspects:
-        suspects = [given.record.nodes[rank] for rank in given.assessment.suspects]
-        return "LauncherSilent", f"not heard from {_summary(suspects)}; asking the API about them"
+    if given.assessment is not None and given.assessment.suspected:
+        suspected = [given.record.nodes[rank] for rank in given.assessment.suspected]
+        return "LauncherSilent", f"not heard from {_summary(suspected)}; asking the API about them"
     return "Running", f"attempt {given.record.attempt} on {_summary(given.record.nodes)}"
 
 
 def _unreachable(assessment: Ongoing, record: JobRecord) -> str:
     """Without numbers, which would change in every cycle."""
-    suspects = [record.nodes[rank] for rank in assessment.suspects]
-    named = f" ({_summary(suspects)} of this job)" if suspects else ""
+    suspected = [record.nodes[rank] for rank in assessment.suspected]
+    named = f" ({_summary(suspected)} of this job)" if suspected else ""
     return (
         f"most nodes stopped responding at the same time{named}: the control plane may be cut off; "
         f"the attempt is not ended before a node is proved lost, or {HOLD_S:.0f} s have passed"
@@ -356,7 +356,7 @@ def _healthy(given: StatusInput, reason: str, message: str) -> tuple[bool, str, 
     if given.double_booking and given.record.phase not in FINAL:
         return False, DOUBLE_BOOKED, given.double_booking
     verdict = given.assessment
-    silent = verdict is not None and (verdict.held or bool(verdict.suspects))
+    silent = verdict is not None and (verdict.held or bool(verdict.suspected))
     ill = silent or given.record.phase in (Phase.RECOVERING, Phase.FAILED)
     return (False, reason, message) if ill else (True, "NothingFound", "")
 
