@@ -176,7 +176,10 @@ class PreRuns:
         spec, record = job.job.spec, job.record
         if not spec.pre_run or spec.suspend or record.live or record.phase in FINAL:
             return False
-        ran = record.last_end is not None and record.last_end.code is not CauseCode.SUSPENDED
+        ran = (
+            record.last_termination is not None
+            and record.last_termination.code is not CauseCode.SUSPENDED
+        )
         if ran and job.uid not in self._rested and ahead is None:
             return False
         return job.workload is not None and not _is_recorded(job)

@@ -255,10 +255,10 @@ def check_record(old: JobRecord, new: JobRecord) -> None:
         raise ViolationError(f"I7: a record went back, from {old} to {new}")
 
 
-def check_wanted(ledger: Ledger, wanted: Collection[str]) -> None:
+def check_wanted(ledger: Ledger, active: Collection[str]) -> None:
     """I12, a few turns after these jobs, and no others, were there and not suspended."""
     for entry in ledger.entries:
-        if entry.state is EntryState.COMMITTING and entry.job_uid not in wanted:
+        if entry.state is EntryState.COMMITTING and entry.job_uid not in active:
             raise ViolationError(f"I12: {entry.key} is still committed, and nobody wants it")
 
 
@@ -289,10 +289,10 @@ def given_away(facts: Facts, *, late: bool = False) -> dict[str, dict[str, int]]
     running = {(pod.key, pod.node_rank) for pod in facts.pods if pod.live}
     unbound = {(pod.key, pod.node_rank) for pod in facts.pods if not pod.node}
     for entry in facts.ledger.entries:
-        owed = entry.state is EntryState.COMMITTING
+        is_assumed = entry.state is EntryState.COMMITTING
         for rank, node in enumerate(entry.nodes):
             which = (entry.key, rank)
-            if which not in running and (owed or (late and which in unbound)):
+            if which not in running and (is_assumed or (late and which in unbound)):
                 _add(used.setdefault(node, {}), entry.per_node)
     return used
 

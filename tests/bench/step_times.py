@@ -72,7 +72,7 @@ def _case(case: StepCase) -> Figures:
     took_s = time.process_time() - began_s
     orders = [*_orders(world, hall, ours)]
     figures: Figures = {"name": case.name, "nodes": case.nodes, "ours_cpu_s": round(took_s, 2)}
-    if case.summing:
+    if case.reducing:
         unknown = tuple(replace(each, summing=frozenset()) for each in world.links)
         unknowing = _decided(replace(world, links=unknown), hall)
         figures["other_nodes_without_sharp"] = len({*unknowing.tolist()} - {*ours.tolist()})
@@ -156,7 +156,7 @@ def _simulated_s(case: StepCase, hall: Cluster, orders: Sequence[Order]) -> list
     """Seconds of a step in each order."""
     machine = MACHINES[MACHINE]
     alike = step_flows.phases(case.workload, DEVICES)
-    phases = [_added_up(case, hall, each.nodes) if case.summing else alike for each in orders]
+    phases = [_added_up(case, hall, each.nodes) if case.reducing else alike for each in orders]
     pairs = zip(orders, phases, strict=True)
     sent = [phase.of(order.nodes) for order, its in pairs for phase in its]
     took_s = iter(flows.seconds(_network(case, hall, machine), sent))
@@ -168,7 +168,7 @@ def _simulated_s(case: StepCase, hall: Cluster, orders: Sequence[Order]) -> list
 
 def _added_up(case: StepCase, hall: Cluster, nodes: Ints) -> tuple[Phase, ...]:
     """What a group sends that stands in one of the racks with such switches is added up there."""
-    racks, adds = hall.domains.of_node[-1][nodes], hall.summing[-1]
+    racks, adds = hall.domains.of_node[-1][nodes], hall.reducing[-1]
 
     def is_inside(ranks: list[int]) -> bool:
         its = {*racks[ranks].tolist()}

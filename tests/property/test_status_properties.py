@@ -58,7 +58,7 @@ RECORDS = st.builds(
     nodes=NODES,
     restarts=COUNTS,
     failures=COUNTS,
-    last_end=st.none() | CAUSES,
+    last_termination=st.none() | CAUSES,
     checkpoints=POINTS,
 )
 PROGRESS = st.builds(

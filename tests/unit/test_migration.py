@@ -154,7 +154,7 @@ def test_who_was_moved_and_then_lost_a_node_waits_for_no_pods_of_before() -> Non
     first = scheduling.plan(world(running()))
     (moves,) = first.ledger.entries
     lost = replace(moves, attempt=2, cause=Cause(CauseCode.NODE_LOST, "r2a is lost"))
-    record = replace(first.records["a"], attempt=2, ended=2, last_end=lost.cause)
+    record = replace(first.records["a"], attempt=2, ended=2, last_termination=lost.cause)
     over = replace(ended(first), record=record)
     ledger = replace(first.ledger, entries=(moves, lost))
     stuck = {("a", 1): ObservedAttempt(pods=pods("r0a~ r0b! r1a! r1b!"))}
@@ -248,7 +248,7 @@ def test_no_job_moves_that_would_stand_in_line_behind_others() -> None:
     assert moved(world(running(), replace(large, held=LedgerFull(6, 5, 1, 5)))) == ""
     assert moved(world(running(), replace(large, held=LedgerFull(6, 6, 1, 5))))
     failed = Cause(CauseCode.RANK_FAILED, "it failed")
-    over = JobRecord(attempt=1, ended=1, failures=1, last_end=failed)
+    over = JobRecord(attempt=1, ended=1, failures=1, last_termination=failed)
     assert moved(world(running(), replace(large, record=over, ended_age_s=1.0))) == ""
     for gone in (
         replace(large, suspend=True),
@@ -270,7 +270,7 @@ def test_one_job_moves_at_a_time() -> None:
             attempt=2,
             ended=2 - live,
             nodes=other.record.nodes if live else (),
-            last_end=Cause(CauseCode.REMAPPED, "it moved"),
+            last_termination=Cause(CauseCode.REMAPPED, "it moved"),
         )
         between = replace(other, record=record, ranks=other.ranks if live else (), suspend=False)
         taken = scheduling.plan(world(running(), between))
@@ -281,7 +281,7 @@ def test_one_job_moves_at_a_time() -> None:
 def test_a_slow_node_is_named() -> None:
     """How much slower a step gets is the cost model's; here it is only said."""
     slow = tuple(
-        replace(each, pace=Pace(products=0.5)) if each.name == "r1a" else each
+        replace(each, relative_speed=Pace(products=0.5)) if each.name == "r1a" else each
         for each in racks(*HERE)
     )
     message = moved(world(running(), nodes=slow))

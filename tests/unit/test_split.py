@@ -50,7 +50,9 @@ def nodes(
             {GPU: 8, "pods": 110},
             {GPU: used},
             rails=Rails((*order[(turn := chance.randrange(rails)) :], *order[:turn])),
-            pace=Pace(chance.random() / 2 + 0.5, 1.0) if slow and chance.random() < 0.5 else Pace(),
+            relative_speed=Pace(chance.random() / 2 + 0.5, 1.0)
+            if slow and chance.random() < 0.5
+            else Pace(),
         )
         for i in range(number)
     ]

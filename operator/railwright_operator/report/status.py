@@ -92,7 +92,7 @@ def render(given: StatusInput) -> Status:
         "restarts": record.restarts,
         "moves": record.moves or None,
         "failures": record.failures,
-        "earlyEnds": record.early_ends or None,
+        "earlyEnds": record.start_failures or None,
         "hangs": record.hangs or None,
         "nodes": [_name(node) for node in record.nodes[: schema.NODES_MAX]],
         "shape": record.shape,
@@ -184,8 +184,8 @@ def _headline(given: StatusInput) -> tuple[str, str]:
         return "Succeeded", f"every rank ended with 0 in attempt {record.attempt}"
     if record.phase is Phase.SUSPENDED:
         return "Suspended", "spec.suspend is set; clear it to queue the job again"
-    if record.last_end is not None:
-        return record.last_end.code.value, _ended(record, record.last_end)
+    if record.last_termination is not None:
+        return record.last_termination.code.value, _ended(record, record.last_termination)
     return QUEUED, "waiting for the next turn of the scheduler"
 
 
@@ -277,7 +277,7 @@ def _progress(given: StatusInput) -> Status | None:
 
 
 def _last_end(given: StatusInput) -> Status | None:
-    cause = given.record.last_end
+    cause = given.record.last_termination
     if cause is None:
         return None
     before = given.before.get("lastEnd", {})

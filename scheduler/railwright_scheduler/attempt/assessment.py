@@ -32,7 +32,7 @@ from enum import StrEnum
 
 from railwright_scheduler.attempt import causes, hang, starting
 from railwright_scheduler.attempt.causes import Cause, CauseCode
-from railwright_scheduler.attempt.hang import UNWATCHED, Launcher, ObservedSteps, Watch
+from railwright_scheduler.attempt.hang import UNWATCHED, ObservedLauncher, ObservedSteps, Watch
 from railwright_scheduler.attempt.starting import NO_REPORT, ObservedImages, Starter
 
 SILENT_S = 6.0
@@ -226,13 +226,13 @@ def _late_s(ranks: Sequence[ObservedRank]) -> float:
     return max(rank.silence_limit_s for rank in ranks) - SILENT_S
 
 
-def _launchers(ranks: Sequence[ObservedRank]) -> list[Launcher]:
+def _launchers(ranks: Sequence[ObservedRank]) -> list[ObservedLauncher]:
     """Those whose ranks still run."""
     return [
-        Launcher(
+        ObservedLauncher(
             rank.node_rank,
             rank.node,
-            heard=is_heard(rank),
+            responsive=is_heard(rank),
             steps=rank.steps,
             silent_s=rank.silent_s or 0,
         )

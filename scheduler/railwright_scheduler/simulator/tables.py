@@ -112,7 +112,7 @@ class Copy(Generic[K, V]):
         self._version = self._list = None
 
     def relist(self) -> None:
-        """Ask for the list again, and read all of it."""
+        """Request the list anew, and read all of it."""
         self.cut()
         while self._version is None:
             self._read(len(self.table.objects) + 1)
@@ -127,7 +127,7 @@ class Copy(Generic[K, V]):
             self._position += 1
 
     def miss(self, events: int) -> None:
-        """So many events are lost without a word."""
+        """So many events are lost silently."""
         if self._version is not None:
             self._position = min(self._position + events, len(self.table.log))
 
