@@ -54,7 +54,7 @@ def _digest(fabric: Fabric, paces: tuple[tuple[str, Pace], ...]) -> str:
 
 
 def _rooms(links: Links) -> list[tuple[str, str]]:
-    return sorted((domain, _rough(room)) for domain, room in links.leaving.items())
+    return sorted((domain, _rough(capacity)) for domain, capacity in links.leaving.items())
 
 
 def _rough(number: float) -> str:

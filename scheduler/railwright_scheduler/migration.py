@@ -394,8 +394,11 @@ def _narrowest(floor: Cluster, nodes: Ints) -> Iterator[str]:
             at = int(shares.argmin())
             least = float(shares[at])
             members = nodes[tier.domains[nodes] == here[at]]
-            name, room = floor.nodes[int(members[0])].domains[level], float(tier.capacity[here[at]])
-            yield f"the uplinks of {name} let out {room:.3g} of its {len(members)} nodes there"
+            name, capacity = (
+                floor.nodes[int(members[0])].domains[level],
+                float(tier.capacity[here[at]]),
+            )
+            yield f"the uplinks of {name} let out {capacity:.3g} of its {len(members)} nodes there"
 
 
 def _rate(node: Node) -> float:

@@ -122,8 +122,8 @@ def _orders(world: Snapshot, hall: Cluster, ours: Ints) -> Iterator[Order]:
 
 def _order(whose: str, world: Snapshot, hall: Cluster, ranked: Ints) -> Order:
     nodes = np.sort(ranked)
-    judged = _gang(world, hall, nodes).evaluate(np.searchsorted(nodes, ranked))
-    return Order(whose, ranked, judged.step_us / 1e6)
+    evaluated = _gang(world, hall, nodes).evaluate(np.searchsorted(nodes, ranked))
+    return Order(whose, ranked, evaluated.step_us / 1e6)
 
 
 def _gang(world: Snapshot, hall: Cluster, nodes: Ints) -> OrderEvaluator:
@@ -155,8 +155,8 @@ def _counted(sent: TrafficMatrix) -> TrafficMatrix:
 def _simulated_s(case: StepCase, hall: Cluster, orders: Sequence[Order]) -> list[float]:
     """Seconds of a step in each order."""
     machine = MACHINES[MACHINE]
-    alike = step_flows.phases(case.workload, DEVICES)
-    phases = [_added_up(case, hall, each.nodes) if case.reducing else alike for each in orders]
+    common = step_flows.phases(case.workload, DEVICES)
+    phases = [_added_up(case, hall, each.nodes) if case.reducing else common for each in orders]
     pairs = zip(orders, phases, strict=True)
     sent = [phase.of(order.nodes) for order, its in pairs for phase in its]
     took_s = iter(flows.seconds(_network(case, hall, machine), sent))

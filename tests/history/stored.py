@@ -24,7 +24,7 @@ OPERATOR = "railwright"
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A TrainingJob. ``told`` is its ``status`` without times: what a write of it is news of."""
+    """A TrainingJob. ``comparable_status`` is its ``status`` without times."""
 
     uid: str
     name: str
@@ -34,7 +34,7 @@ class Job:
     limit: int
     record: JobRecord
     status: Json
-    told: object
+    comparable_status: object
 
 
 def is_ours(value: Json) -> bool:
@@ -83,7 +83,7 @@ def job(value: Json) -> Job:
             hangs=status.get("hangs", 0),
         ),
         status=status,
-        told=_without_times(status),
+        comparable_status=_without_times(status),
     )
 
 

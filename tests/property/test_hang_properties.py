@@ -133,12 +133,12 @@ class Run:
         beat_s = end_s // BEAT_S * BEAT_S
         if beat_s > self.now_s:
             self.now_s = beat_s
-            verdict = self.judge()
+            verdict = self.assess()
             if verdict is not None:
                 yield verdict
         self.now_s = end_s
 
-    def judge(self) -> Cause | Suspected | None:
+    def assess(self) -> Cause | Suspected | None:
         silent_s = self.now_s - self.silent_since_s
         unheard = self.unheard if silent_s <= hang.EVALUATING_S else {}
         launchers = [

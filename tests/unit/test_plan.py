@@ -389,7 +389,7 @@ def test_success_is_recorded_without_the_ledger() -> None:
 
 def test_an_attempt_that_the_ledger_has_in_hand_is_not_judged_again() -> None:
     job = seen(RUNNING, ranks=(crash(0, age_s=90.0), rank(1)))
-    judged = plan(world_of(job, nodes=BUSY)).assessments["a"]
-    assert isinstance(judged, Ended)
+    assessment = plan(world_of(job, nodes=BUSY)).assessments["a"]
+    assert isinstance(assessment, Ended)
     settling = plan(world_of(job, nodes=BUSY, entries=(entry(cause=LOST),)))
     assert not settling.assessments
