@@ -27,7 +27,7 @@ FAILED = (client.ApiException, config.ConfigException, HTTPError, ValidationErro
 """Failures between here and the API server."""
 
 
-class Cluster:
+class ClusterReader:
     """The cluster of the current context of the kubeconfig."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ STOPS = 11
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class LegendKey:
     """Swatches side by side, each ``side`` pixels wide with its attributes in SVG, and their
     meaning."""
 
@@ -38,22 +38,24 @@ class Key:
         yield svg.text(x + 6, y + SWATCH - 3, self.meaning)
 
 
-def part_keys(parts: Parts) -> Iterator[Key]:
+def part_keys(parts: Parts) -> Iterator[LegendKey]:
     """The keys of the colours of nodes of a job."""
     colors = [parts.color(part) for part in range(parts.count)]
     if parts.count > len(FEW):
         stops = (colors[at * (parts.count - 1) // (STOPS - 1)] for at in range(STOPS))
-        yield Key(f"{parts.kind} 0 to {parts.count - 1}", tuple({"fill": each} for each in stops))
+        yield LegendKey(
+            f"{parts.kind} 0 to {parts.count - 1}", tuple({"fill": each} for each in stops)
+        )
     else:
         yield from (
-            Key(f"{parts.kind} {at}", ({"fill": color},)) for at, color in enumerate(colors)
+            LegendKey(f"{parts.kind} {at}", ({"fill": color},)) for at, color in enumerate(colors)
         )
     if not all(parts.of):
         meaning, color = ("parameter servers", SERVER_COLOR) if colors else ("the job", JOB_COLOR)
-        yield Key(meaning, ({"fill": color},))
+        yield LegendKey(meaning, ({"fill": color},))
 
 
-def place(keys: Sequence[Key], width: float) -> Iterator[tuple[float, float, Key]]:
+def place(keys: Sequence[LegendKey], width: float) -> Iterator[tuple[float, float, LegendKey]]:
     """The x and y of each key: as many in a row as ``width`` pixels have room for."""
     x, y = 0.0, 0.0
     for key in keys:

@@ -12,7 +12,7 @@ from railwright_cli import boxes, legend, svg
 from railwright_cli.amounts import size
 from railwright_cli.boxes import CHARACTER, GAP, HEAD, UPLINK, Box, Detail, Layout
 from railwright_cli.gang import Gang, crossing_bytes
-from railwright_cli.legend import Key
+from railwright_cli.legend import LegendKey
 from railwright_cli.parts import parts
 from railwright_cli.tree import count
 from railwright_topology.fabric import Fabric
@@ -96,15 +96,15 @@ class Picture:
             yield f"boxes within boxes: {' > '.join(levels)}{cells if self._ranks else ''}"
         yield from self._gang.describe()
 
-    def _keys(self) -> Iterator[Key]:
+    def _keys(self) -> Iterator[LegendKey]:
         yield from legend.part_keys(self._parts)
         if 0 < len(self._ranks) < len(self._fabric.places):
-            yield Key("other nodes", ({"class_": "node others"},))
+            yield LegendKey("other nodes", ({"class_": "node others"},))
         if not self._conflicts.isdisjoint(self._layout.drawn):
-            yield Key("sources disagree about the location", ({"class_": "conflict"},))
+            yield LegendKey("sources disagree about the location", ({"class_": "conflict"},))
         if self._most_bytes:
             across = f"{size(self._most_bytes)} a step across a border, both ways"
-            yield Key(across, ({"class_": "up"},), WIDEST)
+            yield LegendKey(across, ({"class_": "up"},), WIDEST)
 
     def _box(self, box: Box, x: float, y: float) -> Iterator[str]:
         if box.nodes:

@@ -15,7 +15,7 @@ import typer
 from rich.console import RenderableType
 
 from railwright_cli import gang, tree
-from railwright_cli.cluster import Cluster
+from railwright_cli.cluster import ClusterReader
 from railwright_cli.gang import NO_JOB, Gang
 from railwright_cli.picture import Picture
 from railwright_cli.terminal import show
@@ -93,7 +93,7 @@ def _file(given: str) -> File:
 
 
 def _of_the_cluster(job: str) -> View:
-    cluster = Cluster()
+    cluster = ClusterReader()
     nodes, stored = cluster.labels(), cluster.fabric()
     levels = tuple((stored.get("spec") or {}).get("levels") or ())
     sources: list[Told] = list(labels.accounts(nodes, levels))

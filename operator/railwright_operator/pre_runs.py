@@ -177,7 +177,10 @@ class PreRuns:
         is_off = spec.profiling.pre_run == "Never" or spec.suspend
         if is_off or record.live or record.phase in FINAL:
             return False
-        ran = record.last_end is not None and record.last_end.code is not CauseCode.SUSPENDED
+        ran = (
+            record.last_termination is not None
+            and record.last_termination.code is not CauseCode.SUSPENDED
+        )
         if ran and job.uid not in self._rested and ahead is None:
             return False
         return job.workload is not None and not _is_recorded(job)

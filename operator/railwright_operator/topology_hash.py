@@ -31,7 +31,9 @@ class TopologyHash:
     def digest(self, fabric: Fabric, nodes: Iterable[Node]) -> str:
         """Of all links, and of the nodes, by name, that are not as most of their kind are."""
         paces = tuple(
-            (node.name, node.pace) for node in nodes if node.pace is not EVEN and node.pace != EVEN
+            (node.name, node.relative_speed)
+            for node in nodes
+            if node.relative_speed is not EVEN and node.relative_speed != EVEN
         )
         if fabric is not self._fabric or paces != self._paces:
             self._fabric, self._paces = fabric, paces
@@ -45,14 +47,14 @@ def _digest(fabric: Fabric, paces: tuple[tuple[str, RelativeSpeed], ...]) -> str
         for level, its in zip(fabric.levels, fabric.links, strict=bool(fabric.links))
     ]
     uneven = [
-        [name, *(round(TWENTIETHS * share) for share in dataclasses.astuple(pace))]
-        for name, pace in paces
+        [name, *(round(TWENTIETHS * share) for share in dataclasses.astuple(relative_speed))]
+        for name, relative_speed in paces
     ]
     return hashlib.blake2b(orjson.dumps([links, uneven]), digest_size=8).hexdigest()
 
 
 def _rooms(links: Links) -> list[tuple[str, str]]:
-    return sorted((domain, _rough(room)) for domain, room in links.leaving.items())
+    return sorted((domain, _rough(capacity)) for domain, capacity in links.leaving.items())
 
 
 def _rough(number: float) -> str:

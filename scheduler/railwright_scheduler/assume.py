@@ -21,8 +21,8 @@ from railwright_scheduler.model.snapshot import LOST_GRACE_S, Amounts, Node, Una
 def unbound_nodes(entry: Entry, pods: Sequence[Pod]) -> list[str]:
     """The nodes on which the entry may still bind a pod, one for each such pod."""
     if entry.state is EntryState.ABORTING:
-        known = [pod for pod in pods if pod.node_rank < len(entry.nodes)]
-        return [entry.nodes[pod.node_rank] for pod in known if not pod.node and not pod.terminal]
+        valid = [pod for pod in pods if pod.node_rank < len(entry.nodes)]
+        return [entry.nodes[pod.node_rank] for pod in valid if not pod.node and not pod.terminal]
     running = {pod.node_rank for pod in pods if pod.node and not pod.terminal}
     return [node for rank, node in enumerate(entry.nodes) if rank not in running]
 

@@ -29,7 +29,7 @@ Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
 AMOUNT_MAX = 2**52
-_ROOM_SCALE = 2**10  # AMOUNT_MAX * _ROOM_SCALE stays inside int64
+_CAPACITY_SCALE = 2**10  # AMOUNT_MAX * _CAPACITY_SCALE stays inside int64
 
 COMMON_MAX = 64
 """So many resources, those that most nodes have, tell how full a node is. Drivers name resources,
@@ -37,8 +37,8 @@ and could give each node one of its own: as a matrix these take gigabytes."""
 
 REASONS = {reason: number for number, reason in enumerate((None, *Unavailable))}
 
-SLOWNESS = 32
-"""Degrees of it; the last is of a node that does nothing."""
+SLOWDOWN_DEGREES = 32
+"""Degrees of slowdown; the last is of a node that does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,13 @@ class Cluster:
     ``rows`` gives each resource its row in ``allocatable`` and ``free`` (shape resources x nodes),
     if it is one of the ``common`` first, which most nodes have, or one that a job asks for.
     ``uplinks`` are those of each level, the coarsest first, and ``placed`` are the nodes whose
-    domain of it is known, or which are on an island. ``summing`` says of each level's domains
-    whether their switches add up what crosses them. ``slowness`` has the degrees that each node is
-    slower by than most like it. ``aligned`` numbers the ways in which adapters are on rails: nodes
-    of one number have all of theirs alike, and lead where they should. It is 0 of nodes that do
-    not, or of which nobody knows: ``railless`` are these. ``astray`` are the rails that do not lead
-    where they should, each below the node that has it (shape 2 x pairs). ``unavailable`` is 0 of a
-    node that is available, else the number of the reason.
+    domain of it is known, or which are in a scale-up domain. ``reducing`` says of each level's
+    domains whether their switches add up what crosses them. ``slowdown`` has the degrees that each
+    node is slower by than most like it. ``aligned`` numbers the ways in which adapters are on
+    rails: nodes of one number have all of theirs alike, and lead where they should. It is 0 of
+    nodes that do not, or of which nobody knows: ``railless`` are these. ``miscabled`` are the rails
+    that do not lead where they should, each below the node that has it (shape 2 x pairs).
+    ``unavailable`` is 0 of an available node, else the number of the reason.
     """
 
     nodes: tuple[Node, ...]
@@ -68,11 +68,11 @@ class Cluster:
     unavailable: Ints
     recently_lost: Mask
     uplinks: tuple[Uplinks, ...]
-    summing: tuple[Mask, ...]
+    reducing: tuple[Mask, ...]
     placed: tuple[Mask, ...]
-    slowness: Ints
+    slowdown: Ints
     aligned: Ints
-    astray: Ints
+    miscabled: Ints
     railless: Mask
 
     @property
@@ -83,15 +83,15 @@ class Cluster:
 
     @property
     def summed(self) -> Mask:
-        """The nodes that stand in any such domain."""
+        """The nodes in domains whose switches reduce in the network."""
         found = np.zeros(len(self.nodes), dtype=np.bool_)
-        for adds, domain in zip(self.summing, self.domains.of_node[1:], strict=True):
+        for adds, domain in zip(self.reducing, self.domains.of_node[1:], strict=True):
             found |= adds[domain]
         return found
 
     @property
-    def island(self) -> int:
-        """The level of islands in the tree, if there is one; else -1."""
+    def scale_up_level(self) -> int:
+        """The level of scale-up domains in the tree; -1 if there is none."""
         return self.levels.index(ISLAND) + 1 if ISLAND in self.levels else -1
 
     def devices(self, nodes: Ints) -> frozenset[str]:
@@ -109,12 +109,12 @@ class Cluster:
         return found
 
     def meant(self, nodes: Mask, limits: ResolvedConstraints) -> Mask:
-        """Those of these nodes that may count: none of no known domain where they must be apart,
-        none on no island where islands are asked for, nor one of other rails than are."""
+        """The nodes that meet the constraints: in a known domain where pods must spread, in a
+        scale-up domain where one is required, and with the rails aligned as required."""
         if limits.spread < UNLIMITED and limits.spread_level:
             nodes = nodes & self.placed[limits.spread_level - 1]
-        if limits.islands:
-            nodes = nodes & self.placed[self.island - 1]
+        if limits.scale_up_only:
+            nodes = nodes & self.placed[self.scale_up_level - 1]
         return nodes & (self.aligned == limits.rails) if limits.rails else nodes
 
     def by_rails(self, nodes: Mask) -> Ints:
@@ -154,11 +154,11 @@ def of(snapshot: Snapshot) -> Cluster:
             for level in range(len(snapshot.levels))
         ),
         aligned=_aligned(nodes),
-        astray=_astray(nodes),
+        miscabled=_miscabled(nodes),
         railless=np.array([node.rails is None for node in nodes], dtype=np.bool_),
         uplinks=tuple(_uplinks(links, nodes, tree)),
-        summing=tuple(_summing(links, nodes, tree)),
-        slowness=np.array([_slowness(node.pace) for node in nodes], dtype=np.int64),
+        reducing=tuple(_reducing(links, nodes, tree)),
+        slowdown=np.array([_slowdown(node.relative_speed) for node in nodes], dtype=np.int64),
     )
 
 
@@ -173,8 +173,8 @@ def _resources(snapshot: Snapshot) -> tuple[list[str], list[str]]:
 class Capacity:
     """What is free and what is reserved, as the jobs of one cycle take and reserve it.
 
-    ``room[n]`` is how much of node n is free over all common resources, each as a share of the
-    largest such amount on any node: what best fit compares.
+    ``free_capacity[n]`` is how much of node n is free over all common resources, each as a share
+    of the largest such amount on any node: what best fit compares.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -184,14 +184,14 @@ class Capacity:
         self._common = cluster.common
         most = cluster.allocatable[: self._common].max(axis=1, initial=0)
         self._most = np.maximum(most, 1)[:, np.newaxis]
-        self.room = self._room_of(cluster.free)
+        self.free_capacity = self._free_capacity_of(cluster.free)
 
     def holds(self, rows: Ints, need: Ints) -> Mask:
         """Which nodes have ``need[i]`` of the resource in row ``rows[i]`` free, for every i."""
         return self._free.holds(rows, need)
 
-    def holds_beside(self, rows: Ints, need: Ints) -> Mask:
-        """The same, where all that is reserved were taken."""
+    def holds_unreserved(self, rows: Ints, need: Ints) -> Mask:
+        """The same, minus all reservations."""
         return self._beside.holds(rows, need)
 
     def could_hold(self, rows: Ints, need: Ints) -> Mask:
@@ -199,7 +199,7 @@ class Capacity:
         return self._reservable.holds(rows, need)
 
     def reserve(self, nodes: Ints, rows: Ints, need: Ints) -> None:
-        """Keep room for one pod of ``need`` on each of the nodes."""
+        """Reserve capacity for one pod of ``need`` on each of the nodes."""
         self._beside.subtract(nodes, rows, need)
         self._reservable.subtract(nodes, rows, need)
 
@@ -215,10 +215,10 @@ class Capacity:
         self._beside.subtract(nodes, rows, need)
         left = self._free.amounts[:, nodes]
         assert (left[rows] >= 0).all(), f"over-committed: {left[rows].min()} left"
-        self.room[nodes] = self._room_of(left)
+        self.free_capacity[nodes] = self._free_capacity_of(left)
 
-    def _room_of(self, free: Ints) -> Ints:
-        shares: Ints = np.maximum(free[: self._common], 0) * _ROOM_SCALE // self._most
+    def _free_capacity_of(self, free: Ints) -> Ints:
+        shares: Ints = np.maximum(free[: self._common], 0) * _CAPACITY_SCALE // self._most
         total: Ints = shares.sum(axis=0)
         return total
 
@@ -261,11 +261,14 @@ def _hold(amounts: Ints, need: Ints) -> Mask:
     return found
 
 
-def _slowness(pace: RelativeSpeed) -> int:
+def _slowdown(relative_speed: RelativeSpeed) -> int:
     """By what it is slowest at."""
-    if pace == EVEN:
+    if relative_speed == EVEN:
         return 0
-    return math.ceil(SLOWNESS * (1.0 - min(1.0, pace.products, pace.memory, pace.rails)))
+    return math.ceil(
+        SLOWDOWN_DEGREES
+        * (1.0 - min(1.0, relative_speed.products, relative_speed.memory, relative_speed.rails))
+    )
 
 
 def _aligned(nodes: tuple[Node, ...]) -> Ints:
@@ -274,7 +277,7 @@ def _aligned(nodes: tuple[Node, ...]) -> Ints:
     return np.array([ways.get(order, 0) for order in sound], dtype=np.int64)
 
 
-def _astray(nodes: tuple[Node, ...]) -> Ints:
+def _miscabled(nodes: tuple[Node, ...]) -> Ints:
     pairs = [
         (rail, column)
         for column, node in enumerate(nodes)
@@ -289,23 +292,23 @@ def _uplinks(links: tuple[Links, ...], nodes: tuple[Node, ...], tree: Domains) -
     oversubscription; at least one's worth, as others of its nodes may have to join yet."""
     for level, its in enumerate(links):
         domains = tree.of_node[level + 1]
-        room = np.maximum(1.0, np.bincount(domains) / its.oversubscription)
+        capacity = np.maximum(1.0, np.bincount(domains) / its.oversubscription)
         if its.leaving:
             _, first = np.unique(domains, return_index=True)
             names = (nodes[at].domains[level] for at in first.tolist())
-            told = [its.leaving.get(name, 0.0) for name in names]
-            room = np.where(told, told, room)
-        yield Uplinks(domains, room, its.oversubscription)
+            reported = [its.leaving.get(name, 0.0) for name in names]
+            capacity = np.where(reported, reported, capacity)
+        yield Uplinks(domains, capacity, its.oversubscription)
 
 
-def _summing(links: tuple[Links, ...], nodes: tuple[Node, ...], tree: Domains) -> Iterator[Mask]:
+def _reducing(links: tuple[Links, ...], nodes: tuple[Node, ...], tree: Domains) -> Iterator[Mask]:
     """A domain's name is that of any of its nodes'."""
     for level, its in enumerate(links):
         domains = tree.of_node[level + 1]
-        summing = np.zeros(int(domains.max(initial=-1)) + 1, dtype=np.bool_)
+        reducing = np.zeros(int(domains.max(initial=-1)) + 1, dtype=np.bool_)
         if its.summing:
-            summing[domains] = [node.domains[level] in its.summing for node in nodes]
-        yield summing
+            reducing[domains] = [node.domains[level] in its.summing for node in nodes]
+        yield reducing
 
 
 def _check(nodes: tuple[Node, ...], levels: tuple[str, ...]) -> None:

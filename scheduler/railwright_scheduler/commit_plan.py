@@ -92,7 +92,7 @@ class CommitPlan:
             self.step(entry, seen)
         return fits
 
-    def room(self) -> LedgerCapacity:
+    def ledger_capacity(self) -> LedgerCapacity:
         """What the ledger has for new gangs. Committing entries leave it within seconds; hindered
         ones by a deadline, and aborting ones once the last of their pods is gone."""
         limit = ledger_budget.LEDGER_SIZE_MAX

@@ -167,16 +167,21 @@ def check_entries(facts: Facts, new: Ledger) -> None:
 
 def _writing(facts: Facts, entry: Entry, was: Entry | None) -> Iterator[str]:
     """What is wrong with an entry that is written, and ``was`` so before if it was there."""
-    if was is not None and was.state is EntryState.ABORTING and was != entry:
-        record = facts.records.get(entry.job_uid)
-        if record is not None and record.ended < entry.attempt:
-            yield f"I14: {entry.key} loses its cause before its job's record has it"
+    if was is not None and _loses_cause(facts, entry, was):
+        yield f"I14: {entry.key} loses its cause before its job's record has it"
     if was is None and entry.state is EntryState.COMMITTING:
         yield from _beginning(facts, entry)
     elif entry.cause is not None and entry.cause.code is CauseCode.POD_DELETED:
         there = [p for p in facts.pods if p.key == entry.key and p.node and not p.deleting]
         if len(there) == len(entry.nodes) and entry.key not in facts.revoked:
             yield f"I7: {entry.key} ends for a pod that was not deleted"
+
+
+def _loses_cause(facts: Facts, entry: Entry, was: Entry) -> bool:
+    """Whether an aborting entry changes before the job's record has its end."""
+    record = facts.records.get(entry.job_uid)
+    recorded = record is None or record.ended >= entry.attempt
+    return was.state is EntryState.ABORTING and was != entry and not recorded
 
 
 def check_lost(entry: Entry, *, living: Collection[str]) -> None:
@@ -248,10 +253,10 @@ def check_record(old: JobRecord, new: JobRecord) -> None:
         raise ViolationError(f"I7: a record went back, from {old} to {new}")
 
 
-def check_wanted(ledger: Ledger, wanted: Collection[str]) -> None:
+def check_wanted(ledger: Ledger, active: Collection[str]) -> None:
     """I12, a few turns after these jobs, and no others, were there and not suspended."""
     for entry in ledger.entries:
-        if entry.state is EntryState.COMMITTING and entry.job_uid not in wanted:
+        if entry.state is EntryState.COMMITTING and entry.job_uid not in active:
             raise ViolationError(f"I12: {entry.key} is still committed, and nobody wants it")
 
 
@@ -282,10 +287,10 @@ def given_away(facts: Facts, *, late: bool = False) -> dict[str, dict[str, int]]
     running = {(pod.key, pod.node_rank) for pod in facts.pods if pod.live}
     unbound = {(pod.key, pod.node_rank) for pod in facts.pods if not pod.node}
     for entry in facts.ledger.entries:
-        owed = entry.state is EntryState.COMMITTING
+        is_assumed = entry.state is EntryState.COMMITTING
         for rank, node in enumerate(entry.nodes):
             which = (entry.key, rank)
-            if which not in running and (owed or (late and which in unbound)):
+            if which not in running and (is_assumed or (late and which in unbound)):
                 _add(used.setdefault(node, {}), entry.per_node)
     return used
 

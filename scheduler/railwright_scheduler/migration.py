@@ -100,7 +100,7 @@ class _Move:
 
     job: Job
     target: tuple[str, ...]
-    prospect: MigrationCost
+    migration_cost: MigrationCost
     cause: Cause
 
 
@@ -130,7 +130,7 @@ def plan_migration(
     if not stale:
         return NO_MIGRATION
     # After an upgrade the hash of a placement is unknown: it is taken to be well placed.
-    well = {seen.job.uid for seen in stale if not seen.record.topology_hash}
+    well = frozenset(seen.job.uid for seen in stale if not seen.record.topology_hash)
     moves: dict[str, _Move | None] = {}
     if state.topology_age_s >= SETTLED_S and not _is_under_way(jobs, entries):
         ahead = order.by_priority(seen.job for seen in _ahead(jobs.values(), waits, in_flight))
@@ -140,19 +140,41 @@ def plan_migration(
         for seen in _in_one_cycle(ready, int(state.topology_age_s)):
             others = running((each for each in jobs.values() if each is not seen), in_flight)
             alone = _alone(state, nodes, seen, tuple(others))
-            weigh = functools.partial(_move, alone, seen, isolation, traffic_work)
-            uid = seen.job.uid
-            moves[uid] = isolation.run(Stage.MIGRATION, uid, weigh, otherwise=None)
-    paying = [move for move in moves.values() if move is not None and move.prospect.pays_at_best]
+            moves[seen.job.uid] = _evaluate(alone, seen, isolation, traffic_work)
+    return _select(moves, well, state.topology_age_s, isolation)
+
+
+def _evaluate(
+    alone: Snapshot, seen: ObservedJob, isolation: Isolation, traffic_work: WorkBudget
+) -> _Move | None:
+    """The migration of one job; None if it has none or if the evaluation raises."""
+    work = functools.partial(_move, alone, seen, isolation, traffic_work)
+    return isolation.run(Stage.MIGRATION, seen.job.uid, work, otherwise=None)
+
+
+def _select(
+    moves: Mapping[str, _Move | None],
+    well: frozenset[str],
+    topology_age_s: float,
+    isolation: Isolation,
+) -> Migrations:
+    """The best of the evaluated migrations. Jobs whose migration cannot pay are well placed too."""
+    paying = [
+        move for move in moves.values() if move is not None and move.migration_cost.pays_at_best
+    ]
     evaluated = {uid for uid in moves if not isolation.error(Stage.MIGRATION, uid)}
     well |= evaluated - {move.job.uid for move in paying}
-    return _best(paying, frozenset(well), state.topology_age_s)
+    return _best(paying, well, topology_age_s)
 
 
 def _best(moves: Iterable[_Move], well: frozenset[str], waited_s: float) -> Migrations:
     """The migration that gains the most, of those that pay now."""
-    timely = [move for move in moves if move.prospect.pays and move.prospect.is_timely(waited_s)]
-    best = max(timely, key=lambda move: move.prospect.gain_s, default=None)
+    timely = [
+        move
+        for move in moves
+        if move.migration_cost.pays and move.migration_cost.is_timely(waited_s)
+    ]
+    best = max(timely, key=lambda move: move.migration_cost.gain_s, default=None)
     if best is None:
         return Migrations({}, {}, well)
     uid = best.job.uid
@@ -194,15 +216,15 @@ def _ahead(
                 yield seen
 
 
-def _is_stale(seen: ObservedJob, verdict: Assessment | None, known: str) -> bool:
+def _is_stale(seen: ObservedJob, verdict: Assessment | None, topology_hash: str) -> bool:
     """Whether it runs well, and was last judged by what is no longer all that is known."""
     return (
-        seen.record.topology_hash != known
-        and known != ""
+        seen.record.topology_hash != topology_hash
+        and topology_hash != ""
         and seen.job.workload is not None
         and seen.record.phase is Phase.RUNNING
         and isinstance(verdict, Ongoing)
-        and not (verdict.suspects or verdict.wants_stacks)
+        and not (verdict.suspected or verdict.wants_stacks)
     )
 
 
@@ -215,8 +237,8 @@ def _is_under_way(jobs: Mapping[str, ObservedJob], entries: Sequence[Entry]) -> 
                 return True
     return any(
         seen.record.phase in (Phase.RECOVERING, Phase.STARTING)
-        and seen.record.last_end is not None
-        and seen.record.last_end.code is CauseCode.REMAPPED
+        and seen.record.last_termination is not None
+        and seen.record.last_termination.code is CauseCode.REMAPPED
         for seen in jobs.values()
     )
 
@@ -262,12 +284,12 @@ def _alone(
 ) -> Snapshot:
     """What would be decided about if this job asked, and no other, with its own pods gone."""
     job, own = seen.job, frozenset(seen.record.nodes)
-    asking = replace(job, attempt=seen.record.attempt + 1, before=seen.record.nodes)
+    pending = replace(job, attempt=seen.record.attempt + 1, before=seen.record.nodes)
     return Snapshot(
         levels=state.levels,
         nodes=tuple(_without(node, job.per_node) if node.name in own else node for node in nodes),
         queues=state.queues,
-        jobs=(asking,),
+        jobs=(pending,),
         links=state.links,
         running=others,
     )
@@ -310,10 +332,10 @@ def _move(
         return None
     total, done = seen.progress.total_steps, seen.progress.step
     left = HORIZON_S / now_s if total is None else max(0, total - done)
-    prospect = MigrationCost(now_s, then_s, left, _since(seen))
-    message = _message(prospect, _why(floor, nodes), before=before, nodes=after)
+    migration_cost = MigrationCost(now_s, then_s, left, _since(seen))
+    message = _message(migration_cost, _why(floor, nodes), before=before, nodes=after)
     cause = causes.bounded(Cause(CauseCode.REMAPPED, message))
-    return _Move(seen.job, after, prospect, cause)
+    return _Move(seen.job, after, migration_cost, cause)
 
 
 def _decided(
@@ -340,16 +362,16 @@ def _as_it_stands(work: WorkBudget, request: MappingRequest) -> float:
 
 
 def _message(
-    prospect: MigrationCost, why: str, *, before: tuple[str, ...], nodes: tuple[str, ...]
+    cost: MigrationCost, why: str, *, before: tuple[str, ...], nodes: tuple[str, ...]
 ) -> str:
     moved = [rank for rank, pair in enumerate(zip(before, nodes, strict=True)) if len({*pair}) > 1]
     named = ", ".join(f"{rank} to {nodes[rank]}" for rank in moved[:_NAMED_MAX])
     more = ", …" if len(moved) > _NAMED_MAX else ""
     return (
-        f"{why}; a step is predicted to take {prospect.now_s:.3g} s as ranks stand, and "
-        f"{prospect.then_s:.3g} s if {len(moved)} of {len(nodes)} node ranks move ({named}{more}): "
-        f"of {_time(prospect.left * prospect.now_s)} left {_time(prospect.saved_s)} are saved for "
-        f"{_time(prospect.cost_s)}"
+        f"{why}; a step is predicted to take {cost.now_s:.3g} s as ranks stand, and "
+        f"{cost.then_s:.3g} s if {len(moved)} of {len(nodes)} node ranks move ({named}{more}): "
+        f"of {_time(cost.left * cost.now_s)} left {_time(cost.saved_s)} are saved for "
+        f"{_time(cost.cost_s)}"
     )
 
 
@@ -371,13 +393,16 @@ def _narrowest(floor: Cluster, nodes: Ints) -> Iterator[str]:
         if len(here) > 1 and shares.min() < least:
             at = int(shares.argmin())
             least = float(shares[at])
-            inside = nodes[tier.domains[nodes] == here[at]]
-            name, room = floor.nodes[int(inside[0])].domains[level], float(tier.capacity[here[at]])
-            yield f"the uplinks of {name} let out {room:.3g} of its {len(inside)} nodes there"
+            members = nodes[tier.domains[nodes] == here[at]]
+            name, capacity = (
+                floor.nodes[int(members[0])].domains[level],
+                float(tier.capacity[here[at]]),
+            )
+            yield f"the uplinks of {name} let out {capacity:.3g} of its {len(members)} nodes there"
 
 
 def _rate(node: Node) -> float:
-    return min(node.pace.products, node.pace.memory)
+    return min(node.relative_speed.products, node.relative_speed.memory)
 
 
 def _time(seconds: float) -> str:

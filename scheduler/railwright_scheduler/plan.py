@@ -212,7 +212,9 @@ class _Cycle:
             reserved=state.reservations,
             queue_round=state.queue_round,
         )
-        admission = Admission(commits.unbound, commits.room(), lambda admit: self.entry(admit).size)
+        admission = Admission(
+            commits.unbound, commits.ledger_capacity(), lambda admit: self.entry(admit).size
+        )
         last = {uid: why for uid, why in state.waits.items() if not isinstance(why, HELD_REASONS)}
         decisions = decide(snapshot, self.isolation, admission, self.traffic_work, last)
         reasons |= {wait.job_uid: wait.reason for wait in decisions.waiting}
@@ -263,7 +265,7 @@ class _Cycle:
             if now.live and well_placed and self.state.topology_hash:
                 now = replace(now, topology_hash=self.state.topology_hash)
             drains = pending.is_draining(entries, self.state.attempts, self.live_nodes)
-            return record.wanted(now, suspend=seen.suspend, waits=waits and not drains)
+            return record.derive_waiting(now, suspend=seen.suspend, waits=waits and not drains)
 
         return self.isolation.run(Stage.RECORD, seen.job.uid, derive, otherwise=seen.record)
 
@@ -275,9 +277,9 @@ def _jobs(
     jobs = {seen.job.uid: seen for seen in sorted(state.jobs, key=lambda seen: seen.job.uid)}
     for uid, its in entries.items():
         if uid in jobs:
-            agree = functools.partial(record.agreed, jobs[uid].record, its)
-            agreed = isolation.run(Stage.AGREEMENT, uid, agree, otherwise=jobs[uid].record)
-            jobs[uid] = replace(jobs[uid], record=agreed)
+            agree = functools.partial(record.reconciled, jobs[uid].record, its)
+            reconciled = isolation.run(Stage.AGREEMENT, uid, agree, otherwise=jobs[uid].record)
+            jobs[uid] = replace(jobs[uid], record=reconciled)
     return jobs
 
 

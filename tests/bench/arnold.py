@@ -46,31 +46,31 @@ def mapped(
     return found
 
 
-def _shares(groups: int, size: int, room: Ints, *, deadline_s: float) -> Ints:
+def _shares(groups: int, size: int, capacities: Ints, *, deadline_s: float) -> Ints:
     """How many nodes of each group each leaf takes."""
     model = highspy.Highs()
     model.silent()
     model.setOptionValue("time_limit", deadline_s)
     model.setOptionValue("threads", 1)
-    pairs = [(group, leaf) for group in range(groups) for leaf in range(len(room))]
+    pairs = [(group, leaf) for group in range(groups) for leaf in range(len(capacities))]
     share = {
-        (group, leaf): model.addIntegral(lb=0, ub=float(min(size, room[leaf])))
+        (group, leaf): model.addIntegral(lb=0, ub=float(min(size, capacities[leaf])))
         for group, leaf in pairs
     }
     touches = {pair: model.addBinary() for pair in pairs}
     widest = model.addVariable(lb=0)
     for group, leaf in pairs:
-        most = float(min(size, room[leaf]))
+        most = float(min(size, capacities[leaf]))
         model.addConstr(share[group, leaf] <= most * touches[group, leaf])
     for group in range(groups):
-        leaves = range(len(room))
+        leaves = range(len(capacities))
         model.addConstr(model.qsum(share[group, leaf] for leaf in leaves) == size)
         model.addConstr(model.qsum(touches[group, leaf] for leaf in leaves) <= widest)
-    for leaf, free in enumerate(room.tolist()):
+    for leaf, free in enumerate(capacities.tolist()):
         model.addConstr(model.qsum(share[group, leaf] for group in range(groups)) == free)
     model.minimize(widest * float(len(pairs)) + model.qsum(touches.values()))
     found = [round(model.val(share[pair])) for pair in pairs]
-    return np.array(found).reshape(groups, len(room))
+    return np.array(found).reshape(groups, len(capacities))
 
 
 def _laid(groups: Ints, shares: Ints, places: Places) -> Ints:

@@ -27,7 +27,7 @@ import aiohttp
 import orjson
 
 from bench import gang_site
-from bench.gang_site import GangSite, Json, say
+from bench.gang_site import GangSite, Json, log_progress
 from railwright_api import names
 from railwright_operator.kube import body_limits
 from railwright_operator.watch import pages, projections
@@ -69,26 +69,26 @@ def _measured(part: Callable[[GangSite, int], dict[str, float]], count: int) -> 
             figures = part(site, count)
     except Exception:
         logger.exception("not completed")
-    say(f"{figures}")
+    log_progress(f"{figures}")
     return figures
 
 
 def _taken_over(site: GangSite, jobs: int) -> dict[str, float]:
     for namespace in ("large", "bench"):
         site.namespace(namespace)
-    say(f"{jobs} jobs of {SPEC_BYTES_MAX} bytes, {TOO_LARGE} above")
+    log_progress(f"{jobs} jobs of {SPEC_BYTES_MAX} bytes, {TOO_LARGE} above")
     asyncio.run(_send(site, "POST", "large", (_large(n, SPEC_BYTES_MAX) for n in range(jobs))))
     above = (_large(jobs + number, 4 * SPEC_BYTES_MAX) for number in range(TOO_LARGE))
     asyncio.run(_send(site, "POST", "large", above))
     asyncio.run(_send(site, "POST", "bench", [gang_site.job("bench", "first", nodes=1)]))
     _until(lambda: _is_caught_up(site), "the API server's cache has all jobs")
     raw_list_s = asyncio.run(_list_raw(site))
-    say(f"a plain client lists them in {raw_list_s:.1f} s; an operator starts")
+    log_progress(f"a plain client lists them in {raw_list_s:.1f} s; an operator starts")
     started_s = time.monotonic()
     with _operator(site) as operator:
         _until(lambda: _status(site, "bench", "first").get("attempt") == 1, "the first decision")
         taken_over_s = time.monotonic() - started_s
-        say(f"taken over in {taken_over_s:.1f} s")
+        log_progress(f"taken over in {taken_over_s:.1f} s")
         names_above = [f"large-{jobs + number}" for number in range(TOO_LARGE)]
         _until(
             lambda: all(
@@ -146,20 +146,20 @@ async def _list_raw(site: GangSite) -> float:
 
 def _revoked(site: GangSite, lost: int) -> dict[str, float]:
     site.namespace("lost")
-    say(f"{lost} jobs that ran on {GANG} nodes each, which are gone")
+    log_progress(f"{lost} jobs that ran on {GANG} nodes each, which are gone")
     jobs = [gang_site.job("lost", f"lost-{number}", nodes=GANG) for number in range(lost)]
     asyncio.run(_send(site, "POST", "lost", jobs))
     site.request("DELETE", f"{POLICIES}/records.{names.GROUP}")
     _until(lambda: _may_forge(site), "no policy in force")
     asyncio.run(_send(site, "PATCH", "lost", (_ran(number) for number in range(lost))))
-    say("an operator starts")
+    log_progress("an operator starts")
     started_s = time.monotonic()
     with _operator(site):
 
         def revoked() -> bool:
             found = site.get(_jobs_path("lost"))["items"]
             ended = [job["status"].get("endedAttempt", 0) for job in found].count(1)
-            say(f"  {ended} of {lost} after {time.monotonic() - started_s:.1f} s")
+            log_progress(f"  {ended} of {lost} after {time.monotonic() - started_s:.1f} s")
             return bool(ended == lost)
 
         _until(revoked, "every attempt revoked")

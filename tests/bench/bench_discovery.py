@@ -45,12 +45,12 @@ def main() -> None:
     sources: dict[str, dict[str, float]] = {}
     for number in range(ROUNDS):
         site = site_fixtures.planted(random.Random(number))
-        for name, part, told in site_fixtures.told(site):
-            correct = _correct(part, told)
+        for name, part, reported in site_fixtures.read_sources(site):
+            correct = _correct(part, reported)
             held = sources.setdefault(name, {"nodes": 0, "correct": 1.0})
             held["nodes"] += len(part.paths)
             held["correct"] = min(held["correct"], correct)
-    for name, nodes, correct in machine_fixtures.told(MACHINES):
+    for name, nodes, correct in machine_fixtures.score_sources(MACHINES):
         sources[name] = {"nodes": nodes, "correct": correct}
     _say(f"{len(sources)} sources, {ROUNDS} sites, {MACHINES} machines")
     network, hosts, rails = _cabled()
@@ -79,9 +79,9 @@ def main() -> None:
     )
 
 
-def _correct(site: Site, told: Iterable[Told]) -> float:
+def _correct(site: Site, reported: Iterable[Told]) -> float:
     """The share of (node, tier) with the company that was planted; worst of the tiers."""
-    found = site_fixtures.groups(fabric.of(site.paths.keys(), told).places)
+    found = site_fixtures.groups(fabric.of(site.paths.keys(), reported).places)
     if len(found) != len(site.groups):
         return 0.0
     return min(
@@ -120,16 +120,15 @@ def _falsified(network: Network, hosts: list[str]) -> tuple[int, int, int]:
     truth = {host: path[-1] for host, path in _clos_site().paths.items()}
     groups = sorted({*truth.values()})
     for number in range(ROUNDS):
-        chance = random.Random(number)
-        wrong = chance.sample(hosts, 2 * FALSE)
-        said = truth | {
-            host: chance.choice([group for group in groups if group != truth[host]])
-            for host in wrong
+        rng = random.Random(number)
+        wrong = rng.sample(hosts, 2 * FALSE)
+        claimed = truth | {
+            host: rng.choice([group for group in groups if group != truth[host]]) for host in wrong
         }
-        by_plan = truth | {host: said[host] for host in wrong[:FALSE]}
-        by_labels = truth | {host: said[host] for host in wrong[FALSE:]}
-        told: list[Told] = [network, *_plan(by_plan), *_labels(by_labels)]
-        conflicts = fabric.of(hosts, told).agreement.conflicts
+        by_plan = truth | {host: claimed[host] for host in wrong[:FALSE]}
+        by_labels = truth | {host: claimed[host] for host in wrong[FALSE:]}
+        reported: list[Told] = [network, *_plan(by_plan), *_labels(by_labels)]
+        conflicts = fabric.of(hosts, reported).agreement.conflicts
         seen = {(conflict.node, conflict.source) for conflict in conflicts}
         expected = {(host, "plan") for host in wrong[:FALSE]}
         expected |= {(host, "railwright labels") for host in wrong[FALSE:]}
@@ -139,17 +138,19 @@ def _falsified(network: Network, hosts: list[str]) -> tuple[int, int, int]:
     return planted, found, invented
 
 
-def _plan(said: Mapping[str, str]) -> tuple[Told, ...]:
+def _plan(claimed: Mapping[str, str]) -> tuple[Told, ...]:
     racks: dict[str, list[str]] = {}
-    for host, group in said.items():
+    for host, group in claimed.items():
         racks.setdefault(group, []).append(host)
     domains = {group: ",".join(its) for group, its in racks.items()}
     text = json.dumps({"version": 1, "tiers": ["rack"], "domains": domains})
     return formats.read(File("", "plan.yaml", text))
 
 
-def _labels(said: Mapping[str, str]) -> tuple[Told, ...]:
-    return labels.accounts({host: {labels.OWN_LEVELS[-1]: group} for host, group in said.items()})
+def _labels(claimed: Mapping[str, str]) -> tuple[Told, ...]:
+    return labels.accounts(
+        {host: {labels.OWN_LEVELS[-1]: group} for host, group in claimed.items()}
+    )
 
 
 def _probed() -> tuple[int, float, float]:

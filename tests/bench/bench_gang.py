@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bench import gang_site, raw_client
-from bench.gang_site import FLOW, GPU, GPUS, RACK_NODES, GangSite, Json, say
+from bench.gang_site import FLOW, GPU, GPUS, RACK_NODES, GangSite, Json, log_progress
 from railwright_api import names
 from railwright_operator.write import pods
 from railwright_scheduler.attempt.ledger import Entry, EntryState
@@ -85,19 +85,21 @@ def main() -> None:
         for workload in (W1, W2):
             concurrency = _best_concurrency(site, workload)
             results.first_s[workload.name] = _ours(site, workload, operator, results)
-            say(f"{workload.name} first: ours {results.first_s[workload.name]:.2f} s")
+            log_progress(f"{workload.name} first: ours {results.first_s[workload.name]:.2f} s")
             for number in range(chosen.rounds):
                 raw_s = _raw(site, workload, concurrency)
                 ours_s = _ours(site, workload, operator, results)
                 results.raw_s[workload.name].append(raw_s)
                 results.ours_s[workload.name].append(ours_s)
-                say(f"{workload.name} round {number + 1}: raw {raw_s:.2f} s, ours {ours_s:.2f} s")
+                log_progress(
+                    f"{workload.name} round {number + 1}: raw {raw_s:.2f} s, ours {ours_s:.2f} s"
+                )
         gang_site.report(_figures(results, operator))
 
 
 def _best_concurrency(site: GangSite, workload: Workload) -> int:
     times = {each: _raw(site, workload, each) for each in CONCURRENCIES}
-    say(f"{workload.name} raw by concurrency: {times}")
+    log_progress(f"{workload.name} raw by concurrency: {times}")
     return min(times, key=times.__getitem__)
 
 

@@ -85,10 +85,10 @@ def main() -> None:
             try:
                 found = phases[name]()
             except (AssertionError, subprocess.TimeoutExpired) as error:
-                say(f"{name} failed: {error}")
+                log_progress(f"{name} failed: {error}")
                 failed = True
             else:
-                say(f"{name}: {found}")
+                log_progress(f"{name}: {found}")
                 figures |= found
     print(json.dumps(figures))
     sys.exit(failed)
@@ -100,7 +100,7 @@ class Child:
 
     process: subprocess.Popen[str]
 
-    def say(self) -> None:
+    def send_line(self) -> None:
         """The next line of its input."""
         assert self.process.stdin is not None
         self.process.stdin.write("\n")
@@ -146,17 +146,17 @@ class Bench:
         port = _free_port()
         with self._load(port, MOST_LAUNCHERS) as load:
             with self._listening(port, MOST_LAUNCHERS):
-                load.say()
+                load.send_line()
                 _pass(_ramp_s(MOST_LAUNCHERS) + SETTLE_S)
-            load.say()
+            load.send_line()
             _pass(DOWN_S)
             with self._server(port, MOST_LAUNCHERS) as server:
-                load.say()
+                load.send_line()
                 began_s, before_s = time.monotonic(), server.cpu_s()
-                server.say()
+                server.send_line()
                 assert server.line() == "listening"
                 _pass(FAILOVER_S)
-                say(f"  cpu of the new leader: {server.cpu_s() - before_s:.2f} s")
+                log_progress(f"  cpu of the new leader: {server.cpu_s() - before_s:.2f} s")
                 found = _figures(load, MOST_LAUNCHERS)
         return {
             "failover_all_accepted_seconds": round(float(found["last_accepted_s"]) - began_s, 2)
@@ -173,12 +173,12 @@ class Bench:
         ):
             for source in (OWN_ADDRESS, OTHER_ADDRESS):
                 strangers = _child(LOADS, "fixtures.strangers", port, source, STRANGERS)
-                ends.callback(lambda child: say(f"  strangers: {child.end()}"), strangers)
+                ends.callback(lambda child: log_progress(f"  strangers: {child.end()}"), strangers)
                 assert strangers.line() == "there"
             before_s = server.cpu_s()
-            load.say()
+            load.send_line()
             _pass(FLOOD_S)
-            say(f"  cpu: {(server.cpu_s() - before_s) / FLOOD_S:.2f}")
+            log_progress(f"  cpu: {(server.cpu_s() - before_s) / FLOOD_S:.2f}")
             found = _figures(load, LAUNCHERS)
         p99_s = max(float(found["kept_p99_s"]), float(found["new_p99_s"]))
         return {"valid_beat_p99_seconds_under_flood": round(p99_s, 3)}
@@ -187,9 +187,9 @@ class Bench:
         """CPU seconds of the server while all launchers are connected."""
         port = _free_port()
         with self._listening(port, launchers) as server, self._load(port, launchers) as load:
-            load.say()
+            load.send_line()
             _pass(_ramp_s(launchers) + SETTLE_S)
-            load.say()
+            load.send_line()
             before_s = server.cpu_s()
             _pass(self._seconds)
             cpu_s = server.cpu_s() - before_s
@@ -198,7 +198,7 @@ class Bench:
     @contextlib.contextmanager
     def _listening(self, port: int, launchers: int) -> Iterator[Child]:
         with self._server(port, launchers) as server:
-            server.say()
+            server.send_line()
             assert server.line() == "listening"
             yield server
 
@@ -221,7 +221,7 @@ class Bench:
 def _figures(load: Child, launchers: int) -> Figures:
     """Of a load that ends here, and in which every launcher was accepted."""
     found: Figures = json.loads(load.end())
-    say(f"  {found}")
+    log_progress(f"  {found}")
     assert found["accepted"] == launchers, "not all launchers were accepted"
     return found
 
@@ -231,7 +231,7 @@ def _ramp_s(launchers: int) -> float:
     return launchers / GANG * GANG_EVERY_S
 
 
-def say(text: str) -> None:
+def log_progress(text: str) -> None:
     """Progress."""
     print(text, file=sys.stderr, flush=True)
 

@@ -78,7 +78,7 @@ def main() -> None:
     experts = [error for run, error in bridge.items() if MODELS[run.model].experts]
     dense = [error for run, error in bridge.items() if not MODELS[run.model].experts]
     undisputed = [error for run, error in bridge.items() if run not in DISPUTED]
-    inside = [
+    nvlink = [
         *_errors("all_reduce", "nvlink", efficiencies, _all_reduce),
         *_errors("all_to_all", "nvlink", efficiencies, _all_to_all),
     ]
@@ -95,7 +95,7 @@ def main() -> None:
         "alltoall_mean_error": statistics.mean(
             _errors("all_to_all", "network", efficiencies, _all_to_all)
         ),
-        "nvlink_mean_error": statistics.mean(inside),
+        "nvlink_mean_error": statistics.mean(nvlink),
         "deepep_mean_error": statistics.mean(_exchanges(exchanges, "deepep-2025-02")),
         "deepep_later_mean_error": statistics.mean(_exchanges(exchanges, "deepep-later")),
     }

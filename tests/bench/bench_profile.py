@@ -25,13 +25,13 @@ Group = dict[str, Any]
 
 
 def main() -> None:
-    cases = [told(compared(case)) for case in CASES]
-    grown = [told(scaled(small, large)) for small, large in GROWN]
+    cases = [summarize(compared(case)) for case in CASES]
+    grown = [summarize(scaled(small, large)) for small, large in GROWN]
     worst = max(group["error"] for case in (*cases, *grown) for group in case["groups"])
     print(json.dumps({"cases": cases, "scaled": grown, "max_error": worst}))
 
 
-def told(case: dict[str, Any]) -> dict[str, Any]:
+def summarize(case: dict[str, Any]) -> dict[str, Any]:
     """The same, with a line for each of its groups on stderr."""
     for group in case["groups"]:
         found = f"{group['derived_bytes']:,} derived, {group['measured_bytes']:,} measured"
@@ -51,12 +51,12 @@ def compared(case: Case) -> dict[str, Any]:
 def scaled(small: Case, large: Case) -> dict[str, Any]:
     """Runs both, and holds what is told of the larger one by the smaller one's profile, as if that
     were derived, beside what the larger one was seen to send."""
-    told, seen = (
+    communicators, seen = (
         measured.communicators(replace(large.workload, profile=recorded(case)))
         for case in (small, large)
     )
     name = f"{small.name}, {small.ranks} ranks as {large.ranks}"
-    return {"name": name, "groups": [_group(each, seen) for each in told]}
+    return {"name": name, "groups": [_group(each, seen) for each in communicators]}
 
 
 def recorded(case: Case) -> Profile:
@@ -98,8 +98,8 @@ def _extras(derived: Iterable[Communicator], seen: Iterable[Communicator]) -> It
 
 def _is_meant(traffic: Transfer, derived: Communicator) -> bool:
     """Whether it is of a kind that formulas are about: no model is in whole numbers."""
-    known = {each.collective for each in derived.traffic}
-    return traffic.collective in known and not re.search(r"\bu?int", traffic.what)
+    collectives = {each.collective for each in derived.traffic}
+    return traffic.collective in collectives and not re.search(r"\bu?int", traffic.what)
 
 
 def _bytes(communicator: Communicator, traffic: Transfer) -> int:

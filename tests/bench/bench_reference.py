@@ -204,7 +204,7 @@ def _gain(site: Fabric, ratio: float) -> float:
 
 def _errors(figures: Mapping[str, float]) -> dict[str, float]:
     """Relative to what was published; those over the bar have to be explained."""
-    errors = {name: figures[name] / known - 1 for name, known in PUBLISHED.items()}
+    errors = {name: figures[name] / published - 1 for name, published in PUBLISHED.items()}
     for name, error in errors.items():
         _say(f"{name}: {figures[name]:.4g}, published {PUBLISHED[name]:g} ({error:+.1%})")
     over = {name for name, error in errors.items() if abs(error) > BAR}

@@ -170,8 +170,8 @@ def _trained(network: ShapedNetwork, orders: Sequence[Order], run: str) -> list[
     """Seconds of the steps in each order."""
     plan = network.folder.path / f"{run}.json"
     addresses = {name: network.address(name) for name in network.paths}
-    told = {"orders": [order.nodes for order in orders], "addresses": addresses, **_plan()}
-    plan.write_text(json.dumps(told))
+    plan_fields = {"orders": [order.nodes for order in orders], "addresses": addresses, **_plan()}
+    plan.write_text(json.dumps(plan_fields))
     with contextlib.ExitStack() as stack:
         processes = []
         for name in network.paths:
@@ -188,19 +188,19 @@ def _trained(network: ShapedNetwork, orders: Sequence[Order], run: str) -> list[
             processes.append(process)
         found: dict[int, list[float]] = {}
 
-        def all_told() -> bool:
+        def all_reported() -> bool:
             for each in processes:
                 if each.failed:
                     raise RuntimeError(each.evidence())
                 for line in each.log.read_text().splitlines():
                     if line.startswith('{"order"'):
-                        said = json.loads(line)
-                        if said["order"] not in found:
-                            _say(f"{orders[said['order']].whose}: {said['steps_s']}")
-                        found[said["order"]] = said["steps_s"]
+                        report = json.loads(line)
+                        if report["order"] not in found:
+                            _say(f"{orders[report['order']].whose}: {report['steps_s']}")
+                        found[report["order"]] = report["steps_s"]
             return len(found) == len(orders)
 
-        waiting.until(all_told, "every order's steps", deadline_s=DEADLINE_S)
+        waiting.until(all_reported, "every order's steps", deadline_s=DEADLINE_S)
     return [found[number] for number in range(len(orders))]
 
 
@@ -211,8 +211,10 @@ def _plan() -> Mapping[str, Any]:
     parts = dict(step.predict(model, split, recipe, machine).parts)
     by_name = {each.name: each for each in derive.communicators(model, split, recipe)}
     between = {name: traffic_matrix.between_nodes(each, DEVICES) for name, each in by_name.items()}
-    sending = {name for name, each in between.items() if len(each.weight)}
-    assert sending == {"pipeline", "data"}, f"{sending}: the script knows pipelines and replicas"
+    communicators = {name for name, each in between.items() if len(each.weight)}
+    assert communicators == {"pipeline", "data"}, (
+        f"{communicators}: the script knows pipelines and replicas"
+    )
     leaving = DEVICES * machine.network.bandwidth
     """Bytes a second that a node's adapters send."""
     scale = SLOWER * GOODPUT / leaving

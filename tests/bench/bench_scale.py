@@ -19,7 +19,7 @@ import aiohttp
 import orjson
 
 from bench import gang_site
-from bench.gang_site import FLOW, GPU, GangSite, Json, say
+from bench.gang_site import FLOW, GPU, GangSite, Json, log_progress
 from railwright_api import names
 from railwright_testbed import waiting
 from railwright_testbed.operator_process import OperatorProcess
@@ -46,11 +46,11 @@ def main() -> None:
     with gang_site.opened(nodes, lease_s=LEASE_S) as site:
         site.namespace("others")
         site.namespace("bench")
-        say(f"{nodes * OTHERS_A_NODE} pods of others")
+        log_progress(f"{nodes * OTHERS_A_NODE} pods of others")
         asyncio.run(_create_all(site, "/api/v1/namespaces/others/pods", _others(nodes)))
         _until_running(site, "others", nodes * OTHERS_A_NODE)
         with gang_site.operated(site) as operator:
-            say(f"{running} jobs that run, {QUEUED} that wait")
+            log_progress(f"{running} jobs that run, {QUEUED} that wait")
             asyncio.run(_create_all(site, _jobs_path(), _running(running)))
             _until_settled(site, {"Starting": running})
             _until_running(site, "bench", running * GANG)
@@ -69,14 +69,14 @@ def _until_quiet(site: GangSite, operator: OperatorProcess) -> None:
         before = _writes(site, operator)
         _pass(QUIET_S)
         writes = _writes(site, operator) - before
-        say(f"  {writes:.0f} writes in {QUIET_S:.0f} s")
+        log_progress(f"  {writes:.0f} writes in {QUIET_S:.0f} s")
         return writes <= QUIET_S
 
     waiting.until(quiet, "no more news", deadline_s=SETTLED_DEADLINE_S)
 
 
 def _idle(site: GangSite, operator: OperatorProcess) -> dict[str, float]:
-    say(f"idle for {IDLE_S:.0f} s")
+    log_progress(f"idle for {IDLE_S:.0f} s")
     writes, lags = _writes(site, operator), gang_site.lag_buckets(operator)
     _pass(IDLE_S)
     return {
@@ -86,7 +86,7 @@ def _idle(site: GangSite, operator: OperatorProcess) -> dict[str, float]:
 
 
 def _restarted(site: GangSite, operator: OperatorProcess) -> dict[str, float]:
-    say("killed and started again")
+    log_progress("killed and started again")
     operator.stop()
     # The others wait for more nodes than are free, and have a claim on these.
     urgent = {"metadata": {"name": "urgent"}, "value": 1000}
@@ -133,7 +133,7 @@ def _until_settled(site: GangSite, phases: dict[str, int]) -> None:
     def settled() -> bool:
         found = [job.get("status", {}).get("phase") for job in site.get(_jobs_path())["items"]]
         counts = {phase: found.count(phase) for phase in phases}
-        say(f"  {counts}")
+        log_progress(f"  {counts}")
         return counts == phases and not site.in_flight()
 
     waiting.until(settled, "every job settled", deadline_s=SETTLED_DEADLINE_S, pause_s_longest=10.0)

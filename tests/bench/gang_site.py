@@ -42,7 +42,7 @@ REST_IDLE_MIN = 0.8
 """Share of the processors' time without work: 1,024 idle nodes and an idle operator leave 0.9."""
 
 
-def say(text: str) -> None:
+def log_progress(text: str) -> None:
     """Progress, for whoever waits."""
     print(f"== {text}", file=sys.stderr, flush=True)
 
@@ -172,7 +172,7 @@ def opened(nodes: int, *, lease_s: int = LEASE_S) -> Iterator[GangSite]:
     options = ControlPlaneOptions(node_lease_s=lease_s, node_grace_s=lease_s + 10, recorded=False)
     with ControlPlane.start("bench", options=options) as plane:
         operator_process.install(plane, ROOT)
-        say(f"{nodes} simulated nodes")
+        log_progress(f"{nodes} simulated nodes")
         specs = [_node(number) for number in range(nodes)]
         with plane.kwok(specs):
             yield GangSite(plane)

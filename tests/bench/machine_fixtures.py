@@ -36,7 +36,7 @@ from railwright_topology.sources.formats import File
 from railwright_topology.sources.hardware_documents import Document
 
 
-def told(machines_count: int) -> Iterator[tuple[str, int, float]]:
+def score_sources(machines_count: int) -> Iterator[tuple[str, int, float]]:
     """Each source by its name, how many nodes it told of, and its worst node."""
     planted = [machines.planted(Random(number)) for number in range(machines_count)]
     for name, (source, read) in READERS.items():
@@ -50,13 +50,13 @@ def falsified(count: int) -> tuple[int, int, int]:
     """Conflicts that were planted into descriptions of machines, found, and invented."""
     planted = found = invented = 0
     for number in range(count):
-        chance = Random(number)
-        machine = machines.planted(chance)
-        said = machine_files.described(machine)
-        expected = {*_falsehoods(machine, said, chance)}
-        text = json.dumps({"version": 1, "kinds": [said]})
-        looks = [*_everything(machine), described.parse_own(text)]
-        conflicts = hardware_inventory.of(looks).conflicts
+        rng = Random(number)
+        machine = machines.planted(rng)
+        description = machine_files.described(machine)
+        expected = {*_falsehoods(machine, description, rng)}
+        text = json.dumps({"version": 1, "kinds": [description]})
+        reports = [*_everything(machine), described.parse_own(text)]
+        conflicts = hardware_inventory.of(reports).conflicts
         seen = {(each.part, each.fact) for each in conflicts if each.source == described.SOURCE}
         planted += len(expected)
         found += len(seen & expected)
@@ -65,25 +65,25 @@ def falsified(count: int) -> tuple[int, int, int]:
 
 
 def _falsehoods(
-    machine: Machine, said: dict[str, Any], chance: Random
+    machine: Machine, description: dict[str, Any], rng: Random
 ) -> Iterator[tuple[str, str]]:
     """Make a description false in a few facts, and name those."""
-    for at in chance.sample(range(len(machine.gpus)), 2):
-        said["accelerators"][at]["numa"] += 1
+    for at in rng.sample(range(len(machine.gpus)), 2):
+        description["accelerators"][at]["numa"] += 1
         yield machine.gpus[at].address, "numa"
-    at = chance.randrange(len(machine.cards))
-    said["adapters"][at]["speed"] = "100 Gb/s"
+    at = rng.randrange(len(machine.cards))
+    description["adapters"][at]["speed"] = "100 Gb/s"
     yield machine.cards[at].address, "bytes_per_s"
     if machine.links:
-        at = chance.randrange(len(machine.links))
-        said["links"][at]["count"] += 1
+        at = rng.randrange(len(machine.links))
+        description["links"][at]["count"] += 1
         ends = sorted(machine.gpus[end].address for end in [*machine.links][at])
         yield " and ".join(ends), "NVLink"
 
 
-def _share(source: str, machine: Machine, looks: list[HardwareReport]) -> float:
+def _share(source: str, machine: Machine, reports: list[HardwareReport]) -> float:
     expected = inside_facts.expected(machine, source)
-    read = inside_facts.read(hardware_inventory.of(looks), source)
+    read = inside_facts.read(hardware_inventory.of(reports), source)
     return len(expected & read) / len(expected | read)
 
 
@@ -100,13 +100,13 @@ def _matrix(machine: Machine) -> HardwareReport:
 
 def _everything(machine: Machine) -> list[HardwareReport]:
     """All sources of one machine in its agent's document, as the operator reads it of many."""
-    looks = [
+    reports = [
         *_from_files(machine),
         _matrix(machine),
         hwloc.parse(machine_files.hwloc(machine)),
         nccl_topology.parse(machine_files.nccl_topology(machine)),
     ]
-    text = json.dumps({"node": json.loads(hardware_documents.written(Document(tuple(looks))))})
+    text = json.dumps({"node": json.loads(hardware_documents.written(Document(tuple(reports))))})
     (read,) = formats.read(File("", "inside.json", text))
     assert isinstance(read, HardwareReports)
     return [*read.by_host["node"]]
@@ -138,26 +138,26 @@ def _rank_tables(count: int) -> tuple[int, float]:
     shares: list[float] = []
     for number in range(count):
         devices = Random(number).choice([4, 8, 16])
-        said = table(("1.0", "1.2")[number % 2], "server-0", "server-1", devices=devices)
-        looks, account = formats.read(File("", "hccl.json", json.dumps(said)))
-        assert isinstance(looks, HardwareReports)
+        description = table(("1.0", "1.2")[number % 2], "server-0", "server-1", devices=devices)
+        reports, account = formats.read(File("", "hccl.json", json.dumps(description)))
+        assert isinstance(reports, HardwareReports)
         assert not isinstance(account, HardwareReports)
         expected = {(n, n, n) for n in range(devices)}
         for host in ("server-0", "server-1"):
-            read = {*_ports(hardware_inventory.of(looks.by_host[host]))}
+            read = {*_ports(hardware_inventory.of(reports.by_host[host]))}
             shares.append(len(expected & read) / len(expected | read))
     return len(shares), min(shares)
 
 
 def _rates(count: int) -> tuple[int, float]:
     """Servers of eight devices that differ by 3 %, and one in each eighth server that is slow."""
-    chance = Random(0)
+    rng = Random(0)
     planted: dict[str, tuple[DeviceBenchmark, ...]] = {}
     slow: set[tuple[str, str, str]] = set()
     for number in range(count):
-        node, devices = f"node-{number}", list(_devices(chance))
+        node, devices = f"node-{number}", list(_devices(rng))
         if number % 8 == 0:
-            at, share = chance.randrange(8), chance.uniform(0.3, 0.9)
+            at, share = rng.randrange(8), rng.uniform(0.3, 0.9)
             usual = devices[at]
             if number % 16:
                 devices[at] = replace(usual, flop_per_s=int(share * usual.flop_per_s))
@@ -181,9 +181,9 @@ def _rates(count: int) -> tuple[int, float]:
     return len(shares), min(shares)
 
 
-def _devices(chance: Random) -> Iterator[DeviceBenchmark]:
-    for bus in chance.sample(range(0x10, 0xF0), 8):
-        rates = (int(usual * chance.uniform(0.985, 1.015)) for usual in (660 * 10**12, 29 * 10**11))
+def _devices(rng: Random) -> Iterator[DeviceBenchmark]:
+    for bus in rng.sample(range(0x10, 0xF0), 8):
+        rates = (int(usual * rng.uniform(0.985, 1.015)) for usual in (660 * 10**12, 29 * 10**11))
         yield DeviceBenchmark(f"0000:{bus:02x}:00.0", "H100", "torch", *rates)
 
 

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fixtures.parallel_training import Shape
+from fixtures.parallel_training import TrainingShape
 from railwright_scheduler.model.workload import (
     Framework,
     Parallelism,
@@ -61,7 +61,7 @@ def example(name: str, ranks: int, sharding: Sharding) -> Case:
     return Case(f"examples/{name}", command, Workload(model, Parallelism(data=ranks), recipe))
 
 
-def shaped(name: str, shape: Shape) -> Case:
+def shaped(name: str, shape: TrainingShape) -> Case:
     """A training of this shape."""
     model = Transformer(
         layers=shape.layers,
@@ -93,17 +93,17 @@ def shaped(name: str, shape: Shape) -> Case:
     return Case(name, tuple(shape.command), Workload(model, split, recipe))
 
 
-def _sharding(shape: Shape) -> Sharding:
+def _sharding(shape: TrainingShape) -> Sharding:
     if shape.optimizer_sharded:
         return Sharding.OPTIMIZER
     return Sharding.PARAMETERS if shape.sharded else Sharding.NONE
 
 
-SPLIT = shaped("tensor 2 × pipeline 2 × data 2", Shape(tensor=2, pipeline=2, data=2))
+SPLIT = shaped("tensor 2 × pipeline 2 × data 2", TrainingShape(tensor=2, pipeline=2, data=2))
 
 FSDP = example("fsdp", 2, Sharding.PARAMETERS)
 
-HYBRID = Shape(data=4, replicas=2, sharded=True, half=True, micro_batches=2)
+HYBRID = TrainingShape(data=4, replicas=2, sharded=True, half=True, micro_batches=2)
 
 CASES = (
     example("ddp", 2, Sharding.NONE),
@@ -111,12 +111,12 @@ CASES = (
     SPLIT,
     shaped(
         "tensor 2 with its sequence × pipeline 2 of 2 stages each",
-        Shape(tensor=2, pipeline=2, virtual=2, sequence_parallel=True),
+        TrainingShape(tensor=2, pipeline=2, virtual=2, sequence_parallel=True),
     ),
-    shaped("pipeline 4 of 2 stages each", Shape(pipeline=4, virtual=2, layers=8)),
+    shaped("pipeline 4 of 2 stages each", TrainingShape(pipeline=4, virtual=2, layers=8)),
     shaped("shards 2 × replicas 2, in 16 bits", HYBRID),
-    shaped("optimizer shards 2", Shape(data=2, optimizer_sharded=True, micro_batches=1)),
-    shaped("shards 2 × tensor 2", Shape(tensor=2, data=2, sharded=True, micro_batches=1)),
+    shaped("optimizer shards 2", TrainingShape(data=2, optimizer_sharded=True, micro_batches=1)),
+    shaped("shards 2 × tensor 2", TrainingShape(tensor=2, data=2, sharded=True, micro_batches=1)),
 )
 
 GROWN = (

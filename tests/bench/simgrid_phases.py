@@ -36,13 +36,13 @@ def main() -> None:
     def sent() -> None:
         for flows in asked["phases"]:
             began_s = engine.clock
-            sending = [
+            transfers = [
                 simgrid.Comm.sendto_async(
                     engine.host_by_name(one), engine.host_by_name(other), size
                 )
                 for one, other, size in flows
             ]
-            for each in sending:
+            for each in transfers:
                 each.wait()
             found.append(engine.clock - began_s)
 

@@ -86,7 +86,7 @@ def planted(random: Random, *, halls: int = 3) -> Site:
     return Site({node: paths[node] for node in nodes})
 
 
-def told(site: Site) -> Iterator[tuple[str, Site, list[Told]]]:
+def read_sources(site: Site) -> Iterator[tuple[str, Site, list[Told]]]:
     """Each source by its name, what it can tell of the site, and what is read of it."""
     for family, keys in FAMILIES.items():
         part = site.up_to(len(keys))

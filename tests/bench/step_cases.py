@@ -35,14 +35,14 @@ Free = Sequence[Sequence[int]]
 class StepCase:
     """Racks have ``rack`` nodes each; for every node that may send out of a rack, and out of a
     block, there are as many as ``oversubscription`` says. A network of one block has two tiers.
-    Switches of the racks ``summing``, counted from 0, add up what crosses them."""
+    Switches of the racks ``reducing``, counted from 0, add up what crosses them."""
 
     name: str
     workload: Workload
     free: Free
     rack: int
     oversubscription: tuple[float, float]
-    summing: tuple[int, ...] = ()
+    reducing: tuple[int, ...] = ()
 
     @property
     def nodes(self) -> int:
@@ -58,7 +58,7 @@ class StepCase:
         blocks = [f"b{at:02d}" for at in range(len(self.free))]
         for each in (names, labels, blocks):
             rng.shuffle(each)
-        adding = frozenset(labels[-1 - at] for at in self.summing)
+        adding = frozenset(labels[-1 - at] for at in self.reducing)
         nodes = [
             _node(names.pop(), (block, label), busy=at >= free)
             for block, its in zip(blocks, self.free, strict=True)
@@ -267,6 +267,6 @@ CASES = (
         [[16, 8], [5, 8, 3]],
         16,
         (4.0, 2.0),
-        summing=(1, 2, 3),
+        reducing=(1, 2, 3),
     ),
 )

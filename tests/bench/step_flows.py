@@ -93,7 +93,7 @@ def step_s(workload: Workload, machine: Machine, took_s: Mapping[Phase, float]) 
     _, split, recipe = workload.parts
     parts = dict(step.predict(*workload.parts, machine).parts)
     crossing = {name for phase in took_s for name in phase.names}
-    inside = {name: its_s for name, its_s in parts.items() if name not in crossing}
+    within_node = {name: its_s for name, its_s in parts.items() if name not in crossing}
     micro_batches = recipe.micro_batches(split)
     layers_s = sum(parts.get(name, 0.0) for name in LAYERS)
     backward_s = layers_s * recipe.passes / (recipe.passes + 1)
@@ -106,9 +106,11 @@ def step_s(workload: Workload, machine: Machine, took_s: Mapping[Phase, float]) 
         Overlap.BACKWARD: backward_s
         / (1 if recipe.sharding >= Sharding.GRADIENTS else micro_batches),
     }
-    waited_s = sum(inside.get(name, 0.0) for name in step.MICRO_BATCHED)
+    waited_s = sum(within_node.get(name, 0.0) for name in step.MICRO_BATCHED)
     after_s = sum(
-        its_s for name, its_s in inside.items() if name not in (*MICRO_BATCHES, "pipeline bubble")
+        its_s
+        for name, its_s in within_node.items()
+        if name not in (*MICRO_BATCHES, "pipeline bubble")
     )
     lacking = COLLECTIVE_BLOCKS / machine.device.multiprocessors
     for phase, its_s in took_s.items():
@@ -117,7 +119,7 @@ def step_s(workload: Workload, machine: Machine, took_s: Mapping[Phase, float]) 
             waited_s += longer_s
         else:
             after_s += longer_s
-    batches_s = layers_s + inside.get("host", 0.0) + waited_s
+    batches_s = layers_s + within_node.get("host", 0.0) + waited_s
     bubble_s = (split.pipeline - 1) / split.virtual * batches_s / micro_batches
     return batches_s + bubble_s + after_s
 
@@ -126,13 +128,13 @@ def _flows(
     communicator: Communicator, overlap: Overlap, per_node: int, adding: Adding
 ) -> Iterator[Flow]:
     groups = communicator.grid.groups(*communicator.axes) // per_node
-    nodes, alike = np.unique(groups, axis=0, return_counts=True)
+    nodes, counts = np.unique(groups, axis=0, return_counts=True)
     for traffic in communicator.traffic:
         if traffic.overlap is not overlap or communicator.ranks == 1:
             continue
         assert traffic.collective in (*RINGS, *EXCHANGES), traffic.collective
         two_ways = Axis.PIPELINE in communicator.axes
-        for row, times in zip(nodes.tolist(), alike.tolist(), strict=True):
+        for row, times in zip(nodes.tolist(), counts.tolist(), strict=True):
             sent = (
                 _along(traffic, row, adding)
                 if traffic.collective in RINGS

@@ -72,7 +72,7 @@ def _case(case: StepCase) -> Figures:
     took_s = time.process_time() - began_s
     orders = [*_orders(world, hall, ours)]
     figures: Figures = {"name": case.name, "nodes": case.nodes, "ours_cpu_s": round(took_s, 2)}
-    if case.summing:
+    if case.reducing:
         unknown = tuple(replace(each, summing=frozenset()) for each in world.links)
         unknowing = _decided(replace(world, links=unknown), hall)
         figures["other_nodes_without_sharp"] = len({*unknowing.tolist()} - {*ours.tolist()})
@@ -122,8 +122,8 @@ def _orders(world: Snapshot, hall: Cluster, ours: Ints) -> Iterator[Order]:
 
 def _order(whose: str, world: Snapshot, hall: Cluster, ranked: Ints) -> Order:
     nodes = np.sort(ranked)
-    judged = _gang(world, hall, nodes).evaluate(np.searchsorted(nodes, ranked))
-    return Order(whose, ranked, judged.step_us / 1e6)
+    evaluated = _gang(world, hall, nodes).evaluate(np.searchsorted(nodes, ranked))
+    return Order(whose, ranked, evaluated.step_us / 1e6)
 
 
 def _gang(world: Snapshot, hall: Cluster, nodes: Ints) -> OrderEvaluator:
@@ -155,8 +155,8 @@ def _counted(sent: TrafficMatrix) -> TrafficMatrix:
 def _simulated_s(case: StepCase, hall: Cluster, orders: Sequence[Order]) -> list[float]:
     """Seconds of a step in each order."""
     machine = MACHINES[MACHINE]
-    alike = step_flows.phases(case.workload, DEVICES)
-    phases = [_added_up(case, hall, each.nodes) if case.summing else alike for each in orders]
+    common = step_flows.phases(case.workload, DEVICES)
+    phases = [_added_up(case, hall, each.nodes) if case.reducing else common for each in orders]
     pairs = zip(orders, phases, strict=True)
     sent = [phase.of(order.nodes) for order, its in pairs for phase in its]
     took_s = iter(flows.seconds(_network(case, hall, machine), sent))
@@ -168,7 +168,7 @@ def _simulated_s(case: StepCase, hall: Cluster, orders: Sequence[Order]) -> list
 
 def _added_up(case: StepCase, hall: Cluster, nodes: Ints) -> tuple[Phase, ...]:
     """What a group sends that stands in one of the racks with such switches is added up there."""
-    racks, adds = hall.domains.of_node[-1][nodes], hall.summing[-1]
+    racks, adds = hall.domains.of_node[-1][nodes], hall.reducing[-1]
 
     def is_inside(ranks: list[int]) -> bool:
         its = {*racks[ranks].tolist()}

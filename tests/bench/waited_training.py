@@ -84,9 +84,9 @@ def main() -> None:
     torch.set_num_threads(1)
     for number, nodes in enumerate(plan["orders"]):
         if node in nodes:
-            told = _trained(plan, nodes, nodes.index(node), FIRST_PORT + number)
+            steps_s = _trained(plan, nodes, nodes.index(node), FIRST_PORT + number)
             if nodes[0] == node:
-                print(json.dumps({"order": number, "steps_s": told}), flush=True)
+                print(json.dumps({"order": number, "steps_s": steps_s}), flush=True)
 
 
 def _trained(plan: dict[str, Any], nodes: list[str], rank: int, port: int) -> list[float]:

@@ -60,7 +60,7 @@ class HistoryChecker:
         for change in revision.changes:
             self._change(change)
         facts = self.cluster.facts(jobs=self._jobs, nodes=self._charged)
-        self.hold(lambda: invariants.check(facts))
+        self.run_check(lambda: invariants.check(facts))
         for key in self.cluster.overdue(BOUND_S):
             self.find(f"I2: {key} is bound in part for more than {BOUND_S} s, and was never whole")
 
@@ -69,7 +69,7 @@ class HistoryChecker:
         if not self._declared.covers(finding):
             self.trail.find(finding, revision=self.number, key=self._key)
 
-    def hold(self, check: Callable[[], None]) -> None:
+    def run_check(self, check: Callable[[], None]) -> None:
         """Report the violation that this check raises, if any."""
         try:
             check()
@@ -96,7 +96,7 @@ class HistoryChecker:
 
     def _of_ours(self, plural: str, change: Change) -> None:
         who = "" if change.value is None else f" by {stored.writers(change.value)}"
-        self._tell(f"{'deleted' if change.value is None else 'written'}{who}")
+        self._trace(f"{'deleted' if change.value is None else 'written'}{who}")
         if self._declared.resting:
             self.find(f"I20: at rest {change.key} is written")
         if plural == "trainingjobs":
@@ -108,9 +108,9 @@ class HistoryChecker:
             if change.value is not None and stored.is_ours(change.value):
                 self.cluster.placements[change.key] = stored.owners(change.value)
 
-    def _tell(self, what: str) -> None:
+    def _trace(self, what: str) -> None:
         where = self._key.removeprefix(REGISTRY).removeprefix("railwright.dev/")
-        self.trail.tell(self.number, self.cluster.now_s, f"{where} {what}")
+        self.trail.add_change(self.number, self.cluster.now_s, f"{where} {what}")
 
     def _pod(self, key: str, value: Json | None) -> None:
         old = self.cluster.pod_at(key)
@@ -132,11 +132,11 @@ class HistoryChecker:
         return Guest(node, takes, self.cluster.now_s) if node else None
 
     def _our_pod(self, key: str, old: PodFact | None, new: PodFact | None) -> None:
-        self._tell(_pod_told(old, new))
+        self._trace(_pod_change(old, new))
         going = old is not None and (new is None or new.deleting > old.deleting)
         if old is not None and going and (key, self.number) in self._deletes:
             facts = self.cluster.facts(jobs=[old.job_uid])
-            self.hold(lambda: invariants.check_delete(facts, old))
+            self.run_check(lambda: invariants.check_delete(facts, old))
         if new is not None and new.node and (old is None or not old.node):
             self._bound(new)
         self.cluster.put_pod(key, new)
@@ -148,7 +148,7 @@ class HistoryChecker:
         if entry is not None and pod.node_rank >= len(entry.nodes):
             self.find(f"I4: {pod.name} is rank {pod.node_rank} of {len(entry.nodes)}")
             return
-        self.hold(lambda: invariants.check_bind(self.cluster.ledger, pod, node=pod.node))
+        self.run_check(lambda: invariants.check_bind(self.cluster.ledger, pod, node=pod.node))
         late_s = self.cluster.now_s - self.cluster.aborted_s.get(pod.key, self.cluster.now_s)
         if entry is not None and entry.state is EntryState.ABORTING and late_s > LATE_S:
             self.find(f"I14: {pod.name} is bound {late_s} s after the abort of its attempt")
@@ -164,12 +164,12 @@ class HistoryChecker:
             self.find(f"I14: {error}")
             return
         if old is not NO_LEDGER:
-            self.hold(lambda: invariants.check_ledger(old, new))
-        self._tell(_ledger_told(old, new))
+            self.run_check(lambda: invariants.check_ledger(old, new))
+        self._trace(_ledger_change(old, new))
         self._jobs |= {job_uid for job_uid, _, _ in _states(old) ^ _states(new)}
-        known = {entry.key for entry in old.entries}
+        earlier = {entry.key for entry in old.entries}
         for entry in new.entries:
-            if entry.key not in known and entry.state is EntryState.COMMITTING:
+            if entry.key not in earlier and entry.state is EntryState.COMMITTING:
                 self._charged |= {*entry.nodes}
         self.cluster.put_ledger(new)
 
@@ -178,11 +178,11 @@ class HistoryChecker:
         new = None if value is None else stored.job(value)
         self._jobs |= {job.uid for job in (old, new) if job is not None}
         if old is not None and new is not None and old.uid == new.uid:
-            self.hold(lambda: invariants.check_record(old.record, new.record))
+            self.run_check(lambda: invariants.check_record(old.record, new.record))
             began = new.record.phase is Phase.RUNNING is not old.record.phase
             if began and (new.uid, new.record.attempt) not in self.cluster.whole:
                 self.find(f"I4: {new.name} is Running, and was never bound whole")
-            if new.status != old.status and new.told == old.told:
+            if new.status != old.status and new.comparable_status == old.comparable_status:
                 self.find(f"I20: the status of {new.name} is written, and only times are news")
         self.cluster.put_job(key, new)
 
@@ -191,7 +191,7 @@ def _states(ledger: Ledger) -> set[tuple[str, int, EntryState]]:
     return {(entry.job_uid, entry.attempt, entry.state) for entry in ledger.entries}
 
 
-def _pod_told(old: PodFact | None, new: PodFact | None) -> str:
+def _pod_change(old: PodFact | None, new: PodFact | None) -> str:
     if new is None:
         return "is gone"
     if old is None:
@@ -203,6 +203,6 @@ def _pod_told(old: PodFact | None, new: PodFact | None) -> str:
     return f"is {new.phase}"
 
 
-def _ledger_told(old: Ledger, new: Ledger) -> str:
+def _ledger_change(old: Ledger, new: Ledger) -> str:
     entries = ", ".join(f"{e.job_name}-{e.attempt} {e.state}" for e in new.entries)
     return f"holds epoch {new.epoch} of {new.holder}: {entries or 'nothing in flight'}"

@@ -95,7 +95,7 @@ class Cluster:
         here = set(nodes)
         entries = [e for e in self.ledger.entries if e.job_uid in uids or here & {*e.nodes}]
         return Facts(
-            allocatable={node: self.rooms.room(node, now_s=self.now_s) for node in nodes},
+            allocatable={node: self.rooms.available(node, now_s=self.now_s) for node in nodes},
             pods=pods,
             ledger=replace(self.ledger, entries=tuple(entries)),
             records={uid: self.jobs[uid].record for uid in uids if uid in self.jobs},

@@ -35,7 +35,7 @@ class Verdict:
 FABRIC_WRITTEN = "I20: at rest the operator asks to patch fabrics"
 
 
-def judged(
+def check_history(
     plane: ControlPlane, *, rested_at: datetime | None = None, agents_changed: bool = False
 ) -> Verdict:
     """Check all that happened so far; with ``rested_at``, also that it ended at rest since then.
@@ -73,7 +73,7 @@ def demand_sound_history(plane: ControlPlane) -> None:
     _pass(RESTS_S)
     now = _fabric(plane)
     agents_changed = before != now and {**before, "agents": None} == {**now, "agents": None}
-    verdict = judged(plane, rested_at=rested_at, agents_changed=agents_changed)
+    verdict = check_history(plane, rested_at=rested_at, agents_changed=agents_changed)
     found = "\n".join(map(str, verdict.violations))
     assert not verdict.violations, f"of {verdict.revisions} revisions in etcd's history:\n{found}"
 

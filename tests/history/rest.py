@@ -27,7 +27,7 @@ def check_rest(checker: HistoryChecker) -> None:
             checker.find(finding)
     for pod in checker.cluster.pods.values():
         facts = checker.cluster.facts(jobs=[pod.job_uid])
-        checker.hold(functools.partial(invariants.check_rest, facts))
+        checker.run_check(functools.partial(invariants.check_rest, facts))
 
 
 def _in_flight(cluster: Cluster) -> Iterator[str]:

@@ -57,7 +57,7 @@ class Rooms:
             self._guests[key] = before if before is not None and same else guest
             self._guests_of.setdefault(guest.node, set()).add(key)
 
-    def room(self, name: str, *, now_s: int) -> Amounts:
+    def available(self, name: str, *, now_s: int) -> Amounts:
         """The most that our gangs may be given of this node now; nothing of one that is unknown."""
         node = self._nodes.get(name, _Node())
         most = dict(node.has)

@@ -24,7 +24,7 @@ OPERATOR = "railwright"
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A TrainingJob. ``told`` is its ``status`` without times: what a write of it is news of."""
+    """A TrainingJob. ``comparable_status`` is its ``status`` without times."""
 
     uid: str
     name: str
@@ -34,7 +34,7 @@ class Job:
     limit: int
     record: JobRecord
     status: Json
-    told: object
+    comparable_status: object
 
 
 def is_ours(value: Json) -> bool:
@@ -79,11 +79,11 @@ def job(value: Json) -> Job:
             nodes=tuple(status.get("nodes", ())),
             restarts=status.get("restarts", 0),
             failures=status.get("failures", 0),
-            early_ends=status.get("earlyEnds", 0),
+            start_failures=status.get("earlyEnds", 0),
             hangs=status.get("hangs", 0),
         ),
         status=status,
-        told=_without_times(status),
+        comparable_status=_without_times(status),
     )
 
 

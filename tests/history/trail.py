@@ -42,7 +42,7 @@ class Trail:
         """All of them, in the order in which they were found."""
         return list(self._found.values())
 
-    def tell(self, revision: int, now_s: int, what: str) -> None:
+    def add_change(self, revision: int, now_s: int, what: str) -> None:
         """One change, before it is judged."""
         time = datetime.fromtimestamp(now_s, UTC).time()
         line = f"{revision} {time} {what}"

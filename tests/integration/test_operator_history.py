@@ -23,7 +23,7 @@ def test_the_history_holds_a_jobs_whole_life_and_is_sound(site: Site) -> None:
         uid = _live_through_it(site, floor)
         floor.until_nothing_is_left()
         revisions = list(history.revisions(site.plane.etcd))
-        found = recorded.judged(site.plane).violations
+        found = recorded.check_history(site.plane).violations
     assert not found, "\n".join(map(str, found))
     jobs = _versions(revisions, f"railwright.dev/trainingjobs/{floor.name}/job")
     phases = _told_apart([job.get("status", {}).get("phase") for job in jobs])
@@ -78,7 +78,7 @@ def test_what_a_test_declares_is_not_held_against_the_operator(site: Site, floor
     with notes.outside_guarantees(site.plane, "I20", because="an admin rewrites a time"):
         path = f"{floor.path(names.TRAINING_JOBS)}/job/status"
         site.forge(lambda: site.admin.patch(path, {"status": {"conditions": conditions}}))
-    assert not recorded.judged(site.plane).violations
+    assert not recorded.check_history(site.plane).violations
 
 
 def _live_through_it(site: Site, floor: Floor) -> str:

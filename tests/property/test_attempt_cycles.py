@@ -104,18 +104,18 @@ _STATES = st.sampled_from((None, None, None, *Unavailable))
 
 
 @given(worlds(), st.randoms(use_true_random=False))
-def test_the_order_of_the_world_does_not_matter(world: ClusterState, chance: random.Random) -> None:
+def test_the_order_of_the_world_does_not_matter(world: ClusterState, rng: random.Random) -> None:
     expected = scheduling.plan(world)
     shuffled = replace(
         world,
-        nodes=tuple(chance.sample(world.nodes, len(world.nodes))),
+        nodes=tuple(rng.sample(world.nodes, len(world.nodes))),
         jobs=tuple(
-            replace(job, ranks=tuple(chance.sample(job.ranks, len(job.ranks))))
-            for job in chance.sample(world.jobs, len(world.jobs))
+            replace(job, ranks=tuple(rng.sample(job.ranks, len(job.ranks))))
+            for job in rng.sample(world.jobs, len(world.jobs))
         ),
         attempts={
-            key: replace(attempt, pods=tuple(chance.sample(attempt.pods, len(attempt.pods))))
-            for key, attempt in chance.sample(list(world.attempts.items()), len(world.attempts))
+            key: replace(attempt, pods=tuple(rng.sample(attempt.pods, len(attempt.pods))))
+            for key, attempt in rng.sample(list(world.attempts.items()), len(world.attempts))
         },
     )
     assert repr(scheduling.plan(shuffled)) == repr(expected)
@@ -167,14 +167,14 @@ def test_records_move_only_along_the_table(world: ClusterState) -> None:
 def test_what_is_promised_fits(world: ClusterState) -> None:
     taken = scheduling.plan(world)
     fresh = {entry.key for entry in world.ledger.entries}
-    room = {node.name: 8 - node.used.get(GPU, 0) for node in world.nodes}
+    capacity = {node.name: 8 - node.used.get(GPU, 0) for node in world.nodes}
     usable = {node.name for node in world.nodes if node.unavailable is None}
     for entry_ in taken.ledger.entries:
         if entry_.key not in fresh and entry_.state is EntryState.COMMITTING:
             for name in entry_.nodes:
-                room[name] -= 8
+                capacity[name] -= 8
                 assert name in usable
-                assert room[name] >= 0
+                assert capacity[name] >= 0
 
 
 def _reachable(source: Phase) -> set[Phase]:

@@ -141,7 +141,7 @@ def test_an_attempt_is_counted_once_however_often_it_is_seen(
     assert now.failures == sum(cause.counted for cause in ended)
     assert now.failures <= limit + 1
     assert now.restarts <= len(ended)
-    is_final = now.last_end is not None and now.last_end.code in FINAL_CAUSES
+    is_final = now.last_termination is not None and now.last_termination.code in FINAL_CAUSES
     assert (now.phase is Phase.FAILED) == (now.failures == limit + 1 or is_final)
 
 
@@ -149,8 +149,8 @@ def test_an_attempt_is_counted_once_however_often_it_is_seen(
 def test_a_backoff_is_bounded_and_never_falls_with_more_failures(
     failures: int, cause: Cause | None
 ) -> None:
-    shorter = JobRecord(failures=failures, last_end=cause).backoff_s
-    longer = JobRecord(failures=failures + 1, last_end=cause).backoff_s
+    shorter = JobRecord(failures=failures, last_termination=cause).backoff_s
+    longer = JobRecord(failures=failures + 1, last_termination=cause).backoff_s
     assert 0 <= shorter <= longer <= BACKOFF_S_MAX
 
 
@@ -224,7 +224,7 @@ def test_every_attempt_that_cannot_go_on_ends(ranks: list[ObservedRank], started
         for rank in ranks:
             running = rank.pod in (PodState.PENDING, PodState.RUNNING)
             waited_for = rank.crash is not None and (
-                verdict.suspects or any(may_be_removed(other) for other in ranks)
+                verdict.suspected or any(may_be_removed(other) for other in ranks)
             )
             assert is_well(rank) or running or waited_for
 

@@ -82,8 +82,8 @@ def test_place_found_without_work_is_as_asked(snapshot: Snapshot, data: st.DataO
     drawn = fitting(snapshot, data)
     if drawn is None:
         return
-    tree, usable, room, asked, count = drawn
-    chosen = choose(tree, usable, room, count=count, limits=asked, work=WorkBudget(0))
+    tree, usable, free_capacity, asked, count = drawn
+    chosen = choose(tree, usable, free_capacity, count=count, limits=asked, work=WorkBudget(0))
     assert len({*chosen.tolist()}) == count
     assert satisfied(tree, chosen, asked)
 
@@ -94,11 +94,11 @@ def test_costs_of_several_words_choose_the_same(snapshot: Snapshot, data: st.Dat
     drawn = fitting(snapshot, data)
     if drawn is None:
         return
-    tree, usable, room, asked, count = drawn
-    one = choose(tree, usable, room, count=count, limits=asked)
+    tree, usable, free_capacity, asked, count = drawn
+    one = choose(tree, usable, free_capacity, count=count, limits=asked)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(split, "_INT64_SAFE", 2**12)
-        several = choose(tree, usable, room, count=count, limits=asked)
+        several = choose(tree, usable, free_capacity, count=count, limits=asked)
     assert several.tolist() == one.tolist()
 
 
@@ -143,8 +143,10 @@ def test_what_is_rather_had_is_had_where_it_can_be(snapshot: Snapshot, data: st.
     rather = data.draw(st.integers(0, tree.finest))
     count = snapshot.jobs[0].num_nodes
     usable = np.ones(len(snapshot.nodes), dtype=np.bool_)
-    room = np.zeros(len(usable), dtype=np.int64)
-    chosen = choose(tree, usable, room, count=count, limits=ResolvedConstraints(rather=rather))
+    free_capacity = np.zeros(len(usable), dtype=np.int64)
+    chosen = choose(
+        tree, usable, free_capacity, count=count, limits=ResolvedConstraints(rather=rather)
+    )
     nearest = next(
         level
         for level in range(rather, -1, -1)

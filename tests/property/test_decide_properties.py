@@ -35,14 +35,12 @@ PASSING = "node.kubernetes.io/"
 
 
 @given(snapshots(), st.randoms(use_true_random=False))
-def test_the_order_of_the_input_does_not_reach_the_answer(
-    snapshot: Snapshot, chance: Random
-) -> None:
+def test_the_order_of_the_input_does_not_reach_the_answer(snapshot: Snapshot, rng: Random) -> None:
     shuffled = replace(
         snapshot,
-        nodes=tuple(chance.sample(snapshot.nodes, len(snapshot.nodes))),
-        queues=tuple(chance.sample(snapshot.queues, len(snapshot.queues))),
-        jobs=tuple(chance.sample(snapshot.jobs, len(snapshot.jobs))),
+        nodes=tuple(rng.sample(snapshot.nodes, len(snapshot.nodes))),
+        queues=tuple(rng.sample(snapshot.queues, len(snapshot.queues))),
+        jobs=tuple(rng.sample(snapshot.jobs, len(snapshot.jobs))),
     )
     assert decide(shuffled) == decide(snapshot)
     assert repr(decide(shuffled)) == repr(decide(snapshot))

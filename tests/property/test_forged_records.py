@@ -42,9 +42,9 @@ def claims(draw: DrawFn) -> JobRecord:
         nodes=tuple(names) if live or phase is Phase.SUCCEEDED else (),
         restarts=draw(st.integers(0, 9)),
         failures=draw(st.integers(0, 9)),
-        early_ends=draw(st.integers(0, 9)),
+        start_failures=draw(st.integers(0, 9)),
         hangs=draw(st.integers(0, 9)),
-        last_end=draw(st.none() | CAUSES),
+        last_termination=draw(st.none() | CAUSES),
     )
 
 

@@ -72,7 +72,7 @@ class Run:
         self.now_s = 0.0
         self.training_since_s = 0.0
         self.steps_s: list[float] = []
-        self.unheard: dict[int, hang.Launcher] = {}
+        self.unheard: dict[int, hang.ObservedLauncher] = {}
         self.silent_since_s = 0.0
         self.number = 0
 
@@ -94,7 +94,7 @@ class Run:
         if silent is not None:
             last = self.nodes[silent].launcher(self.now_s)
             steps = None if forgets else last.steps
-            self.unheard[silent] = replace(last, heard=False, steps=steps)
+            self.unheard[silent] = replace(last, responsive=False, steps=steps)
         if forgets:
             self.training_since_s = self.now_s
 
@@ -133,12 +133,12 @@ class Run:
         beat_s = end_s // BEAT_S * BEAT_S
         if beat_s > self.now_s:
             self.now_s = beat_s
-            verdict = self.judge()
+            verdict = self.assess()
             if verdict is not None:
                 yield verdict
         self.now_s = end_s
 
-    def judge(self) -> Cause | Suspected | None:
+    def assess(self) -> Cause | Suspected | None:
         silent_s = self.now_s - self.silent_since_s
         unheard = self.unheard if silent_s <= hang.EVALUATING_S else {}
         launchers = [
@@ -187,7 +187,9 @@ def test_job_of_silent_launchers_is_found_within_an_hour(
     last = [node.launcher(run.now_s) for node in run.nodes]
     for silent_s, hangs in ((hang.EVALUATING_S - BEAT_S, False), (hang.EVALUATING_S + 1, True)):
         its = [
-            replace(each, heard=False, steps=None if unknown else each.steps, silent_s=silent_s)
+            replace(
+                each, responsive=False, steps=None if unknown else each.steps, silent_s=silent_s
+            )
             for each, unknown in zip(last, forgets, strict=True)
         ]
         found = hang.assess(its, Watch(asked_s=hang.STACKS_S))

@@ -41,13 +41,11 @@ def test_the_ranks_of_every_domain_are_contiguous(snapshot: Snapshot) -> None:
 
 
 @given(gangs(nodes_max=16), st.randoms(use_true_random=False))
-def test_other_names_for_nodes_and_domains_keep_the_spans(
-    snapshot: Snapshot, chance: Random
-) -> None:
+def test_other_names_for_nodes_and_domains_keep_the_spans(snapshot: Snapshot, rng: Random) -> None:
     names = [f"m{i}" for i in range(len(snapshot.nodes))]
     labels = ["x", "y", "z"]
-    chance.shuffle(names)
-    chance.shuffle(labels)
+    rng.shuffle(names)
+    rng.shuffle(labels)
     renamed = dict(zip("abc", labels, strict=True)) | {UNKNOWN_DOMAIN: UNKNOWN_DOMAIN}
     nodes = tuple(
         Node(name, tuple(map(renamed.__getitem__, each.domains)), each.allocatable, each.used)

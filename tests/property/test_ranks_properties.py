@@ -126,7 +126,7 @@ def test_what_crosses_is_what_ranks_send_across(world: Snapshot) -> None:
 @settings(deadline=None, max_examples=examples(25))
 @given(worlds(), st.randoms(use_true_random=False))
 def test_other_names_for_nodes_and_domains_send_as_little_far_away(
-    world: Snapshot, chance: Random
+    world: Snapshot, rng: Random
 ) -> None:
     """Where several choices of nodes are as near, names decide between them: so all are taken."""
     asked, _ = the_job(world)
@@ -134,7 +134,7 @@ def test_other_names_for_nodes_and_domains_send_as_little_far_away(
     names = [f"m{at:03d}" for at in range(len(nodes))]
     blocks, racks = [*"ab"], [*"xyzw"]
     for each in (names, blocks, racks):
-        chance.shuffle(each)
+        rng.shuffle(each)
     renamed = [
         replace(
             each,

@@ -57,17 +57,17 @@ def test_equal_domains_change_places_and_nothing_else(
 
 @given(orders(), st.randoms(use_true_random=False))
 def test_where_only_names_differ_every_rank_stays(
-    drawn: tuple[list[int], list[int], list[int], list[int]], chance: Random
+    drawn: tuple[list[int], list[int], list[int], list[int]], rng: Random
 ) -> None:
     """Domains of one kind, and the nodes of each, have changed places for nothing."""
     order, _, domains, kinds = drawn
     renamed: dict[int, int] = {}
     for kind in sorted(set(kinds)):
         its = [domain for domain, other in enumerate(kinds) if other == kind]
-        for domain, other in zip(its, chance.sample(its, len(its)), strict=True):
+        for domain, other in zip(its, rng.sample(its, len(its)), strict=True):
             nodes, others = (
                 [at for at, in_ in enumerate(domains) if in_ == d] for d in (domain, other)
             )
-            renamed |= zip(nodes, chance.sample(others, len(others)), strict=True)
+            renamed |= zip(nodes, rng.sample(others, len(others)), strict=True)
     before = [renamed[at] for at in order]
     assert resembling(order, before, domains, kinds) == before

@@ -58,7 +58,7 @@ RECORDS = st.builds(
     nodes=NODES,
     restarts=COUNTS,
     failures=COUNTS,
-    last_end=st.none() | CAUSES,
+    last_termination=st.none() | CAUSES,
     checkpoints=POINTS,
 )
 PROGRESS = st.builds(
@@ -83,7 +83,7 @@ SEEN = st.builds(ObservedRank, COUNTS, TEXT, st.sampled_from(PodState), waiting=
 def tellings(draw: st.DrawFn) -> StatusInput:
     """Anything that can be told of a job for the first time."""
     record = draw(RECORDS)
-    suspects = tuple(range(len(record.nodes))) if draw(st.booleans()) else ()
+    suspected = tuple(range(len(record.nodes))) if draw(st.booleans()) else ()
     return StatusInput(
         record=record,
         before={},
@@ -94,7 +94,7 @@ def tellings(draw: st.DrawFn) -> StatusInput:
         racks=draw(st.none() | st.integers(0, 99)),
         unprofiled=draw(st.lists(TEXT, max_size=2).map(tuple)),
         wait=draw(st.none() | st.builds(QueueMissing, TEXT, NODES)),
-        assessment=draw(st.sampled_from([None, Ongoing(suspects)])),
+        assessment=draw(st.sampled_from([None, Ongoing(suspected)])),
         session=draw(st.none() | SESSIONS),
         ranks=draw(st.lists(SEEN, max_size=3)),
         unreadable=draw(st.none() | st.none() | st.none() | TEXT),

@@ -38,45 +38,47 @@ uses = st.builds(
 
 @given(amounts, amounts, st.lists(uses, max_size=5), st.randoms(use_true_random=False))
 def test_no_order_of_others_matters(
-    room: float, adapters: float, others: list[UplinkUse], chance: Random
+    capacity: float, adapters: float, others: list[UplinkUse], rng: Random
 ) -> None:
-    shuffled = chance.sample(others, len(others))
-    assert contention.left(room, adapters, shuffled) == contention.left(room, adapters, others)
+    shuffled = rng.sample(others, len(others))
+    assert contention.left(capacity, adapters, shuffled) == contention.left(
+        capacity, adapters, others
+    )
 
 
 @given(amounts, amounts, st.lists(uses, max_size=5))
 def test_a_job_has_its_turns_and_never_more_than_there_is(
-    room: float, adapters: float, others: list[UplinkUse]
+    capacity: float, adapters: float, others: list[UplinkUse]
 ) -> None:
-    found = contention.left(room, adapters, others)
-    turns = room * adapters / (adapters + sum(each.adapters for each in others))
-    assert turns * (1 - 1e-9) <= found <= room
-    unused = room - sum(each.busy for each in others)
+    found = contention.left(capacity, adapters, others)
+    turns = capacity * adapters / (adapters + sum(each.adapters for each in others))
+    assert turns * (1 - 1e-9) <= found <= capacity
+    unused = capacity - sum(each.busy for each in others)
     assert found >= unused * (1 - 1e-9) - 1e-9
 
 
 @given(amounts, amounts, st.lists(uses, max_size=5))
 def test_it_is_the_fair_share_that_is_found_by_raising_all_shares_alike(
-    room: float, adapters: float, others: list[UplinkUse]
+    capacity: float, adapters: float, others: list[UplinkUse]
 ) -> None:
     """Of each adapter the same, until who wants no more drops out or the room is used up."""
-    low, high = 0.0, room / adapters
+    low, high = 0.0, capacity / adapters
     for _ in range(100):
         share = (low + high) / 2
         taken = sum(min(each.busy, share * each.adapters) for each in others)
-        low, high = (share, high) if taken + share * adapters < room else (low, share)
-    assert abs(contention.left(room, adapters, others) - low * adapters) <= 1e-6 * room
+        low, high = (share, high) if taken + share * adapters < capacity else (low, share)
+    assert abs(contention.left(capacity, adapters, others) - low * adapters) <= 1e-6 * capacity
 
 
 @given(amounts, amounts, st.lists(uses, min_size=1, max_size=5), st.floats(1.0, 16.0))
 def test_the_more_others_send_the_less_is_left(
-    room: float, adapters: float, others: list[UplinkUse], times: float
+    capacity: float, adapters: float, others: list[UplinkUse], times: float
 ) -> None:
     first, *rest = others
     more = replace(first, busy=min(first.adapters, first.busy * times))
-    now = contention.left(room, adapters, others)
-    assert contention.left(room, adapters, [more, *rest]) <= now * (1 + 1e-9)
-    assert now <= contention.left(room, adapters, rest) * (1 + 1e-9)
+    now = contention.left(capacity, adapters, others)
+    assert contention.left(capacity, adapters, [more, *rest]) <= now * (1 + 1e-9)
+    assert now <= contention.left(capacity, adapters, rest) * (1 + 1e-9)
 
 
 @st.composite
@@ -118,8 +120,8 @@ def worlds(draw: st.DrawFn) -> Snapshot:
 
 @settings(deadline=None, max_examples=examples(20))
 @given(worlds(), st.randoms(use_true_random=False))
-def test_no_order_of_other_jobs_reaches_the_decision(world: Snapshot, chance: Random) -> None:
-    shuffled = tuple(chance.sample(world.running, len(world.running)))
+def test_no_order_of_other_jobs_reaches_the_decision(world: Snapshot, rng: Random) -> None:
+    shuffled = tuple(rng.sample(world.running, len(world.running)))
     assert decide(replace(world, running=shuffled)) == decide(world)
 
 

@@ -207,8 +207,8 @@ def ended_ranks_give_back(original: Original) -> Original:
     def unbound(entry: Entry, pods: Sequence[Pod]) -> list[str]:
         running = [replace(pod, terminal=False) for pod in pods if pod.node]
         others = [pod for pod in pods if not pod.node]
-        owed: list[str] = original(entry, [*running, *others])
-        return owed
+        assumed: list[str] = original(entry, [*running, *others])
+        return assumed
 
     return unbound
 
@@ -279,11 +279,11 @@ def ignores_changes(original: Original) -> Original:
 def takes_final(original: Original) -> Original:
     """Forget that a job has ended when its line is made."""
 
-    def wants(seen: ObservedJob, entries: Any, attempts: Any, alive: Any) -> bool:
+    def needs_attempt(seen: ObservedJob, entries: Any, attempts: Any, alive: Any) -> bool:
         queued = replace(seen, record=replace(seen.record, phase=Phase.QUEUED))
         return bool(original(queued, entries, attempts, alive))
 
-    return wants
+    return needs_attempt
 
 
 def suspended_starts(original: Original) -> Original:
@@ -371,8 +371,8 @@ def main() -> int:
                 survivors.append(mutant.name)
             else:
                 needed[mutant.name] = caught.seeds
-            told = f"survived {SEEDS_MAX} seeds" if caught is None else caught.message
-            print(f"{mutant.name}: {told}", file=sys.stderr, flush=True)
+            reported = f"survived {SEEDS_MAX} seeds" if caught is None else caught.message
+            print(f"{mutant.name}: {reported}", file=sys.stderr, flush=True)
     print(
         json.dumps(
             {

@@ -337,6 +337,6 @@ def _is_caught(mutant: ShellMutant) -> bool:
     caught = code == FAILED and is_assertion(printed, mutant.raises)
     if code != PASSED and not caught:
         raise PlantError(f"{mutant.name}: no assertion failed, pytest gave {code}:\n{printed}")
-    told = f"caught by {mutant.test}" if caught else f"survived {mutant.test}"
-    print(f"{mutant.name}: {told}", file=sys.stderr, flush=True)
+    sent = f"caught by {mutant.test}" if caught else f"survived {mutant.test}"
+    print(f"{mutant.name}: {sent}", file=sys.stderr, flush=True)
     return caught

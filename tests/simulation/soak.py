@@ -59,7 +59,7 @@ def soak(first: int, count: int) -> Total:
 def soak_all(first: int, steps: int, processes: int) -> Total:
     """Run seeds from the first on in so many processes; stop at what breaks."""
     total = Total()
-    started_s = told_s = time.monotonic()
+    started_s = reported_s = time.monotonic()
     following = first
     under_way: set[Future[Total]] = set()
     with ProcessPoolExecutor(processes) as pool:
@@ -71,10 +71,10 @@ def soak_all(first: int, steps: int, processes: int) -> Total:
             for future in done:
                 total.add(future.result())
             now_s = time.monotonic()
-            if now_s - told_s > TOLD_EVERY_S:
-                told_s = now_s
-                rate = total.steps / (now_s - started_s)
-                print(f"{total.steps:,} of {steps:,} steps, {rate:,.0f}/s", file=sys.stderr)
+            if now_s - reported_s > TOLD_EVERY_S:
+                reported_s = now_s
+                steps_per_s = total.steps / (now_s - started_s)
+                print(f"{total.steps:,} of {steps:,} steps, {steps_per_s:,.0f}/s", file=sys.stderr)
         pool.shutdown(cancel_futures=True)
     return total
 

@@ -11,11 +11,11 @@ import pytest
 from railwright_scheduler.attempt.assessment import PodState
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.invariants import ViolationError
-from railwright_scheduler.simulator.actuator import Actuator
 from railwright_scheduler.simulator.api import Api
+from railwright_scheduler.simulator.executor import Executor
 from railwright_scheduler.simulator.leader import Batch, Leading, Rest, lead
 from railwright_scheduler.simulator.machines import Machines
-from railwright_scheduler.simulator.objects import Answer, JobObject, NodeObject, Request
+from railwright_scheduler.simulator.objects import JobObject, NodeObject, ReplyStatus, Request
 from railwright_scheduler.simulator.view import View
 from simulation.mutants import MUTANTS
 
@@ -28,12 +28,12 @@ class Stage:
     machines: Machines
     leaders: int = 0
 
-    def leader(self) -> Led:
+    def leader(self) -> SteppedLeader:
         self.leaders += 1
         view = View(self.api, self.machines)
-        actuator = Actuator(self.api, view.pods, view.jobs)
-        leading = lead(f"leader{self.leaders}", self.api, view, actuator, clock=lambda: 0)
-        return Led(view, leading, next(leading))
+        executor = Executor(self.api, view.pods, view.jobs)
+        leading = lead(f"leader{self.leaders}", self.api, view, executor, clock=lambda: 0)
+        return SteppedLeader(view, leading, next(leading))
 
     def job(self, uid: str) -> None:
         self.api.jobs.put(uid, JobObject(uid, "a", 1, {"gpu": 8}, 0, 0))
@@ -54,7 +54,7 @@ class Stage:
 
 
 @dataclass(slots=True)
-class Led:
+class SteppedLeader:
     """One leader, and what it is about to send."""
 
     view: View
@@ -86,13 +86,13 @@ class Led:
                 return
         raise AssertionError(f"no rest; next is {self.now}")
 
-    def send(self, *, events: int = 1000) -> list[Answer]:
+    def send(self, *, events: int = 1000) -> list[ReplyStatus]:
         """Send what is next, all of it; then so many events of each kind arrive."""
         answers = []
         for request in self.requests:
             reply = request.land()
-            request.hear(reply)
-            answers.append(reply.answer)
+            request.on_reply(reply)
+            answers.append(reply.status)
         for copy in self.view.kinds.values():
             copy.catch_up(events)
         self.advance()
@@ -112,7 +112,7 @@ def on() -> Stage:
     return made
 
 
-def held_up_binding(on: Stage) -> Callable[[], Answer]:
+def held_up_binding(on: Stage) -> Callable[[], ReplyStatus]:
     """A binding of a job that was made again since under the same name, on another node."""
     binding = on.leader().until("bind a@1/1")
     on.delete_job("a@1")
@@ -120,11 +120,11 @@ def held_up_binding(on: Stage) -> Callable[[], Answer]:
     on.api.nodes.put("n1", NodeObject("n1", {"gpu": 8}))
     on.job("a@2")
     on.leader().until("bind a@2/1")
-    return lambda: binding.land().answer
+    return lambda: binding.land().status
 
 
 def test_a_held_up_binding_does_not_reach_the_pod_of_a_job_of_the_same_name(on: Stage) -> None:
-    assert held_up_binding(on)() is Answer.CONFLICT
+    assert held_up_binding(on)() is ReplyStatus.CONFLICT
     assert [pod.node for pod in on.api.pods.objects.values()] == [""]
 
 
@@ -141,7 +141,7 @@ def test_a_pod_made_after_its_attempt_was_over_is_never_bound_and_is_deleted(on:
     new = on.leader()
     new.rest()
     assert not on.api.ledger.entries
-    assert late.land().answer is Answer.DONE
+    assert late.land().status is ReplyStatus.DONE
     new.rest()
     assert not on.api.pods.objects
 
@@ -151,7 +151,7 @@ def test_a_leader_that_missed_its_end_binds_no_pod_that_it_made_since(on: Stage)
     old.until("create a@1/1")
     on.change("a@1", suspend=True)
     on.leader().rest()
-    assert old.send() == [Answer.DONE]
+    assert old.send() == [ReplyStatus.DONE]
     for _ in range(10):
         if old.now is not None:
             assert not any(request.name.startswith("bind") for request in old.requests)
@@ -163,7 +163,7 @@ def test_a_pod_that_was_made_larger_is_not_bound_by_the_next_leader_either(on: S
     on.api.inflated["a@1"] = True
     on.leader().until("create a@1/1").land()
     on.leader().rest()
-    assert on.api.jobs.objects["a@1"].record.last_end is not None
+    assert on.api.jobs.objects["a@1"].record.last_termination is not None
     assert not on.api.pods.objects
 
 
@@ -181,7 +181,7 @@ def test_older_news_of_a_pod_does_not_undo_its_binding(on: Stage) -> None:
     binding = leader.until("bind a@1/1")
     [pod] = on.api.pods.objects.values()
     on.api.pods.put(pod.uid, pod)
-    binding.hear(binding.land())
+    binding.on_reply(binding.land())
     leader.advance()
     while on.api.ledger.entries:
         leader.send(events=0)
@@ -193,9 +193,9 @@ def test_older_news_of_a_pod_does_not_undo_its_binding(on: Stage) -> None:
 
 def test_an_epoch_is_won_by_one_of_two(on: Stage) -> None:
     first, second = on.leader(), on.leader()
-    assert first.send() == [Answer.DONE]
-    assert second.send() == [Answer.CONFLICT]
-    assert second.send() == [Answer.DONE]
+    assert first.send() == [ReplyStatus.DONE]
+    assert second.send() == [ReplyStatus.CONFLICT]
+    assert second.send() == [ReplyStatus.DONE]
     assert on.api.ledger.epoch == 2
     first.send()
     assert first.now is None

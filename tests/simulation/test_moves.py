@@ -45,7 +45,9 @@ def test_a_job_that_is_judged_again_by_what_it_was_judged_by_breaks_an_invariant
     monkeypatch.setattr(migration, "pause_s", lambda moves: 0.0)
     stale = migration._is_stale
     monkeypatch.setattr(
-        migration, "_is_stale", lambda seen, verdict, known: stale(seen, verdict, f"not {known}")
+        migration,
+        "_is_stale",
+        lambda seen, verdict, topology_hash: stale(seen, verdict, f"not {topology_hash}"),
     )
     with pytest.raises(RunError, match="I18"):
         ran(range(30))

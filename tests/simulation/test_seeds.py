@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from railwright_scheduler.simulator.chance import Chance
 from railwright_scheduler.simulator.disturbances import SOMETIMES
 from railwright_scheduler.simulator.run import run
+from railwright_scheduler.simulator.seeded_random import SeededRandom
 from simulation.kept import kept_seeds
 from simulation.short_cycles import short_cycles
 
@@ -48,8 +48,8 @@ def test_cuts_of_the_control_plane_lose_no_living_node() -> None:
 
 def test_chance_is_splitmix64() -> None:
     # The numbers that Rosetta Code publishes for this seed.
-    chance = Chance(1234567)
-    assert [chance.number() for _ in range(3)] == [
+    source = SeededRandom(1234567)
+    assert [source.number() for _ in range(3)] == [
         6457827717110365317,
         3203168211198807973,
         9817491932198370423,

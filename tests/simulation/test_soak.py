@@ -16,12 +16,12 @@ def test_a_soak_ends_with_one_object_and_runs_all_the_steps_that_were_asked_for(
     monkeypatch.setattr("sys.argv", ["soak", "--steps", "2000"])
     monkeypatch.setattr(soak, "SEEDS_A_TASK", 2)
     assert soak.main() == 0
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert told.keys() == {
+    summary = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert summary.keys() == {
         *("steps", "seeds", "writes", "violations", "seconds", "steps_per_second")
     }
-    assert told["steps"] == told["seeds"] * soak.STEPS >= 2000
-    assert told["violations"] == 0
+    assert summary["steps"] == summary["seeds"] * soak.STEPS >= 2000
+    assert summary["violations"] == 0
 
 
 def test_a_soak_stops_at_a_seed_that_broke_and_tells_what_happened() -> None:

@@ -21,26 +21,26 @@ from railwright_scheduler.attempt.assessment import (
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 
 
-def judge(
+def assess(
     *ranks: ObservedRank, started: bool = True, age_s: float = 100.0
 ) -> assessment.Assessment:
     return assessment.assess(ranks, started=started, age_s=age_s)
 
 
 def cause(*ranks: ObservedRank, started: bool = True, age_s: float = 100.0) -> Cause:
-    verdict = judge(*ranks, started=started, age_s=age_s)
+    verdict = assess(*ranks, started=started, age_s=age_s)
     assert isinstance(verdict, Ended), verdict
     return verdict.cause
 
 
 def test_ranks_that_are_heard_go_on() -> None:
-    assert judge(rank(0), rank(1)) == Ongoing()
+    assert assess(rank(0), rank(1)) == Ongoing()
 
 
 def test_all_ranks_done_is_success_whoever_says_so() -> None:
-    assert judge(rank(0, done=True), rank(1, pod=PodState.SUCCEEDED)) == Succeeded()
-    assert judge(rank(0, done=True), rank(1)) == Ongoing()
-    assert judge(rank(0, pod=PodState.MISSING, done=True), rank(1, done=True)) == Succeeded()
+    assert assess(rank(0, done=True), rank(1, pod=PodState.SUCCEEDED)) == Succeeded()
+    assert assess(rank(0, done=True), rank(1)) == Ongoing()
+    assert assess(rank(0, pod=PodState.MISSING, done=True), rank(1, done=True)) == Succeeded()
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_pod_that_is_taken_away_ended_well_only_if_its_kubelet_says_so(
 ) -> None:
     assert cause(rank(0, done=True, **taken)).code is code
     assert cause(rank(0, done=True, **taken), rank(1)).code is code
-    assert judge(rank(0, done=True, pod=PodState.SUCCEEDED, **taken)) == Succeeded()
+    assert assess(rank(0, done=True, pod=PodState.SUCCEEDED, **taken)) == Succeeded()
 
 
 @pytest.mark.parametrize("ended", [{"signal": "SIGTERM"}, {"exit_code": 143}])
@@ -64,7 +64,7 @@ def test_a_rank_that_sigterm_ended_waits_for_its_pods_deletion_to_show(
 ) -> None:
     early, late = (killed(1, age_s, **ended) for age_s in (REMOVAL_S, REMOVAL_S + 0.5))
     # What its peers make of it counts no earlier.
-    assert judge(early, rank(0)) == judge(early, crash(0, age_s=REMOVAL_S + 1)) == Ongoing()
+    assert assess(early, rank(0)) == assess(early, crash(0, age_s=REMOVAL_S + 1)) == Ongoing()
     assert cause(late, rank(0)).code is CauseCode.RANK_FAILED
     assert cause(replace(early, deleting=True), crash(0, age_s=9.0)).counted is False
     assert cause(replace(early, evicted="taint"), rank(0)).code is CauseCode.POD_EVICTED
@@ -76,7 +76,7 @@ def test_one_sigterm_after_another_delays_no_verdict_for_good() -> None:
 
 
 def test_a_sidecar_that_fails_after_its_rank_is_done_is_no_crash() -> None:
-    assert judge(crash(0, age_s=9.0, done=True), rank(1)) == Ongoing()
+    assert assess(crash(0, age_s=9.0, done=True), rank(1)) == Ongoing()
     found = cause(crash(0, age_s=9.0, done=True), crash(1, age_s=2.0))
     assert found.rank == 1
 
@@ -98,7 +98,7 @@ def killed(node_rank: int, age_s: float, **ended: Any) -> ObservedRank:
 
 
 def test_a_silent_launcher_alone_is_only_suspected() -> None:
-    assert judge(rank(0), rank(1, silent_s=300.0)) == Ongoing(suspects=(1,))
+    assert assess(rank(0), rank(1, silent_s=300.0)) == Ongoing(suspected=(1,))
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_silent_launcher_and_a_silent_kubelet_are_a_lost_node(
     "witness", [{"lease_stale": True}, {"unready_s": 500.0}, {"node_gone": True}]
 )
 def test_a_launcher_that_is_heard_vetoes_the_api(witness: dict[str, object]) -> None:
-    assert judge(rank(0), rank(1, silent_s=6.0, **witness)) == Ongoing()
+    assert assess(rank(0), rank(1, silent_s=6.0, **witness)) == Ongoing()
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_node_whose_launcher_never_spoke_is_lost_on_the_kubelets_word(
     unready_s: float | None, node_gone: bool, lost: bool
 ) -> None:
     mute = rank(1, silent_s=None, unready_s=unready_s, node_gone=node_gone)
-    verdict = judge(rank(0), mute, started=False)
+    verdict = assess(rank(0), mute, started=False)
     assert isinstance(verdict, Ended) is lost
 
 
@@ -150,12 +150,12 @@ def test_all_lost_nodes_are_named_at_once() -> None:
 
 
 def test_a_crash_waits_until_all_others_were_heard_since() -> None:
-    assert judge(crash(0, age_s=2.0), rank(1, silent_s=3.0)) == Ongoing(suspects=(1,))
+    assert assess(crash(0, age_s=2.0), rank(1, silent_s=3.0)) == Ongoing(suspected=(1,))
     assert cause(crash(0, age_s=2.0), rank(1, silent_s=1.0)).code is CauseCode.RANK_FAILED
 
 
 def test_a_crash_waits_no_longer_than_the_verdict_on_silent_nodes_takes() -> None:
-    assert isinstance(judge(crash(0, age_s=25.0), rank(1, silent_s=26.0)), Ongoing)
+    assert isinstance(assess(crash(0, age_s=25.0), rank(1, silent_s=26.0)), Ongoing)
     assert cause(crash(0, age_s=25.5), rank(1, silent_s=26.0)).code is CauseCode.RANK_FAILED
 
 
@@ -188,7 +188,7 @@ def test_a_pod_that_went_is_no_fault_of_its_rank(
 
 def test_a_start_that_takes_too_long_names_who_is_missing() -> None:
     mute = rank(1, silent_s=None, pod=PodState.PENDING, waiting="CreateContainerError: no secret")
-    assert judge(rank(0), mute, started=False, age_s=600.0) == Ongoing()
+    assert assess(rank(0), mute, started=False, age_s=600.0) == Ongoing()
     found = cause(rank(0), mute, started=False, age_s=600.5)
     assert (found.code, found.counted) == (CauseCode.START_TIMED_OUT, True)
     assert found.message == (

@@ -169,7 +169,7 @@ def test_exit_vouches_for_its_silent_peer() -> None:
 def test_crash_before_the_cut_waits_for_the_silent_peers() -> None:
     """The user is not charged for what the operator cannot hear."""
     crashed = crash(0, age_s=100.0, silent_s=100.0)
-    assert assess(crashed, rank(1, **MISSING)) == Ongoing(suspects=(1,), held=True)
+    assert assess(crashed, rank(1, **MISSING)) == Ongoing(suspected=(1,), held=True)
     late = replace(crashed, crash=Crash(0, 1, HOLD_S + 1.0))
     verdict = assess(late, rank(1, **MISSING))
     assert isinstance(verdict, Ended)

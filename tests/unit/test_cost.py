@@ -117,8 +117,8 @@ def test_nobody_waits_for_nobody() -> None:
 def test_no_figure_is_from_what_the_model_is_judged_on() -> None:
     sources = {fact.source for fact in _facts(vars(hardware))}
     assert len(sources) > 20
-    judged = ("SimAI", "cases_april2021", "performance-summary", "DeepEP")
-    assert not [source for source in sources if any(each in source for each in judged)]
+    evaluation = ("SimAI", "cases_april2021", "performance-summary", "DeepEP")
+    assert not [source for source in sources if any(each in source for each in evaluation)]
     assert not [source for source in sources if len(source) < 20]
 
 

@@ -110,7 +110,7 @@ def test_without_shared_domains_no_best_one_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wants", "why"),
+    ("waiting", "why"),
     [
         ("1 16 - -", "needs 1 node with 16 nvidia.com/gpu; at most 8 nvidia.com/gpu on any node"),
         ("3 8 - -", "needs 3 nodes with 8 nvidia.com/gpu each; at most 2 such nodes exist: "
@@ -120,8 +120,8 @@ def test_without_shared_domains_no_best_one_is_named() -> None:
         ("1 - - kind=x", "needs 1 node; no node matches the selector kind=x"),
     ],
 )  # fmt: skip
-def test_what_never_fits_says_the_most_there_is(wants: str, why: str) -> None:
-    nodes, gpus, cpus, selector = wants.split()
+def test_what_never_fits_says_the_most_there_is(waiting: str, why: str) -> None:
+    nodes, gpus, cpus, selector = waiting.split()
     assert (
         _sentence(f"""
         node  gpu  cpu

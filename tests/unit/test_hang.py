@@ -22,7 +22,7 @@ from railwright_scheduler.attempt.hang import (
     STILL_S,
     VERDICT_S,
     Activity,
-    Launcher,
+    ObservedLauncher,
     ObservedStack,
     ObservedSteps,
     Suspected,
@@ -34,9 +34,11 @@ KINDS = range(4)
 SAYS_NOTHING = ObservedSteps(still_s=100_000)
 
 
-def launchers(*steps: ObservedSteps | None, unheard: tuple[int, ...] = ()) -> list[Launcher]:
+def launchers(
+    *steps: ObservedSteps | None, unheard: tuple[int, ...] = ()
+) -> list[ObservedLauncher]:
     return [
-        Launcher(node_rank, f"n{node_rank}", heard=node_rank not in unheard, steps=its)
+        ObservedLauncher(node_rank, f"n{node_rank}", responsive=node_rank not in unheard, steps=its)
         for node_rank, its in enumerate(steps)
     ]
 
@@ -151,8 +153,10 @@ def test_rank_that_reports_and_falls_silent_accuses_nobody() -> None:
     assert hang.assess(launchers(training(), SAYS_NOTHING, unheard=(0,)), ASKED) is None
 
 
-def silent(steps: ObservedSteps | None, silent_s: float, node_rank: int = 0) -> Launcher:
-    return Launcher(node_rank, f"n{node_rank}", heard=False, steps=steps, silent_s=silent_s)
+def silent(steps: ObservedSteps | None, silent_s: float, node_rank: int = 0) -> ObservedLauncher:
+    return ObservedLauncher(
+        node_rank, f"n{node_rank}", responsive=False, steps=steps, silent_s=silent_s
+    )
 
 
 OTHERS_SAY_NOTHING = launchers(None, SAYS_NOTHING, SAYS_NOTHING, SAYS_NOTHING)[1:]
@@ -166,7 +170,7 @@ OTHERS_SAY_NOTHING = launchers(None, SAYS_NOTHING, SAYS_NOTHING, SAYS_NOTHING)[1
     ("timeout_s", "limit"), [(None, EVALUATING_S), (300, 300 + VERDICT_S), (10, 10 + VERDICT_S)]
 )
 def test_silent_launcher_of_a_living_node_hangs(
-    others: list[Launcher],
+    others: list[ObservedLauncher],
     steps: ObservedSteps | None,
     still_s: float,
     timeout_s: int | None,
@@ -193,7 +197,7 @@ def test_silence_counts_from_the_launcher_heard_last() -> None:
 
 def test_first_heartbeat_to_a_new_leader_keeps_the_attempt() -> None:
     """It says nothing of steps yet."""
-    its = [silent(None, 2 * EVALUATING_S), Launcher(1, "n1", heard=True, steps=None)]
+    its = [silent(None, 2 * EVALUATING_S), ObservedLauncher(1, "n1", responsive=True, steps=None)]
     assert hang.assess(its, ASKED) is None
 
 
@@ -286,12 +290,12 @@ def test_assessment_asks_for_stacks_and_then_ends_the_attempt() -> None:
     assert assess(hung, rank(1, done=True, steps=training(still_s=9_000))) == verdict
 
 
-class Counted(list[Launcher]):
+class Counted(list[ObservedLauncher]):
     """Launchers, and how often they are gone through."""
 
     reads = 0
 
-    def __iter__(self) -> Iterator[Launcher]:
+    def __iter__(self) -> Iterator[ObservedLauncher]:
         self.reads += 1
         return super().__iter__()
 

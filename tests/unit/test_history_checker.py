@@ -83,7 +83,7 @@ def numbers(name: str) -> set[str]:
     return set(re.findall(r"\bI\d+\b", name))
 
 
-def judged(text: str, *, rested: bool = False) -> list[Violation]:
+def check_history(text: str, *, rested: bool = False) -> list[Violation]:
     """What is found in a history; with ``rested``, also at its end."""
     planted = Planted(text)
     checker = HistoryChecker(planted.deletes)
@@ -95,7 +95,7 @@ def judged(text: str, *, rested: bool = False) -> list[Violation]:
 
 @pytest.mark.parametrize("text", [START, AGAIN, ENDED], ids=["waits", "again", "ended"])
 def test_a_sound_history_is_sound_to_its_end(text: str) -> None:
-    assert judged(text, rested=True) == []
+    assert check_history(text, rested=True) == []
 
 
 BREAKS = {
@@ -150,7 +150,7 @@ BREAKS = {
 
 @pytest.mark.parametrize("name", BREAKS)
 def test_what_breaks_an_invariant_is_found_under_its_number(name: str) -> None:
-    found = judged(BREAKS[name])
+    found = check_history(BREAKS[name])
     assert {violation.invariant for violation in found} == numbers(name), found
 
 
@@ -175,7 +175,7 @@ NOT_OURS = {
 
 @pytest.mark.parametrize("name", NOT_OURS)
 def test_what_others_do_is_not_held_against_us(name: str) -> None:
-    assert judged(NOT_OURS[name]) == []
+    assert check_history(NOT_OURS[name]) == []
 
 
 UNSETTLED = {
@@ -190,7 +190,7 @@ UNSETTLED = {
 
 @pytest.mark.parametrize("name", UNSETTLED)
 def test_what_never_comes_to_rest_is_found_at_the_end(name: str) -> None:
-    found = judged(UNSETTLED[name], rested=True)
+    found = check_history(UNSETTLED[name], rested=True)
     assert {violation.invariant for violation in found} == numbers(name), found
 
 
@@ -200,27 +200,29 @@ OVER = DELETED.replace("begin", "end")
 
 def test_a_test_may_declare_what_it_breaks_and_nothing_else() -> None:
     declared = f"{START}note {DELETED}\nledger gone\nledger 1 you\nnote {OVER}\n"
-    assert judged(declared) == []
+    assert check_history(declared) == []
     other = declared.replace("ledger gone", "make a-1-0\nbind a-1-0 n0\nledger gone")
-    assert [violation.invariant for violation in judged(other)] == ["I2"]
-    assert [violation.invariant for violation in judged(declared + "ledger 0 me")] == ["I14"]
+    assert [violation.invariant for violation in check_history(other)] == ["I2"]
+    assert [violation.invariant for violation in check_history(declared + "ledger 0 me")] == ["I14"]
 
 
 def test_a_declaration_that_nothing_needs_is_found() -> None:
-    (found,) = judged(f"{START}note {DELETED}\nnote {OVER}")
+    (found,) = check_history(f"{START}note {DELETED}\nnote {OVER}")
     assert (
         found.finding == "declared: 'an admin deletes the ledger' broke none of ['I14']: remove it"
     )
 
 
 def test_a_violation_is_told_with_its_revision_and_what_happened_around() -> None:
-    (found,) = judged(COMMITTED + "ledger 1 me\nbind a-1-1 n1")[:1]
+    (found,) = check_history(COMMITTED + "ledger 1 me\nbind a-1-1 n1")[:1]
     assert (found.revision, found.key.rpartition("/")[2]) == (11, "default")
-    told = str(found)
-    assert told.startswith("I2: a-1-0 runs, its gang was never whole and is not in the ledger")
-    assert "10 08:00:00 pods/team/a-1-0 is bound to n0" in told
-    assert "11 08:00:00 ledgers/default holds epoch 1 of me: nothing in flight" in told
-    assert "12 08:00:00 pods/team/a-1-1 is bound to n1" in told
+    comparable_status = str(found)
+    assert comparable_status.startswith(
+        "I2: a-1-0 runs, its gang was never whole and is not in the ledger"
+    )
+    assert "10 08:00:00 pods/team/a-1-0 is bound to n0" in comparable_status
+    assert "11 08:00:00 ledgers/default holds epoch 1 of me: nothing in flight" in comparable_status
+    assert "12 08:00:00 pods/team/a-1-1 is bound to n1" in comparable_status
 
 
 def asked(verb: str, name: str, *, user: str = audit.OPERATOR, **changes: Any) -> Request:

@@ -78,7 +78,7 @@ def test_a_long_list_of_nodes_is_cut() -> None:
 
 def test_an_end_is_a_warning_with_its_last_lines_and_comes_before_the_recovery() -> None:
     cause = replace(attempts.FAILED, last_lines="one\ntwo\nthree\nfour\n")
-    after = replace(attempts.RECOVERING, failures=1, last_end=cause)
+    after = replace(attempts.RECOVERING, failures=1, last_termination=cause)
     ended, recovering = changes(attempts.RUNNING, after)
     assert (ended.reason, ended.warning) == ("RankFailed", True)
     assert ended.note == (
@@ -92,7 +92,7 @@ def test_an_end_is_a_warning_with_its_last_lines_and_comes_before_the_recovery()
 
 def test_a_recovery_names_the_checkpoint_it_resumes_from() -> None:
     points = (ResumePoint(1, 90),)
-    after = replace(attempts.RECOVERING, last_end=attempts.LOST, checkpoints=points)
+    after = replace(attempts.RECOVERING, last_termination=attempts.LOST, checkpoints=points)
     _, recovering = changes(attempts.RUNNING, after)
     assert recovering.note == (
         "a new attempt follows; it resumes from the newest sound checkpoint up to step 90 "
@@ -108,14 +108,14 @@ def test_an_end_and_a_new_start_in_one_turn_are_told_in_order() -> None:
         ended=1,
         nodes=("n2", "n0"),
         restarts=1,
-        last_end=attempts.LOST,
+        last_termination=attempts.LOST,
     )
     assert reasons(changes(before, after, reason="Binding")) == ["NodeLost", "Scheduled"]
 
 
 @pytest.mark.parametrize(("phase", "warning"), [(Phase.SUCCEEDED, False), (Phase.FAILED, True)])
 def test_the_last_story_says_how_it_went(phase: Phase, warning: bool) -> None:
-    after = replace(attempts.RUNNING, phase=phase, ended=1, last_end=attempts.FAILED)
+    after = replace(attempts.RUNNING, phase=phase, ended=1, last_termination=attempts.FAILED)
     last = changes(attempts.RUNNING, after, message="how it went")[-1]
     assert (last.reason, last.note, last.warning) == (phase.value, "how it went", warning)
 

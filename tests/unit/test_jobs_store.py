@@ -147,7 +147,7 @@ def test_a_record_is_read_back_from_the_status() -> None:
         ended=4,
         restarts=3,
         failures=1,
-        last_end=Cause(CauseCode.NODE_LOST, "node n1 is lost", nodes=("n1",), node="n1"),
+        last_termination=Cause(CauseCode.NODE_LOST, "node n1 is lost", nodes=("n1",), node="n1"),
         checkpoints=(ResumePoint(4, 90), ResumePoint(2, 40)),
     )
 

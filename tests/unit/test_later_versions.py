@@ -148,8 +148,8 @@ def test_status_keeps_what_a_later_version_wrote() -> None:
         "conditions": [drained | {"lastTransitionTime": NOW}],
     }
     record = record_of({"status": before})
-    assert record.last_end is not None
-    assert (record.last_end.code, record.backoff_s) == ("CableOnFire", 0)
+    assert record.last_termination is not None
+    assert (record.last_termination.code, record.backoff_s) == ("CableOnFire", 0)
     told = status.StatusInput(
         record=record, before=before, generation=1, now=LATER, num_nodes=2, backoff_limit=3
     )

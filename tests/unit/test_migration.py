@@ -154,7 +154,7 @@ def test_who_was_moved_and_then_lost_a_node_waits_for_no_pods_of_before() -> Non
     first = scheduling.plan(world(running()))
     (moves,) = first.ledger.entries
     lost = replace(moves, attempt=2, cause=Cause(CauseCode.NODE_LOST, "r2a is lost"))
-    record = replace(first.records["a"], attempt=2, ended=2, last_end=lost.cause)
+    record = replace(first.records["a"], attempt=2, ended=2, last_termination=lost.cause)
     over = replace(ended(first), record=record)
     ledger = replace(first.ledger, entries=(moves, lost))
     stuck = {("a", 1): ObservedAttempt(pods=pods("r0a~ r0b! r1a! r1b!"))}
@@ -200,8 +200,8 @@ def test_a_job_that_stays_is_judged_once() -> None:
     assert (moved(world(running(), links=wide)), known(world(running(), links=wide))) == ("", "now")
     soon_done = running(progress=Progress(1000, total_steps=1100))
     assert (moved(world(soon_done)), known(world(soon_done))) == ("", "now")
-    judged = running(record={"topology_hash": "now"})
-    assert moved(world(judged)) == ""
+    evaluated = running(record={"topology_hash": "now"})
+    assert moved(world(evaluated)) == ""
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_no_job_moves_that_would_stand_in_line_behind_others() -> None:
     assert moved(world(running(), replace(large, held=LedgerFull(6, 5, 1, 5)))) == ""
     assert moved(world(running(), replace(large, held=LedgerFull(6, 6, 1, 5))))
     failed = Cause(CauseCode.RANK_FAILED, "it failed")
-    over = JobRecord(attempt=1, ended=1, failures=1, last_end=failed)
+    over = JobRecord(attempt=1, ended=1, failures=1, last_termination=failed)
     assert moved(world(running(), replace(large, record=over, ended_age_s=1.0))) == ""
     for gone in (
         replace(large, suspend=True),
@@ -270,7 +270,7 @@ def test_one_job_moves_at_a_time() -> None:
             attempt=2,
             ended=2 - live,
             nodes=other.record.nodes if live else (),
-            last_end=Cause(CauseCode.REMAPPED, "it moved"),
+            last_termination=Cause(CauseCode.REMAPPED, "it moved"),
         )
         between = replace(other, record=record, ranks=other.ranks if live else (), suspend=False)
         taken = scheduling.plan(world(running(), between))
@@ -281,7 +281,7 @@ def test_one_job_moves_at_a_time() -> None:
 def test_a_slow_node_is_named() -> None:
     """How much slower a step gets is the cost model's; here it is only said."""
     slow = tuple(
-        replace(each, pace=RelativeSpeed(products=0.5)) if each.name == "r1a" else each
+        replace(each, relative_speed=RelativeSpeed(products=0.5)) if each.name == "r1a" else each
         for each in racks(*HERE)
     )
     message = moved(world(running(), nodes=slow))
@@ -312,10 +312,10 @@ def test_so_many_jobs_are_judged_in_one_turn_and_the_others_later() -> None:
     nodes = racks(*(name for each in jobs for name in each.record.nodes), count=10)
     first = world(*jobs, links={f"r{rack}": 2.0 for rack in range(10)}, nodes=nodes)
     first_records = scheduling.plan(first).records
-    judged = [uid for uid, each in first_records.items() if each.topology_hash == "now"]
+    evaluated = [uid for uid, each in first_records.items() if each.topology_hash == "now"]
     # Each is 64 and its nodes; one of them is another each second.
-    assert len(judged) == 3
-    assert {*judged} >= {"j0", "j1"}
+    assert len(evaluated) == 3
+    assert {*evaluated} >= {"j0", "j1"}
     jobs = [replace(each, record=first_records[each.job.uid]) for each in jobs]
     records = scheduling.plan(replace(first, jobs=tuple(jobs))).records.values()
     assert {record.topology_hash for record in records} == {"now"}
@@ -325,11 +325,11 @@ def test_every_job_is_judged_whatever_others_would_lose() -> None:
     jobs = [*spread(4, progress=Progress(1_001)), *spread(5, progress=Progress(1_900))[4:]]
     nodes = racks(*(name for each in jobs for name in each.record.nodes), count=10)
     first = world(*jobs, links={f"r{rack}": 2.0 for rack in range(10)}, nodes=nodes)
-    judged = set[str]()
+    evaluated = set[str]()
     for second in range(60):
         records = scheduling.plan(replace(first, topology_age_s=100.0 + second)).records
-        judged |= {uid for uid, record in records.items() if record.topology_hash == "now"}
-    assert judged == {f"j{at}" for at in range(5)}
+        evaluated |= {uid for uid, record in records.items() if record.topology_hash == "now"}
+    assert evaluated == {f"j{at}" for at in range(5)}
 
 
 def test_jobs_on_one_node_are_work_to_judge_too() -> None:
@@ -362,8 +362,8 @@ def test_a_job_does_not_move_for_what_was_not_recorded_of_other_devices() -> Non
         replace(each, device="other" if each.name.startswith("r2") else "ours")
         for each in racks(*HERE)
     )
-    for room, message in ((0.1, "the uplinks of r1 let out 0.1 "), (0.9, "")):
-        seen_now = world(job_seen, nodes=nodes, links=NARROW | {"r1": room})
+    for capacity, message in ((0.1, "the uplinks of r1 let out 0.1 "), (0.9, "")):
+        seen_now = world(job_seen, nodes=nodes, links=NARROW | {"r1": capacity})
         assert moved(seen_now).startswith(message)
         assert bool(moved(seen_now)) is bool(message)
 
@@ -391,6 +391,6 @@ def test_who_moves_does_not_depend_on_the_order_in_which_all_is_listed() -> None
 def test_what_is_said_of_a_move_fits_the_ledger_however_long_names_are() -> None:
     long = {f"r{rack}": f"r{rack}" + "x" * 5000 for rack in range(3)}
     nodes = tuple(replace(each, domains=(long[each.name[:2]],)) for each in racks(*HERE))
-    links = {long[rack]: room for rack, room in NARROW.items()}
+    links = {long[rack]: capacity for rack, capacity in NARROW.items()}
     message = moved(world(running(), links=links, nodes=nodes))
     assert len(message) == MESSAGE_LENGTH_MAX

@@ -54,10 +54,10 @@ def test_a_node_is_as_fast_as_the_fabric_says_and_made_again_only_where_that_cha
     machines = Machines(seen.nodes, seen.pods)
     before = machines.build_nodes(Fabric())
     after = machines.build_nodes(Fabric(paces={"n1": RelativeSpeed(products=0.61)}))
-    assert [node.pace for node in after] == [EVEN, RelativeSpeed(products=0.61)]
+    assert [node.relative_speed for node in after] == [EVEN, RelativeSpeed(products=0.61)]
     assert after[0] is before[0]
     assert machines.build_nodes(Fabric(paces={"n1": RelativeSpeed(products=0.61)}))[1] is after[1]
-    assert machines.build_nodes(Fabric())[1].pace == EVEN
+    assert machines.build_nodes(Fabric())[1].relative_speed == EVEN
 
 
 def test_a_pod_that_claims_a_rank_beyond_the_gang_is_none_of_it() -> None:
@@ -131,7 +131,7 @@ def test_a_node_is_seen_with_its_rails_its_pace_its_devices_and_its_island() -> 
     seen = Watched()
     seen.nodes["uid-n1"] = replace(seen.nodes["uid-n1"], labels={PRODUCT: "GPU-A"})
     before = seen.world().nodes
-    assert [(node.rails, node.pace, node.device) for node in before] == [
+    assert [(node.rails, node.relative_speed, node.device) for node in before] == [
         (None, EVEN, ""),
         (None, EVEN, "GPU-A"),
     ]
@@ -148,8 +148,12 @@ def test_a_node_is_seen_with_its_rails_its_pace_its_devices_and_its_island() -> 
     assert first.domains == ("r0", scale_up_domains.NO_SCALE_UP_DOMAIN)
     assert not any(map(scale_up_domains.is_known, second.domains[:1]))
     assert second.domains[1] == "i0"
-    assert (second.rails, second.pace, second.device) == (rails, RelativeSpeed(rails=0.75), "GPU-A")
-    assert (first.rails, first.pace) == (None, EVEN)
+    assert (second.rails, second.relative_speed, second.device) == (
+        rails,
+        RelativeSpeed(rails=0.75),
+        "GPU-A",
+    )
+    assert (first.rails, first.relative_speed) == (None, EVEN)
     assert seen.state_builder.machines.racks(("n0", "n1")) == 1
     # Nodes that did not change are the same ones.
     assert seen.world().nodes[0] is first
@@ -214,7 +218,7 @@ async def test_cut_ends_no_attempt_and_dead_nodes_are_found() -> None:
     cluster = Cluster(40)
     assert await cluster.pass_time(30) == Ongoing()
     verdict = await cluster.pass_time(60, cut=True)
-    assert verdict == Ongoing(suspects=tuple(range(40)), held=True)
+    assert verdict == Ongoing(suspected=tuple(range(40)), held=True)
     cluster.dead = {7, 11}
     assert isinstance(await cluster.pass_time(25), Ongoing)
     verdict = await cluster.pass_time(35)
@@ -243,7 +247,7 @@ async def test_deaf_operator_charges_no_late_heartbeat(monkeypatch: pytest.Monke
     cluster.now_s += 60.0
     cluster.deaf_s += 60.0 - reception.GAP_S
     verdict = await cluster.pass_time(int(pacing.TIMEOUT_S) + interval.INTERVAL_S_MAX)
-    assert verdict == Ongoing(suspects=(0,))
+    assert verdict == Ongoing(suspected=(0,))
     cluster.dead.clear()
     assert await cluster.pass_time(60) == Ongoing()
 

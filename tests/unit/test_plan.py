@@ -159,7 +159,7 @@ def test_a_new_attempt_waits_for_the_record_of_the_old_ones_end() -> None:
 
 @pytest.mark.parametrize(("ended_age_s", "starts"), [(4.9, False), (5.0, True)])
 def test_a_failure_waits_out_its_backoff(ended_age_s: float, starts: bool) -> None:
-    failed = replace(RECOVERING, failures=1, last_end=FAILED)
+    failed = replace(RECOVERING, failures=1, last_termination=FAILED)
     taken = plan(world_of(seen(failed, ended_age_s=ended_age_s), nodes=FREE))
     assert bool(taken.ledger.entries) is starts
 
@@ -389,7 +389,7 @@ def test_success_is_recorded_without_the_ledger() -> None:
 
 def test_an_attempt_that_the_ledger_has_in_hand_is_not_judged_again() -> None:
     job = seen(RUNNING, ranks=(crash(0, age_s=90.0), rank(1)))
-    judged = plan(world_of(job, nodes=BUSY)).assessments["a"]
-    assert isinstance(judged, Ended)
+    assessment = plan(world_of(job, nodes=BUSY)).assessments["a"]
+    assert isinstance(assessment, Ended)
     settling = plan(world_of(job, nodes=BUSY, entries=(entry(cause=LOST),)))
     assert not settling.assessments

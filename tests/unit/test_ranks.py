@@ -69,13 +69,13 @@ def admitted(asked: Job, nodes: tuple[Node, ...], *, times: float = 8.0) -> Admi
     return found
 
 
-def merits(found: Admit) -> PlacementScore:
+def score(found: Admit) -> PlacementScore:
     assert found.score is not None
     return found.score
 
 
 def predicted(found: Admit) -> PredictedStep:
-    told = merits(found).predicted
+    told = score(found).predicted
     assert told is not None
     return told
 
@@ -93,7 +93,7 @@ def test_replicas_that_a_framework_numbers_apart_come_to_stand_together() -> Non
     where = [name.partition("-")[0] for name in found.nodes]
     assert where[:4] == where[4:]
     assert sorted(where) == ["n0"] * 4 + ["n1"] * 4
-    (crossing,) = merits(found).crossing
+    (crossing,) = score(found).crossing
     assert crossing.level == "rack"
     assert crossing.placed * 5 < crossing.network_order
     told = predicted(found)
@@ -110,10 +110,10 @@ def test_what_was_seen_decides_where_ranks_stand_and_is_said_to() -> None:
     for told, together in ((seen, [0, 4]), (with_large_sends(seen), [0, 1, 2, 3])):
         workload = replace(derived.workload, profile=told)
         found = admitted(replace(derived, workload=workload), racks(4, 4))
-        assert merits(found).measured
+        assert score(found).measured
         where = [name.partition("-")[0] for name in found.nodes]
         assert len({where[rank] for rank in together}) == 1
-    assert not merits(admitted(derived, racks(4, 4))).measured
+    assert not score(admitted(derived, racks(4, 4))).measured
 
 
 def test_what_was_seen_on_other_devices_is_left_aside_and_they_are_named() -> None:
@@ -122,16 +122,16 @@ def test_what_was_seen_on_other_devices_is_left_aside_and_they_are_named() -> No
     taken = replace(profiles.profile(derived.workload), devices=("NVIDIA A100-SXM4-80GB",))
     seen = replace(derived, workload=replace(derived.workload, profile=with_large_sends(taken)))
     nodes = racks(4, 4)
-    for labelled, unlike in (
+    for labelled, different in (
         ("NVIDIA-A100-SXM4-80GB", ()),
         ("NVIDIA-A100-SXM4-80GB-SHARED", ()),
         ("", ()),
         ("NVIDIA-H100-80GB-HBM3", ("NVIDIA-H100-80GB-HBM3",)),
     ):
         found = admitted(seen, tuple(replace(each, device=labelled) for each in nodes))
-        assert merits(found).other_devices == unlike
-        assert merits(found).measured is not bool(unlike)
-        if unlike:
+        assert score(found).other_devices == different
+        assert score(found).measured is not bool(different)
+        if different:
             assert found.nodes == admitted(derived, nodes).nodes
 
 
@@ -179,7 +179,7 @@ def test_a_step_is_predicted_as_it_is_where_no_link_is_crowded() -> None:
 
 def test_machines_that_nobody_knows_are_laid_out_by_bytes_alone() -> None:
     found = admitted(gang(FOUR_BY_TWO), racks(4, 4, machine="abacus"))
-    assert merits(found).predicted is None
+    assert score(found).predicted is None
     assert found.nodes == admitted(gang(FOUR_BY_TWO), racks(4, 4)).nodes
 
 
@@ -194,14 +194,14 @@ def test_a_gang_of_unlike_machines_is_as_fast_as_neither_kind_alone() -> None:
 def test_what_a_machine_cannot_do_is_not_predicted() -> None:
     fp8 = replace(PIPELINE_FIRST, precision=Precision.FP8)
     found = admitted(gang(FOUR_BY_TWO, fp8), racks(4, 4))
-    assert merits(found).predicted is None
+    assert score(found).predicted is None
 
 
 def test_where_no_levels_are_known_ranks_follow_the_nodes() -> None:
     bare = tuple(replace(each, domains=()) for each in racks(8))
     (found,) = decide(Snapshot((), bare, ("default",), (gang(FOUR_BY_TWO),))).admitted
     assert [*found.nodes] == sorted(found.nodes)
-    assert merits(found).crossing == ()
+    assert score(found).crossing == ()
 
 
 def test_whole_rings_in_each_rack_are_worth_larger_racks() -> None:
@@ -229,7 +229,7 @@ def test_servers_stand_where_they_are_near_to_all() -> None:
     split = Parallelism(data=24, servers=8)
     found = admitted(gang(split, Recipe(2048, 1, 48)), racks(2, 2))
     assert len({*found.nodes}) == 4
-    assert merits(found).crossing[0].placed == merits(found).crossing[0].network_order
+    assert score(found).crossing[0].placed == score(found).crossing[0].network_order
 
 
 @pytest.mark.parametrize("per_node", [1, 4, 8])
@@ -239,7 +239,7 @@ def test_any_number_of_ranks_a_node_is_laid_out(per_node: int) -> None:
     asked = job("a", num_nodes=32 // per_node, ranks_per_node=per_node, workload=workload)
     found = admitted(asked, racks(16, 16))
     assert len({*found.nodes}) == 32 // per_node
-    assert merits(found).crossing[0].placed <= merits(found).crossing[0].network_order
+    assert score(found).crossing[0].placed <= score(found).crossing[0].network_order
 
 
 def test_gangs_that_are_much_work_to_place_are_placed_one_decision_after_the_other() -> None:
@@ -260,9 +260,9 @@ def test_gangs_that_are_much_work_to_place_are_placed_one_decision_after_the_oth
 
 def test_who_sends_to_all_alike_is_left_in_the_networks_order() -> None:
     """However many nodes it is: there would be millions of pairs."""
-    mixture = replace(GPT, experts=4096, chosen=8, gated=True)
+    moe_model = replace(GPT, experts=4096, chosen=8, gated=True)
     split = Parallelism(data=4096, expert=4096)
-    workload = Workload(mixture, split, Recipe(2048, 1, 4096))
+    workload = Workload(moe_model, split, Recipe(2048, 1, 4096))
     asked = job("a", num_nodes=512, ranks_per_node=8, workload=workload)
     found = admitted(asked, racks(*[16] * 32))
     assert [*found.nodes] == sorted(found.nodes)
@@ -271,13 +271,13 @@ def test_who_sends_to_all_alike_is_left_in_the_networks_order() -> None:
 def test_who_comes_for_a_node_that_went_takes_its_ranks() -> None:
     nodes = racks(4, 5)
     first = admitted(gang(FOUR_BY_TWO), nodes)
-    assert merits(first).moved == 0
+    assert score(first).moved == 0
     gone = first.nodes[2]
     left = tuple(each for each in nodes if each.name != gone)
     again = admitted(gang(FOUR_BY_TWO, before=first.nodes), left)
     (new,) = {*again.nodes} - {*first.nodes}
     assert again.nodes == tuple(new if name == gone else name for name in first.nodes)
-    assert merits(again).moved == 1
+    assert score(again).moved == 1
 
 
 def test_ranks_move_only_where_it_pays_off() -> None:
@@ -285,10 +285,10 @@ def test_ranks_move_only_where_it_pays_off() -> None:
     nodes = racks(4, 4)
     asked = gang(FOUR_BY_TWO, before=tuple(each.name for each in nodes))
     moved = admitted(asked, nodes, times=64.0)
-    assert merits(moved).moved == 4
+    assert score(moved).moved == 4
     assert predicted(moved).placed_us < 0.99 * predicted(moved).network_order_us
     stayed = admitted(asked, nodes, times=1.0)
-    assert merits(stayed).moved == 0
+    assert score(stayed).moved == 0
     assert stayed.nodes == asked.before
 
 
@@ -301,7 +301,7 @@ def test_who_comes_from_another_rack_stands_where_a_ring_leaves_its_own(lost: in
     first = admitted(ring, nodes, times=4.0)
     left = tuple(each for each in nodes if each.name != first.nodes[lost])
     again = admitted(replace(ring, before=first.nodes), left, times=4.0)
-    assert merits(again).moved <= 2
+    assert score(again).moved <= 2
     assert predicted(again).placed_us == predicted(first).placed_us
 
 
@@ -328,13 +328,13 @@ def test_very_many_experts_are_counted_at_once() -> None:
 
 def test_what_no_number_of_json_can_say_is_told_as_the_most_that_one_can() -> None:
     found = admitted(gang(FOUR_BY_TWO, Recipe(2**40, 1, 2**38)), racks(4, 4))
-    assert merits(found).crossing[0].network_order == 2**53
+    assert score(found).crossing[0].network_order == 2**53
 
 
 def test_more_ranks_a_node_than_the_machine_has_devices_are_not_predicted() -> None:
     workload = Workload(GPT, Parallelism(tensor=16, pipeline=4, data=2), PIPELINE_FIRST)
     asked = job("a", num_nodes=8, ranks_per_node=16, workload=workload)
-    assert merits(admitted(asked, racks(4, 4))).predicted is None
+    assert score(admitted(asked, racks(4, 4))).predicted is None
 
 
 def test_a_rack_with_fewer_cables_than_others_is_waited_for() -> None:
@@ -364,7 +364,7 @@ def test_ranks_that_are_laid_out_anew_stay_where_racks_are_equal() -> None:
     again = replace(stages, before=first.nodes)
     narrow = (Links(leaving={first.nodes[1][:2]: 0.1}),)
     (found,) = decide(replace(world, jobs=(again,), links=narrow)).admitted
-    assert merits(found).moved == 4
+    assert score(found).moved == 4
     (anew,) = decide(replace(world, links=narrow)).admitted
     assert predicted(found).placed_us == predicted(anew).placed_us
 

@@ -47,7 +47,7 @@ def test_each_cause_has_its_own_price(
 ) -> None:
     now = record.fold(RUNNING, [entry(cause=cause)], backoff_limit=limit)
     assert (now.phase, now.restarts, now.failures) == (phase, restarts, failures)
-    assert (now.ended, now.nodes, now.last_end) == (1, (), cause)
+    assert (now.ended, now.nodes, now.last_termination) == (1, (), cause)
 
 
 def test_a_gang_that_was_never_whole_goes_back_to_the_queue() -> None:
@@ -68,7 +68,7 @@ def test_a_job_that_is_resumed_and_admitted_at_once_passes_through_the_queue() -
 
 
 @pytest.mark.parametrize(
-    ("cause", "failures", "early_ends", "backoff_s"),
+    ("cause", "failures", "start_failures", "backoff_s"),
     [
         (None, 0, 0, 0),
         (LOST, 7, 7, 0),
@@ -85,19 +85,19 @@ def test_a_job_that_is_resumed_and_admitted_at_once_passes_through_the_queue() -
     ],
 )
 def test_failures_and_early_ends_wait_longer_and_longer(
-    cause: Cause | None, failures: int, early_ends: int, backoff_s: int
+    cause: Cause | None, failures: int, start_failures: int, backoff_s: int
 ) -> None:
-    ended = JobRecord(failures=failures, early_ends=early_ends, last_end=cause)
+    ended = JobRecord(failures=failures, start_failures=start_failures, last_termination=cause)
     assert ended.backoff_s == backoff_s
 
 
 def test_ends_before_the_barrier_are_counted_in_a_row() -> None:
-    starting = JobRecord(phase=Phase.STARTING, attempt=1, early_ends=4)
+    starting = JobRecord(phase=Phase.STARTING, attempt=1, start_failures=4)
     refused = entry(cause=REFUSED)
-    assert record.fold(QUEUED, [refused], backoff_limit=3).early_ends == 1
-    assert record.fold(starting, [refused], backoff_limit=3).early_ends == 5
-    assert record.fold(RUNNING, [entry(cause=FAILED)], backoff_limit=3).early_ends == 0
-    assert record.started(starting).early_ends == 0
+    assert record.fold(QUEUED, [refused], backoff_limit=3).start_failures == 1
+    assert record.fold(starting, [refused], backoff_limit=3).start_failures == 5
+    assert record.fold(RUNNING, [entry(cause=FAILED)], backoff_limit=3).start_failures == 0
+    assert record.started(starting).start_failures == 0
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_ends_before_the_barrier_are_counted_in_a_row() -> None:
 def test_without_an_attempt_the_user_and_the_queue_decide_the_phase(
     start: JobRecord, suspend: bool, waits: bool, phase: Phase
 ) -> None:
-    assert record.wanted(start, suspend=suspend, waits=waits).phase is phase
+    assert record.derive_waiting(start, suspend=suspend, waits=waits).phase is phase
 
 
 def test_success_is_final_and_keeps_its_nodes() -> None:
@@ -169,10 +169,14 @@ def test_an_out_of_memory_is_the_users_to_mend() -> None:
 def test_a_record_that_the_ledger_contradicts_gives_way_to_it(
     held: JobRecord, entries: list[Entry]
 ) -> None:
-    agreed = record.agreed(held, entries)
+    reconciled = record.reconciled(held, entries)
     newest = entries[-1].attempt
-    assert (agreed.phase, agreed.attempt, agreed.ended) == (Phase.QUEUED, newest - 1, newest - 1)
-    assert record.fold(agreed, entries, backoff_limit=3).attempt == newest
+    assert (reconciled.phase, reconciled.attempt, reconciled.ended) == (
+        Phase.QUEUED,
+        newest - 1,
+        newest - 1,
+    )
+    assert record.fold(reconciled, entries, backoff_limit=3).attempt == newest
 
 
 @pytest.mark.parametrize(
@@ -188,7 +192,7 @@ def test_a_record_that_the_ledger_contradicts_gives_way_to_it(
     ],
 )
 def test_a_record_that_goes_with_the_ledger_stays(held: JobRecord, entries: list[Entry]) -> None:
-    assert record.agreed(held, entries) is held
+    assert record.reconciled(held, entries) is held
 
 
 def test_hangs_without_a_new_checkpoint_spend_budget() -> None:
@@ -202,7 +206,7 @@ def test_hangs_without_a_new_checkpoint_spend_budget() -> None:
         spent.append((now.hangs, now.failures))
         assert record.fold(now, entries, backoff_limit=100) == now
     assert spent == [(1, 0), (1, 0), (2, 0), (3, 0), (4, 1)]
-    assert replace(now, early_ends=0).backoff_s == 40
+    assert replace(now, start_failures=0).backoff_s == 40
     # One that was committed before brings the job no further.
     again = record.committed(now, attempt=5, step=10)
     assert (again.hangs, record.committed(again, attempt=5, step=11).hangs) == (4, 0)

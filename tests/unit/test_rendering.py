@@ -18,7 +18,7 @@ STEPS = "RAILWRIGHT_PROFILE_STEPS"
 
 
 @pytest.mark.parametrize(
-    ("parts", "merits", "steps"),
+    ("parts", "score", "steps"),
     [
         ({}, None, pre_runs.STEPS),
         ({"status": {"profile": recorded(2)}}, None, None),
@@ -33,13 +33,13 @@ STEPS = "RAILWRIGHT_PROFILE_STEPS"
     ids=["nothing known", "recorded", "recorded on others", "not asked for", "too large"],
 )
 def test_a_job_that_wants_a_pre_run_and_has_nothing_of_it_records_itself(
-    parts: dict[str, Any], merits: PlacementScore | None, steps: int | None
+    parts: dict[str, Any], score: PlacementScore | None, steps: int | None
 ) -> None:
     jobs = Jobs(lambda raw: pods.sample(raw, reporting.LAUNCHER))
     jobs.absorb(large(**parts))
     known = jobs.get(LARGE)
     assert known is not None, jobs.why_unreadable(LARGE)
-    entry = attempts.entry(job_uid=LARGE, job_name="large", shape=known.shape, score=merits)
+    entry = attempts.entry(job_uid=LARGE, job_name="large", shape=known.shape, score=score)
     pod = Rendering(jobs, launcher=reporting.LAUNCHER).pod(entry, 0)
     assert pod is not None
     (main,) = pod["spec"]["containers"]

@@ -41,7 +41,7 @@ def nodes(
     number: int, *sizes: int, unlabelled: int = 0, rails: int = 1, used: int = 0, slow: bool = False
 ) -> list[Node]:
     """Nodes in domains of these sizes, each ``unlabelled``-th without any label; a half is slow."""
-    chance = Random(7)
+    rng = Random(7)
     order = tuple(range(8))
     return [
         Node(
@@ -49,9 +49,9 @@ def nodes(
             tuple("" if unlabelled and i % unlabelled == 0 else f"{i // size}" for size in sizes),
             {GPU: 8, "pods": 110},
             {GPU: used},
-            rails=Rails((*order[(turn := chance.randrange(rails)) :], *order[:turn])),
-            pace=RelativeSpeed(chance.random() / 2 + 0.5, 1.0)
-            if slow and chance.random() < 0.5
+            rails=Rails((*order[(turn := rng.randrange(rails)) :], *order[:turn])),
+            relative_speed=RelativeSpeed(rng.random() / 2 + 0.5, 1.0)
+            if slow and rng.random() < 0.5
             else RelativeSpeed(),
         )
         for i in range(number)
@@ -115,9 +115,9 @@ def test_split_work_of_a_decision_is_bounded(
 def test_gang_over_the_bound_takes_the_largest_domains() -> None:
     levels = ("block", "rack")
     tree = cluster.of(world(*nodes(20, 10, 4), levels=levels, jobs=())).domains
-    usable, room = np.ones(20, dtype=np.bool_), np.zeros(20, dtype=np.int64)
+    usable, capacity = np.ones(20, dtype=np.bool_), np.zeros(20, dtype=np.int64)
     work = WorkBudget(0)
-    chosen = choose(tree, usable, room, count=13, work=work)
+    chosen = choose(tree, usable, capacity, count=13, work=work)
     assert work.is_cut
     # Racks of 4, 4 and 2 in the first block, of 2, 4 and 4 in the second.
     assert chosen.tolist() == [*range(10), 12, 13, 14]

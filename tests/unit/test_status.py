@@ -80,7 +80,7 @@ def records(draw: st.DrawFn) -> JobRecord:
         restarts=draw(st.integers(0, 9)),
         moves=draw(st.integers(0, 9)),
         failures=draw(st.integers(0, 9)),
-        last_end=draw(st.none() | CAUSES) if ended else None,
+        last_termination=draw(st.none() | CAUSES) if ended else None,
         checkpoints=tuple(ResumePoint(key, steps[key]) for key in sorted(steps, reverse=True)),
     )
 
@@ -90,7 +90,7 @@ LIVE = {Phase.STARTING, Phase.RUNNING}
 
 @given(records())
 def test_every_record_is_read_back_from_a_valid_status(record: JobRecord) -> None:
-    before = {"lastEnd": {"attempt": record.ended, "time": NOW}} if record.last_end else {}
+    before = {"lastEnd": {"attempt": record.ended, "time": NOW}} if record.last_termination else {}
     rendered = status.render(inputs(record, before=before))
     TrainingJobStatus.model_validate(rendered)
     assert record_of({"status": rendered}) == record
@@ -98,7 +98,7 @@ def test_every_record_is_read_back_from_a_valid_status(record: JobRecord) -> Non
 
 @given(records())
 def test_a_status_told_again_is_the_same(record: JobRecord) -> None:
-    before = {"lastEnd": {"attempt": record.ended, "time": NOW}} if record.last_end else {}
+    before = {"lastEnd": {"attempt": record.ended, "time": NOW}} if record.last_termination else {}
     first = status.render(inputs(record, before=before))
     assert bodies.merge_patch(first, status.render(inputs(record, before=first, now=LATER))) == {}
 
@@ -231,7 +231,7 @@ def test_steps_of_a_start_wait_and_trouble_does_not() -> None:
 
 
 def test_a_silent_launcher_is_told_by_its_node_and_is_not_healthy() -> None:
-    rendered = status.render(inputs(attempts.RUNNING, assessment=Ongoing(suspects=(1,))))
+    rendered = status.render(inputs(attempts.RUNNING, assessment=Ongoing(suspected=(1,))))
     assert rendered["reason"] == "LauncherSilent"
     assert "n1" in rendered["message"]
     assert "n0" not in rendered["message"]
@@ -242,7 +242,7 @@ def test_a_silent_launcher_is_told_by_its_node_and_is_not_healthy() -> None:
 @pytest.mark.parametrize("phase", [Phase.RUNNING, Phase.STARTING])
 def test_held_attempt_says_that_the_control_plane_may_be_cut_off(phase: Phase) -> None:
     record = replace(attempts.RUNNING, phase=phase)
-    rendered = status.render(inputs(record, assessment=Ongoing(suspects=(1,), held=True)))
+    rendered = status.render(inputs(record, assessment=Ongoing(suspected=(1,), held=True)))
     assert rendered["reason"] == "NodesUnreachable"
     assert "(n1 of this job): the control plane may be cut off" in rendered["message"]
     assert "or 600 s have passed" in rendered["message"]
@@ -289,17 +289,17 @@ def test_loss_that_is_no_number_replaces_the_last_one() -> None:
 
 
 def test_last_end_is_replaced_as_a_whole() -> None:
-    failed = replace(attempts.RECOVERING, attempt=1, ended=1, last_end=CRASH)
+    failed = replace(attempts.RECOVERING, attempt=1, ended=1, last_termination=CRASH)
     first = status.render(inputs(failed))
-    lost = replace(failed, attempt=2, ended=2, last_end=attempts.LOST)
+    lost = replace(failed, attempt=2, ended=2, last_termination=attempts.LOST)
     after = status.render(inputs(lost, before=first, now=LATER))
     stored = merging.merged(first, bodies.merge_patch(first, after))
     assert stored == after
-    assert record_of({"status": stored}).last_end == attempts.LOST
+    assert record_of({"status": stored}).last_termination == attempts.LOST
 
 
 def test_a_failure_is_told_with_its_rank_its_code_and_its_last_words() -> None:
-    failed = JobRecord(phase=Phase.FAILED, attempt=2, ended=2, failures=2, last_end=CRASH)
+    failed = JobRecord(phase=Phase.FAILED, attempt=2, ended=2, failures=2, last_termination=CRASH)
     rendered = status.render(inputs(failed))
     end = rendered["lastEnd"]
     assert (end["attempt"], end["cause"], end["rank"], end["exitCode"]) == (2, "RankFailed", 1, 1)
@@ -313,14 +313,14 @@ def test_a_failure_is_told_with_its_rank_its_code_and_its_last_words() -> None:
 
 
 def test_a_recovery_says_when_it_goes_on() -> None:
-    waits = replace(attempts.RECOVERING, failures=1, last_end=CRASH)
+    waits = replace(attempts.RECOVERING, failures=1, last_termination=CRASH)
     message = status.render(inputs(waits))["message"]
     assert message == "rank 1 on n1 exited with 1; the next attempt follows in 5 s"
 
 
 def test_success_keeps_the_end_of_the_attempt_before_it() -> None:
     before = {"lastEnd": {"attempt": 1, "time": NOW}}
-    done = JobRecord(phase=Phase.SUCCEEDED, attempt=2, ended=2, last_end=attempts.LOST)
+    done = JobRecord(phase=Phase.SUCCEEDED, attempt=2, ended=2, last_termination=attempts.LOST)
     rendered = status.render(inputs(done, before=before, now=LATER))
     assert (rendered["lastEnd"]["attempt"], rendered["lastEnd"]["time"]) == (1, NOW)
     assert condition(rendered, "Complete")["status"] == "True"

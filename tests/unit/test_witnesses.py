@@ -293,8 +293,8 @@ def test_new_leader_waits_an_hour_for_a_launcher() -> None:
     """The launcher spoke to the leader before, and is stopped; its kubelet renews."""
     seen = Watched(num_nodes=1)
     seen.turn()
-    assert seen.verdict(after_s=hang.EVALUATING_S) == Ongoing(suspects=(0,))
-    assert seen.verdict(after_s=1.0) == Ongoing(suspects=(0,), wants_stacks=True)
+    assert seen.verdict(after_s=hang.EVALUATING_S) == Ongoing(suspected=(0,))
+    assert seen.verdict(after_s=1.0) == Ongoing(suspected=(0,), wants_stacks=True)
     seen.now_s += hang.STACKS_S
     found = seen.cause()
     assert (found.code, found.nodes) == (CauseCode.HUNG, ())

@@ -94,7 +94,7 @@ def render(given: StatusInput) -> Status:
         "restarts": record.restarts,
         "moves": record.moves or None,
         "failures": record.failures,
-        "earlyEnds": record.early_ends or None,
+        "earlyEnds": record.start_failures or None,
         "hangs": record.hangs or None,
         "nodes": [_name(node) for node in record.nodes[: schema.NODES_MAX]],
         "shape": record.shape,
@@ -186,8 +186,8 @@ def _headline(given: StatusInput) -> tuple[str, str]:
         return "Succeeded", f"every rank ended with 0 in attempt {record.attempt}"
     if record.phase is Phase.SUSPENDED:
         return "Suspended", "spec.suspend is set; clear it to queue the job again"
-    if record.last_end is not None:
-        return record.last_end.code.value, _ended(record, record.last_end)
+    if record.last_termination is not None:
+        return record.last_termination.code.value, _ended(record, record.last_termination)
     return QUEUED, "waiting for the next turn of the scheduler"
 
 
@@ -233,16 +233,16 @@ def _ranks(ranks: Sequence[int]) -> str:
 
 
 def _running(given: StatusInput) -> tuple[str, str]:
-    if given.assessment is not None and given.assessment.suspects:
-        suspects = [given.record.nodes[rank] for rank in given.assessment.suspects]
-        return "LauncherSilent", f"not heard from {_summary(suspects)}; asking the API about them"
+    if given.assessment is not None and given.assessment.suspected:
+        suspected = [given.record.nodes[rank] for rank in given.assessment.suspected]
+        return "LauncherSilent", f"not heard from {_summary(suspected)}; asking the API about them"
     return "Running", f"attempt {given.record.attempt} on {_summary(given.record.nodes)}"
 
 
 def _unreachable(assessment: Ongoing, record: JobRecord) -> str:
     """Without numbers, which would change in every cycle."""
-    suspects = [record.nodes[rank] for rank in assessment.suspects]
-    named = f" ({_summary(suspects)} of this job)" if suspects else ""
+    suspected = [record.nodes[rank] for rank in assessment.suspected]
+    named = f" ({_summary(suspected)} of this job)" if suspected else ""
     return (
         f"most nodes stopped responding at the same time{named}: the control plane may be cut off; "
         f"the attempt is not ended before a node is proved lost, or {HOLD_S:.0f} s have passed"
@@ -279,7 +279,7 @@ def _progress(given: StatusInput) -> Status | None:
 
 
 def _last_end(given: StatusInput) -> Status | None:
-    cause = given.record.last_end
+    cause = given.record.last_termination
     if cause is None:
         return None
     before = given.before.get("lastEnd", {})
@@ -363,6 +363,6 @@ def _healthy(given: StatusInput, reason: str, message: str) -> tuple[bool, str, 
     if given.double_booking and given.record.phase not in FINAL:
         return False, DOUBLE_BOOKED, given.double_booking
     verdict = given.assessment
-    silent = verdict is not None and (verdict.held or bool(verdict.suspects))
+    silent = verdict is not None and (verdict.held or bool(verdict.suspected))
     ill = silent or given.record.phase in (Phase.RECOVERING, Phase.FAILED)
     return (False, reason, message) if ill else (True, "NothingFound", "")

@@ -328,7 +328,7 @@ def record_of(raw: Raw) -> JobRecord:
     Raises ValueError for one that we never write.
     """
     status = raw.get("status") or {}
-    last_end = status.get("lastEnd")
+    last_termination = status.get("lastEnd")
     points = status.get("checkpoints", ())
     record = JobRecord(
         phase=_phase(status),
@@ -340,9 +340,9 @@ def record_of(raw: Raw) -> JobRecord:
         moves=status.get("moves", 0),
         restarts=status.get("restarts", 0),
         failures=status.get("failures", 0),
-        early_ends=status.get("earlyEnds", 0),
+        start_failures=status.get("earlyEnds", 0),
         hangs=status.get("hangs", 0),
-        last_end=None if last_end is None else _cause(last_end),
+        last_termination=None if last_termination is None else _cause(last_termination),
         checkpoints=tuple(ResumePoint(point["attempt"], point["step"]) for point in points),
     )
     _check(record)
@@ -384,8 +384,8 @@ def _check(record: JobRecord) -> None:
         raise StatusError(f"nodes has {size} bytes, expected at most {NODES_SIZE_MAX}")
 
 
-def _cause(last_end: Raw) -> Cause:
-    return causes.parse({**last_end, "code": last_end["cause"]})
+def _cause(last_termination: Raw) -> Cause:
+    return causes.parse({**last_termination, "code": last_termination["cause"]})
 
 
 def _tolerations(spec: Raw) -> tuple[Toleration, ...]:

@@ -24,21 +24,21 @@ _OVER_BUDGET = "WorkBudgetExceeded"
 _MEASURED, _DERIVED = "measured", "derived"
 
 
-def render(merits: PlacementScore) -> dict[str, Any]:
+def render(score: PlacementScore) -> dict[str, Any]:
     """The fields of an object."""
     fields: dict[str, Any] = {
-        "communication": _MEASURED if merits.measured else _DERIVED,
-        "moved": merits.moved,
+        "communication": _MEASURED if score.measured else _DERIVED,
+        "moved": score.moved,
         "crossing": [
             {"level": each.level, "bytes": each.placed, "networkOrderBytes": each.network_order}
-            for each in merits.crossing
+            for each in score.crossing
         ],
     }
-    if merits.other_devices:
-        fields["otherDevices"] = list(merits.other_devices[:MACHINES_MAX])
-    if merits.over_budget:
+    if score.other_devices:
+        fields["otherDevices"] = list(score.other_devices[:MACHINES_MAX])
+    if score.over_budget:
         fields["truncated"] = _OVER_BUDGET
-    if (predicted := merits.predicted) is not None:
+    if (predicted := score.predicted) is not None:
         times_us = (
             predicted.placed_us,
             predicted.network_order_us,

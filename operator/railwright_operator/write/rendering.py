@@ -39,8 +39,12 @@ class Rendering:
         if known is None:
             return None
         resume = (p for p in known.record.checkpoints if p.attempt < entry.attempt)
-        last_end = known.record.last_end
-        reason = f"after {last_end.code}: {last_end.message}" if last_end else "first start"
+        last_termination = known.record.last_termination
+        reason = (
+            f"after {last_termination.code}: {last_termination.message}"
+            if last_termination
+            else "first start"
+        )
         spec: dict[str, Any] = {
             "jobUID": entry.job_uid,
             "attempt": entry.attempt,

@@ -32,7 +32,7 @@ from enum import StrEnum
 
 from railwright_scheduler.attempt import causes, hang, starting
 from railwright_scheduler.attempt.causes import Cause, CauseCode
-from railwright_scheduler.attempt.hang import UNWATCHED, Launcher, ObservedSteps, Watch
+from railwright_scheduler.attempt.hang import UNWATCHED, ObservedLauncher, ObservedSteps, Watch
 from railwright_scheduler.attempt.starting import NO_REPORT, ObservedImages, Starter
 
 SILENT_S = 6.0
@@ -129,13 +129,13 @@ class ObservedRank:
 
 @dataclass(frozen=True, slots=True)
 class Ongoing:
-    """It goes on. ``suspects`` are node ranks whose silence is being looked into.
+    """It goes on. ``suspected`` are node ranks whose silence is being looked into.
 
     ``wants_stacks``: its steps stand still, and launchers are to ask their ranks where they are.
     ``held``: the control plane looks cut off, so their silence ends nothing.
     """
 
-    suspects: tuple[int, ...] = ()
+    suspected: tuple[int, ...] = ()
     wants_stacks: bool = False
     held: bool = False
 
@@ -172,8 +172,8 @@ def assess(
     if all(map(_is_well, ranks)):
         return Succeeded()
     held = cut and not any(is_heard(rank) for rank, _ in _crashes(ranks))
-    suspects, first = _suspects(ranks), _first_crash(ranks)
-    cause = _lost_or_gone(ranks, held=held) or _settled_crash(ranks, first, suspects, held=held)
+    suspected, first = _suspected(ranks), _first_crash(ranks)
+    cause = _lost_or_gone(ranks, held=held) or _settled_crash(ranks, first, suspected, held=held)
     if cause is None and not (started or cut):
         cause = starting.assess(_starters(ranks), age_s=age_s)
     hung = None
@@ -181,9 +181,20 @@ def assess(
         hung = hang.assess(_launchers(ranks), watch, cut=cut)
     if isinstance(ended := cause or hung, Cause):
         return Ended(causes.bounded(ended))
-    held = held and (bool(suspects) or any(map(looks_lost, ranks)))
-    named = tuple(rank.node_rank for rank in suspects)
-    return Ongoing(named, wants_stacks=hung is not None, held=held)
+    return _ongoing(ranks, suspected, wants_stacks=hung is not None, held=held)
+
+
+def _ongoing(
+    ranks: Sequence[ObservedRank],
+    suspected: Sequence[ObservedRank],
+    *,
+    wants_stacks: bool,
+    held: bool,
+) -> Ongoing:
+    """The assessment of an attempt that goes on. It is held only if a rank is suspected or lost."""
+    held = held and (bool(suspected) or any(map(looks_lost, ranks)))
+    named = tuple(rank.node_rank for rank in suspected)
+    return Ongoing(named, wants_stacks=wants_stacks, held=held)
 
 
 def _lost_or_gone(ranks: Sequence[ObservedRank], *, held: bool) -> Cause | None:
@@ -198,14 +209,14 @@ def _lost_or_gone(ranks: Sequence[ObservedRank], *, held: bool) -> Cause | None:
 def _settled_crash(
     ranks: Sequence[ObservedRank],
     first: tuple[ObservedRank, Crash] | None,
-    suspects: Sequence[ObservedRank],
+    suspected: Sequence[ObservedRank],
     *,
     held: bool,
 ) -> Cause | None:
     """The first crash, once no loss of a node or pod can explain it any more."""
     if first is None:
         return None
-    settled = not suspects and not _may_be_removed(ranks)
+    settled = not suspected and not _may_be_removed(ranks)
     late = first[1].age_s > (HOLD_S if held else VERDICT_S + _late_s(ranks))
     return _crashed(*first) if settled or late else None
 
@@ -215,13 +226,13 @@ def _late_s(ranks: Sequence[ObservedRank]) -> float:
     return max(rank.silence_limit_s for rank in ranks) - SILENT_S
 
 
-def _launchers(ranks: Sequence[ObservedRank]) -> list[Launcher]:
+def _launchers(ranks: Sequence[ObservedRank]) -> list[ObservedLauncher]:
     """Those whose ranks still run."""
     return [
-        Launcher(
+        ObservedLauncher(
             rank.node_rank,
             rank.node,
-            heard=is_heard(rank),
+            responsive=is_heard(rank),
             steps=rank.steps,
             silent_s=rank.silent_s or 0,
         )
@@ -278,7 +289,7 @@ def _is_declared_lost(rank: ObservedRank) -> bool:
     return rank.out_of_service and not _is_over(rank) and not is_heard(rank)
 
 
-def _suspects(ranks: Sequence[ObservedRank]) -> list[ObservedRank]:
+def _suspected(ranks: Sequence[ObservedRank]) -> list[ObservedRank]:
     """Launchers not heard for too long, or not since the first crash."""
     first = _first_crash(ranks)
     crashed_s = math.inf if first is None else first[1].age_s

@@ -120,21 +120,21 @@ class ObservedSteps:
 
 
 @dataclass(frozen=True, slots=True)
-class Launcher:
-    """A launcher whose ranks still run. ``heard``: it is not silent. ``steps`` is None before it
-    said anything of them to this leader. ``silent_s``: since its last heartbeat, or since this
+class ObservedLauncher:
+    """A launcher whose ranks still run. ``responsive``: it is not silent. ``steps`` is None
+    until it reported them to this leader. ``silent_s``: since its last heartbeat, or since this
     leader began to listen."""
 
     node_rank: int
     node: str
-    heard: bool
+    responsive: bool
     steps: ObservedSteps | None
     silent_s: float = 0
 
     @property
     def is_known(self) -> bool:
         """Whether it says where its ranks are."""
-        return self.heard and self.steps is not None
+        return self.responsive and self.steps is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,13 +166,13 @@ class _Standstill:
 
     time_s: float
     limit_s: float
-    basis: str
-    lagging: Launcher | None = None
+    reason: str
+    lagging: ObservedLauncher | None = None
     silent: bool = False
 
 
 def assess(
-    launchers: Sequence[Launcher], watch: Watch, *, cut: bool = False
+    launchers: Sequence[ObservedLauncher], watch: Watch, *, cut: bool = False
 ) -> Cause | Suspected | None:
     """The cause if the attempt hangs; Suspected while stacks are awaited; None if it goes on.
 
@@ -185,7 +185,7 @@ def assess(
         return Suspected()
     # A silent launcher that is about to come back has the same time as one that brings stacks.
     waits = found.silent or any(
-        launcher.heard and launcher.steps is not None and launcher.steps.stacks is None
+        launcher.responsive and launcher.steps is not None and launcher.steps.stacks is None
         for launcher in launchers
     )
     if waits and watch.asked_s < STACKS_S:
@@ -193,54 +193,60 @@ def assess(
     return _cause(launchers, found)
 
 
-def _standstill(launchers: Sequence[Launcher], watch: Watch) -> _Standstill | None:
-    told = _telling(launchers, watch)
-    if not told:
+def _standstill(launchers: Sequence[ObservedLauncher], watch: Watch) -> _Standstill | None:
+    reported = _reporting(launchers, watch)
+    if not reported:
         return None
-    seen = [steps for _, steps in told]
+    seen = [steps for _, steps in reported]
     # Where some ranks wait while another evaluates, only their longest steps are longer.
     typical = max(seen, key=lambda steps: (steps.timed, -steps.p99_s))
     limit = _limit(launchers, seen, watch)
-    limit_s, basis = limit.of(typical.p99_s)
+    limit_s, reason = limit.of(typical.p99_s)
     still_s = min(steps.still_s for steps in seen)
     if still_s > limit_s:
-        return _Standstill(still_s, limit_s, basis)
-    newest = max(steps.newest for _, steps in told)
-    for launcher, steps in told:
-        limit_s, basis = limit.of(steps.lag_p99_s)
+        return _Standstill(still_s, limit_s, reason)
+    newest = max(steps.newest for _, steps in reported)
+    for launcher, steps in reported:
+        limit_s, reason = limit.of(steps.lag_p99_s)
         lag_s = min(steps.lag_s, watch.training_s)
         if lag_s > limit_s and newest - steps.slowest >= LAG_STEPS:
-            return _Standstill(lag_s, limit_s, basis, lagging=launcher)
+            return _Standstill(lag_s, limit_s, reason, lagging=launcher)
     return None
 
 
-def _silence(launchers: Sequence[Launcher], watch: Watch) -> _Standstill | None:
+def _silence(launchers: Sequence[ObservedLauncher], watch: Watch) -> _Standstill | None:
     """What silent launchers prove, as long as no launcher that is heard reports steps. The first
     heartbeats to a new leader carry no steps."""
-    if _telling(launchers, watch) or any(each.heard and each.steps is None for each in launchers):
+    if _reporting(launchers, watch) or any(
+        each.responsive and each.steps is None for each in launchers
+    ):
         return None
-    times_s = [_unheard_s(each) for each in launchers if not each.heard]
+    times_s = [_unheard_s(each) for each in launchers if not each.responsive]
     if not times_s:
         return None
     time_s = min(times_s)
-    limit_s, basis = _limit(launchers, (), watch).of(p99_s=0)
-    return _Standstill(time_s, limit_s, basis, silent=True) if time_s > limit_s else None
+    limit_s, reason = _limit(launchers, (), watch).of(p99_s=0)
+    return _Standstill(time_s, limit_s, reason, silent=True) if time_s > limit_s else None
 
 
-def _unheard_s(launcher: Launcher) -> float:
+def _unheard_s(launcher: ObservedLauncher) -> float:
     """For how long no step of its ranks was reported. Where they report none, for how long it has
     been silent: it may be about to report their first."""
-    tells = launcher.steps is not None and _tells(launcher.steps)
-    return launcher.silent_s + (launcher.steps.still_s if launcher.steps and tells else 0)
+    reports = launcher.steps is not None and _reports_steps(launcher.steps)
+    return launcher.silent_s + (launcher.steps.still_s if launcher.steps and reports else 0)
 
 
-def _telling(launchers: Sequence[Launcher], watch: Watch) -> list[tuple[Launcher, ObservedSteps]]:
+def _reporting(
+    launchers: Sequence[ObservedLauncher], watch: Watch
+) -> list[tuple[ObservedLauncher, ObservedSteps]]:
     """The launchers that are heard, and whose ranks say how far they are. Where no rank of the
     attempt does, all of them, if the user set a limit: they have made no step since they began."""
-    heard = [(each, each.steps) for each in launchers if each.heard and each.steps is not None]
-    telling = [(launcher, steps) for launcher, steps in heard if _tells(steps)]
-    complete = len(heard) == len(launchers)
-    return heard if not telling and complete and watch.timeout_s is not None else telling
+    responsive = [
+        (each, each.steps) for each in launchers if each.responsive and each.steps is not None
+    ]
+    reporting = [(launcher, steps) for launcher, steps in responsive if _reports_steps(steps)]
+    complete = len(responsive) == len(launchers)
+    return responsive if not reporting and complete and watch.timeout_s is not None else reporting
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,33 +264,35 @@ class _Limit:
             return self.fixed
         if not p99_s:
             return FIRST_STEPS_S, "for the first steps"
-        basis = f"99 % of steps took at most {p99_s:.3g} s"
-        return max(STILL_S, STEPS_P99_FACTOR * p99_s), basis
+        reason = f"99 % of steps took at most {p99_s:.3g} s"
+        return max(STILL_S, STEPS_P99_FACTOR * p99_s), reason
 
 
-def _limit(launchers: Sequence[Launcher], told: Sequence[ObservedSteps], watch: Watch) -> _Limit:
+def _limit(
+    launchers: Sequence[ObservedLauncher], reported: Sequence[ObservedSteps], watch: Watch
+) -> _Limit:
     unheard = any(not launcher.is_known for launcher in launchers)
     if watch.timeout_s is not None:
         return _Limit((watch.timeout_s + (VERDICT_S if unheard else 0), "progressTimeoutSeconds"))
     if unheard:
         return _Limit((EVALUATING_S, "while a launcher is silent"))
     activity = max(
-        (steps.activity for steps in told),
+        (steps.activity for steps in reported),
         key=lambda activity: PHASE_LIMITS_S.get(activity, 0),
     )
     if activity is not Activity.TRAINING:
         return _Limit((PHASE_LIMITS_S[activity], f"in phase {activity.value}"))
-    if any(steps.finishing for steps in told):
+    if any(steps.finishing for steps in reported):
         return _Limit((FIRST_STEPS_S, "after the last step"))
     return _Limit()
 
 
-def _tells(steps: ObservedSteps) -> bool:
+def _reports_steps(steps: ObservedSteps) -> bool:
     """Whether a rank reports steps, or says at least what it does."""
     return steps.reporting > 0 or steps.activity is not Activity.STARTING
 
 
-def _cause(launchers: Sequence[Launcher], found: _Standstill) -> Cause:
+def _cause(launchers: Sequence[ObservedLauncher], found: _Standstill) -> Cause:
     silent = [
         (rank, f"rank {rank} on {launcher.node} did not answer, {stack.text}")
         for launcher, stack in _stacks(launchers)
@@ -293,7 +301,9 @@ def _cause(launchers: Sequence[Launcher], found: _Standstill) -> Cause:
     ]
     behind = list(_behind(launchers, found))
     named = _distinct([*silent, *behind])
-    unheard = [f"node rank {each.node_rank} on {each.node}" for each in launchers if not each.heard]
+    unheard = [
+        f"node rank {each.node_rank} on {each.node}" for each in launchers if not each.responsive
+    ]
     parts = [text for _, text in named[:RANKS_NAMED_MAX]]
     if len(named) > RANKS_NAMED_MAX:
         parts.append(f"{len(named) - RANKS_NAMED_MAX} more")
@@ -306,35 +316,35 @@ def _cause(launchers: Sequence[Launcher], found: _Standstill) -> Cause:
     detail = ": " + "; ".join(parts) if parts else where
     return Cause(
         CauseCode.HUNG,
-        f"{who} for {found.time_s:.0f} s, limit {found.limit_s:.0f} s ({found.basis}){detail}",
+        f"{who} for {found.time_s:.0f} s, limit {found.limit_s:.0f} s ({found.reason}){detail}",
         rank=named[0][0] if named else None,
         last_lines=_last_lines(launchers),
     )
 
 
-def _where(launchers: Sequence[Launcher]) -> str:
+def _where(launchers: Sequence[ObservedLauncher]) -> str:
     """Where all ranks stand, if none of them stands out."""
     newest = max((launcher.steps.newest for launcher in launchers if launcher.steps), default=0)
     return f": all ranks that report are at step {newest}"
 
 
-def _behind(launchers: Sequence[Launcher], found: _Standstill) -> list[tuple[int, str]]:
+def _behind(launchers: Sequence[ObservedLauncher], found: _Standstill) -> list[tuple[int, str]]:
     """The ranks at the lowest step of all, if others are further."""
-    told = [
+    reported = [
         (launcher, launcher.steps)
         for launcher in ([found.lagging] if found.lagging is not None else launchers)
         if launcher.steps is not None and launcher.steps.reporting
     ]
     newest = max(
-        (each.steps.newest for each in launchers if each.steps is not None and each.heard),
+        (each.steps.newest for each in launchers if each.steps is not None and each.responsive),
         default=0,
     )
-    lowest = min((steps.slowest for _, steps in told), default=newest)
+    lowest = min((steps.slowest for _, steps in reported), default=newest)
     if lowest >= newest:
         return []
     return [
         (rank, f"rank {rank} on {launcher.node} is at step {lowest}, the newest step is {newest}")
-        for launcher, steps in told
+        for launcher, steps in reported
         if steps.slowest == lowest
         for rank in steps.ranks
     ]
@@ -348,7 +358,7 @@ def _distinct(named: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
     return list(first.items())
 
 
-def _stacks(launchers: Sequence[Launcher]) -> list[tuple[Launcher, ObservedStack]]:
+def _stacks(launchers: Sequence[ObservedLauncher]) -> list[tuple[ObservedLauncher, ObservedStack]]:
     return [
         (launcher, stack)
         for launcher in launchers
@@ -357,7 +367,7 @@ def _stacks(launchers: Sequence[Launcher]) -> list[tuple[Launcher, ObservedStack
     ]
 
 
-def _last_lines(launchers: Sequence[Launcher]) -> str:
+def _last_lines(launchers: Sequence[ObservedLauncher]) -> str:
     """One line for each distinct stack of all nodes, that of the fewest ranks first; together
     within STACKS_LENGTH_MAX."""
     groups: dict[tuple[bool, str], list[ObservedStack]] = {}

@@ -51,10 +51,10 @@ class JobRecord:
     made from, ``topology_hash`` that of the links and node speeds under which this placement was
     last found to be the best; empty if unknown. ``restarts`` counts attempts that ended after all
     of their pods had been bound, and that another one followed, ``moves`` those that were ended for
-    a better place, ``failures`` those that count against the budget, ``early_ends`` those in a row
-    that ended before every rank was there, ``hangs`` those that hung since a checkpoint of a later
-    step than all before was committed.
-    ``checkpoints`` runs from the newest attempt to the oldest.
+    a better place, ``failures`` those that count against the budget, ``start_failures`` those in a
+    row that ended before every rank was there, ``hangs`` those that hung since a checkpoint of a
+    later step than all before was committed. ``checkpoints`` runs from the newest attempt to the
+    oldest.
     """
 
     phase: Phase = Phase.QUEUED
@@ -66,9 +66,9 @@ class JobRecord:
     restarts: int = 0
     moves: int = 0
     failures: int = 0
-    early_ends: int = 0
+    start_failures: int = 0
     hangs: int = 0
-    last_end: Cause | None = None
+    last_termination: Cause | None = None
     checkpoints: tuple[ResumePoint, ...] = ()
 
     @property
@@ -84,15 +84,15 @@ class JobRecord:
         the barrier whatever the cause, so that nothing that refuses a job over and over makes the
         cluster churn. The loss of a node is nobody's fault and costs no time.
         """
-        if self.last_end is None or self.last_end.code in AT_ONCE:
+        if self.last_termination is None or self.last_termination.code in AT_ONCE:
             return 0
-        ends = max(self.early_ends, self.failures if self.last_end.counted else 0)
-        if self.last_end.code is CauseCode.HUNG:
+        ends = max(self.start_failures, self.failures if self.last_termination.counted else 0)
+        if self.last_termination.code is CauseCode.HUNG:
             ends = max(ends, self.hangs)
         return min(BACKOFF_S_FIRST << min(ends - 1, 16), BACKOFF_S_MAX) if ends else 0
 
 
-def agreed(record: JobRecord, entries: Sequence[Entry]) -> JobRecord:
+def reconciled(record: JobRecord, entries: Sequence[Entry]) -> JobRecord:
     """The record if it can be that of a job with these entries, oldest first; else one that is.
 
     An attempt is committed only once the one before it is over, and an entry leaves only once its
@@ -132,7 +132,7 @@ def fold(record: JobRecord, entries: Iterable[Entry], *, backoff_limit: int) -> 
 
 def started(record: JobRecord) -> JobRecord:
     """Every rank of the live attempt passed the barrier."""
-    return replace(record, phase=move(record.phase, Phase.RUNNING), early_ends=0)
+    return replace(record, phase=move(record.phase, Phase.RUNNING), start_failures=0)
 
 
 def succeeded(record: JobRecord) -> JobRecord:
@@ -143,10 +143,10 @@ def succeeded(record: JobRecord) -> JobRecord:
 def ending(before: JobRecord, after: JobRecord) -> Cause | None:
     """What ended an attempt between two records of a job; None if none ended, or it succeeded."""
     ended = after.ended > before.ended and after.phase is not Phase.SUCCEEDED
-    return after.last_end if ended else None
+    return after.last_termination if ended else None
 
 
-def wanted(record: JobRecord, *, suspend: bool, waits: bool) -> JobRecord:
+def derive_waiting(record: JobRecord, *, suspend: bool, waits: bool) -> JobRecord:
     """The record of a job without a live attempt, by what its user wants and the queue says."""
     if record.live or record.phase in FINAL:
         return record
@@ -215,6 +215,8 @@ def _revoked(record: JobRecord, attempt: int, cause: Cause, *, backoff_limit: in
         moves=record.moves + (cause.code is CauseCode.REMAPPED),
         failures=failures,
         hangs=hangs,
-        early_ends=record.early_ends + 1 if record.phase is Phase.STARTING and not stopped else 0,
-        last_end=cause,
+        start_failures=record.start_failures + 1
+        if record.phase is Phase.STARTING and not stopped
+        else 0,
+        last_termination=cause,
     )

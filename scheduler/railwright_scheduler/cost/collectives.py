@@ -97,15 +97,15 @@ def joined(machines: Sequence[Machine]) -> Machine:
     first, *others = machines
     if not others:
         return first
-    alike = all(each.name == first.name for each in others)
+    homogeneous = all(each.name == first.name for each in others)
     return replace(
         first,
         intra_node=_slowest([each.intra_node for each in machines]),
         network=_network(machines),
         all_to_all=min(each.all_to_all for each in machines),
         host=_host([each.host for each in machines]),
-        nvls=first.nvls if alike else None,
-        sharp_s=first.sharp_s if alike else None,
+        nvls=first.nvls if homogeneous else None,
+        sharp_s=first.sharp_s if homogeneous else None,
         algorithms=tuple(
             its for its in first.algorithms if all(its in each.algorithms for each in others)
         ),

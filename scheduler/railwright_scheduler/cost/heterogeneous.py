@@ -197,10 +197,10 @@ class GangModel:
         member = np.zeros((len(groups.ranks), len(self._machines)), dtype=np.int64)
         member[np.arange(len(groups.ranks))[:, np.newaxis], stand] = 1
         rows = np.column_stack([groups.stage, groups.nodes, groups.per_node, member])
-        unlike, _ = grid.distinct_rows(rows)
-        self._budget.spend(len(unlike) * (JOINED + ELEMENT * len(self.stages)))
-        self._budget.spend(JOINED * int(unlike[:, 3:].sum()))
-        for stage, nodes, per_node, *there in sorted(map(tuple, unlike.tolist())):
+        distinct, _ = grid.distinct_rows(rows)
+        self._budget.spend(len(distinct) * (JOINED + ELEMENT * len(self.stages)))
+        self._budget.spend(JOINED * int(distinct[:, 3:].sum()))
+        for stage, nodes, per_node, *there in sorted(map(tuple, distinct.tolist())):
             members = [
                 (its.reducing() if adds else its).contended(times)
                 for its, is_there in zip(self._machines, there, strict=True)
@@ -232,8 +232,8 @@ def shares(model: Transformer, split: Parallelism, framework: Framework) -> tupl
 def stages(workload: Workload, per_node: int) -> tuple[Ints, ...]:
     """The node ranks of each stage of the pipeline."""
     ranks = grid.dense(workload.split, workload.recipe.framework)
-    inside = (axis for axis, _ in ranks.axes if axis is not Axis.PIPELINE)
-    return tuple(np.unique(row) for row in ranks.groups(*inside) // per_node)
+    axes = (axis for axis, _ in ranks.axes if axis is not Axis.PIPELINE)
+    return tuple(np.unique(row) for row in ranks.groups(*axes) // per_node)
 
 
 def _groups(communicator: Communicator, per_node: int) -> _Groups:

@@ -107,7 +107,7 @@ class Bisection:
     ) -> Iterator[tuple[RankSubset, list[Ints]]]:
         if self._source is not None:
             rooms = [rooms[at] for at in self._source.permutation(len(rooms))]
-        sizes = [len(room) for room in rooms]
+        sizes = [len(each) for each in rooms]
         reached = reachable_sums(sizes)
         front, size = self._front(part, _even(reached[-1], len(part.ranks)))
         before = subset(sizes, reached, size)

@@ -202,8 +202,8 @@ class OrderEvaluator:
         self._work.spend(len(self._unshared) * (4 * CALL + 2 * ELEMENT * len(self.sent.weight)))
         for tier in self._unshared:
             below = np.bincount(tier.domains) * (self._per_node / devices)
-            sending = contention.uplinks(self.sent, tier.of(order)) / node_bytes
-            yield [*map(UplinkUse, np.minimum(sending, below).tolist(), below.tolist())]
+            uses = contention.uplinks(self.sent, tier.of(order)) / node_bytes
+            yield [*map(UplinkUse, np.minimum(uses, below).tolist(), below.tolist())]
 
     def refined(self, current: EvaluatedOrder) -> EvaluatedOrder:
         """The same or a better one, with nodes exchanged to relieve what a step waits for."""

@@ -21,10 +21,10 @@ def resolve_domains(levels: Sequence[str], domains: Sequence[str]) -> tuple[str,
     if ISLAND not in levels:
         return tuple(domains)
     at = levels.index(ISLAND)
-    island = domains[at]
-    if not island:
+    domain = domains[at]
+    if not domain:
         return (*domains[:at], NO_SCALE_UP_DOMAIN, *domains[at + 1 :])
-    return (*(domain or f"{_AROUND}{island}" for domain in domains[:at]), *domains[at:])
+    return (*(domain or f"{_AROUND}{domain}" for domain in domains[:at]), *domains[at:])
 
 
 def is_known(domain: str) -> bool:

@@ -104,11 +104,11 @@ class Node:
     ``levels``. A domain without a name is UNKNOWN_DOMAIN; where there are scale-up domains, names
     are those of ``scale_up_domains.resolve_domains``.
     ``used`` counts live pods and the pods that committed plans still owe it; of these, ``foreign``
-    are pods of no job, which may never end. ``machine`` is the
-    kind that the cost model knows it as; empty if it knows none like it, and ``pace`` how fast it
-    is beside most of that kind. ``rails`` are None where nobody knows of them, and ``device``, the
-    kind of its devices, is empty then. ``recently_lost``: it became unavailable by itself less than
-    ``LOST_GRACE_S`` ago, so waiting jobs still count on it. ``holders`` has what the live pods of
+    are pods of no job, which may never end. ``machine`` is its kind in the cost model; empty if
+    that has none like it. ``relative_speed`` is how fast it is beside most of that kind. ``rails``
+    are None if not reported, and ``device``, the kind of its devices, is empty then.
+    ``recently_lost``: it became unavailable by itself less than ``LOST_GRACE_S`` ago, so waiting
+    jobs still count on it. ``holders`` has what the live pods of
     each attempt (job UID and number) hold. ``promised`` are the resources that it had more of when
     the pods were bound that hold them, each with that amount.
     """
@@ -121,7 +121,7 @@ class Node:
     taints: tuple[Taint, ...] = ()
     unavailable: Unavailable | None = None
     machine: str = ""
-    pace: RelativeSpeed = EVEN
+    relative_speed: RelativeSpeed = EVEN
     rails: Rails | None = None
     device: str = ""
     recently_lost: bool = False

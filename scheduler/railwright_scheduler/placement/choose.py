@@ -3,7 +3,7 @@
 Problem: of the nodes that can take one pod each, choose as many as the gang has pods so that it
 spans the fewest domains of the finest level, then of the next coarser, and so on, within what the
 job asks (``limits``). Among equals, leave big domains whole (the smallest that suffices), then take
-the nodes with the least room left.
+the nodes with the least free capacity left.
 
 Idea: ``split`` is exact over any part of the tree, and cheap over a small one. A level needs at
 least as many domains as its largest ones must be to hold the gang; an answer that meets this bound
@@ -33,31 +33,31 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class _Free:
-    """The nodes to choose from: ``usable`` and ``room`` have an entry per node."""
+    """The nodes to choose from: ``eligible`` and ``free_capacity`` have an entry per node."""
 
     domains: Domains
-    usable: Mask
-    room: Ints
+    eligible: Mask
+    free_capacity: Ints
 
 
 def choose(
     domains: Domains,
-    usable: Mask,
-    room: Ints,
+    eligible: Mask,
+    free_capacity: Ints,
     *,
     count: int,
     limits: ResolvedConstraints = ANYWHERE,
     work: WorkBudget = UNLIMITED,
 ) -> Ints:
-    """Choose ``count`` of the usable nodes; return their columns, ascending: rank r gets the r-th.
+    """Choose ``count`` eligible nodes; return their columns, ascending: rank r gets the r-th.
 
-    ``usable`` and ``room`` have one entry per node in topology order, which is what keeps the ranks
-    of every domain contiguous. There must be ``capacity`` for so many within the limits.
+    ``eligible`` and ``free_capacity`` have one entry per node in topology order, which keeps the
+    ranks of every domain contiguous. There must be ``capacity`` for so many within the limits.
     """
-    free = _Free(domains, usable, room)
+    free = _Free(domains, eligible, free_capacity)
     if count == 1:
         return _tightest_node(free)
-    caps = limit_caps(domains, usable, limits)
+    caps = limit_caps(domains, eligible, limits)
     if caps[-1].max() >= count:
         bulk = _bulk(free, caps[-1], domains.finest)
         pods = np.zeros(len(bulk), dtype=np.int64)
@@ -68,18 +68,18 @@ def choose(
 
 
 def _tightest_node(free: _Free) -> Ints:
-    """The node with the least room, of such the one in the smallest finest domain."""
-    least = free.room[free.usable].min()
-    nodes = np.flatnonzero(free.usable & (free.room == least))
-    caps = free.domains.total(free.usable.astype(np.int64), free.domains.finest)
+    """The node with the least free capacity, of such the one in the smallest finest domain."""
+    least = free.free_capacity[free.eligible].min()
+    nodes = np.flatnonzero(free.eligible & (free.free_capacity == least))
+    caps = free.domains.total(free.eligible.astype(np.int64), free.domains.finest)
     return nodes[[np.argmin(caps[free.domains.of_node[free.domains.finest][nodes]])]]
 
 
 def _tightest(free: _Free, pods: Ints) -> Ints:
-    """Of each finest domain as many usable nodes as it has pods, those with the least room."""
+    """In each finest domain as many nodes as it has pods, those with the least free capacity."""
     owner = free.domains.of_node[free.domains.finest]
-    nodes = np.flatnonzero(free.usable & (pods[owner] > 0))
-    nodes = nodes[np.lexsort((free.room[nodes], owner[nodes]))]
+    nodes = np.flatnonzero(free.eligible & (pods[owner] > 0))
+    nodes = nodes[np.lexsort((free.free_capacity[nodes], owner[nodes]))]
     place = np.arange(len(nodes)) - np.searchsorted(owner[nodes], owner[nodes])
     found: Ints = np.sort(nodes[place < pods[owner[nodes]]])
     return found
@@ -100,9 +100,9 @@ def _supply(free: _Free, caps: tuple[Ints, ...], limits: ResolvedConstraints) ->
 
 
 def _bulk(free: _Free, caps: Ints, level: int) -> Ints:
-    """The order of domains from small to big, ties by room."""
-    room = free.domains.total(free.room * free.usable, level)
-    found: Ints = caps * (int(room.max()) + 1) + room
+    """The order of domains from small to big, ties by free capacity."""
+    free_capacity = free.domains.total(free.free_capacity * free.eligible, level)
+    found: Ints = caps * (int(free_capacity.max()) + 1) + free_capacity
     return found
 
 

@@ -26,8 +26,8 @@ class ResolvedConstraints:
     """All pods stand in one domain of level ``within``, and of level ``rather`` if one has room.
     Of each ``segment`` of node ranks all stand in one domain of ``segment_level``; no domain of
     ``spread_level`` has more than ``spread`` of them. All have their adapters on rails in the way
-    of number ``rails``, and lead where they should; 0 does not ask for that. ``islands`` takes only
-    nodes on islands."""
+    of number ``rails``, and lead where they should; 0 does not ask for that. ``scale_up_only``
+    takes only nodes of scale-up domains."""
 
     within: int = 0
     rather: int = 0
@@ -36,7 +36,7 @@ class ResolvedConstraints:
     spread: int = UNLIMITED
     spread_level: int = 0
     rails: int = 0
-    islands: bool = False
+    scale_up_only: bool = False
 
     @property
     def takes_all(self) -> bool:
@@ -51,9 +51,9 @@ class ResolvedConstraints:
 ANYWHERE = ResolvedConstraints()
 
 
-def caps(domains: Domains, usable: Mask, limits: ResolvedConstraints) -> tuple[Ints, ...]:
-    """How many pods each domain of each level of the tree may have, each usable node one."""
-    amounts = usable.astype(np.int64)
+def caps(domains: Domains, eligible: Mask, limits: ResolvedConstraints) -> tuple[Ints, ...]:
+    """How many pods each domain of each level of the tree may have, each eligible node one."""
+    amounts = eligible.astype(np.int64)
     if limits.takes_all:
         return tuple(domains.total(amounts, level) for level in range(domains.finest + 1))
     found = [domains.total(amounts, domains.finest)]
@@ -69,13 +69,13 @@ def caps(domains: Domains, usable: Mask, limits: ResolvedConstraints) -> tuple[I
     return tuple(found)
 
 
-def capacity(domains: Domains, usable: Mask, limits: ResolvedConstraints) -> int:
+def capacity(domains: Domains, eligible: Mask, limits: ResolvedConstraints) -> int:
     """How many pods a gang can have at most."""
     if limits.takes_all and not limits.within:
-        return int(np.count_nonzero(usable))
+        return int(np.count_nonzero(eligible))
     if limits.takes_all:
-        return int(domains.total(usable.astype(np.int64), limits.within).max(initial=0))
-    return int(caps(domains, usable, limits)[limits.within].max(initial=0))
+        return int(domains.total(eligible.astype(np.int64), limits.within).max(initial=0))
+    return int(caps(domains, eligible, limits)[limits.within].max(initial=0))
 
 
 def _no_more_than_around(domains: Domains, level: int, own: Ints, around: Ints) -> Ints:

@@ -250,8 +250,8 @@ def _merge(prices: _Prices, ahead: Ints, part: Ints, *, count: int) -> tuple[Int
     # A row of sums per total, from most pods in the part to fewest; the shorter table is the row.
     row, longer = (part[:, ::-1], ahead) if width == lengths[1] else (ahead, part)
     padded = np.repeat(prices.never[:, np.newaxis], size + width - 1, axis=1)
-    known = min(longer.shape[1], size)
-    padded[:, width - 1 : width - 1 + known] = longer[:, :known]
+    columns = min(longer.shape[1], size)
+    padded[:, width - 1 : width - 1 + columns] = longer[:, :columns]
     stride = padded.itemsize
     windows: Ints = np.ndarray(
         (len(padded), size, width), np.int64, padded, strides=(padded.strides[0], stride, stride)
@@ -285,12 +285,12 @@ def _merge_line(ahead: Ints, price: Ints, most: int, *, count: int) -> tuple[Int
     them, with the least from both ends of blocks as long as the window (van Herk).
     """
     size: int = min(ahead.shape[1] + most, count + 1)
-    known: int = min(ahead.shape[1], size)
+    columns: int = min(ahead.shape[1], size)
     width = most + 1
-    rest = ahead[:, :known] - np.arange(known) * price[:, np.newaxis]
+    rest = ahead[:, :columns] - np.arange(columns) * price[:, np.newaxis]
     order = np.lexsort(rest[::-1])
-    blocks = np.full((-(-(most + size) // width), width), known, dtype=np.int64)
-    blocks.reshape(-1)[most + order] = np.arange(known)
+    blocks = np.full((-(-(most + size) // width), width), columns, dtype=np.int64)
+    blocks.reshape(-1)[most + order] = np.arange(columns)
     from_first = np.minimum.accumulate(blocks, axis=1).reshape(-1)
     to_last = np.minimum.accumulate(blocks[:, ::-1], axis=1)[:, ::-1].reshape(-1)
     totals = np.arange(size)

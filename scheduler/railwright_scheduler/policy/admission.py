@@ -47,18 +47,18 @@ NO_LEDGER = LedgerCapacity(limit=1 << 60, free=1 << 60, share=1 << 60, held=0)
 class Admission:
     """What the gangs of one decision may still take.
 
-    ``pods`` of earlier gangs are not bound yet, and the ledger has this ``room`` for entries, each
-    of ``size_of`` bytes.
+    ``pods`` of earlier gangs are not bound yet. ``capacity`` is what the ledger has for entries;
+    ``size_of`` gives the bytes of one.
     """
 
     def __init__(
         self,
         pods: int = 0,
-        room: LedgerCapacity = NO_LEDGER,
+        capacity: LedgerCapacity = NO_LEDGER,
         size_of: Callable[[Admit], int] = lambda _: 0,
     ) -> None:
         self.pods = pods
-        self._room = room
+        self._capacity = capacity
         self._size_of = size_of
         self._refused: LedgerFull | None = None
 
@@ -70,26 +70,26 @@ class Admission:
         of the gangs that ``refuse`` was called for.
         """
         size = self._estimate(job)
-        if size > self._room.free:
+        if size > self._capacity.free:
             return self._full(job, size)
         size_max = NAMELESS_SIZE + (name_length + 1) * job.num_nodes
-        if self._is_backlog(job) and size_max <= self._room.free:
+        if self._is_backlog(job) and size_max <= self._capacity.free:
             return BindingBacklog(job.num_nodes, self.pods)
         return None
 
     def after(self, job: Job, admit: Admit) -> BindingBacklog | LedgerFull | None:
         """What refuses the gang on these nodes."""
         size = self._size_of(admit)
-        if size > self._room.free:
+        if size > self._capacity.free:
             return self._full(job, size)
-        if self._is_backlog(job) or not self._room.fits(size):
+        if self._is_backlog(job) or not self._capacity.fits(size):
             return BindingBacklog(job.num_nodes, self.pods)
         return None
 
     def take(self, admit: Admit) -> None:
         """Count a gang that starts."""
         self.pods += len(admit.nodes)
-        self._room = replace(self._room, held=self._room.held + self._size_of(admit))
+        self._capacity = replace(self._capacity, held=self._capacity.held + self._size_of(admit))
 
     def refuse(self, reason: LedgerFull) -> None:
         """Keep what the smallest refused gang takes, to estimate others by."""
@@ -98,16 +98,16 @@ class Admission:
 
     def _estimate(self, job: Job) -> int:
         """About the bytes of the gang's entry, rather too few; 0 if nothing was refused."""
-        known = self._refused
-        if known is None:
+        refused = self._refused
+        if refused is None:
             return 0
-        if job.num_nodes <= known.need:
-            return known.size * job.num_nodes // known.need
-        names = max(0, known.size - NAMELESS_SIZE)
-        return known.size + names * (job.num_nodes - known.need) // known.need
+        if job.num_nodes <= refused.need:
+            return refused.size * job.num_nodes // refused.need
+        names = max(0, refused.size - NAMELESS_SIZE)
+        return refused.size + names * (job.num_nodes - refused.need) // refused.need
 
     def _is_backlog(self, job: Job) -> bool:
         return self.pods > 0 and self.pods + job.num_nodes > UNBOUND_MAX
 
     def _full(self, job: Job, size: int) -> LedgerFull:
-        return LedgerFull(job.num_nodes, size, self._room.free, self._room.limit)
+        return LedgerFull(job.num_nodes, size, self._capacity.free, self._capacity.limit)

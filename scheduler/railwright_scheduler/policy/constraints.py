@@ -35,7 +35,8 @@ def resolve(
         rather=min(levels[constraints.preferred], finest),
         segment=max(1, constraints.segment),
         segment_level=min(levels[constraints.segment_tier], finest),
-        islands=cluster.island in (levels[tier] for tier in _restrictive_tiers(constraints)),
+        scale_up_only=cluster.scale_up_level
+        in (levels[tier] for tier in _restrictive_tiers(constraints)),
     )
     # Beyond the finest level of the tree every node is alone in its domain: one node is all that a
     # job can have, whether or not the names of its domains are known.
@@ -75,6 +76,6 @@ def _level(tier: str, cluster: Cluster) -> int | None:
     if tier in cluster.levels:
         return cluster.levels.index(tier) + 1
     nearest_first = [
-        level for level in range(cluster.domains.finest, 0, -1) if level != cluster.island
+        level for level in range(cluster.domains.finest, 0, -1) if level != cluster.scale_up_level
     ]
     return dict(zip(TIERS, nearest_first, strict=False)).get(tier)

@@ -185,7 +185,7 @@ class _Evaluation:
         if self.signatures.capacity(signature, largest) < job.num_nodes:
             return self.signatures.never_fits(job, signature, largest)
         if returns:
-            return self.line.hold(job, signature, ways, largest)
+            return self.line.reserve_for_return(job, signature, ways, largest)
         return self.line.evaluate(job, signature, ways, largest)
 
     def _limits(self, asked: TopologyConstraints) -> ResolvedConstraints | TierMissing:

@@ -28,26 +28,28 @@ _CHOICE = 50 * CALL
 def choose_fastest(
     domains: Domains,
     allowed: Mask,
-    room: Ints,
-    slowness: Ints,
+    free_capacity: Ints,
+    slowdown: Ints,
     *,
     count: int,
     limits: ResolvedConstraints,
     work: WorkBudget,
 ) -> Ints:
-    """As ``placement.choose``. Among equal domains those with the lowest ``room`` are chosen first;
-    ``slowness`` is the degree of each node."""
+    """As ``placement.choose``. Among equal domains those with the lowest ``free_capacity`` are
+    chosen first; ``slowdown`` is the degree of each node."""
 
     def choice(nodes: Mask) -> Ints:
-        return placement.choose(domains, nodes, room, count=count, limits=limits, work=work)
+        return placement.choose(
+            domains, nodes, free_capacity, count=count, limits=limits, work=work
+        )
 
     def slow(nodes: Ints) -> tuple[int, int]:
-        return int(slowness[nodes].max()), int(slowness[nodes].sum())
+        return int(slowdown[nodes].max()), int(slowdown[nodes].sum())
 
     best = choice(allowed)
     with work.search(100):
         for _ in range(OFTEN):
-            masks = [*_without_slow(best, allowed, slowness)]
+            masks = [*_without_slow(best, allowed, slowdown)]
             work.spend(len(masks) * (_CHOICE + SORTED * len(allowed)))
             able = (mask for mask in masks if placement.capacity(domains, mask, limits) >= count)
             others = [choice(mask) for mask in able]
@@ -59,14 +61,14 @@ def choose_fastest(
     return best
 
 
-def _without_slow(nodes: Ints, allowed: Mask, slowness: Ints) -> Iterator[Mask]:
+def _without_slow(nodes: Ints, allowed: Mask, slowdown: Ints) -> Iterator[Mask]:
     """All that are allowed but the slow ones of these, and but the slowest of these; and all that
     are not as slow as the slowest of these."""
-    slow = slowness[nodes]
+    slow = slowdown[nodes]
     if not slow.any():
         return
     for left_out in (slow > 0, slow == slow.max()):
         mask = allowed.copy()
         mask[nodes[left_out]] = False
         yield mask
-    yield allowed & (slowness < slow.max())
+    yield allowed & (slowdown < slow.max())

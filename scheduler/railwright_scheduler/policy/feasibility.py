@@ -128,13 +128,13 @@ class SignatureIndex:
                     f"job {job.namespace}/{job.name}: per_node[{resource!r}] is {amount}, "
                     "expected at least 0"
                 )
-        known = [(name, amount) for name, amount in asked if name in cluster.rows]
-        rows = np.array([cluster.rows[name] for name, _ in known], dtype=np.int64)
-        need = np.array([min(amount, AMOUNT_MAX + 1) for _, amount in known], dtype=np.int64)
+        present = [(name, amount) for name, amount in asked if name in cluster.rows]
+        rows = np.array([cluster.rows[name] for name, _ in present], dtype=np.int64)
+        need = np.array([min(amount, AMOUNT_MAX + 1) for _, amount in present], dtype=np.int64)
         matched = self._eligibility.matched(job.selector)
         tolerated = matched & self._eligibility.tolerated_ever(job.tolerations)
         large = (cluster.allocatable[rows] >= need[:, np.newaxis]).all(axis=0)
-        candidates = tolerated & large & (len(known) == len(asked))
+        candidates = tolerated & large & (len(present) == len(asked))
         untainted = candidates & self._eligibility.tolerated(job.tolerations)
         return SchedulingSignature(
             index=len(self._signatures),
@@ -165,21 +165,21 @@ class SignatureIndex:
 
 
 def not_enough_nodes(
-    cluster: Cluster, signature: SchedulingSignature, usable: Mask, limits: ResolvedConstraints
+    cluster: Cluster, signature: SchedulingSignature, available: Mask, limits: ResolvedConstraints
 ) -> NotEnoughNodes:
-    """What keeps the candidates of a signature from taking more pods, given those usable now."""
-    level, domain, free = _best_domain(cluster, usable)
+    """What keeps the candidates of a signature from taking more pods, given those available now."""
+    level, domain, free = _best_domain(cluster, available)
     return NotEnoughNodes(
         need=0,
         per_node=signature.per_node,
         candidates=placement.capacity(
             cluster.domains, cluster.meant(signature.candidates, limits), limits
         ),
-        free=placement.capacity(cluster.domains, cluster.meant(usable, limits), limits),
+        free=placement.capacity(cluster.domains, cluster.meant(available, limits), limits),
         best_level=level,
         best_domain=domain,
         best_free=free,
-        excluded=_excluded(cluster, signature, usable),
+        excluded=_excluded(cluster, signature, available),
         rails=_rails_short(cluster, signature, limits),
     )
 
@@ -189,18 +189,20 @@ def _rails_short(
 ) -> RailsShort | None:
     if not limits.rails:
         return None
-    rails, nodes = cluster.astray
-    astray, counts = np.unique(rails[signature.candidates[nodes]], return_counts=True)
+    rails, nodes = cluster.miscabled
+    miscabled, counts = np.unique(rails[signature.candidates[nodes]], return_counts=True)
     unknown = int(np.count_nonzero(signature.candidates & cluster.railless))
-    return RailsShort(tuple(zip(astray.tolist(), counts.tolist(), strict=True)), unknown)
+    return RailsShort(tuple(zip(miscabled.tolist(), counts.tolist(), strict=True)), unknown)
 
 
-def _best_domain(cluster: Cluster, usable: Mask) -> tuple[str, str, int]:
-    levels = [level for level in range(1, cluster.domains.finest + 1) if level != cluster.island]
+def _best_domain(cluster: Cluster, available: Mask) -> tuple[str, str, int]:
+    levels = [
+        level for level in range(1, cluster.domains.finest + 1) if level != cluster.scale_up_level
+    ]
     if not levels:
-        return "", "", int(np.count_nonzero(usable))
+        return "", "", int(np.count_nonzero(available))
     nearest = levels[-1]
-    caps = cluster.domains.total(usable.astype(np.int64), nearest)
+    caps = cluster.domains.total(available.astype(np.int64), nearest)
     best = int(np.argmax(caps))
     node = cluster.nodes[cluster.domains.bounds[nearest][best]]
     return cluster.levels[nearest - 1], _called(node, nearest), int(caps[best])
@@ -216,13 +218,13 @@ def _called(node: Node, level: int) -> str:
 
 
 def _excluded(
-    cluster: Cluster, signature: SchedulingSignature, usable: Mask
+    cluster: Cluster, signature: SchedulingSignature, available: Mask
 ) -> tuple[Exclusion, ...]:
-    """Count each candidate that is not usable once, for the cause that would remain longest."""
+    """Count each candidate that is not available once, for the cause that would remain longest."""
     closed = cluster.unavailable[signature.candidates & ~signature.open]
     found = np.bincount(closed, minlength=len(CAUSES)).tolist()
     counts = dict.fromkeys(EXCLUSIONS, 0) | dict(zip(CAUSES, found, strict=True))
-    counts[ExclusionCause.BUSY] = int(np.count_nonzero(signature.open & ~usable))
+    counts[ExclusionCause.BUSY] = int(np.count_nonzero(signature.open & ~available))
     return tuple(Exclusion(cause, nodes) for cause, nodes in counts.items() if nodes)
 
 

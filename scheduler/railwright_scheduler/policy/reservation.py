@@ -82,9 +82,9 @@ class Reservations:
         self, ways: Sequence[ResolvedConstraints], startable: Mask, kept: Mask, job: Job
     ) -> Sequence[ResolvedConstraints]:
         """Ways differ in their rails alone."""
-        cluster, alike = self._cluster, replace(ways[0], rails=0)
-        free = cluster.by_rails(cluster.meant(startable, alike))
-        held = cluster.by_rails(cluster.meant(kept, alike))
+        cluster, any_rails = self._cluster, replace(ways[0], rails=0)
+        free = cluster.by_rails(cluster.meant(startable, any_rails))
+        held = cluster.by_rails(cluster.meant(kept, any_rails))
 
         def nearness(way: ResolvedConstraints) -> tuple[int, int]:
             return min(int(free[way.rails]), job.num_nodes), int(held[way.rails])
@@ -208,10 +208,10 @@ class Reservations:
 
     def _rank(self, startable: Mask, kept: Mask) -> Ints:
         """What is reserved first: what it has and could take now, what it could take now, what it
-        has, then what has the most room. So what has filled up is never given away, and a node that
-        does not become free is left for one that does."""
-        room = self._capacity.room
-        rank = 3 + int(room.max(initial=0)) - room
+        has, then what has the most free capacity. So what has filled up is never given away, and
+        a node that does not become free is left for one that does."""
+        free_capacity = self._capacity.free_capacity
+        rank = 3 + int(free_capacity.max(initial=0)) - free_capacity
         rank[kept] = 2
         rank[startable] = 1
         rank[startable & kept] = 0
@@ -219,4 +219,4 @@ class Reservations:
 
     def _startable(self, signature: SchedulingSignature) -> Mask:
         """The nodes that could take a pod of this signature now, beside earlier reservations."""
-        return signature.open & self._capacity.holds_beside(signature.rows, signature.need)
+        return signature.open & self._capacity.holds_unreserved(signature.rows, signature.need)

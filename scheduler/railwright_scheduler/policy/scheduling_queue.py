@@ -91,7 +91,7 @@ class SchedulingQueue:
         self._selector = NodeSelector(cluster, self._capacity, self._traffic)
         self._reservations = Reservations(cluster, self._capacity, reserved)
         self._waiting: list[tuple[Job, int]] = []
-        self._usable: dict[int, Mask] = {}
+        self._available: dict[int, Mask] = {}
         self._missing: dict[tuple[int, ResolvedConstraints], NotEnoughNodes] = {}
         self._free: dict[tuple[int, ResolvedConstraints], int] = {}
         self._refused: dict[tuple[int, ResolvedConstraints], int] = {}
@@ -163,7 +163,7 @@ class SchedulingQueue:
         admit = Admit(job.uid, job.attempt, names, spans, score)
         return StartVerdict(job, signature, placed.nodes, admit, work.spent)
 
-    def hold(
+    def reserve_for_return(
         self,
         job: Job,
         signature: SchedulingSignature,
@@ -232,7 +232,7 @@ class SchedulingQueue:
             running = RunningJob(job.workload, job.ranks_per_node, start.admit.nodes, job.uid)
             self._traffic.add(running)
         self._capacity.take(start.nodes, signature.rows, signature.need)
-        self._usable.clear()
+        self._available.clear()
         self._free.clear()
         self._missing.clear()
 
@@ -247,8 +247,8 @@ class SchedulingQueue:
 
     def _allowed(self, signature: SchedulingSignature, limits: ResolvedConstraints) -> Mask:
         """The nodes that it could have now, under these constraints, beside what is reserved."""
-        beside = self._capacity.holds_beside(signature.rows, signature.need)
-        return self._cluster.meant(self._usable_by(signature) & beside, limits)
+        beside = self._capacity.holds_unreserved(signature.rows, signature.need)
+        return self._cluster.meant(self._available_to(signature) & beside, limits)
 
     def _why_not(
         self, job: Job, signature: SchedulingSignature, limits: ResolvedConstraints
@@ -256,7 +256,7 @@ class SchedulingQueue:
         free = self._free_for(signature, limits)
         position = self._first_position(signature, limits) if free >= job.num_nodes else None
         if position is None:
-            missing = self._not_enough(signature, self._usable_by(signature), limits)
+            missing = self._not_enough(signature, self._available_to(signature), limits)
             return replace(missing, need=job.num_nodes, constraints=job.constraints)
         first, first_free = self._waiting[position]
         return BlockedByReservation(
@@ -274,33 +274,33 @@ class SchedulingQueue:
         """The position of the first job whose reservation blocks a node for this signature."""
         key = signature.index, limits
         if key not in self._first:
-            usable = self._cluster.meant(self._usable_by(signature), limits)
+            available = self._cluster.meant(self._available_to(signature), limits)
             beside = self._allowed(signature, limits)
-            self._first[key] = self._reservations.first_position(usable & ~beside)
+            self._first[key] = self._reservations.first_position(available & ~beside)
         return self._first[key]
 
-    def _usable_by(self, signature: SchedulingSignature) -> Mask:
+    def _available_to(self, signature: SchedulingSignature) -> Mask:
         """The nodes that could take a pod of this signature now, whoever reserved them."""
-        usable = self._usable.get(signature.index)
-        if usable is None:
-            usable = signature.open & self._capacity.holds(signature.rows, signature.need)
-            self._usable[signature.index] = usable
-        return usable
+        available = self._available.get(signature.index)
+        if available is None:
+            available = signature.open & self._capacity.holds(signature.rows, signature.need)
+            self._available[signature.index] = available
+        return available
 
     def _free_for(self, signature: SchedulingSignature, limits: ResolvedConstraints) -> int:
         """How many of those one gang could have."""
         key = (signature.index, limits)
         if key not in self._free:
-            usable = self._cluster.meant(self._usable_by(signature), limits)
-            self._free[key] = placement.capacity(self._cluster.domains, usable, limits)
+            available = self._cluster.meant(self._available_to(signature), limits)
+            self._free[key] = placement.capacity(self._cluster.domains, available, limits)
         return self._free[key]
 
     def _not_enough(
-        self, signature: SchedulingSignature, usable: Mask, limits: ResolvedConstraints
+        self, signature: SchedulingSignature, available: Mask, limits: ResolvedConstraints
     ) -> NotEnoughNodes:
         """What the signature lacks, until the next job starts."""
         missing = self._missing.get((signature.index, limits))
         if missing is None:
-            missing = feasibility.not_enough_nodes(self._cluster, signature, usable, limits)
+            missing = feasibility.not_enough_nodes(self._cluster, signature, available, limits)
             self._missing[signature.index, limits] = missing
         return missing

@@ -51,7 +51,7 @@ class NodeSelector:
             return ways[0]
         count, slow = job.num_nodes, node_speeds.degrees(job, self._cluster)
         domains = self._cluster.domains
-        had, room = frozenset(job.before), self._room_beside(job, slow)
+        had, free_capacity = frozenset(job.before), self._weighted_capacity(job, slow)
 
         def rank(limits: ResolvedConstraints) -> tuple[bool, tuple[int, ...], int, int]:
             free = allowed(limits)
@@ -59,7 +59,7 @@ class NodeSelector:
                 return True, (), 0, 0
             rather = self._preferred(free, limits, count)
             nodes = fastest_first.choose_fastest(
-                domains, rather, room, slow, count=count, limits=limits, work=work
+                domains, rather, free_capacity, slow, count=count, limits=limits, work=work
             )
             kept = sum(self._cluster.nodes[column].name in had for column in nodes.tolist())
             return False, domains.spans(nodes), int(slow[nodes].max()), -kept
@@ -73,11 +73,11 @@ class NodeSelector:
         return self._placed(job, self._preferred(allowed, limits, job.num_nodes), limits, work)
 
     def _preferred(self, allowed: Mask, limits: ResolvedConstraints, count: int) -> Mask:
-        """The nodes on islands alone, where one of these is preferred and can hold the job."""
-        island = self._cluster.island
-        if limits.rather != island:
+        """Only the nodes of scale-up domains, where one of these is preferred and holds the job."""
+        scale_up_level = self._cluster.scale_up_level
+        if limits.rather != scale_up_level:
             return allowed
-        within = replace(limits, within=max(limits.within, island), islands=True)
+        within = replace(limits, within=max(limits.within, scale_up_level), scale_up_only=True)
         on_islands = self._cluster.meant(allowed, within)
         held = placement.capacity(self._cluster.domains, on_islands, within) >= count
         return on_islands if held else allowed
@@ -88,21 +88,21 @@ class NodeSelector:
         """The nodes that suit the job best, and which ranks each of them gets."""
         domains, count = self._cluster.domains, job.num_nodes
         slow = node_speeds.degrees(job, self._cluster)
-        room = self._room_beside(job, slow)
+        free_capacity = self._weighted_capacity(job, slow)
         first = fastest_first.choose_fastest(
-            domains, allowed, room, slow, count=count, limits=limits, work=work
+            domains, allowed, free_capacity, slow, count=count, limits=limits, work=work
         )
         if job.workload is None or count == 1 or domains.finest == 0:
             return ranks.placed(job, self._cluster, [first])
         busy = self._traffic.busy(first)
         if busy.any():
-            room = self._room_beside(job, slow, busy)
+            free_capacity = self._weighted_capacity(job, slow, busy)
             first = fastest_first.choose_fastest(
-                domains, allowed, room, slow, count=count, limits=limits, work=work
+                domains, allowed, free_capacity, slow, count=count, limits=limits, work=work
             )
         others = (
             fastest_first.choose_fastest(
-                domains, nodes, room, slow, count=count, limits=its, work=work
+                domains, nodes, free_capacity, slow, count=count, limits=its, work=work
             )
             for nodes, its in self._others(job, first, allowed, limits, slow=slow, busy=busy)
             if placement.capacity(domains, nodes, its) >= count
@@ -157,14 +157,14 @@ class NodeSelector:
             for kind in sorted(kinds - {""}):
                 yield machines == kind
 
-    def _room_beside(self, job: Job, slow: Ints, busy: Floats | None = None) -> Ints:
-        """As if nodes had the more room the slower they are, and the busier others keep their
-        uplinks, and those that it had before less than any other as fast: of equal domains those
-        with the least go first."""
-        room = self._capacity.room
+    def _weighted_capacity(self, job: Job, slow: Ints, busy: Floats | None = None) -> Ints:
+        """Free capacity of each node, weighted to order equal domains; the least goes first. Slow
+        nodes and nodes whose uplinks are busy count as if they had more, and the nodes of the last
+        attempt less than any other as fast."""
+        free_capacity = self._capacity.free_capacity
         if busy is None and not job.before and not slow.any():
-            return room
-        more = np.zeros(len(room), dtype=np.int64)
+            return free_capacity
+        more = np.zeros(len(free_capacity), dtype=np.int64)
         if busy is not None:
             more = np.ceil(LOUDNESS * busy).astype(np.int64)
         if job.before:
@@ -172,4 +172,4 @@ class NodeSelector:
             had = np.array([node.name in before for node in self._cluster.nodes], dtype=np.bool_)
             more = np.where(had, 0, 1 + more)
         more += (LOUDNESS + 2) * slow
-        return room + more * (int(room.max(initial=0)) + 1)
+        return free_capacity + more * (int(free_capacity.max(initial=0)) + 1)

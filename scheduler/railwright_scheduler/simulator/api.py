@@ -20,18 +20,18 @@ from railwright_scheduler.attempt.ledger import AttemptKey, Entry, Ledger
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.invariants import Facts, PodFact
 from railwright_scheduler.model.snapshot import Amounts
-from railwright_scheduler.simulator import room
+from railwright_scheduler.simulator import node_capacity
 from railwright_scheduler.simulator.hangs import Hangs
 from railwright_scheduler.simulator.network import Network
+from railwright_scheduler.simulator.node_capacity import ToleratedCapacity
 from railwright_scheduler.simulator.objects import (
     FOREIGN,
-    Answer,
     JobObject,
     NodeObject,
     PlacementObject,
     Reply,
+    ReplyStatus,
 )
-from railwright_scheduler.simulator.room import Room
 from railwright_scheduler.simulator.tables import Revision, Stored, Table
 
 
@@ -62,7 +62,7 @@ class Api:
         self._died: dict[str, int] = {}
         self.whole: dict[AttemptKey, bool] = {}
         self.revoked: dict[AttemptKey, Cause] = {}
-        self.room = Room()
+        self.tolerated = ToleratedCapacity()
         self.network = Network()
         self.hangs = Hangs()
         self.made: dict[AttemptKey, int] = {}
@@ -91,17 +91,17 @@ class Api:
             down=self.down.keys(),
             news=self.network.changes,
         )
-        if self.room.is_tight:
-            return replace(facts, allocatable=self.room.of(facts, free))
+        if self.tolerated.is_tight:
+            return replace(facts, allocatable=self.tolerated.of(facts, free))
         return facts
 
     def free(self) -> dict[str, Amounts]:
         """What each node has for us: all it has, less what pods of others take."""
-        return room.free(self.nodes.objects.values(), self.pods.objects.values())
+        return node_capacity.free(self.nodes.objects.values(), self.pods.objects.values())
 
     def others_took(self) -> None:
         """A node shrank or a foreign pod came: what was promised before stays promised."""
-        self.room.taken(self.facts(), self.free())
+        self.tolerated.taken(self.facts(), self.free())
 
     def pod(self, name: str) -> Stored[PodFact] | None:
         """The pod of this name."""
@@ -111,7 +111,7 @@ class Api:
     def put_ledger(self, ledger: Ledger, version: int, *, seen: Mapping[str, Amounts]) -> Reply:
         """Replace the ledger of this version; ``seen`` is what its writer takes nodes to have."""
         if not self._is_current(version, self.ledger_version):
-            return Reply(Answer.CONFLICT)
+            return Reply(ReplyStatus.CONFLICT)
         invariants.check_ledger(self.ledger, ledger)
         invariants.check_entries(self.facts(), ledger)
         for entry in ledger.entries:
@@ -121,36 +121,36 @@ class Api:
                 invariants.check_lost(entry, living=self._living_since(self._began[entry.key]))
                 self.revoked[entry.key] = entry.cause
         self.ledger = ledger
-        self.room.granted(self.facts(), self.free(), seen)
+        self.tolerated.granted(self.facts(), self.free(), seen)
         self.ledger_version = self.revision.following()
-        return Reply(Answer.DONE, self.ledger_version)
+        return Reply(ReplyStatus.DONE, self.ledger_version)
 
     def put_record(self, uid: str, record: JobRecord, version: int) -> Reply:
         """Replace the record in the status of the job of this version."""
         stored = self.jobs.get(uid)
         if stored is None:
-            return Reply(Answer.MISSING)
+            return Reply(ReplyStatus.MISSING)
         if not self._is_current(version, stored.version):
-            return Reply(Answer.CONFLICT)
+            return Reply(ReplyStatus.CONFLICT)
         invariants.check_record(stored.value.record, record)
         self.jobs.put(uid, replace(stored.value, record=record))
-        return Reply(Answer.DONE)
+        return Reply(ReplyStatus.DONE)
 
     def put_placement(self, entry: Entry) -> Reply:
         """Create the Placement of an attempt."""
         name = placement_name(entry)
         if name in self.placements.objects:
-            return Reply(Answer.EXISTS)
+            return Reply(ReplyStatus.EXISTS)
         self.placements.put(name, PlacementObject(*entry.key))
-        return Reply(Answer.DONE)
+        return Reply(ReplyStatus.DONE)
 
     def create_pod(self, entry: Entry, node_rank: int, amounts: Amounts) -> Reply:
         """Create the pod of one rank, as its job asked for it then; its UID is new for ever."""
         name = f"{entry.job_name}-{entry.attempt}-{node_rank}"
         if name in self.pod_names:
-            return Reply(Answer.EXISTS)
+            return Reply(ReplyStatus.EXISTS)
         if (entry.job_uid, node_rank) in self.refused:
-            return Reply(Answer.REFUSED)
+            return Reply(ReplyStatus.REFUSED)
         if entry.job_uid in self.inflated:
             amounts = {resource: 2 * amount for resource, amount in amounts.items()}
         uid = f"{name}#{self.revision.newest}"
@@ -160,33 +160,33 @@ class Api:
         self.pod_names[name] = uid
         self.made[entry.key] = self.made.get(entry.key, 0) + 1
         self._ranks_made.setdefault(entry.key, {})[node_rank] = True
-        return Reply(Answer.DONE, pod=self.pods.get(uid))
+        return Reply(ReplyStatus.DONE, pod=self.pods.get(uid))
 
     def bind_pod(self, name: str, uid: str, node: str) -> Reply:
         """Bind the pod of this name, if it is this very pod."""
         stored = self.pod(name)
         if stored is None:
-            return Reply(Answer.MISSING)
+            return Reply(ReplyStatus.MISSING)
         pod = stored.value
         if not self._is_same(pod, uid) or not self._may_be_bound(pod):
-            return Reply(Answer.CONFLICT)
+            return Reply(ReplyStatus.CONFLICT)
         invariants.check_bind(self.ledger, pod, node=node)
         invariants.check_made(self.ledger, pod, self._ranks_made[pod.key])
         self.pods.put(pod.uid, replace(pod, node=node))
         self._note_whole(pod)
-        return Reply(Answer.DONE)
+        return Reply(ReplyStatus.DONE)
 
     def delete_pod(self, name: str, uid: str) -> Reply:
         """Delete the pod of this name, if it is this very pod."""
         stored = self.pod(name)
         if stored is None:
-            return Reply(Answer.MISSING)
+            return Reply(ReplyStatus.MISSING)
         pod = stored.value
         if not self._is_same(pod, uid):
-            return Reply(Answer.CONFLICT)
+            return Reply(ReplyStatus.CONFLICT)
         invariants.check_delete(self.facts(), pod)
         self.remove_pod(pod)
-        return Reply(Answer.DONE, pod=self.pods.get(pod.uid))
+        return Reply(ReplyStatus.DONE, pod=self.pods.get(pod.uid))
 
     def remove_pod(self, pod: PodFact) -> None:
         """What any delete does: at once if nothing runs, else ask the kubelet."""

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from railwright_scheduler import invariants
 from railwright_scheduler.attempt.ledger import AttemptKey
 from railwright_scheduler.model.decisions import Reason
-from railwright_scheduler.simulator.actuator import Actuator
 from railwright_scheduler.simulator.api import Api
-from railwright_scheduler.simulator.chance import Chance
+from railwright_scheduler.simulator.executor import Executor
 from railwright_scheduler.simulator.leader import CONFIRM, Batch, Leading, Rest, lead
 from railwright_scheduler.simulator.machines import Machines
 from railwright_scheduler.simulator.objects import LOST, Reply, Request
+from railwright_scheduler.simulator.seeded_random import SeededRandom
 from railwright_scheduler.simulator.view import View
 
 CONTENDERS_MAX = 4
@@ -69,20 +69,22 @@ class _Contender:
             return False
         return any(request.key in self.under_way for request in self.now.requests)
 
-    def hear(self, sent: _Sent) -> None:
+    def on_reply(self, sent: _Sent) -> None:
         """An answer arrives, or is known not to."""
         assert sent.reply is not None, sent
         del self.under_way[sent.request.key]
-        sent.request.hear(sent.reply)
+        sent.request.on_reply(sent.reply)
 
 
 class Contenders:
     """All leaders that are not dead, and who holds the Lease."""
 
-    def __init__(self, api: Api, machines: Machines, chance: Chance, faults: Faults) -> None:
+    def __init__(
+        self, api: Api, machines: Machines, random_source: SeededRandom, faults: Faults
+    ) -> None:
         self._api = api
         self._machines = machines
-        self._chance = chance
+        self._random = random_source
         self._faults = faults
         self._all: list[_Contender] = []
         self._adrift: list[Request] = []
@@ -94,7 +96,7 @@ class Contenders:
         self._costs: dict[AttemptKey, int] = {}
 
     @property
-    def led(self) -> bool:
+    def has_leader(self) -> bool:
         """Whether anybody leads."""
         return bool(self._all)
 
@@ -102,14 +104,14 @@ class Contenders:
         """A new leader gets the Lease, whatever the last one does."""
         self._born += 1
         name = f"leader{self._born}"
-        view = View(self._api, self._machines, behind=self._chance.below(BEHIND_MAX))
-        actuator = Actuator(self._api, view.pods, view.jobs)
+        view = View(self._api, self._machines, behind=self._random.below(BEHIND_MAX))
+        executor = Executor(self._api, view.pods, view.jobs)
         self._holder = name
         contender = _Contender(
             name,
             view,
-            lead(name, self._api, view, actuator, clock=lambda: self.now_s),
-            blind=self._chance.happens(self._faults.blind_permille),
+            lead(name, self._api, view, executor, clock=lambda: self.now_s),
+            blind=self._random.happens(self._faults.blind_permille),
         )
         contender.think()
         self._all.append(contender)
@@ -122,32 +124,32 @@ class Contenders:
         awake = [contender for contender in self._all if not contender.paused]
         if not awake:
             return ""
-        chance = self._chance
-        contender = chance.pick(awake)
+        random_source = self._random
+        contender = random_source.pick(awake)
         impatient = isinstance(contender.now, Batch) and not contender.now.patient
-        if contender.under_way and not (impatient and chance.happens(IMPATIENT_PERMILLE)):
+        if contender.under_way and not (impatient and random_source.happens(IMPATIENT_PERMILLE)):
             lost_permille = self._faults.lost_permille
-            told = self._advance(
+            event = self._advance(
                 contender, lost_permille=lost_permille, late_permille=LATE_PERMILLE
             )
             if contender.waits():
-                return told
+                return event
         else:
-            told = ""
+            event = ""
         self._go_on(contender)
-        return told
+        return event
 
     def watch(self, how: str) -> str:
         """Some events reach one of them, or are lost on their way; or a watch has to begin anew."""
         if not self._all:
             return ""
-        chance = self._chance
-        contender = chance.pick(self._all)
-        copy = chance.pick(list(contender.view.kinds.values()))
+        random_source = self._random
+        contender = random_source.pick(self._all)
+        copy = random_source.pick(list(contender.view.kinds.values()))
         if how == "watch":
-            copy.catch_up(1 + chance.below(8))
+            copy.catch_up(1 + random_source.below(8))
         elif how == "watch missed":
-            copy.miss(1 + chance.below(3))
+            copy.miss(1 + random_source.below(3))
         else:
             copy.cut()
         return ""
@@ -156,7 +158,7 @@ class Contenders:
         """One of them crashes, stops for a while, or goes on."""
         if not self._all:
             return ""
-        contender = self._chance.pick(self._all)
+        contender = self._random.pick(self._all)
         contender.paused = how == "pause"
         if how == "crash":
             self._end(contender)
@@ -171,14 +173,14 @@ class Contenders:
             for sent in contender.under_way.values()
             if sent.reply is None
         ]
-        which = self._chance.below(len(self._adrift) + len(stopped) or 1)
+        which = self._random.below(len(self._adrift) + len(stopped) or 1)
         if which < len(self._adrift):
             return _land(self._adrift.pop(which))[1]
         if not stopped:
             return ""
         sent = stopped[which - len(self._adrift)]
-        sent.reply, told = _land(sent.request)
-        return told
+        sent.reply, event = _land(sent.request)
+        return event
 
     def flush(self) -> Iterator[str]:
         """All lands that is under way; only the holder of the Lease goes on, and lists anew:
@@ -191,7 +193,7 @@ class Contenders:
             for copy in contender.view.kinds.values():
                 copy.cut()
         while self._adrift:
-            yield _land(self._adrift.pop(self._chance.below(len(self._adrift))))[1]
+            yield _land(self._adrift.pop(self._random.below(len(self._adrift))))[1]
 
     def one_turn(self) -> Iterator[str]:
         """The one leader, up to date, ends the turn it is in and takes a whole one."""
@@ -222,20 +224,20 @@ class Contenders:
 
     def _advance(self, contender: _Contender, *, lost_permille: int, late_permille: int) -> str:
         """One request under way lands, or its answer arrives, or both."""
-        sent = self._chance.pick(list(contender.under_way.values()))
-        told = ""
+        sent = self._random.pick(list(contender.under_way.values()))
+        event = ""
         if sent.reply is None:
-            sent.reply, told = self._send(sent.request, lost_permille)
-            if self._chance.happens(late_permille):
-                return told
-        contender.hear(sent)
-        return told
+            sent.reply, event = self._send(sent.request, lost_permille)
+            if self._random.happens(late_permille):
+                return event
+        contender.on_reply(sent)
+        return event
 
     def _send(self, request: Request, lost_permille: int) -> tuple[Reply, str]:
-        if not self._chance.happens(lost_permille):
-            reply, told = _land(request)
-            return (LOST if self._chance.happens(lost_permille) else reply), told
-        if self._chance.happens(500):
+        if not self._random.happens(lost_permille):
+            reply, event = _land(request)
+            return (LOST if self._random.happens(lost_permille) else reply), event
+        if self._random.happens(500):
             self._adrift.append(request)
         return LOST, f"{request.name}: lost"
 
@@ -258,10 +260,10 @@ class Contenders:
         self._adrift += [
             sent.request
             for sent in contender.under_way.values()
-            if sent.reply is None and self._chance.happens(500)
+            if sent.reply is None and self._random.happens(500)
         ]
 
 
 def _land(request: Request) -> tuple[Reply, str]:
     reply = request.land()
-    return reply, f"{request.name}: {reply.answer}"
+    return reply, f"{request.name}: {reply.status}"

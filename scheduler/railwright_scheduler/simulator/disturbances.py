@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from railwright_scheduler.invariants import PodFact
 from railwright_scheduler.simulator.api import Api
-from railwright_scheduler.simulator.chance import Chance
 from railwright_scheduler.simulator.contenders import Faults
 from railwright_scheduler.simulator.machines import Machines
 from railwright_scheduler.simulator.objects import FOREIGN, JobObject, NodeObject
+from railwright_scheduler.simulator.seeded_random import SeededRandom
 
 GPU = "gpu"
 DEVICES = 8
@@ -61,26 +61,29 @@ class Disturbances:
     """The users' and the machines' part of a run. With ``cuts`` the control plane is cut off from
     all nodes now and then."""
 
-    def __init__(self, chance: Chance, api: Api, machines: Machines, *, cuts: bool = False) -> None:
-        self._chance = chance
+    def __init__(
+        self, random_source: SeededRandom, api: Api, machines: Machines, *, cuts: bool = False
+    ) -> None:
+        self._random = random_source
         self._api = api
         self._machines = machines
         self._made = 0
         self.weights = ALWAYS | {
-            name: weight * chance.pick((0, 0, 1, 4)) for name, weight in SOMETIMES.items()
+            name: weight * random_source.pick((0, 0, 1, 4)) for name, weight in SOMETIMES.items()
         }
         self.weights |= CUTS if cuts else {}
         # Without these nothing would ever start.
         self.weights |= {
-            "job created": chance.pick((2, 8)),
+            "job created": random_source.pick((2, 8)),
             "take over": max(1, self.weights["take over"]),
         }
-        self._names = NAMES[: chance.pick((1, 2, len(NAMES)))]
+        self._names = NAMES[: random_source.pick((1, 2, len(NAMES)))]
         self.faults = Faults(
-            lost_permille=chance.pick((0, 0, 20, 200)), blind_permille=chance.pick((0, 0, 500))
+            lost_permille=random_source.pick((0, 0, 20, 200)),
+            blind_permille=random_source.pick((0, 0, 500)),
         )
-        self._backoff_limit = chance.pick((0, 1, 6))
-        for index in range(2 + chance.below(NODES_MAX - 1)):
+        self._backoff_limit = random_source.pick((0, 1, 6))
+        for index in range(2 + random_source.below(NODES_MAX - 1)):
             self._add_node(f"n{index}")
 
     def act(self, event: str, *, now_s: int) -> str:
@@ -102,9 +105,9 @@ class Disturbances:
         self._api.refused.clear()
         self._api.inflated.clear()
         self._machines.heal()
-        if self._chance.happens(500):
+        if self._random.happens(500):
             for name in list(self._machines.down_since_s):
-                self._machines.restore(name, rebooted=self._chance.happens(500))
+                self._machines.restore(name, rebooted=self._random.happens(500))
 
     def pass_time(self, *, now_s: int) -> None:
         """No cut lasts longer than attempts are held for."""
@@ -121,15 +124,15 @@ class Disturbances:
 
     def _to_a_pod(self, event: str) -> str:
         placements = list(self._api.placements.objects)
-        if event == "collect" and placements and self._chance.happens(300):
-            self._machines.collect_placement(self._chance.pick(placements))
+        if event == "collect" and placements and self._random.happens(300):
+            self._machines.collect_placement(self._random.pick(placements))
             return ""
         pods = list(self._api.pods.objects.values())
         if not pods:
             return ""
-        pod = self._chance.pick(pods)
+        pod = self._random.pick(pods)
         if event == "kubelet":
-            self._machines.kubelet(pod, may_end=self._chance.happens(100))
+            self._machines.kubelet(pod, may_end=self._random.happens(100))
         elif event == "collect":
             self._machines.collect(pod)
         elif event == "pod deleted":
@@ -137,24 +140,24 @@ class Disturbances:
         elif event == "pod labelled":
             self._api.pods.put(pod.uid, pod)
         else:
-            self._machines.crash(pod, exit_code=self._chance.pick((1, 137, None)))
+            self._machines.crash(pod, exit_code=self._random.pick((1, 137, None)))
         return pod.name
 
     def _to_a_node(self, event: str, *, now_s: int) -> str:
         nodes = self._api.nodes.objects
         if event == "node added":
             missing = [f"n{index}" for index in range(NODES_MAX) if f"n{index}" not in nodes]
-            added = [self._chance.pick(missing)] if missing else []
+            added = [self._random.pick(missing)] if missing else []
             for name in added:
                 self._add_node(name)
             return "".join(added)
         if not nodes:
             return ""
-        node = self._chance.pick(list(nodes.values()))
+        node = self._random.pick(list(nodes.values()))
         if event == "node down":
             self._machines.fail(node.name, now_s=now_s)
         elif event == "node up":
-            self._machines.restore(node.name, rebooted=self._chance.happens(500))
+            self._machines.restore(node.name, rebooted=self._random.happens(500))
         elif event == "node controller":
             self._machines.watch_node(node)
         elif event == "node resized":
@@ -173,9 +176,9 @@ class Disturbances:
         jobs = list(self._api.jobs.objects.values())
         if not jobs:
             return ""
-        job = self._chance.pick(jobs)
+        job = self._random.pick(jobs)
         if event == "refuse":
-            self._api.refused[job.uid, self._chance.below(job.num_nodes)] = True
+            self._api.refused[job.uid, self._random.below(job.num_nodes)] = True
         elif event == "inflate":
             self._api.inflated[job.uid] = True
         elif event == "allow":
@@ -197,25 +200,25 @@ class Disturbances:
         suspended = replace(job, suspend=True)
         changed = replace(
             suspended,
-            num_nodes=1 + self._chance.below(3),
-            per_node={GPU: self._chance.pick((4, 8))},
-            suspend=self._chance.happens(500),
+            num_nodes=1 + self._random.below(3),
+            per_node={GPU: self._random.pick((4, 8))},
+            suspend=self._random.happens(500),
         )
         self._api.jobs.put(job.uid, suspended)
         self._api.jobs.put(job.uid, changed)
 
     def _create_foreign(self) -> str:
         """Another scheduler finds room on a node, as far as it knows."""
-        room = [
+        fitting = [
             node.name
             for node in self._api.nodes.objects.values()
             if node.ready and self._used(node.name) + FOREIGN_DEVICES <= node.allocatable[GPU]
         ]
-        if not room:
+        if not fitting:
             return ""
         self._made += 1
         name = f"foreign{self._made}"
-        node = self._chance.pick(room)
+        node = self._random.pick(fitting)
         self._api.pod_names[name] = name
         self._api.pods.put(
             name, PodFact(name, name, FOREIGN, 0, 0, {GPU: FOREIGN_DEVICES}, node=node)
@@ -232,7 +235,7 @@ class Disturbances:
         free = [name for name in self._names if name not in taken]
         if not free:
             return ""
-        return self._make_job(self._chance.pick(free), now_s=now_s)
+        return self._make_job(self._random.pick(free), now_s=now_s)
 
     def _make_job(self, name: str, *, now_s: int) -> str:
         self._made += 1
@@ -240,8 +243,8 @@ class Disturbances:
         job = JobObject(
             uid=uid,
             name=name,
-            num_nodes=1 + self._chance.below(3),
-            per_node={GPU: self._chance.pick((4, 8))},
+            num_nodes=1 + self._random.below(3),
+            per_node={GPU: self._random.pick((4, 8))},
             backoff_limit=self._backoff_limit,
             submitted_s=now_s,
         )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from railwright_scheduler.attempt.hang import CHECKPOINTING_S, Activity, ObservedSteps
 from railwright_scheduler.attempt.ledger import AttemptKey
-from railwright_scheduler.simulator.chance import Chance
+from railwright_scheduler.simulator.seeded_random import SeededRandom
 
 HANG_PERMILLE = 60
 SAVE_PERMILLE = 100
@@ -29,11 +29,11 @@ class Hangs:
     While it ``lasts`` no job comes to its end, or hardly any would run for long enough to hang.
     """
 
-    def __init__(self, chance: Chance | None = None) -> None:
-        self._chance = chance
+    def __init__(self, random_source: SeededRandom | None = None) -> None:
+        self._random = random_source
         self.since_s: dict[AttemptKey, int] = {}
         self._saving_s: dict[AttemptKey, int] = {}
-        self.lasts = chance is not None
+        self.lasts = random_source is not None
 
     def stops(self, key: AttemptKey) -> bool:
         """Whether no pod of this attempt comes to its end now."""
@@ -46,9 +46,9 @@ class Hangs:
                 del self._saving_s[key]
         still = self.since_s.keys() | self._saving_s.keys()
         going = [key for key in training if key not in still]
-        if not going or self._chance is None or not self.lasts:
+        if not going or self._random is None or not self.lasts:
             return ""
-        key = self._chance.pick(going)
+        key = self._random.pick(going)
         if self._happens(SAVE_PERMILLE):
             self._saving_s[key] = now_s
             return f"{key} saves"
@@ -64,7 +64,7 @@ class Hangs:
 
     def steps(self, key: AttemptKey, *, now_s: int, asked: bool) -> ObservedSteps | None:
         """What a launcher of this attempt says of its ranks."""
-        if self._chance is None:
+        if self._random is None:
             return None
         saves = key in self._saving_s
         since_s = self.since_s.get(key, self._saving_s.get(key, now_s - now_s % STEP_S))
@@ -79,4 +79,4 @@ class Hangs:
         )
 
     def _happens(self, permille: int) -> bool:
-        return self._chance is not None and self._chance.happens(permille)
+        return self._random is not None and self._random.happens(permille)

@@ -16,9 +16,9 @@ from railwright_scheduler.attempt.ledger import Ledger
 from railwright_scheduler.model.decisions import Reason
 from railwright_scheduler.model.snapshot import Amounts
 from railwright_scheduler.plan import Plan
-from railwright_scheduler.simulator.actuator import Actuator
 from railwright_scheduler.simulator.api import Api
-from railwright_scheduler.simulator.objects import Answer, Reply, Request
+from railwright_scheduler.simulator.executor import Executor
+from railwright_scheduler.simulator.objects import Reply, ReplyStatus, Request
 from railwright_scheduler.simulator.view import View
 
 SURE_S = 10
@@ -46,13 +46,13 @@ class Rest:
 Leading = Generator[Batch | Rest, None, None]
 
 
-def lead(holder: str, api: Api, view: View, actuator: Actuator, *, clock: Clock) -> Leading:
+def lead(holder: str, api: Api, view: View, executor: Executor, *, clock: Clock) -> Leading:
     """Lead until another does; what is known of jobs and pods begins after the epoch is written."""
     store = yield from _take_over(holder, api, clock)
     view.relist()
     while True:
         jobs = view.jobs.stored()
-        plan = view.plan(store.ledger, actuator, now_s=clock())
+        plan = view.plan(store.ledger, executor, now_s=clock())
         sure = True
         if plan.ledger != store.ledger:
             sure = yield from _write(store, plan.ledger, view.free())
@@ -62,11 +62,11 @@ def lead(holder: str, api: Api, view: View, actuator: Actuator, *, clock: Clock)
             return
         if not sure:
             continue
-        yield from _act(plan, actuator)
+        yield from _act(plan, executor)
         changed = [uid for uid in plan.records if jobs[uid].value.record != plan.records[uid]]
         if changed:
-            yield Batch(tuple(actuator.record(jobs[uid], plan.records[uid]) for uid in changed))
-        actuator.forget_all_but(store.ledger)
+            yield Batch(tuple(executor.record(jobs[uid], plan.records[uid]) for uid in changed))
+        executor.forget_all_but(store.ledger)
         yield Rest(plan.waits)
 
 
@@ -81,7 +81,7 @@ class _Store:
     deposed: bool = False
     sure_s: int = 0
 
-    def look(self) -> None:
+    def read(self) -> None:
         """Read it."""
         self.take(self.api.ledger, self.api.ledger_version)
 
@@ -94,9 +94,9 @@ class _Store:
 def _take_over(holder: str, api: Api, clock: Clock) -> Generator[Batch, None, _Store]:
     while True:
         store = _Store(api, api.ledger.taken_over(holder), api.ledger_version, clock)
-        yield _put_ledger(store, store.ledger, seen={}, hear=lambda reply: None)
+        yield _put_ledger(store, store.ledger, seen={}, on_reply=lambda reply: None)
         # Whatever the answer was, or if there was none: what is stored tells.
-        store.look()
+        store.read()
         if not store.deposed:
             return store
 
@@ -106,11 +106,11 @@ def _write(
 ) -> Generator[Batch, None, bool]:
     """Whether it is written; if not, and not deposed either, it is planned again from what is."""
     replies: list[Reply] = []
-    yield _put_ledger(store, ledger, seen=seen, hear=replies.append)
-    if replies[0].answer is Answer.DONE:
+    yield _put_ledger(store, ledger, seen=seen, on_reply=replies.append)
+    if replies[0].status is ReplyStatus.DONE:
         store.take(ledger, replies[0].version)
         return True
-    store.look()
+    store.read()
     return store.ledger == ledger
 
 
@@ -122,25 +122,25 @@ def _confirm(store: _Store) -> Generator[Batch, None, bool]:
 
     def land() -> Reply:
         found.append(store.api.ledger)
-        return Reply(Answer.DONE, store.api.ledger_version)
+        return Reply(ReplyStatus.DONE, store.api.ledger_version)
 
     yield Batch((Request(CONFIRM, CONFIRM, land, replies.append),))
-    if replies[0].answer is not Answer.DONE:
+    if replies[0].status is not ReplyStatus.DONE:
         return False
     store.take(found[0], replies[0].version)
     return store.ledger == held
 
 
-def _act(plan: Plan, actuator: Actuator) -> Leading:
-    requests = [actuator.request(action) for action in plan.actions]
+def _act(plan: Plan, executor: Executor) -> Leading:
+    requests = [executor.request(action) for action in plan.actions]
     if requests:
         yield Batch(tuple(each for each in requests if each is not None), patient=False)
 
 
 def _put_ledger(
-    store: _Store, ledger: Ledger, *, seen: Mapping[str, Amounts], hear: Callable[[Reply], None]
+    store: _Store, ledger: Ledger, *, seen: Mapping[str, Amounts], on_reply: Callable[[Reply], None]
 ) -> Batch:
     entries = " ".join(f"{e.job_uid}/{e.attempt}:{e.state}" for e in ledger.entries)
     name = f"ledger {ledger.epoch} [{entries}]"
     land = partial(store.api.put_ledger, ledger, store.version, seen=seen)
-    return Batch((Request(name, "ledger", land, hear),))
+    return Batch((Request(name, "ledger", land, on_reply),))

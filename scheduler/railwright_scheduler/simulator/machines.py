@@ -44,7 +44,7 @@ class Machines:
         since_s = (self.cut_since_s, self.down_since_s.get(node))
         return max((now_s - at_s for at_s in since_s if at_s is not None), default=0)
 
-    def hears(self, pod: PodFact) -> bool:
+    def reaches_operator(self, pod: PodFact) -> bool:
         """Whether the launcher in this pod reaches the operator now."""
         stored = self._api.pods.objects.get(pod.uid)
         return (

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from railwright_scheduler.model.workload import Parallelism, Recipe, Transformer, Workload
-from railwright_scheduler.simulator.chance import Chance
+from railwright_scheduler.simulator.seeded_random import SeededRandom
 from railwright_topology.links import Links
 
 CHANGES_PERMILLE = 300
@@ -35,22 +35,22 @@ class Network:
     While it ``lasts`` no job comes to its end, or hardly any would run for long enough to be moved.
     """
 
-    def __init__(self, chance: Chance | None = None) -> None:
-        self._chance = chance
+    def __init__(self, random_source: SeededRandom | None = None) -> None:
+        self._random = random_source
         self._rooms: dict[str, float] = {}
-        self.lasts = chance is not None
+        self.lasts = random_source is not None
         self.changes = 0
         self.changed_s = 0
 
     @property
     def levels(self) -> tuple[str, ...]:
         """The names of its levels."""
-        return () if self._chance is None else ("rack",)
+        return () if self._random is None else ("rack",)
 
     @property
     def machine(self) -> str:
         """The kind of all nodes."""
-        return "" if self._chance is None else MACHINE
+        return "" if self._random is None else MACHINE
 
     @property
     def links(self) -> tuple[Links, ...]:
@@ -58,9 +58,9 @@ class Network:
         return tuple(Links(leaving=dict(self._rooms)) for _ in self.levels)
 
     @property
-    def known(self) -> str:
+    def topology_hash(self) -> str:
         """Another word after each change."""
-        return "" if self._chance is None else f"after {self.changes}"
+        return "" if self._random is None else f"after {self.changes}"
 
     def place(self, node: str) -> tuple[str, ...]:
         """The domains of a node."""
@@ -68,22 +68,22 @@ class Network:
 
     def workload(self, num_nodes: int) -> Workload | None:
         """What a job of so many nodes does, as far as it says."""
-        if self._chance is None or num_nodes == 1:
+        if self._random is None or num_nodes == 1:
             return None
         split = Parallelism(tensor=RANKS_PER_NODE, data=num_nodes)
         return Workload(_MODEL, split, Recipe(2048, 1, num_nodes))
 
     def pass_time(self, nodes: Sequence[str], *, now_s: int) -> str:
         """The uplinks of one rack may turn out to let out more or less; what they do now."""
-        if self._chance is None or not nodes or not self._chance.happens(CHANGES_PERMILLE):
+        if self._random is None or not nodes or not self._random.happens(CHANGES_PERMILLE):
             return ""
-        rack, room = _rack(self._chance.pick(nodes)), self._chance.pick(ROOMS)
-        if self._rooms.get(rack) == room:
+        rack, capacity = _rack(self._random.pick(nodes)), self._random.pick(ROOMS)
+        if self._rooms.get(rack) == capacity:
             return ""
-        self._rooms[rack] = room
+        self._rooms[rack] = capacity
         self.changes += 1
         self.changed_s = now_s
-        return f"{rack} lets out {room}"
+        return f"{rack} lets out {capacity}"
 
 
 def _rack(node: str) -> str:

@@ -16,7 +16,7 @@ FOREIGN = ""
 """The job of a pod that is not ours."""
 
 
-class Answer(StrEnum):
+class ReplyStatus(StrEnum):
     """How a request ended. UNKNOWN: no reply came, and it may have been carried out or not."""
 
     DONE = "done"
@@ -31,17 +31,17 @@ class Answer(StrEnum):
 class Reply:
     """An answer, and the pod, or the ledger's version, that it shows, if it does."""
 
-    answer: Answer
+    status: ReplyStatus
     version: int = 0
     pod: Stored[PodFact] | None = None
 
 
-LOST = Reply(Answer.UNKNOWN)
+LOST = Reply(ReplyStatus.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A write on its way: ``land`` when it is carried out, ``hear`` when its sender is told.
+    """A write on its way: ``land`` when it is carried out, ``on_reply`` when its sender is told.
 
     Requests of one ``key`` are the same one, and not sent twice at a time. ``attempt`` is the one
     whose Placement or pod it is about.
@@ -50,7 +50,7 @@ class Request:
     name: str
     key: object
     land: Callable[[], Reply]
-    hear: Callable[[Reply], None]
+    on_reply: Callable[[Reply], None]
     attempt: AttemptKey | None = None
 
 

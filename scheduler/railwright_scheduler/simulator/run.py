@@ -25,13 +25,13 @@ from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.invariants import ViolationError
 from railwright_scheduler.model.snapshot import Amounts
 from railwright_scheduler.simulator.api import Api
-from railwright_scheduler.simulator.chance import Chance, Wheel
 from railwright_scheduler.simulator.contenders import Contenders
 from railwright_scheduler.simulator.disturbances import Disturbances
 from railwright_scheduler.simulator.hangs import Hangs
 from railwright_scheduler.simulator.machines import Machines
 from railwright_scheduler.simulator.network import Network
 from railwright_scheduler.simulator.objects import JobObject
+from railwright_scheduler.simulator.seeded_random import SeededRandom, Wheel
 
 ROUNDS_MAX = 300
 ROUND_S = 5
@@ -71,9 +71,9 @@ def run(
     With ``cuts`` the control plane is cut off from all nodes now and then.
     """
     simulation = _Simulation(
-        Chance(seed),
-        Network(Chance(~seed)) if links else Network(),
-        Hangs(Chance(~seed)) if hangs else Hangs(),
+        SeededRandom(seed),
+        Network(SeededRandom(~seed)) if links else Network(),
+        Hangs(SeededRandom(~seed)) if hangs else Hangs(),
         cuts=cuts,
     )
     try:
@@ -86,14 +86,18 @@ def run(
 
 
 class _Simulation:
-    def __init__(self, chance: Chance, network: Network, hangs: Hangs, *, cuts: bool) -> None:
-        self._chance = chance
+    def __init__(
+        self, random_source: SeededRandom, network: Network, hangs: Hangs, *, cuts: bool
+    ) -> None:
+        self._random = random_source
         self._api = Api()
         self._api.network = network
         self._api.hangs = hangs
         self._machines = Machines(self._api)
-        self._disturbances = Disturbances(chance, self._api, self._machines, cuts=cuts)
-        self._contenders = Contenders(self._api, self._machines, chance, self._disturbances.faults)
+        self._disturbances = Disturbances(random_source, self._api, self._machines, cuts=cuts)
+        self._contenders = Contenders(
+            self._api, self._machines, random_source, self._disturbances.faults
+        )
         self._now_s = 0
         self._checked = 0
         self._steps = 0
@@ -115,13 +119,13 @@ class _Simulation:
         """Anything may happen."""
         wheel = Wheel(self._disturbances.weights)
         for _ in range(steps):
-            self._step(wheel.turn(self._chance))
+            self._step(wheel.pick(self._random))
 
     def settle(self) -> None:
         """Nothing fails any more; late requests still arrive."""
         self._disturbances.end()
-        for told in self._contenders.flush():
-            self._note(f"late {told}")
+        for event in self._contenders.flush():
+            self._note(f"late {event}")
         lasts = self._api.network.lasts or self._api.hangs.lasts
         for _ in range(CHANGED_ROUNDS if lasts else 0):
             self._round(CHANGED_ROUND_S)
@@ -153,7 +157,7 @@ class _Simulation:
         elif event in ("crash", "pause", "resume"):
             done = contenders.hold_up(event)
         elif event == "time":
-            self._now_s += 1 if self._chance.below(20) else 1 + self._chance.below(40)
+            self._now_s += 1 if self._random.below(20) else 1 + self._random.below(40)
             self._disturbances.pass_time(now_s=self._now_s)
             done = self._pass_time()
         else:
@@ -177,13 +181,13 @@ class _Simulation:
         before = self._contenders.writes_sent, self._api.writes
         self._round(time_s)
         now = self._contenders.writes_sent, self._api.writes
-        return now == before and self._contenders.led
+        return now == before and self._contenders.has_leader
 
     def _round(self, time_s: int) -> None:
         self._now_s += time_s
         self._contenders.now_s = self._now_s
-        for told in self._contenders.one_turn():
-            self._note(f"turn {told}")
+        for event in self._contenders.one_turn():
+            self._note(f"turn {event}")
         for pod in list(self._api.pods.objects.values()):
             self._machines.collect(pod)
         for name in list(self._api.placements.objects):

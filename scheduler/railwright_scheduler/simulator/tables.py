@@ -112,7 +112,7 @@ class Copy(Generic[K, V]):
         self._version = self._list = None
 
     def relist(self) -> None:
-        """Ask for the list again, and read all of it."""
+        """Request the list anew, and read all of it."""
         self.cut()
         while self._version is None:
             self._read(len(self.table.objects) + 1)

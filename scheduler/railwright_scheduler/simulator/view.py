@@ -28,12 +28,12 @@ from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, Ob
 from railwright_scheduler.invariants import PodFact
 from railwright_scheduler.model.snapshot import Amounts, Job, Node, Unavailable
 from railwright_scheduler.plan import Plan
-from railwright_scheduler.simulator.actuator import Actuator
 from railwright_scheduler.simulator.api import Api
+from railwright_scheduler.simulator.executor import Executor
 from railwright_scheduler.simulator.machines import Machines
 from railwright_scheduler.simulator.network import RANKS_PER_NODE
+from railwright_scheduler.simulator.node_capacity import free
 from railwright_scheduler.simulator.objects import FOREIGN, JobObject
-from railwright_scheduler.simulator.room import free
 from railwright_scheduler.simulator.tables import Copy
 
 LEASE_STALE_S = 10
@@ -76,34 +76,34 @@ class View:
         """What each node has for us, as far as this leader knows."""
         return free(self.nodes.objects.values(), self.pods.objects.values())
 
-    def plan(self, ledger: Ledger, actuator: Actuator, *, now_s: int) -> Plan:
+    def plan(self, ledger: Ledger, executor: Executor, *, now_s: int) -> Plan:
         """The turn that follows from what is seen; while nothing is news, the same as before."""
         news = (
             now_s,
             *(copy.changes for copy in self.kinds.values()),
             self._machines.changes,
             self._network.changes,
-            len(actuator.placed),
-            len(actuator.refusals),
+            len(executor.placed),
+            len(executor.refusals),
         )
         before = self._planned
         goes_on = before is not None and before[2].queue_round is not None
         if goes_on or before is None or before[0] != news or before[1] is not ledger:
-            plan = scheduling.plan(self.world(ledger, actuator, now_s=now_s))
+            plan = scheduling.plan(self.world(ledger, executor, now_s=now_s))
             self._ask(plan, now_s=now_s)
             self._planned = before = news, ledger, plan
         return before[2]
 
     def _ask(self, plan: Plan, *, now_s: int) -> None:
         """Launchers are asked for stacks as long as the plan wants them."""
-        wanted = {
+        awaited = {
             (uid, plan.records[uid].attempt)
             for uid, verdict in plan.assessments.items()
             if isinstance(verdict, Ongoing) and verdict.wants_stacks
         }
-        self._asked_s = {key: self._asked_s.get(key, now_s) for key in sorted(wanted)}
+        self._asked_s = {key: self._asked_s.get(key, now_s) for key in sorted(awaited)}
 
-    def world(self, ledger: Ledger, actuator: Actuator, *, now_s: int) -> ClusterState:
+    def world(self, ledger: Ledger, executor: Executor, *, now_s: int) -> ClusterState:
         """All of it as the value that a turn is taken from."""
         last = None if self._planned is None else self._planned[2]
         pods: dict[AttemptKey, list[PodFact]] = {}
@@ -125,8 +125,8 @@ class View:
             attempts={
                 key: ObservedAttempt(
                     pods=its,
-                    placed=key in actuator.placed,
-                    refusal=actuator.refusals.get(key),
+                    placed=key in executor.placed,
+                    refusal=executor.refusals.get(key),
                     age_s=self._age_s("entry", key, now_s) if key in in_ledger else 0,
                     stalled_s=self._age_s("commit", (key, self._furthest_of(key, its)), now_s)
                     if key in in_ledger
@@ -135,7 +135,7 @@ class View:
                 for key, its in gangs.items()
             },
             links=self._network.links,
-            topology_hash=self._network.known,
+            topology_hash=self._network.topology_hash,
             topology_age_s=now_s - self._network.changed_s,
             reservations={} if last is None else last.reservations,
             waits={} if last is None else last.waits,
@@ -204,7 +204,7 @@ class View:
                 self._rank(key, rank, node, pods.get(rank), now_s=now_s)
                 for rank, node in enumerate(job.record.nodes if running else ())
             ),
-            started=job.record.phase is Phase.RUNNING or self._hears_start(key, pods),
+            started=job.record.phase is Phase.RUNNING or self._is_start_reported(key, pods),
             bound_age_s=self._age_s("bound", key, now_s) if running else 0,
             ended_age_s=self._age_s("ended", (job.uid, job.record.ended), now_s),
             shape=job.shape,
@@ -212,10 +212,10 @@ class View:
             watch=Watch(asked_s=now_s - self._asked_s[key] if key in self._asked_s else None),
         )
 
-    def _hears_start(self, key: AttemptKey, pods: Mapping[int, PodFact]) -> bool:
+    def _is_start_reported(self, key: AttemptKey, pods: Mapping[int, PodFact]) -> bool:
         """Whether a launcher says that all were there."""
         passed = key in self._machines.passed
-        return passed and any(self._machines.hears(pod) for pod in pods.values())
+        return passed and any(self._machines.reaches_operator(pod) for pod in pods.values())
 
     def _rank(
         self, key: AttemptKey, rank: int, node: str, pod: PodFact | None, *, now_s: int
@@ -250,7 +250,7 @@ class View:
 
     def _steps_of(self, pod: PodFact, *, now_s: int) -> ObservedSteps | None:
         """What its launcher said last."""
-        if self._machines.hears(pod) and pod.key in self._machines.passed:
+        if self._machines.reaches_operator(pod) and pod.key in self._machines.passed:
             asked = pod.key in self._asked_s
             self._steps[pod.uid] = self._hangs.steps(pod.key, now_s=now_s, asked=asked)
         return self._steps.get(pod.uid)
@@ -262,7 +262,7 @@ class View:
         return Crash(rank=pod.node_rank, exit_code=pod.exit_code, age_s=age_s)
 
     def _silent_s(self, pod: PodFact, *, now_s: int) -> int | None:
-        if self._machines.hears(pod):
+        if self._machines.reaches_operator(pod):
             self._heard_s[pod.uid] = now_s
             self._spoke.add(pod.uid)
         if pod.key in self._machines.passed:

@@ -1,6 +1,6 @@
 """What a leader remembers of its requests, and how answers are folded into what it sees.
 
-The rules are those of the operator's actuator: what was refused for good is the attempt's refusal;
+The rules are those of the operator's executor: what was refused for good is the attempt's refusal;
 what has no certain outcome, and a name that is taken, is looked up; the rest is done again.
 """
 
@@ -15,12 +15,12 @@ from railwright_scheduler.attempt.ledger import AttemptKey, Entry, Ledger
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.invariants import PodFact
 from railwright_scheduler.simulator.api import Api, placement_name
-from railwright_scheduler.simulator.objects import Answer, JobObject, Reply, Request
+from railwright_scheduler.simulator.objects import JobObject, Reply, ReplyStatus, Request
 from railwright_scheduler.simulator.tables import Copy, Stored
 
 
 @dataclass(slots=True)
-class Actuator:
+class Executor:
     """Makes requests of actions and records, and remembers what came of them."""
 
     api: Api
@@ -47,13 +47,13 @@ class Actuator:
                 if job is None:
                     return None
                 land = partial(self.api.create_pod, entry, node_rank, job.value.per_node)
-                hear = partial(self._create_answered, entry, node_rank)
-                return _of("create", entry, str(node_rank), land, hear)
+                on_reply = partial(self._create_answered, entry, node_rank)
+                return _of("create", entry, str(node_rank), land, on_reply)
             case BindPod(_, pod):
                 node = entry.nodes[pod.node_rank]
                 land = partial(self.api.bind_pod, pod.name, pod.uid, node)
-                hear = partial(self._bind_answered, pod.name, pod.uid, node)
-                return _of("bind", entry, pod.uid, land, hear)
+                on_reply = partial(self._bind_answered, pod.name, pod.uid, node)
+                return _of("bind", entry, pod.uid, land, on_reply)
             case DeletePod(_, pod):
                 land = partial(self.api.delete_pod, pod.name, pod.uid)
                 return _of("delete", entry, pod.uid, land, self._delete_answered)
@@ -69,34 +69,34 @@ class Actuator:
         )
 
     def _placement_answered(self, entry: Entry, reply: Reply) -> None:
-        if reply.answer is Answer.EXISTS:
+        if reply.status is ReplyStatus.EXISTS:
             found = self.api.placements.get(placement_name(entry))
             if found is not None and found.value.job_uid != entry.job_uid:
                 self.refusals[entry.key] = "its Placement is another job's"
             elif found is not None:
                 self.placed[entry.key] = True
-        elif reply.answer is Answer.DONE:
+        elif reply.status is ReplyStatus.DONE:
             self.placed[entry.key] = True
 
     def _create_answered(self, entry: Entry, node_rank: int, reply: Reply) -> None:
         found = reply.pod
-        if reply.answer in (Answer.EXISTS, Answer.UNKNOWN):
+        if reply.status in (ReplyStatus.EXISTS, ReplyStatus.UNKNOWN):
             found = self.api.pod(f"{entry.job_name}-{entry.attempt}-{node_rank}")
-        if reply.answer is Answer.REFUSED:
+        if reply.status is ReplyStatus.REFUSED:
             self.refusals[entry.key] = f"rank {node_rank} was refused"
         elif found is None:
             return
-        elif reply.answer is Answer.EXISTS and found.value.job_uid != entry.job_uid:
+        elif reply.status is ReplyStatus.EXISTS and found.value.job_uid != entry.job_uid:
             self.refusals[entry.key] = f"{found.value.name} is another job's"
         else:
             self.pods.absorb(found.value.uid, found)
 
     def _bind_answered(self, name: str, uid: str, node: str, reply: Reply) -> None:
-        if reply.answer in (Answer.CONFLICT, Answer.UNKNOWN):
+        if reply.status in (ReplyStatus.CONFLICT, ReplyStatus.UNKNOWN):
             found = self.api.pod(name)
             if found is not None:
                 self.pods.absorb(found.value.uid, found)
-        elif reply.answer is Answer.DONE:
+        elif reply.status is ReplyStatus.DONE:
             # A binding's answer shows no pod and no version.
             held = self.pods.get(uid)
             if held is not None and not held.value.node:
@@ -115,7 +115,7 @@ class Actuator:
 
 
 def _of(
-    verb: str, entry: Entry, what: str, land: Callable[[], Reply], hear: Callable[[Reply], None]
+    verb: str, entry: Entry, what: str, land: Callable[[], Reply], on_reply: Callable[[Reply], None]
 ) -> Request:
     name = f"{verb} {entry.job_uid}/{entry.attempt} {what}"
-    return Request(name, name, land, hear, entry.key)
+    return Request(name, name, land, on_reply, entry.key)

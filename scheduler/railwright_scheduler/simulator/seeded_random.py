@@ -18,7 +18,7 @@ T = TypeVar("T")
 _MASK = 2**64 - 1
 
 
-class Chance:
+class SeededRandom:
     """A stream of numbers; asking moves it on."""
 
     def __init__(self, seed: int) -> None:
@@ -53,6 +53,6 @@ class Wheel(Generic[T]):
         self._things = list(weights)
         self._ends = list(accumulate(weights.values()))
 
-    def turn(self, chance: Chance) -> T:
+    def pick(self, random_source: SeededRandom) -> T:
         """One of them, by weight."""
-        return self._things[bisect_right(self._ends, chance.below(self._ends[-1]))]
+        return self._things[bisect_right(self._ends, random_source.below(self._ends[-1]))]

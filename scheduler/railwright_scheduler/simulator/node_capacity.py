@@ -16,7 +16,7 @@ from railwright_scheduler.model.snapshot import Amounts
 from railwright_scheduler.simulator.objects import FOREIGN, NodeObject
 
 
-class Room:
+class ToleratedCapacity:
     """What is tolerated on each node beyond what it has for us."""
 
     def __init__(self) -> None:
