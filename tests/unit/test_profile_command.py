@@ -12,7 +12,7 @@ from railwright import profile, strides
 from railwright.profile import Calls, Operation, Recorded
 
 WORKLOAD = """\
-model: {layers: 8, hidden: 1024, heads: 16, feedForward: 4096, vocabulary: 32000}
+transformer: {layers: 8, hidden: 1024, heads: 16, feedForward: 4096, vocabulary: 32000}
 parallelism: {tensor: 8, data: 4}
 training: {sequence: 2048, globalBatch: 32, gradientBytes: 4}
 """
