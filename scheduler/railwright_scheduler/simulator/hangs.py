@@ -24,7 +24,7 @@ STEP_S = 55
 
 
 class Hangs:
-    """Which attempts hang or save, and since when, drawn from a chance of its own.
+    """Which attempts hang or save, and since when, drawn from a random source of its own.
 
     While it ``lasts`` no job comes to its end, or hardly any would run for long enough to hang.
     """

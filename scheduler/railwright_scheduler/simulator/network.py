@@ -30,7 +30,7 @@ _MODEL = Transformer(
 
 
 class Network:
-    """How much each rack's uplinks let out, drawn from a chance of its own; none knows of none.
+    """How much each rack's uplinks let out, drawn from its random source, if it has one.
 
     While it ``lasts`` no job comes to its end, or hardly any would run for long enough to be moved.
     """
@@ -59,7 +59,7 @@ class Network:
 
     @property
     def topology_hash(self) -> str:
-        """Another word after each change."""
+        """Another value after each change."""
         return "" if self._random is None else f"after {self.changes}"
 
     def place(self, node: str) -> tuple[str, ...]:
