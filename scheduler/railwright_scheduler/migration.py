@@ -140,40 +140,22 @@ def plan_migration(
         for seen in _in_one_cycle(ready, int(state.topology_age_s)):
             others = running((each for each in jobs.values() if each is not seen), in_flight)
             alone = _alone(state, nodes, seen, tuple(others))
-            moves[seen.job.uid] = _evaluate(alone, seen, isolation, traffic_work)
+            work = functools.partial(_move, alone, seen, isolation, traffic_work)
+            uid = seen.job.uid
+            moves[uid] = isolation.run(Stage.MIGRATION, uid, work, otherwise=None)
     return _select(moves, well, state.topology_age_s, isolation)
 
 
-def _evaluate(
-    alone: Snapshot, seen: ObservedJob, isolation: Isolation, traffic_work: WorkBudget
-) -> _Move | None:
-    """The migration of one job; None if it has none or if the evaluation raises."""
-    work = functools.partial(_move, alone, seen, isolation, traffic_work)
-    return isolation.run(Stage.MIGRATION, seen.job.uid, work, otherwise=None)
-
-
 def _select(
-    moves: Mapping[str, _Move | None],
-    well: frozenset[str],
-    topology_age_s: float,
-    isolation: Isolation,
+    moves: Mapping[str, _Move | None], well: frozenset[str], age_s: float, isolation: Isolation
 ) -> Migrations:
-    """The best of the evaluated migrations. Jobs whose migration cannot pay are well placed too."""
-    paying = [
-        move for move in moves.values() if move is not None and move.migration_cost.pays_at_best
-    ]
+    """The migration that gains the most, of those that pay now. Jobs whose migration cannot pay
+    are well placed too."""
+    paying = [move for move in moves.values() if move and move.migration_cost.pays_at_best]
     evaluated = {uid for uid in moves if not isolation.error(Stage.MIGRATION, uid)}
     well |= evaluated - {move.job.uid for move in paying}
-    return _best(paying, well, topology_age_s)
-
-
-def _best(moves: Iterable[_Move], well: frozenset[str], waited_s: float) -> Migrations:
-    """The migration that gains the most, of those that pay now."""
-    timely = [
-        move
-        for move in moves
-        if move.migration_cost.pays and move.migration_cost.is_timely(waited_s)
-    ]
+    costs = ((move, move.migration_cost) for move in paying)
+    timely = [move for move, cost in costs if cost.pays and cost.is_timely(age_s)]
     best = max(timely, key=lambda move: move.migration_cost.gain_s, default=None)
     if best is None:
         return Migrations({}, {}, well)

@@ -29,11 +29,11 @@ class Hangs:
     While it ``lasts`` no job comes to its end, or hardly any would run for long enough to hang.
     """
 
-    def __init__(self, random_source: SeededRandom | None = None) -> None:
-        self._random = random_source
+    def __init__(self, rng: SeededRandom | None = None) -> None:
+        self._random = rng
         self.since_s: dict[AttemptKey, int] = {}
         self._saving_s: dict[AttemptKey, int] = {}
-        self.lasts = random_source is not None
+        self.lasts = rng is not None
 
     def stops(self, key: AttemptKey) -> bool:
         """Whether no pod of this attempt comes to its end now."""

@@ -35,10 +35,10 @@ class Network:
     While it ``lasts`` no job comes to its end, or hardly any would run for long enough to be moved.
     """
 
-    def __init__(self, random_source: SeededRandom | None = None) -> None:
-        self._random = random_source
+    def __init__(self, rng: SeededRandom | None = None) -> None:
+        self._random = rng
         self._rooms: dict[str, float] = {}
-        self.lasts = random_source is not None
+        self.lasts = rng is not None
         self.changes = 0
         self.changed_s = 0
 

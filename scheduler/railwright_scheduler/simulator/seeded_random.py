@@ -53,6 +53,6 @@ class Wheel(Generic[T]):
         self._things = list(weights)
         self._ends = list(accumulate(weights.values()))
 
-    def pick(self, random_source: SeededRandom) -> T:
+    def pick(self, rng: SeededRandom) -> T:
         """One of them, by weight."""
-        return self._things[bisect_right(self._ends, random_source.below(self._ends[-1]))]
+        return self._things[bisect_right(self._ends, rng.below(self._ends[-1]))]
