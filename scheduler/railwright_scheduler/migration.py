@@ -64,7 +64,7 @@ PAUSE_S, PAUSE_S_MAX = 600.0, 86_400.0
 """How long a job runs before it may migrate again; it doubles with each migration."""
 
 EFFORT_MAX = 256
-"""What it may take to judge jobs in one turn, in nodes; one alone may take more. About a second's
+"""The work of evaluating jobs in one cycle, in nodes; one alone may take more. About a second's
 worth."""
 
 KEPT_BYTES_MAX = 32 << 20
@@ -140,40 +140,22 @@ def plan_migration(
         for seen in _in_one_cycle(ready, int(state.topology_age_s)):
             others = running((each for each in jobs.values() if each is not seen), in_flight)
             alone = _alone(state, nodes, seen, tuple(others))
-            moves[seen.job.uid] = _evaluate(alone, seen, isolation, traffic_work)
+            work = functools.partial(_move, alone, seen, isolation, traffic_work)
+            uid = seen.job.uid
+            moves[uid] = isolation.run(Stage.MIGRATION, uid, work, otherwise=None)
     return _select(moves, well, state.topology_age_s, isolation)
 
 
-def _evaluate(
-    alone: Snapshot, seen: ObservedJob, isolation: Isolation, traffic_work: WorkBudget
-) -> _Move | None:
-    """The migration of one job; None if it has none or if the evaluation raises."""
-    work = functools.partial(_move, alone, seen, isolation, traffic_work)
-    return isolation.run(Stage.MIGRATION, seen.job.uid, work, otherwise=None)
-
-
 def _select(
-    moves: Mapping[str, _Move | None],
-    well: frozenset[str],
-    topology_age_s: float,
-    isolation: Isolation,
+    moves: Mapping[str, _Move | None], well: frozenset[str], age_s: float, isolation: Isolation
 ) -> Migrations:
-    """The best of the evaluated migrations. Jobs whose migration cannot pay are well placed too."""
-    paying = [
-        move for move in moves.values() if move is not None and move.migration_cost.pays_at_best
-    ]
+    """The migration that gains the most, of those that pay now. Jobs whose migration cannot pay
+    are well placed too."""
+    paying = [move for move in moves.values() if move and move.migration_cost.pays_at_best]
     evaluated = {uid for uid in moves if not isolation.error(Stage.MIGRATION, uid)}
     well |= evaluated - {move.job.uid for move in paying}
-    return _best(paying, well, topology_age_s)
-
-
-def _best(moves: Iterable[_Move], well: frozenset[str], waited_s: float) -> Migrations:
-    """The migration that gains the most, of those that pay now."""
-    timely = [
-        move
-        for move in moves
-        if move.migration_cost.pays and move.migration_cost.is_timely(waited_s)
-    ]
+    costs = ((move, move.migration_cost) for move in paying)
+    timely = [move for move, cost in costs if cost.pays and cost.is_timely(age_s)]
     best = max(timely, key=lambda move: move.migration_cost.gain_s, default=None)
     if best is None:
         return Migrations({}, {}, well)
@@ -203,8 +185,8 @@ def _ahead(
     waits: Mapping[str, Reason],
     in_flight: Mapping[str, Sequence[Entry]],
 ) -> Iterator[ObservedJob]:
-    """The jobs that will have a claim on nodes when a job that is ended now asks for its own: those
-    in line, and those that come back to it when their pre-run, their pause or their pods are gone.
+    """The jobs that reserve nodes by the time that a job which ends now requests its own: those in
+    the queue, and those that return to it once their pre-run, their pause or their pods are gone.
     """
     for seen in jobs:
         its = in_flight.get(seen.job.uid, ())
@@ -217,7 +199,7 @@ def _ahead(
 
 
 def _is_stale(seen: ObservedJob, verdict: Assessment | None, topology_hash: str) -> bool:
-    """Whether it runs well, and was last judged by what is no longer all that is known."""
+    """Whether it runs well, and was placed under another topology hash."""
     return (
         seen.record.topology_hash != topology_hash
         and topology_hash != ""
@@ -245,7 +227,7 @@ def _is_under_way(jobs: Mapping[str, ObservedJob], entries: Sequence[Entry]) -> 
 
 def _is_ready(seen: ObservedJob, ahead: Sequence[Job]) -> bool:
     """Whether it may be moved now, if that pays: it would be started again as it is, and nobody who
-    is ``ahead`` in line would get what it leaves."""
+    is ``ahead`` in the queue would get what it leaves."""
     readable = seen.shape != "" or seen.record.shape == ""
     return (
         seen.progress is not None
@@ -257,9 +239,9 @@ def _is_ready(seen: ObservedJob, ahead: Sequence[Job]) -> bool:
 
 
 def _in_one_cycle(ready: Sequence[ObservedJob], second: int) -> Iterator[ObservedJob]:
-    """As many as may be judged in a cycle. Those that would lose the least work go first, behind
-    one that is another each ``second``: jobs that wait for a checkpoint, which may never come, keep
-    no other from being judged for good."""
+    """As many as may be evaluated in one cycle. Those that would lose the least work go first,
+    behind one that differs each ``second``: so jobs that wait for a checkpoint, which may never
+    come, do not keep others from being evaluated."""
     ordered = sorted(ready, key=lambda seen: (_since(seen), seen.job.uid))
     if ordered:
         # A hash, as cycles that take two seconds would pass every second job.

@@ -277,7 +277,7 @@ def _jobs(
     jobs = {seen.job.uid: seen for seen in sorted(state.jobs, key=lambda seen: seen.job.uid)}
     for uid, its in entries.items():
         if uid in jobs:
-            agree = functools.partial(record.reconciled, jobs[uid].record, its)
+            agree = functools.partial(record.reconcile, jobs[uid].record, its)
             reconciled = isolation.run(Stage.AGREEMENT, uid, agree, otherwise=jobs[uid].record)
             jobs[uid] = replace(jobs[uid], record=reconciled)
     return jobs

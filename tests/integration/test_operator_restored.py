@@ -64,10 +64,10 @@ def test_restored_etcd_keeps_promises(restored_site: Site, tmp_path: Path, runs:
         operator_site.floor_on(site, (2,)) as kept,
         operator_site.floor_on(site, (2,)) as shared,
         operator_site.floor_on(site, (2,)) as caught,
-        operator_site.floor_on(site, (2,)) as moving,
+        operator_site.floor_on(site, (2,)) as migrating,
         SimulatedLaunchers(site.plane, Played(1_000_000, checkpoint_interval_steps=4)),
     ):
-        gangs = _backed_up(site, (kept, shared, caught, moving), backup)
+        gangs = _backed_up(site, (kept, shared, caught, migrating), backup)
         late = kept.apply("late")
         if not runs:
             site.operator.stop()
@@ -86,8 +86,8 @@ def test_restored_etcd_keeps_promises(restored_site: Site, tmp_path: Path, runs:
 def _backed_up(site: Site, floors: tuple[Floor, Floor, Floor, Floor], backup: Path) -> Gangs:
     """Gangs of which after the backup one runs on, one ends, one waited, one was half bound, and
     one loses a pod."""
-    kept, shared, caught, moving = floors
-    stays, ends, moves = kept.apply("stays"), shared.apply("ends"), moving.apply("moves")
+    kept, shared, caught, migrating = floors
+    stays, ends, moves = kept.apply("stays"), shared.apply("ends"), migrating.apply("moves")
     for job in (stays, moves):
         job.until(lambda status: bool(status.get("checkpoints")), "a checkpoint")
     ends.until_phase("Running")

@@ -168,12 +168,12 @@ def test_what_is_promised_fits(world: ClusterState) -> None:
     taken = scheduling.plan(world)
     fresh = {entry.key for entry in world.ledger.entries}
     capacity = {node.name: 8 - node.used.get(GPU, 0) for node in world.nodes}
-    usable = {node.name for node in world.nodes if node.unavailable is None}
+    available = {node.name for node in world.nodes if node.unavailable is None}
     for entry_ in taken.ledger.entries:
         if entry_.key not in fresh and entry_.state is EntryState.COMMITTING:
             for name in entry_.nodes:
                 capacity[name] -= 8
-                assert name in usable
+                assert name in available
                 assert capacity[name] >= 0
 
 

@@ -68,12 +68,12 @@ def fitting(
 ) -> tuple[Domains, NDArray[np.bool_], NDArray[np.int64], ResolvedConstraints, int] | None:
     """Domains, usable nodes, what is taken of them, and limits for so many nodes; None if so many
     have no place within these limits."""
-    tree, usable = of(snapshot).domains, np.ones(len(snapshot.nodes), dtype=np.bool_)
+    tree, eligible = of(snapshot).domains, np.ones(len(snapshot.nodes), dtype=np.bool_)
     asked, count = data.draw(limits(tree.finest)), snapshot.jobs[0].num_nodes
     note(f"{table(snapshot)}\n{asked} {tree}")
-    if count % asked.segment or capacity(tree, usable, asked) < count:
+    if count % asked.segment or capacity(tree, eligible, asked) < count:
         return None
-    return tree, usable, np.zeros(len(usable), dtype=np.int64), asked, count
+    return tree, eligible, np.zeros(len(eligible), dtype=np.int64), asked, count
 
 
 @settings(deadline=None, max_examples=examples(200))
@@ -82,8 +82,8 @@ def test_place_found_without_work_is_as_asked(snapshot: Snapshot, data: st.DataO
     drawn = fitting(snapshot, data)
     if drawn is None:
         return
-    tree, usable, free_capacity, asked, count = drawn
-    chosen = choose(tree, usable, free_capacity, count=count, limits=asked, work=WorkBudget(0))
+    tree, eligible, free_capacity, asked, count = drawn
+    chosen = choose(tree, eligible, free_capacity, count=count, limits=asked, work=WorkBudget(0))
     assert len({*chosen.tolist()}) == count
     assert satisfied(tree, chosen, asked)
 
@@ -94,11 +94,11 @@ def test_costs_of_several_words_choose_the_same(snapshot: Snapshot, data: st.Dat
     drawn = fitting(snapshot, data)
     if drawn is None:
         return
-    tree, usable, free_capacity, asked, count = drawn
-    one = choose(tree, usable, free_capacity, count=count, limits=asked)
+    tree, eligible, free_capacity, asked, count = drawn
+    one = choose(tree, eligible, free_capacity, count=count, limits=asked)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(split, "_INT64_SAFE", 2**12)
-        several = choose(tree, usable, free_capacity, count=count, limits=asked)
+        several = choose(tree, eligible, free_capacity, count=count, limits=asked)
     assert several.tolist() == one.tolist()
 
 
@@ -119,12 +119,14 @@ def test_a_place_is_found_if_there_is_one_and_is_the_nearest(
     note(f"{table(snapshot)}\n{asked} {tree}")
     everyone = range(len(snapshot.nodes))
     able = [each for each in combinations(everyone, count) if satisfied(tree, each, asked)]
-    usable = np.ones(len(snapshot.nodes), dtype=np.bool_)
+    eligible = np.ones(len(snapshot.nodes), dtype=np.bool_)
     whole = count % asked.segment == 0
-    assert bool(able) == (whole and capacity(tree, usable, asked) >= count)
+    assert bool(able) == (whole and capacity(tree, eligible, asked) >= count)
     if not able:
         return
-    chosen = choose(tree, usable, np.zeros(len(usable), dtype=np.int64), count=count, limits=asked)
+    chosen = choose(
+        tree, eligible, np.zeros(len(eligible), dtype=np.int64), count=count, limits=asked
+    )
     assert satisfied(tree, chosen, asked)
     best = min(spans(tree, each) for each in able)
     found = spans(tree, chosen)
@@ -142,15 +144,15 @@ def test_what_is_rather_had_is_had_where_it_can_be(snapshot: Snapshot, data: st.
     tree = of(snapshot).domains
     rather = data.draw(st.integers(0, tree.finest))
     count = snapshot.jobs[0].num_nodes
-    usable = np.ones(len(snapshot.nodes), dtype=np.bool_)
-    free_capacity = np.zeros(len(usable), dtype=np.int64)
+    eligible = np.ones(len(snapshot.nodes), dtype=np.bool_)
+    free_capacity = np.zeros(len(eligible), dtype=np.int64)
     chosen = choose(
-        tree, usable, free_capacity, count=count, limits=ResolvedConstraints(rather=rather)
+        tree, eligible, free_capacity, count=count, limits=ResolvedConstraints(rather=rather)
     )
     nearest = next(
         level
         for level in range(rather, -1, -1)
-        if capacity(tree, usable, ResolvedConstraints(within=level)) >= count
+        if capacity(tree, eligible, ResolvedConstraints(within=level)) >= count
     )
     assert len({int(tree.of_node[nearest][node]) for node in chosen}) == 1
 
@@ -240,10 +242,10 @@ def test_a_gang_that_asks_for_islands_has_them_if_any_choice_of_free_nodes_does(
     snapshot: Snapshot,
 ) -> None:
     (asking,) = snapshot.jobs
-    rack, island = snapshot.levels.index("rack"), snapshot.levels.index(ISLAND)
+    rack, scale_up = snapshot.levels.index("rack"), snapshot.levels.index(ISLAND)
 
     def are_so(nodes: tuple[Node, ...]) -> bool:
-        constraints, on = asking.constraints, Counter(node.domains[island] for node in nodes)
+        constraints, on = asking.constraints, Counter(node.domains[scale_up] for node in nodes)
         if any(node.used[GPU] for node in nodes):
             return False
         if (
@@ -275,7 +277,7 @@ def test_a_gang_that_asks_for_islands_has_them_if_any_choice_of_free_nodes_does(
 @given(gangs(nodes_max=9))
 def test_without_limits_every_usable_node_counts(snapshot: Snapshot) -> None:
     tree = of(snapshot).domains
-    usable = np.arange(len(snapshot.nodes)) % 3 > 0
-    assert capacity(tree, usable, ANYWHERE) == capacity(
-        tree, usable, ResolvedConstraints(spread=10**6)
+    eligible = np.arange(len(snapshot.nodes)) % 3 > 0
+    assert capacity(tree, eligible, ANYWHERE) == capacity(
+        tree, eligible, ResolvedConstraints(spread=10**6)
     )

@@ -67,7 +67,7 @@ def test_each_job_is_judged_as_a_model_with_loops_judges_it(snapshot: Snapshot) 
     for job in _line(snapshot):
         verdict = _verdict(decisions, job)
         candidates = [node for node in snapshot.nodes if _could_ever(job, node)]
-        usable = [node.name for node in candidates if _can_now(job, node, free[node.name])]
+        available = [node.name for node in candidates if _can_now(job, node, free[node.name])]
         beside = {name: {**amounts} for name, amounts in free.items()}
         for ahead in waiting:
             _take(beside, decisions.reservations.get(ahead.uid, ()), ahead.per_node)
@@ -85,7 +85,7 @@ def test_each_job_is_judged_as_a_model_with_loops_judges_it(snapshot: Snapshot) 
         else:
             _assert_reservation(decisions, job, snapshot, waiting)
             waiting.append(job)
-            _assert_numbers(verdict, job, usable=len(usable), position=len(waiting))
+            _assert_numbers(verdict, job, available=len(available), position=len(waiting))
     assert all(left >= 0 for amounts in free.values() for left in amounts.values())
 
 
@@ -187,8 +187,8 @@ def _verdict(decisions: Decisions, job: Job) -> object:
     return found[0]
 
 
-def _assert_numbers(verdict: object, job: Job, *, usable: int, position: int) -> None:
-    if usable < job.num_nodes:
+def _assert_numbers(verdict: object, job: Job, *, available: int, position: int) -> None:
+    if available < job.num_nodes:
         assert isinstance(verdict, NotEnoughNodes)
         excluded = sum(each.nodes for each in verdict.excluded)
         assert verdict.free + excluded == verdict.candidates
@@ -196,7 +196,7 @@ def _assert_numbers(verdict: object, job: Job, *, usable: int, position: int) ->
     else:
         assert isinstance(verdict, BlockedByReservation)
         assert verdict.position == position
-    assert (verdict.need, verdict.free) == (job.num_nodes, usable)
+    assert (verdict.need, verdict.free) == (job.num_nodes, available)
 
 
 def _assert_reservation(

@@ -114,7 +114,7 @@ def test_an_even_gang_is_predicted_as_one_machine_is(
 def racked(workload: Workload, its: list[tuple[str, RelativeSpeed]], *names: str) -> Admit:
     """The job on nodes of one rack, which are such machines."""
     nodes = tuple(
-        node(name, "r0", machine=machine, pace=pace)
+        node(name, "r0", machine=machine, relative_speed=pace)
         for name, (machine, pace) in zip(names or map("n{}".format, range(9)), its, strict=False)
     )
     return admitted(workload, nodes)
@@ -195,7 +195,8 @@ def test_nor_does_one_in_any_rack_by_more_than_two_percent(
     racks = st.sampled_from(["r0", "r1", "r2"])
     its = data.draw(st.lists(st.tuples(racks, paces), min_size=count, max_size=count + 6))
     nodes = [
-        node(f"n{at}", rack, machine="DGX H100", pace=pace) for at, (rack, pace) in enumerate(its)
+        node(f"n{at}", rack, machine="DGX H100", relative_speed=pace)
+        for at, (rack, pace) in enumerate(its)
     ]
     more = node("more", data.draw(racks), machine="DGX H100")
     before, after = (

@@ -219,8 +219,8 @@ def test_ranks_that_send_the_most_share_islands_by_themselves() -> None:
     (found,) = decide(cluster(*nodes, jobs=(asked,), levels=("rack", ISLAND))).admitted
     assert found.score is not None
     assert [each.level for each in found.score.crossing] == ["rack", ISLAND]
-    island = found.score.crossing[-1]
-    assert 0 < island.placed < island.network_order / 2
+    crossing = found.score.crossing[-1]
+    assert 0 < crossing.placed < crossing.network_order / 2
 
 
 def test_where_no_islands_are_known_that_is_told() -> None:

@@ -201,12 +201,12 @@ def test_network_adds_latency_and_sharp_reduces(
     small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = (str(small), *DGX, "--scale", "64", "-o", "json", "--network", "InfiniBand HDR")
-    plain, deep, summing = (
+    plain, deep, reducing = (
         json.loads(output(capsys, *asked, *more)) for more in ((), ("--tiers", "3"), ("--sharp",))
     )
     assert plain["latencySeconds"] == pytest.approx(0.73e-6)
     assert deep["latencySeconds"] == pytest.approx(1.25e-6)
-    steps = [each["scale"][0]["stepSeconds"] for each in (summing, plain, deep)]
+    steps = [each["scale"][0]["stepSeconds"] for each in (reducing, plain, deep)]
     assert steps == sorted({*steps})
     text = output(capsys, *asked[:3], *asked[-2:], "--tiers", "3")
     assert "\n1.25 us between the farthest two\n" in text

@@ -162,18 +162,18 @@ def _uid(pod: PodRecord) -> str:
 @given(st.integers(min_value=0, max_value=2**32))
 def test_nothing_is_left_of_pods_that_came_and_went(seed: int) -> None:
     """Whatever the order of changes, the index is what the pods that are there add up to."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     index = PodIndex(lambda uid: None)
     held: dict[str, PodRecord] = {}
     for _ in range(40):
-        uid = f"u{chance.randrange(6)}"
+        uid = f"u{rng.randrange(6)}"
         after = None
-        if chance.random() < 0.7:
+        if rng.random() < 0.7:
             after = record(
                 uid,
-                rank=chance.randrange(3),
-                node=chance.choice(["", "n0", "n1"]),
-                phase=chance.choice(["Pending", "Running", "Failed"]),
+                rank=rng.randrange(3),
+                node=rng.choice(["", "n0", "n1"]),
+                phase=rng.choice(["Pending", "Running", "Failed"]),
             )
         index.change(held.pop(uid, None), after)
         if after is not None:

@@ -159,8 +159,8 @@ def test_a_node_owes_what_the_ranks_ask_for_and_nothing_for_the_launcher() -> No
     raw = job({"resourcesPerNode": asked})
     main = main_of(rendered(raw))["resources"]
     assert main["requests"] == main["limits"] == {key: str(value) for key, value in asked.items()}
-    owed = requested(pods.sample(raw, LAUNCHER))
-    assert owed == {"cpu": 8000, "memory": 64 * 2**30, "nvidia.com/gpu": 8, "pods": 1}
+    resources = requested(pods.sample(raw, LAUNCHER))
+    assert resources == {"cpu": 8000, "memory": 64 * 2**30, "nvidia.com/gpu": 8, "pods": 1}
 
 
 def test_a_sample_has_the_shape_of_every_pod_of_the_job() -> None:

@@ -169,7 +169,7 @@ def test_an_out_of_memory_is_the_users_to_mend() -> None:
 def test_a_record_that_the_ledger_contradicts_gives_way_to_it(
     held: JobRecord, entries: list[Entry]
 ) -> None:
-    reconciled = record.reconciled(held, entries)
+    reconciled = record.reconcile(held, entries)
     newest = entries[-1].attempt
     assert (reconciled.phase, reconciled.attempt, reconciled.ended) == (
         Phase.QUEUED,
@@ -192,7 +192,7 @@ def test_a_record_that_the_ledger_contradicts_gives_way_to_it(
     ],
 )
 def test_a_record_that_goes_with_the_ledger_stays(held: JobRecord, entries: list[Entry]) -> None:
-    assert record.reconciled(held, entries) is held
+    assert record.reconcile(held, entries) is held
 
 
 def test_hangs_without_a_new_checkpoint_spend_budget() -> None:

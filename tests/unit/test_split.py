@@ -90,8 +90,8 @@ def test_costs_of_eight_levels_are_int64() -> None:
             jobs=(),
         )
     ).domains
-    usable = np.ones(600, dtype=np.bool_)
-    held = caps(tree, usable, ANYWHERE)
+    eligible = np.ones(600, dtype=np.bool_)
+    held = caps(tree, eligible, ANYWHERE)
     supply = split.Supply(tree, held, held, (1,) * len(held))
     table = split._table(supply, split._prices(supply, 400), 0, 0, count=400)
     assert table.cost.dtype == np.int64
@@ -115,9 +115,9 @@ def test_split_work_of_a_decision_is_bounded(
 def test_gang_over_the_bound_takes_the_largest_domains() -> None:
     levels = ("block", "rack")
     tree = cluster.of(world(*nodes(20, 10, 4), levels=levels, jobs=())).domains
-    usable, capacity = np.ones(20, dtype=np.bool_), np.zeros(20, dtype=np.int64)
+    eligible, capacity = np.ones(20, dtype=np.bool_), np.zeros(20, dtype=np.int64)
     work = WorkBudget(0)
-    chosen = choose(tree, usable, capacity, count=13, work=work)
+    chosen = choose(tree, eligible, capacity, count=13, work=work)
     assert work.is_cut
     # Racks of 4, 4 and 2 in the first block, of 2, 4 and 4 in the second.
     assert chosen.tolist() == [*range(10), 12, 13, 14]

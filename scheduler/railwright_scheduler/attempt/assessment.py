@@ -181,20 +181,9 @@ def assess(
         hung = hang.assess(_launchers(ranks), watch, cut=cut)
     if isinstance(ended := cause or hung, Cause):
         return Ended(causes.bounded(ended))
-    return _ongoing(ranks, suspected, wants_stacks=hung is not None, held=held)
-
-
-def _ongoing(
-    ranks: Sequence[ObservedRank],
-    suspected: Sequence[ObservedRank],
-    *,
-    wants_stacks: bool,
-    held: bool,
-) -> Ongoing:
-    """The assessment of an attempt that goes on. It is held only if a rank is suspected or lost."""
-    held = held and (bool(suspected) or any(map(looks_lost, ranks)))
     named = tuple(rank.node_rank for rank in suspected)
-    return Ongoing(named, wants_stacks=wants_stacks, held=held)
+    held = held and _is_any_silent(ranks)
+    return Ongoing(named, wants_stacks=hung is not None, held=held)
 
 
 def _lost_or_gone(ranks: Sequence[ObservedRank], *, held: bool) -> Cause | None:
@@ -289,6 +278,10 @@ def _is_declared_lost(rank: ObservedRank) -> bool:
     return rank.out_of_service and not _is_over(rank) and not is_heard(rank)
 
 
+def _is_any_silent(ranks: Sequence[ObservedRank]) -> bool:
+    return bool(_suspected(ranks)) or any(map(looks_lost, ranks))
+
+
 def _suspected(ranks: Sequence[ObservedRank]) -> list[ObservedRank]:
     """Launchers not heard for too long, or not since the first crash."""
     first = _first_crash(ranks)
@@ -327,8 +320,7 @@ def _may_be_removed(ranks: Sequence[ObservedRank]) -> bool:
 
 
 def _node_lost(lost: Sequence[ObservedRank]) -> Cause:
-    nodes = tuple(sorted({rank.node for rank in lost}))
-    first = lost[0]
+    nodes, first = tuple(sorted({rank.node for rank in lost})), lost[0]
     if first.node_gone:
         evidence = "the node is gone from the API"
     elif first.out_of_service:

@@ -277,8 +277,7 @@ def _limit(
     if unheard:
         return _Limit((EVALUATING_S, "while a launcher is silent"))
     activity = max(
-        (steps.activity for steps in reported),
-        key=lambda activity: PHASE_LIMITS_S.get(activity, 0),
+        (steps.activity for steps in reported), key=lambda activity: PHASE_LIMITS_S.get(activity, 0)
     )
     if activity is not Activity.TRAINING:
         return _Limit((PHASE_LIMITS_S[activity], f"in phase {activity.value}"))

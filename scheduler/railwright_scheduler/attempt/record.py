@@ -92,7 +92,7 @@ class JobRecord:
         return min(BACKOFF_S_FIRST << min(ends - 1, 16), BACKOFF_S_MAX) if ends else 0
 
 
-def reconciled(record: JobRecord, entries: Sequence[Entry]) -> JobRecord:
+def reconcile(record: JobRecord, entries: Sequence[Entry]) -> JobRecord:
     """The record if it can be that of a job with these entries, oldest first; else one that is.
 
     An attempt is committed only once the one before it is over, and an entry leaves only once its

@@ -1,7 +1,8 @@
-"""Where nodes stand at the level of islands, and around it where nobody says.
+"""Resolve the domains of nodes at the scale-up level, and at coarser levels without names.
 
-Islands differ from racks in two ways. Not every node is on one, and those that are on none are not
-apart for it. And nodes of one island are together whatever nobody knows of what lies around it.
+Scale-up domains differ from racks in two ways. A node may be in none, and nodes that are in none
+count as one group. Nodes of one scale-up domain share their coarser domains, even if no source
+names these.
 """
 
 from __future__ import annotations
@@ -28,5 +29,5 @@ def resolve_domains(levels: Sequence[str], domains: Sequence[str]) -> tuple[str,
 
 
 def is_known(domain: str) -> bool:
-    """Whether it is said which domain that is."""
+    """Whether a source names the domain."""
     return domain not in (UNKNOWN_DOMAIN, NO_SCALE_UP_DOMAIN) and not domain.startswith(_AROUND)

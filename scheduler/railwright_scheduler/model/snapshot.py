@@ -40,7 +40,7 @@ UNKNOWN_DOMAIN = ""
 
 TIERS = ("nearest", "second", "third")
 """What levels are called whatever their names, from the finest that nodes share outwards; that of
-islands is none of them."""
+scale-up domains is none of them."""
 
 
 LOST_GRACE_S = 300.0

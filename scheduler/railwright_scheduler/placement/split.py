@@ -6,15 +6,15 @@ fewest of the level above, and so on up.
 Idea: "racks first, then blocks, then ..." is one number when each level counts in units larger
 than all coarser ones together. The least cost of placing n pods in a domain, for every n, is then
 a table, and a parent's table is the (min, +) product of its children's. At the last level but one
-no product is needed: the fewest racks are the largest. Waste, the usable nodes of all domains
+no product is needed: the fewest racks are the largest. Waste, the eligible nodes of all domains
 opened above the finest, is the smallest unit: of equal splits the one in small domains wins.
 
 Cost: a product of tables of a and b entries takes (a + b) * min(a, b) additions, cut at the size of
-the gang; over a tree of n nodes that is at most about n*count a level. Domains with one usable node
-cost the same each: adding them is the least value in a sliding window, in n*log(n). Costs beyond
-int64 (many levels, few labels) are several words, compared from the first to the last. ``split``
-counts its work before it begins; ``filled`` is for gangs that would take too much. Source: the
-textbook knapsack on a tree, with costs in lexicographic order.
+the gang; over a tree of n nodes that is at most about n*count a level. Domains with one eligible
+node cost the same each: adding them is the least value in a sliding window, in n*log(n). Costs
+beyond int64 (many levels, few labels) are several words, compared from the first to the last.
+``split`` counts its work before it begins; ``filled`` is for gangs that would take too much.
+Source: the textbook knapsack on a tree, with costs in lexicographic order.
 
 Dropped: the most even split among equals, and the choice of racks that leaves the least waste
 (subset sum); the smallest run of racks by size that suffices comes close.
@@ -83,7 +83,7 @@ class _Table:
 def split(supply: Supply, level: int, index: int, *, count: int, work: WorkBudget) -> Ints:
     """Split ``count`` pods inside one domain; return the pods of every finest domain there is.
 
-    The domain (the ``index``-th of ``level``) must have at least ``count`` usable nodes. Raises
+    The domain (the ``index``-th of ``level``) must have at least ``count`` eligible nodes. Raises
     OverBudgetError.
     """
     pods = np.zeros(len(supply.caps[-1]), dtype=np.int64)
@@ -191,7 +191,7 @@ def _at_most_never(prices: _Prices, cost: Ints) -> Ints:
 
 
 def _children(supply: Supply, level: int, index: int) -> list[int]:
-    """The domains below this one with more than one usable node, the last first.
+    """The domains below this one with more than one eligible node, the last first.
 
     The part merged last is offered the most pods first: so full domains come first by path.
     """
@@ -204,7 +204,7 @@ def _children(supply: Supply, level: int, index: int) -> list[int]:
 
 
 def _single(supply: Supply, level: int, finest: Ints) -> NDArray[np.bool_]:
-    """Which of these finest domains hold the only usable node of their ancestor at ``level``."""
+    """Which of these finest domains hold the only eligible node of their ancestor at ``level``."""
     first_node = supply.domains.bounds[-1][finest]
     ancestor = supply.domains.of_node[level][first_node]
     single: NDArray[np.bool_] = (supply.caps[-1][finest] == 1) & (supply.caps[level][ancestor] == 1)

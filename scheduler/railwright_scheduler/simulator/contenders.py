@@ -79,12 +79,10 @@ class _Contender:
 class Contenders:
     """All leaders that are not dead, and who holds the Lease."""
 
-    def __init__(
-        self, api: Api, machines: Machines, random_source: SeededRandom, faults: Faults
-    ) -> None:
+    def __init__(self, api: Api, machines: Machines, rng: SeededRandom, faults: Faults) -> None:
         self._api = api
         self._machines = machines
-        self._random = random_source
+        self._random = rng
         self._faults = faults
         self._all: list[_Contender] = []
         self._adrift: list[Request] = []
@@ -124,10 +122,10 @@ class Contenders:
         awake = [contender for contender in self._all if not contender.paused]
         if not awake:
             return ""
-        random_source = self._random
-        contender = random_source.pick(awake)
+        rng = self._random
+        contender = rng.pick(awake)
         impatient = isinstance(contender.now, Batch) and not contender.now.patient
-        if contender.under_way and not (impatient and random_source.happens(IMPATIENT_PERMILLE)):
+        if contender.under_way and not (impatient and rng.happens(IMPATIENT_PERMILLE)):
             lost_permille = self._faults.lost_permille
             event = self._advance(
                 contender, lost_permille=lost_permille, late_permille=LATE_PERMILLE
@@ -143,13 +141,13 @@ class Contenders:
         """Some events reach one of them, or are lost on their way; or a watch has to begin anew."""
         if not self._all:
             return ""
-        random_source = self._random
-        contender = random_source.pick(self._all)
-        copy = random_source.pick(list(contender.view.kinds.values()))
+        rng = self._random
+        contender = rng.pick(self._all)
+        copy = rng.pick(list(contender.view.kinds.values()))
         if how == "watch":
-            copy.catch_up(1 + random_source.below(8))
+            copy.catch_up(1 + rng.below(8))
         elif how == "watch missed":
-            copy.miss(1 + random_source.below(3))
+            copy.miss(1 + rng.below(3))
         else:
             copy.cut()
         return ""

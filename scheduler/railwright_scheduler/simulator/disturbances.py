@@ -62,28 +62,27 @@ class Disturbances:
     all nodes now and then."""
 
     def __init__(
-        self, random_source: SeededRandom, api: Api, machines: Machines, *, cuts: bool = False
+        self, rng: SeededRandom, api: Api, machines: Machines, *, cuts: bool = False
     ) -> None:
-        self._random = random_source
+        self._random = rng
         self._api = api
         self._machines = machines
         self._made = 0
         self.weights = ALWAYS | {
-            name: weight * random_source.pick((0, 0, 1, 4)) for name, weight in SOMETIMES.items()
+            name: weight * rng.pick((0, 0, 1, 4)) for name, weight in SOMETIMES.items()
         }
         self.weights |= CUTS if cuts else {}
         # Without these nothing would ever start.
         self.weights |= {
-            "job created": random_source.pick((2, 8)),
+            "job created": rng.pick((2, 8)),
             "take over": max(1, self.weights["take over"]),
         }
-        self._names = NAMES[: random_source.pick((1, 2, len(NAMES)))]
+        self._names = NAMES[: rng.pick((1, 2, len(NAMES)))]
         self.faults = Faults(
-            lost_permille=random_source.pick((0, 0, 20, 200)),
-            blind_permille=random_source.pick((0, 0, 500)),
+            lost_permille=rng.pick((0, 0, 20, 200)), blind_permille=rng.pick((0, 0, 500))
         )
-        self._backoff_limit = random_source.pick((0, 1, 6))
-        for index in range(2 + random_source.below(NODES_MAX - 1)):
+        self._backoff_limit = rng.pick((0, 1, 6))
+        for index in range(2 + rng.below(NODES_MAX - 1)):
             self._add_node(f"n{index}")
 
     def act(self, event: str, *, now_s: int) -> str:

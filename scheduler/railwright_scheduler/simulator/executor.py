@@ -1,4 +1,4 @@
-"""What a leader remembers of its requests, and how answers are folded into what it sees.
+"""Make requests of a leader's actions, and fold the replies into its view.
 
 The rules are those of the operator's executor: what was refused for good is the attempt's refusal;
 what has no certain outcome, and a name that is taken, is looked up; the rest is done again.

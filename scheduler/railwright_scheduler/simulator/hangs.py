@@ -24,16 +24,16 @@ STEP_S = 55
 
 
 class Hangs:
-    """Which attempts hang or save, and since when, drawn from a chance of its own.
+    """Which attempts hang or save, and since when, drawn from a random source of its own.
 
     While it ``lasts`` no job comes to its end, or hardly any would run for long enough to hang.
     """
 
-    def __init__(self, random_source: SeededRandom | None = None) -> None:
-        self._random = random_source
+    def __init__(self, rng: SeededRandom | None = None) -> None:
+        self._random = rng
         self.since_s: dict[AttemptKey, int] = {}
         self._saving_s: dict[AttemptKey, int] = {}
-        self.lasts = random_source is not None
+        self.lasts = rng is not None
 
     def stops(self, key: AttemptKey) -> bool:
         """Whether no pod of this attempt comes to its end now."""

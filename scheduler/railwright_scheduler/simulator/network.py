@@ -30,15 +30,15 @@ _MODEL = Transformer(
 
 
 class Network:
-    """How much each rack's uplinks let out, drawn from a chance of its own; none knows of none.
+    """How much each rack's uplinks let out, drawn from its random source, if it has one.
 
     While it ``lasts`` no job comes to its end, or hardly any would run for long enough to be moved.
     """
 
-    def __init__(self, random_source: SeededRandom | None = None) -> None:
-        self._random = random_source
+    def __init__(self, rng: SeededRandom | None = None) -> None:
+        self._random = rng
         self._rooms: dict[str, float] = {}
-        self.lasts = random_source is not None
+        self.lasts = rng is not None
         self.changes = 0
         self.changed_s = 0
 
@@ -59,7 +59,7 @@ class Network:
 
     @property
     def topology_hash(self) -> str:
-        """Another word after each change."""
+        """Another value after each change."""
         return "" if self._random is None else f"after {self.changes}"
 
     def place(self, node: str) -> tuple[str, ...]:

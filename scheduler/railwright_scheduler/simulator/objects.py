@@ -41,7 +41,7 @@ LOST = Reply(ReplyStatus.UNKNOWN)
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A write on its way: ``land`` when it is carried out, ``on_reply`` when its sender is told.
+    """A write on its way: ``land`` carries it out, ``on_reply`` takes the reply.
 
     Requests of one ``key`` are the same one, and not sent twice at a time. ``attempt`` is the one
     whose Placement or pod it is about.

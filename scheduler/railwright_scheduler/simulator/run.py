@@ -4,11 +4,11 @@ Problem: what breaks a commit is a rare order of events: a leader held up betwee
 write, a job made again under its old name, a delete whose reply got lost. Nobody lists them all.
 
 Idea (VOPR of TigerBeetle, BUGGIFY of FoundationDB): everything runs in one thread, each write, each
-event of a watch and each act of a machine is one step, and chance picks the next. Each seed also
-draws how often each fault comes, most of them never in most runs, so that rare mixes are met. The
-invariants are asked after every write. In the second phase no fault comes any more, and the
-cluster must come to rest (I5): every job ended, suspended, or waiting for nodes that are truly not
-there. A failure is a seed.
+event of a watch and each act of a machine is one step, and the random source picks the next. Each
+seed also draws how often each fault comes, most of them never in most runs, so that rare mixes
+are met. The invariants are asked after every write. In the second phase no fault comes any more,
+and the cluster must come to rest (I5): every job ended, suspended, or waiting for nodes that are
+truly not there. A failure is a seed.
 
 Dropped: a search of all orders (40,887 states for two gangs on two nodes; not for more), and
 shrinking: seeds with few nodes and jobs are drawn often enough.
@@ -67,7 +67,7 @@ def run(
     """One whole run. Raises RunError, with the seed and the trace, when an invariant breaks.
 
     With ``links`` there are jobs that wait for links, of which something else is found out now and
-    then, by a chance of its own. With ``hangs`` ranks report their steps, and now and then hang.
+    then, by a random source of its own. With ``hangs`` ranks report their steps, and some hang.
     With ``cuts`` the control plane is cut off from all nodes now and then.
     """
     simulation = _Simulation(
@@ -86,18 +86,14 @@ def run(
 
 
 class _Simulation:
-    def __init__(
-        self, random_source: SeededRandom, network: Network, hangs: Hangs, *, cuts: bool
-    ) -> None:
-        self._random = random_source
+    def __init__(self, rng: SeededRandom, network: Network, hangs: Hangs, *, cuts: bool) -> None:
+        self._random = rng
         self._api = Api()
         self._api.network = network
         self._api.hangs = hangs
         self._machines = Machines(self._api)
-        self._disturbances = Disturbances(random_source, self._api, self._machines, cuts=cuts)
-        self._contenders = Contenders(
-            self._api, self._machines, random_source, self._disturbances.faults
-        )
+        self._disturbances = Disturbances(rng, self._api, self._machines, cuts=cuts)
+        self._contenders = Contenders(self._api, self._machines, rng, self._disturbances.faults)
         self._now_s = 0
         self._checked = 0
         self._steps = 0

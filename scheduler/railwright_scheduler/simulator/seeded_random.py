@@ -1,4 +1,4 @@
-"""Chance from a seed: the same seed gives the same run, in every process and version.
+"""A seeded random source: the same seed gives the same run, in every process and version.
 
 SplitMix64 (G. Steele, D. Lea, C. Flood: Fast Splittable Pseudorandom Number Generators, OOPSLA
 2014), in the form and with the constants that S. Vigna gives on prng.di.unimi.it: one addition and
@@ -19,7 +19,7 @@ _MASK = 2**64 - 1
 
 
 class SeededRandom:
-    """A stream of numbers; asking moves it on."""
+    """A stream of random numbers from a seed."""
 
     def __init__(self, seed: int) -> None:
         self._state = seed & _MASK
@@ -53,6 +53,6 @@ class Wheel(Generic[T]):
         self._things = list(weights)
         self._ends = list(accumulate(weights.values()))
 
-    def pick(self, random_source: SeededRandom) -> T:
+    def pick(self, rng: SeededRandom) -> T:
         """One of them, by weight."""
-        return self._things[bisect_right(self._ends, random_source.below(self._ends[-1]))]
+        return self._things[bisect_right(self._ends, rng.below(self._ends[-1]))]
