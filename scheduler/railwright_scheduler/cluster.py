@@ -261,14 +261,11 @@ def _hold(amounts: Ints, need: Ints) -> Mask:
     return found
 
 
-def _slowdown(relative_speed: RelativeSpeed) -> int:
+def _slowdown(speed: RelativeSpeed) -> int:
     """By what it is slowest at."""
-    if relative_speed == EVEN:
+    if speed == EVEN:
         return 0
-    return math.ceil(
-        SLOWDOWN_DEGREES
-        * (1.0 - min(1.0, relative_speed.products, relative_speed.memory, relative_speed.rails))
-    )
+    return math.ceil(SLOWDOWN_DEGREES * (1.0 - min(1.0, speed.products, speed.memory, speed.rails)))
 
 
 def _aligned(nodes: tuple[Node, ...]) -> Ints:

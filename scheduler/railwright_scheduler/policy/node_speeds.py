@@ -46,30 +46,24 @@ def degrees(job: Job, cluster: Cluster) -> Ints:
     if len(slow) > KINDS_MAX or any(name not in MACHINES for name, _ in slow):
         return cluster.slowdown
     try:
-        for name, relative_speed in slow:
-            degrees = _degrees(
-                WorkBudget(WORK), job.workload, job.ranks_per_node, name, relative_speed
-            )
+        for name, speed in slow:
+            degrees = _degrees(WorkBudget(WORK), job.workload, job.ranks_per_node, name, speed)
             if degrees is None:
                 return cluster.slowdown
-            slow[name, relative_speed] = degrees
+            slow[name, speed] = degrees
     except OverBudgetError:
         return cluster.slowdown
     its = (slow.get((node.machine, node.relative_speed), 0) for node in cluster.nodes)
     return np.fromiter(its, dtype=np.int64, count=len(cluster.nodes))
 
 
-def _key(workload: Workload, ranks_per_node: int, name: str, relative_speed: RelativeSpeed) -> Key:
-    return Key((workload.key, ranks_per_node, name, relative_speed), KEPT_BYTES)
+def _key(workload: Workload, ranks_per_node: int, name: str, speed: RelativeSpeed) -> Key:
+    return Key((workload.key, ranks_per_node, name, speed), KEPT_BYTES)
 
 
 @remembered(KEPT_BYTES_MAX, _key)
 def _degrees(
-    work: WorkBudget,
-    workload: Workload,
-    ranks_per_node: int,
-    name: str,
-    relative_speed: RelativeSpeed,
+    work: WorkBudget, workload: Workload, ranks_per_node: int, name: str, speed: RelativeSpeed
 ) -> int | None:
     """None where no step can be predicted on such machines."""
     work.spend(PREDICTED + ELEMENT * workload.split.ranks)
@@ -78,6 +72,6 @@ def _degrees(
         return None
     even_s, paced_s = (
         step.predict(*workload.parts, each.of(ranks_per_node)).total
-        for each in (kind, kind.at_speed(relative_speed))
+        for each in (kind, kind.at_speed(speed))
     )
     return math.ceil(SLOWDOWN_DEGREES * (1.0 - min(1.0, even_s / paced_s)) - ROUNDED)
