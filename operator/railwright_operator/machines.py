@@ -96,7 +96,7 @@ class Machines:
     def _build_node(self, name: str) -> _Made:
         record, used, fabric = self.by_name[name], self._pods.used(name), self.fabric
         place, rails = self._place(name), fabric.rails.get(name)
-        pace = fabric.paces.get(name, EVEN)
+        relative_speed = fabric.relative_speeds.get(name, EVEN)
         held = self._made.get(name)
         if held is None or not held.is_of(record, used):
             foreign = _capped(self._pods.foreign(name))
@@ -104,13 +104,17 @@ class Machines:
                 _node(record, used, place),
                 foreign=foreign,
                 rails=rails,
-                pace=pace,
+                relative_speed=relative_speed,
                 holders=self._pods.holders(name),
                 promised=_promised(held, record, used, foreign),
             )
             return _Made(record, used, found)
-        if (held.node.domains, held.node.rails, held.node.pace) != (place, rails, pace):
-            changed = replace(held.node, domains=place, rails=rails, pace=pace)
+        if (held.node.domains, held.node.rails, held.node.relative_speed) != (
+            place,
+            rails,
+            relative_speed,
+        ):
+            changed = replace(held.node, domains=place, rails=rails, relative_speed=relative_speed)
             return replace(held, node=changed)
         return held
 

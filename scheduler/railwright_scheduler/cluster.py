@@ -52,7 +52,8 @@ class Cluster:
     whether their switches add up what crosses them. ``slowness`` has the degrees that each node is
     slower by than most like it. ``aligned`` numbers the ways in which adapters are on rails: nodes
     of one number have all of theirs alike, and lead where they should. It is 0 of nodes that do
-    not, or of which nobody knows: ``railless`` are these. ``astray`` are the rails that do not lead
+    not, or of which nobody knows: ``railless`` are these. ``miscabled`` are the rails that do
+    not lead
     where they should, each below the node that has it (shape 2 x pairs). ``unavailable`` is 0 of a
     node that is available, else the number of the reason.
     """
@@ -72,7 +73,7 @@ class Cluster:
     placed: tuple[Mask, ...]
     slowness: Ints
     aligned: Ints
-    astray: Ints
+    miscabled: Ints
     railless: Mask
 
     @property
@@ -154,11 +155,11 @@ def of(snapshot: Snapshot) -> Cluster:
             for level in range(len(snapshot.levels))
         ),
         aligned=_aligned(nodes),
-        astray=_astray(nodes),
+        miscabled=_miscabled(nodes),
         railless=np.array([node.rails is None for node in nodes], dtype=np.bool_),
         uplinks=tuple(_uplinks(links, nodes, tree)),
         summing=tuple(_summing(links, nodes, tree)),
-        slowness=np.array([_slowness(node.pace) for node in nodes], dtype=np.int64),
+        slowness=np.array([_slowness(node.relative_speed) for node in nodes], dtype=np.int64),
     )
 
 
@@ -261,25 +262,28 @@ def _hold(amounts: Ints, need: Ints) -> Mask:
     return found
 
 
-def _slowness(pace: RelativeSpeed) -> int:
+def _slowness(relative_speed: RelativeSpeed) -> int:
     """By what it is slowest at."""
-    if pace == EVEN:
+    if relative_speed == EVEN:
         return 0
-    return math.ceil(SLOWNESS * (1.0 - min(1.0, pace.products, pace.memory, pace.rails)))
+    return math.ceil(
+        SLOWNESS
+        * (1.0 - min(1.0, relative_speed.products, relative_speed.memory, relative_speed.rails))
+    )
 
 
 def _aligned(nodes: tuple[Node, ...]) -> Ints:
-    sound = [node.rails.order if node.rails and not node.rails.astray else () for node in nodes]
+    sound = [node.rails.order if node.rails and not node.rails.miscabled else () for node in nodes]
     ways = {order: at for at, order in enumerate(sorted({*sound} - {()}), 1)}
     return np.array([ways.get(order, 0) for order in sound], dtype=np.int64)
 
 
-def _astray(nodes: tuple[Node, ...]) -> Ints:
+def _miscabled(nodes: tuple[Node, ...]) -> Ints:
     pairs = [
         (rail, column)
         for column, node in enumerate(nodes)
         if node.rails is not None
-        for rail in dict.fromkeys(each.rail for each in node.rails.astray)
+        for rail in dict.fromkeys(each.rail for each in node.rails.miscabled)
     ]
     return np.array(pairs, dtype=np.int64).reshape(-1, 2).T
 

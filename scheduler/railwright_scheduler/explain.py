@@ -192,7 +192,7 @@ def _rails_short(rails: RailsShort | None) -> list[str]:
     """Which rails keep how many nodes away."""
     if rails is None:
         return []
-    on = [f"rail {rail} on {_count(nodes, 'node')}" for rail, nodes in rails.astray]
+    on = [f"rail {rail} on {_count(nodes, 'node')}" for rail, nodes in rails.miscabled]
     found = [f"astray: {_listed(tuple(on))}"] if on else []
     if rails.unknown:
         found.append(f"rails of {_count(rails.unknown, 'node')} are not known")

@@ -377,7 +377,7 @@ def _narrowest(floor: Cluster, nodes: Ints) -> Iterator[str]:
 
 
 def _rate(node: Node) -> float:
-    return min(node.pace.products, node.pace.memory)
+    return min(node.relative_speed.products, node.relative_speed.memory)
 
 
 def _time(seconds: float) -> str:

@@ -129,7 +129,7 @@ def _falsified(network: Network, hosts: list[str]) -> tuple[int, int, int]:
         by_plan = truth | {host: said[host] for host in wrong[:FALSE]}
         by_labels = truth | {host: said[host] for host in wrong[FALSE:]}
         told: list[Told] = [network, *_plan(by_plan), *_labels(by_labels)]
-        conflicts = fabric.of(hosts, told).agreement.conflicts
+        conflicts = fabric.of(hosts, told).merged_topology.conflicts
         seen = {(conflict.node, conflict.source) for conflict in conflicts}
         expected = {(host, "plan") for host in wrong[:FALSE]}
         expected |= {(host, "railwright labels") for host in wrong[FALSE:]}
@@ -149,7 +149,9 @@ def _plan(said: Mapping[str, str]) -> tuple[Told, ...]:
 
 
 def _labels(said: Mapping[str, str]) -> tuple[Told, ...]:
-    return labels.accounts({host: {labels.OWN_LEVELS[-1]: group} for host, group in said.items()})
+    return labels.source_reports(
+        {host: {labels.OWN_LEVELS[-1]: group} for host, group in said.items()}
+    )
 
 
 def _probed() -> tuple[int, float, float]:

@@ -55,8 +55,8 @@ def falsified(count: int) -> tuple[int, int, int]:
         said = machine_files.described(machine)
         expected = {*_falsehoods(machine, said, chance)}
         text = json.dumps({"version": 1, "kinds": [said]})
-        looks = [*_everything(machine), described.parse_own(text)]
-        conflicts = hardware_inventory.of(looks).conflicts
+        hardware_reports = [*_everything(machine), described.parse_own(text)]
+        conflicts = hardware_inventory.of(hardware_reports).conflicts
         seen = {(each.part, each.fact) for each in conflicts if each.source == described.SOURCE}
         planted += len(expected)
         found += len(seen & expected)
@@ -81,9 +81,9 @@ def _falsehoods(
         yield " and ".join(ends), "NVLink"
 
 
-def _share(source: str, machine: Machine, looks: list[HardwareReport]) -> float:
+def _share(source: str, machine: Machine, hardware_reports: list[HardwareReport]) -> float:
     expected = inside_facts.expected(machine, source)
-    read = inside_facts.read(hardware_inventory.of(looks), source)
+    read = inside_facts.read(hardware_inventory.of(hardware_reports), source)
     return len(expected & read) / len(expected | read)
 
 
@@ -100,13 +100,15 @@ def _matrix(machine: Machine) -> HardwareReport:
 
 def _everything(machine: Machine) -> list[HardwareReport]:
     """All sources of one machine in its agent's document, as the operator reads it of many."""
-    looks = [
+    hardware_reports = [
         *_from_files(machine),
         _matrix(machine),
         hwloc.parse(machine_files.hwloc(machine)),
         nccl_topology.parse(machine_files.nccl_topology(machine)),
     ]
-    text = json.dumps({"node": json.loads(hardware_documents.written(Document(tuple(looks))))})
+    text = json.dumps(
+        {"node": json.loads(hardware_documents.written(Document(tuple(hardware_reports))))}
+    )
     (read,) = formats.read(File("", "inside.json", text))
     assert isinstance(read, HardwareReports)
     return [*read.by_host["node"]]
@@ -139,12 +141,12 @@ def _rank_tables(count: int) -> tuple[int, float]:
     for number in range(count):
         devices = Random(number).choice([4, 8, 16])
         said = table(("1.0", "1.2")[number % 2], "server-0", "server-1", devices=devices)
-        looks, account = formats.read(File("", "hccl.json", json.dumps(said)))
-        assert isinstance(looks, HardwareReports)
-        assert not isinstance(account, HardwareReports)
+        hardware_reports, source_report = formats.read(File("", "hccl.json", json.dumps(said)))
+        assert isinstance(hardware_reports, HardwareReports)
+        assert not isinstance(source_report, HardwareReports)
         expected = {(n, n, n) for n in range(devices)}
         for host in ("server-0", "server-1"):
-            read = {*_ports(hardware_inventory.of(looks.by_host[host]))}
+            read = {*_ports(hardware_inventory.of(hardware_reports.by_host[host]))}
             shares.append(len(expected & read) / len(expected | read))
     return len(shares), min(shares)
 

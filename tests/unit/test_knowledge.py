@@ -35,7 +35,8 @@ def test_what_differs_as_two_measurements_do_is_the_same_word() -> None:
     again = replace(LINKS, oversubscription=2.01, leaving={"r0": 0.996, "r1": 2.02})
     assert digest(replace(FABRIC, links=(again,))) == digest()
     one, other = (
-        (replace(NODES[0], pace=RelativeSpeed(products=share)), NODES[1]) for share in (0.5, 0.51)
+        (replace(NODES[0], relative_speed=RelativeSpeed(products=share)), NODES[1])
+        for share in (0.5, 0.51)
     )
     assert digest(nodes=one) == digest(nodes=other) != digest()
 
@@ -56,7 +57,7 @@ def test_other_links_are_another_word(changes: dict[str, object]) -> None:
 
 def test_another_pace_is_another_word_until_it_is_gone() -> None:
     knowledge = TopologyHash()
-    slow = (replace(NODES[0], pace=RelativeSpeed(products=0.5)), NODES[1])
+    slow = (replace(NODES[0], relative_speed=RelativeSpeed(products=0.5)), NODES[1])
     words = [knowledge.digest(FABRIC, nodes) for nodes in (NODES, slow, NODES)]
     assert words[0] == words[2] != words[1]
 

@@ -281,7 +281,7 @@ def test_one_job_moves_at_a_time() -> None:
 def test_a_slow_node_is_named() -> None:
     """How much slower a step gets is the cost model's; here it is only said."""
     slow = tuple(
-        replace(each, pace=RelativeSpeed(products=0.5)) if each.name == "r1a" else each
+        replace(each, relative_speed=RelativeSpeed(products=0.5)) if each.name == "r1a" else each
         for each in racks(*HERE)
     )
     message = moved(world(running(), nodes=slow))

@@ -53,11 +53,14 @@ def test_a_node_is_as_fast_as_the_fabric_says_and_made_again_only_where_that_cha
     seen = Watched()
     machines = Machines(seen.nodes, seen.pods)
     before = machines.build_nodes(Fabric())
-    after = machines.build_nodes(Fabric(paces={"n1": RelativeSpeed(products=0.61)}))
-    assert [node.pace for node in after] == [EVEN, RelativeSpeed(products=0.61)]
+    after = machines.build_nodes(Fabric(relative_speeds={"n1": RelativeSpeed(products=0.61)}))
+    assert [node.relative_speed for node in after] == [EVEN, RelativeSpeed(products=0.61)]
     assert after[0] is before[0]
-    assert machines.build_nodes(Fabric(paces={"n1": RelativeSpeed(products=0.61)}))[1] is after[1]
-    assert machines.build_nodes(Fabric())[1].pace == EVEN
+    assert (
+        machines.build_nodes(Fabric(relative_speeds={"n1": RelativeSpeed(products=0.61)}))[1]
+        is after[1]
+    )
+    assert machines.build_nodes(Fabric())[1].relative_speed == EVEN
 
 
 def test_a_pod_that_claims_a_rank_beyond_the_gang_is_none_of_it() -> None:
@@ -131,7 +134,7 @@ def test_a_node_is_seen_with_its_rails_its_pace_its_devices_and_its_island() -> 
     seen = Watched()
     seen.nodes["uid-n1"] = replace(seen.nodes["uid-n1"], labels={PRODUCT: "GPU-A"})
     before = seen.world().nodes
-    assert [(node.rails, node.pace, node.device) for node in before] == [
+    assert [(node.rails, node.relative_speed, node.device) for node in before] == [
         (None, EVEN, ""),
         (None, EVEN, "GPU-A"),
     ]
@@ -141,15 +144,19 @@ def test_a_node_is_seen_with_its_rails_its_pace_its_devices_and_its_island() -> 
             levels=("rack", ISLAND),
             places={"n0": ("r0", ""), "n1": ("", "i0")},
             rails={"n1": rails},
-            paces={"n1": RelativeSpeed(rails=rails.share)},
+            relative_speeds={"n1": RelativeSpeed(rails=rails.share)},
         )
     )
     first, second = seen.world().nodes
     assert first.domains == ("r0", scale_up_domains.NO_SCALE_UP_DOMAIN)
     assert not any(map(scale_up_domains.is_known, second.domains[:1]))
     assert second.domains[1] == "i0"
-    assert (second.rails, second.pace, second.device) == (rails, RelativeSpeed(rails=0.75), "GPU-A")
-    assert (first.rails, first.pace) == (None, EVEN)
+    assert (second.rails, second.relative_speed, second.device) == (
+        rails,
+        RelativeSpeed(rails=0.75),
+        "GPU-A",
+    )
+    assert (first.rails, first.relative_speed) == (None, EVEN)
     assert seen.state_builder.machines.racks(("n0", "n1")) == 1
     # Nodes that did not change are the same ones.
     assert seen.world().nodes[0] is first

@@ -32,13 +32,18 @@ def gang(recipe: Recipe = RECIPE, split: Parallelism = FOUR_BY_TWO, **changes: o
     return job("a", num_nodes=nodes, ranks_per_node=8, workload=workload, **changes)
 
 
-def racks(*sizes: int, slow: tuple[str, ...] = (), pace: RelativeSpeed = SLOW) -> tuple[Node, ...]:
+def racks(
+    *sizes: int, slow: tuple[str, ...] = (), relative_speed: RelativeSpeed = SLOW
+) -> tuple[Node, ...]:
     nodes = (
         node(f"n{rack}-{at}", f"r{rack}", machine=KNOWN)
         for rack, size in enumerate(sizes)
         for at in range(size)
     )
-    return tuple(replace(each, pace=pace) if each.name in slow else each for each in nodes)
+    return tuple(
+        replace(each, relative_speed=relative_speed) if each.name in slow else each
+        for each in nodes
+    )
 
 
 def admitted(asked: Job, nodes: tuple[Node, ...], *, times: float = 1.0) -> Admit:
@@ -59,8 +64,8 @@ def test_a_slow_node_gets_the_stage_that_has_time_left(framework: Framework) -> 
     taken to give the first one seven. Stages follow each other in Megatron's numbers, replicas in
     DeepSpeed's."""
     asked = gang(replace(RECIPE, framework=framework))
-    pace = RelativeSpeed(products=0.85, memory=0.85)
-    found = admitted(asked, racks(8, slow=("n0-7",), pace=pace))
+    relative_speed = RelativeSpeed(products=0.85, memory=0.85)
+    found = admitted(asked, racks(8, slow=("n0-7",), relative_speed=relative_speed))
     expected = (4, 5) if framework is Framework.DEEPSPEED else (0, 4)
     assert found.nodes.index("n0-7") in expected
     told = predicted(found)
@@ -72,7 +77,9 @@ def test_a_slow_node_gets_the_stage_that_has_time_left(framework: Framework) -> 
 
 
 def test_slow_nodes_share_a_stage() -> None:
-    found = admitted(gang(), racks(8, slow=("n0-1", "n0-2"), pace=RelativeSpeed(products=0.5)))
+    found = admitted(
+        gang(), racks(8, slow=("n0-1", "n0-2"), relative_speed=RelativeSpeed(products=0.5))
+    )
     ranks = sorted(found.nodes.index(name) for name in ("n0-1", "n0-2"))
     assert ranks[1] - ranks[0] == 4
     assert ranks[0] < 3
@@ -82,7 +89,7 @@ def test_a_slow_node_serves_parameters() -> None:
     """Seven nodes multiply, and the last one is asked for weights."""
     split = Parallelism(data=56, servers=8)
     asked = gang(Recipe(2048, 1, 56), split)
-    found = admitted(asked, racks(8, slow=("n0-2",), pace=RelativeSpeed(products=0.5)))
+    found = admitted(asked, racks(8, slow=("n0-2",), relative_speed=RelativeSpeed(products=0.5)))
     assert found.nodes[7] == "n0-2"
     assert predicted(found).slow_us == 0
 
@@ -93,7 +100,7 @@ def test_many_nodes_are_laid_out_by_their_stages() -> None:
     split = Parallelism(tensor=8, pipeline=16, data=8)
     slow = tuple(f"n{rack}-3" for rack in range(16))
     found = admitted(
-        gang(split=split), racks(*[8] * 16, slow=slow, pace=RelativeSpeed(products=0.5))
+        gang(split=split), racks(*[8] * 16, slow=slow, relative_speed=RelativeSpeed(products=0.5))
     )
     stages = {found.nodes.index(name) % 16 for name in slow}
     assert len(stages) == 2
@@ -102,7 +109,7 @@ def test_many_nodes_are_laid_out_by_their_stages() -> None:
 
 def test_slow_nodes_change_places_within_their_rack_where_segments_stay_together() -> None:
     constraints = TopologyConstraints(segment=2, segment_tier="rack")
-    nodes = racks(3, 5, 4, slow=("n1-0", "n0-0"), pace=RelativeSpeed(products=0.9))
+    nodes = racks(3, 5, 4, slow=("n1-0", "n0-0"), relative_speed=RelativeSpeed(products=0.9))
     found = admitted(gang(constraints=constraints), nodes)
     where = [name.partition("-")[0] for name in found.nodes]
     assert all(one == other for one, other in zip(where[::2], where[1::2], strict=True))
@@ -126,7 +133,7 @@ def test_of_two_racks_that_both_have_slow_nodes_the_one_with_fewer_is_taken() ->
 def test_within_a_rack_the_slowest_are_left() -> None:
     nodes = racks(6, slow=("n0-0", "n0-3"))
     nodes = tuple(
-        replace(each, pace=RelativeSpeed(memory=0.5)) if each.name == "n0-1" else each
+        replace(each, relative_speed=RelativeSpeed(memory=0.5)) if each.name == "n0-1" else each
         for each in nodes
     )
     assert admitted(job("a", num_nodes=3), nodes).nodes == ("n0-2", "n0-4", "n0-5")
@@ -140,16 +147,21 @@ def test_no_rack_more_is_spanned_for_a_job_that_does_not_say_what_it_does() -> N
 
 
 def test_a_rack_more_is_worth_a_step_that_is_shorter_by_it() -> None:
-    nodes = racks(8, 4, 4, slow=("n0-5", "n0-6", "n0-7"), pace=RelativeSpeed(products=0.5))
+    nodes = racks(
+        8, 4, 4, slow=("n0-5", "n0-6", "n0-7"), relative_speed=RelativeSpeed(products=0.5)
+    )
     assert "n0-5" not in admitted(gang(), nodes).nodes
-    nodes = racks(8, 4, 4, slow=("n0-5",), pace=RelativeSpeed(products=0.95))
+    nodes = racks(8, 4, 4, slow=("n0-5",), relative_speed=RelativeSpeed(products=0.95))
     assert admitted(gang(), nodes).spans == (1,)
 
 
 def test_nodes_none_of_which_is_slow_are_found_among_many_degrees() -> None:
-    paces = iter([0.5, 0.6, 0.7, 0.8, 0.9])
-    slow = {f"n0-{at}": RelativeSpeed(memory=next(paces)) for at in range(5)}
-    nodes = [replace(each, pace=slow.get(each.name, each.pace)) for each in racks(8, 4, 4)]
+    relative_speeds = iter([0.5, 0.6, 0.7, 0.8, 0.9])
+    slow = {f"n0-{at}": RelativeSpeed(memory=next(relative_speeds)) for at in range(5)}
+    nodes = [
+        replace(each, relative_speed=slow.get(each.name, each.relative_speed))
+        for each in racks(8, 4, 4)
+    ]
     assert not {*admitted(gang(), tuple(nodes)).nodes} & {*slow}
 
 
@@ -162,7 +174,7 @@ def test_a_node_that_became_slow_is_not_given_back_to_its_job() -> None:
 
 def test_who_comes_slow_for_a_node_that_went_is_not_waited_for_by_the_last_stage() -> None:
     """The others stay, but for the one that it changes places with."""
-    nodes = racks(9, slow=("n0-8",), pace=RelativeSpeed(products=0.5))
+    nodes = racks(9, slow=("n0-8",), relative_speed=RelativeSpeed(products=0.5))
     first = admitted(gang(), nodes[:8])
     gone = first.nodes[3]
     left = tuple(each for each in nodes if each.name != gone)

@@ -50,7 +50,7 @@ def nodes(
             {GPU: 8, "pods": 110},
             {GPU: used},
             rails=Rails((*order[(turn := chance.randrange(rails)) :], *order[:turn])),
-            pace=RelativeSpeed(chance.random() / 2 + 0.5, 1.0)
+            relative_speed=RelativeSpeed(chance.random() / 2 + 0.5, 1.0)
             if slow and chance.random() < 0.5
             else RelativeSpeed(),
         )

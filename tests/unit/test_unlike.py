@@ -89,7 +89,7 @@ def test_whose_rails_lead_elsewhere_sends_by_the_others() -> None:
 
 def test_what_does_nothing_at_all_still_has_a_finite_step() -> None:
     stopped = DGX_H100.at_speed(RelativeSpeed(products=0.0, memory=0.0))
-    assert stopped.device.pace == RelativeSpeed(SLOWEST, SLOWEST, 1.0)
+    assert stopped.device.relative_speed == RelativeSpeed(SLOWEST, SLOWEST, 1.0)
 
 
 def test_devices_of_one_maker_send_from_their_memory_as_fast_as_the_slower_adapter() -> None:
@@ -214,11 +214,11 @@ def test_what_serves_parameters_multiplies_nothing() -> None:
     """The last of four nodes holds them: how slowly it multiplies is all one, how slowly it moves
     bytes is not."""
     workload = Workload(GPT, Parallelism(data=24, servers=8), Recipe(2048, 1, 48))
-    for pace, server_is_free in (
+    for relative_speed, server_is_free in (
         (RelativeSpeed(products=0.5), True),
         (RelativeSpeed(memory=0.5), False),
     ):
-        found = gang(DGX_H100, DGX_H100.at_speed(pace), workload=workload)
+        found = gang(DGX_H100, DGX_H100.at_speed(relative_speed), workload=workload)
         assert (took_s(found, 3, nodes=4) == took_s(found, nodes=4)) is server_is_free
         assert took_s(found, 0, nodes=4) > took_s(found, nodes=4)
 

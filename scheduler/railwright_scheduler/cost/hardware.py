@@ -52,8 +52,8 @@ class Device:
     ``matmul`` is measured with one tile of a result on each of ``multiprocessors``; ``memory`` is
     the bandwidth of a copy; ``attention`` the rate of fused attention with a causal mask going
     forward, ``attention_back`` going back. ``direct`` says who says that adapters of any maker
-    reach its memory; nobody, if it is empty. Of all of it this one does as much as ``pace`` says.
-    """
+    reach its memory; nobody, if it is empty. Of all of it this one does as much as
+    ``relative_speed`` says."""
 
     name: str
     matmul: Mapping[Precision, Matmul]
@@ -63,7 +63,7 @@ class Device:
     attention_back: Fact
     maker: str
     direct: str = ""
-    pace: RelativeSpeed = EVEN
+    relative_speed: RelativeSpeed = EVEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,16 +153,18 @@ class Machine:
         """The same with so many of its devices."""
         return replace(self, devices=devices)
 
-    def at_speed(self, pace: RelativeSpeed) -> Machine:
+    def at_speed(self, relative_speed: RelativeSpeed) -> Machine:
         """One like it that is so fast beside most: whose rail leads elsewhere sends by the others
         of its node."""
-        if pace == EVEN:
+        if relative_speed == EVEN:
             return self
-        products, memory = (max(SLOWEST, each) for each in (pace.products, pace.memory))
-        rails = max(1 / self.devices, pace.rails)
+        products, memory = (
+            max(SLOWEST, each) for each in (relative_speed.products, relative_speed.memory)
+        )
+        rails = max(1 / self.devices, relative_speed.rails)
         its = self.network.bandwidth
         bandwidth = Fact(its * rails, f"{its.source}, on {rails:.0%} of the rails")
-        device = replace(self.device, pace=RelativeSpeed(products, memory, rails))
+        device = replace(self.device, relative_speed=RelativeSpeed(products, memory, rails))
         return replace(self, device=device, network=replace(self.network, bandwidth=bandwidth))
 
     def contended(self, times: float) -> Machine:

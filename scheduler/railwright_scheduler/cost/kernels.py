@@ -105,7 +105,7 @@ class Stream:
 
 def product_s(product: Product, device: Device, precision: Precision) -> float:
     """How long a matrix product takes, all its times."""
-    flops = _tile_flops(device, precision) * device.pace.products
+    flops = _tile_flops(device, precision) * device.relative_speed.products
     busy_s = min(_tiled_s(product, tile, device, flops) for tile in TILES)
     values = product.m * product.k + product.k * product.n + product.m * product.n
     once_s = max(busy_s, HALF_BYTES * product.batch * values / _memory(device)) + LAUNCH_S
@@ -119,7 +119,7 @@ def memory_s(size: float, device: Device) -> float:
 
 def _memory(device: Device) -> float:
     """Bytes a second of this one's."""
-    return device.memory * device.pace.memory
+    return device.memory * device.relative_speed.memory
 
 
 def _tile_flops(device: Device, precision: Precision) -> float:
@@ -157,4 +157,4 @@ def _overhead_s(tile: Tile, device: Device, memory: float) -> float:
 
 def attention_s(operations: float, device: Device, flops: float) -> float:
     """How long fused attention takes, at the ``flops`` that most of its kind reach."""
-    return operations / (flops * device.pace.products) + LAUNCH_S
+    return operations / (flops * device.relative_speed.products) + LAUNCH_S

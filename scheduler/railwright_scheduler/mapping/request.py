@@ -69,8 +69,8 @@ class MappingRequest:
         """Of these kinds, with as many devices as a node has ranks; none unless all kinds are known
         and can run the job."""
         found = [
-            MACHINES[name].at_speed(pace).of(self.ranks_per_node)
-            for name, pace in self.kinds
+            MACHINES[name].at_speed(relative_speed).of(self.ranks_per_node)
+            for name, relative_speed in self.kinds
             if name in MACHINES and MACHINES[name].devices >= self.ranks_per_node
         ]
         unsupported = any(step.unsupported_reason(self.workload, each) for each in found)
@@ -112,10 +112,10 @@ def build_unshared_request(
     """The same where nobody else sends, and nothing is searched for."""
     workload = measured.held(workload, cluster.devices(nodes))
     its = [cluster.nodes[column] for column in nodes.tolist()]
-    found = {(node.machine, node.pace) for node in its}
+    found = {(node.machine, node.relative_speed) for node in its}
     kinds = sorted(found, key=lambda kind: (kind[0], astuple(kind[1])))
     at = {kind: number for number, kind in enumerate(kinds)}
-    stands = tuple(at[node.machine, node.pace] for node in its) if len(kinds) > 1 else ()
+    stands = tuple(at[node.machine, node.relative_speed] for node in its) if len(kinds) > 1 else ()
     levels = zip(cluster.uplinks, cluster.summing, strict=True)
     tiers = tuple(_tier(*each, nodes=nodes) for each in levels)[::-1]
     return MappingRequest(

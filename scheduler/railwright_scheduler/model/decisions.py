@@ -87,7 +87,7 @@ class RailsShort:
     """Why nodes that are large enough do not have their rails aligned: rails that are astray, each
     with the number of ``nodes`` of which it is; and of how many nodes no rails are known."""
 
-    astray: tuple[tuple[int, int], ...]
+    miscabled: tuple[tuple[int, int], ...]
     unknown: int
 
 

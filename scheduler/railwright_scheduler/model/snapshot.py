@@ -105,7 +105,8 @@ class Node:
     are those of ``scale_up_domains.resolve_domains``.
     ``used`` counts live pods and the pods that committed plans still owe it; of these, ``foreign``
     are pods of no job, which may never end. ``machine`` is the
-    kind that the cost model knows it as; empty if it knows none like it, and ``pace`` how fast it
+    kind that the cost model knows it as; empty if it knows none like it, and ``relative_speed``
+    how fast it
     is beside most of that kind. ``rails`` are None where nobody knows of them, and ``device``, the
     kind of its devices, is empty then. ``recently_lost``: it became unavailable by itself less than
     ``LOST_GRACE_S`` ago, so waiting jobs still count on it. ``holders`` has what the live pods of
@@ -121,7 +122,7 @@ class Node:
     taints: tuple[Taint, ...] = ()
     unavailable: Unavailable | None = None
     machine: str = ""
-    pace: RelativeSpeed = EVEN
+    relative_speed: RelativeSpeed = EVEN
     rails: Rails | None = None
     device: str = ""
     recently_lost: bool = False

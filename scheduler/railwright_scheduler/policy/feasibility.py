@@ -189,10 +189,10 @@ def _rails_short(
 ) -> RailsShort | None:
     if not limits.rails:
         return None
-    rails, nodes = cluster.astray
-    astray, counts = np.unique(rails[signature.candidates[nodes]], return_counts=True)
+    rails, nodes = cluster.miscabled
+    miscabled, counts = np.unique(rails[signature.candidates[nodes]], return_counts=True)
     unknown = int(np.count_nonzero(signature.candidates & cluster.railless))
-    return RailsShort(tuple(zip(astray.tolist(), counts.tolist(), strict=True)), unknown)
+    return RailsShort(tuple(zip(miscabled.tolist(), counts.tolist(), strict=True)), unknown)
 
 
 def _best_domain(cluster: Cluster, usable: Mask) -> tuple[str, str, int]:

@@ -38,28 +38,38 @@ def degrees(job: Job, cluster: Cluster) -> Ints:
     """The degrees of each node; 0 of those that are not slow for this job."""
     if job.workload is None or not cluster.slowness.any():
         return cluster.slowness
-    slow = {(node.machine, node.pace): 0 for node in cluster.nodes if node.pace != EVEN}
+    slow = {
+        (node.machine, node.relative_speed): 0
+        for node in cluster.nodes
+        if node.relative_speed != EVEN
+    }
     if len(slow) > KINDS_MAX or any(name not in MACHINES for name, _ in slow):
         return cluster.slowness
     try:
-        for name, pace in slow:
-            degrees = _degrees(WorkBudget(WORK), job.workload, job.ranks_per_node, name, pace)
+        for name, relative_speed in slow:
+            degrees = _degrees(
+                WorkBudget(WORK), job.workload, job.ranks_per_node, name, relative_speed
+            )
             if degrees is None:
                 return cluster.slowness
-            slow[name, pace] = degrees
+            slow[name, relative_speed] = degrees
     except OverBudgetError:
         return cluster.slowness
-    its = (slow.get((node.machine, node.pace), 0) for node in cluster.nodes)
+    its = (slow.get((node.machine, node.relative_speed), 0) for node in cluster.nodes)
     return np.fromiter(its, dtype=np.int64, count=len(cluster.nodes))
 
 
-def _key(workload: Workload, ranks_per_node: int, name: str, pace: RelativeSpeed) -> Key:
-    return Key((workload.key, ranks_per_node, name, pace), KEPT_BYTES)
+def _key(workload: Workload, ranks_per_node: int, name: str, relative_speed: RelativeSpeed) -> Key:
+    return Key((workload.key, ranks_per_node, name, relative_speed), KEPT_BYTES)
 
 
 @remembered(KEPT_BYTES_MAX, _key)
 def _degrees(
-    work: WorkBudget, workload: Workload, ranks_per_node: int, name: str, pace: RelativeSpeed
+    work: WorkBudget,
+    workload: Workload,
+    ranks_per_node: int,
+    name: str,
+    relative_speed: RelativeSpeed,
 ) -> int | None:
     """None where no step can be predicted on such machines."""
     work.spend(PREDICTED + ELEMENT * workload.split.ranks)
@@ -68,6 +78,6 @@ def _degrees(
         return None
     even_s, paced_s = (
         step.predict(*workload.parts, each.of(ranks_per_node)).total
-        for each in (kind, kind.at_speed(pace))
+        for each in (kind, kind.at_speed(relative_speed))
     )
     return math.ceil(SLOWNESS * (1.0 - min(1.0, even_s / paced_s)) - ROUNDED)
