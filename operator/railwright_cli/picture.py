@@ -53,7 +53,7 @@ class Picture:
         self._ranks = {node: rank for node, rank in gang.ranks.items() if node in fabric.places}
         self._crossing = crossing_bytes(fabric, gang)
         self._most_bytes = max(self._crossing.values(), default=0)
-        self._conflicts = {conflict.node for conflict in fabric.agreement.conflicts}
+        self._conflicts = {conflict.node for conflict in fabric.merged_topology.conflicts}
         of = {node: self._parts.of[rank] for node, rank in self._ranks.items()}
         kinds = {node: (of.get(node, ()), node in self._conflicts) for node in fabric.places}
         self._layout = Layout(fabric, self._ranks, kinds, self._crossing)

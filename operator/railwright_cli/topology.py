@@ -73,8 +73,8 @@ def topology(
 
 def _of_files(given: list[str], job: str) -> View:
     sources = [each for file in map(_file, given) for each in formats.read(file)]
-    accounts = (each.account if isinstance(each, Network) else each for each in sources)
-    nodes = frozenset().union(*(account.nodes for account in accounts))
+    source_reports = (each.source_report if isinstance(each, Network) else each for each in sources)
+    nodes = frozenset().union(*(source_report.nodes for source_report in source_reports))
     its = gang.read(Path(job)) if job else NO_JOB
     # A host that files call by its first name is the job's node of that name.
     named = {node.partition(".")[0]: node for node in its.nodes}
@@ -96,7 +96,7 @@ def _of_the_cluster(job: str) -> View:
     cluster = ClusterReader()
     nodes, stored = cluster.labels(), cluster.fabric()
     levels = tuple((stored.get("spec") or {}).get("levels") or ())
-    sources: list[Told] = list(labels.accounts(nodes, levels))
+    sources: list[Told] = list(labels.source_reports(nodes, levels))
     problems = []
     for file in cluster.files():
         try:
@@ -153,20 +153,20 @@ def _findings(view: View) -> Iterator[str]:
 
 def _json(view: View) -> dict[str, Any]:
     found = view.fabric
-    scale_up = found.agreement.islands
+    scale_up = found.merged_topology.islands
     return {
         "levels": found.levels,
         "nodes": dict(found.places),
         "scaleUpDomains": dict(scale_up.domains) if scale_up else {},
         "rails": dict(found.rails),
-        "sources": [account.source for account in found.accounts],
+        "sources": [source_report.source for source_report in found.source_reports],
         "networks": [
             {"source": network.wiring.source, "hosts": network.hosts, "rails": network.rails}
             for network in found.networks
         ],
-        "hardware": [_hardware(found, *kind) for kind in outline.kinds(found.insides)],
+        "hardware": [_hardware(found, *kind) for kind in outline.kinds(found.inventories)],
         "benchmarks": dict(found.rates),
-        "relativeSpeeds": dict(found.paces),
+        "relativeSpeeds": dict(found.relative_speeds),
         "findings": [*_findings(view)],
         "graph": nx.node_link_data(graphs.of(found), edges="edges"),
     }
@@ -174,7 +174,7 @@ def _json(view: View) -> dict[str, Any]:
 
 def _hardware(found: Fabric, description: str, nodes: list[str]) -> dict[str, object]:
     """The parts of the first of nodes that have the same description."""
-    its = found.insides[nodes[0]]
+    its = found.inventories[nodes[0]]
     return {
         "nodes": nodes,
         "is": description,

@@ -21,36 +21,36 @@ def summary(fabric: Fabric) -> Iterator[str]:
     yield count(len(fabric.places), "node")
     for level, name in enumerate(fabric.levels):
         sizes = fabric.sizes(fabric.places, level)
-        tier = fabric.agreement.tiers[-1 - level]
+        tier = fabric.merged_topology.tiers[-1 - level]
         others = f"; {count(len(tier.filled), 'node')} by others" if tier.filled else ""
         domains = count(len(sizes), "domain")
         yield f"  {name}: {domains} of {_sizes(sizes.values())} ({tier.source}{others})"
-    if (scale_up := fabric.agreement.islands) and ISLAND not in fabric.levels:
+    if (scale_up := fabric.merged_topology.islands) and ISLAND not in fabric.levels:
         found = count(len({*scale_up.domains.values()}), "scale-up domain")
         yield f"  {found} of {count(len(scale_up.domains), 'node')} ({scale_up.source})"
     for network in fabric.networks:
         yield from _network(network)
     yield from _rails(fabric)
-    for hardware, nodes in outline.kinds(fabric.insides):
+    for hardware, nodes in outline.kinds(fabric.inventories):
         yield f"  {fold(nodes)}: {hardware}"
 
 
 def findings(fabric: Fabric) -> Iterator[str]:
     """Conflicts of sources, faults, and what a source has that cannot be used."""
-    for its in topology_merge.alike(fabric.agreement.conflicts):
+    for its in topology_merge.alike(fabric.merged_topology.conflicts):
         nodes = fold(conflict.node for conflict in its)
         yield f"{nodes}: {topology_merge.told(its[0])} ({its[0].level})"
-    for source, name in fabric.agreement.unmatched:
+    for source, name in fabric.merged_topology.unmatched:
         fits = f"{name} is not used: it fits between none of the tiers of sources before {source}"
         yield fits if name != ISLAND else f"{topology_merge.CROSSING}, by {source}"
     for network in fabric.networks:
         yield from network.faults
-    for account in fabric.accounts:
-        yield from (f"{account.source}: {each}" for each in account.strange)
+    for source_report in fabric.source_reports:
+        yield from (f"{source_report.source}: {each}" for each in source_report.strange)
     by_node = [
         (hardware_inventory.told(conflict), node) for node, conflict in fabric.inner_conflicts()
     ]
-    for node, found in fabric.insides.items():
+    for node, found in fabric.inventories.items():
         by_node += ((each, node) for each in found.remarks)
         by_node += ((f"nobody says {what}", node) for what in found.unknown)
     yield from (f"{fold(nodes)}: {each}" for each, nodes in sorted(_grouped(by_node).items()))
@@ -131,7 +131,9 @@ def _network(network: Network) -> Iterator[str]:
 def _rails(fabric: Fabric) -> Iterator[str]:
     """How many nodes have aligned rails, and the miscabled rails of the others."""
     if fabric.rails:
-        miscabled = [(each.told, node) for node, its in fabric.rails.items() for each in its.astray]
+        miscabled = [
+            (each.told, node) for node, its in fabric.rails.items() for each in its.miscabled
+        ]
         aligned = len(fabric.rails) - len({node for _, node in miscabled})
         yield f"  rails: aligned on {aligned:,} of {count(len(fabric.rails), 'node')}"
         yield from (f"    {fold(nodes)}: {each}" for each, nodes in _grouped(miscabled).items())

@@ -90,7 +90,7 @@ class _Report:
 
     digest: bytes
     shared: bytes
-    looks: tuple[HardwareReport, ...]
+    hardware_reports: tuple[HardwareReport, ...]
     rates: tuple[DeviceBenchmark, ...]
 
 
@@ -109,7 +109,10 @@ class _Agent:
         self.refused = ""
         if last is not None and last.digest == report.digest:
             return False
-        self.report, self.rates = report, slow_devices.held(rates, report.rates, report.looks)
+        self.report, self.rates = (
+            report,
+            slow_devices.held(rates, report.rates, report.hardware_reports),
+        )
         return last is None or last.shared != report.shared or self.rates != rates
 
 
@@ -188,8 +191,8 @@ class Discovery:
             if held.digest == digest:
                 return held
         report = await asyncio.to_thread(_parse_report, document, digest)
-        same = (held.looks for held in self._reports() if held.shared == report.shared)
-        return replace(report, looks=next(same, report.looks))
+        same = (held.hardware_reports for held in self._reports() if held.shared == report.shared)
+        return replace(report, hardware_reports=next(same, report.hardware_reports))
 
     def _reports(self) -> Iterator[_Report]:
         return (agent.report for agent in self._agents.values() if agent.report is not None)
@@ -269,7 +272,11 @@ class Discovery:
         nodes, read = {node.name: node.labels for node in self._nodes.values()}, self._read
         agents = HardwareReports(
             AGENTS,
-            {node: agent.report.looks for node, agent in self._agents.items() if agent.report},
+            {
+                node: agent.report.hardware_reports
+                for node, agent in self._agents.items()
+                if agent.report
+            },
             {node: agent.rates for node, agent in self._agents.items() if agent.rates},
         )
         try:
@@ -301,14 +308,14 @@ def _put_together(
     before: FabricState,
 ) -> FabricState:
     told = [each for one in read for each in one.told]
-    everything = [*labels.accounts(nodes, configured), agents, *told]
+    everything = [*labels.source_reports(nodes, configured), agents, *told]
     found = fabric.of(nodes.keys(), everything, before.fabric)
     return FabricState(before.fabric if found == before.fabric else found, read)
 
 
 def _parse_report(document: str, digest: bytes) -> _Report:
     read = hardware_documents.parse(document)
-    shared = _digest(hardware_documents.written(Document(read.looks, read.refused)))
+    shared = _digest(hardware_documents.written(Document(read.hardware_reports, read.refused)))
     return _Report(digest, shared, hardware_documents.of(read), read.rates)
 
 

@@ -96,7 +96,7 @@ class Machines:
     def _build_node(self, name: str) -> _Made:
         record, used, fabric = self.by_name[name], self._pods.used(name), self.fabric
         place, rails = self._place(name), fabric.rails.get(name)
-        relative_speed = fabric.paces.get(name, EVEN)
+        relative_speed = fabric.relative_speeds.get(name, EVEN)
         held = self._made.get(name)
         if held is None or not held.is_of(record, used):
             foreign = _capped(self._pods.foreign(name))

@@ -25,30 +25,30 @@ class TopologyHash:
 
     def __init__(self) -> None:
         self._fabric: Fabric | None = None
-        self._paces: tuple[tuple[str, RelativeSpeed], ...] = ()
+        self._relative_speeds: tuple[tuple[str, RelativeSpeed], ...] = ()
         self._digest = ""
 
     def digest(self, fabric: Fabric, nodes: Iterable[Node]) -> str:
         """Of all links, and of the nodes, by name, that are not as most of their kind are."""
-        paces = tuple(
+        relative_speeds = tuple(
             (node.name, node.relative_speed)
             for node in nodes
             if node.relative_speed is not EVEN and node.relative_speed != EVEN
         )
-        if fabric is not self._fabric or paces != self._paces:
-            self._fabric, self._paces = fabric, paces
-            self._digest = _digest(fabric, paces)
+        if fabric is not self._fabric or relative_speeds != self._relative_speeds:
+            self._fabric, self._relative_speeds = fabric, relative_speeds
+            self._digest = _digest(fabric, relative_speeds)
         return self._digest
 
 
-def _digest(fabric: Fabric, paces: tuple[tuple[str, RelativeSpeed], ...]) -> str:
+def _digest(fabric: Fabric, relative_speeds: tuple[tuple[str, RelativeSpeed], ...]) -> str:
     links = [
         [level, _rough(its.oversubscription), _rooms(its), sorted(its.summing)]
         for level, its in zip(fabric.levels, fabric.links, strict=bool(fabric.links))
     ]
     uneven = [
         [name, *(round(TWENTIETHS * share) for share in dataclasses.astuple(relative_speed))]
-        for name, relative_speed in paces
+        for name, relative_speed in relative_speeds
     ]
     return hashlib.blake2b(orjson.dumps([links, uneven]), digest_size=8).hexdigest()
 

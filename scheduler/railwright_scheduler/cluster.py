@@ -269,7 +269,7 @@ def _slowdown(speed: RelativeSpeed) -> int:
 
 
 def _aligned(nodes: tuple[Node, ...]) -> Ints:
-    sound = [node.rails.order if node.rails and not node.rails.astray else () for node in nodes]
+    sound = [node.rails.order if node.rails and not node.rails.miscabled else () for node in nodes]
     ways = {order: at for at, order in enumerate(sorted({*sound} - {()}), 1)}
     return np.array([ways.get(order, 0) for order in sound], dtype=np.int64)
 
@@ -279,7 +279,7 @@ def _miscabled(nodes: tuple[Node, ...]) -> Ints:
         (rail, column)
         for column, node in enumerate(nodes)
         if node.rails is not None
-        for rail in dict.fromkeys(each.rail for each in node.rails.astray)
+        for rail in dict.fromkeys(each.rail for each in node.rails.miscabled)
     ]
     return np.array(pairs, dtype=np.int64).reshape(-1, 2).T
 

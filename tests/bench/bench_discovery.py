@@ -128,7 +128,7 @@ def _falsified(network: Network, hosts: list[str]) -> tuple[int, int, int]:
         by_plan = truth | {host: claimed[host] for host in wrong[:FALSE]}
         by_labels = truth | {host: claimed[host] for host in wrong[FALSE:]}
         reported: list[Told] = [network, *_plan(by_plan), *_labels(by_labels)]
-        conflicts = fabric.of(hosts, reported).agreement.conflicts
+        conflicts = fabric.of(hosts, reported).merged_topology.conflicts
         seen = {(conflict.node, conflict.source) for conflict in conflicts}
         expected = {(host, "plan") for host in wrong[:FALSE]}
         expected |= {(host, "railwright labels") for host in wrong[FALSE:]}
@@ -148,7 +148,7 @@ def _plan(claimed: Mapping[str, str]) -> tuple[Told, ...]:
 
 
 def _labels(claimed: Mapping[str, str]) -> tuple[Told, ...]:
-    return labels.accounts(
+    return labels.source_reports(
         {host: {labels.OWN_LEVELS[-1]: group} for host, group in claimed.items()}
     )
 

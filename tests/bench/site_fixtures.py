@@ -91,7 +91,7 @@ def read_sources(site: Site) -> Iterator[tuple[str, Site, list[Told]]]:
     for family, keys in FAMILIES.items():
         part = site.up_to(len(keys))
         nodes = {node: dict(zip(keys, path, strict=True)) for node, path in part.paths.items()}
-        read = labels.accounts(nodes, keys if family == "configured" else ())
+        read = labels.source_reports(nodes, keys if family == "configured" else ())
         yield f"{family} labels", part, list(read)
     racks = site.up_to(1)
     for name, part, text in (

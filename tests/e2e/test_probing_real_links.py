@@ -52,8 +52,8 @@ def test_the_racks_and_their_uplinks_are_found_by_real_probes_and_a_false_label_
     false = next(node for node, rack in racks.items() if rack != racks["n00"])
     labelled = {**racks, false: racks["n00"]}
     rack = labels.OWN_LEVELS[-1]
-    told += labels.accounts({node: {rack: said} for node, said in labelled.items()})
-    conflicts = fabric.of(racks, told).agreement.conflicts
+    told += labels.source_reports({node: {rack: said} for node, said in labelled.items()})
+    conflicts = fabric.of(racks, told).merged_topology.conflicts
     assert {(each.node, each.source) for each in conflicts} == {(false, "probes")}
     assert not left.path.exists()
     assert left.testbed_id not in _namespaces()

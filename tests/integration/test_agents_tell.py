@@ -45,7 +45,7 @@ async def test_an_agent_tells_of_the_node_that_its_token_names(world: Heartbeats
     for node in ("n0", "n1"):
         token = await world.agents_token(node)
         assert await world.say(agents.PATH, token, TEXT) == (200, {"standBy": False})
-    assert world.insides == {"n0": DOCUMENT, "n1": DOCUMENT}
+    assert world.inventories == {"n0": DOCUMENT, "n1": DOCUMENT}
 
 
 async def test_who_is_no_agent_on_a_node_is_refused(world: Heartbeats) -> None:
@@ -60,7 +60,7 @@ async def test_who_is_no_agent_on_a_node_is_refused(world: Heartbeats) -> None:
     for whose, token in refused.items():
         assert (await world.say(agents.PATH, token, TEXT))[0] == 403, whose
     assert (await world.post(agents.PATH, TEXT))[0] == 403
-    assert not world.insides
+    assert not world.inventories
 
 
 async def test_an_agent_may_not_speak_for_a_launcher(world: Heartbeats) -> None:
@@ -76,7 +76,7 @@ async def test_what_is_no_document_is_refused_with_its_rule(world: Heartbeats) -
     assert (await world.say(agents.PATH, token, b"\xff"))[0] == 400
     large = b" " * (agents.BODY_BYTES_MAX + 1)
     assert (await world.say(agents.PATH, token, large))[0] == 413
-    assert not world.insides
+    assert not world.inventories
 
 
 async def test_an_agent_that_is_wanted_is_called_and_gets_the_key_and_its_errand(
@@ -127,7 +127,7 @@ async def test_a_standby_and_one_that_does_not_know_the_node_yet_ask_for_it_late
     world.leads = False
     token = await world.agents_token("n0")
     assert (await world.say(agents.PATH, token, TEXT))[0] == 503
-    assert not world.insides
+    assert not world.inventories
 
 
 async def test_the_real_agent_tells_of_this_machine(world: Heartbeats, tmp_path: Path) -> None:
@@ -136,12 +136,12 @@ async def test_the_real_agent_tells_of_this_machine(world: Heartbeats, tmp_path:
     options = [f"--operator={teller.operator}", f"--token-file={teller.token_file}"]
     agent = await asyncio.create_subprocess_exec(*command, *options)
     try:
-        await shell.until(lambda: world.insides, "the document of an agent")
+        await shell.until(lambda: world.inventories, "the document of an agent")
     finally:
         agent.terminate()
         await agent.wait()
-    assert {*world.insides} == {"n1"}
-    sources = {look.source for look in world.insides["n1"].looks}
+    assert {*world.inventories} == {"n1"}
+    sources = {look.source for look in world.inventories["n1"].hardware_reports}
     assert sources <= {"sysfs", "hwloc", "nvidia-smi", "KFD"}
 
 
@@ -171,7 +171,7 @@ async def test_an_agent_tells_how_fast_this_machine_is_unless_that_is_busy(
             )
 
     await asyncio.to_thread(agent)
-    told = world.insides["n1"].rates
+    told = world.inventories["n1"].rates
     busy = " ".join(said).replace(",", " ").split()
     measured = {rates.device for rates in told}
     assert measured.isdisjoint(busy)

@@ -67,7 +67,7 @@ def test_the_agents_command_prints_what_can_be_read_again(printed: str) -> None:
     answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     document = hardware_documents.parse(answer.stdout)
     assert document.refused == ()
-    sources = {look.source for look in document.looks}
+    sources = {look.source for look in document.hardware_reports}
     assert sources <= {"sysfs", "hwloc", "nvidia-smi", "KFD"}
     if network_devices():
         assert {"sysfs", "hwloc"} <= sources

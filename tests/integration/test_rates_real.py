@@ -58,4 +58,4 @@ def test_the_command_prints_what_can_be_read_again_and_each_device_once() -> Non
     assert told == [CPU] or CPU not in told
     assert told
     assert len({*told}) == len(told)
-    assert not document.looks
+    assert not document.hardware_reports

@@ -85,11 +85,11 @@ def test_rail_is_chosen_in_a_declared_network(
     """Without one, the agent answers at the address from which it speaks to the operator."""
     machine_files.write_sysfs(tmp_path, machine_files.sysfs(machines.planted(Random(3))))
     monkeypatch.setenv("PATH", "")
-    looks = hardware.gather(HardwareSources(tmp_path)).looks
+    hardware_reports = hardware.gather(HardwareSources(tmp_path)).hardware_reports
     monkeypatch.setattr(prober, "address_of", lambda _: "10.10.3.4")
-    assert polling.rail_address(looks, ("10.10.0.0/16",)) == "10.10.3.4"
-    assert polling.rail_address(looks, ("10.11.0.0/16",)) is None
-    assert polling.rail_address(looks, ()) is None
+    assert polling.rail_address(hardware_reports, ("10.10.0.0/16",)) == "10.10.3.4"
+    assert polling.rail_address(hardware_reports, ("10.11.0.0/16",)) is None
+    assert polling.rail_address(hardware_reports, ()) is None
 
 
 def test_who_is_not_needed_does_nothing(teller: Scripted) -> None:

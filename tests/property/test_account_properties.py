@@ -57,8 +57,8 @@ def grouping(tier: Mapping[str, str]) -> Grouping:
     }
 
 
-def groupings(account: SourceReport) -> list[Grouping]:
-    return [grouping(tier) for tier in account.tiers]
+def groupings(source_report: SourceReport) -> list[Grouping]:
+    return [grouping(tier) for tier in source_report.tiers]
 
 
 @given(EXPRESSIONS)
@@ -87,7 +87,7 @@ def test_one_site_has_the_same_groups_in_each_family_of_labels(site: Site) -> No
     expected.append(grouping({node: path[0] for node, path in site.items()}))
     for family, keys in PAIRS.items():
         nodes = {node: dict(zip(keys, path, strict=True)) for node, path in site.items()}
-        (found,) = labels.accounts(nodes, PAIRS["configured"])
+        (found,) = labels.source_reports(nodes, PAIRS["configured"])
         assert found.source == f"{family} labels"
         assert groupings(found) == expected
 
@@ -105,7 +105,7 @@ def test_labels_that_are_missing_split_no_domain_and_join_no_nodes(
         }
         for node, path in site.items()
     }
-    for found in labels.accounts(nodes):
+    for found in labels.source_reports(nodes):
         for tier in found.tiers:
             assert all(nodes[node] for node in tier)
         for lower, upper in itertools.pairwise(found.tiers):
@@ -128,7 +128,7 @@ def test_the_order_of_nodes_and_labels_changes_nothing(site: Site, random: Rando
         node: dict(random.sample(list(nodes[node].items()), len(nodes[node])))
         for node in random.sample(list(nodes), len(nodes))
     }
-    one, other = labels.accounts(nodes), labels.accounts(shuffled)
+    one, other = labels.source_reports(nodes), labels.source_reports(shuffled)
     assert one == other
     assert [list(tier) for each in one for tier in each.tiers] == [
         list(tier) for each in other for tier in each.tiers
@@ -172,8 +172,8 @@ def test_nodes_are_together_from_the_height_of_the_nearest_switch_above_both(
     parents, leaves = written(tree)
     used = {leaf: nodes for leaf, nodes in leaves.items() if nodes}
     ways = {node: way(leaf, parents) for leaf, nodes in used.items() for node in nodes}
-    (account,) = slurm.parse_conf(conf(parents, leaves))
-    found = account.tiers
+    (source_report,) = slurm.parse_conf(conf(parents, leaves))
+    found = source_report.tiers
     for one, other in itertools.combinations(ways, 2):
         nearest = next(switch for switch in ways[one] if switch in ways[other])
         height = max(its.index(nearest) for its in ways.values() if nearest in its)
@@ -187,9 +187,9 @@ def test_one_tree_is_the_same_in_every_form_and_order(
 ) -> None:
     parents, leaves = written(tree)
     lines = conf(parents, leaves).splitlines()
-    (account,) = slurm.parse_conf("\n".join(lines))
+    (source_report,) = slurm.parse_conf("\n".join(lines))
     (shuffled,) = slurm.parse_conf("\n".join(random.sample(lines, len(lines))))
-    expected = account.tiers
+    expected = source_report.tiers
     assert shuffled.tiers == expected
     below: dict[str, list[str]] = {}
     for child, above in parents.items():

@@ -17,7 +17,7 @@ NODES = [f"n{number:02d}" for number in range(16)]
 
 
 @st.composite
-def accounts(draw: st.DrawFn, source: str) -> SourceReport:
+def source_reports(draw: st.DrawFn, source: str) -> SourceReport:
     """Nested tiers over some of the nodes, not quite those of the others; and maybe islands."""
     size = draw(st.sampled_from((2, 3, 4)))
     heights = range(1, draw(st.integers(1, 3)) + 1)
@@ -41,7 +41,7 @@ def accounts(draw: st.DrawFn, source: str) -> SourceReport:
 
 
 SITES = st.integers(1, 4).flatmap(
-    lambda count: st.tuples(*(accounts(source) for source in "abcd"[:count]))
+    lambda count: st.tuples(*(source_reports(source) for source in "abcd"[:count]))
 )
 
 
@@ -77,12 +77,12 @@ def test_who_tells_of_nobody_else_is_believed_and_nobody_is_lost(
     found = topology_merge.of(site)
     unused = {*found.unmatched}
     differing = {(conflict.source, conflict.node) for conflict in found.conflicts}
-    for account in site:
-        for tier, domains in enumerate(account.tiers):
-            if (account.source, account.name(tier)) in unused:
+    for source_report in site:
+        for tier, domains in enumerate(source_report.tiers):
+            if (source_report.source, source_report.name(tier)) in unused:
                 continue
             for node in domains:
-                assert any(standing(found, node)) or (account.source, node) in differing
+                assert any(standing(found, node)) or (source_report.source, node) in differing
 
 
 @settings(max_examples=examples(300))
@@ -95,11 +95,11 @@ def test_a_conflict_tells_where_the_node_stands_in_the_end(site: tuple[SourceRep
         assert conflict.theirs != conflict.held
 
 
-@given(accounts("a"))
-def test_one_source_alone_is_taken_as_it_is(account: SourceReport) -> None:
-    found = topology_merge.of([account])
+@given(source_reports("a"))
+def test_one_source_alone_is_taken_as_it_is(source_report: SourceReport) -> None:
+    found = topology_merge.of([source_report])
     if not found.conflicts:
         network = [tier for tier in found.tiers if tier.name != ISLAND]
-        assert [tier.domains for tier in network] == list(account.tiers)
-        assert (found.islands.domains if found.islands else {}) == account.islands
+        assert [tier.domains for tier in network] == list(source_report.tiers)
+        assert (found.islands.domains if found.islands else {}) == source_report.islands
     assert not any(tier.filled for tier in found.tiers)

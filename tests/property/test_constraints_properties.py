@@ -174,7 +174,7 @@ def test_aligned_rails_are_had_if_any_choice_of_nodes_has_them(
     able = [
         each
         for each in combinations(nodes, job.num_nodes)
-        if all(node.rails is not None and not node.rails.astray for node in each)
+        if all(node.rails is not None and not node.rails.miscabled for node in each)
         and len({node.rails for node in each}) == 1
         and (not spread or _is_spread(each, spread))
     ]

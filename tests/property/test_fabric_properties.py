@@ -56,7 +56,7 @@ def test_every_sound_plug_is_of_a_rail_or_there_are_none(cables: list[Cable]) ->
 @given(plugged())
 def test_the_graph_has_every_host_and_every_cable(cables: list[Cable]) -> None:
     network = networks.of(wiring(cables))
-    graph = graphs.of(fabric.of(network.account.nodes, [network]))
+    graph = graphs.of(fabric.of(network.source_report.nodes, [network]))
     hosts = {name for name, kind in graph.nodes(data="kind") if kind == "host"}
     assert hosts == {one.partition(" ")[0] for one, _ in cables if " " in one}
     assert sum(count for _, _, count in graph.edges(data="cables")) == len(cables)
@@ -67,8 +67,8 @@ def test_hosts_are_together_at_a_level_as_they_are_in_the_domains_of_a_tier(
     cables: list[Cable],
 ) -> None:
     network = networks.of(wiring(cables))
-    account = network.account
-    for tier, domains in zip(account.tiers, network.layers.domains, strict=True):
+    source_report = network.source_report
+    for tier, domains in zip(source_report.tiers, network.layers.domains, strict=True):
         together = {domain.hosts for domain in domains}
         called: dict[str, list[str]] = {}
         for host, name in tier.items():

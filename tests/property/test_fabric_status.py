@@ -34,7 +34,7 @@ TIERS = st.lists(st.dictionaries(st.sampled_from(NODES), st.sampled_from("abcd")
 
 
 @st.composite
-def accounts(draw: st.DrawFn) -> SourceReport:
+def source_reports(draw: st.DrawFn) -> SourceReport:
     """What no source says, and more than any may."""
     tiers = draw(TIERS)
     return SourceReport(
@@ -58,7 +58,7 @@ def accepted(found: Fabric, *files: FileRead) -> None:
 
 
 @settings(max_examples=examples(60))
-@given(st.lists(accounts(), max_size=40))
+@given(st.lists(source_reports(), max_size=40))
 def test_any_accounts_give_a_status_that_is_taken(told: list[SourceReport]) -> None:
     accepted(fabric.of(NODES, told))
 

@@ -59,7 +59,8 @@ WRITTEN: dict[str, tuple[Callable[[Machine], str], Callable[[str], HardwareRepor
             Document((sysfs.parse(machine_files.sysfs(machine)),))
         ),
         lambda text: next(
-            iter(hardware_documents.parse(text).looks), HardwareReport("none", Provenance.TOLD)
+            iter(hardware_documents.parse(text).hardware_reports),
+            HardwareReport("none", Provenance.TOLD),
         ),
     ),
 }
@@ -106,7 +107,7 @@ def test_the_order_of_what_is_written_does_not_matter(machine: Machine, random: 
     assert kfd.parse(turned_nodes) == kfd.parse(nodes)  # type: ignore[arg-type]
 
 
-def looks(machine: Machine) -> list[HardwareReport]:
+def hardware_reports(machine: Machine) -> list[HardwareReport]:
     return [
         nccl_topology.parse(machine_files.nccl_topology(machine)),
         nvidia_smi.parse(
@@ -123,7 +124,7 @@ def looks(machine: Machine) -> list[HardwareReport]:
 def test_the_order_of_sources_and_of_their_parts_does_not_matter(
     machine: Machine, random: Random
 ) -> None:
-    told = looks(machine)
+    told = hardware_reports(machine)
     turned = [
         replace(look, parts=tuple(random.sample(look.parts, len(look.parts))))
         for look in random.sample(told, len(told))
@@ -136,7 +137,7 @@ def test_the_order_of_sources_and_of_their_parts_does_not_matter(
 def test_one_false_fact_is_one_conflict_and_the_others_stay(
     machine: Machine, data: st.DataObject
 ) -> None:
-    told = looks(machine)
+    told = hardware_reports(machine)
     at = data.draw(st.integers(0, len(told) - 1))
     parts = told[at].parts
     which = data.draw(st.integers(0, len(parts) - 1))
@@ -145,7 +146,7 @@ def test_one_false_fact_is_one_conflict_and_the_others_stay(
         return
     false = replace(parts[which], numa=said + 1)
     told[at] = replace(told[at], parts=(*parts[:which], false, *parts[which + 1 :]))
-    found, true = hardware_inventory.of(told), hardware_inventory.of(looks(machine))
+    found, true = hardware_inventory.of(told), hardware_inventory.of(hardware_reports(machine))
     if found.parts == true.parts:
         (conflict,) = found.conflicts
         assert (conflict.fact, conflict.said, conflict.source) == (
@@ -197,7 +198,9 @@ def test_a_broken_document_is_refused_with_its_place_and_rule_or_read(
     assert outline.of(whole)
     assert (
         hardware_inventory.of(
-            hardware_documents.parse(hardware_documents.written(Document((found,)))).looks
+            hardware_documents.parse(
+                hardware_documents.written(Document((found,)))
+            ).hardware_reports
         )
         == whole
     )
@@ -268,6 +271,6 @@ def test_what_an_agent_writes_is_read_as_it_was(
     document = Document(tuple(told), tuple(refused))
     found = hardware_documents.parse(hardware_documents.written(document))
     assert found.refused == document.refused
-    for look, original in zip(found.looks, document.looks, strict=True):
+    for look, original in zip(found.hardware_reports, document.hardware_reports, strict=True):
         assert {*look.links} == {*original.links}
         assert replace(look, links=()) == replace(original, links=())

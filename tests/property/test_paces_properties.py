@@ -36,11 +36,11 @@ def of(told: Told) -> dict[str, RelativeSpeed]:
 
 @given(rates())
 def test_a_pace_is_never_above_one_and_never_nothing(told: Told) -> None:
-    for pace in of(told).values():
-        assert pace != EVEN
-        assert 0 < pace.products <= 1
-        assert 0 < pace.memory <= 1
-        assert pace.rails == 1
+    for relative_speed in of(told).values():
+        assert relative_speed != EVEN
+        assert 0 < relative_speed.products <= 1
+        assert 0 < relative_speed.memory <= 1
+        assert relative_speed.rails == 1
 
 
 @given(rates(), st.randoms(use_true_random=False))
@@ -49,7 +49,7 @@ def test_the_order_and_the_names_of_nodes_change_nothing(told: Told, random: obj
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     names = dict(zip(NODES, reversed(NODES), strict=True))
     renamed = {names[node]: its[::-1] for node, its in shuffled}
-    assert of(renamed) == {names[node]: pace for node, pace in of(told).items()}
+    assert of(renamed) == {names[node]: relative_speed for node, relative_speed in of(told).items()}
 
 
 @given(rates(), st.integers(1, 1000))

@@ -47,14 +47,14 @@ def below(site: Site, name: str) -> frozenset[str]:
     return frozenset(node for node, path in site.paths.items() if name in path)
 
 
-def chains(account: SourceReport, but: frozenset[str]) -> dict[str, tuple[list[str], str]]:
+def chains(source_report: SourceReport, but: frozenset[str]) -> dict[str, tuple[list[str], str]]:
     """The domains of each node outwards, each once, and its island."""
     return {
         node: (
-            list(dict.fromkeys(tier[node] for tier in account.tiers if node in tier)),
-            account.islands.get(node, ""),
+            list(dict.fromkeys(tier[node] for tier in source_report.tiers if node in tier)),
+            source_report.islands.get(node, ""),
         )
-        for node in account.nodes - but
+        for node in source_report.nodes - but
     }
 
 

@@ -99,9 +99,11 @@ def test_false_labels_are_conflicts_and_no_other_is_told(nodes: int, seed: int, 
     said = dict(racks)
     for node in random.sample(sorted(racks), wrong):
         said[node] = random.choice(sorted({*racks.values()} - {racks[node]}))
-    told = labels.accounts({node: {labels.OWN_LEVELS[-1]: rack} for node, rack in said.items()})
-    account = probes.parse(probes.written(findings.of(survey(network, seed=seed)), {}))
-    found = fabric.of(network.paths, [account, *told]).agreement
+    told = labels.source_reports(
+        {node: {labels.OWN_LEVELS[-1]: rack} for node, rack in said.items()}
+    )
+    source_report = probes.parse(probes.written(findings.of(survey(network, seed=seed)), {}))
+    found = fabric.of(network.paths, [source_report, *told]).merged_topology
     (level,) = (tier for tier in found.tiers if tier.name == labels.OWN_LEVELS[-1])
     assert {each.node for each in found.conflicts if each.level == level.name} == {
         node for node, rack in racks.items() if said[node] != rack

@@ -32,7 +32,7 @@ from railwright_topology.relative_speed import RelativeSpeed
 PLAIN = Transformer(7, 1024, 16, 16, 64, 4096, 32_000)
 MIXTURE = replace(PLAIN, experts=16, chosen=2, gated=True, feed_forward=512)
 
-paces = st.builds(
+relative_speeds = st.builds(
     RelativeSpeed,
     *[st.sampled_from([1.0, 0.95, 0.9, 0.7, 0.5, 0.1])] * 2,
     st.sampled_from([1.0, 0.875, 0.5]),
@@ -82,16 +82,16 @@ def took_s(workload: Workload, machines: list[Machine]) -> float:
 @given(st.data(), workloads())
 def test_a_slower_node_makes_no_step_shorter(data: st.DataObject, workload: Workload) -> None:
     count = nodes_of(workload)
-    its = data.draw(st.lists(st.tuples(kinds, paces), min_size=count, max_size=count))
-    machines = [kind.at_speed(pace) for kind, pace in its]
+    its = data.draw(st.lists(st.tuples(kinds, relative_speeds), min_size=count, max_size=count))
+    machines = [kind.at_speed(relative_speed) for kind, relative_speed in its]
     before_s = took_s(workload, machines)
     at = data.draw(st.integers(0, count - 1))
-    kind, pace = its[at]
-    more = data.draw(paces)
+    kind, relative_speed = its[at]
+    more = data.draw(relative_speeds)
     slower = RelativeSpeed(
-        min(pace.products, more.products),
-        min(pace.memory, more.memory),
-        min(pace.rails, more.rails),
+        min(relative_speed.products, more.products),
+        min(relative_speed.memory, more.memory),
+        min(relative_speed.rails, more.rails),
     )
     machines[at] = kind.at_speed(slower)
     assert took_s(workload, machines) >= before_s * (1 - 1e-9)
@@ -102,11 +102,11 @@ def test_a_slower_node_makes_no_step_shorter(data: st.DataObject, workload: Work
 
 
 @settings(deadline=None, max_examples=examples(25))
-@given(workloads(), kinds, paces)
+@given(workloads(), kinds, relative_speeds)
 def test_an_even_gang_is_predicted_as_one_machine_is(
-    workload: Workload, kind: Machine, pace: RelativeSpeed
+    workload: Workload, kind: Machine, relative_speed: RelativeSpeed
 ) -> None:
-    machine = kind.at_speed(pace)
+    machine = kind.at_speed(relative_speed)
     alone_s = step.predict(*workload.parts, machine).total
     assert abs(took_s(workload, [machine] * nodes_of(workload)) - alone_s) <= 1e-9 * alone_s
 
@@ -114,8 +114,10 @@ def test_an_even_gang_is_predicted_as_one_machine_is(
 def racked(workload: Workload, its: list[tuple[str, RelativeSpeed]], *names: str) -> Admit:
     """The job on nodes of one rack, which are such machines."""
     nodes = tuple(
-        node(name, "r0", machine=machine, relative_speed=pace)
-        for name, (machine, pace) in zip(names or map("n{}".format, range(9)), its, strict=False)
+        node(name, "r0", machine=machine, relative_speed=relative_speed)
+        for name, (machine, relative_speed) in zip(
+            names or map("n{}".format, range(9)), its, strict=False
+        )
     )
     return admitted(workload, nodes)
 
@@ -146,7 +148,7 @@ def test_few_nodes_are_laid_out_as_well_as_can_be(data: st.DataObject, workload:
     three = data.draw(st.lists(stands, min_size=1, max_size=3, unique=True))
     its = data.draw(st.lists(st.sampled_from(three), min_size=count, max_size=count))
     told = predicted(racked(workload, its))
-    machines = [MACHINES[name].at_speed(pace) for name, pace in its]
+    machines = [MACHINES[name].at_speed(relative_speed) for name, relative_speed in its]
     gang = GangModel(workload, machines, derive.communicators(*workload.parts))
     seen: dict[tuple[tuple[str, RelativeSpeed], ...], float] = {}
     for order in itertools.permutations(range(count)):
@@ -178,8 +180,8 @@ def test_a_free_node_more_that_is_fast_makes_no_step_longer(
     data: st.DataObject, workload: Workload
 ) -> None:
     count = nodes_of(workload)
-    slow = data.draw(st.lists(paces, min_size=count, max_size=count + 2))
-    its = [("DGX H100", pace) for pace in slow]
+    slow = data.draw(st.lists(relative_speeds, min_size=count, max_size=count + 2))
+    its = [("DGX H100", relative_speed) for relative_speed in slow]
     before = predicted(racked(workload, its))
     after = predicted(racked(workload, [*its, ("DGX H100", RelativeSpeed())]))
     assert after.placed_us <= before.placed_us + 1
@@ -193,10 +195,10 @@ def test_nor_does_one_in_any_rack_by_more_than_two_percent(
     """By a percent a step may be longer to span fewer racks, before and after."""
     count = nodes_of(workload)
     racks = st.sampled_from(["r0", "r1", "r2"])
-    its = data.draw(st.lists(st.tuples(racks, paces), min_size=count, max_size=count + 6))
+    its = data.draw(st.lists(st.tuples(racks, relative_speeds), min_size=count, max_size=count + 6))
     nodes = [
-        node(f"n{at}", rack, machine="DGX H100", relative_speed=pace)
-        for at, (rack, pace) in enumerate(its)
+        node(f"n{at}", rack, machine="DGX H100", relative_speed=relative_speed)
+        for at, (rack, relative_speed) in enumerate(its)
     ]
     more = node("more", data.draw(racks), machine="DGX H100")
     before, after = (

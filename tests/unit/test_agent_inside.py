@@ -56,14 +56,14 @@ def test_the_kernel_and_the_tools_that_are_there_are_asked(root: Path, tools: Pa
     given = HardwareSources(root, root / "own.yaml", root / "topology.xml")
     document = gathering.gather(given)
     assert document.refused == ()
-    assert [look.source for look in document.looks] == [
+    assert [look.source for look in document.hardware_reports] == [
         "sysfs",
         "nvidia-smi",
         "NCCL topology",
         "description",
     ]
     found = hardware_inventory.of(
-        hardware_documents.parse(hardware_documents.written(document)).looks
+        hardware_documents.parse(hardware_documents.written(document)).hardware_reports
     )
     assert not found.conflicts
     assert inside_facts.read(found, "all") == inside_facts.expected(MACHINE, "all")
@@ -78,7 +78,7 @@ def test_a_tool_that_fails_or_does_not_answer_or_says_nonsense_is_told_and_the_r
     document = gathering.gather(
         HardwareSources(root, root / "none.yaml", root / "topology.xml"), deadline_s=0.2
     )
-    assert [look.source for look in document.looks] == ["sysfs"]
+    assert [look.source for look in document.hardware_reports] == ["sysfs"]
     assert document.refused == (
         "nvidia-smi --query-gpu=index,pci.bus_id --format=csv,noheader: no answer in 0.2 s",
         "lstopo-no-graphics --of xml: ended with 3",
@@ -92,13 +92,13 @@ def test_a_tree_that_a_cloud_gives_is_found_where_nccl_finds_it(root: Path, tool
     path.parent.mkdir(parents=True)
     path.write_text(machine_files.nccl_topology(MACHINE))
     document = gathering.gather(HardwareSources(root))
-    assert [look.source for look in document.looks] == ["sysfs", "NCCL topology"]
+    assert [look.source for look in document.hardware_reports] == ["sysfs", "NCCL topology"]
 
 
 def test_amds_accelerators_are_asked_of_their_driver(root: Path, tools: Path) -> None:
     machine_files.write_kfd(root, machine_files.kfd(MACHINE))
     document = gathering.gather(HardwareSources(root))
-    assert [look.source for look in document.looks] == ["sysfs", "KFD"]
+    assert [look.source for look in document.hardware_reports] == ["sysfs", "KFD"]
 
 
 @pytest.mark.parametrize(

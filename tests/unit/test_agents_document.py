@@ -118,7 +118,7 @@ def test_document_of_later_version_is_read() -> None:
     assert hardware_documents.parse(json.dumps(said)) == DOCUMENT
     link = {"technology": "Photons", "between": [[0, 1]]}
     document = {"version": 1, "looks": [look(said) | {"links": [link]}]}
-    (found,) = hardware_documents.parse(json.dumps(document)).looks
+    (found,) = hardware_documents.parse(json.dumps(document)).hardware_reports
     assert [each.technology for each in found.links] == [Technology.OTHER]
 
 
@@ -130,13 +130,16 @@ def test_what_is_not_json_is_refused_with_its_line() -> None:
 def test_nodes_that_are_the_same_inside_are_read_once() -> None:
     said = json.loads(hardware_documents.written(DOCUMENT))
     text = json.dumps({f"node-{n}": said for n in range(4)})
-    (looks,) = formats.read(File("site", "inside.json", text))
-    assert isinstance(looks, HardwareReports)
-    assert looks.source == "site/agents"
-    assert [look.source for look in looks.by_host["node-0"]] == ["site/sysfs", "site/hwloc"]
-    found = fabric.of(looks.nodes, [looks])
-    assert len(found.insides) == 4
-    assert len({id(inside) for inside in found.insides.values()}) == 1
+    (hardware_reports,) = formats.read(File("site", "inside.json", text))
+    assert isinstance(hardware_reports, HardwareReports)
+    assert hardware_reports.source == "site/agents"
+    assert [look.source for look in hardware_reports.by_host["node-0"]] == [
+        "site/sysfs",
+        "site/hwloc",
+    ]
+    found = fabric.of(hardware_reports.nodes, [hardware_reports])
+    assert len(found.inventories) == 4
+    assert len({id(inside) for inside in found.inventories.values()}) == 1
 
 
 def test_a_document_is_read_as_it_was_written() -> None:
@@ -145,7 +148,7 @@ def test_a_document_is_read_as_it_was_written() -> None:
 
 def test_a_document_has_no_field_that_says_nothing() -> None:
     """Who does not know rates yet reads the documents of agents that measure nothing."""
-    plain = json.loads(hardware_documents.written(Document(DOCUMENT.looks)))
+    plain = json.loads(hardware_documents.written(Document(DOCUMENT.hardware_reports)))
     assert {*plain} == {"version", "looks"}
     assert hardware_documents.parse(hardware_documents.written(Document())) == Document()
 
@@ -153,10 +156,10 @@ def test_a_document_has_no_field_that_says_nothing() -> None:
 def test_nodes_that_are_the_same_inside_and_not_as_fast_are_read_once() -> None:
     said = json.loads(hardware_documents.written(DOCUMENT))
     nodes = {f"node-{n}": {**said, "rates": [{**rates(said), "flop_per_s": n}]} for n in range(4)}
-    (looks,) = formats.read(File("site", "inside.json", json.dumps(nodes)))
-    assert isinstance(looks, HardwareReports)
-    assert len({id(its) for its in looks.by_host.values()}) == 1
-    assert [its[0].flop_per_s for its in looks.rates.values()] == [0, 1, 2, 3]
+    (hardware_reports,) = formats.read(File("site", "inside.json", json.dumps(nodes)))
+    assert isinstance(hardware_reports, HardwareReports)
+    assert len({id(its) for its in hardware_reports.by_host.values()}) == 1
+    assert [its[0].flop_per_s for its in hardware_reports.rates.values()] == [0, 1, 2, 3]
 
 
 def test_rates_that_were_measured_apart_say_nothing_of_what_is_inside() -> None:
@@ -168,18 +171,18 @@ def test_rates_that_were_measured_apart_say_nothing_of_what_is_inside() -> None:
             }
         }
     )
-    (looks,) = formats.read(File("site", "rates.json", text))
-    found = fabric.of(["node-1"], [looks])
+    (hardware_reports,) = formats.read(File("site", "rates.json", text))
+    found = fabric.of(["node-1"], [hardware_reports])
     assert found.rates == {"node-1": DOCUMENT.rates[:1]}
-    assert not found.insides
+    assert not found.inventories
 
 
 def test_what_an_agent_could_not_read_is_a_remark_on_its_node() -> None:
-    document = Document(DOCUMENT.looks, ("nvidia-smi topo -m: no answer in 20 s",))
+    document = Document(DOCUMENT.hardware_reports, ("nvidia-smi topo -m: no answer in 20 s",))
     text = json.dumps({"node-1": json.loads(hardware_documents.written(document))})
-    (looks,) = formats.read(File("", "inside.json", text))
-    found = fabric.of(["node-1"], [looks])
-    assert found.insides["node-1"].remarks == ("agent: nvidia-smi topo -m: no answer in 20 s",)
+    (hardware_reports,) = formats.read(File("", "inside.json", text))
+    found = fabric.of(["node-1"], [hardware_reports])
+    assert found.inventories["node-1"].remarks == ("agent: nvidia-smi topo -m: no answer in 20 s",)
 
 
 def test_the_file_of_many_nodes_names_the_one_that_is_refused() -> None:
@@ -195,7 +198,9 @@ def test_more_remarks_than_are_read_are_not_written() -> None:
     many = HardwareReport(
         "x", Provenance.TOLD, remarks=tuple(f"remark\x1b {n}" for n in range(100))
     )
-    (read,) = hardware_documents.parse(hardware_documents.written(Document((many,)))).looks
+    (read,) = hardware_documents.parse(
+        hardware_documents.written(Document((many,)))
+    ).hardware_reports
     assert len(read.remarks) == hardware_documents.REMARKS_MAX
     assert read.remarks[0] == "remark? 0"
     assert read.remarks[-1] == "and more"

@@ -22,10 +22,10 @@ SEEN = SourceReport(
 TOLD = SourceReport("labels", Provenance.TOLD, (grouped("rack", 4), grouped("block", 32)))
 
 
-def moved(account: SourceReport, tier: int, **nodes: str) -> SourceReport:
-    tiers = [dict(each) for each in account.tiers]
+def moved(source_report: SourceReport, tier: int, **nodes: str) -> SourceReport:
+    tiers = [dict(each) for each in source_report.tiers]
     tiers[tier] |= nodes
-    return SourceReport(account.source, account.basis, tuple(tiers))
+    return SourceReport(source_report.source, source_report.basis, tuple(tiers))
 
 
 def test_tiers_are_matched_by_what_they_put_together_whatever_they_are_called() -> None:
@@ -108,9 +108,9 @@ def test_a_plan_of_one_half_does_not_hide_the_other_half() -> None:
 
 
 def test_two_halves_of_a_site_told_of_by_two_sources_are_one_view() -> None:
-    def half(account: SourceReport, nodes: tuple[str, ...]) -> SourceReport:
-        tiers = tuple({node: tier[node] for node in nodes} for tier in account.tiers)
-        return SourceReport(account.source, account.basis, tiers)
+    def half(source_report: SourceReport, nodes: tuple[str, ...]) -> SourceReport:
+        tiers = tuple({node: tier[node] for node in nodes} for tier in source_report.tiers)
+        return SourceReport(source_report.source, source_report.basis, tiers)
 
     found = topology_merge.of([half(TOLD, NODES[:32]), half(SEEN, NODES[32:])])
     assert [len(tier.domains) for tier in found.tiers] == [64, 64, 32]

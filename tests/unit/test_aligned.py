@@ -36,9 +36,11 @@ def replugged(host: str, *plugs: tuple[int, str]) -> list[Cable]:
     return [*(cable for cable in SOUND if cable[0] not in gone), *more]
 
 
-def astray(found: dict[str, Rails]) -> dict[str, list[int]]:
+def miscabled(found: dict[str, Rails]) -> dict[str, list[int]]:
     return {
-        node: [each.rail for each in rails.astray] for node, rails in found.items() if rails.astray
+        node: [each.rail for each in rails.miscabled]
+        for node, rails in found.items()
+        if rails.miscabled
     }
 
 
@@ -57,8 +59,8 @@ def test_all_rails_of_a_sound_fabric_lead_where_they_should() -> None:
 )
 def test_a_rail_astray_is_told_with_its_adapter_and_why(plug: tuple[int, str], why: str) -> None:
     found = led(replugged("node-0003", plug))
-    assert astray(found) == {"node-0003": [1]}
-    (only,) = found["node-0003"].astray
+    assert miscabled(found) == {"node-0003": [1]}
+    (only,) = found["node-0003"].miscabled
     assert only.told == f"rail 1 is astray at mlx5_1: {why}"
     assert found["node-0003"].share == 0.75
 
@@ -67,26 +69,26 @@ def test_a_host_all_of_whose_plugs_are_in_other_rails_switches_is_astray() -> No
     """So few are where those of its neighbours are that it stands beside nobody."""
     turned = [(rail, f"tor-0-0-{(rail + 1) % 4}") for rail in range(4)]
     found = led(replugged("node-0003", *turned))
-    assert astray(found) == {"node-0003": [0, 1, 2, 3]}
-    assert found["node-0003"].astray[3].why == "it is plugged into tor-0-0-0, which is of rail 0"
+    assert miscabled(found) == {"node-0003": [0, 1, 2, 3]}
+    assert found["node-0003"].miscabled[3].why == "it is plugged into tor-0-0-0, which is of rail 0"
 
 
 def test_hosts_below_a_dead_tor_lack_its_rail() -> None:
     found = led([cable for cable in SOUND if "tor-0-0-3" not in cable])
-    assert astray(found) == {host: [3] for host in HOSTS[:8]}
+    assert miscabled(found) == {host: [3] for host in HOSTS[:8]}
 
 
 def test_hosts_whose_adapters_are_in_another_order_have_their_rails_in_it() -> None:
     turned = [(f"new-{n} ib{rail}", f"tor-0-0-{3 - rail}") for n in range(6) for rail in range(4)]
     found = led([*SOUND, *turned])
-    assert astray(found) == {}
+    assert miscabled(found) == {}
     assert found["new-3"] == Rails((3, 2, 1, 0))
 
 
 def test_hosts_with_fewer_adapters_of_their_own_kind_are_sound() -> None:
     small = [(f"old-{n} ib{rail}", f"tor-0-0-{rail}") for n in range(6) for rail in range(2)]
     found = led([*SOUND, *small])
-    assert astray(found) == {}
+    assert miscabled(found) == {}
     assert found["old-3"] == Rails((0, 1))
 
 
@@ -103,7 +105,7 @@ def test_another_kind_of_machine_with_half_the_adapters_is_sound(
     """On switches of its own or not; cables do not say that it has no more adapters."""
     cables = plugged("big", large, "new", 8) + plugged("small", 20, tors, 4)
     found = led(upwards(cables) if joined else cables)
-    assert astray(found) == {}
+    assert miscabled(found) == {}
     assert found["big-0"] == Rails(tuple(range(8)))
     assert {found[f"small-{at}"] for at in range(20)} == {Rails((0, 1, 2, 3))}
 
@@ -120,7 +122,7 @@ def test_hosts_without_storage_adapters_beside_hosts_with_them_are_sound(
         for nic in range(storage)
     ]
     found = led(upwards(cables))
-    assert astray(found) == {}
+    assert miscabled(found) == {}
     assert {found[f"bare-{at}"] for at in range(20)} == {Rails(tuple(range(8)))}
 
 
@@ -132,13 +134,13 @@ def test_cables_missing_on_few_hosts_of_a_small_fabric_are_astray(
 ) -> None:
     gone = {f"{host} mlx5_{nic}" for host, nics in pulled.items() for nic in nics}
     cables = [(f"h{host} mlx5_{nic}", f"tor-{nic}") for host in range(6) for nic in range(4)]
-    assert astray(led([cable for cable in cables if cable[0] not in gone])) == pulled
+    assert miscabled(led([cable for cable in cables if cable[0] not in gone])) == pulled
 
 
 def test_a_cable_missing_below_a_dead_tor_is_astray_too() -> None:
     cables = [cable for cable in SOUND if "tor-0-0-3" not in cable]
     cables.remove(("node-0003 mlx5_1", "tor-0-0-1"))
-    assert astray(led(cables)) == {host: [3] for host in HOSTS[:8]} | {"node-0003": [1, 3]}
+    assert miscabled(led(cables)) == {host: [3] for host in HOSTS[:8]} | {"node-0003": [1, 3]}
 
 
 @settings(deadline=None, max_examples=examples(25))
@@ -159,7 +161,7 @@ def test_whose_plugs_are_moved_or_pulled_is_astray_and_nobody_else(data: st.Data
         if rails:
             planted[host] = sorted(rails)
     found = led(cables)
-    assert astray(found) == planted
+    assert miscabled(found) == planted
     assert found == led(cables[::-1])
 
 
@@ -206,8 +208,8 @@ def inner(odd: dict[str, Iterable[tuple[str, bool | None]]], count: int = 12) ->
 
 def test_a_cable_that_is_down_and_an_adapter_that_is_not_there_are_astray() -> None:
     found = inner({"a": [*ALL_UP[:2], ("mlx5_2", False), ALL_UP[3]], "b": [ALL_UP[0], *ALL_UP[2:]]})
-    assert astray(found) == {"a": [2], "b": [1]}
-    assert [each.told for node in "ab" for each in found[node].astray] == [
+    assert miscabled(found) == {"a": [2], "b": [1]}
+    assert [each.told for node in "ab" for each in found[node].miscabled] == [
         "rail 2 is astray at mlx5_2: its cable is down",
         "rail 1 is astray at mlx5_1: it is not there, and on a rail in others of the node's kind",
     ]
@@ -216,7 +218,7 @@ def test_a_cable_that_is_down_and_an_adapter_that_is_not_there_are_astray() -> N
 def test_a_cable_that_is_down_on_most_nodes_of_a_kind_is_meant_to_be() -> None:
     pulled = [*ALL_UP[:3], ("mlx5_3", False)]
     assert inner({f"n{at}": pulled for at in range(7)})["n11"] == Rails((0, 1, 2))
-    assert astray(inner({f"n{at}": pulled for at in range(5)})).keys() == {
+    assert miscabled(inner({f"n{at}": pulled for at in range(5)})).keys() == {
         f"n{at}" for at in range(5)
     }
 
@@ -230,11 +232,13 @@ def numbered(declared: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]
         )
         for node, its in declared.items()
     }
-    looks = {
+    hardware_reports = {
         node: (HardwareReport("said", Provenance.DECLARED, parts),)
         for node, parts in by_host.items()
     }
-    found = fabric.of(declared.keys(), [HardwareReports("site/inside.yaml", looks)]).rails
+    found = fabric.of(
+        declared.keys(), [HardwareReports("site/inside.yaml", hardware_reports)]
+    ).rails
     return {node: rails.order for node, rails in found.items()}
 
 
@@ -259,14 +263,14 @@ def test_a_port_that_the_kernel_says_is_down_is_astray_on_whatever_machine(seed:
     found = fabric.of(nodes.keys(), [HardwareReports("agents", nodes)])
     count = len(on_rails)
     assert {len(rails.order) for rails in found.rails.values()} == {count}
-    ((node, rails),) = astray(dict(found.rails)).items()
+    ((node, rails),) = miscabled(dict(found.rails)).items()
     assert (node, len(rails)) == ("odd", 1)
-    assert found.rails["odd"].astray[0].adapter == on_rails[at]
-    assert found.paces == {"odd": RelativeSpeed(rails=1.0 - 1 / count)}
+    assert found.rails["odd"].miscabled[0].adapter == on_rails[at]
+    assert found.relative_speeds == {"odd": RelativeSpeed(rails=1.0 - 1 / count)}
 
 
 def test_of_what_is_not_known_to_be_down_nothing_is_told() -> None:
-    assert astray(inner({"a": [(name, None) for name, _ in ALL_UP]})) == {}
+    assert miscabled(inner({"a": [(name, None) for name, _ in ALL_UP]})) == {}
 
 
 def test_both_are_told_together_and_nodes_have_the_pace_of_what_is_left() -> None:
@@ -276,5 +280,5 @@ def test_both_are_told_together_and_nodes_have_the_pace_of_what_is_left() -> Non
     nodes = [f"{host}.example.com" for host in HOSTS]
     found = fabric.of(nodes, [network, HardwareReports("all", {**sound.by_host, **down.by_host})])
     assert found.rails.keys() == {*nodes}
-    assert astray(dict(found.rails)) == {"node-0003.example.com": [1, 3]}
-    assert found.paces == {"node-0003.example.com": RelativeSpeed(rails=0.5)}
+    assert miscabled(dict(found.rails)) == {"node-0003.example.com": [1, 3]}
+    assert found.relative_speeds == {"node-0003.example.com": RelativeSpeed(rails=0.5)}

@@ -43,55 +43,63 @@ def down(*adapters: str, rails: Sequence[int] = (), more: Sequence[str] = ()) ->
         for at in range(4)
     )
     sound = tuple(replace(part, up=True) for part in parts)
-    looks = {f"h{at}": (HardwareReport("agent", Provenance.SEEN, sound),) for at in range(24)}
+    hardware_reports = {
+        f"h{at}": (HardwareReport("agent", Provenance.SEEN, sound),) for at in range(24)
+    }
     return HardwareReports(
-        "agents", looks | {"h3": (HardwareReport("agent", Provenance.SEEN, parts),)}
+        "agents", hardware_reports | {"h3": (HardwareReport("agent", Provenance.SEEN, parts),)}
     )
 
 
 def test_one_adapter_that_both_tell_of_is_told_once_on_the_rail_of_its_cables() -> None:
     found = of_both(paired("mlx5_2"), down("mlx5_2"))
-    assert [each.told for each in found.astray] == ["rail 1 is astray at mlx5_2: it has no cable"]
+    assert [each.told for each in found.miscabled] == [
+        "rail 1 is astray at mlx5_2: it has no cable"
+    ]
     assert (found.order, found.share) == ((0, 0, 1, 1), 0.75)
     found = of_both(paired(), down("mlx5_2"))
-    assert [each.told for each in found.astray] == ["rail 1 is astray at mlx5_2: its cable is down"]
+    assert [each.told for each in found.miscabled] == [
+        "rail 1 is astray at mlx5_2: its cable is down"
+    ]
 
 
 def test_two_adapters_whose_rails_have_one_number_are_two() -> None:
     found = of_both(paired("mlx5_2"), down("mlx5_1"))
-    assert [(each.rail, each.adapter) for each in found.astray] == [(0, "mlx5_1"), (1, "mlx5_2")]
+    assert [(each.rail, each.adapter) for each in found.miscabled] == [(0, "mlx5_1"), (1, "mlx5_2")]
     found = of_both(paired("mlx5_2"), down("mlx5_3", rails=(0, 0, 1, 1)))
-    assert [(each.rail, each.adapter) for each in found.astray] == [(1, "mlx5_2"), (1, "mlx5_3")]
+    assert [(each.rail, each.adapter) for each in found.miscabled] == [(1, "mlx5_2"), (1, "mlx5_3")]
     assert found.share == 0.5
 
 
 def test_cables_may_call_an_adapter_by_any_of_its_names() -> None:
     names = [f"ib{at}" for at in (3, 2, 1, 0)]
     found = of_both(paired("ib1", called="ib{}"), down("mlx5_2", more=names))
-    assert [each.told for each in found.astray] == ["rail 0 is astray at ib1: it has no cable"]
+    assert [each.told for each in found.miscabled] == ["rail 0 is astray at ib1: it has no cable"]
     found = of_both(paired(called="ib{}"), down("mlx5_2", more=names))
-    assert [each.told for each in found.astray] == ["rail 0 is astray at mlx5_2: its cable is down"]
+    assert [each.told for each in found.miscabled] == [
+        "rail 0 is astray at mlx5_2: its cable is down"
+    ]
 
 
 def test_of_adapters_that_share_no_name_one_rail_is_one_if_both_number_alike() -> None:
     alike = down("mlx5_2", "mlx5_3", rails=(0, 0, 1, 1))
     found = of_both(paired("ib2", called="ib{}"), alike)
-    assert [(each.rail, each.adapter) for each in found.astray] == [(1, "ib2"), (1, "mlx5_3")]
+    assert [(each.rail, each.adapter) for each in found.miscabled] == [(1, "ib2"), (1, "mlx5_3")]
     found = of_both(paired("ib2", called="ib{}"), down("mlx5_1"))
-    assert [(each.rail, each.adapter) for each in found.astray] == [(1, "ib2"), (1, "mlx5_1")]
+    assert [(each.rail, each.adapter) for each in found.miscabled] == [(1, "ib2"), (1, "mlx5_1")]
 
 
 def test_an_adapter_that_the_cables_do_not_know_counts_beside_those_that_they_do() -> None:
     cables = [cable for cable in paired() if not cable[0].endswith("_3")]
     found = of_both(cables, down("mlx5_3"))
-    assert ([each.rail for each in found.astray], found.share) == ([3], 0.75)
+    assert ([each.rail for each in found.miscabled], found.share) == ([3], 0.75)
 
 
-def astray(found: Fabric) -> dict[str, list[int]]:
+def miscabled(found: Fabric) -> dict[str, list[int]]:
     return {
-        node: [each.rail for each in rails.astray]
+        node: [each.rail for each in rails.miscabled]
         for node, rails in found.rails.items()
-        if rails.astray
+        if rails.miscabled
     }
 
 
@@ -122,7 +130,7 @@ def test_machines_of_two_kinds_that_cables_and_agents_tell_of_are_sound() -> Non
     counts = {f"big-{at}": 8 for at in range(30)} | {f"small-{at}": 4 for at in range(20)}
     found = fabric.of(counts, [networks.of(wiring(cables)), seen(counts)])
     assert {rails.order for rails in found.rails.values()} == {(0, 1, 2, 3), tuple(range(8))}
-    assert (astray(found), found.paces) == ({}, {})
+    assert (miscabled(found), found.relative_speeds) == ({}, {})
 
 
 def test_of_an_adapter_that_a_machine_does_not_have_no_cable_is_missing() -> None:
@@ -132,17 +140,17 @@ def test_of_an_adapter_that_a_machine_does_not_have_no_cable_is_missing() -> Non
         (f"{host} mlx5_{nic}", f"t{nic}") for host, its in counts.items() for nic in range(its)
     ]
     network = networks.of(wiring(cables))
-    assert astray(fabric.of(counts, [network])) == {"n3": [2, 3]}
+    assert miscabled(fabric.of(counts, [network])) == {"n3": [2, 3]}
     found = fabric.of(counts, [network, seen(counts)])
-    assert (astray(found), found.rails["n3"]) == ({}, Rails((0, 1)))
+    assert (miscabled(found), found.rails["n3"]) == ({}, Rails((0, 1)))
     elsewhere = fabric.of(counts, [network, seen({"n3": 4})])
-    assert astray(elsewhere) == {"n3": [2, 3]}
+    assert miscabled(elsewhere) == {"n3": [2, 3]}
 
 
 def test_an_adapter_that_is_not_there_and_is_in_most_is_told_so_on_the_rail_of_its_cables() -> None:
     network = networks.of(wiring(paired("mlx5_3")))
     counts = {f"h{at}": 4 for at in range(24)} | {"h3": 3}
-    (only,) = fabric.of(counts, [network, seen(counts)]).rails["h3"].astray
+    (only,) = fabric.of(counts, [network, seen(counts)]).rails["h3"].miscabled
     assert only.told == (
         "rail 1 is astray at mlx5_3: it is not there, and on a rail in others of the node's kind"
     )
@@ -155,5 +163,5 @@ def test_where_agents_run_on_few_nodes_their_storage_adapters_are_no_rails_witho
     nodes = [f"n-{at}" for at in range(24)]
     network = networks.of(wiring(upwards(cables)))
     found = fabric.of(nodes, [network, seen(few, ["mlx5_4"])])
-    assert astray(found) == {}
+    assert miscabled(found) == {}
     assert found.rails["n-3"] == Rails((0, 1, 2, 3))

@@ -197,8 +197,11 @@ def test_port_two_alone_joins_its_adapter() -> None:
     second = DUAL.replace('<net name="mlx5_0" dev="0" speed="200000" port="1"/>', "")
     rdma = {"mlx5_1": {"path": _function(1)["path"], "ports/1/link_layer": "Ethernet"}}
     shown = {f"0000:42:00.{number}": _function(number) for number in (0, 1)}
-    looks = [sysfs.parse({"pci": shown, "infiniband": rdma}), nccl_topology.parse(second)]
-    adapters = hardware_inventory.of(looks).adapters
+    hardware_reports = [
+        sysfs.parse({"pci": shown, "infiniband": rdma}),
+        nccl_topology.parse(second),
+    ]
+    adapters = hardware_inventory.of(hardware_reports).adapters
     assert [part.id for part in adapters if "mlx5_1" in part.names] == ["0000:42:00.1"]
 
 

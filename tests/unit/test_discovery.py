@@ -34,8 +34,8 @@ OTHER = HardwareReport("sysfs", Provenance.SEEN, (Part("npu", Kind.ACCELERATOR),
 PLAIN = HardwareReport("sysfs", Provenance.SEEN, (Part("nic", Kind.ADAPTER),))
 
 
-def document(*looks: HardwareReport, rates: tuple[DeviceBenchmark, ...] = ()) -> str:
-    return hardware_documents.written(Document(looks, rates=rates))
+def document(*hardware_reports: HardwareReport, rates: tuple[DeviceBenchmark, ...] = ()) -> str:
+    return hardware_documents.written(Document(hardware_reports, rates=rates))
 
 
 @pytest.fixture
@@ -181,7 +181,7 @@ async def test_what_goes_wrong_leaves_the_fabric_as_it_was_and_is_told(
         raise LookupError("a mistake of ours")
 
     with monkeypatch.context() as patched:
-        patched.setattr(labels, "accounts", broken)
+        patched.setattr(labels, "source_reports", broken)
         site.label("n3", rack="r2")
         assert await site.places() == before
         assert "as it was known before: LookupError" in site.discovery.found.problem
@@ -217,13 +217,13 @@ async def test_what_an_agent_tells_of_a_node_joins_the_fabric() -> None:
         assert await site.discovery.receive_report(node, document(LOOK))
     await site.gathered()
     found = site.discovery.found.fabric
-    assert [*found.insides] == ["n0", "n1"]
-    assert found.insides["n0"] is found.insides["n1"]
+    assert [*found.inventories] == ["n0", "n1"]
+    assert found.inventories["n0"] is found.inventories["n1"]
     assert await site.discovery.receive_report("n1", document(OTHER))
     await site.gathered()
     after = site.discovery.found.fabric
-    assert after.insides["n0"] is found.insides["n0"]
-    assert after.insides["n1"].parts[0].id == "npu"
+    assert after.inventories["n0"] is found.inventories["n0"]
+    assert after.inventories["n1"].parts[0].id == "npu"
 
 
 @pytest.mark.usefixtures("at_once")
@@ -233,8 +233,8 @@ async def test_nodes_that_are_the_same_inside_and_not_as_fast_share_what_is_the_
     await site.told_rates(n0=100, n1=101, n2=50, n3=102)
     await site.gathered()
     found = site.discovery.found.fabric
-    assert len({id(inside) for inside in found.insides.values()}) == 1
-    assert found.paces == {"n2": RelativeSpeed(products=0.5)}
+    assert len({id(inside) for inside in found.inventories.values()}) == 1
+    assert found.relative_speeds == {"n2": RelativeSpeed(products=0.5)}
 
 
 @pytest.mark.usefixtures("at_once")
@@ -246,10 +246,10 @@ async def test_an_agent_that_begins_anew_leaves_its_nodes_rates_as_they_were() -
     for node in ("n2", "n1", "n0"):
         await site.discovery.receive_report(node, document(PLAIN))
     await site.gathered()
-    assert site.discovery.found.fabric.paces == {"n2": RelativeSpeed(products=0.5)}
+    assert site.discovery.found.fabric.relative_speeds == {"n2": RelativeSpeed(products=0.5)}
     await site.told_rates(n2=99)
     await site.gathered()
-    assert not site.discovery.found.fabric.paces
+    assert not site.discovery.found.fabric.relative_speeds
     site.discovery.node_changed(site.nodes["n2"], None)
     await site.places()
     assert {*site.discovery.found.fabric.rates} == {"n0", "n1", "n3"}
@@ -270,7 +270,7 @@ async def test_a_device_that_is_measured_as_good_as_before_is_no_news() -> None:
     assert site.discovery.found is before
     await site.told_rates(OTHER, n0=1005)
     await site.gathered()
-    assert site.discovery.found.fabric.insides["n0"].parts[0].id == "npu"
+    assert site.discovery.found.fabric.inventories["n0"].parts[0].id == "npu"
 
 
 @pytest.mark.usefixtures("at_once")
@@ -281,7 +281,7 @@ async def test_a_node_that_is_not_there_is_not_told_of_and_one_that_goes_is_forg
     await site.gathered()
     site.discovery.node_changed(site.nodes["n0"], None)
     await site.discovery.refresh()
-    assert not site.discovery.found.fabric.insides
+    assert not site.discovery.found.fabric.inventories
     assert not site.discovery.found.fabric.strangers
 
 
@@ -292,7 +292,7 @@ async def test_a_document_that_breaks_a_rule_leaves_what_was_said_before() -> No
     with pytest.raises(WiringError, match="agents: version: this is read, and later ones: 1"):
         await site.discovery.receive_report("n0", "{}")
     await site.gathered()
-    assert site.discovery.found.fabric.insides["n0"].parts[0].id == "gpu"
+    assert site.discovery.found.fabric.inventories["n0"].parts[0].id == "gpu"
 
 
 async def test_documents_that_come_one_after_the_other_count_together() -> None:

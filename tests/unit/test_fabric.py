@@ -18,7 +18,7 @@ BLOCK, RACK = labels.OWN_LEVELS
 
 
 def of_labels(nodes: dict[str, dict[str, str]]) -> Fabric:
-    return fabric.of(nodes.keys(), labels.accounts(nodes))
+    return fabric.of(nodes.keys(), labels.source_reports(nodes))
 
 
 def test_levels_run_from_the_coarsest_and_a_rack_is_known_by_its_block_too() -> None:
@@ -95,13 +95,13 @@ def test_a_group_that_lost_a_cable_upwards_lets_out_less() -> None:
 def test_labels_that_say_the_same_as_the_cables_change_nothing_and_odd_ones_are_told() -> None:
     group = {host: at // 4 for at, host in enumerate(HOSTS)}
     told = {host: {RACK: f"r{at}"} for host, at in group.items()}
-    same = fabric.of(HOSTS, [*labels.accounts(told), NETWORK])
+    same = fabric.of(HOSTS, [*labels.source_reports(told), NETWORK])
     assert same.places == fabric.of(HOSTS, [NETWORK]).places
-    assert same.agreement.conflicts == ()
+    assert same.merged_topology.conflicts == ()
     told[HOSTS[0]] = {RACK: "r3"}
-    odd = fabric.of(HOSTS, [NETWORK, *labels.accounts(told)])
+    odd = fabric.of(HOSTS, [NETWORK, *labels.source_reports(told)])
     assert odd.places == same.places
-    assert [conflict.node for conflict in odd.agreement.conflicts] == [HOSTS[0]]
+    assert [conflict.node for conflict in odd.merged_topology.conflicts] == [HOSTS[0]]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_node_is_known_by_its_first_name_where_no_other_has_it(node: str, host
     source = SourceReport("x", Provenance.SEEN, ({host: "t1", "other": "t1"},))
     found = fabric.of([node, "other"], [source])
     assert found.place(node) == ("t1",)
-    assert found.accounts[0].strange == ()
+    assert found.source_reports[0].strange == ()
 
 
 @pytest.mark.parametrize(
@@ -135,18 +135,18 @@ def test_sources_of_one_name_are_numbered_whatever_their_order() -> None:
     other = SourceReport("topology.conf", Provenance.TOLD, ({"a": "r0", "b": "r1"},))
     found = fabric.of("ab", [one, other])
     assert found == fabric.of("ab", [other, one])
-    assert [each.source for each in found.accounts] == ["topology.conf", "topology.conf (2)"]
+    assert [each.source for each in found.source_reports] == ["topology.conf", "topology.conf (2)"]
 
 
 def test_hosts_that_are_no_node_are_told_and_so_are_names_that_two_share() -> None:
     tiers = ({"gpu-1.a": "t1", "gpu-1.b": "t2", "login": "t1", "gpu-2": "t2"},)
     found = fabric.of(["gpu-1.c", "gpu-2"], [SourceReport("x", Provenance.SEEN, tiers)])
     assert dict(found.places) == {"gpu-1.c": (UNKNOWN,), "gpu-2": ("t2",)}
-    (said,) = found.accounts[0].strange
+    (said,) = found.source_reports[0].strange
     assert said == "no node of the cluster: 3 of 4, the first is gpu-1.a"
 
 
 def test_the_order_of_sources_and_nodes_changes_nothing() -> None:
     nodes = {host: {RACK: f"r{at // 4}"} for at, host in enumerate(HOSTS)}
-    told: list[Told] = [*labels.accounts(nodes), NETWORK]
+    told: list[Told] = [*labels.source_reports(nodes), NETWORK]
     assert fabric.of(HOSTS, told) == fabric.of(HOSTS[::-1], told[::-1])

@@ -30,7 +30,7 @@ def wiring() -> Wiring:
     return Wiring("ibnetdiscover", switches, tuple(uplinks), tuple(trunks))
 
 
-def looks(hosts: list[str]) -> HardwareReports:
+def hardware_reports(hosts: list[str]) -> HardwareReports:
     part = Part("mlx5_2", Kind.ADAPTER, names=("mlx5_2",), role=Role.FRONT_END)
     return HardwareReports(
         "agents",
@@ -63,7 +63,7 @@ def test_hosts_that_share_storage_alone_are_in_no_common_domain_once_it_is_known
     network: Network = networks.of(wiring())
     before = fabric.of(HOSTS, [network])
     assert len(before.sizes(HOSTS, len(before.levels) - 1)) == 1
-    after = fabric.of(HOSTS, [network, looks(HOSTS)])
+    after = fabric.of(HOSTS, [network, hardware_reports(HOSTS)])
     assert [*after.sizes(HOSTS, len(after.levels) - 1).values()] == [4, 4]
     assert after.networks[0].rails == 2
 
@@ -71,7 +71,7 @@ def test_hosts_that_share_storage_alone_are_in_no_common_domain_once_it_is_known
 def test_a_source_that_sees_the_front_end_alone_counts_as_it_is() -> None:
     uplinks = tuple(uplink for uplink in wiring().uplinks if uplink.nic == "mlx5_2")
     network = networks.of(Wiring("LLDP", (Switch("storage", "storage"),), uplinks))
-    found = fabric.of(HOSTS, [network, looks(HOSTS)])
+    found = fabric.of(HOSTS, [network, hardware_reports(HOSTS)])
     assert found.networks == (network,)
     assert [*found.sizes(HOSTS, 0).values()] == [8]
 
@@ -79,28 +79,30 @@ def test_a_source_that_sees_the_front_end_alone_counts_as_it_is() -> None:
 def test_a_host_that_is_called_otherwise_is_known_by_its_first_name() -> None:
     network: Network = networks.of(wiring())
     nodes = [f"{host}.example.com" for host in HOSTS]
-    found = fabric.of(nodes, [network, looks(HOSTS)])
+    found = fabric.of(nodes, [network, hardware_reports(HOSTS)])
     assert found.networks[0].rails == 2
-    assert {*found.insides} == {*nodes}
+    assert {*found.inventories} == {*nodes}
 
 
 def test_hosts_that_are_no_nodes_are_told() -> None:
-    found = fabric.of(HOSTS[:1], [looks(HOSTS)])
-    assert [*found.insides] == HOSTS[:1]
+    found = fabric.of(HOSTS[:1], [hardware_reports(HOSTS)])
+    assert [*found.inventories] == HOSTS[:1]
     assert found.strangers == ("agents: no node of the cluster: 7 of 8, the first is node-1",)
 
 
 def test_an_inside_that_nobody_looked_into_anew_is_taken_over() -> None:
-    told = looks(HOSTS)
+    told = hardware_reports(HOSTS)
     before = fabric.of(HOSTS, [told])
     after = fabric.of(HOSTS[:4], [told], before)
-    assert after.insides == {host: before.insides[host] for host in HOSTS[:4]}
-    assert after.insides[HOSTS[0]] is before.insides[HOSTS[0]]
+    assert after.inventories == {host: before.inventories[host] for host in HOSTS[:4]}
+    assert after.inventories[HOSTS[0]] is before.inventories[HOSTS[0]]
 
 
 def test_a_network_whose_cables_did_not_change_is_not_derived_anew() -> None:
-    told: list[Told] = [networks.of(wiring()), looks(HOSTS)]
+    told: list[Told] = [networks.of(wiring()), hardware_reports(HOSTS)]
     before = fabric.of(HOSTS, told)
     after = fabric.of(HOSTS, told, before)
     assert after.networks[0] is before.networks[0]
-    assert fabric.of(HOSTS, [told[0], looks(HOSTS[:1])], before).networks != before.networks
+    assert (
+        fabric.of(HOSTS, [told[0], hardware_reports(HOSTS[:1])], before).networks != before.networks
+    )

@@ -51,8 +51,10 @@ def test_what_is_planted_is_read(source: str) -> None:
 def test_all_sources_of_one_machine_agree() -> None:
     for seed in range(20):
         machine = machines.planted(Random(seed))
-        looks = [read(machine) for source, read in READ.items() if source not in ("KFD", "rccl")]
-        found = hardware_inventory.of(looks)
+        hardware_reports = [
+            read(machine) for source, read in READ.items() if source not in ("KFD", "rccl")
+        ]
+        found = hardware_inventory.of(hardware_reports)
         assert not found.conflicts, seed
         assert inside_facts.read(found, "all") == inside_facts.expected(machine, "all"), seed
 
@@ -308,9 +310,9 @@ kinds:
   - {name: roce0, speed: 200 Gb/s, layer: Ethernet, beside: [0], role: rail, rail: 0}
   - {name: eth0, role: front-end}
 """
-    looks = described.parse(text)
-    assert sorted(looks.by_host) == ["npu-01", "npu-02"]
-    (look,) = looks.by_host["npu-01"]
+    hardware_reports = described.parse(text)
+    assert sorted(hardware_reports.by_host) == ["npu-01", "npu-02"]
+    (look,) = hardware_reports.by_host["npu-01"]
     ends = ("accelerator 0", "accelerator 1")
     assert look.links == (Link(ends, Technology.HCCS, 7, 196_000_000_000),)
     assert look.distances == {("accelerator 0", "roce0"): Distance.SWITCH}

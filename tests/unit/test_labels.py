@@ -14,7 +14,7 @@ CLIQUE = "nvidia.com/gpu.clique"
 
 
 def only(nodes: dict[str, dict[str, str]], configured: tuple[str, ...] = ()) -> SourceReport:
-    (found,) = labels.accounts(nodes, configured)
+    (found,) = labels.source_reports(nodes, configured)
     return found
 
 
@@ -124,8 +124,8 @@ def test_a_rack_of_no_block_is_left_out_where_others_have_it_in_one() -> None:
 
 def test_a_level_that_nobody_carries_is_no_tier() -> None:
     assert only({"a": {"railwright.dev/rack": "r"}}).tiers == ({"a": "r"},)
-    assert not labels.accounts({"a": {"railwright.dev/rack": ""}, "b": {"zone": "z"}})
-    assert not labels.accounts({})
+    assert not labels.source_reports({"a": {"railwright.dev/rack": ""}, "b": {"zone": "z"}})
+    assert not labels.source_reports({})
 
 
 def test_both_generations_of_topograph_are_one_family_and_a_contradiction_is_told() -> None:
@@ -139,8 +139,11 @@ def test_both_generations_of_topograph_are_one_family_and_a_contradiction_is_tol
 
 
 def test_two_families_give_two_accounts_to_compare() -> None:
-    found = labels.accounts({"a": {f"{TIER}0": "l1", CLIQUE: "6f-4a.3"}})
-    assert [account.source for account in found] == ["gpu.clique labels", "topograph labels"]
+    found = labels.source_reports({"a": {f"{TIER}0": "l1", CLIQUE: "6f-4a.3"}})
+    assert [source_report.source for source_report in found] == [
+        "gpu.clique labels",
+        "topograph labels",
+    ]
 
 
 def test_islands_inside_an_island_are_told_and_not_kept() -> None:
@@ -175,8 +178,11 @@ def test_the_label_of_the_machine_itself_is_a_tier_only_where_nodes_share_one() 
 
 
 def test_keys_of_the_sites_own_choice_come_first_and_never_twice() -> None:
-    found = labels.accounts({"a": {"hall": "h", "row": "r", CLIQUE: "c.1"}}, ("hall", "row"))
-    assert [account.source for account in found] == ["configured labels", "gpu.clique labels"]
+    found = labels.source_reports({"a": {"hall": "h", "row": "r", CLIQUE: "c.1"}}, ("hall", "row"))
+    assert [source_report.source for source_report in found] == [
+        "configured labels",
+        "gpu.clique labels",
+    ]
     assert found[0].tiers == ({"a": "h/r"}, {"a": "h"})
     ours = ("railwright.dev/block", "railwright.dev/rack")
     assert only(dict.fromkeys("ab", dict.fromkeys(ours, "x")), ours).source == "railwright labels"
@@ -184,4 +190,4 @@ def test_keys_of_the_sites_own_choice_come_first_and_never_twice() -> None:
 
 def test_a_number_that_no_tier_has_is_none() -> None:
     odd = {f"{TIER}01": "x", f"{TIER}x": "x", f"{TIER}-1": "x", f"{TIER}99999": "x"}
-    assert not labels.accounts({"a": odd})
+    assert not labels.source_reports({"a": odd})

@@ -53,10 +53,10 @@ def test_a_node_is_as_fast_as_the_fabric_says_and_made_again_only_where_that_cha
     seen = Watched()
     machines = Machines(seen.nodes, seen.pods)
     before = machines.build_nodes(Fabric())
-    after = machines.build_nodes(Fabric(paces={"n1": RelativeSpeed(products=0.61)}))
+    after = machines.build_nodes(Fabric(relative_speeds={"n1": RelativeSpeed(products=0.61)}))
     assert [node.relative_speed for node in after] == [EVEN, RelativeSpeed(products=0.61)]
     assert after[0] is before[0]
-    assert machines.build_nodes(Fabric(paces={"n1": RelativeSpeed(products=0.61)}))[1] is after[1]
+    assert machines.build_nodes(Fabric(relative_speeds={"n1": RelativeSpeed(products=0.61)}))[1] is after[1]
     assert machines.build_nodes(Fabric())[1].relative_speed == EVEN
 
 
@@ -141,7 +141,7 @@ def test_a_node_is_seen_with_its_rails_its_pace_its_devices_and_its_island() -> 
             levels=("rack", ISLAND),
             places={"n0": ("r0", ""), "n1": ("", "i0")},
             rails={"n1": rails},
-            paces={"n1": RelativeSpeed(rails=rails.share)},
+            relative_speeds={"n1": RelativeSpeed(rails=rails.share)},
         )
     )
     first, second = seen.world().nodes

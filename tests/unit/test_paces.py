@@ -114,32 +114,34 @@ def test_what_was_not_measured_is_not_slow() -> None:
 
 def test_what_hardly_moves_still_moves() -> None:
     (found,) = slow_of(site(n3=replace(H100, flop_per_s=1)))
-    assert found.pace == slow_devices.PACE_MIN
+    assert found.relative_speed == slow_devices.PACE_MIN
 
 
 def told(rates: Mapping[str, tuple[DeviceBenchmark, ...]], *accelerated: str) -> fabric.Fabric:
     gpu = Part("0000:17:00.0", Kind.ACCELERATOR, "0000:17:00.0")
-    looks = {node: (HardwareReport("sysfs", Provenance.SEEN, (gpu,)),) for node in accelerated}
-    return fabric.of(NODES, [HardwareReports("agents", looks, rates)])
+    hardware_reports = {
+        node: (HardwareReport("sysfs", Provenance.SEEN, (gpu,)),) for node in accelerated
+    }
+    return fabric.of(NODES, [HardwareReports("agents", hardware_reports, rates)])
 
 
 def test_the_processor_counts_where_there_is_no_accelerator() -> None:
     slow = replace(XEON, flop_per_s=10**12)
     rates = {node: (XEON,) for node in NODES} | {"n1": (slow,), "n2": (slow,), "n3": (slow, H100)}
     found = told(rates, "n2")
-    assert found.paces == {"n1": RelativeSpeed(products=0.5)}
+    assert found.relative_speeds == {"n1": RelativeSpeed(products=0.5)}
     assert [each.node for each in found.slow] == ["n1"]
 
 
 def test_an_accelerator_that_is_seen_later_makes_its_processor_count_no_more() -> None:
     rates = {node: (XEON,) for node in NODES} | {"n1": (replace(XEON, flop_per_s=10**12),)}
     before = told(rates)
-    assert [*before.paces] == ["n1"]
+    assert [*before.relative_speeds] == ["n1"]
     gpu = HardwareReport(
         "sysfs", Provenance.SEEN, (Part("0000:17:00.0", Kind.ACCELERATOR, "0000:17:00.0"),)
     )
     after = fabric.of(NODES, [HardwareReports("agents", {"n1": (gpu,)}, rates)], before)
-    assert (after.slow, after.paces) == ((), {})
+    assert (after.slow, after.relative_speeds) == ((), {})
 
 
 def test_processors_beside_accelerators_are_no_rule_for_those_that_stand_alone() -> None:
@@ -153,7 +155,7 @@ def test_a_host_is_the_node_of_its_first_name_and_a_stranger_is_told() -> None:
         f"{node}.example.com": its for node, its in site(n3=replace(H100, flop_per_s=1)).items()
     }
     found = told(rates | {"elsewhere": (H100,)})
-    assert [*found.paces] == ["n3"]
+    assert [*found.relative_speeds] == ["n3"]
     assert found.strangers == ("agents: no node of the cluster: 1 of 9, the first is elsewhere",)
 
 

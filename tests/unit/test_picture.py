@@ -125,9 +125,9 @@ def test_node_with_a_conflict_alone_is_outlined() -> None:
     calm = site(5, 20, 20)
     odd = {name: f"r{at // 20}" for at, name in enumerate(calm.places)} | {"gpu-0005": "r1"}
     on = fabric.of(
-        calm.places.keys(), [*calm.accounts, SourceReport("labels", Provenance.TOLD, (odd,))]
+        calm.places.keys(), [*calm.source_reports, SourceReport("labels", Provenance.TOLD, (odd,))]
     )
-    assert [each.node for each in on.agreement.conflicts] == ["gpu-0005"]
+    assert [each.node for each in on.merged_topology.conflicts] == ["gpu-0005"]
     svg = drawn(on, running(Parallelism(tensor=8, data=2000), on))
     outlined = [
         each.findtext(f"{SVG}title", "")
@@ -247,7 +247,7 @@ def test_missing_nodes_and_unknown_places_are_drawn() -> None:
     its = running(Parallelism(tensor=8, data=4), on)
     lost = replace(its, nodes=(*its.nodes[:3], "gone"))
     assert pointed_at(drawn(on, lost)) == Counter(on.places.keys())
-    nowhere = fabric.of(["x", *on.places], on.accounts)
+    nowhere = fabric.of(["x", *on.places], on.source_reports)
     svg = drawn(nowhere, replace(its, nodes=(*its.nodes[:3], "x")))
     assert "no known domain1 node" in words(svg)
 

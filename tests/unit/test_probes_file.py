@@ -34,7 +34,7 @@ def leaving(rooms: dict[str, Any]) -> str:
 
 def held(labelled: dict[str, str]) -> Fabric:
     """The six nodes by their probes and by labels of racks."""
-    told = labels.accounts({node: {RACK: rack} for node, rack in labelled.items()})
+    told = labels.source_reports({node: {RACK: rack} for node, rack in labelled.items()})
     return fabric.of("abcdef", [probes.parse(written(RACKS, BLOCKS)), *told])
 
 
@@ -43,11 +43,11 @@ def test_what_a_survey_found_is_read_again_as_it_was() -> None:
     network.dead = frozenset({"node-5"})
     found = findings.of(survey(network))
     text = probes.written(found, {})
-    (account,) = formats.read(File("", "probes.json", text))
-    assert isinstance(account, SourceReport)
-    assert account.basis == Provenance.MEASURED
-    assert account.strange == found.strange == ("node-5: no probe of it reached anybody",)
-    assert account.tiers == tuple(
+    (source_report,) = formats.read(File("", "probes.json", text))
+    assert isinstance(source_report, SourceReport)
+    assert source_report.basis == Provenance.MEASURED
+    assert source_report.strange == found.strange == ("node-5: no probe of it reached anybody",)
+    assert source_report.tiers == tuple(
         {node: f"near {first}" for node, first in tier.items()} for tier in found.tiers
     )
     told = json.loads(text)
@@ -70,9 +70,9 @@ def test_when_each_node_was_measured_is_read_again() -> None:
 def test_what_was_measured_of_uplinks_is_read_again_and_counts_where_no_cables_are_known() -> None:
     text = json.loads(written(RACKS, BLOCKS))
     text["tiers"][0]["leaving"] = {"near a": 0.5, "near c": 1.5}
-    account = probes.parse(json.dumps(text))
-    assert account.leaving == ({"near a": 0.5, "near c": 1.5}, {})
-    blocks, racks = fabric.of("abcdef", [account]).links
+    source_report = probes.parse(json.dumps(text))
+    assert source_report.leaving == ({"near a": 0.5, "near c": 1.5}, {})
+    blocks, racks = fabric.of("abcdef", [source_report]).links
     assert (blocks.leaving, blocks.oversubscription) == ({}, 2.0)
     assert (racks.leaving, racks.oversubscription) == ({"near a": 0.5, "near c": 1.5}, 2.0)
 
@@ -87,15 +87,15 @@ def test_an_uplink_that_lets_out_next_to_nothing_can_be_read_again() -> None:
 def test_a_survey_that_found_nothing_tells_nothing() -> None:
     network = planted(4, (), seed=0)
     network.dead = frozenset(network.paths)
-    account = probes.parse(probes.written(findings.of(survey(network)), {}))
-    assert account.nodes == frozenset()
-    assert len(account.strange) == 4
+    source_report = probes.parse(probes.written(findings.of(survey(network)), {}))
+    assert source_report.nodes == frozenset()
+    assert len(source_report.strange) == 4
 
 
 def test_where_nobody_says_anything_tiers_are_those_of_the_probes() -> None:
     network = planted(48, (2, 3), seed=3)
-    account = probes.parse(probes.written(findings.of(survey(network)), {}))
-    found = fabric.of(network.paths, [account])
+    source_report = probes.parse(probes.written(findings.of(survey(network)), {}))
+    found = fabric.of(network.paths, [source_report])
     assert found.levels == ("probes tier 3", "probes tier 2", "probes tier 1")
     for level, truth in enumerate(reversed(truths(network))):
         pairs = {(truth[node], place[level]) for node, place in found.places.items()}
@@ -106,7 +106,7 @@ def test_labels_that_probes_bear_out_keep_their_names_and_nothing_is_told() -> N
     found = held({"a": "r1", "b": "r1", "c": "r2", "d": "r2", "e": "r3", "f": "r3"})
     assert found.levels == ("probes tier 2", RACK)
     assert [found.places[node][-1] for node in "abcdef"] == ["r1", "r1", "r2", "r2", "r3", "r3"]
-    assert found.agreement.conflicts == ()
+    assert found.merged_topology.conflicts == ()
 
 
 def test_a_false_label_counts_and_is_told_with_both_sides() -> None:
@@ -114,7 +114,7 @@ def test_a_false_label_counts_and_is_told_with_both_sides() -> None:
     assert found.places["d"][-1] == "r3"
     assert [
         (each.node, each.source, each.said, each.theirs, each.held, each.by)
-        for each in found.agreement.conflicts
+        for each in found.merged_topology.conflicts
         if each.level == RACK
     ] == [("d", "probes", "near c", "r2", "r3", "railwright labels")]
 
@@ -122,8 +122,8 @@ def test_a_false_label_counts_and_is_told_with_both_sides() -> None:
 def test_a_node_without_a_label_stands_where_its_probes_put_it() -> None:
     found = held({"a": "r1", "b": "r1", "c": "r2", "e": "r3", "f": "r3"})
     assert found.places["d"][-1] == "r2"
-    assert found.agreement.tiers[0].filled == {"d": "probes"}
-    assert found.agreement.conflicts == ()
+    assert found.merged_topology.tiers[0].filled == {"d": "probes"}
+    assert found.merged_topology.conflicts == ()
 
 
 def test_a_node_that_was_not_placed_is_unknown() -> None:

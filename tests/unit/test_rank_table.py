@@ -17,40 +17,40 @@ from railwright_topology.sources.formats import File
 
 
 def read(said: Table) -> tuple[HardwareReports, SourceReport]:
-    looks, account = formats.read(File("", "hccl.json", json.dumps(said)))
-    assert isinstance(looks, HardwareReports)
-    assert isinstance(account, SourceReport)
-    return looks, account
+    hardware_reports, source_report = formats.read(File("", "hccl.json", json.dumps(said)))
+    assert isinstance(hardware_reports, HardwareReports)
+    assert isinstance(source_report, SourceReport)
+    return hardware_reports, source_report
 
 
 def test_each_accelerator_has_a_rail_of_its_own() -> None:
-    looks, account = read(table("1.0", "10.1.0.1", "10.1.0.2"))
-    found = hardware_inventory.of(looks.by_host["10.1.0.2"])
+    hardware_reports, source_report = read(table("1.0", "10.1.0.1", "10.1.0.2"))
+    found = hardware_inventory.of(hardware_reports.by_host["10.1.0.2"])
     assert [part.number for part in found.accelerators] == [*range(8)]
     assert [found.placed[part.id].rail for part in found.adapters] == [*range(8)]
     assert len(found.of_role(Role.RAIL)) == 8
     assert found.placed["npu3 port"].near == ("npu3",)
     assert not found.links
     assert "how accelerators are linked beside PCIe" in found.unknown
-    assert not account.islands
+    assert not source_report.islands
 
 
 def test_a_super_pod_is_an_island_and_links_all_accelerators_of_a_server() -> None:
-    looks, account = read(table("1.2", "a", "b"))
-    found = hardware_inventory.of(looks.by_host["a"])
+    hardware_reports, source_report = read(table("1.2", "a", "b"))
+    found = hardware_inventory.of(hardware_reports.by_host["a"])
     assert {link.technology for link in found.links} == {Technology.HCCS}
     assert len(found.links) == 28
-    assert account.islands == {"a": "0", "b": "0"}
-    whole = fabric.of("ab", [looks, account])
-    assert whole.agreement.islands is not None
-    assert [*whole.insides] == ["a", "b"]
+    assert source_report.islands == {"a": "0", "b": "0"}
+    whole = fabric.of("ab", [hardware_reports, source_report])
+    assert whole.merged_topology.islands is not None
+    assert [*whole.inventories] == ["a", "b"]
 
 
 def test_an_accelerator_without_an_address_has_no_port() -> None:
     said = table("1.0", "a")
     said["server_list"][0]["device"][2]["device_ip"] = ""
-    looks, _ = read(said)
-    found = hardware_inventory.of(looks.by_host["a"])
+    hardware_reports, _ = read(said)
+    found = hardware_inventory.of(hardware_reports.by_host["a"])
     assert len(found.accelerators) == 8
     assert [part.id for part in found.adapters] == [f"npu{n} port" for n in range(8) if n != 2]
 
@@ -74,9 +74,9 @@ def by_task(said: Table) -> Table:
 
 @pytest.mark.parametrize("version", ["1.0", "1.2"])
 def test_table_with_a_list_for_each_task_says_the_same(version: str) -> None:
-    looks, account = read(by_task(table(version, "a", "b")))
-    assert (looks, account) == read(table(version, "a", "b"))
-    assert not account.strange
+    hardware_reports, source_report = read(by_task(table(version, "a", "b")))
+    assert (hardware_reports, source_report) == read(table(version, "a", "b"))
+    assert not source_report.strange
 
 
 def test_table_by_task_leaves_out_what_cannot_be() -> None:
@@ -84,10 +84,10 @@ def test_table_by_task_leaves_out_what_cannot_be() -> None:
     said["prefill_device_list"][0]["super_pod_id"] = "1"
     said["prefill_device_list"][1]["device_id"] = "0"
     del said["decode_device_list"][0]["server_id"]
-    looks, account = read(said)
-    assert len(hardware_inventory.of(looks.by_host["a"]).accelerators) == 7
-    assert account.islands == {"b": "0"}
-    told = " ".join(account.strange)
+    hardware_reports, source_report = read(said)
+    assert len(hardware_inventory.of(hardware_reports.by_host["a"]).accelerators) == 7
+    assert source_report.islands == {"b": "0"}
+    told = " ".join(source_report.strange)
     for rule in (
         "node 'a' is in both '1' and '0'",
         "device_id 0: each of at most",

@@ -25,8 +25,8 @@ def test_its_plan_is_a_fat_tree_of_switches_with_forty_ports() -> None:
     assert network.oversubscription() == {1: 1.0, 2: 1.0}
     assert not network.faults
     declared = plan.parse(PLAN.read_text(encoding="utf-8"))
-    assert len(declared.tiers) == len(network.account.tiers) == 3
-    for said, seen in zip(declared.tiers, network.account.tiers, strict=True):
+    assert len(declared.tiers) == len(network.source_report.tiers) == 3
+    for said, seen in zip(declared.tiers, network.source_report.tiers, strict=True):
         assert _together(said) == _together(seen)
 
 

@@ -54,8 +54,8 @@ YAML = """---
 
 
 def one(text: str) -> SourceReport:
-    (account,) = slurm.parse_conf(text)
-    return account
+    (source_report,) = slurm.parse_conf(text)
+    return source_report
 
 
 def test_a_tree_is_read_from_the_nodes_outwards() -> None:
@@ -326,9 +326,9 @@ def test_block_without_nodes_keeps_its_place(line: str) -> None:
 
 
 def test_topograph_yaml_before_0_2_is_read() -> None:
-    (account,) = slurm.parse_yaml(
+    (source_report,) = slurm.parse_yaml(
         "- topology: t\n  clusterDefault: true\n  block:\n    blockSizes: [1, 2]\n"
         "    blocks:\n    - block: b1\n      nodes: n1\n    - block: b2\n"
     )
-    assert [*account.tiers] == [{"n1": "b1"}, {"n1": "b1..b2"}]
-    assert not account.strange
+    assert [*source_report.tiers] == [{"n1": "b1"}, {"n1": "b1..b2"}]
+    assert not source_report.strange

@@ -27,8 +27,8 @@ def told(
     return SourceReport("a source", basis, (racks,), times=times)
 
 
-def of(accounts: Iterable[SourceReport], nodes: str = "abcd") -> Fabric:
-    return fabric.of(nodes, accounts)
+def of(source_reports: Iterable[SourceReport], nodes: str = "abcd") -> Fabric:
+    return fabric.of(nodes, source_reports)
 
 
 def test_nodes_that_nobody_places_are_due_and_all_are_where_all_are_to_be_held_against_it() -> None:

@@ -60,12 +60,12 @@ def test_nodes_that_come_later_stand_where_they_were_planted() -> None:
     names = sorted(network.paths)
     late = {*Random(1).sample(names, 12)}
     first = _of(network, [name for name in names if name not in late])
-    account = held(*first.tiers)
+    source_report = held(*first.tiers)
     beside: dict[str, list[str]] = {}
     for node, domain in sorted(first.tiers[0].items()):
         beside.setdefault(domain, []).append(node)
     chosen = [*late, *(node for its in beside.values() for node in its[:2])]
-    joined = surveys.joined(_of(network, chosen), account, names)
+    joined = surveys.joined(_of(network, chosen), source_report, names)
     for truth, tier in zip(truths(network), joined.tiers, strict=True):
         assert adjusted_rand_index(truth, tier) == 1.0
 

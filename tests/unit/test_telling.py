@@ -95,7 +95,9 @@ def test_what_changes_is_told_at_the_next_look(root: Path) -> None:
             port.write_text("1: DOWN")
 
     run(teller, 2, unplug)
-    before, after = (hardware_documents.parse(text).looks[0].parts for text in teller.taken)
+    before, after = (
+        hardware_documents.parse(text).hardware_reports[0].parts for text in teller.taken
+    )
     assert [part.up for part in before].count(False) == 0
     assert [part.up for part in after].count(False) == 1
 
@@ -119,7 +121,7 @@ def test_rates_are_told_beside_what_is_seen_and_again_once_they_are_others(
     told = [hardware_documents.parse(text) for text in teller.taken]
     speeds = [[rates.flop_per_s for rates in each.rates] for each in told]
     assert speeds == [[], [7], [8]]
-    assert [each.looks[0].source for each in told] == ["sysfs", "sysfs", "sysfs"]
+    assert [each.hardware_reports[0].source for each in told] == ["sysfs", "sysfs", "sysfs"]
 
 
 def test_after_a_refusal_it_is_tried_again_sooner_and_then_less_and_less_often(root: Path) -> None:

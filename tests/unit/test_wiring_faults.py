@@ -107,7 +107,7 @@ def test_finding_is_in_faults_or_in_remarks() -> None:
     """Each was printed twice once: the command line shows both."""
     network = networks.of(replace(wiring(SOUND), strange=("an adapter names no host",)))
     assert not network.faults
-    assert network.account.strange == ("an adapter names no host",)
+    assert network.source_report.strange == ("an adapter names no host",)
 
 
 def test_a_tor_that_is_dead_is_told_once_with_its_hosts() -> None:

@@ -120,7 +120,7 @@ def _report(arguments: argparse.Namespace) -> None:
         schedule = benchmark.BenchmarkSchedule(Path(arguments.root), clock=time.monotonic, log=_log)
 
     def on_poll_request(request: PollRequest, document: Document) -> None:
-        rail = polling.rail_address(document.looks, request.networks)
+        rail = polling.rail_address(document.hardware_reports, request.networks)
         poller.start(arguments.bind or rail or request.host)
 
     rng = random.Random()  # noqa: S311

@@ -45,7 +45,7 @@ class HardwareSources:
 
 def gather(sources: HardwareSources, *, deadline_s: float = TOOL_S) -> Document:
     """Everything that can be read of it now."""
-    looks: list[HardwareReport] = []
+    hardware_reports: list[HardwareReport] = []
     refused: list[str] = []
     for read in _readers(sources, deadline_s):
         try:
@@ -55,8 +55,8 @@ def gather(sources: HardwareSources, *, deadline_s: float = TOOL_S) -> Document:
             continue
         # A tool of another maker's devices finds nothing.
         if look.parts or look.remarks:
-            looks.append(look)
-    return Document(tuple(looks), tuple(refused))
+            hardware_reports.append(look)
+    return Document(tuple(hardware_reports), tuple(refused))
 
 
 def _readers(sources: HardwareSources, deadline_s: float) -> Iterator[Callable[[], HardwareReport]]:

@@ -37,9 +37,11 @@ Run = Callable[[Coroutine[Any, Any, Any]], Any]
 """Runs something in the loop that answers probes, and waits for it."""
 
 
-def rail_address(looks: Iterable[HardwareReport], networks: Collection[str]) -> str | None:
+def rail_address(
+    hardware_reports: Iterable[HardwareReport], networks: Collection[str]
+) -> str | None:
     """The address of the first of this machine's rails that has one in these networks."""
-    its = hardware_inventory.of(looks)
+    its = hardware_inventory.of(hardware_reports)
     rails = sorted(its.of_role(Role.RAIL), key=lambda part: its.placed[part.id].rail or 0)
     addresses = (prober.address_of(name) for part in rails for name in part.names)
     within = (each for each in addresses if each and probeable.within(each, networks))

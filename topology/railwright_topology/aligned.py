@@ -36,22 +36,22 @@ class RailAssignment:
     as others do."""
 
     rails: Mapping[str, int]
-    astray: tuple[MiscabledRail, ...] = ()
+    miscabled: tuple[MiscabledRail, ...] = ()
     parts: tuple[Part, ...] = ()
 
     @property
     def whole(self) -> Rails:
         """It without the names of the adapters that are cabled as they should be."""
-        astray = sorted(self.astray, key=lambda its: (its.rail, natural(its.adapter)))
-        return Rails(tuple(self.rails.values()), tuple(astray))
+        miscabled = sorted(self.miscabled, key=lambda its: (its.rail, natural(its.adapter)))
+        return Rails(tuple(self.rails.values()), tuple(miscabled))
 
 
 def _assignment(
     rails: Mapping[str, int], reasons: Iterable[tuple[str, str]], parts: Iterable[Part] = ()
 ) -> RailAssignment:
     """``reasons`` has of each adapter why it is miscabled, empty if it is not."""
-    astray = (MiscabledRail(rails[adapter], adapter, why) for adapter, why in reasons if why)
-    return RailAssignment(rails, tuple(astray), tuple(parts))
+    miscabled = (MiscabledRail(rails[adapter], adapter, why) for adapter, why in reasons if why)
+    return RailAssignment(rails, tuple(miscabled), tuple(parts))
 
 
 def by_cables(wiring: Wiring, layers: Layers) -> dict[str, RailAssignment]:
@@ -218,7 +218,7 @@ def together(cables: RailAssignment | None, adapters: RailAssignment | None) -> 
     that it has by its cables."""
     if cables is None:
         return adapters.whole if adapters is not None and adapters.rails else None
-    if adapters is None or not (cables.astray or adapters.astray):
+    if adapters is None or not (cables.miscabled or adapters.miscabled):
         return cables.whole
     return _merged(cables, adapters).whole
 
@@ -230,10 +230,10 @@ def _merged(cables: RailAssignment, adapters: RailAssignment) -> RailAssignment:
         cables = _seen(cables, adapters, names)
     more = tuple(_only_by_adapters(cables, adapters, names, nics))
     if not nics:
-        return RailAssignment(cables.rails, cables.astray + more)
+        return RailAssignment(cables.rails, cables.miscabled + more)
     rails = {**cables.rails, **{its.adapter: its.rail for its in more if its.adapter not in nics}}
     ordered = {nic: rails[nic] for nic in sorted(rails, key=natural)}
-    return RailAssignment(ordered, cables.astray + more)
+    return RailAssignment(ordered, cables.miscabled + more)
 
 
 def _only_by_adapters(
@@ -243,11 +243,11 @@ def _only_by_adapters(
     nics: Mapping[str, str],
 ) -> Iterator[MiscabledRail]:
     """What is miscabled by the hardware reports and not by the cables."""
-    numbered = {names.get(each.adapter) for each in cables.astray}
+    numbered = {names.get(each.adapter) for each in cables.miscabled}
     # An adapter with a name of its own in each is the same if it is on the same rail.
     same = tuple(cables.rails.values()) == adapters.whole.order
-    unnamed = [each.rail for each in cables.astray if same and each.adapter not in names]
-    for each in adapters.astray:
+    unnamed = [each.rail for each in cables.miscabled if same and each.adapter not in names]
+    for each in adapters.miscabled:
         nic = nics.get(each.adapter)
         if nic is None and each.rail in unnamed:
             unnamed.remove(each.rail)
@@ -261,9 +261,11 @@ def _seen(
     cables: RailAssignment, adapters: RailAssignment, names: Mapping[str, str]
 ) -> RailAssignment:
     """The assignment by cables, less what they miss of adapters that are not there."""
-    absent = {each.adapter for each in adapters.astray if each.why == _ABSENT}
-    missed = {each.adapter for each in cables.astray if each.why == _NO_CABLE}
+    absent = {each.adapter for each in adapters.miscabled if each.why == _ABSENT}
+    missed = {each.adapter for each in cables.miscabled if each.why == _NO_CABLE}
     strange = missed - names.keys()
     untrue = {nic for nic in missed if nic in strange or names[nic] in absent}
     rails = {nic: rail for nic, rail in cables.rails.items() if nic not in strange}
-    return RailAssignment(rails, tuple(its for its in cables.astray if its.adapter not in untrue))
+    return RailAssignment(
+        rails, tuple(its for its in cables.miscabled if its.adapter not in untrue)
+    )

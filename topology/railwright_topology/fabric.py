@@ -55,30 +55,31 @@ class Fabric:
     node: its domains, each of a name that no other of its level has, UNKNOWN where nobody says.
     ``links`` has what is known of each level's; oversubscription is no less than further in.
 
-    ``insides`` are of the nodes that somebody has looked into, by ``looks``. ``strangers`` says of
+    ``inventories`` are of the nodes that somebody has looked into, by ``hardware_reports``.
+    ``strangers`` says of
     which hosts, that are no nodes of the cluster, somebody has, and what sources of insides left
     out. ``rails`` are of the nodes whose
     rails are known.
 
     ``rates`` are of the nodes whose devices somebody measured, ``rate_conflicts`` of those where
     another measured others, ``slow`` the devices that are slower than most of their kind, and
-    ``paces`` of the nodes that are so, or whose rails are astray.
+    ``relative_speeds`` of the nodes that are so, or whose rails are astray.
     """
 
     levels: tuple[str, ...] = ()
     places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    agreement: MergedTopology = field(default_factory=lambda: topology_merge.of(()))
-    accounts: tuple[SourceReport, ...] = ()
+    merged_topology: MergedTopology = field(default_factory=lambda: topology_merge.of(()))
+    source_reports: tuple[SourceReport, ...] = ()
     networks: tuple[Network, ...] = ()
     links: tuple[Links, ...] = ()
-    insides: Mapping[str, HardwareInventory] = field(default_factory=dict)
-    looks: Mapping[str, tuple[HardwareReport, ...]] = field(default_factory=dict)
+    inventories: Mapping[str, HardwareInventory] = field(default_factory=dict)
+    hardware_reports: Mapping[str, tuple[HardwareReport, ...]] = field(default_factory=dict)
     strangers: tuple[str, ...] = ()
     rails: Mapping[str, Rails] = field(default_factory=dict)
     rates: Mapping[str, tuple[DeviceBenchmark, ...]] = field(default_factory=dict)
     rate_conflicts: Mapping[str, tuple[HardwareConflict, ...]] = field(default_factory=dict)
     slow: tuple[Slow, ...] = ()
-    paces: Mapping[str, RelativeSpeed] = field(default_factory=dict)
+    relative_speeds: Mapping[str, RelativeSpeed] = field(default_factory=dict)
 
     @property
     def nearest(self) -> int:
@@ -97,7 +98,7 @@ class Fabric:
 
     def inner_conflicts(self) -> Iterator[tuple[str, HardwareConflict]]:
         """What sources disagree on inside of nodes, each after its node."""
-        for node, its in self.insides.items():
+        for node, its in self.inventories.items():
             yield from ((node, conflict) for conflict in its.conflicts)
         for node, conflicts in self.rate_conflicts.items():
             yield from ((node, conflict) for conflict in conflicts)
@@ -107,21 +108,21 @@ def of(nodes: Collection[str], facts: Iterable[Told], before: Fabric | None = No
     """Put together what is told of these nodes. Pure, and the same for any order of either, and
     for any fabric before: of that, what is derived from what did not change is taken over."""
     everything, before = tuple(facts), before or Fabric()
-    looks, strangers = _looks(
+    hardware_reports, strangers = _looks(
         [each for each in everything if isinstance(each, HardwareReports)], nodes
     )
-    insides = _insides(looks, before)
+    inventories = _insides(hardware_reports, before)
     rates, rate_conflicts = slow_devices.settled(_rates(everything, nodes))
-    slow = _slow(rates, _accelerated(insides, rates), before)
-    front = _front_end(insides)
+    slow = _slow(rates, _accelerated(inventories, rates), before)
+    front = _front_end(inventories)
     found = (each for each in everything if isinstance(each, Network))
     wired = [_rails_alone(each, front, nodes, before) for each in found]
     sources = [each for each in everything if isinstance(each, SourceReport)]
-    sources += (network.account for network in wired)
+    sources += (network.source_report for network in wired)
     reports = _apart([_of_the_cluster(report, nodes) for report in sources])
     merged = topology_merge.of(reports)
     coarsest_first = merged.tiers[::-1]
-    rails = _rails(wired, insides, nodes)
+    rails = _rails(wired, inventories, nodes)
     return Fabric(
         tuple(tier.name for tier in coarsest_first),
         {
@@ -132,14 +133,14 @@ def of(nodes: Collection[str], facts: Iterable[Told], before: Fabric | None = No
         reports,
         tuple(sorted(wired, key=lambda network: network.wiring.source)),
         _links(merged, reports, wired, nodes)[::-1],
-        insides,
-        looks,
+        inventories,
+        hardware_reports,
         strangers,
         rails,
         rates,
         rate_conflicts,
         slow,
-        _paces(slow_devices.of(slow), rails),
+        _relative_speeds(slow_devices.of(slow), rails),
     )
 
 
@@ -152,9 +153,9 @@ def _looks(
     strangers: list[str] = []
     for each in facts:
         called = _called(each.nodes, nodes)
-        for host, looks in each.by_host.items():
+        for host, hardware_reports in each.by_host.items():
             if host in called:
-                found.setdefault(called[host], []).extend(looks)
+                found.setdefault(called[host], []).extend(hardware_reports)
         remarks = (*_strangers(each.nodes, called), *each.remarks)
         strangers += (f"{each.source}: {remark}" for remark in remarks)
     ordered = {
@@ -186,24 +187,24 @@ def _rates(facts: Iterable[Told], nodes: Collection[str]) -> dict[str, list[slow
 def _slow(
     rates: Mapping[str, tuple[DeviceBenchmark, ...]], accelerated: set[str], before: Fabric
 ) -> tuple[Slow, ...]:
-    if rates == before.rates and accelerated == _accelerated(before.insides, before.rates):
+    if rates == before.rates and accelerated == _accelerated(before.inventories, before.rates):
         return before.slow
     return slow_devices.slow(rates, accelerated)
 
 
 def _accelerated(
-    insides: Mapping[str, HardwareInventory], rates: Mapping[str, tuple[DeviceBenchmark, ...]]
+    inventories: Mapping[str, HardwareInventory], rates: Mapping[str, tuple[DeviceBenchmark, ...]]
 ) -> set[str]:
     """The nodes that have accelerators, whether those were measured or not."""
-    seen = {node for node, its in insides.items() if its.accelerators}
+    seen = {node for node, its in inventories.items() if its.accelerators}
     return seen.union(node for node, its in rates.items() if any(r.device != CPU for r in its))
 
 
-def _paces(
+def _relative_speeds(
     measured: Mapping[str, RelativeSpeed], rails: Mapping[str, Rails]
 ) -> dict[str, RelativeSpeed]:
     """The same with the rails that lead where they should."""
-    shares = {node: its.share for node, its in rails.items() if its.astray}
+    shares = {node: its.share for node, its in rails.items() if its.miscabled}
     return {
         node: replace(measured.get(node, EVEN), rails=shares.get(node, EVEN.rails))
         for node in sorted({*measured, *shares})
@@ -211,12 +212,12 @@ def _paces(
 
 
 def _insides(
-    looks: Mapping[str, tuple[HardwareReport, ...]], before: Fabric
+    hardware_reports: Mapping[str, tuple[HardwareReport, ...]], before: Fabric
 ) -> dict[str, HardwareInventory]:
     """Equal nodes are mostly told by the same values: what they come to is found out once."""
-    known = {_same(its): before.insides[node] for node, its in before.looks.items()}
+    known = {_same(its): before.inventories[node] for node, its in before.hardware_reports.items()}
     found: dict[str, HardwareInventory] = {}
-    for node, its in looks.items():
+    for node, its in hardware_reports.items():
         which = _same(its)
         if which not in known:
             known[which] = hardware_inventory.of(its)
@@ -224,14 +225,14 @@ def _insides(
     return found
 
 
-def _same(looks: tuple[HardwareReport, ...]) -> tuple[int, ...]:
-    return tuple(map(id, looks))
+def _same(hardware_reports: tuple[HardwareReport, ...]) -> tuple[int, ...]:
+    return tuple(map(id, hardware_reports))
 
 
-def _front_end(insides: Mapping[str, HardwareInventory]) -> set[Nic]:
+def _front_end(inventories: Mapping[str, HardwareInventory]) -> set[Nic]:
     return {
         (node, name)
-        for node, its in insides.items()
+        for node, its in inventories.items()
         for part in its.of_role(Role.FRONT_END)
         for name in part.names
     }
@@ -257,7 +258,7 @@ def _rails_alone(
 
 
 def _rails(
-    wired: Iterable[Network], insides: Mapping[str, HardwareInventory], nodes: Collection[str]
+    wired: Iterable[Network], inventories: Mapping[str, HardwareInventory], nodes: Collection[str]
 ) -> dict[str, Rails]:
     """Of each node, by cables and by what is inside of it; of several networks that with the most
     adapters counts."""
@@ -267,7 +268,7 @@ def _rails(
             its, other = network.assignments[host], by_cables.get(node)
             if other is None or (len(other.rails), repr(other)) < (len(its.rails), repr(its)):
                 by_cables[node] = its
-    adapters = {node: _numbered(its) for node, its in insides.items()}
+    adapters = {node: _numbered(its) for node, its in inventories.items()}
     by_adapters = aligned.by_adapters(adapters)
     both = {
         node: aligned.together(by_cables.get(node), by_adapters.get(node))
@@ -306,8 +307,10 @@ def _links(
             }
     ratios = [_ratio(its, capacities) for its, capacities in zip(tiers, leaving, strict=True)]
     reducing: list[frozenset[str]] = [frozenset()] * len(tiers)
-    for network in sorted(networks, key=lambda each: (each.account.capacity, each.wiring.source)):
-        theirs = _of_the_cluster(network.account, nodes).tiers
+    for network in sorted(
+        networks, key=lambda each: (each.source_report.capacity, each.wiring.source)
+    ):
+        theirs = _of_the_cluster(network.source_report, nodes).tiers
         narrowing, sums = network.narrowing(), network.summing()
         for its, tier in topology_merge.matched(tiers, theirs).items():
             ratios[tier] = narrowing.get(its + 1, ratios[tier])

@@ -93,9 +93,9 @@ class HardwareInventory:
         return tuple(part for part in self.adapters if self.placed[part.id].role == role)
 
 
-def of(looks: Iterable[HardwareReport]) -> HardwareInventory:
+def of(hardware_reports: Iterable[HardwareReport]) -> HardwareInventory:
     """Merge the reports of one node. The same for any order of different sources."""
-    reports = sorted(looks, key=lambda look: (-look.basis, look.source))
+    reports = sorted(hardware_reports, key=lambda look: (-look.basis, look.source))
     merge = _Merge()
     remarks = [f"{look.source}: {remark}" for look in reports for remark in look.remarks]
     identities = _identities(reports, remarks)

@@ -25,9 +25,9 @@ class Rails:
     what of its own is astray, by rail."""
 
     order: tuple[int, ...]
-    astray: tuple[MiscabledRail, ...] = ()
+    miscabled: tuple[MiscabledRail, ...] = ()
 
     @property
     def share(self) -> float:
         """Of the adapters those that lead where they should."""
-        return max(0.0, 1.0 - len(self.astray) / len(self.order))
+        return max(0.0, 1.0 - len(self.miscabled) / len(self.order))

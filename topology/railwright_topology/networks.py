@@ -21,7 +21,7 @@ class Network:
 
     wiring: Wiring
     layers: Layers
-    account: SourceReport
+    source_report: SourceReport
     faults: tuple[str, ...]
     assignments: Mapping[str, RailAssignment]
 
@@ -49,7 +49,7 @@ class Network:
     def _capacities(self) -> tuple[Counter[int], Counter[int]]:
         """By tier: bytes a second that its switches take from below, and upwards."""
         tiers = self.layers.tiers
-        down, up = Counter({1: self.account.capacity}), Counter[int]()
+        down, up = Counter({1: self.source_report.capacity}), Counter[int]()
         for low, high, bytes_per_s in self.layers.upward(self.wiring.trunks):
             up[tiers[low]] += bytes_per_s
             down[tiers[high]] += bytes_per_s
@@ -61,7 +61,7 @@ class Network:
         reducing = {switch.id for switch in self.wiring.switches if switch.reduces}
         found: list[frozenset[str]] = []
         reduced: set[str] = set()
-        for tier, names in zip(self.layers.domains, self.account.tiers, strict=True):
+        for tier, names in zip(self.layers.domains, self.source_report.tiers, strict=True):
             its = [each for each in tier if each.switches and reducing.issuperset(each.switches)]
             if found:
                 its = [each for each in its if reduced.issuperset(each.hosts)]
@@ -78,8 +78,8 @@ class Network:
 def of(wiring: Wiring) -> Network:
     """Derive it. Pure, and the same for any order of the wiring's parts."""
     found = layers.of(wiring)
-    account, assignments = _account(wiring, found), aligned.by_cables(wiring, found)
-    return Network(wiring, found, account, faults.of(wiring, found), assignments)
+    source_report, assignments = _account(wiring, found), aligned.by_cables(wiring, found)
+    return Network(wiring, found, source_report, faults.of(wiring, found), assignments)
 
 
 def _account(wiring: Wiring, found: Layers) -> SourceReport:

@@ -16,12 +16,12 @@ def of(hardware: HardwareInventory) -> str:
     return ", ".join(_phrases(hardware))
 
 
-def kinds(insides: Mapping[str, HardwareInventory]) -> list[tuple[str, list[str]]]:
+def kinds(inventories: Mapping[str, HardwareInventory]) -> list[tuple[str, list[str]]]:
     """What nodes are inside, and which; the most frequent first."""
     # Equal ones are mostly one value.
-    distinct = {id(each): each for each in insides.values()}
+    distinct = {id(each): each for each in inventories.values()}
     outlines = {at: of(hardware) for at, hardware in distinct.items()}
-    equal = group((outlines[id(hardware)], node) for node, hardware in insides.items())
+    equal = group((outlines[id(hardware)], node) for node, hardware in inventories.items())
     return sorted(equal.items(), key=lambda each: (-len(each[1]), each[0]))
 
 

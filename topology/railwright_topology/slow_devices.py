@@ -50,7 +50,7 @@ class Slow:
     usual: int
 
     @property
-    def pace(self) -> float:
+    def relative_speed(self) -> float:
         """What it reaches over what is usual, to a hundredth."""
         return max(PACE_MIN, round(self.measured / self.usual, 2))
 
@@ -58,7 +58,7 @@ class Slow:
 def held(
     before: Iterable[DeviceBenchmark],
     now: Iterable[DeviceBenchmark],
-    looks: Iterable[HardwareReport],
+    hardware_reports: Iterable[HardwareReport],
 ) -> tuple[DeviceBenchmark, ...]:
     """By device, of what was held before and of a document's rates and looks.
 
@@ -66,7 +66,9 @@ def held(
     cannot measure a device again before the training on it ends. A rate that changed by no more
     than NOISE is the one before. Where looks show accelerators, no others are believed or held.
     """
-    parts = (part for look in looks for part in look.parts if part.kind == Kind.ACCELERATOR)
+    parts = (
+        part for look in hardware_reports for part in look.parts if part.kind == Kind.ACCELERATOR
+    )
     shown = {part.pci for part in parts if part.pci}
     old = {each.device: each for each in before}
     found = {each.device: _steady(each, old.get(each.device, each)) for each in now}
@@ -139,7 +141,9 @@ def slow(
         if each.device != CPU or node not in accelerated
     )
     found = (slow for its in kinds.values() for fact in _FACTS for slow in _slow(its, fact))
-    return tuple(sorted(found, key=lambda each: (each.pace, each.node, each.device, each.fact)))
+    return tuple(
+        sorted(found, key=lambda each: (each.relative_speed, each.node, each.device, each.fact))
+    )
 
 
 def _slow(kind: Iterable[tuple[str, DeviceBenchmark]], fact: str) -> Iterator[Slow]:
@@ -156,8 +160,8 @@ def _slow(kind: Iterable[tuple[str, DeviceBenchmark]], fact: str) -> Iterator[Sl
 
 def of(found: Iterable[Slow]) -> dict[str, RelativeSpeed]:
     """The relative speeds of nodes that slow devices make slow."""
-    slowest_last = sorted(found, key=lambda each: -each.pace)
-    slowest = {(each.node, each.fact): each.pace for each in slowest_last}
+    slowest_last = sorted(found, key=lambda each: -each.relative_speed)
+    slowest = {(each.node, each.fact): each.relative_speed for each in slowest_last}
     return {
         node: RelativeSpeed(*(slowest.get((node, fact), 1.0) for fact in _FACTS))
         for node in sorted({node for node, _ in slowest})
@@ -168,7 +172,7 @@ def told(slow: Slow) -> str:
     """What is slow of a node, in words."""
     reached, usual = _told(slow.fact, slow.measured), _told(slow.fact, slow.usual)
     does, _ = _FACTS[slow.fact]
-    share = f"{100 * slow.pace:.0f} % of what most {slow.model} do"
+    share = f"{100 * slow.relative_speed:.0f} % of what most {slow.model} do"
     return f"{slow.device} {does} at {share}: {reached} of {usual}"
 
 

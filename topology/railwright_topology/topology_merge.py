@@ -74,9 +74,9 @@ class MergedTopology:
     unmatched: tuple[tuple[str, str], ...]
 
 
-def of(accounts: Iterable[SourceReport]) -> MergedTopology:
+def of(source_reports: Iterable[SourceReport]) -> MergedTopology:
     """Hold them against each other. The same for any order of accounts of different sources."""
-    reports = sorted(accounts, key=lambda each: (-each.basis, -each.capacity, each.source))
+    reports = sorted(source_reports, key=lambda each: (-each.basis, -each.capacity, each.source))
     view = _View(tuple(report.source for report in reports))
     for trust, report in enumerate(reports):
         view.add(report, trust)

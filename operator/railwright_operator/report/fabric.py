@@ -37,7 +37,7 @@ NAMED = 3
 def summary_status(found: FabricState) -> Status:
     """What was found, and what sources disagree on. Whatever sources say, the schema takes it."""
     fabric = found.fabric
-    conflicts = fabric.agreement.conflicts
+    conflicts = fabric.merged_topology.conflicts
     return {
         "nodes": len(fabric.places),
         "domains": [_level(fabric, level) for level in range(len(fabric.levels))],
@@ -45,7 +45,7 @@ def summary_status(found: FabricState) -> Status:
         "summary": _summary(fabric),
         "networks": [_network(network) for network in fabric.networks[:NETWORKS_MAX]],
         "rails": _rails(fabric),
-        "sources": [_source(found, each) for each in fabric.accounts[:SOURCES_MAX]],
+        "sources": [_source(found, each) for each in fabric.source_reports[:SOURCES_MAX]],
         "insides": _insides(fabric)[:INSIDES_MAX],
         "measuredNodes": len(fabric.rates),
         "slow": [
@@ -113,7 +113,7 @@ def _summary(fabric: Fabric) -> str:
     are."""
     sizes = ((name, fabric.sizes(fabric.places, at)) for at, name in enumerate(fabric.levels))
     text = " > ".join(str(len(its)) for name, its in sizes if name != ISLAND) or "none"
-    if islands := fabric.agreement.islands:
+    if islands := fabric.merged_topology.islands:
         text += f"; {len({*islands.domains.values()})} islands"
     rails = max((network.rails for network in fabric.networks), default=0)
     return f"{text}; {rails} rails" if rails else text
@@ -121,7 +121,7 @@ def _summary(fabric: Fabric) -> str:
 
 def _level(fabric: Fabric, level: int) -> Status:
     sizes = fabric.sizes(fabric.places, level)
-    tier = fabric.agreement.tiers[-1 - level]
+    tier = fabric.merged_topology.tiers[-1 - level]
     return {
         "level": bounds.name(fabric.levels[level]),
         "source": bounds.name(tier.source),
@@ -131,7 +131,7 @@ def _level(fabric: Fabric, level: int) -> Status:
 
 
 def _islands(fabric: Fabric) -> Status | None:
-    islands = fabric.agreement.islands
+    islands = fabric.merged_topology.islands
     if islands is None:
         return None
     sizes = collections.Counter(islands.domains.values())
@@ -168,45 +168,47 @@ def _rails(fabric: Fabric) -> Status | None:
     found = [
         {"node": node, "rail": each.rail, "message": bounds.sentence(each.told)}
         for node, rails in fabric.rails.items()
-        for each in rails.astray
+        for each in rails.miscabled
     ]
     return {
         "nodes": len(fabric.rails),
-        "aligned": sum(not rails.astray for rails in fabric.rails.values()),
+        "aligned": sum(not rails.miscabled for rails in fabric.rails.values()),
         "astray": found[:FAULTS_MAX],
     }
 
 
-def _source(found: FabricState, account: SourceReport) -> Status:
+def _source(found: FabricState, source_report: SourceReport) -> Status:
     fabric = found.fabric
     unused = [
         f"{tier} is not used: it fits between none of the tiers of more trusted sources"
         if tier != ISLAND
         else topology_merge.CROSSING
-        for source, tier in fabric.agreement.unmatched
-        if source == account.source
+        for source, tier in fabric.merged_topology.unmatched
+        if source == source_report.source
     ]
-    tiers = (account.name(tier) for tier in range(len(account.tiers)))
+    tiers = (source_report.name(tier) for tier in range(len(source_report.tiers)))
     return {
-        "source": bounds.name(account.source),
-        "basis": account.basis.name.capitalize(),
-        "nodes": len(account.nodes),
+        "source": bounds.name(source_report.source),
+        "basis": source_report.basis.name.capitalize(),
+        "nodes": len(source_report.nodes),
         "tiers": [bounds.name(tier) for tier in tiers][:LEVELS_MAX],
-        "remarks": [bounds.sentence(text) for text in (*unused, *account.strange)][:FAULTS_MAX],
+        "remarks": [bounds.sentence(text) for text in (*unused, *source_report.strange)][
+            :FAULTS_MAX
+        ],
         # The API server keeps no null within a list: it would be written again and again.
-        **({"time": time} if (time := _time(found, account)) else {}),
+        **({"time": time} if (time := _time(found, source_report)) else {}),
     }
 
 
-def _time(found: FabricState, account: SourceReport) -> str:
+def _time(found: FabricState, source_report: SourceReport) -> str:
     """Of what says when it learned of nodes, when that was of the first of them; empty where nobody
     knows."""
-    if account.times:
-        return datetime.fromtimestamp(min(account.times.values()), UTC).strftime(probes.TIME)
+    if source_report.times:
+        return datetime.fromtimestamp(min(source_report.times.values()), UTC).strftime(probes.TIME)
     for read in found.files:
         for each in read.told:
-            its = each.account if isinstance(each, Network) else each
-            if its.source == account.source:
+            its = each.source_report if isinstance(each, Network) else each
+            if its.source == source_report.source:
                 return read.time
     return ""
 
@@ -217,9 +219,9 @@ def _insides(fabric: Fabric) -> list[Status]:
             "nodes": len(nodes),
             "first": nodes[0],
             "found": bounds.sentence(text),
-            "unknown": [bounds.sentence(its) for its in fabric.insides[nodes[0]].unknown],
+            "unknown": [bounds.sentence(its) for its in fabric.inventories[nodes[0]].unknown],
         }
-        for text, nodes in outline.kinds(fabric.insides)
+        for text, nodes in outline.kinds(fabric.inventories)
     ]
 
 
@@ -263,7 +265,7 @@ def _of_insides(fabric: Fabric) -> Iterator[Status]:
     for text in fabric.strangers:
         yield _problem(text.partition(":")[0], text)
     alike: dict[str, list[str]] = {}
-    for node, its in fabric.insides.items():
+    for node, its in fabric.inventories.items():
         for remark in its.remarks:
             alike.setdefault(remark, []).append(node)
     for remark, nodes in alike.items():

@@ -26,10 +26,10 @@ def of(fabric: Fabric, probing: Probing, now_s: float) -> frozenset[str]:
         return frozenset()
     oldest_s = now_s - probing.max_age_hours * HOUR_S
     known: set[str] = set()
-    for account in fabric.accounts:
-        placed = frozenset().union(*account.tiers)
-        if account.basis is Provenance.MEASURED:
-            known |= {node for node in placed if account.times.get(node, now_s) > oldest_s}
+    for source_report in fabric.source_reports:
+        placed = frozenset().union(*source_report.tiers)
+        if source_report.basis is Provenance.MEASURED:
+            known |= {node for node in placed if source_report.times.get(node, now_s) > oldest_s}
         elif probing.mode == WHEN_UNTOLD:
             known |= placed
     return frozenset(nodes - known)

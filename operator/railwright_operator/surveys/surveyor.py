@@ -258,7 +258,7 @@ class Surveyor:
         """To be kept. Raises WiringError where it has more of what can be read again."""
         fabric = self.discovery.found.fabric
         source = f"{names.PROBES}/{probes.SOURCE}"
-        held = next((each for each in fabric.accounts if each.source == source), None)
+        held = next((each for each in fabric.source_reports if each.source == source), None)
         now_s = int(self.wall_clock())
         joined, times = found, dict.fromkeys(placed, now_s)
         if held is not None:

@@ -69,7 +69,7 @@ _NUMBERED = re.compile(r"[a-z]{1,16}:[0-9]{1,3}")
 class Document:
     """What an agent has to say of its node."""
 
-    looks: tuple[HardwareReport, ...] = ()
+    hardware_reports: tuple[HardwareReport, ...] = ()
     refused: tuple[str, ...] = ()
     rates: tuple[DeviceBenchmark, ...] = ()
     busy: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ def written(document: Document) -> str:
     """As it is read again, and the same for equal documents. Fields with nothing in them are left
     out: a reader that does not know one of them reads the rest."""
     said: dict[str, list[Any]] = {
-        "looks": [_written_look(look) for look in document.looks],
+        "looks": [_written_look(look) for look in document.hardware_reports],
         "rates": [_known(rates) for rates in document.rates],
         "busy": list(document.busy),
         "refused": _few(document.refused),
@@ -141,8 +141,11 @@ def _of_node(
 def of(document: Document) -> tuple[HardwareReport, ...]:
     """The looks of a document, and one more with what was refused, if anything was."""
     if not document.refused:
-        return document.looks
-    return (*document.looks, HardwareReport("agent", Provenance.TOLD, remarks=document.refused))
+        return document.hardware_reports
+    return (
+        *document.hardware_reports,
+        HardwareReport("agent", Provenance.TOLD, remarks=document.refused),
+    )
 
 
 def _written_look(look: HardwareReport) -> dict[str, object]:

@@ -79,8 +79,8 @@ def parse(text: str) -> tuple[HardwareReports, SourceReport]:
     if not servers:
         raise omissions.refuse("no server is in it")
     reports = {name: (_report(server, name in pods),) for name, server in servers.items()}
-    account = SourceReport(SOURCE, Provenance.TOLD, islands=pods, strange=omissions.sentences)
-    return HardwareReports(SOURCE, reports), account
+    source_report = SourceReport(SOURCE, Provenance.TOLD, islands=pods, strange=omissions.sentences)
+    return HardwareReports(SOURCE, reports), source_report
 
 
 def _by_server(table: Fields) -> tuple[dict[str, _Server], dict[str, str]]:

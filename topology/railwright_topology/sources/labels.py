@@ -117,7 +117,7 @@ def read_of(labels: Labels, configured: Sequence[str] = ()) -> dict[str, str]:
     }
 
 
-def accounts(
+def source_reports(
     nodes: Mapping[str, Labels], configured: Sequence[str] = ()
 ) -> tuple[SourceReport, ...]:
     """``configured`` are label keys of the site's own choice, the coarsest first."""

@@ -91,8 +91,8 @@ def parse_yaml(text: str) -> tuple[SourceReport, ...]:
                 record.get(key, _is_true, False) for key in ("cluster_default", "clusterDefault")
             )
             default = name if default is None and chosen else default
-    accounts = [found[name] for name in sorted(found, key=lambda name: name != default)]
-    return _with_remarks(accounts, omissions, "no topology is in it")
+    source_reports = [found[name] for name in sorted(found, key=lambda name: name != default)]
+    return _with_remarks(source_reports, omissions, "no topology is in it")
 
 
 def _with_remarks(
