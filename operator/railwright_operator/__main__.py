@@ -21,7 +21,7 @@ from railwright_operator.kube.client import Api
 from railwright_operator.kube.errors import RequestFailed
 from railwright_operator.leadership import Leadership
 from railwright_operator.settings import Settings, SettingsError
-from railwright_operator.wiring import Parts
+from railwright_operator.wiring import OperatorParts
 from railwright_operator.write import defaults, hang_mark
 
 logger = logging.getLogger("railwright_operator")
@@ -74,7 +74,7 @@ async def _run(chosen: Settings) -> int:
         clock=wiring.clock,
         rng=wiring.rng(),
     ) as api:
-        parts = Parts(
+        parts = OperatorParts(
             api,
             chosen,
             registry=registry,
@@ -109,7 +109,7 @@ async def _run(chosen: Settings) -> int:
             await asyncio.to_thread(kopf.stop, deadline_s=5.0)
 
 
-async def _work(api: Api, parts: Parts, kopf: KopfThread, leading: asyncio.Event) -> None:
+async def _work(api: Api, parts: OperatorParts, kopf: KopfThread, leading: asyncio.Event) -> None:
     """Watch nodes from the start; the rest, and run cycles, once this process leads.
 
     The first cycle has lists of our own: an attempt in the ledger whose job was not read yet would
@@ -165,14 +165,14 @@ async def _until(stop: asyncio.Event, lost: asyncio.Event, work: Coroutine[Any, 
     return 0 if stopping in done else 1
 
 
-def _stuck(parts: Parts, leadership: Leadership) -> list[str]:
+def _stuck(parts: OperatorParts, leadership: Leadership) -> list[str]:
     age_s = parts.cycle.completed_age_s()
     if leadership.held() and age_s > STUCK_S:
         return [f"no scheduling cycle was completed for {age_s:.0f} s"]
     return []
 
 
-def _unready(parts: Parts) -> Iterator[str]:
+def _unready(parts: OperatorParts) -> Iterator[str]:
     if not parts.received.keys.known:
         yield "the signing keys of tokens have not been read yet"
     yield from (

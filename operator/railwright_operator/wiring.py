@@ -69,7 +69,7 @@ Run = Callable[[], Coroutine[Any, Any, None]]
 
 
 @dataclass(eq=False)
-class Parts:
+class OperatorParts:
     """All parts, constructed in order; nothing runs yet. ``tasks`` run from the start, and
     ``leading`` only in a leader."""
 

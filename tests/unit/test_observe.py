@@ -56,7 +56,10 @@ def test_a_node_is_as_fast_as_the_fabric_says_and_made_again_only_where_that_cha
     after = machines.build_nodes(Fabric(relative_speeds={"n1": RelativeSpeed(products=0.61)}))
     assert [node.relative_speed for node in after] == [EVEN, RelativeSpeed(products=0.61)]
     assert after[0] is before[0]
-    assert machines.build_nodes(Fabric(relative_speeds={"n1": RelativeSpeed(products=0.61)}))[1] is after[1]
+    assert (
+        machines.build_nodes(Fabric(relative_speeds={"n1": RelativeSpeed(products=0.61)}))[1]
+        is after[1]
+    )
     assert machines.build_nodes(Fabric())[1].relative_speed == EVEN
 
 

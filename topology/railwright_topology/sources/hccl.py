@@ -41,7 +41,7 @@ from railwright_topology.sources import documents, trees
 from railwright_topology.sources.documents import Fields, Value
 from railwright_topology.sources.inventory import Inventory
 from railwright_topology.sources.omissions import Omissions
-from railwright_topology.sources.trees import Switch
+from railwright_topology.sources.trees import TreeNode
 
 SOURCE = "HCCL rank table"
 VERSIONS = ("1.0", "1.2")
@@ -117,15 +117,15 @@ def _by_task(table: Fields) -> tuple[dict[str, _Server], dict[str, str]]:
 
     for key in BY_TASK:
         table.some(key, add, "devices")
-    switches = (Switch(line, pod, nodes=nodes) for pod, (line, nodes) in pods.items())
+    switches = (TreeNode(line, pod, nodes=nodes) for pod, (line, nodes) in pods.items())
     servers = {name: _server(its) for name, its in devices.items()}
     return servers, trees.members(switches, table.omissions)
 
 
-def _pod(value: Value) -> Switch:
+def _pod(value: Value) -> TreeNode:
     record = value.fields("a super pod")
     name = record["super_pod_id"].text("a super pod's id")
-    return Switch(value.line, name, nodes=record["server_list"].some("servers", _server_id))
+    return TreeNode(value.line, name, nodes=record["server_list"].some("servers", _server_id))
 
 
 def _server_id(value: Value) -> str:

@@ -23,7 +23,7 @@ from railwright_topology.source_reports import Provenance, SourceReport
 from railwright_topology.sources import documents, trees
 from railwright_topology.sources.documents import Value
 from railwright_topology.sources.omissions import Omissions
-from railwright_topology.sources.trees import Switch
+from railwright_topology.sources.trees import TreeNode
 
 SOURCE = "plan"
 
@@ -67,7 +67,7 @@ def _tier_names(value: Value) -> list[str]:
     return names
 
 
-def _domains(value: Value, tiers: Sequence[str], path: tuple[str, ...] = ()) -> Iterator[Switch]:
+def _domains(value: Value, tiers: Sequence[str], path: tuple[str, ...] = ()) -> Iterator[TreeNode]:
     tier, *inner = tiers
     if not inner:
         yield from _groups(value, f"a {tier}", path)
@@ -81,7 +81,7 @@ def _domains(value: Value, tiers: Sequence[str], path: tuple[str, ...] = ()) -> 
                 yield from _domains(below, inner, (*path, name))
 
 
-def _groups(value: Value, what: str, path: tuple[str, ...] = ()) -> Iterator[Switch]:
+def _groups(value: Value, what: str, path: tuple[str, ...] = ()) -> Iterator[TreeNode]:
     """Groups, and how the nodes on the right are shared among those on the left."""
     with value.omissions.part():
         for key, listed in value.entries(f"names and their nodes, each {what}").items():
@@ -94,7 +94,7 @@ def _groups(value: Value, what: str, path: tuple[str, ...] = ()) -> Iterator[Swi
                     raise listed.error(rule if left else "a node stands twice in the list")
                 for at, name in enumerate(groups):
                     part = nodes[at * each : (at + 1) * each]
-                    yield Switch(listed.line, "/".join((*path, name)), nodes=part)
+                    yield TreeNode(listed.line, "/".join((*path, name)), nodes=part)
 
 
 def _names(value: Value, key: str, what: str) -> list[str]:

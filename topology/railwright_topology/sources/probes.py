@@ -25,7 +25,7 @@ from railwright_topology.source_reports import Provenance, SourceReport
 from railwright_topology.sources import documents, trees
 from railwright_topology.sources.documents import Value
 from railwright_topology.sources.omissions import Omissions
-from railwright_topology.sources.trees import Switch
+from railwright_topology.sources.trees import TreeNode
 from railwright_topology.wiring import WiringError
 
 SOURCE = "probes"
@@ -137,10 +137,10 @@ def _times(value: Value) -> dict[str, int]:
     return found
 
 
-def _domains(value: Value) -> Iterator[Switch]:
+def _domains(value: Value) -> Iterator[TreeNode]:
     for name, nodes in value.entries("domains and their nodes").items():
         with value.omissions.part():
-            yield Switch(nodes.line, name, nodes=nodes.some("nodes", _node))
+            yield TreeNode(nodes.line, name, nodes=nodes.some("nodes", _node))
 
 
 def _node(value: Value) -> str:

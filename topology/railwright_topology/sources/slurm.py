@@ -27,7 +27,7 @@ from railwright_topology.source_reports import Provenance, SourceReport
 from railwright_topology.sources import documents, trees
 from railwright_topology.sources.documents import Fields, Value
 from railwright_topology.sources.omissions import Omissions
-from railwright_topology.sources.trees import Switch
+from railwright_topology.sources.trees import TreeNode
 from railwright_topology.wiring import WiringError
 
 CONF = "topology.conf"
@@ -139,7 +139,7 @@ def _statement(value: Value) -> Fields:
     return Fields(value, found)
 
 
-def _conf_blocks(statements: Sequence[Fields]) -> list[Switch]:
+def _conf_blocks(statements: Sequence[Fields]) -> list[TreeNode]:
     """In their order; a line of a file of blocks that cannot be read stands for one."""
     any_block = any("blockname" in each for each in statements)
     return [
@@ -196,13 +196,13 @@ def _yaml_tiers(record: Fields) -> tuple[Mapping[str, str], ...]:
     return tiers
 
 
-def _yaml_switch(entry: Value) -> Switch:
+def _yaml_switch(entry: Value) -> TreeNode:
     record = entry.fields("a switch", ("switch", "children", "nodes"))
     record["switch"].text("a switch's name")
     return _switch(record, "switch", "children")
 
 
-def _yaml_block(entry: Value) -> Switch:
+def _yaml_block(entry: Value) -> TreeNode:
     """One that cannot be read keeps its place in the order."""
     record = Fields(entry, {})
     with entry.omissions.part():
@@ -212,11 +212,11 @@ def _yaml_block(entry: Value) -> Switch:
     return _switch(record, "block")
 
 
-def _switch(record: Fields, name: str, children: str = "switches") -> Switch:
+def _switch(record: Fields, name: str, children: str = "switches") -> TreeNode:
     """A switch or a block; without a name it is called by its line."""
     line = record.value.line
     called = str(record[name].content) if name in record else f"line {line}"
-    return Switch(line, called, _names(record, children), _names(record, "nodes"))
+    return TreeNode(line, called, _names(record, children), _names(record, "nodes"))
 
 
 def _names(record: Fields, key: str) -> list[str]:
@@ -246,7 +246,7 @@ def _steps(value: Value) -> list[int]:
 
 
 def _block_tiers(
-    described: Sequence[Switch], sizes: Sequence[Value], omissions: Omissions
+    described: Sequence[TreeNode], sizes: Sequence[Value], omissions: Omissions
 ) -> tuple[Mapping[str, str], ...]:
     """Blocks, and the larger ones of each size."""
     steps: list[int] = []

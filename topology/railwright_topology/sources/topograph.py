@@ -32,7 +32,7 @@ from railwright_topology.source_reports import Provenance, SourceReport
 from railwright_topology.sources import documents, hostlist, strict_json, trees
 from railwright_topology.sources.documents import Fields, Value
 from railwright_topology.sources.omissions import Omissions
-from railwright_topology.sources.trees import Switch
+from railwright_topology.sources.trees import TreeNode
 from railwright_topology.wiring import WiringError
 
 MODEL = "topograph model"
@@ -91,7 +91,7 @@ def parse_model(text: str) -> SourceReport:
     model = documents.read(MODEL, text, omissions).fields("a model", _MODEL)
     switches = _switches(model)
     blocks = {f"block {number}": block for number, block in enumerate(_blocks(model, switches), 1)}
-    described = (Switch(block.line, name, nodes=block.nodes) for name, block in blocks.items())
+    described = (TreeNode(block.line, name, nodes=block.nodes) for name, block in blocks.items())
     members = trees.members(described, omissions)
     if not members:
         raise omissions.refuse("no node is in it")
@@ -99,7 +99,7 @@ def parse_model(text: str) -> SourceReport:
     for node, name in members.items():
         nodes[blocks[name].switch].append(node)
     tree = (
-        Switch(switch.line, name, switch.children, nodes.get(name, ()))
+        TreeNode(switch.line, name, switch.children, nodes.get(name, ()))
         for name, switch in switches.items()
     )
     inherited = _inherited(switches)
@@ -321,7 +321,7 @@ def _without_odd(instances: Sequence[_Instance], omissions: Omissions) -> Iterat
             yield instance
 
 
-def _above(instances: Iterable[_Instance], lines: Mapping[str, int]) -> Iterator[Switch]:
+def _above(instances: Iterable[_Instance], lines: Mapping[str, int]) -> Iterator[TreeNode]:
     children: dict[str, dict[str, None]] = collections.defaultdict(dict)
     nodes: dict[str, list[str]] = collections.defaultdict(list)
     for instance in instances:
@@ -330,4 +330,4 @@ def _above(instances: Iterable[_Instance], lines: Mapping[str, int]) -> Iterator
         for layer in instance.layers[:1]:
             nodes[layer].append(instance.name)
     for name in sorted(children.keys() | nodes.keys()):
-        yield Switch(lines.get(name, 1), name, [*children.get(name, ())], nodes.get(name, ()))
+        yield TreeNode(lines.get(name, 1), name, [*children.get(name, ())], nodes.get(name, ()))

@@ -36,7 +36,7 @@ _Parents = dict[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Switch:
+class TreeNode:
     """A switch, the line it is described in, and the names of what is directly below it."""
 
     line: int
@@ -54,7 +54,7 @@ class _Memberships:
     found: dict[str, str] = field(default_factory=dict)
     further: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
 
-    def add(self, above: Switch, names: Iterable[str]) -> None:
+    def add(self, above: TreeNode, names: Iterable[str]) -> None:
         for name in names:
             if not hostlist.is_name(name):
                 self.omissions.note(above.line, _name_rule(name))
@@ -81,7 +81,7 @@ class _Memberships:
         return certain
 
 
-def tiers(switches: Iterable[Switch], omissions: Omissions) -> tuple[Mapping[str, str], ...]:
+def tiers(switches: Iterable[TreeNode], omissions: Omissions) -> tuple[Mapping[str, str], ...]:
     """The domain of each node, the nearest tier first; empty where no node has one."""
     lines: dict[str, int] = {}
     switches_below = _Memberships("switch", omissions)
@@ -106,7 +106,7 @@ def tiers(switches: Iterable[Switch], omissions: Omissions) -> tuple[Mapping[str
     return tuple(_domains(leaves, parents, heights))
 
 
-def members(groups: Iterable[Switch], omissions: Omissions) -> dict[str, str]:
+def members(groups: Iterable[TreeNode], omissions: Omissions) -> dict[str, str]:
     """Which group each node is in, where groups lie in nothing."""
     found = _Memberships("node", omissions)
     for group in _usable(groups, omissions):
@@ -135,7 +135,7 @@ def names(source: str, line: int, text: str) -> list[str]:
     return found
 
 
-def _usable(switches: Iterable[Switch], omissions: Omissions) -> Iterator[Switch]:
+def _usable(switches: Iterable[TreeNode], omissions: Omissions) -> Iterator[TreeNode]:
     """Those with a name of their own. Topograph describes a switch with switches and nodes below it
     in two lines."""
     described: dict[str, set[str]] = {}
@@ -158,7 +158,7 @@ def _name_rule(name: str) -> str:
     return f"{name[:80]!r}: a name has 1 to {hostlist.NAME_MAX} printable characters"
 
 
-def _note_placeholder(switch: Switch, omissions: Omissions) -> None:
+def _note_placeholder(switch: TreeNode, omissions: Omissions) -> None:
     if switch.nodes:
         count = f"{len(switch.nodes)}, the first is {switch.nodes[0][:80]}"
         rule = f"{switch.name!r} is a placeholder: nodes of unknown place: {count}"
@@ -177,7 +177,7 @@ def _without_phony(
         else:
             found[node] = leaf
     for name, nodes in phony.items():
-        _note_placeholder(Switch(lines[name], name, nodes=nodes), omissions)
+        _note_placeholder(TreeNode(lines[name], name, nodes=nodes), omissions)
     return found
 
 
