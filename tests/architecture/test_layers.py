@@ -57,7 +57,7 @@ def test_the_import_contracts_hold() -> None:
 
 
 @pytest.mark.parametrize("package", tree.PACKAGES)
-def test_each_part_imports_only_the_outside_packages_it_is_allowed(package: str) -> None:
+def test_each_part_imports_only_its_allowed_packages(package: str) -> None:
     files = tree.python_files(package)
     assert files, f"{package} holds no Python file"
     allowed = OUTSIDE_PACKAGES[package] | OWN
@@ -70,7 +70,7 @@ def test_each_part_imports_only_the_outside_packages_it_is_allowed(package: str)
     assert not findings, tree.report(findings, f"{package} may import only {sorted(allowed)}")
 
 
-def test_the_messages_both_ends_share_stand_on_the_standard_library_alone() -> None:
+def test_shared_messages_import_the_standard_library_alone() -> None:
     files = [tree.ROOT / "worker/railwright" / name for name in ("codec.py", "protocol.py")]
     findings = [
         Finding(tree.name_of(path), line, f"imports {name}")

@@ -52,7 +52,7 @@ def test_no_class_is_a_drawer() -> None:
     assert not findings, tree.report(findings, "a class is named after what it is")
 
 
-def test_the_operator_folder_does_not_shadow_the_standard_library() -> None:
+def test_operator_folder_does_not_shadow_standard_library() -> None:
     assert not (tree.ROOT / "operator/__init__.py").exists()
 
 

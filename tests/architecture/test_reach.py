@@ -23,7 +23,7 @@ def test_the_operator_opens_connections_in_one_file_alone() -> None:
     assert found == {DOOR}, f"only {DOOR} may call out: {sorted(found)}"
 
 
-def test_agents_open_connections_to_each_other_and_to_the_operator_in_one_file_each() -> None:
+def test_agents_open_connections_in_one_file_each() -> None:
     assert _calling_out(AGENT) == {f"{AGENT}/prober.py", f"{AGENT}/reporting.py"}
 
 

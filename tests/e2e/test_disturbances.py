@@ -69,9 +69,7 @@ def test_a_finished_job_goes_when_its_time_is_over(run: Run) -> None:
     waiting.until(lambda: job.status() == {}, "the job is gone", deadline_s=60)
 
 
-def test_an_operator_that_restarts_while_a_node_dies_still_replaces_it(
-    cluster: Cluster, run: Run
-) -> None:
+def test_operator_restart_while_node_dies_replaces_node(cluster: Cluster, run: Run) -> None:
     job = run(Training("orphaned", SLEEPS, gpus=8))
     victim = job.until_phase("Running")["nodes"][1]
     cluster.bed.kill_node(victim)

@@ -69,9 +69,7 @@ def killed_at(step: int, command: list[str], *, operator: OperatorEndpoint, fold
 
 
 @pytest.mark.parametrize("example", ["ddp", "fsdp"])
-def test_a_killed_example_resumes_with_the_losses_of_one_that_was_not(
-    tmp_path: Path, example: str
-) -> None:
+def test_killed_example_resumes_with_equal_losses(tmp_path: Path, example: str) -> None:
     steps = 40
     with OperatorEndpoint().listening() as operator:
         alone = command_of(example, tmp_path / "uninterrupted", steps=steps)
@@ -112,7 +110,7 @@ def test_a_script_that_knows_nothing_of_railwright_runs(tmp_path: Path) -> None:
     assert float(losses_of(printed)[100]) < float(losses_of(printed)[10])
 
 
-def test_a_refused_commit_reaches_every_rank_before_the_launcher_ends(tmp_path: Path) -> None:
+def test_refused_commit_reaches_every_rank_before_launcher_ends(tmp_path: Path) -> None:
     with OperatorEndpoint(refused_steps=(2,)).listening() as operator:
         tests = str(Path(__file__).parents[1])
         environ = environment_of(operator.url, tmp_path, PYTHONPATH=tests)

@@ -21,7 +21,7 @@ CABLES = [
 WRONG = ("node-4 ens1", "tor-0-1")
 
 
-def test_hosts_that_see_the_same_switches_stand_together_and_a_wrong_plug_is_told() -> None:
+def test_same_switches_form_a_domain_and_wrong_port_is_named() -> None:
     requirements.install(requirements.SIMULATED_NETWORKS)
     cables = [WRONG if one == WRONG[0] else (one, other) for one, other in CABLES]
     hosts = [host for group in GROUPS for host in group]

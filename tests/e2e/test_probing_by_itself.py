@@ -27,7 +27,7 @@ PORT = 8470
 FABRIC = f"/apis/{names.API_VERSION}/{names.FABRICS}/{names.SINGLETON}"
 
 
-def test_racks_that_nobody_tells_of_are_found_by_agents_that_the_operator_sends(
+def test_racks_are_found_by_probes_of_agents(
     tmp_path: Path,
 ) -> None:
     with (

@@ -30,7 +30,7 @@ with shaped_network.opened(((1, 1),), shaped_network.Speeds(node=100, rack=100, 
 """
 
 
-def test_the_racks_and_their_uplinks_are_found_by_real_probes_and_a_false_label_by_them() -> None:
+def test_real_probes_find_racks_uplinks_and_a_false_label() -> None:
     with shaped_network.opened(((3, 3, 4),), SPEEDS) as network, network.listening():
         # One at a time: two that share an uplink would each see half of it.
         text = network.survey("--at-once", "1", "--seconds", "0.15", "--uplinks")

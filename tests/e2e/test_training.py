@@ -44,7 +44,7 @@ WORKLOAD: dict[str, Any] = {
 """The example in the words of a job."""
 
 
-def test_a_sharded_training_that_lost_a_pod_ends_with_the_losses_of_one_that_did_not(
+def test_sharded_training_that_lost_a_pod_has_equal_losses(
     cluster: Cluster, run: Run, checkpoints: Volume
 ) -> None:
     job = run(_fsdp("interrupted", checkpoints("interrupted")))
@@ -64,7 +64,7 @@ def test_a_sharded_training_that_lost_a_pod_ends_with_the_losses_of_one_that_did
     assert float(expected[STEPS]) <= float(expected[1]) / 2
 
 
-def test_the_next_attempt_is_laid_out_by_what_the_first_was_seen_to_send(
+def test_next_attempt_is_mapped_by_profile_of_the_first(
     cluster: Cluster, run: Run, checkpoints: Volume
 ) -> None:
     spec = {"profiling": {"steps": 3}, "workload": WORKLOAD}
@@ -92,7 +92,7 @@ def test_the_next_attempt_is_laid_out_by_what_the_first_was_seen_to_send(
     job.delete()
 
 
-def test_a_training_of_four_ranks_is_laid_out_by_what_two_recorded_before_it(
+def test_four_ranks_are_mapped_by_pre_run_of_two(
     cluster: Cluster, run: Run, checkpoints: Volume
 ) -> None:
     workload = WORKLOAD | {

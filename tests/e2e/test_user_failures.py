@@ -24,7 +24,7 @@ print(" ".join(name + "=" + os.environ[name] for name in names))
 """
 
 
-def test_a_rank_that_exits_badly_fails_the_job_with_its_number_code_and_words(run: Run) -> None:
+def test_failed_rank_fails_job_with_rank_code_and_output(run: Run) -> None:
     job = run(Training("fails", script(FAILS_ON_RANK_1), spec={"backoffLimit": 0}))
     status = job.until_phase("Failed")
     end = status["lastEnd"]

@@ -79,7 +79,7 @@ async def test_what_is_no_document_is_refused_with_its_rule(world: Heartbeats) -
     assert not world.inventories
 
 
-async def test_an_agent_that_is_wanted_is_called_and_gets_the_key_and_its_errand(
+async def test_called_agent_gets_key_and_probe_task(
     world: Heartbeats,
 ) -> None:
     world.errands.wanted = {"n0": ("10.0.0.0",), "n1": ("10.0.0.1",)}
@@ -119,7 +119,7 @@ async def test_who_is_no_agent_gets_no_key(world: Heartbeats) -> None:
     assert (await world.say(agents.ERRANDS_PATH, token, large))[0] == 413
 
 
-async def test_a_standby_and_one_that_does_not_know_the_node_yet_ask_for_it_later(
+async def test_standby_and_unsynced_operator_ask_agent_to_retry(
     world: Heartbeats,
 ) -> None:
     stranger = await world.agents_token("elsewhere")
@@ -145,7 +145,7 @@ async def test_the_real_agent_tells_of_this_machine(world: Heartbeats, tmp_path:
     assert sources <= {"sysfs", "hwloc", "nvidia-smi", "KFD"}
 
 
-async def test_an_agent_tells_how_fast_this_machine_is_unless_that_is_busy(
+async def test_agent_reports_device_benchmark_unless_busy(
     world: Heartbeats, tmp_path: Path
 ) -> None:
     teller = await _teller(world, tmp_path)

@@ -83,7 +83,7 @@ def test_budget_and_time_to_live_change_at_any_time(job: Job) -> None:
     assert changed["spec"]["ttlSecondsAfterFinished"] == 60
 
 
-def test_a_field_of_the_template_that_railwright_does_not_know_is_fixed_too(job: Job) -> None:
+def test_unknown_template_field_is_immutable_too(job: Job) -> None:
     assert "template cannot change" in job.refusal(template={"spec": {"hostNetwork": True}})
     job.change(suspend=True)
     job.change(template={"spec": {"hostNetwork": True}}, suspend=False)

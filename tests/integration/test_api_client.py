@@ -41,7 +41,7 @@ async def test_errors_say_what_may_be_concluded(
         assert caught.value.details["causes"][0]["field"] == "metadata.name"
 
 
-async def test_a_precondition_protects_an_object_made_again_under_the_same_name(
+async def test_precondition_protects_recreated_object(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     place = paths.pods(namespace)
@@ -117,7 +117,7 @@ async def test_the_lease_is_checked_again_before_each_retry_of_a_write(
         assert between.count("create configmaps") == 1
 
 
-async def test_a_write_that_was_refused_for_load_waits_as_told_and_happens_once(
+async def test_write_refused_for_load_waits_and_happens_once(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     async with (
@@ -232,7 +232,7 @@ async def test_an_outage_fails_writes_without_effect_and_ends(
         await api.create(place, shell.config_map("one"))
 
 
-async def test_a_rotated_token_is_read_again_and_the_request_goes_through(
+async def test_rotated_token_is_read_again(
     control_plane: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:
     token_file, kubeconfig = tmp_path / "token", tmp_path / "kubeconfig"
@@ -247,7 +247,7 @@ async def test_a_rotated_token_is_read_again_and_the_request_goes_through(
         await api.create(config_maps(namespace), shell.config_map("one"))
 
 
-async def test_credentials_that_cannot_be_read_are_an_error_of_the_request(
+async def test_unreadable_credentials_fail_the_request(
     control_plane: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:
     token_file, kubeconfig = tmp_path / "token", tmp_path / "kubeconfig"

@@ -150,7 +150,7 @@ def test_a_status_that_says_nonsense_is_refused(
         admin.patch(f"{jobs}/train/status", {"status": status})
 
 
-def test_a_fabric_starts_without_labels_of_the_sites_own_and_there_is_one(admin: ApiClient) -> None:
+def test_fabric_is_a_singleton_without_site_labels(admin: ApiClient) -> None:
     fabric = manifests.cluster_object("Fabric")
     del fabric["spec"]
     path = manifests.path(names.FABRICS) + manifests.ASK

@@ -96,7 +96,7 @@ MINE = {"name": "mine", "key": "k"}
     ],
     ids=lambda value: next(iter(value), "") if isinstance(value, dict) else "",
 )
-def test_a_tenants_job_that_asks_for_the_host_or_for_anothers_rights_is_refused_by_name(
+def test_tenant_job_asking_for_host_or_foreign_rights_is_refused(
     alice: ApiClient, pod: Changes, container: Changes, words: str
 ) -> None:
     assert words in _answer(alice, manifests.job(pod=pod, container=container))
@@ -125,7 +125,7 @@ def test_a_tenants_job_within_its_rights_is_taken(
     assert _answer(alice, manifests.job(pod=pod, container=container)) == ""
 
 
-def test_a_template_is_not_changed_into_what_would_have_been_refused(alice: ApiClient) -> None:
+def test_template_cannot_change_into_a_refused_one(alice: ApiClient) -> None:
     alice.post(JOBS, manifests.job("held", spec={"suspend": True}))
     template = manifests.job(pod={"hostPID": True})["spec"]["template"]
     with pytest.raises(ApiError, match="hostPID: pods of this namespace stay off the host"):
@@ -161,7 +161,7 @@ def test_a_status_is_written_by_the_operator_alone(site: Site, alice: ApiClient)
     ],
     ids=str,
 )
-def test_a_status_forged_before_there_was_a_policy_is_put_right_and_harms_no_other_job(
+def test_forged_status_is_corrected_and_harms_no_other_job(
     site: Site, floor: Floor, claim: Changes, breaks: str
 ) -> None:
     job = floor.apply("forged")
@@ -186,7 +186,7 @@ def _agrees(job: Job, status: Changes) -> bool:
 
 
 @pytest.mark.parametrize("plural", [names.QUEUES, names.FABRICS])
-def test_the_statuses_of_a_site_are_written_by_the_operator_alone(site: Site, plural: str) -> None:
+def test_site_statuses_are_written_by_operator_alone(site: Site, plural: str) -> None:
     path = f"{manifests.path(plural)}/{names.SINGLETON}/status"
     with pytest.raises(ApiError, match=f"{plural}/status: the operator alone writes it"):
         site.admin.patch(path, {"status": {"nodes": 7, "waiting": 7}})
@@ -215,7 +215,7 @@ def _pod(name: str, **labels: str) -> Changes:
     return {"metadata": {"name": name, "labels": ours}, "spec": {"containers": [container]}}
 
 
-def test_a_pod_that_looks_like_ours_is_made_by_the_operator_alone(
+def test_pods_with_our_labels_are_made_by_operator_alone(
     site: Site, floor: Floor, alice: ApiClient
 ) -> None:
     mine, pods = f"/api/v1/namespaces/{TENANT}/pods", f"/api/v1/namespaces/{floor.name}/pods"
@@ -330,9 +330,7 @@ def test_a_pre_run_is_made_by_the_operator_alone(
             site.admin.patch(ahead, change, content_type=MERGE_PATCH)
 
 
-def test_a_tenants_job_has_its_pre_run_also_where_it_reads_secrets(
-    site: Site, alice: ApiClient
-) -> None:
+def test_tenant_job_with_secrets_gets_its_pre_run(site: Site, alice: ApiClient) -> None:
     """It is the operator that asks for it, and that may read none."""
     spec = {"numNodes": 4, "profiling": {"preRun": "Auto"}, "workload": manifests.PARALLEL}
     job = manifests.job(

@@ -73,7 +73,7 @@ def test_resources_of_the_first_container_are_refused(admin: ApiClient) -> None:
         ("nvidia.com/gpu", "500m", "not a whole number from 0 to 999999, such as 8"),
     ],
 )
-def test_sidecars_and_init_containers_ask_for_what_can_be_counted(
+def test_sidecars_and_init_containers_request_countable_amounts(
     admin: ApiClient, part: str, side: str, resource: str, amount: object, expected: str
 ) -> None:
     beside = {"name": "side", "image": "i", "resources": {side: {resource: amount}}}

@@ -104,7 +104,7 @@ def test_a_refused_commit_renames_nothing_and_tells_the_script(
     assert state.next_heartbeat().committed == Checkpoint(1, 1)
 
 
-def test_an_operator_that_is_away_delays_a_commit_by_5_s_and_nothing_is_removed(
+def test_operator_outage_delays_commit_5_s_and_removes_nothing(
     operator: OperatorEndpoint, state: reporting.LauncherState, tmp_path: Path
 ) -> None:
     run = Run(tmp_path, seed=0)
@@ -157,7 +157,7 @@ def test_nothing_above_the_resume_point_is_read(
     assert Run(tmp_path, seed=7).checkpoints.load() == 0
 
 
-def test_a_local_run_that_is_started_again_resumes_and_keeps_three(
+def test_restarted_local_run_resumes_and_keeps_three(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in (environment.CHANNEL, environment.RESUME, environment.JOB_UID):
@@ -177,7 +177,7 @@ def test_a_local_run_that_is_started_again_resumes_and_keeps_three(
     assert (manifest.steps(job, 2), manifest.steps(job, 1)) == ([4, 3], [2])
 
 
-def test_a_state_that_could_not_be_read_back_is_refused_when_it_is_saved(tmp_path: Path) -> None:
+def test_unreadable_state_is_refused_when_saved(tmp_path: Path) -> None:
     class Open:
         def state_dict(self) -> dict[str, object]:
             return {"path": tmp_path}
@@ -192,7 +192,7 @@ def test_a_state_that_could_not_be_read_back_is_refused_when_it_is_saved(tmp_pat
     assert any("reader" in note for note in refused.value.__notes__)
 
 
-def test_a_disk_that_is_full_is_said_and_the_same_step_may_be_saved_later(
+def test_full_disk_is_reported_and_step_can_be_saved_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = Run(tmp_path, seed=0)

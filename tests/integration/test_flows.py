@@ -38,7 +38,7 @@ def test_flows_share_what_they_have_to(sent: list[flows.Flow], took_s: float) ->
     assert flows.seconds(TWO_RACKS, [sent, whole, sent]) == pytest.approx([took_s, 3.0, took_s])
 
 
-def test_a_ring_that_goes_to_and_fro_between_racks_takes_twice_as_long() -> None:
+def test_ring_across_racks_takes_twice_as_long() -> None:
     rings = [
         [(one, other, 100.0) for one, other in zip(ring, [*ring[1:], ring[0]], strict=True)]
         for ring in ([0, 1, 2, 3], [0, 2, 1, 3])
@@ -52,7 +52,7 @@ def test_uplinks_further_out_are_shared_as_well() -> None:
     assert flows.seconds(blocks, [within, beyond]) == pytest.approx([10.0, 40.0])
 
 
-def test_where_nothing_is_shared_a_step_takes_what_is_predicted_but_for_its_messages() -> None:
+def test_unshared_step_takes_predicted_time_plus_messages() -> None:
     model = Transformer(32, 8192, 64, 64, 128, 4 * 8192, 51_200)
     workload = Workload(model, Parallelism(tensor=8, pipeline=2, data=2), Recipe(2048, 1, 32))
     network = Network(8 * DGX_H100.network.bandwidth, ())

@@ -69,7 +69,7 @@ async def test_the_token_of_another_pod_is_refused(world: Heartbeats) -> None:
     assert (await world.say("/v1/beat", stranger, beat(0)))[0] == 403
 
 
-async def test_a_token_for_another_job_or_for_no_audience_of_ours_is_refused(
+async def test_token_of_other_job_or_audience_is_refused(
     world: Heartbeats,
 ) -> None:
     other = await world.token("pod-0", world.pods[0], audience_of=OTHER_JOB)
@@ -119,7 +119,7 @@ async def test_an_attempt_not_known_yet_may_come_back(world: Heartbeats) -> None
     assert (await world.say("/v1/beat", token, beat(attempt=ATTEMPT + 1)))[0] == 425
 
 
-async def test_a_commit_is_granted_once_recorded_and_refused_if_revoked_meanwhile(
+async def test_commit_is_granted_once_recorded_and_refused_if_revoked(
     world: Heartbeats,
 ) -> None:
     token = (await tokens_of(world))[0]

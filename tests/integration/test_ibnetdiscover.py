@@ -50,7 +50,7 @@ def found(cables: list[Cable], folder: Path) -> Wiring:
     return ibnetdiscover.parse(infiniband.discovered(netfile(cables), folder))
 
 
-def test_a_three_layer_clos_of_eight_rails_is_found_as_it_was_plugged(tmp_path: Path) -> None:
+def test_three_layer_clos_of_eight_rails_is_found(tmp_path: Path) -> None:
     cables = list(CLOS.cables())
     wiring = found(cables, tmp_path)
     names = {switch.id: switch.name for switch in wiring.switches}

@@ -56,7 +56,7 @@ def test_both_agree_on_everything_that_both_know(look: HardwareReport) -> None:
     assert {*own.parts} or not network_devices()
 
 
-def test_whether_the_machine_is_virtual_is_what_its_processor_says() -> None:
+def test_virtual_machine_is_found_by_its_processor() -> None:
     flags = Path("/proc/cpuinfo").read_text()
     own = sysfs.parse(kernel.sections(Path("/")))
     assert own.virtual == ("hypervisor" in flags if "flags\t" in flags else None)

@@ -134,7 +134,7 @@ async def test_a_busy_event_loop_does_not_cost_the_lease(
         await stop(one)
 
 
-async def test_a_lease_taken_by_force_is_lost_at_once_and_not_taken_back(
+async def test_lease_taken_by_force_is_lost_and_not_retaken(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     one = Candidate(shell.connect(control_plane), namespace, "one")
@@ -150,7 +150,7 @@ async def test_a_lease_taken_by_force_is_lost_at_once_and_not_taken_back(
         assert (await api.get(lease(namespace)))["spec"]["holderIdentity"] == "person"
 
 
-async def test_a_lease_that_another_gave_back_meanwhile_is_still_a_lost_one(
+async def test_lease_released_by_another_is_still_lost(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     one = Candidate(shell.connect(control_plane), namespace, "one")
@@ -189,7 +189,7 @@ def test_terms_that_would_let_two_lead_are_refused() -> None:
 
 
 @pytest.mark.parametrize("hours", [-1, 1])
-async def test_a_lease_counts_from_when_it_was_seen_whatever_the_clocks_on_the_walls_say(
+async def test_lease_counts_from_local_observation(
     control_plane: ControlPlane, namespace: str, hours: int
 ) -> None:
     renewed = datetime.now(UTC) + timedelta(hours=hours)
@@ -208,9 +208,7 @@ async def test_a_lease_counts_from_when_it_was_seen_whatever_the_clocks_on_the_w
         await stop(one)
 
 
-async def test_a_lease_that_has_run_out_is_taken_at_once_however_rarely_it_is_asked_for(
-    control_plane: ControlPlane, namespace: str
-) -> None:
+async def test_expired_lease_is_taken_at_once(control_plane: ControlPlane, namespace: str) -> None:
     rarely = LeaseTimings(duration_s=60.0, renew_deadline_s=50.0, retry_s=40.0)
     one = Candidate(shell.connect(control_plane), namespace, "one", timings=rarely)
     async with shell.api(shell.connect(control_plane)) as api:
@@ -226,7 +224,7 @@ async def test_a_lease_that_has_run_out_is_taken_at_once_however_rarely_it_is_as
         await stop(one)
 
 
-async def test_of_two_leaders_by_a_clock_that_runs_too_fast_one_can_write_the_ledger(
+async def test_fast_clock_cannot_make_two_ledger_writers(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     async with proxy.in_front_of(control_plane) as between:

@@ -118,9 +118,7 @@ def _ended(phase: str, status: Json) -> bool:
     return "lastEnd" in status and status["phase"] == phase
 
 
-def test_what_users_write_into_their_jobs_is_in_no_log_event_or_status(
-    site: Site, secretive: Floor
-) -> None:
+def test_user_content_is_in_no_log_event_or_status(site: Site, secretive: Floor) -> None:
     admin = site.admin
     jobs = admin.get(secretive.path(names.TRAINING_JOBS))["items"]
     told = {
@@ -149,9 +147,7 @@ def test_every_line_that_it_logs_is_one_json_object_on_one_line(site: Site) -> N
     assert all({"time", "level", "message"} <= json.loads(line).keys() for line in lines)
 
 
-def test_the_operator_leaves_no_mark_on_objects_that_are_not_its_own(
-    site: Site, floor: Floor
-) -> None:
+def test_operator_changes_no_foreign_objects(site: Site, floor: Floor) -> None:
     """No finalizer, and no copy of the object in an annotation."""
     values = [{"name": f"V{number}", "value": "x" * 30_000} for number in range(8)]
     main = {"name": "train", "image": "i", "command": ["c"], "env": values}

@@ -124,9 +124,7 @@ def test_one_job_is_placed_alike_under_each_family_of_labels(ground: Site, bare:
         assert status["racks"] == 1, family
 
 
-def test_a_file_says_where_nodes_stand_and_a_new_one_counts_within_seconds(
-    ground: Site, bare: Floor
-) -> None:
+def test_topology_file_places_nodes_and_reloads_in_seconds(ground: Site, bare: Floor) -> None:
     halves = [bare.nodes[0::2], bare.nodes[1::2]]
     _give(ground, topology_conf=_conf(*halves))
     status = _until(ground, lambda status: status.get("summary") == "2", "two leaves")
@@ -174,9 +172,7 @@ def test_unreadable_file_keeps_the_old_fabric(ground: Site, bare: Floor) -> None
     assert bare.apply("gang", nodes=8).until_bound()["nodes"] in halves
 
 
-def test_sources_that_differ_are_told_node_by_node_with_both_sides(
-    ground: Site, bare: Floor
-) -> None:
+def test_source_conflicts_name_node_and_both_sides(ground: Site, bare: Floor) -> None:
     for at, node in enumerate(bare.nodes):
         _label(ground, node, {f"{AWS}3": f"nn-{at // 4}"})
     racks = [bare.nodes[at : at + 4] for at in (0, 4, 8, 12)]

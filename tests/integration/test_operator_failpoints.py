@@ -64,9 +64,7 @@ def pair(hall: Floor, replicas: Pair, gang: str) -> Iterator[Pair]:
         refilled.result()
 
 
-def test_a_commit_makes_the_writes_that_failpoints_are_named_after(
-    site: Site, hall: Floor, gang: str
-) -> None:
+def test_commit_makes_the_writes_named_by_failpoints(site: Site, hall: Floor, gang: str) -> None:
     assert len(chosen(COMMIT_ALL, COMMIT_SOME)) >= len(COMMIT_SOME)
     before = len(site.proxy.seen)
     _settled(hall, hall.apply(gang, nodes=GANG), by_s=time.monotonic() + CLEAN_S)
@@ -90,7 +88,7 @@ def test_a_commit_whose_operator_dies_at_a_write_ends_whole(
 
 
 @pytest.mark.parametrize("point", chosen(ROLL_BACK_ALL, ROLL_BACK_SOME), ids=str)
-def test_a_roll_back_whose_operator_dies_at_a_write_leaves_nothing(
+def test_rollback_of_operator_killed_at_a_write_leaves_nothing(
     site: Site, hall: Floor, pair: Pair, gang: str, point: Failpoint
 ) -> None:
     job = hall.apply(gang, nodes=GANG)

@@ -34,7 +34,7 @@ def _status(site: Site) -> Json:
     return found
 
 
-def test_what_agents_see_is_on_the_fabric_and_so_is_what_they_contradict(
+def test_agent_inventory_and_its_conflicts_are_on_fabric(
     site: Site, floor: Floor, agents: NodeAgents
 ) -> None:
     one, other, *_ = floor.nodes
@@ -66,9 +66,7 @@ def test_what_agents_see_is_on_the_fabric_and_so_is_what_they_contradict(
     assert f"by description its numa is {false}" in conflict["message"]
 
 
-def test_a_node_whose_device_is_slower_than_most_is_on_the_fabric(
-    site: Site, floor: Floor, agents: NodeAgents
-) -> None:
+def test_slow_node_is_on_fabric(site: Site, floor: Floor, agents: NodeAgents) -> None:
     usual = DeviceBenchmark("0000:17:00.0", "H100", "torch 9.9", 660 * 10**12, 29 * 10**11)
     slow = replace(usual, flop_per_s=403 * 10**12)
     name = floor.nodes[2]

@@ -24,7 +24,7 @@ TAKEOVER_S = 20.0
 WRITES = ("create", "replace", "patch", "delete")
 
 
-def test_a_standby_finishes_or_undoes_what_a_killed_leader_had_begun(site: Site) -> None:
+def test_standby_finishes_or_undoes_work_of_killed_leader(site: Site) -> None:
     with (
         operator_site.floor_on(site, (16, 16)) as floor,
         _standby(site, through=site.proxy) as standby,
@@ -43,7 +43,7 @@ def test_a_standby_finishes_or_undoes_what_a_killed_leader_had_begun(site: Site)
         _settles(floor, job)
 
 
-def test_a_leader_that_slept_over_its_lease_has_its_late_bindings_refused(site: Site) -> None:
+def test_late_bindings_of_leader_that_slept_are_refused(site: Site) -> None:
     """Half of each gang's bindings are on their way when it falls asleep, and arrive afterwards.
 
     One gang is left alone meanwhile, one is suspended, one is made again under its name.

@@ -41,9 +41,7 @@ def placement(floor: Floor, name: str) -> Placement:
 
 
 @pytest.mark.parametrize("product", ["NVIDIA-A100-SXM4-80GB", None])
-def test_ranks_that_send_each_other_the_most_come_to_stand_in_one_rack(
-    site: Site, product: str | None
-) -> None:
+def test_ranks_with_most_traffic_share_a_rack(site: Site, product: str | None) -> None:
     with operator_site.floor_on(site, (4, 4)) as floor:
         for node in floor.nodes:
             site.admin.patch(f"{NODES}/{node}", {"metadata": {"labels": {PRODUCT: product}}})
@@ -99,7 +97,7 @@ def _recorded(device: str) -> str:
     return profile.encoded(profile.merged(parts)).decode()
 
 
-def test_what_a_pre_run_recorded_is_kept_with_the_job_and_laid_out_by(site: Site) -> None:
+def test_pre_run_profile_is_kept_and_maps_the_job(site: Site) -> None:
     """Each replica gets a rack."""
     with operator_site.floor_on(site, (4, 4)) as floor:
         seen = _recorded("")
@@ -114,9 +112,7 @@ def test_what_a_pre_run_recorded_is_kept_with_the_job_and_laid_out_by(site: Site
 
 
 @pytest.mark.parametrize("taken_on", ["NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3"])
-def test_a_profile_counts_on_devices_of_its_kinds_alone_and_why_not_is_told(
-    site: Site, taken_on: str
-) -> None:
+def test_profile_of_other_devices_is_set_aside_with_reason(site: Site, taken_on: str) -> None:
     product = "NVIDIA-H100-80GB-HBM3"
     with operator_site.floor_on(site, (4, 4)) as floor:
         for node in floor.nodes:
@@ -156,7 +152,7 @@ def test_a_job_stands_as_it_asks_or_waits_and_is_told_why(site: Site) -> None:
         assert tight.until_bound()["nodes"] == floor.nodes[2:]
 
 
-def test_where_a_job_has_to_stand_changes_only_while_it_is_suspended(floor: Floor) -> None:
+def test_topology_changes_only_while_suspended(floor: Floor) -> None:
     job = floor.apply("moved", nodes=2, topology={"spread": {"tier": "nearest", "nodes": 1}})
     job.until_bound()
     with pytest.raises(ApiError, match="topology cannot change while the job is not suspended"):

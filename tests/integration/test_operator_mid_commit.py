@@ -63,9 +63,7 @@ def test_a_job_made_again_in_mid_commit_gets_pods_of_its_own(
     waiting.until(is_whole, "the new job's own pods", deadline_s=60, evidence=job.story)
 
 
-def test_a_shape_changed_in_mid_commit_never_makes_a_gang_of_two_shapes(
-    site: Site, hall: Floor, gang: str
-) -> None:
+def test_spec_change_in_mid_commit_never_mixes_pods(site: Site, hall: Floor, gang: str) -> None:
     with _held_half_way(hall, gang, "create pods", HALF + 1) as job:
         with pytest.raises(KubectlError, match="numNodes cannot change"):
             job.patch({"numNodes": HALF})
@@ -80,7 +78,7 @@ def test_a_shape_changed_in_mid_commit_never_makes_a_gang_of_two_shapes(
     waiting.until(is_new, "the new shape", deadline_s=60, evidence=job.story)
 
 
-def test_a_job_changed_while_no_operator_ran_never_runs_half_as_it_was(
+def test_job_changed_while_operator_down_never_runs_half(
     site: Site, hall: Floor, gang: str
 ) -> None:
     with failpoints.killed_at(site, site.operator, Failpoint("pod", HALF, after=True)):
@@ -111,9 +109,7 @@ def test_a_node_registered_anew_stands_where_its_labels_say(site: Site) -> None:
         assert set(job.until_bound()["nodes"]) == {moved, *floor.nodes[2:]}
 
 
-def test_a_binding_refused_for_good_rolls_its_gang_back_and_holds_up_no_other(
-    site: Site, floor: Floor
-) -> None:
+def test_refused_binding_rolls_back_its_gang_alone(site: Site, floor: Floor) -> None:
     with operator_site.floor_on(site, (2,)) as beside:
         with operator_site.created(site, *_policy(floor.nodes[3])):
             waiting.until(lambda: _is_in_force(floor), "the policy", deadline_s=30)

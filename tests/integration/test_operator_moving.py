@@ -83,9 +83,7 @@ def _until_known(job: Job, *, other_than: str = "") -> Json:
     )
 
 
-def test_a_job_moves_away_from_uplinks_that_got_slow_and_goes_on_from_its_checkpoint(
-    ground: Site, racks: Floor
-) -> None:
+def test_job_migrates_from_slow_uplinks_and_resumes(ground: Site, racks: Floor) -> None:
     played = Played(steps=1_000_000, checkpoint_interval_steps=CHECKPOINT_INTERVAL_STEPS)
     with SimulatedLaunchers(ground.plane, played) as launchers:
         job = racks.apply("long", nodes=8, numProcPerNode=8, workload=REPLICAS)

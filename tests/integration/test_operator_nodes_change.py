@@ -58,7 +58,7 @@ CHANGES: dict[str, tuple[Callable[[Floor, str], None], str]] = {
 }
 
 
-def test_a_gang_whose_node_changes_before_it_is_bound_is_planned_again_and_nothing_overcommitted(
+def test_node_change_before_bind_replans_gang(
     site: Site,
 ) -> None:
     with operator_site.floor_on(site, (2,) * 2 * len(CHANGES)) as floor:

@@ -100,9 +100,7 @@ def test_what_is_no_amount_never_reaches_the_operator(
         _offer(site, floor.nodes[0], amount)
 
 
-def test_an_amount_that_cannot_be_is_said_and_the_last_good_one_counts(
-    site: Site, floor: Floor
-) -> None:
+def test_impossible_amount_is_reported_and_last_good_counts(site: Site, floor: Floor) -> None:
     node = floor.nodes[0]
     _offer(site, node, BEYOND)
     _until_said(site, node, GPU, "8 counts, what was last read")
@@ -111,9 +109,7 @@ def test_an_amount_that_cannot_be_is_said_and_the_last_good_one_counts(
     waiting.until(lambda: GPU not in _problems(site, node), "no problem left", deadline_s=20)
 
 
-def test_an_amount_that_flips_all_the_time_promises_nobody_what_is_not_there(
-    site: Site, floor: Floor
-) -> None:
+def test_flapping_amount_is_not_promised(site: Site, floor: Floor) -> None:
     node, *others = floor.nodes
     end_s = time.monotonic() + 4.0
     job = floor.apply("job", nodes=2)

@@ -13,7 +13,7 @@ from railwright_testbed import waiting
 FIRST_START = "first start"
 
 
-def test_a_gang_gets_the_rack_that_holds_it_and_its_ranks_in_order(site: Site) -> None:
+def test_gang_gets_rack_that_holds_it_with_ranks_in_order(site: Site) -> None:
     with operator_site.floor_on(site, (1, 3, 2)) as floor:
         status = floor.apply("gang", nodes=3).until_bound()
         assert status["nodes"] == floor.nodes[1:4]
@@ -25,7 +25,7 @@ def test_a_gang_gets_the_rack_that_holds_it_and_its_ranks_in_order(site: Site) -
         assert placement["epoch"] == site.ledger()["spec"]["epoch"]
 
 
-def test_a_gang_larger_than_any_rack_spans_the_fewest_one_after_the_other(site: Site) -> None:
+def test_gang_larger_than_a_rack_spans_the_fewest(site: Site) -> None:
     with operator_site.floor_on(site, (1, 3, 2)) as floor:
         status = floor.apply("gang", nodes=5).until_bound()
         assert status["nodes"] == floor.nodes[1:]
@@ -91,7 +91,7 @@ def test_the_higher_priority_class_goes_first(site: Site) -> None:
         assert low.status()["phase"] == "Queued"
 
 
-def test_a_priority_class_that_does_not_exist_is_said_with_those_that_do(floor: Floor) -> None:
+def test_missing_priority_class_is_named_with_existing_ones(floor: Floor) -> None:
     name = f"{floor.name}-late"
     job = floor.apply("job", priorityClassName=name)
     message = job.until_reason("PriorityClassNotFound")["message"]

@@ -98,7 +98,7 @@ def test_a_pre_run_goes_with_its_job_and_while_that_is_suspended(floor: Floor) -
     floor.until_nothing_is_left()
 
 
-def test_a_job_no_larger_than_its_pre_run_would_be_records_itself(floor: Floor) -> None:
+def test_job_as_small_as_its_pre_run_records_itself(floor: Floor) -> None:
     workload = manifests.PARALLEL | {"parallelism": {"data": 2}}
     job = floor.apply("small", nodes=2, profiling={"preRun": "Auto"}, workload=workload)
     job.until_bound()

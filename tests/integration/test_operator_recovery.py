@@ -29,7 +29,7 @@ def test_node_lost_before_the_start_is_replaced_by_a_spare(site: Site, hall: Flo
         site.kwok.set_ready(lost, True)
 
 
-def test_without_a_spare_it_waits_with_a_reason_until_a_node_returns(site: Site) -> None:
+def test_job_without_spare_node_waits_until_one_returns(site: Site) -> None:
     with operator_site.floor_on(site, (2,)) as floor:
         job = floor.apply("job")
         job.until_bound()

@@ -57,7 +57,7 @@ def test_a_template_that_makes_no_pod_is_said_at_once(floor: Floor) -> None:
     ],
     ids=["max", "default"],
 )
-def test_a_limit_range_that_refuses_or_enlarges_a_pod_keeps_the_whole_gang_out(
+def test_limit_range_that_changes_a_pod_keeps_gang_out(
     floor: Floor, limit: dict[str, Any], words: str
 ) -> None:
     limits = [{"type": "Container"} | limit]

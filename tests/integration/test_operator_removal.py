@@ -61,7 +61,7 @@ def failed(floor: Floor) -> Job:
     [queued, starting, recovering, suspended, succeeded, failed],
     ids=lambda a: a.__name__,
 )
-def test_a_job_deleted_in_any_phase_leaves_nothing_and_gives_its_nodes_back(
+def test_job_deleted_in_any_phase_leaves_nothing(
     site: Site, floor: Floor, arrange: Arrange
 ) -> None:
     arrange(floor).delete()
@@ -72,7 +72,7 @@ def test_a_job_deleted_in_any_phase_leaves_nothing_and_gives_its_nodes_back(
 
 
 @pytest.mark.parametrize("arrange", [queued, starting, recovering], ids=lambda a: a.__name__)
-def test_a_job_suspended_in_any_phase_frees_its_nodes_and_goes_on_when_told(
+def test_job_suspended_in_any_phase_frees_nodes_and_resumes(
     site: Site, floor: Floor, arrange: Arrange
 ) -> None:
     job = arrange(floor)

@@ -34,7 +34,7 @@ def launchers(site: Site) -> Iterator[SimulatedLaunchers]:
         yield launchers
 
 
-def test_a_running_job_that_is_suspended_frees_its_nodes_and_runs_again(
+def test_suspended_running_job_frees_nodes_and_runs_again(
     launchers: SimulatedLaunchers, floor: Floor
 ) -> None:
     job = floor.apply("job", nodes=4)
@@ -47,7 +47,7 @@ def test_a_running_job_that_is_suspended_frees_its_nodes_and_runs_again(
     assert (status["attempt"], status["restarts"], status["failures"]) == (2, 0, 0)
 
 
-def test_a_running_job_changed_while_no_operator_ran_starts_again_as_it_is_now(
+def test_running_job_changed_while_operator_down_restarts(
     site: Site, launchers: SimulatedLaunchers, floor: Floor
 ) -> None:
     job, other = floor.apply("job", gpus=4), floor.apply("other", gpus=4)
@@ -81,7 +81,7 @@ def test_a_running_job_that_is_deleted_leaves_nothing(
     floor.apply("next", nodes=4).until_phase("Running")
 
 
-def test_a_node_that_dies_silently_is_replaced_until_none_is_left(
+def test_silently_dead_node_is_replaced_until_none_is_left(
     site: Site, launchers: SimulatedLaunchers
 ) -> None:
     with operator_site.floor_on(site, (2, 1)) as floor:

@@ -115,7 +115,7 @@ def _probes(site: Site) -> float:
     return sum(site.metrics("railwright_probes_total").values())
 
 
-def test_nodes_that_nobody_tells_of_are_measured_once_and_it_is_kept(
+def test_unplaced_nodes_are_surveyed_once_and_result_is_kept(
     ground: Site, rails: Rails, agents: NodeAgents
 ) -> None:
     _never(ground, rails, agents)

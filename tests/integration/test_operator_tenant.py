@@ -25,9 +25,7 @@ POD = {
 CONTAINER = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
-def test_the_pods_of_a_job_that_keeps_to_it_are_taken_where_pod_security_is_restricted(
-    site: Site, floor: Floor
-) -> None:
+def test_pods_are_accepted_under_restricted_pod_security(site: Site, floor: Floor) -> None:
     enforce = "pod-security.kubernetes.io/enforce=restricted"
     site.plane.kubectl("label", "namespace", floor.name, enforce)
     main = {"name": "train", "image": "i", "command": ["c"], "securityContext": CONTAINER}
@@ -75,7 +73,7 @@ def _is_taken(site: Site, jobs: str) -> bool:
     return True
 
 
-def test_a_job_beyond_all_measure_waits_with_its_numbers_and_holds_up_nobody(floor: Floor) -> None:
+def test_oversized_job_waits_with_numbers_and_delays_nobody(floor: Floor) -> None:
     most = {"cpu": "100k", "memory": "256Ti", "nvidia.com/gpu": 999_999}
     main = {"name": "train", "image": "i", "command": ["c"]}
     beside = [main | {"name": f"s{n}", "resources": {"requests": most}} for n in range(7)]

@@ -55,9 +55,7 @@ def test_probes_and_metrics_answer(site: Site) -> None:
     assert 'railwright_jobs{phase="Queued"}' in phases
 
 
-def test_everything_in_the_life_of_a_job_is_within_the_operators_role(
-    site: Site, floor: Floor
-) -> None:
+def test_life_of_a_job_stays_within_operator_role(site: Site, floor: Floor) -> None:
     before = _refused(site)
     job = floor.apply("job", backoffLimit=1, ttlSecondsAfterFinished=1)
     for attempt in (1, 2):

@@ -46,7 +46,7 @@ def test_a_selector_that_nothing_matches_is_said(site: Site, floor: Floor) -> No
     assert "example.com/kind=none" in message
 
 
-def test_jobs_wait_with_what_they_need_what_is_free_and_who_is_ahead(floor: Floor) -> None:
+def test_waiting_jobs_state_need_free_and_who_is_ahead(floor: Floor) -> None:
     floor.apply("holder", nodes=2).until_bound()
     large = floor.apply("large", nodes=4)
     message = large.until_reason("NotEnoughNodes")["message"]
@@ -62,9 +62,7 @@ def test_jobs_wait_with_what_they_need_what_is_free_and_who_is_ahead(floor: Floo
     )
 
 
-def test_unfit_nodes_are_left_out_counted_by_cause_and_used_when_they_recover(
-    site: Site, floor: Floor
-) -> None:
+def test_unfit_nodes_are_counted_by_cause_and_used_on_recovery(site: Site, floor: Floor) -> None:
     cordoned, tainted, unready, well = floor.nodes
     site.plane.kubectl("cordon", cordoned)
     site.plane.kubectl("taint", "node", tainted, "railwright.dev/quarantine=:NoSchedule")

@@ -63,7 +63,7 @@ def lines(found: Profile) -> Iterator[tuple[list[tuple[int, ...]], str, str, int
             yield groups, each.operation, each.element, each.calls, each.size, each.hop
 
 
-def test_every_operation_is_recorded_with_its_group_and_its_bytes(everything: Profile) -> None:
+def test_every_operation_is_recorded_with_group_and_bytes(everything: Profile) -> None:
     assert (everything.ranks, everything.steps) == (4, pre_runs.RECORDED_STEPS)
     every, pairs = [(0, 1, 2, 3)], [(0, 2), (1, 3)]
     steps = pre_runs.RECORDED_STEPS
@@ -123,7 +123,7 @@ def test_a_launcher_hands_over_what_its_ranks_recorded(tmp_path: Path) -> None:
     assert gradients == [(3 * 4 * (119_552 + 1), 6)]
 
 
-def test_a_pre_run_is_over_once_all_ranks_have_told_and_keeps_nothing(tmp_path: Path) -> None:
+def test_pre_run_ends_once_all_ranks_reported_and_keeps_nothing(tmp_path: Path) -> None:
     """Though the operator forgets what it was told first; and whoever's peers end, is done too."""
     script = str(profile_cases.EXAMPLES / "ddp" / "train.py")
     kept = tmp_path / "checkpoints"
@@ -150,7 +150,7 @@ def test_a_pre_run_is_over_once_all_ranks_have_told_and_keeps_nothing(tmp_path: 
     assert not kept.exists()
 
 
-def test_a_pre_run_whose_recording_is_refused_fails_with_the_reason(tmp_path: Path) -> None:
+def test_refused_recording_fails_pre_run_with_reason(tmp_path: Path) -> None:
     script = str(profile_cases.EXAMPLES / "ddp" / "train.py")
     command = [sys.executable, script, "--steps=1000000", f"--checkpoint-dir={tmp_path}"]
     asked = {"RAILWRIGHT_PROFILE_STEPS": "3", "RAILWRIGHT_PRE_RUN": "true"}

@@ -54,7 +54,7 @@ async def test_an_agent_measures_another_for_whoever_asks() -> None:
 
 
 @pytest.mark.usefixtures("loopback_is_a_network")
-async def test_an_agent_that_runs_no_errands_refuses_them_and_is_measured() -> None:
+async def test_agent_without_probe_tasks_refuses_them_and_is_measured() -> None:
     server = await Responder(TOKEN, runs_tasks=False).start(HOST, 0)
     async with server, _responding(host=OTHER, port=server.sockets[0].getsockname()[1]) as port:
         with pytest.raises(ProbeError, match="probe tasks are the operator's to dispatch"):
@@ -70,7 +70,7 @@ async def test_an_agent_that_cannot_reach_another_says_so() -> None:
 
 
 @pytest.mark.usefixtures("loopback_is_a_network")
-async def test_a_survey_sends_agents_to_each_other_and_tells_who_is_silent() -> None:
+async def test_survey_dispatches_agents_and_names_silent_ones() -> None:
     hosts = {f"node-{at}": f"127.0.0.{at}" for at in range(1, 6)}
     said: list[str] = []
     async with contextlib.AsyncExitStack() as stack:
@@ -136,7 +136,7 @@ async def test_who_does_not_know_the_token_is_refused() -> None:
             await prober.measure(HOST, port, handshake.pair_key("another token", "tester"))
 
 
-async def test_a_responder_that_does_not_know_the_token_is_not_believed() -> None:
+async def test_responder_without_the_token_is_not_trusted() -> None:
     async def pretend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await handshake.send(writer, {"challenge": secrets.token_hex(16)})
         await handshake.receive(reader)
@@ -318,7 +318,7 @@ async def _refusal(port: int, sent: bytes) -> str:
     return str(refusal["refused"])
 
 
-async def test_what_answers_with_no_text_that_can_be_is_no_agent_that_knows_the_token() -> None:
+async def test_impossible_answer_is_not_from_an_agent_with_the_token() -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await handshake.send(writer, {"challenge": "x"})
         await handshake.receive(reader)

@@ -37,7 +37,7 @@ def processors(root: Path, by: str) -> DeviceBenchmark:
     return found
 
 
-def test_torch_and_numpy_measure_the_same_processors_in_the_same_units(
+def test_torch_and_numpy_measure_same_processors_in_same_units(
     alone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     by_torch = processors(alone, "torch")
@@ -50,7 +50,7 @@ def test_torch_and_numpy_measure_the_same_processors_in_the_same_units(
         assert max(both) < APART * min(both)
 
 
-def test_the_command_prints_what_can_be_read_again_and_each_device_once() -> None:
+def test_command_output_can_be_read_and_has_each_device_once() -> None:
     command = [sys.executable, "-m", "railwright_agent", "rates"]
     answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     document = hardware_documents.parse(answer.stdout)

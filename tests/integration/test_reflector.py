@@ -102,7 +102,7 @@ async def write(api: Api, namespace: str, **texts: str) -> None:
         await api.create(place(namespace), shell.config_map(name, text=text))
 
 
-async def test_a_list_of_several_pages_is_taken_in_whole_and_then_followed(
+async def test_list_of_several_pages_is_read_whole_then_watched(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     count = OBJECTS_MAX + 7
@@ -151,7 +151,7 @@ async def test_copy_that_lost_events_is_corrected(
         assert "ghost" not in copy.records
 
 
-async def test_an_update_that_changes_nothing_of_the_record_is_not_told(
+async def test_update_without_change_of_record_is_no_event(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     async with (
@@ -166,7 +166,7 @@ async def test_an_update_that_changes_nothing_of_the_record_is_not_told(
         assert told == [(None, "a"), ("a", "b")]
 
 
-async def test_an_answer_to_our_own_write_is_held_at_once_and_never_outlives_the_object(
+async def test_own_write_is_held_at_once_and_dies_with_the_object(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     async with (
@@ -263,7 +263,7 @@ async def test_an_answer_that_forbids_to_go_on_leads_to_a_new_list(
             assert len(changes) == len(copy.records)
 
 
-async def test_versions_that_the_server_has_forgotten_lead_to_a_new_list(
+async def test_expired_versions_lead_to_a_new_list(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     async with (
@@ -284,7 +284,7 @@ async def test_versions_that_the_server_has_forgotten_lead_to_a_new_list(
             await shell.until(lambda: texts(copy) == {"stays": "a", "new": "a"}, "the truth")
 
 
-async def test_error_events_of_any_code_lead_to_a_new_list_and_never_end_the_watch(
+async def test_error_events_lead_to_a_new_list_and_never_end_the_watch(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     async with (

@@ -147,7 +147,7 @@ def test_a_port_that_is_taken_is_told_with_the_reason(teller: Scripted) -> None:
     assert teller.heard == [{}, {"unfit": said[0]}]
 
 
-def test_an_operator_that_does_not_answer_is_asked_again_and_then_left(
+def test_unresponsive_operator_is_polled_again_then_left(
     teller: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(polling, "AGAIN_S", 0.0)

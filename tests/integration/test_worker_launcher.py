@@ -184,7 +184,7 @@ def rank_pids(launcher_pid: int) -> list[int]:
     return [int(pid) for pid in children.split()]
 
 
-def test_the_last_lines_hold_both_streams_and_no_control_characters(
+def test_last_lines_hold_both_streams_without_control_characters(
     operator: OperatorEndpoint, tmp_path: Path
 ) -> None:
     source = """if 1:
@@ -211,7 +211,7 @@ def test_the_last_lines_hold_both_streams_and_no_control_characters(
     assert {"[31mred", "50%", "100%", "the reason"} <= set(lines.splitlines())
 
 
-def test_ranks_get_what_torchrun_would_set_and_lines_carry_the_rank(
+def test_ranks_get_torchrun_environment_and_lines_carry_rank(
     operator: OperatorEndpoint, tmp_path: Path
 ) -> None:
     names = "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK MASTER_ADDR OMP_NUM_THREADS"
@@ -225,7 +225,7 @@ def test_ranks_get_what_torchrun_would_set_and_lines_carry_the_rank(
     ]
 
 
-def test_a_script_can_import_the_installed_package_and_keeps_its_own_path(
+def test_script_imports_installed_package_and_keeps_its_path(
     operator: OperatorEndpoint, tmp_path: Path
 ) -> None:
     source = "import railwright, sys; print(railwright.__file__, 'of-the-user' in sys.path[1])"
@@ -298,7 +298,7 @@ def test_a_pod_without_its_variables_says_which_and_ends_with_81(tmp_path: Path)
     assert message.startswith("RAILWRIGHT_ATTEMPT: seen 'first', expected a whole number from 1")
 
 
-def test_every_message_carries_the_token_as_the_file_holds_it_now(
+def test_every_message_carries_current_token_of_the_file(
     operator: OperatorEndpoint, tmp_path: Path
 ) -> None:
     with launched(python(WAITS), environment_of(operator.url, tmp_path), tmp_path) as launcher:

@@ -93,9 +93,7 @@ def test_one_site_has_the_same_groups_in_each_family_of_labels(site: Site) -> No
 
 
 @given(SITES, st.data())
-def test_labels_that_are_missing_split_no_domain_and_join_no_nodes(
-    site: Site, data: st.DataObject
-) -> None:
+def test_missing_labels_split_no_domain_and_join_no_nodes(site: Site, data: st.DataObject) -> None:
     keys = PAIRS["railwright"]
     lacking = st.sets(st.tuples(st.sampled_from(sorted(site)), st.sampled_from(keys)))
     missing = data.draw(lacking)
@@ -166,7 +164,7 @@ def way(switch: str, parents: Mapping[str, str]) -> list[str]:
 
 
 @given(TREES)
-def test_nodes_are_together_from_the_height_of_the_nearest_switch_above_both(
+def test_nodes_meet_at_height_of_nearest_common_switch(
     tree: list[tuple[int, int]],
 ) -> None:
     parents, leaves = written(tree)

@@ -72,7 +72,7 @@ def test_a_step_changes_the_entry_or_acts_and_never_both(case: tuple[Entry, Obse
 
 
 @given(gangs())
-def test_a_committing_gang_loses_no_pod_and_an_aborting_one_gets_none(
+def test_committing_gang_loses_no_pod_and_aborting_gets_none(
     case: tuple[Entry, ObservedGang],
 ) -> None:
     written, seen = case
@@ -238,7 +238,7 @@ def test_success_takes_the_word_of_every_rank(
 
 
 @given(ATTEMPTS, st.booleans(), AGES)
-def test_no_rank_is_blamed_for_what_was_done_to_its_pod_or_after_its_end(
+def test_no_rank_is_blamed_for_its_pod_or_after_its_end(
     ranks: list[ObservedRank], started: bool, age_s: float
 ) -> None:
     verdict = assessment.assess(ranks, started=started, age_s=age_s)

@@ -238,7 +238,7 @@ def islanders(draw: st.DrawFn) -> Snapshot:
 
 @settings(deadline=None, max_examples=examples(150))
 @given(islanders())
-def test_a_gang_that_asks_for_islands_has_them_if_any_choice_of_free_nodes_does(
+def test_gang_gets_scale_up_domains_if_any_choice_does(
     snapshot: Snapshot,
 ) -> None:
     (asking,) = snapshot.jobs

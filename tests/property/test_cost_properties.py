@@ -78,7 +78,7 @@ def dispatch_s(size: float, here: Group) -> float:
     inside=factors,
     network=factors,
 )
-def test_a_collective_grows_with_bytes_and_shrinks_with_bandwidth(
+def test_collective_grows_with_bytes_and_shrinks_with_bandwidth(
     collective: Collective,
     machine: Machine,
     has: tuple[Algorithm, ...],
@@ -101,7 +101,7 @@ def test_a_collective_grows_with_bytes_and_shrinks_with_bandwidth(
     ids=lambda each: each.__name__,
 )
 @given(machine=machines, has=algorithms, more=algorithms, size=sizes, shape=st.tuples(nodes, ranks))
-def test_a_collective_takes_no_longer_where_there_are_more_algorithms(
+def test_collective_takes_no_longer_with_more_algorithms(
     collective: Collective,
     machine: Machine,
     has: tuple[Algorithm, ...],

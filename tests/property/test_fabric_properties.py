@@ -34,7 +34,7 @@ def test_the_order_of_cables_changes_nothing(cables: list[Cable], random: Random
 
 
 @given(plugged())
-def test_each_host_is_in_one_domain_of_a_tier_and_those_of_a_tier_lie_in_those_above(
+def test_host_is_in_one_domain_of_a_tier_and_tiers_nest(
     cables: list[Cable],
 ) -> None:
     found = layers.of(wiring(cables))
@@ -63,7 +63,7 @@ def test_the_graph_has_every_host_and_every_cable(cables: list[Cable]) -> None:
 
 
 @given(plugged())
-def test_hosts_are_together_at_a_level_as_they_are_in_the_domains_of_a_tier(
+def test_hosts_share_a_level_as_they_share_domains_of_a_tier(
     cables: list[Cable],
 ) -> None:
     network = networks.of(wiring(cables))

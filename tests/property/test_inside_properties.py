@@ -185,7 +185,7 @@ def broken(text: str, data: st.DataObject) -> str:
 @pytest.mark.parametrize("name", WRITTEN)
 @given(MACHINES, st.data())
 @settings(max_examples=examples(60), deadline=None)
-def test_a_broken_document_is_refused_with_its_place_and_rule_or_read(
+def test_broken_document_is_refused_with_place_and_rule_or_read(
     name: str, machine: Machine, data: st.DataObject
 ) -> None:
     write, read = WRITTEN[name]

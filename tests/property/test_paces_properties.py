@@ -96,7 +96,7 @@ SOURCES = st.sampled_from(["agents", "a/agents", "site/agents"])
 
 @settings(max_examples=examples(50))
 @given(st.lists(st.tuples(SOURCES, rates()), max_size=4), st.randoms(use_true_random=False))
-def test_the_order_of_sources_changes_neither_what_counts_nor_what_differs(
+def test_order_of_sources_changes_neither_result_nor_conflicts(
     told: list[tuple[str, Told]], random: object
 ) -> None:
     def together(sources: list[tuple[str, Told]]) -> dict[str, list[slow_devices.Measured]]:

@@ -79,7 +79,7 @@ def of_all(ranks: int) -> Profile:
 
 
 @given(jobs())
-def test_a_pre_run_is_a_sound_job_and_what_it_records_is_the_jobs(raw: dict[str, Any]) -> None:
+def test_pre_run_is_a_valid_job_and_its_profile_is_the_jobs(raw: dict[str, Any]) -> None:
     store = Jobs(lambda raw: pods.sample(raw, reporting.LAUNCHER))
     store.absorb(raw)
     known = store.get("large-uid")

@@ -34,7 +34,7 @@ numbers = st.tuples(
 
 
 @given(numbers)
-def test_the_value_is_never_less_than_written_and_less_than_one_unit_more(
+def test_value_is_rounded_up_by_less_than_one_unit(
     number: tuple[int, str, str],
 ) -> None:
     whole, decimals, unit = number

@@ -125,9 +125,7 @@ def test_what_crosses_is_what_ranks_send_across(world: Snapshot) -> None:
 
 @settings(deadline=None, max_examples=examples(25))
 @given(worlds(), st.randoms(use_true_random=False))
-def test_other_names_for_nodes_and_domains_send_as_little_far_away(
-    world: Snapshot, rng: Random
-) -> None:
+def test_renamed_nodes_and_domains_send_as_little_far_away(world: Snapshot, rng: Random) -> None:
     """Where several choices of nodes are as near, names decide between them: so all are taken."""
     asked, _ = the_job(world)
     nodes = [replace(each, machine="") for each in world.nodes[: asked.num_nodes]]

@@ -58,7 +58,7 @@ def test_a_job_has_its_turns_and_never_more_than_there_is(
 
 
 @given(amounts, amounts, st.lists(uses, max_size=5))
-def test_it_is_the_fair_share_that_is_found_by_raising_all_shares_alike(
+def test_fair_share_equals_progressive_filling(
     capacity: float, adapters: float, others: list[UplinkUse]
 ) -> None:
     """Of each adapter the same, until who wants no more drops out or the room is used up."""

@@ -87,7 +87,7 @@ SHELL_MUTANTS = (
         "cycle.py",
         "elif plan.confirms or self.clock()",
         "elif self.clock()",
-        "tests/unit/test_cycle.py::test_a_leader_that_was_replaced_without_noticing_binds_nothing",
+        "tests/unit/test_cycle.py::test_deposed_leader_binds_nothing",
     ),
     ShellMutant(
         "no confirm by a leader with nothing to write",
@@ -132,8 +132,7 @@ SHELL_MUTANTS = (
         "watch/reflector.py",
         "if self._version is None or self._clock() - self._listed_s >= RESYNC_S:",
         "if self._version is None:",
-        "tests/unit/test_reflector.py"
-        "::test_what_a_stream_never_told_is_found_by_the_list_after_a_while",
+        "tests/unit/test_reflector.py::test_event_missing_from_stream_is_found_by_next_list",
     ),
     ShellMutant(
         "step reports are dropped as they arrive",

@@ -123,7 +123,7 @@ def held_up_binding(on: Stage) -> Callable[[], ReplyStatus]:
     return lambda: binding.land().status
 
 
-def test_a_held_up_binding_does_not_reach_the_pod_of_a_job_of_the_same_name(on: Stage) -> None:
+def test_delayed_binding_does_not_reach_pod_of_same_named_job(on: Stage) -> None:
     assert held_up_binding(on)() is ReplyStatus.CONFLICT
     assert [pod.node for pod in on.api.pods.objects.values()] == [""]
 
@@ -135,7 +135,7 @@ def test_without_the_uid_a_held_up_binding_does_reach_it(on: Stage) -> None:
         land()
 
 
-def test_a_pod_made_after_its_attempt_was_over_is_never_bound_and_is_deleted(on: Stage) -> None:
+def test_pod_made_after_its_attempt_is_deleted_and_never_bound(on: Stage) -> None:
     late = on.leader().until("create a@1/1")
     on.change("a@1", suspend=True)
     new = on.leader()
@@ -146,7 +146,7 @@ def test_a_pod_made_after_its_attempt_was_over_is_never_bound_and_is_deleted(on:
     assert not on.api.pods.objects
 
 
-def test_a_leader_that_missed_its_end_binds_no_pod_that_it_made_since(on: Stage) -> None:
+def test_deposed_leader_binds_no_pod_made_since(on: Stage) -> None:
     old = on.leader()
     old.until("create a@1/1")
     on.change("a@1", suspend=True)
@@ -159,7 +159,7 @@ def test_a_leader_that_missed_its_end_binds_no_pod_that_it_made_since(on: Stage)
     assert old.now is None
 
 
-def test_a_pod_that_was_made_larger_is_not_bound_by_the_next_leader_either(on: Stage) -> None:
+def test_enlarged_pod_is_not_bound_by_next_leader(on: Stage) -> None:
     on.api.inflated["a@1"] = True
     on.leader().until("create a@1/1").land()
     on.leader().rest()
@@ -167,7 +167,7 @@ def test_a_pod_that_was_made_larger_is_not_bound_by_the_next_leader_either(on: S
     assert not on.api.pods.objects
 
 
-def test_a_job_reshaped_while_it_is_committed_starts_again_in_its_new_shape(on: Stage) -> None:
+def test_job_changed_while_committed_restarts_in_new_shape(on: Stage) -> None:
     leader = on.leader()
     leader.until("create a@1/1")
     on.change("a@1", per_node={"gpu": 4})

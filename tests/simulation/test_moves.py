@@ -30,7 +30,7 @@ def test_jobs_that_move_hold_every_invariant_and_come_to_rest() -> None:
     assert sum(outcome.moves for outcome in ran(range(40, 60))) > 0
 
 
-def test_a_job_for_which_it_is_always_better_elsewhere_moves_when_there_is_news(
+def test_job_better_elsewhere_migrates_on_news(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """I18, however wrong predictions are."""
@@ -38,7 +38,7 @@ def test_a_job_for_which_it_is_always_better_elsewhere_moves_when_there_is_news(
     assert sum(outcome.moves for outcome in ran(range(30))) > 10
 
 
-def test_a_job_that_is_judged_again_by_what_it_was_judged_by_breaks_an_invariant(
+def test_repeated_assessment_of_same_topology_breaks_invariant(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(migration, "_move", always_better)

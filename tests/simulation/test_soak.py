@@ -10,7 +10,7 @@ from simulation import soak
 from simulation.mutants import MUTANTS
 
 
-def test_a_soak_ends_with_one_object_and_runs_all_the_steps_that_were_asked_for(
+def test_soak_prints_one_object_and_runs_all_steps(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.argv", ["soak", "--steps", "2000"])
@@ -24,7 +24,7 @@ def test_a_soak_ends_with_one_object_and_runs_all_the_steps_that_were_asked_for(
     assert summary["violations"] == 0
 
 
-def test_a_soak_stops_at_a_seed_that_broke_and_tells_what_happened() -> None:
+def test_soak_stops_at_a_broken_seed_and_reports_it() -> None:
     [mutant] = [mutant for mutant in MUTANTS if mutant.name == "a new leader keeps the epoch"]
     with mutant.planted():
         total = soak.soak(0, 10)

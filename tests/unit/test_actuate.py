@@ -59,7 +59,7 @@ async def test_a_right_that_we_lack_is_our_trouble_and_tried_again() -> None:
     assert list(shell.pods.records) == ["u10"]
 
 
-async def test_what_fails_for_now_is_not_tried_again_before_its_pause_is_over() -> None:
+async def test_failed_request_is_not_retried_before_its_pause() -> None:
     shell = Shell()
     shell.server.answers["create"] = BUSY
     assert await shell.do(CREATE) == ["create"]
@@ -68,7 +68,7 @@ async def test_what_fails_for_now_is_not_tried_again_before_its_pause_is_over() 
     assert await shell.do(CREATE) == ["create"]
 
 
-async def test_an_answer_that_cannot_be_read_is_its_gangs_trouble_and_its_request_pauses() -> None:
+async def test_unreadable_answer_pauses_its_own_request_alone() -> None:
     shell = Shell()
     shell.server.answers["create"] = {"metadata": {"uid": "u10"}}
     assert await shell.do(CREATE) == ["create"]
@@ -92,7 +92,7 @@ async def test_pauses_grow_with_each_failure_and_end_with_a_success() -> None:
     assert await shell.do(CREATE) == ["create"]
 
 
-async def test_one_action_under_way_is_not_started_twice_and_wakes_the_loop_at_its_end() -> None:
+async def test_action_in_flight_is_not_started_twice_and_wakes_loop() -> None:
     shell = Shell()
     shell.server.held.clear()
     assert await shell.do(CREATE) == ["create"]
@@ -117,7 +117,7 @@ async def test_what_ended_while_a_turn_was_planned_is_not_done_again() -> None:
     assert await shell.do(CREATE) == ["create"]
 
 
-async def test_only_so_many_are_under_way_and_the_loop_is_woken_for_the_rest() -> None:
+async def test_actions_in_flight_are_bounded_and_loop_is_woken() -> None:
     shell = Shell()
     shell.server.held.clear()
     gang = [CreatePod(ENTRY, rank) for rank in range(UNDER_WAY_MAX + 10)]
@@ -181,7 +181,7 @@ async def test_requests_without_an_answer_keep_actuator_low() -> None:
         await asyncio.wait_for(shell.executor.until_low(), 0.01)
 
 
-async def test_whoever_finds_no_room_is_known_as_long_as_none_of_its_own_is_under_way() -> None:
+async def test_crowded_out_attempt_is_known_until_it_has_a_request() -> None:
     shell = Shell()
     other = attempts.entry(job_uid="b")
     gang = [CreatePod(ENTRY, rank) for rank in range(UNDER_WAY_MAX + 1)]
@@ -255,7 +255,7 @@ async def test_a_name_taken_by_our_own_pod_is_success() -> None:
     assert list(shell.pods.records) == ["u10"]
 
 
-async def test_a_name_taken_by_another_jobs_pod_is_a_refusal_and_that_pod_is_left_alone() -> None:
+async def test_name_taken_by_foreign_pod_is_a_refusal() -> None:
     shell = Shell()
     taken = errors.AlreadyExistsError(409, "AlreadyExists", message='pods "a-1-0" already exists')
     shell.server.answers |= {"create": taken, "get": raw_pod(owner="another")}
@@ -298,7 +298,7 @@ async def test_news_from_before_a_binding_does_not_undo_it() -> None:
     assert shell.pods.records["u10"].rv == 8
 
 
-async def test_a_binding_that_lost_is_looked_up_and_what_is_there_counts() -> None:
+async def test_lost_binding_is_looked_up() -> None:
     shell = Shell()
     await shell.do(CREATE)
     for error in (CONFLICT, errors.OutcomeUnknown("the reply was lost")):
@@ -316,7 +316,7 @@ async def test_a_pod_that_is_gone_or_another_by_now_needs_no_delete() -> None:
         assert shell.told == (None, "")
 
 
-async def test_a_placement_of_the_same_name_counts_only_if_it_is_this_jobs() -> None:
+async def test_placement_of_same_name_counts_only_for_this_job() -> None:
     shell = Shell()
     taken = errors.AlreadyExistsError(409, "AlreadyExists", message="taken")
     shell.server.answers |= {"create": taken, "get": {"spec": {"jobUID": "another"}}}
@@ -332,7 +332,7 @@ async def test_a_placement_of_the_same_name_counts_only_if_it_is_this_jobs() -> 
     assert shell.executor.placed(ENTRY.key)
 
 
-async def test_nothing_is_remembered_of_an_attempt_that_left_the_ledger() -> None:
+async def test_nothing_is_kept_of_attempt_that_left_the_ledger() -> None:
     shell = Shell()
     shell.server.answers["create"] = QUOTA
     await shell.do(CREATE)

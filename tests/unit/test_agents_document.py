@@ -153,7 +153,7 @@ def test_a_document_has_no_field_that_says_nothing() -> None:
     assert hardware_documents.parse(hardware_documents.written(Document())) == Document()
 
 
-def test_nodes_that_are_the_same_inside_and_not_as_fast_are_read_once() -> None:
+def test_equal_nodes_of_different_speed_are_read_once() -> None:
     said = json.loads(hardware_documents.written(DOCUMENT))
     nodes = {f"node-{n}": {**said, "rates": [{**rates(said), "flop_per_s": n}]} for n in range(4)}
     (hardware_reports,) = formats.read(File("site", "inside.json", json.dumps(nodes)))
@@ -162,7 +162,7 @@ def test_nodes_that_are_the_same_inside_and_not_as_fast_are_read_once() -> None:
     assert [its[0].flop_per_s for its in hardware_reports.rates.values()] == [0, 1, 2, 3]
 
 
-def test_rates_that_were_measured_apart_say_nothing_of_what_is_inside() -> None:
+def test_benchmarks_measured_apart_change_no_inventory() -> None:
     text = json.dumps(
         {
             "node-1": {

@@ -28,12 +28,12 @@ def moved(source_report: SourceReport, tier: int, **nodes: str) -> SourceReport:
     return SourceReport(source_report.source, source_report.basis, tuple(tiers))
 
 
-def test_tiers_are_matched_by_what_they_put_together_whatever_they_are_called() -> None:
+def test_tiers_match_by_members_not_names() -> None:
     assert topology_merge.matched(SEEN.tiers, TOLD.tiers) == {0: 0, 1: 2}
     assert topology_merge.matched(TOLD.tiers, SEEN.tiers) == {0: 0, 2: 1}
 
 
-def test_sources_that_agree_have_no_conflict_and_the_most_trusted_one_counts() -> None:
+def test_agreeing_sources_have_no_conflict_and_best_counts() -> None:
     found = topology_merge.of([TOLD, SEEN])
     assert found == topology_merge.of([SEEN, TOLD])
     assert [tier.domains for tier in found.tiers] == list(SEEN.tiers)
@@ -41,7 +41,7 @@ def test_sources_that_agree_have_no_conflict_and_the_most_trusted_one_counts() -
     assert (found.conflicts, found.unmatched) == ((), ())
 
 
-def test_a_node_that_another_source_has_elsewhere_is_a_conflict_with_both_sides() -> None:
+def test_node_placed_elsewhere_is_a_conflict_with_both_sides() -> None:
     found = topology_merge.of([SEEN, moved(TOLD, 0, n005="rack9")])
     (conflict,) = found.conflicts
     assert conflict == topology_merge.LocationConflict(
@@ -66,7 +66,7 @@ def test_all_that_is_planted_is_found_and_nothing_else() -> None:
         assert {conflict.node for conflict in found.conflicts} == {*planted}
 
 
-def test_a_node_that_only_the_less_trusted_knows_is_filled_in_and_told() -> None:
+def test_node_of_less_trusted_source_alone_is_filled_in() -> None:
     tiers = tuple({n: d for n, d in tier.items() if n != "n005"} for tier in SEEN.tiers)
     found = topology_merge.of([SourceReport("cables", Provenance.SEEN, tiers), TOLD])
     assert found.tiers[0].domains["n005"] == "tor1"
@@ -76,7 +76,7 @@ def test_a_node_that_only_the_less_trusted_knows_is_filled_in_and_told() -> None
     assert found.conflicts == ()
 
 
-def test_a_tier_that_only_the_less_trusted_knows_finds_its_place_among_the_others() -> None:
+def test_tier_of_less_trusted_source_finds_its_place() -> None:
     near = SourceReport("lldp", Provenance.SEEN, (grouped("tor", 4),))
     found = topology_merge.of(
         [near, TOLD, SourceReport("plan", Provenance.DECLARED, (grouped("row", 16),))]
@@ -86,7 +86,7 @@ def test_a_tier_that_only_the_less_trusted_knows_finds_its_place_among_the_other
     assert (found.conflicts, found.unmatched) == ((), ())
 
 
-def test_racks_that_have_nothing_to_do_with_the_network_are_no_conflict() -> None:
+def test_racks_unrelated_to_the_network_are_no_conflict() -> None:
     rng = random.Random(3)
     nodes = list(NODES)
     rng.shuffle(nodes)
@@ -107,7 +107,7 @@ def test_a_plan_of_one_half_does_not_hide_the_other_half() -> None:
     assert (found.conflicts, found.unmatched) == ((), ())
 
 
-def test_two_halves_of_a_site_told_of_by_two_sources_are_one_view() -> None:
+def test_two_halves_of_a_site_from_two_sources_are_one_view() -> None:
     def half(source_report: SourceReport, nodes: tuple[str, ...]) -> SourceReport:
         tiers = tuple({node: tier[node] for node in nodes} for tier in source_report.tiers)
         return SourceReport(source_report.source, source_report.basis, tiers)
@@ -119,14 +119,14 @@ def test_two_halves_of_a_site_told_of_by_two_sources_are_one_view() -> None:
     assert (found.conflicts, found.unmatched) == ((), ())
 
 
-def test_a_domain_unheard_of_whose_name_another_has_is_told_apart() -> None:
+def test_unknown_domain_with_a_taken_name_is_kept_apart() -> None:
     plan = SourceReport("plan", Provenance.DECLARED, ({"a": "r1", "b": "r1"},))
     told = SourceReport("labels", Provenance.TOLD, ({"a": "r7", "b": "r7", "c": "r1", "d": "r1"},))
     (tier,) = topology_merge.of([plan, told]).tiers
     assert tier.domains == {"a": "r1", "b": "r1", "c": "labels r1", "d": "labels r1"}
 
 
-def test_islands_alone_are_the_one_tier_and_their_conflicts_are_told() -> None:
+def test_scale_up_domains_alone_are_the_tier_with_conflicts() -> None:
     one = SourceReport("clique labels", Provenance.TOLD, islands=grouped("nvl", 8))
     other = SourceReport(
         "plan", Provenance.DECLARED, islands=grouped("island-", 8) | {"n009": "island-0"}
@@ -152,7 +152,7 @@ def test_islands_are_a_tier_as_near_as_they_can_be(size: int, place: int) -> Non
     assert lying(found)
 
 
-def test_an_island_that_reaches_into_another_rack_gives_way_where_few_do() -> None:
+def test_scale_up_domain_across_racks_gives_way_if_few_nodes() -> None:
     stray = SourceReport("nvl", Provenance.TOLD, islands=grouped("nvl", 4) | {"n003": "nvl5"})
     found = topology_merge.of([SEEN, stray])
     assert found.tiers[0].name == ISLAND
@@ -208,7 +208,7 @@ def lying(found: topology_merge.MergedTopology) -> bool:
     )
 
 
-def test_a_block_that_cuts_a_rack_in_two_gives_way_and_that_is_told() -> None:
+def test_block_that_cuts_a_rack_gives_way_and_is_reported() -> None:
     racks = SourceReport("cables", Provenance.SEEN, (grouped("tor", 8),))
     blocks = grouped("block", 32) | {"n003": "block1"}
     found = topology_merge.of(
@@ -220,7 +220,7 @@ def test_a_block_that_cuts_a_rack_in_two_gives_way_and_that_is_told() -> None:
     assert lying(found)
 
 
-def test_a_rack_that_reaches_into_another_block_gives_way_where_blocks_are_trusted_more() -> None:
+def test_rack_across_blocks_gives_way_to_more_trusted_blocks() -> None:
     blocks = SourceReport("cables", Provenance.SEEN, (grouped("spine", 32),))
     racks = grouped("rack", 8) | {"n003": "rack5"}
     found = topology_merge.of(
@@ -246,7 +246,7 @@ def test_a_node_of_a_rack_without_a_block_is_in_that_of_its_rack() -> None:
     assert lying(found)
 
 
-def test_nodes_of_the_most_trusted_source_are_not_outvoted_by_such_as_another_filled_in() -> None:
+def test_most_trusted_nodes_are_not_outvoted_by_filled_in_ones() -> None:
     rack = dict.fromkeys(NODES[30:40], "r3")
     seen = {node: "r3" for node in NODES[30:33]} | dict.fromkeys(NODES[:8], "r0")
     halls = {node: "B" for node in NODES[30:33]} | dict.fromkeys(NODES[:8], "A")
@@ -279,7 +279,7 @@ def test_a_source_of_other_machines_makes_no_tiers() -> None:
     assert topology_merge.of([strangers, TOLD]).tiers == topology_merge.of([TOLD]).tiers
 
 
-def test_where_few_nodes_are_told_of_by_both_the_nearest_tier_is_the_nearest() -> None:
+def test_few_common_nodes_match_nearest_tiers() -> None:
     far = {f"m{at}": at for at in range(60)}
     told = (
         {
@@ -295,7 +295,7 @@ def test_where_few_nodes_are_told_of_by_both_the_nearest_tier_is_the_nearest() -
     assert len(found.tiers) == 3
 
 
-def test_nodes_that_one_source_knows_stand_together_though_it_is_wrong_of_others() -> None:
+def test_nodes_of_one_source_stay_together_despite_its_errors() -> None:
     told = grouped("rack", 4) | {"n004": "rack0"} | dict.fromkeys(("x1", "x2"), "odd")
     told |= {"n008": "odd", "n012": "odd"}
     found = topology_merge.of([SEEN, SourceReport("labels", Provenance.TOLD, (told,))])
@@ -353,7 +353,7 @@ def test_the_likeness_of_known_groupings(
     assert topology_merge.likeness(other, one) == pytest.approx(likeness)
 
 
-def test_a_sources_own_order_of_tiers_stands_where_few_nodes_tell_them_apart() -> None:
+def test_source_order_of_tiers_holds_if_few_nodes_differ() -> None:
     racks, blocks = {"a": "b1/r1", "b": "b2/r1"}, {"a": "b1", "b": "b2", "c": "b2"}
     found = topology_merge.of(
         [SourceReport("labels", Provenance.TOLD, (racks, blocks), names=("rack", "block"))]

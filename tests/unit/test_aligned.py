@@ -65,7 +65,7 @@ def test_a_rail_astray_is_told_with_its_adapter_and_why(plug: tuple[int, str], w
     assert found["node-0003"].share == 0.75
 
 
-def test_a_host_all_of_whose_plugs_are_in_other_rails_switches_is_astray() -> None:
+def test_host_with_all_ports_on_other_rails_is_miscabled() -> None:
     """So few are where those of its neighbours are that it stands beside nobody."""
     turned = [(rail, f"tor-0-0-{(rail + 1) % 4}") for rail in range(4)]
     found = led(replugged("node-0003", *turned))
@@ -78,7 +78,7 @@ def test_hosts_below_a_dead_tor_lack_its_rail() -> None:
     assert miscabled(found) == {host: [3] for host in HOSTS[:8]}
 
 
-def test_hosts_whose_adapters_are_in_another_order_have_their_rails_in_it() -> None:
+def test_hosts_with_other_adapter_order_have_rails_in_it() -> None:
     turned = [(f"new-{n} ib{rail}", f"tor-0-0-{3 - rail}") for n in range(6) for rail in range(4)]
     found = led([*SOUND, *turned])
     assert miscabled(found) == {}
@@ -92,7 +92,7 @@ def test_hosts_with_fewer_adapters_of_their_own_kind_are_sound() -> None:
     assert found["old-3"] == Rails((0, 1))
 
 
-def test_where_all_adapters_of_a_host_share_a_switch_there_are_no_rails() -> None:
+def test_adapters_sharing_one_switch_have_no_rails() -> None:
     assert led([(f"h{n} mlx5_{nic}", "tor") for n in range(8) for nic in range(4)]) == {}
 
 
@@ -112,9 +112,7 @@ def test_another_kind_of_machine_with_half_the_adapters_is_sound(
 
 @pytest.mark.parametrize("tors", ["old", "new"])
 @pytest.mark.parametrize("storage", [1, 2])
-def test_hosts_without_storage_adapters_beside_hosts_with_them_are_sound(
-    tors: str, storage: int
-) -> None:
+def test_hosts_with_and_without_storage_adapters_are_sound(tors: str, storage: int) -> None:
     cables = plugged("with", 30, "new", 8) + plugged("bare", 20, tors, 8)
     cables += [
         (f"with-{at} mlx5_{8 + nic}", f"storage-{nic}")
@@ -129,7 +127,7 @@ def test_hosts_without_storage_adapters_beside_hosts_with_them_are_sound(
 @pytest.mark.parametrize(
     "pulled", [{"h3": [1]}, {"h3": [1, 2]}, {"h2": [1], "h3": [1]}, {"h2": [0], "h3": [1, 2]}]
 )
-def test_cables_missing_on_few_hosts_of_a_small_fabric_are_astray(
+def test_cables_missing_on_few_hosts_are_miscabled(
     pulled: dict[str, list[int]],
 ) -> None:
     gone = {f"{host} mlx5_{nic}" for host, nics in pulled.items() for nic in nics}
@@ -145,7 +143,7 @@ def test_a_cable_missing_below_a_dead_tor_is_astray_too() -> None:
 
 @settings(deadline=None, max_examples=examples(25))
 @given(st.data())
-def test_whose_plugs_are_moved_or_pulled_is_astray_and_nobody_else(data: st.DataObject) -> None:
+def test_moved_or_pulled_ports_alone_are_miscabled(data: st.DataObject) -> None:
     """At most one host of a group, so that its neighbours are the rule; and none whose plugs are as
     many in the same places as those of another group."""
     cables, planted = SOUND, {}
@@ -206,7 +204,7 @@ def inner(odd: dict[str, Iterable[tuple[str, bool | None]]], count: int = 12) ->
     return dict(fabric.of(nodes.keys(), [told(nodes)]).rails)
 
 
-def test_a_cable_that_is_down_and_an_adapter_that_is_not_there_are_astray() -> None:
+def test_cable_down_and_missing_adapter_are_miscabled() -> None:
     found = inner({"a": [*ALL_UP[:2], ("mlx5_2", False), ALL_UP[3]], "b": [ALL_UP[0], *ALL_UP[2:]]})
     assert miscabled(found) == {"a": [2], "b": [1]}
     assert [each.told for node in "ab" for each in found[node].miscabled] == [
@@ -215,7 +213,7 @@ def test_a_cable_that_is_down_and_an_adapter_that_is_not_there_are_astray() -> N
     ]
 
 
-def test_a_cable_that_is_down_on_most_nodes_of_a_kind_is_meant_to_be() -> None:
+def test_cable_down_on_most_nodes_of_a_kind_is_intended() -> None:
     pulled = [*ALL_UP[:3], ("mlx5_3", False)]
     assert inner({f"n{at}": pulled for at in range(7)})["n11"] == Rails((0, 1, 2))
     assert miscabled(inner({f"n{at}": pulled for at in range(5)})).keys() == {
@@ -242,7 +240,7 @@ def numbered(declared: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]
     return {node: rails.order for node, rails in found.items()}
 
 
-def test_the_rails_of_a_kind_are_numbered_as_on_most_of_its_nodes() -> None:
+def test_rails_of_a_kind_are_numbered_as_on_most_nodes() -> None:
     declared = {f"n{at}": (0, 1, 2, 3) for at in range(12)}
     assert numbered({**declared, "z": (7, 7, 7, 7)}) == dict.fromkeys(
         [*declared, "z"], (0, 1, 2, 3)
@@ -252,7 +250,7 @@ def test_the_rails_of_a_kind_are_numbered_as_on_most_of_its_nodes() -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_port_that_the_kernel_says_is_down_is_astray_on_whatever_machine(seed: int) -> None:
+def test_port_down_by_kernel_is_miscabled_on_any_machine(seed: int) -> None:
     machine = machines.planted(Random(seed))
     files = machine_files.sysfs(machine)
     sound = (sysfs.parse(files),)
@@ -273,7 +271,7 @@ def test_of_what_is_not_known_to_be_down_nothing_is_told() -> None:
     assert miscabled(inner({"a": [(name, None) for name, _ in ALL_UP]})) == {}
 
 
-def test_both_are_told_together_and_nodes_have_the_pace_of_what_is_left() -> None:
+def test_both_faults_are_reported_and_speed_is_of_what_is_left() -> None:
     down = told({"node-0003": [*ALL_UP[:3], ("mlx5_3", False)]})
     sound = told(dict.fromkeys(HOSTS[8:], ALL_UP))
     network = networks.of(wiring(replugged("node-0003", (1, ""))))

@@ -51,7 +51,7 @@ def down(*adapters: str, rails: Sequence[int] = (), more: Sequence[str] = ()) ->
     )
 
 
-def test_one_adapter_that_both_tell_of_is_told_once_on_the_rail_of_its_cables() -> None:
+def test_adapter_from_both_sources_counts_once_on_its_cable_rail() -> None:
     found = of_both(paired("mlx5_2"), down("mlx5_2"))
     assert [each.told for each in found.miscabled] == [
         "rail 1 is astray at mlx5_2: it has no cable"
@@ -81,7 +81,7 @@ def test_cables_may_call_an_adapter_by_any_of_its_names() -> None:
     ]
 
 
-def test_of_adapters_that_share_no_name_one_rail_is_one_if_both_number_alike() -> None:
+def test_adapters_without_common_name_match_by_equal_numbering() -> None:
     alike = down("mlx5_2", "mlx5_3", rails=(0, 0, 1, 1))
     found = of_both(paired("ib2", called="ib{}"), alike)
     assert [(each.rail, each.adapter) for each in found.miscabled] == [(1, "ib2"), (1, "mlx5_3")]
@@ -89,7 +89,7 @@ def test_of_adapters_that_share_no_name_one_rail_is_one_if_both_number_alike() -
     assert [(each.rail, each.adapter) for each in found.miscabled] == [(1, "ib2"), (1, "mlx5_1")]
 
 
-def test_an_adapter_that_the_cables_do_not_know_counts_beside_those_that_they_do() -> None:
+def test_adapter_without_cable_counts_beside_cabled_ones() -> None:
     cables = [cable for cable in paired() if not cable[0].endswith("_3")]
     found = of_both(cables, down("mlx5_3"))
     assert ([each.rail for each in found.miscabled], found.share) == ([3], 0.75)
@@ -125,7 +125,7 @@ def seen(hosts: dict[str, int], storage: Sequence[str] = ()) -> HardwareReports:
     return HardwareReports("agents", by_host)
 
 
-def test_machines_of_two_kinds_that_cables_and_agents_tell_of_are_sound() -> None:
+def test_two_kinds_of_machines_from_cables_and_agents_are_sound() -> None:
     cables = upwards(plugged("big", 30, "new", 8) + plugged("small", 20, "old", 4))
     counts = {f"big-{at}": 8 for at in range(30)} | {f"small-{at}": 4 for at in range(20)}
     found = fabric.of(counts, [networks.of(wiring(cables)), seen(counts)])
@@ -133,7 +133,7 @@ def test_machines_of_two_kinds_that_cables_and_agents_tell_of_are_sound() -> Non
     assert (miscabled(found), found.relative_speeds) == ({}, {})
 
 
-def test_of_an_adapter_that_a_machine_does_not_have_no_cable_is_missing() -> None:
+def test_absent_adapter_misses_no_cable() -> None:
     """By cables alone, one among six with fewer adapters has lost two cables."""
     counts = {f"n{at}": 4 for at in range(6)} | {"n3": 2}
     cables = [
@@ -147,7 +147,7 @@ def test_of_an_adapter_that_a_machine_does_not_have_no_cable_is_missing() -> Non
     assert miscabled(elsewhere) == {"n3": [2, 3]}
 
 
-def test_an_adapter_that_is_not_there_and_is_in_most_is_told_so_on_the_rail_of_its_cables() -> None:
+def test_absent_usual_adapter_is_reported_on_its_cable_rail() -> None:
     network = networks.of(wiring(paired("mlx5_3")))
     counts = {f"h{at}": 4 for at in range(24)} | {"h3": 3}
     (only,) = fabric.of(counts, [network, seen(counts)]).rails["h3"].miscabled
@@ -156,7 +156,7 @@ def test_an_adapter_that_is_not_there_and_is_in_most_is_told_so_on_the_rail_of_i
     )
 
 
-def test_where_agents_run_on_few_nodes_their_storage_adapters_are_no_rails_without_cables() -> None:
+def test_storage_adapters_on_few_agent_nodes_are_no_rails() -> None:
     cables = plugged("n", 24, "new", 4)
     cables += [(f"n-{at} mlx5_4", "storage") for at in range(24)]
     few = {f"n-{at}": 4 for at in range(8)}

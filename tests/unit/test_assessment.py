@@ -50,7 +50,7 @@ def test_all_ranks_done_is_success_whoever_says_so() -> None:
         ({"evicted": "TerminationByKubelet"}, CauseCode.POD_EVICTED),
     ],
 )
-def test_a_pod_that_is_taken_away_ended_well_only_if_its_kubelet_says_so(
+def test_removed_pod_succeeded_only_if_kubelet_says_so(
     taken: dict[str, object], code: CauseCode
 ) -> None:
     assert cause(rank(0, done=True, **taken)).code is code
@@ -59,7 +59,7 @@ def test_a_pod_that_is_taken_away_ended_well_only_if_its_kubelet_says_so(
 
 
 @pytest.mark.parametrize("ended", [{"signal": "SIGTERM"}, {"exit_code": 143}])
-def test_a_rank_that_sigterm_ended_waits_for_its_pods_deletion_to_show(
+def test_rank_ended_by_sigterm_waits_for_pod_deletion(
     ended: dict[str, object],
 ) -> None:
     early, late = (killed(1, age_s, **ended) for age_s in (REMOVAL_S, REMOVAL_S + 0.5))
@@ -128,7 +128,7 @@ def test_a_launcher_that_is_heard_vetoes_the_api(witness: dict[str, object]) -> 
     ("unready_s", "node_gone", "lost"),
     [(10.0, False, False), (10.5, False, True), (None, True, True), (None, False, False)],
 )
-def test_a_node_whose_launcher_never_spoke_is_lost_on_the_kubelets_word(
+def test_silent_new_launcher_is_lost_by_unready_kubelet(
     unready_s: float | None, node_gone: bool, lost: bool
 ) -> None:
     mute = rank(1, silent_s=None, unready_s=unready_s, node_gone=node_gone)
@@ -136,7 +136,7 @@ def test_a_node_whose_launcher_never_spoke_is_lost_on_the_kubelets_word(
     assert isinstance(verdict, Ended) is lost
 
 
-def test_a_node_whose_launcher_never_spoke_is_lost_when_its_lease_stands_still() -> None:
+def test_silent_new_launcher_is_lost_by_expired_lease() -> None:
     found = cause(rank(0), rank(1, silent_s=None, lease_stale=True), started=False)
     assert (found.code, found.nodes, found.counted) == (CauseCode.NODE_LOST, ("n1",), False)
     assert found.message.endswith("its launcher was never heard and its kubelet missed its renewal")
@@ -154,12 +154,12 @@ def test_a_crash_waits_until_all_others_were_heard_since() -> None:
     assert cause(crash(0, age_s=2.0), rank(1, silent_s=1.0)).code is CauseCode.RANK_FAILED
 
 
-def test_a_crash_waits_no_longer_than_the_verdict_on_silent_nodes_takes() -> None:
+def test_crash_waits_no_longer_than_silent_node_verdict() -> None:
     assert isinstance(assess(crash(0, age_s=25.0), rank(1, silent_s=26.0)), Ongoing)
     assert cause(crash(0, age_s=25.5), rank(1, silent_s=26.0)).code is CauseCode.RANK_FAILED
 
 
-def test_a_dead_node_is_blamed_and_not_the_peers_that_it_took_along() -> None:
+def test_dead_node_is_blamed_and_not_its_peers() -> None:
     dead = rank(1, silent_s=9.0, lease_stale=True)
     assert cause(crash(0, age_s=8.0), dead, crash(2, age_s=7.0)).code is CauseCode.NODE_LOST
 

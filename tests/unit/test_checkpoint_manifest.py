@@ -82,7 +82,7 @@ def test_a_manifest_reaches_no_file_outside_its_folder(tmp_path: Path) -> None:
         manifest.verified(tmp_path, Checkpoint(1, 10))
 
 
-def test_a_folder_left_half_done_is_begun_anew_and_a_checkpoint_is_not(tmp_path: Path) -> None:
+def test_half_written_folder_is_restarted_and_checkpoint_is_not(tmp_path: Path) -> None:
     folder = manifest.folder_of(tmp_path, Checkpoint(1, 10))
     manifest.begin(folder)
     (folder / "rank-3.pt").touch()
@@ -108,7 +108,7 @@ def test_the_newest_readable_checkpoints_stay(tmp_path: Path) -> None:
     assert not torn.exists()
 
 
-def test_what_a_revoked_attempt_wrote_later_does_not_push_out_what_may_be_read(
+def test_late_write_of_revoked_attempt_evicts_nothing(
     tmp_path: Path,
 ) -> None:
     for attempt, step in [(1, 10), (1, 20), (1, 30), (1, 40), (2, 30)]:

@@ -47,7 +47,7 @@ def test_few_bytes_go_along_trees_and_many_around_rings() -> None:
     assert collectives.all_reduce_s(64 * GIB, both) == collectives.all_reduce_s(64 * GIB, rings)
 
 
-def test_on_two_levels_adapters_carry_no_more_than_their_rank_has_to_tell_other_nodes() -> None:
+def test_two_level_adapters_carry_only_inter_node_bytes() -> None:
     inside_s = 2 * (COLLECTIVE_S + NVLINK_STEP_S + GIB / 2 / 232e9)
     across_s = COLLECTIVE_S + 2 * NETWORK_STEP_S + GIB / 2 / 24e9
     found = collectives.all_reduce_s(GIB, group(DGX_A100, 2, 2, Algorithm.TWO_LEVEL))
@@ -70,7 +70,7 @@ def test_switches_of_a100_add_nothing_up() -> None:
 
 
 @pytest.mark.parametrize("machine", [DGX_A100, DGX_H100])
-def test_where_switches_of_the_network_add_up_an_adapter_sends_half(machine: Machine) -> None:
+def test_adapter_sends_half_with_in_network_reduction(machine: Machine) -> None:
     ring_s = collectives.all_reduce_s(GIB, group(machine, 96, 1))
     there = machine.behind(INFINIBAND_HDR, 1, sharp=True)
     switched_s = collectives.all_reduce_s(GIB, group(there, 96, 1, Algorithm.SHARP))
@@ -90,7 +90,7 @@ def test_without_pxn_each_rank_of_another_node_takes_a_message() -> None:
     assert more_s == pytest.approx(63 * 7 * NETWORK_STEP_S)
 
 
-def test_a_message_takes_as_long_as_its_adapters_and_each_switch_on_its_way() -> None:
+def test_message_latency_adds_adapters_and_switches() -> None:
     assert [hops(tiers) for tiers in (1, 2, 3)] == [1, 3, 5]
     assert INFINIBAND_HDR.latency_s(5) == pytest.approx(0.6e-6 + 5 * 0.13e-6)
 

@@ -130,7 +130,7 @@ def test_what_lay_beyond_the_point_of_resume_is_never_read_again() -> None:
     assert as_fixed == second
 
 
-def test_attempt_that_resumed_from_its_own_checkpoint_changes_nothing() -> None:
+def test_resume_from_own_checkpoint_changes_nothing() -> None:
     """No attempt can: its launcher is wrong, and what older ones wrote stays readable."""
     record = replace(RUNNING, attempt=2, ended=1, checkpoints=(ResumePoint(1, 30),))
     own = view(resumed_from=protocol.Checkpoint(2, 10))

@@ -64,7 +64,7 @@ def test_a_grid_that_is_none_is_refused(axes: tuple[tuple[Axis, int], ...]) -> N
         Grid(axes)
 
 
-def test_tensor_parallel_ranks_reduce_four_times_a_layer_and_for_each_table_of_tokens() -> None:
+def test_tensor_ranks_reduce_four_times_a_layer_and_per_table() -> None:
     found = sent(GPT, Parallelism(tensor=4), recipe())
     assert found == {"tensor": 32 * (16 * 4 + 2) * 2 * 3 * STREAM // 4}
     again = sent(GPT, Parallelism(tensor=4), recipe(recompute=Recompute.LAYERS))
@@ -76,7 +76,7 @@ def test_tensor_parallel_ranks_reduce_four_times_a_layer_and_for_each_table_of_t
 @pytest.mark.parametrize(
     ("framework", "layer", "tables"), [(Framework.MEGATRON, 10, 5), (Framework.TORCH, 8, 4)]
 )
-def test_of_a_sequence_shared_as_much_is_sent_and_by_megatron_inputs_once_more(
+def test_split_sequence_sends_as_much_and_megatron_inputs_again(
     framework: Framework, layer: int, tables: int
 ) -> None:
     shared = recipe(sequence_parallel=True, framework=framework)
@@ -107,7 +107,7 @@ def test_pytorch_gathers_once_what_is_in_no_layer() -> None:
     assert found == {"data": 4 * 7 * 2 * (3 * HELD - outside) // 8}
 
 
-def test_pytorch_sums_all_gradients_up_where_optimizers_have_a_part() -> None:
+def test_pytorch_reduces_all_gradients_with_sharded_optimizer() -> None:
     of = recipe(sharding=Sharding.OPTIMIZER, framework=Framework.TORCH)
     assert sent(GPT, Parallelism(data=8), of) == {"data": 3 * 7 * 2 * HELD // 8}
 
@@ -168,13 +168,13 @@ def test_replicas_of_shards_reduce_what_a_shard_is() -> None:
     assert replicas.grid.groups(*replicas.axes).tolist()[1] == [1, 9, 17, 25]
 
 
-def test_replicas_of_nothing_that_is_sharded_are_ranks_like_others() -> None:
+def test_replicas_without_sharding_are_ordinary_ranks() -> None:
     alike = sent(GPT, Parallelism(data=32, replicas=4), recipe())
     assert alike == sent(GPT, Parallelism(data=32), recipe())
 
 
 @pytest.mark.parametrize(("optimizer", "state"), [(Optimizer.HOST, 0), (Optimizer.DISK, 24)])
-def test_an_optimizer_on_the_host_gets_gradients_and_gives_weights(
+def test_host_optimizer_gets_gradients_and_returns_weights(
     optimizer: Optimizer, state: int
 ) -> None:
     of = recipe(sharding=Sharding.GRADIENTS, optimizer=optimizer)
@@ -232,14 +232,14 @@ def test_frameworks_spread_experts_over_ranks(
     assert grid.groups(Axis.DATA).tolist()[0] == replicas
 
 
-def test_tensor_parallel_ranks_route_their_part_of_the_tokens_or_all() -> None:
+def test_tensor_ranks_route_their_share_of_tokens_or_all() -> None:
     split = Parallelism(tensor=2, data=16, expert=8)
     part = sent(MIXTURE, split, recipe())
     whole = sent(MIXTURE, split, recipe(framework=Framework.DEEPSPEED))
     assert whole["expert"] == 2 * part["expert"]
 
 
-def test_pipelines_of_pytorch_send_all_of_it_from_each_tensor_parallel_rank() -> None:
+def test_pytorch_pipeline_sends_all_from_each_tensor_rank() -> None:
     split = Parallelism(tensor=4, pipeline=2)
     each = 2 * 32 * STREAM
     assert sent(GPT, split, recipe())["pipeline"] == each // 4
@@ -248,7 +248,7 @@ def test_pipelines_of_pytorch_send_all_of_it_from_each_tensor_parallel_rank() ->
     assert sent(GPT, split, shared)["pipeline"] == each // 4
 
 
-def test_interleaved_stages_are_a_ring_that_the_last_one_does_not_close() -> None:
+def test_interleaved_stages_form_an_open_ring() -> None:
     chain = graph.pairs(derive.communicators(GPT, Parallelism(pipeline=4), recipe()))
     ring = graph.pairs(derive.communicators(GPT, Parallelism(pipeline=4, virtual=2), recipe()))
     assert {*chain} == {(0, 1), (1, 2), (2, 3)}
@@ -259,7 +259,7 @@ def test_interleaved_stages_are_a_ring_that_the_last_one_does_not_close() -> Non
     assert found[0, 3] == 3 * chain[0, 1]
 
 
-def test_stages_hand_on_beside_another_micro_batch_where_they_are_interleaved() -> None:
+def test_interleaved_stages_overlap_sends_with_micro_batches() -> None:
     for virtual, expected in ((1, Overlap.NOTHING), (2, Overlap.MICRO_BATCH)):
         split = Parallelism(pipeline=4, virtual=virtual)
         (found,) = derive.communicators(GPT, split, recipe(overlap=True))

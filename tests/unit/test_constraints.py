@@ -267,7 +267,7 @@ def test_aligned_rails_are_had_on_nodes_with_as_many_of_them(
     assert placed(asked, nodes, racks=RAILS).partition(", ")[0] == f"a starts on {where}"
 
 
-def test_of_several_ways_to_have_rails_aligned_the_nearest_is_taken() -> None:
+def test_nearest_of_several_aligned_sets_is_taken() -> None:
     racks = """
         node  rack  gpu   rails
         n0    r0    8     2
@@ -278,7 +278,7 @@ def test_of_several_ways_to_have_rails_aligned_the_nearest_is_taken() -> None:
     assert placed("rails=aligned", 2, racks=racks).partition(", ")[0] == "a starts on n2 n3"
 
 
-def test_whose_rails_are_not_aligned_is_told_with_the_rails_and_how_many_nodes_lack_them() -> None:
+def test_unaligned_rails_are_named_with_count_of_nodes() -> None:
     assert placed("rails=aligned", 4, racks=RAILS) == (
         "a waits, NeverFits: needs 4 nodes with 8 nvidia.com/gpu each, all rails aligned; at most "
         "3 such nodes stand so: numNodes <= 3; astray: rail 0 on 1 node, rail 2 on 2 nodes; "
@@ -340,7 +340,7 @@ def test_nodes_of_no_known_rack_are_not_taken_to_be_apart() -> None:
     assert "at most 2 such nodes stand so" in placed("spread=1@rack", 3, racks=alone)
 
 
-def test_what_a_job_would_rather_have_and_can_is_not_given_up_for_a_shorter_step() -> None:
+def test_satisfiable_preference_is_kept_over_shorter_step() -> None:
     """Block A has racks of nine and seven; whole rings of eight would need another block."""
     nodes = tuple(
         node(f"{block}{rack}-{at}", block, rack, machine="DGX A100")

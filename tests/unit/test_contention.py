@@ -21,7 +21,7 @@ def found(*tiers: str) -> Findings:
     return Findings(groupings, (UNKNOWN,) * len(tiers), (), 0)
 
 
-def test_every_node_of_a_domain_sends_to_another_one_and_these_are_spread() -> None:
+def test_every_node_sends_out_of_its_domain_evenly() -> None:
     first, second = contention.probes(found("aaabbc", "......"))
     assert (first.domain, first.nodes, first.pairs) == (
         "a",
@@ -32,7 +32,7 @@ def test_every_node_of_a_domain_sends_to_another_one_and_these_are_spread() -> N
     assert (first.alone, second.alone) == (("n0", "n1"), ("n3", "n4"))
 
 
-def test_nodes_in_the_same_domain_of_the_next_tier_are_sent_to_first() -> None:
+def test_nodes_in_same_next_tier_domain_are_paired_first() -> None:
     racks = [each for each in contention.probes(found("aabbcc", "xxxxyy")) if each.tier == 0]
     assert [each.pairs for each in racks] == [
         (("n0", "n2"), ("n1", "n3")),
@@ -41,7 +41,7 @@ def test_nodes_in_the_same_domain_of_the_next_tier_are_sent_to_first() -> None:
     ]
 
 
-def test_nobody_is_asked_of_a_domain_that_is_everything_or_one_node() -> None:
+def test_domain_of_everything_or_one_node_is_not_probed() -> None:
     assert [*contention.probes(found("...."))] == []
     assert [*contention.probes(found("abc", "..."))] == []
     assert [*contention.probes(found())] == []

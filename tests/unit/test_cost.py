@@ -67,7 +67,7 @@ def test_a_ring_over_nodes_goes_as_fast_as_all_adapters_of_one() -> None:
     assert collectives.all_reduce_s(GIB, group(4, 8)) == pytest.approx(expected)
 
 
-def test_a_reduce_scatter_and_an_all_gather_are_an_all_reduce_that_starts_twice() -> None:
+def test_reduce_scatter_and_all_gather_make_an_all_reduce() -> None:
     halves_s = collectives.reduce_scatter_s(GIB, group(4, 8)) + collectives.all_gather_s(
         GIB, group(4, 8)
     )
@@ -80,7 +80,7 @@ def test_an_all_to_all_sends_one_message_to_each_other_node() -> None:
     assert collectives.all_to_all_s(GIB, group(4, 8)) == pytest.approx(expected)
 
 
-def test_a_token_crosses_the_network_once_for_each_node_and_is_passed_on_meanwhile() -> None:
+def test_token_crosses_network_once_per_node_and_is_forwarded() -> None:
     # Of 4 experts on 4 ranks of 2 nodes each token goes to 2: 6 pairs, 2 of them on one node.
     routing = Routing(experts=4, chosen=2)
     nodes, ranks = 2 * (1 - 1 / 6), 2
@@ -98,7 +98,7 @@ def test_a_token_that_goes_to_few_nodes_goes_to_each_of_them() -> None:
     assert ranks == pytest.approx(32 * (1 - 0.770019), rel=1e-5)
 
 
-def test_what_many_push_to_a_server_reaches_it_one_after_the_other() -> None:
+def test_pushes_to_a_server_arrive_one_after_the_other() -> None:
     # Each of 4 servers gets a quarter of what 12 have.
     expected = NETWORK_STEP_S + 12 / 4 * GIB / 24e9
     assert collectives.served_s(GIB, 12, 4, DGX_A100.network) == pytest.approx(expected)
@@ -236,7 +236,7 @@ def test_a_step_is_as_long_as_was_published(
     [(1, 64, 8192, 2048, 430e12), (1, 128, 8192, 2048, 400e12), (16, 8, 131_072, 128, 380e12)],
 )
 @pytest.mark.parametrize("virtual", [4, 7])
-def test_layers_that_do_not_come_out_even_are_shared_all_the_same(
+def test_uneven_layers_are_shared(
     context: int, data: int, sequence: int, batch: int, rate: float, virtual: int
 ) -> None:
     # The Llama 3 Herd of Models, 2024, table 4: how many stages a rank has is not said.
@@ -279,7 +279,7 @@ def test_a_host_that_issues_many_small_kernels_decides() -> None:
     assert sum(found[part] for part in layers) == pytest.approx(8 * 16 * layer_s)
 
 
-def test_what_is_made_8_bits_wide_is_so_in_three_kernels_for_each_expert() -> None:
+def test_fp8_conversion_takes_three_kernels_per_expert() -> None:
     split = Parallelism(data=8, expert=8)
     narrow = replace(MIXED, precision=Precision.FP8)
     found = dict(step.predict(MIXTURE, split, narrow, DGX_H100).parts)
@@ -308,7 +308,7 @@ def test_tokens_go_to_experts_beside_another_micro_batch() -> None:
     assert hidden["expert"] == pytest.approx(waited["expert"] - busy_s * (1 - 16 / 132))
 
 
-def test_what_goes_on_beside_products_takes_their_multiprocessors() -> None:
+def test_overlapped_communication_takes_multiprocessors() -> None:
     split, deeper = Parallelism(tensor=4), replace(GPT, layers=2 * GPT.layers)
     shared = replace(RECIPE, sequence_parallel=True)
     beside = replace(shared, overlap_tensor=True)
@@ -326,7 +326,7 @@ def test_what_goes_on_beside_products_takes_their_multiprocessors() -> None:
     assert waited["matrix products"] < hidden["matrix products"] < 1.5 * waited["matrix products"]
 
 
-def test_what_is_copied_to_the_host_beside_the_backward_pass_costs_nothing() -> None:
+def test_copy_to_host_beside_backward_pass_is_free() -> None:
     alone = replace(RECIPE, optimizer=Optimizer.HOST)
     waited, hidden = (
         dict(step.predict(GPT, Parallelism(), each, DGX_A100).parts)["offload"]
@@ -348,7 +348,7 @@ def test_products_that_wait_for_others_go_on_in_pieces() -> None:
         assert operations[0] == operations[1]
 
 
-def test_a_fused_loss_reads_logits_three_times_and_writes_them_twice() -> None:
+def test_fused_loss_reads_logits_three_times_writes_twice() -> None:
     fused = replace(RECIPE, fused_loss=True, precision=Precision.FP8)
     logits = 4 * 2048 * 51_200
     product = Product(4 * 2048, 51_200, 2304)

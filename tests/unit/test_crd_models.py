@@ -57,7 +57,7 @@ def test_a_template_goes_through_the_model_unchanged() -> None:
     assert dumped == POD
 
 
-def test_a_status_is_rendered_in_camel_case_without_what_is_absent() -> None:
+def test_status_is_rendered_in_camel_case_without_absent_fields() -> None:
     status = TrainingJobStatus(
         phase=Phase.RUNNING, nodes_summary="2,048 nodes", progress=Progress(step=4, percent="42%")
     )
@@ -80,7 +80,7 @@ def test_a_model_cannot_be_changed_after_it_was_read() -> None:
         job.spec.num_nodes = 3  # type: ignore[misc]
 
 
-def test_the_longest_pod_name_stays_within_what_a_host_name_may_have() -> None:
+def test_longest_pod_name_fits_a_host_name() -> None:
     job = "x" * names.JOB_NAME_LENGTH_MAX
     assert len(names.pod_name(job, 9_999, 16_383)) == names.POD_NAME_LENGTH_MAX
     assert names.pod_name("train", 2, 0) == "train-2-0"
@@ -111,8 +111,6 @@ def test_the_longest_pod_name_stays_within_what_a_host_name_may_have() -> None:
         ),
     ],
 )
-def test_what_got_past_the_schema_and_does_not_come_out_even_is_not_read(
-    spec: dict[str, Any], words: str
-) -> None:
+def test_uneven_spec_past_the_schema_is_not_read(spec: dict[str, Any], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         TrainingJob.model_validate(STORED | {"spec": STORED["spec"] | spec})

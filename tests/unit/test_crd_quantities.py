@@ -55,7 +55,7 @@ def test_devices_are_whole(text: str, count: int) -> None:
     assert quantities.pieces(text) == count
 
 
-def test_a_part_of_a_device_is_refused_with_the_nearest_whole_numbers() -> None:
+def test_fraction_of_a_device_is_refused_with_nearest_integers() -> None:
     with pytest.raises(QuantityError, match=r"'8\.5' is not a whole number.*nearest are 8 and 9"):
         quantities.pieces("8.5")
 

@@ -81,7 +81,7 @@ def test_nothing_is_granted_that_leads_to_more_rights() -> None:
     assert not {resource for _, resource, _ in rights()} & RESOURCES_NEVER
 
 
-def test_files_are_read_in_its_own_namespace_alone_and_only_its_own_is_changed() -> None:
+def test_files_are_read_in_own_namespace_and_only_own_changed() -> None:
     rules = [
         (role["kind"], role["metadata"].get("namespace"), rule.get("resourceNames"), rule["verbs"])
         for role in roles()
@@ -188,7 +188,7 @@ def test_documentation_names_all_that_the_operator_reads() -> None:
     assert named == readable
 
 
-def test_agents_have_no_rights_and_a_token_for_the_operator_alone() -> None:
+def test_agents_have_no_rights_but_an_operator_token() -> None:
     text = (tree.ROOT / "deploy/agents/agent.yaml").read_text(encoding="utf-8")
     account, agents, _ = yaml.safe_load_all(text)
     assert account["kind"] == "ServiceAccount"

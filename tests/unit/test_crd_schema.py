@@ -101,7 +101,7 @@ def test_the_file_on_disk_is_one_document_without_anchors() -> None:
         assert loaded["metadata"]["name"] == f"{name.removesuffix('.yaml')}.{names.GROUP}"
 
 
-def test_check_passes_when_current_and_shows_the_difference_when_stale(
+def test_check_passes_when_current_and_diffs_when_stale(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert generate.main([str(tmp_path)]) == 0

@@ -26,7 +26,7 @@ from railwright_scheduler.model.snapshot import TopologyConstraints
 from railwright_topology.miscabling import Rails
 
 
-def test_of_two_gangs_that_need_everything_one_starts_whole_and_the_other_holds_nothing() -> None:
+def test_of_two_full_size_gangs_one_starts_and_other_holds_none() -> None:
     nodes = [node(f"n{i}") for i in range(4)]
     decisions = decide(cluster(*nodes, jobs=(job("b", num_nodes=4), job("a", num_nodes=4))))
     assert [admit.job_uid for admit in decisions.admitted] == ["a"]
@@ -34,7 +34,7 @@ def test_of_two_gangs_that_need_everything_one_starts_whole_and_the_other_holds_
     assert [wait.job_uid for wait in decisions.waiting] == ["b"]
 
 
-def test_a_gang_that_cannot_be_whole_leaves_its_nodes_to_nobody_behind_it() -> None:
+def test_partial_gang_keeps_its_reservation_from_later_jobs() -> None:
     assert _outcome("""
         node  rack  gpu
         n0    r0    8
@@ -64,7 +64,7 @@ def test_a_waiting_gang_does_not_hold_up_jobs_for_other_nodes() -> None:
     assert [admit.nodes for admit in decisions.admitted] == [("n2",)]
 
 
-def test_being_behind_names_the_first_job_with_a_claim_on_the_same_nodes() -> None:
+def test_blocked_reason_names_first_job_reserving_same_nodes() -> None:
     decisions = _decide("""
         node  gpu  labels
         n0    0/8  kind=a
@@ -127,7 +127,7 @@ def test_jobs_that_can_never_run_hold_up_nobody() -> None:
     assert reasons == [QueueMissing, NeverFits, NeverFits]
 
 
-def test_a_higher_priority_goes_first_then_the_older_then_the_smaller_uid() -> None:
+def test_priority_then_age_then_uid_orders_jobs() -> None:
     decisions = _decide("""
         node  gpu
         n0    8
@@ -142,7 +142,7 @@ def test_a_higher_priority_goes_first_then_the_older_then_the_smaller_uid() -> N
 
 
 @pytest.mark.parametrize("state", list(Unavailable))
-def test_a_node_that_is_away_for_now_makes_a_job_wait_not_give_up(state: Unavailable) -> None:
+def test_temporarily_absent_node_makes_a_job_wait(state: Unavailable) -> None:
     taint = "node.kubernetes.io/unschedulable:NoSchedule"
     (wait,) = _decide(f"""
         node  gpu  state    taints
@@ -155,7 +155,7 @@ def test_a_node_that_is_away_for_now_makes_a_job_wait_not_give_up(state: Unavail
     assert [(each.cause.value, each.nodes) for each in wait.reason.excluded] == [(state.value, 1)]
 
 
-def test_a_passing_taint_makes_a_job_wait_and_a_lasting_one_rules_the_node_out() -> None:
+def test_passing_taint_waits_and_lasting_taint_excludes_node() -> None:
     text = """
         node  gpu  taints
         n0    8    {}:NoSchedule
@@ -199,7 +199,7 @@ def test_a_toleration_with_an_unknown_operator_tolerates_nothing() -> None:
     assert not decide(cluster(tainted, jobs=(odd,))).admitted
 
 
-def test_the_number_of_pods_a_node_takes_is_a_limit_like_any_other() -> None:
+def test_pod_count_of_a_node_is_a_limit() -> None:
     decisions = _decide("""
         node  gpu  pods
         n0    8    2/110
@@ -228,7 +228,7 @@ def test_jobs_share_a_node_but_the_pods_of_one_gang_do_not() -> None:
     ]
 
 
-def test_a_node_with_more_in_use_than_it_has_takes_nothing_of_that() -> None:
+def test_overcommitted_node_takes_nothing_of_that_resource() -> None:
     decisions = _decide("""
         node  gpu   cpu
         n0    -2/8  64
@@ -245,7 +245,7 @@ def test_an_empty_cluster_is_an_answer_too() -> None:
     assert decide(cluster()) == Decisions((), ())
 
 
-def test_a_request_beyond_any_machine_never_fits_and_harms_no_one() -> None:
+def test_oversized_request_never_fits_and_harms_no_one() -> None:
     huge = job("huge", per_node={GPU: 10**30})
     decisions = decide(cluster(node(), jobs=(huge, job("fits", submitted_s=1))))
     assert [admit.job_uid for admit in decisions.admitted] == ["fits"]
@@ -262,7 +262,7 @@ def test_a_request_beyond_any_machine_never_fits_and_harms_no_one() -> None:
         (cluster(jobs=(job("a"), job("a"))), r"uid 'a' is there twice \(team/a and team/a\)"),
     ],
 )
-def test_a_snapshot_that_cannot_be_is_refused_with_field_and_value(
+def test_impossible_snapshot_is_refused_with_field_and_value(
     snapshot: Snapshot, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):

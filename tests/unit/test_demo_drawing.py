@@ -49,7 +49,7 @@ def test_the_picture_shows_racks_ranks_progress_and_events() -> None:
     assert rows[-1] == "  Scheduled   attempt 1: 2 nodes"
 
 
-def test_a_dead_node_is_found_lost_only_when_the_operator_names_it() -> None:
+def test_dead_node_is_shown_lost_only_once_named_by_operator() -> None:
     cut = replace(TRAINS, dead=frozenset({"node-b1"}))
     assert drawing.health(cut, NODES[1]) is drawing.Health.POWER_CUT
     named = replace(cut, job=replace(TRAINS.job, lost_nodes=("node-b1",)))

@@ -41,7 +41,7 @@ def test_losses_are_read_from_whole_lines_and_from_nothing_else() -> None:
     assert training_log.losses_in(text) == {1: 5.254887104034424, 2: 1e-05}
 
 
-def test_the_steps_redone_are_those_beyond_where_the_second_attempt_began() -> None:
+def test_redone_steps_are_those_beyond_the_resume_point() -> None:
     assert figures.redone({1: range(1, 35), 2: range(31, 61)}) == 4
     assert figures.redone({1: range(1, 31), 2: range(31, 61)}) == 0
     assert figures.redone({1: range(1, 35), 2: ()}) is None
@@ -98,7 +98,7 @@ def test_a_simulation_is_not_held_against_what_it_cannot_have() -> None:
     assert figures.missed(replace(simulated, detect_seconds=31.0), simulated=True)
 
 
-def test_times_count_from_when_the_whole_gang_was_bound_and_from_the_link_going_down() -> None:
+def test_times_count_from_gang_bound_and_from_link_down() -> None:
     noted = Milestones(num_nodes=2)
     bound = Pod("ddp-1-0", attempt=1, node_rank=0, node="node-a1")
     waiting = Pod("ddp-1-1", attempt=1, node_rank=1)

@@ -95,7 +95,7 @@ class Site4:
 BY_CONF = {"n0": ("s1",), "n1": ("s1",), "n2": ("s2",), "n3": ("s2",)}
 
 
-async def test_a_file_says_where_nodes_stand_and_its_news_counts_at_once() -> None:
+async def test_topology_file_places_nodes_and_its_news_counts_at_once() -> None:
     site = Site4()
     site.give("topology.conf", CONF)
     assert await site.places() == BY_CONF
@@ -104,7 +104,7 @@ async def test_a_file_says_where_nodes_stand_and_its_news_counts_at_once() -> No
     assert (await site.places())["n2"] == ("s1",)
 
 
-async def test_a_file_that_breaks_a_rule_is_refused_and_what_it_said_stays() -> None:
+async def test_invalid_file_is_refused_and_its_old_content_stays() -> None:
     site = Site4()
     site.give("topology.conf", CONF)
     await site.places()
@@ -116,7 +116,7 @@ async def test_a_file_that_breaks_a_rule_is_refused_and_what_it_said_stays() -> 
     assert site.problem == ""
 
 
-async def test_a_file_that_never_could_be_read_leaves_labels_as_they_are() -> None:
+async def test_never_readable_file_leaves_labels_in_force() -> None:
     site = Site4(rack="r")
     site.give("topology.conf", BROKEN)
     assert set((await site.places()).values()) == {("r",)}
@@ -162,7 +162,7 @@ async def test_a_relabelled_node_and_one_that_went_are_seen() -> None:
     assert "n0" not in await site.places()
 
 
-async def test_one_name_on_a_new_machine_is_the_new_one_whatever_is_told_first() -> None:
+async def test_renamed_machine_is_the_new_one_in_any_order() -> None:
     site = Site4(rack="r1")
     old = site.nodes["n0"]
     new = replace(old, uid="another", labels={RACK: "r9"})
@@ -227,7 +227,7 @@ async def test_what_an_agent_tells_of_a_node_joins_the_fabric() -> None:
 
 
 @pytest.mark.usefixtures("at_once")
-async def test_nodes_that_are_the_same_inside_and_not_as_fast_share_what_is_the_same() -> None:
+async def test_equal_nodes_of_different_speed_share_inventory() -> None:
     site = Site4()
     await site.places()
     await site.told_rates(n0=100, n1=101, n2=50, n3=102)
@@ -238,7 +238,7 @@ async def test_nodes_that_are_the_same_inside_and_not_as_fast_share_what_is_the_
 
 
 @pytest.mark.usefixtures("at_once")
-async def test_an_agent_that_begins_anew_leaves_its_nodes_rates_as_they_were() -> None:
+async def test_restarted_agent_leaves_benchmarks_of_its_nodes() -> None:
     """What it tells first has none, and is the same on all nodes."""
     site = Site4()
     await site.places()
@@ -274,7 +274,7 @@ async def test_a_device_that_is_measured_as_good_as_before_is_no_news() -> None:
 
 
 @pytest.mark.usefixtures("at_once")
-async def test_a_node_that_is_not_there_is_not_told_of_and_one_that_goes_is_forgotten() -> None:
+async def test_absent_node_is_not_reported_and_removed_is_forgotten() -> None:
     site = Site4()
     assert not await site.discovery.receive_report("elsewhere", document(LOOK))
     assert await site.discovery.receive_report("n0", document(LOOK))
@@ -286,7 +286,7 @@ async def test_a_node_that_is_not_there_is_not_told_of_and_one_that_goes_is_forg
 
 
 @pytest.mark.usefixtures("at_once")
-async def test_a_document_that_breaks_a_rule_leaves_what_was_said_before() -> None:
+async def test_invalid_document_leaves_earlier_facts() -> None:
     site = Site4()
     await site.discovery.receive_report("n0", document(LOOK))
     with pytest.raises(WiringError, match="agents: version: this is read, and later ones: 1"):
@@ -321,7 +321,7 @@ async def test_agents_are_heard_and_those_that_fell_silent_are_named() -> None:
     assert site.discovery.agents() == AgentSummary(2, ())
 
 
-async def test_a_new_leader_waits_for_the_agents_that_told_the_one_before() -> None:
+async def test_new_leader_waits_for_agents_of_its_predecessor() -> None:
     for told, expected in ((None, True), ({"nodes": 2, "silent": 0}, False)):
         site = Site4()
         raw = reporting.raw_object("default", spec={"levels": []}, status={"agents": told})
@@ -342,7 +342,7 @@ async def test_a_new_leader_waits_for_the_agents_that_told_the_one_before() -> N
     assert site.discovery.is_caught_up
 
 
-async def test_a_file_is_of_the_time_at_which_what_counts_of_it_was_written() -> None:
+async def test_file_has_the_time_of_its_last_change_that_counts() -> None:
     site = Site4()
     for content, written in ((CONF, "first"), (BROKEN, "second"), (SWAPPED, "third")):
         record = FilesRecord("uid", "site", (File("site", "topology.conf", content),), 1, written)

@@ -56,7 +56,7 @@ def test_a_chain_does_not_close() -> None:
     }
 
 
-def test_who_sends_to_all_sends_each_node_as_much_as_it_has_ranks() -> None:
+def test_all_to_all_sends_each_node_bytes_by_its_ranks() -> None:
     everyone = among(8, Transfer("x", Collective.ALL_TO_ALL, 800, 1))
     assert pairs(traffic_matrix.between_nodes(everyone, 4)) == {(0, 1): 2 * 4 * 4 * 100}
     uneven = among(6, Transfer("x", Collective.ALL_TO_ALL, 600, 1))
@@ -100,7 +100,7 @@ def test_nodes_are_a_grid_where_they_hold_boxes_of_ranks(
     assert traffic_matrix.shape(grid, per_node) == shape
 
 
-def test_a_mixture_of_experts_has_its_tokens_among_the_nodes_of_a_group() -> None:
+def test_moe_tokens_stay_among_nodes_of_a_group() -> None:
     split = Parallelism(data=32, expert=16)
     found = {
         each.name: traffic_matrix.between_nodes(each, 8)
@@ -124,7 +124,7 @@ def line(*ends: tuple[int, int]) -> TrafficMatrix:
 RACKS = Uplinks(np.array([0, 0, 1, 1]), np.array([1.0, 1.0]), 2.0)
 
 
-def test_uplinks_that_are_busier_than_adapters_slow_everything_down() -> None:
+def test_uplinks_busier_than_adapters_slow_everything() -> None:
     across = line((0, 2), (1, 3))
     assert contention.contention(across, (RACKS,)) == 2.0
     assert contention.contention(across, (replace(RACKS, capacity=np.array([2.0, 2.0])),)) == 1.0

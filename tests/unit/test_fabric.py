@@ -21,7 +21,7 @@ def of_labels(nodes: dict[str, dict[str, str]]) -> Fabric:
     return fabric.of(nodes.keys(), labels.source_reports(nodes))
 
 
-def test_levels_run_from_the_coarsest_and_a_rack_is_known_by_its_block_too() -> None:
+def test_levels_run_from_coarsest_and_racks_carry_their_block() -> None:
     found = of_labels(
         {
             "a": {BLOCK: "b1", RACK: "r1"},
@@ -55,7 +55,7 @@ def test_hosts_stand_where_their_cables_put_them() -> None:
     assert found.levels[-1] == f"{NETWORK.wiring.source} tier 1"
 
 
-def test_of_each_domain_it_is_known_how_many_of_its_nodes_can_send_out_of_it() -> None:
+def test_domain_counts_nodes_that_can_send_out() -> None:
     assert tuple(dict(each.leaving) for each in fabric.of(HOSTS, [NETWORK]).links) == (
         {},
         {"leaf-0-[0-3]-[0-1]": 4.0, "leaf-1-[0-3]-[0-1]": 4.0},
@@ -92,7 +92,7 @@ def test_a_group_that_lost_a_cable_upwards_lets_out_less() -> None:
     assert rooms == [2.0, 2.0 * 7 / 8, 2.0, 2.0]
 
 
-def test_labels_that_say_the_same_as_the_cables_change_nothing_and_odd_ones_are_told() -> None:
+def test_labels_equal_to_cables_change_nothing() -> None:
     group = {host: at // 4 for at, host in enumerate(HOSTS)}
     told = {host: {RACK: f"r{at}"} for host, at in group.items()}
     same = fabric.of(HOSTS, [*labels.source_reports(told), NETWORK])
@@ -138,7 +138,7 @@ def test_sources_of_one_name_are_numbered_whatever_their_order() -> None:
     assert [each.source for each in found.source_reports] == ["topology.conf", "topology.conf (2)"]
 
 
-def test_hosts_that_are_no_node_are_told_and_so_are_names_that_two_share() -> None:
+def test_hosts_without_node_and_shared_names_are_reported() -> None:
     tiers = ({"gpu-1.a": "t1", "gpu-1.b": "t2", "login": "t1", "gpu-2": "t2"},)
     found = fabric.of(["gpu-1.c", "gpu-2"], [SourceReport("x", Provenance.SEEN, tiers)])
     assert dict(found.places) == {"gpu-1.c": (UNKNOWN,), "gpu-2": ("t2",)}

@@ -38,7 +38,7 @@ def hardware_reports(hosts: list[str]) -> HardwareReports:
     )
 
 
-def test_switches_that_only_the_front_end_is_plugged_into_go_with_it() -> None:
+def test_front_end_only_switches_belong_to_front_end() -> None:
     left = front_end.without(wiring(), {(host, "mlx5_2") for host in HOSTS})
     assert {switch.id for switch in left.switches} == {
         "spine",
@@ -59,7 +59,7 @@ def test_where_there_is_none_nothing_changes() -> None:
     assert front_end.without(whole, {("elsewhere", "mlx5_2")}) is whole
 
 
-def test_hosts_that_share_storage_alone_are_in_no_common_domain_once_it_is_known() -> None:
+def test_hosts_sharing_storage_alone_share_no_domain() -> None:
     network: Network = networks.of(wiring())
     before = fabric.of(HOSTS, [network])
     assert len(before.sizes(HOSTS, len(before.levels) - 1)) == 1
@@ -76,7 +76,7 @@ def test_a_source_that_sees_the_front_end_alone_counts_as_it_is() -> None:
     assert [*found.sizes(HOSTS, 0).values()] == [8]
 
 
-def test_a_host_that_is_called_otherwise_is_known_by_its_first_name() -> None:
+def test_host_with_another_name_is_found_by_first_name() -> None:
     network: Network = networks.of(wiring())
     nodes = [f"{host}.example.com" for host in HOSTS]
     found = fabric.of(nodes, [network, hardware_reports(HOSTS)])
@@ -98,7 +98,7 @@ def test_an_inside_that_nobody_looked_into_anew_is_taken_over() -> None:
     assert after.inventories[HOSTS[0]] is before.inventories[HOSTS[0]]
 
 
-def test_a_network_whose_cables_did_not_change_is_not_derived_anew() -> None:
+def test_network_with_unchanged_cables_is_not_derived_again() -> None:
     told: list[Told] = [networks.of(wiring()), hardware_reports(HOSTS)]
     before = fabric.of(HOSTS, told)
     after = fabric.of(HOSTS, told, before)

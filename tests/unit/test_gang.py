@@ -52,13 +52,13 @@ def test_a_commit_places_creates_all_then_binds_all(
     assert step.entry == entry()
 
 
-def test_a_gang_that_is_bound_leaves_the_ledger_once_its_job_knows() -> None:
+def test_bound_gang_leaves_ledger_once_its_job_records_it() -> None:
     assert gang.step(entry(), gang_seen("n0 n1", recorded_attempt=0)).entry == entry()
     assert gang.step(entry(), gang_seen("n0 n1", recorded_attempt=1)) == Step(None)
 
 
 @pytest.mark.parametrize("bound", ["", "n0"])
-def test_a_pod_that_came_out_larger_than_planned_ends_the_commit_with_both_numbers(
+def test_pod_larger_than_planned_ends_commit_with_both_numbers(
     bound: str,
 ) -> None:
     seen = gang_seen("- -")
@@ -130,7 +130,7 @@ def test_a_commit_that_cannot_end_is_aborted_with_its_reason(
         ("n0 -", {"stalled_s": 60.0}),
     ],
 )
-def test_what_is_bound_or_not_begun_yet_is_no_trouble_of_the_commit(
+def test_bound_or_unstarted_pods_do_not_hinder_commit(
     pods: str, changes: dict[str, object]
 ) -> None:
     assert gang.step(entry(), gang_seen(pods, **changes)).entry == entry()
@@ -147,7 +147,7 @@ def test_what_is_bound_or_not_begun_yet_is_no_trouble_of_the_commit(
         ("n0! .", 1, [], True),
     ],
 )
-def test_an_abort_deletes_and_leaves_when_no_pod_lives_and_its_job_knows(
+def test_abort_deletes_and_leaves_when_pods_are_gone(
     pods: str, recorded_end: int, expected: list[str], leaves: bool
 ) -> None:
     aborting = entry(cause=FAILED)

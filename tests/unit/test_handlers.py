@@ -14,7 +14,7 @@ from railwright_operator import handlers
 from railwright_operator.handlers import KopfThread
 
 
-def test_failures_in_a_row_are_counted_and_one_that_lasted_starts_anew() -> None:
+def test_consecutive_failures_count_and_a_lasting_run_resets() -> None:
     assert handlers.failures_before(7, lived_s=1.0) == 7
     assert handlers.failures_before(7, lived_s=handlers.LASTED_S) == 0
 

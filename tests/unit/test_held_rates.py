@@ -95,7 +95,7 @@ def test_noise_at_the_border_of_what_is_slow_is_no_news() -> None:
         assert slow_devices.slow(held, held) == slow
 
 
-def test_no_more_is_held_than_a_document_tells_and_the_newest_of_it() -> None:
+def test_held_benchmarks_are_bounded_and_newest() -> None:
     before, now = (
         tuple(replace(XPU, device=f"{kind}:{at}") for at in range(PARTS_MAX))
         for kind in ("npu", "xpu")

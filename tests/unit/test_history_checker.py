@@ -213,7 +213,7 @@ def test_a_declaration_that_nothing_needs_is_found() -> None:
     )
 
 
-def test_a_violation_is_told_with_its_revision_and_what_happened_around() -> None:
+def test_violation_is_reported_with_revision_and_context() -> None:
     (found,) = check_history(COMMITTED + "ledger 1 me\nbind a-1-1 n1")[:1]
     assert (found.revision, found.key.rpartition("/")[2]) == (11, "default")
     comparable_status = str(found)
@@ -243,7 +243,7 @@ def asked(verb: str, name: str, *, user: str = audit.OPERATOR, **changes: Any) -
     return replace(plain, **changes)
 
 
-def test_a_delete_is_the_operators_when_nobody_else_made_its_revision() -> None:
+def test_delete_is_the_operators_without_another_author() -> None:
     done = writes.writes(
         [
             asked("delete", "a-1-0", revision=7),
@@ -255,7 +255,7 @@ def test_a_delete_is_the_operators_when_nobody_else_made_its_revision() -> None:
     assert done.deletes == {(f"{PODS}a-1-0", 7)}
 
 
-def test_a_delete_that_came_too_late_to_change_anything_is_not_held_against_us() -> None:
+def test_late_delete_without_effect_is_no_violation() -> None:
     planted = Planted(RUNNING + "lose a-1-0")
     bound = next(r.number for r in planted.revisions if "nodeName" in str(r.changes))
     checker = HistoryChecker({(f"{PODS}a-1-0", bound)})

@@ -110,7 +110,7 @@ def test_an_output_that_stands_twice_counts_once() -> None:
     assert sum("is described twice" in said for said in twice.strange) > 2
 
 
-def test_a_speed_that_the_tool_does_not_know_is_told_and_the_cable_kept() -> None:
+def test_unknown_speed_is_reported_and_cable_kept() -> None:
     found = ibnetdiscover.parse(FABRIC.replace("lid 64 4xNDR", "lid 64 4x???", 1))
     assert found.uplinks[0] == Uplink("node-1", "mlx5_0", "S-a1", 0)
     assert "node-1 mlx5_0 on leaf-1 shows no speed" in found.strange

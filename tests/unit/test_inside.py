@@ -41,7 +41,7 @@ def test_facts_of_one_part_come_from_whoever_knows_them() -> None:
     assert not found.conflicts
 
 
-def test_the_more_trusted_source_counts_and_the_other_is_a_conflict_with_both_sides() -> None:
+def test_more_trusted_source_counts_and_other_is_a_conflict() -> None:
     kernel = look("sysfs", gpu(A, numa=0))
     plan = look("description", gpu(A, numa=1), basis=Provenance.DECLARED)
     found = hardware_inventory.of([plan, kernel])
@@ -52,7 +52,7 @@ def test_the_more_trusted_source_counts_and_the_other_is_a_conflict_with_both_si
     )
 
 
-def test_speeds_that_differ_by_rounding_do_not_contradict_each_other() -> None:
+def test_speeds_differing_by_rounding_are_no_conflict() -> None:
     one, other = nic(N, "mlx5_0", bytes_per_s=7_000_000_000), nic(N, bytes_per_s=6_818_181_818)
     assert not hardware_inventory.of([look("a", one), look("b", other)]).conflicts
     slower = nic(N, bytes_per_s=6_000_000_000)
@@ -60,7 +60,7 @@ def test_speeds_that_differ_by_rounding_do_not_contradict_each_other() -> None:
     assert (conflict.said, conflict.held) == ("6,000,000,000 bytes/s", "7,000,000,000 bytes/s")
 
 
-def test_parts_without_addresses_are_found_by_the_numbers_and_names_of_others() -> None:
+def test_parts_without_addresses_match_by_numbers_and_names() -> None:
     matrix = look(
         "nvidia-smi",
         Part("GPU0", Kind.ACCELERATOR, number=0),
@@ -77,7 +77,7 @@ def test_parts_without_addresses_are_found_by_the_numbers_and_names_of_others() 
     assert found.distances == {(A, N): Distance.SWITCH}
 
 
-def test_numbers_that_nobody_has_an_address_for_are_left_out_and_told() -> None:
+def test_numbers_without_address_are_left_out_and_reported() -> None:
     matrix = look(
         "nvidia-smi",
         Part("GPU0", Kind.ACCELERATOR, number=0),
@@ -120,7 +120,7 @@ def test_links_are_counted_by_one_source_and_measured_by_another() -> None:
     assert not found.conflicts
 
 
-def test_a_link_that_one_source_lacks_is_a_conflict_if_it_would_have_told_of_it() -> None:
+def test_missing_link_is_a_conflict_if_source_reports_links() -> None:
     dump = linked("nccl", Link((A, B), NVLINK, 18), basis=Provenance.TOLD)
     now = linked("nvidia-smi", Link((A, B), NVLINK, 17))
     (conflict,) = hardware_inventory.of([dump, now]).conflicts
@@ -158,7 +158,7 @@ def test_what_nobody_says_is_told() -> None:
     )
 
 
-def test_a_virtual_machine_that_hides_its_tree_is_told_from_one_whose_cloud_gives_it() -> None:
+def test_hidden_tree_of_a_virtual_machine_is_recognised() -> None:
     bare = look("sysfs", gpu(A), nic(N, "mlx5_0"), virtual=True, hides_tree=True)
     found = hardware_inventory.of([bare])
     assert found.virtual

@@ -195,7 +195,7 @@ NIC Legend:
 """
 
 
-def test_a_matrix_without_an_inventory_names_parts_by_number_and_name() -> None:
+def test_matrix_without_inventory_names_parts_by_number() -> None:
     look = nvidia_smi.parse(MATRIX)
     assert [part.id for part in look.parts] == ["GPU0", "GPU1", "mlx5_0"]
     assert [part.numa for part in look.parts] == [0, None, None]
@@ -206,7 +206,7 @@ def test_a_matrix_without_an_inventory_names_parts_by_number_and_name() -> None:
     assert look.links == (Link(("GPU0", "GPU1"), Technology.NVLINK, 4),)
 
 
-def test_two_of_which_the_driver_does_not_know_how_near_they_are_are_left_out() -> None:
+def test_parts_of_unknown_distance_are_left_out() -> None:
     look = nvidia_smi.parse(MATRIX.replace("SYS", "N/A"))
     assert look.distances == {("GPU0", "mlx5_0"): Distance.SWITCH}
 
@@ -284,7 +284,7 @@ def test_a_matrix_of_hwloc_has_as_many_values_as_objects_squared() -> None:
     assert "'lots': expected megabytes a second" in remarks(lambda: hwloc.parse(odd))
 
 
-def test_accelerators_on_switches_of_links_reach_each_other_with_what_the_slower_has() -> None:
+def test_switched_links_have_bandwidth_of_the_slower_end() -> None:
     devices = "".join(
         f'<object type="PCIDev" gp_index="{n}" pci_busid="0000:{n:02x}:00.0"'
         f' pci_type="{code} [10de:2330] [0:0] a1"/>'

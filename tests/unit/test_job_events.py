@@ -44,7 +44,7 @@ def test_a_wait_is_told_with_its_reason() -> None:
     assert event.job == WHO
 
 
-def test_a_wait_is_posted_once_an_attempt_however_its_numbers_move() -> None:
+def test_wait_is_posted_once_per_attempt() -> None:
     events = Events(
         cast(Api, None),
         instance="one",
@@ -76,7 +76,7 @@ def test_a_long_list_of_nodes_is_cut() -> None:
     assert event.note == "attempt 1: 20 nodes, by node rank: n0, n1, n2, n3, n4, n5, n6, n7 …"
 
 
-def test_an_end_is_a_warning_with_its_last_lines_and_comes_before_the_recovery() -> None:
+def test_end_is_a_warning_with_last_lines_before_recovery() -> None:
     cause = replace(attempts.FAILED, last_lines="one\ntwo\nthree\nfour\n")
     after = replace(attempts.RECOVERING, failures=1, last_termination=cause)
     ended, recovering = changes(attempts.RUNNING, after)

@@ -80,7 +80,7 @@ def test_a_changed_spec_is_read_again(jobs: Jobs) -> None:
     assert (known.job.spec.suspend, known.job.spec.num_nodes) == (True, 3)
 
 
-def test_a_shape_is_another_once_its_pods_would_be_made_otherwise(jobs: Jobs) -> None:
+def test_spec_hash_changes_with_the_pods(jobs: Jobs) -> None:
     same: list[dict[str, Any]] = [{}, {"suspend": True}, {"backoffLimit": 9}, {"queue": "other"}]
     others: list[dict[str, Any]] = [
         {"numNodes": 3},

@@ -62,7 +62,7 @@ def test_another_pace_is_another_word_until_it_is_gone() -> None:
     assert words[0] == words[2] != words[1]
 
 
-async def test_a_turn_knows_how_long_it_has_known_that_and_how_far_a_job_is() -> None:
+async def test_cycle_states_topology_age_and_job_progress() -> None:
     seen = Watched()
     await seen.state_builder.refresh_network()
     seen.turn()

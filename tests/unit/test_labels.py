@@ -105,14 +105,14 @@ def test_an_accelerator_domain_is_an_island_and_no_tier(key: str, source: str) -
     assert found.strange == (f"no {key}: 1 of 3 nodes, the first is c",)
 
 
-def test_a_missing_or_empty_label_leaves_a_node_out_at_that_tier_and_is_told() -> None:
+def test_missing_or_empty_label_excludes_node_from_tier() -> None:
     rack, block = "railwright.dev/rack", "railwright.dev/block"
     found = only({"a": {block: "b", rack: "r"}, "c": {block: "b", rack: ""}, "b": {block: "b"}})
     assert found.tiers == ({"a": "b/r"}, {"a": "b", "b": "b", "c": "b"})
     assert found.strange == (f"no {rack}: 2 of 3 nodes, the first is b",)
 
 
-def test_a_rack_of_no_block_is_left_out_where_others_have_it_in_one() -> None:
+def test_rack_without_block_is_left_out_where_others_have_one() -> None:
     rack, block = "railwright.dev/rack", "railwright.dev/block"
     found = only({"a": {block: "b", rack: "r"}, "b": {rack: "r"}, "c": {rack: "s"}})
     assert found.tiers == ({"a": "b/r", "c": "/s"}, {"a": "b"})
@@ -128,7 +128,7 @@ def test_a_level_that_nobody_carries_is_no_tier() -> None:
     assert not labels.source_reports({})
 
 
-def test_both_generations_of_topograph_are_one_family_and_a_contradiction_is_told() -> None:
+def test_both_topograph_generations_are_one_family() -> None:
     leaf, block = f"{NVIDIA}leaf", f"{NVIDIA}block"
     found = only({"a": {leaf: "s1"}, "b": {block: "s1"}, "c": {leaf: "s1", block: "s2"}})
     assert found.tiers == ({"a": "s1", "b": "s1", "c": "s1"},)
@@ -169,7 +169,7 @@ def test_placeholder_label_is_no_shared_rack() -> None:
     assert found.strange == (f"no {TIER}0: 2 of 3 nodes, the first is a",)
 
 
-def test_the_label_of_the_machine_itself_is_a_tier_only_where_nodes_share_one() -> None:
+def test_machine_label_is_a_tier_only_where_nodes_share_one() -> None:
     block, host = "cloud.google.com/gce-topology-block", "cloud.google.com/gce-topology-host"
     alone = only({"a": {block: "b", host: "h1"}, "c": {block: "b", host: "h2"}})
     assert alone.tiers == ({"a": "b", "c": "b"},)

@@ -50,7 +50,7 @@ def test_a_rank_keeps_the_pods_variables_and_gets_its_place(tmp_path: Path) -> N
     assert expected.items() <= seen.items()
 
 
-def test_what_ranks_record_is_left_with_the_launcher_unless_they_are_told_where(
+def test_rank_records_stay_with_launcher_without_a_path(
     tmp_path: Path,
 ) -> None:
     environ = launchers.environment_of("http://10.0.0.1:80", tmp_path)

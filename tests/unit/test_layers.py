@@ -58,7 +58,7 @@ def test_a_switch_a_rack_shows_no_rails() -> None:
     assert sizes(found) == [[4, 4]]
 
 
-def test_hosts_of_another_kind_are_on_the_rails_that_they_are_plugged_into() -> None:
+def test_hosts_of_another_kind_are_on_the_rails_of_their_ports() -> None:
     """Beside those with four adapters, hosts with two of other names, on rails 0 and 2."""
     cables = [
         (f"old-{block}-{group}-{n} ib{nic}", f"tor-{block}-{group}-{2 * nic}")
@@ -72,7 +72,7 @@ def test_hosts_of_another_kind_are_on_the_rails_that_they_are_plugged_into() -> 
     assert sizes(found) == [[7, 7, 7, 7], [14, 14], [28]]
 
 
-def test_a_storage_leaf_that_two_adapters_share_does_not_join_their_rails() -> None:
+def test_storage_leaf_shared_by_two_adapters_joins_no_rails() -> None:
     storage = [("store mlx5_0", "storage"), ("store mlx5_1", "storage"), ("storage", "spine-0")]
     assert rails(of(SOUND + storage)) == FOUR
 
@@ -96,7 +96,7 @@ def test_one_host_of_other_names_renames_nobody() -> None:
     assert len(rails(of(SOUND + odd))) == 4
 
 
-def test_a_ninth_adapter_of_one_host_is_of_the_rail_that_it_is_plugged_into() -> None:
+def test_ninth_adapter_of_a_host_is_on_the_rail_of_its_port() -> None:
     found = of([*SOUND, ("node-0003 mlx5_9", "tor-0-0-2")])
     assert rails(found)[2] == {"mlx5_2", "mlx5_9"}
 
@@ -169,7 +169,7 @@ def test_a_stray_cable_between_switches_joins_nothing(stray: Cable) -> None:
     assert [trunk.ends for trunk in found.stray] == [tuple(sorted(stray))]
 
 
-def test_links_between_the_tors_of_every_pair_are_how_it_was_meant() -> None:
+def test_links_between_paired_tors_are_intended() -> None:
     pairs = [
         (f"tor-{block}-{group}-{rail}", f"tor-{block}-{group}-{rail + 1}")
         for block in range(2)

@@ -173,7 +173,7 @@ def as_stored(value: Any) -> bytes:
     return text.encode()
 
 
-async def test_each_leader_raises_the_epoch_and_keeps_the_entries_and_the_incarnation() -> None:
+async def test_leader_raises_epoch_and_keeps_entries_and_incarnation() -> None:
     server = OneObject()
     one = await leader(server, "one")
     assert (one.ledger.epoch, one.ledger.holder) == (1, "one")
@@ -194,7 +194,7 @@ async def test_a_leader_that_was_replaced_can_write_nothing_more() -> None:
     assert store.parse(server.held) == two.ledger
 
 
-async def test_whoever_touches_the_object_again_and_again_keeps_nobody_from_writing() -> None:
+async def test_repeated_foreign_touches_do_not_block_writes() -> None:
     server = OneObject()
     one = await leader(server, "one")
     planned = one.ledger.with_entries([attempts.entry()])
@@ -227,14 +227,14 @@ async def gave_up(server: OneObject) -> tuple[LedgerStore, Ledger]:
     return one, planned
 
 
-async def test_a_write_that_never_arrived_is_said_and_can_be_made_again() -> None:
+async def test_lost_write_is_reported_and_can_be_repeated() -> None:
     one, planned = await gave_up(OneObject())
     assert one.ledger.entries == ()
     await one.write(planned)
     assert one.ledger == planned
 
 
-async def test_a_write_that_arrived_late_is_found_when_the_ledger_is_confirmed() -> None:
+async def test_late_write_is_found_when_ledger_is_confirmed() -> None:
     server = OneObject()
     one, planned = await gave_up(server)
     await one.confirm()

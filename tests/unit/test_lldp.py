@@ -167,7 +167,7 @@ def test_a_port_that_nobody_can_use_is_told_and_left_out(
     assert found.strange == (f"node-1 ens1f0 {strange}",)
 
 
-def test_one_id_of_two_names_is_one_switch_only_if_nobody_chose_it() -> None:
+def test_one_id_with_two_names_is_one_switch_unless_chosen() -> None:
     renamed = {"node-1": output(neighbour()), "node-2": output(neighbour(name="old"))}
     found = parse(renamed)
     assert found.switches == (Switch(LEAF_1, "leaf-1"),)

@@ -37,7 +37,7 @@ def test_domains_are_chosen_to_end_runs() -> None:
     assert {8, 16, 24} <= {*ends.tolist()}
 
 
-def test_where_no_domains_add_up_the_nearest_sum_is_taken_and_all_of_them_are_used() -> None:
+def test_nearest_reduction_is_taken_without_reducing_domains() -> None:
     places = exchanging.places([[7, 7, 7]], (1.0, 2.0, 3.0))
     assert exchanging.sizes_in(places, initial_orders.packed(places, 8)) == [7, 7, 7]
 

@@ -42,7 +42,7 @@ def test_a_job_that_nobody_profiled_does_what_is_derived() -> None:
     assert measured.communicators(plain) == derive.communicators(*plain.parts)
 
 
-def test_calls_of_steps_become_those_of_one_and_are_hidden_as_derived_ones_are() -> None:
+def test_calls_of_steps_become_one_step_and_overlap_as_derived() -> None:
     gradients = CallRecord(Operation.ALL_REDUCE, "float32", calls=6, size=6_000)
     flags = CallRecord(Operation.BROADCAST, "int64", calls=1, size=10)
     (found,) = measured.communicators(

@@ -141,7 +141,7 @@ def test_a_node_that_died_under_a_move_does_not_hold_it_up() -> None:
     assert "r0a" not in entry.nodes
 
 
-def test_a_pod_that_will_not_go_keeps_a_moved_job_waiting_only_for_so_long() -> None:
+def test_lingering_pod_delays_migrated_job_for_bounded_time() -> None:
     first = scheduling.plan(world(running()))
     stuck = {("a", 1): ObservedAttempt(pods=pods("r0a~ r0b! r1a! r1b!"))}
     for ago_s, starts in ((pending.DRAINED_S - 1.0, False), (pending.DRAINED_S + 1.0, True)):
@@ -150,7 +150,7 @@ def test_a_pod_that_will_not_go_keeps_a_moved_job_waiting_only_for_so_long() -> 
         assert any(entry.attempt == 2 for entry in taken.ledger.entries) is starts
 
 
-def test_who_was_moved_and_then_lost_a_node_waits_for_no_pods_of_before() -> None:
+def test_migrated_job_that_lost_a_node_waits_for_no_old_pods() -> None:
     first = scheduling.plan(world(running()))
     (moves,) = first.ledger.entries
     lost = replace(moves, attempt=2, cause=Cause(CauseCode.NODE_LOST, "r2a is lost"))
@@ -233,7 +233,7 @@ def test_what_is_known_counts_once_it_has_been_so_for_a_while() -> None:
     assert (moved(fresh), known(fresh)) == ("", "before")
 
 
-def test_a_job_of_which_is_not_known_by_what_it_was_placed_is_taken_to_be_well() -> None:
+def test_job_with_unknown_placement_basis_counts_as_well_placed() -> None:
     upgraded = world(running(record={"topology_hash": ""}))
     assert (moved(upgraded), known(upgraded)) == ("", "now")
 
@@ -307,7 +307,7 @@ def spread(count: int, **changes: Any) -> list[ObservedJob]:
     ]
 
 
-def test_so_many_jobs_are_judged_in_one_turn_and_the_others_later() -> None:
+def test_migrations_assessed_per_cycle_are_bounded() -> None:
     jobs = spread(5)
     nodes = racks(*(name for each in jobs for name in each.record.nodes), count=10)
     first = world(*jobs, links={f"r{rack}": 2.0 for rack in range(10)}, nodes=nodes)
@@ -346,7 +346,7 @@ def test_jobs_on_one_node_are_work_to_judge_too() -> None:
     assert now.count(True) == migration.EFFORT_MAX // ranks.JOB
 
 
-def test_a_job_does_not_move_for_what_was_not_recorded_of_other_devices() -> None:
+def test_profile_of_other_devices_causes_no_migration() -> None:
     """Recorded, a step is far longer than derived, and on other devices only the latter is known.
     The uplinks that got narrow are not narrow enough for a move to pay."""
     recorded = profiles.profile(WORKLOAD)
@@ -378,7 +378,7 @@ def test_the_job_that_gains_the_most_moves_first() -> None:
         assert entry.job_uid == moves
 
 
-def test_who_moves_does_not_depend_on_the_order_in_which_all_is_listed() -> None:
+def test_migration_choice_is_independent_of_order() -> None:
     jobs = spread(2)
     nodes = racks(*(name for each in jobs for name in each.record.nodes), count=5)
     narrow = {f"r{rack}": 0.1 if rack in (1, 3) else 2.0 for rack in range(5)}
@@ -388,7 +388,7 @@ def test_who_moves_does_not_depend_on_the_order_in_which_all_is_listed() -> None
     assert scheduling.plan(one) == scheduling.plan(other)
 
 
-def test_what_is_said_of_a_move_fits_the_ledger_however_long_names_are() -> None:
+def test_migration_cause_fits_the_ledger_with_long_names() -> None:
     long = {f"r{rack}": f"r{rack}" + "x" * 5000 for rack in range(3)}
     nodes = tuple(replace(each, domains=(long[each.name[:2]],)) for each in racks(*HERE))
     links = {long[rack]: capacity for rack, capacity in NARROW.items()}

@@ -25,7 +25,7 @@ def test_a_move_must_save_twice_what_it_costs(left_s: float, since: int, pays: b
     assert MigrationCost(2.0, 1.0, left=left_s / 2.0, since=since).pays is pays
 
 
-def test_a_step_must_be_a_twentieth_shorter_however_long_the_job_goes_on() -> None:
+def test_step_must_be_a_twentieth_shorter_for_any_duration() -> None:
     assert not MigrationCost(2.0, 1.91, left=1e9, since=0).pays
     assert MigrationCost(2.0, 1.89, left=1e9, since=0).pays
 

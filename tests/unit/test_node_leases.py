@@ -95,7 +95,7 @@ def room() -> Room:
     return Room(Leases(renewed={"n0": "t0", "n1": "t0"}))
 
 
-async def test_a_lease_that_stands_still_for_longer_than_a_renewal_is_stale(room: Room) -> None:
+async def test_lease_unrenewed_beyond_an_interval_is_stale(room: Room) -> None:
     room.suspect("n0")
     await room.look()
     await room.watch(for_s=LIMIT_S)
@@ -225,7 +225,7 @@ async def test_request_that_fails_alone_is_no_outage(room: Room) -> None:
     assert room.kubelets.stale("n0")
 
 
-async def test_of_thousands_never_heard_of_few_are_asked_at_a_time_and_all_in_turn() -> None:
+async def test_few_of_thousands_of_silent_nodes_are_asked_at_a_time() -> None:
     """The one that is dead is found, though all others must first have been seen to renew."""
     names = tuple(f"n{number:03}" for number in range(300))
     room = Room()

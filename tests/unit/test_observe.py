@@ -49,7 +49,7 @@ def entry(cause: Cause | None = None) -> Entry:
     return Entry(JOB, "team", "job", 1, state, ("n0", "n1"), {"pods": 1}, cause)
 
 
-def test_a_node_is_as_fast_as_the_fabric_says_and_made_again_only_where_that_changed() -> None:
+def test_node_speed_follows_fabric_and_is_rebuilt_on_change() -> None:
     seen = Watched()
     machines = Machines(seen.nodes, seen.pods)
     before = machines.build_nodes(Fabric())
@@ -130,7 +130,7 @@ def test_a_pod_that_asks_for_more_than_can_be_stops_no_decision() -> None:
     assert isinstance(seen.verdict(), Ongoing)
 
 
-def test_a_node_is_seen_with_its_rails_its_pace_its_devices_and_its_island() -> None:
+def test_node_has_rails_speed_devices_and_scale_up_domain() -> None:
     seen = Watched()
     seen.nodes["uid-n1"] = replace(seen.nodes["uid-n1"], labels={PRODUCT: "GPU-A"})
     before = seen.world().nodes
@@ -176,7 +176,7 @@ def test_of_which_devices_a_jobs_profile_knows_nothing_is_seen() -> None:
     assert seen.state_builder.unprofiled(held, ("n0",)) == ()
 
 
-async def test_a_node_that_died_before_its_launcher_spoke_is_found_in_time() -> None:
+async def test_node_dead_before_launcher_registered_is_found_in_time() -> None:
     seen = Watched(phase=Phase.STARTING)
     await ask_all(seen)
     seen.now_s += SETTLE_S
@@ -255,7 +255,7 @@ async def test_deaf_operator_charges_no_late_heartbeat(monkeypatch: pytest.Monke
     assert await cluster.pass_time(60) == Ongoing()
 
 
-async def test_a_slow_start_on_a_node_whose_kubelet_renews_goes_on_to_its_deadline() -> None:
+async def test_slow_start_on_renewing_kubelet_runs_to_its_deadline() -> None:
     seen = Watched(phase=Phase.STARTING)
     seen.turn()
     for _ in range(int(START_DEADLINE_S / node_leases.ASK_INTERVAL_S)):
@@ -308,7 +308,7 @@ def test_a_commit_stalls_from_when_it_last_came_further() -> None:
     assert stalled_s() == 40.0
 
 
-async def test_a_commit_kept_waiting_for_requests_of_others_does_not_stall() -> None:
+async def test_commit_waiting_for_requests_of_others_does_not_stall() -> None:
     seen = Watched(phase=Phase.QUEUED)
     mine, other = entry(), replace(entry(), job_uid="another")
     ledger = LEDGER.with_entries([mine, other])
@@ -325,7 +325,7 @@ async def test_a_commit_kept_waiting_for_requests_of_others_does_not_stall() -> 
     assert (stalled_s(), stalled_s()) == (10.0, 20.0)
 
 
-def test_only_launchers_that_say_nothing_for_long_are_looked_into() -> None:
+def test_only_launchers_silent_for_long_are_examined() -> None:
     seen = Watched(phase=Phase.STARTING)
     seen.turn()
     seen.turn(after_s=UNHEARD_S)
@@ -336,7 +336,7 @@ def test_only_launchers_that_say_nothing_for_long_are_looked_into() -> None:
 
 
 @pytest.mark.parametrize("phase", [Phase.SUCCEEDED, Phase.FAILED])
-def test_launchers_of_a_job_that_is_over_are_heard_for_a_while_and_then_forgotten(
+def test_launchers_of_a_finished_job_are_heard_then_forgotten(
     phase: Phase,
 ) -> None:
     seen = Watched()
@@ -362,7 +362,7 @@ def test_a_last_beat_after_the_end_is_still_taken_in() -> None:
     assert view.progress == protocol.Progress(step=7)
 
 
-def test_a_failed_job_is_remembered_as_revoked_while_its_pods_may_live() -> None:
+def test_failed_job_stays_revoked_while_its_pods_may_live() -> None:
     seen = Watched()
     seen.turn()
     seen.record(Phase.FAILED)
@@ -374,7 +374,7 @@ def test_a_failed_job_is_remembered_as_revoked_while_its_pods_may_live() -> None
     assert refused.value.status == HTTPStatus.CONFLICT
 
 
-def test_a_pre_run_has_the_place_in_line_of_the_job_that_waits_for_it() -> None:
+def test_pre_run_has_queue_position_of_its_job() -> None:
     seen = Watched(phase=Phase.QUEUED)
     owner = {"uid": JOB, "controller": True}
     ahead = {"labels": {names.LABEL_PRE_RUN_OF: "job"}, "ownerReferences": [owner]}

@@ -133,7 +133,7 @@ def test_the_processor_counts_where_there_is_no_accelerator() -> None:
     assert [each.node for each in found.slow] == ["n1"]
 
 
-def test_an_accelerator_that_is_seen_later_makes_its_processor_count_no_more() -> None:
+def test_late_accelerator_replaces_processor_in_speed() -> None:
     rates = {node: (XEON,) for node in NODES} | {"n1": (replace(XEON, flop_per_s=10**12),)}
     before = told(rates)
     assert [*before.relative_speeds] == ["n1"]
@@ -144,13 +144,13 @@ def test_an_accelerator_that_is_seen_later_makes_its_processor_count_no_more() -
     assert (after.slow, after.relative_speeds) == ((), {})
 
 
-def test_processors_beside_accelerators_are_no_rule_for_those_that_stand_alone() -> None:
+def test_processors_beside_accelerators_set_no_reference() -> None:
     """They wait for accelerators, or for whoever trains there."""
     rates = {node: (XEON,) for node in NODES} | {"n1": (replace(XEON, flop_per_s=10**12),)}
     assert not told(rates, *NODES[2:]).slow
 
 
-def test_a_host_is_the_node_of_its_first_name_and_a_stranger_is_told() -> None:
+def test_host_maps_to_node_of_its_first_name() -> None:
     rates = {
         f"{node}.example.com": its for node, its in site(n3=replace(H100, flop_per_s=1)).items()
     }
@@ -159,7 +159,7 @@ def test_a_host_is_the_node_of_its_first_name_and_a_stranger_is_told() -> None:
     assert found.strangers == ("agents: no node of the cluster: 1 of 9, the first is elsewhere",)
 
 
-def test_two_sources_that_measured_a_device_unlike_are_a_conflict() -> None:
+def test_two_sources_with_other_results_are_a_conflict() -> None:
     before = replace(H100, flop_per_s=800 * 10**12)
     file = HardwareReports("site/agents", {}, {"n3": (before, XEON)})
     found = fabric.of(NODES, [file, HardwareReports("agents", {}, site())])
@@ -170,7 +170,7 @@ def test_two_sources_that_measured_a_device_unlike_are_a_conflict() -> None:
     assert (conflict.by, conflict.held) == ("agents", "660 TFLOP/s")
 
 
-def test_two_sources_that_measured_alike_or_by_other_tools_are_none() -> None:
+def test_equal_results_or_other_tools_are_no_conflict() -> None:
     for other in (replace(H100, flop_per_s=650 * 10**12), replace(H100, by="numpy", flop_per_s=1)):
         file = HardwareReports("site/agents", {}, {"n3": (other,)})
         found = fabric.of(NODES, [file, HardwareReports("agents", {}, site())])

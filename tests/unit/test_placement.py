@@ -121,7 +121,7 @@ def test_a_host_name_as_the_last_level_changes_nothing_above_it() -> None:
     assert (admit.nodes, admit.spans) == (("n1", "n2"), (1, 2))
 
 
-def test_a_small_job_fills_a_broken_node_before_it_breaks_a_whole_one() -> None:
+def test_small_job_fills_partly_used_node_first() -> None:
     admit = _place(
         world("""
         node  rack  gpu
@@ -136,7 +136,7 @@ def test_a_small_job_fills_a_broken_node_before_it_breaks_a_whole_one() -> None:
     assert admit.nodes == ("n2",)
 
 
-def test_what_one_job_takes_counts_for_where_the_next_one_fits_best() -> None:
+def test_earlier_job_counts_for_best_fit_of_the_next() -> None:
     decisions = decide(
         world("""
         node  gpu  labels
@@ -150,7 +150,7 @@ def test_what_one_job_takes_counts_for_where_the_next_one_fits_best() -> None:
     assert [admit.nodes for admit in decisions.admitted] == [("n1",), ("n1",)]
 
 
-def test_of_racks_with_as_many_nodes_the_one_with_less_room_is_taken() -> None:
+def test_of_equal_racks_the_one_with_less_capacity_is_taken() -> None:
     admit = _place(
         world("""
         node  rack  gpu
@@ -165,7 +165,7 @@ def test_of_racks_with_as_many_nodes_the_one_with_less_room_is_taken() -> None:
     assert admit.nodes == ("n2", "n3")
 
 
-def test_a_gang_over_blocks_takes_its_rest_from_the_smallest_block_that_holds_it() -> None:
+def test_gang_over_blocks_takes_rest_from_smallest_that_fits() -> None:
     sizes = {"b0": 3, "b1": 2, "b2": 1}
     nodes = [
         node(f"{block}-{r}-{i}", block, f"r{r}")

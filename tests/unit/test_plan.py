@@ -81,7 +81,7 @@ def test_a_commit_under_way_is_owed_every_rank_that_does_not_run(line: str, free
     assert (reason.free if isinstance(reason, NotEnoughNodes) else 4) == free
 
 
-def test_a_job_changed_while_its_gang_is_bound_starts_again_as_it_is() -> None:
+def test_job_changed_while_binding_restarts() -> None:
     attempts = {("a", 1): ObservedAttempt(pods=pods("- ."), placed=True)}
     under_way = (entry(shape="2-before"),)
     changed = world_of(seen(shape="2-now"), nodes=FREE, entries=under_way, attempts=attempts)
@@ -93,9 +93,7 @@ def test_a_job_changed_while_its_gang_is_bound_starts_again_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(("shape", "goes_on"), [("1-before", True), ("2-now", True), ("", False)])
-def test_a_commit_under_way_goes_on_where_shapes_cannot_be_compared(
-    shape: str, goes_on: bool
-) -> None:
+def test_commit_goes_on_if_spec_hashes_cannot_be_compared(shape: str, goes_on: bool) -> None:
     """After an upgrade; but of a job that cannot be read any more no shape is known."""
     attempts = {("a", 1): ObservedAttempt(pods=pods("- ."), placed=True)}
     world = world_of(
@@ -104,7 +102,7 @@ def test_a_commit_under_way_goes_on_where_shapes_cannot_be_compared(
     assert (entries(plan(world)) == ["a/1 Committing n0 n1"]) is goes_on
 
 
-def test_a_running_job_whose_shape_was_changed_unseen_starts_again_in_the_new_one() -> None:
+def test_running_job_changed_unseen_restarts_in_new_shape() -> None:
     record = replace(RUNNING, shape="1-before")
     taken = plan(world_of(seen(record, shape="1-now"), nodes=BUSY))
     (revoked,) = taken.ledger.entries
@@ -118,7 +116,7 @@ def test_a_running_job_whose_shape_was_changed_unseen_starts_again_in_the_new_on
 
 
 @pytest.mark.parametrize("shape", ["2-now", "1-before", ""])
-def test_a_running_job_of_its_shape_or_of_none_that_can_be_compared_goes_on(shape: str) -> None:
+def test_running_job_with_equal_or_unknown_hash_goes_on(shape: str) -> None:
     taken = plan(world_of(seen(replace(RUNNING, shape=shape), shape="2-now"), nodes=BUSY))
     assert not taken.ledger.entries
 
@@ -129,7 +127,7 @@ def test_a_committed_attempt_keeps_the_shape_it_was_decided_for() -> None:
     assert taken.records["a"].shape == "now"
 
 
-def test_a_rank_that_crashes_revokes_its_attempt_and_its_pods_are_deleted_at_once() -> None:
+def test_crashed_rank_revokes_attempt_and_deletes_pods() -> None:
     job = seen(RUNNING, ranks=(crash(0, age_s=1.0), rank(1, silent_s=0.5)))
     attempts = {("a", 1): ObservedAttempt(pods=pods("n0! n1"))}
     taken = plan(world_of(job, nodes=BUSY, attempts=attempts))
@@ -174,16 +172,14 @@ def test_a_lost_node_takes_nobody_else_while_its_pods_may_live() -> None:
     assert taken.records["a"].phase is Phase.QUEUED
 
 
-def test_a_leader_that_was_replaced_without_noticing_plans_no_second_commit_beside_its_own() -> (
-    None
-):
+def test_deposed_leader_plans_no_second_commit() -> None:
     record = JobRecord(phase=Phase.QUEUED, attempt=1, ended=1)
     nodes = (node("n0"), node("n1"), node("n2"), node("n3"))
     taken = plan(world_of(seen(record), nodes=nodes, entries=(entry(),)))
     assert entries(taken) == ["a/1 Committing n0 n1"]
 
 
-def test_a_lost_node_that_let_go_of_its_pod_is_used_again_while_others_have_not() -> None:
+def test_lost_node_without_pods_is_used_again() -> None:
     attempts = {("a", 1): ObservedAttempt(pods=pods("n0~ ."))}
     nodes = (node("n0", used={GPU: 8}), node("n1"), node("n2"))
     both = Cause(CauseCode.NODE_LOST, "two nodes are lost", nodes=("n0", "n1"))
@@ -193,7 +189,7 @@ def test_a_lost_node_that_let_go_of_its_pod_is_used_again_while_others_have_not(
     assert entries(taken) == ["a/1 Aborting n0 n1", "a/2 Committing n1 n2"]
 
 
-def test_of_equal_nodes_a_job_gets_those_back_that_are_not_blamed() -> None:
+def test_of_equal_nodes_a_job_gets_its_unblamed_ones_back() -> None:
     attempts = {("a", 1): ObservedAttempt(pods=pods("n1~ ."))}
     both = entry(cause=LOST, nodes=("n1", "n4"))
     nodes = (node("n1", used={GPU: 8}), *(node(f"n{at}") for at in range(2, 6)))
@@ -213,7 +209,7 @@ def test_of_equal_nodes_a_job_gets_those_back_that_are_not_blamed() -> None:
         (Unavailable.LOST, Phase.QUEUED),
     ],
 )
-def test_a_job_recovers_while_its_pods_stop_and_queues_when_they_cannot(
+def test_job_recovers_while_pods_stop_and_queues_if_they_cannot(
     unavailable: Unavailable | None, phase: Phase
 ) -> None:
     # The node died after the attempt's end, so the cause does not name it.
@@ -225,7 +221,7 @@ def test_a_job_recovers_while_its_pods_stop_and_queues_when_they_cannot(
     assert "a" in taken.waits
 
 
-def test_a_suspended_job_gives_up_its_attempt_even_when_a_rank_failed_too() -> None:
+def test_suspended_job_ends_attempt_even_if_a_rank_failed() -> None:
     for ranks in ((rank(0), rank(1)), (crash(0, age_s=1.0), rank(1, silent_s=0.5))):
         taken = plan(world_of(seen(RUNNING, suspend=True, ranks=ranks), nodes=BUSY))
         assert taken.ledger.entries[0].cause == SUSPENDED
@@ -274,7 +270,7 @@ def test_a_sidecar_that_outlives_a_success_is_ended() -> None:
     assert deleted(plan(world_of(late, nodes=BUSY, attempts=attempts))) == ["u10"]
 
 
-def test_a_pod_of_a_rank_that_the_gang_does_not_have_is_no_pod_of_it() -> None:
+def test_pod_of_unknown_rank_is_not_in_the_gang() -> None:
     stray = replace(pods("n0 -")[0], node_rank=99, uid="u99", name="a-1-99")
     attempts = {("a", 1): ObservedAttempt(pods=(*pods("n0 -"), stray), placed=True)}
     taken = plan(world_of(seen(), nodes=FREE, entries=(entry(),), attempts=attempts))
@@ -295,7 +291,7 @@ def large(name: str, num_nodes: int, **changes: Any) -> ObservedJob:
     return seen(name=name, job=replace(seen(name=name).job, num_nodes=num_nodes, **changes))
 
 
-def test_gangs_join_those_that_are_bound_while_the_pods_in_flight_are_not_too_many() -> None:
+def test_gangs_start_while_pods_in_flight_are_few() -> None:
     size = admission.UNBOUND_MAX // 2
     hall = tuple(node(f"n{i:05}") for i in range(4 * size))
     jobs = [large(name, size) for name in "abc"]
@@ -337,7 +333,7 @@ def test_a_gang_in_trouble_keeps_no_other_waiting_for_long() -> None:
     assert begun(hindrance="504") == ["a", "b"]
 
 
-def test_gangs_that_were_begun_together_are_finished_as_they_stood_in_line() -> None:
+def test_gangs_begun_together_finish_in_queue_order() -> None:
     hall = tuple(node(f"n{i}") for i in range(6))
     jobs = [large("a", 2), large("b", 2, priority=5), large("c", 2, submitted_s=-1)]
     begun = plan(world_of(*jobs, nodes=hall)).ledger.entries
@@ -346,7 +342,7 @@ def test_gangs_that_were_begun_together_are_finished_as_they_stood_in_line() -> 
     assert [action.entry.job_uid for action in actions] == [*"bbccaa"]
 
 
-def test_gangs_are_finished_in_the_order_in_which_they_were_begun() -> None:
+def test_gangs_finish_in_the_order_they_began() -> None:
     begun = {"a": 1.0, "b": 7.0, "c": 3.0}
     hall = tuple(node(f"n{i}") for i in range(8))
     world = world_of(
@@ -387,7 +383,7 @@ def test_success_is_recorded_without_the_ledger() -> None:
     assert not taken.ledger.entries
 
 
-def test_an_attempt_that_the_ledger_has_in_hand_is_not_judged_again() -> None:
+def test_attempt_in_the_ledger_is_not_assessed() -> None:
     job = seen(RUNNING, ranks=(crash(0, age_s=90.0), rank(1)))
     assessment = plan(world_of(job, nodes=BUSY)).assessments["a"]
     assert isinstance(assessment, Ended)

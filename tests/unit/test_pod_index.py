@@ -65,7 +65,7 @@ def test_pods_of_others_with_an_attempts_names_are_found() -> None:
 
 
 @pytest.mark.parametrize("order", [("a9", "a1"), ("a1", "a9")])
-def test_of_two_pods_that_seem_to_be_one_ranks_the_newest_comes_last(
+def test_of_two_pods_of_one_rank_newest_is_last(
     order: tuple[str, str],
 ) -> None:
     index = PodIndex(lambda uid: None)
@@ -121,7 +121,7 @@ def test_a_pod_in_another_namespace_is_none_of_the_jobs() -> None:
     assert index.used("n0")[GPU] == 16
 
 
-def test_whose_pods_they_are_is_asked_again_when_the_job_is_known() -> None:
+def test_pod_owner_is_resolved_again_when_job_is_known() -> None:
     homes: dict[str, str] = {}
     index = PodIndex(homes.get)
     index.change(None, record("u0"))

@@ -41,7 +41,7 @@ def main_of(pod: dict[str, Any]) -> dict[str, Any]:
     return main
 
 
-def test_a_pod_is_named_and_labelled_by_job_attempt_and_rank_and_owned_by_its_job() -> None:
+def test_pod_is_named_labelled_and_owned_by_its_job() -> None:
     metadata = rendered(job())["metadata"]
     assert (metadata["name"], metadata["namespace"]) == ("a-7-1", "team")
     assert metadata["labels"] == {
@@ -70,7 +70,7 @@ def test_the_launcher_runs_the_users_command_with_its_arguments() -> None:
     assert main["image"] == "user/image"
 
 
-def test_the_launcher_learns_who_it_is_after_the_users_own_variables() -> None:
+def test_launcher_variables_follow_the_users() -> None:
     raw = job({"numProcPerNode": 8}, env=[{"name": "HF_HOME", "value": "/cache"}])
     env = main_of(rendered(raw))["env"]
     assert env[0] == {"name": "HF_HOME", "value": "/cache"}
@@ -154,7 +154,7 @@ def test_the_jobs_priority_class_is_the_pods(name: str | None) -> None:
     assert spec.get("priorityClassName") == name
 
 
-def test_a_node_owes_what_the_ranks_ask_for_and_nothing_for_the_launcher() -> None:
+def test_node_owes_requests_of_ranks_and_none_of_launcher() -> None:
     asked = {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": 8}
     raw = job({"resourcesPerNode": asked})
     main = main_of(rendered(raw))["resources"]

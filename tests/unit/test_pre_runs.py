@@ -190,7 +190,7 @@ async def test_that_of_a_job_of_the_same_name_before_is_waited_for() -> None:
     assert (standing.end, site.ahead()["metadata"]["ownerReferences"][0]["uid"]) == (None, LARGE)
 
 
-async def test_one_that_cannot_be_deleted_keeps_no_job_waiting_for_ever(site: Ahead) -> None:
+async def test_undeletable_pre_run_does_not_block_its_job(site: Ahead) -> None:
     uid = site.ahead()["metadata"]["uid"]
     site.store.refusals["delete", f"{PATH}/{NAME}"] = errors.ForbiddenError(
         403, "Forbidden", message="a policy denies it"
@@ -310,7 +310,7 @@ async def test_a_job_that_cannot_be_read_any_more_stands_as_before(site: Ahead) 
     assert site.store.count("delete") == 0
 
 
-def test_pre_runs_of_jobs_with_long_names_have_names_of_their_own() -> None:
+def test_pre_runs_of_long_job_names_have_unique_names() -> None:
     longest = names.JOB_NAME_LENGTH_MAX
     assert names.pre_run_name("train") == "train-pre-run"
     told = [names.pre_run_name("a" * (longest - 1) + end) for end in "abc"]

@@ -67,7 +67,7 @@ def test_when_each_node_was_measured_is_read_again() -> None:
     assert probes.parse(text).times == times
 
 
-def test_what_was_measured_of_uplinks_is_read_again_and_counts_where_no_cables_are_known() -> None:
+def test_measured_uplinks_are_read_again_without_cables() -> None:
     text = json.loads(written(RACKS, BLOCKS))
     text["tiers"][0]["leaving"] = {"near a": 0.5, "near c": 1.5}
     source_report = probes.parse(json.dumps(text))
@@ -77,7 +77,7 @@ def test_what_was_measured_of_uplinks_is_read_again_and_counts_where_no_cables_a
     assert (racks.leaving, racks.oversubscription) == ({"near a": 0.5, "near c": 1.5}, 2.0)
 
 
-def test_an_uplink_that_lets_out_next_to_nothing_can_be_read_again() -> None:
+def test_uplink_with_almost_no_bandwidth_can_be_read_again() -> None:
     found = findings.of(survey(planted(12, (3,), seed=4)))
     first = next(iter(found.tiers[0].values()))
     found = replace(found, leaving=({first: 0.0002}, *({} for _ in found.tiers[1:])))
@@ -92,7 +92,7 @@ def test_a_survey_that_found_nothing_tells_nothing() -> None:
     assert len(source_report.strange) == 4
 
 
-def test_where_nobody_says_anything_tiers_are_those_of_the_probes() -> None:
+def test_probes_set_tiers_without_other_sources() -> None:
     network = planted(48, (2, 3), seed=3)
     source_report = probes.parse(probes.written(findings.of(survey(network)), {}))
     found = fabric.of(network.paths, [source_report])
@@ -102,7 +102,7 @@ def test_where_nobody_says_anything_tiers_are_those_of_the_probes() -> None:
         assert len(pairs) == len({*truth.values()})
 
 
-def test_labels_that_probes_bear_out_keep_their_names_and_nothing_is_told() -> None:
+def test_labels_confirmed_by_probes_keep_their_names() -> None:
     found = held({"a": "r1", "b": "r1", "c": "r2", "d": "r2", "e": "r3", "f": "r3"})
     assert found.levels == ("probes tier 2", RACK)
     assert [found.places[node][-1] for node in "abcdef"] == ["r1", "r1", "r2", "r2", "r3", "r3"]

@@ -102,7 +102,7 @@ def test_the_figures_are_those_of_the_tiers() -> None:
         assert (figures.gap is None) if tier == 0 else (figures.gap or 0) > 3
 
 
-def test_a_tier_that_only_latency_tells_and_one_that_only_bandwidth_tells_are_both_found() -> None:
+def test_tiers_by_latency_alone_and_bandwidth_alone_are_found() -> None:
     network = planted(48, (2, 3), seed=4)
     network.latencies_s, network.bandwidths = [5e-5, 1.5e-4, 1.5e-4], [1e9, 1e9, 3e8]
     found = findings.of(survey(network)).tiers
@@ -113,9 +113,7 @@ def test_a_tier_that_only_latency_tells_and_one_that_only_bandwidth_tells_are_bo
 
 @pytest.mark.parametrize("asleep", [1.5, 2.0, 3.0])
 @pytest.mark.parametrize("seed", range(3))
-def test_latency_that_has_nothing_to_do_with_tiers_hides_none_that_bandwidth_tells(
-    seed: int, asleep: float
-) -> None:
+def test_unrelated_latency_hides_no_bandwidth_tier(seed: int, asleep: float) -> None:
     network = planted(36, (2, 3), seed=seed, noise=0.05)
     network.latencies_s, network.asleep = [5e-5] * 3, asleep
     _expect_tiers(network, findings.of(survey(network, seed=seed)))
@@ -142,7 +140,7 @@ def test_a_slow_node_is_said_and_makes_no_tier(more_s: float, most: float) -> No
     assert [line.split(" reaches")[0] for line in found.strange] == ["node-7"]
 
 
-def test_who_has_only_been_measured_with_a_slow_node_is_not_slow_for_it() -> None:
+def test_node_measured_with_a_slow_one_is_not_slow() -> None:
     network = planted(39, (3, 2), seed=1, noise=0.1)
     rack = [node for node in network.paths if network.tier("node-0", node) == 0]
     network.slow = {rack[0]: (0.0, 2e8), rack[1]: (0.0, 2e8)}

@@ -49,7 +49,7 @@ def test_ranks_that_are_evenly_apart_are_one_run(ranks: range, runs: tuple[Run, 
     assert strides.folded(ranks) == runs
 
 
-def test_groups_of_a_kind_stand_once_with_the_most_that_any_of_them_sends() -> None:
+def test_groups_of_a_kind_merge_with_their_largest_traffic() -> None:
     parts = [
         part(0, together(0, 1), together(0, 2, size=8)),
         part(1, together(0, 1, seconds=0.3), together(1, 3, size=8)),
@@ -81,7 +81,7 @@ def test_the_kinds_of_devices_that_ranks_trained_on_are_kept() -> None:
     assert profile.merged(part(rank) for rank in range(4)).devices == ()
 
 
-def test_who_send_to_each_other_are_a_group_in_whichever_group_they_do_it() -> None:
+def test_ranks_sending_to_each_other_are_a_group() -> None:
     everyone = range(6)
     sends = {0: [2], 2: [0, 4], 4: [2], 1: [3], 3: [1, 5], 5: [3]}
     parts = [

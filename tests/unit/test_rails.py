@@ -55,7 +55,7 @@ RAILS = {f"mlx5_{n}": (Role.RAIL, n) for n in range(8)}
 FRONT_END, UNDECIDED = (Role.FRONT_END, None), (Role.UNDECIDED, None)
 
 
-def test_eight_alike_beside_eight_accelerators_are_rails_in_the_order_of_their_names() -> None:
+def test_eight_equal_adapters_beside_accelerators_are_rails() -> None:
     node = Node().rails()
     assert node.roles == RAILS
     assert node.placed["mlx5_3"] == PlacedAdapter(
@@ -84,7 +84,7 @@ def test_two_beside_none_are_front_end(known: dict[str, object], why: str) -> No
     assert node.placed["mlx5_8"].near == ()
 
 
-def test_a_slow_one_behind_the_switch_of_an_accelerator_is_front_end() -> None:
+def test_slow_adapter_behind_accelerator_switch_is_front_end() -> None:
     node = Node().rails()
     node.card("eno1", 0, speed=SLOW, layer=ETH)
     assert node.roles == RAILS | {"eno1": FRONT_END}
@@ -97,7 +97,7 @@ def test_names_count_as_people_do() -> None:
     assert node.roles["mlx5_10"] == (Role.RAIL, 10)
 
 
-def test_one_for_each_two_accelerators_and_four_for_each_are_rails_too() -> None:
+def test_one_adapter_per_two_and_four_per_one_are_rails() -> None:
     shared = Node()
     for number in range(4):
         shared.card(f"mlx5_{number}", 2 * number, 2 * number + 1)
@@ -127,21 +127,21 @@ def test_one_more_of_the_rails_kind_leaves_all_of_them_undecided() -> None:
     )
 
 
-def test_two_kinds_that_are_equally_fast_beside_accelerators_are_undecided() -> None:
+def test_two_equally_fast_kinds_are_undecided() -> None:
     node = Node().rails()
     for number in range(8):
         node.card(f"bf3_{number}", number, layer=ETH)
     assert {*node.roles.values()} == {UNDECIDED}
 
 
-def test_as_many_beside_accelerators_as_the_rails_and_slower_are_undecided() -> None:
+def test_slower_kind_in_equal_number_is_undecided() -> None:
     node = Node().rails()
     for number in range(8):
         node.card(f"ens{number}", number, speed=SLOW)
     assert node.roles == RAILS | {f"ens{n}": UNDECIDED for n in range(8)}
 
 
-def test_without_a_tree_the_fastest_kind_as_many_as_accelerators_is_that_of_rails() -> None:
+def test_without_a_tree_fastest_matching_kind_is_rails() -> None:
     node = Node()
     for number in range(8):
         node.card(f"mlx5_{number}", farther=None)
@@ -151,7 +151,7 @@ def test_without_a_tree_the_fastest_kind_as_many_as_accelerators_is_that_of_rail
     assert node.placed["mlx5_0"].why == ("8 alike for 8 accelerators, and faster than all others")
 
 
-def test_what_is_known_of_some_accelerators_alone_does_not_say_which_is_the_nearest() -> None:
+def test_distances_of_some_accelerators_decide_nothing() -> None:
     node = Node(2).rails(2)
     node.card("eth0", farther=None, speed=SLOW, layer=ETH)
     node.distances[pair("eth0", "gpu0")] = Distance.NUMA
@@ -162,7 +162,7 @@ def test_what_is_known_of_some_accelerators_alone_does_not_say_which_is_the_near
     assert (beside.near, beside.distance) == (("gpu0",), Distance.SWITCH)
 
 
-def test_behind_root_ports_the_fastest_kind_that_is_shared_evenly_is_that_of_rails() -> None:
+def test_behind_root_ports_fastest_even_kind_is_rails() -> None:
     node = Node(4)
     node.card("mlx5_0", farther=Distance.NUMA)
     node.card("mlx5_1", farther=Distance.NUMA)
@@ -170,7 +170,7 @@ def test_behind_root_ports_the_fastest_kind_that_is_shared_evenly_is_that_of_rai
     assert node.roles == {"mlx5_0": (Role.RAIL, 0), "mlx5_1": (Role.RAIL, 1), "eth0": FRONT_END}
 
 
-def test_the_only_kind_is_undecided_where_it_is_beside_no_accelerator() -> None:
+def test_only_kind_without_near_accelerator_is_undecided() -> None:
     node = Node(4)
     for name in ("eth0", "eth1"):
         node.card(name, farther=Distance.NUMA)

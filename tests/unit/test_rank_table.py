@@ -35,7 +35,7 @@ def test_each_accelerator_has_a_rail_of_its_own() -> None:
     assert not source_report.islands
 
 
-def test_a_super_pod_is_an_island_and_links_all_accelerators_of_a_server() -> None:
+def test_super_pod_is_a_scale_up_domain_linking_all_devices() -> None:
     hardware_reports, source_report = read(table("1.2", "a", "b"))
     found = hardware_inventory.of(hardware_reports.by_host["a"])
     assert {link.technology for link in found.links} == {Technology.HCCS}

@@ -86,7 +86,7 @@ def test_who_does_not_say_what_he_does_gets_the_networks_order() -> None:
     assert [*found.nodes] == sorted(found.nodes)
 
 
-def test_replicas_that_a_framework_numbers_apart_come_to_stand_together() -> None:
+def test_replicas_numbered_apart_are_placed_together() -> None:
     """Stages follow each other: in the network's order each rack is a replica, and all gradients
     cross. Laid out, each rack has both replicas of two stages."""
     found = admitted(gang(FOUR_BY_TWO), racks(4, 4))
@@ -116,7 +116,7 @@ def test_what_was_seen_decides_where_ranks_stand_and_is_said_to() -> None:
     assert not score(admitted(derived, racks(4, 4))).measured
 
 
-def test_what_was_seen_on_other_devices_is_left_aside_and_they_are_named() -> None:
+def test_profile_of_other_devices_is_set_aside_and_named() -> None:
     derived = gang(FOUR_BY_TWO)
     assert derived.workload is not None
     taken = replace(profiles.profile(derived.workload), devices=("NVIDIA A100-SXM4-80GB",))
@@ -183,7 +183,7 @@ def test_machines_that_nobody_knows_are_laid_out_by_bytes_alone() -> None:
     assert found.nodes == admitted(gang(FOUR_BY_TWO), racks(4, 4)).nodes
 
 
-def test_a_gang_of_unlike_machines_is_as_fast_as_neither_kind_alone() -> None:
+def test_mixed_gang_is_as_fast_as_neither_kind_alone() -> None:
     newer = racks(4, 4, machine="DGX H100")
     found = admitted(gang(FOUR_BY_TWO), (*racks(4, 4)[:4], *newer[4:]))
     assert predicted(found).machines == (KNOWN, "DGX H100")
@@ -242,7 +242,7 @@ def test_any_number_of_ranks_a_node_is_laid_out(per_node: int) -> None:
     assert score(found).crossing[0].placed <= score(found).crossing[0].network_order
 
 
-def test_gangs_that_are_much_work_to_place_are_placed_one_decision_after_the_other() -> None:
+def test_costly_gangs_are_mapped_one_cycle_after_another() -> None:
     split = Parallelism(tensor=8, pipeline=16, data=25)
     large = [replace(gang(split), uid=f"large-{at}", submitted_s=at) for at in range(2)]
     small = replace(job("small"), submitted_s=9)
@@ -293,7 +293,7 @@ def test_ranks_move_only_where_it_pays_off() -> None:
 
 
 @pytest.mark.parametrize("lost", range(8))
-def test_who_comes_from_another_rack_stands_where_a_ring_leaves_its_own(lost: int) -> None:
+def test_node_of_another_rack_goes_where_ring_leaves_rack(lost: int) -> None:
     """In the middle of a rack's part of the ring all would wait for the uplinks; one other rank
     moves at most, and no step is longer than before."""
     nodes = racks(4, 4, 1)
@@ -313,7 +313,7 @@ def test_of_equal_nodes_a_job_gets_those_it_had() -> None:
 
 
 @pytest.mark.parametrize(("chosen", "nodes"), [(8, 1), (8, 4), (3, 2), (8, 64)])
-def test_more_experts_a_token_than_its_nodes_hold_stop_no_decision(chosen: int, nodes: int) -> None:
+def test_more_experts_per_token_than_nodes_hold_is_planned(chosen: int, nodes: int) -> None:
     few = replace(GPT, experts=8, chosen=chosen, chosen_nodes=nodes, gated=True)
     recipe = Recipe(2048, 1, 16, forwarded=True)
     workload = Workload(few, Parallelism(data=16, expert=8), recipe)
@@ -326,12 +326,12 @@ def test_very_many_experts_are_counted_at_once() -> None:
     assert Routing(experts=64, chosen=8).reached(8, 8)[1] == pytest.approx(64 * (1 - 56 / 64))
 
 
-def test_what_no_number_of_json_can_say_is_told_as_the_most_that_one_can() -> None:
+def test_unrepresentable_number_is_reported_as_the_largest() -> None:
     found = admitted(gang(FOUR_BY_TWO, Recipe(2**40, 1, 2**38)), racks(4, 4))
     assert score(found).crossing[0].network_order == 2**53
 
 
-def test_more_ranks_a_node_than_the_machine_has_devices_are_not_predicted() -> None:
+def test_more_ranks_than_devices_are_not_predicted() -> None:
     workload = Workload(GPT, Parallelism(tensor=16, pipeline=4, data=2), PIPELINE_FIRST)
     asked = job("a", num_nodes=8, ranks_per_node=16, workload=workload)
     assert score(admitted(asked, racks(4, 4))).predicted is None
@@ -346,7 +346,7 @@ def test_a_rack_with_fewer_cables_than_others_is_waited_for() -> None:
     assert predicted(found).placed_us > predicted(even).placed_us
 
 
-def test_racks_whose_uplinks_let_out_more_are_chosen_where_a_step_waits_for_them() -> None:
+def test_racks_with_wider_uplinks_win_if_a_step_waits_for_them() -> None:
     rings = gang(Parallelism(tensor=8, data=8))
     links = (Links(leaving={"n0": 4.0, "n1": 0.25, "n2": 4.0}),)
     world = Snapshot(("rack",), named(4, 4, 4), ("default",), (rings,), links)
@@ -387,7 +387,7 @@ def test_a_star_of_thousands_of_nodes_is_left_as_it_is() -> None:
     assert len({*found.nodes}) == 3000
 
 
-def test_a_few_servers_of_many_nodes_that_nobody_knows_the_place_of() -> None:
+def test_few_servers_among_unplaced_nodes_are_planned() -> None:
     """Rooms are cut off one at a time: as often as there are nodes."""
     split = Parallelism(data=699, servers=1)
     workload = Workload(GPT, split, Recipe(2048, 1, 699))

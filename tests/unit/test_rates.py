@@ -141,7 +141,7 @@ def test_where_all_accelerators_work_not_even_torch_is_loaded(
     assert benchmark.measure(root) == Document(busy=tuple(sorted(ADDRESSES)))
 
 
-def test_processors_that_work_are_not_measured_and_torch_is_not_loaded(
+def test_busy_processors_are_not_measured_and_torch_not_loaded(
     bare: Path, use: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "getloadavg", lambda: (999.0, 0.0, 0.0))
@@ -163,7 +163,7 @@ def test_accelerators_that_torch_alone_knows_of_are_some(
     assert devices(benchmark.measure(bare)) == ["npu:0", "npu:1"]
 
 
-def test_a_tool_that_does_not_say_who_works_keeps_all_from_being_measured(root: Path) -> None:
+def test_tool_without_utilisation_stops_all_measurements(root: Path) -> None:
     nvidia_smi(root, IDLE, IDLE, IDLE, IDLE, status=9)
     (refused,) = benchmark.measure(root).refused
     assert refused.startswith("nothing is measured: nvidia-smi --query-gpu=")
@@ -190,7 +190,7 @@ def test_where_no_driver_says_it_memory_that_is_taken_does(
     assert devices(document) == ["xpu:0"] * (not busy)
 
 
-def test_a_device_of_which_nobody_can_say_whether_it_works_may_work(
+def test_device_of_unknown_load_counts_as_busy(
     root: Path, use: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(Module, "mem_get_info")
@@ -198,7 +198,7 @@ def test_a_device_of_which_nobody_can_say_whether_it_works_may_work(
     assert benchmark.measure(root).busy == ("npu:0",)
 
 
-def test_a_device_that_breaks_is_told_and_the_others_are_measured(
+def test_broken_device_is_reported_and_others_measured(
     root: Path, use: Callable[[Any], None]
 ) -> None:
     cuda = Module([*ADDRESSES, ADDRESSES[0]])
@@ -211,7 +211,7 @@ def test_a_device_that_breaks_is_told_and_the_others_are_measured(
     )
 
 
-def test_a_device_whose_properties_nobody_can_read_is_told_and_the_others_are_measured(
+def test_unreadable_device_is_reported_and_others_measured(
     root: Path, use: Callable[[Any], None]
 ) -> None:
     nvidia_smi(root, IDLE, IDLE, IDLE, IDLE)
@@ -225,9 +225,7 @@ def test_a_device_whose_properties_nobody_can_read_is_told_and_the_others_are_me
     )
 
 
-def test_a_device_that_lets_nobody_ask_for_its_memory_is_told_and_the_others_are_measured(
-    root: Path, use: Callable[[Any], None]
-) -> None:
+def test_device_without_memory_query_is_reported(root: Path, use: Callable[[Any], None]) -> None:
     cuda = Module(ADDRESSES)
     cuda.unasked = {0}
     use(torch(cuda=cuda))
@@ -237,7 +235,7 @@ def test_a_device_that_lets_nobody_ask_for_its_memory_is_told_and_the_others_are
     assert refused.startswith(f"{ADDRESSES[0]} is not measured: RuntimeError: CUDA error: CUDA-cap")
 
 
-def test_a_kind_of_devices_whose_driver_fails_is_told_and_others_are_measured(
+def test_kind_with_failing_driver_is_reported_others_measured(
     root: Path, use: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail() -> int:
@@ -308,9 +306,7 @@ def test_a_device_that_hangs_is_left_behind(
     assert document.refused == (f"{ADDRESSES[0]} is not measured: no answer in 1 s",)
 
 
-def test_without_torch_numpy_measures_processors_that_stand_alone(
-    bare: Path, use: Callable[[Any], None]
-) -> None:
+def test_numpy_measures_processors_without_torch(bare: Path, use: Callable[[Any], None]) -> None:
     use(None)
     document = benchmark.measure(bare)
     assert devices(document) == [CPU]
@@ -353,7 +349,7 @@ def test_the_fastest_round_counts_and_the_first_does_not() -> None:
     assert len(began) == 6
 
 
-def test_work_that_is_short_is_done_again_and_again_within_a_round() -> None:
+def test_short_work_is_repeated_within_a_round() -> None:
     now = [0.0]
     waits: list[float] = []
 

@@ -50,7 +50,7 @@ def test_rates_are_measured_once_and_again_after_a_day(
     assert clock.measured == 2
 
 
-def test_what_is_busy_keeps_its_rates_and_is_looked_at_again_sooner(
+def test_busy_device_keeps_benchmark_and_is_retried_sooner(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     clock = Clock(monkeypatch, tmp_path)
@@ -84,7 +84,7 @@ def test_another_process_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert told == Document(rates=(RATES,))
 
 
-def test_another_process_measures_and_what_keeps_it_from_that_is_told(
+def test_subprocess_measures_and_its_failure_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "none"))

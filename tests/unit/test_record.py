@@ -61,7 +61,7 @@ def test_a_budget_made_smaller_is_not_spent_by_a_lost_node() -> None:
     assert now.phase is Phase.RECOVERING
 
 
-def test_a_job_that_is_resumed_and_admitted_at_once_passes_through_the_queue() -> None:
+def test_resumed_job_admitted_at_once_passes_the_queue() -> None:
     suspended = JobRecord(phase=Phase.SUSPENDED, attempt=1, ended=1)
     now = record.fold(suspended, [entry(2)], backoff_limit=3)
     assert (now.phase, now.attempt) == (Phase.STARTING, 2)
@@ -114,7 +114,7 @@ def test_ends_before_the_barrier_are_counted_in_a_row() -> None:
         (JobRecord(phase=Phase.FAILED), True, True, Phase.FAILED),
     ],
 )
-def test_without_an_attempt_the_user_and_the_queue_decide_the_phase(
+def test_user_and_queue_decide_phase_without_attempt(
     start: JobRecord, suspend: bool, waits: bool, phase: Phase
 ) -> None:
     assert record.derive_waiting(start, suspend=suspend, waits=waits).phase is phase
@@ -137,7 +137,7 @@ def test_checkpoints_are_kept_by_attempt_the_newest_first() -> None:
     assert now.checkpoints == (ResumePoint(2, 200), ResumePoint(1, 100))
 
 
-def test_what_lay_beyond_the_point_of_resumption_is_never_read_again() -> None:
+def test_steps_beyond_the_resume_point_are_never_read() -> None:
     now = JobRecord(checkpoints=(ResumePoint(3, 300), ResumePoint(2, 200), ResumePoint(1, 100)))
     back = record.resumed(now, attempt=4, source=ResumePoint(2, 180))
     assert back.checkpoints == (ResumePoint(2, 180), ResumePoint(1, 100))

@@ -161,7 +161,7 @@ def workload(jobs: Jobs) -> Workload:
     return known.workload
 
 
-def test_the_next_attempt_is_laid_out_by_what_the_one_before_recorded() -> None:
+def test_next_attempt_is_mapped_by_earlier_recording() -> None:
     jobs = Jobs(lambda raw: pods.sample(raw, reporting.LAUNCHER))
     jobs.absorb(job())
     assert workload(jobs).profile is None

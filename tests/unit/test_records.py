@@ -118,7 +118,7 @@ def test_an_owner_that_is_not_the_job_makes_a_pod_foreign(lie: dict[str, Any]) -
     assert read_pod(raw).job_uid is None
 
 
-def test_a_name_that_is_not_of_its_attempt_and_rank_makes_a_pod_foreign() -> None:
+def test_name_not_of_attempt_and_rank_makes_pod_foreign() -> None:
     raw = raw_pod(labels=OURS | {"railwright.dev/node-rank": "99"})
     assert read_pod(raw).job_uid is None
 
@@ -243,13 +243,13 @@ def raw_node(**status: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("amount", ["-1", "NaN", "8k8", "", "1e", "7.5"])
-def test_a_node_with_an_amount_that_cannot_be_read_has_none_of_it_and_says_so(amount: str) -> None:
+def test_node_with_unreadable_amount_has_none_of_it(amount: str) -> None:
     record = read_node(raw_node(allocatable={"nvidia.com/gpu": amount, "cpu": "64"}))
     assert dict(record.allocatable) == {"nvidia.com/gpu": 0, "cpu": 64_000}
     assert list(record.unread) == ["nvidia.com/gpu"]
 
 
-def test_an_amount_that_cannot_be_read_is_as_it_last_was_and_no_news() -> None:
+def test_unreadable_amount_keeps_last_value() -> None:
     first = read_node(raw_node(allocatable={"nvidia.com/gpu": "8", "cpu": "64"}))
     for amount in ("-1", "8k8", "7.5"):
         news = read_node(raw_node(allocatable={"nvidia.com/gpu": amount, "cpu": "64"}))
@@ -344,7 +344,7 @@ def _structs(hint: Any) -> Iterator[type[Struct]]:
         yield from _structs(each)
 
 
-def test_of_an_object_with_every_field_that_is_declared_all_is_read() -> None:
+def test_all_declared_fields_of_an_object_are_read() -> None:
     assert undeclared_or_unset(PodObject, FULL["Pod"]) == set()
     assert undeclared_or_unset(NodeObject, FULL["Node"]) == set()
     assert read_node(FULL["Node"]).addresses == ("10.0.0.7",)

@@ -62,7 +62,7 @@ def copy_of(
     )
 
 
-async def test_what_is_not_as_declared_of_a_list_is_told_and_goes_when_it_is_deleted() -> None:
+async def test_undeclared_listed_object_is_reported_until_deleted() -> None:
     server = Server()
     odd: dict[str, Any] = {"metadata": {**POD["metadata"], "uid": "odd"}, "status": None}
     server.items += [POD, odd]
@@ -75,7 +75,7 @@ async def test_what_is_not_as_declared_of_a_list_is_told_and_goes_when_it_is_del
     running.cancel()
 
 
-async def test_an_object_that_is_not_as_declared_stays_as_it_was_and_is_counted(
+async def test_undeclared_object_keeps_last_state_and_is_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server = Server()
@@ -110,7 +110,7 @@ async def test_object_that_cannot_be_parsed_stops_no_list() -> None:
     running.cancel()
 
 
-async def test_what_a_stream_never_told_is_found_by_the_list_after_a_while() -> None:
+async def test_event_missing_from_stream_is_found_by_next_list() -> None:
     server, now_s = Server(), [100.0]
     server.items.append(POD)
     copy = copy_of(server, now_s)

@@ -32,7 +32,7 @@ STEPS = "RAILWRIGHT_PROFILE_STEPS"
     ],
     ids=["nothing known", "recorded", "recorded on others", "not asked for", "too large"],
 )
-def test_a_job_that_wants_a_pre_run_and_has_nothing_of_it_records_itself(
+def test_job_wanting_a_pre_run_without_profile_records_itself(
     parts: dict[str, Any], score: PlacementScore | None, steps: int | None
 ) -> None:
     jobs = Jobs(lambda raw: pods.sample(raw, reporting.LAUNCHER))

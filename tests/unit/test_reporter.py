@@ -42,9 +42,7 @@ def short(free: int) -> NotEnoughNodes:
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: type(fault).__name__)
 @pytest.mark.parametrize("verb", ["delete", "patch", "get"])
-async def test_one_job_whose_request_fails_keeps_no_other_from_being_told(
-    fault: RequestFailed, verb: str
-) -> None:
+async def test_failed_status_of_one_job_delays_no_other(fault: RequestFailed, verb: str) -> None:
     desk = Desk()
     bad = desk.add(expired() if verb == "delete" else reporting.raw_job("old"))
     good = desk.add(reporting.raw_job("good"))
@@ -67,7 +65,7 @@ async def test_a_surprise_in_one_job_keeps_no_other_from_being_told() -> None:
     assert desk.store.objects[good]["status"]["reason"] == "NotEnoughNodes"
 
 
-async def test_a_deletion_that_is_refused_is_asked_again_ever_more_rarely() -> None:
+async def test_refused_deletion_is_retried_with_backoff() -> None:
     desk = Desk()
     path = desk.add(expired())
     desk.store.refusals["delete", path] = FAULTS[0]
@@ -81,7 +79,7 @@ async def test_a_deletion_that_is_refused_is_asked_again_ever_more_rarely() -> N
     assert path not in desk.store.objects
 
 
-async def test_a_status_that_cannot_be_written_is_tried_again_ever_more_rarely() -> None:
+async def test_failed_status_write_is_retried_with_backoff() -> None:
     desk = Desk()
     path = desk.add(reporting.raw_job("job"))
     desk.store.refusals["patch", f"{path}/status"] = FAULTS[1]
@@ -177,7 +175,7 @@ async def test_write_that_succeeds_ends_the_pauses() -> None:
     assert desk.store.count("patch") == 16
 
 
-async def test_a_wait_whose_numbers_move_is_written_now_and_then_and_told_once() -> None:
+async def test_wait_with_moving_numbers_is_written_rarely() -> None:
     desk = Desk()
     path = desk.add(reporting.raw_job("job"))
     for free in range(100):
@@ -246,9 +244,7 @@ async def test_newer_numbers_wait_while_gangs_are_bound() -> None:
     assert desk.store.count("patch", path) == 4
 
 
-async def test_a_leader_that_finds_many_jobs_told_by_another_does_not_tell_all_again_at_once() -> (
-    None
-):
+async def test_new_leader_does_not_rewrite_all_statuses_at_once() -> None:
     before, after = Desk(), Desk()
     names = [f"job-{number:03}" for number in range(10 * reporter.REFRESHES_PER_S_MAX)]
     told = [before.add(reporting.raw_job(name)) for name in names]
@@ -301,7 +297,7 @@ async def test_record_is_written_before_many_waits(record: JobRecord) -> None:
     assert written.index(f"{path}/status") <= reporter.WAITING_WRITES_MAX
 
 
-async def test_a_job_that_cannot_be_read_says_so_once_and_the_others_go_on() -> None:
+async def test_unreadable_job_is_reported_once_and_others_go_on() -> None:
     desk = Desk()
     bad = desk.add(reporting.raw_job("bad", pod=BROKEN_POD))
     good = desk.add(reporting.raw_job("good"))
@@ -318,7 +314,7 @@ async def test_a_job_that_cannot_be_read_says_so_once_and_the_others_go_on() -> 
     assert ("Unreadable", found["message"]) in await desk.posted()
 
 
-async def test_a_job_whose_new_version_cannot_be_read_keeps_its_attempt_and_says_why() -> None:
+async def test_unreadable_new_version_keeps_attempt_and_reason() -> None:
     desk = Desk()
     path = desk.add(reporting.raw_job("job", status=RUNNING))
     await desk.turn()
@@ -338,7 +334,7 @@ async def test_a_job_whose_new_version_cannot_be_read_keeps_its_attempt_and_says
     assert desk.store.objects[path]["status"]["reason"] == "Running"
 
 
-async def test_a_checkpoint_that_is_skipped_is_told_once_and_stays_on_the_condition() -> None:
+async def test_skipped_checkpoint_is_posted_once_and_stays() -> None:
     desk = Desk()
     path = desk.add(reporting.raw_job("job", status=RUNNING))
     desk.sessions.expect("job-uid", 1, nodes=("n0", "n1"), num_processes=1, resume=())
@@ -385,7 +381,7 @@ async def test_a_wait_of_a_later_attempt_is_told_again() -> None:
     assert [note[note.index(";") :][:5] for note in notes] == ["; 1 o", "; 2 o"]
 
 
-async def test_an_end_that_somebody_else_wrote_is_taken_back_while_the_ledger_says_other() -> None:
+async def test_foreign_end_is_reverted_while_ledger_differs() -> None:
     desk = Desk()
     forged = {"phase": "Failed", "attempt": 1, "endedAttempt": 1}
     path = desk.add(reporting.raw_job("a", status=forged))

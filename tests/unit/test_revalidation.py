@@ -60,7 +60,7 @@ def test_a_node_that_is_gone_is_named() -> None:
     assert whys(node("n0")) == {"n1": "went"}
 
 
-def test_a_taint_that_the_job_lives_with_and_a_rank_that_is_bound_change_nothing() -> None:
+def test_tolerated_taint_and_bound_rank_change_nothing() -> None:
     tolerated = (Toleration("team", "Exists", "", ""),)
     assert whys(node("n0"), node("n1", taints=(TAINT,)), tolerations=tolerated) == {}
     assert whys(node("n0"), node("n1", used={GPU: 8}), unbound=("n0",)) == {}
@@ -87,7 +87,7 @@ def test_tolerations_are_read_once_for_all_nodes_of_a_gang() -> None:
     assert Counted.reads == 1
 
 
-def test_of_two_gangs_that_no_longer_fit_together_the_first_stays() -> None:
+def test_of_two_gangs_that_no_longer_fit_the_first_stays() -> None:
     both = [entry(per_node={GPU: 4}), replace(entry(per_node={GPU: 4}), job_uid="b")]
     unbound = {each.key: each.nodes for each in both}
     nodes = (node("n0"), node("n1", used={GPU: 2}))
@@ -129,7 +129,7 @@ def test_a_gang_whose_nodes_were_moved_apart_is_told_how_far(
     assert revalidation.wider_spread(planned.aborted(LOST), nodes, ("block", "rack")) == ""
 
 
-def test_a_level_that_is_not_known_any_more_or_was_not_known_yet_moves_nobody_apart() -> None:
+def test_level_that_appears_or_goes_invalidates_no_placement() -> None:
     planned = entry(spans=(("block", 1), ("rack", 2)))
     apart = {"n0": node("n0", "r0", "h0"), "n1": node("n1", "r1", "h1")}
     assert revalidation.wider_spread(planned, apart, ("rack", "host")) == ""
@@ -138,7 +138,7 @@ def test_a_level_that_is_not_known_any_more_or_was_not_known_yet_moves_nobody_ap
     assert revalidation.wider_spread(planned, {}, ("block", "rack")) == ""
 
 
-def test_a_gang_on_labelled_and_unlabelled_nodes_is_as_far_apart_as_it_was_planned() -> None:
+def test_gang_on_partly_labelled_nodes_keeps_planned_span() -> None:
     mixed = (node("n0", "b0", "r0"), node("n1", "b0", ""))
     taken = scheduling.plan(world_of(seen(), nodes=mixed, levels=("block", "rack")))
     (begun,) = taken.ledger.entries
@@ -160,7 +160,7 @@ def test_a_gang_moved_apart_is_planned_again_together() -> None:
     ]
 
 
-def test_the_gang_is_rolled_back_and_its_job_planned_again_elsewhere() -> None:
+def test_invalid_gang_rolls_back_and_is_planned_elsewhere() -> None:
     taken_by_another = (node("n0"), node("n1", used={GPU: 4}), node("n2"), node("n3"))
     attempts = {("a", 1): ObservedAttempt(pods=pods("- -"), placed=True)}
     world = world_of(seen(), nodes=taken_by_another, entries=(entry(),), attempts=attempts)

@@ -94,7 +94,7 @@ def test_only_the_first_missing_ranks_are_named() -> None:
     assert len(world.view().missing) == 199
 
 
-def test_another_pod_may_take_a_rank_before_the_start_but_not_after() -> None:
+def test_another_pod_may_take_a_rank_only_before_start() -> None:
     world = World()
     world.register(0, pod="first")
     world.register(0, pod="second")
@@ -113,7 +113,7 @@ def test_a_launcher_with_another_number_of_processes_is_refused() -> None:
         world.sessions.register(message, "pod-0")
 
 
-def test_a_beat_proves_to_a_new_operator_that_the_barrier_was_passed() -> None:
+def test_heartbeat_proves_passed_barrier_to_new_operator() -> None:
     world = World()
     world.sessions.heartbeat(beat(1, 7, step=40), "pod-1")
     view = world.view()
@@ -177,7 +177,7 @@ def test_an_impossible_report_is_refused_but_its_sender_lives(message: protocol.
     assert world.view().ranks[0] == before
 
 
-def test_a_first_report_may_start_at_the_checkpoint_but_not_far_beyond_it() -> None:
+def test_first_report_may_be_near_checkpoint_not_beyond() -> None:
     world = World()
     world.start()
     assert refusal(world, beat(0, 1, step=501 + STEP_JUMP_MAX)) == HTTPStatus.BAD_REQUEST
@@ -193,7 +193,7 @@ def test_a_revoked_attempt_is_told_to_stop_for_good() -> None:
     assert world.view().revoked
 
 
-def test_an_older_attempt_is_told_to_stop_and_a_later_one_to_come_back() -> None:
+def test_older_attempt_must_stop_and_later_must_retry() -> None:
     world = World(attempt=3)
     assert refusal(world, beat(0, 1, attempt=2)) == HTTPStatus.CONFLICT
     assert refusal(world, beat(0, 1, attempt=4)) == HTTPStatus.TOO_EARLY
@@ -221,7 +221,7 @@ def commit(step: int, *, rank: int = 0) -> protocol.Commit:
     return protocol.Commit(protocol.Member(JOB, 2, rank), step)
 
 
-def test_commits_go_forward_one_at_a_time_and_only_from_the_first_node() -> None:
+def test_commits_go_forward_one_at_a_time_from_first_node() -> None:
     world = World()
     world.start()
     world.sessions.claim_commit(commit(10), "pod-0")
@@ -269,7 +269,7 @@ def test_first_failure_of_a_node_is_kept() -> None:
     assert kept.exit_code == 7
 
 
-def test_a_commit_is_refused_if_its_attempt_was_revoked_while_it_was_recorded() -> None:
+def test_commit_revoked_while_recording_is_refused() -> None:
     world = World()
     world.start()
     world.sessions.claim_commit(commit(10), "pod-0")
@@ -279,7 +279,7 @@ def test_a_commit_is_refused_if_its_attempt_was_revoked_while_it_was_recorded() 
     assert caught.value.status == HTTPStatus.CONFLICT
 
 
-def test_a_beat_tells_a_restarted_operator_the_master_for_those_that_still_wait() -> None:
+def test_heartbeat_gives_restarted_operator_the_master() -> None:
     restarted = World()
     told = replace(beat(1, 1), master_address="10.0.0.7", master_port=29501)
     restarted.sessions.heartbeat(told, "pod-1")

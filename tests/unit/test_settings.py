@@ -56,7 +56,7 @@ def test_two_replicas_on_one_machine_are_told_apart() -> None:
     assert len(identities) == 8
 
 
-def test_a_replica_may_be_told_its_name_and_has_one_of_its_own_otherwise() -> None:
+def test_replica_name_is_configurable_with_a_default() -> None:
     named = LEAST | {"RAILWRIGHT_IDENTITY": "railwright-operator-0"}
     assert settings.from_environment(named).identity == "railwright-operator-0"
     first, second = (settings.from_environment(LEAST).identity for _ in range(2))

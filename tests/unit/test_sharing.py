@@ -15,11 +15,11 @@ def test_what_others_send_seldom_is_all_that_is_missing() -> None:
     assert left(4.0, 4.0, [UplinkUse(0.5, 4.0), UplinkUse(0.25, 8.0)]) == 3.25
 
 
-def test_of_those_who_send_all_the_time_each_has_its_adapters_turns() -> None:
+def test_constant_senders_get_their_share_of_adapters() -> None:
     assert left(4.0, 4.0, [UplinkUse(12.0, 12.0)]) == 1.0
     assert left(4.0, 4.0, [UplinkUse(4.0, 4.0), UplinkUse(8.0, 8.0)]) == 1.0
 
 
-def test_who_takes_less_than_its_turns_leaves_the_rest_to_all_others() -> None:
+def test_unused_share_goes_to_all_others() -> None:
     """Of 4, the first sends 1 and has turns for 2; the others share 3 as 8 to 4."""
     assert left(4.0, 4.0, [UplinkUse(1.0, 8.0), UplinkUse(8.0, 8.0)]) == pytest.approx(1.0)

@@ -95,7 +95,7 @@ async def test_a_queue_that_goes_while_another_is_written_ends_nothing() -> None
     assert office.store.count("patch", "fabrics") == 1
 
 
-async def test_a_queue_that_goes_during_its_own_write_does_not_come_back() -> None:
+async def test_queue_deleted_during_its_write_stays_deleted() -> None:
     office = Office()
     gone = reporting.raw_object("a")
     office.while_patching(QUEUES, "a", lambda: office.remove(QUEUES, gone))
@@ -140,7 +140,7 @@ async def test_statuses_that_say_what_is_are_not_written_again() -> None:
     assert office.store.count("patch") == 3
 
 
-async def test_nodes_that_cannot_be_made_out_are_named_with_what_is_wrong() -> None:
+async def test_unresolved_nodes_are_named_with_reason() -> None:
     office = Office()
     office.add(FABRICS, fabric("block", "rack", "nobodys", version=2))
     office.node("n3", block="b1", rack="r1")
@@ -161,7 +161,7 @@ async def test_nodes_that_cannot_be_made_out_are_named_with_what_is_wrong() -> N
     assert status["summary"] == "1 > 1"
 
 
-async def test_only_the_first_of_many_problems_are_told_and_all_are_counted() -> None:
+async def test_first_problems_are_named_and_all_counted() -> None:
     office = Office()
     office.add(FABRICS, fabric("rack", version=2))
     office.node("a", rack="r")
@@ -208,7 +208,7 @@ async def test_silent_agents_are_told_once_and_written_once() -> None:
     assert office.store.count("patch") == before
 
 
-async def test_an_agent_whose_documents_are_not_read_is_not_silent_and_told_with_the_rule() -> None:
+async def test_agent_with_refused_documents_is_named_with_rule() -> None:
     office = Office()
     for name in ("n1", "n2"):
         office.node(name)

@@ -107,7 +107,7 @@ def test_many_nodes_are_laid_out_by_their_stages() -> None:
     assert 15 not in stages
 
 
-def test_slow_nodes_change_places_within_their_rack_where_segments_stay_together() -> None:
+def test_slow_nodes_swap_within_rack_and_keep_segments() -> None:
     constraints = TopologyConstraints(segment=2, segment_tier="rack")
     nodes = racks(3, 5, 4, slow=("n1-0", "n0-0"), relative_speed=RelativeSpeed(products=0.9))
     found = admitted(gang(constraints=constraints), nodes)
@@ -124,7 +124,7 @@ def test_of_two_racks_that_without_a_slow_node_is_taken(says: bool) -> None:
         assert {name.partition("-")[0] for name in found.nodes} == {"n1"}
 
 
-def test_of_two_racks_that_both_have_slow_nodes_the_one_with_fewer_is_taken() -> None:
+def test_of_two_racks_the_one_with_fewer_slow_nodes_is_taken() -> None:
     nodes = racks(8, 9, slow=("n0-5", "n0-6", "n1-0", "n1-1"))
     found = admitted(job("a", num_nodes=8), nodes)
     assert len({*found.nodes} & {"n1-0", "n1-1"}) == 1
@@ -141,7 +141,7 @@ def test_within_a_rack_the_slowest_are_left() -> None:
     assert admitted(job("a", num_nodes=1), nodes[:3]).nodes == ("n0-2",)
 
 
-def test_no_rack_more_is_spanned_for_a_job_that_does_not_say_what_it_does() -> None:
+def test_job_without_workload_spans_no_extra_rack() -> None:
     nodes = racks(8, 4, 4, slow=("n0-5",))
     assert admitted(job("a", num_nodes=8), nodes).spans == (1,)
 
@@ -155,7 +155,7 @@ def test_a_rack_more_is_worth_a_step_that_is_shorter_by_it() -> None:
     assert admitted(gang(), nodes).spans == (1,)
 
 
-def test_nodes_none_of_which_is_slow_are_found_among_many_degrees() -> None:
+def test_nodes_without_slow_ones_are_found_among_many_degrees() -> None:
     paces = iter([0.5, 0.6, 0.7, 0.8, 0.9])
     slow = {f"n0-{at}": RelativeSpeed(memory=next(paces)) for at in range(5)}
     nodes = [
@@ -172,7 +172,7 @@ def test_a_node_that_became_slow_is_not_given_back_to_its_job() -> None:
     assert admitted(asked, racks(6, slow=("n0-2",))).nodes == ("n0-0", "n0-1", "n0-3", "n0-4")
 
 
-def test_who_comes_slow_for_a_node_that_went_is_not_waited_for_by_the_last_stage() -> None:
+def test_slow_replacement_is_not_put_in_the_last_stage() -> None:
     """The others stay, but for the one that it changes places with."""
     nodes = racks(9, slow=("n0-8",), relative_speed=RelativeSpeed(products=0.5))
     first = admitted(gang(), nodes[:8])

@@ -73,7 +73,7 @@ def test_a_tree_is_read_from_the_nodes_outwards() -> None:
     )
 
 
-def test_a_shorter_branch_stands_for_itself_at_the_tiers_that_it_lacks() -> None:
+def test_shorter_branch_stands_for_missing_tiers() -> None:
     found = one(
         "SwitchName=top Switches=a,spine\nSwitchName=spine Switches=b\n"
         "SwitchName=a Nodes=n1\nSwitchName=b Nodes=n2\nSwitchName=empty\n"
@@ -159,7 +159,7 @@ def test_a_tree_may_be_deep_but_not_without_end() -> None:
     assert deeper.strange == ("line 7: has 7 tiers: those from 's6' outwards are left out",)
 
 
-def test_each_topology_gives_an_account_and_the_clusters_own_comes_first() -> None:
+def test_each_topology_gives_a_report_and_cluster_default_first() -> None:
     fabric, racks, flat = slurm.parse_yaml(YAML)
     assert [each.source for each in (fabric, racks, flat)] == [
         f"topology.yaml {name}" for name in ("fabric", "racks", "none")

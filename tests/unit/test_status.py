@@ -103,7 +103,7 @@ def test_a_status_told_again_is_the_same(record: JobRecord) -> None:
     assert bodies.merge_patch(first, status.render(inputs(record, before=first, now=LATER))) == {}
 
 
-def test_other_numbers_are_a_wait_retold_and_another_reason_is_news() -> None:
+def test_changed_numbers_refresh_and_changed_reason_is_news() -> None:
     waits = [
         QueueMissing("team", ("default",)),
         QueueMissing("team", ("default", "spare")),
@@ -132,7 +132,7 @@ def test_what_was_recorded_outlives_its_attempt() -> None:
     assert "profile" not in status.render(inputs(STARTING, session=session()))
 
 
-def test_what_was_recorded_ahead_is_not_replaced_by_what_an_older_attempt_recorded() -> None:
+def test_pre_run_profile_is_not_replaced_by_older_attempt() -> None:
     queued = JobRecord(phase=Phase.QUEUED, attempt=1, ended=1)
     older = replace(session(), profile='{"older": 1}')
     ahead = PreRunStatus(PreRunAhead("a-pre-run", 2, "Succeeded", ""), '{"ahead": 1}')
@@ -230,7 +230,7 @@ def test_steps_of_a_start_wait_and_trouble_does_not() -> None:
     assert not status.is_refresh(trouble, bodies.merge_patch(trouble, barrier))
 
 
-def test_a_silent_launcher_is_told_by_its_node_and_is_not_healthy() -> None:
+def test_silent_launcher_is_named_and_job_is_unhealthy() -> None:
     rendered = status.render(inputs(attempts.RUNNING, assessment=Ongoing(suspected=(1,))))
     assert rendered["reason"] == "LauncherSilent"
     assert "n1" in rendered["message"]
@@ -267,7 +267,7 @@ def test_progress_is_what_the_first_rank_that_speaks_says(
     assert shown["time"] == NOW
 
 
-def test_progress_keeps_its_time_while_it_stands_still_and_outlives_its_attempt() -> None:
+def test_progress_keeps_time_and_outlives_its_attempt() -> None:
     first = status.render(inputs(attempts.RUNNING, session=session(step=5)))
     still = inputs(attempts.RUNNING, session=session(step=5), before=first, now=LATER)
     assert status.render(still)["progress"]["time"] == NOW
@@ -298,7 +298,7 @@ def test_last_end_is_replaced_as_a_whole() -> None:
     assert record_of({"status": stored}).last_termination == attempts.LOST
 
 
-def test_a_failure_is_told_with_its_rank_its_code_and_its_last_words() -> None:
+def test_failure_states_rank_code_and_last_lines() -> None:
     failed = JobRecord(phase=Phase.FAILED, attempt=2, ended=2, failures=2, last_termination=CRASH)
     rendered = status.render(inputs(failed))
     end = rendered["lastEnd"]
@@ -351,7 +351,7 @@ def test_many_nodes_are_summed_up() -> None:
     assert len(rendered["nodes"]) == 1200
 
 
-def test_what_a_pre_run_brought_is_the_jobs_or_why_it_brought_nothing() -> None:
+def test_pre_run_gives_a_profile_or_a_reason() -> None:
     brought = inputs(
         JobRecord(), pre_run=PreRunStatus(profile="seen"), before={"preRun": {"of": "1"}}
     )

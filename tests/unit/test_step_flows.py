@@ -66,7 +66,7 @@ def test_what_goes_on_beside_the_same_goes_on_at_once() -> None:
 
 
 @pytest.mark.parametrize("micro_batches", [1, 4])
-def test_phases_that_take_as_long_as_predicted_add_up_to_what_is_predicted(
+def test_phases_as_long_as_predicted_add_up(
     micro_batches: int,
 ) -> None:
     split = Parallelism(tensor=8, pipeline=4, data=2)
@@ -78,7 +78,7 @@ def test_phases_that_take_as_long_as_predicted_add_up_to_what_is_predicted(
     assert step_flows.step_s(workload, DGX_H100, took_s) == pytest.approx(predicted.total)
 
 
-def test_what_is_hidden_counts_by_the_multiprocessors_that_it_has() -> None:
+def test_overlap_counts_by_multiprocessors() -> None:
     split = Parallelism(tensor=8, data=4)
     workload = Workload(GPT, split, replace(RECIPE, overlap=True))
     (phase,) = step_flows.phases(workload, 8)

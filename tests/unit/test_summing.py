@@ -65,9 +65,7 @@ def test_the_fabric_has_it_by_level_the_coarsest_first() -> None:
     )
 
 
-def test_what_another_source_calls_a_rack_adds_up_where_all_of_it_stands_below_such_switches() -> (
-    None
-):
+def test_rack_of_another_source_reduces_below_such_switches() -> None:
     """One node is labelled into the next rack, which then has nodes of two."""
     racks = {host: f"rack {at // 4}" for at, host in enumerate(HOSTS)} | {HOSTS[0]: "rack 1"}
     labels = SourceReport("labels", Provenance.SEEN, (racks,), capacity=1 << 62)
@@ -75,7 +73,7 @@ def test_what_another_source_calls_a_rack_adds_up_where_all_of_it_stands_below_s
     assert found.links[-1].summing == frozenset({"rack 0"})
 
 
-def test_all_groups_of_a_communicator_have_to_stand_in_such_domains() -> None:
+def test_all_groups_of_a_communicator_need_reducing_domains() -> None:
     racks = np.repeat([0, 1, 2], 4)
     tiers = [(racks, np.array([True, True, False]))]
     sums = NetworkReduction(derive.communicators(*TWO_STAGES.parts), 8, tiers)
@@ -85,7 +83,7 @@ def test_all_groups_of_a_communicator_have_to_stand_in_such_domains() -> None:
     assert "data" not in sums.by_switches(apart + 4)
 
 
-def test_a_step_is_shorter_where_switches_add_up_and_never_longer() -> None:
+def test_step_is_shorter_with_in_network_reduction() -> None:
     plain = step.predict(*TWO_STAGES.parts, DGX_A100)
     summed = step.predict(*TWO_STAGES.parts, DGX_A100, summed=["data"])
     assert dict(summed.parts)["data"] < 0.7 * dict(plain.parts)["data"]

@@ -31,7 +31,7 @@ def of(source_reports: Iterable[SourceReport], nodes: str = "abcd") -> Fabric:
     return fabric.of(nodes, source_reports)
 
 
-def test_nodes_that_nobody_places_are_due_and_all_are_where_all_are_to_be_held_against_it() -> None:
+def test_unplaced_nodes_are_due_and_all_if_verified() -> None:
     labelled = of([told({"a": "r", "b": "r"})])
     assert due.of(labelled, WHEN_UNTOLD, NOW_S) == {*"cd"}
     assert due.of(labelled, ALWAYS, NOW_S) == {*"abcd"}
@@ -54,7 +54,7 @@ def test_one_node_alone_is_never_due() -> None:
     assert due.of(of([], "a"), ALWAYS, NOW_S) == set()
 
 
-def test_the_idle_are_chosen_and_two_of_each_domain_that_is_known_beside_them() -> None:
+def test_idle_nodes_and_two_of_each_known_domain_are_chosen() -> None:
     racks = dict.fromkeys("abcd", "r1") | dict.fromkeys("efg", "r2")
     known = of([told(racks)], "abcdefgxyz")
     assert due.chosen(known, {*"xyz"}, {*"abcdefgxy"}, least=3) == tuple("abefxy")

@@ -138,7 +138,7 @@ PATIENCE = int(surveyor.PATIENCE_S / surveyor.LOOK_S) + 1
 BETWEEN = int(surveyor.BETWEEN_S / surveyor.LOOK_S) + 1
 
 
-async def test_who_is_due_is_measured_once_all_have_settled_and_never_again() -> None:
+async def test_due_nodes_are_measured_once_after_settling() -> None:
     office = Office()
     assert not await office.look(SETTLED - 1)
     assert await office.look(2)
@@ -156,7 +156,7 @@ async def test_where_it_is_to_be_never_nobody_is_wanted() -> None:
     assert not office.errands.wanted
 
 
-async def test_those_that_jobs_run_on_are_measured_later_and_join_the_others() -> None:
+async def test_busy_nodes_are_measured_later_and_join() -> None:
     office = Office()
     office.busy = {*sorted(office.nodes)[:4]}
     assert await office.look(SETTLED + 1)
@@ -200,7 +200,7 @@ async def test_agents_that_never_come_are_waited_for_and_told() -> None:
     assert office.placed(office.nodes.keys() - missing)
 
 
-async def test_an_agent_that_was_there_and_is_gone_is_told_at_once_and_not_waited_for() -> None:
+async def test_vanished_agent_is_reported_at_once() -> None:
     office = Office()
     await office.look()
     gone = sorted(office.nodes)[0]
@@ -219,7 +219,7 @@ async def test_where_nobody_runs_agents_nothing_is_told() -> None:
     assert not office.surveyor.problems
 
 
-async def test_an_agent_that_cannot_answer_probes_is_told_with_its_reason() -> None:
+async def test_agent_unable_to_answer_probes_is_reported() -> None:
     office = Office()
     await office.look()
     node = sorted(office.nodes)[0]
@@ -238,7 +238,7 @@ async def test_what_is_too_old_is_measured_again() -> None:
     assert office.placed(office.nodes)
 
 
-async def test_who_was_measured_in_vain_is_tried_again_less_and_less_often() -> None:
+async def test_failed_survey_is_retried_with_backoff() -> None:
     office = Office()
     silent = sorted(office.nodes)[0]
     office.network.dead = frozenset({silent})
@@ -276,7 +276,7 @@ async def test_what_nobody_could_read_again_is_not_kept_and_told(
     assert not office.given or not office.given.files
 
 
-async def test_who_is_busy_is_asked_once_for_all_who_were_measured_in_vain() -> None:
+async def test_busy_nodes_are_queried_once_for_all_failures() -> None:
     """It is looked up for every node of the cluster."""
     office = Office()
     office.network.dead = frozenset(office.nodes)
@@ -293,7 +293,7 @@ async def test_without_the_place_to_keep_it_nobody_is_measured() -> None:
     )
 
 
-async def test_uplinks_are_filled_where_the_site_wants_it_and_no_job_runs() -> None:
+async def test_uplinks_are_saturated_only_if_allowed_and_idle() -> None:
     office = Office(uplinks=True)
     assert await office.look(SETTLED + 1)
     rooms = office.discovery.found.fabric.links[-1].leaving
@@ -324,7 +324,7 @@ async def test_all_busy_nodes_are_told_to_wait() -> None:
     assert waiting.startswith("12 of 12 nodes that are to be measured wait until no job runs")
 
 
-async def test_a_survey_that_places_nobody_is_told_and_tried_again_later() -> None:
+async def test_survey_without_result_is_reported_and_retried() -> None:
     office = Office()
     office.network.dead = frozenset(office.nodes)
     assert await office.look(SETTLED + 1)

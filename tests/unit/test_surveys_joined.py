@@ -28,25 +28,25 @@ def racks(**domains: str) -> dict[str, str]:
     return {node: domain for domain, nodes in domains.items() for node in nodes}
 
 
-def test_nodes_that_were_not_measured_stand_as_they_did_beside_those_that_both_have() -> None:
+def test_unmeasured_nodes_stay_beside_common_ones() -> None:
     before = held(racks(p="abcd", q="efgh"))
     joined = surveys.joined(found(racks(a="abx", e="efy")), before, "abcdefghxy")
     assert joined.tiers == (racks(a="abcdx", e="efghy"),)
     assert joined.figures == (SEEN,)
 
 
-def test_what_was_measured_last_counts_and_who_is_gone_is_left_out() -> None:
+def test_newest_survey_counts_and_removed_nodes_are_dropped() -> None:
     before = held(racks(p="abcd", q="efgh"))
     joined = surveys.joined(found(racks(a="ab", e="efd")), before, "abdefgh")
     assert joined.tiers == (racks(a="ab", d="defgh"),)
 
 
-def test_nodes_that_have_none_in_common_with_those_before_are_domains_of_their_own() -> None:
+def test_survey_without_common_nodes_adds_own_domains() -> None:
     joined = surveys.joined(found(racks(x="xy")), held(racks(p="ab", q="cd")), "abcdxy")
     assert joined.tiers == (racks(a="ab", c="cd", x="xy"),)
 
 
-def test_what_is_known_of_uplinks_stays_unless_more_nodes_share_them_than_were_measured() -> None:
+def test_uplink_facts_stay_unless_more_nodes_share_them() -> None:
     before = held(racks(p="abcd", q="efgh"), leaving=({"p": 1.5, "q": 4.0},))
     joined = surveys.joined(found(racks(a="abx", e="efy")), before, "abcdefghxy")
     assert joined.leaving == ({"a": 1.5},)

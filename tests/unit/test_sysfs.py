@@ -54,7 +54,7 @@ PORT = {
 }
 
 
-def test_an_adapter_is_called_by_its_rdma_device_and_by_its_interfaces() -> None:
+def test_adapter_is_named_by_rdma_device_and_interfaces() -> None:
     said = sections(
         infiniband={"mlx5_0": rdma(**PORT)},
         net={"ibp24s0": interface(type="32", operstate="up", speed="400000")},
@@ -66,7 +66,7 @@ def test_an_adapter_is_called_by_its_rdma_device_and_by_its_interfaces() -> None
     assert part.up
 
 
-def test_an_interface_alone_is_an_adapter_and_a_virtual_function_is_none() -> None:
+def test_interface_alone_is_an_adapter_and_vf_is_none() -> None:
     said = sections(net={"ens1": interface(type="1", operstate="up", speed="25000")})
     (part,) = adapters(said)
     assert (part.names, part.layer, part.bytes_per_s) == (("ens1",), Layer.ETHERNET, 3_125_000_000)
@@ -74,7 +74,7 @@ def test_an_interface_alone_is_an_adapter_and_a_virtual_function_is_none() -> No
     assert not adapters(said)
 
 
-def test_a_cable_that_is_down_has_no_speed_whatever_the_port_says() -> None:
+def test_cable_down_has_no_speed() -> None:
     down = PORT | {"ports/1/state": "1: DOWN", "ports/1/rate": "10 Gb/sec (4X SDR)"}
     (part,) = adapters(sections(infiniband={"mlx5_0": rdma(**down)}))
     assert (part.bytes_per_s, part.up) == (0, False)
@@ -114,13 +114,13 @@ def test_what_stands_on_no_network_device_of_pci_is_no_adapter() -> None:
     assert part.names == ()
 
 
-def test_the_representors_of_virtual_functions_are_no_names_of_their_adapter() -> None:
+def test_representors_of_vfs_do_not_name_their_adapter() -> None:
     net = {f"ens1_{n}": interface(phys_port_name=f"pf0vf{n}") for n in range(64)}
     (part,) = adapters(sections(net={**net, "ens1": interface(phys_port_name="p0")}))
     assert part.names == ("ens1",)
 
 
-def test_the_chip_of_a_servers_console_is_no_accelerator_and_amds_is_one() -> None:
+def test_console_graphics_is_no_accelerator_and_amd_is() -> None:
     for class_code, ids, count in (
         ("0300", "1a03:2000", 0),
         ("0300", "10de:2684", 1),
@@ -210,7 +210,7 @@ def test_amds_nodes_are_read_from_files(tmp_path: Path) -> None:
     assert not found.conflicts
 
 
-def test_accelerators_that_reach_each_other_by_pcie_alone_have_no_links() -> None:
+def test_accelerators_connected_by_pcie_alone_have_no_links() -> None:
     machine = next(m for m in map(machines.planted, map(Random, range(99))) if m.links)
     nodes = machine_files.kfd(machine)
     by_pcie = {

@@ -102,7 +102,7 @@ def test_what_changes_is_told_at_the_next_look(root: Path) -> None:
     assert [part.up for part in after].count(False) == 1
 
 
-def test_rates_are_told_beside_what_is_seen_and_again_once_they_are_others(
+def test_benchmarks_are_reported_with_hardware_and_on_change(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     teller = Scripted("http://x", root / "token", HardwareSources(root))
@@ -124,7 +124,7 @@ def test_rates_are_told_beside_what_is_seen_and_again_once_they_are_others(
     assert [each.hardware_reports[0].source for each in told] == ["sysfs", "sysfs", "sysfs"]
 
 
-def test_after_a_refusal_it_is_tried_again_sooner_and_then_less_and_less_often(root: Path) -> None:
+def test_refused_report_is_retried_soon_then_with_backoff(root: Path) -> None:
     teller = Scripted("http://x", root / "token", HardwareSources(root))
     object.__setattr__(teller, "refusals", 12)
     pauses, said = run(teller, 13)
@@ -140,7 +140,7 @@ def test_an_address_that_is_none_is_refused_at_once(operator: str, root: Path) -
         OperatorClient(operator, root / "token", HardwareSources(root)).report("{}")
 
 
-def test_an_operator_that_is_not_there_and_a_token_that_is_not_are_tried_again(root: Path) -> None:
+def test_missing_operator_and_token_are_retried(root: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     teller = OperatorClient(f"http://127.0.0.1:{port}", root / "token", HardwareSources(root))

@@ -92,7 +92,7 @@ def racks_of(found: Admit) -> set[str]:
     return {name[:4] for name in found.nodes}
 
 
-def test_a_step_is_longer_where_others_send_over_the_same_uplinks() -> None:
+def test_step_is_longer_if_others_share_uplinks() -> None:
     alone = predicted(admitted(blocks((4, 4))))
     beside = predicted(admitted(blocks((4, 4)), running(0, 0, 1)))
     assert alone.others_us == 0
@@ -108,7 +108,7 @@ def test_of_two_equal_blocks_the_one_with_quieter_racks_is_taken() -> None:
     assert predicted(moved).others_us == 0
 
 
-def test_racks_with_more_room_are_taken_if_a_step_is_shorter_for_it() -> None:
+def test_racks_with_more_capacity_win_for_shorter_step() -> None:
     """Two racks of four are the smallest that suffice, and others send out of both."""
     nodes = blocks((4, 4, 6, 6))
     assert racks_of(admitted(nodes)) == {"n0-0", "n0-1"}
@@ -194,7 +194,7 @@ def test_a_job_sends_from_its_commit_to_its_end() -> None:
     assert sending(replace(RUNS, ended=2)) == []
 
 
-def test_only_a_job_that_says_what_it_does_on_several_nodes_is_known_to_send() -> None:
+def test_only_multi_node_jobs_with_workload_send() -> None:
     silent = seen(RUNS, job=replace(gang(), workload=None))
     assert [*cluster_state.running([silent], {})] == []
     assert sending(replace(RUNS, nodes=NODES[:4])) == []

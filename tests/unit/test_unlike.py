@@ -54,7 +54,7 @@ def took_s(found: GangModel, *slow: int, nodes: int = 8) -> float:
     return found.predicted(stands, {}, ()).total
 
 
-def test_a_slow_device_multiplies_and_moves_bytes_at_its_own_pace() -> None:
+def test_slow_device_computes_and_copies_at_its_speed() -> None:
     slow = DGX_H100.at_speed(RelativeSpeed(products=0.5, memory=0.25))
     large = Product(16_384, 16_384, 16_384)
     even_s = kernels.product_s(large, H100, Precision.HALF)
@@ -92,7 +92,7 @@ def test_what_does_nothing_at_all_still_has_a_finite_step() -> None:
     assert stopped.device.relative_speed == RelativeSpeed(SLOWEST, SLOWEST, 1.0)
 
 
-def test_devices_of_one_maker_send_from_their_memory_as_fast_as_the_slower_adapter() -> None:
+def test_one_maker_sends_at_speed_of_slower_adapter() -> None:
     both = collectives.joined([DGX_A100, DGX_H100])
     assert both.network.bandwidth == 24e9
     assert both.network.step_s == 14e-6
@@ -100,7 +100,7 @@ def test_devices_of_one_maker_send_from_their_memory_as_fast_as_the_slower_adapt
     assert both.all_to_all == 210e9
 
 
-def test_devices_that_adapters_do_not_reach_send_through_both_hosts() -> None:
+def test_unreachable_devices_send_through_both_hosts() -> None:
     """Of eight devices each has an eighth of the host's memory, which each byte crosses twice each
     way: 2 x 204.8 GB/s / 32 on the slower host, less than its adapter's 24 and the copy's 24.8.
     Two copies go before and after the message."""
@@ -121,7 +121,7 @@ def test_a_bounce_is_as_slow_as_its_slowest_part() -> None:
     assert collectives.joined([roomy, replace(ELSEWHERE, host=narrow)]).network.bandwidth == 5e9
 
 
-def test_unlike_makers_whose_devices_adapters_reach_send_directly() -> None:
+def test_unlike_makers_with_direct_adapters_send_directly() -> None:
     reached = replace(ELSEWHERE, device=replace(ELSEWHERE.device, direct="its maker"))
     assert collectives.joined([DGX_H100, reached]).network == DGX_H100.network
     assert (
@@ -261,9 +261,7 @@ def scheduled_s(forward_s: list[float], backward_s: list[float], micro_batches: 
 @pytest.mark.parametrize("products", [0.97, 0.9, 0.7, 0.4])
 @pytest.mark.parametrize("rank", range(4))
 @pytest.mark.parametrize("micro_batches", [4, 32])
-def test_stages_that_wait_for_each_other_take_as_long_as_predicted(
-    products: float, rank: int, micro_batches: int
-) -> None:
+def test_waiting_stages_take_predicted_time(products: float, rank: int, micro_batches: int) -> None:
     """Held against a schedule in which each task waits for what it needs. Where there are as few
     micro-batches as stages, and one is very slow, others are done meanwhile: then it is less."""
     recipe = replace(RECIPE, global_batch=2 * micro_batches)

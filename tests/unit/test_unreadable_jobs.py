@@ -82,7 +82,7 @@ def test_a_profile_that_is_of_no_such_job_is_told(jobs: Jobs, profile: str, word
     assert words in (jobs.why_unreadable("a-uid") or "")
 
 
-def test_it_is_known_once_it_can_be_read_and_never_again_in_an_older_version(jobs: Jobs) -> None:
+def test_job_is_known_once_readable_and_never_older(jobs: Jobs) -> None:
     jobs.absorb(reporting.raw_job("a", pod=BROKEN, metadata={"resourceVersion": "10"}))
     jobs.absorb(reporting.raw_job("a", metadata={"resourceVersion": "9"}))
     assert jobs.get("a-uid") is None
@@ -103,7 +103,7 @@ def test_what_it_asked_for_before_goes_on_to_hold(jobs: Jobs) -> None:
     assert jobs.why_unreadable("a-uid") is not None
 
 
-def test_only_a_status_that_cannot_be_read_leaves_its_shape_known(jobs: Jobs) -> None:
+def test_only_an_unreadable_status_keeps_spec_hash(jobs: Jobs) -> None:
     jobs.absorb(reporting.raw_job("a"))
     before = jobs.get("a-uid")
     assert before is not None
@@ -144,9 +144,7 @@ RUNS = {"phase": "Running", "attempt": 3, "endedAttempt": 2, "nodes": ["n0", "n1
     ],
     ids=str,
 )
-def test_a_status_that_we_never_write_changes_nothing_of_what_is_known(
-    jobs: Jobs, changes: reporting.Raw, why: str
-) -> None:
+def test_invalid_status_changes_nothing_known(jobs: Jobs, changes: reporting.Raw, why: str) -> None:
     jobs.absorb(reporting.raw_job("a", status=RUNS))
     newer = {"resourceVersion": "2"}
     jobs.absorb(reporting.raw_job("a", metadata=newer, status=RUNS | changes))
@@ -159,7 +157,7 @@ def test_a_status_that_we_never_write_changes_nothing_of_what_is_known(
     assert (known.version, known.record.attempt, known.record.nodes) == ("2", 3, ("n0", "n1"))
 
 
-def test_pods_that_ask_for_more_resources_than_the_ledger_takes_are_set_aside(jobs: Jobs) -> None:
+def test_pods_with_too_many_resources_are_set_aside(jobs: Jobs) -> None:
     def asking(amount: int) -> reporting.Raw:
         kinds = [{f"example.com/d{c}-{n}": amount for n in range(16)} for c in range(3)]
         return {

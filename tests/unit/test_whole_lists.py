@@ -85,7 +85,7 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_list_from_the_past_ends_the_copy_and_drops_nothing_of_it_before() -> None:
+async def test_list_from_the_past_ends_cache_and_drops_nothing() -> None:
     changes: Changes = []
     copy = copy_of(Restored(7, 9, 8), changes)
     with pytest.raises(StoreWentBackError, match="Pod: from 9 to 8"):

@@ -56,7 +56,7 @@ def test_a_host_on_an_upper_switch_is_told() -> None:
     )
 
 
-def test_hosts_with_fewer_adapters_or_an_older_generation_are_no_fault() -> None:
+def test_hosts_with_fewer_or_older_adapters_are_no_fault() -> None:
     small = [(f"old-{n} ib{nic}", f"tor-0-0-{nic}") for n in range(6) for nic in range(2)]
     assert told(wiring([*SOUND, *small])) == ()
     found = wiring([*SOUND, *small])

@@ -71,7 +71,7 @@ def test_termination_messages_are_decoded_once(monkeypatch: pytest.MonkeyPatch) 
         "\ud800",
     ],
 )
-def test_a_termination_message_that_is_none_leaves_the_bare_exit_code(message: str) -> None:
+def test_invalid_termination_message_leaves_exit_code(message: str) -> None:
     seen = Watched(num_nodes=1)
     seen.pod(0, phase="Failed", ended=ended(3, message))
     found = seen.cause()
@@ -134,7 +134,7 @@ def test_kill_for_memory_comes_before_what_follows_from_it() -> None:
     assert (found.code, found.rank) == (CauseCode.OUT_OF_MEMORY, 0)
 
 
-def test_a_sidecar_that_fails_after_a_good_end_is_no_failure_of_the_rank() -> None:
+def test_sidecar_failing_after_success_fails_no_rank() -> None:
     seen = Watched()
     seen.pod(0, phase="Failed", ended=ended(0, reason="Completed"))
     first = seen.rank(0)
@@ -142,7 +142,7 @@ def test_a_sidecar_that_fails_after_a_good_end_is_no_failure_of_the_rank() -> No
     assert isinstance(seen.verdict(), Ongoing)
 
 
-def test_a_pod_that_failed_before_its_launcher_ran_is_the_users_to_mend() -> None:
+def test_pod_failed_before_launcher_is_the_users_failure() -> None:
     seen = Watched(num_nodes=1, phase=Phase.STARTING)
     seen.pod(0, phase="Failed")
     found = seen.cause()
@@ -158,7 +158,7 @@ def test_a_pod_that_its_kubelet_refused_is_no_fault_of_the_rank() -> None:
     assert found.message.endswith("was evicted: UnexpectedAdmissionError")
 
 
-def test_a_launcher_ended_by_an_eviction_is_neither_a_success_nor_a_failure() -> None:
+def test_launcher_ended_by_eviction_is_no_success_or_failure() -> None:
     seen = Watched(num_nodes=1)
     seen.turn()
     seen.beat(0, running=0, exited=1, failure=TERMINATED)
@@ -236,7 +236,7 @@ NEWS: dict[str, Callable[[Watched], object]] = {
 
 
 @pytest.mark.parametrize("news", NEWS)
-def test_ranks_of_a_gang_that_stands_still_are_kept_until_there_is_news(news: str) -> None:
+def test_ranks_of_an_unchanged_gang_are_kept(news: str) -> None:
     seen = Watched(num_nodes=3, phase=Phase.STARTING)
     seen.turn()
     before = seen.world().jobs[0].ranks

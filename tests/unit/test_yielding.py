@@ -39,7 +39,7 @@ async def test_others_wait_no_longer_than_a_slice_and_a_step() -> None:
     assert SLICE_S <= loop.waited_s <= SLICE_S + STEP_S
 
 
-async def test_two_at_work_make_others_wait_for_both_of_their_slices_and_no_more() -> None:
+async def test_two_busy_tasks_delay_others_by_both_time_slices() -> None:
     loop = Shared()
     other = asyncio.create_task(loop.somebody_else())
     await asyncio.sleep(0)
