@@ -122,7 +122,7 @@ class OperatorParts:
         informers = self.informers
         nodes = informers.nodes.records
         self.surveyor = surveyor = Surveyor(
-            self.received.errands,
+            self.received.probe_tasks,
             site=informers.site,
             discovery=informers.discovery,
             nodes=nodes,
@@ -231,7 +231,7 @@ class OperatorParts:
             agents=Agents(
                 account=f"system:serviceaccount:{self.settings.namespace}:{AGENT}",
                 on_inside=self.informers.discovery.receive_report,
-                errands=received.errands,
+                probe_tasks=received.probe_tasks,
             ),
             clock=clock,
         )

@@ -55,7 +55,7 @@ class _Launcher:
     path: str
     node: str
     operator: endpoint.Endpoint
-    world: protocol.World | None = None
+    world: protocol.WorldInfo | None = None
     sequence: int = 0
     speaks_at_s: float = 0.0
     over: bool = False
@@ -212,7 +212,7 @@ class SimulatedLaunchers:
         if gang.first_step is not None:
             progress = protocol.Progress(gang.step, total_steps=self._played.steps)
         leads = launcher.pod.member.node_rank == 0
-        beat = protocol.Heartbeat(
+        heartbeat = protocol.Heartbeat(
             launcher.pod.member,
             launcher.sequence,
             running=running,
@@ -222,7 +222,7 @@ class SimulatedLaunchers:
             committed=gang.committed if leads else None,
         )
         with _answered(launcher):
-            answer = launcher.operator.post("/v1/beat", beat, kind=protocol.HeartbeatAnswer)
+            answer = launcher.operator.post("/v1/beat", heartbeat, kind=protocol.HeartbeatAnswer)
             launcher.over |= answer.order is protocol.Order.STOP
 
 

@@ -246,7 +246,7 @@ def launchers(key: SigningKey, count: int, renewing: float) -> list[Launcher]:
     """With their tokens; a share of them is ``renewing`` its connection for each heartbeat."""
     found = []
     for number in range(count):
-        before, _, after = protocol.encode(heartbeat_gangs.beat(number, 0)).partition(
+        before, _, after = protocol.encode(heartbeat_gangs.heartbeat(number, 0)).partition(
             b'"sequence":0'
         )
         body = before + b'"sequence":1', after

@@ -90,12 +90,12 @@ def test_killed_example_resumes_with_equal_losses(tmp_path: Path, example: str) 
         environ = environment_of(operator.url, tmp_path, RAILWRIGHT_ATTEMPT="2")
         with launchers.launched(command, environ, tmp_path) as launcher:
             after = losses_of(launcher.communicate(timeout=TIMEOUT_S)[0])
-    resumed_from = operator.beats[-1].resumed_from
+    resumed_from = operator.heartbeats[-1].resumed_from
     assert resumed_from is not None
     assert min(after) == resumed_from.step + 1 > 10
     assert before | after == whole
     assert all(whole[step] == loss for step, loss in before.items())
-    last = operator.beats[-1]
+    last = operator.heartbeats[-1]
     assert last.committed == Checkpoint(2, steps)
     assert last.progress == protocol.Progress(steps, steps, loss=float(whole[steps]))
 
@@ -118,7 +118,7 @@ def test_refused_commit_reaches_every_rank_before_launcher_ends(tmp_path: Path) 
         with launchers.launched(command, environ, tmp_path) as launcher:
             printed, _ = launcher.communicate(timeout=TIMEOUT_S)
         assert launcher.returncode == 80
-        until(lambda: bool(operator.beats))
+        until(lambda: bool(operator.heartbeats))
     assert sorted(printed.splitlines()) == [
         "[rank 0] revoked: attempt 2 has begun",
         "[rank 1] revoked: attempt 2 has begun",

@@ -76,10 +76,10 @@ def _pid(job: LiveJob, *, rank: int) -> int | None:
     marks = {f"RANK={rank}", f"RAILWRIGHT_JOB_NAME={job.name}"}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            told = set((folder / "environ").read_bytes().decode(errors="replace").split("\0"))
+            reported = set((folder / "environ").read_bytes().decode(errors="replace").split("\0"))
         except OSError:
             continue
-        if marks <= told:
+        if marks <= reported:
             return int(folder.name)
     return None
 

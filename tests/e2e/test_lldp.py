@@ -32,7 +32,7 @@ def test_same_switches_form_a_domain_and_wrong_port_is_named() -> None:
                 f"{host} sees three switches",
                 deadline_s=lldp.DEADLINE_S,
             )
-        outputs = {host: plugged.told(host) for host in hosts}
+        outputs = {host: plugged.reported(host) for host in hosts}
     (network,) = formats.read(File("", "lldp.json", json.dumps(outputs)))
     assert isinstance(network, Network)
     names = {switch.id: switch.name for switch in network.wiring.switches}

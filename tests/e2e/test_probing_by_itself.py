@@ -50,10 +50,10 @@ def test_racks_are_found_by_probes_of_agents(
                 deadline_s=300,
                 evidence=lambda: f"{_summary(site)} {site.operator.log()}",
             )
-        told = json.loads(command_line.topology(site, "-o", "json"))
-    found = {node: told["nodes"][its][-1] for node, its in places.items()}
+        reported = json.loads(command_line.topology(site, "-o", "json"))
+    found = {node: reported["nodes"][its][-1] for node, its in places.items()}
     assert adjusted_rand_index(network.tiers[0], found) == 1.0
-    assert told["sources"] == [f"{names.PROBES}/probes"]
+    assert reported["sources"] == [f"{names.PROBES}/probes"]
 
 
 def _summary(site: Site) -> str:

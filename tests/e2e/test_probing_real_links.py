@@ -36,8 +36,8 @@ def test_real_probes_find_racks_uplinks_and_a_false_label() -> None:
         text = network.survey("--at-once", "1", "--seconds", "0.15", "--uplinks")
         left = network.folder
     racks = network.tiers[0]
-    told = formats.read(File("", "probes.json", text))
-    found = fabric.of(racks, told)
+    reported = formats.read(File("", "probes.json", text))
+    found = fabric.of(racks, reported)
     near = {node: place[-1] for node, place in found.places.items()}
     assert adjusted_rand_index(racks, near) == 1.0
     # A quarter of a node's worth leaves each rack. Probes that do not begin at once see more of it,
@@ -52,8 +52,8 @@ def test_real_probes_find_racks_uplinks_and_a_false_label() -> None:
     false = next(node for node, rack in racks.items() if rack != racks["n00"])
     labelled = {**racks, false: racks["n00"]}
     rack = labels.OWN_LEVELS[-1]
-    told += labels.source_reports({node: {rack: said} for node, said in labelled.items()})
-    conflicts = fabric.of(racks, told).merged_topology.conflicts
+    reported += labels.source_reports({node: {rack: stated} for node, stated in labelled.items()})
+    conflicts = fabric.of(racks, reported).merged_topology.conflicts
     assert {(each.node, each.source) for each in conflicts} == {(false, "probes")}
     assert not left.path.exists()
     assert left.testbed_id not in _namespaces()

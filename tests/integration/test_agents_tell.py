@@ -44,7 +44,7 @@ async def world(control_plane: ControlPlane, namespace: str) -> AsyncIterator[He
 async def test_an_agent_tells_of_the_node_that_its_token_names(world: Heartbeats) -> None:
     for node in ("n0", "n1"):
         token = await world.agents_token(node)
-        assert await world.say(agents.PATH, token, TEXT) == (200, {"standBy": False})
+        assert await world.post_message(agents.PATH, token, TEXT) == (200, {"standBy": False})
     assert world.inventories == {"n0": DOCUMENT, "n1": DOCUMENT}
 
 
@@ -58,52 +58,56 @@ async def test_who_is_no_agent_on_a_node_is_refused(world: Heartbeats) -> None:
         "none": "nonsense",
     }
     for whose, token in refused.items():
-        assert (await world.say(agents.PATH, token, TEXT))[0] == 403, whose
+        assert (await world.post_message(agents.PATH, token, TEXT))[0] == 403, whose
     assert (await world.post(agents.PATH, TEXT))[0] == 403
     assert not world.inventories
 
 
 async def test_an_agent_may_not_speak_for_a_launcher(world: Heartbeats) -> None:
     token = await world.agents_token("n0")
-    beat = protocol.Heartbeat(protocol.Member(JOB, ATTEMPT, 0), sequence=1, running=1, exited=0)
-    assert (await world.say("/v1/beat", token, beat))[0] == 403
+    heartbeat = protocol.Heartbeat(
+        protocol.Member(JOB, ATTEMPT, 0), sequence=1, running=1, exited=0
+    )
+    assert (await world.post_message("/v1/beat", token, heartbeat))[0] == 403
 
 
 async def test_what_is_no_document_is_refused_with_its_rule(world: Heartbeats) -> None:
     token = await world.agents_token("n0")
-    status, answer = await world.say(agents.PATH, token, b'{"version": 0}')
+    status, answer = await world.post_message(agents.PATH, token, b'{"version": 0}')
     assert (status, answer["error"]) == (400, "agents: version: this is read, and later ones: 1")
-    assert (await world.say(agents.PATH, token, b"\xff"))[0] == 400
+    assert (await world.post_message(agents.PATH, token, b"\xff"))[0] == 400
     large = b" " * (agents.BODY_BYTES_MAX + 1)
-    assert (await world.say(agents.PATH, token, large))[0] == 413
+    assert (await world.post_message(agents.PATH, token, large))[0] == 413
     assert not world.inventories
 
 
 async def test_called_agent_gets_key_and_probe_task(
     world: Heartbeats,
 ) -> None:
-    world.errands.wanted = {"n0": ("10.0.0.0",), "n1": ("10.0.0.1",)}
-    world.errands.networks = ("10.9.0.0/16",)
+    world.probe_tasks.wanted = {"n0": ("10.0.0.0",), "n1": ("10.0.0.1",)}
+    world.probe_tasks.networks = ("10.9.0.0/16",)
     tokens = {node: await world.agents_token(node) for node in ("n0", "n1")}
     called = {"standBy": True, "networks": ["10.9.0.0/16"]}
-    assert await world.say(agents.PATH, tokens["n0"], TEXT) == (200, called)
+    assert await world.post_message(agents.PATH, tokens["n0"], TEXT) == (200, called)
     asking, known = {}, {}
     for at, node in enumerate(tokens):
-        status, known[node] = await world.say(agents.ERRANDS_PATH, tokens[node], b"{}")
+        status, known[node] = await world.post_message(agents.ERRANDS_PATH, tokens[node], b"{}")
         assert (status, {*known[node]}) == (200, {"key"})
         place = b'{"host": "10.0.0.%d", "port": 7946}' % at
-        asking[node] = asyncio.create_task(world.say(agents.ERRANDS_PATH, tokens[node], place))
-    await shell.until(lambda: world.errands.there() == {"n0", "n1"}, "two that stand by")
-    sent = asyncio.create_task(world.errands.dispatch(("n0", "n1"), seconds=0.1))
-    status, errand = await asking["n0"]
-    assert (errand["host"], errand["key"]) == ("10.0.0.1", known["n0"]["key"])
-    assert errand["pairKey"] == keys.pair_key(known["n1"]["key"], "n0")
+        asking[node] = asyncio.create_task(
+            world.post_message(agents.ERRANDS_PATH, tokens[node], place)
+        )
+    await shell.until(lambda: world.probe_tasks.there() == {"n0", "n1"}, "two that stand by")
+    sent = asyncio.create_task(world.probe_tasks.dispatch(("n0", "n1"), seconds=0.1))
+    status, probe_task = await asking["n0"]
+    assert (probe_task["host"], probe_task["key"]) == ("10.0.0.1", known["n0"]["key"])
+    assert probe_task["pairKey"] == keys.pair_key(known["n1"]["key"], "n0")
     sent.cancel()
     asking["n1"].cancel()
 
 
 async def test_who_is_no_agent_gets_no_key(world: Heartbeats) -> None:
-    world.errands.wanted = {"n0": (), "": ()}
+    world.probe_tasks.wanted = {"n0": (), "": ()}
     for token in (
         await world.agents_token("n0", account="somebody"),
         await world.agents_token("n0", audience=heartbeats.audience(JOB)),
@@ -111,22 +115,24 @@ async def test_who_is_no_agent_gets_no_key(world: Heartbeats) -> None:
         await world.token("pod-0", world.pods[0]),
         "nonsense",
     ):
-        status, answer = await world.say(agents.ERRANDS_PATH, token, b"{}")
+        status, answer = await world.post_message(agents.ERRANDS_PATH, token, b"{}")
         assert (status, "key" in answer) == (403, False)
     token = await world.agents_token("n0")
-    assert (await world.say(agents.ERRANDS_PATH, token, b'{"host": "a", "port": 1}'))[0] == 400
+    assert (await world.post_message(agents.ERRANDS_PATH, token, b'{"host": "a", "port": 1}'))[
+        0
+    ] == 400
     large = b" " * (probe_tasks.BODY_BYTES_MAX + 1)
-    assert (await world.say(agents.ERRANDS_PATH, token, large))[0] == 413
+    assert (await world.post_message(agents.ERRANDS_PATH, token, large))[0] == 413
 
 
 async def test_standby_and_unsynced_operator_ask_agent_to_retry(
     world: Heartbeats,
 ) -> None:
     stranger = await world.agents_token("elsewhere")
-    assert (await world.say(agents.PATH, stranger, TEXT))[0] == 503
+    assert (await world.post_message(agents.PATH, stranger, TEXT))[0] == 503
     world.leads = False
     token = await world.agents_token("n0")
-    assert (await world.say(agents.PATH, token, TEXT))[0] == 503
+    assert (await world.post_message(agents.PATH, token, TEXT))[0] == 503
     assert not world.inventories
 
 
@@ -149,7 +155,7 @@ async def test_agent_reports_device_benchmark_unless_busy(
     world: Heartbeats, tmp_path: Path
 ) -> None:
     teller = await _teller(world, tmp_path)
-    said: list[str] = []
+    stated: list[str] = []
     pauses: list[float] = []
 
     def pause(seconds: float) -> None:
@@ -159,25 +165,25 @@ async def test_agent_reports_device_benchmark_unless_busy(
             raise KeyboardInterrupt
 
     def agent() -> None:
-        kept = BenchmarkSchedule(Path("/"), clock=time.monotonic, log=said.append)
+        kept = BenchmarkSchedule(Path("/"), clock=time.monotonic, log=stated.append)
         with contextlib.suppress(KeyboardInterrupt):
             reporting.run(
                 teller,
                 on_poll_request=lambda *_: None,
                 pause=pause,
                 rng=Random(0),
-                log=said.append,
+                log=stated.append,
                 benchmark=kept,
             )
 
     await asyncio.to_thread(agent)
-    told = world.inventories["n1"].rates
-    busy = " ".join(said).replace(",", " ").split()
-    measured = {rates.device for rates in told}
+    reported = world.inventories["n1"].rates
+    busy = " ".join(stated).replace(",", " ").split()
+    measured = {rates.device for rates in reported}
     assert measured.isdisjoint(busy)
     assert CPU not in measured or measured == {CPU}
     assert measured or busy
-    assert all(rates.flop_per_s > 0 < rates.memory_bytes_per_s for rates in told)
+    assert all(rates.flop_per_s > 0 < rates.memory_bytes_per_s for rates in reported)
 
 
 async def _teller(world: Heartbeats, folder: Path) -> OperatorClient:

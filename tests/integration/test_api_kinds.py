@@ -79,8 +79,8 @@ def test_every_kind_is_served_without_complaint(admin: ApiClient, plural: str) -
 def test_kubectl_explain_tells_what_a_field_means(
     control_plane: ControlPlane, field: str, words: list[str]
 ) -> None:
-    told = " ".join(control_plane.kubectl("explain", field).split())
-    assert all(word in told for word in words), told
+    reported = " ".join(control_plane.kubectl("explain", field).split())
+    assert all(word in reported for word in words), reported
 
 
 def test_what_is_not_said_is_filled_in(admin: ApiClient) -> None:

@@ -343,4 +343,4 @@ def test_tenant_job_with_secrets_gets_its_pre_run(site: Site, alice: ApiClient) 
 
 def _until_made(site: Site, namespace: str, name: str) -> None:
     job = Job(site.plane, site.admin, namespace, name)
-    waiting.until(job.object, f"a job {name}", deadline_s=20, evidence=job.story)
+    waiting.until(job.object, f"a job {name}", deadline_s=20, evidence=job.timeline)

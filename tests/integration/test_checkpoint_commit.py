@@ -37,7 +37,7 @@ def state(
     """This process is rank 0 of a job's first attempt, with the launcher's real commit desk."""
     environ = launchers.environment_of(operator.url, tmp_path)
     pod = environment.pod(environ)
-    world = protocol.World(
+    world = protocol.WorldInfo(
         world_size=1, num_nodes=1, first_rank=0, master_address="127.0.0.1", master_port=29500
     )
     server = channel.ChannelServer()

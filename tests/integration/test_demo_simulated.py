@@ -44,9 +44,9 @@ def test_a_node_falls_silent_and_the_gang_is_placed_anew(tmp_path: Path) -> None
     assert 0 < figures["detect_seconds"] <= 30
     assert 0 <= figures["steps_redone"] <= figures["checkpoint_interval_steps"] == 10
     assert {name for name, value in figures.items() if value is None} == CANNOT_HAVE
-    told = [line for line in lines if line.startswith("20")]
+    reported = [line for line in lines if line.startswith("20")]
     reasons = ["Scheduled", "Running", "NodeLost", "Recovering", "Scheduled", "Running"]
-    assert [line.split()[2] for line in told] == [*reasons, "Succeeded"]
+    assert [line.split()[2] for line in reported] == [*reasons, "Succeeded"]
     assert "\x1b" not in answer.stdout + answer.stderr, "nothing is redrawn without a terminal"
     assert list(tmp_path.glob("*/testbed.json")) == []
 

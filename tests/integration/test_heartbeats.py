@@ -35,7 +35,7 @@ def register(rank: int) -> protocol.Register:
     return protocol.Register(member(rank), f"10.0.0.{rank}", master_port=29500, num_processes=1)
 
 
-def beat(rank: int = 0, *, attempt: int = ATTEMPT, sequence: int = 1) -> protocol.Heartbeat:
+def heartbeat(rank: int = 0, *, attempt: int = ATTEMPT, sequence: int = 1) -> protocol.Heartbeat:
     return protocol.Heartbeat(member(rank, attempt), sequence, running=1, exited=0)
 
 
@@ -45,10 +45,10 @@ async def tokens_of(world: Heartbeats) -> list[str]:
 
 async def test_launchers_wait_for_each_other_then_get_the_world(world: Heartbeats) -> None:
     tokens = await tokens_of(world)
-    status, answer = await world.say("/v1/register", tokens[1], register(1))
+    status, answer = await world.post_message("/v1/register", tokens[1], register(1))
     assert (status, answer["order"], answer["missing"]) == (200, "wait", [0])
-    await world.say("/v1/register", tokens[0], register(0))
-    status, answer = await world.say("/v1/register", tokens[1], register(1))
+    await world.post_message("/v1/register", tokens[0], register(0))
+    status, answer = await world.post_message("/v1/register", tokens[1], register(1))
     assert (status, answer["order"]) == (200, "go")
     assert answer["world"]["first_rank"] == 1
     assert answer["world"]["master_address"] == "10.0.0.0"
@@ -57,78 +57,78 @@ async def test_launchers_wait_for_each_other_then_get_the_world(world: Heartbeat
 async def test_token_is_verified_once_for_many_beats(world: Heartbeats) -> None:
     token = (await tokens_of(world))[0]
     for sequence in range(20):
-        status, answer = await world.say("/v1/beat", token, beat(sequence=sequence))
+        status, answer = await world.post_message("/v1/beat", token, heartbeat(sequence=sequence))
         assert (status, answer["order"]) == (200, "continue")
     assert world.checks("good") == 1.0
 
 
 async def test_the_token_of_another_pod_is_refused(world: Heartbeats) -> None:
     tokens = await tokens_of(world)
-    assert (await world.say("/v1/beat", tokens[1], beat(0)))[0] == 403
+    assert (await world.post_message("/v1/beat", tokens[1], heartbeat(0)))[0] == 403
     stranger = await world.token("stranger", await world.make_pod("stranger"))
-    assert (await world.say("/v1/beat", stranger, beat(0)))[0] == 403
+    assert (await world.post_message("/v1/beat", stranger, heartbeat(0)))[0] == 403
 
 
 async def test_token_of_other_job_or_audience_is_refused(
     world: Heartbeats,
 ) -> None:
     other = await world.token("pod-0", world.pods[0], audience_of=OTHER_JOB)
-    assert (await world.say("/v1/beat", other, beat(0)))[0] == 403
+    assert (await world.post_message("/v1/beat", other, heartbeat(0)))[0] == 403
     bound = {"kind": "Pod", "apiVersion": "v1", "name": "pod-0", "uid": world.pods[0]}
     usual = await world.token_of({"boundObjectRef": bound})
-    assert (await world.say("/v1/beat", usual, beat(0)))[0] == 403
+    assert (await world.post_message("/v1/beat", usual, heartbeat(0)))[0] == 403
 
 
 async def test_a_token_that_is_bound_to_no_pod_is_refused(world: Heartbeats) -> None:
     loose = await world.token_of({"audiences": [heartbeats.audience(JOB)]})
-    assert (await world.say("/v1/beat", loose, beat(0)))[0] == 403
+    assert (await world.post_message("/v1/beat", loose, heartbeat(0)))[0] == 403
 
 
 async def test_an_expired_token_is_refused(world: Heartbeats, control_plane: ControlPlane) -> None:
     token, key = (await tokens_of(world))[0], control_plane.signing_key
-    assert (await world.say("/v1/beat", aged(token, key, by_s=30), beat(0)))[0] == 200
+    assert (await world.post_message("/v1/beat", aged(token, key, by_s=30), heartbeat(0)))[0] == 200
     expired = aged(token, key, by_s=heartbeats.TOKEN_LIFE_S + 60)
-    assert (await world.say("/v1/beat", expired, beat(0, sequence=2)))[0] == 403
+    assert (await world.post_message("/v1/beat", expired, heartbeat(0, sequence=2)))[0] == 403
 
 
 async def test_message_without_token_is_refused(world: Heartbeats) -> None:
-    assert (await world.say("/v1/beat", "nonsense", beat(0)))[0] == 403
-    assert (await world.post("/v1/beat", protocol.encode(beat(0))))[0] == 403
+    assert (await world.post_message("/v1/beat", "nonsense", heartbeat(0)))[0] == 403
+    assert (await world.post("/v1/beat", protocol.encode(heartbeat(0))))[0] == 403
 
 
 async def test_token_of_deleted_pod_is_refused(world: Heartbeats) -> None:
     remembered, fresh = [await world.token("pod-0", world.pods[0]) for _ in range(2)]
-    assert (await world.say("/v1/beat", remembered, beat(0)))[0] == 200
+    assert (await world.post_message("/v1/beat", remembered, heartbeat(0)))[0] == 200
     await world.delete_pod("pod-0", world.pods[0])
     for token in (remembered, fresh):
-        assert (await world.say("/v1/beat", token, beat(0, sequence=2)))[0] == 403
+        assert (await world.post_message("/v1/beat", token, heartbeat(0, sequence=2)))[0] == 403
 
 
 async def test_a_revoked_attempt_is_told_to_stop_by_every_path(world: Heartbeats) -> None:
     token = (await tokens_of(world))[0]
     world.sessions.revoke(JOB, ATTEMPT)
     commit = protocol.Commit(member(), 5)
-    for path, message in (("register", register(0)), ("beat", beat(0)), ("commit", commit)):
-        answer = await world.say(f"/v1/{path}", token, message)
+    for path, message in (("register", register(0)), ("beat", heartbeat(0)), ("commit", commit)):
+        answer = await world.post_message(f"/v1/{path}", token, message)
         assert answer == (409, {"error": "attempt 1 was revoked"})
     assert world.commits == []
 
 
 async def test_an_attempt_not_known_yet_may_come_back(world: Heartbeats) -> None:
     token = (await tokens_of(world))[0]
-    assert (await world.say("/v1/beat", token, beat(attempt=ATTEMPT + 1)))[0] == 425
+    assert (await world.post_message("/v1/beat", token, heartbeat(attempt=ATTEMPT + 1)))[0] == 425
 
 
 async def test_commit_is_granted_once_recorded_and_refused_if_revoked(
     world: Heartbeats,
 ) -> None:
     token = (await tokens_of(world))[0]
-    status, answer = await world.say("/v1/commit", token, protocol.Commit(member(), 5))
+    status, answer = await world.post_message("/v1/commit", token, protocol.Commit(member(), 5))
     assert (status, answer["granted"], world.commits) == (200, True, [(JOB, ATTEMPT, 5)])
     world.commit_error = errors.NotLeader("lost")
-    assert (await world.say("/v1/commit", token, protocol.Commit(member(), 6)))[0] == 503
+    assert (await world.post_message("/v1/commit", token, protocol.Commit(member(), 6)))[0] == 503
     world.commit_error, world.revokes_while_committing = None, True
-    refused = await world.say("/v1/commit", token, protocol.Commit(member(), 6))
+    refused = await world.post_message("/v1/commit", token, protocol.Commit(member(), 6))
     assert refused == (409, {"error": "attempt 1 was revoked"})
 
 
@@ -138,27 +138,27 @@ async def test_a_commit_that_takes_too_long_is_to_be_tried_again(
     token = (await tokens_of(world))[0]
     monkeypatch.setattr(server, "COMMIT_DEADLINE_S", 0.05)
     world.records.clear()
-    assert (await world.say("/v1/commit", token, protocol.Commit(member(), 5)))[0] == 503
+    assert (await world.post_message("/v1/commit", token, protocol.Commit(member(), 5)))[0] == 503
     monkeypatch.undo()
     world.records.set()
-    assert (await world.say("/v1/commit", token, protocol.Commit(member(), 5)))[0] == 200
+    assert (await world.post_message("/v1/commit", token, protocol.Commit(member(), 5)))[0] == 200
 
 
 async def test_an_operator_that_does_not_lead_sends_launchers_away(world: Heartbeats) -> None:
     token = (await tokens_of(world))[0]
     world.leads = False
-    assert (await world.say("/v1/beat", token, beat()))[0] == 503
+    assert (await world.post_message("/v1/beat", token, heartbeat()))[0] == 503
 
 
 async def test_api_outage_does_not_affect_heartbeats(
     world: Heartbeats, control_plane: ControlPlane
 ) -> None:
     known, unknown = await tokens_of(world)
-    assert (await world.say("/v1/beat", known, beat()))[0] == 200
+    assert (await world.post_message("/v1/beat", known, heartbeat()))[0] == 200
     await asyncio.to_thread(control_plane.stop_api_server)
     try:
-        assert (await world.say("/v1/beat", known, beat(sequence=2)))[0] == 200
-        assert (await world.say("/v1/beat", unknown, beat(1)))[0] == 200
+        assert (await world.post_message("/v1/beat", known, heartbeat(sequence=2)))[0] == 200
+        assert (await world.post_message("/v1/beat", unknown, heartbeat(1)))[0] == 200
     finally:
         await asyncio.to_thread(control_plane.start_api_server)
 
@@ -178,7 +178,7 @@ async def test_api_outage_does_not_affect_heartbeats(
 )
 async def test_a_malformed_body_is_refused(world: Heartbeats, body: bytes) -> None:
     token = (await tokens_of(world))[0]
-    assert (await world.say("/v1/beat", token, body))[0] == 400
+    assert (await world.post_message("/v1/beat", token, body))[0] == 400
 
 
 async def test_body_too_large_or_without_length_is_refused(world: Heartbeats) -> None:

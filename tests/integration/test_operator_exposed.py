@@ -87,8 +87,8 @@ def test_a_stranger_who_knows_a_jobs_uid_may_not_speak_for_it(site: Site, floor:
     port = urlsplit(site.operator.url).port
     assert port is not None
     member = {"job_uid": job.object()["metadata"]["uid"], "attempt": 1, "node_rank": 0}
-    beat = {"member": member, "sequence": 1, "running": 1, "exited": 0}
-    assert _ask(port, "POST", "/v1/beat", json.dumps(beat))[0] == 403
+    heartbeat = {"member": member, "sequence": 1, "running": 1, "exited": 0}
+    assert _ask(port, "POST", "/v1/beat", json.dumps(heartbeat))[0] == 403
 
 
 @pytest.fixture
@@ -103,11 +103,11 @@ def secretive(floor: Floor) -> Floor:
         {"securityContext": "none"},
         {"dnsConfig": {"options": "none"}},
     ]
-    said = {"example.com/key": CANARY, f"{PREFIX}/run-for": "0.1s", f"{PREFIX}/exit-code": "3"}
+    stated = {"example.com/key": CANARY, f"{PREFIX}/run-for": "0.1s", f"{PREFIX}/exit-code": "3"}
     for number, more in enumerate(odd):
         template = {"spec": {"containers": [main]} | more}
         job = floor.apply(
-            f"job-{number}", nodes=1, backoffLimit=0, annotations=said, template=template
+            f"job-{number}", nodes=1, backoffLimit=0, annotations=stated, template=template
         )
         wanted = "Failed" if not number else "Queued"
         job.until(partial(_ended, wanted), wanted)
@@ -121,7 +121,7 @@ def _ended(phase: str, status: Json) -> bool:
 def test_user_content_is_in_no_log_event_or_status(site: Site, secretive: Floor) -> None:
     admin = site.admin
     jobs = admin.get(secretive.path(names.TRAINING_JOBS))["items"]
-    told = {
+    reported = {
         "statuses": [job["status"] for job in jobs],
         "placements": admin.get(secretive.path(names.PLACEMENTS)),
         "events": admin.get(f"/apis/events.k8s.io/v1/namespaces/{secretive.name}/events"),
@@ -130,9 +130,9 @@ def test_user_content_is_in_no_log_event_or_status(site: Site, secretive: Floor)
         "log": site.operator.log_file.read_text(encoding="utf-8"),
     }
     assert len(jobs) == 4
-    assert "CommitRefused" in json.dumps(told["statuses"])
-    assert secretive.name in json.dumps(told["events"])
-    leaks = {place: json.dumps(found) for place, found in told.items()}
+    assert "CommitRefused" in json.dumps(reported["statuses"])
+    assert secretive.name in json.dumps(reported["events"])
+    leaks = {place: json.dumps(found) for place, found in reported.items()}
     for place, text in leaks.items():
         at = text.find(CANARY)
         assert at < 0, f"{place}: …{text[max(0, at - 600) : at + 100]}"

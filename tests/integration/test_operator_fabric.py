@@ -187,11 +187,11 @@ def test_source_conflicts_name_node_and_both_sides(ground: Site, bare: Floor) ->
     assert first["source"] == "aws labels"
     assert first["message"] == "aws labels has it in nn-0, which is r0; r1 counts, by site/plan"
     assert bare.apply("gang", nodes=4).until_bound()["nodes"] in map(sorted, racks)
-    told = command_line.topology(ground, "--job", f"{bare.name}/gang")
-    assert "16 nodes\n  rack: 4 domains of 4 nodes (site/plan)\n" in told
-    assert "2 findings" in told
-    assert f"- {first['node']}: {first['message']} (rack)" in told
-    assert ", node ranks [0-3]\n" in told
+    reported = command_line.topology(ground, "--job", f"{bare.name}/gang")
+    assert "16 nodes\n  rack: 4 domains of 4 nodes (site/plan)\n" in reported
+    assert "2 findings" in reported
+    assert f"- {first['node']}: {first['message']} (rack)" in reported
+    assert ", node ranks [0-3]\n" in reported
     picture = command_line.topology(ground, "--job", f"{bare.name}/gang", "-o", "svg")
     assert picture.count(", node rank ") == 4
     assert f"{bare.name}/gang on 4 of 16 nodes" in picture
@@ -221,8 +221,8 @@ def test_cables_show_rails_and_faults_and_come_compressed(ground: Site, bare: Fl
     why = "rail 1 is astray at mlx5_1: it has no cable"
     odd = {"node": bare.nodes[9], "rail": 1, "message": why}
     assert status["rails"] == {"nodes": 16, "aligned": 15, "astray": [odd]}
-    told = command_line.topology(ground)
-    assert f"  rails: aligned on 15 of 16 nodes\n    {bare.nodes[9]}: {why}\n" in told
+    reported = command_line.topology(ground)
+    assert f"  rails: aligned on 15 of 16 nodes\n    {bare.nodes[9]}: {why}\n" in reported
     topology = {"rails": "Aligned"}
     all_of_them = bare.apply("all", nodes=16, topology=topology)
     all_of_them.until_said("at most 15 such nodes stand so: numNodes <= 15; astray: rail 1 on 1 no")

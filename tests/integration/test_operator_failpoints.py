@@ -102,7 +102,7 @@ def test_rollback_of_operator_killed_at_a_write_leaves_nothing(
         lambda: not job.pods() and not hall.in_flight(),
         "nothing left of the attempt",
         deadline_s=killed_s + CLEAN_S - time.monotonic(),
-        evidence=job.story,
+        evidence=job.timeline,
     )
 
 
@@ -119,5 +119,7 @@ def _settled(floor: Floor, job: Job, *, by_s: float) -> None:
         assert len(pods) in (0, GANG), f"{len(pods)} bound, and nothing in flight"
         return len(pods) == GANG and len(job.pods()) == GANG
 
-    waiting.until(holds, "the whole gang", deadline_s=by_s - time.monotonic(), evidence=job.story)
+    waiting.until(
+        holds, "the whole gang", deadline_s=by_s - time.monotonic(), evidence=job.timeline
+    )
     assert len(job.bound(job.status()["attempt"])) == GANG

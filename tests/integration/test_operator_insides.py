@@ -79,10 +79,10 @@ def test_slow_node_is_on_fabric(site: Site, floor: Floor, agents: NodeAgents) ->
         evidence=lambda: str(_status(site)),
     )
     status = _status(site)
-    told = "0000:17:00.0 multiplies at 61 % of what most H100 do: 400 TFLOP/s of 660 TFLOP/s"
-    assert status["slow"] == [{"node": name, "message": told}]
+    reported = "0000:17:00.0 multiplies at 61 % of what most H100 do: 400 TFLOP/s of 660 TFLOP/s"
+    assert status["slow"] == [{"node": name, "message": reported}]
     assert (status["slowCount"], status["measuredNodes"]) == (1, 4)
-    assert f"- {name}: {told}\n" in command_line.topology(site)
+    assert f"- {name}: {reported}\n" in command_line.topology(site)
     agents.tell(name, Document(rates=(usual,)))
     waiting.until(
         lambda: _status(site)["slowCount"] == 0,

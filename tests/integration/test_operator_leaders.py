@@ -141,7 +141,7 @@ def _settles(floor: Floor, job: Job, size: int = GANG) -> None:
         assert len(live) in (0, size), f"{len(live)} bound, and nothing in flight"
         return len(live) == size
 
-    waiting.until(settled, "the whole gang", deadline_s=40, evidence=job.story)
+    waiting.until(settled, "the whole gang", deadline_s=40, evidence=job.timeline)
     assert sorted(job.bound(job.status()["attempt"]).values()) == floor.nodes
     assert len(job.pods()) == size
 

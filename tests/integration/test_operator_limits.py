@@ -35,7 +35,7 @@ ALIEN = "pods of a TrainingJob alone"
 
 
 @dataclass(frozen=True, slots=True)
-class Accounts:
+class AccountClients:
     """Connections to one control plane with ``deploy`` in force."""
 
     plane: ControlPlane
@@ -52,7 +52,7 @@ class Accounts:
 
 
 @pytest.fixture(scope="module")
-def accounts() -> Iterator[Accounts]:
+def account_clients() -> Iterator[AccountClients]:
     """The policies in force, without an operator."""
     with (
         ControlPlane.start("limits") as plane,
@@ -67,13 +67,13 @@ def accounts() -> Iterator[Accounts]:
                 "the accounts of pods",
                 deadline_s=30,
             )
-            accounts = Accounts(plane, admin, operator)
+            account_clients = AccountClients(plane, admin, operator)
             waiting.until(
-                lambda: ALIEN in accounts.answer(_pods(TEAM), _plain("any")),
+                lambda: ALIEN in account_clients.answer(_pods(TEAM), _plain("any")),
                 "the policies in force",
                 deadline_s=30,
             )
-            yield accounts
+            yield account_clients
 
 
 def _has_account(admin: ApiClient, namespace: str) -> bool:
@@ -99,19 +99,21 @@ def _ours(namespace: str = TEAM, name: str = "job") -> Json:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.parent.name)
-def test_examples_are_accepted(accounts: Accounts, example: Path) -> None:
+def test_examples_are_accepted(account_clients: AccountClients, example: Path) -> None:
     """Also where all of ``deploy`` is in force."""
-    answer = accounts.plane.kubectl("-n", TEAM, "apply", "--dry-run=server", "-f", str(example))
+    answer = account_clients.plane.kubectl(
+        "-n", TEAM, "apply", "--dry-run=server", "-f", str(example)
+    )
     assert "created (server dry run)" in answer
 
 
-def test_example_of_the_operator_is_accepted(accounts: Accounts) -> None:
+def test_example_of_the_operator_is_accepted(account_clients: AccountClients) -> None:
     example = str(ROOT / "examples/operator.yaml")
-    answer = accounts.plane.kubectl("apply", "--dry-run=server", "-f", example)
+    answer = account_clients.plane.kubectl("apply", "--dry-run=server", "-f", example)
     assert answer.count("created (server dry run)") == 2
 
 
-def test_operator_privileged_pod_in_kube_system_denied(accounts: Accounts) -> None:
+def test_operator_privileged_pod_in_kube_system_denied(account_clients: AccountClients) -> None:
     """What a stolen token would be used for first."""
     container = {"name": "c", "image": "i", "securityContext": {"privileged": True}}
     volumes = [
@@ -122,23 +124,25 @@ def test_operator_privileged_pod_in_kube_system_denied(accounts: Accounts) -> No
     manifest = json.dumps({"apiVersion": "v1", "kind": "Pod"} | evil)
     user = f"--as=system:serviceaccount:{':'.join(ACCOUNT)}"
     with pytest.raises(Exception, match="creates and deletes no pods in kube-system"):
-        accounts.plane.kubectl(
+        account_clients.plane.kubectl(
             "-n", "kube-system", "create", "--dry-run=server", user, "-f", "-", stdin=manifest
         )
-    assert ALIEN in accounts.answer(_pods(TEAM), evil)
+    assert ALIEN in account_clients.answer(_pods(TEAM), evil)
 
 
-def test_operator_pod_of_a_job_is_accepted(accounts: Accounts) -> None:
-    assert accounts.answer(_pods(TEAM), _ours()) == ""
+def test_operator_pod_of_a_job_is_accepted(account_clients: AccountClients) -> None:
+    assert account_clients.answer(_pods(TEAM), _ours()) == ""
 
 
 @pytest.mark.parametrize("namespace", SYSTEM)
-def test_operator_pod_in_system_namespace_denied(accounts: Accounts, namespace: str) -> None:
+def test_operator_pod_in_system_namespace_denied(
+    account_clients: AccountClients, namespace: str
+) -> None:
     refused = f"creates and deletes no pods in {namespace}"
-    assert refused in accounts.answer(_pods(namespace), _ours(namespace))
+    assert refused in account_clients.answer(_pods(namespace), _ours(namespace))
     refused = f"binds no pods in {namespace}"
     binding = bodies.binding("job-1-0", "u", node="n")
-    assert refused in accounts.answer(f"{_pods(namespace)}/job-1-0/binding", binding)
+    assert refused in account_clients.answer(f"{_pods(namespace)}/job-1-0/binding", binding)
 
 
 def _owner(pod: Json) -> Json:
@@ -177,32 +181,34 @@ def _owner(pod: Json) -> Json:
     ],
 )
 def test_operator_pod_of_another_kind_denied(
-    accounts: Accounts, change: Change, words: str
+    account_clients: AccountClients, change: Change, words: str
 ) -> None:
     pod = _ours()
     change(pod)
-    assert words in accounts.answer(_pods(TEAM), pod)
+    assert words in account_clients.answer(_pods(TEAM), pod)
 
 
-def test_operator_pod_with_injected_sidecar_is_accepted(accounts: Accounts) -> None:
+def test_operator_pod_with_injected_sidecar_is_accepted(account_clients: AccountClients) -> None:
     """A webhook of the site puts a container in front of all others."""
     pod = _ours()
     sidecar = {"name": "proxy", "image": "i", "restartPolicy": "Always"}
     pod["spec"]["initContainers"].insert(0, sidecar)
     pod["spec"]["containers"].insert(0, {"name": "beside", "image": "i"})
-    assert accounts.answer(_pods(TEAM), pod) == ""
+    assert account_clients.answer(_pods(TEAM), pod) == ""
 
 
-def test_operator_deletes_pods_of_jobs_alone(accounts: Accounts) -> None:
+def test_operator_deletes_pods_of_jobs_alone(account_clients: AccountClients) -> None:
     path = _pods(TEAM)
-    accounts.admin.post(path, _plain("web-0"))
+    account_clients.admin.post(path, _plain("web-0"))
     with pytest.raises(ApiError, match=ALIEN):
-        accounts.operator.delete(f"{path}/web-0?dryRun=All")
+        account_clients.operator.delete(f"{path}/web-0?dryRun=All")
     # No job owns it: the garbage collector may be faster.
-    accounts.operator.post(path, _ours(name="gone"))
+    account_clients.operator.post(path, _ours(name="gone"))
     with contextlib.suppress(ApiError):
-        accounts.operator.delete(f"{path}/gone-1-0")
-    waiting.until(lambda: not _exists(accounts.admin, f"{path}/gone-1-0"), "gone", deadline_s=60)
+        account_clients.operator.delete(f"{path}/gone-1-0")
+    waiting.until(
+        lambda: not _exists(account_clients.admin, f"{path}/gone-1-0"), "gone", deadline_s=60
+    )
 
 
 def _exists(client: ApiClient, path: str) -> bool:
@@ -215,98 +221,98 @@ def _exists(client: ApiClient, path: str) -> bool:
     return True
 
 
-def test_operator_binding_changes_nothing_of_a_pod(accounts: Accounts) -> None:
+def test_operator_binding_changes_nothing_of_a_pod(account_clients: AccountClients) -> None:
     path = f"{_pods(TEAM)}/job-1-0/binding"
     binding = bodies.binding("job-1-0", "u", node="n")
-    assert "404" in accounts.answer(path, binding)
+    assert "404" in account_clients.answer(path, binding)
     for field in ("labels", "annotations"):
         marked = binding | {"metadata": binding["metadata"] | {field: {"a": "b"}}}
-        assert "changes nothing of a pod that it binds" in accounts.answer(path, marked)
+        assert "changes nothing of a pod that it binds" in account_clients.answer(path, marked)
     unnamed = binding | {"metadata": {"name": "job-1-0"}}
-    assert "binds a pod by its UID" in accounts.answer(path, unnamed)
+    assert "binds a pod by its UID" in account_clients.answer(path, unnamed)
 
 
 @pytest.mark.parametrize("name", ["web-7d4b9c6f5-x2b4z", "db-0", "node-exporter-8k2wq", "1-0"])
-def test_operator_binds_no_pod_of_a_workload(accounts: Accounts, name: str) -> None:
+def test_operator_binds_no_pod_of_a_workload(account_clients: AccountClients, name: str) -> None:
     """A pod of a StatefulSet named db-1 has the form of a job's: a policy sees no more of it."""
     binding = bodies.binding(name, "u", node="n")
     refused = "the operator binds pods of TrainingJobs"
-    assert refused in accounts.answer(f"{_pods(TEAM)}/{name}/binding", binding)
+    assert refused in account_clients.answer(f"{_pods(TEAM)}/{name}/binding", binding)
     binding = bodies.binding("db-1-0", "u", node="n")
-    assert "404" in accounts.answer(f"{_pods(TEAM)}/db-1-0/binding", binding)
+    assert "404" in account_clients.answer(f"{_pods(TEAM)}/db-1-0/binding", binding)
 
 
-def test_operator_creates_and_deletes_few_jobs(accounts: Accounts) -> None:
+def test_operator_creates_and_deletes_few_jobs(account_clients: AccountClients) -> None:
     jobs = manifests.path(names.TRAINING_JOBS, TEAM)
     refused = "the operator creates pre-runs alone"
-    assert refused in accounts.answer(jobs, manifests.job())
+    assert refused in account_clients.answer(jobs, manifests.job())
     ahead = manifests.job("large-pre-run")
     ahead["metadata"]["labels"] = {names.LABEL_PRE_RUN_OF: "large"}
-    assert refused in accounts.answer(jobs, ahead)
+    assert refused in account_clients.answer(jobs, ahead)
     ahead["metadata"]["ownerReferences"] = [pods.owner_reference("large", uid="u")]
-    assert accounts.answer(jobs, ahead) == ""
-    accounts.admin.post(jobs, manifests.job("kept"))
-    accounts.admin.post(jobs, manifests.job("fleeting", spec={"ttlSecondsAfterFinished": 1}))
+    assert account_clients.answer(jobs, ahead) == ""
+    account_clients.admin.post(jobs, manifests.job("kept"))
+    account_clients.admin.post(jobs, manifests.job("fleeting", spec={"ttlSecondsAfterFinished": 1}))
     with pytest.raises(ApiError, match=refused):
-        accounts.operator.delete(f"{jobs}/kept")
-    accounts.operator.delete(f"{jobs}/fleeting")
+        account_clients.operator.delete(f"{jobs}/kept")
+    account_clients.operator.delete(f"{jobs}/fleeting")
 
 
-def test_system_namespaces_refuse_jobs(accounts: Accounts) -> None:
+def test_system_namespaces_refuse_jobs(account_clients: AccountClients) -> None:
     for namespace in SYSTEM:
         jobs = manifests.path(names.TRAINING_JOBS, namespace)
-        answer = accounts.answer(jobs, manifests.job(), of=accounts.admin)
+        answer = account_clients.answer(jobs, manifests.job(), of=account_clients.admin)
         assert f"no training in {namespace}, a namespace of the system" in answer
 
 
-def test_namespaces_opt_in_where_a_site_demands_it(accounts: Accounts) -> None:
-    plane, admin = accounts.plane, accounts.admin
+def test_namespaces_opt_in_where_a_site_demands_it(account_clients: AccountClients) -> None:
+    plane, admin = account_clients.plane, account_clients.admin
     jobs = [manifests.path(names.TRAINING_JOBS, namespace) for namespace in (TEAM, OTHER)]
     refused = f"no training in {OTHER}: an administrator enables it with the label"
     plane.kubectl("label", "namespace", TEAM, "railwright.dev/jobs=enabled")
     plane.kubectl("apply", "-f", str(ROOT / "deploy/opt-in"))
     try:
         waiting.until(
-            lambda: refused in accounts.answer(jobs[1], manifests.job(), of=admin),
+            lambda: refused in account_clients.answer(jobs[1], manifests.job(), of=admin),
             "the policy in force",
             deadline_s=30,
         )
-        assert accounts.answer(jobs[0], manifests.job(), of=admin) == ""
-        assert accounts.answer(_pods(TEAM), _ours()) == ""
-        assert refused in accounts.answer(_pods(OTHER), _ours(OTHER))
+        assert account_clients.answer(jobs[0], manifests.job(), of=admin) == ""
+        assert account_clients.answer(_pods(TEAM), _ours()) == ""
+        assert refused in account_clients.answer(_pods(OTHER), _ours(OTHER))
         binding = bodies.binding("job-1-0", "u", node="n")
-        assert refused in accounts.answer(f"{_pods(OTHER)}/job-1-0/binding", binding)
+        assert refused in account_clients.answer(f"{_pods(OTHER)}/job-1-0/binding", binding)
         # Pods of others are none of its business.
-        assert accounts.answer(_pods(OTHER), _plain("web"), of=admin) == ""
+        assert account_clients.answer(_pods(OTHER), _plain("web"), of=admin) == ""
     finally:
         plane.kubectl("delete", "-f", str(ROOT / "deploy/opt-in"))
         waiting.until(
-            lambda: not accounts.answer(jobs[1], manifests.job(), of=admin),
+            lambda: not account_clients.answer(jobs[1], manifests.job(), of=admin),
             "the policy gone",
             deadline_s=30,
         )
 
 
-def test_author_must_be_allowed_to_create_pods(accounts: Accounts) -> None:
-    plane = accounts.plane
+def test_author_must_be_allowed_to_create_pods(account_clients: AccountClients) -> None:
+    plane = account_clients.plane
     jobs = manifests.path(names.TRAINING_JOBS, TEAM)
     plane.kubectl("-n", TEAM, "create", "serviceaccount", "bob")
     _grant(plane, "jobs", f"--resource=trainingjobs.{names.GROUP}")
     with contextlib.closing(plane.service_account_client(TEAM, "bob")) as bob:
         refused = f"you may not create pods in {TEAM}: ask for the right"
         waiting.until(
-            lambda: refused in accounts.answer(jobs, manifests.job(), of=bob),
+            lambda: refused in account_clients.answer(jobs, manifests.job(), of=bob),
             "the right to create jobs",
             deadline_s=30,
         )
-        accounts.admin.post(jobs, manifests.job("shared"))
+        account_clients.admin.post(jobs, manifests.job("shared"))
         for spec in ({"backoffLimit": 1}, {"suspend": True}):
             with pytest.raises(ApiError, match="you may not create pods"):
                 bob.patch(f"{jobs}/shared", {"spec": spec})
         bob.patch(f"{jobs}/shared", {"metadata": {"labels": {"team": "blue"}}})
         _grant(plane, "pods", "--resource=pods")
         waiting.until(
-            lambda: not accounts.answer(jobs, manifests.job(), of=bob),
+            lambda: not account_clients.answer(jobs, manifests.job(), of=bob),
             "the right to create pods",
             deadline_s=30,
         )

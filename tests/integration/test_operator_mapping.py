@@ -74,8 +74,8 @@ def test_ranks_with_most_traffic_share_a_rack(site: Site, product: str | None) -
 def _is_drawn(site: Site, floor: Floor) -> None:
     """Each of its nodes once, and a line up from either rack."""
     job = f"{floor.name}/laid-out"
-    told = command_line.topology(site, "--job", job)
-    assert f"job {job}: 64 ranks, 8 a node: tensor 8 × pipeline 4 × data 2\n" in told
+    reported = command_line.topology(site, "--job", job)
+    assert f"job {job}: 64 ranks, 8 a node: tensor 8 × pipeline 4 × data 2\n" in reported
     picture = command_line.topology(site, "--job", job, "-o", "svg")
     for node in floor.nodes:
         assert picture.count(f"<title>{node}, node rank ") == 1
@@ -126,8 +126,8 @@ def test_profile_of_other_devices_is_set_aside_with_reason(site: Site, taken_on:
         holds = "H100" in taken_on
         assert mapping.communication == ("measured" if holds else "derived")
         assert mapping.other_devices == (() if holds else (product,))
-        said = f"it was taken on other devices than {product}, which its nodes have"
-        assert job.status().get("profileAside") == (None if holds else said)
+        stated = f"it was taken on other devices than {product}, which its nodes have"
+        assert job.status().get("profileAside") == (None if holds else stated)
 
 
 def test_a_job_that_says_nothing_is_placed_in_the_networks_order(site: Site) -> None:

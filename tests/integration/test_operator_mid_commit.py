@@ -20,7 +20,7 @@ SIZE = 16
 HALF = SIZE // 2
 POLICY = "no-pods-on-this-node"
 
-HELD = {
+WITHHELD = {
     "before_its_pods": ("create pods", 1),
     "with_half_of_its_pods": ("create pods", HALF + 1),
     "with_half_of_it_bound": ("create pods/binding", HALF + 1),
@@ -34,7 +34,7 @@ def calm(site: Site) -> Iterator[None]:
     site.proxy.lift_all()
 
 
-@pytest.mark.parametrize(("selector", "first"), HELD.values(), ids=HELD)
+@pytest.mark.parametrize(("selector", "first"), WITHHELD.values(), ids=WITHHELD)
 def test_a_job_deleted_in_mid_commit_leaves_nothing(
     site: Site, hall: Floor, gang: str, selector: str, first: int
 ) -> None:
@@ -60,7 +60,7 @@ def test_a_job_made_again_in_mid_commit_gets_pods_of_its_own(
         bound = [pod for pod in pods if "nodeName" in pod["spec"]]
         return owners == {uid} and len(bound) == len(job.pods()) == SIZE
 
-    waiting.until(is_whole, "the new job's own pods", deadline_s=60, evidence=job.story)
+    waiting.until(is_whole, "the new job's own pods", deadline_s=60, evidence=job.timeline)
 
 
 def test_spec_change_in_mid_commit_never_mixes_pods(site: Site, hall: Floor, gang: str) -> None:
@@ -75,7 +75,7 @@ def test_spec_change_in_mid_commit_never_mixes_pods(site: Site, hall: Floor, gan
         bound = job.bound(job.status()["attempt"])
         return len(bound) == len(job.pods()) == HALF and not hall.in_flight()
 
-    waiting.until(is_new, "the new shape", deadline_s=60, evidence=job.story)
+    waiting.until(is_new, "the new shape", deadline_s=60, evidence=job.timeline)
 
 
 def test_job_changed_while_operator_down_never_runs_half(

@@ -68,8 +68,8 @@ def test_node_change_before_bind_replans_gang(
             for name, (change, _) in CHANGES.items():
                 change(floor, planned[name])
             for name, (_, why) in CHANGES.items():
-                said = why if name == "moved" else f"node {planned[name]} {why}"
-                jobs[name].until(partial(_ended, said), said)
+                stated = why if name == "moved" else f"node {planned[name]} {why}"
+                jobs[name].until(partial(_ended, stated), stated)
         for name, job in jobs.items():
             status = job.until(partial(_is_bound, job), "bound again")
             assert planned[name] not in status["nodes"]

@@ -143,5 +143,5 @@ def test_pods_of_a_removed_node_are_collected(site: Site) -> None:
             deadline_s=30,
         )
         site.plane.kubectl("delete", "node", node)
-        waiting.until(lambda: not job.pods(), "collected", deadline_s=150, evidence=job.story)
+        waiting.until(lambda: not job.pods(), "collected", deadline_s=150, evidence=job.timeline)
         floor.nodes.clear()

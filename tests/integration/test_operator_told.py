@@ -41,11 +41,11 @@ def test_describe_tells_the_story_in_order(site: Site, floor: Floor) -> None:
     site.kwok.fail_pod(floor.name, "gang-1-1", exit_code=3)
     job.until_phase("Failed")
     job.until_events("Scheduled", "RankFailed", "Failed")
-    story = site.plane.kubectl("-n", floor.name, "describe", "tj", "gang")
-    told = story[story.index("Events:") :]
+    timeline = site.plane.kubectl("-n", floor.name, "describe", "tj", "gang")
+    reported = timeline[timeline.index("Events:") :]
     words = (f"by node rank: {floor.nodes[0]}, {floor.nodes[1]}", "exited with 3", "Warning")
-    missing = [word for word in words if word not in told]
-    assert not missing, told
+    missing = [word for word in words if word not in reported]
+    assert not missing, reported
 
 
 def test_probes_and_metrics_answer(site: Site) -> None:
@@ -101,7 +101,7 @@ def test_an_operator_with_nothing_to_do_writes_nothing(site: Site, floor: Floor)
         time.sleep(0.5)
     assert _versions(site, floor) == before
     assert [job.events() for job in jobs] == events
-    assert [len(told) for told in events] == [len(set(told)) for told in events]
+    assert [len(reported) for reported in events] == [len(set(reported)) for reported in events]
 
 
 def _refused(site: Site) -> float:

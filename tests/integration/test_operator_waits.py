@@ -20,18 +20,18 @@ def test_a_queue_that_does_not_exist_is_said_within_seconds(floor: Floor) -> Non
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "stated"),
     [
         ((2, 9), "at most 8 nvidia.com/gpu on any node"),
         ((5, 8), "at most 4 such nodes exist: numNodes <= 4"),
     ],
 )
 def test_a_job_that_can_never_fit_is_told_so_and_holds_up_nobody(
-    floor: Floor, asked: tuple[int, int], said: str
+    floor: Floor, asked: tuple[int, int], stated: str
 ) -> None:
     nodes, gpus = asked
     job = floor.apply("never", nodes=nodes, gpus=gpus)
-    assert said in job.until_reason("NeverFits", deadline_s=5)["message"]
+    assert stated in job.until_reason("NeverFits", deadline_s=5)["message"]
     floor.apply("small").until_bound()
     assert job.status()["reason"] == "NeverFits"
 

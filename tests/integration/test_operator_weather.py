@@ -112,7 +112,7 @@ def test_watches_cut_again_and_again_cause_no_work_twice(
         site.proxy.cut_streams()
         return len(job.bound()) == SIZE and not hall.in_flight()
 
-    waiting.until(is_bound, "all of it", deadline_s=40, evidence=job.story)
+    waiting.until(is_bound, "all of it", deadline_s=40, evidence=job.timeline)
     for selector in ("create pods", "create pods/binding"):
         assert site.proxy.count(selector, since=sent, namespace=hall.name) == SIZE
 

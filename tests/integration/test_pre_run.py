@@ -142,11 +142,11 @@ def test_pre_run_ends_once_all_ranks_reported_and_keeps_nothing(tmp_path: Path) 
             errors = [each.communicate(timeout=pre_runs.TIMEOUT_S)[1] for each in (first, second)]
         assert (first.returncode, second.returncode) == (0, 0), errors
     assert len(operator.parts) > 3
-    told = {part.rank: part for part in operator.parts}
-    assert profile.merged(told.values()).steps == 3
-    last = {beat.member.node_rank: beat for beat in operator.beats}
-    for beat in last.values():
-        assert (beat.running, beat.exited, beat.failure) == (0, 1, None)
+    reported = {part.rank: part for part in operator.parts}
+    assert profile.merged(reported.values()).steps == 3
+    last = {heartbeat.member.node_rank: heartbeat for heartbeat in operator.heartbeats}
+    for heartbeat in last.values():
+        assert (heartbeat.running, heartbeat.exited, heartbeat.failure) == (0, 1, None)
     assert not kept.exists()
 
 
@@ -158,7 +158,7 @@ def test_refused_recording_fails_pre_run_with_reason(tmp_path: Path) -> None:
         environ = launchers.environment_of(operator.url, tmp_path) | asked
         with launchers.launched(command, environ, tmp_path) as launcher:
             launcher.communicate(timeout=pre_runs.TIMEOUT_S)
-    failure = operator.beats[-1].failure
+    failure = operator.heartbeats[-1].failure
     assert failure is not None
     assert (launcher.returncode, failure.exit_code) == (EXIT_UNRECORDED, EXIT_UNRECORDED)
     assert "what was recorded was not taken: " in str(failure.message)

@@ -72,17 +72,17 @@ async def test_an_agent_that_cannot_reach_another_says_so() -> None:
 @pytest.mark.usefixtures("loopback_is_a_network")
 async def test_survey_dispatches_agents_and_names_silent_ones() -> None:
     hosts = {f"node-{at}": f"127.0.0.{at}" for at in range(1, 6)}
-    said: list[str] = []
+    stated: list[str] = []
     async with contextlib.AsyncExitStack() as stack:
         port = await stack.enter_async_context(_responding())
         for host in list(hosts.values())[1:4]:
             await stack.enter_async_context(_responding(host=host, port=port))
         agents = surveyor.SurveyedAgents(hosts, port, SHARED)
-        found = await surveyor.run(agents, at_once=2, seconds=0.02, log=said.append)
+        found = await surveyor.run(agents, at_once=2, seconds=0.02, log=stated.append)
     assert {*found.tiers[-1]} <= {*hosts} - {"node-5"}
     assert "node-5: no probe of it reached anybody" in found.strange
-    assert said[-1].startswith(f"{found.pairs} pairs, ")
-    assert any(" -> node-5: " in line for line in said)
+    assert stated[-1].startswith(f"{found.pairs} pairs, ")
+    assert any(" -> node-5: " in line for line in stated)
 
 
 @pytest.mark.parametrize(

@@ -54,8 +54,8 @@ def test_command_output_can_be_read_and_has_each_device_once() -> None:
     command = [sys.executable, "-m", "railwright_agent", "rates"]
     answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     document = hardware_documents.parse(answer.stdout)
-    told = [*(each.device for each in document.rates), *document.busy]
-    assert told == [CPU] or CPU not in told
-    assert told
-    assert len({*told}) == len(told)
+    reported = [*(each.device for each in document.rates), *document.busy]
+    assert reported == [CPU] or CPU not in reported
+    assert reported
+    assert len({*reported}) == len(reported)
     assert not document.hardware_reports

@@ -162,8 +162,8 @@ async def test_update_without_change_of_record_is_no_event(
         await api.patch(f"{place(namespace)}/one", {"data": {"other": "1"}})
         await api.patch(f"{place(namespace)}/one", {"data": {"text": "b"}})
         await shell.until(lambda: texts(copy) == {"one": "b"}, "the last change")
-        told = [(old and old.text, new and new.text) for old, new in changes]
-        assert told == [(None, "a"), ("a", "b")]
+        reported = [(old and old.text, new and new.text) for old, new in changes]
+        assert reported == [(None, "a"), ("a", "b")]
 
 
 async def test_own_write_is_held_at_once_and_dies_with_the_object(

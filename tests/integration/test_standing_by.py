@@ -69,14 +69,14 @@ def port_of_both() -> Iterator[int]:
 
 def stood_by(teller: Scripted, port: int, *, host: str = HOST) -> list[str]:
     """What is said until it stands by no more."""
-    said: list[str] = []
-    ProbePoller(teller, port, said.append).start(host)
+    stated: list[str] = []
+    ProbePoller(teller, port, stated.append).start(host)
     waiting.until(
         lambda: all(each.name != "probe-tasks" for each in threading.enumerate()),
         "it gave up",
         deadline_s=30,
     )
-    return said
+    return stated
 
 
 def test_rail_is_chosen_in_a_declared_network(
@@ -104,23 +104,23 @@ async def test_it_goes_on_its_errand_and_tells_what_it_measured(
 ) -> None:
     monkeypatch.setattr(addresses, "refusal", lambda _: "")  # All agents are on this machine.
     with port_of_both() as port:
-        errand = {"key": KEY, "errand": 7, "host": OTHER, "port": port, "seconds": 0.05} | PAIR
-        teller.answers[:] = [{"key": KEY}, errand | {"crowd": False}, {}]
+        probe_task = {"key": KEY, "errand": 7, "host": OTHER, "port": port, "seconds": 0.05} | PAIR
+        teller.answers[:] = [{"key": KEY}, probe_task | {"crowd": False}, {}]
         async with await Responder(THEIRS).start(OTHER, port):
-            said = await asyncio.to_thread(stood_by, teller, port)
-    assert said == [f"probes are answered at {HOST}:{port}"]
+            stated = await asyncio.to_thread(stood_by, teller, port)
+    assert stated == [f"probes are answered at {HOST}:{port}"]
     assert teller.heard[:2] == [{}, {"host": HOST, "port": port}]
-    (told,) = teller.heard[2:]
-    assert told["errand"] == 7
-    assert 0 < told["latency_s"] < 0.1
-    assert told["bytes_per_s"] > 1e6
+    (reported,) = teller.heard[2:]
+    assert reported["errand"] == 7
+    assert 0 < reported["latency_s"] < 0.1
+    assert reported["bytes_per_s"] > 1e6
 
 
 def test_an_errand_that_comes_to_nothing_is_told_as_such(teller: Scripted) -> None:
     with port_of_both() as port:
-        errand = {"key": KEY, "errand": 7, "host": OTHER, "port": port, "seconds": 0.05} | PAIR
-        beyond = {**errand, "errand": 8, "seconds": handshake.SECONDS_MAX + 1}
-        teller.answers[:] = [{"key": KEY}, errand, beyond, {}]
+        probe_task = {"key": KEY, "errand": 7, "host": OTHER, "port": port, "seconds": 0.05} | PAIR
+        beyond = {**probe_task, "errand": 8, "seconds": handshake.SECONDS_MAX + 1}
+        teller.answers[:] = [{"key": KEY}, probe_task, beyond, {}]
         stood_by(teller, port)
     place = {"host": HOST, "port": port}
     assert teller.heard[2:] == [place | {"errand": 7}, place | {"errand": 8}]
@@ -131,8 +131,8 @@ def test_agent_goes_nowhere_but_to_nodes(teller: Scripted, host: str) -> None:
     """Whatever the operator says, or someone in its place: nothing is connected to."""
     with port_of_both() as port, socket.create_server(("127.0.0.1", 0)) as service:
         service.settimeout(0.2)
-        errand = {"key": KEY, "errand": 7, "host": host, "seconds": 0.05} | PAIR
-        teller.answers[:] = [{"key": KEY}, errand | {"port": service.getsockname()[1]}, {}]
+        probe_task = {"key": KEY, "errand": 7, "host": host, "seconds": 0.05} | PAIR
+        teller.answers[:] = [{"key": KEY}, probe_task | {"port": service.getsockname()[1]}, {}]
         stood_by(teller, port)
         with pytest.raises(TimeoutError):
             service.accept()
@@ -142,9 +142,9 @@ def test_agent_goes_nowhere_but_to_nodes(teller: Scripted, host: str) -> None:
 def test_a_port_that_is_taken_is_told_with_the_reason(teller: Scripted) -> None:
     teller.answers[:] = [{"key": KEY}, {}]
     with port_of_both() as port:
-        said = stood_by(teller, port, host="192.0.2.1")
-    assert said[0].startswith(f"probes cannot be answered at 192.0.2.1:{port}: ")
-    assert teller.heard == [{}, {"unfit": said[0]}]
+        stated = stood_by(teller, port, host="192.0.2.1")
+    assert stated[0].startswith(f"probes cannot be answered at 192.0.2.1:{port}: ")
+    assert teller.heard == [{}, {"unfit": stated[0]}]
 
 
 def test_unresponsive_operator_is_polled_again_then_left(
@@ -153,8 +153,8 @@ def test_unresponsive_operator_is_polled_again_then_left(
     monkeypatch.setattr(polling, "AGAIN_S", 0.0)
     teller.answers[:] = [ReportRefusedError("503 later")]
     with port_of_both() as port:
-        said = stood_by(teller, port)
-    assert said == ["probe task poll failed: 503 later"] * polling.FAILURES_MAX
+        stated = stood_by(teller, port)
+    assert stated == ["probe task poll failed: 503 later"] * polling.FAILURES_MAX
 
 
 async def test_whose_key_is_an_older_one_is_refused(teller: Scripted) -> None:

@@ -28,7 +28,7 @@ def operator() -> Iterator[OperatorEndpoint]:
 
 
 def failures(operator: OperatorEndpoint) -> list[protocol.Failure]:
-    return [beat.failure for beat in operator.beats if beat.failure is not None]
+    return [heartbeat.failure for heartbeat in operator.heartbeats if heartbeat.failure is not None]
 
 
 @pytest.mark.parametrize(
@@ -46,9 +46,9 @@ def test_the_exit_code_says_how_the_rank_ended(
 ) -> None:
     with launched(command, environment_of(operator.url, tmp_path), tmp_path) as launcher:
         assert launcher.wait(TIMEOUT_S) == code
-    told = failures(operator)[-1]
-    assert (told.rank, told.exit_code, told.signal) == (0, code, name)
-    assert termination_of(tmp_path) == told
+    reported = failures(operator)[-1]
+    assert (reported.rank, reported.exit_code, reported.signal) == (0, code, name)
+    assert termination_of(tmp_path) == reported
 
 
 @pytest.fixture
@@ -78,9 +78,13 @@ def test_rank_killed_for_memory_is_reported_with_the_limit(
     environ = environment_of(operator.url, tmp_path)
     with launched(grows, environ, tmp_path, through=enter) as launcher:
         assert launcher.wait(TIMEOUT_S) == 137
-    told = failures(operator)[-1]
-    assert (told.signal, told.out_of_memory, told.memory_limit) == ("SIGKILL", True, LIMIT_BYTES)
-    assert termination_of(tmp_path) == told
+    reported = failures(operator)[-1]
+    assert (reported.signal, reported.out_of_memory, reported.memory_limit) == (
+        "SIGKILL",
+        True,
+        LIMIT_BYTES,
+    )
+    assert termination_of(tmp_path) == reported
 
 
 def test_rank_that_loses_a_process_to_the_kernel_says_so(
@@ -93,9 +97,11 @@ def test_rank_that_loses_a_process_to_the_kernel_says_so(
     environ = environment_of(operator.url, tmp_path)
     with launched(loses, environ, tmp_path, through=enter) as launcher:
         assert launcher.wait(TIMEOUT_S) == 1
-    told = failures(operator)[-1]
-    assert (told.exit_code, told.out_of_memory) == (1, False)
-    assert told.message == "since the start the kernel killed processes of its pod for memory: 1"
+    reported = failures(operator)[-1]
+    assert (reported.exit_code, reported.out_of_memory) == (1, False)
+    assert (
+        reported.message == "since the start the kernel killed processes of its pod for memory: 1"
+    )
 
 
 def test_rank_killed_by_another_is_no_matter_of_memory(
@@ -104,8 +110,8 @@ def test_rank_killed_by_another_is_no_matter_of_memory(
     killed = python("import os; os.kill(os.getpid(), 9)")
     with launched(killed, environment_of(operator.url, tmp_path), tmp_path) as launcher:
         assert launcher.wait(TIMEOUT_S) == 137
-    told = failures(operator)[-1]
-    assert (told.signal, told.out_of_memory, told.message) == ("SIGKILL", False, None)
+    reported = failures(operator)[-1]
+    assert (reported.signal, reported.out_of_memory, reported.message) == ("SIGKILL", False, None)
 
 
 def test_a_rank_that_succeeds_is_told_with_the_last_beat(
@@ -116,7 +122,7 @@ def test_a_rank_that_succeeds_is_told_with_the_last_beat(
         assert launcher.wait(TIMEOUT_S) == 0
         assert launcher.stdout is not None
         assert launcher.stdout.read() == "done\n"
-    assert (operator.beats[-1].running, operator.beats[-1].exited) == (0, 1)
+    assert (operator.heartbeats[-1].running, operator.heartbeats[-1].exited) == (0, 1)
     assert (tmp_path / "termination-0").read_text() == ""
     assert not list(tmp_path.glob("railwright-*")), "the folder of the sockets is left"
 
@@ -171,11 +177,11 @@ def test_the_first_failure_is_told_while_the_others_still_run(
     with launched(command, environ, tmp_path) as launcher:
         until(lambda: bool(failures(operator)))
         assert launcher.poll() is None
-        first = next(beat for beat in operator.beats if beat.failure)
+        first = next(heartbeat for heartbeat in operator.heartbeats if heartbeat.failure)
         assert (first.running, first.exited) == (1, 1)
         os.kill(rank_pids(launcher.pid)[0], signal.SIGKILL)
         assert launcher.wait(TIMEOUT_S) == 1
-    assert {told.rank for told in failures(operator)} == {1}
+    assert {reported.rank for reported in failures(operator)} == {1}
     assert failures(operator)[0].last_lines == "out of luck\n"
 
 
@@ -254,9 +260,9 @@ def test_a_signal_reaches_the_rank_which_may_end_in_peace(
         # Not 0: a job whose pod was evicted has not succeeded.
         assert launcher.wait(TIMEOUT_S) == 128 + number
         assert launcher.stdout.read() == f"saved {int(number)}\n"
-    told = failures(operator)[-1]
-    assert (told.exit_code, told.message) == (128 + number, f"ended by {number.name}")
-    assert termination_of(tmp_path) == told
+    reported = failures(operator)[-1]
+    assert (reported.exit_code, reported.message) == (128 + number, f"ended by {number.name}")
+    assert termination_of(tmp_path) == reported
 
 
 def test_nothing_a_rank_started_outlives_the_launcher(
@@ -302,7 +308,7 @@ def test_every_message_carries_current_token_of_the_file(
     operator: OperatorEndpoint, tmp_path: Path
 ) -> None:
     with launched(python(WAITS), environment_of(operator.url, tmp_path), tmp_path) as launcher:
-        until(lambda: bool(operator.beats))
+        until(lambda: bool(operator.heartbeats))
         (tmp_path / "token").write_text("the next token")
         until(lambda: operator.tokens[-1] == "Bearer the next token")
         assert operator.tokens[0] == f"Bearer {operator_endpoint.TOKEN}"
@@ -324,18 +330,18 @@ def test_stacks_come_when_asked_and_a_stopped_rank_is_told_apart(
         lines = [launcher.stdout.readline().split() for _ in range(2)]
         pids = {int(rank): int(pid) for *_, rank, pid in lines}
         until(lambda: reporting(operator) == 2)
-        assert operator.beats[-1].stacks is None
+        assert operator.heartbeats[-1].stacks is None
         os.kill(pids[1], signal.SIGSTOP)
         operator.wants_stacks = True
-        until(lambda: operator.beats[-1].stacks is not None)
-        shown = operator.beats[-1].stacks
+        until(lambda: operator.heartbeats[-1].stacks is not None)
+        shown = operator.heartbeats[-1].stacks
         assert shown is not None
         stopped, waits = shown
         assert (stopped.ranks, stopped.text) == ((1,), "its process is stopped")
         assert (waits.ranks, waits.answered) == ((0,), True)
         assert "<module> <string>:5" in waits.text
         operator.wants_stacks = False
-        until(lambda: operator.beats[-1].stacks is None)
+        until(lambda: operator.heartbeats[-1].stacks is None)
         assert launcher.poll() is None
         # The stopped rank ends by the signal too, long before the grace is over.
         launcher.send_signal(signal.SIGTERM)
@@ -343,5 +349,5 @@ def test_stacks_come_when_asked_and_a_stopped_rank_is_told_apart(
 
 
 def reporting(operator: OperatorEndpoint) -> int:
-    steps = operator.beats[-1].steps if operator.beats else None
+    steps = operator.heartbeats[-1].steps if operator.heartbeats else None
     return 0 if steps is None else steps.reporting

@@ -34,7 +34,7 @@ def test_no_rank_starts_before_all_nodes_are_there(tmp_path: Path) -> None:
             launchers.append(stack.enter_context(launched(command, environ, tmp_path)))
             if node_rank == 1:
                 until(lambda: len(operator.tokens) > 2)
-                assert not operator.beats, "rank 1 started alone"
+                assert not operator.heartbeats, "rank 1 started alone"
         outputs = [launcher.communicate(timeout=TIMEOUT_S) for launcher in launchers]
         assert [out for out, _ in outputs] == ["1 2\n", "0 2\n"]
         assert "waiting for node ranks 0" in outputs[0][1]
@@ -67,7 +67,7 @@ def test_a_revoked_attempt_stops_its_ranks_and_ends_with_80(
 ) -> None:
     environ = environment_of(operator.url, tmp_path)
     with launched(python(WAITS), environ, tmp_path) as launcher:
-        until(lambda: bool(operator.beats))
+        until(lambda: bool(operator.heartbeats))
         if answer == "409":
             operator.status = 409
         else:
@@ -110,17 +110,17 @@ def test_training_goes_on_while_the_operator_is_away(tmp_path: Path) -> None:
         with operator.listening():
             environ = environment_of(operator.url, tmp_path)
             launcher = stack.enter_context(launched(command, environ, tmp_path))
-            until(lambda: bool(operator.beats))
+            until(lambda: bool(operator.heartbeats))
         assert launcher.stderr is not None
         lines = iter(launcher.stderr.readline, "")
         assert any("heartbeat not taken" in line for line in lines)
-        heard = len(operator.beats)
+        heard = len(operator.heartbeats)
         with operator.listening():
-            until(lambda: len(operator.beats) > heard)
+            until(lambda: len(operator.heartbeats) > heard)
             go_on.touch()
             assert launcher.wait(TIMEOUT_S) == 0
-    assert max(operator.beats, key=lambda beat: beat.sequence).exited == 1
-    sequences = [beat.sequence for beat in operator.beats]
+    assert max(operator.heartbeats, key=lambda heartbeat: heartbeat.sequence).exited == 1
+    sequences = [heartbeat.sequence for heartbeat in operator.heartbeats]
     assert len(sequences) == len(set(sequences))
 
 
@@ -132,7 +132,7 @@ def test_a_job_that_ends_while_the_operator_is_away_still_ends(tmp_path: Path) -
         with operator.listening():
             environ = environment_of(operator.url, tmp_path)
             launcher = stack.enter_context(launched(command, environ, tmp_path))
-            until(lambda: bool(operator.beats))
+            until(lambda: bool(operator.heartbeats))
         go_on.touch()
         # The cause is left for the kubelet before the launcher tries to reach the operator again.
         until(lambda: bool((tmp_path / "termination-0").read_bytes()))

@@ -65,20 +65,20 @@ def groupings(source_report: SourceReport) -> list[Grouping]:
 def test_a_host_list_stands_for_what_a_naive_reader_finds(
     expressions: list[list[str | list[tuple[str, int]]]],
 ) -> None:
-    said, expected = [], []
+    stated, expected = [], []
     for parts in expressions:
-        said.append("")
+        stated.append("")
         choices: list[list[str]] = []
         for part in parts:
             if isinstance(part, str):
-                said[-1] += part
+                stated[-1] += part
                 choices.append([part])
                 continue
-            said[-1] += "[" + ",".join(f"{first}-{last}" for first, last in part) + "]"
+            stated[-1] += "[" + ",".join(f"{first}-{last}" for first, last in part) + "]"
             spans = [(first, range(int(first), last + 1)) for first, last in part]
             choices.append([str(n).zfill(len(first)) for first, span in spans for n in span])
         expected += ["".join(name) for name in itertools.product(*choices)]
-    assert hostlist.expand(",".join(said), 10**6) == expected
+    assert hostlist.expand(",".join(stated), 10**6) == expected
 
 
 @given(SITES)

@@ -52,9 +52,9 @@ def outcome(decoder: Any, data: bytes) -> object:
         return str(error)
 
 
-@given(said=BEATS)
-def test_decoder_agrees_with_wire(said: dict[str, Any]) -> None:
-    data = _json(said)
+@given(stated=BEATS)
+def test_decoder_agrees_with_wire(stated: dict[str, Any]) -> None:
+    data = _json(stated)
     assert outcome(decode, data) == outcome(
         lambda data: protocol.decode(protocol.Heartbeat, data), data
     )
@@ -76,8 +76,8 @@ def test_deep_nesting_is_refused() -> None:
     )
 
 
-def _json(said: object) -> bytes:
-    return json.dumps(said, ensure_ascii=False).encode("utf-8", "surrogatepass")
+def _json(stated: object) -> bytes:
+    return json.dumps(stated, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
 def test_text_that_is_no_utf8_is_refused() -> None:

@@ -59,8 +59,8 @@ def accepted(found: Fabric, *files: FileRead) -> None:
 
 @settings(max_examples=examples(60))
 @given(st.lists(source_reports(), max_size=40))
-def test_any_accounts_give_a_status_that_is_taken(told: list[SourceReport]) -> None:
-    accepted(fabric.of(NODES, told))
+def test_any_accounts_give_a_status_that_is_taken(reported: list[SourceReport]) -> None:
+    accepted(fabric.of(NODES, reported))
 
 
 LOOKS = st.builds(
@@ -134,7 +134,7 @@ def test_any_way_of_switches_gives_a_status_that_is_taken(length: int) -> None:
 @given(WORDS, WORDS)
 async def test_any_problem_of_a_file_is_taken(name: str, problem: str) -> None:
     read = FileRead(File("site", name, ""), problem=problem)
-    told = await problems(
+    reported = await problems(
         FabricState(Fabric(), (read,), problem), AgentSummary(9, (name,) * 5), problem
     )
-    FabricStatus.model_validate(told)
+    FabricStatus.model_validate(reported)

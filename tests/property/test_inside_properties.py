@@ -124,12 +124,12 @@ def hardware_reports(machine: Machine) -> list[HardwareReport]:
 def test_the_order_of_sources_and_of_their_parts_does_not_matter(
     machine: Machine, random: Random
 ) -> None:
-    told = hardware_reports(machine)
+    reported = hardware_reports(machine)
     turned = [
         replace(look, parts=tuple(random.sample(look.parts, len(look.parts))))
-        for look in random.sample(told, len(told))
+        for look in random.sample(reported, len(reported))
     ]
-    assert hardware_inventory.of(turned) == hardware_inventory.of(told)
+    assert hardware_inventory.of(turned) == hardware_inventory.of(reported)
 
 
 @given(MACHINES, st.data())
@@ -137,28 +137,28 @@ def test_the_order_of_sources_and_of_their_parts_does_not_matter(
 def test_one_false_fact_is_one_conflict_and_the_others_stay(
     machine: Machine, data: st.DataObject
 ) -> None:
-    told = hardware_reports(machine)
-    at = data.draw(st.integers(0, len(told) - 1))
-    parts = told[at].parts
+    reported = hardware_reports(machine)
+    at = data.draw(st.integers(0, len(reported) - 1))
+    parts = reported[at].parts
     which = data.draw(st.integers(0, len(parts) - 1))
-    said = parts[which].numa
-    if said is None:
+    stated = parts[which].numa
+    if stated is None:
         return
-    false = replace(parts[which], numa=said + 1)
-    told[at] = replace(told[at], parts=(*parts[:which], false, *parts[which + 1 :]))
-    found, true = hardware_inventory.of(told), hardware_inventory.of(hardware_reports(machine))
+    false = replace(parts[which], numa=stated + 1)
+    reported[at] = replace(reported[at], parts=(*parts[:which], false, *parts[which + 1 :]))
+    found, true = hardware_inventory.of(reported), hardware_inventory.of(hardware_reports(machine))
     if found.parts == true.parts:
         (conflict,) = found.conflicts
         assert (conflict.fact, conflict.said, conflict.source) == (
             "numa",
-            str(said + 1),
-            told[at].source,
+            str(stated + 1),
+            reported[at].source,
         )
     else:
         # It counts, by the order of equally trusted sources; then the others all contradict it.
         assert len(found.conflicts) >= 1
         assert {conflict.fact for conflict in found.conflicts} == {"numa"}
-        assert {conflict.by for conflict in found.conflicts} == {told[at].source}
+        assert {conflict.by for conflict in found.conflicts} == {reported[at].source}
 
 
 def tried(read: Callable[[], T]) -> T | WiringError:
@@ -266,9 +266,9 @@ def any_looks(draw: st.DrawFn) -> HardwareReport:
 @given(st.lists(any_looks(), max_size=3, unique_by=lambda look: look.source), st.lists(TEXTS))
 @settings(max_examples=examples(60), deadline=None)
 def test_what_an_agent_writes_is_read_as_it_was(
-    told: list[HardwareReport], refused: list[str]
+    reported: list[HardwareReport], refused: list[str]
 ) -> None:
-    document = Document(tuple(told), tuple(refused))
+    document = Document(tuple(reported), tuple(refused))
     found = hardware_documents.parse(hardware_documents.written(document))
     assert found.refused == document.refused
     for look, original in zip(found.hardware_reports, document.hardware_reports, strict=True):

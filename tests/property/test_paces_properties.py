@@ -30,13 +30,13 @@ def rates(draw: st.DrawFn) -> Told:
     return {node: tuple(map(device, range(count))) for node, count in counts.items()}
 
 
-def of(told: Told) -> dict[str, RelativeSpeed]:
-    return slow_devices.of(slow_devices.slow(told, NODES))
+def of(reported: Told) -> dict[str, RelativeSpeed]:
+    return slow_devices.of(slow_devices.slow(reported, NODES))
 
 
 @given(rates())
-def test_a_pace_is_never_above_one_and_never_nothing(told: Told) -> None:
-    for relative_speed in of(told).values():
+def test_a_pace_is_never_above_one_and_never_nothing(reported: Told) -> None:
+    for relative_speed in of(reported).values():
         assert relative_speed != EVEN
         assert 0 < relative_speed.products <= 1
         assert 0 < relative_speed.memory <= 1
@@ -44,16 +44,18 @@ def test_a_pace_is_never_above_one_and_never_nothing(told: Told) -> None:
 
 
 @given(rates(), st.randoms(use_true_random=False))
-def test_the_order_and_the_names_of_nodes_change_nothing(told: Told, random: object) -> None:
-    shuffled = [*told.items()]
+def test_the_order_and_the_names_of_nodes_change_nothing(reported: Told, random: object) -> None:
+    shuffled = [*reported.items()]
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     names = dict(zip(NODES, reversed(NODES), strict=True))
     renamed = {names[node]: its[::-1] for node, its in shuffled}
-    assert of(renamed) == {names[node]: relative_speed for node, relative_speed in of(told).items()}
+    assert of(renamed) == {
+        names[node]: relative_speed for node, relative_speed in of(reported).items()
+    }
 
 
 @given(rates(), st.integers(1, 1000))
-def test_a_kind_that_is_so_many_times_as_fast_is_as_even(told: Told, factor: int) -> None:
+def test_a_kind_that_is_so_many_times_as_fast_is_as_even(reported: Told, factor: int) -> None:
     def scaled(each: DeviceBenchmark) -> DeviceBenchmark:
         if each.model != "one":
             return each
@@ -62,7 +64,7 @@ def test_a_kind_that_is_so_many_times_as_fast_is_as_even(told: Told, factor: int
             each, flop_per_s=factor * flop_per_s, memory_bytes_per_s=factor * memory_bytes_per_s
         )
 
-    assert of({node: tuple(map(scaled, its)) for node, its in told.items()}) == of(told)
+    assert of({node: tuple(map(scaled, its)) for node, its in reported.items()}) == of(reported)
 
 
 @given(
@@ -77,15 +79,17 @@ def test_one_slower_device_makes_just_its_node_slower(
 ) -> None:
     noise = st.floats(0.98, 1.02)
     node = data.draw(st.integers(0, nodes - 1))
-    told = {
+    reported = {
         NODES[n]: [
             DeviceBenchmark(f"xpu:{at}", "one", "torch", int(rate * data.draw(noise)), rate)
             for at in range(devices)
         ]
         for n in range(nodes)
     }
-    told[NODES[node]][0] = replace(told[NODES[node]][0], flop_per_s=max(1, int(rate * share)))
-    found = of({name: tuple(its) for name, its in told.items()})
+    reported[NODES[node]][0] = replace(
+        reported[NODES[node]][0], flop_per_s=max(1, int(rate * share))
+    )
+    found = of({name: tuple(its) for name, its in reported.items()})
     assert [*found] == [NODES[node]]
     assert abs(found[NODES[node]].products - share) <= 0.04
     assert found[NODES[node]].memory == 1
@@ -97,15 +101,15 @@ SOURCES = st.sampled_from(["agents", "a/agents", "site/agents"])
 @settings(max_examples=examples(50))
 @given(st.lists(st.tuples(SOURCES, rates()), max_size=4), st.randoms(use_true_random=False))
 def test_order_of_sources_changes_neither_result_nor_conflicts(
-    told: list[tuple[str, Told]], random: object
+    reported: list[tuple[str, Told]], random: object
 ) -> None:
     def together(sources: list[tuple[str, Told]]) -> dict[str, list[slow_devices.Measured]]:
         return {
             node: [(source, its[node]) for source, its in sources if node in its] for node in NODES
         }
 
-    shuffled = [*told]
+    shuffled = [*reported]
     random.shuffle(shuffled)  # type: ignore[attr-defined]
-    known = {node: its for node, its in together(told).items() if its}
+    known = {node: its for node, its in together(reported).items() if its}
     again = {node: its for node, its in together(shuffled).items() if its}
     assert slow_devices.settled(again) == slow_devices.settled(known)

@@ -64,31 +64,31 @@ def conf(site: Site, data: st.DataObject) -> Changed:
 
 
 def yaml(site: Site, data: st.DataObject) -> Changed:
-    said = json.loads(site_fixtures.yaml(site))
-    switches = said[0]["tree"]["switches"]
+    stated = json.loads(site_fixtures.yaml(site))
+    switches = stated[0]["tree"]["switches"]
     names = [each["switch"] for each in switches]
     places = [(0, "tree", "switches", at) for at in range(len(names))]
-    return Changed(json.dumps(said), below(site, names[one_entry(said, places, data)]))
+    return Changed(json.dumps(stated), below(site, names[one_entry(stated, places, data)]))
 
 
 def model(site: Site, data: st.DataObject) -> Changed:
-    said = json.loads(site_fixtures.model(site))
-    places: list[tuple[Any, ...]] = [("switches", name) for name in said["switches"]]
-    names = [*said["switches"], *(block["switch"] for block in said["blocks"])]
-    places += (("blocks", at) for at in range(len(said["blocks"])))
-    return Changed(json.dumps(said), below(site, names[one_entry(said, places, data)]))
+    stated = json.loads(site_fixtures.model(site))
+    places: list[tuple[Any, ...]] = [("switches", name) for name in stated["switches"]]
+    names = [*stated["switches"], *(block["switch"] for block in stated["blocks"])]
+    places += (("blocks", at) for at in range(len(stated["blocks"])))
+    return Changed(json.dumps(stated), below(site, names[one_entry(stated, places, data)]))
 
 
 def graph(site: Site, data: st.DataObject) -> Changed:
-    said = json.loads(site_fixtures.graph(site))
-    names = [each["id"] for each in said["instances"]]
+    stated = json.loads(site_fixtures.graph(site))
+    names = [each["id"] for each in stated["instances"]]
     places = [("instances", at) for at in range(len(names))]
-    return Changed(json.dumps(said), frozenset({names[one_entry(said, places, data)]}))
+    return Changed(json.dumps(stated), frozenset({names[one_entry(stated, places, data)]}))
 
 
 def planned(site: Site, data: st.DataObject) -> Changed:
-    said = json.loads(site_fixtures.plan_of(site))
-    domains = said["domains"]
+    stated = json.loads(site_fixtures.plan_of(site))
+    domains = stated["domains"]
     places: list[tuple[Any, ...]] = [("domains", hall) for hall in domains]
     places += (("domains", hall, row) for hall in domains for row in domains[hall])
     places += (
@@ -97,8 +97,8 @@ def planned(site: Site, data: st.DataObject) -> Changed:
         for row in domains[hall]
         for rack in domains[hall][row]
     )
-    which = one_entry(said, places, data)
-    return Changed(json.dumps(said), below(site, places[which][-1]))
+    which = one_entry(stated, places, data)
+    return Changed(json.dumps(stated), below(site, places[which][-1]))
 
 
 PLACED: dict[
@@ -136,8 +136,8 @@ def test_one_bad_block_keeps_the_order_of_others(site: Site, data: st.DataObject
     lines = site_fixtures.blocks(racks).splitlines()
     at = data.draw(st.integers(0, len(lines) - 1))
     name = lines[at].split()[0].removeprefix("BlockName=")
-    said = data.draw(st.sampled_from([lines[at][:12], f"BlockName={name} Nodes=n[", "?!", "x y"]))
-    garbled = [*lines[:at], said, *lines[at + 1 :]]
+    stated = data.draw(st.sampled_from([lines[at][:12], f"BlockName={name} Nodes=n[", "?!", "x y"]))
+    garbled = [*lines[:at], stated, *lines[at + 1 :]]
     touched = below(racks, name)
     found, whole = (
         slurm.parse_conf("\n".join([*each, "BlockSizes=2,4,8"]))[0] for each in (garbled, lines)
@@ -273,12 +273,12 @@ def test_one_bad_file_of_amds_driver_changes_only_its_device(
 @settings(max_examples=examples(25), deadline=None)
 def test_one_bad_server_or_device_changes_only_its_server(count: int, data: st.DataObject) -> None:
     servers = [f"server-{at}" for at in range(count)]
-    said = table("1.2", *servers)
-    whole, pods = hccl.parse(json.dumps(said))
+    stated = table("1.2", *servers)
+    whole, pods = hccl.parse(json.dumps(stated))
     places: list[tuple[Any, ...]] = [("server_list", at) for at in range(count)]
     places += (("server_list", at, "device", n) for at in range(count) for n in range(8))
-    touched = servers[places[one_entry(said, places, data)][1]]
-    found, others = hccl.parse(json.dumps(said))
+    touched = servers[places[one_entry(stated, places, data)][1]]
+    found, others = hccl.parse(json.dumps(stated))
     for server in servers:
         if server != touched:
             assert found.by_host[server] == whole.by_host[server]
@@ -338,12 +338,12 @@ def test_one_bad_line_of_ibnetdiscover_loses_only_its_cables(
 @given(st.integers(2, 5), st.data())
 @settings(max_examples=examples(40), deadline=None)
 def test_one_bad_neighbour_of_lldp_loses_only_itself(hosts: int, data: st.DataObject) -> None:
-    said = {f"node-{host}": output(host) for host in range(hosts)}
-    whole = lldp.parse(json.dumps(said))
-    places: list[tuple[Any, ...]] = [(host,) for host in said]
-    places += ((host, "lldp", 0, "interface", at) for host in said for at in (0, 1))
-    touched = frozenset({places[one_entry(said, places, data)][0]})
-    found = lldp.parse(json.dumps(said))
+    stated = {f"node-{host}": output(host) for host in range(hosts)}
+    whole = lldp.parse(json.dumps(stated))
+    places: list[tuple[Any, ...]] = [(host,) for host in stated]
+    places += ((host, "lldp", 0, "interface", at) for host in stated for at in (0, 1))
+    touched = frozenset({places[one_entry(stated, places, data)][0]})
+    found = lldp.parse(json.dumps(stated))
     assert cables(found, touched) == cables(whole, touched)
 
 

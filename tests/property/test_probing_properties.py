@@ -84,10 +84,10 @@ def test_when_every_probe_fails_it_ends_and_knows_nothing(nodes: int, seed: int)
     found = Survey(names, seed=seed)
     while pairs := found.next_round():
         found.record(dict.fromkeys(pairs, Reading()))
-    told = findings.of(found)
-    assert all(not tier for tier in told.tiers)
-    assert all(figures.pairs == 0 for figures in told.figures)
-    assert len(told.strange) == nodes
+    reported = findings.of(found)
+    assert all(not tier for tier in reported.tiers)
+    assert all(figures.pairs == 0 for figures in reported.figures)
+    assert len(reported.strange) == nodes
 
 
 @settings(max_examples=examples(25), deadline=None)
@@ -96,16 +96,16 @@ def test_false_labels_are_conflicts_and_no_other_is_told(nodes: int, seed: int, 
     network = planted(nodes, (2, 2), seed=seed, noise=0.1)
     racks = truths(network)[0]
     random = Random(seed)
-    said = dict(racks)
+    stated = dict(racks)
     for node in random.sample(sorted(racks), wrong):
-        said[node] = random.choice(sorted({*racks.values()} - {racks[node]}))
-    told = labels.source_reports(
-        {node: {labels.OWN_LEVELS[-1]: rack} for node, rack in said.items()}
+        stated[node] = random.choice(sorted({*racks.values()} - {racks[node]}))
+    reported = labels.source_reports(
+        {node: {labels.OWN_LEVELS[-1]: rack} for node, rack in stated.items()}
     )
     source_report = probes.parse(probes.written(findings.of(survey(network, seed=seed)), {}))
-    found = fabric.of(network.paths, [source_report, *told]).merged_topology
+    found = fabric.of(network.paths, [source_report, *reported]).merged_topology
     (level,) = (tier for tier in found.tiers if tier.name == labels.OWN_LEVELS[-1])
     assert {each.node for each in found.conflicts if each.level == level.name} == {
-        node for node, rack in racks.items() if said[node] != rack
+        node for node, rack in racks.items() if stated[node] != rack
     }
-    assert level.domains == {node: rack for node, rack in said.items()}
+    assert level.domains == {node: rack for node, rack in stated.items()}

@@ -23,7 +23,7 @@ KINDS = (
     profile.Profile,
 )
 PARTS = (
-    protocol.World,
+    protocol.WorldInfo,
     protocol.Progress,
     protocol.Steps,
     protocol.Stack,
@@ -99,8 +99,8 @@ def is_read_or_refused(kind: type[object], data: bytes) -> None:
 
 
 @given(BEATS)
-def test_every_beat_arrives_as_it_was_sent(beat: protocol.Heartbeat) -> None:
-    assert protocol.decode(protocol.Heartbeat, protocol.encode(beat)) == beat
+def test_every_beat_arrives_as_it_was_sent(heartbeat: protocol.Heartbeat) -> None:
+    assert protocol.decode(protocol.Heartbeat, protocol.encode(heartbeat)) == heartbeat
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -117,9 +117,9 @@ def test_json_with_familiar_names_is_read_or_refused(kind: type[object], value: 
 
 @given(BEATS, st.integers(0), st.binary(min_size=1, max_size=3))
 def test_a_beat_with_a_few_bytes_changed_is_read_or_refused(
-    beat: protocol.Heartbeat, place: int, patch: bytes
+    heartbeat: protocol.Heartbeat, place: int, patch: bytes
 ) -> None:
-    data = bytearray(protocol.encode(beat))
+    data = bytearray(protocol.encode(heartbeat))
     place %= len(data)
     data[place : place + len(patch)] = patch
     is_read_or_refused(protocol.Heartbeat, bytes(data))

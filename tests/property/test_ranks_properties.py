@@ -99,9 +99,9 @@ def test_ranks_stand_no_worse_than_in_the_networks_order(world: Snapshot) -> Non
     assert len({*found.nodes}) == len(found.nodes) == the_job(world)[0].num_nodes
     assert found.score is not None
     if found.score.predicted is not None:
-        told = found.score.predicted
-        assert told.placed_us <= told.network_order_us
-        assert told.placed_us <= told.next_best_us
+        reported = found.score.predicted
+        assert reported.placed_us <= reported.network_order_us
+        assert reported.placed_us <= reported.next_best_us
 
 
 @settings(deadline=None, max_examples=examples(30))
@@ -113,14 +113,14 @@ def test_what_crosses_is_what_ranks_send_across(world: Snapshot) -> None:
     assert found.score is not None
     where = {each.name: each.domains for each in world.nodes}
     pairs = graph.pairs(derive.communicators(*workload.parts))
-    for level, told in enumerate(found.score.crossing):
+    for level, reported in enumerate(found.score.crossing):
         crossed = sum(
             size
             for (one, other), size in pairs.items()
             if where[found.nodes[one // asked.ranks_per_node]][: level + 1]
             != where[found.nodes[other // asked.ranks_per_node]][: level + 1]
         )
-        assert abs(told.placed - crossed) <= 1e-4 * crossed + 64
+        assert abs(reported.placed - crossed) <= 1e-4 * crossed + 64
 
 
 @settings(deadline=None, max_examples=examples(25))
@@ -191,11 +191,11 @@ def test_nodes_exchange_what_their_ranks_do(workload: Workload, per_node: int) -
         low, high = sorted((one // per_node, other // per_node))
         if low != high:
             expected[low, high] = expected.get((low, high), 0) + size
-    told = dict(
+    reported = dict(
         zip(zip(whole.a.tolist(), whole.b.tolist(), strict=True), whole.weight, strict=True)
     )
-    assert {pair for pair, size in expected.items() if size} == {*told}
-    for pair, size in told.items():
+    assert {pair for pair, size in expected.items() if size} == {*reported}
+    for pair, size in reported.items():
         assert abs(size - expected[pair]) <= 1e-4 * size + 64
 
 

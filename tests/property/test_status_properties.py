@@ -118,8 +118,8 @@ def test_status_patch_leaves_nothing_old(first: StatusInput, second: StatusInput
     assert merging.merged(before, bodies.merge_patch(before, after)) == after
 
 
-def _after(told: StatusInput, before: status.Status) -> StatusInput:
-    return replace(told, before=before)
+def _after(reported: StatusInput, before: status.Status) -> StatusInput:
+    return replace(reported, before=before)
 
 
 def _checked(rendered: status.Status) -> status.Status:

@@ -132,10 +132,10 @@ def test_what_is_told_of_others_is_part_of_the_step(world: Snapshot) -> None:
     (found,) = decide(world).admitted
     assert found.score is not None
     assert found.score.predicted is not None
-    told = found.score.predicted
-    assert 0 <= told.others_us < told.placed_us
+    reported = found.score.predicted
+    assert 0 <= reported.others_us < reported.placed_us
     if not world.running or all(each.oversubscription == 1.0 for each in world.links):
-        assert told.others_us == 0
+        assert reported.others_us == 0
         assert decide(replace(world, running=())).admitted == (found,)
 
 

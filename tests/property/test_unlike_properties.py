@@ -147,7 +147,7 @@ def test_few_nodes_are_laid_out_as_well_as_can_be(data: st.DataObject, workload:
     count = nodes_of(workload)
     three = data.draw(st.lists(stands, min_size=1, max_size=3, unique=True))
     its = data.draw(st.lists(st.sampled_from(three), min_size=count, max_size=count))
-    told = predicted(racked(workload, its))
+    reported = predicted(racked(workload, its))
     machines = [MACHINES[name].at_speed(relative_speed) for name, relative_speed in its]
     gang = GangModel(workload, machines, derive.communicators(*workload.parts))
     seen: dict[tuple[tuple[str, RelativeSpeed], ...], float] = {}
@@ -155,8 +155,8 @@ def test_few_nodes_are_laid_out_as_well_as_can_be(data: st.DataObject, workload:
         key = tuple(its[at] for at in order)
         if key not in seen:
             seen[key] = gang.predicted(np.array(order), {}, ()).total
-    assert abs(told.placed_us - 1e6 * min(seen.values())) <= 1.0
-    assert 0 <= told.slow_us < told.placed_us
+    assert abs(reported.placed_us - 1e6 * min(seen.values())) <= 1.0
+    assert 0 <= reported.slow_us < reported.placed_us
 
 
 @settings(deadline=None, max_examples=examples(8))

@@ -36,21 +36,21 @@ async def test_a_pod_that_was_made_is_known_before_the_watch_brings_it() -> None
     shell = Shell()
     assert await shell.do(CREATE) == ["create"]
     assert list(shell.pods.records) == ["u10"]
-    assert shell.told == (None, "")
+    assert shell.reported == (None, "")
 
 
 async def test_what_admission_refuses_is_the_attempts_refusal() -> None:
     shell = Shell()
     shell.server.answers["create"] = QUOTA
     await shell.do(CREATE)
-    assert shell.told == ("exceeded quota: team", "")
+    assert shell.reported == ("exceeded quota: team", "")
 
 
 async def test_a_right_that_we_lack_is_our_trouble_and_tried_again() -> None:
     shell = Shell()
     shell.server.answers["create"] = RIGHTS
     await shell.do(CREATE)
-    refusal, hindrance = shell.told
+    refusal, hindrance = shell.reported
     assert refusal is None
     assert "cannot create" in hindrance
     shell.now_s += PAUSE_CAP_S
@@ -73,7 +73,7 @@ async def test_unreadable_answer_pauses_its_own_request_alone() -> None:
     shell.server.answers["create"] = {"metadata": {"uid": "u10"}}
     assert await shell.do(CREATE) == ["create"]
     hindrance = "ValueError: not a Pod: Object missing required field `name` - at `$.metadata`"
-    assert shell.told == (None, hindrance)
+    assert shell.reported == (None, hindrance)
     assert await shell.do(CREATE) == []
 
 
@@ -216,11 +216,11 @@ async def test_trouble_that_is_over_is_told_no_more() -> None:
     shell = Shell()
     shell.server.answers["create"] = BUSY
     await shell.do(CREATE)
-    assert "slow down" in shell.told[1]
+    assert "slow down" in shell.reported[1]
     shell.server.answers["create"] = raw_pod()
     shell.now_s += PAUSE_CAP_S
     await shell.do(CREATE)
-    assert shell.told == (None, "")
+    assert shell.reported == (None, "")
 
 
 async def test_a_slow_answer_does_not_keep_others_from_starting() -> None:
@@ -243,7 +243,7 @@ async def test_a_lost_create_that_never_arrived_is_made_again_later() -> None:
     shell.server.answers["create"] = errors.OutcomeUnknown("the request was lost")
     shell.server.answers["get"] = errors.NotFoundError(404, "NotFound", message="no such pod")
     await shell.do(CREATE)
-    assert shell.told[0] is None
+    assert shell.reported[0] is None
     assert dict(shell.pods.records) == {}
 
 
@@ -251,7 +251,7 @@ async def test_a_name_taken_by_our_own_pod_is_success() -> None:
     shell = Shell()
     shell.server.answers["create"] = errors.AlreadyExistsError(409, "AlreadyExists", message="is")
     assert await shell.do(CREATE) == ["create", "get"]
-    assert shell.told == (None, "")
+    assert shell.reported == (None, "")
     assert list(shell.pods.records) == ["u10"]
 
 
@@ -260,7 +260,7 @@ async def test_name_taken_by_foreign_pod_is_a_refusal() -> None:
     taken = errors.AlreadyExistsError(409, "AlreadyExists", message='pods "a-1-0" already exists')
     shell.server.answers |= {"create": taken, "get": raw_pod(owner="another")}
     await shell.do(CREATE)
-    assert shell.told[0] == 'pods "a-1-0" already exists'
+    assert shell.reported[0] == 'pods "a-1-0" already exists'
     assert dict(shell.pods.records) == {}
 
 
@@ -313,7 +313,7 @@ async def test_a_pod_that_is_gone_or_another_by_now_needs_no_delete() -> None:
     for error in (CONFLICT, errors.NotFoundError(404, "NotFound", message="gone")):
         shell.server.answers["delete"] = error
         await shell.do(DeletePod(ENTRY, POD))
-        assert shell.told == (None, "")
+        assert shell.reported == (None, "")
 
 
 async def test_placement_of_same_name_counts_only_for_this_job() -> None:
@@ -322,7 +322,7 @@ async def test_placement_of_same_name_counts_only_for_this_job() -> None:
     shell.server.answers |= {"create": taken, "get": {"spec": {"jobUID": "another"}}}
     await shell.do(WritePlacement(ENTRY))
     assert not shell.executor.placed(ENTRY.key)
-    assert shell.told == (
+    assert shell.reported == (
         None,
         "409 AlreadyExists: a-1 is still there, of another job of this name",
     )
@@ -339,6 +339,6 @@ async def test_nothing_is_kept_of_attempt_that_left_the_ledger() -> None:
     shell.server.answers["create"] = BUSY
     await shell.do(CreatePod(ENTRY, 1))
     shell.executor.forget_all_but([])
-    assert shell.told == (None, "")
+    assert shell.reported == (None, "")
     shell.server.answers["create"] = raw_pod()
     assert await shell.do(CreatePod(ENTRY, 1)) == ["create"]

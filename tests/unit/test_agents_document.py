@@ -40,28 +40,28 @@ DOCUMENT = Document(
 
 
 def edited(edit: Callable[[Any], object]) -> str:
-    said = json.loads(hardware_documents.written(DOCUMENT))
-    edit(said)
+    stated = json.loads(hardware_documents.written(DOCUMENT))
+    edit(stated)
     try:
-        return "\n".join(hardware_documents.parse(json.dumps(said)).refused)
+        return "\n".join(hardware_documents.parse(json.dumps(stated)).refused)
     except WiringError as refused:
         return str(refused)
 
 
-def look(said: Any) -> Any:
-    return said["looks"][0]
+def look(stated: Any) -> Any:
+    return stated["looks"][0]
 
 
-def near(said: Any) -> Any:
-    return look(said)["near"]
+def near(stated: Any) -> Any:
+    return look(stated)["near"]
 
 
-def part(said: Any) -> Any:
-    return look(said)["parts"][0]
+def part(stated: Any) -> Any:
+    return look(stated)["parts"][0]
 
 
-def rates(said: Any) -> Any:
-    return said["rates"][0]
+def rates(stated: Any) -> Any:
+    return stated["rates"][0]
 
 
 @pytest.mark.parametrize(
@@ -112,12 +112,12 @@ def test_document_omission_has_its_path(edit: Callable[[Any], object], rule: str
 
 
 def test_document_of_later_version_is_read() -> None:
-    said = later_versions.extended(json.loads(hardware_documents.written(DOCUMENT))) | {
+    stated = later_versions.extended(json.loads(hardware_documents.written(DOCUMENT))) | {
         "version": 2
     }
-    assert hardware_documents.parse(json.dumps(said)) == DOCUMENT
+    assert hardware_documents.parse(json.dumps(stated)) == DOCUMENT
     link = {"technology": "Photons", "between": [[0, 1]]}
-    document = {"version": 1, "looks": [look(said) | {"links": [link]}]}
+    document = {"version": 1, "looks": [look(stated) | {"links": [link]}]}
     (found,) = hardware_documents.parse(json.dumps(document)).hardware_reports
     assert [each.technology for each in found.links] == [Technology.OTHER]
 
@@ -128,8 +128,8 @@ def test_what_is_not_json_is_refused_with_its_line() -> None:
 
 
 def test_nodes_that_are_the_same_inside_are_read_once() -> None:
-    said = json.loads(hardware_documents.written(DOCUMENT))
-    text = json.dumps({f"node-{n}": said for n in range(4)})
+    stated = json.loads(hardware_documents.written(DOCUMENT))
+    text = json.dumps({f"node-{n}": stated for n in range(4)})
     (hardware_reports,) = formats.read(File("site", "inside.json", text))
     assert isinstance(hardware_reports, HardwareReports)
     assert hardware_reports.source == "site/agents"
@@ -154,8 +154,10 @@ def test_a_document_has_no_field_that_says_nothing() -> None:
 
 
 def test_equal_nodes_of_different_speed_are_read_once() -> None:
-    said = json.loads(hardware_documents.written(DOCUMENT))
-    nodes = {f"node-{n}": {**said, "rates": [{**rates(said), "flop_per_s": n}]} for n in range(4)}
+    stated = json.loads(hardware_documents.written(DOCUMENT))
+    nodes = {
+        f"node-{n}": {**stated, "rates": [{**rates(stated), "flop_per_s": n}]} for n in range(4)
+    }
     (hardware_reports,) = formats.read(File("site", "inside.json", json.dumps(nodes)))
     assert isinstance(hardware_reports, HardwareReports)
     assert len({id(its) for its in hardware_reports.by_host.values()}) == 1

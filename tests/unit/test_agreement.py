@@ -121,8 +121,10 @@ def test_two_halves_of_a_site_from_two_sources_are_one_view() -> None:
 
 def test_unknown_domain_with_a_taken_name_is_kept_apart() -> None:
     plan = SourceReport("plan", Provenance.DECLARED, ({"a": "r1", "b": "r1"},))
-    told = SourceReport("labels", Provenance.TOLD, ({"a": "r7", "b": "r7", "c": "r1", "d": "r1"},))
-    (tier,) = topology_merge.of([plan, told]).tiers
+    reported = SourceReport(
+        "labels", Provenance.TOLD, ({"a": "r7", "b": "r7", "c": "r1", "d": "r1"},)
+    )
+    (tier,) = topology_merge.of([plan, reported]).tiers
     assert tier.domains == {"a": "r1", "b": "r1", "c": "labels r1", "d": "labels r1"}
 
 
@@ -176,10 +178,10 @@ def test_islands_that_cross_racks_are_no_tier_and_that_is_told() -> None:
 
 def test_no_sources_tier_is_called_what_islands_are() -> None:
     plan = SourceReport("plan", Provenance.DECLARED, (grouped("r", 8),), names=(ISLAND,))
-    told = topology_merge.of(
+    reported = topology_merge.of(
         [plan, SourceReport("nvl", Provenance.TOLD, islands=grouped("nvl", 4))]
     )
-    assert [tier.name for tier in told.tiers] == [ISLAND, f"{ISLAND} (plan)"]
+    assert [tier.name for tier in reported.tiers] == [ISLAND, f"{ISLAND} (plan)"]
 
 
 def test_half_of_a_rack_is_not_the_rack() -> None:
@@ -281,7 +283,7 @@ def test_a_source_of_other_machines_makes_no_tiers() -> None:
 
 def test_few_common_nodes_match_nearest_tiers() -> None:
     far = {f"m{at}": at for at in range(60)}
-    told = (
+    reported = (
         {
             **{node: f"rack{at // 4}" for node, at in far.items()},
             "n000": "rack99",
@@ -289,16 +291,16 @@ def test_few_common_nodes_match_nearest_tiers() -> None:
         },
         {**{node: f"block{at // 20}" for node, at in far.items()}, "n000": "b9", "n001": "b9"},
     )
-    found = topology_merge.of([SEEN, SourceReport("labels", Provenance.TOLD, told)])
+    found = topology_merge.of([SEEN, SourceReport("labels", Provenance.TOLD, reported)])
     assert found.tiers[0].domains["m0"] == "rack0"
     assert found.tiers[1].domains["m0"] == "block0"
     assert len(found.tiers) == 3
 
 
 def test_nodes_of_one_source_stay_together_despite_its_errors() -> None:
-    told = grouped("rack", 4) | {"n004": "rack0"} | dict.fromkeys(("x1", "x2"), "odd")
-    told |= {"n008": "odd", "n012": "odd"}
-    found = topology_merge.of([SEEN, SourceReport("labels", Provenance.TOLD, (told,))])
+    reported = grouped("rack", 4) | {"n004": "rack0"} | dict.fromkeys(("x1", "x2"), "odd")
+    reported |= {"n008": "odd", "n012": "odd"}
+    found = topology_merge.of([SEEN, SourceReport("labels", Provenance.TOLD, (reported,))])
     near = found.tiers[0].domains
     assert near["x1"] == near["x2"]
     assert {conflict.node for conflict in found.conflicts} == {"n004", "n008", "n012"}

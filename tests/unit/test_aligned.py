@@ -24,9 +24,11 @@ SOUND = list(CLOS.cables())
 HOSTS = sorted({one.split()[0] for one, _ in SOUND if " " in one})
 
 
-def led(cables: Sequence[Cable]) -> dict[str, Rails]:
-    told = wiring(list(cables))
-    return {host: its.whole for host, its in aligned.by_cables(told, layers.of(told)).items()}
+def rail_assignments(cables: Sequence[Cable]) -> dict[str, Rails]:
+    reported = wiring(list(cables))
+    return {
+        host: its.whole for host, its in aligned.by_cables(reported, layers.of(reported)).items()
+    }
 
 
 def replugged(host: str, *plugs: tuple[int, str]) -> list[Cable]:
@@ -45,20 +47,20 @@ def miscabled(found: dict[str, Rails]) -> dict[str, list[int]]:
 
 
 def test_all_rails_of_a_sound_fabric_lead_where_they_should() -> None:
-    assert led(SOUND) == dict.fromkeys(HOSTS, Rails((0, 1, 2, 3)))
-    assert {rails.share for rails in led(SOUND).values()} == {1.0}
+    assert rail_assignments(SOUND) == dict.fromkeys(HOSTS, Rails((0, 1, 2, 3)))
+    assert {rails.share for rails in rail_assignments(SOUND).values()} == {1.0}
 
 
 @pytest.mark.parametrize(
-    ("plug", "why"),
+    ("port", "why"),
     [
         ((1, ""), "it has no cable"),
         ((1, "tor-0-0-2"), "it is plugged into tor-0-0-2, and those beside it into tor-0-0-1"),
         ((1, "tor-1-1-1"), "it is plugged into tor-1-1-1, and those beside it into tor-0-0-1"),
     ],
 )
-def test_a_rail_astray_is_told_with_its_adapter_and_why(plug: tuple[int, str], why: str) -> None:
-    found = led(replugged("node-0003", plug))
+def test_a_rail_astray_is_told_with_its_adapter_and_why(port: tuple[int, str], why: str) -> None:
+    found = rail_assignments(replugged("node-0003", port))
     assert miscabled(found) == {"node-0003": [1]}
     (only,) = found["node-0003"].miscabled
     assert only.told == f"rail 1 is astray at mlx5_1: {why}"
@@ -68,32 +70,34 @@ def test_a_rail_astray_is_told_with_its_adapter_and_why(plug: tuple[int, str], w
 def test_host_with_all_ports_on_other_rails_is_miscabled() -> None:
     """So few are where those of its neighbours are that it stands beside nobody."""
     turned = [(rail, f"tor-0-0-{(rail + 1) % 4}") for rail in range(4)]
-    found = led(replugged("node-0003", *turned))
+    found = rail_assignments(replugged("node-0003", *turned))
     assert miscabled(found) == {"node-0003": [0, 1, 2, 3]}
     assert found["node-0003"].miscabled[3].why == "it is plugged into tor-0-0-0, which is of rail 0"
 
 
 def test_hosts_below_a_dead_tor_lack_its_rail() -> None:
-    found = led([cable for cable in SOUND if "tor-0-0-3" not in cable])
+    found = rail_assignments([cable for cable in SOUND if "tor-0-0-3" not in cable])
     assert miscabled(found) == {host: [3] for host in HOSTS[:8]}
 
 
 def test_hosts_with_other_adapter_order_have_rails_in_it() -> None:
     turned = [(f"new-{n} ib{rail}", f"tor-0-0-{3 - rail}") for n in range(6) for rail in range(4)]
-    found = led([*SOUND, *turned])
+    found = rail_assignments([*SOUND, *turned])
     assert miscabled(found) == {}
     assert found["new-3"] == Rails((3, 2, 1, 0))
 
 
 def test_hosts_with_fewer_adapters_of_their_own_kind_are_sound() -> None:
     small = [(f"old-{n} ib{rail}", f"tor-0-0-{rail}") for n in range(6) for rail in range(2)]
-    found = led([*SOUND, *small])
+    found = rail_assignments([*SOUND, *small])
     assert miscabled(found) == {}
     assert found["old-3"] == Rails((0, 1))
 
 
 def test_adapters_sharing_one_switch_have_no_rails() -> None:
-    assert led([(f"h{n} mlx5_{nic}", "tor") for n in range(8) for nic in range(4)]) == {}
+    assert (
+        rail_assignments([(f"h{n} mlx5_{nic}", "tor") for n in range(8) for nic in range(4)]) == {}
+    )
 
 
 @pytest.mark.parametrize("large", [30, 40, 120])
@@ -104,7 +108,7 @@ def test_another_kind_of_machine_with_half_the_adapters_is_sound(
 ) -> None:
     """On switches of its own or not; cables do not say that it has no more adapters."""
     cables = plugged("big", large, "new", 8) + plugged("small", 20, tors, 4)
-    found = led(upwards(cables) if joined else cables)
+    found = rail_assignments(upwards(cables) if joined else cables)
     assert miscabled(found) == {}
     assert found["big-0"] == Rails(tuple(range(8)))
     assert {found[f"small-{at}"] for at in range(20)} == {Rails((0, 1, 2, 3))}
@@ -119,7 +123,7 @@ def test_hosts_with_and_without_storage_adapters_are_sound(tors: str, storage: i
         for at in range(30)
         for nic in range(storage)
     ]
-    found = led(upwards(cables))
+    found = rail_assignments(upwards(cables))
     assert miscabled(found) == {}
     assert {found[f"bare-{at}"] for at in range(20)} == {Rails(tuple(range(8)))}
 
@@ -132,13 +136,17 @@ def test_cables_missing_on_few_hosts_are_miscabled(
 ) -> None:
     gone = {f"{host} mlx5_{nic}" for host, nics in pulled.items() for nic in nics}
     cables = [(f"h{host} mlx5_{nic}", f"tor-{nic}") for host in range(6) for nic in range(4)]
-    assert miscabled(led([cable for cable in cables if cable[0] not in gone])) == pulled
+    assert (
+        miscabled(rail_assignments([cable for cable in cables if cable[0] not in gone])) == pulled
+    )
 
 
 def test_a_cable_missing_below_a_dead_tor_is_astray_too() -> None:
     cables = [cable for cable in SOUND if "tor-0-0-3" not in cable]
     cables.remove(("node-0003 mlx5_1", "tor-0-0-1"))
-    assert miscabled(led(cables)) == {host: [3] for host in HOSTS[:8]} | {"node-0003": [1, 3]}
+    assert miscabled(rail_assignments(cables)) == {host: [3] for host in HOSTS[:8]} | {
+        "node-0003": [1, 3]
+    }
 
 
 @settings(deadline=None, max_examples=examples(25))
@@ -158,9 +166,9 @@ def test_moved_or_pulled_ports_alone_are_miscabled(data: st.DataObject) -> None:
         ]
         if rails:
             planted[host] = sorted(rails)
-    found = led(cables)
+    found = rail_assignments(cables)
     assert miscabled(found) == planted
-    assert found == led(cables[::-1])
+    assert found == rail_assignments(cables[::-1])
 
 
 def _beside(*tors: str, rails: Sequence[int]) -> bool:
@@ -177,7 +185,7 @@ def _tors(host: str, rail: int) -> list[str]:
     return sorted({end for one, end in SOUND if " " in one and end != at})
 
 
-def told(nodes: dict[str, Iterable[tuple[str, bool | None]]]) -> HardwareReports:
+def reported(nodes: dict[str, Iterable[tuple[str, bool | None]]]) -> HardwareReports:
     """What is inside of nodes: rails by name, and whether their cables are up."""
     by_host = {
         node: (
@@ -201,7 +209,7 @@ ALL_UP = [(f"mlx5_{rail}", True) for rail in range(4)]
 def inner(odd: dict[str, Iterable[tuple[str, bool | None]]], count: int = 12) -> dict[str, Rails]:
     nodes: dict[str, Iterable[tuple[str, bool | None]]] = {f"n{at}": ALL_UP for at in range(count)}
     nodes |= odd
-    return dict(fabric.of(nodes.keys(), [told(nodes)]).rails)
+    return dict(fabric.of(nodes.keys(), [reported(nodes)]).rails)
 
 
 def test_cable_down_and_missing_adapter_are_miscabled() -> None:
@@ -272,8 +280,8 @@ def test_of_what_is_not_known_to_be_down_nothing_is_told() -> None:
 
 
 def test_both_faults_are_reported_and_speed_is_of_what_is_left() -> None:
-    down = told({"node-0003": [*ALL_UP[:3], ("mlx5_3", False)]})
-    sound = told(dict.fromkeys(HOSTS[8:], ALL_UP))
+    down = reported({"node-0003": [*ALL_UP[:3], ("mlx5_3", False)]})
+    sound = reported(dict.fromkeys(HOSTS[8:], ALL_UP))
     network = networks.of(wiring(replugged("node-0003", (1, ""))))
     nodes = [f"{host}.example.com" for host in HOSTS]
     found = fabric.of(nodes, [network, HardwareReports("all", {**sound.by_host, **down.by_host})])

@@ -82,8 +82,8 @@ def test_a_sidecar_that_fails_after_its_rank_is_done_is_no_crash() -> None:
 
 
 def test_the_texts_of_strangers_are_cut() -> None:
-    told = {"message": "m" * 5000, "last_lines": "x" * 5000 + "end"}
-    found = cause(killed(0, age_s=9.0, exit_code=1, **told))
+    reported = {"message": "m" * 5000, "last_lines": "x" * 5000 + "end"}
+    found = cause(killed(0, age_s=9.0, exit_code=1, **reported))
     assert found.message.startswith("rank 0 on n0 exited with 1: mmm")
     assert found.message.endswith("m…")
     assert (len(found.message), len(found.last_lines)) == (1024, 512)

@@ -9,7 +9,7 @@ from railwright.reporting import QUIET_S, STEPS_EVERY_S
 
 STEPS_EVERY_BEATS = round(STEPS_EVERY_S / protocol.HEARTBEAT_INTERVAL_S)
 MEMBER = protocol.Member("job", 1, 1)
-WORLD = protocol.World(4, 2, first_rank=2, master_address="10.0.0.1", master_port=1)
+WORLD = protocol.WorldInfo(4, 2, first_rank=2, master_address="10.0.0.1", master_port=1)
 
 
 class Launcher:
@@ -24,19 +24,19 @@ class Launcher:
     def report(self, rank: int, step: int, phase: protocol.Phase = protocol.Phase.TRAINING) -> None:
         self.state.report(channel.Report(rank, protocol.Progress(step, phase=phase)))
 
-    def beat(self) -> protocol.Heartbeat:
+    def heartbeat(self) -> protocol.Heartbeat:
         self.now_s += protocol.HEARTBEAT_INTERVAL_S
         return self.state.next_heartbeat()
 
 
 def test_steps_are_told_once_in_many_beats_while_they_are_made(tmp_path: Path) -> None:
     launcher = Launcher(tmp_path)
-    told = []
+    reported = []
     for step in range(3 * STEPS_EVERY_BEATS):
         launcher.report(2, step)
         launcher.report(3, step)
-        told.append(launcher.beat().steps)
-    newest = [steps.newest for steps in told if steps is not None]
+        reported.append(launcher.heartbeat().steps)
+    newest = [steps.newest for steps in reported if steps is not None]
     # The first report ends the phase Starting.
     assert newest == [0, STEPS_EVERY_BEATS, 2 * STEPS_EVERY_BEATS]
 
@@ -44,13 +44,13 @@ def test_steps_are_told_once_in_many_beats_while_they_are_made(tmp_path: Path) -
 def test_standstill_and_its_end_are_told_at_once(tmp_path: Path) -> None:
     launcher = Launcher(tmp_path)
     launcher.report(2, 1)
-    launcher.beat()
-    told = [launcher.beat().steps for _ in range(8)]
-    assert [steps is not None for steps in told] == [False] * 3 + [True] * 5
-    assert told[-1] is not None
-    assert told[-1].still_s >= QUIET_S
+    launcher.heartbeat()
+    reported = [launcher.heartbeat().steps for _ in range(8)]
+    assert [steps is not None for steps in reported] == [False] * 3 + [True] * 5
+    assert reported[-1] is not None
+    assert reported[-1].still_s >= QUIET_S
     launcher.report(2, 2)
-    ended = launcher.beat().steps
+    ended = launcher.heartbeat().steps
     assert ended is not None
     assert (ended.newest, ended.still_s) == (2, protocol.HEARTBEAT_INTERVAL_S)
 
@@ -59,20 +59,20 @@ def test_phase_of_a_rank_is_told_in_each_beat(tmp_path: Path) -> None:
     launcher = Launcher(tmp_path)
     launcher.report(2, 1)
     launcher.report(3, 1, protocol.Phase.EVALUATING)
-    told = [launcher.beat().steps for _ in range(5)]
-    assert {steps.phase for steps in told if steps is not None} == {protocol.Phase.EVALUATING}
-    assert None not in told
+    reported = [launcher.heartbeat().steps for _ in range(5)]
+    assert {steps.phase for steps in reported if steps is not None} == {protocol.Phase.EVALUATING}
+    assert None not in reported
 
 
 def test_another_phase_calls_for_a_beat_once(tmp_path: Path) -> None:
     """The launcher does not wait for the rest of a long interval."""
     launcher = Launcher(tmp_path)
     launcher.report(2, 1)
-    launcher.beat()
+    launcher.heartbeat()
     assert not launcher.state.is_in_another_phase()
     launcher.report(2, 1, protocol.Phase.CHECKPOINTING)
     assert launcher.state.is_in_another_phase()
-    steps = launcher.beat().steps
+    steps = launcher.heartbeat().steps
     assert steps is not None
     assert steps.phase is protocol.Phase.CHECKPOINTING
     assert not launcher.state.is_in_another_phase()
@@ -80,8 +80,8 @@ def test_another_phase_calls_for_a_beat_once(tmp_path: Path) -> None:
 
 def test_ranks_that_report_nothing_cost_no_more(tmp_path: Path) -> None:
     launcher = Launcher(tmp_path)
-    told = [launcher.beat().steps for _ in range(2 * STEPS_EVERY_BEATS)]
-    assert sum(steps is not None for steps in told) == 2
+    reported = [launcher.heartbeat().steps for _ in range(2 * STEPS_EVERY_BEATS)]
+    assert sum(steps is not None for steps in reported) == 2
 
 
 def test_rank_that_ended_is_not_behind(tmp_path: Path) -> None:
@@ -89,6 +89,6 @@ def test_rank_that_ended_is_not_behind(tmp_path: Path) -> None:
     launcher.report(2, 1)
     launcher.report(3, 9)
     launcher.state.ended(running=1, rank=2)
-    steps = launcher.beat().steps
+    steps = launcher.heartbeat().steps
     assert steps is not None
     assert (steps.behind, steps.reporting) == (0, 1)

@@ -31,11 +31,11 @@ async def writes_after(actions: tuple[Action, ...], *, seconds: float) -> int:
     """How many times the status of a waiting job is written after a cycle with these actions."""
     desk = Desk()
     desk.add(reporting.raw_job("waiting"))
-    await desk.turn(waits=short(1))
+    await desk.run_cycle(waits=short(1))
     desk.now_s += reporter.REFRESH_S
-    await desk.turn(waits=short(2), actions=actions)
+    await desk.run_cycle(waits=short(2), actions=actions)
     desk.now_s += seconds
-    await desk.turn(waits=short(3))
+    await desk.run_cycle(waits=short(3))
     return desk.store.count("patch") - 1
 
 
@@ -77,9 +77,9 @@ class Posting:
 async def test_events_wait_after_a_bulk_start(monkeypatch: pytest.MonkeyPatch) -> None:
     posting = Posting(monkeypatch)
     assert await posting.post("before") == []
-    await posting.desk.turn(actions=FEW)
+    await posting.desk.run_cycle(actions=FEW)
     assert await posting.post("beside a small gang") == []
-    await posting.desk.turn(actions=BULK)
+    await posting.desk.run_cycle(actions=BULK)
     assert await posting.post("beside many") == [reporter.AFTER_BULK_S]
     assert await posting.post("afterwards") == []
 

@@ -105,8 +105,8 @@ async def test_a_job_that_is_gone_refuses_all_who_wait() -> None:
 
 
 def test_what_a_launcher_tells_of_a_commit_counts_as_well() -> None:
-    told = view(committed=protocol.Checkpoint(1, 30))
-    assert Desk().fold(RUNNING, told).checkpoints == (ResumePoint(1, 30),)
+    reported = view(committed=protocol.Checkpoint(1, 30))
+    assert Desk().fold(RUNNING, reported).checkpoints == (ResumePoint(1, 30),)
     foreign = view(committed=protocol.Checkpoint(2, 30))
     assert Desk().fold(RUNNING, foreign).checkpoints == ()
 

@@ -34,7 +34,7 @@ GPT = Transformer(
 STREAM = 2 * 2 * 2048 * 1024
 """Bytes of a micro-batch of two sequences."""
 
-HELD = 16 * (1024 * 64 * 2 * 20 + 2 * 1024 * 4096 + 2 * 1024) + 2 * 32_000 * 1024 + 1024
+WITHHELD = 16 * (1024 * 64 * 2 * 20 + 2 * 1024 * 4096 + 2 * 1024) + 2 * 32_000 * 1024 + 1024
 """Parameters: matrices and norms of layers, two tables of tokens, the last norm."""
 
 
@@ -95,21 +95,21 @@ def test_what_is_multiplied_in_8_bits_is_gathered_in_8() -> None:
 def test_replicas_reduce_their_gradients_once() -> None:
     for sharding in (Sharding.NONE, Sharding.OPTIMIZER):
         found = sent(GPT, Parallelism(data=8), recipe(sharding=sharding))
-        assert found == {"data": 2 * 7 * 2 * HELD // 8}
+        assert found == {"data": 2 * 7 * 2 * WITHHELD // 8}
     whole = sent(GPT, Parallelism(data=8), recipe(sharding=Sharding.PARAMETERS))
-    assert whole == {"data": 4 * 3 * 7 * 2 * HELD // 8}
+    assert whole == {"data": 4 * 3 * 7 * 2 * WITHHELD // 8}
 
 
 def test_pytorch_gathers_once_what_is_in_no_layer() -> None:
     of = recipe(sharding=Sharding.PARAMETERS, framework=Framework.TORCH)
     outside = 2 * 32_000 * 1024 + 1024
     found = sent(GPT, Parallelism(data=8), of)
-    assert found == {"data": 4 * 7 * 2 * (3 * HELD - outside) // 8}
+    assert found == {"data": 4 * 7 * 2 * (3 * WITHHELD - outside) // 8}
 
 
 def test_pytorch_reduces_all_gradients_with_sharded_optimizer() -> None:
     of = recipe(sharding=Sharding.OPTIMIZER, framework=Framework.TORCH)
-    assert sent(GPT, Parallelism(data=8), of) == {"data": 3 * 7 * 2 * HELD // 8}
+    assert sent(GPT, Parallelism(data=8), of) == {"data": 3 * 7 * 2 * WITHHELD // 8}
 
 
 def test_what_is_added_and_learned_of_places_is_held_too() -> None:
@@ -161,8 +161,8 @@ def test_heads_change_places_before_attention_and_after() -> None:
 def test_replicas_of_shards_reduce_what_a_shard_is() -> None:
     split = Parallelism(data=32, replicas=4)
     found = sent(GPT, split, recipe(sharding=Sharding.PARAMETERS))
-    assert found["data"] == 3 * 7 * 2 * HELD // 8
-    assert found["data replicas"] == 2 * 3 * (2 * HELD // 8) // 4
+    assert found["data"] == 3 * 7 * 2 * WITHHELD // 8
+    assert found["data replicas"] == 2 * 3 * (2 * WITHHELD // 8) // 4
     shards, replicas = derive.communicators(GPT, split, recipe(sharding=Sharding.PARAMETERS))
     assert shards.grid.groups(*shards.axes).tolist()[1] == [*range(8, 16)]
     assert replicas.grid.groups(*replicas.axes).tolist()[1] == [1, 9, 17, 25]
@@ -178,19 +178,19 @@ def test_host_optimizer_gets_gradients_and_returns_weights(
     optimizer: Optimizer, state: int
 ) -> None:
     of = recipe(sharding=Sharding.GRADIENTS, optimizer=optimizer)
-    assert sent(GPT, Parallelism(data=8), of)["offload"] == (2 + 2 + state) * HELD // 8
+    assert sent(GPT, Parallelism(data=8), of)["offload"] == (2 + 2 + state) * WITHHELD // 8
     alone = recipe(optimizer=optimizer)
-    assert sent(GPT, Parallelism(), alone) == {"offload": (2 + 2 + state) * HELD}
+    assert sent(GPT, Parallelism(), alone) == {"offload": (2 + 2 + state) * WITHHELD}
 
 
 def test_every_rank_pushes_to_each_server_its_part_and_pulls_it() -> None:
     split = Parallelism(data=6, servers=2)
     of = Recipe(sequence=2048, micro_batch=2, global_batch=48)
     (found,) = derive.communicators(GPT, split, of)
-    assert found.sent == 2 * HELD
+    assert found.sent == 2 * WITHHELD
     pairs = graph.pairs((found,))
     assert {*pairs} == {(client, server) for client in range(6) for server in (6, 7)}
-    assert {*pairs.values()} == {(2 + 2) * HELD // 2}
+    assert {*pairs.values()} == {(2 + 2) * WITHHELD // 2}
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ async def test_requests_in_one_segment_are_answered_in_order() -> None:
         assert [await status_of(reader) for _ in range(5)] == [200] * 5
         view = gangs.sessions.attempt(heartbeat_gangs.member(0).job_uid, 1)
         assert view is not None
-        assert view.progress == heartbeat_gangs.beat(0, 5).progress
+        assert view.progress == heartbeat_gangs.heartbeat(0, 5).progress
 
 
 async def test_token_of_another_rank_is_refused() -> None:
@@ -96,7 +96,7 @@ async def test_request_in_single_bytes_is_answered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "status"),
+    ("stated", "status"),
     [
         (b"GET /v1/beat HTTP/1.1\r\nHost: x\r\n\r\n", 405),
         (b"POST /elsewhere HTTP/1.1\r\nContent-Length: 0\r\n\r\n", 404),
@@ -117,9 +117,9 @@ async def test_request_in_single_bytes_is_answered() -> None:
     ],
     ids=lambda value: repr(value)[-40:] if isinstance(value, bytes) else None,
 )
-async def test_odd_head_is_refused(said: bytes, status: int) -> None:
+async def test_odd_head_is_refused(stated: bytes, status: int) -> None:
     async with serving() as (_, client):
-        assert await client.status(said) == status
+        assert await client.status(stated) == status
 
 
 async def test_launchers_own_client_is_understood(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ async def test_launchers_own_client_is_understood(tmp_path: Path) -> None:
             answer = await asyncio.to_thread(
                 operator.post,
                 "/v1/beat",
-                heartbeat_gangs.beat(0, sequence),
+                heartbeat_gangs.heartbeat(0, sequence),
                 kind=protocol.HeartbeatAnswer,
             )
             assert answer.order is protocol.Order.CONTINUE
@@ -146,8 +146,8 @@ async def test_close_is_obeyed() -> None:
 
 async def test_body_of_stranger_is_not_awaited() -> None:
     async with serving() as (_, client):
-        said = request(0, Authorization="Bearer nonsense", Content_Length="1000")
-        assert await client.status(said[: said.index(b"{")]) == 403
+        stated = request(0, Authorization="Bearer nonsense", Content_Length="1000")
+        assert await client.status(stated[: stated.index(b"{")]) == 403
 
 
 async def test_oldest_newcomer_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,5 +205,5 @@ async def test_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> N
 async def test_server_that_is_not_ready_refuses_before_the_body() -> None:
     async with serving() as (gangs, client):
         gangs.ready = False
-        said = request(0)
-        assert await client.status(said[: said.index(b"{")]) == 503
+        stated = request(0)
+        assert await client.status(stated[: stated.index(b"{")]) == 503

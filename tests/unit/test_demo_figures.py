@@ -82,7 +82,7 @@ def test_a_run_within_all_bars_misses_none() -> None:
     ],
 )
 def test_each_bar_that_does_not_hold_is_named(worse: Figures, words: str) -> None:
-    assert any(words in said for said in figures.missed(worse, simulated=False))
+    assert any(words in stated for stated in figures.missed(worse, simulated=False))
 
 
 def test_a_simulation_is_not_held_against_what_it_cannot_have() -> None:

@@ -106,8 +106,8 @@ def test_readers_of_names_pass_over_interfaces_of_software(name: str) -> None:
         '{"chassis": {"leaf": {"id": {"type": "mac", "value": "02:00:00:00:00:01"},'
         ' "capability": {"type": "Bridge", "enabled": true}}}}'
     )
-    told = f'{{"h": {{"lldp": {{"interface": [{{"{name}": {neighbour}}}]}}}}}}'
-    assert not lldp.parse(told).uplinks
+    reported = f'{{"h": {{"lldp": {{"interface": [{{"{name}": {neighbour}}}]}}}}}}'
+    assert not lldp.parse(reported).uplinks
 
 
 def test_virtual_functions_are_their_adapter_once_more() -> None:

@@ -322,9 +322,9 @@ async def test_agents_are_heard_and_those_that_fell_silent_are_named() -> None:
 
 
 async def test_new_leader_waits_for_agents_of_its_predecessor() -> None:
-    for told, expected in ((None, True), ({"nodes": 2, "silent": 0}, False)):
+    for reported, expected in ((None, True), ({"nodes": 2, "silent": 0}, False)):
         site = Site4()
-        raw = reporting.raw_object("default", spec={"levels": []}, status={"agents": told})
+        raw = reporting.raw_object("default", spec={"levels": []}, status={"agents": reported})
         reporting.set_object(site.site, names.FABRICS, raw)
         assert not site.discovery.is_caught_up
         await site.discovery.refresh()

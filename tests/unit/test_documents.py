@@ -80,7 +80,7 @@ def test_a_value_of_another_kind_is_refused_where_it_stands() -> None:
     with pytest.raises(WiringError, match="line 1: a mapping of names stands here"):
         found["a"].entries("names")
     assert not found["b"].fields("it", ("f", "g")).fields
-    (said,) = omissions.sentences
-    assert said.startswith("line 2: 'c' is no field of it, the nearest is ")
+    (stated,) = omissions.sentences
+    assert stated.startswith("line 2: 'c' is no field of it, the nearest is ")
     assert not found["e"].each("names")
     assert not found["e"].entries("names")

@@ -186,15 +186,15 @@ async def test_double_booking_reaches_status_metric_and_log(
     )
     uids = [desk.store.objects[path]["metadata"]["uid"] for path in (first, second)]
     bookings = double_booking.find([holding("n0", dict.fromkeys(((uid, 1) for uid in uids), 8))])
-    await desk.turn(double_bookings=bookings)
+    await desk.run_cycle(double_bookings=bookings)
     reasons = [_healthy(desk.store.objects[path]["status"])[1] for path in (first, second, third)]
     assert reasons == ["NodeDoubleBooked", "NodeDoubleBooked", "NothingFound"]
     assert desk.registry.get_sample_value("railwright_double_booked_nodes") == 1
-    await desk.turn(double_bookings=bookings)
+    await desk.run_cycle(double_bookings=bookings)
     assert [each.message for each in caplog.records if each.levelname == "ERROR"] == [
         "invariant violated"
     ]
-    await desk.turn()
+    await desk.run_cycle()
     for path in (first, second):
         assert _healthy(desk.store.objects[path]["status"]) == ("True", "NothingFound")
     assert desk.registry.get_sample_value("railwright_double_booked_nodes") == 0

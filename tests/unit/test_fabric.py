@@ -94,12 +94,12 @@ def test_a_group_that_lost_a_cable_upwards_lets_out_less() -> None:
 
 def test_labels_equal_to_cables_change_nothing() -> None:
     group = {host: at // 4 for at, host in enumerate(HOSTS)}
-    told = {host: {RACK: f"r{at}"} for host, at in group.items()}
-    same = fabric.of(HOSTS, [*labels.source_reports(told), NETWORK])
+    reported = {host: {RACK: f"r{at}"} for host, at in group.items()}
+    same = fabric.of(HOSTS, [*labels.source_reports(reported), NETWORK])
     assert same.places == fabric.of(HOSTS, [NETWORK]).places
     assert same.merged_topology.conflicts == ()
-    told[HOSTS[0]] = {RACK: "r3"}
-    odd = fabric.of(HOSTS, [NETWORK, *labels.source_reports(told)])
+    reported[HOSTS[0]] = {RACK: "r3"}
+    odd = fabric.of(HOSTS, [NETWORK, *labels.source_reports(reported)])
     assert odd.places == same.places
     assert [conflict.node for conflict in odd.merged_topology.conflicts] == [HOSTS[0]]
 
@@ -142,11 +142,11 @@ def test_hosts_without_node_and_shared_names_are_reported() -> None:
     tiers = ({"gpu-1.a": "t1", "gpu-1.b": "t2", "login": "t1", "gpu-2": "t2"},)
     found = fabric.of(["gpu-1.c", "gpu-2"], [SourceReport("x", Provenance.SEEN, tiers)])
     assert dict(found.places) == {"gpu-1.c": (UNKNOWN,), "gpu-2": ("t2",)}
-    (said,) = found.source_reports[0].strange
-    assert said == "no node of the cluster: 3 of 4, the first is gpu-1.a"
+    (stated,) = found.source_reports[0].strange
+    assert stated == "no node of the cluster: 3 of 4, the first is gpu-1.a"
 
 
 def test_the_order_of_sources_and_nodes_changes_nothing() -> None:
     nodes = {host: {RACK: f"r{at // 4}"} for at, host in enumerate(HOSTS)}
-    told: list[Told] = [*labels.source_reports(nodes), NETWORK]
-    assert fabric.of(HOSTS, told) == fabric.of(HOSTS[::-1], told[::-1])
+    reported: list[Told] = [*labels.source_reports(nodes), NETWORK]
+    assert fabric.of(HOSTS, reported) == fabric.of(HOSTS[::-1], reported[::-1])

@@ -91,18 +91,19 @@ def test_hosts_that_are_no_nodes_are_told() -> None:
 
 
 def test_an_inside_that_nobody_looked_into_anew_is_taken_over() -> None:
-    told = hardware_reports(HOSTS)
-    before = fabric.of(HOSTS, [told])
-    after = fabric.of(HOSTS[:4], [told], before)
+    reported = hardware_reports(HOSTS)
+    before = fabric.of(HOSTS, [reported])
+    after = fabric.of(HOSTS[:4], [reported], before)
     assert after.inventories == {host: before.inventories[host] for host in HOSTS[:4]}
     assert after.inventories[HOSTS[0]] is before.inventories[HOSTS[0]]
 
 
 def test_network_with_unchanged_cables_is_not_derived_again() -> None:
-    told: list[Told] = [networks.of(wiring()), hardware_reports(HOSTS)]
-    before = fabric.of(HOSTS, told)
-    after = fabric.of(HOSTS, told, before)
+    reported: list[Told] = [networks.of(wiring()), hardware_reports(HOSTS)]
+    before = fabric.of(HOSTS, reported)
+    after = fabric.of(HOSTS, reported, before)
     assert after.networks[0] is before.networks[0]
     assert (
-        fabric.of(HOSTS, [told[0], hardware_reports(HOSTS[:1])], before).networks != before.networks
+        fabric.of(HOSTS, [reported[0], hardware_reports(HOSTS[:1])], before).networks
+        != before.networks
     )

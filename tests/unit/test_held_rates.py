@@ -49,8 +49,8 @@ def test_where_nobody_looks_at_accelerators_none_is_gone() -> None:
 def test_an_agent_is_believed_about_devices_that_its_looks_show() -> None:
     made_up = replace(GPUS[0], device="0000:aa:00.0")
     adapter = replace(GPUS[0], device="0000:99:00.0")
-    told = (*GPUS, made_up, adapter, XEON, XPU)
-    assert slow_devices.held((), told, BOTH) == (*GPUS, XEON, XPU)
+    reported = (*GPUS, made_up, adapter, XEON, XPU)
+    assert slow_devices.held((), reported, BOTH) == (*GPUS, XEON, XPU)
 
 
 def scaled(its: DeviceBenchmark, share: float) -> DeviceBenchmark:
@@ -67,24 +67,24 @@ def test_what_is_measured_as_good_as_before_is_as_before() -> None:
 def test_what_becomes_slower_bit_by_bit_is_found_out() -> None:
     held: tuple[DeviceBenchmark, ...] = GPUS[:1]
     for percent in range(99, 89, -1):
-        told = scaled(GPUS[0], percent / 100)
-        held = slow_devices.held(held, (told,), ())
-        assert held[0].flop_per_s <= told.flop_per_s * (1 + 1.1 * slow_devices.NOISE)
+        reported = scaled(GPUS[0], percent / 100)
+        held = slow_devices.held(held, (reported,), ())
+        assert held[0].flop_per_s <= reported.flop_per_s * (1 + 1.1 * slow_devices.NOISE)
 
 
 @pytest.mark.parametrize("change", [{"by": "torch 10.0"}, {"model": "H200"}])
 def test_what_cannot_be_compared_with_before_is_taken_as_it_is(change: dict[str, str]) -> None:
-    told = scaled(replace(GPUS[0], **change), 1.01)  # type: ignore[arg-type]
-    assert slow_devices.held(GPUS[:1], (told,), ()) == (told,)
+    reported = scaled(replace(GPUS[0], **change), 1.01)  # type: ignore[arg-type]
+    assert slow_devices.held(GPUS[:1], (reported,), ()) == (reported,)
 
 
 def test_noise_at_the_border_of_what_is_slow_is_no_news() -> None:
     """1,000 nodes that differ by some percent, each measured ten times."""
-    chance = Random(0)
-    true = {f"n{at}": scaled(GPUS[0], chance.uniform(0.9, 1.0)) for at in range(1000)}
+    rng = Random(0)
+    true = {f"n{at}": scaled(GPUS[0], rng.uniform(0.9, 1.0)) for at in range(1000)}
 
     def seen(its: DeviceBenchmark) -> tuple[DeviceBenchmark, ...]:
-        return (scaled(its, chance.uniform(0.991, 1.009)),)
+        return (scaled(its, rng.uniform(0.991, 1.009)),)
 
     held = {node: seen(its) for node, its in true.items()}
     slow = slow_devices.slow(held, held)

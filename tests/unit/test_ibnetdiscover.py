@@ -75,8 +75,8 @@ def test_a_fabric_is_read_with_its_speeds_and_what_names_no_host() -> None:
     ],
 )
 def test_omission_has_line_and_rule(changed: str, into: str, line: int, rule: str) -> None:
-    said = remarks(lambda: ibnetdiscover.parse(FABRIC.replace(changed, into, 1)))
-    assert re.search(f"line {line}: .*{re.escape(rule)}", said)
+    stated = remarks(lambda: ibnetdiscover.parse(FABRIC.replace(changed, into, 1)))
+    assert re.search(f"line {line}: .*{re.escape(rule)}", stated)
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", 'Ca\t1 "H-b1"\t\t# "node-1 mlx5_0"\n'])
@@ -88,7 +88,7 @@ def test_a_text_without_a_switch_is_none(text: str) -> None:
 def test_an_output_that_was_cut_off_loses_what_is_missing() -> None:
     found = ibnetdiscover.parse(FABRIC[: FABRIC.index("vendid=0x2c9\ncaguid")])
     assert not found.uplinks
-    assert all("described nowhere" in said for said in found.strange)
+    assert all("described nowhere" in stated for stated in found.strange)
 
 
 def test_ports_of_a_missing_node_are_no_ports_of_another() -> None:
@@ -97,7 +97,7 @@ def test_ports_of_a_missing_node_are_no_ports_of_another() -> None:
     found = ibnetdiscover.parse(FABRIC.replace(head, ""))
     whole = ibnetdiscover.parse(FABRIC)
     assert found.uplinks == whole.uplinks
-    assert any("is a port of no node" in said for said in found.strange)
+    assert any("is a port of no node" in stated for stated in found.strange)
 
 
 def test_an_output_that_stands_twice_counts_once() -> None:
@@ -107,7 +107,7 @@ def test_an_output_that_stands_twice_counts_once() -> None:
         once.uplinks,
         once.trunks,
     )
-    assert sum("is described twice" in said for said in twice.strange) > 2
+    assert sum("is described twice" in stated for stated in twice.strange) > 2
 
 
 def test_unknown_speed_is_reported_and_cable_kept() -> None:

@@ -108,8 +108,8 @@ def linked(
     source: str, *links: Link, tells: bool = True, basis: Provenance = Provenance.SEEN
 ) -> HardwareReport:
     parts = gpu(A), gpu(B)
-    told = frozenset({NVLINK} if tells else ())
-    return look(source, *parts, links=links, tells=told, basis=basis)
+    reported = frozenset({NVLINK} if tells else ())
+    return look(source, *parts, links=links, tells=reported, basis=basis)
 
 
 def test_links_are_counted_by_one_source_and_measured_by_another() -> None:

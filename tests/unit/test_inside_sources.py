@@ -128,8 +128,8 @@ def test_a_file_of_several_nodes_is_refused() -> None:
         return f'<system version="1"><cpu numaid="0"{first}/><cpu numaid="1"{second}/></system>'
 
     assert nccl_topology.parse(of("", ' host_hash="0x1"')).parts == ()
-    told = remarks(lambda: nccl_topology.parse(of(' host_hash="0x2"', ' host_hash="0x1"')))
-    assert told == "NCCL topology, line 1: 2 nodes are in it: one is read"
+    reported = remarks(lambda: nccl_topology.parse(of(' host_hash="0x2"', ' host_hash="0x1"')))
+    assert reported == "NCCL topology, line 1: 2 nodes are in it: one is read"
 
 
 def test_what_a_cloud_gives_has_no_names_and_no_links() -> None:

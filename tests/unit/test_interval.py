@@ -35,7 +35,7 @@ class Cluster:
         )
         return self.sessions.register(message, f"pod-{rank}")
 
-    def beat(self, sequence: int, job_uid: str = "small") -> protocol.HeartbeatAnswer:
+    def heartbeat(self, sequence: int, job_uid: str = "small") -> protocol.HeartbeatAnswer:
         message = protocol.Heartbeat(protocol.Member(job_uid, 1, 0), sequence, running=1, exited=0)
         return self.sessions.heartbeat(message, "pod-0")
 
@@ -84,7 +84,7 @@ def test_only_launchers_that_wait_count_at_barriers(ends: str) -> None:
     cluster.expect("other", 2)
     assert cluster.register("other", 0).interval_s == 1
     if ends == "beat":
-        cluster.beat(1, "large")
+        cluster.heartbeat(1, "large")
     elif ends == "revoke":
         cluster.sessions.revoke("large", 1)
     else:
@@ -94,25 +94,25 @@ def test_only_launchers_that_wait_count_at_barriers(ends: str) -> None:
 
 def test_interval_follows_jobs_that_come_and_go() -> None:
     cluster = Cluster()
-    assert cluster.beat(1).interval_s == 2
+    assert cluster.heartbeat(1).interval_s == 2
     cluster.expect("large", 1_999)
     cluster.expect("large", 1_999)
-    assert cluster.beat(2).interval_s == 5
+    assert cluster.heartbeat(2).interval_s == 5
     cluster.sessions.revoke("large", 1)
     cluster.sessions.revoke("large", 1)
-    assert cluster.beat(3).interval_s == 2
+    assert cluster.heartbeat(3).interval_s == 2
     cluster.sessions.forget("large")
-    assert cluster.beat(4).interval_s == 2
+    assert cluster.heartbeat(4).interval_s == 2
 
 
 def test_silence_limit_follows_what_was_stated() -> None:
     """A launcher keeps to the interval of its last answer, though others came since."""
     cluster = Cluster()
     assert liveness.silence_limit_s(cluster.rank()) == SILENT_S + INTERVAL_S_MAX - 2
-    cluster.beat(1)
+    cluster.heartbeat(1)
     cluster.expect("large", 1_999)
     assert liveness.silence_limit_s(cluster.rank()) == SILENT_S
-    cluster.beat(1)
+    cluster.heartbeat(1)
     assert liveness.silence_limit_s(cluster.rank()) == SILENT_S + 3
     cluster.sessions.forget("large")
     assert liveness.silence_limit_s(cluster.rank()) == SILENT_S + 3
@@ -122,12 +122,12 @@ def test_stacks_have_the_time_of_the_interval() -> None:
     """Launchers read the request in the answer to their next heartbeat, and hurry then."""
     cluster = Cluster()
     cluster.expect("large", 1_999)
-    cluster.beat(1)
+    cluster.heartbeat(1)
     cluster.sessions.want_stacks("small", 1, wanted=True)
     view = cluster.sessions.attempt("small", 1)
     assert view is not None
     assert view.asked_at_s == 100.0 + 3
-    answer = cluster.beat(2)
+    answer = cluster.heartbeat(2)
     assert (answer.stacks, answer.interval_s) == (True, 2)
 
 

@@ -65,8 +65,8 @@ def test_another_pace_is_another_word_until_it_is_gone() -> None:
 async def test_cycle_states_topology_age_and_job_progress() -> None:
     seen = Watched()
     await seen.state_builder.refresh_network()
-    seen.turn()
-    seen.beat(0, progress=protocol.Progress(7, total_steps=9))
+    seen.run_cycle()
+    seen.heartbeat(0, progress=protocol.Progress(7, total_steps=9))
     seen.now_s += 40.0
     world = seen.world()
     assert (world.topology_hash, world.topology_age_s) == (digest(Fabric(), ()), 40.0)

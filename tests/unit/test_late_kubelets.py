@@ -16,7 +16,7 @@ async def test_kubelet_that_comes_back_late_keeps_its_attempt() -> None:
     seen = Watched(phase=Phase.STARTING)
     for uid, node in tuple(seen.nodes.items()):
         seen.nodes[uid] = replace(node, ready=False)
-    seen.turn()
+    seen.run_cycle()
     for second in range(35):
         assert isinstance(seen.verdict(after_s=1.0), Ongoing), second
         seen.leases.renewed["n0"] = f"t{(second + 9) // 10}"

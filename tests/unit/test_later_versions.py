@@ -55,8 +55,8 @@ class Server:
 
 def stored(*entries: dict[str, Any], **spec: Any) -> dict[str, Any]:
     """A ledger as the API server holds it."""
-    said = {"epoch": 4, "incarnation": "i", "holder": "later", "entries": list(entries)} | spec
-    return {"metadata": {"name": "default", "resourceVersion": "7"}, "spec": said}
+    stated = {"epoch": 4, "incarnation": "i", "holder": "later", "entries": list(entries)} | spec
+    return {"metadata": {"name": "default", "resourceVersion": "7"}, "spec": stated}
 
 
 def from_later(entry: Any, **changes: Any) -> dict[str, Any]:
@@ -150,10 +150,10 @@ def test_status_keeps_what_a_later_version_wrote() -> None:
     record = record_of({"status": before})
     assert record.last_termination is not None
     assert (record.last_termination.code, record.backoff_s) == ("CableOnFire", 0)
-    told = status.StatusInput(
+    reported = status.StatusInput(
         record=record, before=before, generation=1, now=LATER, num_nodes=2, backoff_limit=3
     )
-    after = status.render(told)
+    after = status.render(reported)
     assert after["ettr"] == before["ettr"]
     assert after["lastEnd"] == before["lastEnd"]
     assert after["conditions"][-1] == drained | {"lastTransitionTime": NOW}

@@ -19,7 +19,7 @@ def test_message_arrives_in_one_segment(tmp_path: Path) -> None:
     """The operator wakes once for a head and its body, on a new connection and on a kept one."""
     token = tmp_path / "token"
     token.write_text("t" * 1000)
-    beats = [
+    heartbeats = [
         protocol.Heartbeat(protocol.Member("job", 1, 0), n, running=1, exited=0) for n in range(2)
     ]
     segments: list[int] = []
@@ -30,9 +30,9 @@ def test_message_arrives_in_one_segment(tmp_path: Path) -> None:
             connection, _ = listener.accept()
             with connection:
                 connection.settimeout(DEADLINE_S)
-                for beat in beats:
+                for heartbeat in heartbeats:
                     data = b""
-                    while not data.endswith(protocol.encode(beat)):
+                    while not data.endswith(protocol.encode(heartbeat)):
                         data += connection.recv(65_536)
                     segments.append(_segments(connection))
                     head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(ANSWER)}\r\n\r\n"
@@ -41,7 +41,10 @@ def test_message_arrives_in_one_segment(tmp_path: Path) -> None:
         server = threading.Thread(target=serve)
         server.start()
         operator = endpoint.Endpoint(f"http://127.0.0.1:{listener.getsockname()[1]}", token)
-        answers = [operator.post("/v1/beat", beat, kind=protocol.HeartbeatAnswer) for beat in beats]
+        answers = [
+            operator.post("/v1/beat", heartbeat, kind=protocol.HeartbeatAnswer)
+            for heartbeat in heartbeats
+        ]
         server.join(DEADLINE_S)
         operator.close()
     assert [answer.interval_s for answer in answers] == [5, 5]

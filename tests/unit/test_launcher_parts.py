@@ -11,7 +11,7 @@ import pytest
 from fixtures import launchers
 from railwright import environment, install, launcher, output, protocol, registration
 
-WORLD = protocol.World(8, 4, first_rank=4, master_address="10.0.0.1", master_port=20_000)
+WORLD = protocol.WorldInfo(8, 4, first_rank=4, master_address="10.0.0.1", master_port=20_000)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_a_rank_keeps_the_pods_variables_and_gets_its_place(tmp_path: Path) -> N
     environ |= {"RAILWRIGHT_NUM_PROCESSES": "2", "RAILWRIGHT_ATTEMPT": "3", "LR": "0.1"}
     environ |= {"OMP_NUM_THREADS": "4", "PYTHONPATH": "of-the-user"}
     seen = environment.of_rank(
-        environment.pod(environ), WORLD, local_rank=1, channel=tmp_path, environ=environ
+        environment.pod(environ), WORLD, local_rank=1, channel=tmp_path, env=environ
     )
     assert seen["PYTHONPATH"].split(os.pathsep)[0] == "of-the-user"
     expected = {"LR": "0.1", "OMP_NUM_THREADS": "4", "RANK": "5", "LOCAL_RANK": "1"}
@@ -57,9 +57,7 @@ def test_rank_records_stay_with_launcher_without_a_path(
     pod = environment.pod(environ)
 
     def left(**asked: str) -> str | None:
-        rank = environment.of_rank(
-            pod, WORLD, local_rank=0, channel=tmp_path, environ=environ | asked
-        )
+        rank = environment.of_rank(pod, WORLD, local_rank=0, channel=tmp_path, env=environ | asked)
         return rank.get("RAILWRIGHT_PROFILE_FOLDER")
 
     assert left() is None

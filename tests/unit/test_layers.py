@@ -102,7 +102,7 @@ def test_ninth_adapter_of_a_host_is_on_the_rail_of_its_port() -> None:
 
 
 @pytest.mark.parametrize(
-    "plug",
+    "port",
     [
         [("node-0003 mlx5_1", "tor-0-0-2")],
         [("node-0003 mlx5_1", "tor-0-1-1")],
@@ -111,9 +111,9 @@ def test_ninth_adapter_of_a_host_is_on_the_rail_of_its_port() -> None:
     ],
     ids=["another rail", "another group", "another block", "swapped"],
 )
-def test_an_odd_plug_joins_neither_domains_nor_rails(plug: list[Cable]) -> None:
-    moved = {one for one, _ in plug}
-    found = of([cable for cable in SOUND if cable[0] not in moved] + plug)
+def test_an_odd_plug_joins_neither_domains_nor_rails(port: list[Cable]) -> None:
+    moved = {one for one, _ in port}
+    found = of([cable for cable in SOUND if cable[0] not in moved] + port)
     assert rails(found) == FOUR
     assert sizes(found) == sizes(of(SOUND))
     assert {f"{up.host} {up.nic}" for up in found.plugs.odd} == moved

@@ -120,8 +120,8 @@ def test_no_entry_exceeds_what_etcd_takes() -> None:
 
 
 def test_an_entry_may_always_shrink() -> None:
-    told = replace(LOST, message="m" * 1000)
-    lost = entry(cause=told)
+    reported = replace(LOST, message="m" * 1000)
+    lost = entry(cause=reported)
     budget = LedgerBudget([entry(nodes=("n" * LEDGER_SIZE_MAX,)), lost])
     assert budget.change(lost, lost.brief)
     assert not budget.change(lost.brief, lost)

@@ -134,9 +134,9 @@ class OneObject:
 
 
 async def leader(server: OneObject, holder: str) -> LedgerStore:
-    led = LedgerStore(cast(Api, server), holder=holder)
-    await led.take_over()
-    return led
+    leading = LedgerStore(cast(Api, server), holder=holder)
+    await leading.take_over()
+    return leading
 
 
 @given(ledgers())

@@ -186,7 +186,7 @@ def test_one_id_with_two_names_is_one_switch_unless_chosen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "rule"),
+    ("stated", "rule"),
     [
         ("[]", "the document is an object with lldp in it"),
         ('{"lldp": 3}', "lldp: an object stands here, not '3'"),
@@ -198,8 +198,8 @@ def test_one_id_with_two_names_is_one_switch_unless_chosen() -> None:
         ('{"lldp": [{"interface": [{"via": "LLDP"}]}]}', "each neighbour is on an interface"),
     ],
 )
-def test_what_a_host_cannot_have_said_is_left_out(said: str, rule: str) -> None:
-    outputs = {"node-1": output(neighbour()), "node-2": json.loads(said)}
+def test_what_a_host_cannot_have_said_is_left_out(stated: str, rule: str) -> None:
+    outputs = {"node-1": output(neighbour()), "node-2": json.loads(stated)}
     found = parse(outputs)
     assert [uplink.host for uplink in found.uplinks] == ["node-1"]
     (remark,) = found.strange

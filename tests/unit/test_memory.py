@@ -24,9 +24,9 @@ def mounted(tmp_path: Path, at: str, membership: str, *, kills: int, limit: str)
     files = CONTROL if membership == V1 else EVENTS
     for (name, text), value in zip(files.items(), (str(kills), limit), strict=True):
         (folder / name).write_text(text.format(value))
-    said = tmp_path / "membership"
-    said.write_text(membership)
-    found = memory.find_files(tmp_path / "cgroup", said)
+    stated = tmp_path / "membership"
+    stated.write_text(membership)
+    found = memory.find_files(tmp_path / "cgroup", stated)
     return found
 
 

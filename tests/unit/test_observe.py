@@ -80,11 +80,11 @@ def test_job_waits_while_its_pod_names_are_taken() -> None:
     seen.record(Phase.QUEUED, attempt=0)
     terminating = replace(pod, job_uid="old", deleting=True)
     seen.pods.change(None, terminating)
-    plan = seen.turn()
+    plan = seen.run_cycle()
     assert plan.waits[JOB] == PodNamesTaken(need=2, taken=1, first="job-1-1")
     assert not plan.ledger.entries
     seen.pods.change(terminating, None)
-    assert seen.turn().waits[JOB] == QueueMissing("default", ())
+    assert seen.run_cycle().waits[JOB] == QueueMissing("default", ())
 
 
 def test_job_that_is_too_large_waits() -> None:
@@ -93,7 +93,7 @@ def test_job_that_is_too_large_waits() -> None:
     raw["metadata"] |= {"uid": "large", "name": "large"}
     raw["spec"]["template"]["spec"]["hostname"] = "x" * SPEC_BYTES_MAX
     seen.jobs.absorb(raw)
-    assert isinstance(seen.turn().waits["large"], TooLarge)
+    assert isinstance(seen.run_cycle().waits["large"], TooLarge)
 
 
 def test_job_that_cannot_be_observed_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +181,7 @@ async def test_node_dead_before_launcher_registered_is_found_in_time() -> None:
     await ask_all(seen)
     seen.now_s += SETTLE_S
     began_s = seen.now_s
-    seen.turn()
+    seen.run_cycle()
     while isinstance(seen.verdict(after_s=1.0), Ongoing):
         seen.leases.renewed["n0"] = f"t{seen.now_s // 10}"
         if seen.now_s % node_leases.ASK_INTERVAL_S == 0:
@@ -199,7 +199,7 @@ class Cluster(Watched):
     def __init__(self, num_nodes: int) -> None:
         super().__init__(num_nodes=num_nodes)
         self.dead: set[int] = set()
-        self.turn()
+        self.run_cycle()
 
     async def pass_time(self, for_s: int, *, cut: bool = False) -> Assessment:
         """One cycle a second, until the attempt ends; the last verdict."""
@@ -207,7 +207,7 @@ class Cluster(Watched):
             self.now_s += 1.0
             for rank in range(0 if cut else self.num_nodes):
                 if rank not in self.dead:
-                    self.beat(rank)
+                    self.heartbeat(rank)
                     self.leases.renewed[f"n{rank}"] = f"t{(self.now_s + rank) // 10}"
             if self.now_s % node_leases.ASK_INTERVAL_S == 0:
                 await ask_all(self)
@@ -257,7 +257,7 @@ async def test_deaf_operator_charges_no_late_heartbeat(monkeypatch: pytest.Monke
 
 async def test_slow_start_on_renewing_kubelet_runs_to_its_deadline() -> None:
     seen = Watched(phase=Phase.STARTING)
-    seen.turn()
+    seen.run_cycle()
     for _ in range(int(START_DEADLINE_S / node_leases.ASK_INTERVAL_S)):
         assert isinstance(seen.verdict(after_s=node_leases.ASK_INTERVAL_S), Ongoing)
         seen.leases.renewed = dict.fromkeys(("n0", "n1"), f"t{seen.now_s // 10}")
@@ -267,7 +267,7 @@ async def test_slow_start_on_renewing_kubelet_runs_to_its_deadline() -> None:
 
 def test_time_without_hearing_is_not_counted_against_a_start() -> None:
     seen = Watched(phase=Phase.STARTING)
-    seen.turn()
+    seen.run_cycle()
     seen.deaf_s = START_DEADLINE_S
     assert isinstance(seen.verdict(after_s=START_DEADLINE_S + 1), Ongoing)
     assert seen.cause(after_s=START_DEADLINE_S).code is CauseCode.LAUNCHER_UNHEARD
@@ -275,8 +275,8 @@ def test_time_without_hearing_is_not_counted_against_a_start() -> None:
 
 def test_time_without_hearing_is_no_silence() -> None:
     seen = Watched()
-    seen.turn()
-    seen.beat(0)
+    seen.run_cycle()
+    seen.heartbeat(0)
     seen.deaf_s = 60.0
     seen.now_s += 60.0
     assert [seen.rank(0).silent_s, seen.rank(1).silent_s] == [0.0, 0.0]
@@ -327,11 +327,11 @@ async def test_commit_waiting_for_requests_of_others_does_not_stall() -> None:
 
 def test_only_launchers_silent_for_long_are_examined() -> None:
     seen = Watched(phase=Phase.STARTING)
-    seen.turn()
-    seen.turn(after_s=UNHEARD_S)
+    seen.run_cycle()
+    seen.run_cycle(after_s=UNHEARD_S)
     assert repr(seen.kubelets) == "<NodeLeaseChecker suspects=0 sightings=0>"
-    seen.beat(0, running=0)
-    seen.turn(after_s=0.5)
+    seen.heartbeat(0, running=0)
+    seen.run_cycle(after_s=0.5)
     assert repr(seen.kubelets) == "<NodeLeaseChecker suspects=1 sightings=0>"
 
 
@@ -340,23 +340,23 @@ def test_launchers_of_a_finished_job_are_heard_then_forgotten(
     phase: Phase,
 ) -> None:
     seen = Watched()
-    seen.turn()
-    seen.beat(0)
+    seen.run_cycle()
+    seen.heartbeat(0)
     seen.record(phase)
-    seen.turn(after_s=1.0)
-    seen.turn(after_s=FORGET_S)
+    seen.run_cycle(after_s=1.0)
+    seen.run_cycle(after_s=FORGET_S)
     assert seen.sessions.jobs() == {JOB}
-    seen.turn(after_s=1.0)
-    seen.turn(after_s=1.0)
+    seen.run_cycle(after_s=1.0)
+    seen.run_cycle(after_s=1.0)
     assert not seen.sessions.jobs()
 
 
 def test_a_last_beat_after_the_end_is_still_taken_in() -> None:
     seen = Watched()
-    seen.turn()
+    seen.run_cycle()
     seen.record(Phase.SUCCEEDED)
-    seen.turn(after_s=FORGET_S / 2)
-    seen.beat(0, running=0, exited=1, progress=protocol.Progress(step=7))
+    seen.run_cycle(after_s=FORGET_S / 2)
+    seen.heartbeat(0, running=0, exited=1, progress=protocol.Progress(step=7))
     view = seen.sessions.attempt(JOB, 1)
     assert view is not None
     assert view.progress == protocol.Progress(step=7)
@@ -364,13 +364,13 @@ def test_a_last_beat_after_the_end_is_still_taken_in() -> None:
 
 def test_failed_job_stays_revoked_while_its_pods_may_live() -> None:
     seen = Watched()
-    seen.turn()
+    seen.run_cycle()
     seen.record(Phase.FAILED)
     ledger = LEDGER.with_entries([entry(Cause(CauseCode.RANK_FAILED, "why"))])
-    seen.turn(ledger=ledger)
-    seen.turn(after_s=10 * FORGET_S, ledger=ledger)
+    seen.run_cycle(ledger=ledger)
+    seen.run_cycle(after_s=10 * FORGET_S, ledger=ledger)
     with pytest.raises(RefusedError) as refused:
-        seen.beat(0)
+        seen.heartbeat(0)
     assert refused.value.status == HTTPStatus.CONFLICT
 
 
@@ -388,13 +388,13 @@ def test_pre_run_has_queue_position_of_its_job() -> None:
 
 
 def test_a_pre_run_is_over_too_soon_to_be_moved() -> None:
-    for labels, said in (({}, 7), ({names.LABEL_PRE_RUN_OF: "job"}, None)):
+    for labels, stated in (({}, 7), ({names.LABEL_PRE_RUN_OF: "job"}, None)):
         seen = Watched()
         raw = observing.raw_job(9, 2, {"phase": "Running", "attempt": 1, "nodes": ["n0", "n1"]})
         owner = {"uid": "whose", "controller": True}
         raw["metadata"] |= {"labels": labels, "ownerReferences": [owner]}
         seen.jobs.absorb(raw)
-        seen.turn()
-        seen.beat(0, running=1, progress=protocol.Progress(step=7))
+        seen.run_cycle()
+        seen.heartbeat(0, running=1, progress=protocol.Progress(step=7))
         (job,) = seen.world().jobs
-        assert (job.progress and job.progress.step) == said
+        assert (job.progress and job.progress.step) == stated

@@ -28,7 +28,7 @@ def test_queue_goes_on_where_the_last_cycle_stopped() -> None:
     """With the reservations and the reasons of the last cycle: without them a large job starves."""
     seen = Watched(phase=Phase.QUEUED)
     plan = replace(
-        seen.turn(),
+        seen.run_cycle(),
         reservations={JOB: ("n0",)},
         waits={JOB: WAIT},
         queue_round=ROUND,
@@ -58,12 +58,12 @@ def test_live_pods_of_an_attempt_that_is_over_are_observed() -> None:
 
 def test_launchers_of_a_job_not_observed_may_speak() -> None:
     seen = Watched()
-    seen.turn()
-    plan = seen.turn()
+    seen.run_cycle()
+    plan = seen.run_cycle()
     faulty = Isolation({(Stage.OBSERVATION, JOB): "error"})
     unobserved = replace(plan, records={}, unobserved=faulty.unobserved())
     seen.state_builder.sync_sessions(unobserved, faulty)
-    seen.beat(0)
+    seen.heartbeat(0)
 
 
 def test_node_that_is_unready_again_has_its_time_again() -> None:
@@ -71,10 +71,10 @@ def test_node_that_is_unready_again_has_its_time_again() -> None:
     ready = seen.nodes["uid-n0"]
     unready = replace(ready, ready=False)
     seen.nodes["uid-n0"] = unready
-    seen.turn()
+    seen.run_cycle()
     seen.nodes["uid-n0"] = ready
-    seen.turn(after_s=100.0)
-    seen.turn(after_s=1.0)
+    seen.run_cycle(after_s=100.0)
+    seen.run_cycle(after_s=1.0)
     seen.nodes["uid-n0"] = unready
     seen.now_s += 1.0
     assert seen.rank(0).unready_s == 0.0
@@ -96,14 +96,14 @@ def test_job_has_the_priority_of_a_class_made_later() -> None:
 def test_deleted_job_is_let_go(phase: Phase) -> None:
     """Jobs come and go for as long as an operator leads."""
     seen = Watched(phase=phase)
-    seen.turn()
+    seen.run_cycle()
     known = seen.state_builder.job(JOB)
     assert known is not None
     job = weakref.ref(known.job)
     del known
     seen.jobs.discard(JOB)
-    seen.turn(after_s=1.0)
-    seen.turn(after_s=1.0)
+    seen.run_cycle(after_s=1.0)
+    seen.run_cycle(after_s=1.0)
     gc.collect()
     assert job() is None
 
@@ -116,24 +116,26 @@ def test_suspects_are_told_apart(is_missing: bool, monkeypatch: pytest.MonkeyPat
     seen.nodes["uid-control"] = control
     found: list[Suspected] = []
 
-    def suspect(silent: Collection[str], unheard: Collection[str], others: Collection[str]) -> None:
+    def mark_suspected(
+        silent: Collection[str], unheard: Collection[str], others: Collection[str]
+    ) -> None:
         found.append((set(silent), set(unheard), set(others)))
 
-    monkeypatch.setattr(seen.kubelets, "set_nodes", suspect)
-    seen.turn()
+    monkeypatch.setattr(seen.kubelets, "set_nodes", mark_suspected)
+    seen.run_cycle()
     if is_missing:
         del seen.nodes["uid-n1"]
     else:
-        seen.turn(after_s=UNHEARD_S + 1.0)
+        seen.run_cycle(after_s=UNHEARD_S + 1.0)
     for rank in (0, 2, 3):
-        seen.beat(rank)
-    seen.turn()
+        seen.heartbeat(rank)
+    seen.run_cycle()
     assert found[-1][:2] == (set(), {"n1"})
     assert "control" not in found[-1][2]
     seen.now_s += 60.0
     for rank in (2, 3):
-        seen.beat(rank)
-    seen.turn()
+        seen.heartbeat(rank)
+    seen.run_cycle()
     assert found[-1][:2] == ({"n0"}, {"n1"})
 
 

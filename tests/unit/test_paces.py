@@ -117,7 +117,7 @@ def test_what_hardly_moves_still_moves() -> None:
     assert found.relative_speed == slow_devices.PACE_MIN
 
 
-def told(rates: Mapping[str, tuple[DeviceBenchmark, ...]], *accelerated: str) -> fabric.Fabric:
+def reported(rates: Mapping[str, tuple[DeviceBenchmark, ...]], *accelerated: str) -> fabric.Fabric:
     gpu = Part("0000:17:00.0", Kind.ACCELERATOR, "0000:17:00.0")
     hardware_reports = {
         node: (HardwareReport("sysfs", Provenance.SEEN, (gpu,)),) for node in accelerated
@@ -128,14 +128,14 @@ def told(rates: Mapping[str, tuple[DeviceBenchmark, ...]], *accelerated: str) ->
 def test_the_processor_counts_where_there_is_no_accelerator() -> None:
     slow = replace(XEON, flop_per_s=10**12)
     rates = {node: (XEON,) for node in NODES} | {"n1": (slow,), "n2": (slow,), "n3": (slow, H100)}
-    found = told(rates, "n2")
+    found = reported(rates, "n2")
     assert found.relative_speeds == {"n1": RelativeSpeed(products=0.5)}
     assert [each.node for each in found.slow] == ["n1"]
 
 
 def test_late_accelerator_replaces_processor_in_speed() -> None:
     rates = {node: (XEON,) for node in NODES} | {"n1": (replace(XEON, flop_per_s=10**12),)}
-    before = told(rates)
+    before = reported(rates)
     assert [*before.relative_speeds] == ["n1"]
     gpu = HardwareReport(
         "sysfs", Provenance.SEEN, (Part("0000:17:00.0", Kind.ACCELERATOR, "0000:17:00.0"),)
@@ -147,14 +147,14 @@ def test_late_accelerator_replaces_processor_in_speed() -> None:
 def test_processors_beside_accelerators_set_no_reference() -> None:
     """They wait for accelerators, or for whoever trains there."""
     rates = {node: (XEON,) for node in NODES} | {"n1": (replace(XEON, flop_per_s=10**12),)}
-    assert not told(rates, *NODES[2:]).slow
+    assert not reported(rates, *NODES[2:]).slow
 
 
 def test_host_maps_to_node_of_its_first_name() -> None:
     rates = {
         f"{node}.example.com": its for node, its in site(n3=replace(H100, flop_per_s=1)).items()
     }
-    found = told(rates | {"elsewhere": (H100,)})
+    found = reported(rates | {"elsewhere": (H100,)})
     assert [*found.relative_speeds] == ["n3"]
     assert found.strangers == ("agents: no node of the cluster: 1 of 9, the first is elsewhere",)
 

@@ -15,7 +15,7 @@ from railwright import channel, endpoint, environment, pacing, protocol, registr
 from railwright_operator import liveness
 from railwright_operator.heartbeats.interval import INTERVAL_S_MAX
 
-WORLD = protocol.World(2, 1, first_rank=0, master_address="10.0.0.1", master_port=1)
+WORLD = protocol.WorldInfo(2, 1, first_rank=0, master_address="10.0.0.1", master_port=1)
 LONG_S = 60
 """No heartbeat of the interval comes within a test."""
 
@@ -35,9 +35,9 @@ class Speaking:
 
     def until_heard(self, count: int) -> protocol.Heartbeat:
         """The heartbeat with this number, within the time that is promised."""
-        until(lambda: len(self.operator.beats) >= count, timeout_s=PROMISED_S)
-        assert len(self.operator.beats) == count
-        return self.operator.beats[-1]
+        until(lambda: len(self.operator.heartbeats) >= count, timeout_s=PROMISED_S)
+        assert len(self.operator.heartbeats) == count
+        return self.operator.heartbeats[-1]
 
 
 @contextmanager

@@ -114,8 +114,8 @@ async def test_an_object_too_large_alone_is_left_out_and_counted(
     assert await listed(pager) == ["u0", "u2"]
     labels = {"kind": "Pod", "cause": "too large"}
     assert registry.get_sample_value("railwright_watch_errors_total", labels) == 2
-    told = [each.__dict__["object"] for each in caplog.records if each.levelname == "ERROR"]
-    assert told == [{"u1": "/p1"}, {"u3": "/p3"}]
+    reported = [each.__dict__["object"] for each in caplog.records if each.levelname == "ERROR"]
+    assert reported == [{"u1": "/p1"}, {"u3": "/p3"}]
 
 
 async def test_a_copy_keeps_an_object_that_became_too_large() -> None:

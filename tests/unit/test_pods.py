@@ -74,12 +74,12 @@ def test_launcher_variables_follow_the_users() -> None:
     raw = job({"numProcPerNode": 8}, env=[{"name": "HF_HOME", "value": "/cache"}])
     env = main_of(rendered(raw))["env"]
     assert env[0] == {"name": "HF_HOME", "value": "/cache"}
-    told = {each["name"]: each.get("value") for each in env}
-    assert told["RAILWRIGHT_OPERATOR_URL"] == "http://operator:8470"
-    assert told["RAILWRIGHT_JOB_UID"] == "uid-of-a"
-    assert told["RAILWRIGHT_ATTEMPT"] == "7"
-    assert told["RAILWRIGHT_NODE_RANK"] == "1"
-    assert told["RAILWRIGHT_NUM_PROCESSES"] == "8"
+    reported = {each["name"]: each.get("value") for each in env}
+    assert reported["RAILWRIGHT_OPERATOR_URL"] == "http://operator:8470"
+    assert reported["RAILWRIGHT_JOB_UID"] == "uid-of-a"
+    assert reported["RAILWRIGHT_ATTEMPT"] == "7"
+    assert reported["RAILWRIGHT_NODE_RANK"] == "1"
+    assert reported["RAILWRIGHT_NUM_PROCESSES"] == "8"
     assert env[-1]["valueFrom"] == {"fieldRef": {"fieldPath": "status.podIP"}}
 
 

@@ -19,17 +19,17 @@ async def site() -> Ahead:
     """A large job was applied, and its pre-run is made."""
     found = Ahead()
     found.jobs.absorb(large())
-    standing = await found.turn()
-    assert standing.held is not None
+    pre_run_status = await found.run_cycle()
+    assert pre_run_status.held is not None
     return found
 
 
-def given_up(standing: PreRunStatus) -> str:
+def given_up(pre_run_status: PreRunStatus) -> str:
     """Why; the job is held until its status says so."""
-    assert standing.held is not None
-    assert standing.profile == ""
-    assert standing.end is not None
-    return standing.end.message
+    assert pre_run_status.held is not None
+    assert pre_run_status.profile == ""
+    assert pre_run_status.end is not None
+    return pre_run_status.end.message
 
 
 async def test_a_large_job_waits_for_a_small_one_of_the_same_template(site: Ahead) -> None:
@@ -43,20 +43,20 @@ async def test_a_large_job_waits_for_a_small_one_of_the_same_template(site: Ahea
     assert (spec["profiling"], spec["backoffLimit"]) == ({"steps": 3, "preRun": "Never"}, 0)
     assert spec["template"] == job["spec"]["template"]
     site.stands("Running", progress={"step": 3})
-    standing = await site.turn()
-    assert standing.held == PreRunAhead(NAME, 2, "Running", "step 3")
+    pre_run_status = await site.run_cycle()
+    assert pre_run_status.held == PreRunAhead(NAME, 2, "Running", "step 3")
     assert site.store.count("create") == 1
 
 
 async def test_what_it_recorded_is_the_jobs_once_it_is_over(site: Ahead) -> None:
     site.stands("Running", profile=recorded(2))
-    assert (await site.turn()).profile == ""
+    assert (await site.run_cycle()).profile == ""
     site.stands("Succeeded", profile=recorded(2))
-    standing = await site.turn()
-    assert (standing.profile, standing.end) == (recorded(2), None)
-    assert standing.held is not None
+    pre_run_status = await site.run_cycle()
+    assert (pre_run_status.profile, pre_run_status.end) == (recorded(2), None)
+    assert pre_run_status.held is not None
     site.change(status={"profile": recorded(2)})
-    assert await site.turn() == pre_runs.NO_PRE_RUN
+    assert await site.run_cycle() == pre_runs.NO_PRE_RUN
     assert site.store.count("delete") == 0
 
 
@@ -73,48 +73,48 @@ async def test_one_that_brings_nothing_is_given_up_and_told(
     site: Ahead, phase: str, status: Raw, words: str
 ) -> None:
     site.stands(phase, **status)
-    standing = await site.turn()
-    assert words in given_up(standing)
-    assert standing.end is not None
-    told = {"of": standing.end.of, "message": standing.end.message}
-    site.change(status={"preRun": told})
+    pre_run_status = await site.run_cycle()
+    assert words in given_up(pre_run_status)
+    assert pre_run_status.end is not None
+    reported = {"of": pre_run_status.end.of, "message": pre_run_status.end.message}
+    site.change(status={"preRun": reported})
     site.pre_runs = site.new()
-    assert await site.turn() == PreRunStatus(end=standing.end)
+    assert await site.run_cycle() == PreRunStatus(end=pre_run_status.end)
     # Of anything else it is tried again.
-    site.change(spec=SPLIT, status={"preRun": told})
-    standing = await site.turn()
-    assert standing.held is not None
-    assert standing.end is None
+    site.change(spec=SPLIT, status={"preRun": reported})
+    pre_run_status = await site.run_cycle()
+    assert pre_run_status.held is not None
+    assert pre_run_status.end is None
 
 
 async def test_one_that_does_not_record_in_time_is_ended(site: Ahead) -> None:
     site.stands("Running")
-    await site.turn()
-    standing = await site.turn(after_s=pre_runs.RECORDS_S)
-    assert standing.end is None
-    standing = await site.turn(after_s=1.0)
-    assert "has not recorded within 25 min, and is Running" in given_up(standing)
-    assert standing.end is not None
-    site.change(status={"preRun": {"of": standing.end.of, "message": "as told"}})
-    assert (await site.turn()).held is None
+    await site.run_cycle()
+    pre_run_status = await site.run_cycle(after_s=pre_runs.RECORDS_S)
+    assert pre_run_status.end is None
+    pre_run_status = await site.run_cycle(after_s=1.0)
+    assert "has not recorded within 25 min, and is Running" in given_up(pre_run_status)
+    assert pre_run_status.end is not None
+    site.change(status={"preRun": {"of": pre_run_status.end.of, "message": "as told"}})
+    assert (await site.run_cycle()).held is None
     assert f"{PATH}/{NAME}" not in site.store.objects
 
 
 async def test_one_that_never_had_its_turn_waits_as_its_job_would(site: Ahead) -> None:
     site.stands("Queued", message="needs 2 nodes")
-    standing = await site.turn(after_s=10 * pre_runs.RECORDS_S)
-    assert standing == PreRunStatus(PreRunAhead(NAME, 2, "Queued", "needs 2 nodes"))
+    pre_run_status = await site.run_cycle(after_s=10 * pre_runs.RECORDS_S)
+    assert pre_run_status == PreRunStatus(PreRunAhead(NAME, 2, "Queued", "needs 2 nodes"))
 
 
 async def test_one_that_somebody_deletes_is_given_up(site: Ahead) -> None:
-    await site.turn()
+    await site.run_cycle()
     site.vanishes()
-    assert "was deleted" in given_up(await site.turn())
+    assert "was deleted" in given_up(await site.run_cycle())
 
 
 async def test_one_that_somebody_suspends_is_given_up(site: Ahead) -> None:
     site.stands("Queued", suspend=True)
-    assert "was suspended" in given_up(await site.turn())
+    assert "was suspended" in given_up(await site.run_cycle())
 
 
 @pytest.mark.parametrize(
@@ -130,14 +130,14 @@ async def test_one_that_is_refused_is_given_up_with_the_servers_words(
     site = Ahead()
     site.store.refusals["create", PATH] = refusal
     site.jobs.absorb(large())
-    await site.turn()
-    assert f"the pre-run {NAME} was refused: exceeded quota" in given_up(await site.turn())
+    await site.run_cycle()
+    assert f"the pre-run {NAME} was refused: exceeded quota" in given_up(await site.run_cycle())
     assert site.store.count("create") == 1
     # Who takes the wish back, and has it again, tries again.
     site.change(spec={"profiling": {"preRun": "Never"}})
-    assert await site.turn() == pre_runs.NO_PRE_RUN
+    assert await site.run_cycle() == pre_runs.NO_PRE_RUN
     site.change()
-    assert (await site.turn()).end is None
+    assert (await site.run_cycle()).end is None
     assert site.store.count("create") == 2
 
 
@@ -145,12 +145,12 @@ async def test_a_server_that_is_away_is_asked_again_and_not_for_ever() -> None:
     site = Ahead()
     site.store.refusals["create", PATH] = errors.Unreachable("no route")
     site.jobs.absorb(large())
-    assert (await site.turn()).end is None
-    assert (await site.turn()).end is None
+    assert (await site.run_cycle()).end is None
+    assert (await site.run_cycle()).end is None
     assert site.store.count("create") == 1
-    assert (await site.turn(after_s=60.0)).end is None
+    assert (await site.run_cycle(after_s=60.0)).end is None
     assert site.store.count("create") == 2
-    assert "could not be made in 120 s: no route" in given_up(await site.turn(after_s=61.0))
+    assert "could not be made in 120 s: no route" in given_up(await site.run_cycle(after_s=61.0))
 
 
 async def test_a_strangers_job_of_that_name_is_none() -> None:
@@ -162,8 +162,8 @@ async def test_a_strangers_job_of_that_name_is_none() -> None:
         stranger["metadata"]["labels"] = label
         site.jobs.absorb(site.store.put(f"{PATH}/{NAME}", stranger))
         site.jobs.absorb(large())
-        assert (await site.turn()).profile == ""
-    assert "another job has its name" in given_up(await site.turn())
+        assert (await site.run_cycle()).profile == ""
+    assert "another job has its name" in given_up(await site.run_cycle())
 
 
 async def test_a_job_that_only_says_whose_it_is_is_no_pre_run() -> None:
@@ -173,8 +173,8 @@ async def test_a_job_that_only_says_whose_it_is_is_no_pre_run() -> None:
     stranger = reporting.raw_job(NAME, metadata={"ownerReferences": [owner]})
     site.jobs.absorb(site.store.put(f"{PATH}/{NAME}", stranger))
     site.jobs.absorb(large())
-    await site.turn()
-    assert "another job has its name" in given_up(await site.turn())
+    await site.run_cycle()
+    assert "another job has its name" in given_up(await site.run_cycle())
 
 
 async def test_that_of_a_job_of_the_same_name_before_is_waited_for() -> None:
@@ -183,11 +183,14 @@ async def test_that_of_a_job_of_the_same_name_before_is_waited_for() -> None:
     metadata = {"labels": {names.LABEL_PRE_RUN_OF: "large"}, "ownerReferences": [owner]}
     site.store.put(f"{PATH}/{NAME}", reporting.raw_job(NAME, metadata=metadata))
     site.jobs.absorb(large())
-    await site.turn()
+    await site.run_cycle()
     del site.store.objects[f"{PATH}/{NAME}"]
-    await site.turn(after_s=60.0)
-    standing = await site.turn()
-    assert (standing.end, site.ahead()["metadata"]["ownerReferences"][0]["uid"]) == (None, LARGE)
+    await site.run_cycle(after_s=60.0)
+    pre_run_status = await site.run_cycle()
+    assert (pre_run_status.end, site.ahead()["metadata"]["ownerReferences"][0]["uid"]) == (
+        None,
+        LARGE,
+    )
 
 
 async def test_undeletable_pre_run_does_not_block_its_job(site: Ahead) -> None:
@@ -197,24 +200,24 @@ async def test_undeletable_pre_run_does_not_block_its_job(site: Ahead) -> None:
     )
     site.change(spec=SPLIT)
     for _ in range(4):
-        standing = await site.turn(after_s=60.0)
+        pre_run_status = await site.run_cycle(after_s=60.0)
     assert site.jobs.get(uid) is not None
-    assert "could not be made anew in 120 s: " in given_up(standing)
-    assert "a policy denies it" in given_up(standing)
+    assert "could not be made anew in 120 s: " in given_up(pre_run_status)
+    assert "a policy denies it" in given_up(pre_run_status)
 
 
 async def test_another_leader_goes_on_with_what_is_there(site: Ahead) -> None:
     site.stands("Running", progress={"step": 1})
     site.pre_runs = site.new()
-    standing = await site.turn()
-    assert standing.held is not None
-    assert standing.held.phase == "Running"
+    pre_run_status = await site.run_cycle()
+    assert pre_run_status.held is not None
+    assert pre_run_status.held.phase == "Running"
     assert site.store.count("create") == 1
     # One that was made, and whose answer nobody heard.
     site.jobs.discard(site.ahead()["metadata"]["uid"])
     site.ahead()["metadata"]["uid"] = "uid-unheard"
     site.pre_runs = site.new()
-    await site.turn()
+    await site.run_cycle()
     assert site.jobs.get("uid-unheard") is not None
 
 
@@ -225,19 +228,19 @@ async def test_another_leader_goes_on_with_what_is_there(site: Ahead) -> None:
 )
 async def test_a_job_that_wants_none_any_more_ends_it(site: Ahead, spec: Raw) -> None:
     site.stands("Running")
-    await site.turn()
+    await site.run_cycle()
     site.change(spec=spec)
-    assert (await site.turn()).held is None
+    assert (await site.run_cycle()).held is None
     assert not site.store.objects
     # It was we who did: when it is wanted again, another is made.
     for known in site.jobs.all():
         if known.uid != LARGE:
             site.jobs.discard(known.uid)
     site.change()
-    await site.turn()
-    standing = await site.turn()
-    assert standing.end is None
-    assert standing.held is not None
+    await site.run_cycle()
+    pre_run_status = await site.run_cycle()
+    assert pre_run_status.end is None
+    assert pre_run_status.held is not None
     assert f"{PATH}/{NAME}" in site.store.objects
 
 
@@ -245,10 +248,10 @@ async def test_another_parallelism_makes_another(site: Ahead) -> None:
     before = site.ahead()["metadata"]["uid"]
     site.stands("Succeeded", profile=recorded(2))
     site.change(spec=SPLIT)
-    assert (await site.turn()).profile == ""
+    assert (await site.run_cycle()).profile == ""
     site.jobs.discard(before)
-    standing = await site.turn()
-    assert standing.held == PreRunAhead(NAME, 4, "", "")
+    pre_run_status = await site.run_cycle()
+    assert pre_run_status.held == PreRunAhead(NAME, 4, "", "")
     assert site.ahead()["spec"]["numNodes"] == 4
 
 
@@ -265,7 +268,7 @@ async def test_another_parallelism_makes_another(site: Ahead) -> None:
 async def test_a_job_that_needs_none_is_not_kept(parts: Raw) -> None:
     site = Ahead()
     site.jobs.absorb(large(**parts))
-    assert await site.turn() == pre_runs.NO_PRE_RUN
+    assert await site.run_cycle() == pre_runs.NO_PRE_RUN
     assert not site.store.requests
 
 
@@ -284,12 +287,12 @@ async def test_a_job_that_ran_goes_on_at_once_unless_it_was_suspended(
         "lastEnd": {"attempt": 1, "cause": cause, "message": "as told"},
     }
     site.jobs.absorb(large(status=status))
-    assert ((await site.turn()).held is not None) is is_held
+    assert ((await site.run_cycle()).held is not None) is is_held
     # Whatever ended it: who suspends it then has time.
     site.change(status=status, spec={"suspend": True})
-    assert (await site.turn()).held is None
+    assert (await site.run_cycle()).held is None
     site.change(status=status)
-    assert (await site.turn()).held is not None
+    assert (await site.run_cycle()).held is not None
 
 
 async def test_what_is_too_large_to_be_recorded_is_not_tried() -> None:
@@ -298,21 +301,21 @@ async def test_what_is_too_large_to_be_recorded_is_not_tried() -> None:
     workload["parallelism"] = {"tensor": 4, "context": 64, "data": 4}
     spec = {"workload": workload, "numNodes": 128, "numProcPerNode": 8}
     site.jobs.absorb(large(spec=spec))
-    assert "would have 512 ranks: at most 256 can be recorded" in given_up(await site.turn())
+    assert "would have 512 ranks: at most 256 can be recorded" in given_up(await site.run_cycle())
     assert not site.store.requests
 
 
 async def test_a_job_that_cannot_be_read_any_more_stands_as_before(site: Ahead) -> None:
-    before = await site.turn()
+    before = await site.run_cycle()
     site.change(spec={"numNodes": 3, "workload": None})
     assert site.jobs.why_unreadable(LARGE) is not None
-    assert await site.turn() == before
+    assert await site.run_cycle() == before
     assert site.store.count("delete") == 0
 
 
 def test_pre_runs_of_long_job_names_have_unique_names() -> None:
     longest = names.JOB_NAME_LENGTH_MAX
     assert names.pre_run_name("train") == "train-pre-run"
-    told = [names.pre_run_name("a" * (longest - 1) + end) for end in "abc"]
-    assert len({*told}) == 3
-    assert {len(name) for name in told} == {longest}
+    reported = [names.pre_run_name("a" * (longest - 1) + end) for end in "abc"]
+    assert len({*reported}) == 3
+    assert {len(name) for name in reported} == {longest}

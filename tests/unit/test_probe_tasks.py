@@ -23,48 +23,48 @@ class Office:
 
     def __init__(self) -> None:
         self.now_s = 0.0
-        self.errands = ProbeTasks(lambda: self.now_s)
-        self.errands.wanted = {"a": ("10.0.0.1",), "b": ("10.0.0.2",)}
+        self.probe_tasks = ProbeTasks(lambda: self.now_s)
+        self.probe_tasks.wanted = {"a": ("10.0.0.1",), "b": ("10.0.0.2",)}
 
     async def there(self, *nodes: str) -> dict[str, asyncio.Task[dict[str, Any]]]:
         """Agents that stand by, each of which waits for an errand."""
         asking = {}
         for at, node in enumerate(nodes):
             place = Poll(f"10.0.0.{at + 1}", 7946)
-            await self.errands.poll(node, place)
-            asking[node] = asyncio.create_task(self.errands.poll(node, place))
+            await self.probe_tasks.poll(node, place)
+            asking[node] = asyncio.create_task(self.probe_tasks.poll(node, place))
         await asyncio.sleep(0)
         return asking
 
 
 async def test_an_agent_is_there_once_it_knows_the_key_and_waits() -> None:
     office = Office()
-    first = await office.errands.poll("a", Poll())
+    first = await office.probe_tasks.poll("a", Poll())
     assert {*first} == {"key"}
-    assert not office.errands.there()
-    asking = asyncio.create_task(office.errands.poll("a", Poll("10.0.0.1", 7946)))
+    assert not office.probe_tasks.there()
+    asking = asyncio.create_task(office.probe_tasks.poll("a", Poll("10.0.0.1", 7946)))
     await asyncio.sleep(0)
-    assert office.errands.there() == {"a"}
+    assert office.probe_tasks.there() == {"a"}
     office.now_s = probe_tasks.ABSENT_S + 1
-    assert not office.errands.there()
+    assert not office.probe_tasks.there()
     asking.cancel()
 
 
 async def test_who_is_there_is_sent_and_what_it_tells_is_the_reading() -> None:
     office = Office()
     asking = await office.there("a", "b")
-    sent = asyncio.create_task(office.errands.dispatch(("a", "b"), seconds=0.3))
-    told = await asking["a"]
-    assert {key: told[key] for key in ("host", "port", "seconds", "crowd")} == {
+    sent = asyncio.create_task(office.probe_tasks.dispatch(("a", "b"), seconds=0.3))
+    reported = await asking["a"]
+    assert {key: reported[key] for key in ("host", "port", "seconds", "crowd")} == {
         "host": "10.0.0.2",
         "port": 7946,
         "seconds": 0.3,
         "crowd": False,
     }
     # An answer that was lost on its way is given again.
-    assert await office.errands.poll("a", Poll("10.0.0.1", 7946)) == told
-    done = Poll("10.0.0.1", 7946, number=told["errand"], reading=SEEN)
-    again = asyncio.create_task(office.errands.poll("a", done))
+    assert await office.probe_tasks.poll("a", Poll("10.0.0.1", 7946)) == reported
+    done = Poll("10.0.0.1", 7946, number=reported["errand"], reading=SEEN)
+    again = asyncio.create_task(office.probe_tasks.poll("a", done))
     assert await sent == SEEN
     again.cancel()
     asking["b"].cancel()
@@ -75,15 +75,15 @@ async def test_errand_has_a_key_of_its_own_pair() -> None:
     office = Office()
     asking = await office.there("a", "b")
     sent = [
-        asyncio.create_task(office.errands.dispatch(pair, seconds=0.3))
+        asyncio.create_task(office.probe_tasks.dispatch(pair, seconds=0.3))
         for pair in (("a", "b"), ("b", "a"))
     ]
-    told = {node: await task for node, task in asking.items()}
-    tokens = {node: each["key"] for node, each in told.items()}
-    assert {node: each["source"] for node, each in told.items()} == {"a": "a", "b": "b"}
-    assert told["a"]["pairKey"] == keys.pair_key(tokens["b"], "a")
-    assert told["b"]["pairKey"] == keys.pair_key(tokens["a"], "b")
-    assert len({*tokens.values(), told["a"]["pairKey"], told["b"]["pairKey"]}) == 4
+    reported = {node: await task for node, task in asking.items()}
+    tokens = {node: each["key"] for node, each in reported.items()}
+    assert {node: each["source"] for node, each in reported.items()} == {"a": "a", "b": "b"}
+    assert reported["a"]["pairKey"] == keys.pair_key(tokens["b"], "a")
+    assert reported["b"]["pairKey"] == keys.pair_key(tokens["a"], "b")
+    assert len({*tokens.values(), reported["a"]["pairKey"], reported["b"]["pairKey"]}) == 4
     for each in sent:
         each.cancel()
 
@@ -94,29 +94,31 @@ async def test_errand_has_a_key_of_its_own_pair() -> None:
 async def test_agent_at_a_strange_address_is_unfit(host: str) -> None:
     """Another node's address, or one at which some cloud serves metadata."""
     office = Office()
-    assert await office.errands.poll("a", Poll(host, 7946)) == {}
-    assert "neither an address of the node's status nor in spec.prob" in office.errands.unfit["a"]
-    assert not office.errands.there()
+    assert await office.probe_tasks.poll("a", Poll(host, 7946)) == {}
+    assert (
+        "neither an address of the node's status nor in spec.prob" in office.probe_tasks.unfit["a"]
+    )
+    assert not office.probe_tasks.there()
 
 
 async def test_agent_at_a_declared_network_is_there() -> None:
     office = Office()
-    office.errands.networks = ("192.0.2.0/24",)
+    office.probe_tasks.networks = ("192.0.2.0/24",)
     at_a_rail = Poll("192.0.2.77", 7946)
-    await office.errands.poll("a", at_a_rail)
-    asking = asyncio.create_task(office.errands.poll("a", at_a_rail))
+    await office.probe_tasks.poll("a", at_a_rail)
+    asking = asyncio.create_task(office.probe_tasks.poll("a", at_a_rail))
     await asyncio.sleep(0)
-    assert office.errands.there() == {"a"}
+    assert office.probe_tasks.there() == {"a"}
     asking.cancel()
-    await office.errands.poll("a", Poll("192.0.3.77", 7946))
-    assert not office.errands.there()
+    await office.probe_tasks.poll("a", Poll("192.0.3.77", 7946))
+    assert not office.probe_tasks.there()
 
 
 async def test_nobody_is_sent_who_is_not_there_or_to_who_is_not() -> None:
     office = Office()
     asking = await office.there("a")
-    assert await office.errands.dispatch(("a", "b"), seconds=0.3) == Reading()
-    assert await office.errands.dispatch(("b", "a"), seconds=0.3) == Reading()
+    assert await office.probe_tasks.dispatch(("a", "b"), seconds=0.3) == Reading()
+    assert await office.probe_tasks.dispatch(("b", "a"), seconds=0.3) == Reading()
     asking["a"].cancel()
 
 
@@ -126,7 +128,7 @@ async def test_an_agent_that_never_tells_costs_an_empty_reading(
     monkeypatch.setattr(probe_tasks, "OVERHEAD_S", 0.0)
     office = Office()
     asking = await office.there("a", "b")
-    assert await office.errands.dispatch(("a", "b"), seconds=0.01) == Reading()
+    assert await office.probe_tasks.dispatch(("a", "b"), seconds=0.01) == Reading()
     for each in asking.values():
         each.cancel()
 
@@ -141,34 +143,34 @@ async def test_who_waits_longer_than_it_is_held_asks_again(monkeypatch: pytest.M
 async def test_who_is_not_wanted_any_more_or_cannot_stands_down() -> None:
     office = Office()
     asking = await office.there("a", "b")
-    assert await office.errands.poll("a", Poll(unfit="no port")) == {}
-    assert office.errands.unfit == {"a": "no port"}
-    assert office.errands.there() == {"b"}
-    office.errands.wanted = {}
-    assert await office.errands.poll("b", Poll("10.0.0.2", 7946)) == {}
-    office.errands.forget_all_but(())
-    assert not office.errands.unfit
+    assert await office.probe_tasks.poll("a", Poll(unfit="no port")) == {}
+    assert office.probe_tasks.unfit == {"a": "no port"}
+    assert office.probe_tasks.there() == {"b"}
+    office.probe_tasks.wanted = {}
+    assert await office.probe_tasks.poll("b", Poll("10.0.0.2", 7946)) == {}
+    office.probe_tasks.forget_all_but(())
+    assert not office.probe_tasks.unfit
     for each in asking.values():
         each.cancel()
 
 
 def test_what_an_agent_sends_is_read() -> None:
-    said = {**PLACE, "errand": 3, "latency_s": 1e-5, "bytes_per_s": 1e9}
-    assert probe_tasks.read(json.dumps(said).encode()) == Poll("10.0.0.1", 7946, "", 3, SEEN)
+    stated = {**PLACE, "errand": 3, "latency_s": 1e-5, "bytes_per_s": 1e9}
+    assert probe_tasks.read(json.dumps(stated).encode()) == Poll("10.0.0.1", 7946, "", 3, SEEN)
     assert probe_tasks.read(b"{}") == Poll()
     assert probe_tasks.read(b'{"unfit": "x"}').unfit == "x"
 
 
 @pytest.mark.parametrize(
-    "said", [b'{"latency_s": 61}', b'{"bytes_per_s": 4e21}', b'{"bytes_per_s": 0}']
+    "stated", [b'{"latency_s": 61}', b'{"bytes_per_s": 4e21}', b'{"bytes_per_s": 0}']
 )
-def test_what_cannot_have_been_measured_is_no_reading(said: bytes) -> None:
+def test_what_cannot_have_been_measured_is_no_reading(stated: bytes) -> None:
     """The other node may have lied to an agent that tells what it was told."""
-    assert probe_tasks.read(said) == Poll()
+    assert probe_tasks.read(stated) == Poll()
 
 
 @pytest.mark.parametrize(
-    "said",
+    "stated",
     [
         b"{",
         b"[]",
@@ -192,6 +194,6 @@ def test_what_cannot_have_been_measured_is_no_reading(said: bytes) -> None:
         b'{"bytes_per_s": true}',
     ],
 )
-def test_what_no_agent_sends_is_refused(said: bytes) -> None:
+def test_what_no_agent_sends_is_refused(stated: bytes) -> None:
     with pytest.raises(RefusedError, match="400"):
-        probe_tasks.read(said)
+        probe_tasks.read(stated)

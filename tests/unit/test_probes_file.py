@@ -34,8 +34,8 @@ def leaving(rooms: dict[str, Any]) -> str:
 
 def held(labelled: dict[str, str]) -> Fabric:
     """The six nodes by their probes and by labels of racks."""
-    told = labels.source_reports({node: {RACK: rack} for node, rack in labelled.items()})
-    return fabric.of("abcdef", [probes.parse(written(RACKS, BLOCKS)), *told])
+    reported = labels.source_reports({node: {RACK: rack} for node, rack in labelled.items()})
+    return fabric.of("abcdef", [probes.parse(written(RACKS, BLOCKS)), *reported])
 
 
 def test_what_a_survey_found_is_read_again_as_it_was() -> None:
@@ -50,9 +50,9 @@ def test_what_a_survey_found_is_read_again_as_it_was() -> None:
     assert source_report.tiers == tuple(
         {node: f"near {first}" for node, first in tier.items()} for tier in found.tiers
     )
-    told = json.loads(text)
-    assert told["pairs"] == found.pairs
-    assert [tier["pairs"] for tier in told["tiers"]] == [each.pairs for each in found.figures]
+    reported = json.loads(text)
+    assert reported["pairs"] == found.pairs
+    assert [tier["pairs"] for tier in reported["tiers"]] == [each.pairs for each in found.figures]
 
 
 def test_when_each_node_was_measured_is_read_again() -> None:

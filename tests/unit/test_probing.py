@@ -154,9 +154,9 @@ def test_a_node_that_is_slow_in_both_is_said_and_left_out() -> None:
     found = findings.of(survey(network))
     assert len(found.tiers) == 3
     for truth, tier in zip(truths(network), found.tiers, strict=True):
-        told = {node: domain for node, domain in truth.items() if node != "node-5"}
+        reported = {node: domain for node, domain in truth.items() if node != "node-5"}
         assert "node-5" not in tier
-        assert adjusted_rand_index(told, tier) >= 0.95
+        assert adjusted_rand_index(reported, tier) >= 0.95
     assert {line.split(" reaches")[0] for line in found.strange} == {"node-5"}
 
 

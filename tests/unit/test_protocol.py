@@ -24,7 +24,7 @@ BEAT = protocol.Heartbeat(
 )
 GO = protocol.Registered(
     order=protocol.Order.GO,
-    world=protocol.World(
+    world=protocol.WorldInfo(
         world_size=8,
         num_nodes=4,
         first_rank=6,
@@ -183,19 +183,21 @@ def test_the_largest_messages_fit_into_what_a_receiver_reads() -> None:
         phase=protocol.Phase.CHECKPOINTING,
         finishing=False,
     )
-    beat = protocol.Heartbeat(
+    heartbeat = protocol.Heartbeat(
         *(MEMBER, 1, 0, 1),
         failure=failure,
         skipped=('"' * 256,) * 8,
         steps=steps,
     )
-    assert protocol.decode(protocol.Heartbeat, protocol.encode(beat)) == beat
+    assert protocol.decode(protocol.Heartbeat, protocol.encode(heartbeat)) == heartbeat
     stack = protocol.Stack(named, 64, answered=True, text='"' * protocol.STACK_BYTES_MAX)
     # A launcher that reports a failure brings no stacks.
-    shown = replace(beat, failure=None, stacks=(stack,) * protocol.STACKS_MAX)
+    shown = replace(heartbeat, failure=None, stacks=(stack,) * protocol.STACKS_MAX)
     assert protocol.decode(protocol.Heartbeat, protocol.encode(shown)) == shown
     resume = (protocol.Checkpoint(protocol.ATTEMPT_MAX, protocol.STEP_MAX),) * protocol.RESUME_MAX
-    world = protocol.World(8, 4, first_rank=0, master_address="::1", master_port=2, resume=resume)
+    world = protocol.WorldInfo(
+        8, 4, first_rank=0, master_address="::1", master_port=2, resume=resume
+    )
     go = protocol.Registered(protocol.Order.GO, world=world)
     assert protocol.decode(protocol.Registered, protocol.encode(go)) == go
     wait = protocol.Registered(

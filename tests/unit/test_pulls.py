@@ -115,11 +115,11 @@ def test_what_is_kept_of_one_pod_is_bounded(seen: Watched) -> None:
 def test_large_image_does_not_time_out(seen: Watched) -> None:
     seen.pulls.read(event("Pulling", 5))
     for _ in range(4):
-        plan = seen.turn(after_s=START_DEADLINE_S)
+        plan = seen.run_cycle(after_s=START_DEADLINE_S)
         assert not plan.ledger.entries
     assert 4 * START_DEADLINE_S < PULL_DEADLINE_S
     seen.pulls.read(event("Pulled", 6))
-    assert not seen.turn(after_s=START_DEADLINE_S - 1).ledger.entries
+    assert not seen.run_cycle(after_s=START_DEADLINE_S - 1).ledger.entries
     assert seen.cause(after_s=2).code is CauseCode.START_TIMED_OUT
 
 
@@ -134,7 +134,7 @@ def test_missing_image_is_remembered_between_tries(seen: Watched) -> None:
         ),
     ):
         waits(seen, reason, message)
-        assert not seen.turn(after_s=IMAGE_MISSING_S / 3 - 1).ledger.entries
+        assert not seen.run_cycle(after_s=IMAGE_MISSING_S / 3 - 1).ledger.entries
     found = seen.cause(after_s=IMAGE_MISSING_S / 3 + 3)
     assert found.code is CauseCode.IMAGE_NOT_FOUND
 
@@ -145,14 +145,14 @@ def test_registry_that_is_down_is_no_missing_image(seen: Watched) -> None:
     waits(seen, "ErrImagePull", NO_HOST)
     assert seen.rank(1).images == NO_REPORT
     waits(seen, "ImagePullBackOff", f"Back-off pulling image: ErrImagePull: {NO_HOST}")
-    assert not seen.turn(after_s=IMAGE_MISSING_S + 1).ledger.entries
+    assert not seen.run_cycle(after_s=IMAGE_MISSING_S + 1).ledger.entries
     assert seen.cause(after_s=START_DEADLINE_S).code is CauseCode.IMAGE_PULL_FAILED
 
 
 def test_image_without_a_valid_name_is_missing(seen: Watched) -> None:
     waits(seen, "InvalidImageName", "couldn't parse image name")
     assert seen.rank(1).images.missing_s == 0.0
-    seen.turn()
+    seen.run_cycle()
     assert seen.cause(after_s=IMAGE_MISSING_S + 1).code is CauseCode.IMAGE_NOT_FOUND
 
 
@@ -165,8 +165,8 @@ def test_pods_of_old_records_are_forgotten(seen: Watched) -> None:
 
 def container(name: str, **status: Any) -> dict[str, Any]:
     """The status of a pod with one container that exists, and one that waits for its turn."""
-    turn = {"name": "main", "state": {"waiting": {"reason": "PodInitializing"}}}
-    return {"initContainerStatuses": [{"name": name} | status], "containerStatuses": [turn]}
+    run_cycle = {"name": "main", "state": {"waiting": {"reason": "PodInitializing"}}}
+    return {"initContainerStatuses": [{"name": name} | status], "containerStatuses": [run_cycle]}
 
 
 @pytest.mark.parametrize(
@@ -180,12 +180,12 @@ def container(name: str, **status: Any) -> dict[str, Any]:
 def test_lost_end_of_a_pull_is_seen_by_its_container(seen: Watched, status: dict[str, Any]) -> None:
     """The init container hangs, and so its pod stays pending."""
     seen.pulls.read(event("Pulling", 5, about={"fieldPath": "spec.initContainers{prepare}"}))
-    assert not seen.turn(after_s=2 * START_DEADLINE_S).ledger.entries
+    assert not seen.run_cycle(after_s=2 * START_DEADLINE_S).ledger.entries
     before = seen.pods.of((JOB, 1))[1]
     after = seen.pod(1, phase="Pending", **container("prepare", **status))
     seen.pulls.pod_changed(before, after)
     assert seen.rank(1).images == ObservedImages(pulled_s=0.0)
-    assert not seen.turn(after_s=START_DEADLINE_S).ledger.entries
+    assert not seen.run_cycle(after_s=START_DEADLINE_S).ledger.entries
     assert seen.cause(after_s=1).code is CauseCode.START_TIMED_OUT
 
 
@@ -200,10 +200,10 @@ def test_lost_end_of_a_pull_is_seen_by_the_next_pull(seen: Watched) -> None:
 def test_pull_without_end_keeps_no_attempt_for_ever(seen: Watched) -> None:
     """Nor does one that is begun again and again."""
     seen.pulls.read(event("Pulling", 5))
-    seen.turn()
+    seen.run_cycle()
     seen.now_s += PULL_DEADLINE_S / 2
     seen.pulls.read(event("Pulling", 6))
-    assert not seen.turn(after_s=PULL_DEADLINE_S / 2 + START_DEADLINE_S).ledger.entries
+    assert not seen.run_cycle(after_s=PULL_DEADLINE_S / 2 + START_DEADLINE_S).ledger.entries
     found = seen.cause(after_s=1)
     assert (found.code, found.counted) == (CauseCode.IMAGE_PULL_FAILED, False)
     assert found.message.endswith("(pulling example.com/train:1)")
@@ -211,18 +211,18 @@ def test_pull_without_end_keeps_no_attempt_for_ever(seen: Watched) -> None:
 
 def test_each_container_has_time_to_be_pulled(seen: Watched) -> None:
     seen.pulls.read(event("Pulling", 5))
-    seen.turn()
+    seen.run_cycle()
     seen.now_s += PULL_DEADLINE_S
     seen.pulls.read(event("Pulling", 6, about={"fieldPath": "spec.containers{sidecar}"}))
-    assert not seen.turn(after_s=PULL_DEADLINE_S).ledger.entries
+    assert not seen.run_cycle(after_s=PULL_DEADLINE_S).ledger.entries
 
 
 def test_container_that_is_not_created_has_time_after_its_pull(seen: Watched) -> None:
     """Its config map may be made a moment later."""
     seen.pulls.read(event("Pulling", 5))
-    seen.turn()
+    seen.run_cycle()
     seen.now_s += 2 * START_DEADLINE_S
     seen.pulls.read(event("Pulled", 6))
     waits(seen, "CreateContainerConfigError", 'configmap "c" not found')
-    assert not seen.turn(after_s=START_DEADLINE_S).ledger.entries
+    assert not seen.run_cycle(after_s=START_DEADLINE_S).ledger.entries
     assert seen.cause(after_s=1).code is CauseCode.START_TIMED_OUT

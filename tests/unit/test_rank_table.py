@@ -16,8 +16,8 @@ from railwright_topology.sources import formats
 from railwright_topology.sources.formats import File
 
 
-def read(said: Table) -> tuple[HardwareReports, SourceReport]:
-    hardware_reports, source_report = formats.read(File("", "hccl.json", json.dumps(said)))
+def read(stated: Table) -> tuple[HardwareReports, SourceReport]:
+    hardware_reports, source_report = formats.read(File("", "hccl.json", json.dumps(stated)))
     assert isinstance(hardware_reports, HardwareReports)
     assert isinstance(source_report, SourceReport)
     return hardware_reports, source_report
@@ -47,29 +47,29 @@ def test_super_pod_is_a_scale_up_domain_linking_all_devices() -> None:
 
 
 def test_an_accelerator_without_an_address_has_no_port() -> None:
-    said = table("1.0", "a")
-    said["server_list"][0]["device"][2]["device_ip"] = ""
-    hardware_reports, _ = read(said)
+    stated = table("1.0", "a")
+    stated["server_list"][0]["device"][2]["device_ip"] = ""
+    hardware_reports, _ = read(stated)
     found = hardware_inventory.of(hardware_reports.by_host["a"])
     assert len(found.accelerators) == 8
     assert [part.id for part in found.adapters] == [f"npu{n} port" for n in range(8) if n != 2]
 
 
-def by_task(said: Table) -> Table:
+def by_task(stated: Table) -> Table:
     """The same as vLLM's generator has it: half of the devices prefill, the others decode."""
     pods = {
         server["server_id"]: pod["super_pod_id"]
-        for pod in said.pop("super_pod_list", [])
+        for pod in stated.pop("super_pod_list", [])
         for server in pod["server_list"]
     }
     devices: list[Table] = []
-    for server in said.pop("server_list"):
+    for server in stated.pop("server_list"):
         name = server["server_id"]
         own = {"server_id": name} | ({"super_pod_id": pods[name]} if name in pods else {})
         devices += (own | device for device in server["device"])
     half = len(devices) // 2 + 1
     lists = {"prefill_device_list": devices[:half], "decode_device_list": devices[half:]}
-    return said | lists | {"server_count": str(len(devices))}
+    return stated | lists | {"server_count": str(len(devices))}
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.2"])
@@ -80,26 +80,26 @@ def test_table_with_a_list_for_each_task_says_the_same(version: str) -> None:
 
 
 def test_table_by_task_leaves_out_what_cannot_be() -> None:
-    said = by_task(table("1.2", "a", "b"))
-    said["prefill_device_list"][0]["super_pod_id"] = "1"
-    said["prefill_device_list"][1]["device_id"] = "0"
-    del said["decode_device_list"][0]["server_id"]
-    hardware_reports, source_report = read(said)
+    stated = by_task(table("1.2", "a", "b"))
+    stated["prefill_device_list"][0]["super_pod_id"] = "1"
+    stated["prefill_device_list"][1]["device_id"] = "0"
+    del stated["decode_device_list"][0]["server_id"]
+    hardware_reports, source_report = read(stated)
     assert len(hardware_inventory.of(hardware_reports.by_host["a"]).accelerators) == 7
     assert source_report.islands == {"b": "0"}
-    told = " ".join(source_report.strange)
+    reported = " ".join(source_report.strange)
     for rule in (
         "node 'a' is in both '1' and '0'",
         "device_id 0: each of at most",
         "server_id is not there",
     ):
-        assert rule in told
+        assert rule in reported
 
 
 def edited(edit: Callable[[Table], object], version: str = "1.2") -> str:
-    said = table(version, "a", "b")
-    edit(said)
-    return remarks(lambda: read(said))
+    stated = table(version, "a", "b")
+    edit(stated)
+    return remarks(lambda: read(stated))
 
 
 @pytest.mark.parametrize(

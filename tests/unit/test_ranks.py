@@ -75,9 +75,9 @@ def score(found: Admit) -> PlacementScore:
 
 
 def predicted(found: Admit) -> PredictedStep:
-    told = score(found).predicted
-    assert told is not None
-    return told
+    reported = score(found).predicted
+    assert reported is not None
+    return reported
 
 
 def test_who_does_not_say_what_he_does_gets_the_networks_order() -> None:
@@ -96,10 +96,10 @@ def test_replicas_numbered_apart_are_placed_together() -> None:
     (crossing,) = score(found).crossing
     assert crossing.level == "rack"
     assert crossing.placed * 5 < crossing.network_order
-    told = predicted(found)
-    assert told.machines == (KNOWN,)
-    assert told.placed_us < told.network_order_us
-    assert told.placed_us <= told.next_best_us
+    reported = predicted(found)
+    assert reported.machines == (KNOWN,)
+    assert reported.placed_us < reported.network_order_us
+    assert reported.placed_us <= reported.next_best_us
 
 
 def test_what_was_seen_decides_where_ranks_stand_and_is_said_to() -> None:
@@ -107,8 +107,8 @@ def test_what_was_seen_decides_where_ranks_stand_and_is_said_to() -> None:
     derived = gang(FOUR_BY_TWO)
     assert derived.workload is not None
     seen = profiles.profile(derived.workload)
-    for told, together in ((seen, [0, 4]), (with_large_sends(seen), [0, 1, 2, 3])):
-        workload = replace(derived.workload, profile=told)
+    for reported, together in ((seen, [0, 4]), (with_large_sends(seen), [0, 1, 2, 3])):
+        workload = replace(derived.workload, profile=reported)
         found = admitted(replace(derived, workload=workload), racks(4, 4))
         assert score(found).measured
         where = [name.partition("-")[0] for name in found.nodes]
@@ -340,8 +340,8 @@ def test_more_ranks_than_devices_are_not_predicted() -> None:
 def test_a_rack_with_fewer_cables_than_others_is_waited_for() -> None:
     world = Snapshot(("rack",), racks(4, 4), ("default",), (gang(FOUR_BY_TWO),), (Links(),))
     (even,) = decide(world).admitted
-    (told,) = decide(replace(world, links=(Links(leaving={"r0": 4.0, "r1": 4.0}),))).admitted
-    assert told == even
+    (reported,) = decide(replace(world, links=(Links(leaving={"r0": 4.0, "r1": 4.0}),))).admitted
+    assert reported == even
     (found,) = decide(replace(world, links=(Links(leaving={"r0": 4.0, "r1": 0.5}),))).admitted
     assert predicted(found).placed_us > predicted(even).placed_us
 

@@ -58,12 +58,12 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def nvidia_smi(root: Path, *gpus: str, on: str = "", status: int = 0) -> None:
     """Says of each GPU how busy it is, and on which a process runs."""
-    said = "\n".join(
+    stated = "\n".join(
         f"0000{address.upper()}, {gpu}" for address, gpu in zip(ADDRESSES, gpus, strict=True)
     )
     tool = root / "tools/nvidia-smi"
     tool.write_text(
-        f"#!/bin/sh\ncase $1 in --query-gpu=pci.bus_id,*) echo '{said}';; "
+        f"#!/bin/sh\ncase $1 in --query-gpu=pci.bus_id,*) echo '{stated}';; "
         f"--query-compute-apps=*) {f'echo 0000{on.upper()}' if on else ':'};; esac\nexit {status}\n"
     )
     tool.chmod(0o755)
@@ -94,14 +94,14 @@ def test_every_idle_device_is_measured(root: Path, use: Callable[[Any], None]) -
 
 
 @pytest.mark.parametrize(
-    "said",
+    "stated",
     ["6, 4, 81559", "0, 9000, 81559", "[N/A], [N/A], 81559", "100, 70000, 81559", "0, 4"],
     ids=["computes", "holds memory", "is split", "trains", "less is said"],
 )
 def test_a_device_that_works_or_may_work_is_not_measured(
-    root: Path, use: Callable[[Any], None], said: str
+    root: Path, use: Callable[[Any], None], stated: str
 ) -> None:
-    nvidia_smi(root, IDLE, said, IDLE, IDLE)
+    nvidia_smi(root, IDLE, stated, IDLE, IDLE)
     cuda = Module(ADDRESSES)
     use(torch(cuda=cuda))
     document = benchmark.measure(root)

@@ -31,7 +31,7 @@ class Clock:
         self.measured += 1
         return self.finds
 
-    def told(self, *, after_s: float = 0.0) -> Document:
+    def reported(self, *, after_s: float = 0.0) -> Document:
         self.now_s += after_s
         return self.kept.add_to(Document(refused=("of others",)))
 
@@ -41,12 +41,12 @@ def test_rates_are_measured_once_and_again_after_a_day(
 ) -> None:
     clock = Clock(monkeypatch, tmp_path)
     clock.finds = Document(rates=(RATES,), refused=("a GPU is broken",))
-    told = clock.told()
-    assert told.rates == (RATES,)
-    assert told.refused == ("of others", "a GPU is broken")
-    assert clock.told(after_s=benchmark.EVERY_S - 1) == told
+    reported = clock.reported()
+    assert reported.rates == (RATES,)
+    assert reported.refused == ("of others", "a GPU is broken")
+    assert clock.reported(after_s=benchmark.EVERY_S - 1) == reported
     assert clock.measured == 1
-    clock.told(after_s=1)
+    clock.reported(after_s=1)
     assert clock.measured == 2
 
 
@@ -55,12 +55,12 @@ def test_busy_device_keeps_benchmark_and_is_retried_sooner(
 ) -> None:
     clock = Clock(monkeypatch, tmp_path)
     clock.finds = Document(rates=(RATES,))
-    clock.told()
+    clock.reported()
     clock.finds = Document(busy=(CPU,))
-    assert clock.told(after_s=benchmark.EVERY_S).rates == (RATES,)
+    assert clock.reported(after_s=benchmark.EVERY_S).rates == (RATES,)
     assert clock.said == ["not measured while busy: cpu"]
     clock.finds = Document(rates=(DeviceBenchmark(CPU, "a processor", "torch 9.9", 10**11),))
-    assert clock.told(after_s=benchmark.AGAIN_S).rates == clock.finds.rates
+    assert clock.reported(after_s=benchmark.AGAIN_S).rates == clock.finds.rates
 
 
 def test_what_could_not_be_measured_at_all_is_tried_again_sooner(
@@ -68,9 +68,10 @@ def test_what_could_not_be_measured_at_all_is_tried_again_sooner(
 ) -> None:
     clock = Clock(monkeypatch, tmp_path)
     clock.finds = Document(refused=("nvidia-smi: no answer",))
-    assert clock.told().refused == ("of others", "nvidia-smi: no answer")
+    assert clock.reported().refused == ("of others", "nvidia-smi: no answer")
     clock.finds = Document(rates=(RATES,))
-    assert clock.told(after_s=benchmark.AGAIN_S) == Document(refused=("of others",), rates=(RATES,))
+    after = clock.reported(after_s=benchmark.AGAIN_S)
+    assert after == Document(refused=("of others",), rates=(RATES,))
 
 
 def test_another_process_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,14 +81,14 @@ def test_another_process_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         script.write(f"echo '{hardware_documents.written(Document(rates=(RATES,)))}'\n")
     own.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(own))
-    told = BenchmarkSchedule(tmp_path, clock=lambda: 0.0, log=lambda _: None).add_to(Document())
-    assert told == Document(rates=(RATES,))
+    reported = BenchmarkSchedule(tmp_path, clock=lambda: 0.0, log=lambda _: None).add_to(Document())
+    assert reported == Document(rates=(RATES,))
 
 
 def test_subprocess_measures_and_its_failure_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "none"))
-    told = BenchmarkSchedule(tmp_path, clock=lambda: 0.0, log=lambda _: None).add_to(Document())
-    (refused,) = told.refused
+    reported = BenchmarkSchedule(tmp_path, clock=lambda: 0.0, log=lambda _: None).add_to(Document())
+    (refused,) = reported.refused
     assert "No such file" in refused

@@ -91,17 +91,17 @@ async def test_parts_that_do_not_go_together_are_no_profile(sessions: Sessions) 
 
 
 @pytest.mark.parametrize(
-    ("told", "words"),
+    ("reported", "words"),
     [
         (part(2), "part.rank is 2, expected 0 to 1"),
         (part(0, ranks=8), "a part is of 8 ranks, expected 4 ranks"),
     ],
 )
 async def test_who_tells_of_others_is_refused(
-    sessions: Sessions, told: Recorded, words: str
+    sessions: Sessions, reported: Recorded, words: str
 ) -> None:
     with pytest.raises(RefusedError, match=words) as refused:
-        await handed_over(sessions, 0, told)
+        await handed_over(sessions, 0, reported)
     assert refused.value.status == HTTPStatus.BAD_REQUEST
 
 

@@ -26,8 +26,8 @@ def test_its_plan_is_a_fat_tree_of_switches_with_forty_ports() -> None:
     assert not network.faults
     declared = plan.parse(PLAN.read_text(encoding="utf-8"))
     assert len(declared.tiers) == len(network.source_report.tiers) == 3
-    for said, seen in zip(declared.tiers, network.source_report.tiers, strict=True):
-        assert _together(said) == _together(seen)
+    for stated, seen in zip(declared.tiers, network.source_report.tiers, strict=True):
+        assert _together(stated) == _together(seen)
 
 
 def test_each_figure_is_near_what_was_published_or_explained(

@@ -91,8 +91,11 @@ async def test_undeclared_object_keeps_last_state_and_is_counted(
     await until(lambda: copy.events >= 2, "both events")
     running.cancel()
     assert (copy.relists, copy.errors, copy.records["u"].rv) == (1, 1, 7)
-    (told,) = [each for each in caplog.records if each.message == "object not readable"]
-    assert (told.__dict__["object"], "status.phase" in told.__dict__["error"]) == ("p", True)
+    (reported,) = [each for each in caplog.records if each.message == "object not readable"]
+    assert (reported.__dict__["object"], "status.phase" in reported.__dict__["error"]) == (
+        "p",
+        True,
+    )
 
 
 async def test_object_that_cannot_be_parsed_stops_no_list() -> None:

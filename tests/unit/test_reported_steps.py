@@ -32,14 +32,14 @@ def beat_for(seen: Watched, seconds: int, *, still: bool) -> None:
     for second in range(seconds):
         seen.now_s += 1.0
         for rank in range(seen.num_nodes):
-            seen.beat(rank, steps=steps(rank, second if still else 0.2))
+            seen.heartbeat(rank, steps=steps(rank, second if still else 0.2))
         if not isinstance(seen.verdict(), Ongoing):
             return
 
 
 def test_steps_that_stand_still_end_the_attempt() -> None:
     seen = Watched()
-    seen.turn()
+    seen.run_cycle()
     beat_for(seen, 2 * int(STILL_S), still=False)
     assert isinstance(seen.verdict(), Ongoing)
     beat_for(seen, int(STILL_S + STACKS_S) + 10, still=True)

@@ -51,7 +51,7 @@ async def test_failed_status_of_one_job_delays_no_other(fault: RequestFailed, ve
     if verb == "get":
         conflict = errors.ConflictError(409, "Conflict", message="changed")
         desk.store.refusals["patch", f"{bad}/status"] = conflict
-    await desk.turn(waits=short(1))
+    await desk.run_cycle(waits=short(1))
     assert desk.store.objects[good]["status"]["reason"] == "NotEnoughNodes"
 
 
@@ -60,7 +60,7 @@ async def test_a_surprise_in_one_job_keeps_no_other_from_being_told() -> None:
     bad = desk.add(reporting.raw_job("bad"))
     desk.seen.standing = {"bad-uid": cast(Any, "no standing")}
     good = desk.add(reporting.raw_job("good"))
-    await desk.turn(waits=short(1))
+    await desk.run_cycle(waits=short(1))
     assert "status" not in desk.store.objects[bad]
     assert desk.store.objects[good]["status"]["reason"] == "NotEnoughNodes"
 
@@ -70,12 +70,12 @@ async def test_refused_deletion_is_retried_with_backoff() -> None:
     path = desk.add(expired())
     desk.store.refusals["delete", path] = FAULTS[0]
     for _ in range(3600):
-        await desk.turn()
+        await desk.run_cycle()
         desk.now_s += 1.0
     assert 12 <= desk.store.count("delete") <= 40
     desk.store.refusals.clear()
     desk.now_s += reporter.EXPIRY_BACKOFF_CAP_S
-    await desk.turn()
+    await desk.run_cycle()
     assert path not in desk.store.objects
 
 
@@ -84,12 +84,12 @@ async def test_failed_status_write_is_retried_with_backoff() -> None:
     path = desk.add(reporting.raw_job("job"))
     desk.store.refusals["patch", f"{path}/status"] = FAULTS[1]
     for _ in range(600):
-        await desk.turn(waits=short(1))
+        await desk.run_cycle(waits=short(1))
         desk.now_s += 0.05
     assert 4 <= desk.store.count("patch") <= 20
     desk.store.refusals.clear()
     desk.now_s += reporter.PAUSE_CAP_S
-    await desk.turn(waits=short(1))
+    await desk.run_cycle(waits=short(1))
     assert desk.store.objects[path]["status"]["reason"] == "NotEnoughNodes"
 
 
@@ -97,7 +97,7 @@ async def test_a_job_written_since_the_turn_began_is_left_to_the_next() -> None:
     desk = Desk()
     desk.add(reporting.raw_job("job"))
     newer = reporting.raw_job("job", version=500)
-    await desk.turn(waits=short(1), meanwhile=lambda: desk.jobs.absorb(newer))
+    await desk.run_cycle(waits=short(1), meanwhile=lambda: desk.jobs.absorb(newer))
     assert (desk.store.count("patch"), desk.woken) == (0, 1)
 
 
@@ -107,7 +107,7 @@ async def test_a_commit_of_a_job_that_is_gone_is_refused() -> None:
     asking = asyncio.create_task(desk.commits.ask("job-uid", 1, 10))
     await asyncio.sleep(0)
     desk.jobs.discard("job-uid")
-    await desk.turn()
+    await desk.run_cycle()
     with pytest.raises(errors.Unreachable, match="step 10 was not recorded"):
         await asyncio.wait_for(asking, 1)
 
@@ -119,11 +119,11 @@ async def test_commit_is_granted_once_its_step_is_stored() -> None:
     desk.store.refusals["patch", f"{path}/status"] = FAULTS[1]
     asking = asyncio.create_task(desk.commits.ask("job-uid", 1, 10))
     await asyncio.sleep(0)
-    await desk.turn()
+    await desk.run_cycle()
     assert not asking.done()
     desk.store.refusals.clear()
     desk.now_s += reporter.PAUSE_CAP_S
-    await desk.turn()
+    await desk.run_cycle()
     assert desk.store.objects[path]["status"]["checkpoints"] == [{"attempt": 1, "step": 10}]
     assert asking.done()
 
@@ -135,7 +135,7 @@ async def test_commit_that_is_stored_is_granted_again() -> None:
     for _ in range(3):
         asking = asyncio.create_task(desk.commits.ask("job-uid", 1, 10))
         await asyncio.sleep(0)
-        await desk.turn()
+        await desk.run_cycle()
         assert asking.done()
     assert desk.store.count("patch") == 1
 
@@ -145,9 +145,9 @@ async def test_commit_of_a_job_not_observed_waits() -> None:
     desk.add(reporting.raw_job("job", status=RUNNING))
     asking = asyncio.create_task(desk.commits.ask("job-uid", 1, 10))
     await asyncio.sleep(0)
-    await desk.turn(unobserved=frozenset({"job-uid"}))
+    await desk.run_cycle(unobserved=frozenset({"job-uid"}))
     assert not asking.done()
-    await desk.turn()
+    await desk.run_cycle()
     assert asking.done()
 
 
@@ -158,7 +158,7 @@ async def test_job_replaced_under_its_name_is_gone() -> None:
     other = reporting.raw_job("job", version=500)
     other["metadata"]["uid"] = "other-uid"
     desk.store.put(path, other)
-    await desk.turn(waits=short(1))
+    await desk.run_cycle(waits=short(1))
     assert [known.uid for known in desk.jobs.all()] == []
 
 
@@ -168,10 +168,10 @@ async def test_write_that_succeeds_ends_the_pauses() -> None:
     reasons: list[Reason] = [short(1), QueueMissing(queue="none", existing=())]
     for waits in reasons * 4:
         desk.store.refusals["patch", f"{path}/status"] = FAULTS[1]
-        await desk.turn(waits=waits)
+        await desk.run_cycle(waits=waits)
         desk.store.refusals.clear()
         desk.now_s += reporter.PAUSE_BASE_S
-        await desk.turn(waits=waits)
+        await desk.run_cycle(waits=waits)
     assert desk.store.count("patch") == 16
 
 
@@ -179,29 +179,29 @@ async def test_wait_with_moving_numbers_is_written_rarely() -> None:
     desk = Desk()
     path = desk.add(reporting.raw_job("job"))
     for free in range(100):
-        await desk.turn(waits=short(free % 3))
+        await desk.run_cycle(waits=short(free % 3))
         desk.now_s += 0.1
     assert 3 <= desk.store.count("patch", path) <= 5
     assert [reason for reason, _ in await desk.posted()] == ["NotEnoughNodes"]
     desk.now_s += events.REPEAT_S
-    await desk.turn(waits=short(9))
-    told = await desk.posted()
-    assert [reason for reason, _ in told] == ["NotEnoughNodes"] * 2
-    assert "9 of 9 nodes can take one now" in told[1][1]
+    await desk.run_cycle(waits=short(9))
+    reported = await desk.posted()
+    assert [reason for reason, _ in reported] == ["NotEnoughNodes"] * 2
+    assert "9 of 9 nodes can take one now" in reported[1][1]
 
 
 async def test_of_many_jobs_that_wait_each_is_told_less_often() -> None:
     desk = Desk()
     many = 10 * reporter.REFRESHES_PER_S_MAX
-    told = [desk.add(reporting.raw_job(f"job-{number:03}")) for number in range(many)]
+    reported = [desk.add(reporting.raw_job(f"job-{number:03}")) for number in range(many)]
     writes = []
     for free in range(60):
-        before = sum(desk.store.count("patch", path) for path in told)
-        await desk.turn(waits=short(free % 3))
-        writes.append(sum(desk.store.count("patch", path) for path in told) - before)
+        before = sum(desk.store.count("patch", path) for path in reported)
+        await desk.run_cycle(waits=short(free % 3))
+        writes.append(sum(desk.store.count("patch", path) for path in reported) - before)
         desk.now_s += 0.5
     # In 30 s: at first, and from then on every 10 s to 20 s, evenly.
-    assert {desk.store.count("patch", path) for path in told} == {3}
+    assert {desk.store.count("patch", path) for path in reported} == {3}
     assert writes[0] == many
     burst = reporter.REFRESH_BURST_S * reporter.REFRESHES_PER_S_MAX
     assert max(writes[1:]) <= burst + 1
@@ -211,11 +211,11 @@ async def test_of_many_jobs_that_wait_each_is_told_less_often() -> None:
 async def test_every_job_is_told_again_however_long_cycles_take(cycle_s: float) -> None:
     desk = Desk()
     many = 6 * reporter.REFRESHES_PER_S_MAX
-    told = [desk.add(reporting.raw_job(f"job-{number:03}")) for number in range(many)]
+    reported = [desk.add(reporting.raw_job(f"job-{number:03}")) for number in range(many)]
     for free in range(int(60 / cycle_s)):
-        await desk.turn(waits=short(free % 3))
+        await desk.run_cycle(waits=short(free % 3))
         desk.now_s += cycle_s
-    assert min(desk.store.count("patch", path) for path in told) >= 3
+    assert min(desk.store.count("patch", path) for path in reported) >= 3
 
 
 async def test_deletions_delay_no_newer_numbers() -> None:
@@ -223,7 +223,9 @@ async def test_deletions_delay_no_newer_numbers() -> None:
     path = desk.add(reporting.raw_job("job"))
     entry = attempts.entry()
     for free in range(8):
-        await desk.turn(waits=short(free % 3), actions=(DeletePod(entry, attempts.pods("n0")[0]),))
+        await desk.run_cycle(
+            waits=short(free % 3), actions=(DeletePod(entry, attempts.pods("n0")[0]),)
+        )
         desk.now_s += 0.5
     assert desk.store.count("patch", path) == 2
 
@@ -233,30 +235,30 @@ async def test_newer_numbers_wait_while_gangs_are_bound() -> None:
     path = desk.add(reporting.raw_job("job"))
     binding = (WritePlacement(attempts.entry()),)
     for free in range(29):
-        await desk.turn(waits=short(free % 3), actions=binding)
+        await desk.run_cycle(waits=short(free % 3), actions=binding)
         desk.now_s += 0.5
     assert desk.store.count("patch", path) == 1
-    await desk.turn(waits=QueueMissing("team", ()), actions=binding)
+    await desk.run_cycle(waits=QueueMissing("team", ()), actions=binding)
     assert desk.store.count("patch", path) == 2
     for free in range(8):
         desk.now_s += 0.5
-        await desk.turn(waits=short(free % 3))
+        await desk.run_cycle(waits=short(free % 3))
     assert desk.store.count("patch", path) == 4
 
 
 async def test_new_leader_does_not_rewrite_all_statuses_at_once() -> None:
     before, after = Desk(), Desk()
     names = [f"job-{number:03}" for number in range(10 * reporter.REFRESHES_PER_S_MAX)]
-    told = [before.add(reporting.raw_job(name)) for name in names]
-    await before.turn(waits=short(1))
-    for name, path in zip(names, told, strict=True):
+    reported = [before.add(reporting.raw_job(name)) for name in names]
+    await before.run_cycle(waits=short(1))
+    for name, path in zip(names, reported, strict=True):
         after.add(reporting.raw_job(name, status=before.store.objects[path]["status"]))
-    await after.turn(waits=short(2))
-    assert sum(after.store.count("patch", path) for path in told) == 0
+    await after.run_cycle(waits=short(2))
+    assert sum(after.store.count("patch", path) for path in reported) == 0
     for _ in range(11):
         after.now_s += 1.0
-        await after.turn(waits=short(2))
-        counts = [after.store.count("patch", path) for path in told]
+        await after.run_cycle(waits=short(2))
+        counts = [after.store.count("patch", path) for path in reported]
         assert sum(counts) <= 20 * (after.now_s - before.now_s)
     assert set(counts) == {1}
 
@@ -264,18 +266,18 @@ async def test_new_leader_does_not_rewrite_all_statuses_at_once() -> None:
 async def test_another_reason_to_wait_is_told() -> None:
     desk = Desk()
     desk.add(reporting.raw_job("job"))
-    await desk.turn(waits=short(1))
+    await desk.run_cycle(waits=short(1))
     desk.now_s += reporter.REFRESH_S
-    await desk.turn(waits=QueueMissing("team", ()))
+    await desk.run_cycle(waits=QueueMissing("team", ()))
     assert [reason for reason, _ in await desk.posted()] == ["NotEnoughNodes", "QueueNotFound"]
 
 
 async def test_a_change_of_phase_is_written_at_once() -> None:
     desk = Desk()
     path = desk.add(reporting.raw_job("job"))
-    await desk.turn(waits=short(1))
+    await desk.run_cycle(waits=short(1))
     begun = JobRecord(phase=Phase.STARTING, attempt=1, nodes=("n0", "n1"))
-    await desk.turn({"job-uid": begun})
+    await desk.run_cycle({"job-uid": begun})
     assert desk.store.objects[path]["status"]["phase"] == "Starting"
 
 
@@ -292,7 +294,7 @@ async def test_record_is_written_before_many_waits(record: JobRecord) -> None:
     for number in range(10 * reporter.WAITING_WRITES_MAX):
         desk.add(reporting.raw_job(f"waits-{number}"))
     path = desk.add(reporting.raw_job("begins"))
-    await desk.turn({"begins-uid": record}, waits=short(1))
+    await desk.run_cycle({"begins-uid": record}, waits=short(1))
     written = [where for verb, where in desk.store.requests if verb == "patch"]
     assert written.index(f"{path}/status") <= reporter.WAITING_WRITES_MAX
 
@@ -302,7 +304,7 @@ async def test_unreadable_job_is_reported_once_and_others_go_on() -> None:
     bad = desk.add(reporting.raw_job("bad", pod=BROKEN_POD))
     good = desk.add(reporting.raw_job("good"))
     for _ in range(5):
-        await desk.turn(waits=short(1))
+        await desk.run_cycle(waits=short(1))
         desk.now_s += 10.0
     found = desk.store.objects[bad]["status"]
     assert (found["phase"], found["reason"]) == ("Queued", "Unreadable")
@@ -317,12 +319,12 @@ async def test_unreadable_job_is_reported_once_and_others_go_on() -> None:
 async def test_unreadable_new_version_keeps_attempt_and_reason() -> None:
     desk = Desk()
     path = desk.add(reporting.raw_job("job", status=RUNNING))
-    await desk.turn()
+    await desk.run_cycle()
     version = {"generation": 2, "resourceVersion": "500"}
     status = desk.store.objects[path]["status"]
     worse = reporting.raw_job("job", pod=BROKEN_POD, metadata=version, status=status)
     desk.add(worse)
-    await desk.turn()
+    await desk.run_cycle()
     known = desk.jobs.get("job-uid")
     assert known is not None
     assert (known.record.phase, known.record.attempt) == (Phase.RUNNING, 1)
@@ -330,7 +332,7 @@ async def test_unreadable_new_version_keeps_attempt_and_reason() -> None:
     assert (found["phase"], found["reason"]) == ("Running", "Unreadable")
     mended = {"generation": 3, "resourceVersion": "600"}
     desk.add(reporting.raw_job("job", metadata=mended, status=found))
-    await desk.turn()
+    await desk.run_cycle()
     assert desk.store.objects[path]["status"]["reason"] == "Running"
 
 
@@ -339,21 +341,21 @@ async def test_skipped_checkpoint_is_posted_once_and_stays() -> None:
     path = desk.add(reporting.raw_job("job", status=RUNNING))
     desk.sessions.expect("job-uid", 1, nodes=("n0", "n1"), num_processes=1, resume=())
     member = protocol.Member("job-uid", 1, 0)
-    beat = protocol.Heartbeat(member, 1, running=1, exited=0, skipped=("attempt-0/step-90",))
-    desk.sessions.heartbeat(beat, "pod")
+    heartbeat = protocol.Heartbeat(member, 1, running=1, exited=0, skipped=("attempt-0/step-90",))
+    desk.sessions.heartbeat(heartbeat, "pod")
     words = "attempt 1 skipped as torn or corrupt: attempt-0/step-90"
     for _ in range(3):
-        await desk.turn()
+        await desk.run_cycle()
         desk.now_s += events.REPEAT_S
     desk.sessions.forget("job-uid")
-    await desk.turn()
+    await desk.run_cycle()
     message = next(
         each["message"]
         for each in desk.store.objects[path]["status"]["conditions"]
         if each["type"] == "Checkpointed"
     )
     assert message == f"no checkpoint was committed yet; {words}"
-    assert [told for told in await desk.posted() if told[0] == "CheckpointSkipped"] == [
+    assert [reported for reported in await desk.posted() if reported[0] == "CheckpointSkipped"] == [
         ("CheckpointSkipped", words)
     ]
 
@@ -370,13 +372,13 @@ async def test_a_note_is_cut_at_the_bytes_an_event_takes() -> None:
 async def test_a_wait_of_a_later_attempt_is_told_again() -> None:
     desk = Desk()
     desk.add(reporting.raw_job("job"))
-    await desk.turn(waits=short(1))
+    await desk.run_cycle(waits=short(1))
     known = desk.jobs.get("job-uid")
     assert known is not None
     later = replace(known.record, attempt=1, ended=1)
-    await desk.turn({"job-uid": later}, waits=short(2))
+    await desk.run_cycle({"job-uid": later}, waits=short(2))
     desk.now_s += reporter.REFRESH_S
-    await desk.turn(waits=short(3))
+    await desk.run_cycle(waits=short(3))
     notes = [note for reason, note in await desk.posted() if reason == "NotEnoughNodes"]
     assert [note[note.index(";") :][:5] for note in notes] == ["; 1 o", "; 2 o"]
 
@@ -386,6 +388,6 @@ async def test_foreign_end_is_reverted_while_ledger_differs() -> None:
     forged = {"phase": "Failed", "attempt": 1, "endedAttempt": 1}
     path = desk.add(reporting.raw_job("a", status=forged))
     starting = JobRecord(phase=Phase.STARTING, attempt=1, nodes=("n0", "n1"))
-    await desk.turn({"a-uid": starting})
+    await desk.run_cycle({"a-uid": starting})
     status = desk.store.objects[path]["status"]
     assert (status["phase"], status["attempt"], status.get("endedAttempt")) == ("Starting", 1, 0)

@@ -33,15 +33,17 @@ def held(write: Write, *, until: asyncio.Event) -> Write:
 async def test_only_a_new_record_wakes_the_next_cycle() -> None:
     desk = Desk()
     path = desk.add(reporting.raw_job("job"))
-    await desk.turn(waits=SHORT)
+    await desk.run_cycle(waits=SHORT)
     assert (desk.store.count("patch", path), desk.woken) == (1, 0)
-    await desk.turn({"job-uid": JobRecord(phase=Phase.STARTING, attempt=1, nodes=("n0", "n1"))})
+    await desk.run_cycle(
+        {"job-uid": JobRecord(phase=Phase.STARTING, attempt=1, nodes=("n0", "n1"))}
+    )
     assert (desk.store.count("patch", path), desk.woken) == (2, 1)
     desk.store.objects[path]["status"]["message"] = "something else"
     desk.store.objects[path]["metadata"]["resourceVersion"] = "900"
     desk.jobs.absorb(desk.store.objects[path])
     desk.now_s += 60.0
-    await desk.turn()
+    await desk.run_cycle()
     assert (desk.store.count("patch", path), desk.woken) == (3, 1)
 
 
@@ -53,12 +55,12 @@ async def test_job_that_changed_meanwhile_wakes_the_next_cycle(
     path = desk.add(reporting.raw_job("job"))
     answer = asyncio.Event()
     monkeypatch.setattr(desk.store, "patch", held(desk.store.patch, until=answer))
-    await desk.turn(waits=SHORT)
-    await desk.turn(waits=QueueMissing("team", ()))
+    await desk.run_cycle(waits=SHORT)
+    await desk.run_cycle(waits=QueueMissing("team", ()))
     answer.set()
-    await desk.turn(waits=QueueMissing("team", ()))
+    await desk.run_cycle(waits=QueueMissing("team", ()))
     assert desk.woken == 1
     conflict = errors.ConflictError(409, "Conflict", message="changed")
     desk.store.refusals["patch", f"{path}/status"] = conflict
-    await desk.turn(waits=QueueMissing("other", ()))
+    await desk.run_cycle(waits=QueueMissing("other", ()))
     assert desk.woken == 2

@@ -107,7 +107,7 @@ def test_what_an_aborting_gang_may_still_be_given_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("racks", "said"),
+    ("racks", "stated"),
     [
         (("b0/r0", "b0/r0"), ""),
         (("b9/r9", "b9/r9"), ""),
@@ -119,13 +119,13 @@ def test_what_an_aborting_gang_may_still_be_given_counts() -> None:
     ],
 )
 def test_a_gang_whose_nodes_were_moved_apart_is_told_how_far(
-    racks: tuple[str, ...], said: str
+    racks: tuple[str, ...], stated: str
 ) -> None:
     planned = entry(spans=(("block", 1), ("rack", 1)))
     nodes = {
         name: node(name, *at.split("/")) for name, at in zip(planned.nodes, racks, strict=True)
     }
-    assert revalidation.wider_spread(planned, nodes, ("block", "rack")) == said
+    assert revalidation.wider_spread(planned, nodes, ("block", "rack")) == stated
     assert revalidation.wider_spread(planned.aborted(LOST), nodes, ("block", "rack")) == ""
 
 

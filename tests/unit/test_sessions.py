@@ -17,7 +17,7 @@ JOB = "job-uid"
 RESUME = (protocol.Checkpoint(attempt=1, step=500),)
 
 
-class World:
+class WorldInfo:
     """Sessions with a clock that a test moves, counting how often the operator was woken."""
 
     def __init__(self, *, nodes: int = 2, attempt: int = 2) -> None:
@@ -50,7 +50,7 @@ class World:
         return view
 
 
-def beat(
+def heartbeat(
     rank: int, sequence: int, *, attempt: int = 2, step: int | None = None
 ) -> protocol.Heartbeat:
     progress = None if step is None else protocol.Progress(step=step)
@@ -58,20 +58,20 @@ def beat(
     return protocol.Heartbeat(member, sequence, running=4, exited=0, progress=progress)
 
 
-def refusal(world: World, message: protocol.Heartbeat, pod: str | None = None) -> int:
+def refusal(world: WorldInfo, message: protocol.Heartbeat, pod: str | None = None) -> int:
     with pytest.raises(RefusedError) as caught:
         world.sessions.heartbeat(message, pod or f"pod-{message.member.node_rank}")
     return caught.value.status
 
 
 def test_nobody_goes_before_everybody_is_there() -> None:
-    world = World(nodes=3)
+    world = WorldInfo(nodes=3)
     assert world.register(2) == protocol.Registered(protocol.Order.WAIT, missing=(0, 1))
     assert world.register(0) == protocol.Registered(protocol.Order.WAIT, missing=(1,))
     assert world.view().missing == (1,)
     answer = world.register(1)
     assert answer.order is protocol.Order.GO
-    assert answer.world == protocol.World(
+    assert answer.world == protocol.WorldInfo(
         world_size=12,
         num_nodes=3,
         first_rank=4,
@@ -83,19 +83,19 @@ def test_nobody_goes_before_everybody_is_there() -> None:
 
 
 def test_a_launcher_that_lost_the_answer_gets_it_again() -> None:
-    world = World()
+    world = WorldInfo()
     world.start()
     assert world.register(1).world == world.register(1).world is not None
 
 
 def test_only_the_first_missing_ranks_are_named() -> None:
-    world = World(nodes=200)
+    world = WorldInfo(nodes=200)
     assert world.register(0).missing == tuple(range(1, MISSING_NAMED_MAX + 1))
     assert len(world.view().missing) == 199
 
 
 def test_another_pod_may_take_a_rank_only_before_start() -> None:
-    world = World()
+    world = WorldInfo()
     world.register(0, pod="first")
     world.register(0, pod="second")
     world.register(1)
@@ -105,7 +105,7 @@ def test_another_pod_may_take_a_rank_only_before_start() -> None:
 
 
 def test_a_launcher_with_another_number_of_processes_is_refused() -> None:
-    world = World()
+    world = WorldInfo()
     message = protocol.Register(
         protocol.Member(JOB, 2, 0), "10.0.0.1", master_port=1, num_processes=8
     )
@@ -114,30 +114,30 @@ def test_a_launcher_with_another_number_of_processes_is_refused() -> None:
 
 
 def test_heartbeat_proves_passed_barrier_to_new_operator() -> None:
-    world = World()
-    world.sessions.heartbeat(beat(1, 7, step=40), "pod-1")
+    world = WorldInfo()
+    world.sessions.heartbeat(heartbeat(1, 7, step=40), "pod-1")
     view = world.view()
     assert (view.started_at_s, view.missing, view.ranks[1].registered) == (100.0, (0,), True)
 
 
 def test_beats_that_only_go_on_wake_nobody() -> None:
-    world = World()
+    world = WorldInfo()
     world.start()
-    world.sessions.heartbeat(beat(0, 1, step=1), "pod-0")
+    world.sessions.heartbeat(heartbeat(0, 1, step=1), "pod-0")
     wakes = world.wakes
     for sequence in range(2, 10):
         world.now_s += 2.0
-        world.sessions.heartbeat(beat(0, sequence, step=sequence), "pod-0")
+        world.sessions.heartbeat(heartbeat(0, sequence, step=sequence), "pod-0")
     assert world.wakes == wakes
     assert world.view().progress == protocol.Progress(step=9)
     assert world.view().ranks[0].heard_at_s == 116.0
 
 
 def test_a_failure_wakes_and_keeps_the_time_it_was_first_heard() -> None:
-    world = World()
+    world = WorldInfo()
     world.start()
     failure = protocol.Failure(rank=5, exit_code=1, last_lines="boom")
-    failed = replace(beat(1, 1), failure=failure, running=3, exited=1)
+    failed = replace(heartbeat(1, 1), failure=failure, running=3, exited=1)
     wakes = world.wakes
     world.sessions.heartbeat(failed, "pod-1")
     world.now_s += 5.0
@@ -147,10 +147,10 @@ def test_a_failure_wakes_and_keeps_the_time_it_was_first_heard() -> None:
 
 
 def test_a_replayed_beat_changes_nothing() -> None:
-    world = World()
+    world = WorldInfo()
     world.start()
-    world.sessions.heartbeat(beat(0, 5, step=50), "pod-0")
-    answer = world.sessions.heartbeat(replace(beat(0, 5, step=60), running=0), "pod-0")
+    world.sessions.heartbeat(heartbeat(0, 5, step=50), "pod-0")
+    answer = world.sessions.heartbeat(replace(heartbeat(0, 5, step=60), running=0), "pod-0")
     assert answer == protocol.HeartbeatAnswer(protocol.Order.CONTINUE, interval_s=2)
     assert (world.view().progress, world.view().ranks[0].running) == (protocol.Progress(step=50), 4)
 
@@ -158,19 +158,19 @@ def test_a_replayed_beat_changes_nothing() -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        beat(0, 9, step=49),
-        beat(0, 9, step=50 + STEP_JUMP_MAX + 1),
-        replace(beat(0, 9), running=5),
-        replace(beat(0, 9), failure=protocol.Failure(rank=4, exit_code=1)),
-        replace(beat(0, 9), committed=protocol.Checkpoint(attempt=1, step=1)),
-        replace(beat(0, 9), resumed_from=protocol.Checkpoint(attempt=3, step=1)),
+        heartbeat(0, 9, step=49),
+        heartbeat(0, 9, step=50 + STEP_JUMP_MAX + 1),
+        replace(heartbeat(0, 9), running=5),
+        replace(heartbeat(0, 9), failure=protocol.Failure(rank=4, exit_code=1)),
+        replace(heartbeat(0, 9), committed=protocol.Checkpoint(attempt=1, step=1)),
+        replace(heartbeat(0, 9), resumed_from=protocol.Checkpoint(attempt=3, step=1)),
     ],
     ids=["backwards", "too far", "too many", "foreign rank", "foreign commit", "from the future"],
 )
 def test_an_impossible_report_is_refused_but_its_sender_lives(message: protocol.Heartbeat) -> None:
-    world = World()
+    world = WorldInfo()
     world.start()
-    world.sessions.heartbeat(beat(0, 8, step=50), "pod-0")
+    world.sessions.heartbeat(heartbeat(0, 8, step=50), "pod-0")
     world.now_s = 200.0
     before = replace(world.view().ranks[0], heard_at_s=200.0)
     assert refusal(world, message) == HTTPStatus.BAD_REQUEST
@@ -178,43 +178,43 @@ def test_an_impossible_report_is_refused_but_its_sender_lives(message: protocol.
 
 
 def test_first_report_may_be_near_checkpoint_not_beyond() -> None:
-    world = World()
+    world = WorldInfo()
     world.start()
-    assert refusal(world, beat(0, 1, step=501 + STEP_JUMP_MAX)) == HTTPStatus.BAD_REQUEST
-    world.sessions.heartbeat(beat(0, 1, step=500 + STEP_JUMP_MAX), "pod-0")
+    assert refusal(world, heartbeat(0, 1, step=501 + STEP_JUMP_MAX)) == HTTPStatus.BAD_REQUEST
+    world.sessions.heartbeat(heartbeat(0, 1, step=500 + STEP_JUMP_MAX), "pod-0")
 
 
 def test_a_revoked_attempt_is_told_to_stop_for_good() -> None:
-    world = World()
+    world = WorldInfo()
     world.start()
     world.sessions.revoke(JOB, 2)
     world.expect(attempt=2)
-    assert refusal(world, beat(0, 1)) == HTTPStatus.CONFLICT
+    assert refusal(world, heartbeat(0, 1)) == HTTPStatus.CONFLICT
     assert world.view().revoked
 
 
 def test_older_attempt_must_stop_and_later_must_retry() -> None:
-    world = World(attempt=3)
-    assert refusal(world, beat(0, 1, attempt=2)) == HTTPStatus.CONFLICT
-    assert refusal(world, beat(0, 1, attempt=4)) == HTTPStatus.TOO_EARLY
+    world = WorldInfo(attempt=3)
+    assert refusal(world, heartbeat(0, 1, attempt=2)) == HTTPStatus.CONFLICT
+    assert refusal(world, heartbeat(0, 1, attempt=4)) == HTTPStatus.TOO_EARLY
     assert world.sessions.attempt(JOB, 2) is None
 
 
 def test_an_attempt_can_be_revoked_before_it_was_ever_expected() -> None:
-    world = World()
+    world = WorldInfo()
     world.sessions.revoke(JOB, 3)
     world.expect(attempt=3)
-    assert refusal(world, beat(0, 1, attempt=3)) == HTTPStatus.CONFLICT
+    assert refusal(world, heartbeat(0, 1, attempt=3)) == HTTPStatus.CONFLICT
 
 
 def test_a_forgotten_job_is_not_known() -> None:
-    world = World()
+    world = WorldInfo()
     world.sessions.forget(JOB)
-    assert refusal(world, beat(0, 1)) == HTTPStatus.TOO_EARLY
+    assert refusal(world, heartbeat(0, 1)) == HTTPStatus.TOO_EARLY
 
 
 def test_a_rank_beyond_the_job_is_refused() -> None:
-    assert refusal(World(), beat(2, 1)) == HTTPStatus.FORBIDDEN
+    assert refusal(WorldInfo(), heartbeat(2, 1)) == HTTPStatus.FORBIDDEN
 
 
 def commit(step: int, *, rank: int = 0) -> protocol.Commit:
@@ -222,7 +222,7 @@ def commit(step: int, *, rank: int = 0) -> protocol.Commit:
 
 
 def test_commits_go_forward_one_at_a_time_from_first_node() -> None:
-    world = World()
+    world = WorldInfo()
     world.start()
     world.sessions.claim_commit(commit(10), "pod-0")
     with pytest.raises(RefusedError) as busy:
@@ -243,7 +243,7 @@ def test_commits_go_forward_one_at_a_time_from_first_node() -> None:
 
 
 def test_end_of_an_old_commit_leaves_a_later_attempt_alone() -> None:
-    world = World()
+    world = WorldInfo()
     world.start()
     world.sessions.claim_commit(commit(30), "pod-0")
     world.expect(attempt=3)
@@ -259,18 +259,18 @@ def test_end_of_an_old_commit_leaves_a_later_attempt_alone() -> None:
 
 
 def test_first_failure_of_a_node_is_kept() -> None:
-    world = World()
+    world = WorldInfo()
     world.start()
     for sequence, code in ((1, 7), (2, 9)):
         failure = protocol.Failure(rank=0, exit_code=code)
-        world.sessions.heartbeat(replace(beat(0, sequence), failure=failure), "pod-0")
+        world.sessions.heartbeat(replace(heartbeat(0, sequence), failure=failure), "pod-0")
     kept = world.view().ranks[0].failure
     assert kept is not None
     assert kept.exit_code == 7
 
 
 def test_commit_revoked_while_recording_is_refused() -> None:
-    world = World()
+    world = WorldInfo()
     world.start()
     world.sessions.claim_commit(commit(10), "pod-0")
     world.sessions.revoke(JOB, 2)
@@ -280,9 +280,9 @@ def test_commit_revoked_while_recording_is_refused() -> None:
 
 
 def test_heartbeat_gives_restarted_operator_the_master() -> None:
-    restarted = World()
-    told = replace(beat(1, 1), master_address="10.0.0.7", master_port=29501)
-    restarted.sessions.heartbeat(told, "pod-1")
+    restarted = WorldInfo()
+    reported = replace(heartbeat(1, 1), master_address="10.0.0.7", master_port=29501)
+    restarted.sessions.heartbeat(reported, "pod-1")
     answer = restarted.register(0)
     assert answer.order is protocol.Order.GO
     assert answer.world is not None
@@ -290,7 +290,7 @@ def test_heartbeat_gives_restarted_operator_the_master() -> None:
 
 
 def test_what_is_known_is_the_same_object_until_there_is_news() -> None:
-    world = World()
+    world = WorldInfo()
     before = world.view()
     assert world.view() is before
     world.register(0)
@@ -299,7 +299,7 @@ def test_what_is_known_is_the_same_object_until_there_is_news() -> None:
     started = world.view()
     assert started.missing == ()
     world.now_s += 2
-    world.sessions.heartbeat(beat(0, 1), "pod-0")
+    world.sessions.heartbeat(heartbeat(0, 1), "pod-0")
     assert world.view().ranks[0].heard_at_s == world.now_s
     world.sessions.revoke(JOB, 2)
     assert world.view().revoked
@@ -309,11 +309,11 @@ def steps(rank: int, sequence: int, **changes: Any) -> protocol.Heartbeat:
     plain = protocol.Steps(
         5, 5, (4 * rank,), 0, 4, 1.0, 1.0, 9, 0.1, 0.1, protocol.Phase.TRAINING, False
     )
-    return replace(beat(rank, sequence), steps=replace(plain, **changes))
+    return replace(heartbeat(rank, sequence), steps=replace(plain, **changes))
 
 
 def test_stacks_are_requested_as_long_as_they_are_wanted() -> None:
-    world = World()
+    world = WorldInfo()
     world.start()
     assert not world.sessions.heartbeat(steps(0, 1), "pod-0").stacks
     world.sessions.want_stacks(JOB, 2, wanted=True)
@@ -331,7 +331,7 @@ def test_stacks_are_requested_as_long_as_they_are_wanted() -> None:
 
 
 def test_steps_of_other_nodes_are_refused() -> None:
-    world = World()
+    world = WorldInfo()
     world.start()
     assert refusal(world, steps(1, 1, ranks=(3,))) == HTTPStatus.BAD_REQUEST
     stack = protocol.Stack((8,), 1, answered=False, text="")
@@ -339,7 +339,7 @@ def test_steps_of_other_nodes_are_refused() -> None:
 
 
 def test_training_counts_from_the_last_phase_that_was_none() -> None:
-    world = World()
+    world = WorldInfo()
     world.start()
     world.now_s += 50
     world.sessions.heartbeat(steps(0, 1), "pod-0")
@@ -349,7 +349,7 @@ def test_training_counts_from_the_last_phase_that_was_none() -> None:
 
 
 def test_steps_alone_wake_nobody() -> None:
-    world = World()
+    world = WorldInfo()
     world.start()
     world.sessions.heartbeat(steps(0, 1), "pod-0")
     wakes = world.wakes

@@ -261,8 +261,8 @@ async def test_second_take_over_waits_for_agents_again() -> None:
     """Leaders that change within minutes: none takes a fabric of few agents for the whole one."""
     office = Office()
     agents = {"nodes": 40, "silent": 1}
-    said = reporting.raw_object("default", version=2, status={"agents": agents})
-    office.add(FABRICS, said)
+    stated = reporting.raw_object("default", version=2, status={"agents": agents})
+    office.add(FABRICS, stated)
     for name in ("n0", "n1"):
         office.node(name)
     assert (await office.report())["agents"] == agents

@@ -100,8 +100,8 @@ def test_two_thousand_nodes_take_ten_lines() -> None:
 )
 def test_plan_omission_has_line_and_rule(changed: str, into: str, line: int, rule: str) -> None:
     assert changed in PLAN
-    said = remarks(lambda: plan.parse(PLAN.replace(changed, into, 1)))
-    assert re.search(f"line {line}: .*{re.escape(rule)}", said)
+    stated = remarks(lambda: plan.parse(PLAN.replace(changed, into, 1)))
+    assert re.search(f"line {line}: .*{re.escape(rule)}", stated)
 
 
 def test_a_plan_without_a_node_is_none() -> None:

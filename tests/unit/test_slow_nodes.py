@@ -68,11 +68,11 @@ def test_a_slow_node_gets_the_stage_that_has_time_left(framework: Framework) -> 
     found = admitted(asked, racks(8, slow=("n0-7",), relative_speed=relative_speed))
     expected = (4, 5) if framework is Framework.DEEPSPEED else (0, 4)
     assert found.nodes.index("n0-7") in expected
-    told = predicted(found)
-    assert told.placed_us < told.network_order_us
+    reported = predicted(found)
+    assert reported.placed_us < reported.network_order_us
     even = predicted(admitted(asked, racks(8)))
-    assert told.slow_us == told.placed_us - even.placed_us
-    assert told.slow_us < 0.02 * told.placed_us
+    assert reported.slow_us == reported.placed_us - even.placed_us
+    assert reported.slow_us < 0.02 * reported.placed_us
     assert even.slow_us == 0
 
 
@@ -190,13 +190,13 @@ def test_unlike_kinds_get_stages_of_their_own() -> None:
         replace(each, machine=OLDER) if each.name[-1] in "13" else each for each in racks(4, 4)
     )
     found = admitted(gang(), nodes)
-    told = predicted(found)
-    assert told.machines == (OLDER, KNOWN)
+    reported = predicted(found)
+    assert reported.machines == (OLDER, KNOWN)
     older = {found.nodes.index(f"n{rack}-{at}") % 4 for rack in (0, 1) for at in (1, 3)}
     assert len(older) == 2
     assert 3 not in older
-    assert told.placed_us < told.network_order_us
-    assert told.slow_us == 0
+    assert reported.placed_us < reported.network_order_us
+    assert reported.slow_us == 0
 
 
 def test_a_gang_rather_stands_on_one_kind() -> None:

@@ -146,8 +146,8 @@ def test_blocks_form_larger_ones_in_the_order_of_the_file() -> None:
     ],
 )
 def test_conf_omission_has_line_and_rule(text: str, line: int, rule: str) -> None:
-    said = remarks(lambda: slurm.parse_conf(text))
-    assert re.search(f"line {line}: .*{re.escape(rule)}", said)
+    stated = remarks(lambda: slurm.parse_conf(text))
+    assert re.search(f"line {line}: .*{re.escape(rule)}", stated)
 
 
 def test_a_tree_may_be_deep_but_not_without_end() -> None:
@@ -199,8 +199,8 @@ def test_flat_topology_with_options_is_read() -> None:
 )
 def test_yaml_omission_has_line_and_rule(changed: str, into: str, line: int, rule: str) -> None:
     assert changed in YAML
-    said = remarks(lambda: slurm.parse_yaml(YAML.replace(changed, into, 1)))
-    assert re.search(f"line {line}: .*{re.escape(rule)}", said)
+    stated = remarks(lambda: slurm.parse_yaml(YAML.replace(changed, into, 1)))
+    assert re.search(f"line {line}: .*{re.escape(rule)}", stated)
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def nodes(
             tuple("" if unlabelled and i % unlabelled == 0 else f"{i // size}" for size in sizes),
             {GPU: 8, "pods": 110},
             {GPU: used},
-            rails=Rails((*order[(turn := rng.randrange(rails)) :], *order[:turn])),
+            rails=Rails((*order[(run_cycle := rng.randrange(rails)) :], *order[:run_cycle])),
             relative_speed=RelativeSpeed(rng.random() / 2 + 0.5, 1.0)
             if slow and rng.random() < 0.5
             else RelativeSpeed(),

@@ -46,14 +46,14 @@ def test_start_counts_from_binding_without_reports() -> None:
 
 
 def test_image_that_is_not_there_fails_the_job() -> None:
-    said = "ErrImagePull: no-such:latest: not found"
-    missing = starting(images=ObservedImages(missing_s=IMAGE_MISSING_S), waiting=said)
+    stated = "ErrImagePull: no-such:latest: not found"
+    missing = starting(images=ObservedImages(missing_s=IMAGE_MISSING_S), waiting=stated)
     assert cause(missing, age_s=IMAGE_MISSING_S) is None
-    missing = starting(images=ObservedImages(missing_s=IMAGE_MISSING_S + 1), waiting=said)
+    missing = starting(images=ObservedImages(missing_s=IMAGE_MISSING_S + 1), waiting=stated)
     found = cause(missing, age_s=IMAGE_MISSING_S)
     assert found is not None
     assert found.code is CauseCode.IMAGE_NOT_FOUND
-    assert said in found.message
+    assert stated in found.message
     entry = attempts.entry(cause=found)
     before = replace(attempts.RUNNING, phase=Phase.STARTING)
     after = record.fold(before, [entry], backoff_limit=100)

@@ -57,9 +57,9 @@ def test_a_report_of_the_same_step_is_no_progress() -> None:
 
 
 def test_ranks_that_report_nothing_stand_still_since_their_start() -> None:
-    told = Node(0, range(4), started_s=10.0).summary(70.0)
-    assert (told.reporting, told.still_s, told.lag_s) == (0, 60.0, 0.0)
-    assert told.phase is protocol.Phase.STARTING
+    reported = Node(0, range(4), started_s=10.0).summary(70.0)
+    assert (reported.reporting, reported.still_s, reported.lag_s) == (0, 60.0, 0.0)
+    assert reported.phase is protocol.Phase.STARTING
 
 
 def test_a_rank_that_only_saves_says_no_more_than_that() -> None:
@@ -69,8 +69,12 @@ def test_a_rank_that_only_saves_says_no_more_than_that() -> None:
     node.report(1, 1.0, phase(0, protocol.Phase.CHECKPOINTING))
     assert node.summary(2.0).phase is protocol.Phase.CHECKPOINTING
     node.report(1, 3.0, phase(0, protocol.Phase.STARTING))
-    told = node.summary(4.0)
-    assert (told.phase, told.reporting, told.still_s) == (protocol.Phase.TRAINING, 1, 1.0)
+    reported = node.summary(4.0)
+    assert (reported.phase, reported.reporting, reported.still_s) == (
+        protocol.Phase.TRAINING,
+        1,
+        1.0,
+    )
 
 
 def test_stopped_rank_is_named_and_others_counted() -> None:
@@ -79,9 +83,14 @@ def test_stopped_rank_is_named_and_others_counted() -> None:
         for rank in node.ranks:
             if rank != 10 or number <= 12:
                 node.report(rank, float(number), step(number, total=19))
-    told = node.summary(100.0)
-    assert (told.newest, told.slowest, told.ranks, told.behind) == (19, 12, (10,), 1)
-    assert (told.lag_s, told.still_s, told.finishing) == (88.0, 81.0, True)
+    reported = node.summary(100.0)
+    assert (reported.newest, reported.slowest, reported.ranks, reported.behind) == (
+        19,
+        12,
+        (10,),
+        1,
+    )
+    assert (reported.lag_s, reported.still_s, reported.finishing) == (88.0, 81.0, True)
     del node.steps[10]
     assert node.summary(100.0).behind == 0
 
@@ -106,5 +115,10 @@ def test_a_rank_that_stops_in_its_first_steps_is_seen_to_lag() -> None:
     node.report(1, 0.0, step(0))
     node.report(1, 1.0, step(1))
     node.report(2, 0.0, step(0))
-    told = node.summary(40.0)
-    assert (told.ranks, told.slowest, told.lag_s, told.lag_p99_s) == ((1,), 1, 39.0, 0.0)
+    reported = node.summary(40.0)
+    assert (reported.ranks, reported.slowest, reported.lag_s, reported.lag_p99_s) == (
+        (1,),
+        1,
+        39.0,
+        0.0,
+    )

@@ -21,7 +21,7 @@ ALWAYS, WHEN_UNTOLD, NEVER = (
 )
 
 
-def told(
+def reported(
     racks: Mapping[str, str], basis: Provenance = Provenance.TOLD, **times: int
 ) -> SourceReport:
     return SourceReport("a source", basis, (racks,), times=times)
@@ -32,7 +32,7 @@ def of(source_reports: Iterable[SourceReport], nodes: str = "abcd") -> Fabric:
 
 
 def test_unplaced_nodes_are_due_and_all_if_verified() -> None:
-    labelled = of([told({"a": "r", "b": "r"})])
+    labelled = of([reported({"a": "r", "b": "r"})])
     assert due.of(labelled, WHEN_UNTOLD, NOW_S) == {*"cd"}
     assert due.of(labelled, ALWAYS, NOW_S) == {*"abcd"}
     assert due.of(labelled, NEVER, NOW_S) == set()
@@ -46,7 +46,7 @@ def test_what_only_links_devices_says_nothing_of_the_network() -> None:
 @pytest.mark.parametrize("mode", [WHEN_UNTOLD, ALWAYS])
 def test_what_a_survey_placed_is_due_again_once_that_is_too_old(mode: Probing) -> None:
     old, young = NOW_S - 169 * HOUR_S, NOW_S - 167 * HOUR_S
-    held = of([told(dict.fromkeys("abc", "r"), Provenance.MEASURED, a=old, b=young)])
+    held = of([reported(dict.fromkeys("abc", "r"), Provenance.MEASURED, a=old, b=young)])
     assert due.of(held, mode, NOW_S) == {*"ad"}
 
 
@@ -56,7 +56,7 @@ def test_one_node_alone_is_never_due() -> None:
 
 def test_idle_nodes_and_two_of_each_known_domain_are_chosen() -> None:
     racks = dict.fromkeys("abcd", "r1") | dict.fromkeys("efg", "r2")
-    known = of([told(racks)], "abcdefgxyz")
+    known = of([reported(racks)], "abcdefgxyz")
     assert due.chosen(known, {*"xyz"}, {*"abcdefgxy"}, least=3) == tuple("abefxy")
     assert due.chosen(known, {*"xyz"}, {*"dxyz"}, least=3) == tuple("dxyz")
 

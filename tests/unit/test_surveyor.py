@@ -72,8 +72,8 @@ class Office:
             self.discovery.node_changed(None, node)
         self.given: FilesRecord | None = None
         self.give()
-        self.errands = PlantedErrands(self)
-        self.errands.present = {*self.nodes}
+        self.probe_tasks = PlantedErrands(self)
+        self.probe_tasks.present = {*self.nodes}
         self.busy: set[str] = set()
         self.asked: collections.Counter[float] = collections.Counter()
         self.refusal: RequestFailed | None = None
@@ -82,7 +82,7 @@ class Office:
     def leader(self) -> Surveyor:
         """One that knows only what is kept."""
         return Surveyor(
-            self.errands,
+            self.probe_tasks,
             site=self.site,
             discovery=self.discovery,
             nodes=self.nodes,
@@ -110,8 +110,8 @@ class Office:
 
     async def look(self, looks: int = 1) -> int:
         """So many looks later; how many probes were sent meanwhile."""
-        before = len(self.errands.sent)
-        for node in self.errands.present:
+        before = len(self.probe_tasks.sent)
+        for node in self.probe_tasks.present:
             await self.discovery.receive_report(node, DOCUMENT)
         for _ in range(looks):
             self.now_s += surveyor.LOOK_S
@@ -120,7 +120,7 @@ class Office:
             await self.surveyor.run_due()
         await self.discovery.read_files()
         await self.discovery.refresh()
-        return len(self.errands.sent) - before
+        return len(self.probe_tasks.sent) - before
 
     def placed(self, nodes: Iterable[str]) -> bool:
         """Whether these, and no others, stand in the racks that they were planted in."""
@@ -145,7 +145,7 @@ async def test_due_nodes_are_measured_once_after_settling() -> None:
     assert office.placed(office.nodes)
     assert not office.surveyor.problems
     assert not await office.look(2 * BETWEEN)
-    assert not office.errands.wanted
+    assert not office.probe_tasks.wanted
     office.surveyor = office.leader()
     assert not await office.look(2 * BETWEEN)
 
@@ -153,14 +153,14 @@ async def test_due_nodes_are_measured_once_after_settling() -> None:
 async def test_where_it_is_to_be_never_nobody_is_wanted() -> None:
     office = Office(mode="Never")
     assert not await office.look(PATIENCE)
-    assert not office.errands.wanted
+    assert not office.probe_tasks.wanted
 
 
 async def test_busy_nodes_are_measured_later_and_join() -> None:
     office = Office()
     office.busy = {*sorted(office.nodes)[:4]}
     assert await office.look(SETTLED + 1)
-    assert not {node for pair in office.errands.sent for node in pair} & office.busy
+    assert not {node for pair in office.probe_tasks.sent for node in pair} & office.busy
     assert office.placed(office.nodes.keys() - office.busy)
     await office.look()
     (waiting,) = office.surveyor.problems
@@ -175,21 +175,21 @@ async def test_a_node_that_a_job_takes_meanwhile_is_left_alone() -> None:
     taken, after = sorted(office.nodes)[0], 5
 
     def a_job_begins() -> None:
-        if len(office.errands.sent) == after:
+        if len(office.probe_tasks.sent) == after:
             office.busy = {taken}
 
-    office.errands.meanwhile = a_job_begins
+    office.probe_tasks.meanwhile = a_job_begins
     assert await office.look(SETTLED + 1) > after
     # Who is busy is looked at anew every second, in which a few more are sent.
     late = after + int(surveyor.BUSY_S / surveyor.PROBE_S) + 1
-    assert not [pair for pair in office.errands.sent[late:] if taken in pair]
+    assert not [pair for pair in office.probe_tasks.sent[late:] if taken in pair]
     assert office.placed(office.nodes.keys() - {taken})
 
 
 async def test_agents_that_never_come_are_waited_for_and_told() -> None:
     office = Office()
     missing = {*sorted(office.nodes)[:3]}
-    office.errands.present -= missing
+    office.probe_tasks.present -= missing
     assert not await office.look(PATIENCE - 1)
     assert await office.look(2)
     await office.look()
@@ -204,7 +204,7 @@ async def test_vanished_agent_is_reported_at_once() -> None:
     office = Office()
     await office.look()
     gone = sorted(office.nodes)[0]
-    office.errands.present.remove(gone)
+    office.probe_tasks.present.remove(gone)
     await office.look()
     assert office.surveyor.problems == (
         f"1 of 12 nodes that are to be measured have no agent that answers: {gone}",
@@ -214,7 +214,7 @@ async def test_vanished_agent_is_reported_at_once() -> None:
 
 async def test_where_nobody_runs_agents_nothing_is_told() -> None:
     office = Office()
-    office.errands.present.clear()
+    office.probe_tasks.present.clear()
     assert not await office.look(2 * PATIENCE)
     assert not office.surveyor.problems
 
@@ -223,8 +223,8 @@ async def test_agent_unable_to_answer_probes_is_reported() -> None:
     office = Office()
     await office.look()
     node = sorted(office.nodes)[0]
-    office.errands.present.remove(node)
-    await office.errands.poll(node, Poll(unfit="10.0.0.1:7946 is taken"))
+    office.probe_tasks.present.remove(node)
+    await office.probe_tasks.poll(node, Poll(unfit="10.0.0.1:7946 is taken"))
     await office.look()
     assert f"{node}: 10.0.0.1:7946 is taken" in office.surveyor.problems
 
@@ -310,16 +310,16 @@ async def test_only_those_stand_by_who_may_be_measured() -> None:
     name = sorted(office.nodes)[0]
     office.busy = {name}
     await office.look()
-    assert office.errands.wanted.keys() == office.nodes.keys() - {name}
+    assert office.probe_tasks.wanted.keys() == office.nodes.keys() - {name}
     await office.look(SETTLED + 1)
-    assert not office.errands.wanted
+    assert not office.probe_tasks.wanted
 
 
 async def test_all_busy_nodes_are_told_to_wait() -> None:
     office = Office()
     office.busy = {*office.nodes}
     assert not await office.look(PATIENCE)
-    assert not office.errands.wanted
+    assert not office.probe_tasks.wanted
     (waiting,) = office.surveyor.problems
     assert waiting.startswith("12 of 12 nodes that are to be measured wait until no job runs")
 
@@ -342,6 +342,6 @@ async def test_a_node_that_is_not_ready_is_not_waited_for() -> None:
     office = Office()
     name = sorted(office.nodes)[0]
     office.nodes[name] = replace(office.nodes[name], ready=False)
-    office.errands.present.remove(name)
+    office.probe_tasks.present.remove(name)
     assert await office.look(SETTLED + 1)
     assert office.placed(office.nodes.keys() - {name})

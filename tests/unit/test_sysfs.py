@@ -43,8 +43,8 @@ def interface(**files: str) -> dict[str, str]:
     return {"path": device(NIC, "0207")["path"], **files}
 
 
-def adapters(said: Sections) -> list[Part]:
-    return [part for part in sysfs.parse(said).parts if part.id != GPU]
+def adapters(stated: Sections) -> list[Part]:
+    return [part for part in sysfs.parse(stated).parts if part.id != GPU]
 
 
 PORT = {
@@ -55,11 +55,11 @@ PORT = {
 
 
 def test_adapter_is_named_by_rdma_device_and_interfaces() -> None:
-    said = sections(
+    stated = sections(
         infiniband={"mlx5_0": rdma(**PORT)},
         net={"ibp24s0": interface(type="32", operstate="up", speed="400000")},
     )
-    (part,) = adapters(said)
+    (part,) = adapters(stated)
     assert part.names == ("mlx5_0", "ibp24s0")
     assert part.bytes_per_s == 50_000_000_000
     assert part.layer == Layer.INFINIBAND
@@ -67,11 +67,11 @@ def test_adapter_is_named_by_rdma_device_and_interfaces() -> None:
 
 
 def test_interface_alone_is_an_adapter_and_vf_is_none() -> None:
-    said = sections(net={"ens1": interface(type="1", operstate="up", speed="25000")})
-    (part,) = adapters(said)
+    stated = sections(net={"ens1": interface(type="1", operstate="up", speed="25000")})
+    (part,) = adapters(stated)
     assert (part.names, part.layer, part.bytes_per_s) == (("ens1",), Layer.ETHERNET, 3_125_000_000)
-    said["pci"][NIC]["physfn"] = ""
-    assert not adapters(said)
+    stated["pci"][NIC]["physfn"] = ""
+    assert not adapters(stated)
 
 
 def test_cable_down_has_no_speed() -> None:
@@ -82,35 +82,37 @@ def test_cable_down_has_no_speed() -> None:
     assert (part.bytes_per_s, part.up) == (0, False)
 
 
-@pytest.mark.parametrize("said", ["-1", "4294967295"])
-def test_a_speed_that_the_kernel_does_not_know_is_none(said: str) -> None:
-    (part,) = adapters(sections(net={"ens1": interface(operstate="up", speed=said)}))
+@pytest.mark.parametrize("stated", ["-1", "4294967295"])
+def test_a_speed_that_the_kernel_does_not_know_is_none(stated: str) -> None:
+    (part,) = adapters(sections(net={"ens1": interface(operstate="up", speed=stated)}))
     assert (part.bytes_per_s, part.up) == (0, True)
 
 
 def test_further_ports_are_parts_with_interfaces_of_their_own() -> None:
-    second = {name.replace("/1/", "/2/"): said for name, said in PORT.items()}
+    second = {name.replace("/1/", "/2/"): stated for name, stated in PORT.items()}
     second["ports/2/link_layer"] = "Ethernet"
-    said = sections(
+    stated = sections(
         infiniband={"mlx4_0": rdma(**PORT, **second)},
         net={"ib0": interface(dev_port="0"), "ens1": interface(dev_port="1")},
     )
-    assert [(part.id, part.names, part.layer) for part in adapters(said)] == [
+    assert [(part.id, part.names, part.layer) for part in adapters(stated)] == [
         (NIC, ("mlx4_0", "ib0"), Layer.INFINIBAND),
         (f"{NIC}/2", ("mlx4_0/2", "ens1"), Layer.ETHERNET),
     ]
 
 
 def test_a_clouds_own_fabric_is_of_another_layer() -> None:
-    said = sections(infiniband={"rdmap24s0": rdma(**PORT | {"ports/1/link_layer": "Unspecified"})})
-    assert adapters(said)[0].layer == Layer.OTHER
+    stated = sections(
+        infiniband={"rdmap24s0": rdma(**PORT | {"ports/1/link_layer": "Unspecified"})}
+    )
+    assert adapters(stated)[0].layer == Layer.OTHER
 
 
 def test_what_stands_on_no_network_device_of_pci_is_no_adapter() -> None:
     usb = "devices/pci0000:15/0000:15:02.0/0000:16:00.0/usb1/1-1/1-1:1.0"
-    said = sections(net={"enx0": {"path": usb}, "virbr0": {"path": "."}})
-    said["pci"]["0000:16:00.0"] = device("0000:16:00.0", "0c03", "8086:1234")
-    (part,) = adapters(said)
+    stated = sections(net={"enx0": {"path": usb}, "virbr0": {"path": "."}})
+    stated["pci"]["0000:16:00.0"] = device("0000:16:00.0", "0c03", "8086:1234")
+    (part,) = adapters(stated)
     assert part.names == ()
 
 
@@ -134,10 +136,10 @@ def test_console_graphics_is_no_accelerator_and_amd_is() -> None:
 
 
 def test_parts_at_the_root_of_pci_hide_who_is_near_whom() -> None:
-    said = sections(machine={"cpu": {"hypervisor": "yes"}})
+    stated = sections(machine={"cpu": {"hypervisor": "yes"}})
     for at, address in enumerate((GPU, NIC)):
-        said["pci"][address] |= {"path": f"devices/pci000{at}:00/{address}", "numa_node": str(at)}
-    look = sysfs.parse(said)
+        stated["pci"][address] |= {"path": f"devices/pci000{at}:00/{address}", "numa_node": str(at)}
+    look = sysfs.parse(stated)
     assert look.hides_tree
     assert look.virtual
     assert not look.distances
@@ -153,17 +155,17 @@ def test_a_virtual_machine_that_shows_its_tree_hides_nothing() -> None:
 
 def test_the_slower_one_of_a_part_and_the_port_above_it_counts() -> None:
     fast, slow = {"max_link_speed": "32.0 GT/s PCIe"}, {"max_link_speed": "16.0 GT/s PCIe"}
-    said = {
+    stated = {
         "pci": {
             GPU: device(GPU, "0302", "10de:2330", **fast, max_link_width="16"),
             "0000:15:01.0": {**slow, "max_link_width": "16"},
         }
     }
-    assert sysfs.parse(said).parts[0].pcie_bytes_per_s == 31_507_692_308
+    assert sysfs.parse(stated).parts[0].pcie_bytes_per_s == 31_507_692_308
 
 
 @pytest.mark.parametrize(
-    ("section", "name", "file", "said", "rule"),
+    ("section", "name", "file", "stated", "rule"),
     [
         ("pci", GPU, "class", "gpu", f"{GPU}/class: 'gpu' is no number such as 0x10de"),
         ("pci", GPU, "numa_node", "one", f"{GPU}/numa_node: 'one' is no whole number"),
@@ -173,10 +175,10 @@ def test_the_slower_one_of_a_part_and_the_port_above_it_counts() -> None:
     ],
 )
 def test_what_the_kernel_never_writes_is_left_out(
-    section: str, name: str, file: str, said: str, rule: str
+    section: str, name: str, file: str, stated: str, rule: str
 ) -> None:
     whole = sections(net={"ens1": interface()}, infiniband={"m": rdma()})
-    whole[section].setdefault(name, {})[file] = said
+    whole[section].setdefault(name, {})[file] = stated
     assert rule in remarks(lambda: sysfs.parse(whole))
 
 
@@ -214,7 +216,7 @@ def test_accelerators_connected_by_pcie_alone_have_no_links() -> None:
     machine = next(m for m in map(machines.planted, map(Random, range(99))) if m.links)
     nodes = machine_files.kfd(machine)
     by_pcie = {
-        node: {file: said.replace("type 11\n", "type 2\n") for file, said in files.items()}
+        node: {file: stated.replace("type 11\n", "type 2\n") for file, stated in files.items()}
         for node, files in nodes.items()
     }
     look = kfd.parse(by_pcie)
@@ -224,7 +226,7 @@ def test_accelerators_connected_by_pcie_alone_have_no_links() -> None:
 
 
 @pytest.mark.parametrize(
-    ("node", "file", "said", "rule"),
+    ("node", "file", "stated", "rule"),
     [
         ("2", "properties", "location_id many", "'location_id many' is no word and its number"),
         ("2", "properties", "location_id 99999999", "are no PCI address"),
@@ -240,11 +242,11 @@ def test_accelerators_connected_by_pcie_alone_have_no_links() -> None:
     ],
 )
 def test_what_amds_driver_never_writes_is_left_out(
-    node: str, file: str, said: str, rule: str
+    node: str, file: str, stated: str, rule: str
 ) -> None:
     nodes = {
         "2": {"gpu_id": "1", "properties": "location_id 256\ndomain 0"},
         "3": {"gpu_id": "2", "properties": "location_id 512\ndomain 0"},
     }
-    nodes[node][file] = said
+    nodes[node][file] = stated
     assert rule in remarks(lambda: kfd.parse(nodes))

@@ -57,7 +57,7 @@ def run(
 ) -> tuple[list[float], list[str]]:
     """So many pauses, and what was said."""
     pauses: list[float] = []
-    said: list[str] = []
+    stated: list[str] = []
 
     def pause(seconds: float) -> None:
         pauses.append(seconds)
@@ -71,18 +71,18 @@ def run(
             on_poll_request=lambda *_: None,
             pause=pause,
             rng=Random(0),
-            log=said.append,
+            log=stated.append,
             benchmark=measuring,
         )
-    return pauses, said
+    return pauses, stated
 
 
 def test_what_does_not_change_is_told_every_few_looks(root: Path) -> None:
     teller = Scripted("http://x", root / "token", HardwareSources(root))
-    pauses, said = run(teller, 2 * reporting.REPORT_EVERY + 1)
+    pauses, stated = run(teller, 2 * reporting.REPORT_EVERY + 1)
     assert len(teller.taken) == 3
     assert len({*teller.taken}) == 1
-    assert not said
+    assert not stated
     assert all(0.5 * reporting.READ_S <= pause <= 1.5 * reporting.READ_S for pause in pauses)
 
 
@@ -118,18 +118,18 @@ def test_benchmarks_are_reported_with_hardware_and_on_change(
 
     kept = BenchmarkSchedule(root, clock=lambda: now_s, log=lambda _: None)
     run(teller, 4, pass_by, kept)
-    told = [hardware_documents.parse(text) for text in teller.taken]
-    speeds = [[rates.flop_per_s for rates in each.rates] for each in told]
+    reported = [hardware_documents.parse(text) for text in teller.taken]
+    speeds = [[rates.flop_per_s for rates in each.rates] for each in reported]
     assert speeds == [[], [7], [8]]
-    assert [each.hardware_reports[0].source for each in told] == ["sysfs", "sysfs", "sysfs"]
+    assert [each.hardware_reports[0].source for each in reported] == ["sysfs", "sysfs", "sysfs"]
 
 
 def test_refused_report_is_retried_soon_then_with_backoff(root: Path) -> None:
     teller = Scripted("http://x", root / "token", HardwareSources(root))
     object.__setattr__(teller, "refusals", 12)
-    pauses, said = run(teller, 13)
+    pauses, stated = run(teller, 13)
     assert len(teller.taken) == 1
-    assert said == ["report failed: 503 later"] * 12
+    assert stated == ["report failed: 503 later"] * 12
     assert pauses[0] <= 1.5 * reporting.AGAIN_S
     assert max(pauses) <= 1.5 * reporting.AGAIN_S_MAX
 

@@ -179,12 +179,12 @@ async def test_unreadable_token_is_refused(checker: Checker, token: str) -> None
 
 
 @pytest.mark.parametrize("opening", ["[", '{"a":'])
-@pytest.mark.parametrize("said", ['{"a":', '{"kid":"first","alg":"ES256","a":'])
+@pytest.mark.parametrize("stated", ['{"a":', '{"kid":"first","alg":"ES256","a":'])
 async def test_deeply_nested_token_head_is_refused(
-    checker: Checker, opening: str, said: str
+    checker: Checker, opening: str, stated: str
 ) -> None:
     """JSON parsers recurse, and the interpreter ends a recursion that is too deep."""
-    nested = said + opening * (tokens.TOKEN_BYTES_MAX * 5 // 8 // len(opening))
+    nested = stated + opening * (tokens.TOKEN_BYTES_MAX * 5 // 8 // len(opening))
     head = base64.urlsafe_b64encode(nested.encode()).decode()
     assert checker.status(f"{head}.e30.e30") == HTTPStatus.FORBIDDEN
     assert checker.checked("refused") == 1.0

@@ -87,8 +87,8 @@ def test_a_model_without_switches_has_islands_alone() -> None:
 )
 def test_model_omission_has_line_and_rule(changed: str, into: str, line: int, rule: str) -> None:
     assert changed in MODEL
-    said = remarks(lambda: topograph.parse_model(MODEL.replace(changed, into, 1)))
-    assert re.search(f"line {line}: .*{re.escape(rule)}", said)
+    stated = remarks(lambda: topograph.parse_model(MODEL.replace(changed, into, 1)))
+    assert re.search(f"line {line}: .*{re.escape(rule)}", stated)
 
 
 def test_empty_block_loses_nothing_else() -> None:
@@ -199,8 +199,8 @@ def test_an_answer_is_read_the_closest_switch_first() -> None:
     ],
 )
 def test_answer_omission_has_line_and_rule(text: str, line: int, rule: str) -> None:
-    said = remarks(lambda: topograph.parse_graph(text))
-    assert re.search(f"line {line}: .*{re.escape(rule)}", said)
+    stated = remarks(lambda: topograph.parse_graph(text))
+    assert re.search(f"line {line}: .*{re.escape(rule)}", stated)
 
 
 def test_instance_against_most_others_is_left_out() -> None:

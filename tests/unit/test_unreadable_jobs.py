@@ -148,10 +148,12 @@ def test_invalid_status_changes_nothing_known(jobs: Jobs, changes: reporting.Raw
     jobs.absorb(reporting.raw_job("a", status=RUNS))
     newer = {"resourceVersion": "2"}
     jobs.absorb(reporting.raw_job("a", metadata=newer, status=RUNS | changes))
-    told = jobs.why_unreadable("a-uid")
-    assert told is not None
-    assert why in told
-    assert told.startswith("the job cannot be read: its status was not written by the operator: ")
+    reported = jobs.why_unreadable("a-uid")
+    assert reported is not None
+    assert why in reported
+    assert reported.startswith(
+        "the job cannot be read: its status was not written by the operator: "
+    )
     known = jobs.get("a-uid")
     assert known is not None
     assert (known.version, known.record.attempt, known.record.nodes) == ("2", 3, ("n0", "n1"))
@@ -168,8 +170,8 @@ def test_pods_with_too_many_resources_are_set_aside(jobs: Jobs) -> None:
         }
 
     jobs.absorb(reporting.raw_job("a", pod=asking(1)))
-    told = "the job cannot be read: its pods ask for 49 resources, at most 32"
-    assert jobs.why_unreadable("a-uid") == told
+    reported = "the job cannot be read: its pods ask for 49 resources, at most 32"
+    assert jobs.why_unreadable("a-uid") == reported
     jobs.absorb(reporting.raw_job("b", pod=asking(0)))
     known = jobs.get("b-uid")
     assert known is not None

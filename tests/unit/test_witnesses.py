@@ -80,8 +80,8 @@ def test_invalid_termination_message_leaves_exit_code(message: str) -> None:
 
 def test_a_termination_message_says_which_rank_ended_and_how() -> None:
     seen = Watched(num_nodes=1)
-    told = protocol.Failure(0, 139, signal="SIGSEGV", last_lines="core dumped")
-    seen.pod(0, phase="Failed", ended=ended(139, protocol.encode(told).decode()))
+    reported = protocol.Failure(0, 139, signal="SIGSEGV", last_lines="core dumped")
+    seen.pod(0, phase="Failed", ended=ended(139, protocol.encode(reported).decode()))
     found = seen.cause()
     assert (found.rank, found.exit_code, found.signal) == (0, 139, "SIGSEGV")
     assert found.last_lines == "core dumped"
@@ -105,9 +105,9 @@ def test_the_main_containers_end_counts_though_a_sidecar_goes_on() -> None:
 
 def test_kill_for_memory_is_reported_with_the_limit() -> None:
     """By the launcher where it lived on; by the kubelet where the kernel killed it too."""
-    told = protocol.Failure(0, 137, signal="SIGKILL", out_of_memory=True, memory_limit=2**29)
+    reported = protocol.Failure(0, 137, signal="SIGKILL", out_of_memory=True, memory_limit=2**29)
     seen = Watched(num_nodes=1)
-    seen.pod(0, phase="Failed", ended=ended(137, protocol.encode(told).decode()))
+    seen.pod(0, phase="Failed", ended=ended(137, protocol.encode(reported).decode()))
     found = seen.cause()
     assert (found.code, found.signal) == (CauseCode.OUT_OF_MEMORY, "SIGKILL")
     assert found.message == (
@@ -125,9 +125,11 @@ def test_kill_for_memory_is_reported_with_the_limit() -> None:
 def test_kill_for_memory_comes_before_what_follows_from_it() -> None:
     """The peers of a killed rank lose their connections, and their launchers report that first."""
     seen = Watched()
-    seen.turn()
-    seen.beat(0)
-    seen.beat(1, running=0, failure=protocol.Failure(1, 1, last_lines="connection reset by peer"))
+    seen.run_cycle()
+    seen.heartbeat(0)
+    seen.heartbeat(
+        1, running=0, failure=protocol.Failure(1, 1, last_lines="connection reset by peer")
+    )
     seen.now_s += 1
     seen.pod(0, phase="Failed", ended=ended(137, reason="OOMKilled"))
     found = seen.cause()
@@ -160,8 +162,8 @@ def test_a_pod_that_its_kubelet_refused_is_no_fault_of_the_rank() -> None:
 
 def test_launcher_ended_by_eviction_is_no_success_or_failure() -> None:
     seen = Watched(num_nodes=1)
-    seen.turn()
-    seen.beat(0, running=0, exited=1, failure=TERMINATED)
+    seen.run_cycle()
+    seen.heartbeat(0, running=0, exited=1, failure=TERMINATED)
     assert isinstance(seen.verdict(after_s=REMOVAL_S / 2), Ongoing)
     disrupted = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
     seen.pod(0, conditions=[disrupted])
@@ -170,16 +172,16 @@ def test_launcher_ended_by_eviction_is_no_success_or_failure() -> None:
 
 def test_a_launcher_ended_by_anyone_else_failed() -> None:
     seen = Watched(num_nodes=1)
-    seen.turn()
-    seen.beat(0, running=0, exited=1, failure=TERMINATED)
+    seen.run_cycle()
+    seen.heartbeat(0, running=0, exited=1, failure=TERMINATED)
     found = seen.cause(after_s=REMOVAL_S + 1)
     assert (found.code, found.exit_code) == (CauseCode.RANK_FAILED, 143)
 
 
 def test_a_failure_reported_with_0_is_none() -> None:
     seen = Watched(num_nodes=1)
-    seen.turn()
-    seen.beat(0, failure=protocol.Failure(0, 0))
+    seen.run_cycle()
+    seen.heartbeat(0, failure=protocol.Failure(0, 0))
     assert seen.rank().crash is None
     assert isinstance(seen.verdict(after_s=5.0), Ongoing)
 
@@ -188,23 +190,23 @@ def test_a_kubelets_words_are_cut_to_what_a_condition_holds() -> None:
     seen = Watched(num_nodes=1, phase=Phase.STARTING)
     waiting = {"reason": "E" * 4096, "message": "x" * 4096}
     seen.pod(0, containerStatuses=[{"name": "main", "state": {"waiting": waiting}}])
-    told = seen.rank().waiting
-    assert told.startswith("E" * REASON_LENGTH_MAX + ": x")
-    assert len(told) == REASON_LENGTH_MAX + 2 + WAITING_LENGTH_MAX
+    reported = seen.rank().waiting
+    assert reported.startswith("E" * REASON_LENGTH_MAX + ": x")
+    assert len(reported) == REASON_LENGTH_MAX + 2 + WAITING_LENGTH_MAX
 
 
 def test_node_counts_as_gone_once_it_was_seen_and_is_missing() -> None:
     seen = Watched()
     seen.nodes.pop("uid-n1")
-    seen.turn(after_s=NODE_MISSING_S + 1)
+    seen.run_cycle(after_s=NODE_MISSING_S + 1)
     assert not seen.rank(1).node_gone
     seen.nodes["uid-n1"] = node_record("n1")
-    seen.turn()
+    seen.run_cycle()
     seen.nodes.pop("uid-n1")
-    seen.turn()
-    seen.turn(after_s=NODE_MISSING_S)
+    seen.run_cycle()
+    seen.run_cycle(after_s=NODE_MISSING_S)
     assert not seen.rank(1).node_gone
-    seen.turn(after_s=0.1)
+    seen.run_cycle(after_s=0.1)
     assert seen.rank(1).node_gone
 
 
@@ -213,11 +215,11 @@ def test_node_found_unready_has_longer_to_come_back(found: bool, limit_s: float)
     """A leader that begins after an outage finds nodes not Ready whose kubelets live."""
     seen = Watched(phase=Phase.STARTING)
     if not found:
-        seen.turn()
+        seen.run_cycle()
     seen.nodes["uid-n1"] = replace(node_record("n1"), ready=False)
-    seen.turn()
+    seen.run_cycle()
     seen.now_s += limit_s
-    seen.beat(0)
+    seen.heartbeat(0)
     assert isinstance(seen.verdict(), Ongoing)
     cause = seen.cause(after_s=0.1)
     assert (cause.code, cause.nodes) == (CauseCode.NODE_LOST, ("n1",))
@@ -226,7 +228,7 @@ def test_node_found_unready_has_longer_to_come_back(found: bool, limit_s: float)
 NEWS: dict[str, Callable[[Watched], object]] = {
     "a pod failed": lambda seen: seen.pod(1, phase="Failed", ended=ended(3)),
     "a pod is being deleted": lambda seen: seen.pod(1, deleted=True),
-    "a launcher was heard": lambda seen: seen.beat(1),
+    "a launcher was heard": lambda seen: seen.heartbeat(1),
     "a node is gone": lambda seen: seen.nodes.pop("uid-n1"),
     "a node is not ready": lambda seen: seen.nodes.update(
         {"uid-n1": replace(node_record("n1"), ready=False)}
@@ -238,13 +240,13 @@ NEWS: dict[str, Callable[[Watched], object]] = {
 @pytest.mark.parametrize("news", NEWS)
 def test_ranks_of_an_unchanged_gang_are_kept(news: str) -> None:
     seen = Watched(num_nodes=3, phase=Phase.STARTING)
-    seen.turn()
+    seen.run_cycle()
     before = seen.world().jobs[0].ranks
     assert seen.world().jobs[0].ranks is before
     NEWS[news](seen)
     after = seen.world().jobs[0].ranks
     if news == "a node is gone":
-        seen.turn(after_s=NODE_MISSING_S + 1)
+        seen.run_cycle(after_s=NODE_MISSING_S + 1)
         after = seen.world().jobs[0].ranks
     assert after[1] != before[1]
     assert after[0] == before[0] or news == "its status changed"
@@ -259,18 +261,18 @@ def steps(still_s: float, **changes: Any) -> protocol.Steps:
 
 def test_standstill_ends_the_attempt_once_stacks_are_there() -> None:
     seen = Watched()
-    seen.turn()
+    seen.run_cycle()
     for rank in (0, 1):
-        seen.beat(rank, steps=steps(59.0))
+        seen.heartbeat(rank, steps=steps(59.0))
     assert seen.verdict(after_s=2.0) == Ongoing()
     for rank in (0, 1):
-        seen.beat(rank, steps=steps(61.0))
+        seen.heartbeat(rank, steps=steps(61.0))
     assert seen.verdict() == Ongoing(wants_stacks=True)
     stack = protocol.Stack((1,), 1, answered=False, text="its process is stopped")
     seen.now_s += 2.0
-    seen.beat(0, steps=steps(63.0), stacks=())
+    seen.heartbeat(0, steps=steps(63.0), stacks=())
     assert seen.verdict() == Ongoing(wants_stacks=True)
-    seen.beat(1, steps=steps(63.0), stacks=(stack,))
+    seen.heartbeat(1, steps=steps(63.0), stacks=(stack,))
     found = seen.cause()
     assert (found.code, found.rank, found.nodes) == (CauseCode.HUNG, 1, ())
     assert found.last_lines == "rank 1: no answer, its process is stopped"
@@ -278,11 +280,11 @@ def test_standstill_ends_the_attempt_once_stacks_are_there() -> None:
 
 def test_steps_that_go_on_withdraw_the_question() -> None:
     seen = Watched(num_nodes=1)
-    seen.turn()
-    seen.beat(0, steps=steps(61.0))
+    seen.run_cycle()
+    seen.heartbeat(0, steps=steps(61.0))
     assert seen.verdict() == Ongoing(wants_stacks=True)
     seen.now_s += 2.0
-    seen.beat(0, steps=steps(0.5), stacks=())
+    seen.heartbeat(0, steps=steps(0.5), stacks=())
     assert seen.verdict(after_s=1.0) == Ongoing()
     view = seen.sessions.attempt(JOB, 1)
     assert view is not None
@@ -292,7 +294,7 @@ def test_steps_that_go_on_withdraw_the_question() -> None:
 def test_new_leader_waits_an_hour_for_a_launcher() -> None:
     """The launcher spoke to the leader before, and is stopped; its kubelet renews."""
     seen = Watched(num_nodes=1)
-    seen.turn()
+    seen.run_cycle()
     assert seen.verdict(after_s=hang.EVALUATING_S) == Ongoing(suspected=(0,))
     assert seen.verdict(after_s=1.0) == Ongoing(suspected=(0,), wants_stacks=True)
     seen.now_s += hang.STACKS_S
@@ -303,25 +305,25 @@ def test_new_leader_waits_an_hour_for_a_launcher() -> None:
 
 def test_launcher_that_comes_back_late_keeps_its_attempt() -> None:
     seen = Watched(num_nodes=1)
-    seen.turn()
+    seen.run_cycle()
     assert seen.verdict(after_s=hang.EVALUATING_S + 1) == Ongoing((0,), wants_stacks=True)
-    seen.beat(0)
+    seen.heartbeat(0)
     assert seen.verdict() == Ongoing()
-    seen.beat(0, steps=steps(0.1))
+    seen.heartbeat(0, steps=steps(0.1))
     assert seen.verdict() == Ongoing()
 
 
 def test_frozen_launcher_whose_rank_alone_reports_is_found() -> None:
     """The ranks of the other node report nothing, and wait."""
     seen = Watched(num_nodes=2)
-    seen.turn()
+    seen.run_cycle()
     nothing = protocol.Steps(0, 0, (), 0, 0, 9e4, 0.0, 0, 0.0, 0.0, protocol.Phase.STARTING, False)
-    seen.beat(0, steps=steps(2.0))
+    seen.heartbeat(0, steps=steps(2.0))
     seen.now_s += hang.EVALUATING_S - 1
-    seen.beat(1, steps=nothing)
+    seen.heartbeat(1, steps=nothing)
     assert seen.verdict() == Ongoing((0,), wants_stacks=True)
     seen.now_s += hang.STACKS_S
-    seen.beat(1, steps=nothing, stacks=())
+    seen.heartbeat(1, steps=nothing, stacks=())
     found = seen.cause()
     assert found.code is CauseCode.HUNG
     assert found.message.endswith(": no heartbeat from node rank 0 on n0")

@@ -83,21 +83,21 @@ def run_of(environ: Mapping[str, str]) -> str:
 
 
 def of_rank(
-    pod: Pod, world: protocol.World, *, local_rank: int, channel: Path, environ: Mapping[str, str]
+    pod: Pod, world: protocol.WorldInfo, *, local_rank: int, channel: Path, env: Mapping[str, str]
 ) -> dict[str, str]:
     """A rank's whole environment: the pod's, torchrun's, and what ``import railwright`` reads."""
     rank = str(world.first_rank + local_rank)
     size = str(world.world_size)
     libraries = str(Path(__file__).resolve().parents[1])
-    paths = [path for path in (environ.get("PYTHONPATH"), libraries) if path]
+    paths = [path for path in (env.get("PYTHONPATH"), libraries) if path]
     # As torchrun does: the ranks of a pod would otherwise each take all of its cores.
     # What they record, the launcher hands over, unless they are told to leave it elsewhere.
-    folder = {PROFILE_FOLDER: str(channel)} if PROFILE_STEPS in environ else {}
+    folder = {PROFILE_FOLDER: str(channel)} if PROFILE_STEPS in env else {}
     threads = {"OMP_NUM_THREADS": "1"} if pod.num_processes > 1 else {}
     return {
         **threads,
         **folder,
-        **environ,
+        **env,
         "PYTHONPATH": os.pathsep.join(paths),
         "PYTHONUNBUFFERED": "1",
         "MASTER_ADDR": world.master_address,

@@ -89,7 +89,7 @@ def _command(arguments: Sequence[str]) -> Sequence[str]:
     return arguments[1:]
 
 
-def _join(pod: environment.Pod) -> protocol.World:
+def _join(pod: environment.Pod) -> protocol.WorldInfo:
     operator = endpoint.Endpoint(pod.operator_url, pod.token_file)
     with registration.reserve_port(pod.address) as reserved:
         port = reserved.getsockname()[1]
@@ -111,7 +111,7 @@ def _pause(timeout_s: float) -> None:
 
 def _train(
     pod: environment.Pod,
-    world: protocol.World,
+    world: protocol.WorldInfo,
     command: Sequence[str],
     *,
     processes: ranks.Ranks,
@@ -119,7 +119,7 @@ def _train(
 ) -> int:
     environments = {
         world.first_rank + local_rank: environment.of_rank(
-            pod, world, local_rank=local_rank, channel=server.folder, environ=os.environ
+            pod, world, local_rank=local_rank, channel=server.folder, env=os.environ
         )
         for local_rank in range(pod.num_processes)
     }

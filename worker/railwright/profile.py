@@ -41,7 +41,7 @@ ELEMENT = re.compile("[a-z0-9_]{1,32}")
 
 Version = Annotated[int, protocol.Between(VERSION, protocol.VERSION_MAX)]
 Steps = Annotated[int, protocol.Between(1, STEPS_MAX)]
-World = Annotated[int, protocol.Between(1, RANKS_MAX)]
+RankCount = Annotated[int, protocol.Between(1, RANKS_MAX)]
 Count = Annotated[int, protocol.Between(1, protocol.STEP_MAX)]
 Bytes = Annotated[int, protocol.Between(0, 2**63 - 1)]
 Device = Annotated[str, protocol.AtMost(DEVICE_BYTES_MAX)]
@@ -101,7 +101,7 @@ class Recorded:
     """
 
     rank: protocol.Rank
-    ranks: World
+    ranks: RankCount
     steps: Steps
     step_s: float
     compute_s: float | None
@@ -156,7 +156,7 @@ class Profile:
     the most frequent ones if there are more. Raises ProtocolError for ranks that there are not.
     """
 
-    ranks: World
+    ranks: RankCount
     steps: Steps
     step_s: float
     compute_s: float | None

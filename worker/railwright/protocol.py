@@ -189,7 +189,7 @@ class Register:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class WorldInfo:
     """What every rank needs to know once all are there.
 
     ``resume`` lists, newest attempt first, up to which step each attempt's checkpoints may be read;
@@ -214,7 +214,7 @@ class Registered:
 
     order: AnyOrder
     missing: Annotated[tuple[NodeRank, ...], AtMost(MISSING_MAX)] = ()
-    world: World | None = None
+    world: WorldInfo | None = None
     interval_s: IntervalS | None = None
 
     def __post_init__(self) -> None:

@@ -50,7 +50,7 @@ def world(
     *,
     master_port: int,
     pause: Callable[[float], None],
-) -> protocol.World:
+) -> protocol.WorldInfo:
     """The world, once all nodes are there; for ever, as the operator may be restarting.
 
     ``pause`` waits, and may raise to give up. Raises StoppedError, and BadEnvironmentError

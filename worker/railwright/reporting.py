@@ -51,7 +51,7 @@ class LauncherState:
     def __init__(
         self,
         member: protocol.Member,
-        world: protocol.World,
+        world: protocol.WorldInfo,
         *,
         ranks: range,
         folder: Path,

@@ -49,7 +49,7 @@ class Agents:
 
     account: str
     on_inside: OnInside
-    errands: ProbeTasks
+    probe_tasks: ProbeTasks
 
     def routes(self) -> Mapping[str, Route]:
         """Their paths."""
@@ -79,12 +79,12 @@ class Agents:
         except WiringError as error:
             logger.warning("document refused", extra={"node": node, "error": str(error)})
             raise RefusedError(HTTPStatus.BAD_REQUEST, str(error)) from error
-        polls = node in self.errands.wanted
-        return {"standBy": polls} | ({"networks": self.errands.networks} if polls else {})
+        polls = node in self.probe_tasks.wanted
+        return {"standBy": polls} | ({"networks": self.probe_tasks.networks} if polls else {})
 
     async def _send(self, node: str, body: bytes) -> dict[str, Any]:
         """Answer with a probe task, once there is one."""
-        return await self.errands.poll(node, probe_tasks.read(body))
+        return await self.probe_tasks.poll(node, probe_tasks.read(body))
 
 
 async def _handle(act: Act, limit: asyncio.Semaphore, bearer: Bearer, body: bytes) -> Answer:

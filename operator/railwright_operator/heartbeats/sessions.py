@@ -332,7 +332,7 @@ def _registered(session: _Session, node_rank: int, interval_s: int | None) -> pr
     if session.started_at_s is None or session.master is None:
         missing = tuple(itertools.islice(session.missing, MISSING_NAMED_MAX))
         return protocol.Registered(protocol.Order.WAIT, missing=missing, interval_s=interval_s)
-    world = protocol.World(
+    world = protocol.WorldInfo(
         world_size=len(session.nodes) * session.num_processes,
         num_nodes=len(session.nodes),
         first_rank=node_rank * session.num_processes,

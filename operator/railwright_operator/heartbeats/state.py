@@ -24,7 +24,7 @@ class HeartbeatState:
     hearing: ReceptionClock
     keys: PublishedKeys
     sessions: Sessions
-    errands: ProbeTasks
+    probe_tasks: ProbeTasks
 
 
 def construct(
@@ -36,7 +36,7 @@ def construct(
         hearing=hearing,
         keys=PublishedKeys(api, clock=clock, rng=rng),
         sessions=Sessions(clock=hearing, wake=wake),
-        errands=ProbeTasks(clock),
+        probe_tasks=ProbeTasks(clock),
     )
 
 
