@@ -173,7 +173,7 @@ def _stuck(parts: OperatorParts, leadership: Leadership) -> list[str]:
 
 
 def _unready(parts: OperatorParts) -> Iterator[str]:
-    if not parts.received.keys.known:
+    if not parts.received.keys.available:
         yield "the signing keys of tokens have not been read yet"
     yield from (
         f"{informer!r} has no whole list yet"

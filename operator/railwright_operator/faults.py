@@ -20,7 +20,7 @@ from typing import Any
 from prometheus_client import Counter
 
 from railwright_operator import backoff
-from railwright_operator.watch.jobs import Jobs, Known
+from railwright_operator.watch.jobs import CachedJob, Jobs
 from railwright_scheduler.attempt.ledger import Ledger
 from railwright_scheduler.attempt.phases import FINAL
 from railwright_scheduler.isolation import Handling, Isolation, Stage
@@ -40,7 +40,7 @@ CYCLE_DEADLINE_S = 10.0
 """The longest that a cycle may build its state and plan, before its process ends."""
 
 
-WriteMark = Callable[[Known, Mapping[str, Any]], None]
+WriteMark = Callable[[CachedJob, Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +77,8 @@ class JobFaults:
         that are gone."""
         if not self._has_read_marks:
             self._has_read_marks = True
-            for known in self.jobs.all():
-                self._read_mark(known)
+            for cached in self.jobs.all():
+                self._read_mark(cached)
         if not self._held:
             return {}
         in_flight = {entry.job_uid for entry in ledger.entries}
@@ -107,8 +107,8 @@ class JobFaults:
             wait_s = backoff.delay_s(
                 failures, base_s=RAISED_BASE_S, cap_s=RAISED_CAP_S, rng=self.rng
             )
-            known = self.jobs.get(fault.job_uid)
-            generation = 0 if known is None else known.generation
+            cached = self.jobs.get(fault.job_uid)
+            generation = 0 if cached is None else cached.generation
             self._held[handling] = _Held(fault.error, generation, failures, self.clock() + wait_s)
             logger.error(
                 "job handling failed",
@@ -126,33 +126,33 @@ class JobFaults:
     def leave_mark(self, write: WriteMark, handling: Handling) -> None:
         """Mark the job that a cycle hangs on, for the next leader. A deleted job needs no mark."""
         stage, job_uid = handling
-        known = self.jobs.get(job_uid)
-        if known is None:
+        cached = self.jobs.get(job_uid)
+        if cached is None:
             return
-        before = known.raw.get("status", {}).get("setAside") or {}
-        is_same = before.get("generation") == known.generation
+        before = cached.raw.get("status", {}).get("setAside") or {}
+        is_same = before.get("generation") == cached.generation
         hangs = int(before.get("hangs", 0)) if is_same else 0
         if hangs and before.get("stage") != stage.value:
             # Stage after stage would hang one leader after the other: nothing of it is handled.
             stage = Stage.OBSERVATION
-        write(known, _mark(stage, known.generation, hangs + 1))
+        write(cached, _mark(stage, cached.generation, hangs + 1))
 
-    def _read_mark(self, known: Known) -> None:
-        found = known.raw.get("status", {}).get("setAside")
+    def _read_mark(self, cached: CachedJob) -> None:
+        mark = cached.raw.get("status", {}).get("setAside")
         stages = {stage.value: stage for stage in Stage}
-        if not found or found.get("generation") != known.generation or known.record.phase in FINAL:
+        if not mark or mark.get("generation") != cached.generation or cached.record.phase in FINAL:
             return
-        if (stage := stages.get(str(found.get("stage")))) is None:
+        if (stage := stages.get(str(mark.get("stage")))) is None:
             return
-        hangs = max(1, int(found.get("hangs", 1)))
+        hangs = max(1, int(mark.get("hangs", 1)))
         wait_s = backoff.delay_s(hangs - 1, base_s=HUNG_BASE_S, cap_s=HUNG_CAP_S, rng=self.rng)
         error = f"handling took more than {CYCLE_DEADLINE_S:.0f} s, and the operator restarted"
-        self._held[stage, known.uid] = _Held(
-            error, known.generation, hangs - 1, self.clock() + wait_s, hangs
+        self._held[stage, cached.uid] = _Held(
+            error, cached.generation, hangs - 1, self.clock() + wait_s, hangs
         )
         logger.error(
             "job set aside that a leader hung on",
-            extra={"job_uid": known.uid, "stage": stage.value, "retry_in_s": wait_s},
+            extra={"job_uid": cached.uid, "stage": stage.value, "retry_in_s": wait_s},
         )
 
 
@@ -161,10 +161,10 @@ def _mark(stage: Stage, generation: int, hangs: int) -> Mapping[str, Any]:
 
 
 def _is_current(
-    held: _Held, handling: Handling, known: Known | None, in_flight: Collection[str]
+    held: _Held, handling: Handling, cached: CachedJob | None, in_flight: Collection[str]
 ) -> bool:
     """Whether the job is still as it was when it failed; of one that is gone only its entry is."""
     stage, job_uid = handling
-    if known is None:
+    if cached is None:
         return stage is Stage.COMMIT and job_uid in in_flight
-    return held.generation in (0, known.generation)
+    return held.generation in (0, cached.generation)

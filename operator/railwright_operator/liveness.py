@@ -16,7 +16,7 @@ from railwright_api import quantities
 from railwright_operator.heartbeats.interval import INTERVAL_S_MAX, late_beat_s
 from railwright_operator.heartbeats.views import RankView, SessionView
 from railwright_operator.watch.ages import Ages
-from railwright_operator.watch.jobs import Known
+from railwright_operator.watch.jobs import CachedJob
 from railwright_operator.watch.node_leases import NodeLeaseChecker
 from railwright_operator.watch.pulls import Pulls
 from railwright_operator.watch.records import NodeRecord, PodRecord, Waiting
@@ -97,42 +97,42 @@ class Liveness:
 
     def ranks(
         self,
-        known: Known,
+        cached: CachedJob,
         *,
         pods: tuple[PodRecord, ...],
         view: SessionView | None,
         nodes: Mapping[str, NodeRecord],
     ) -> tuple[ObservedRank, ...]:
         """The live attempt's ranks; of several pods of one rank the last counts."""
-        names = known.record.nodes
+        names = cached.record.nodes
         pulls = (self.pulls.of(pod.uid) for pod in pods)
-        sources = (known, pods, view, *pulls, *map(nodes.get, names))
-        held = self._held.get(known.uid)
+        sources = (cached, pods, view, *pulls, *map(nodes.get, names))
+        held = self._held.get(cached.uid)
         if held and held.is_of(sources) and not self.kubelets.stale_among(names):
             return held.ranks
         launchers = view.ranks if view is not None else ()
         by_rank = {pod.node_rank: pod for pod in pods}
-        gone = self._gone(known, nodes)
+        gone = self._gone(cached, nodes)
         ranks = tuple(
             self._rank(
-                known,
+                cached,
                 rank,
                 pod=by_rank.get(rank),
                 launcher=launchers[rank] if rank < len(launchers) else None,
                 node=nodes.get(name),
-                gone=name in gone and self._is_gone(known, name),
+                gone=name in gone and self._is_gone(cached, name),
             )
             for rank, name in enumerate(names)
         )
         if gone or any(map(_ages, ranks)):
-            self._held.pop(known.uid, None)
+            self._held.pop(cached.uid, None)
         else:
-            self._held[known.uid] = _Made(sources, ranks)
+            self._held[cached.uid] = _Made(sources, ranks)
         return ranks
 
-    def watch(self, known: Known, view: SessionView | None) -> Watch:
+    def watch(self, cached: CachedJob, view: SessionView | None) -> Watch:
         """What the live attempt's steps are judged by, beside what its launchers say of them."""
-        timeout_s = known.job.spec.progress_timeout_seconds
+        timeout_s = cached.job.spec.progress_timeout_seconds
         if view is None:
             return Watch(timeout_s)
         now_s = self.hearing()
@@ -146,25 +146,25 @@ class Liveness:
         self._present = {key: its for key, its in self._present.items() if key[0] in job_uids}
         self._ready = {key: its for key, its in self._ready.items() if key[0] in job_uids}
 
-    def _gone(self, known: Known, nodes: Mapping[str, NodeRecord]) -> frozenset[str]:
+    def _gone(self, cached: CachedJob, nodes: Mapping[str, NodeRecord]) -> frozenset[str]:
         """The attempt's nodes that were seen and are there no more. A node that was never seen may
         be one that a lagging watch has yet to show."""
-        key = known.uid, known.record.attempt
-        present = frozenset(name for name in known.record.nodes if name in nodes)
+        key = cached.uid, cached.record.attempt
+        present = frozenset(name for name in cached.record.nodes if name in nodes)
         before = self._present.get(key, frozenset())
         if not present <= before:
             self._present[key] = before | present
         return before - present
 
-    def _is_gone(self, known: Known, node: str) -> bool:
+    def _is_gone(self, cached: CachedJob, node: str) -> bool:
         """Whether the node is gone for good. One that is deleted and registered anew is missing for
         a moment, or for as long as the watch lags; its kubelet renews."""
-        missing_s = self.ages.of("missing", known.uid, known.record.attempt, node)
+        missing_s = self.ages.of("missing", cached.uid, cached.record.attempt, node)
         return missing_s > NODE_MISSING_S and not self.kubelets.renews(node)
 
     def _rank(
         self,
-        known: Known,
+        cached: CachedJob,
         node_rank: int,
         *,
         pod: PodRecord | None,
@@ -172,8 +172,8 @@ class Liveness:
         node: NodeRecord | None,
         gone: bool,
     ) -> ObservedRank:
-        name = known.record.nodes[node_rank]
-        processes = known.job.spec.num_proc_per_node
+        name = cached.record.nodes[node_rank]
+        processes = cached.job.spec.num_proc_per_node
         done = _ended_well(pod, launcher, processes)
         first_rank = node_rank * processes
         return ObservedRank(
@@ -182,19 +182,19 @@ class Liveness:
             pod=_pod_state(pod),
             deleting=pod is not None and pod.deleting,
             done=done,
-            crash=None if done else self._crash(known, pod, launcher, first_rank=first_rank),
-            silent_s=self._silent_s(known, launcher),
+            crash=None if done else self._crash(cached, pod, launcher, first_rank=first_rank),
+            silent_s=self._silent_s(cached, launcher),
             unheard=launcher is None or launcher.heard_at_s is None,
             silence_limit_s=silence_limit_s(launcher),
             lease_stale=self.kubelets.stale(name),
             node_gone=gone,
             unready_s=self._unready_s(node),
-            unready_limit_s=self._unready_limit_s(known, node),
+            unready_limit_s=self._unready_limit_s(cached, node),
             out_of_service=node is not None and node.out_of_service,
             waiting=_waiting(pod),
             evicted=_evicted(pod),
             steps=None if launcher is None else steps_seen(launcher),
-            images=NO_REPORT if pod is None else self._images(pod, known.uid),
+            images=NO_REPORT if pod is None else self._images(pod, cached.uid),
         )
 
     def _images(self, pod: PodRecord, job_uid: str) -> ObservedImages:
@@ -221,36 +221,36 @@ class Liveness:
         unready_s = self.ages.of("unready", node.uid)
         return None if node.unreachable and self.kubelets.renews(node.name) else unready_s
 
-    def _unready_limit_s(self, known: Known, node: NodeRecord | None) -> float:
+    def _unready_limit_s(self, cached: CachedJob, node: NodeRecord | None) -> float:
         """Longer for a node of the attempt that this leader has never seen Ready: its kubelet may
         have had no API server to report to."""
-        ready = self._ready.setdefault((known.uid, known.record.attempt), set())
+        ready = self._ready.setdefault((cached.uid, cached.record.attempt), set())
         if node is not None and node.ready:
             ready.add(node.name)
         return UNREADY_S if node is None or node.name in ready else FOUND_UNREADY_S
 
-    def _silent_s(self, known: Known, launcher: RankView | None) -> float | None:
+    def _silent_s(self, cached: CachedJob, launcher: RankView | None) -> float | None:
         """Since the launcher spoke; one that must have spoken to an earlier leader counts from
         when this one began to listen."""
         if launcher is not None and launcher.heard_at_s is not None:
             return self.hearing() - launcher.heard_at_s
-        if known.record.phase is Phase.RUNNING:
-            return self.heard_ages.of("listening", known.uid, known.record.attempt)
+        if cached.record.phase is Phase.RUNNING:
+            return self.heard_ages.of("listening", cached.uid, cached.record.attempt)
         return None
 
     def _crash(
-        self, known: Known, pod: PodRecord | None, launcher: RankView | None, *, first_rank: int
+        self, job: CachedJob, pod: PodRecord | None, launcher: RankView | None, *, first_rank: int
     ) -> Crash | None:
         """What the launcher reported; or its termination message; or the bare exit code."""
         failure = _failure(launcher)
         if failure is not None and launcher is not None and launcher.failed_at_s is not None:
             age_s = self.hearing() - launcher.failed_at_s
-            return _crash_of(failure, pod, known, age_s=age_s)
+            return _crash_of(failure, pod, job, age_s=age_s)
         left = _left(pod, first_rank)
         if pod is None or left is None:
             return None
         age_s = self.ages.of("crashed", pod.uid)
-        return _crash_of(left, pod, known, age_s=age_s)
+        return _crash_of(left, pod, job, age_s=age_s)
 
 
 def silence_limit_s(launcher: RankView | None) -> float:
@@ -322,14 +322,14 @@ def _left(pod: PodRecord | None, first_rank: int) -> protocol.Failure | None:
     return failure if failure.exit_code != 0 else protocol.Failure(failure.rank, pod.exit.code)
 
 
-def _memory_limit(known: Known) -> int | None:
+def _memory_limit(cached: CachedJob) -> int | None:
     """What the job sets for the ranks of one node, in bytes."""
-    limit = known.job.spec.resources_per_node.get("memory")
+    limit = cached.job.spec.resources_per_node.get("memory")
     return None if limit is None else quantities.bytes_of(str(limit))
 
 
 def _crash_of(
-    failure: protocol.Failure, pod: PodRecord | None, known: Known, *, age_s: float
+    failure: protocol.Failure, pod: PodRecord | None, cached: CachedJob, *, age_s: float
 ) -> Crash:
     """Where the kernel kills a whole container, its launcher reports nothing: its kubelet says so,
     and the job what the limit is."""
@@ -342,7 +342,7 @@ def _crash_of(
         message=failure.message or "",
         last_lines=failure.last_lines,
         out_of_memory=failure.out_of_memory or killed,
-        memory_limit=_memory_limit(known) if killed else failure.memory_limit,
+        memory_limit=_memory_limit(cached) if killed else failure.memory_limit,
     )
 
 

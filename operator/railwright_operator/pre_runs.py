@@ -24,7 +24,7 @@ from railwright_operator.backoff import Pauses
 from railwright_operator.kube import bodies, errors, paths
 from railwright_operator.kube.client import Api
 from railwright_operator.watch.ages import Ages
-from railwright_operator.watch.jobs import Jobs, Known
+from railwright_operator.watch.jobs import CachedJob, Jobs
 from railwright_operator.write import pre_runs
 from railwright_operator.write.executor import FOR_GOOD
 from railwright_operator.write.pre_runs import PreRunPlan
@@ -105,13 +105,13 @@ class PreRuns:
         """The pre-run status of a job, as of the last update."""
         return self._statuses.get(job_uid, NO_PRE_RUN)
 
-    def update(self, jobs: Mapping[str, Known], isolation: Isolation) -> None:
+    def update(self, jobs: Mapping[str, CachedJob], isolation: Isolation) -> None:
         """Update the status of each of these jobs, by UID, and the requests that follow."""
         self._ages.turn_begins()
         self._leaving.intersection_update(jobs)
-        ahead = {known.ahead_of: known for known in jobs.values() if _is_ahead(known, jobs)}
-        self._rested |= {known.uid for known in jobs.values() if known.job.spec.suspend}
-        self._rested -= {known.uid for known in jobs.values() if known.record.live}
+        ahead = {cached.ahead_of: cached for cached in jobs.values() if _is_ahead(cached, jobs)}
+        self._rested |= {cached.uid for cached in jobs.values() if cached.job.spec.suspend}
+        self._rested -= {cached.uid for cached in jobs.values() if cached.record.live}
         self._due.clear()
         self._statuses = {
             job.uid: isolation.run(
@@ -144,7 +144,7 @@ class PreRuns:
         self._troubles = {uid: why for uid, why in self._troubles.items() if uid in uids}
         self._pauses.forget_unless(uids.__contains__)
 
-    def _assess(self, job: Known, ahead: Known | None) -> PreRunStatus:
+    def _assess(self, job: CachedJob, ahead: CachedJob | None) -> PreRunStatus:
         if self.jobs.why_unreadable(job.uid) is not None:
             return self.of(job.uid)
         end = _end(job)
@@ -170,7 +170,7 @@ class PreRuns:
             return PreRunStatus(held, end=_given_up(plan, why))
         return PreRunStatus(held, ahead.profile)
 
-    def _is_wanted(self, job: Known, ahead: Known | None) -> bool:
+    def _is_wanted(self, job: CachedJob, ahead: CachedJob | None) -> bool:
         """Whether the job is about to start, and nothing is recorded of what it does. One that lost
         its nodes, or is to move, goes on at once, unless it was suspended since."""
         spec, record = job.job.spec, job.record
@@ -185,7 +185,7 @@ class PreRuns:
             return False
         return job.workload is not None and not _is_recorded(job)
 
-    def _let_go(self, job: Known, ahead: Known | None, end: End | None) -> End | None:
+    def _let_go(self, job: CachedJob, ahead: CachedJob | None, end: End | None) -> End | None:
         """The job wants none now; what is left of the end of its last one."""
         self._made.discard(job.uid)
         asked = job.job.spec.profiling.pre_run == "Auto"
@@ -194,7 +194,7 @@ class PreRuns:
             self._remove(job, ahead)
         return end if asked and not _is_recorded(job) else None
 
-    def _missing(self, job: Known, plan: PreRunPlan, held: PreRunAhead) -> PreRunStatus:
+    def _missing(self, job: CachedJob, plan: PreRunPlan, held: PreRunAhead) -> PreRunStatus:
         """There is none: it is to be made, unless it cannot be, or somebody deleted it."""
         refused, trouble = self._refusals.get(job.uid), self._troubles.get(job.uid, "")
         unmade_s = self._ages.of("unmade", job.uid)
@@ -212,13 +212,13 @@ class PreRuns:
         self._due[job.uid] = functools.partial(self._make, job, plan)
         return PreRunStatus(held)
 
-    def _is_over(self, ahead: Known) -> bool:
+    def _is_over(self, ahead: CachedJob) -> bool:
         """Whether nothing more is waited for; one that never began waits as its job would."""
         if ahead.record.phase in FINAL or ahead.job.spec.suspend:
             return True
         return ahead.record.attempt > 0 and self._ages.of("begun", ahead.uid) > RECORDS_S
 
-    def _plan(self, job: Known) -> PreRunPlan | None:
+    def _plan(self, job: CachedJob) -> PreRunPlan | None:
         held = self._plans.get(job.uid)
         if held is not None and held[0] == job.generation:
             return held[1]
@@ -226,7 +226,7 @@ class PreRuns:
         self._plans[job.uid] = job.generation, plan
         return plan
 
-    def _remove(self, job: Known, ahead: Known) -> None:
+    def _remove(self, job: CachedJob, ahead: CachedJob) -> None:
         self._leaving.add(ahead.uid)
         self._due[job.uid] = functools.partial(self._delete, ahead)
 
@@ -248,7 +248,7 @@ class PreRuns:
             self._troubles.pop(uid, None)
             self._pauses.succeeded(uid)
 
-    async def _make(self, job: Known, plan: PreRunPlan) -> None:
+    async def _make(self, job: CachedJob, plan: PreRunPlan) -> None:
         namespace = job.raw["metadata"]["namespace"]
         path = paths.one(names.TRAINING_JOBS, plan.name, namespace=namespace)
         try:
@@ -269,10 +269,10 @@ class PreRuns:
         if why := self.jobs.why_unreadable(made["metadata"]["uid"]):
             self._refuse(job, plan, why)
 
-    def _refuse(self, job: Known, plan: PreRunPlan, why: str) -> None:
+    def _refuse(self, job: CachedJob, plan: PreRunPlan, why: str) -> None:
         self._refusals[job.uid] = _given_up(plan, f"was refused: {why}")
 
-    async def _delete(self, ahead: Known) -> None:
+    async def _delete(self, ahead: CachedJob) -> None:
         metadata = ahead.raw["metadata"]
         path = paths.one(names.TRAINING_JOBS, metadata["name"], namespace=metadata["namespace"])
         try:
@@ -285,12 +285,12 @@ def _given_up(plan: PreRunPlan, why: str) -> End:
     return End(plan.of, f"the pre-run {plan.name} {why}")
 
 
-def _is_ahead(known: Known, jobs: Mapping[str, Known]) -> bool:
+def _is_ahead(cached: CachedJob, jobs: Mapping[str, CachedJob]) -> bool:
     """Whether this is the pre-run of one of these jobs, by UID, and no other job that says so."""
-    job = jobs.get(known.ahead_of)
+    job = jobs.get(cached.ahead_of)
     if job is None:
         return False
-    mine, its = known.raw["metadata"], job.raw["metadata"]
+    mine, its = cached.raw["metadata"], job.raw["metadata"]
     place = its["namespace"], names.pre_run_name(its["name"])
     return (mine["namespace"], mine["name"]) == place
 
@@ -300,22 +300,22 @@ def _is_owned(made: Mapping[str, Any], job_uid: str) -> bool:
     return any(owner["uid"] == job_uid and owner.get("controller") for owner in owners)
 
 
-def _is_recorded(job: Known) -> bool:
+def _is_recorded(job: CachedJob) -> bool:
     return job.workload is not None and job.workload.profile is not None
 
 
-def _digest(ahead: Known) -> str:
+def _digest(ahead: CachedJob) -> str:
     annotations = ahead.raw["metadata"].get("annotations", {})
     return str(annotations.get(names.ANNOTATION_PRE_RUN, ""))
 
 
-def _end(job: Known) -> End | None:
+def _end(job: CachedJob) -> End | None:
     """That of the last pre-run which brought nothing, as the job's status has it."""
     held = (job.raw.get("status") or {}).get("preRun")
     return End(held["of"], held["message"]) if held else None
 
 
-def _progress(ahead: Known | None) -> tuple[str, str]:
+def _progress(ahead: CachedJob | None) -> tuple[str, str]:
     """The pre-run's phase, and its step or what its status says."""
     if ahead is None:
         return "", ""
@@ -326,7 +326,7 @@ def _progress(ahead: Known | None) -> tuple[str, str]:
     return ahead.record.phase.value, "" if step is None else f"step {step}"
 
 
-def _unfit(job: Known, recorded: str) -> str:
+def _unfit(job: CachedJob, recorded: str) -> str:
     """Why what was recorded cannot be what the job does; empty if it can."""
     workload = job.job.spec.workload
     assert workload is not None, job.uid
@@ -337,7 +337,7 @@ def _unfit(job: Known, recorded: str) -> str:
     return ""
 
 
-def _why_nothing(ahead: Known) -> str:
+def _why_nothing(ahead: CachedJob) -> str:
     status = ahead.raw.get("status") or {}
     match ahead.record.phase:
         case Phase.SUCCEEDED:

@@ -21,7 +21,7 @@ from railwright_operator.pre_runs import PreRuns
 from railwright_operator.suspected_nodes import SuspectedNodes
 from railwright_operator.topology_hash import TopologyHash
 from railwright_operator.watch.ages import Ages
-from railwright_operator.watch.jobs import Jobs, Known
+from railwright_operator.watch.jobs import CachedJob, Jobs
 from railwright_operator.watch.node_leases import NodeLeaseChecker
 from railwright_operator.watch.pod_index import PodIndex
 from railwright_operator.watch.pulls import Pulls
@@ -75,11 +75,11 @@ class StateBuilder:
         )
         self._suspected = SuspectedNodes(self.kubelets, clock=self.clock)
         self._ranks: dict[str, tuple[ObservedRank, ...]] = {}
-        self._known: dict[str, Known] = {}
+        self._cycle_jobs: dict[str, CachedJob] = {}
         self._plan: Plan | None = None
         self._furthest: dict[AttemptKey, int] = {}
         self._kept_waiting: dict[AttemptKey, int] = {}
-        self._asked: dict[str, tuple[Known, int, Job]] = {}
+        self._asked: dict[str, tuple[CachedJob, int, Job]] = {}
 
     async def refresh_network(self) -> None:
         """Take in what is new of the network. Awaited before ``build``."""
@@ -95,20 +95,20 @@ class StateBuilder:
         self._ages.turn_begins()
         self._heard_ages.turn_begins()
         nodes = self._with_grace(self.machines.build_nodes(self.discovery.found.fabric))
-        self._known = {known.uid: known for known in self.jobs.all()}
-        self.pre_runs.update(self._known, isolation)
+        self._cycle_jobs = {cached.uid: cached for cached in self.jobs.all()}
+        self.pre_runs.update(self._cycle_jobs, isolation)
         in_flight = frozenset(entry.key for entry in ledger.entries)
         attempts = self._attempts(ledger, in_flight)
         jobs: list[ObservedJob] = []
-        for known in self._known.values():
+        for cached in self._cycle_jobs.values():
             yield None
-            observe = functools.partial(self._job, known, in_flight)
-            seen = isolation.run(Stage.OBSERVATION, known.uid, observe, otherwise=None)
+            observe = functools.partial(self._job, cached, in_flight)
+            seen = isolation.run(Stage.OBSERVATION, cached.uid, observe, otherwise=None)
             if seen is not None:
                 jobs.append(seen)
         self._ranks = {seen.job.uid: seen.ranks for seen in jobs if seen.ranks}
         self._liveness.forget_all_but(self._ranks)
-        self._asked = {uid: asked for uid, asked in self._asked.items() if uid in self._known}
+        self._asked = {uid: asked for uid, asked in self._asked.items() if uid in self._cycle_jobs}
         digest = self._topology_hash.digest(self.machines.fabric, nodes)
         last = self._plan
         world = ClusterState(
@@ -131,17 +131,17 @@ class StateBuilder:
         self._heard_ages.turn_over()
         yield world
 
-    def job(self, job_uid: str) -> Known | None:
+    def job(self, job_uid: str) -> CachedJob | None:
         """A job as the last state had it: what its plan was made from, and nothing newer."""
-        return self._known.get(job_uid)
+        return self._cycle_jobs.get(job_uid)
 
     def ranks(self, job_uid: str) -> tuple[ObservedRank, ...]:
         """The live attempt's ranks of a job, as of the last state."""
         return self._ranks.get(job_uid, ())
 
-    def unprofiled(self, known: Known, nodes: tuple[str, ...]) -> tuple[str, ...]:
+    def unprofiled(self, cached: CachedJob, nodes: tuple[str, ...]) -> tuple[str, ...]:
         """The kinds of these nodes' devices that the job's profile was not taken on."""
-        profile = known.workload.profile if known.workload is not None else None
+        profile = cached.workload.profile if cached.workload is not None else None
         return profile.lacks(self.machines.devices(nodes)) if profile is not None else ()
 
     def sync_sessions(self, plan: Plan, isolation: Isolation) -> None:
@@ -169,13 +169,13 @@ class StateBuilder:
             uid,
             record.attempt,
             nodes=record.nodes,
-            num_processes=self._known[uid].job.spec.num_proc_per_node,
+            num_processes=self._cycle_jobs[uid].job.spec.num_proc_per_node,
             resume=tuple(
                 protocol.Checkpoint(point.attempt, point.step)
                 for point in record.checkpoints
                 if point.attempt < record.attempt
             ),
-            profiled=self._known[uid].profile != "",
+            profiled=self._cycle_jobs[uid].profile != "",
         )
         wanted = isinstance(verdict, Ongoing) and verdict.wants_stacks
         self.sessions.want_stacks(uid, record.attempt, wanted=wanted)
@@ -221,8 +221,8 @@ class StateBuilder:
         return {key: self._attempt(key, gang_pods) for key, gang_pods in found.items()}
 
     def _is_over(self, key: AttemptKey) -> bool:
-        known = self.jobs.get(key[0])
-        if known is None or key[1] > known.record.ended:
+        cached = self.jobs.get(key[0])
+        if cached is None or key[1] > cached.record.ended:
             return False
         return any(not pod.terminal for pod in self.pods.of(key))
 
@@ -238,74 +238,74 @@ class StateBuilder:
             ),
         )
 
-    def _job(self, known: Known, in_flight: Collection[AttemptKey]) -> ObservedJob:
-        record, uid = known.record, known.uid
+    def _job(self, cached: CachedJob, in_flight: Collection[AttemptKey]) -> ObservedJob:
+        record, uid = cached.record, cached.uid
         view = self.sessions.attempt(uid, record.attempt)
         ranks: tuple[ObservedRank, ...] = ()
         bound_age_s = 0.0
         if record.live and (uid, record.attempt) not in in_flight:
             bound_age_s = self._heard_ages.of("bound", uid, record.attempt)
             pods = self.pods.of((uid, record.attempt))
-            ranks = self._liveness.ranks(known, pods=pods, view=view, nodes=self.machines.by_name)
+            ranks = self._liveness.ranks(cached, pods=pods, view=view, nodes=self.machines.by_name)
         return ObservedJob(
-            job=self._job_of(known),
-            suspend=known.job.spec.suspend,
-            backoff_limit=known.job.spec.backoff_limit,
+            job=self._job_of(cached),
+            suspend=cached.job.spec.suspend,
+            backoff_limit=cached.job.spec.backoff_limit,
             record=record,
             ranks=ranks,
             started=record.phase is Phase.RUNNING
             or (view is not None and view.started_at_s is not None),
             bound_age_s=bound_age_s,
             ended_age_s=self._ages.of("ended", uid, record.ended),
-            held=known.too_large
-            or self.site.missing_class(known.job.spec.priority_class_name)
-            or self._taken_names(known)
+            held=cached.too_large
+            or self.site.missing_class(cached.job.spec.priority_class_name)
+            or self._taken_names(cached)
             or self.pre_runs.of(uid).held,
-            shape=known.shape,
+            shape=cached.shape,
             # A pre-run is over too soon for a move to pay.
-            progress=None if known.ahead_of else _progress(view),
-            watch=self._liveness.watch(known, view),
+            progress=None if cached.ahead_of else _progress(view),
+            watch=self._liveness.watch(cached, view),
         )
 
-    def _taken_names(self, known: Known) -> PodNamesTaken | None:
+    def _taken_names(self, cached: CachedJob) -> PodNamesTaken | None:
         """Why no pod of the next attempt can be made yet: a job deleted and applied again finds the
         pods of the one before it."""
-        if known.record.live:
+        if cached.record.live:
             return None
-        metadata, need = known.raw["metadata"], known.job.spec.num_nodes
+        metadata, need = cached.raw["metadata"], cached.job.spec.num_nodes
         taken = self.pods.strangers(
-            known.uid,
+            cached.uid,
             namespace=metadata["namespace"],
             job_name=metadata["name"],
-            attempt=known.record.attempt + 1,
+            attempt=cached.record.attempt + 1,
         )
         return PodNamesTaken(need, len(taken), taken[0]) if taken else None
 
-    def _job_of(self, known: Known) -> Job:
+    def _job_of(self, cached: CachedJob) -> Job:
         """What its user asks for; made again only when the job or its class changed."""
-        metadata, spec = known.raw["metadata"], known.job.spec
+        metadata, spec = cached.raw["metadata"], cached.job.spec
         priority = self.site.priority(spec.priority_class_name)
-        held = self._asked.get(known.uid)
-        if held is not None and held[0] is known and held[1] == priority:
+        held = self._asked.get(cached.uid)
+        if held is not None and held[0] is cached and held[1] == priority:
             return held[2]
         job = Job(
-            uid=known.uid,
+            uid=cached.uid,
             namespace=metadata["namespace"],
             name=metadata["name"],
             queue=spec.queue,
             priority=priority,
             # A pre-run has the place in line of the job that waits for it.
-            submitted_s=self._known.get(known.ahead_of, known).submitted_s,
-            attempt=known.record.attempt + 1,
+            submitted_s=self._cycle_jobs.get(cached.ahead_of, cached).submitted_s,
+            attempt=cached.record.attempt + 1,
             num_nodes=spec.num_nodes,
-            per_node=known.per_node,
-            selector=known.selector,
-            tolerations=known.tolerations,
+            per_node=cached.per_node,
+            selector=cached.selector,
+            tolerations=cached.tolerations,
             ranks_per_node=spec.num_proc_per_node,
-            workload=known.workload,
-            constraints=known.constraints,
+            workload=cached.workload,
+            constraints=cached.constraints,
         )
-        self._asked[known.uid] = known, priority, job
+        self._asked[cached.uid] = cached, priority, job
         return job
 
 

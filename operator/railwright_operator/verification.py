@@ -84,11 +84,11 @@ class Verification:
         """What there is of attempts. Those on their job's status, or of no job, count as whole."""
         index, jobs = self._informers.pod_index, self._informers.jobs
         pods = [_fact(pod) for key in index.attempts() for pod in index.of(key)]
-        known = {pod.job_uid: jobs.get(pod.job_uid) for pod in pods}
+        jobs_by_uid = {pod.job_uid: jobs.get(pod.job_uid) for pod in pods}
         whole = {
             pod.key
             for pod in pods
-            if (job := known[pod.job_uid]) is None or pod.attempt <= job.record.attempt
+            if (job := jobs_by_uid[pod.job_uid]) is None or pod.attempt <= job.record.attempt
         }
         return Facts({}, pods, self._ledger(), records={}, limits={}, whole=whole, revoked={})
 

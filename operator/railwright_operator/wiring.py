@@ -225,7 +225,7 @@ class OperatorParts:
             audience_of=pods.audience,
             pod_uid_of=self.informers.pod_index.uid_of,
             on_commit=self.commits.ask,
-            is_ready=lambda: self.is_leader() and copied.synced and received.keys.known,
+            is_ready=lambda: self.is_leader() and copied.synced and received.keys.available,
             hearing=received.hearing,
             metrics=self.series.heartbeats,
             agents=Agents(

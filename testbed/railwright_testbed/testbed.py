@@ -154,8 +154,8 @@ class Testbed:
         for candidate in self.nodes:
             if candidate.name == name:
                 return candidate
-        known = ", ".join(candidate.name for candidate in self.nodes)
-        raise TestbedError(f"there is no node {name!r}; there are {known}")
+        names = ", ".join(candidate.name for candidate in self.nodes)
+        raise TestbedError(f"there is no node {name!r}; there are {names}")
 
     def _start_all(self) -> None:
         self.shared_directory.mkdir()

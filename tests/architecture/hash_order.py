@@ -48,23 +48,26 @@ def declared(modules: list[ast.Module]) -> Declared:
     return names
 
 
-def iterations(module: ast.Module, known: Declared) -> Iterator[Breach]:
+def iterations(module: ast.Module, declarations: Declared) -> Iterator[Breach]:
     """Every place where the order of a set can reach what comes out."""
     parents = {child: node for node in ast.walk(module) for child in ast.iter_child_nodes(node)}
-    yield from sorted(set(_in_scope(module, frozenset(), known, parents)))
+    yield from sorted(set(_in_scope(module, frozenset(), declarations, parents)))
 
 
 def _in_scope(
-    scope: ast.AST, inherited: frozenset[str], known: Declared, parents: dict[ast.AST, ast.AST]
+    scope: ast.AST,
+    inherited: frozenset[str],
+    declarations: Declared,
+    parents: dict[ast.AST, ast.AST],
 ) -> Iterator[Breach]:
     nodes = list(_own_nodes(scope))
-    local = (inherited - _bound_names(nodes)) | _set_names(nodes, known)
+    local = (inherited - _bound_names(nodes)) | _set_names(nodes, declarations)
     for node in nodes:
         for iterated in _iterated(node, parents):
-            if _is_set(iterated, local, known):
+            if _is_set(iterated, local, declarations):
                 yield iterated.lineno, f"the order of {ast.unparse(iterated)}"
         if isinstance(node, _FUNCTIONS) and node is not scope:
-            yield from _in_scope(node, local, known, parents)
+            yield from _in_scope(node, local, declarations, parents)
 
 
 def _own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
@@ -120,7 +123,7 @@ def _called(call: ast.Call) -> str:
     return call.func.attr if isinstance(call.func, ast.Attribute) else ""
 
 
-def _set_names(nodes: list[ast.AST], known: Declared) -> frozenset[str]:
+def _set_names(nodes: list[ast.AST], declarations: Declared) -> frozenset[str]:
     names: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.arg) and _says_set(node.annotation):
@@ -128,26 +131,26 @@ def _set_names(nodes: list[ast.AST], known: Declared) -> frozenset[str]:
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             if _says_set(node.annotation):
                 names.add(node.target.id)
-        elif isinstance(node, ast.Assign) and _is_set(node.value, frozenset(names), known):
+        elif isinstance(node, ast.Assign) and _is_set(node.value, frozenset(names), declarations):
             names.update(t.id for t in node.targets if isinstance(t, ast.Name))
     return frozenset(names)
 
 
-def _is_set(node: ast.expr, local: frozenset[str], known: Declared) -> bool:
+def _is_set(node: ast.expr, local: frozenset[str], declarations: Declared) -> bool:
     if isinstance(node, ast.Set | ast.SetComp):
         return True
     if isinstance(node, ast.Name):
         return node.id in local
     if isinstance(node, ast.Attribute):
-        return node.attr in known.attributes
+        return node.attr in declarations.attributes
     if isinstance(node, ast.BinOp) and isinstance(node.op, _SET_OPERATORS):
         sides = (node.left, node.right)
-        return any(_is_set(side, local, known) or _is_view(side) for side in sides)
+        return any(_is_set(side, local, declarations) or _is_view(side) for side in sides)
     if isinstance(node, ast.IfExp):
-        return _is_set(node.body, local, known) or _is_set(node.orelse, local, known)
+        return _is_set(node.body, local, declarations) or _is_set(node.orelse, local, declarations)
     if isinstance(node, ast.Call):
         called = _called(node)
-        return called in ("set", "frozenset") or called in known.functions | _SET_METHODS
+        return called in ("set", "frozenset") or called in declarations.functions | _SET_METHODS
     return False
 
 

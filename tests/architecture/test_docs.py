@@ -31,12 +31,12 @@ def test_every_link_leads_somewhere() -> None:
 
 
 def test_every_file_that_is_named_exists() -> None:
-    known = {path.name for path in tree.text_files()}
+    file_names = {path.name for path in tree.text_files()}
     findings = [
         Finding(tree.name_of(page), line, f"there is no {name}")
         for page in pages.pages()
         for line, name in pages.file_names(page)
-        if not ((tree.ROOT / name).exists() or ("/" not in name and name in known))
+        if not ((tree.ROOT / name).exists() or ("/" not in name and name in file_names))
     ]
     assert not findings, tree.report(findings, "files are named by their path in the repository")
 

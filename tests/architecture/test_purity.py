@@ -42,8 +42,10 @@ def test_the_core_keeps_no_state_between_calls() -> None:
 
 
 def test_nothing_the_core_returns_can_depend_on_hash_order() -> None:
-    known = hash_order.declared([tree.parse(path) for path in _core_files()])
-    _expect_none(lambda module: hash_order.iterations(module, known), "sort a set to iterate it")
+    declarations = hash_order.declared([tree.parse(path) for path in _core_files()])
+    _expect_none(
+        lambda module: hash_order.iterations(module, declarations), "sort a set to iterate it"
+    )
 
 
 def test_amounts_are_exact_integers() -> None:

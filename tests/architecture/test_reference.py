@@ -61,14 +61,14 @@ def test_every_reason_of_a_status_or_an_event_is_documented() -> None:
 
 
 def test_every_setting_is_documented_and_every_variable_exists() -> None:
-    known = {
+    defined = {
         text
         for path in tree.python_files(*tree.PRODUCT)
         for text in _strings(path)
         if VARIABLE.fullmatch(text)
     }
     named = {found for path in _written() for found in VARIABLE.findall(tree.text_of(path))}
-    assert not named - known, f"no such environment variable: {named - known}"
+    assert not named - defined, f"no such environment variable: {named - defined}"
     settings = {text for text in _strings(SETTINGS) if VARIABLE.fullmatch(text)}
     assert len(settings) > 4
     assert not settings - named, f"not in docs/operating.md: {settings - named}"
@@ -76,14 +76,14 @@ def test_every_setting_is_documented_and_every_variable_exists() -> None:
 
 def test_every_label_that_is_named_exists() -> None:
     code = "\n".join(tree.text_of(path) for path in tree.python_files(*tree.PRODUCT))
-    known = {f"railwright.dev/{name}" for name in re.findall(r"\{GROUP\}/([a-z-]+)", code)}
+    defined = {f"railwright.dev/{name}" for name in re.findall(r"\{GROUP\}/([a-z-]+)", code)}
     policies = "\n".join(tree.text_of(path) for path in (tree.ROOT / "deploy").rglob("*.yaml"))
-    known |= set(LABEL.findall(code)) | set(LABEL.findall(policies))
+    defined |= set(LABEL.findall(code)) | set(LABEL.findall(policies))
     findings = [
         Finding(tree.name_of(page), 1, f"there is no {label}")
         for page in pages.pages()
         for label in sorted(set(LABEL.findall(tree.text_of(page))))
-        if label not in known and not VERSION.match(label)
+        if label not in defined and not VERSION.match(label)
     ]
     assert not findings, tree.report(findings, "labels are those of the code and of deploy/")
 
@@ -213,8 +213,8 @@ def _unknown(value: Any, schema: Any, path: str) -> Iterator[str]:
     if not isinstance(value, dict) or "properties" not in schema:
         return
     for name, below in value.items():
-        known = schema["properties"].get(name)
-        if known is not None:
-            yield from _unknown(below, known, f"{path}.{name}")
+        defined = schema["properties"].get(name)
+        if defined is not None:
+            yield from _unknown(below, defined, f"{path}.{name}")
         elif name != "…" and path != ".metadata":
             yield f"{path}.{name}"

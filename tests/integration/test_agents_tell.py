@@ -89,10 +89,10 @@ async def test_called_agent_gets_key_and_probe_task(
     tokens = {node: await world.agents_token(node) for node in ("n0", "n1")}
     called = {"standBy": True, "networks": ["10.9.0.0/16"]}
     assert await world.post_message(agents.PATH, tokens["n0"], TEXT) == (200, called)
-    asking, known = {}, {}
+    asking, node_keys = {}, {}
     for at, node in enumerate(tokens):
-        status, known[node] = await world.post_message(agents.ERRANDS_PATH, tokens[node], b"{}")
-        assert (status, {*known[node]}) == (200, {"key"})
+        status, node_keys[node] = await world.post_message(agents.ERRANDS_PATH, tokens[node], b"{}")
+        assert (status, {*node_keys[node]}) == (200, {"key"})
         place = b'{"host": "10.0.0.%d", "port": 7946}' % at
         asking[node] = asyncio.create_task(
             world.post_message(agents.ERRANDS_PATH, tokens[node], place)
@@ -100,8 +100,8 @@ async def test_called_agent_gets_key_and_probe_task(
     await shell.until(lambda: world.probe_tasks.there() == {"n0", "n1"}, "two that stand by")
     sent = asyncio.create_task(world.probe_tasks.dispatch(("n0", "n1"), seconds=0.1))
     status, probe_task = await asking["n0"]
-    assert (probe_task["host"], probe_task["key"]) == ("10.0.0.1", known["n0"]["key"])
-    assert probe_task["pairKey"] == keys.pair_key(known["n1"]["key"], "n0")
+    assert (probe_task["host"], probe_task["key"]) == ("10.0.0.1", node_keys["n0"]["key"])
+    assert probe_task["pairKey"] == keys.pair_key(node_keys["n1"]["key"], "n0")
     sent.cancel()
     asking["n1"].cancel()
 

@@ -153,12 +153,12 @@ async def test_an_operator_that_does_not_lead_sends_launchers_away(world: Heartb
 async def test_api_outage_does_not_affect_heartbeats(
     world: Heartbeats, control_plane: ControlPlane
 ) -> None:
-    known, unknown = await tokens_of(world)
-    assert (await world.post_message("/v1/beat", known, heartbeat()))[0] == 200
+    accepted, rejected = await tokens_of(world)
+    assert (await world.post_message("/v1/beat", accepted, heartbeat()))[0] == 200
     await asyncio.to_thread(control_plane.stop_api_server)
     try:
-        assert (await world.post_message("/v1/beat", known, heartbeat(sequence=2)))[0] == 200
-        assert (await world.post_message("/v1/beat", unknown, heartbeat(1)))[0] == 200
+        assert (await world.post_message("/v1/beat", accepted, heartbeat(sequence=2)))[0] == 200
+        assert (await world.post_message("/v1/beat", rejected, heartbeat(1)))[0] == 200
     finally:
         await asyncio.to_thread(control_plane.start_api_server)
 

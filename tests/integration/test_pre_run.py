@@ -86,9 +86,9 @@ def test_times_are_there_where_torch_tells_when_a_call_ends(everything: Profile)
     took = {each.operation: each.seconds for kind in everything.kinds for each in kind.traffic}
     assert took[Operation.SEND] is None
     assert took[Operation.REDUCE_SCATTER] is None
-    known = [seconds for seconds in took.values() if seconds is not None]
-    assert len(known) == len(took) - 2
-    assert all(0 < seconds < everything.steps * everything.step_s for seconds in known)
+    finite = [seconds for seconds in took.values() if seconds is not None]
+    assert len(finite) == len(took) - 2
+    assert all(0 < seconds < everything.steps * everything.step_s for seconds in finite)
     assert everything.compute_s is not None
     assert 0 < everything.compute_s < everything.step_s
 

@@ -192,8 +192,8 @@ def _is_spread(nodes: Iterable[Node], most: int) -> bool:
         tuple((domain, domain == UNKNOWN_DOMAIN and node.name) for domain in node.domains)
         for node in nodes
     ]
-    known = all(path[-1][0] != UNKNOWN_DOMAIN for path in paths)
-    return known and max(Counter(paths).values()) <= most
+    complete = all(path[-1][0] != UNKNOWN_DOMAIN for path in paths)
+    return complete and max(Counter(paths).values()) <= most
 
 
 @st.composite
@@ -204,12 +204,12 @@ def islanders(draw: st.DrawFn) -> Snapshot:
     outer = ["r0", "r1", UNKNOWN_DOMAIN] if inside else ["i0", "i1", UNKNOWN_DOMAIN]
     paths = st.tuples(st.sampled_from(outer), st.sampled_from(inner))
     levels = ("rack", ISLAND) if inside else (ISLAND, "rack")
-    known = paths.map(
+    complete = paths.map(
         lambda path: scale_up_domains.resolve_domains(
             levels, (path[0], path[1] and path[0] + path[1])
         )
     )
-    domains = draw(st.lists(known, min_size=1, max_size=8))
+    domains = draw(st.lists(complete, min_size=1, max_size=8))
     count = draw(st.integers(1, len(domains)))
     size = draw(st.sampled_from([each for each in (1, 2, 3) if count % each == 0]))
     constraints = draw(

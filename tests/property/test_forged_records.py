@@ -97,8 +97,8 @@ def _recorded(job: cluster_state.ObservedJob, record: JobRecord) -> cluster_stat
 
 def _check_devices(entries: tuple[Entry, ...], world: ClusterState) -> None:
     """No node is promised to two new gangs, or to one while its devices are used."""
-    known = {each.key for each in world.ledger.entries}
-    new = [each for each in entries if each.key not in known and each.cause is None]
+    in_flight = {each.key for each in world.ledger.entries}
+    new = [each for each in entries if each.key not in in_flight and each.cause is None]
     promised = [name for each in new for name in each.nodes]
     used = {each.name for each in world.nodes if each.used.get(GPU)}
     assert len(set(promised)) == len(promised), promised

@@ -77,10 +77,12 @@ def sent(communicators: tuple[Communicator, ...]) -> dict[bytes, dict[Collective
 
 @given(workloads(mixtures=True))
 def test_what_was_seen_of_the_whole_job_is_what_it_sends(workload: Workload) -> None:
-    known = replace(workload, profile=seen.profile(workload))
+    measured_workload = replace(workload, profile=seen.profile(workload))
     derived = derive.communicators(*workload.parts)
-    demand_as_much(measured.communicators(known), derived)
-    assert {each.name for each in measured.communicators(known)} <= {each.name for each in derived}
+    demand_as_much(measured.communicators(measured_workload), derived)
+    assert {each.name for each in measured.communicators(measured_workload)} <= {
+        each.name for each in derived
+    }
 
 
 @given(workloads(mixtures=False), st.sampled_from([2, 8]))

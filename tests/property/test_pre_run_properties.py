@@ -82,23 +82,23 @@ def of_all(ranks: int) -> Profile:
 def test_pre_run_is_a_valid_job_and_its_profile_is_the_jobs(raw: dict[str, Any]) -> None:
     store = Jobs(lambda raw: pods.sample(raw, reporting.LAUNCHER))
     store.absorb(raw)
-    known = store.get("large-uid")
-    assert known is not None, store.why_unreadable("large-uid")
-    assert known.workload is not None
-    plan, asked = pre_runs.plan(known), known.job.spec
+    cached = store.get("large-uid")
+    assert cached is not None, store.why_unreadable("large-uid")
+    assert cached.workload is not None
+    plan, asked = pre_runs.plan(cached), cached.job.spec
     ranks = asked.num_nodes * asked.num_proc_per_node if plan is None else plan.ranks
-    if known.workload.recipe.framework is not Framework.DEEPSPEED:
+    if cached.workload.recipe.framework is not Framework.DEEPSPEED:
         fewer = range(asked.num_proc_per_node, ranks, asked.num_proc_per_node)
-        assert not [few for few in fewer if recorded(known.workload, of_all(few))]
+        assert not [few for few in fewer if recorded(cached.workload, of_all(few))]
     itself = asked.num_nodes * asked.num_proc_per_node
-    assert pre_runs.steps(known) == (pre_runs.STEPS if itself <= RECORDED_RANKS_MAX else 0)
+    assert pre_runs.steps(cached) == (pre_runs.STEPS if itself <= RECORDED_RANKS_MAX else 0)
     if plan is None:
         return
     ahead = TrainingJob.model_validate(plan.manifest).spec
     assert ahead.num_nodes == plan.nodes < asked.num_nodes
     assert ahead.num_nodes * ahead.num_proc_per_node == plan.ranks
     assert ahead.workload is not None
-    small, large = workloads.workload(ahead.workload), known.workload
+    small, large = workloads.workload(ahead.workload), cached.workload
     assert recorded(large, seen.profile(small))
     # Each replica has as much to do.
     assert small.recipe.micro_batches(small.split) == large.recipe.micro_batches(large.split)

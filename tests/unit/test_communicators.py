@@ -118,11 +118,13 @@ def test_what_is_added_and_learned_of_places_is_held_too() -> None:
     table = 32_000 * 1024 // 2
     assert parameters.outside(plain, split) == table + 1024
     assert parameters.outside(replace(plain, tied=False), split) == 2 * table + 1024
-    known = replace(plain, positions=2048)
-    assert parameters.outside(known, split) - parameters.outside(plain, split) == 2048 * 1024
+    with_positions = replace(plain, positions=2048)
+    assert (
+        parameters.outside(with_positions, split) - parameters.outside(plain, split) == 2048 * 1024
+    )
     # The first of two stages has the places, the last the norm.
     stages = replace(split, pipeline=2)
-    assert parameters.outside(known, stages) == table + 2048 * 1024
+    assert parameters.outside(with_positions, stages) == table + 2048 * 1024
     assert parameters.outside(plain, stages) == table + 1024
     dense, _ = parameters.held(plain, split)
     biased, _ = parameters.held(replace(plain, biased=True), split)

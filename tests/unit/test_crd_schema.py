@@ -90,8 +90,8 @@ def test_the_api_server_fills_in_nothing_below_status(definition: Definition) ->
 
 @EVERY
 def test_every_column_shows_a_field_that_exists(definition: Definition) -> None:
-    known = {path for path, _ in parts(definition)} | {".metadata.creationTimestamp"}
-    assert [column.path for column in definition.columns if column.path not in known] == []
+    declared = {path for path, _ in parts(definition)} | {".metadata.creationTimestamp"}
+    assert [column.path for column in definition.columns if column.path not in declared] == []
 
 
 def test_the_file_on_disk_is_one_document_without_anchors() -> None:

@@ -46,38 +46,38 @@ def test_a_job_is_read_with_what_a_node_owes_each_of_its_pods(jobs: Jobs) -> Non
     toleration = {"key": "team", "operator": "Exists", "effect": "NoSchedule"}
     pod = {"nodeSelector": {"kind": "h100"}, "tolerations": [toleration]}
     jobs.absorb(raw_job(5, spec={"resourcesPerNode": {"nvidia.com/gpu": 8}}, pod=pod))
-    known = jobs.get("a")
-    assert known is not None
-    assert (known.uid, known.version, known.submitted_s) == ("a", "5", 1767323045)
-    assert dict(known.per_node) == {"nvidia.com/gpu": 8, "pods": 1}
-    assert dict(known.selector) == {"kind": "h100"}
-    assert [each.key for each in known.tolerations] == ["team"]
-    assert known.job.spec.backoff_limit == 3
-    assert known.record == JobRecord()
+    cached = jobs.get("a")
+    assert cached is not None
+    assert (cached.uid, cached.version, cached.submitted_s) == ("a", "5", 1767323045)
+    assert dict(cached.per_node) == {"nvidia.com/gpu": 8, "pods": 1}
+    assert dict(cached.selector) == {"kind": "h100"}
+    assert [each.key for each in cached.tolerations] == ["team"]
+    assert cached.job.spec.backoff_limit == 3
+    assert cached.record == JobRecord()
 
 
 def test_an_older_version_changes_nothing(jobs: Jobs) -> None:
     jobs.absorb(raw_job(10, status={"phase": "Running", "attempt": 1, "nodes": ["n0", "n1"]}))
     jobs.absorb(raw_job(9))
-    known = jobs.get("a")
-    assert known is not None
-    assert known.record.phase is Phase.RUNNING
+    cached = jobs.get("a")
+    assert cached is not None
+    assert cached.record.phase is Phase.RUNNING
 
 
 def test_versions_are_numbers_not_words(jobs: Jobs) -> None:
     jobs.absorb(raw_job(9))
     jobs.absorb(raw_job(10, status={"phase": "Suspended"}))
-    known = jobs.get("a")
-    assert known is not None
-    assert known.record.phase is Phase.SUSPENDED
+    cached = jobs.get("a")
+    assert cached is not None
+    assert cached.record.phase is Phase.SUSPENDED
 
 
 def test_a_changed_spec_is_read_again(jobs: Jobs) -> None:
     jobs.absorb(raw_job(1))
     jobs.absorb(raw_job(2, generation=2, spec={"suspend": True, "numNodes": 3}))
-    known = jobs.get("a")
-    assert known is not None
-    assert (known.job.spec.suspend, known.job.spec.num_nodes) == (True, 3)
+    cached = jobs.get("a")
+    assert cached is not None
+    assert (cached.job.spec.suspend, cached.job.spec.num_nodes) == (True, 3)
 
 
 def test_spec_hash_changes_with_the_pods(jobs: Jobs) -> None:
@@ -92,9 +92,9 @@ def test_spec_hash_changes_with_the_pods(jobs: Jobs) -> None:
     shapes = []
     for version, spec in enumerate([*same, *others], 1):
         jobs.absorb(raw_job(version, generation=version, spec=spec))
-        known = jobs.get("a")
-        assert known is not None
-        shapes.append(known.shape)
+        cached = jobs.get("a")
+        assert cached is not None
+        shapes.append(cached.shape)
     assert len({*shapes[: len(same)]}) == 1
     assert len({*shapes}) == 1 + len(others)
 
@@ -105,7 +105,7 @@ def test_what_is_gone_is_not_brought_back_by_late_news(jobs: Jobs) -> None:
     jobs.absorb(raw_job(2))
     assert jobs.get("a") is None
     jobs.absorb(raw_job(3, uid="b"))
-    assert [known.uid for known in jobs.all()] == ["b"]
+    assert [cached.uid for cached in jobs.all()] == ["b"]
 
 
 def test_change_is_news_unless_an_answer_brought_it(jobs: Jobs) -> None:
@@ -160,4 +160,4 @@ def test_a_job_without_a_status_was_never_seen(raw: dict[str, Any]) -> None:
 def test_a_job_that_cannot_be_read_is_left_out_alone(jobs: Jobs) -> None:
     jobs.absorb(raw_job(1, status={"phase": 7}))
     jobs.absorb(raw_job(2, uid="b"))
-    assert [known.uid for known in jobs.all()] == ["b"]
+    assert [cached.uid for cached in jobs.all()] == ["b"]

@@ -49,33 +49,33 @@ def jobs() -> Jobs:
 
 def test_a_spec_of_the_largest_size_is_taken(jobs: Jobs) -> None:
     jobs.absorb(job_of(SPEC_BYTES_MAX))
-    known = jobs.get("a-uid")
-    assert known is not None
-    assert known.too_large is None
-    assert known.object.whole["spec"] == job_of(SPEC_BYTES_MAX)["spec"]
-    assert known.shape != ""
+    cached = jobs.get("a-uid")
+    assert cached is not None
+    assert cached.too_large is None
+    assert cached.object.whole["spec"] == job_of(SPEC_BYTES_MAX)["spec"]
+    assert cached.shape != ""
 
 
 def test_a_spec_above_the_bound_is_held_as_what_accounts_for_it(jobs: Jobs) -> None:
     jobs.absorb(job_of(SPEC_BYTES_MAX + 1, status=RUNS))
-    known = jobs.get("a-uid")
-    assert known is not None
-    assert known.too_large is not None
-    assert len(known.object.spec) < 1_000
-    assert dict(known.per_node) == {"nvidia.com/gpu": 8, "pods": 1}
-    assert dict(known.selector) == {"kind": "h100"}
-    assert (known.record.attempt, known.record.nodes) == (3, ("n0", "n1"))
-    assert known.shape == ""
+    cached = jobs.get("a-uid")
+    assert cached is not None
+    assert cached.too_large is not None
+    assert len(cached.object.spec) < 1_000
+    assert dict(cached.per_node) == {"nvidia.com/gpu": 8, "pods": 1}
+    assert dict(cached.selector) == {"kind": "h100"}
+    assert (cached.record.attempt, cached.record.nodes) == (3, ("n0", "n1"))
+    assert cached.shape == ""
     assert jobs.why_unreadable("a-uid") is None
 
 
 def test_the_reason_says_sizes_and_what_is_large(jobs: Jobs) -> None:
     jobs.absorb(job_of(300_000))
-    known = jobs.get("a-uid")
-    assert known is not None
-    assert known.too_large is not None
-    assert explain.code(known.too_large) == "TooLarge"
-    assert explain.sentence(known.too_large) == (
+    cached = jobs.get("a-uid")
+    assert cached is not None
+    assert cached.too_large is not None
+    assert explain.code(cached.too_large) == "TooLarge"
+    assert explain.sentence(cached.too_large) == (
         "the job's spec has 300,000 bytes as JSON, at most 262,144 are taken: "
         "spec.template.spec.volumes[0].note has 299,792 of them; move what it holds to a "
         "ConfigMap, a volume or the image"
@@ -85,10 +85,10 @@ def test_the_reason_says_sizes_and_what_is_large(jobs: Jobs) -> None:
 def test_many_small_parts_are_named_by_what_holds_them(jobs: Jobs) -> None:
     values = [{"name": f"V{number}", "value": "x" * 2_000} for number in range(200)]
     jobs.absorb(reporting.raw_job("a", pod={"volumes": values}))
-    known = jobs.get("a-uid")
-    assert known is not None
-    assert known.too_large is not None
-    assert known.too_large.part == "spec.template.spec.volumes"
+    cached = jobs.get("a-uid")
+    assert cached is not None
+    assert cached.too_large is not None
+    assert cached.too_large.part == "spec.template.spec.volumes"
 
 
 def test_no_pod_is_made_of_a_job_that_is_too_large(jobs: Jobs) -> None:
@@ -103,10 +103,10 @@ def test_one_that_shrinks_is_taken_again(jobs: Jobs) -> None:
     jobs.absorb(job_of(300_000))
     newer = {"resourceVersion": "2", "generation": 2}
     jobs.absorb(job_of(10_000, metadata=newer))
-    known = jobs.get("a-uid")
-    assert known is not None
-    assert known.too_large is None
-    assert known.shape != ""
+    cached = jobs.get("a-uid")
+    assert cached is not None
+    assert cached.too_large is None
+    assert cached.shape != ""
 
 
 def test_the_bound_is_on_plain_json() -> None:
@@ -155,10 +155,10 @@ def test_a_spec_nested_too_deeply_is_set_aside_with_the_reason(
     spec = orjson.dumps(raw["spec"]).replace(b'"note"', b'"deep":' + nested(depth) + b',"note"')
     jobs.take(listed(raw | {"spec": 0}, spec=spec))
     why = jobs.why_unreadable("a-uid")
-    known = jobs.get("a-uid")
+    cached = jobs.get("a-uid")
     if size > SPEC_BYTES_MAX:
-        assert known is not None
-        assert known.too_large is not None
+        assert cached is not None
+        assert cached.too_large is not None
     else:
         assert why is not None
         assert "nested deeper than 200 levels" in why or "Recursion" in why
@@ -244,7 +244,7 @@ async def test_the_spec_is_held_once_and_what_is_gone_is_dropped(jobs: Jobs) -> 
     await until(lambda: jobs.get("b-uid") is None, "the deletion")
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    known = jobs.get("a-uid")
-    assert known is not None
-    assert (known.version, known.object.spec) == ("10", copy.records["a-uid"].spec)
-    assert known.object.spec is copy.records["a-uid"].spec
+    cached = jobs.get("a-uid")
+    assert cached is not None
+    assert (cached.version, cached.object.spec) == ("10", copy.records["a-uid"].spec)
+    assert cached.object.spec is copy.records["a-uid"].spec

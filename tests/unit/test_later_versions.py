@@ -167,11 +167,11 @@ def test_job_of_later_version_is_read() -> None:
     raw["spec"] |= later_versions.NEWS
     raw["status"] = later_versions.NEWS | {"phase": "Queued", "progress": {"phase": "Compiling"}}
     jobs.absorb(raw)
-    known = jobs.get("job-uid")
-    assert known is not None
-    assert known.job.spec.topology is not None
-    assert (known.job.spec.topology.required, known.job.spec.topology.rails) == ("rack", None)
-    assert known.record == JobRecord()
+    cached = jobs.get("job-uid")
+    assert cached is not None
+    assert cached.job.spec.topology is not None
+    assert (cached.job.spec.topology.required, cached.job.spec.topology.rails) == ("rack", None)
+    assert cached.record == JobRecord()
 
 
 def test_job_of_wrong_types_is_set_aside() -> None:

@@ -90,8 +90,8 @@ def test_of_stages_that_differ_the_one_that_sends_most_counts() -> None:
 def test_interleaved_stages_exchange_what_was_seen_of_each_two(ranks: int, virtual: int) -> None:
     split = Parallelism(pipeline=ranks, virtual=virtual)
     plain = job(split)
-    known = replace(plain, profile=seen.profile(plain))
-    found, derived = measured.communicators(known), derive.communicators(*plain.parts)
+    measured_workload = replace(plain, profile=seen.profile(plain))
+    found, derived = measured.communicators(measured_workload), derive.communicators(*plain.parts)
     assert graph.pairs(found) == graph.pairs(derived)
     assert [each.sent for each in found] == [each.sent for each in derived]
 

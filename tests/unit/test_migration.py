@@ -95,7 +95,7 @@ def moved(seen_now: ClusterState) -> str:
     return entry.cause.message
 
 
-def known(seen_now: ClusterState, uid: str = "a") -> str:
+def evaluated_topology(seen_now: ClusterState, uid: str = "a") -> str:
     return scheduling.plan(seen_now).records[uid].topology_hash
 
 
@@ -197,9 +197,12 @@ def test_moved_job_that_ran_again_reserves_nothing(ended_attempts: int) -> None:
 
 def test_a_job_that_stays_is_judged_once() -> None:
     wide = {"r0": 2.0, "r1": 2.0, "r2": 2.0}
-    assert (moved(world(running(), links=wide)), known(world(running(), links=wide))) == ("", "now")
+    assert (
+        moved(world(running(), links=wide)),
+        evaluated_topology(world(running(), links=wide)),
+    ) == ("", "now")
     soon_done = running(progress=Progress(1000, total_steps=1100))
-    assert (moved(world(soon_done)), known(world(soon_done))) == ("", "now")
+    assert (moved(world(soon_done)), evaluated_topology(world(soon_done))) == ("", "now")
     evaluated = running(record={"topology_hash": "now"})
     assert moved(world(evaluated)) == ""
 
@@ -220,7 +223,7 @@ def test_a_job_whose_time_to_move_has_not_come_is_judged_later(changes: dict[str
     """Nothing was heard of it, it moved not long ago, it would lose work, some are silent, or it
     could not be started again."""
     waits = world(running(**changes))
-    assert (moved(waits), known(waits)) == ("", "before")
+    assert (moved(waits), evaluated_topology(waits)) == ("", "before")
 
 
 @pytest.mark.parametrize(("moves", "pause_s"), [(0, 0.0), (1, 600.0), (3, 2400.0), (40, 86_400.0)])
@@ -230,12 +233,12 @@ def test_each_move_makes_the_next_one_wait_longer(moves: int, pause_s: float) ->
 
 def test_what_is_known_counts_once_it_has_been_so_for_a_while() -> None:
     fresh = world(running(), topology_age_s=migration.SETTLED_S - 1.0)
-    assert (moved(fresh), known(fresh)) == ("", "before")
+    assert (moved(fresh), evaluated_topology(fresh)) == ("", "before")
 
 
 def test_job_with_unknown_placement_basis_counts_as_well_placed() -> None:
     upgraded = world(running(record={"topology_hash": ""}))
-    assert (moved(upgraded), known(upgraded)) == ("", "now")
+    assert (moved(upgraded), evaluated_topology(upgraded)) == ("", "now")
 
 
 def test_no_job_moves_that_would_stand_in_line_behind_others() -> None:
@@ -291,7 +294,7 @@ def test_a_slow_node_is_named() -> None:
 def test_a_job_on_machines_that_nobody_knows_stays() -> None:
     nodes = tuple(replace(each, machine="") for each in racks(*HERE))
     unknown = world(running(), nodes=nodes)
-    assert (moved(unknown), known(unknown)) == ("", "now")
+    assert (moved(unknown), evaluated_topology(unknown)) == ("", "now")
 
 
 def test_an_unknown_end_is_taken_to_be_a_day_away() -> None:

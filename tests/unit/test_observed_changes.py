@@ -97,10 +97,10 @@ def test_deleted_job_is_let_go(phase: Phase) -> None:
     """Jobs come and go for as long as an operator leads."""
     seen = Watched(phase=phase)
     seen.run_cycle()
-    known = seen.state_builder.job(JOB)
-    assert known is not None
-    job = weakref.ref(known.job)
-    del known
+    cached = seen.state_builder.job(JOB)
+    assert cached is not None
+    job = weakref.ref(cached.job)
+    del cached
     seen.jobs.discard(JOB)
     seen.run_cycle(after_s=1.0)
     seen.run_cycle(after_s=1.0)

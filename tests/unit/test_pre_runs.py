@@ -233,9 +233,9 @@ async def test_a_job_that_wants_none_any_more_ends_it(site: Ahead, spec: Raw) ->
     assert (await site.run_cycle()).held is None
     assert not site.store.objects
     # It was we who did: when it is wanted again, another is made.
-    for known in site.jobs.all():
-        if known.uid != LARGE:
-            site.jobs.discard(known.uid)
+    for cached in site.jobs.all():
+        if cached.uid != LARGE:
+            site.jobs.discard(cached.uid)
     site.change()
     await site.run_cycle()
     pre_run_status = await site.run_cycle()

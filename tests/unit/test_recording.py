@@ -155,10 +155,10 @@ def job(*, data: int = 4, own: str = "", seen: str = "", generation: int = 1) ->
 
 
 def workload(jobs: Jobs) -> Workload:
-    known = jobs.get("a-uid")
-    assert known is not None, jobs.why_unreadable("a-uid")
-    assert known.workload is not None
-    return known.workload
+    cached = jobs.get("a-uid")
+    assert cached is not None, jobs.why_unreadable("a-uid")
+    assert cached.workload is not None
+    return cached.workload
 
 
 def test_next_attempt_is_mapped_by_earlier_recording() -> None:

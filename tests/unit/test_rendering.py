@@ -37,9 +37,9 @@ def test_job_wanting_a_pre_run_without_profile_records_itself(
 ) -> None:
     jobs = Jobs(lambda raw: pods.sample(raw, reporting.LAUNCHER))
     jobs.absorb(large(**parts))
-    known = jobs.get(LARGE)
-    assert known is not None, jobs.why_unreadable(LARGE)
-    entry = attempts.entry(job_uid=LARGE, job_name="large", shape=known.shape, score=score)
+    cached = jobs.get(LARGE)
+    assert cached is not None, jobs.why_unreadable(LARGE)
+    entry = attempts.entry(job_uid=LARGE, job_name="large", shape=cached.shape, score=score)
     pod = Rendering(jobs, launcher=reporting.LAUNCHER).pod(entry, 0)
     assert pod is not None
     (main,) = pod["spec"]["containers"]

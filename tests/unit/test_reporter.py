@@ -159,7 +159,7 @@ async def test_job_replaced_under_its_name_is_gone() -> None:
     other["metadata"]["uid"] = "other-uid"
     desk.store.put(path, other)
     await desk.run_cycle(waits=short(1))
-    assert [known.uid for known in desk.jobs.all()] == []
+    assert [cached.uid for cached in desk.jobs.all()] == []
 
 
 async def test_write_that_succeeds_ends_the_pauses() -> None:
@@ -325,9 +325,9 @@ async def test_unreadable_new_version_keeps_attempt_and_reason() -> None:
     worse = reporting.raw_job("job", pod=BROKEN_POD, metadata=version, status=status)
     desk.add(worse)
     await desk.run_cycle()
-    known = desk.jobs.get("job-uid")
-    assert known is not None
-    assert (known.record.phase, known.record.attempt) == (Phase.RUNNING, 1)
+    cached = desk.jobs.get("job-uid")
+    assert cached is not None
+    assert (cached.record.phase, cached.record.attempt) == (Phase.RUNNING, 1)
     found = desk.store.objects[path]["status"]
     assert (found["phase"], found["reason"]) == ("Running", "Unreadable")
     mended = {"generation": 3, "resourceVersion": "600"}
@@ -373,9 +373,9 @@ async def test_a_wait_of_a_later_attempt_is_told_again() -> None:
     desk = Desk()
     desk.add(reporting.raw_job("job"))
     await desk.run_cycle(waits=short(1))
-    known = desk.jobs.get("job-uid")
-    assert known is not None
-    later = replace(known.record, attempt=1, ended=1)
+    cached = desk.jobs.get("job-uid")
+    assert cached is not None
+    later = replace(cached.record, attempt=1, ended=1)
     await desk.run_cycle({"job-uid": later}, waits=short(2))
     desk.now_s += reporter.REFRESH_S
     await desk.run_cycle(waits=short(3))

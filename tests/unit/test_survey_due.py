@@ -56,9 +56,9 @@ def test_one_node_alone_is_never_due() -> None:
 
 def test_idle_nodes_and_two_of_each_known_domain_are_chosen() -> None:
     racks = dict.fromkeys("abcd", "r1") | dict.fromkeys("efg", "r2")
-    known = of([reported(racks)], "abcdefgxyz")
-    assert due.chosen(known, {*"xyz"}, {*"abcdefgxy"}, least=3) == tuple("abefxy")
-    assert due.chosen(known, {*"xyz"}, {*"dxyz"}, least=3) == tuple("dxyz")
+    fabric = of([reported(racks)], "abcdefgxyz")
+    assert due.chosen(fabric, {*"xyz"}, {*"abcdefgxy"}, least=3) == tuple("abefxy")
+    assert due.chosen(fabric, {*"xyz"}, {*"dxyz"}, least=3) == tuple("dxyz")
 
 
 def test_too_few_to_find_anything_out_are_not_chosen() -> None:

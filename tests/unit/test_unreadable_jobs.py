@@ -96,10 +96,10 @@ def test_what_it_asked_for_before_goes_on_to_hold(jobs: Jobs) -> None:
     newer = {"resourceVersion": "2", "generation": 2}
     status = {"phase": "Suspended", "attempt": 3, "endedAttempt": 3}
     jobs.absorb(reporting.raw_job("a", pod=BROKEN, metadata=newer, status=status))
-    known = jobs.get("a-uid")
-    assert known is not None
-    assert known.job.spec.suspend
-    assert (known.version, known.record.phase, known.record.attempt) == ("2", Phase.SUSPENDED, 3)
+    cached = jobs.get("a-uid")
+    assert cached is not None
+    assert cached.job.spec.suspend
+    assert (cached.version, cached.record.phase, cached.record.attempt) == ("2", Phase.SUSPENDED, 3)
     assert jobs.why_unreadable("a-uid") is not None
 
 
@@ -108,14 +108,14 @@ def test_only_an_unreadable_status_keeps_spec_hash(jobs: Jobs) -> None:
     before = jobs.get("a-uid")
     assert before is not None
     jobs.absorb(reporting.raw_job("a", metadata={"resourceVersion": "2"}, status={"phase": "?"}))
-    known = jobs.get("a-uid")
-    assert known is not None
-    assert known.shape == before.shape != ""
+    cached = jobs.get("a-uid")
+    assert cached is not None
+    assert cached.shape == before.shape != ""
     newer = {"resourceVersion": "3", "generation": 2}
     jobs.absorb(reporting.raw_job("a", pod=BROKEN, metadata=newer))
-    known = jobs.get("a-uid")
-    assert known is not None
-    assert known.shape == ""
+    cached = jobs.get("a-uid")
+    assert cached is not None
+    assert cached.shape == ""
 
 
 def test_one_that_is_gone_or_going_is_nobodys_news(jobs: Jobs) -> None:
@@ -154,9 +154,9 @@ def test_invalid_status_changes_nothing_known(jobs: Jobs, changes: reporting.Raw
     assert reported.startswith(
         "the job cannot be read: its status was not written by the operator: "
     )
-    known = jobs.get("a-uid")
-    assert known is not None
-    assert (known.version, known.record.attempt, known.record.nodes) == ("2", 3, ("n0", "n1"))
+    cached = jobs.get("a-uid")
+    assert cached is not None
+    assert (cached.version, cached.record.attempt, cached.record.nodes) == ("2", 3, ("n0", "n1"))
 
 
 def test_pods_with_too_many_resources_are_set_aside(jobs: Jobs) -> None:
@@ -173,6 +173,6 @@ def test_pods_with_too_many_resources_are_set_aside(jobs: Jobs) -> None:
     reported = "the job cannot be read: its pods ask for 49 resources, at most 32"
     assert jobs.why_unreadable("a-uid") == reported
     jobs.absorb(reporting.raw_job("b", pod=asking(0)))
-    known = jobs.get("b-uid")
-    assert known is not None
-    assert dict(known.per_node) == {"pods": 1}
+    cached = jobs.get("b-uid")
+    assert cached is not None
+    assert dict(cached.per_node) == {"pods": 1}

@@ -144,7 +144,7 @@ def prune(job: Path, readable: Sequence[protocol.Checkpoint], *, keep: int) -> N
     nothing: training goes on with a full disk as long as it can, and stderr says so.
     """
     caps = {cap.attempt: cap.step for cap in readable}
-    known = [
+    found = [
         protocol.Checkpoint(attempt, step)
         for attempt in attempts(job)
         if attempt <= max(caps)
@@ -152,10 +152,10 @@ def prune(job: Path, readable: Sequence[protocol.Checkpoint], *, keep: int) -> N
     ]
     counting = [
         one
-        for one in known
+        for one in found
         if one.step <= caps.get(one.attempt, -1) and (folder_of(job, one) / NAME).exists()
     ]
-    for one in known:
+    for one in found:
         if one not in counting[:keep]:
             _remove(folder_of(job, one))
 

@@ -212,10 +212,10 @@ def _groups() -> dict[ProcessGroup, list[int]]:
     if not hasattr(dist.ProcessGroup, "register_pre_hook"):
         seen = torch.__version__
         raise ValueError(f"seen torch {seen}, expected one whose process groups have hooks: 2.15")
-    known = dist.distributed_c10d._world.pg_group_ranks
+    ranks_by_group = dist.distributed_c10d._world.pg_group_ranks
     return {
         group: sorted(ranks, key=ranks.__getitem__)
-        for group, ranks in known.items()
+        for group, ranks in ranks_by_group.items()
         if isinstance(group, dist.ProcessGroup)
     }
 

@@ -72,7 +72,7 @@ class PublishedKeys:
         """Grows with every change of the keys: what was verified before is void."""
 
     @property
-    def known(self) -> bool:
+    def available(self) -> bool:
         """Whether the keys were ever read."""
         return bool(self._keys)
 
@@ -95,7 +95,7 @@ class PublishedKeys:
             early = 0 if news else early + 1
             wait_s = backoff.delay_s(early, base_s=EARLY_BASE_S, cap_s=EARLY_CAP_S, rng=self._rng)
             await asyncio.sleep(wait_s)
-            if self.known and not self._failing:
+            if self.available and not self._failing:
                 try:
                     async with asyncio.timeout(REFRESH_S):
                         await self._wanted.wait()

@@ -120,7 +120,7 @@ class Tokens:
 
     def _verify(self, token: str) -> _Claims:
         """What the signature vouches for; raises RefusedError."""
-        if not self._keys.known:
+        if not self._keys.available:
             self._metrics.token_checks.labels("no keys").inc()
             raise RefusedError(
                 HTTPStatus.SERVICE_UNAVAILABLE, "the signing keys have not been read yet"

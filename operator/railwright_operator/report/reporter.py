@@ -34,7 +34,7 @@ from railwright_operator.report.double_bookings import DoubleBookings
 from railwright_operator.report.events import Events, JobEvent
 from railwright_operator.report.status import StatusInput
 from railwright_operator.state_builder import StateBuilder
-from railwright_operator.watch.jobs import Jobs, Known, Unreadable
+from railwright_operator.watch.jobs import CachedJob, Jobs, Unreadable
 from railwright_operator.yielding import TimeSlice
 from railwright_scheduler.attempt import record as records
 from railwright_scheduler.attempt.assessment import Ongoing
@@ -169,8 +169,8 @@ class Reporter:
     def _start(self, uid: str, write: StatusWrite, plan: Plan) -> None:
         record = plan.records.get(uid)
         waits = record is None or record.phase in (Phase.QUEUED, Phase.SUSPENDED)
-        known = self.state_builder.job(uid)
-        if known is not None and record is not None and known.record != record:
+        cached = self.state_builder.job(uid)
+        if cached is not None and record is not None and cached.record != record:
             self._wakes_once_written.add(uid)  # The next cycle may go on from this record.
             waits = False
         lane = self._waiting_lane if waits else self._record_lane
@@ -196,40 +196,40 @@ class Reporter:
         self, uid: str, record: JobRecord, plan: Plan, now: datetime.datetime
     ) -> StatusWrite | None:
         """What is to be written about this job, if anything is."""
-        known = self.state_builder.job(uid)
-        assert known is not None, uid
-        if known.record.phase in FINAL and record.phase in FINAL:
+        cached = self.state_builder.job(uid)
+        assert cached is not None, uid
+        if cached.record.phase in FINAL and record.phase in FINAL:
             self.commits.refuse(uid)
-            return self._expire(known) if self._is_expired(known, now) else None
-        if self.jobs.get(uid) is not known:
+            return self._expire(cached) if self._is_expired(cached, now) else None
+        if self.jobs.get(uid) is not cached:
             self.wake()  # It was written since the cycle began: the next one has the newer.
             return None
-        given = self._status_input(known, record, plan, now)
+        given = self._status_input(cached, record, plan, now)
         if self._quiet.get(uid) == given:
-            self.commits.recorded(uid, known.record)
+            self.commits.recorded(uid, cached.record)
             return None
         after = status.render(given)
         patch = bodies.merge_patch(given.before, after)
         if not patch:
             self._quiet[uid] = given
         if not patch or (status.is_refresh(given.before, patch) and not self._is_due_again(uid)):
-            self.commits.recorded(uid, known.record)
+            self.commits.recorded(uid, cached.record)
             return None
-        return self._record(known, given, after, patch)
+        return self._record(cached, given, after, patch)
 
     async def _record(
-        self, known: Known, given: StatusInput, after: status.Status, patch: status.Status
+        self, cached: CachedJob, given: StatusInput, after: status.Status, patch: status.Status
     ) -> None:
-        if not await self._write(known.raw, patch):
+        if not await self._write(cached.raw, patch):
             return
-        self._written_s[known.uid] = self.clock()
-        self.commits.recorded(known.uid, given.record)
-        cause = records.ending(known.record, given.record)
+        self._written_s[cached.uid] = self.clock()
+        self.commits.recorded(cached.uid, given.record)
+        cause = records.ending(cached.record, given.record)
         if cause is not None:
             self.metrics.record_end(cause.code)
         for event in job_events.changes(
-            known.raw["metadata"],
-            records_changed=(known.record, given.record),
+            cached.raw["metadata"],
+            records_changed=(cached.record, given.record),
             status_changed=(given.before, after),
         ):
             self.events.add(event)
@@ -252,28 +252,28 @@ class Reporter:
             self.events.add(JobEvent(job, status.UNREADABLE, found.why, warning=True))
 
     def _status_input(
-        self, known: Known, record: JobRecord, plan: Plan, now: datetime.datetime
+        self, cached: CachedJob, record: JobRecord, plan: Plan, now: datetime.datetime
     ) -> StatusInput:
-        view = self.sessions.attempt(known.uid, record.attempt)
-        record = self.commits.fold(known.uid, record, view)
-        verdict = plan.assessments.get(known.uid)
+        view = self.sessions.attempt(cached.uid, record.attempt)
+        record = self.commits.fold(cached.uid, record, view)
+        verdict = plan.assessments.get(cached.uid)
         return StatusInput(
-            backoff_limit=known.job.spec.backoff_limit,
+            backoff_limit=cached.job.spec.backoff_limit,
             record=record,
-            before=known.raw.get("status") or {},
-            generation=known.raw["metadata"]["generation"],
+            before=cached.raw.get("status") or {},
+            generation=cached.raw["metadata"]["generation"],
             now=now.isoformat(timespec="seconds").replace("+00:00", "Z"),
-            num_nodes=known.job.spec.num_nodes,
+            num_nodes=cached.job.spec.num_nodes,
             racks=self.state_builder.machines.racks(record.nodes),
-            unprofiled=self.state_builder.unprofiled(known, record.nodes),
-            wait=plan.waits.get(known.uid),
+            unprofiled=self.state_builder.unprofiled(cached, record.nodes),
+            wait=plan.waits.get(cached.uid),
             assessment=verdict if isinstance(verdict, Ongoing) else None,
             session=view,
-            ranks=self.state_builder.ranks(known.uid) if record.phase is Phase.STARTING else (),
-            unreadable=self.jobs.why_unreadable(known.uid),
-            pre_run=self.state_builder.pre_runs.of(known.uid),
-            set_aside=self.faults.mark(known.uid),
-            double_booking=self._double_bookings.message(known.uid),
+            ranks=self.state_builder.ranks(cached.uid) if record.phase is Phase.STARTING else (),
+            unreadable=self.jobs.why_unreadable(cached.uid),
+            pre_run=self.state_builder.pre_runs.of(cached.uid),
+            set_aside=self.faults.mark(cached.uid),
+            double_booking=self._double_bookings.message(cached.uid),
         )
 
     def _is_due_again(self, uid: str) -> bool:
@@ -313,27 +313,27 @@ class Reporter:
         else:
             self.jobs.discard(uid)
 
-    def _is_expired(self, known: Known, now: datetime.datetime) -> bool:
+    def _is_expired(self, cached: CachedJob, now: datetime.datetime) -> bool:
         """Whether a finished job's time is over, and it is time to ask for its deletion (again)."""
-        ttl_s = known.job.spec.ttl_seconds_after_finished
-        finished = (known.raw.get("status") or {}).get("finishedAt")
+        ttl_s = cached.job.spec.ttl_seconds_after_finished
+        finished = (cached.raw.get("status") or {}).get("finishedAt")
         if ttl_s is None or finished is None:
             return False
         if now < datetime.datetime.fromisoformat(finished) + datetime.timedelta(seconds=ttl_s):
             return False
-        return self._expiries.over(known.uid)
+        return self._expiries.over(cached.uid)
 
-    async def _expire(self, known: Known) -> None:
+    async def _expire(self, cached: CachedJob) -> None:
         """Delete the job; its pods and placements go with it.
 
         It counts as failed until the job is seen to be gone: what refuses that, or a finalizer
         that holds it, may do so for good, so it is asked more and more rarely.
         """
-        self._expiries.failed(known.uid)
+        self._expiries.failed(cached.uid)
         try:
-            await self.api.delete(_path(known.raw), bodies.deletion(known.uid))
+            await self.api.delete(_path(cached.raw), bodies.deletion(cached.uid))
         except (errors.ConflictError, errors.NotFoundError):
-            self.jobs.discard(known.uid)
+            self.jobs.discard(cached.uid)
 
 
 async def _in_lane(lane: Lane, write: StatusWrite) -> None:

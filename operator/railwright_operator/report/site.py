@@ -69,9 +69,9 @@ class SiteReporter:
     def _queues(self) -> dict[str, Status]:
         waiting: collections.Counter[str] = collections.Counter()
         running: collections.Counter[str] = collections.Counter()
-        for known in self.jobs.all():
-            if known.record.phase not in FINAL and not known.job.spec.suspend:
-                (running if known.record.live else waiting)[known.job.spec.queue] += 1
+        for cached in self.jobs.all():
+            if cached.record.phase not in FINAL and not cached.job.spec.suspend:
+                (running if cached.record.live else waiting)[cached.job.spec.queue] += 1
         return {
             name: {"waiting": waiting[name], "running": running[name]} for name in self.site.queues
         }

@@ -11,7 +11,7 @@ from railwright_operator.watch.pod_index import PodIndex
 
 def of(nodes: Iterable[str], jobs: Jobs, pods: PodIndex) -> frozenset[str]:
     """Which of these nodes are busy."""
-    held = {node for known in jobs.all() if known.record.live for node in known.record.nodes}
+    held = {node for cached in jobs.all() if cached.record.live for node in cached.record.nodes}
     return frozenset(node for node in nodes if node in held or _uses_devices(node, pods))
 
 

@@ -25,14 +25,14 @@ def of(fabric: Fabric, probing: Probing, now_s: float) -> frozenset[str]:
     if probing.mode == NEVER or len(nodes) < 2:
         return frozenset()
     oldest_s = now_s - probing.max_age_hours * HOUR_S
-    known: set[str] = set()
+    recent: set[str] = set()
     for source_report in fabric.source_reports:
         placed = frozenset().union(*source_report.tiers)
         if source_report.basis is Provenance.MEASURED:
-            known |= {node for node in placed if source_report.times.get(node, now_s) > oldest_s}
+            recent |= {node for node in placed if source_report.times.get(node, now_s) > oldest_s}
         elif probing.mode == WHEN_UNTOLD:
-            known |= placed
-    return frozenset(nodes - known)
+            recent |= placed
+    return frozenset(nodes - recent)
 
 
 def enough(wanted: Collection[str]) -> int:

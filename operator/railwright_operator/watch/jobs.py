@@ -39,10 +39,10 @@ Raw = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """A job as it stands: the object, what its user asked for, and its record.
+class CachedJob:
+    """A TrainingJob as the watch last brought it: the object, its spec converted, and its record.
 
-    ``job`` has no more of the template than what pods are accounted for by.
+    ``job`` holds only the part of the pod template that pods are accounted for by.
     """
 
     uid: str
@@ -153,12 +153,12 @@ class Jobs:
     def __init__(self, render: Callable[[Raw], Raw]) -> None:
         """``render`` makes the pod of a job's first rank, whose requests are what a node owes."""
         self._render = render
-        self._known: dict[str, Known] = {}
+        self._cached: dict[str, CachedJob] = {}
         self._unreadable: dict[str, Unreadable] = {}
         self._gone: collections.OrderedDict[str, None] = collections.OrderedDict()
 
     def __repr__(self) -> str:
-        return f"<Jobs {len(self._known)} unreadable={len(self._unreadable)}>"
+        return f"<Jobs {len(self._cached)} unreadable={len(self._unreadable)}>"
 
     def absorb(self, raw: Raw) -> None:
         """A job answered a request of ours. Raises KeyError or ValueError for what is none."""
@@ -182,11 +182,11 @@ class Jobs:
         uid = found.uid
         if uid in self._gone:
             return
-        held = self._known.get(uid)
+        held = self._cached.get(uid)
         if self._held_version(uid) >= found.rv:
             return
         try:
-            self._known[uid] = self._read(found, held)
+            self._cached[uid] = self._read(found, held)
             self._unreadable.pop(uid, None)
         except Exception as error:
             why = _why(error)
@@ -195,29 +195,29 @@ class Jobs:
             self._set_aside(found, held, why)
 
     def _held_version(self, uid: str) -> int:
-        held = (self._known.get(uid), self._unreadable.get(uid))
+        held = (self._cached.get(uid), self._unreadable.get(uid))
         return max((_version(each.raw) for each in held if each), default=0)
 
     def discard(self, uid: str) -> None:
         """A job is gone, and no older version of it may bring it back."""
-        self._known.pop(uid, None)
+        self._cached.pop(uid, None)
         self._unreadable.pop(uid, None)
         self._gone[uid] = None
         while len(self._gone) > GONE_REMEMBERED_MAX:
             self._gone.popitem(last=False)
 
-    def get(self, uid: str) -> Known | None:
+    def get(self, uid: str) -> CachedJob | None:
         """The job with this UID."""
-        return self._known.get(uid)
+        return self._cached.get(uid)
 
     def namespace_of(self, uid: str) -> str | None:
         """The namespace of the job with this UID."""
-        known = self._known.get(uid)
-        return None if known is None else str(known.raw["metadata"]["namespace"])
+        cached = self._cached.get(uid)
+        return None if cached is None else str(cached.raw["metadata"]["namespace"])
 
-    def all(self) -> Iterable[Known]:
+    def all(self) -> Iterable[CachedJob]:
         """Every job that is not being deleted."""
-        jobs = self._known.values()
+        jobs = self._cached.values()
         return [job for job in jobs if "deletionTimestamp" not in job.raw["metadata"]]
 
     def unreadable(self) -> tuple[Unreadable, ...]:
@@ -233,16 +233,16 @@ class Jobs:
         found = self._unreadable.get(uid)
         return None if found is None else found.why
 
-    def _set_aside(self, found: JobObject, held: Known | None, why: str) -> None:
+    def _set_aside(self, found: JobObject, held: CachedJob | None, why: str) -> None:
         uid = found.uid
         self._unreadable[uid] = Unreadable(found.raw, why)
         if held is not None:
             # What cannot be read may have another shape: nothing is to be bound half as it was.
             shape = held.shape if held.generation == found.generation else ""
             record = _record_or(found.raw, held.record)
-            self._known[uid] = replace(held, object=found, record=record, shape=shape)
+            self._cached[uid] = replace(held, object=found, record=record, shape=shape)
 
-    def _read(self, found: JobObject, held: Known | None) -> Known:
+    def _read(self, found: JobObject, held: CachedJob | None) -> CachedJob:
         raw = found.raw
         readable = found.uid not in self._unreadable
         if held is not None and readable and held.generation == found.generation:
@@ -265,7 +265,7 @@ class Jobs:
         # Its status is read as its record, by rules of its own.
         asked = {name: value for name, value in whole.items() if name != "status"}
         job = schema.read(TrainingJob, asked | {"spec": {**whole["spec"], "template": template}})
-        return Known(
+        return CachedJob(
             uid=found.uid,
             object=found,
             job=job,

@@ -292,8 +292,8 @@ class Reflector(Generic[R]):
 
     def _apply(self, event: Event) -> None:
         kind = event.type
-        known = kind if kind in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR") else "OTHER"
-        self._metrics.events.labels(self._kind, known).inc()
+        label = kind if kind in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR") else "OTHER"
+        self._metrics.events.labels(self._kind, label).inc()
         match kind:
             case "ERROR":
                 failure = projections.failure(event.object)
@@ -322,8 +322,8 @@ class Reflector(Generic[R]):
         metadata = found.metadata
         uid, version = metadata.uid, int(metadata.resource_version)
         held = self._records.get(uid)
-        known = held.rv if held is not None else self._version
-        if known is None or version > known:
+        newest = held.rv if held is not None else self._version
+        if newest is None or version > newest:
             record = self._record(found)
             if record is not None:
                 self._put(held, record)

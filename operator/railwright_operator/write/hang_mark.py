@@ -8,15 +8,15 @@ from typing import Any
 from kubernetes import client
 from railwright_api import names
 from railwright_operator import connection
-from railwright_operator.watch.jobs import Known
+from railwright_operator.watch.jobs import CachedJob
 
 DEADLINE_S = 2.0
 
 
-def write(kubeconfig: str | None, known: Known, mark: Mapping[str, Any]) -> None:
+def write(kubeconfig: str | None, cached: CachedJob, mark: Mapping[str, Any]) -> None:
     """Write ``setAside`` into the job's status, if it is still the same job. Blocks for at most
     ``DEADLINE_S``; raises what the ``kubernetes`` package does."""
-    metadata = known.raw["metadata"]
+    metadata = cached.raw["metadata"]
     api = client.CustomObjectsApi(connection.blocking_client(kubeconfig, deadline_s=DEADLINE_S))
     api.patch_namespaced_custom_object_status(
         names.GROUP,
@@ -24,5 +24,5 @@ def write(kubeconfig: str | None, known: Known, mark: Mapping[str, Any]) -> None
         metadata["namespace"],
         names.TRAINING_JOBS,
         metadata["name"],
-        {"metadata": {"uid": known.uid}, "status": {"setAside": dict(mark)}},
+        {"metadata": {"uid": cached.uid}, "status": {"setAside": dict(mark)}},
     )

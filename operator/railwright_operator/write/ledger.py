@@ -197,9 +197,9 @@ def _cause(found: Mapping[str, Any], nodes: Sequence[str]) -> Cause:
     return replace(causes.parse(found), nodes=tuple(sorted(lost)))
 
 
-def _later(found: Fields, known: Collection[str]) -> dict[str, Any]:
+def _later(found: Fields, fields: Collection[str]) -> dict[str, Any]:
     """The fields that this version does not have."""
-    return {name: value for name, value in found.items() if name not in known}
+    return {name: value for name, value in found.items() if name not in fields}
 
 
 def _entry_fields(entry: Entry) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import orjson
 
 from railwright_api import names
 from railwright_api.workload import RECORDED_RANKS_MAX
-from railwright_operator.watch.jobs import Known
+from railwright_operator.watch.jobs import CachedJob
 from railwright_operator.write import pods
 from railwright_scheduler.communication import measured
 from railwright_scheduler.model.workload import Workload
@@ -43,11 +43,11 @@ class PreRunPlan:
     manifest: Manifest
 
 
-def steps(known: Known, *, aside: bool = False) -> int:
+def steps(cached: CachedJob, *, aside: bool = False) -> int:
     """How many steps ranks of the job's next attempt record: as many as it asks for, or some where
     it wants a pre-run and starts without what one would have recorded, or with what was recorded
     left ``aside``."""
-    spec, profiling, workload = known.job.spec, known.job.spec.profiling, known.workload
+    spec, profiling, workload = cached.job.spec, cached.job.spec.profiling, cached.workload
     if profiling.steps or profiling.pre_run == "Never":
         return profiling.steps
     is_too_large = spec.num_nodes * spec.num_proc_per_node > RECORDED_RANKS_MAX
@@ -56,16 +56,16 @@ def steps(known: Known, *, aside: bool = False) -> int:
     return STEPS if workload.profile is None or aside else 0
 
 
-def plan(known: Known) -> PreRunPlan | None:
+def plan(cached: CachedJob) -> PreRunPlan | None:
     """What would have to run ahead of this job; None if it is no larger itself."""
-    assert known.workload is not None, known.uid
-    data, whole = _data(known, known.workload), known.workload.split.data
+    assert cached.workload is not None, cached.uid
+    data, whole = _data(cached, cached.workload), cached.workload.split.data
     if data == whole:
         return None
-    spec = known.job.spec
+    spec = cached.job.spec
     nodes = spec.num_nodes * data // whole
-    name = names.pre_run_name(known.raw["metadata"]["name"])
-    asked = _spec(known.object.whole["spec"], data=data, nodes=nodes)
+    name = names.pre_run_name(cached.raw["metadata"]["name"])
+    asked = _spec(cached.object.whole["spec"], data=data, nodes=nodes)
     digest = hashlib.blake2b(
         orjson.dumps(asked, option=orjson.OPT_SORT_KEYS), digest_size=8
     ).hexdigest()
@@ -77,15 +77,15 @@ def plan(known: Known) -> PreRunPlan | None:
         manifest={
             "apiVersion": names.API_VERSION,
             "kind": "TrainingJob",
-            "metadata": _metadata(known.raw["metadata"], name, digest),
+            "metadata": _metadata(cached.raw["metadata"], name, digest),
             "spec": asked,
         },
     )
 
 
-def _data(known: Known, workload: Workload) -> int:
+def _data(cached: CachedJob, workload: Workload) -> int:
     """Data-parallel ranks of the smallest gang, of whole nodes, that can stand for the job."""
-    return measured.smallest(workload, multiple=known.job.spec.num_proc_per_node).data
+    return measured.smallest(workload, multiple=cached.job.spec.num_proc_per_node).data
 
 
 def _spec(spec: Raw, *, data: int, nodes: int) -> Manifest:

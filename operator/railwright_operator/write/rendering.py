@@ -22,24 +22,24 @@ class Rendering:
 
     def pod(self, entry: Entry, node_rank: int) -> Manifest | None:
         """The pod of one node rank; None when the job is gone, or not the one decided about."""
-        known = self._jobs.get(entry.job_uid)
-        if known is None or known.shape != entry.shape or known.too_large:
+        cached = self._jobs.get(entry.job_uid)
+        if cached is None or cached.shape != entry.shape or cached.too_large:
             return None
         return pods.render(
-            known.object.whole,
+            cached.object.whole,
             entry,
             node_rank=node_rank,
             launcher=self._launcher,
-            profile_steps=pre_runs.steps(known, aside=_is_aside(entry)),
+            profile_steps=pre_runs.steps(cached, aside=_is_aside(entry)),
         )
 
     def placement(self, entry: Entry, *, epoch: int) -> Manifest | None:
         """The attempt's Placement; None when the job is gone."""
-        known = self._jobs.get(entry.job_uid)
-        if known is None:
+        cached = self._jobs.get(entry.job_uid)
+        if cached is None:
             return None
-        resume = (p for p in known.record.checkpoints if p.attempt < entry.attempt)
-        last_termination = known.record.last_termination
+        resume = (p for p in cached.record.checkpoints if p.attempt < entry.attempt)
+        last_termination = cached.record.last_termination
         reason = (
             f"after {last_termination.code}: {last_termination.message}"
             if last_termination
