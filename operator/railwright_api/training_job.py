@@ -40,6 +40,9 @@ TEN_YEARS_S = 315_360_000
 PROGRESS_TIMEOUT_S_MIN = 10
 """Five heartbeats: what is shorter would end attempts whose heartbeats are late."""
 
+START_TIMEOUT_S_MIN = 10
+"""What a kubelet needs to start the containers of a pod, and to report that."""
+
 Digest = Annotated[str, Field(max_length=64)]
 
 
@@ -173,6 +176,9 @@ class TrainingJobSpec(Part):
     backoff_limit: Annotated[int, Field(ge=0, le=100)] = 3
     """How many failures of the job's own making are retried, such as a rank that exits with an
     error. Lost nodes and evictions are always retried and do not count."""
+    start_timeout_seconds: Annotated[int, Field(ge=START_TIMEOUT_S_MIN, le=TEN_YEARS_S)] = 600
+    """How many seconds after the last image pull all ranks must be at the start barrier, or the
+    attempt ends as StartTimedOut. Without a pull, the time counts from the binding of the pods."""
     progress_timeout_seconds: (
         Annotated[int, Field(ge=PROGRESS_TIMEOUT_S_MIN, le=TEN_YEARS_S)] | None
     ) = None

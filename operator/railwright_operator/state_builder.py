@@ -239,7 +239,7 @@ class StateBuilder:
         )
 
     def _job(self, cached: CachedJob, in_flight: Collection[AttemptKey]) -> ObservedJob:
-        record, uid = cached.record, cached.uid
+        record, uid, spec = cached.record, cached.uid, cached.job.spec
         view = self.sessions.attempt(uid, record.attempt)
         ranks: tuple[ObservedRank, ...] = ()
         bound_age_s = 0.0
@@ -249,8 +249,9 @@ class StateBuilder:
             ranks = self._liveness.ranks(cached, pods=pods, view=view, nodes=self.machines.by_name)
         return ObservedJob(
             job=self._job_of(cached),
-            suspend=cached.job.spec.suspend,
-            backoff_limit=cached.job.spec.backoff_limit,
+            suspend=spec.suspend,
+            backoff_limit=spec.backoff_limit,
+            start_timeout_s=spec.start_timeout_seconds,
             record=record,
             ranks=ranks,
             started=record.phase is Phase.RUNNING
@@ -258,7 +259,7 @@ class StateBuilder:
             bound_age_s=bound_age_s,
             ended_age_s=self._ages.of("ended", uid, record.ended),
             held=cached.too_large
-            or self.site.missing_class(cached.job.spec.priority_class_name)
+            or self.site.missing_class(spec.priority_class_name)
             or self._taken_names(cached)
             or self.pre_runs.of(uid).held,
             shape=cached.shape,

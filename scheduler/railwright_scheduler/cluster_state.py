@@ -11,6 +11,7 @@ from railwright_scheduler.attempt.gang import Pod
 from railwright_scheduler.attempt.hang import UNWATCHED, Watch
 from railwright_scheduler.attempt.ledger import AttemptKey, Entry, EntryState, Ledger
 from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.attempt.starting import START_TIMEOUT_S
 from railwright_scheduler.model.decisions import Reason
 from railwright_scheduler.model.snapshot import Job, Node, QueueRound, RunningJob
 from railwright_topology.links import Links
@@ -30,7 +31,8 @@ class ObservedJob:
 
     ``record`` is what its status is known to carry. ``held`` keeps it out of the queue whatever
     fits. ``ranks`` has one row for each node rank of the live attempt; ``bound_age_s`` counts since
-    its gang was first seen bound, ``ended_age_s`` since the last attempt's end was first seen.
+    its gang was first seen bound (its ranks may take ``start_timeout_s`` to be at the barrier),
+    ``ended_age_s`` since the last attempt's end was first seen.
     ``shape`` (version-digest) is another whenever its pods would be made otherwise. ``progress`` is
     what the live attempt's ranks said last; None before. ``watch`` is what else its steps are
     judged by.
@@ -43,6 +45,7 @@ class ObservedJob:
     ranks: tuple[ObservedRank, ...] = ()
     started: bool = False
     bound_age_s: float = 0.0
+    start_timeout_s: float = START_TIMEOUT_S
     ended_age_s: float = 0.0
     held: Reason | None = None
     shape: str = ""

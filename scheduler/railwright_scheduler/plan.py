@@ -311,5 +311,10 @@ def _assess(seen: ObservedJob, entries: tuple[Entry, ...], *, cut: bool) -> Asse
     assert len(seen.ranks) == len(seen.record.nodes), seen.job.uid
     ranks = sorted(seen.ranks, key=lambda rank: rank.node_rank)
     return assessment.assess(
-        ranks, started=seen.started, age_s=seen.bound_age_s, watch=seen.watch, cut=cut
+        ranks,
+        started=seen.started,
+        age_s=seen.bound_age_s,
+        start_timeout_s=seen.start_timeout_s,
+        watch=seen.watch,
+        cut=cut,
     )

@@ -25,6 +25,7 @@ Changes = dict[str, Any]
         ("numProcPerNode", 65, ["spec.numProcPerNode", "less than or equal to 64"]),
         ("backoffLimit", -1, ["spec.backoffLimit", "greater than or equal to 0"]),
         ("backoffLimit", 101, ["spec.backoffLimit", "less than or equal to 100"]),
+        ("startTimeoutSeconds", 9, ["spec.startTimeoutSeconds", "greater than or equal to 10"]),
         ("ttlSecondsAfterFinished", -1, ["ttlSecondsAfterFinished", "greater than or equal to 0"]),
         ("ttlSecondsAfterFinished", 315_360_001, ["315360001", "less than or equal to 315360000"]),
         ("queue", "q" * 64, ["spec.queue", "63"]),

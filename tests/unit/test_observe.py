@@ -9,7 +9,7 @@ from http import HTTPStatus
 import pytest
 
 from fixtures import observing
-from fixtures.observing import JOB, LEDGER, Watched, ask_all
+from fixtures.observing import JOB, LEDGER, START_TIMEOUT_S, Watched, ask_all
 from railwright import pacing, protocol
 from railwright_api import names
 from railwright_conversion.machines import PRODUCT
@@ -28,7 +28,6 @@ from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.gang import CreatePod
 from railwright_scheduler.attempt.ledger import Entry, EntryState
 from railwright_scheduler.attempt.phases import Phase
-from railwright_scheduler.attempt.starting import START_DEADLINE_S
 from railwright_scheduler.cluster import AMOUNT_MAX
 from railwright_scheduler.cluster_state import ClusterState
 from railwright_scheduler.isolation import Isolation
@@ -258,7 +257,7 @@ async def test_deaf_operator_charges_no_late_heartbeat(monkeypatch: pytest.Monke
 async def test_slow_start_on_renewing_kubelet_runs_to_its_deadline() -> None:
     seen = Watched(phase=Phase.STARTING)
     seen.run_cycle()
-    for _ in range(int(START_DEADLINE_S / node_leases.ASK_INTERVAL_S)):
+    for _ in range(int(START_TIMEOUT_S / node_leases.ASK_INTERVAL_S)):
         assert isinstance(seen.verdict(after_s=node_leases.ASK_INTERVAL_S), Ongoing)
         seen.leases.renewed = dict.fromkeys(("n0", "n1"), f"t{seen.now_s // 10}")
         await ask_all(seen)
@@ -268,9 +267,9 @@ async def test_slow_start_on_renewing_kubelet_runs_to_its_deadline() -> None:
 def test_time_without_hearing_is_not_counted_against_a_start() -> None:
     seen = Watched(phase=Phase.STARTING)
     seen.run_cycle()
-    seen.deaf_s = START_DEADLINE_S
-    assert isinstance(seen.verdict(after_s=START_DEADLINE_S + 1), Ongoing)
-    assert seen.cause(after_s=START_DEADLINE_S).code is CauseCode.LAUNCHER_UNHEARD
+    seen.deaf_s = START_TIMEOUT_S
+    assert isinstance(seen.verdict(after_s=START_TIMEOUT_S + 1), Ongoing)
+    assert seen.cause(after_s=START_TIMEOUT_S).code is CauseCode.LAUNCHER_UNHEARD
 
 
 def test_time_without_hearing_is_no_silence() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fixtures.observing import JOB, Watched
+from fixtures.observing import JOB, START_TIMEOUT_S, Watched
 from railwright_operator.watch import projections
 from railwright_operator.watch.projections import PodEvent
 from railwright_operator.watch.pulls import IMAGE_LENGTH_MAX, NAME_LENGTH_MAX
@@ -17,7 +17,6 @@ from railwright_scheduler.attempt.starting import (
     IMAGE_MISSING_S,
     NO_REPORT,
     PULL_DEADLINE_S,
-    START_DEADLINE_S,
     ObservedImages,
 )
 
@@ -84,8 +83,8 @@ def test_pull_of_a_pod_that_runs_has_ended(seen: Watched) -> None:
     after = seen.pod(1, phase="Running")
     seen.pulls.pod_changed(before, after)
     assert seen.rank(1).images == ObservedImages(pulled_s=0.0)
-    seen.now_s += START_DEADLINE_S
-    assert seen.rank(1).images == ObservedImages(pulled_s=START_DEADLINE_S)
+    seen.now_s += START_TIMEOUT_S
+    assert seen.rank(1).images == ObservedImages(pulled_s=START_TIMEOUT_S)
     seen.pulls.pod_changed(after, None)
     assert repr(seen.pulls) == "<Pulls pods=0>"
 
@@ -115,11 +114,11 @@ def test_what_is_kept_of_one_pod_is_bounded(seen: Watched) -> None:
 def test_large_image_does_not_time_out(seen: Watched) -> None:
     seen.pulls.read(event("Pulling", 5))
     for _ in range(4):
-        plan = seen.run_cycle(after_s=START_DEADLINE_S)
+        plan = seen.run_cycle(after_s=START_TIMEOUT_S)
         assert not plan.ledger.entries
-    assert 4 * START_DEADLINE_S < PULL_DEADLINE_S
+    assert 4 * START_TIMEOUT_S < PULL_DEADLINE_S
     seen.pulls.read(event("Pulled", 6))
-    assert not seen.run_cycle(after_s=START_DEADLINE_S - 1).ledger.entries
+    assert not seen.run_cycle(after_s=START_TIMEOUT_S - 1).ledger.entries
     assert seen.cause(after_s=2).code is CauseCode.START_TIMED_OUT
 
 
@@ -146,7 +145,7 @@ def test_registry_that_is_down_is_no_missing_image(seen: Watched) -> None:
     assert seen.rank(1).images == NO_REPORT
     waits(seen, "ImagePullBackOff", f"Back-off pulling image: ErrImagePull: {NO_HOST}")
     assert not seen.run_cycle(after_s=IMAGE_MISSING_S + 1).ledger.entries
-    assert seen.cause(after_s=START_DEADLINE_S).code is CauseCode.IMAGE_PULL_FAILED
+    assert seen.cause(after_s=START_TIMEOUT_S).code is CauseCode.IMAGE_PULL_FAILED
 
 
 def test_image_without_a_valid_name_is_missing(seen: Watched) -> None:
@@ -180,12 +179,12 @@ def container(name: str, **status: Any) -> dict[str, Any]:
 def test_lost_end_of_a_pull_is_seen_by_its_container(seen: Watched, status: dict[str, Any]) -> None:
     """The init container hangs, and so its pod stays pending."""
     seen.pulls.read(event("Pulling", 5, about={"fieldPath": "spec.initContainers{prepare}"}))
-    assert not seen.run_cycle(after_s=2 * START_DEADLINE_S).ledger.entries
+    assert not seen.run_cycle(after_s=2 * START_TIMEOUT_S).ledger.entries
     before = seen.pods.of((JOB, 1))[1]
     after = seen.pod(1, phase="Pending", **container("prepare", **status))
     seen.pulls.pod_changed(before, after)
     assert seen.rank(1).images == ObservedImages(pulled_s=0.0)
-    assert not seen.run_cycle(after_s=START_DEADLINE_S).ledger.entries
+    assert not seen.run_cycle(after_s=START_TIMEOUT_S).ledger.entries
     assert seen.cause(after_s=1).code is CauseCode.START_TIMED_OUT
 
 
@@ -203,7 +202,7 @@ def test_pull_without_end_keeps_no_attempt_for_ever(seen: Watched) -> None:
     seen.run_cycle()
     seen.now_s += PULL_DEADLINE_S / 2
     seen.pulls.read(event("Pulling", 6))
-    assert not seen.run_cycle(after_s=PULL_DEADLINE_S / 2 + START_DEADLINE_S).ledger.entries
+    assert not seen.run_cycle(after_s=PULL_DEADLINE_S / 2 + START_TIMEOUT_S).ledger.entries
     found = seen.cause(after_s=1)
     assert (found.code, found.counted) == (CauseCode.IMAGE_PULL_FAILED, False)
     assert found.message.endswith("(pulling example.com/train:1)")
@@ -221,8 +220,8 @@ def test_container_that_is_not_created_has_time_after_its_pull(seen: Watched) ->
     """Its config map may be made a moment later."""
     seen.pulls.read(event("Pulling", 5))
     seen.run_cycle()
-    seen.now_s += 2 * START_DEADLINE_S
+    seen.now_s += 2 * START_TIMEOUT_S
     seen.pulls.read(event("Pulled", 6))
     waits(seen, "CreateContainerConfigError", 'configmap "c" not found')
-    assert not seen.run_cycle(after_s=START_DEADLINE_S).ledger.entries
+    assert not seen.run_cycle(after_s=START_TIMEOUT_S).ledger.entries
     assert seen.cause(after_s=1).code is CauseCode.START_TIMED_OUT

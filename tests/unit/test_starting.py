@@ -12,11 +12,12 @@ from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.starting import (
     IMAGE_MISSING_S,
     NO_REPORT,
-    START_DEADLINE_S,
+    START_TIMEOUT_S,
     ObservedImages,
 )
+from railwright_scheduler.plan import plan
 
-LATE_S = START_DEADLINE_S + 1
+LATE_S = START_TIMEOUT_S + 1
 BACK_OFF = "ImagePullBackOff: Back-off pulling image"
 
 
@@ -33,16 +34,32 @@ def cause(ranks: list[ObservedRank], *, age_s: float = LATE_S) -> Cause | None:
 
 
 def test_start_counts_from_the_end_of_the_last_pull() -> None:
-    for pulled_s, late in ((0.0, False), (START_DEADLINE_S, False), (LATE_S, True)):
+    for pulled_s, late in ((0.0, False), (START_TIMEOUT_S, False), (LATE_S, True)):
         found = cause(starting(images=ObservedImages(pulled_s=pulled_s)), age_s=10 * LATE_S)
         assert (found is not None and found.code is CauseCode.START_TIMED_OUT) is late
 
 
 def test_start_counts_from_binding_without_reports() -> None:
-    assert cause(starting(), age_s=START_DEADLINE_S) is None
+    assert cause(starting(), age_s=START_TIMEOUT_S) is None
     found = cause(starting())
     assert found is not None
     assert (found.code, found.counted) == (CauseCode.START_TIMED_OUT, True)
+
+
+def test_start_takes_as_long_as_the_job_says() -> None:
+    ranks = starting(images=ObservedImages(pulled_s=31.0))
+    for timeout_s, late in ((31.0, False), (30.0, True)):
+        seen = attempts.seen(
+            replace(attempts.RUNNING, phase=Phase.STARTING),
+            ranks=tuple(ranks),
+            started=False,
+            bound_age_s=LATE_S,
+            start_timeout_s=timeout_s,
+        )
+        found = plan(attempts.world_of(seen, nodes=())).assessments["a"]
+        assert isinstance(found, Ended) is late
+    assert isinstance(found, Ended)
+    assert "never reached the barrier in 30 s" in found.cause.message
 
 
 def test_image_that_is_not_there_fails_the_job() -> None:

@@ -160,14 +160,15 @@ def assess(
     *,
     started: bool,
     age_s: float,
+    start_timeout_s: float = starting.START_TIMEOUT_S,
     watch: Watch = UNWATCHED,
     cut: bool = False,
 ) -> Assessment:
     """Judge one attempt whose gang is bound.
 
-    ``started``: the barrier was passed. ``age_s``: since this leader first saw the gang bound.
-    ``watch``: what the operator knows of its steps beside what launchers say. ``cut``: the breaker
-    is open.
+    ``started``: the barrier was passed. ``age_s``: since this leader first saw the gang bound; its
+    ranks may be missing at the barrier for ``start_timeout_s``. ``watch``: what the operator knows
+    of its steps beside what launchers say. ``cut``: the breaker is open.
     """
     if all(map(_is_well, ranks)):
         return Succeeded()
@@ -175,10 +176,9 @@ def assess(
     suspected, first = _suspected(ranks), _first_crash(ranks)
     cause = _lost_or_gone(ranks, held=held) or _settled_crash(ranks, first, suspected, held=held)
     if cause is None and not (started or cut):
-        cause = starting.assess(_starters(ranks), age_s=age_s)
-    hung = None
-    if cause is None and started and first is None:
-        hung = hang.assess(_launchers(ranks), watch, cut=cut)
+        cause = starting.assess(_starters(ranks), age_s=age_s, timeout_s=start_timeout_s)
+    trains = cause is None and started and first is None
+    hung = hang.assess(_launchers(ranks), watch, cut=cut) if trains else None
     if isinstance(ended := cause or hung, Cause):
         return Ended(causes.bounded(ended))
     named = tuple(rank.node_rank for rank in suspected)

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 
-START_DEADLINE_S = 600.0
+START_TIMEOUT_S = 600.0
 """The longest from the last binding, or from the last image pull, until all ranks are at the
-barrier."""
+barrier, unless the job has another ``startTimeoutSeconds``."""
 
 PULL_DEADLINE_S = 3600.0
 """The longest that the pull of one image may keep the time to start from counting: 30 GiB at 70
@@ -68,8 +68,11 @@ class Starter:
     images: ObservedImages
 
 
-def assess(starters: Sequence[Starter], *, age_s: float) -> Cause | None:
-    """Why the attempt does not start, if it is to end; ``age_s`` counts from its binding."""
+def assess(starters: Sequence[Starter], *, age_s: float, timeout_s: float) -> Cause | None:
+    """Why the attempt does not start, if it is to end.
+
+    ``age_s`` counts from its binding, ``timeout_s`` from there or from the last image pull.
+    """
     for starter in starters:
         if (starter.images.missing_s or 0) > IMAGE_MISSING_S:
             return Cause(
@@ -79,10 +82,10 @@ def assess(starters: Sequence[Starter], *, age_s: float) -> Cause | None:
             )
     pulled = (starter.images.pulled_s for starter in starters)
     since_s = min([age_s, *(pulled_s for pulled_s in pulled if pulled_s is not None)])
-    return _timed_out(starters) if since_s > START_DEADLINE_S else None
+    return _timed_out(starters, timeout_s) if since_s > timeout_s else None
 
 
-def _timed_out(starters: Sequence[Starter]) -> Cause:
+def _timed_out(starters: Sequence[Starter], timeout_s: float) -> Cause:
     absent = [starter for starter in starters if starter.absent]
     code, waiting = _obstacle(absent)
     named = ", ".join(str(starter.node_rank) for starter in absent[:RANKS_NAMED_MAX])
@@ -95,7 +98,7 @@ def _timed_out(starters: Sequence[Starter]) -> Cause:
     return Cause(
         code,
         f"{len(absent)} of {len(starters)} node ranks never reached the barrier in "
-        f"{START_DEADLINE_S:.0f} s: {named}" + (f" ({waiting})" if waiting else ""),
+        f"{timeout_s:.0f} s: {named}" + (f" ({waiting})" if waiting else ""),
         nodes=cut_off,
     )
 
