@@ -27,7 +27,7 @@ from railwright_api.schema import (
     Sentence,
     singleton,
 )
-from railwright_api.training_job import LAST_LINES_LENGTH_MAX, Digest
+from railwright_api.training_job_status import LAST_LINES_LENGTH_MAX, Digest
 
 ENTRIES_MAX = 8192
 """More than fit in what the scheduler gives them: each takes more than 170 bytes."""
@@ -83,10 +83,10 @@ class Entry(Part):
     """How far the nodes spread at each level of the fabric when they were chosen."""
     mapping: RankMapping | None = None
     """What the order of ranks is good for."""
-    shape: Annotated[Digest, Field(default_factory=str)]
-    """Digest of what its pods are made from."""
-    known: Annotated[Digest, Field(default_factory=str)]
-    """Digest of what was known of links and of the pace of nodes when they were chosen."""
+    spec_hash: Annotated[Digest, Field(default_factory=str)]
+    """Hash of the fields of the spec that its pods are made from."""
+    topology_hash: Annotated[Digest, Field(default_factory=str)]
+    """Hash of the links and node speeds under which the nodes were chosen."""
     cause: EntryCause | None = None
     """Why it is being aborted."""
 

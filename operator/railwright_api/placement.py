@@ -21,7 +21,7 @@ from railwright_api.schema import (
     Sentence,
     rules,
 )
-from railwright_api.training_job import CHECKPOINTS_MAX, Checkpoint
+from railwright_api.training_job_status import CHECKPOINTS_MAX, Checkpoint
 
 MACHINES_MAX = 16
 

@@ -2,39 +2,28 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
 from railwright_api import names
-from railwright_api.conditions import Conditions
 from railwright_api.pod_template import Amounts, PodTemplate
 from railwright_api.schema import (
     AGE,
     NODES_MAX,
     PROCESSES_MAX,
-    RANKS_MAX,
-    Code,
     Column,
-    Count,
     Definition,
-    Name,
-    NodeList,
     Part,
     Resource,
     Rule,
-    Sentence,
-    Time,
     name_length,
     rules,
 )
 from railwright_api.topology import Topology
-from railwright_api.workload import PROFILE_LENGTH_MAX, Workload
+from railwright_api.training_job_status import TrainingJobStatus
+from railwright_api.workload import Workload
 
-CHECKPOINTS_MAX = 16
-LAST_LINES_LENGTH_MAX = 4096
-SIGNAL_LENGTH_MAX = 32
 PROFILE_STEPS_MAX = 1_000
 TEN_YEARS_S = 315_360_000
 PROGRESS_TIMEOUT_S_MIN = 10
@@ -42,8 +31,6 @@ PROGRESS_TIMEOUT_S_MIN = 10
 
 START_TIMEOUT_S_MIN = 10
 """What a kubelet needs to start the containers of a pod, and to report that."""
-
-Digest = Annotated[str, Field(max_length=64)]
 
 
 def _held(field: str, *, seen: tuple[str, ...] = (), optional: bool = False) -> Rule:
@@ -66,7 +53,7 @@ def _both(value: str) -> tuple[str, ...]:
     return value.replace("self.", "oldSelf."), value
 
 
-_SHAPE = (
+_IMMUTABLE = (
     _held("queue", seen=_both("self.queue")),
     _held(
         "priorityClassName",
@@ -119,27 +106,6 @@ _PRE_RUN = Rule(
 )
 
 
-class Phase(StrEnum):
-    """Where the job stands."""
-
-    QUEUED = "Queued"
-    STARTING = "Starting"
-    RUNNING = "Running"
-    RECOVERING = "Recovering"
-    SUSPENDED = "Suspended"
-    SUCCEEDED = "Succeeded"
-    FAILED = "Failed"
-
-
-class Activity(StrEnum):
-    """What the ranks say they are doing."""
-
-    STARTING = "Starting"
-    TRAINING = "Training"
-    EVALUATING = "Evaluating"
-    CHECKPOINTING = "Checkpointing"
-
-
 class Profiling(Part):
     """Recording of what the ranks send each other."""
 
@@ -156,7 +122,7 @@ class Profiling(Part):
 class TrainingJobSpec(Part):
     """What to run, on how many nodes, and how often to try again."""
 
-    model_config = ConfigDict(json_schema_extra=rules(*_SHAPE, _SEGMENTS, _RANKS, _PRE_RUN))
+    model_config = ConfigDict(json_schema_extra=rules(*_IMMUTABLE, _SEGMENTS, _RANKS, _PRE_RUN))
 
     queue: Annotated[str, Field(min_length=1, max_length=63)] = names.SINGLETON
     """Queue the job waits in. Can change only while the job is suspended."""
@@ -216,141 +182,6 @@ class TrainingJobSpec(Part):
         if self.profiling.pre_run == "Auto" and (split is None or split.servers):
             raise ValueError(_PRE_RUN.message)
         return self
-
-
-class Progress(Part):
-    """How far the ranks say they are."""
-
-    step: Count
-    """Optimiser steps done."""
-    total_steps: Count | None = None
-    """Optimiser steps to do."""
-    percent: Annotated[str, Field(pattern="^[0-9]{1,3}%$", max_length=4)] | None = None
-    """Share of the steps done, such as 42%."""
-    loss: float | None = None
-    """Loss at this step."""
-    samples_per_second: Annotated[float, Field(ge=0)] | None = None
-    """Samples trained on in a second, over all ranks."""
-    phase: Activity = Activity.TRAINING
-    """What the ranks are doing."""
-    time: Time | None = None
-    """When this was reported."""
-
-
-class Checkpoint(Part):
-    """The newest committed checkpoint of one attempt."""
-
-    attempt: Count
-    """Attempt that wrote it."""
-    step: Count
-    """Optimiser step it holds."""
-
-
-class LastEnd(Part):
-    """How the last attempt that ended, ended; for a failed job, its first failing rank."""
-
-    attempt: Count
-    """Attempt that ended."""
-    cause: Code
-    """What ended it, as one word."""
-    message: Sentence
-    """What ended it, as a sentence."""
-    lost_nodes: NodeList | None = None
-    """Nodes that were found lost, or whose launchers alone were not heard."""
-    node: Name | None = None
-    """Node it happened on."""
-    rank: Annotated[int, Field(ge=0, lt=RANKS_MAX)] | None = None
-    """First rank that failed."""
-    exit_code: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] | None = None
-    """Exit code of that rank."""
-    signal: Annotated[str, Field(max_length=SIGNAL_LENGTH_MAX)] | None = None
-    """Signal that ended that rank, such as SIGKILL."""
-    last_lines: Annotated[str, Field(max_length=LAST_LINES_LENGTH_MAX)] | None = None
-    """Last lines that rank wrote."""
-    time: Time | None = None
-    """When it was noticed."""
-
-
-class PreRunEnd(Part):
-    """A pre-run that brought no profile."""
-
-    of: Digest
-    """Digest of what it was made from: of anything else another one is made."""
-    message: Sentence
-    """Why it brought none."""
-
-
-class SetAside(Part):
-    """What of the job is left out for a while, since an operator hung on it."""
-
-    stage: Code
-    """The stage of a scheduling cycle."""
-    generation: Count
-    """The metadata.generation that it hung on; another one is tried at once."""
-    hangs: Count
-    """How often in a row; the wait doubles with each."""
-
-
-class TrainingJobStatus(Part):
-    """How the job is doing."""
-
-    observed_generation: Count | None = None
-    """The metadata.generation this status is about."""
-    phase: Phase = Phase.QUEUED
-    """Where the job stands."""
-    reason: Code | None = None
-    """Why it stands there, as one word."""
-    message: Sentence | None = None
-    """Why it stands there, with the numbers."""
-    conditions: Conditions = ()
-    """Scheduled, Running, Healthy, Checkpointed, Suspended, Succeeded, Failed."""
-    attempt: Count = 0
-    """Newest attempt; pods are named job-attempt-rank."""
-    ended_attempt: Count = 0
-    """Newest attempt that has ended."""
-    restarts: Count = 0
-    """How often an attempt whose pods were all bound ended and another one followed; suspending the
-    job does not count."""
-    moves: Count = 0
-    """How often of these it was ended to run where a step takes less time."""
-    failures: Count = 0
-    """Ends that count against backoffLimit."""
-    early_ends: Count = 0
-    """Attempts in a row that ended before every rank was there; the wait doubles with each."""
-    hangs: Count = 0
-    """Attempts that hung since a checkpoint further than all before was committed; from the fourth
-    on each counts against backoffLimit."""
-    nodes: NodeList = ()
-    """Node of each node rank of the current attempt."""
-    shape: Digest | None = None
-    """Digest of what the current attempt was made from: numNodes, numProcPerNode,
-    priorityClassName, resourcesPerNode, template and topology."""
-    known: Digest | None = None
-    """Digest of what was known of links and of the pace of nodes when the current attempt was last
-    judged to stand well: with other knowledge it is judged again."""
-    nodes_summary: Annotated[str, Field(max_length=1100)] | None = None
-    """The nodes in short: their names if they are few, else their number."""
-    racks: Annotated[int, Field(ge=0, le=NODES_MAX)] | None = None
-    """Number of domains of the finest level of the fabric, commonly racks, that the nodes span."""
-    progress: Progress | None = None
-    """How far the ranks say they are."""
-    checkpoints: Annotated[tuple[Checkpoint, ...], Field(max_length=CHECKPOINTS_MAX)] = ()
-    """The newest committed checkpoint of each attempt, the newest attempt first."""
-    profile: Annotated[str, Field(max_length=PROFILE_LENGTH_MAX)] | None = None
-    """What ranks recorded of each other in some steps; the job is laid out by it while it is of the
-    job's parallelism, and workload has no profile of its own."""
-    profile_aside: Sentence | None = None
-    """Why the job's profile does not count on the nodes of the live attempt; none if it does."""
-    pre_run: PreRunEnd | None = None
-    """How the pre-run ended without which the job starts; none if it brought a profile."""
-    set_aside: SetAside | None = None
-    """What of the job is left out, since an operator hung on it; none if nothing is."""
-    last_end: LastEnd | None = None
-    """How the last attempt that ended, ended."""
-    started_at: Time | None = None
-    """When every rank was there for the first time."""
-    finished_at: Time | None = None
-    """When the job succeeded or failed."""
 
 
 class TrainingJob(Resource):

@@ -129,7 +129,7 @@ class JobFaults:
         cached = self.jobs.get(job_uid)
         if cached is None:
             return
-        before = cached.raw.get("status", {}).get("setAside") or {}
+        before = cached.raw.get("status", {}).get("schedulingBackoff") or {}
         is_same = before.get("generation") == cached.generation
         hangs = int(before.get("hangs", 0)) if is_same else 0
         if hangs and before.get("stage") != stage.value:
@@ -138,7 +138,7 @@ class JobFaults:
         write(cached, _mark(stage, cached.generation, hangs + 1))
 
     def _read_mark(self, cached: CachedJob) -> None:
-        mark = cached.raw.get("status", {}).get("setAside")
+        mark = cached.raw.get("status", {}).get("schedulingBackoff")
         stages = {stage.value: stage for stage in Stage}
         if not mark or mark.get("generation") != cached.generation or cached.record.phase in FINAL:
             return

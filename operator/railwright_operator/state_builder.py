@@ -262,7 +262,7 @@ class StateBuilder:
             or self.site.missing_class(spec.priority_class_name)
             or self._taken_names(cached)
             or self.pre_runs.of(uid).held,
-            shape=cached.shape,
+            spec_hash=cached.spec_hash,
             # A pre-run is over too soon for a move to pay.
             progress=None if cached.ahead_of else _progress(view),
             watch=self._liveness.watch(cached, view),

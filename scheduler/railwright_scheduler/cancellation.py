@@ -8,8 +8,8 @@ from railwright_scheduler.cluster_state import ObservedJob
 
 _DELETED = Cause(CauseCode.JOB_DELETED, "the job was deleted")
 _SUSPENDED = Cause(CauseCode.SUSPENDED, "spec.suspend was set")
-_RESHAPED = Cause(
-    CauseCode.SUSPENDED, "its shape was changed while it was suspended; it starts again with it"
+_SPEC_CHANGED = Cause(
+    CauseCode.SUSPENDED, "its spec was changed while it was suspended; it starts again with that"
 )
 _CHANGED = Cause(
     CauseCode.SUSPENDED, "the job is not as it was when its gang was chosen; it starts as it is now"
@@ -22,23 +22,24 @@ def cancels_commit(entry: Entry, seen: ObservedJob | None) -> Cause | None:
         return _DELETED
     if seen.suspend:
         return _SUSPENDED
-    # A job that cannot be read any more has no shape: it may have changed.
-    unknown = bool(entry.shape) and not seen.shape
-    return _CHANGED if unknown or _differ(entry.shape, seen.shape) else None
+    # A job that cannot be read any more has no hash: its spec may have changed.
+    unknown = bool(entry.spec_hash) and not seen.spec_hash
+    return _CHANGED if unknown or _differ(entry.spec_hash, seen.spec_hash) else None
 
 
 def cancels_run(seen: ObservedJob) -> Cause | None:
     """The cause that cancels the running attempt; None if nothing does.
 
-    A shape can only be changed while the job is suspended, which no cycle may have observed.
+    These fields can only change while the job is suspended, which no cycle may have observed.
     """
     if seen.suspend:
         return _SUSPENDED
-    if seen.job.num_nodes != len(seen.record.nodes) or _differ(seen.record.shape, seen.shape):
-        return _RESHAPED
+    record = seen.record
+    if seen.job.num_nodes != len(record.nodes) or _differ(record.spec_hash, seen.spec_hash):
+        return _SPEC_CHANGED
     return None
 
 
 def _differ(one: str, other: str) -> bool:
-    """Whether two shapes differ. Shapes of two versions cannot be compared."""
+    """Whether two hashes differ. Hashes of two versions cannot be compared."""
     return one != other and one.partition("-")[0] == other.partition("-")[0]

@@ -32,10 +32,9 @@ class ObservedJob:
     ``record`` is what its status is known to carry. ``held`` keeps it out of the queue whatever
     fits. ``ranks`` has one row for each node rank of the live attempt; ``bound_age_s`` counts since
     its gang was first seen bound (its ranks may take ``start_timeout_s`` to be at the barrier),
-    ``ended_age_s`` since the last attempt's end was first seen.
-    ``shape`` (version-digest) is another whenever its pods would be made otherwise. ``progress`` is
-    what the live attempt's ranks said last; None before. ``watch`` is what else its steps are
-    judged by.
+    ``ended_age_s`` since the last attempt's end was first seen. ``spec_hash`` (version-digest)
+    changes whenever its pods would be made otherwise. ``progress`` is what the live attempt's ranks
+    reported last; None before. ``watch`` is what else its steps are judged by.
     """
 
     job: Job
@@ -48,7 +47,7 @@ class ObservedJob:
     start_timeout_s: float = START_TIMEOUT_S
     ended_age_s: float = 0.0
     held: Reason | None = None
-    shape: str = ""
+    spec_hash: str = ""
     progress: Progress | None = None
     watch: Watch = UNWATCHED
 

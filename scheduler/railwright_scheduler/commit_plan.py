@@ -213,5 +213,5 @@ def entry_of(
         per_node=seen.job.per_node if cause is None else {},
         cause=cause,
         spans=spans,
-        shape=seen.shape if cause is None else "",
+        spec_hash=seen.spec_hash if cause is None else "",
     )

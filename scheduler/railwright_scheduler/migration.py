@@ -228,7 +228,7 @@ def _is_under_way(jobs: Mapping[str, ObservedJob], entries: Sequence[Entry]) -> 
 def _is_ready(seen: ObservedJob, ahead: Sequence[Job]) -> bool:
     """Whether it may be moved now, if that pays: it would be started again as it is, and nobody who
     is ``ahead`` in the queue would get what it leaves."""
-    readable = seen.shape != "" or seen.record.shape == ""
+    readable = seen.spec_hash != "" or seen.record.spec_hash == ""
     return (
         seen.progress is not None
         and seen.held is None

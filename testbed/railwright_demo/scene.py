@@ -96,7 +96,7 @@ def job_of(raw: Json) -> Job:
         total_steps=progress.get("totalSteps", 0),
         loss=progress.get("loss"),
         checkpoint=None if newest is None else (newest["attempt"], newest["step"]),
-        lost_nodes=tuple(status.get("lastEnd", {}).get("lostNodes", ())),
+        lost_nodes=tuple(status.get("lastTermination", {}).get("lostNodes", ())),
     )
 
 

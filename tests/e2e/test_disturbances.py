@@ -33,7 +33,7 @@ def test_a_pod_deleted_by_hand_costs_no_failure(cluster: Cluster, run: Run) -> N
     status = job.until(
         lambda status: status["attempt"] == 2 and status["phase"] == "Running", "attempt 2 running"
     )
-    assert status["lastEnd"]["cause"] == "PodDeleted"
+    assert status["lastTermination"]["cause"] == "PodDeleted"
     assert (status["failures"], status["restarts"]) == (0, 1)
     job.delete()
 
@@ -80,7 +80,7 @@ def test_operator_restart_while_node_dies_replaces_node(cluster: Cluster, run: R
             lambda status: status["attempt"] == 2 and status["phase"] == "Running",
             "attempt 2 running",
         )
-        assert status["lastEnd"]["lostNodes"] == [victim]
+        assert status["lastTermination"]["lostNodes"] == [victim]
         assert victim not in status["nodes"]
         assert status["failures"] == 0
     finally:

@@ -36,8 +36,10 @@ def test_stopped_rank_is_found_and_training_resumes(run: Run, checkpoints: Volum
     job.until(lambda status: _step(status) >= 2 * EVERY + 1, "steps after a checkpoint")
     pid = waiting.until(lambda: _pid(job, rank=2), "the process of rank 2", deadline_s=30)
     os.kill(pid, signal.SIGSTOP)
-    status = job.until(lambda status: "lastEnd" in status, "the end of attempt 1", deadline_s=120)
-    ended = status["lastEnd"]
+    status = job.until(
+        lambda status: "lastTermination" in status, "the end of attempt 1", deadline_s=120
+    )
+    ended = status["lastTermination"]
     assert (ended["cause"], ended["rank"]) == ("Hung", 2)
     assert (status["hangs"], status["failures"]) == (1, 0)
     assert "lostNodes" not in ended

@@ -52,7 +52,7 @@ def test_sharded_training_that_lost_a_pod_has_equal_losses(
     plane = cluster.bed.control_plane
     plane.kubectl("-n", job.namespace, "delete", "pod", "interrupted-1-1", "--wait=false")
     status = job.until_phase("Succeeded", deadline_s=180)
-    assert (status["attempt"], status["lastEnd"]["cause"]) == (2, "PodDeleted")
+    assert (status["attempt"], status["lastTermination"]["cause"]) == (2, "PodDeleted")
     resumed = _losses(job, attempt=2)
     assert min(resumed) > EVERY, "it started over"
     assert (min(resumed) - 1) % EVERY == 0, "it resumed beside a checkpoint"

@@ -27,7 +27,7 @@ print(" ".join(name + "=" + os.environ[name] for name in names))
 def test_failed_rank_fails_job_with_rank_code_and_output(run: Run) -> None:
     job = run(Training("fails", script(FAILS_ON_RANK_1), spec={"backoffLimit": 0}))
     status = job.until_phase("Failed")
-    end = status["lastEnd"]
+    end = status["lastTermination"]
     assert (end["cause"], end["rank"], end["exitCode"]) == ("RankFailed", 1, 3), end
     assert "the answer is not 42" in end["lastLines"]
     assert status["failures"] == 1

@@ -79,7 +79,7 @@ def job(value: Json) -> Job:
             nodes=tuple(status.get("nodes", ())),
             restarts=status.get("restarts", 0),
             failures=status.get("failures", 0),
-            start_failures=status.get("earlyEnds", 0),
+            start_failures=status.get("startFailures", 0),
             hangs=status.get("hangs", 0),
         ),
         status=status,

@@ -29,7 +29,7 @@ STATUS: dict[str, Any] = {
     "moves": 0,
     "hangs": 0,
     "failures": 0,
-    "earlyEnds": 0,
+    "startFailures": 0,
     "nodes": ["node-a1", "node-a2"],
     "nodesSummary": "node-a1,node-a2",
     "racks": 1,
@@ -41,7 +41,12 @@ STATUS: dict[str, Any] = {
         "phase": "Training",
     },
     "checkpoints": [{"attempt": 1, "step": 400}],
-    "lastEnd": {"attempt": 1, "cause": "NodeLost", "message": "gone", "lostNodes": ["node-a3"]},
+    "lastTermination": {
+        "attempt": 1,
+        "cause": "NodeLost",
+        "message": "gone",
+        "lostNodes": ["node-a3"],
+    },
     "startedAt": NOW,
     "conditions": [
         {
@@ -138,7 +143,10 @@ def test_a_status_is_kept_as_written_and_apart_from_the_spec(
         ({"phase": "Resizing"}, 'Unsupported value: "Resizing"'),
         ({"progress": {"step": 1, "percent": "4.2"}}, "status.progress.percent"),
         ({"checkpoints": [{"attempt": 1, "step": 1}] * 17}, "at most 16"),
-        ({"lastEnd": STATUS["lastEnd"] | {"lastLines": "x" * 4097}}, "status.lastEnd.lastLines"),
+        (
+            {"lastTermination": STATUS["lastTermination"] | {"lastLines": "x" * 4097}},
+            "status.lastTermination.lastLines",
+        ),
     ],
 )
 def test_a_status_that_says_nonsense_is_refused(
@@ -213,7 +221,7 @@ def test_the_ledger_is_one_and_a_stale_write_of_it_fails(admin: ApiClient) -> No
         "nodes": ["n1"],
         "perNode": {"memory": 2**62, "cpu": 8000},
         "spans": [{"level": "railwright.dev/rack", "domains": 1}],
-        "shape": "7d8a",
+        "specHash": "7d8a",
         "known": "",
         "cause": cause,
     }

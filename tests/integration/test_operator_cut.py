@@ -61,7 +61,7 @@ class Cluster:
 
     def ended(self) -> dict[str, str]:
         """The node of each job whose attempt was ended, by why."""
-        ends = (job.get("status", {}).get("lastEnd") for job in self.jobs())
+        ends = (job.get("status", {}).get("lastTermination") for job in self.jobs())
         return {end["node"]: end["cause"] for end in ends if end is not None}
 
 

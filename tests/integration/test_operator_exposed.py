@@ -115,7 +115,7 @@ def secretive(floor: Floor) -> Floor:
 
 
 def _ended(phase: str, status: Json) -> bool:
-    return "lastEnd" in status and status["phase"] == phase
+    return "lastTermination" in status and status["phase"] == phase
 
 
 def test_user_content_is_in_no_log_event_or_status(site: Site, secretive: Floor) -> None:

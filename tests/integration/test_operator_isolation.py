@@ -91,7 +91,11 @@ def test_hanging_cycle_ends_process_and_job_is_set_aside(planted: Site) -> None:
         later = replace(floor, site=replace(planted, operator=standby)).apply("later")
         later.until_bound()
         hangs.until_reason("InternalError")
-        assert hangs.status()["setAside"] == {"stage": "Decision", "generation": 1, "hangs": 1}
+        assert hangs.status()["schedulingBackoff"] == {
+            "stage": "Decision",
+            "generation": 1,
+            "hangs": 1,
+        }
         hangs.delete()
         floor.apply("last").until_bound(deadline_s=OTHERS_S)
         assert standby.alive

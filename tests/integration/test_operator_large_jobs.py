@@ -51,7 +51,7 @@ def test_a_job_that_grew_too_large_keeps_its_pods_at_take_over(site: Site, floor
     pod = job.pods()[0]["metadata"]["name"]
     site.plane.kubectl("-n", floor.name, "delete", "pod", pod, "--wait=false")
     status = job.until_reason("TooLarge", deadline_s=60)
-    assert (status["endedAttempt"], status["lastEnd"]["cause"]) == (1, "PodDeleted")
+    assert (status["endedAttempt"], status["lastTermination"]["cause"]) == (1, "PodDeleted")
 
 
 DEPTH = 3_000

@@ -96,7 +96,7 @@ def test_job_migrates_from_slow_uplinks_and_resumes(ground: Site, racks: Floor) 
             deadline_s=MOVED_S,
         )
         assert (after["restarts"], after["moves"], after["failures"]) == (1, 1, 0)
-        end = after["lastEnd"]
+        end = after["lastTermination"]
         assert (end["cause"], end["attempt"]) == ("Remapped", 1)
         assert "let out 0.25 of its 4 nodes there; a step is predicted to take " in end["message"]
         assert after["nodes"][:4] == before["nodes"][:4]

@@ -125,7 +125,7 @@ def _committed(floor: Floor, name: str) -> str:
 
 
 def _ended(words: str, status: Json) -> bool:
-    end = status.get("lastEnd", {})
+    end = status.get("lastTermination", {})
     return end.get("cause") == "CommitRefused" and words in end["message"]
 
 

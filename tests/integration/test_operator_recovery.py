@@ -21,7 +21,7 @@ def test_node_lost_before_the_start_is_replaced_by_a_spare(site: Site, hall: Flo
         site.kwok.set_ready(lost, False)
         status = job.until_bound(2)
         assert status["nodes"] == [kept, spare]
-        end = status["lastEnd"]
+        end = status["lastTermination"]
         assert (end["cause"], end["lostNodes"], end["attempt"]) == ("NodeLost", [lost], 1)
         assert "not Ready for " in end["message"]
         assert (status["restarts"], status["failures"]) == (1, 0)
@@ -41,7 +41,7 @@ def test_job_without_spare_node_waits_until_one_returns(site: Site) -> None:
         )
         assert status["reason"] == "NeverFits"
         assert "at most 1 such nodes exist" in status["message"]
-        assert status["lastEnd"]["lostNodes"] == [gone]
+        assert status["lastTermination"]["lostNodes"] == [gone]
         floor.add(f"{floor.name}-rack-0", 1)
         assert "1 cordoned" in job.until_reason("NotEnoughNodes")["message"]
         site.plane.kubectl("uncordon", floor.nodes[0])
@@ -52,15 +52,15 @@ def test_the_budget_is_exact_and_attempts_keep_their_distance(site: Site, floor:
     job = floor.apply("job", backoffLimit=1)
     job.until_bound()
     site.kwok.fail_pod(floor.name, "job-1-1", exit_code=3)
-    status = job.until(lambda status: "lastEnd" in status, "its end")
-    assert status["lastEnd"]["cause"] == "RankFailed"
-    ended = datetime.fromisoformat(status["lastEnd"]["time"])
+    status = job.until(lambda status: "lastTermination" in status, "its end")
+    assert status["lastTermination"]["cause"] == "RankFailed"
+    ended = datetime.fromisoformat(status["lastTermination"]["time"])
     nodes = job.until_bound(2)["nodes"]
     started = datetime.fromisoformat(_scheduled(job)["lastTransitionTime"])
     assert (started - ended).total_seconds() >= BACKOFF_S_FIRST - 1
     site.kwok.fail_pod(floor.name, "job-2-0", exit_code=4)
     status = job.until_phase("Failed")
-    end = status["lastEnd"]
+    end = status["lastTermination"]
     assert (end["rank"], end["exitCode"], end["node"]) == (0, 4, nodes[0])
     assert (status["attempt"], status["failures"], status["restarts"]) == (2, 2, 1)
     assert "rank 0" in status["message"]
@@ -75,7 +75,7 @@ def test_a_pod_killed_for_its_memory_is_told_as_such(site: Site, floor: Floor) -
     site.kwok.report_pod(
         floor.name, "job-1-1", {"phase": "Failed", "containerStatuses": [container]}
     )
-    end = job.until_phase("Failed")["lastEnd"]
+    end = job.until_phase("Failed")["lastTermination"]
     assert (end["cause"], end["exitCode"], end["rank"]) == ("OutOfMemory", 137, 1)
     assert "killed it for memory" in end["message"]
 
@@ -87,7 +87,7 @@ def test_an_evicted_pod_costs_no_failure(site: Site, floor: Floor) -> None:
         floor.name, "job-1-0", {"phase": "Failed", "reason": "Evicted", "containerStatuses": []}
     )
     status = job.until_bound(2)
-    assert status["lastEnd"]["cause"] == "PodEvicted"
+    assert status["lastTermination"]["cause"] == "PodEvicted"
     assert (status["failures"], status["restarts"]) == (0, 1)
 
 

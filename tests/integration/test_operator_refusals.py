@@ -20,7 +20,7 @@ def test_a_quota_that_refuses_one_pod_keeps_the_whole_gang_out(site: Site, floor
     status = job.until_reason("CommitRefused")
     assert "exceeded quota: gpus" in status["message"]
     assert status["phase"] == "Queued"
-    assert status["lastEnd"]["cause"] == "CommitRefused"
+    assert status["lastTermination"]["cause"] == "CommitRefused"
     waiting.until(lambda: not job.pods() and not floor.in_flight(), "rolled back", deadline_s=20)
     # The refused one tries again now and then, and may take of the quota meanwhile.
     small = floor.apply("small", nodes=2)

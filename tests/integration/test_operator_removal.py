@@ -34,7 +34,7 @@ def starting(floor: Floor) -> Job:
 def recovering(floor: Floor) -> Job:
     job = starting(floor)
     floor.site.kwok.fail_pod(floor.name, "job-1-2", exit_code=3)
-    job.until(lambda status: "lastEnd" in status, "its end")
+    job.until(lambda status: "lastTermination" in status, "its end")
     return job
 
 

@@ -61,7 +61,7 @@ def test_running_job_changed_while_operator_down_restarts(
     operator_site.start_again(site)
     status = job.until(_runs(2), "attempt 2 running")
     assert (status["restarts"], status["failures"]) == (0, 0)
-    assert "its shape was changed" in status["lastEnd"]["message"]
+    assert "its spec was changed" in status["lastTermination"]["message"]
     asked = {
         pod["spec"]["containers"][0]["resources"]["limits"][GPU]
         for pod in job.pods()
@@ -91,7 +91,7 @@ def test_silently_dead_node_is_replaced_until_none_is_left(
         _die(site, launchers, first)
         status = job.until(_runs(2), "attempt 2 running", deadline_s=120)
         assert status["nodes"] == [second, spare]
-        assert status["lastEnd"]["lostNodes"] == [first]
+        assert status["lastTermination"]["lostNodes"] == [first]
         resume = site.admin.get(floor.path(names.PLACEMENTS) + "/job-2")["spec"]["resume"]
         assert resume[0]["attempt"] == 1
         assert resume[0]["step"] >= step["checkpoints"][0]["step"]
@@ -124,7 +124,7 @@ def test_one_witness_alone_never_makes_a_node_lost(
     assert job.status()["attempt"] == 1, "it was not Ready before its launcher fell silent"
     site.kwok.set_ready(unready, True)
     site.kwok.set_ready(unready, False)
-    end = job.until(lambda status: "lastEnd" in status, "a verdict")["lastEnd"]
+    end = job.until(lambda status: "lastTermination" in status, "a verdict")["lastTermination"]
     assert (end["cause"], end["lostNodes"]) == ("NodeLost", [unready])
     assert "it is not Ready" in end["message"]
 

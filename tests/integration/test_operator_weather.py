@@ -144,9 +144,9 @@ def test_a_pod_whose_deletion_is_withheld_keeps_its_node(site: Site) -> None:
         waiting.until(lambda: withheld.met, "withheld news", deadline_s=20)
         assert other.bound() == {}
         withheld.lift()
-        assert job.until(lambda status: "lastEnd" in status, "it is known")["lastEnd"]["cause"] == (
-            "PodDeleted"
-        )
+        assert job.until(lambda status: "lastTermination" in status, "it is known")[
+            "lastTermination"
+        ]["cause"] == ("PodDeleted")
 
 
 def test_foreign_bind_unseen_takes_its_node_once_known(site: Site) -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from railwright import protocol
 from railwright_api.ledger import EntryCause
-from railwright_api.training_job import LastEnd
+from railwright_api.training_job_status import Termination
 from railwright_operator.watch import causes
 from railwright_scheduler.attempt import assessment
 from railwright_scheduler.attempt.assessment import Crash, Ended, ObservedRank, PodState
@@ -51,7 +51,7 @@ def written(cause: Cause) -> None:
     fields = causes.render(cause)
     EntryCause.model_validate(fields)
     code = fields.pop("code")
-    LastEnd.model_validate({**fields, "cause": code, "attempt": 1})
+    Termination.model_validate({**fields, "cause": code, "attempt": 1})
     assert len(cause.message) <= MESSAGE_LENGTH_MAX
     assert len(cause.last_lines) <= LAST_LINES_LENGTH_MAX
     assert causes.parse({**fields, "code": code}) == cause

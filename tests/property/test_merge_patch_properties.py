@@ -28,9 +28,13 @@ def test_patch_to_the_stored_object_is_empty(after: dict[str, Any]) -> None:
 
 
 def test_patch_removes_fields_at_every_depth() -> None:
-    before = {"phase": "Running", "lastEnd": {"cause": "RankFailed", "rank": 3}, "nodes": ["n0"]}
-    after = {"phase": "Running", "lastEnd": {"cause": "NodeLost"}}
+    before = {
+        "phase": "Running",
+        "lastTermination": {"cause": "RankFailed", "rank": 3},
+        "nodes": ["n0"],
+    }
+    after = {"phase": "Running", "lastTermination": {"cause": "NodeLost"}}
     assert bodies.merge_patch(before, after) == {
-        "lastEnd": {"cause": "NodeLost", "rank": None},
+        "lastTermination": {"cause": "NodeLost", "rank": None},
         "nodes": None,
     }

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from fixtures import merging, schemas
 from railwright import protocol
 from railwright_api import structural
-from railwright_api.training_job import TrainingJob, TrainingJobStatus
+from railwright_api.training_job import TrainingJob
+from railwright_api.training_job_status import TrainingJobStatus
 from railwright_operator.heartbeats.views import RankView, SessionView
 from railwright_operator.kube import bodies
 from railwright_operator.report import status

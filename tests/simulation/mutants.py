@@ -264,7 +264,7 @@ def counts_twice(original: Original) -> Original:
 
 def ignores_suspend(original: Original) -> Original:
     return lambda entry, seen: original(
-        entry, seen and replace(seen, suspend=False, shape=entry.shape)
+        entry, seen and replace(seen, suspend=False, spec_hash=entry.spec_hash)
     )
 
 
@@ -273,7 +273,7 @@ def ignores_deletion(original: Original) -> Original:
 
 
 def ignores_changes(original: Original) -> Original:
-    return lambda entry, seen: original(entry, seen and replace(seen, shape=entry.shape))
+    return lambda entry, seen: original(entry, seen and replace(seen, spec_hash=entry.spec_hash))
 
 
 def takes_final(original: Original) -> Original:

@@ -9,7 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from railwright_api import names
-from railwright_api.training_job import Phase, Progress, TrainingJob, TrainingJobStatus
+from railwright_api.training_job import TrainingJob
+from railwright_api.training_job_status import Phase, Progress, TrainingJobStatus
 
 POD: dict[str, Any] = {
     "containers": [
@@ -65,7 +66,7 @@ def test_status_is_rendered_in_camel_case_without_absent_fields() -> None:
     assert rendered["phase"] == "Running"
     assert rendered["nodesSummary"] == "2,048 nodes"
     assert rendered["progress"] == {"step": 4, "percent": "42%", "phase": "Training"}
-    assert "lastEnd" not in rendered
+    assert "lastTermination" not in rendered
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf])

@@ -12,7 +12,7 @@ import yaml
 
 from architecture import tree
 from railwright import protocol
-from railwright_api import generate, names, schema, structural, training_job
+from railwright_api import generate, names, schema, structural, training_job_status
 from railwright_api.schema import Definition
 from railwright_scheduler.attempt import phases
 from railwright_topology.sources import labels
@@ -126,9 +126,9 @@ def test_limits_and_closed_sets_are_those_of_the_other_parts() -> None:
     assert schema.NODES_MAX == protocol.NODES_MAX
     assert schema.PROCESSES_MAX == protocol.PROCESSES_MAX
     assert schema.RANKS_MAX == protocol.RANKS_MAX
-    assert training_job.LAST_LINES_LENGTH_MAX == protocol.LAST_LINES_BYTES_MAX
-    assert [one.value for one in training_job.Activity] == [one.value for one in protocol.Phase]
-    assert [one.value for one in training_job.Phase] == [one.value for one in phases.Phase]
+    assert training_job_status.LAST_LINES_LENGTH_MAX == protocol.LAST_LINES_BYTES_MAX
+    assert [*map(str, training_job_status.Activity)] == [*map(str, protocol.Phase)]
+    assert [one.value for one in training_job_status.Phase] == [one.value for one in phases.Phase]
     assert labels.OWN_LEVELS == (names.LABEL_BLOCK, names.LABEL_RACK)
 
 

@@ -98,7 +98,7 @@ def test_a_scene_is_read_from_what_the_api_server_says() -> None:
         "phase": "Recovering",
         "attempt": 1,
         "checkpoints": [{"attempt": 1, "step": 20}],
-        "lastEnd": {"attempt": 1, "lostNodes": ["node-b1"]},
+        "lastTermination": {"attempt": 1, "lostNodes": ["node-b1"]},
         "progress": {"step": 24, "totalSteps": 60, "loss": 1.5},
     }
     job = scene.job_of({"status": status})

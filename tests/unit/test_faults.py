@@ -112,16 +112,16 @@ def test_entry_of_deleted_job_stays_set_aside() -> None:
 def test_mark_of_a_hang_sets_aside_for_longer_each_time() -> None:
     mark = Leader().left(DECISION)
     assert mark == {"stage": "Decision", "generation": 1, "hangs": 1}
-    leader = Leader({"setAside": mark})
+    leader = Leader({"schedulingBackoff": mark})
     assert leader.cycle() == {DECISION}
     assert leader.faults.mark(JOB) == mark, "the status keeps it"
     assert leader.cycle(after_s=HUNG_CAP_S) == set()
     assert leader.faults.mark(JOB) is None, "it went well"
-    assert Leader({"setAside": mark}).left(DECISION)["hangs"] == 2
+    assert Leader({"schedulingBackoff": mark}).left(DECISION)["hangs"] == 2
 
 
 def test_mark_stays_until_the_stage_was_reached() -> None:
-    leader = Leader({"setAside": {"stage": "Decision", "generation": 1, "hangs": 1}})
+    leader = Leader({"schedulingBackoff": {"stage": "Decision", "generation": 1, "hangs": 1}})
     leader.cycle()
     assert leader.cycle(after_s=HUNG_CAP_S, reached=(ASSESSMENT,)) == set()
     assert leader.faults.mark(JOB) is not None
@@ -131,7 +131,7 @@ def test_mark_stays_until_the_stage_was_reached() -> None:
 
 def test_second_stage_that_hangs_sets_the_whole_job_aside() -> None:
     mark = {"stage": "Traffic", "generation": 1, "hangs": 1}
-    assert Leader({"setAside": mark}).left((Stage.MIGRATION, JOB)) == {
+    assert Leader({"schedulingBackoff": mark}).left((Stage.MIGRATION, JOB)) == {
         "stage": "Observation",
         "generation": 1,
         "hangs": 2,
@@ -152,4 +152,4 @@ def test_hang_on_a_deleted_job_leaves_no_mark() -> None:
     ],
 )
 def test_mark_of_another_spec_or_stage_sets_nothing_aside(mark: dict[str, Any]) -> None:
-    assert Leader({"setAside": mark}).cycle() == set()
+    assert Leader({"schedulingBackoff": mark}).cycle() == set()

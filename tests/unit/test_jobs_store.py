@@ -94,7 +94,7 @@ def test_spec_hash_changes_with_the_pods(jobs: Jobs) -> None:
         jobs.absorb(raw_job(version, generation=version, spec=spec))
         cached = jobs.get("a")
         assert cached is not None
-        shapes.append(cached.shape)
+        shapes.append(cached.spec_hash)
     assert len({*shapes[: len(same)]}) == 1
     assert len({*shapes}) == 1 + len(others)
 
@@ -132,7 +132,7 @@ def test_a_record_is_read_back_from_the_status() -> None:
         "endedAttempt": 4,
         "restarts": 3,
         "failures": 1,
-        "lastEnd": {
+        "lastTermination": {
             "attempt": 4,
             "cause": "NodeLost",
             "message": "node n1 is lost",

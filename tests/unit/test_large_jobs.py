@@ -53,7 +53,7 @@ def test_a_spec_of_the_largest_size_is_taken(jobs: Jobs) -> None:
     assert cached is not None
     assert cached.too_large is None
     assert cached.object.whole["spec"] == job_of(SPEC_BYTES_MAX)["spec"]
-    assert cached.shape != ""
+    assert cached.spec_hash != ""
 
 
 def test_a_spec_above_the_bound_is_held_as_what_accounts_for_it(jobs: Jobs) -> None:
@@ -65,7 +65,7 @@ def test_a_spec_above_the_bound_is_held_as_what_accounts_for_it(jobs: Jobs) -> N
     assert dict(cached.per_node) == {"nvidia.com/gpu": 8, "pods": 1}
     assert dict(cached.selector) == {"kind": "h100"}
     assert (cached.record.attempt, cached.record.nodes) == (3, ("n0", "n1"))
-    assert cached.shape == ""
+    assert cached.spec_hash == ""
     assert jobs.why_unreadable("a-uid") is None
 
 
@@ -94,8 +94,8 @@ def test_many_small_parts_are_named_by_what_holds_them(jobs: Jobs) -> None:
 def test_no_pod_is_made_of_a_job_that_is_too_large(jobs: Jobs) -> None:
     jobs.absorb(job_of(300_000))
     rendering = Rendering(jobs, launcher=reporting.LAUNCHER)
-    for shape in ("", "2-before"):
-        entry = attempts.entry(job_uid="a-uid", state=EntryState.COMMITTING, shape=shape)
+    for spec_hash in ("", "2-before"):
+        entry = attempts.entry(job_uid="a-uid", state=EntryState.COMMITTING, spec_hash=spec_hash)
         assert rendering.pod(entry, 0) is None
 
 
@@ -106,7 +106,7 @@ def test_one_that_shrinks_is_taken_again(jobs: Jobs) -> None:
     cached = jobs.get("a-uid")
     assert cached is not None
     assert cached.too_large is None
-    assert cached.shape != ""
+    assert cached.spec_hash != ""
 
 
 def test_the_bound_is_on_plain_json() -> None:

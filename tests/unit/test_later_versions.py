@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from fixtures import attempts, later_versions, reporting
 from railwright import profile, protocol
-from railwright_api.training_job import TrainingJobStatus
+from railwright_api.training_job_status import TrainingJobStatus
 from railwright_conversion import profiles
 from railwright_operator.kube.client import Api
 from railwright_operator.report import status
@@ -143,7 +143,7 @@ def test_status_keeps_what_a_later_version_wrote() -> None:
         "attempt": 1,
         "endedAttempt": 1,
         "restarts": 1,
-        "lastEnd": end | {"time": NOW},
+        "lastTermination": end | {"time": NOW},
         "ettr": {"seconds": 7},
         "conditions": [drained | {"lastTransitionTime": NOW}],
     }
@@ -155,7 +155,7 @@ def test_status_keeps_what_a_later_version_wrote() -> None:
     )
     after = status.render(reported)
     assert after["ettr"] == before["ettr"]
-    assert after["lastEnd"] == before["lastEnd"]
+    assert after["lastTermination"] == before["lastTermination"]
     assert after["conditions"][-1] == drained | {"lastTransitionTime": NOW}
     assert after["reason"] == "CableOnFire"
     TrainingJobStatus.model_validate(after)

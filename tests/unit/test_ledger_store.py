@@ -69,7 +69,7 @@ def entries(draw: st.DrawFn, uid: str) -> Entry:
         per_node=draw(st.dictionaries(NAMES, st.integers(0, 2**52), max_size=3)),
         cause=cause,
         spans=tuple(draw(st.dictionaries(NAMES, st.integers(0, 2**31), max_size=2)).items()),
-        shape=draw(WORDS),
+        spec_hash=draw(WORDS),
         topology_hash=draw(WORDS),
         score=draw(st.none() | MERITS),
     )

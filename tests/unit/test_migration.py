@@ -216,7 +216,7 @@ def test_a_job_that_stays_is_judged_once() -> None:
         {"progress": Progress(5000, total_steps=1_000_000)},
         {"ranks": tuple(rank(at, node=name, silent_s=8.0) for at, name in enumerate(HERE))},
         {"held": PriorityClassMissing("gone", ())},
-        {"record": {"shape": "2-before"}, "shape": ""},
+        {"record": {"spec_hash": "2-before"}, "spec_hash": ""},
     ],
 )
 def test_a_job_whose_time_to_move_has_not_come_is_judged_later(changes: dict[str, Any]) -> None:

@@ -83,8 +83,8 @@ def test_a_commit_under_way_is_owed_every_rank_that_does_not_run(line: str, free
 
 def test_job_changed_while_binding_restarts() -> None:
     attempts = {("a", 1): ObservedAttempt(pods=pods("- ."), placed=True)}
-    under_way = (entry(shape="2-before"),)
-    changed = world_of(seen(shape="2-now"), nodes=FREE, entries=under_way, attempts=attempts)
+    under_way = (entry(spec_hash="2-before"),)
+    changed = world_of(seen(spec_hash="2-now"), nodes=FREE, entries=under_way, attempts=attempts)
     taken = plan(changed)
     assert entries(taken) == ["a/1 Aborting n0 n1"]
     assert deleted(taken) == ["u10"]
@@ -92,39 +92,46 @@ def test_job_changed_while_binding_restarts() -> None:
     assert (record.ended, record.failures, record.backoff_s) == (1, 0, 0)
 
 
-@pytest.mark.parametrize(("shape", "goes_on"), [("1-before", True), ("2-now", True), ("", False)])
-def test_commit_goes_on_if_spec_hashes_cannot_be_compared(shape: str, goes_on: bool) -> None:
+@pytest.mark.parametrize(
+    ("spec_hash", "goes_on"), [("1-before", True), ("2-now", True), ("", False)]
+)
+def test_commit_goes_on_if_spec_hashes_cannot_be_compared(spec_hash: str, goes_on: bool) -> None:
     """After an upgrade; but of a job that cannot be read any more no shape is known."""
     attempts = {("a", 1): ObservedAttempt(pods=pods("- ."), placed=True)}
     world = world_of(
-        seen(shape=shape), nodes=FREE, entries=(entry(shape="2-now"),), attempts=attempts
+        seen(spec_hash=spec_hash),
+        nodes=FREE,
+        entries=(entry(spec_hash="2-now"),),
+        attempts=attempts,
     )
     assert (entries(plan(world)) == ["a/1 Committing n0 n1"]) is goes_on
 
 
-def test_running_job_changed_unseen_restarts_in_new_shape() -> None:
-    record = replace(RUNNING, shape="1-before")
-    taken = plan(world_of(seen(record, shape="1-now"), nodes=BUSY))
+def test_running_job_changed_unseen_restarts_with_new_spec() -> None:
+    record = replace(RUNNING, spec_hash="1-before")
+    taken = plan(world_of(seen(record, spec_hash="1-now"), nodes=BUSY))
     (revoked,) = taken.ledger.entries
     assert revoked.cause is not None
-    assert (revoked.cause.code, "its shape was changed" in revoked.cause.message) == (
+    assert (revoked.cause.code, "its spec was changed" in revoked.cause.message) == (
         CauseCode.SUSPENDED,
         True,
     )
     now = taken.records["a"]
-    assert (now.ended, now.shape, now.failures, now.restarts) == (1, "", 0, 0)
+    assert (now.ended, now.spec_hash, now.failures, now.restarts) == (1, "", 0, 0)
 
 
-@pytest.mark.parametrize("shape", ["2-now", "1-before", ""])
-def test_running_job_with_equal_or_unknown_hash_goes_on(shape: str) -> None:
-    taken = plan(world_of(seen(replace(RUNNING, shape=shape), shape="2-now"), nodes=BUSY))
+@pytest.mark.parametrize("spec_hash", ["2-now", "1-before", ""])
+def test_running_job_with_equal_or_unknown_hash_goes_on(spec_hash: str) -> None:
+    taken = plan(
+        world_of(seen(replace(RUNNING, spec_hash=spec_hash), spec_hash="2-now"), nodes=BUSY)
+    )
     assert not taken.ledger.entries
 
 
 def test_a_committed_attempt_keeps_the_shape_it_was_decided_for() -> None:
-    taken = plan(world_of(seen(shape="now"), nodes=FREE))
-    assert [each.shape for each in taken.ledger.entries] == ["now"]
-    assert taken.records["a"].shape == "now"
+    taken = plan(world_of(seen(spec_hash="now"), nodes=FREE))
+    assert [each.spec_hash for each in taken.ledger.entries] == ["now"]
+    assert taken.records["a"].spec_hash == "now"
 
 
 def test_crashed_rank_revokes_attempt_and_deletes_pods() -> None:

@@ -284,7 +284,7 @@ async def test_a_job_that_ran_goes_on_at_once_unless_it_was_suspended(
         "phase": "Queued",
         "attempt": 1,
         "endedAttempt": 1,
-        "lastEnd": {"attempt": 1, "cause": cause, "message": "as told"},
+        "lastTermination": {"attempt": 1, "cause": cause, "message": "as told"},
     }
     site.jobs.absorb(large(status=status))
     assert ((await site.run_cycle()).held is not None) is is_held

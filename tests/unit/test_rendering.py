@@ -39,7 +39,7 @@ def test_job_wanting_a_pre_run_without_profile_records_itself(
     jobs.absorb(large(**parts))
     cached = jobs.get(LARGE)
     assert cached is not None, jobs.why_unreadable(LARGE)
-    entry = attempts.entry(job_uid=LARGE, job_name="large", shape=cached.shape, score=score)
+    entry = attempts.entry(job_uid=LARGE, job_name="large", spec_hash=cached.spec_hash, score=score)
     pod = Rendering(jobs, launcher=reporting.LAUNCHER).pod(entry, 0)
     assert pod is not None
     (main,) = pod["spec"]["containers"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fixtures import attempts, merging
 from railwright import protocol
-from railwright_api.training_job import TrainingJobStatus
+from railwright_api.training_job_status import TrainingJobStatus
 from railwright_operator.heartbeats.views import RankView, SessionView
 from railwright_operator.kube import bodies
 from railwright_operator.pre_runs import End, PreRunStatus
@@ -75,7 +75,7 @@ def records(draw: st.DrawFn) -> JobRecord:
         attempt=ended + live,
         ended=ended,
         nodes=tuple(draw(st.lists(NAMES, min_size=1, max_size=6))) if live else (),
-        shape=draw(NAMES | st.just("")) if live else "",
+        spec_hash=draw(NAMES | st.just("")) if live else "",
         topology_hash=draw(NAMES | st.just("")) if live else "",
         restarts=draw(st.integers(0, 9)),
         moves=draw(st.integers(0, 9)),
@@ -90,7 +90,11 @@ LIVE = {Phase.STARTING, Phase.RUNNING}
 
 @given(records())
 def test_every_record_is_read_back_from_a_valid_status(record: JobRecord) -> None:
-    before = {"lastEnd": {"attempt": record.ended, "time": NOW}} if record.last_termination else {}
+    before = (
+        {"lastTermination": {"attempt": record.ended, "time": NOW}}
+        if record.last_termination
+        else {}
+    )
     rendered = status.render(inputs(record, before=before))
     TrainingJobStatus.model_validate(rendered)
     assert record_of({"status": rendered}) == record
@@ -98,7 +102,11 @@ def test_every_record_is_read_back_from_a_valid_status(record: JobRecord) -> Non
 
 @given(records())
 def test_a_status_told_again_is_the_same(record: JobRecord) -> None:
-    before = {"lastEnd": {"attempt": record.ended, "time": NOW}} if record.last_termination else {}
+    before = (
+        {"lastTermination": {"attempt": record.ended, "time": NOW}}
+        if record.last_termination
+        else {}
+    )
     first = status.render(inputs(record, before=before))
     assert bodies.merge_patch(first, status.render(inputs(record, before=first, now=LATER))) == {}
 
@@ -301,7 +309,7 @@ def test_last_end_is_replaced_as_a_whole() -> None:
 def test_failure_states_rank_code_and_last_lines() -> None:
     failed = JobRecord(phase=Phase.FAILED, attempt=2, ended=2, failures=2, last_termination=CRASH)
     rendered = status.render(inputs(failed))
-    end = rendered["lastEnd"]
+    end = rendered["lastTermination"]
     assert (end["attempt"], end["cause"], end["rank"], end["exitCode"]) == (2, "RankFailed", 1, 1)
     assert end["lastLines"] == "Traceback\nboom"
     assert rendered["message"] == (
@@ -319,10 +327,10 @@ def test_a_recovery_says_when_it_goes_on() -> None:
 
 
 def test_success_keeps_the_end_of_the_attempt_before_it() -> None:
-    before = {"lastEnd": {"attempt": 1, "time": NOW}}
+    before = {"lastTermination": {"attempt": 1, "time": NOW}}
     done = JobRecord(phase=Phase.SUCCEEDED, attempt=2, ended=2, last_termination=attempts.LOST)
     rendered = status.render(inputs(done, before=before, now=LATER))
-    assert (rendered["lastEnd"]["attempt"], rendered["lastEnd"]["time"]) == (1, NOW)
+    assert (rendered["lastTermination"]["attempt"], rendered["lastTermination"]["time"]) == (1, NOW)
     assert condition(rendered, "Complete")["status"] == "True"
 
 

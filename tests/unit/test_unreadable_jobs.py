@@ -110,12 +110,12 @@ def test_only_an_unreadable_status_keeps_spec_hash(jobs: Jobs) -> None:
     jobs.absorb(reporting.raw_job("a", metadata={"resourceVersion": "2"}, status={"phase": "?"}))
     cached = jobs.get("a-uid")
     assert cached is not None
-    assert cached.shape == before.shape != ""
+    assert cached.spec_hash == before.spec_hash != ""
     newer = {"resourceVersion": "3", "generation": 2}
     jobs.absorb(reporting.raw_job("a", pod=BROKEN, metadata=newer))
     cached = jobs.get("a-uid")
     assert cached is not None
-    assert cached.shape == ""
+    assert cached.spec_hash == ""
 
 
 def test_one_that_is_gone_or_going_is_nobodys_news(jobs: Jobs) -> None:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from railwright import protocol
-from railwright_api.training_job import LAST_LINES_LENGTH_MAX
+from railwright_api.training_job_status import LAST_LINES_LENGTH_MAX
 
 SENTENCE_BYTES_MAX = 1024
 """What events.k8s.io takes of a note; it counts bytes."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from railwright import protocol
-from railwright_api import schema, training_job
+from railwright_api import schema, training_job_status
 from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.pre_runs import NO_PRE_RUN, PreRunStatus
 from railwright_operator.report import bounds
@@ -81,7 +81,7 @@ class StatusInput:
 def render(given: StatusInput) -> Status:
     """The whole status; fields without a value are left out, those of a later version are kept."""
     record = given.record
-    checkpoints = record.checkpoints[: training_job.CHECKPOINTS_MAX]
+    checkpoints = record.checkpoints[: training_job_status.CHECKPOINTS_MAX]
     headline = _headline(given)
     reason, message = bounds.word(headline[0]), bounds.sentence(headline[1])
     status: Status = {
@@ -94,10 +94,10 @@ def render(given: StatusInput) -> Status:
         "restarts": record.restarts,
         "moves": record.moves or None,
         "failures": record.failures,
-        "earlyEnds": record.start_failures or None,
+        "startFailures": record.start_failures or None,
         "hangs": record.hangs or None,
         "nodes": [_name(node) for node in record.nodes[: schema.NODES_MAX]],
-        "shape": record.shape,
+        "specHash": record.spec_hash,
         "known": record.topology_hash,
         "nodesSummary": _summary(record.nodes),
         "racks": given.racks if record.nodes else None,
@@ -106,8 +106,8 @@ def render(given: StatusInput) -> Status:
         "profile": _profile(given),
         "profileAside": _profile_aside(given),
         "preRun": _pre_run(given),
-        "setAside": None if given.set_aside is None else dict(given.set_aside),
-        "lastEnd": _last_end(given),
+        "schedulingBackoff": None if given.set_aside is None else dict(given.set_aside),
+        "lastTermination": _last_termination(given),
         "startedAt": _time(given, "startedAt", holds=record.phase is Phase.RUNNING),
         "finishedAt": _time(given, "finishedAt", holds=record.phase in FINAL),
         "conditions": _conditions(given, reason, message),
@@ -278,11 +278,11 @@ def _progress(given: StatusInput) -> Status | None:
     return stated | {"time": time if time and stated == held else given.now}
 
 
-def _last_end(given: StatusInput) -> Status | None:
+def _last_termination(given: StatusInput) -> Status | None:
     cause = given.record.last_termination
     if cause is None:
         return None
-    before = given.before.get("lastEnd", {})
+    before = given.before.get("lastTermination", {})
     # An attempt that succeeded leaves the end of the one before it.
     succeeded = given.record.phase is Phase.SUCCEEDED
     same = succeeded or before.get("attempt") == given.record.ended
@@ -296,7 +296,7 @@ def _last_end(given: StatusInput) -> Status | None:
         "exitCode": bounds.within(cause.exit_code, -(2**31), 2**31 - 1),
         "signal": None
         if cause.signal is None
-        else protocol.fitted(bounds.plain(cause.signal), training_job.SIGNAL_LENGTH_MAX),
+        else protocol.fitted(bounds.plain(cause.signal), training_job_status.SIGNAL_LENGTH_MAX),
         "lastLines": bounds.last_lines(cause.last_lines) or None,
         "time": before.get("time") if same else given.now,
     }

@@ -54,7 +54,7 @@ class CachedJob:
     submitted_s: int
     workload: Workload | None
     constraints: TopologyConstraints
-    shape: str
+    spec_hash: str
     record: JobRecord
 
     @property
@@ -124,7 +124,7 @@ ATTEMPT_MAX = 999_999
 NODES_SIZE_MAX = 1_000_000
 """An aborting entry repeats them, and must fit in the ledger."""
 
-SHAPE = (
+HASHED_FIELDS = (
     "numNodes",
     "numProcPerNode",
     "priorityClassName",
@@ -132,11 +132,11 @@ SHAPE = (
     "template",
     "topology",
 )
-"""Fields of the spec that an attempt is made from."""
+"""Fields of the spec that an attempt is made from. ``specHash`` is computed from them."""
 
-SHAPE_VERSION = 2
-"""Raise it with every change of ``SHAPE``, and of what the API server fills in there by itself:
-shapes of two versions cannot be compared, and no running job is to end for an upgrade."""
+HASH_VERSION = 2
+"""Raise it with every change of ``HASHED_FIELDS`` and of the defaults that the API server sets
+in these fields. Hashes of two versions are not compared, so that an upgrade ends no running job."""
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 """What the API server takes as the name of a node. The schema of a status takes others, which would
@@ -237,10 +237,10 @@ class Jobs:
         uid = found.uid
         self._unreadable[uid] = Unreadable(found.raw, why)
         if held is not None:
-            # What cannot be read may have another shape: nothing is to be bound half as it was.
-            shape = held.shape if held.generation == found.generation else ""
+            # The new spec may differ: no more pods of the attempt may be made from the old one.
+            spec_hash = held.spec_hash if held.generation == found.generation else ""
             record = _record_or(found.raw, held.record)
-            self._cached[uid] = replace(held, object=found, record=record, shape=shape)
+            self._cached[uid] = replace(held, object=found, record=record, spec_hash=spec_hash)
 
     def _read(self, found: JobObject, held: CachedJob | None) -> CachedJob:
         raw = found.raw
@@ -275,7 +275,7 @@ class Jobs:
             selector=pod.get("nodeSelector", {}),
             tolerations=_tolerations(pod),
             submitted_s=int(created.timestamp()),
-            shape="" if found.too_large else _shape(whole["spec"]),
+            spec_hash="" if found.too_large else _spec_hash(whole["spec"]),
             record=record_of(raw),
         )
 
@@ -305,9 +305,9 @@ def _workload(job: TrainingJob, recorded: str) -> Workload | None:
     return workloads.workload(said)
 
 
-def _shape(spec: Raw) -> str:
-    asked = orjson.dumps({field: spec.get(field) for field in SHAPE}, option=orjson.OPT_SORT_KEYS)
-    return f"{SHAPE_VERSION}-{hashlib.blake2b(asked, digest_size=8).hexdigest()}"
+def _spec_hash(spec: Raw) -> str:
+    data = orjson.dumps({f: spec.get(f) for f in HASHED_FIELDS}, option=orjson.OPT_SORT_KEYS)
+    return f"{HASH_VERSION}-{hashlib.blake2b(data, digest_size=8).hexdigest()}"
 
 
 def _version(raw: Raw) -> int:
@@ -328,19 +328,19 @@ def record_of(raw: Raw) -> JobRecord:
     Raises ValueError for one that we never write.
     """
     status = raw.get("status") or {}
-    last_termination = status.get("lastEnd")
+    last_termination = status.get("lastTermination")
     points = status.get("checkpoints", ())
     record = JobRecord(
         phase=_phase(status),
         attempt=status.get("attempt", 0),
         ended=status.get("endedAttempt", 0),
         nodes=tuple(status.get("nodes", ())),
-        shape=status.get("shape", ""),
+        spec_hash=status.get("specHash", ""),
         topology_hash=status.get("known", ""),
         moves=status.get("moves", 0),
         restarts=status.get("restarts", 0),
         failures=status.get("failures", 0),
-        start_failures=status.get("earlyEnds", 0),
+        start_failures=status.get("startFailures", 0),
         hangs=status.get("hangs", 0),
         last_termination=None if last_termination is None else _cause(last_termination),
         checkpoints=tuple(ResumePoint(point["attempt"], point["step"]) for point in points),

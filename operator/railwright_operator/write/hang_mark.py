@@ -14,8 +14,8 @@ DEADLINE_S = 2.0
 
 
 def write(kubeconfig: str | None, cached: CachedJob, mark: Mapping[str, Any]) -> None:
-    """Write ``setAside`` into the job's status, if it is still the same job. Blocks for at most
-    ``DEADLINE_S``; raises what the ``kubernetes`` package does."""
+    """Write ``schedulingBackoff`` into the job's status, if it is still the same job. Blocks for at
+    most ``DEADLINE_S``; raises what the ``kubernetes`` package does."""
     metadata = cached.raw["metadata"]
     api = client.CustomObjectsApi(connection.blocking_client(kubeconfig, deadline_s=DEADLINE_S))
     api.patch_namespaced_custom_object_status(
@@ -24,5 +24,5 @@ def write(kubeconfig: str | None, cached: CachedJob, mark: Mapping[str, Any]) ->
         metadata["namespace"],
         names.TRAINING_JOBS,
         metadata["name"],
-        {"metadata": {"uid": cached.uid}, "status": {"setAside": dict(mark)}},
+        {"metadata": {"uid": cached.uid}, "status": {"schedulingBackoff": dict(mark)}},
     )

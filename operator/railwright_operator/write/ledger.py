@@ -186,8 +186,8 @@ def _entry(found: Mapping[str, Any]) -> Entry:
         per_node=dict(found.get("perNode", {})),
         cause=cause,
         spans=tuple((span["level"], span["domains"]) for span in found.get("spans", ())),
-        shape=found.get("shape", ""),
-        topology_hash=found.get("known", ""),
+        spec_hash=found.get("specHash", ""),
+        topology_hash=found.get("topologyHash", ""),
         score=placement_score.parse(found["mapping"]) if "mapping" in found else None,
     )
 
@@ -215,8 +215,8 @@ def _entry_fields(entry: Entry) -> dict[str, Any]:
     optional = {
         "perNode": dict(entry.per_node),
         "spans": [{"level": level, "domains": count} for level, count in entry.spans],
-        "shape": entry.shape,
-        "known": entry.topology_hash,
+        "specHash": entry.spec_hash,
+        "topologyHash": entry.topology_hash,
     }
     fields |= {name: value for name, value in optional.items() if value}
     if entry.score is not None:

@@ -23,7 +23,7 @@ class Rendering:
     def pod(self, entry: Entry, node_rank: int) -> Manifest | None:
         """The pod of one node rank; None when the job is gone, or not the one decided about."""
         cached = self._jobs.get(entry.job_uid)
-        if cached is None or cached.shape != entry.shape or cached.too_large:
+        if cached is None or cached.spec_hash != entry.spec_hash or cached.too_large:
             return None
         return pods.render(
             cached.object.whole,

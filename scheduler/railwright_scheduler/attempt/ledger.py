@@ -58,9 +58,9 @@ class Entry:
 
     ``spans`` counts the domains it was planned to use, by level. ``score`` is the placement score
     of its order of ranks, on the links and node speeds of ``topology_hash``. All of its pods are
-    made from the job of this ``shape``. An aborting entry has none of these four: what is kept is
-    what fences the attempt and what says where its pods may be. One of an attempt that ran has no
-    ``per_node`` either, as all of its pods were bound.
+    made from the spec with this ``spec_hash``. An aborting entry has none of these four: what is
+    kept is what fences the attempt and what says where its pods may be. One of an attempt that ran
+    has no ``per_node`` either, as all of its pods were bound.
     """
 
     job_uid: str
@@ -72,7 +72,7 @@ class Entry:
     per_node: Amounts
     cause: Cause | None = None
     spans: tuple[tuple[str, int], ...] = ()
-    shape: str = ""
+    spec_hash: str = ""
     score: PlacementScore | None = None
     topology_hash: str = ""
 
@@ -87,7 +87,7 @@ class Entry:
     @property
     def size(self) -> int:
         """The most bytes that it takes in the stored ledger."""
-        texts = [self.job_uid, self.namespace, self.job_name, self.shape, self.topology_hash]
+        texts = [self.job_uid, self.namespace, self.job_name, self.spec_hash, self.topology_hash]
         texts += [*node_list.fold(self.nodes), *self.per_node, *(level for level, _ in self.spans)]
         size = ENTRY_SIZE + NUMBER_SIZE * (len(self.per_node) + len(self.spans))
         if self.score is not None:
@@ -110,7 +110,7 @@ class Entry:
             state=EntryState.ABORTING,
             cause=cause,
             spans=(),
-            shape="",
+            spec_hash="",
             score=None,
             topology_hash="",
         )

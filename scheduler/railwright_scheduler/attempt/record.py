@@ -47,13 +47,13 @@ class ResumePoint:
 class JobRecord:
     """``attempt`` is the newest ever committed, ``ended`` the newest that is over.
 
-    ``nodes[r]`` is the node of node rank r in ``attempt``, ``shape`` that of the job its pods were
-    made from, ``topology_hash`` that of the links and node speeds under which this placement was
-    last found to be the best; empty if unknown. ``restarts`` counts attempts that ended after all
-    of their pods had been bound, and that another one followed, ``moves`` those that were ended for
-    a better place, ``failures`` those that count against the budget, ``start_failures`` those in a
-    row that ended before every rank was there, ``hangs`` those that hung since a checkpoint of a
-    later step than all before was committed. ``checkpoints`` runs from the newest attempt to the
+    ``nodes[r]`` is the node of node rank r in ``attempt``, ``spec_hash`` that of the spec its pods
+    were made from, ``topology_hash`` that of the links and node speeds under which this placement
+    was last found to be the best; empty if unknown. ``restarts`` counts attempts that ended after
+    all of their pods had been bound, and that another one followed, ``moves`` those that were ended
+    for a better place, ``failures`` those that count against the budget, ``start_failures`` those
+    in a row that ended before every rank was there, ``hangs`` those that hung since a checkpoint of
+    a later step than all before was committed. ``checkpoints`` runs from the newest attempt to the
     oldest.
     """
 
@@ -61,7 +61,7 @@ class JobRecord:
     attempt: int = 0
     ended: int = 0
     nodes: tuple[str, ...] = ()
-    shape: str = ""
+    spec_hash: str = ""
     topology_hash: str = ""
     restarts: int = 0
     moves: int = 0
@@ -114,7 +114,7 @@ def reconcile(record: JobRecord, entries: Sequence[Entry]) -> JobRecord:
         attempt=before,
         ended=before,
         nodes=(),
-        shape="",
+        spec_hash="",
         topology_hash="",
     )
 
@@ -187,7 +187,7 @@ def _began(record: JobRecord, entry: Entry) -> JobRecord:
         phase=phase,
         attempt=entry.attempt,
         nodes=entry.nodes,
-        shape=entry.shape,
+        spec_hash=entry.spec_hash,
         topology_hash=entry.topology_hash,
     )
 
@@ -209,7 +209,7 @@ def _revoked(record: JobRecord, attempt: int, cause: Cause, *, backoff_limit: in
         phase=move(record.phase, phase),
         ended=attempt,
         nodes=(),
-        shape="",
+        spec_hash="",
         topology_hash="",
         restarts=record.restarts + (ran and phase is not Phase.FAILED),
         moves=record.moves + (cause.code is CauseCode.REMAPPED),

@@ -68,7 +68,7 @@ class JobObject:
     record: JobRecord = field(default_factory=JobRecord)
 
     @property
-    def shape(self) -> str:
+    def spec_hash(self) -> str:
         """What its pods are made from."""
         return f"1-{self.num_nodes} of {sorted(self.per_node.items())}"
 

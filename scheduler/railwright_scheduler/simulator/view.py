@@ -207,7 +207,7 @@ class View:
             started=job.record.phase is Phase.RUNNING or self._is_start_reported(key, pods),
             bound_age_s=self._age_s("bound", key, now_s) if running else 0,
             ended_age_s=self._age_s("ended", (job.uid, job.record.ended), now_s),
-            shape=job.shape,
+            spec_hash=job.spec_hash,
             progress=Progress(0) if running else None,
             watch=Watch(asked_s=now_s - self._asked_s[key] if key in self._asked_s else None),
         )

@@ -1,0 +1,189 @@
+"""TrainingJobStatus: what the operator writes on a TrainingJob."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from railwright_api.conditions import Conditions
+from railwright_api.schema import (
+    NODES_MAX,
+    RANKS_MAX,
+    Code,
+    Count,
+    Name,
+    NodeList,
+    Part,
+    Sentence,
+    Time,
+)
+from railwright_api.workload import PROFILE_LENGTH_MAX
+
+CHECKPOINTS_MAX = 16
+LAST_LINES_LENGTH_MAX = 4096
+SIGNAL_LENGTH_MAX = 32
+
+Digest = Annotated[str, Field(max_length=64)]
+
+
+class Phase(StrEnum):
+    """Where a job is in its lifecycle."""
+
+    QUEUED = "Queued"
+    STARTING = "Starting"
+    RUNNING = "Running"
+    RECOVERING = "Recovering"
+    SUSPENDED = "Suspended"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+class Activity(StrEnum):
+    """What the ranks of an attempt are doing."""
+
+    STARTING = "Starting"
+    TRAINING = "Training"
+    EVALUATING = "Evaluating"
+    CHECKPOINTING = "Checkpointing"
+
+
+class Progress(Part):
+    """Progress of the live attempt, as its ranks last reported it."""
+
+    step: Count
+    """Number of optimizer steps that are done."""
+    total_steps: Count | None = None
+    """Number of optimizer steps in the whole run. Not set if the script does not report it."""
+    percent: Annotated[str, Field(pattern="^[0-9]{1,3}%$", max_length=4)] | None = None
+    """Share of totalSteps that is done, for example 42%."""
+    loss: float | None = None
+    """Loss at this step."""
+    samples_per_second: Annotated[float, Field(ge=0)] | None = None
+    """Samples trained per second, over all ranks."""
+    phase: Activity = Activity.TRAINING
+    """What the ranks are doing: Starting, Training, Evaluating or Checkpointing."""
+    time: Time | None = None
+    """Time at which the operator received this progress."""
+
+
+class Checkpoint(Part):
+    """The newest committed checkpoint of one attempt."""
+
+    attempt: Count
+    """Number of the attempt that wrote the checkpoint."""
+    step: Count
+    """Optimizer step at which it was written."""
+
+
+class Termination(Part):
+    """Why and where an attempt ended."""
+
+    attempt: Count
+    """Number of the attempt."""
+    cause: Code
+    """Machine-readable cause, such as NodeLost or RankFailed."""
+    message: Sentence
+    """Human-readable description of the cause."""
+    lost_nodes: NodeList | None = None
+    """Nodes that were lost, or whose launchers stopped responding."""
+    node: Name | None = None
+    """Node on which the attempt failed first."""
+    rank: Annotated[int, Field(ge=0, lt=RANKS_MAX)] | None = None
+    """First rank that failed."""
+    exit_code: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] | None = None
+    """Exit code of that rank."""
+    signal: Annotated[str, Field(max_length=SIGNAL_LENGTH_MAX)] | None = None
+    """Signal that ended that rank, such as SIGKILL."""
+    last_lines: Annotated[str, Field(max_length=LAST_LINES_LENGTH_MAX)] | None = None
+    """Last lines that the rank wrote to its output."""
+    time: Time | None = None
+    """Time at which the operator detected the end."""
+
+
+class PreRunFailure(Part):
+    """A pre-run that recorded no profile."""
+
+    of: Digest
+    """Hash of the fields that the pre-run was made from. Another pre-run is made when they
+    change."""
+    message: Sentence
+    """Human-readable reason."""
+
+
+class SchedulingBackoff(Part):
+    """A stage of the scheduling cycle that leaves the job out, because an operator hung in it."""
+
+    stage: Code
+    """Stage of the scheduling cycle, such as Decision."""
+    generation: Count
+    """The metadata.generation for which the stage hung. A new generation is handled at once."""
+    hangs: Count
+    """Number of consecutive hangs. The back-off doubles with each."""
+
+
+class TrainingJobStatus(Part):
+    """Most recently observed status of a TrainingJob. Written by the operator; read-only."""
+
+    observed_generation: Count | None = None
+    """The metadata.generation that this status describes."""
+    phase: Phase = Phase.QUEUED
+    """Simple, high-level summary of where the job is in its lifecycle."""
+    reason: Code | None = None
+    """Brief CamelCase reason why the job is in this phase."""
+    message: Sentence | None = None
+    """Human-readable details of the reason, with the numbers."""
+    conditions: Conditions = ()
+    """Current state of the job: Scheduled, Running, Healthy, Checkpointed, Suspended, Complete,
+    Failed."""
+    attempt: Count = 0
+    """Number of the newest attempt. Its pods are named job-attempt-rank."""
+    ended_attempt: Count = 0
+    """Number of the newest attempt that has ended."""
+    restarts: Count = 0
+    """Number of attempts that ended after all of their pods were bound and that another attempt
+    followed. Suspending the job does not count."""
+    moves: Count = 0
+    """Number of restarts that migrated the job to nodes with a shorter step time."""
+    failures: Count = 0
+    """Number of failures that count against backoffLimit."""
+    start_failures: Count = 0
+    """Number of consecutive attempts that ended before every rank passed the start barrier. The
+    back-off doubles with each."""
+    hangs: Count = 0
+    """Number of attempts that hung since a checkpoint of a later step than all before was
+    committed. From the fourth on, each counts against backoffLimit."""
+    nodes: NodeList = ()
+    """Node of each node rank of the live attempt."""
+    spec_hash: Digest | None = None
+    """Hash of the fields of the spec that the live attempt was made from: numNodes, numProcPerNode,
+    priorityClassName, resourcesPerNode, template and topology."""
+    known: Digest | None = None
+    """Digest of what was known of links and of the pace of nodes when the current attempt was last
+    judged to stand well: with other knowledge it is judged again."""
+    nodes_summary: Annotated[str, Field(max_length=1100)] | None = None
+    """Names of the nodes of the live attempt, or their number if there are more than a few."""
+    racks: Annotated[int, Field(ge=0, le=NODES_MAX)] | None = None
+    """Number of domains of the fabric's finest level, commonly racks, that the nodes span."""
+    progress: Progress | None = None
+    """Progress of the live attempt, as its ranks last reported it."""
+    checkpoints: Annotated[tuple[Checkpoint, ...], Field(max_length=CHECKPOINTS_MAX)] = ()
+    """The newest committed checkpoint of each attempt, newest attempt first. The next attempt
+    resumes from one of them."""
+    profile: Annotated[str, Field(max_length=PROFILE_LENGTH_MAX)] | None = None
+    """What ranks recorded of each other in some steps; the job is laid out by it while it is of the
+    job's parallelism, and workload has no profile of its own."""
+    profile_aside: Sentence | None = None
+    """Why the job's profile does not count on the nodes of the live attempt; none if it does."""
+    pre_run: PreRunFailure | None = None
+    """The last pre-run, if it recorded no profile. The job starts without one."""
+    scheduling_backoff: SchedulingBackoff | None = None
+    """Set while a stage of the scheduling cycle leaves the job out, because an operator hung in
+    it."""
+    last_termination: Termination | None = None
+    """How the last attempt that did not succeed ended. For a failed job, its first failing rank."""
+    started_at: Time | None = None
+    """Time at which every rank first passed the start barrier."""
+    finished_at: Time | None = None
+    """Time at which the job succeeded or failed."""
